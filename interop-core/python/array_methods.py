@@ -1,4 +1,4 @@
-"""What NumPy does with an array on the host, as methods of every array class. `interop_core` runs this text once."""
+"""Methods of array classes that NumPy computes on the host. `interop_core` executes this text once."""
 
 import operator
 
@@ -45,7 +45,7 @@ def delegated(name):
 
 
 def array_ufunc(self, ufunc, method, *inputs, out=None, **kwargs):
-    """A function of NumPy's, which computes on the host, in place where `out` is an array of such a class."""
+    """Calls a NumPy ufunc on the host. It works in place if `out` is an array of such a class."""
 
     def known(value):
         return value.__array__() if hasattr(type(value), "__interop_core__") else value
@@ -61,7 +61,7 @@ def array_interface(self):
         array = self.__array__()
     except (BufferError, ImportError) as error:
         raise AttributeError(f"__array_interface__: {error}") from error
-    # Of a type that NumPy learned from another package the interface has the size only.
+    # For a dtype that another package registered in NumPy, the interface contains only the item size.
     if array.dtype.isbuiltin == 2:
         raise AttributeError(f"__array_interface__: it has no name for {array.dtype}")
     return array.__array_interface__
@@ -111,5 +111,5 @@ for name in """all any argmax argmin argsort astype clip conj cumprod cumsum dia
 for name, value in METHODS.items():
     if callable(value):
         value.__name__, value.__qualname__ = name, f"array.{name}"
-# Elements change, and `==` is of elements.
+# Arrays are mutable, and `==` compares elements.
 METHODS["__hash__"] = None

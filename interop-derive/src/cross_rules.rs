@@ -14,7 +14,7 @@
 //! The rules about the list of `shape = [...]` are in `shape_rules`, those about raw pointers and owners in
 //! `pointer_rules`.
 //!
-//! A rule about a missing keyword first asks [`Errors::is_absent`], because a misspelt keyword has already been
+//! A rule about a missing keyword first calls [`Errors::is_absent`], because a misspelt keyword has already been
 //! reported.
 
 use proc_macro2::Ident;

@@ -46,7 +46,7 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let has_crate_path = errors.is_absent("crate");
     let krate = resolve::krate(krate.as_ref());
     match (errors.finish(), repr) {
-        // Generated code would be rejected again, and a struct that is rejected anyway need not be an element.
+        // Generated code would cause a second error, and a struct that is rejected anyway need not be an element.
         (None, _) if element_fields::are_refused(input, &parts) => TokenStream::new(),
         (None, Some(Repr::Transparent)) if element_fields::counting(&parts).nth(1).is_some() => {
             second_field_error(&krate, &input.generics, &parts)
@@ -68,7 +68,7 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     }
 }
 
-/// Elements lie in foreign memory, where a borrow has no meaning.
+/// Elements are in memory of other libraries, where a borrow has no meaning.
 fn no_lifetimes(generics: &Generics, errors: &mut Errors) -> bool {
     let lifetime = generics.lifetimes().next();
     if let Some(parameter) = lifetime {

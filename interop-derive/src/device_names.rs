@@ -22,7 +22,7 @@ pub(crate) fn is_device(name: &str) -> bool {
     DEVICES.iter().any(|(other, _)| *other == name)
 }
 
-/// Names of other libraries.
+/// Names that other libraries use, and the device name for each.
 const SYNONYMS: [(&str, &str); 5] = [
     ("gpu", "cuda"),
     ("host", "cpu"),

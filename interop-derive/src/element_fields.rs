@@ -52,7 +52,7 @@ pub(crate) fn read<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<Part<
     fields.into_iter().map(|(member, field)| Part { member, field }).collect()
 }
 
-/// The type of a field says everything about it.
+/// A field takes no attributes, because its type determines the element.
 pub(crate) fn no_attributes(parts: &[Part<'_>], errors: &mut Errors) {
     for attr in parts.iter().flat_map(|part| &part.field.attrs) {
         if attr.path().is_ident(ATTRIBUTE) {
@@ -74,8 +74,8 @@ pub(crate) fn no_pointers(parts: &[Part<'_>], errors: &mut Errors) -> bool {
     found
 }
 
-/// The pointer type of a field, also inside an array or `Option`. An element with one is not `Send`, which the compiler
-/// would report too.
+/// The pointer type of a field, also inside an array or `Option`. The compiler would report such an element too,
+/// because it is not `Send`.
 fn pointer_in(ty: &Type) -> Option<&Type> {
     match bare(ty) {
         Type::Ptr(_) | Type::FnPtr(_) => Some(ty),
@@ -129,7 +129,8 @@ fn has_dyn(tokens: TokenStream) -> bool {
 /// The greatest nesting depth of arrays: `MAX_AXES` of `interop-core`.
 const MAX_AXES: usize = 4;
 
-/// The compiler would report these only when the element is used, with a span in the runtime.
+/// Reports invalid arrays here, because the compiler would report them only when the element is used, with a span in
+/// the runtime.
 pub(crate) fn arrays_are_valid(parts: &[Part<'_>], errors: &mut Errors) {
     for part in parts {
         let (mut depth, mut inner) = (0, bare(&part.field.ty));
@@ -162,7 +163,7 @@ pub(crate) fn counting<'a, 'b>(parts: &'b [Part<'a>]) -> impl Iterator<Item = &'
     parts.iter().filter(|part| !part.is_marker())
 }
 
-/// An element has at least one field, and a struct has none with invalid bit patterns.
+/// An element has at least one field, and a struct has no field with invalid bit patterns.
 pub(crate) fn has_counted_fields(
     input: &DeriveInput,
     repr: Option<Repr>,

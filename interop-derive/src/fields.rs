@@ -63,7 +63,7 @@ pub(crate) fn arguments(arguments: &PathArguments) -> impl Iterator<Item = &Type
     })
 }
 
-/// Reads the fields; none, and an error, if the item is not a struct with fields.
+/// Reads the fields. If the item is not a struct with fields, reports an error and returns none.
 pub(crate) fn read<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<Field<'a>> {
     let help = "write a struct with a field for the memory, `#[cuda_array(data)]`, and fields for its shape";
     refuse_on_parameters(input, errors);
@@ -76,7 +76,8 @@ pub(crate) fn read<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<Field
         .collect()
 }
 
-/// The fields of a struct as written; none, and an error, if the item is not a struct with fields.
+/// Returns the fields of a struct as written. If the item is not a struct with fields, reports an error and returns
+/// none.
 pub(crate) fn of_struct<'a>(
     input: &'a DeriveInput,
     derive: &str,
@@ -96,7 +97,7 @@ pub(crate) fn of_struct<'a>(
     Vec::new()
 }
 
-/// Rejects our attribute on generic parameters, where the compiler accepts it and no derive reads it.
+/// Rejects `#[cuda_array]` on generic parameters, where the compiler accepts it but no derive reads it.
 pub(crate) fn refuse_on_parameters(input: &DeriveInput, errors: &mut Errors) {
     let attrs = input.generics.params.iter().flat_map(|parameter| match parameter {
         syn::GenericParam::Lifetime(lifetime) => &lifetime.attrs,

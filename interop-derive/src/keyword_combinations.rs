@@ -1,4 +1,4 @@
-//! Every valid combination of keywords expands to valid Rust; every other one is an error.
+//! Tests that every valid combination of keywords expands to valid Rust, and that every other one is an error.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -11,7 +11,7 @@ fn fields(fields: TokenStream) -> Choice {
     (TokenStream::new(), fields)
 }
 
-/// The choices of each question; a struct takes one of each.
+/// The choices for each aspect of a struct. A struct takes one choice for each.
 fn questions() -> Vec<Vec<Choice>> {
     let device = quote!(#[cuda_array(device)] device: Device,);
     let owner = quote!(#[cuda_array(owner)] owner: Owner,);

@@ -48,7 +48,7 @@ const FIELD: [Keyword; 7] = [
     on_field("default", "the field that an import fills with a default"),
 ];
 
-/// Names of other libraries.
+/// Names that other libraries use, and the keyword for each.
 const SYNONYMS: [(&str, &str); 28] = [
     ("buffer", "data"),
     ("context", "owner"),

@@ -78,15 +78,15 @@ pub fn derive_cuda_array(input: TokenStream) -> TokenStream {
 ///
 /// The struct must be `Copy` and have one of two layouts:
 ///
-/// | layout | array of such elements |
-/// | --- | --- |
-/// | `#[repr(C)]` | CUDA Array Interface: a structured array, whose `descr` has the names of the fields (`f0`, `f1`, … in a tuple struct). DLPack: one more axis, when all fields are of one scalar type without padding |
-/// | `#[repr(transparent)]` | as an array of the only field |
+/// - `#[repr(C)]`: with the CUDA Array Interface, an array of such elements is a structured array. Its `descr` has the
+///   names of the fields (`f0`, `f1`, … in a tuple struct). With DLPack it has one more axis, if all fields are of one
+///   scalar type and there is no padding.
+/// - `#[repr(transparent)]`: an array of such elements is like an array of the only field.
 ///
 /// Fields of type `PhantomData` do not count. Type parameters are elements or markers; the derive adds the necessary
 /// bounds. `#[cuda_array(crate = "path")]` gives the path of the runtime if it is not `::interop_core`.
 ///
-/// Rejected are:
+/// The derive rejects:
 ///
 /// - layouts that the compiler may change, and packed structs;
 /// - types with invalid bit patterns: enums, unions, pointers, and `bool` in a struct;

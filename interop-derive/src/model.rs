@@ -134,7 +134,7 @@ pub(crate) enum Devices {
 
 /// The keyword `order`.
 pub(crate) enum OrderWord {
-    /// Absent: an export is in C order, or as its strides field says.
+    /// Absent: an export is in C order, or as its strides field states.
     Absent,
     Written(Order),
 }
@@ -181,7 +181,7 @@ pub(crate) enum Stream<'a> {
 
 /// Who may write to an export.
 pub(crate) enum Access {
-    /// As the storage says.
+    /// As the storage states.
     AsStorage,
     Readonly,
 }

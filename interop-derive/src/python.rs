@@ -44,7 +44,8 @@ fn call(place: Span, name: &str, input: TokenStream) -> TokenStream {
     quote_spanned!(place=> __p::#name! #input)
 }
 
-/// Where PyO3 is for an expansion, as its attributes read it: in a string. The user's own may have another name.
+/// The path of PyO3 in the runtime, as a string literal, which PyO3's attributes require. The user's crate may name
+/// PyO3 differently.
 fn pyo3(krate: &Path) -> Literal {
     let path = krate.to_token_stream().to_string().replace(' ', "");
     Literal::string(&format!("{path}::__interop_core::python::pyo3"))

@@ -65,8 +65,8 @@ pub(crate) fn derived_again(input: &DeriveInput) -> Option<Path> {
     paths.flatten().find(|path| path.segments.last().is_some_and(|last| last.ident == "CudaArray"))
 }
 
-/// Whether an attribute is a misspelling of ours, ours with a path in front, or ours in `unsafe(...)`. The compiler
-/// reports that no such attribute exists.
+/// Whether an attribute is a misspelling of `#[cuda_array]`, has a path in front of that name, or is `unsafe(...)`. The
+/// compiler reports that no such attribute exists.
 pub(crate) fn has_misspelt_attribute(input: &DeriveInput, fields: &[Field<'_>]) -> bool {
     let mut attrs = input.attrs.iter().chain(fields.iter().flat_map(|field| field.raw_attrs));
     attrs.any(|attr| {

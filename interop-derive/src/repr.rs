@@ -28,7 +28,7 @@ fn all(input: &DeriveInput) -> impl Iterator<Item = Path> {
 /// The arguments that the compiler accepts on a struct and that do not fix the layout.
 const OTHERS: [&str; 3] = ["align", "Rust", "simd"];
 
-/// The layout, or none if it is not fixed. That is reported here unless the compiler rejects the attribute.
+/// The layout, or `None` if it is not fixed. Reports an error then, unless the compiler rejects the attribute.
 pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
     let find = |name| find(input, name);
     if let Some(packed) = find("packed") {

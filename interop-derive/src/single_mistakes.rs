@@ -1,4 +1,4 @@
-//! Valid structs with one change, which is at most one mistake, and so at most one error.
+//! Valid structs with one change. Each change is at most one mistake, so it causes at most one error.
 
 use syn::DeriveInput;
 

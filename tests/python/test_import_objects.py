@@ -308,7 +308,7 @@ def test_a_class_of_rust_may_lack_the_word():
     """Such a class looks like any other compiled class, so the hint also appears for those; Python classes do not get
     it.
     """
-    with pytest.raises(TypeError, match=r"found interop_demo.HoldReleases, .* by `#\[cuda_array\(pyclass\)\]`$"):
+    with pytest.raises(TypeError, match=r"found interop_demo.HoldReleases, .* add `#\[cuda_array\(pyclass\)\]`$"):
         describe(interop_demo.HoldReleases())
     for other in [Plain(), Slotted(), 3, "text", re.compile("x"), dict, enum.IntEnum, Device.CPU, describe]:
         with pytest.raises(TypeError, match="`__cuda_array_interface__`$"):
@@ -386,5 +386,5 @@ def test_a_class_that_does_not_say_what_it_has():
 
 
 def test_a_capsule_is_not_the_array():
-    with pytest.raises(TypeError, match="PyCapsule, .*; pass the array itself, which makes its capsules"):
+    with pytest.raises(TypeError, match="PyCapsule, .*; pass the array instead of its capsule"):
         interop_demo.is_square(np.ones((2, 2), "f4").__dlpack__())

@@ -1,4 +1,4 @@
-"""The types of what `interop_core` extensions take and return. A checker reads this; there is no such module at run time."""
+"""Types of arguments and results of `interop_core` extensions, for type checkers: no such module exists at run time."""
 
 from collections.abc import Iterator
 from enum import Enum
@@ -9,29 +9,29 @@ import numpy as np
 from typing_extensions import CapsuleType, Self
 
 @type_check_only
-class SpeaksDLPack(Protocol):
-    """An array of a library that speaks DLPack: NumPy, PyTorch, JAX, CuPy and others."""
+class SupportsDLPack(Protocol):
+    """An array of a library that supports DLPack: NumPy, PyTorch, JAX, CuPy and others."""
 
     @property
     def __dlpack__(self) -> Any: ...
     def __dlpack_device__(self) -> tuple[Any, int]: ...
 
 @type_check_only
-class SpeaksCAI(Protocol):
-    """An array of a library that speaks the CUDA Array Interface."""
+class SupportsCAI(Protocol):
+    """An array of a library that supports the CUDA Array Interface."""
 
     @property
     def __cuda_array_interface__(self) -> Any: ...
 
-# What an argument takes. NumPy's arrays are named because their `__dlpack__` is for arrays of numbers only.
-AnyArray: TypeAlias = SpeaksDLPack | SpeaksCAI | np.ndarray[Any, Any]
+# The type of an argument. NumPy's arrays are listed because their `__dlpack__` is typed for arrays of numbers only.
+AnyArray: TypeAlias = SupportsDLPack | SupportsCAI | np.ndarray[Any, Any]
 
 _Index: TypeAlias = SupportsIndex | slice | EllipsisType | None
 _Key: TypeAlias = _Index | tuple[_Index, ...] | list[Any] | np.ndarray[Any, Any]
 
 @type_check_only
 class ExportedArray:
-    """What an object has that a function returned, or whose class is one of arrays."""
+    """The attributes of an array that a function returned, and of any array class."""
 
     __interop_core__: ClassVar[str]
     __dlpack_c_exchange_api__: ClassVar[CapsuleType]

@@ -2,7 +2,7 @@
 //! tables, interface dicts, streams.
 //!
 //! An input is a program: an object and an operation on it. The expected result comes from a second implementation of
-//! the rules, in [`import`] and [`export`]. An error must have a class that the rules name. Nothing may be left behind
+//! the rules, in the modules `import` and `export`. An error must have a class that the rules name. Nothing may be left behind
 //! (an exception, an export, an allocation, a reference). A struct that was handed over must be released exactly once.
 //!
 //! The module `world.py` contains the classes. No driver may be visible: whoever runs the target hides it.

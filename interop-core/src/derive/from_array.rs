@@ -1,4 +1,4 @@
-//! The trait that makes derived structs from imports.
+//! The trait that creates derived structs from imports.
 
 use crate::error::{Refused, Result};
 use crate::memory::extraction::{Extraction, Requirements};
@@ -6,7 +6,7 @@ use crate::memory::import::Import;
 use crate::protocols::dlpack::abi::TensorAbi;
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
-/// A struct that can be made from an imported array. Implement it by `#[derive(CudaArray)]`.
+/// A struct that can be created from an imported array. Implement it with `#[derive(CudaArray)]`.
 ///
 /// ```
 /// use interop_core::{CudaArray, FromArray, Import, Refused};
@@ -54,7 +54,7 @@ pub trait FromArray: Sized {
     #[doc(hidden)]
     fn assemble(extraction: &mut Extraction<'_>) -> Result<Self>;
 
-    /// Makes the struct from an import.
+    /// Creates the struct from an import.
     ///
     /// # Errors
     ///
@@ -77,8 +77,10 @@ pub trait FromArray: Sized {
         })
     }
 
-    /// Makes the struct from a managed tensor. On failure the tensor is released; [`Import::from_dlpack`] and
-    /// [`from_import`](Self::from_import) return it instead.
+    /// Creates the struct from a managed tensor.
+    ///
+    /// On failure the tensor is released. [`Import::from_dlpack`] and [`from_import`](Self::from_import) return it
+    /// instead.
     ///
     /// # Errors
     ///

@@ -19,10 +19,10 @@ use crate::error::Result;
 use crate::memory::host::elements::HostElements;
 use crate::memory::owner::Owner;
 
-/// An imported array: a checked description and the owner that keeps its memory alive. Every protocol produces this
+/// An imported array: a checked description and the owner that keeps its memory alive. All protocols import to this
 /// type.
 ///
-/// [`FromArray::from_import`](crate::derive::from_array::FromArray::from_import) makes a derived struct from it.
+/// [`FromArray::from_import`](crate::derive::from_array::FromArray::from_import) creates a derived struct from it.
 /// Dropping it releases the memory.
 pub struct Import {
     pub(crate) info: ArrayInfo,
@@ -65,7 +65,7 @@ impl Import {
     /// # Safety
     ///
     /// Until `owner` is dropped, the memory that `info` describes is live and initialized, on the device that it names.
-    /// The memory may be written if `info` says so.
+    /// The memory may be written if `info` states so.
     #[must_use]
     #[inline]
     pub unsafe fn from_parts(info: ArrayInfo, owner: Owner) -> Self {
@@ -81,13 +81,13 @@ impl Import {
         self.stream_field = stream_field;
     }
 
-    /// The pending work on memory that a struct without a `stream` field uses in place. The storage keeps it, because
-    /// otherwise the host could read what a kernel still writes.
+    /// Returns the pending work on memory that a struct without a `stream` field uses in place. The storage stores it,
+    /// so that the host does not read what a kernel still writes.
     ///
-    /// For device memory this is the legacy default stream, which is made to wait for the import's stream. The import's
-    /// stream itself may be destroyed later, or be the default stream of another thread. The context is kept with it,
-    /// because another one may be current later. Pinned and managed memory belongs to no single device, so the host
-    /// waits for it here.
+    /// For device memory this is work on the legacy default stream, which is made to wait for the import's stream. The
+    /// import's stream itself may be destroyed later, or be the default stream of another thread. The context is stored
+    /// too, because another one may be current later. Pinned and managed memory belongs to no single device, so the
+    /// host waits for its work here.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Import {
         }
     }
 
-    /// Whether no work is pending, or the struct keeps the stream with pending work.
+    /// Returns whether no work is pending, or the struct stores the stream with pending work.
     #[inline]
     pub(crate) fn is_stream_known(&self) -> bool {
         self.info.stream.name() == StreamHandle::NothingPending
@@ -152,8 +152,8 @@ impl Import {
         self.owner.scope().and_then(ReleaseScope::own)
     }
 
-    /// Leaves the release to the library that the owner belongs to: no context is made current for it, and no capture mode is
-    /// changed.
+    /// Leaves the release to the library that owns the memory: no context is made current for it, and the capture mode
+    /// is not changed.
     #[cfg(feature = "python")]
     pub(crate) fn leave_to_its_owner(&mut self) {
         if let Some(scope) = self.owner.scope().filter(|scope| *scope != ReleaseScope::NONE) {
@@ -161,14 +161,14 @@ impl Import {
         }
     }
 
-    /// Takes the owner out: the import owns nothing afterwards.
+    /// Takes the owner. The import owns nothing afterwards.
     #[inline]
     pub(crate) fn take_owner(&mut self) -> Owner {
         core::mem::replace(&mut self.owner, Owner::none())
     }
 
-    /// The stream for a copy of the elements. If the struct has a `stream` field, also the release scope of the source:
-    /// the copy may then be pending on return, because the struct states its stream.
+    /// Returns the stream for a copy of the elements. If the struct has a `stream` field, also returns the release
+    /// scope of the source: the copy may then still be pending on return, because the struct contains its stream.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn copy_stream(&self) -> (StreamHandle, Option<ReleaseScope>) {
         match self.stream_field {
@@ -177,7 +177,7 @@ impl Import {
         }
     }
 
-    /// The description and the owner.
+    /// Returns the description and the owner.
     #[must_use]
     pub fn into_parts(self) -> (ArrayInfo, Owner) {
         (self.info, self.owner)
@@ -224,8 +224,8 @@ impl Import {
         self.put_on_ordered_stream(stream, None, None);
     }
 
-    /// As [`put_on_stream`](Self::put_on_stream), where it may be known whether the stream captures a graph, and whose default
-    /// streams are meant.
+    /// As [`put_on_stream`](Self::put_on_stream). `captured` states whether the stream captures a graph, if known.
+    /// `context` is the context whose default stream is meant.
     #[inline]
     pub(crate) fn put_on_ordered_stream(
         &mut self,
@@ -242,9 +242,9 @@ impl Import {
             }
             _ => PendingWork::on(stream),
         };
-        // Nobody asks where no event will be recorded.
+        // The query is needed only if an event would be recorded.
         if cuda::records_events() && captured.unwrap_or_else(|| cuda::captures(stream)) {
-            // The capture orders the work, and an event of the release would spoil it.
+            // The graph makes other work wait. An event of the release would invalidate the capture.
             self.owner = self.take_owner().after(Some(ReleaseScope::NONE));
         }
     }
@@ -262,13 +262,13 @@ impl Import {
         self
     }
 
-    /// Sets who may write, as the producer states elsewhere.
+    /// Sets whether the memory may be written, which the producer stated in another way.
     #[cfg(feature = "python")]
     pub(crate) fn set_mutability(&mut self, mutability: Mutability) {
         self.info.mutability = mutability;
     }
 
-    /// The elements, to be copied.
+    /// Returns the elements for a copy.
     ///
     /// # Errors
     ///

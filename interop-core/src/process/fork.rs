@@ -46,7 +46,7 @@ pub(crate) fn forked_by() -> usize {
     FORKED_BY.load(Ordering::Relaxed)
 }
 
-/// An identifier that no other live thread of the process has. It costs less than the standard library's.
+/// An identifier that no other live thread of the process has. A fork handler may ask for it.
 #[inline]
 pub(crate) fn this_thread() -> usize {
     system::this_thread()

@@ -1,4 +1,4 @@
-//! Capsules: made with a destructor, taken by renaming.
+//! DLPack capsules: creates them with a destructor and consumes them by renaming.
 #![expect(unsafe_code, reason = "capsules hold raw pointers")]
 #![expect(
     clippy::inline_always,
@@ -17,13 +17,13 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::errors::{of, origin};
 use crate::python::exception_state::{report_exception, with_saved_exception};
 
-/// A tensor out of a capsule, in the form that its name said.
+/// A tensor from a capsule. The name of the capsule determines the variant.
 pub(crate) enum CapsuleTensor {
     Versioned(ManagedTensor<Versioned>),
     Legacy(ManagedTensor<Legacy>),
 }
 
-/// A capsule that owns the tensor until a consumer takes it.
+/// Creates a capsule that owns the tensor until a consumer takes it.
 pub(crate) fn wrap<A: TensorAbi>(py: Python<'_>, tensor: ManagedTensor<A>) -> PyResult<Bound<'_, PyAny>> {
     let tensor = tensor.into_raw();
     // SAFETY: the tensor is not null and the name is static.
@@ -32,41 +32,43 @@ pub(crate) fn wrap<A: TensorAbi>(py: Python<'_>, tensor: ManagedTensor<A>) -> Py
     // SAFETY: a new reference, or null with an exception set.
     let capsule = unsafe { Bound::from_owned_ptr_or_err(py, capsule) };
     capsule.inspect_err(|_| {
-        // SAFETY: no capsule has the pointer, so it is still ours.
+        // SAFETY: no capsule has the pointer, so this code still owns it.
         drop(unsafe { ManagedTensor::from_raw(tensor) });
     })
 }
 
-/// Releases the tensor of a capsule that nobody took. An exception that is on its way stays as it is.
+/// Releases the tensor of a capsule that no consumer took. The current exception stays set.
 ///
 /// # Safety
 ///
 /// Python calls this once for a capsule that `wrap::<A>` made, with the thread attached.
 unsafe extern "C" fn destructor<A: TensorAbi>(capsule: *mut ffi::PyObject) {
-    // SAFETY: a capsule, as the caller promises; no exception is set by asking.
+    // SAFETY: the object is a capsule, as the caller promises. The function sets no exception.
     if unsafe { ffi::PyCapsule_IsValid(capsule, A::CAPSULE_NAME.as_ptr()) } == 0 {
         return;
     }
-    // SAFETY: the name was compared.
+    // SAFETY: the name was compared above.
     let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, A::CAPSULE_NAME.as_ptr()) };
-    // SAFETY: the name is a fresh one, so the pointer is the one of `wrap` and was not taken.
+    // SAFETY: consumers rename a capsule that they take. This name is unchanged, so `wrap` set the pointer and no
+    // consumer took it.
     let tensor = unsafe { ManagedTensor::from_raw(tensor.cast::<A>()) };
     // SAFETY: the thread is attached.
     unsafe { with_saved_exception(|| drop(tensor)) };
 }
 
-/// Takes the tensor out of a capsule: it is renamed in the same step in which the pointer is read, and only then looked
-/// at, so that every way on releases it once.
+/// Takes the tensor from a capsule and renames the capsule in the same critical section.
+///
+/// Ownership is taken before validation. Every path, including errors, releases the tensor exactly once.
 #[inline(always)]
 pub(crate) fn take(object: &Bound<'_, PyAny>) -> Result<CapsuleTensor> {
-    // SAFETY: any object may be asked for its type.
+    // SAFETY: the function accepts any object.
     if unsafe { ffi::PyCapsule_CheckExact(object.as_ptr()) } == 0 {
         return Err(no_capsule(object));
     }
     with_critical_section(object, || {
         let name = name(object);
         if name == Some(Versioned::CAPSULE_NAME) {
-            // SAFETY: a capsule of this name, which no other thread changes meanwhile.
+            // SAFETY: the capsule has this name, and no other thread changes it within the critical section.
             return unsafe { take_as::<Versioned>(object) }.map(CapsuleTensor::Versioned);
         }
         if name == Some(Legacy::CAPSULE_NAME) {
@@ -77,13 +79,15 @@ pub(crate) fn take(object: &Bound<'_, PyAny>) -> Result<CapsuleTensor> {
     })
 }
 
-/// As [`take`], of a capsule that `object` handed out, which is let go of. Its destructor is to raise nothing; what it raises
-/// all the same would surface in somebody else's call.
+/// As [`take`], for a capsule that `object` created. Drops the capsule.
+///
+/// The destructor must not raise an exception. If it does, the exception is reported here, so that it does not surface
+/// in an unrelated call.
 #[inline(always)]
 pub(crate) fn take_from(object: &Bound<'_, PyAny>, capsule: Bound<'_, PyAny>) -> Result<CapsuleTensor> {
     let taken = take(&capsule);
     drop(capsule);
-    // SAFETY: the thread is attached, as it has a capsule.
+    // SAFETY: the thread is attached, because it holds a `Bound`.
     unsafe { report_exception() };
     taken.map_err(|error| of(object, error))
 }
@@ -102,31 +106,32 @@ fn no_tensor(name: Option<&CStr>) -> Error {
     Error::new(ErrorKind::Capsule, "capsule", found, allowed)
 }
 
-/// The tensor in a capsule that has the fresh name of this form.
+/// Takes the tensor from a capsule that has the unused name of this form.
 ///
 /// # Errors
 ///
-/// None that is known: a capsule holds a pointer.
+/// None is known, because every capsule holds a pointer.
 ///
 /// # Safety
 ///
-/// `capsule` is such a capsule, and no other thread changes its name meanwhile.
+/// `capsule` is a capsule of that name, and no other thread changes its name meanwhile.
 unsafe fn take_as<A: TensorAbi>(capsule: &Bound<'_, PyAny>) -> Result<ManagedTensor<A>> {
-    // SAFETY: a capsule.
+    // SAFETY: the object is a capsule.
     let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), A::CAPSULE_NAME.as_ptr()) };
     if tensor.is_null() {
         drop(PyErr::take(capsule.py()));
         return Err(no_tensor(None));
     }
-    // SAFETY: a capsule, and a static name.
+    // SAFETY: the object is a capsule, and the name is static.
     unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_CAPSULE_NAME.as_ptr()) };
-    // SAFETY: the protocol says that a capsule of this name holds such a struct, and that it is ours once renamed.
+    // SAFETY: the protocol states that a capsule of this name holds such a struct, and that whoever renames it owns the
+    // struct.
     Ok(unsafe { ManagedTensor::from_raw(tensor.cast()) })
 }
 
-/// The name of a capsule; `None` for null.
+/// The name of a capsule, or `None` for a null name.
 fn name<'a>(capsule: &'a Bound<'_, PyAny>) -> Option<&'a CStr> {
-    // SAFETY: a capsule.
+    // SAFETY: the object is a capsule.
     let name: *const c_char = unsafe { ffi::PyCapsule_GetName(capsule.as_ptr()) };
     // SAFETY: capsule names are C strings, which outlive their capsules.
     (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })

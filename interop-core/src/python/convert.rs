@@ -1,4 +1,4 @@
-//! Numbers, device tuples and streams as Python objects spell them.
+//! Conversions of integers, device tuples and streams from Python objects.
 #![expect(unsafe_code, reason = "takes Python's word for a stream")]
 
 use pyo3::exceptions::PyTypeError;
@@ -11,19 +11,20 @@ use crate::error::{Error, ErrorKind, Result, text};
 use crate::python::errors::{Failure, origin, with_length};
 use crate::python::interpreter::{attribute, index};
 
-/// An integer: anything with `__index__` but a bool. `place` names it in the message.
+/// Extracts an integer from any object with `__index__`, except a bool. `place` names the value in the error message.
 ///
 /// # Errors
 ///
-/// `TypeError` for other objects, `ArrayError` for an int of more than 128 bits; what `__index__` raises is passed on.
+/// `TypeError` for other objects, `ArrayError` for an int of more than 128 bits. Exceptions of `__index__` are passed
+/// on.
 pub fn extract_integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
     Ok(number(value, place)?)
 }
 
-/// As [`integer`], for what is said of an object whose class the message will name.
+/// As [`extract_integer`], for a value that belongs to an object whose class the message will name.
 pub(crate) fn number(value: &Bound<'_, PyAny>, place: &str) -> Result<i128, Failure> {
     let py = value.py();
-    // By far the most are small ints, or members of an enum of them; what does not fit is looked at again below.
+    // The common case is a small int, or a member of an enum of ints. Larger ints are handled below.
     if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
         if let Ok(number) = value.extract::<i64>() {
             return Ok(number.into());
@@ -38,7 +39,7 @@ pub(crate) fn number(value: &Bound<'_, PyAny>, place: &str) -> Result<i128, Fail
             if !value.get_type().hasattr(pyo3::intern!(py, "__index__"))? {
                 return Err(wrong().into());
             }
-            // It is meant to be an int, and says why it is none.
+            // The class has an `__index__`, whose exception tells why it failed.
             let wrong = PyErr::from(wrong());
             wrong.set_cause(py, Some(error));
             return Err(wrong.into());
@@ -51,16 +52,17 @@ pub(crate) fn number(value: &Bound<'_, PyAny>, place: &str) -> Result<i128, Fail
     })
 }
 
-/// Whether this is a bool of `NumPy`, which has `__index__` in older versions.
+/// Returns whether the value is a `NumPy` bool, which has `__index__` in older versions.
 fn is_numpy_bool(value: &Bound<'_, PyAny>) -> bool {
     let class = value.get_type();
     class.name().is_ok_and(|name| name == "bool" || name == "bool_")
         && class.module().is_ok_and(|module| module == "numpy")
 }
 
-/// `(device type, ordinal)`, of ints or of what has `__index__`; or of members of an `enum.Enum`, which need not be ints,
-/// and as which the array API standard types the device. The ordinal of memory of the host, which has none, may be `None`, as
-/// `PaddlePaddle` writes it.
+/// Extracts a device from a tuple `(device type, ordinal)`.
+///
+/// The items are ints, objects with `__index__`, or members of an `enum.Enum` that need not be ints: the array API
+/// standard types the device as such an enum. The ordinal of host memory may be `None`, as `PaddlePaddle` writes it.
 pub(crate) fn device(value: &Bound<'_, PyAny>, place: &str) -> Result<Device, Failure> {
     let tuple = pair(value, place, "(device type, ordinal)")?;
     let half = |at: usize| {
@@ -75,14 +77,14 @@ pub(crate) fn device(value: &Bound<'_, PyAny>, place: &str) -> Result<Device, Fa
     Ok(Device { device_type, device_id: if unnumbered { 0 } else { half(1)? } })
 }
 
-/// The value of a member of an enum; other objects as they are.
+/// Returns the value of an enum member. Returns other objects unchanged.
 #[cold]
 fn value_of(item: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let class = item.py().import("enum")?.getattr("Enum")?;
     if item.is_instance(&class)? { item.getattr("value") } else { Ok(item) }
 }
 
-/// A tuple of two ints, which are not looked at yet. `what` names them in the message.
+/// Casts to a tuple of length 2. The items are not checked. `what` names them in the error message.
 pub(crate) fn pair<'a, 'py>(
     value: &'a Bound<'py, PyAny>,
     place: &str,
@@ -94,12 +96,15 @@ pub(crate) fn pair<'a, 'py>(
     })
 }
 
-/// A stream as a Python caller names it: an int (1, 2 or a handle; -1 for no ordering), or an object with
-/// `__cuda_stream__`, which the stream classes of most libraries have by now.
+/// Extracts a stream from a Python argument.
+///
+/// The argument is an int (1, 2 or a handle; -1 for no wait), or an object with `__cuda_stream__`. The stream classes
+/// of most libraries have that method.
 ///
 /// # Errors
 ///
-/// `ArrayError` for numbers that are no stream, `TypeError` for other objects; what `__cuda_stream__` raises is passed on.
+/// `ArrayError` for numbers that are no stream, `TypeError` for other objects. Exceptions of `__cuda_stream__` are
+/// passed on.
 ///
 /// ```no_run
 /// use interop_core::python::{extract_stream, import};
@@ -115,7 +120,7 @@ pub(crate) fn pair<'a, 'py>(
 pub fn extract_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
     let py = stream.py();
     if let Some(method) = attribute(stream, pyo3::intern!(py, "__cuda_stream__"))? {
-        // The protocol had a property before the method: `cuda.core` until 0.2, and who followed it.
+        // Before the method, the protocol had a property: in `cuda.core` until 0.2, and in libraries that followed it.
         return handle_of(&if method.is_instance_of::<PyTuple>() { method } else { method.call0()? });
     }
     let number = number(stream, "stream").map_err(|fault| match fault {
@@ -125,11 +130,11 @@ pub fn extract_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
         }
         fault => fault,
     })?;
-    // SAFETY: Python code can promise nothing; the protocol asks it for a stream that is alive.
+    // SAFETY: Python code cannot guarantee this; the protocol requires the caller to pass a live stream.
     Ok(unsafe { StreamHandle::from_dlpack(DeviceType::CUDA, Some(number)) }?)
 }
 
-/// The stream that `__cuda_stream__` answers with: the protocol's version, which is 0, and the handle.
+/// Decodes the result of `__cuda_stream__`: the version of the protocol, which is 0, and the handle.
 fn handle_of(answer: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
     const PLACE: &str = "__cuda_stream__";
     let pair = pair(answer, PLACE, "(version, handle)")?;
@@ -139,7 +144,7 @@ fn handle_of(answer: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
     }
     let handle = extract_integer(&pair.get_item(1)?, PLACE)?;
     match usize::try_from(handle) {
-        // SAFETY: as for a number; the protocol's objects keep their streams.
+        // SAFETY: as for an int; objects with this method keep their streams alive.
         Ok(handle) => Ok(unsafe { StreamHandle::from_raw(handle) }),
         Err(_) => Err(Error::new(ErrorKind::Stream, PLACE, handle, "the address of a stream").into()),
     }

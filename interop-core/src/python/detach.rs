@@ -1,4 +1,4 @@
-//! Work without the interpreter's lock.
+//! Runs code while the thread is detached from the interpreter.
 #![expect(unsafe_code, reason = "runs closures that are not `Send` without the lock")]
 
 use pyo3::prelude::*;
@@ -8,10 +8,11 @@ use crate::cuda::release::held::DeferRecording;
 use crate::python::interpreter::is_attached;
 use crate::python::py_owner::release_deferred_refs;
 
-/// Runs what may wait for a device without the interpreter's lock: other threads go on meanwhile, and the work that is
-/// waited for may hold a function of the host that needs the lock.
+/// Runs a closure that may wait for a device while the thread is detached from the interpreter.
 ///
-/// Libraries cannot be asked meanwhile whether they capture a graph, so releases are decided afterwards.
+/// Other Python threads run meanwhile. The device work may include a host function that needs the interpreter's lock.
+///
+/// A detached thread cannot ask libraries whether they capture a graph. So releases are deferred and polled afterwards.
 pub(crate) fn detached<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) -> R {
     let later = DeferRecording::new();
     let done = py.detach(run);
@@ -21,16 +22,16 @@ pub(crate) fn detached<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) 
     done
 }
 
-/// A closure that goes nowhere, for `detach`, which asks for `Send` to keep Python's references out of it.
+/// A closure that stays on its thread, for `detach`. `detach` requires `Send` to keep references to Python objects out.
 pub(crate) struct AssertSend<'a>(&'a mut dyn FnMut());
 
-// SAFETY: it is not sent; what `detach` asks for is promised to `new`.
+// SAFETY: the value is never sent to another thread. The caller of `new` guarantees what `detach` needs.
 unsafe impl Send for AssertSend<'_> {}
 
 impl<'a> AssertSend<'a> {
     /// # Safety
     ///
-    /// The closure uses nothing of Python's, and does not leave the thread.
+    /// The closure uses no Python objects and does not leave the thread.
     pub(crate) unsafe fn new(run: &'a mut dyn FnMut()) -> Self {
         Self(run)
     }
@@ -40,18 +41,18 @@ impl<'a> AssertSend<'a> {
     }
 }
 
-/// From here on memory of ours is freed, and the work before an import waited for, without the interpreter's lock, for the
-/// reason of [`detached`].
+/// Makes this crate free its memory, and wait for work before an import, while the thread is detached. The reason is
+/// that of [`detached`].
 pub(crate) fn free_detached() {
     cuda::set_blocking_hook(|free| {
         if !is_attached() {
             return free();
         }
-        // SAFETY: the thread is attached, as was just seen.
+        // SAFETY: the check above found the thread attached.
         let py = unsafe { Python::assume_attached() };
-        // SAFETY: a call of the driver, made here.
+        // SAFETY: the closure is a call of the driver, and it runs on this thread.
         let free = unsafe { AssertSend::new(free) };
-        // No release is decided inside of that call.
+        // No release records its event inside that call.
         py.detach(move || free.run());
     });
 }

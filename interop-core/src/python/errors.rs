@@ -1,4 +1,4 @@
-//! Which Python exception an error is.
+//! The Python exceptions for the errors of this crate.
 
 use pyo3::exceptions::{
     PyBufferError, PyException, PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError,
@@ -14,15 +14,16 @@ static ARRAY_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 static STREAM_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// The exception class of refused arrays, `interop_core.ArrayError`: a `BufferError` and a `ValueError`.
+/// Returns the exception class for arrays that cannot be imported or exported: `interop_core.ArrayError`.
 ///
-/// The standards ask for `BufferError` where an array cannot be expressed, for `ValueError` elsewhere, and for both in
-/// one place (`copy=False` when a copy is needed); whoever catches either catches this. A stream that `__dlpack__` cannot
-/// serve raises its subclass, [`stream_error_type`]. Values of the wrong type raise `TypeError`, an index outside the array
-/// `IndexError`, and memory that cannot be had `MemoryError`.
+/// It derives from `BufferError` and `ValueError`. The protocols require `BufferError` if an array cannot be expressed,
+/// `ValueError` in other cases, and both in one case (`copy=False` if a copy is needed). Code that catches either of
+/// them catches this class. A stream that `__dlpack__` cannot use raises the subclass [`stream_error_type`]. Values of
+/// the wrong type raise `TypeError`, an index out of bounds raises `IndexError`, and a failed allocation raises
+/// `MemoryError`.
 ///
-/// A module that offers the classes gives them its name, so that a traceback says where it is, and another process can import
-/// it; where none does, it travels there as a `BufferError`:
+/// A module that exposes the classes should set their `__module__`. Tracebacks then show it, and another process can
+/// import the class. If no module exposes them, the exception is unpickled in another process as a `BufferError`:
 ///
 /// ```no_run
 /// use interop_core::python::{array_error_type, stream_error_type};
@@ -40,7 +41,7 @@ static STREAM_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 ///
 /// # Errors
 ///
-/// When Python cannot make the class.
+/// If Python cannot create the class.
 pub fn array_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     let class = ARRAY_ERROR.get_or_try_init(py, || {
         let bases = [py.get_type::<PyBufferError>(), py.get_type::<PyValueError>()];
@@ -49,12 +50,13 @@ pub fn array_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     Ok(class.bind(py))
 }
 
-/// The exception class of streams that `__dlpack__` cannot serve, `interop_core.StreamError`: an [`array_error_type`] and a
-/// `RuntimeError`, which is what `NumPy`'s arrays raise there.
+/// Returns the exception class for streams that `__dlpack__` cannot use: `interop_core.StreamError`.
+///
+/// It derives from [`array_error_type`] and `RuntimeError`, which `NumPy` raises in this case.
 ///
 /// # Errors
 ///
-/// When Python cannot make the class.
+/// If Python cannot create the class.
 pub fn stream_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     let class = STREAM_ERROR.get_or_try_init(py, || {
         let bases = [array_error_type(py)?.clone(), py.get_type::<PyRuntimeError>()];
@@ -63,7 +65,7 @@ pub fn stream_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     Ok(class.bind(py))
 }
 
-/// The exception about a stream that `__dlpack__` was told.
+/// Returns the exception for an invalid `stream` argument of `__dlpack__`.
 #[cold]
 pub(crate) fn no_such_stream(py: Python<'_>, error: Error) -> PyErr {
     match stream_error_type(py) {
@@ -82,8 +84,9 @@ fn new_class(py: Python<'_>, name: &str, bases: [Bound<'_, PyType>; 2], doc: &st
     Ok(class.cast_into::<PyType>()?.unbind())
 }
 
-/// How another process is told of an exception, such as by a pool of workers: by the first of its classes that is where
-/// its name says. A class that no module offers is not, and an exception that cannot be told takes its text with it.
+/// Pickles an exception as the first of its base classes that can be imported under its name.
+///
+/// A class that no module exposes cannot be imported. An exception that cannot be unpickled keeps only its text.
 fn reduced(error: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let modules = error.py().import("sys")?.getattr("modules")?;
     let at_its_name = |class: &Bound<'_, PyAny>| {
@@ -101,7 +104,7 @@ impl From<Error> for PyErr {
         let (kind, text) = (error.kind(), error.into_python_message());
         with_attached(|py| match kind {
             ErrorKind::Type => PyTypeError::new_err(text),
-            // What ends a loop over an object with `__getitem__`.
+            // `IndexError` ends iteration over an object with `__getitem__`.
             ErrorKind::IndexOutOfBounds => PyIndexError::new_err(text),
             ErrorKind::OutOfMemory => PyMemoryError::new_err(text),
             _ => match array_error_type(py) {
@@ -118,17 +121,17 @@ impl<T> From<Refused<T>> for PyErr {
     }
 }
 
-/// Why something of Python's could not be read.
+/// The reason why a Python object could not be read.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It is not what it should be.
+    /// The object is not valid.
     Invalid(Error),
-    /// Code that it ran raised.
+    /// Python code that was called raised an exception.
     Raised(PyErr),
 }
 
 impl Failure {
-    /// The exception; what we found wrong comes with the class of the object that it was of.
+    /// Converts to an exception. If the object is not valid, the message names its class.
     #[cold]
     pub(crate) fn of(self, object: &Bound<'_, PyAny>) -> PyErr {
         match self {
@@ -159,13 +162,13 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// The name of an object's class, for messages; never raises.
+/// The name of the object's class, for messages. Never raises.
 pub(crate) fn origin(object: &Bound<'_, PyAny>) -> String {
     let name = object.get_type().fully_qualified_name();
     name.map_or_else(|_| "an object of unknown class".into(), |name| name.to_string())
 }
 
-/// As [`origin`]; of a tuple, of which another length was expected, with its length.
+/// As [`origin`], with the length if the object is a tuple. For errors about a tuple's length.
 #[cold]
 pub(crate) fn with_length(object: &Bound<'_, PyAny>) -> String {
     let name = origin(object);
@@ -175,25 +178,25 @@ pub(crate) fn with_length(object: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// An error about an array, with the class of the object that it came from.
+/// Adds the class of the object to an error about its array.
 #[cold]
 pub(crate) fn of(object: &Bound<'_, PyAny>, error: Error) -> Error {
     error.with_origin(origin(object))
 }
 
-/// The error about an object that speaks no protocol.
+/// Returns the error for an object that supports neither protocol.
 #[cold]
 pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
     let (found, allowed) = (origin(object), "an object with `__dlpack__` or `__cuda_array_interface__`");
     let hint = if object.is_instance_of::<PyCapsule>() {
-        "; pass the array itself, which makes its capsules"
+        "; pass the array instead of its capsule"
     } else if object.is_instance_of::<PyBytes>() {
         "; convert it by `numpy.frombuffer`"
     } else if holds_elements(object) {
-        // Compiled classes of other libraries too, which the next question takes for Rust's.
+        // Checked first, because `is_compiled` is also true for compiled classes of other libraries.
         "; convert it by `numpy.asarray`"
     } else if is_compiled(&object.get_type()) {
-        "; a Rust class has them by `#[cuda_array(pyclass)]`"
+        "; for a Rust class, add `#[cuda_array(pyclass)]`"
     } else {
         ""
     };
@@ -207,7 +210,7 @@ pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
     }
 }
 
-/// Why a property that is there has nothing to give, as its error says it.
+/// Returns the exception that a protocol attribute of the class raises when it is read.
 fn withheld(object: &Bound<'_, PyAny>) -> Option<PyErr> {
     let class = object.get_type();
     let asked = |name: &str| object.getattr(name).err();
@@ -215,8 +218,10 @@ fn withheld(object: &Bound<'_, PyAny>) -> Option<PyErr> {
     ["__dlpack__", "__cuda_array_interface__"].into_iter().filter(named).find_map(asked)
 }
 
-/// Whether `NumPy` makes an array of the elements that the object holds: it is a list, says so itself, as scalars of
-/// `NumPy`, series and pictures do, or lends its memory by the buffer protocol.
+/// Returns whether `NumPy` can convert the object to an array.
+///
+/// That is so for a list or tuple, for an object that supports NumPy's protocols (NumPy scalars, series, images), and
+/// for an object with the buffer protocol.
 fn holds_elements(object: &Bound<'_, PyAny>) -> bool {
     let class = object.get_type();
     let says_so = |name: &str| class.hasattr(name).unwrap_or(false);
@@ -227,11 +232,12 @@ fn holds_elements(object: &Bound<'_, PyAny>) -> bool {
         || PyMemoryView::from(object).is_ok()
 }
 
-/// Whether a class may be one of `PyO3`'s, as far as can be seen; nothing in a class tells that Rust made it. It was made
-/// at run time and can be changed, by the usual metaclass, and not by a `class` statement, which gives instances a dict or
-/// slots.
+/// Returns whether the class may be a `PyO3` class. No attribute states that Rust created a class.
+///
+/// A `PyO3` class is a mutable heap type whose metaclass is `type`. It was not created by a `class` statement, which
+/// gives the instances a dict or slots.
 fn is_compiled(class: &Bound<'_, PyType>) -> bool {
-    /// `Py_TPFLAGS_HEAPTYPE`: made at run time.
+    /// `Py_TPFLAGS_HEAPTYPE`: created at run time.
     const HEAP: u64 = 1 << 9;
     /// `Py_TPFLAGS_IMMUTABLETYPE`.
     const IMMUTABLE: u64 = 1 << 8;

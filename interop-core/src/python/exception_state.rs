@@ -1,12 +1,13 @@
-//! Code that must not lose or leave an exception: the current one is saved and restored around it.
+//! Saves and restores the current exception around code that must neither lose nor leave one.
 #![expect(unsafe_code, reason = "saves and restores exceptions past PyO3")]
 
 use core::ptr::null_mut;
 
 use pyo3::ffi;
 
-/// Runs what may run Python code; an exception that is on its way survives it, and one that it leaves behind is reported
-/// as those of `__del__` are, because nobody is there to catch it.
+/// Runs code that may call Python. Saves the current exception before and restores it afterwards.
+///
+/// An exception that the code leaves set is reported like an exception in `__del__`, because no caller can catch it.
 ///
 /// # Safety
 ///
@@ -15,23 +16,23 @@ use pyo3::ffi;
 pub(crate) unsafe fn with_saved_exception(run: impl FnOnce()) {
     // SAFETY: the thread is attached.
     if unsafe { ffi::PyErr_Occurred() }.is_null() {
-        // Nothing is on its way, as nearly always.
+        // The common case: no exception is set.
         run();
         // SAFETY: as above.
         return unsafe { report_exception() };
     }
     let (mut class, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
-    // Not through PyO3, which lets a panic that travels as an exception loose.
-    // SAFETY: the thread is attached; three places for three references.
+    // `PyErr::fetch` is not used, because it resumes a panic that was raised as an exception.
+    // SAFETY: the thread is attached, and the three pointers are valid for writes.
     unsafe { ffi::PyErr_Fetch(&raw mut class, &raw mut value, &raw mut traceback) };
     run();
     // SAFETY: as above.
     unsafe { report_exception() };
-    // SAFETY: the references that were fetched; null for no exception.
+    // SAFETY: these are the fetched references, or null without an exception.
     unsafe { ffi::PyErr_Restore(class, value, traceback) };
 }
 
-/// Has `sys.unraisablehook` tell of the exception that is set, if one is.
+/// Reports the current exception, if one is set, through `sys.unraisablehook`.
 ///
 /// # Safety
 ///
@@ -39,7 +40,7 @@ pub(crate) unsafe fn with_saved_exception(run: impl FnOnce()) {
 pub(crate) unsafe fn report_exception() {
     // SAFETY: the thread is attached.
     if !unsafe { ffi::PyErr_Occurred() }.is_null() {
-        // SAFETY: as above; no object to name.
+        // SAFETY: as above. A null object is allowed.
         unsafe { ffi::PyErr_WriteUnraisable(null_mut()) };
     }
 }

@@ -1,4 +1,5 @@
-//! What `maturin generate-stubs` says of derived structs (feature `stubs`), in the words of `interop_core-stubs`.
+//! Type hints of derived structs for `maturin generate-stubs` (feature `stubs`). They use the types of
+//! `interop_core-stubs`.
 
 use core::marker::PhantomData;
 
@@ -9,10 +10,10 @@ use pyo3::{type_hint_identifier, type_hint_subscript};
 use crate::python::class::array_class::ArrayClass;
 use crate::python::class::install::install;
 
-/// What an argument takes.
+/// The type of an argument.
 pub const ANY_ARRAY: PyStaticExpr = type_hint_identifier!("interop_core", "AnyArray");
 
-/// What a return value is.
+/// The type of a return value.
 pub const EXPORTED_ARRAY: PyStaticExpr = type_hint_identifier!("interop_core", "ExportedArray");
 
 /// The type of an attribute.
@@ -47,8 +48,10 @@ hints! {
     Text = type_hint_identifier!("builtins", "str");
 }
 
-/// A method or an attribute that a class has as one of arrays. As a constant of the class it says so to stubs, and stays what it
-/// is.
+/// A method or attribute that a class has because it is an array.
+///
+/// It is declared as a constant of the class, so that stubs contain it. Converting it returns the existing attribute,
+/// so the class does not change.
 #[derive(Debug)]
 pub struct CachedType<T, H>(pub &'static str, pub PhantomData<fn() -> (T, H)>);
 
@@ -63,12 +66,12 @@ impl<'py, T: ArrayClass, H: Hint> IntoPyObject<'py> for CachedType<T, H> {
         if !own.contains(self.0)? {
             install::<T>(py)?;
         }
-        // A mapping has no iteration by index: in the place of a method `None` says so.
+        // A mapping has no iteration by index. `None` in place of the method states that.
         if own.contains(self.0)? { own.get_item(self.0) } else { Ok(py.None().into_bound(py)) }
     }
 }
 
-/// What a class of arrays has, for stubs.
+/// Declares the attributes of an array class for stubs.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __python_class_hints {

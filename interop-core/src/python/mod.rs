@@ -1,33 +1,42 @@
-//! Python objects in and out, through PyO3 (feature `python`).
+//! Imports arrays from Python objects and exports arrays to Python, through PyO3 (feature `python`).
 //!
-//! Three ways, by how much of the Python face is your own:
+//! There are three ways to use this module:
 //!
 //! * `#[cuda_array(python)]`: the struct is an argument and a return value of `#[pyfunction]`s. As an argument it is
-//!   [imported](import) from any object that speaks a protocol; as a return value it becomes an object of the
-//!   class `interop_core.ExportedArray`, which speaks both protocols.
-//! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: the class has the methods of an array beside those of your own
-//!   `#[pymethods]`; [`add_class`] adds it to a module.
-//! * By hand: [`import_as`], [`import`], [`import_capsule`] and [`export`].
+//!   [imported](import) from any object that supports DLPack or the CUDA Array Interface. As a return value it becomes
+//!   an object of the class `interop_core.ExportedArray`, which supports both protocols.
+//! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: the class gets the methods of an array in addition to your own
+//!   `#[pymethods]`. [`add_class`] adds the class to a module.
+//! * By hand: call [`import_as`], [`import`], [`import_capsule`] and [`export`].
 //!
-//! What Python gets is used as an array, of either class: `shape`, `dtype` and their like, `len()`, indices and slices (views in
-//! place, on a device too), iteration, `T`, `transpose`, `reshape`; operators, comparisons by element, reductions and NumPy's
-//! functions, which are NumPy's and for memory that the host can reach; `copy`, and pickles with the elements as NumPy's array;
-//! the buffer protocol. It is frozen as an object and not as memory: `array[0] = 1` and `array += 1` write where that is allowed,
-//! and like NumPy's it has no hash. What a class has of its own is kept.
+//! Both kinds of classes behave as arrays in Python:
 //!
-//! A function that is to return an array of a library says so in its return type: [`NumPy`], [`PyTorch`], [`CuPy`], [`Jax`], or
-//! [`SameKind`] for the kind that the caller brought in a [`FromCaller`]. New memory for a result may come from the caller's
-//! library as well ([`FromCaller::new_like`]).
+//! * They have `shape`, `dtype` and similar attributes, `len()`, iteration, `T`, `transpose` and `reshape`.
+//! * Indices and slices are views of the same memory, on a device too.
+//! * Operators, elementwise comparisons, reductions and NumPy's functions are computed by NumPy. They need memory that
+//!   the host can access.
+//! * `copy` works. A pickle contains the elements as a NumPy array.
+//! * They support the buffer protocol.
 //!
-//! With the feature `stubs`, `maturin generate-stubs` says the types of derived structs, by those in
-//! `python/interop_core-stubs` of this crate: copy that folder to your project, as `examples/hello-python` has it.
+//! The Python object is frozen, but its memory is not: `array[0] = 1` and `array += 1` write if the array is writable.
+//! Like NumPy's arrays, the objects have no hash. Methods that your class defines itself are kept.
 //!
-//! Take an argument by value: the struct is a handle, not the elements. In `py.detach` lend it to the closure. One that is moved
-//! in is dropped without the interpreter's lock, and if the array is of a class of this crate's, its object goes with the next
-//! import or export of the extension module that made it, or by [`release_deferred_refs`] there.
+//! A function can return an array of a library: set its return type to [`NumPy`], [`PyTorch`], [`CuPy`] or [`Jax`].
+//! [`SameKind`] returns an array of the library whose array the caller passed as a [`FromCaller`]. The caller's library
+//! can also allocate the memory for a result ([`FromCaller::new_like`]).
 //!
-//! A module is for one interpreter of a process. `PyO3` lets a second one import it, but its classes are the same in both, and
-//! from Python 3.12 on the two mix up the methods of such classes, whatever module they are of.
+//! With the feature `stubs`, `maturin generate-stubs` writes the types of derived structs. They refer to
+//! `python/interop_core-stubs` in this crate: copy that folder to your project, as `examples/hello-python` does.
+//!
+//! Take an argument by value: the struct is a handle and does not contain the elements. In `py.detach`, pass it to the
+//! closure by reference. A struct that is moved into the closure is dropped while the thread is detached from the
+//! interpreter. If its array is an object of a class of this crate, the reference to that object is then deferred. The
+//! next import or export of the extension module that created the object drops it, or [`release_deferred_refs`] in that
+//! module.
+//!
+//! Use a module in only one interpreter of a process. `PyO3` lets a second interpreter import it, but both interpreters
+//! share its classes. From Python 3.12 on, the two interpreters mix up the methods of such classes, whichever module
+//! they belong to.
 //!
 //! ```no_run
 //! use interop_core::{CudaArray, HostVec, LeaseMut};
@@ -52,9 +61,9 @@
 //! }
 //! ```
 //!
-//! A class of arrays is frozen, so its methods have `&self`, which reads: [`to_vec`](crate::CudaArray::to_vec),
-//! [`for_each`](crate::CudaArray::for_each), views. A method that writes takes the Python object instead, and imports it as
-//! everybody else does.
+//! A class of arrays is frozen, so its methods take `&self` and can only read, for example with
+//! [`to_vec`](crate::CudaArray::to_vec), [`for_each`](crate::CudaArray::for_each) or views. A method that writes takes
+//! the Python object and imports it, as other code does.
 //!
 //! ```no_run
 //! use interop_core::python::import_as;
@@ -86,9 +95,10 @@
 //! }
 //! ```
 //!
-//! A class that has arrays, and is none itself, hands them out by getters: the data of the struct is an
-//! [`Arc`](std::sync::Arc) around the storage, of which each read of the attribute takes a clone. All objects that Python gets
-//! are of the same memory, which stays until the last is gone, also if the field is replaced. Such a class need not be frozen.
+//! A class that contains arrays, but is not an array, returns them from getters. The data of the array struct is an
+//! [`Arc`](std::sync::Arc) around the storage, and each read of the attribute clones the `Arc`. All Python objects then
+//! share the same memory. It is freed when the last of them is gone, even if the field has been replaced. Such a class
+//! need not be frozen.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -148,7 +158,7 @@ pub use crate::python::import::pipeline::{import, import_unchecked};
 pub use crate::python::import::producer_wait::make_producer_wait;
 pub use crate::python::py_owner::{deferred_ref_count, release_deferred_refs};
 
-/// What the expansions of `python` and `pyclass` call.
+/// The items that the expansions of `python` and `pyclass` use.
 #[doc(hidden)]
 pub mod expansion {
     pub use crate::python::class::array_class::ArrayMethods;

@@ -1,4 +1,4 @@
-//! Python objects that own exported memory, released on whichever thread the consumer lets go.
+//! References to the Python objects that own exported memory. Any thread may drop them.
 #![expect(unsafe_code, reason = "gives up references past PyO3, which would defer them")]
 
 use core::mem::ManuallyDrop;
@@ -18,23 +18,24 @@ use crate::python::interpreter::is_attached;
 
 /// A reference to a Python object that any thread may drop.
 ///
-/// A deleter may run without the interpreter's lock, even while another thread holds it and waits for this one. So the
-/// drop never waits: where the thread is not attached the reference is parked, and released at the next call into this
-/// room. What is parked when the interpreter ends is leaked.
+/// A deleter may run on a thread that is not attached, even while another thread holds the interpreter's lock and waits
+/// for this one. So the drop never waits: if the thread is not attached, the reference is deferred, and the next call
+/// into this module drops it. References that are still deferred when the interpreter ends are leaked.
 #[derive(Debug)]
 pub(crate) struct PyOwner(ManuallyDrop<Py<PyAny>>);
 
-/// Those that were parked.
+/// The deferred references.
 struct Deferred {
     objects: Mutex<Vec<Py<PyAny>>>,
-    /// How many of them are not released yet, readable without the lock.
+    /// The number of references that are not dropped yet. It can be read without the lock.
     waiting: AtomicUsize,
 }
 
 static DEFERRED: PerProcess<Deferred> = PerProcess::new(Deferred::after);
 
 impl Deferred {
-    /// A process that was forked has what waits from its parent, unless a thread was at the list: that is leaked there.
+    /// A forked process takes over the deferred references of its parent. They are leaked if a thread of the parent
+    /// held the lock.
     fn after(parents: Option<&'static Self>) -> Self {
         let objects = parents.and_then(|parents| parents.objects.try_lock().ok());
         let objects = objects.map_or_else(Vec::new, |mut objects| core::mem::take(&mut *objects));
@@ -57,10 +58,12 @@ impl PyOwner {
         Self(ManuallyDrop::new(object))
     }
 
-    /// Whether the object goes with this reference, on this thread. (In an interpreter without a lock the last two references may
-    /// be dropped at once; the object then goes as it does where no export had it.)
+    /// Returns whether this is the last reference, and this thread may drop the object.
+    ///
+    /// In a free-threaded interpreter two threads may drop the last two references at the same time. The object is then
+    /// dropped without the context of its memory, as it would be without an export.
     fn is_the_last(&self) -> bool {
-        // SAFETY: a live object, and the thread is attached.
+        // SAFETY: the object is alive, and the thread is attached.
         is_attached() && unsafe { ffi::Py_REFCNT(self.0.as_ptr()) } == 1
     }
 
@@ -75,7 +78,7 @@ impl Drop for PyOwner {
         // SAFETY: the value is taken once, here.
         let object = unsafe { ManuallyDrop::take(&mut self.0) };
         if is_attached() {
-            // SAFETY: the thread is attached, and the reference is ours.
+            // SAFETY: the thread is attached, and this code owns the reference.
             unsafe { ffi::Py_DECREF(object.into_ptr()) };
             return;
         }
@@ -83,8 +86,10 @@ impl Drop for PyOwner {
     }
 }
 
-/// The Python object that an export keeps. Where it is the last reference, the context of the memory is current for its drop: the
-/// object may free the memory in whatever context is current.
+/// The Python object that an export keeps alive.
+///
+/// If this is the last reference, the context of the memory is made current for the drop, because the object may free
+/// the memory in the current context.
 pub(crate) struct ExportedObject {
     object: ManuallyDrop<Py<PyAny>>,
     scope: Option<ReleaseScope>,
@@ -112,7 +117,7 @@ impl Drop for ExportedObject {
     }
 }
 
-// The buffers of copies free themselves.
+// The buffers of copies free their memory themselves.
 impl ExportOwner for HostBuffer {}
 
 impl ExportOwner for CudaBuffer {
@@ -121,16 +126,19 @@ impl ExportOwner for CudaBuffer {
     }
 }
 
-/// The number of Python objects that wait to be released on a thread that is attached to the interpreter. What waits for
-/// work on a GPU is counted by [`cuda::pending_releases`](crate::cuda::pending_releases).
+/// Returns the number of Python objects whose release is deferred until a thread that is attached to the interpreter
+/// drops them.
+///
+/// [`cuda::pending_releases`](crate::cuda::pending_releases) counts the releases that wait for work on a GPU.
 #[inline]
 #[must_use]
 pub fn deferred_ref_count() -> usize {
     DEFERRED.get().waiting.load(Ordering::Acquire)
 }
 
-/// Releases the Python objects that other threads could not. Every import, every export and every method of an array class
-/// does so.
+/// Drops the Python objects whose release other threads deferred.
+///
+/// Every import, every export and every method of an array class calls this.
 #[inline]
 pub fn release_deferred_refs(py: Python<'_>) {
     if deferred_ref_count() != 0 {
@@ -144,7 +152,7 @@ fn release_deferred(py: Python<'_>) {
     let objects = core::mem::take(&mut *deferred.objects());
     for object in objects {
         deferred.waiting.fetch_sub(1, Ordering::AcqRel);
-        // It may run any code, also code that comes back here.
+        // The drop may run any code, including code that calls this function.
         object.drop_ref(py);
     }
 }

@@ -12,8 +12,8 @@ use crate::protocols::cai::CudaArrayInterface;
 impl Import {
     /// Imports the array of an interface dict, in memory of `device`.
     ///
-    /// The interface names no device and owns nothing, so the caller provides both. Pending work stays on the stream
-    /// [`ArrayInfo::stream`](crate::ArrayInfo::stream). Otherwise as [`from_parts`](Self::from_parts).
+    /// The interface contains neither a device nor an owner, so the caller provides both. Pending work stays on the
+    /// stream [`ArrayInfo::stream`](crate::ArrayInfo::stream). Otherwise as [`from_parts`](Self::from_parts).
     ///
     /// # Errors
     ///
@@ -36,7 +36,7 @@ impl Import {
     /// Imports the array of an interface dict for use on the stream `consumer`.
     ///
     /// The driver determines the device and the size of the allocation. `consumer` is made to wait for the stream of
-    /// the interface. An interface of a version before 3 names no stream, see
+    /// the interface. An interface of a version before 3 contains no stream, see
     /// [`MissingStreamPolicy`](crate::cuda::MissingStreamPolicy).
     ///
     /// # Errors

@@ -100,7 +100,7 @@ impl Import {
         let asks_driver = verification == Verification::Full && cuda::is_opened();
         match tensor.info_fast(|address| !asks_driver || cuda::is_host_memory(address)) {
             Some(info) => {
-                // SAFETY: we release the struct, once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
+                // SAFETY: the owner releases the struct once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
                 let owner = unsafe { Owner::from_raw(tensor.into_non_null(), release) };
                 Ok(Self::of(info, owner).by(protocol_of::<A>()))
             }
@@ -136,7 +136,7 @@ impl Import {
             // Without a `stream` argument the producer synchronizes with the legacy default stream.
             self.info.stream = PendingWork::on(StreamHandle::LegacyDefault);
         }
-        // SAFETY: the struct is ours to release once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
+        // SAFETY: the owner releases the struct once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
         self.owner = unsafe { Owner::from_raw(tensor.into_non_null(), release) }
             .after(scope.map(ReleaseScope::self_reliant));
         self.set_protocol(protocol_of::<A>());

@@ -1,4 +1,4 @@
-//! Owned managed tensors, and the reader of foreign ones.
+//! Owned managed tensors, and functions that read tensors of other libraries.
 #![expect(
     clippy::inline_always,
     reason = "the description is built in place, because a move costs more than reading the tensor"
@@ -24,9 +24,9 @@ use crate::protocols::dlpack::abi::{
 
 const SUPPORTED_FLAGS: u64 = FLAG_READ_ONLY | FLAG_IS_COPIED | FLAG_SUBBYTE_PADDED;
 
-/// A managed tensor of either struct type, our own or foreign. Dropping it calls the deleter.
+/// A managed tensor of either struct type, from this crate or another library. Dropping it calls the deleter.
 ///
-/// Its content is not trusted; [`info`](Self::info) checks it.
+/// Its content is not trusted. [`info`](Self::info) checks it.
 pub struct ManagedTensor<A: TensorAbi = Versioned> {
     tensor: NonNull<A>,
 }
@@ -62,7 +62,7 @@ impl<A: TensorAbi> ManagedTensor<A> {
         ManuallyDrop::new(self).tensor.as_ptr()
     }
 
-    /// A pointer to the struct, for reading.
+    /// Returns a pointer to the struct, for reading.
     #[must_use]
     pub fn as_ptr(&self) -> *const A {
         self.tensor.as_ptr()
@@ -114,7 +114,7 @@ impl<A: TensorAbi> ManagedTensor<A> {
         unsafe { read_fast(self.tensor_ptr(), self.flags().ok()?, is_wanted) }
     }
 
-    /// The flags, or the unsupported version.
+    /// Returns the flags, or the version if it is not supported.
     #[inline(always)]
     fn flags(&self) -> Result<u64, DLPackVersion> {
         let Some((version, flags)) = A::version(self.tensor.as_ptr()) else { return Ok(FLAG_READ_ONLY) };
@@ -132,7 +132,7 @@ impl<A: TensorAbi> ManagedTensor<A> {
         self.tensor.as_ptr().wrapping_byte_add(A::TENSOR_OFFSET).cast()
     }
 
-    /// Gives up the struct without a release.
+    /// Returns the struct without releasing it.
     #[inline]
     pub(crate) fn into_non_null(self) -> NonNull<()> {
         ManuallyDrop::new(self).tensor.cast()
@@ -271,7 +271,7 @@ pub(crate) unsafe fn release<A: TensorAbi>(tensor: NonNull<()>) {
 
 impl<A: TensorAbi> Drop for ManagedTensor<A> {
     fn drop(&mut self) {
-        // SAFETY: we own the struct (1 of `from_raw`) and do not use it afterwards.
+        // SAFETY: this value owns the struct (1 of `from_raw`) and does not use it afterwards.
         unsafe { release::<A>(self.tensor.cast()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Which classes are arrays, and the C functions that are their methods.
+//! The trait of array classes, and the body of the C functions that are their methods.
 #![expect(unsafe_code, reason = "methods are C functions that Python calls")]
 
 use pyo3::exceptions::PyTypeError;
@@ -11,11 +11,11 @@ use crate::derive::cuda_array::CudaArray;
 use crate::python::ffi_boundary::catch_panics;
 use crate::python::py_owner::release_deferred_refs;
 
-/// `#[pyclass(frozen)]`, as `PyO3` says it in types.
+/// `#[pyclass(frozen)]` as a type, as `PyO3` expresses it.
 #[doc(hidden)]
 pub trait IsFrozen: Sized {
-    /// The struct of an object, on any thread: a borrow would panic on all but one if the class is `unsendable`, and the
-    /// struct is `Sync` whatever its class says.
+    /// Returns the struct of an object, on any thread. A borrow would panic on other threads if the class is
+    /// `unsendable`, but the struct is `Sync`.
     fn get<'a, T: PyClass<Frozen = Self> + Sync>(object: &'a Bound<'_, T>) -> &'a T;
 }
 
@@ -26,21 +26,21 @@ impl IsFrozen for True {
     }
 }
 
-/// The struct of an array.
+/// Returns the struct of an array object.
 #[inline]
 pub(crate) fn struct_of<'a, T: ArrayClass>(array: &'a Bound<'_, T>) -> &'a T {
     T::Frozen::get(array)
 }
 
-/// What `#[cuda_array(pyclass)]` makes of a struct, be it a class or not: what is missing for one is a single message then,
-/// that of [`ArrayClass`].
+/// Implemented by `#[cuda_array(pyclass)]`, whether or not the struct is a class. An unmet bound then gives one error
+/// message, that of [`ArrayClass`].
 #[doc(hidden)]
 pub trait ArrayMethods: CudaArray + Send + Sync {}
 
-/// A `#[pyclass]` whose instances are arrays; `#[cuda_array(pyclass)]` makes one.
+/// A `#[pyclass]` whose instances are arrays. `#[cuda_array(pyclass)]` implements it.
 ///
-/// The class is frozen: exports keep the Python object and with it the struct, which nobody may change while consumers
-/// use its memory.
+/// The class is frozen: exports keep the Python object and its struct, which must not change while consumers use its
+/// memory.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no Python class of arrays",
     label = "not a frozen class with `pyclass` in `#[cuda_array(...)]`",
@@ -52,7 +52,7 @@ pub trait ArrayClass: CudaArray + ArrayMethods + PyClass<Frozen: IsFrozen> + Sen
 #[diagnostic::do_not_recommend]
 impl<T: ArrayMethods + PyClass<Frozen: IsFrozen>> ArrayClass for T {}
 
-/// Runs the body of a method: an error or a panic becomes a Python exception, and null.
+/// Runs the body of a method. On an error or a panic, sets a Python exception and returns null.
 ///
 /// # Safety
 ///
@@ -63,9 +63,9 @@ pub(crate) unsafe fn body<T: ArrayClass>(
 ) -> *mut ffi::PyObject {
     let run = |py: Python<'_>| {
         release_deferred_refs(py);
-        // SAFETY: a live object, to which Python holds a reference during the call.
+        // SAFETY: the object is alive; Python holds a reference to it during the call.
         let this = unsafe { Borrowed::from_ptr(py, this) };
-        // SAFETY: of this class, as the caller promises.
+        // SAFETY: the object is of this class, as the caller promises.
         let this = unsafe { this.cast_unchecked::<T>() };
         run(&this)
     };
@@ -73,13 +73,14 @@ pub(crate) unsafe fn body<T: ArrayClass>(
     unsafe { catch_panics(run) }.map_or(core::ptr::null_mut(), Py::into_ptr)
 }
 
-/// An iterator over the items of `__getitem__`, by index up to an `IndexError`. For an array without axes that error would end the
-/// loop as if the array were empty, so it is refused here.
+/// Returns an iterator that calls `__getitem__` with increasing indices until an `IndexError`.
+///
+/// An array without axes is rejected here, because its `IndexError` would make it look empty.
 pub(crate) fn items<T: ArrayClass>(array: &Bound<'_, T>, info: &ArrayInfo) -> PyResult<Py<PyAny>> {
     if info.ndim() == 0 {
         return Err(PyTypeError::new_err("iteration over an array without axes"));
     }
-    // SAFETY: a live object with a `__getitem__`.
+    // SAFETY: the object is alive and has a `__getitem__`.
     let rows = unsafe { ffi::PySeqIter_New(array.as_ptr()) };
     // SAFETY: a new reference, or null with an exception set.
     Ok(unsafe { Bound::from_owned_ptr_or_err(array.py(), rows) }?.unbind())

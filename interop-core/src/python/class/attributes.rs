@@ -1,4 +1,4 @@
-//! What people expect of an array object besides the protocols: `shape`, `dtype`, `len()` and their like.
+//! Attributes and methods of arrays that no protocol requires: `shape`, `dtype`, `len()` and similar ones.
 #![expect(unsafe_code, reason = "getters and methods are C functions that Python calls")]
 
 use core::ffi::{CStr, c_void};
@@ -19,14 +19,15 @@ use crate::python::class::numpy::{NUMBERS, array, dtype_of, learned_type, number
 use crate::python::class::pickling::reduce;
 use crate::python::class::relabel::{relabel_as_device, relabel_as_host};
 
-/// A read-only attribute: its name, its documentation, and its value for what is known of the array.
+/// A read-only attribute: its name, its documentation, and a function that computes its value from the array's
+/// description.
 pub(crate) struct Attribute {
     pub(crate) name: &'static CStr,
     pub(crate) doc: &'static CStr,
     pub(crate) value: fn(Python<'_>, &ArrayInfo) -> PyResult<Py<PyAny>>,
 }
 
-/// The names are NumPy's, and so is what they mean.
+/// The names and meanings are NumPy's.
 pub(crate) static ATTRIBUTES: [Attribute; 7] = [
     Attribute {
         name: c"shape",
@@ -50,8 +51,9 @@ pub(crate) static ATTRIBUTES: [Attribute; 7] = [
     },
     Attribute {
         name: c"dtype",
-        doc: c"The element type: a numpy.dtype where NumPy has one, or has learned one of DLPack's name, as \
-              from ml_dtypes; otherwise a str: that name, or where there is no NumPy the typestr.",
+        doc:
+            c"The element type: a numpy.dtype if NumPy has it or a package such as ml_dtypes registered it; \
+              otherwise a str: DLPack's name, or without NumPy the typestr.",
         value: |py, info| {
             let known = info.struct_type().is_none().then(|| known_type(info.dtype())).flatten();
             if let Some(learned) = known.and_then(|known| known.get(py)) {
@@ -79,7 +81,7 @@ pub(crate) static ATTRIBUTES: [Attribute; 7] = [
     },
 ];
 
-/// Where `NumPy`'s type of these elements is kept, for those of which there are most: to look it up takes ten times as long.
+/// Returns the cache for the `NumPy` dtype of common element types. A lookup without it takes ten times as long.
 fn known_type(dtype: DType) -> Option<&'static PyOnceLock<Py<PyAny>>> {
     const KNOWN: [DType; 14] = [
         DType::F32,
@@ -122,7 +124,7 @@ fn device(device: Device) -> String {
     }
 }
 
-/// The descriptor of an attribute of the class.
+/// Creates the descriptor of an attribute of the class.
 pub(crate) fn getter<'py, T: ArrayClass>(
     class: &Bound<'py, PyType>,
     attribute: &'static Attribute,
@@ -134,7 +136,7 @@ pub(crate) fn getter<'py, T: ArrayClass>(
         doc: attribute.doc.as_ptr(),
         closure: core::ptr::from_ref(attribute).cast_mut().cast(),
     }));
-    // SAFETY: a class, and a definition that is kept for as long as the program runs.
+    // SAFETY: `class` is a class, and the definition is never freed.
     let descriptor = unsafe { ffi::PyDescr_NewGetSet(class.as_type_ptr(), definition) };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(class.py(), descriptor) }
@@ -142,18 +144,18 @@ pub(crate) fn getter<'py, T: ArrayClass>(
 
 /// # Safety
 ///
-/// Called by Python as the getter of a property of `T` that `getter` made.
+/// Called by Python as the getter of a property of `T` that `getter` created.
 unsafe extern "C" fn get<T: ArrayClass>(
     this: *mut ffi::PyObject,
     closure: *mut c_void,
 ) -> *mut ffi::PyObject {
-    // SAFETY: the closure is the attribute that `getter` put there, which is static.
+    // SAFETY: `getter` stored a pointer to a static attribute as the closure.
     let attribute = unsafe { &*closure.cast::<Attribute>() };
     // SAFETY: as the caller promises.
     unsafe { body::<T>(this, |array| (attribute.value)(array.py(), &struct_of(array).info()?)) }
 }
 
-/// The methods that the protocols do not name.
+/// The methods that no protocol requires.
 pub(crate) fn methods<T: ArrayClass>() -> [Method; 11] {
     [
         (
@@ -169,21 +171,21 @@ pub(crate) fn methods<T: ArrayClass>() -> [Method; 11] {
         (
             c"relabel_as_device",
             Call::Bare(relabel_as_device::<T>),
-            c"relabel_as_device($self, /)\n--\n\nManaged memory as memory of its device, for libraries that take nothing else; the array itself \
-              if it is there.",
+            c"relabel_as_device($self, /)\n--\n\nThe same managed memory, described as device memory, for libraries that accept nothing else. \
+              Returns the array itself if it is device memory.",
         ),
         (
             c"relabel_as_host",
             Call::Bare(relabel_as_host::<T>),
-            c"relabel_as_host($self, /)\n--\n\nPinned or managed memory as host memory, for libraries that take nothing else; the array itself \
-              if it is there.",
+            c"relabel_as_host($self, /)\n--\n\nThe same pinned or managed memory, described as host memory, for libraries that accept nothing \
+              else. Returns the array itself if it is host memory.",
         ),
         (c"__len__", Call::Bare(len::<T>), c"__len__($self, /)\n--\n\nThe extent of the first axis."),
-        (c"__iter__", Call::Bare(iter::<T>), c"__iter__($self, /)\n--\n\nThe parts along the first axis."),
+        (c"__iter__", Call::Bare(iter::<T>), c"__iter__($self, /)\n--\n\nIterates over the first axis."),
         (
             c"__repr__",
             Call::Bare(repr::<T>),
-            c"__repr__($self, /)\n--\n\nWhat the array is; with the elements, where they are few and the host can reach them.",
+            c"__repr__($self, /)\n--\n\nA description of the array, with its elements if they are few and the host can access them.",
         ),
         (
             NUMBERS[0],

@@ -1,4 +1,4 @@
-//! What `NumPy` does with an array on the host: operators, reductions, its functions.
+//! Methods of arrays on the host that `NumPy` computes: operators, reductions and functions.
 
 use std::ffi::CString;
 
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
 
-/// The methods, by name. They are Python's, because each is a line of it, and `NumPy` does the work.
+/// Returns the methods by name. They are written in Python because each is one line that calls `NumPy`.
 fn methods(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
     static METHODS: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let methods = METHODS.get_or_try_init(py, || {
@@ -21,16 +21,16 @@ fn methods(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
     Ok(methods.bind(py))
 }
 
-/// What a mapping has for its keys.
+/// Methods that a mapping defines for its keys.
 const OF_KEYS: [&str; 2] = ["__setitem__", "__contains__"];
 
-/// What Python takes for one with what is equal.
+/// The method that must agree with `__eq__`.
 const HASH: &str = "__hash__";
 
-/// Gives a class those that it lacks.
+/// Adds the methods that a class does not define.
 pub(crate) fn install(class: &Bound<'_, PyType>, is_mapping: bool) -> PyResult<()> {
     let own = class.getattr("__dict__")?;
-    // Who compares in a way of its own has the hash that goes with it.
+    // A class that defines `__eq__` keeps the hash that belongs to it.
     let has_equality = own.contains("__eq__")?;
     for (name, value) in methods(class.py())? {
         let name = name.cast_into::<PyString>()?;
@@ -43,8 +43,7 @@ pub(crate) fn install(class: &Bound<'_, PyType>, is_mapping: bool) -> PyResult<(
     Ok(())
 }
 
-/// What a class has of its own stays as it is, be it a slot, a getter or a method of a protocol.
-/// Run as a test.
+/// A class keeps what it defines itself: a slot, a getter or a method of a protocol. Run as a test.
 ///
 /// ```
 /// use interop_core::{CudaArray, HostVec};

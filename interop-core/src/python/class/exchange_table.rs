@@ -1,4 +1,4 @@
-//! The C exchange table that an array class offers, `__dlpack_c_exchange_api__`.
+//! The C exchange table of array classes, `__dlpack_c_exchange_api__`.
 #![expect(unsafe_code, reason = "the table is made of functions that foreign C code calls")]
 
 use core::ffi::{c_int, c_void};
@@ -41,7 +41,7 @@ use crate::python::import::receive::receive;
 use crate::python::interpreter::is_attached;
 use crate::python::py_owner::{ExportedObject, release_deferred_refs};
 
-/// The table of a class, which is the same for as long as the program runs.
+/// The table of a class. It stays at the same address until the program ends.
 struct TableOf<T>(core::marker::PhantomData<T>);
 
 impl<T: ArrayClass> TableOf<T> {
@@ -56,20 +56,20 @@ impl<T: ArrayClass> TableOf<T> {
         dltensor_from_py_object_no_sync: Some(borrow::<T>),
         current_work_stream: Some(work_stream),
     };
-    /// Constants of this kind are promoted to statics.
+    /// A reference to such a constant is promoted to a static.
     const PLACE: &'static DLPackExchangeAPI = &Self::TABLE;
 }
 
-/// The capsule with the table of a class.
+/// Creates the capsule with the table of a class.
 pub(crate) fn capsule<T: ArrayClass>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let table = core::ptr::from_ref(TableOf::<T>::PLACE).cast_mut().cast();
-    // SAFETY: a static table, never null, and a static name; the capsule owns nothing.
+    // SAFETY: the table is static and not null, the name is static, and the capsule owns nothing.
     let capsule = unsafe { ffi::PyCapsule_New(table, CAPSULE_NAME.as_ptr(), None) };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
 }
 
-/// Runs the body of a function of the table: an error or a panic becomes a Python exception, and -1.
+/// Runs the body of a function of the table. On an error or a panic, sets a Python exception and returns -1.
 ///
 /// # Safety
 ///
@@ -79,20 +79,20 @@ unsafe fn answer(run: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
     unsafe { catch_panics(run) }.map_or(-1, |()| 0)
 }
 
-/// The object as an instance of the class.
+/// Casts the object to an instance of the class.
 ///
 /// # Safety
 ///
 /// `object` is a live object.
 unsafe fn instance<T: ArrayClass>(py: Python<'_>, object: *mut c_void) -> PyResult<Bound<'_, T>> {
-    // SAFETY: live, as the caller promises.
+    // SAFETY: the object is alive, as the caller promises.
     let object = unsafe { Bound::from_borrowed_ptr(py, object.cast()) };
     if !object.is_instance_of::<T>() {
         let (found, class) = (origin(&object), py.get_type::<T>().fully_qualified_name()?);
         let text = format!("`py_object`: found {found}, allowed: {class}, whose exchange table this is");
         return Err(PyTypeError::new_err(text));
     }
-    // SAFETY: an instance of `T`, as was just seen.
+    // SAFETY: the check above found an instance of `T`.
     Ok(unsafe { object.cast_into_unchecked() })
 }
 
@@ -100,19 +100,20 @@ unsafe fn instance<T: ArrayClass>(py: Python<'_>, object: *mut c_void) -> PyResu
 ///
 /// # Safety
 ///
-/// Called with the thread attached, a live object, and a place for the tensor.
+/// Called with the thread attached, a live object, and a pointer that is valid for writing the tensor.
 unsafe extern "C" fn own<T: ArrayClass>(object: *mut c_void, out: *mut *mut Versioned) -> c_int {
     let run = |py: Python<'_>| {
-        // A consumer that asks by nothing else and releases without the lock would let arrays pile up.
+        // A consumer may call only this function and release on detached threads. Without this call its arrays would
+        // accumulate.
         release_deferred_refs(py);
         // SAFETY: as the caller promises.
         let array = unsafe { instance::<T>(py, object) }?;
         let info = struct_of(&array).info()?;
         ready(&info)?;
         let owner = ExportedObject::new(array.into_any().unbind());
-        // SAFETY: the array vouches for its memory as long as it lives, and the owner keeps it alive.
+        // SAFETY: the array guarantees its memory as long as it lives, and the owner keeps it alive.
         let tensor: ManagedTensor<Versioned> = unsafe { export_kept(&info, owner, Ownership::Shared) }?;
-        // SAFETY: a place for the tensor, as the caller promises.
+        // SAFETY: the pointer is valid for a write, as the caller promises.
         unsafe { out.write(tensor.into_raw()) };
         Ok(())
     };
@@ -134,7 +135,7 @@ unsafe extern "C" fn borrow<T: ArrayClass>(object: *mut c_void, out: *mut DLTens
         ready(&info)?;
         let info = if info.struct_type().is_some() { info.without_struct_type()? } else { info };
         let tensor = view(object.addr(), &info);
-        // SAFETY: a place for the tensor, as the caller promises.
+        // SAFETY: the pointer is valid for a write, as the caller promises.
         unsafe { out.write(tensor) };
         Ok(())
     };
@@ -142,12 +143,12 @@ unsafe extern "C" fn borrow<T: ArrayClass>(object: *mut c_void, out: *mut DLTens
     unsafe { answer(run) }
 }
 
-/// Orders the work that is pending on an array before the stream that [`work_stream`] names.
+/// Makes the stream that [`work_stream`] returns wait for the work that is pending on an array.
 fn ready(info: &ArrayInfo) -> Result<()> {
     cuda::make_consumer_wait(info, StreamHandle::LegacyDefault)
 }
 
-/// A tensor of an object's, whose shape and strides are [kept](shape_of).
+/// Creates a borrowed tensor of an object. Its shape and strides are [stored](shape_of).
 fn view(object: usize, info: &ArrayInfo) -> DLTensor {
     let ndim = info.ndim();
     let mut room = [0_i64; 2 * MAX_NDIM];
@@ -169,12 +170,13 @@ fn view(object: usize, info: &ArrayInfo) -> DLTensor {
     }
 }
 
-/// Where the numbers stay that a borrowed tensor of an object points to.
+/// Stores the shape and strides of an object's borrowed tensor.
 ///
-/// The tensor is good as long as the object, and the classes have no room for the numbers. So they are kept by the address of
-/// the object: whatever else comes to have it, the object is gone. There are no more of them than places where objects were.
+/// The tensor is valid as long as the object, and the classes have no space for these numbers. So a map stores them by
+/// the address of the object. If another object gets the address, the first one is gone. The map has at most one entry
+/// for each such address.
 fn shape_of(object: usize, numbers: &[i64]) -> *const i64 {
-    // An `Arc` may be moved while its numbers are pointed to, which a `Box` may not.
+    // Moving an `Arc` keeps pointers to its contents valid. Moving a `Box` does not.
     static SHAPES: PerProcess<Mutex<HashMap<usize, Arc<[i64]>>>> = PerProcess::new(|_| Mutex::default());
     let mut shape_of = SHAPES.get().lock().unwrap_or_else(PoisonError::into_inner);
     let shape_of = shape_of.entry(object).or_insert_with(|| numbers.into());
@@ -184,22 +186,22 @@ fn shape_of(object: usize, numbers: &[i64]) -> *const i64 {
     shape_of.as_ptr()
 }
 
-/// `managed_tensor_to_py_object_no_sync`. The tensor is ours from the start: it is released when it is refused.
+/// `managed_tensor_to_py_object_no_sync`. Ownership of the tensor is taken first, so an error releases it.
 ///
 /// # Safety
 ///
-/// Called with the thread attached, an owned tensor, and a place for the object.
+/// Called with the thread attached, an owned tensor, and a pointer that is valid for writing the object.
 unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_int {
     let run = |py: Python<'_>| {
         let Some(tensor) = NonNull::new(tensor) else {
             return Err(PyTypeError::new_err("`tensor`: found a null pointer, allowed: an owned tensor"));
         };
-        // SAFETY: an owned tensor, which the caller hands over.
+        // SAFETY: the tensor is owned, and the caller transfers it.
         let tensor = unsafe { ManagedTensor::<Versioned>::from_raw(tensor.as_ptr()) };
         let mut import = Import::EMPTY;
         receive(&mut import, tensor, Verification::Full)?;
         let object = new_object(py, Adopted(import))?;
-        // SAFETY: a place for the object, as the caller promises.
+        // SAFETY: the pointer is valid for a write, as the caller promises.
         unsafe { out.write(object.into_ptr().cast()) };
         Ok(())
     };
@@ -207,33 +209,34 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
     unsafe { answer(run) }
 }
 
-/// An import as an array of its own.
+/// An import that is exported as an array.
 pub(crate) struct Adopted(pub(crate) Import);
 
-// SAFETY: 1: the import keeps its memory. 2: which is not its own. 3: it lends nothing.
+// SAFETY: 1: the import keeps its memory alive. 2: the memory is not inside the import. 3: it lends nothing.
 unsafe impl CudaArray for Adopted {
     fn info(&self) -> Result<ArrayInfo> {
         Ok(self.0.info().clone())
     }
 }
 
-/// `managed_tensor_allocator`: zeroed host memory. The one function that is called without a thread state.
+/// `managed_tensor_allocator`: allocates zeroed host memory. It is the only function that is called without a thread
+/// state.
 ///
 /// # Safety
 ///
-/// Called with a prototype, of which element type, device, rank and shape can be read; a place for the tensor; and a
-/// function for errors with its context.
+/// Called with a prototype whose element type, device, rank and shape can be read, a pointer that is valid for writing
+/// the tensor, and a function for errors with its context.
 unsafe extern "C" fn allocate(
     prototype: *mut DLTensor,
     out: *mut *mut Versioned,
     context: *mut c_void,
     set_error: Option<SetError>,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: forwarded to the caller.
     let made = catch_unwind(AssertUnwindSafe(|| unsafe { zeroed(prototype) }));
     let (class, text) = match made {
         Ok(Ok(tensor)) => {
-            // SAFETY: a place for the tensor, as the caller promises.
+            // SAFETY: the pointer is valid for a write, as the caller promises.
             unsafe { out.write(tensor.into_raw()) };
             return 0;
         }
@@ -242,26 +245,26 @@ unsafe extern "C" fn allocate(
             (if out_of_memory { c"MemoryError" } else { c"BufferError" }, error.into_python_message())
         }
         Err(payload) => {
-            // Its drop could panic again, and nothing may leave a C function: it is leaked.
+            // The payload is leaked, because its drop could panic again and no panic may leave a C function.
             core::mem::forget(payload);
             (c"RuntimeError", "a panic in an allocation".to_owned())
         }
     };
     let text = CString::new(text).unwrap_or_default();
     if let Some(set_error) = set_error {
-        // SAFETY: the caller's own function and context; C strings that live during the call.
+        // SAFETY: the function and context are the caller's, and the C strings live during the call.
         unsafe { set_error(context, class.as_ptr(), text.as_ptr()) };
     }
     -1
 }
 
-/// A new tensor like the prototype, of which data and strides are not read.
+/// Allocates a tensor like the prototype. Does not read the prototype's data and strides.
 ///
 /// # Safety
 ///
 /// As [`allocate`].
 unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>> {
-    // SAFETY: plain numbers and pointers, of which every bit pattern is valid.
+    // SAFETY: the fields are numbers and pointers, for which every bit pattern is valid.
     let DLTensor { device, ndim, dtype, shape: extents, .. } = unsafe { prototype.read() };
     if device.normalized() != Device::CPU {
         let allowed = format!("{}, where Rust allocates", Device::CPU);
@@ -275,7 +278,7 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
     }
     let mut shape = Vec::with_capacity(rank);
     for axis in 0..rank {
-        // SAFETY: one of `ndim` numbers, as the caller promises.
+        // SAFETY: `axis` is less than `ndim`, so the caller guarantees this number.
         let extent = unsafe { extents.wrapping_add(axis).read() };
         let extent = usize::try_from(extent).map_err(|_| {
             Error::new(ErrorKind::Shape, format_args!("shape[{axis}]"), extent, "extents from 0 up")
@@ -284,24 +287,24 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
     }
     let buffer = HostBuffer::zeroed(dtype, Layout::contiguous(&shape, Order::C)?.numel())?;
     let info = shape.finish(InfoBuilder::storage(&buffer))?;
-    // SAFETY: the buffer is what the facts describe, and nobody else has it.
+    // SAFETY: the description is that of the buffer, and nobody else has the buffer.
     Ok(unsafe { export(&info, buffer, Ownership::Owned) }?)
 }
 
-/// `current_work_stream`: the legacy default stream, which is null, and no stream for host memory.
+/// `current_work_stream`: returns the legacy default stream, which is null. For host memory, null means no stream.
 ///
 /// # Safety
 ///
-/// Called with a place for the stream.
+/// Called with a pointer that is valid for writing the stream.
 unsafe extern "C" fn work_stream(device_type: c_int, _: i32, out: *mut *mut c_void) -> c_int {
     let device = Device { device_type: DeviceType(device_type), device_id: 0 };
     if device.is_supported() {
-        // SAFETY: a place for the stream, as the caller promises.
+        // SAFETY: the pointer is valid for a write, as the caller promises.
         unsafe { out.write(null_mut()) };
         return 0;
     }
     if is_attached() {
-        // SAFETY: the thread is attached, as was just seen.
+        // SAFETY: the check above found the thread attached.
         return unsafe { answer(|_| Ok(device.check()?)) };
     }
     -1

@@ -1,4 +1,4 @@
-//! `ExportedArray`: the class of what a `#[cuda_array(python)]` struct becomes.
+//! `ExportedArray`: the Python class of returned `#[cuda_array(python)]` structs.
 #![expect(unsafe_code, reason = "passes on the promises of the array inside")]
 
 use pyo3::prelude::*;
@@ -14,18 +14,17 @@ use crate::python::class::instance::Instance;
 
 /// An array that a function returned, for NumPy and other libraries to use in place, as by `numpy.from_dlpack(array)`.
 ///
-/// It speaks DLPack and, for memory that CUDA can reach, the CUDA Array Interface.
-// What a `#[cuda_array(python)]` struct becomes.
+/// It supports DLPack and, for memory that CUDA can reach, the CUDA Array Interface.
 #[pyclass(frozen, weakref, module = "interop_core")]
 pub(crate) struct ExportedArray {
     array: Box<dyn Described>,
-    /// The part of it that this is.
+    /// The part of the array that this object shows, or `None` for all of it.
     view: Option<Indexed>,
 }
 
 #[pymethods]
 impl ExportedArray {
-    /// For the collector of garbage: an object that keeps a memoryview of itself would never go.
+    /// For the garbage collector: an object that keeps a memoryview of itself would never be freed.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.array.visit(&visit)
     }
@@ -35,18 +34,18 @@ impl ExportedArray {
 trait Described: Send + Sync {
     fn describe(&self) -> Result<ArrayInfo>;
 
-    /// Another handle of the object that keeps the array, if it is a Python object.
+    /// Returns another handle of the Python object that keeps the array, or `None` if there is no such object.
     fn again(&self, _: Python<'_>) -> Option<Box<dyn Described>> {
         None
     }
 
-    /// Shows the collector the Python objects that the array keeps, as far as it can tell.
+    /// Visits the Python objects that the array keeps, as far as they are known.
     fn visit(&self, _: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         Ok(())
     }
 }
 
-/// A struct of somebody's, of which is not known what it keeps.
+/// A user's struct. The objects that it keeps are not known.
 pub(crate) struct Returned<A>(A);
 
 impl<A: CudaArray + Send + Sync> Described for Returned<A> {
@@ -69,9 +68,10 @@ impl<T: ArrayClass> Described for Instance<T> {
     }
 }
 
-// SAFETY: 1 and 2: as the struct inside. 3: nothing else has the struct, and so no reference to what it lends.
+// SAFETY: 1 and 2: as for the inner struct. 3: nothing else has the struct, so no reference to its memory exists.
 unsafe impl CudaArray for ExportedArray {
-    /// The facts of the struct inside; what its sole owner may write, everybody may write who has the object.
+    /// Returns the description of the inner struct. Memory that its sole owner may write is writable for everyone who
+    /// has the object.
     fn info(&self) -> Result<ArrayInfo> {
         let mut info = self.array.describe()?;
         if let Some(Indexed { layout, byte_offset }) = &self.view {
@@ -85,8 +85,9 @@ unsafe impl CudaArray for ExportedArray {
 
 impl ArrayMethods for ExportedArray {}
 
-/// A struct that Python may use and release on whatever thread it likes. One trait for all that this takes, so that what is
-/// missing is one message.
+/// A struct that Python may use and release on any thread.
+///
+/// One trait for all these bounds, so that an unmet bound gives one error message.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a Python object, which every thread may use and release",
@@ -99,17 +100,17 @@ pub trait AnyThread: Send + Sync + 'static {}
 #[diagnostic::do_not_recommend]
 impl<T: Send + Sync + 'static> AnyThread for T {}
 
-/// The array as an object of its own. The class has its methods by then (`install`).
+/// Creates an object from an array. `install` has added the methods of the class before.
 pub(crate) fn new_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
 where
     A: CudaArray + AnyThread,
 {
-    // A struct whose fields contradict each other is refused here, where it can be seen who made it.
+    // Rejects a struct with inconsistent fields here, where the traceback shows who created it.
     array.info()?;
     into_checked_object(py, array)
 }
 
-/// The array of an object as an object of its own.
+/// Creates an `ExportedArray` from an instance of an array class.
 pub(crate) fn of_instance<T: ArrayClass>(py: Python<'_>, array: Instance<T>) -> PyResult<Bound<'_, PyAny>> {
     exported(py, Box::new(array), None)
 }
@@ -118,7 +119,7 @@ fn exported(py: Python<'_>, array: Box<dyn Described>, view: Option<Indexed>) ->
     Ok(Bound::new(py, ExportedArray { array, view })?.into_any())
 }
 
-/// As [`new_object`], for a struct that has described itself.
+/// As [`new_object`], for a struct whose description was checked.
 pub(crate) fn into_checked_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
 where
     A: CudaArray + AnyThread,
@@ -126,7 +127,7 @@ where
     exported(py, Box::new(Returned(array)), None)
 }
 
-/// A view of the array of an object, which keeps the object. A view of a view keeps what that keeps.
+/// Creates a view of an object's array that keeps the object alive. A view of a view keeps the original object.
 pub(crate) fn part_of<'py, T: ArrayClass>(
     array: &Bound<'py, T>,
     mut view: Indexed,

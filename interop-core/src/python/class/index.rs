@@ -1,4 +1,4 @@
-//! What NumPy calls basic indexing: integers, slices, an ellipsis and new axes give a view of the same memory.
+//! Basic indexing as in NumPy: integers, slices, an ellipsis and new axes give a view of the same memory.
 
 use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
@@ -8,22 +8,25 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::error::{Error, ErrorKind};
 
-/// What an index takes of an array.
+/// The view of an array that an index selects.
 #[derive(Debug)]
 pub struct Indexed {
     /// The shape and the strides of the view.
     pub layout: Layout,
-    /// How many bytes its first element lies behind that of the array.
+    /// The offset of the view's first element from that of the array, in bytes.
     pub byte_offset: isize,
 }
 
-/// The view that `array[key]` is in NumPy, for a `__getitem__` of a class's own: integers, slices, an ellipsis, and `None` for a
-/// new axis, alone or in a tuple.
+/// Returns the view that `array[key]` is in NumPy, for a class that defines its own `__getitem__`.
+///
+/// The key consists of integers, slices, an ellipsis, and `None` for a new axis, alone or in a tuple.
 ///
 /// # Errors
 ///
-/// `IndexError` for an index outside its axis, for too many, and for what is none of these, such as a list or an array, of which
-/// NumPy makes a copy; what an `__index__` raises; [`ErrorKind::Alignment`] for an element that starts within a byte.
+/// - `IndexError` for an index out of bounds, for too many indices, and for any other key, such as a list or an array,
+///   for which NumPy makes a copy.
+/// - [`ErrorKind::Alignment`] for an element that does not start at a whole byte.
+/// - Exceptions of `__index__` are passed on.
 ///
 /// ```no_run
 /// use interop_core::python::index_basic;
@@ -56,14 +59,14 @@ pub fn index_basic(info: &ArrayInfo, key: &Bound<'_, PyAny>) -> PyResult<Indexed
     let (layout, offset) = view?;
     let bits = offset * info.dtype().item_bits(info.is_padded()) as isize;
     if bits % 8 != 0 {
-        let found = format!("an element that starts within a byte, {bits} bits on");
+        let found = format!("an element at bit {bits}");
         let allowed = "elements at the start of a byte";
         return Err(Error::new(ErrorKind::Alignment, "index", found, allowed).into());
     }
     Ok(Indexed { layout, byte_offset: bits / 8 })
 }
 
-/// Whether NumPy takes a view by this key, and no copy: all of it is what [`index_basic`] knows.
+/// Returns whether NumPy returns a view for this key, not a copy. [`index_basic`] supports exactly these keys.
 pub(crate) fn is_basic(key: &Bound<'_, PyAny>) -> PyResult<bool> {
     let Ok(tuple) = key.cast::<PyTuple>() else { return is_basic_item(key) };
     for item in tuple.iter_borrowed() {
@@ -78,13 +81,14 @@ fn is_basic_item(item: &Bound<'_, PyAny>) -> PyResult<bool> {
     if item.is_exact_instance_of::<PyInt>() || item.is_none() || item.is_instance_of::<PySlice>() {
         return Ok(true);
     }
-    // Arrays have an `__index__` too, which works for one of a single element only, and means that array.
+    // Arrays have an `__index__` too. It works only for an array of one element, and such an array is not an integer
+    // index.
     let is_array = item.hasattr("__len__")?;
     Ok(item.is_instance_of::<PyEllipsis>()
         || !item.is_instance_of::<PyBool>() && !is_array && item.hasattr("__index__")?)
 }
 
-/// Whether a key has an ellipsis, with which NumPy gives an array of a single element, and no scalar.
+/// Returns whether a key contains an ellipsis. NumPy then returns an array for a single element, not a scalar.
 pub(crate) fn has_ellipsis(key: &Bound<'_, PyAny>) -> bool {
     let is_ellipsis = |item: &Bound<'_, PyAny>| item.is_instance_of::<PyEllipsis>();
     match key.cast::<PyTuple>() {
@@ -93,12 +97,12 @@ pub(crate) fn has_ellipsis(key: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-/// The layout after all parts of a key, and the offset of its first element, in elements.
+/// Applies all items of a key. Returns the layout, and the offset of its first element in elements.
 fn take_all(whole: &Layout, items: &[Bound<'_, PyAny>]) -> PyResult<(Layout, isize)> {
     let indices = |items: &[Bound<'_, PyAny>]| items.iter().filter(|item| !item.is_none()).count();
     let ellipses = items.iter().filter(|item| item.is_instance_of::<PyEllipsis>()).count();
     if ellipses > 1 {
-        let text = format!("{ellipses} ellipses, of which an index has one at most");
+        let text = format!("an index can have one ellipsis, found {ellipses}");
         return Err(PyIndexError::new_err(text));
     }
     let count = indices(items) - ellipses;
@@ -121,7 +125,7 @@ fn take_all(whole: &Layout, items: &[Bound<'_, PyAny>]) -> PyResult<(Layout, isi
     Ok((layout, offset))
 }
 
-/// A new axis of extent 1 before this one, with the stride that a compact array has there.
+/// Inserts an axis of extent 1 before `axis`, with the stride that a contiguous array has there.
 fn with_axis(layout: &Layout, axis: usize) -> crate::error::Result<Layout> {
     let (mut shape, mut strides) = (layout.shape().to_vec(), layout.strides().to_vec());
     let behind = shape.get(axis).zip(strides.get(axis));
@@ -131,12 +135,12 @@ fn with_axis(layout: &Layout, axis: usize) -> crate::error::Result<Layout> {
     Layout::strided(&shape, &strides)
 }
 
-/// An axis cut by a slice, or dropped by an integer; and the offset of the new first element.
+/// Slices an axis, or removes it with an integer. Also returns the offset of the new first element.
 fn take(layout: &Layout, axis: usize, index: &Bound<'_, PyAny>) -> PyResult<(Layout, isize)> {
     let extent = layout.shape()[axis];
     if let Ok(slice) = index.cast::<PySlice>() {
         let indices = slice.indices(extent as isize)?;
-        // An empty slice may start one outside the axis, on either side, where there is no element.
+        // An empty slice may start one past either end of the axis, where there is no element.
         let start = usize::try_from(indices.start).ok().filter(|start| *start < extent).unwrap_or(0);
         return Ok(layout.slice(axis, start, indices.step, indices.slicelength));
     }

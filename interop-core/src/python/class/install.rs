@@ -1,4 +1,4 @@
-//! Classes whose instances are arrays: the methods that the protocols name.
+//! Adds array classes to modules, and their methods to the classes.
 #![expect(unsafe_code, reason = "methods are C functions that Python calls")]
 
 use core::ffi::{CStr, c_int};
@@ -26,14 +26,19 @@ use pyo3::sync::PyOnceLock;
 
 /// Adds a class of arrays to a module.
 ///
-/// With `pyclass` a class has the methods of an array from the moment that `PyO3` makes it, so `module.add_class` and
-/// `#[pymodule_export]` add the same class. This also gives them to it where `PyO3` cannot: on a platform without life before
-/// `main`.
+/// With `pyclass` a class has the methods of an array as soon as `PyO3` creates it. So `module.add_class` and
+/// `#[pymodule_export]` add the same class. This function also adds the methods where `PyO3` cannot: on a platform that
+/// runs no code before `main`.
 ///
-/// The methods are those of the protocols, `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`, the C exchange table
-/// (`__dlpack_c_exchange_api__`), and what people expect of an array: see [the module](crate::python). What has one of these
-/// names in your own `#[pymethods]` is kept; a class with a `__dlpack__` of its own gets no table, by which consumers would
-/// pass it over. With `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the environment no class offers a table, and none is used.
+/// The methods are:
+///
+/// - those of the protocols: `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`,
+/// - the C exchange table (`__dlpack_c_exchange_api__`),
+/// - those that Python code expects of an array: see [the module](crate::python).
+///
+/// A method of the same name in your own `#[pymethods]` is kept. A class that defines `__dlpack__` gets no table,
+/// because consumers would use the table instead of the method. With `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the
+/// environment, no class has a table, and imports use none.
 ///
 /// ```no_run
 /// use interop_core::{CudaArray, HostVec};
@@ -56,32 +61,32 @@ use pyo3::sync::PyOnceLock;
 /// # fn main() {}
 /// ```
 ///
-/// `PyO3` makes classes of the stable ABI of Python 3.10 without the buffer protocol, so it is added here: by `__buffer__`
-/// in Python 3.12 and newer, by the class's own functions in 3.10 and 3.11. Classes in a debug build of 3.10 or 3.11 that
-/// traces references lack it and have `__array__`.
+/// `PyO3` creates classes of the stable ABI of Python 3.10 without the buffer protocol, so this function adds it. It
+/// uses `__buffer__` in Python 3.12 and newer, and the type's own functions in 3.10 and 3.11. In a debug build of 3.10
+/// or 3.11 that traces references, the classes have only `__array__`.
 ///
 /// # Errors
 ///
-/// When Python cannot make the class or its methods, or the module cannot take it.
+/// If Python cannot create the class or its methods, or cannot add the class to the module.
 pub fn add_class<T: ArrayClass>(module: &Bound<'_, PyModule>) -> PyResult<()> {
     install::<T>(module.py())?;
     module.add_class::<T>()
 }
 
-/// Gives the class the methods of an array that it lacks; the version of this crate.
+/// Adds the methods of an array that the class does not define. Returns the version of this crate.
 #[doc(hidden)]
 pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<&'static str> {
     install_exported(py)?;
     add_methods::<T>(py)
 }
 
-/// Gives `ExportedArray` its methods, once: the methods of every class make objects of it.
+/// Adds the methods of `ExportedArray`, once. The methods of every class create objects of it.
 fn install_exported(py: Python<'_>) -> PyResult<()> {
     static INSTALLED: PyOnceLock<&str> = PyOnceLock::new();
     INSTALLED.get_or_try_init(py, || add_methods::<ExportedArray>(py)).map(|_| ())
 }
 
-/// A derived struct as the return value of a `#[pyfunction]`.
+/// Converts a derived struct to the return value of a `#[pyfunction]`.
 #[doc(hidden)]
 pub fn into_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
 where
@@ -103,14 +108,15 @@ fn add_methods<T: ArrayClass>(py: Python<'_>) -> PyResult<&'static str> {
     };
     set(c"__interop_core__", PyString::new(py, VERSION).into_any())?;
     set(INTERFACE.name, getter::<T>(&class, &INTERFACE)?)?;
-    // By the table consumers would pass over a method of the class's own.
+    // Consumers would use the table instead of the class's own method.
     if crate::python::import::exchange_table::in_use() && !own.contains("__dlpack__")? {
         set(c"__dlpack_c_exchange_api__", crate::python::class::exchange_table::capsule::<T>(py)?)?;
     }
     for attribute in &ATTRIBUTES {
         set(attribute.name, getter::<T>(&class, attribute)?)?;
     }
-    // Items of a class's own are its elements, unless it is a mapping, which is not iterated by index.
+    // A class that defines `__getitem__` is iterated by its items, unless it is a mapping, which is not iterated by
+    // index.
     let has_items = own.contains("__getitem__")?;
     let is_mapping = has_items && !is_sequence(&class);
     let (own_items, views) = (methods::<T>(), views::methods::<T>());
@@ -125,9 +131,9 @@ fn add_methods<T: ArrayClass>(py: Python<'_>) -> PyResult<&'static str> {
     Ok(VERSION)
 }
 
-/// Whether the items of a class have indices, of which those of a `#[pyclass(mapping)]` have none.
+/// Returns whether the items of a class have indices. Those of a `#[pyclass(mapping)]` have none.
 fn is_sequence(class: &Bound<'_, PyType>) -> bool {
-    // SAFETY: a type.
+    // SAFETY: the argument is a type.
     !unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_sq_item) }.is_null()
 }
 
@@ -136,7 +142,7 @@ static INTERFACE: Attribute = Attribute {
     doc: c"The CUDA Array Interface, version 3; absent for memory that CUDA cannot reach, and for element types that it has \
            no code for.",
     value: |py, info| {
-        // An array that the interface cannot express does not have the attribute, so that `hasattr` says so.
+        // If the interface cannot express an array, the attribute is missing, so that `hasattr` returns false.
         let absent =
             |error: crate::Error| PyAttributeError::new_err(format!("__cuda_array_interface__: {error}"));
         let fields = CaiFields::of(info).map_err(absent)?;
@@ -145,7 +151,7 @@ static INTERFACE: Attribute = Attribute {
     },
 };
 
-/// The methods of `DLPack`.
+/// The methods of the `DLPack` protocol.
 fn protocol<T: ArrayClass>() -> [Method; 2] {
     [
         (
@@ -179,18 +185,18 @@ unsafe extern "C" fn dlpack<T: ArrayClass>(
         }
         let mut request = DlpackArgs::default();
         if !names.is_null() {
-            // SAFETY: live, by the calling convention.
+            // SAFETY: the object is alive, by the calling convention.
             let names = unsafe { Borrowed::from_ptr(py, names) };
-            // SAFETY: a tuple, likewise.
+            // SAFETY: the object is a tuple, by the calling convention.
             let names = unsafe { names.cast_unchecked::<PyTuple>() };
             for (at, name) in names.iter_borrowed().enumerate() {
                 // SAFETY: there is one argument for each name.
                 let argument = unsafe { arguments.wrapping_add(at).read() };
                 // SAFETY: the caller holds a reference to each argument.
                 let argument = unsafe { Borrowed::from_ptr(py, argument) };
-                // SAFETY: a string, by the calling convention.
+                // SAFETY: the object is a string, by the calling convention.
                 let name = unsafe { name.cast_unchecked::<PyString>() };
-                request.set_interned(&name, &argument)?;
+                request.set(&name.to_string_lossy(), &argument)?;
             }
         }
         let owner = ExportedObject::new(array.clone().into_any().unbind());

@@ -1,4 +1,4 @@
-//! An instance of an array class, as an array that Rust holds on to.
+//! An instance of an array class, held by Rust as an array.
 #![expect(unsafe_code, reason = "passes on the promises of the array inside")]
 
 use pyo3::prelude::*;
@@ -9,18 +9,19 @@ use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind, Result};
 use crate::python::class::array_class::{ArrayClass, struct_of};
 
-/// An instance of an array class that is kept by its Python object.
+/// An instance of an array class. Holds a reference to its Python object.
 pub(crate) struct Instance<T: ArrayClass>(pub(crate) Py<T>);
 
-// SAFETY: 1 to 3: as the instance, which lives as long as its object and which nobody changes, because the class is frozen.
+// SAFETY: 1 to 3: as for the instance, which lives as long as its object. Nothing changes it, because the class is
+// frozen.
 unsafe impl<T: ArrayClass> CudaArray for Instance<T> {
     fn info(&self) -> Result<ArrayInfo> {
-        // Where a consumer asks from, a thread is attached already.
+        // A consumer's thread is already attached.
         let info = Python::try_attach(|py| struct_of(self.0.bind(py)).info()).unwrap_or_else(|| {
             let allowed = "an interpreter that runs";
             Err(Error::new(ErrorKind::Unsupported, "python", "an interpreter at its end", allowed))
         })?;
-        // The object stays in other hands: what only its sole owner may write is read-only here.
+        // Others keep the object. So memory that only its sole owner may write is read-only here.
         let shared = info.mutability() == Mutability::WhenOwned;
         Ok(if shared { ArrayInfo { mutability: Mutability::ReadOnly, ..info } } else { info })
     }

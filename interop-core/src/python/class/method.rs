@@ -1,4 +1,4 @@
-//! C functions as methods of Python classes.
+//! Adds C functions as methods to Python classes.
 #![expect(unsafe_code, reason = "makes descriptors of definitions")]
 
 use core::ffi::CStr;
@@ -6,7 +6,7 @@ use core::ffi::CStr;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// How Python calls a method: the flag says which of its types the function has, so the two are named together.
+/// How Python calls a method. The flag determines the type of the function, so each variant holds the matching type.
 #[derive(Clone, Copy)]
 pub(crate) enum Call {
     /// Without arguments.
@@ -15,15 +15,16 @@ pub(crate) enum Call {
     One(ffi::PyCFunction),
     /// With a tuple and a dict.
     Keywords(ffi::PyCFunctionWithKeywords),
-    /// With the arguments one after another, and the names of the last.
+    /// With an array of arguments, and the names of the last ones.
     Fast(ffi::PyCFunctionFastWithKeywords),
 }
 
-/// A method: its name, its function, and its documentation, whose first lines are the signature for `inspect`, in the form
-/// that CPython reads.
+/// A method: its name, function and documentation. The first lines of the documentation are the signature in the form
+/// that `inspect` reads.
 pub(crate) type Method = (&'static CStr, Call, &'static CStr);
 
-/// A method of the class; the definition is kept for as long as the program runs, as the class may be.
+/// Creates a method descriptor of the class. The definition is leaked, because the class may live until the program
+/// ends.
 #[expect(non_snake_case, reason = "the names of the members of a union")]
 pub(crate) fn method(
     py: Python<'_>,
@@ -42,7 +43,7 @@ pub(crate) fn method(
     };
     let definition = ffi::PyMethodDef { ml_name: name.as_ptr(), ml_meth, ml_flags, ml_doc: doc.as_ptr() };
     let definition = Box::leak(Box::new(definition));
-    // SAFETY: a class, and a definition that outlives it.
+    // SAFETY: `class` is a class, and the definition outlives it.
     let descriptor = unsafe { ffi::PyDescr_NewMethod(class, definition) };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, descriptor) }

@@ -1,4 +1,4 @@
-//! A `#[pyclass]` as an array.
+//! Makes a `#[pyclass]` an array.
 
 pub(crate) mod array_class;
 pub(crate) mod attributes;

@@ -1,4 +1,4 @@
-//! What `NumPy` makes of an array: its view, its type, numbers.
+//! NumPy's view of an array, its dtype, and conversions to numbers.
 #![expect(unsafe_code, reason = "methods are C functions that Python calls")]
 
 use core::ffi::CStr;
@@ -18,7 +18,8 @@ use crate::python::class::exported_array::new_object;
 use crate::python::class::instance::Instance;
 use crate::python::errors::{of, origin};
 
-/// `NumPy`'s own type; opaque bytes for what it has none for, such as a field of `bfloat16`.
+/// Returns the `NumPy` dtype of an element type. Element types without one, such as a `bfloat16` field, become opaque
+/// bytes.
 pub(crate) fn dtype_of<'py>(
     numpy: &Bound<'py, PyModule>,
     dtype: DType,
@@ -45,8 +46,9 @@ pub(crate) fn dtype_of<'py>(
     numpy.call_method1("dtype", (fields,))
 }
 
-/// `NumPy`'s type of a name that it learned from another package, as `bfloat16` and the floats of 8 bits from `ml_dtypes`,
-/// once somebody imported that.
+/// Returns a dtype that another package registered in `NumPy`.
+///
+/// `ml_dtypes` registers `bfloat16` and the 8-bit floats when it is imported.
 pub(crate) fn learned_type<'py>(
     numpy: &Bound<'py, PyModule>,
     dtype: DType,
@@ -65,16 +67,16 @@ pub(crate) fn learned_type<'py>(
     }
 }
 
-/// The integer with as many bytes as an element of a type of one lane.
+/// Returns the integer type of the same size as a type with one lane.
 fn same_size(dtype: DType) -> Option<DType> {
     let sizes = [DType::U8, DType::U16, DType::U32, DType::U64];
     sizes.into_iter().find(|size| dtype.lanes() == 1 && size.packed_bits() == dtype.packed_bits())
 }
 
-/// An array as integers of the same size, for which the buffer protocol has a format.
+/// An array as integers of the same size, because the buffer protocol has a format for them.
 struct AsIntegers<T: ArrayClass>(Instance<T>);
 
-// SAFETY: 1 to 3: as the instance, of whose memory the size of an element says how far it goes.
+// SAFETY: 1 to 3: as for the instance; the element size determines the extent of the memory, and it is the same.
 unsafe impl<T: ArrayClass> CudaArray for AsIntegers<T> {
     fn info(&self) -> Result<ArrayInfo> {
         let info = self.0.info()?;
@@ -82,10 +84,10 @@ unsafe impl<T: ArrayClass> CudaArray for AsIntegers<T> {
     }
 }
 
-/// An array of `NumPy`'s in memory that the host can reach.
+/// Returns a `NumPy` array of memory that the host can access.
 ///
-/// By the buffer protocol, where it has a format for the elements: every version reads that, also of what is read-only, of
-/// bools and of structs. `from_dlpack` learned the first two in 2.1.
+/// It uses the buffer protocol if that has a format for the elements. Every version of `NumPy` supports it, also for
+/// read-only memory, bools and structs. `from_dlpack` supports read-only memory and bools since 2.1.
 pub(crate) fn view_of<'py, T: ArrayClass>(
     numpy: &Bound<'py, PyModule>,
     array: &Bound<'py, T>,
@@ -103,8 +105,9 @@ pub(crate) fn view_of<'py, T: ArrayClass>(
     integers.call_method1("view", (learned,))
 }
 
-/// What `from_dlpack` raised, which does not name the type, where `NumPy` may lack it: it has those of other packages only
-/// when they are registered, which came with 2.5.
+/// Replaces an error of `from_dlpack`, which does not name the dtype, if `NumPy` may lack the dtype.
+///
+/// `NumPy` has the dtypes of other packages only if they are registered, which is possible since 2.5.
 #[cold]
 fn without_type(array: &Bound<'_, PyAny>, dtype: DType, error: PyErr) -> PyErr {
     let py = array.py();
@@ -113,15 +116,15 @@ fn without_type(array: &Bound<'_, PyAny>, dtype: DType, error: PyErr) -> PyErr {
     }
     let allowed = "a type that NumPy has; after `import ml_dtypes` it has bfloat16 and the floats of 8 bits";
     let error_of_ours = Error::new(ErrorKind::DType, "dtype", dtype, allowed);
-    let remedy = "PyTorch and JAX have the type: a function can return its array as theirs";
+    let remedy = "return the array as one of PyTorch or JAX, which have this type";
     let refusal = PyErr::from(of(array, error_of_ours.with_python_hint(remedy)));
     refusal.set_cause(py, Some(error));
     refusal
 }
 
-/// The methods that make a number of an array, which are those of `NumPy`'s.
+/// The methods that convert an array to a number. `NumPy` computes them.
 ///
-/// Without them Python falls back on the buffer protocol, and reads the elements as digits: the byte 53 is the `int` 5.
+/// Without them Python uses the buffer protocol and parses the elements as digits: the byte 53 becomes the `int` 5.
 pub(crate) const NUMBERS: [&CStr; 4] = [c"__bool__", c"__int__", c"__float__", c"__complex__"];
 
 /// # Safety
@@ -137,12 +140,13 @@ pub(crate) unsafe extern "C" fn number_as<T: ArrayClass, const AT: usize>(
         let view = if info.device().device_type.is_host_accessible() {
             view_of(&numpy, array, info.dtype())?
         } else if info.numel() == 1 {
-            // One element is worth a copy.
+            // Copies the only element to the host.
             let wishes = PyDict::new(array.py());
             wishes.set_item("device", "cpu")?;
             numpy.call_method("from_dlpack", (array,), Some(&wishes))?
         } else {
-            // Of more there is no number, and NumPy says so without them.
+            // An array of several elements has no number. NumPy raises the error for an array of this shape, without
+            // the elements.
             numpy.call_method1("broadcast_to", (0, PyTuple::new(array.py(), info.shape())?))?
         };
         Ok(view.call_method0(&*NUMBERS[AT].to_string_lossy())?.unbind())
@@ -151,15 +155,15 @@ pub(crate) unsafe extern "C" fn number_as<T: ArrayClass, const AT: usize>(
     unsafe { body::<T>(this, run) }
 }
 
-/// What `__array__` is asked for.
+/// The arguments of `__array__`.
 struct ArrayArgs<'py> {
-    /// `None` for the array's own.
+    /// `None` for the dtype of the array.
     dtype: Option<Bound<'py, PyAny>>,
     copy: Option<bool>,
 }
 
 impl<'py> ArrayArgs<'py> {
-    /// Of a call with these arguments; `numpy.asarray` knows more of them, and not `copy` before 2.0.
+    /// Parses the arguments of a call. `numpy.asarray` accepts more arguments, and has `copy` only since 2.0.
     fn of(arguments: &Bound<'py, PyTuple>, keywords: Option<&Bound<'py, PyDict>>) -> PyResult<Self> {
         let wrong = |text: String| Err(PyTypeError::new_err(format!("__array__() {text}")));
         let mut wishes = Self { dtype: arguments.iter().next(), copy: None };
@@ -194,9 +198,9 @@ pub(crate) unsafe extern "C" fn array<T: ArrayClass>(
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
         let py = array.py();
-        // SAFETY: live, by the calling convention.
+        // SAFETY: the tuple is alive, by the calling convention.
         let arguments = unsafe { Bound::from_borrowed_ptr(py, arguments) };
-        // SAFETY: a dict or null, by the calling convention.
+        // SAFETY: a live dict or null, by the calling convention.
         let keywords = unsafe { Bound::from_borrowed_ptr_or_opt(py, keywords) };
         let keywords = keywords.map(Bound::cast_into::<PyDict>).transpose()?;
         let ArrayArgs { dtype, copy } = ArrayArgs::of(arguments.cast()?, keywords.as_ref())?;
@@ -209,7 +213,7 @@ pub(crate) unsafe extern "C" fn array<T: ArrayClass>(
         }
         let numpy = py.import("numpy")?;
         let view = view_of(&numpy, array, info.dtype())?;
-        // The one always copies; the other gives back what is of this type already.
+        // `array` always copies. `asarray` returns an array that has this dtype already.
         let function = if copy == Some(true) { "array" } else { "asarray" };
         let made = numpy.call_method1(function, (&view, dtype))?;
         if copy == Some(false) && !made.is(&view) {
@@ -222,7 +226,7 @@ pub(crate) unsafe extern "C" fn array<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
-/// The array as an array of `NumPy`, if the host can reach it.
+/// Returns the array as a `NumPy` array, if the host can access it.
 pub(crate) fn on_host<'py, T: ArrayClass>(array: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
     array.as_any().call_method0(pyo3::intern!(array.py(), "__array__"))
 }
@@ -248,7 +252,7 @@ pub(crate) fn repr_with_elements<T: ArrayClass>(
     let shape =
         if info.numel() == 0 { format!("shape={}, ", view.getattr("shape").ok()?) } else { String::new() };
     let dtype = view.getattr("dtype").ok()?;
-    // A type of fields has no name.
+    // A structured dtype has no name.
     let dtype = if info.struct_type().is_some() { dtype } else { dtype.getattr("name").ok()? };
     Some(format!("{class}({text}, {shape}dtype={dtype})"))
 }

@@ -1,4 +1,4 @@
-//! How arrays are pickled, and copied by `copy`.
+//! Pickling of arrays, and copies by the module `copy`.
 #![expect(unsafe_code, reason = "a method is a C function that Python calls")]
 
 use pyo3::exceptions::PyTypeError;
@@ -26,7 +26,7 @@ pub(crate) unsafe extern "C" fn reduce<T: ArrayClass>(
             return Ok(object.call_method1("__reduce_ex__", (array, protocol))?.unbind());
         }
         if is_just_an_array(array)? {
-            // A pickle holds the elements as an array of `NumPy`.
+            // A pickle contains the elements as a `NumPy` array.
             return Ok(on_host(array)?.call_method1("__reduce_ex__", (protocol,))?.unbind());
         }
         let class = class.qualname()?;
@@ -45,7 +45,8 @@ pub(crate) fn is_just_an_array<T: ArrayClass>(array: &Bound<'_, T>) -> PyResult<
     Ok(class.is(py.get_type::<T>()) && !says_how_it_is_pickled(&class, &py.get_type::<PyAny>())?)
 }
 
-/// Returns whether a class or a base defines how its objects are pickled, by a method that `object` would use or replace.
+/// Returns whether a class or a base defines how its objects are pickled: by a method that `object` would call, or by
+/// another `__reduce__`.
 fn says_how_it_is_pickled(class: &Bound<'_, PyType>, object: &Bound<'_, PyType>) -> PyResult<bool> {
     for name in ["__getnewargs__", "__getnewargs_ex__", "__setstate__"] {
         if class.hasattr(name)? {

@@ -1,4 +1,4 @@
-//! `relabel_as_device()` and `relabel_as_host()` of array classes: the same memory for libraries that do not know its kind.
+//! The methods `relabel_as_device()` and `relabel_as_host()`: the same memory under another device type.
 #![expect(
     unsafe_code,
     reason = "a method is a C function that Python calls; passes on the promises of the array inside"
@@ -46,7 +46,7 @@ pub(crate) unsafe extern "C" fn relabel_as_host<T: ArrayClass>(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
-        // Nothing is to be done, and views of views without end would be.
+        // The array itself is returned, so that repeated calls do not nest views.
         if struct_of(array).info()?.device() == Device::CPU {
             return Ok(array.clone().into_any().unbind());
         }
@@ -58,10 +58,10 @@ pub(crate) unsafe extern "C" fn relabel_as_host<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
-/// [`Relabeled`](crate::Relabeled) as host memory, which releases the interpreter's lock while it waits for work.
+/// [`Relabeled`](crate::Relabeled) as host memory. Detaches from the interpreter while it waits for work.
 struct OnHost<T: ArrayClass>(Instance<T>);
 
-// SAFETY: 1 to 3: as the instance, whose memory the host reaches, which was asked when this was made.
+// SAFETY: 1 to 3: as for the instance. The host can access its memory, which was checked when this was created.
 unsafe impl<T: ArrayClass> CudaArray for OnHost<T> {
     fn info(&self) -> Result<ArrayInfo> {
         let info = self.0.info()?;

@@ -1,4 +1,4 @@
-//! Views and copies of array classes: indexing, transposing, reshaping.
+//! Views and copies of array classes: indexing, transposing and reshaping.
 #![expect(unsafe_code, reason = "methods are C functions that Python calls")]
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -23,10 +23,10 @@ use crate::python::export::request::DlpackArgs;
 use crate::python::import::capsule::import_capsule;
 use crate::python::py_owner::ExportedObject;
 
-/// The methods, of which a class keeps what it has of its own.
+/// The methods. A class keeps those that it defines itself.
 pub(crate) fn methods<T: ArrayClass>() -> [Method; 6] {
     [
-        (c"__iter__", Call::Bare(iter::<T>), c"__iter__($self, /)\n--\n\nThe parts along the first axis."),
+        (c"__iter__", Call::Bare(iter::<T>), c"__iter__($self, /)\n--\n\nIterates over the first axis."),
         (
             c"__getitem__",
             Call::One(item::<T>),
@@ -82,7 +82,8 @@ unsafe extern "C" fn item<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
-/// By the items of [`item`]; elements on the host by `NumPy`, which is ten times as fast.
+/// `__iter__`, with the items of [`item`]. `NumPy` iterates over one-dimensional arrays on the host, which is ten times
+/// as fast.
 ///
 /// # Safety
 ///
@@ -104,7 +105,7 @@ unsafe extern "C" fn iter<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
-/// The element as `NumPy`'s scalar, where the host can reach it and `NumPy` has its type.
+/// Returns the element as a `NumPy` scalar if the host can access it and `NumPy` has its type.
 fn scalar<'py, T: ArrayClass>(
     array: &Bound<'py, T>,
     info: &ArrayInfo,
@@ -117,7 +118,7 @@ fn scalar<'py, T: ArrayClass>(
     view_of(&numpy, array, info.dtype()).ok()?.get_item(key).ok()
 }
 
-/// What a key takes that is a list, an array or a mask: a copy, which `NumPy` makes on the host.
+/// Indexes with a list, an array or a mask. `NumPy` makes a copy on the host.
 #[cold]
 fn copied<'py, T: ArrayClass>(
     array: &Bound<'py, T>,
@@ -127,13 +128,13 @@ fn copied<'py, T: ArrayClass>(
     let device = info.device();
     if !device.device_type.is_host_accessible() {
         let found = format!("{} for an array on {device}", key.get_type().name()?);
-        let allowed = "integers, slices, `...` and None; the array's library on the device takes more, as after `from_dlpack`";
+        let allowed = "integers, slices, `...` and None; for other indices, convert the array with `from_dlpack` of a library for the device";
         return Err(Error::new(ErrorKind::Type, "index", found, allowed).into());
     }
     on_host(array)?.get_item(key)
 }
 
-/// The positional arguments, where they may be one tuple, as integers.
+/// Extracts the positional arguments as integers. They may be a single tuple.
 fn numbers(arguments: &Bound<'_, PyTuple>) -> PyResult<Vec<isize>> {
     if let Ok(only) = arguments.get_item(0) {
         if arguments.len() == 1 && only.hasattr("__len__")? {
@@ -169,7 +170,7 @@ unsafe extern "C" fn transpose<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
-/// The layout with its axes in this order; `None` where it does not name each axis once.
+/// Permutes the axes of a layout. Returns `None` unless `axes` contains each axis once.
 fn permuted(layout: &Layout, axes: &[isize]) -> Option<crate::error::Result<Layout>> {
     let ndim = layout.ndim();
     let place = |axis: isize| if axis < 0 { axis + ndim as isize } else { axis };
@@ -198,7 +199,7 @@ unsafe extern "C" fn reshape<T: ArrayClass>(
         let info = struct_of(array).info()?;
         let has_options = keywords.as_ref().is_some_and(|keywords| !keywords.is_empty());
         if has_options || !info.layout().is_contiguous(Order::C) {
-            // NumPy finds out whether it takes a copy.
+            // NumPy determines whether a copy is needed.
             let numpys = on_host(array)?.getattr("reshape")?;
             return Ok(numpys.call(arguments, keywords.as_ref())?.unbind());
         }
@@ -210,7 +211,7 @@ unsafe extern "C" fn reshape<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
-/// The extents for so many elements, of which one may be -1: whatever is left.
+/// Returns the extents for `numel` elements. One extent may be -1 and is then computed from the others.
 fn extents(wanted: &[isize], numel: usize) -> PyResult<Vec<usize>> {
     let refused = || {
         PyValueError::new_err(format!("cannot reshape an array of {numel} elements into shape {wanted:?}"))
@@ -231,19 +232,19 @@ fn extents(wanted: &[isize], numel: usize) -> PyResult<Vec<usize>> {
     Ok(wanted.iter().map(|extent| usize::try_from(*extent).unwrap_or(rest)).collect())
 }
 
-/// The arguments of a call.
+/// Returns the arguments of a call.
 ///
 /// # Safety
 ///
-/// A live tuple, and a live dict or null.
+/// `arguments` is a live tuple, and `keywords` is a live dict or null.
 unsafe fn given(
     py: Python<'_>,
     arguments: *mut ffi::PyObject,
     keywords: *mut ffi::PyObject,
 ) -> PyResult<(Bound<'_, PyTuple>, Option<Bound<'_, PyDict>>)> {
-    // SAFETY: live, as the caller promises.
+    // SAFETY: the tuple is alive, as the caller promises.
     let arguments = unsafe { Bound::from_borrowed_ptr(py, arguments) };
-    // SAFETY: a dict or null, likewise.
+    // SAFETY: a live dict or null, as the caller promises.
     let keywords = unsafe { Bound::from_borrowed_ptr_or_opt(py, keywords) };
     Ok((arguments.cast_into()?, keywords.map(Bound::cast_into).transpose()?))
 }
@@ -275,7 +276,7 @@ unsafe extern "C" fn deepcopy<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
-/// A copy of the elements; of an object that is more than an array, what `copy` would make of it.
+/// Copies the elements. An object that is more than an array is copied as the module `copy` does.
 fn duplicate<T: ArrayClass>(array: &Bound<'_, T>, memo: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
     let py = array.py();
     if is_just_an_array(array)? {

@@ -1,4 +1,4 @@
-//! New memory for results, from the library that the caller's array is of.
+//! Memory for results that the library of the caller's array allocates.
 #![expect(unsafe_code, reason = "calls the allocator of a foreign table")]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -11,12 +11,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::array::device::{Device, DeviceType};
-use crate::array::dims::Dims;
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
-use crate::array::raw_descriptor::RawDescriptor;
 use crate::cuda::allocation::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::derive::cuda_array::CudaArray;
@@ -24,9 +22,7 @@ use crate::derive::fields::axes::ShapeField;
 use crate::derive::from_array::FromArray;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::host_buffer::HostBuffer;
-use crate::memory::import::Import;
 use crate::memory::info_builder::InfoBuilder;
-use crate::memory::owner::Owner;
 use crate::memory::storage::Storage;
 use crate::protocols::dlpack::abi::{DLTensor, Versioned};
 use crate::protocols::dlpack::exchange_api::SetError;
@@ -43,14 +39,16 @@ use crate::python::import::pipeline::import;
 use crate::python::import::producer_wait::make_producer_wait;
 use crate::python::py_owner::{PyOwner, release_deferred_refs};
 
-/// A result in memory of the caller's library: Rust writes it through the struct, to which this derefs, and Python gets the
-/// library's own object, without a copy.
+/// A result in memory that the caller's library allocated.
 ///
-/// Made by [`FromCaller::new_like`](crate::python::export::results::FromCaller::new_like) and [`new_array`](crate::python::export::results::FromCaller::new_array). Work that is pending
-/// on the struct's stream comes before later work of the library.
+/// Rust writes it through the struct, to which this type dereferences. Python gets the library's own object, without a
+/// copy. When it is returned, the library's stream waits for work that is pending on the struct's stream.
+///
+/// [`FromCaller::new_like`](crate::python::export::results::FromCaller::new_like) and
+/// [`new_array`](crate::python::export::results::FromCaller::new_array) create it.
 #[derive(Debug)]
 pub struct NewArray<A> {
-    /// First, so that the memory is given back before its object.
+    /// The first field, so that the memory is released before its object.
     array: A,
     object: PyOwner,
 }
@@ -83,10 +81,10 @@ impl<'py, A: CudaArray> IntoPyObject<'py> for NewArray<A> {
     }
 }
 
-/// Shape, element type and device of new memory.
+/// The shape, element type and device of new memory.
 type Wish<'a> = (&'a [usize], DType, Device);
 
-/// New memory as a struct that uses it in place.
+/// Allocates memory and imports it as a struct that uses it in place.
 ///
 /// # Errors
 ///
@@ -99,14 +97,7 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
     release_deferred_refs(py);
     free_detached();
     let object = kind.empty(py, wish)?;
-    let direct = match kind {
-        Kind::NumPy => import_of_numpy(&object, wish)?,
-        _ => None,
-    };
-    let import = match direct {
-        Some(import) => import,
-        None => import(&object, None)?,
-    };
+    let import = import(&object, None)?;
     let address = import.info().address();
     if import.info().is_read_only() && import.info().numel() > 0 {
         return Err(immutable(&origin(&object)));
@@ -119,22 +110,7 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
     Ok(NewArray { array, object: PyOwner::new(object.unbind()) })
 }
 
-/// An array of `NumPy`'s that was just made, past its `__dlpack__`, which takes as long as all else.
-fn import_of_numpy(object: &Bound<'_, PyAny>, (shape, dtype, _): Wish<'_>) -> PyResult<Option<Import>> {
-    let address = Api::get(object.py())?.and_then(|api| api.address_of(object));
-    let Some(address) = address.filter(|_| type_number(dtype).is_some()) else { return Ok(None) };
-    let extents: Dims<i64> = Dims::filled(shape.len(), |numbers| {
-        for (number, extent) in numbers.iter_mut().zip(shape) {
-            *number = *extent as i64;
-        }
-    });
-    let info = RawDescriptor { dtype, ..RawDescriptor::new(address, Device::CPU, &extents) }.validate()?;
-    let owner = Owner::new(PyOwner::new(object.clone().unbind()));
-    // SAFETY: the array has the memory as long as it lives, and nobody else has the array yet.
-    Ok(Some(unsafe { Import::from_parts(info, owner) }))
-}
-
-/// The error about arrays that nobody can write.
+/// Returns the error for a library whose arrays are immutable.
 fn immutable(name: &str) -> PyErr {
     let allowed = "a library whose arrays can be written";
     let error = Error::new(ErrorKind::ReadOnly, "new memory", format_args!("arrays of {name}"), allowed);
@@ -144,7 +120,7 @@ fn immutable(name: &str) -> PyErr {
 }
 
 impl Kind {
-    /// Whether the library gives out memory that can be written.
+    /// Returns whether the library can allocate writable memory.
     pub(crate) fn can_allocate(&self) -> bool {
         match self {
             Self::NumPy | Self::PyTorch(_) | Self::CuPy => true,
@@ -153,7 +129,7 @@ impl Kind {
         }
     }
 
-    /// An array of the library in new memory.
+    /// Creates an array of the library in new memory.
     fn empty<'py>(&self, py: Python<'py>, wish: Wish<'_>) -> PyResult<Bound<'py, PyAny>> {
         let (shape, dtype, device) = wish;
         match self {
@@ -174,7 +150,7 @@ impl Kind {
     }
 }
 
-/// `numpy.empty`, by the C API for the types that have a number there.
+/// Calls `numpy.empty`, or the C API for the types that have a type number.
 fn numpy_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResult<Bound<'py, PyAny>> {
     if !device.device_type.is_host_accessible() {
         let allowed = "memory of the host, which NumPy's arrays are in";
@@ -189,7 +165,7 @@ fn numpy_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResu
     numpy.call_method1(intern!(py, "empty"), (PyTuple::new(py, shape)?, dtype))
 }
 
-/// Pinned memory is the host's in `PyTorch`, and managed memory a device's.
+/// Maps a device as `PyTorch` does: pinned memory belongs to the host, and managed memory to a device.
 fn for_pytorch(device: Device) -> Device {
     match device.device_type {
         DeviceType::CUDA_HOST => Device::CPU,
@@ -198,7 +174,7 @@ fn for_pytorch(device: Device) -> Device {
     }
 }
 
-/// `torch.empty`, where the exchange table has no allocator.
+/// Calls `torch.empty`, for an exchange table without an allocator.
 fn torch_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResult<Bound<'py, PyAny>> {
     let torch = library(py, Library::PyTorch)?;
     let device = for_pytorch(device);
@@ -212,7 +188,7 @@ fn torch_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResu
     torch.call_method(intern!(py, "empty"), (PyTuple::new(py, shape)?,), Some(&wishes))
 }
 
-/// `cupy.empty`, on the device.
+/// Calls `cupy.empty` on the device.
 fn cupy_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResult<Bound<'py, PyAny>> {
     if device.device_type != DeviceType::CUDA && device.device_type != DeviceType::CUDA_MANAGED {
         let allowed = "memory of a CUDA device, which CuPy's arrays are in";
@@ -229,10 +205,10 @@ fn cupy_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResul
     made
 }
 
-/// Memory of our own for a library that gives out none.
+/// Memory of this crate, for a library that cannot allocate.
 struct Own {
     info: ArrayInfo,
-    /// For its drop.
+    /// Held until this struct is dropped.
     _memory: Box<dyn Storage + Send + Sync>,
 }
 
@@ -257,8 +233,8 @@ impl Own {
     }
 }
 
-// SAFETY: 1: the storage is what the facts were made of, and does not move its memory. 2: it is in a box that nobody opens.
-// 3: nothing is lent.
+// SAFETY: 1: the description was made from the storage, which does not move its memory. 2: the storage is in a box that
+// nothing accesses. 3: nothing is lent.
 unsafe impl CudaArray for Own {
     fn info(&self) -> Result<ArrayInfo> {
         Ok(self.info.clone())
@@ -272,7 +248,8 @@ fn allocator_of(table: Table) -> Option<Allocator> {
     member!(table, managed_tensor_allocator: Allocator).filter(|_| makes_objects(table))
 }
 
-/// An object of a library in memory of its own allocator; `None` for a table without one.
+/// Allocates memory with the allocator of an exchange table and makes an object of it. Returns `None` if the table has
+/// no allocator.
 fn allocated<'py>(py: Python<'py>, table: Table, wish: Wish<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Some(allocator) = allocator_of(table) else { return Ok(None) };
     let (shape, dtype, device) = wish;
@@ -292,20 +269,22 @@ fn allocated<'py>(py: Python<'py>, table: Table, wish: Wish<'_>) -> PyResult<Opt
     };
     let (mut tensor, mut refusal) = (null_mut(), Refusal(None));
     let context = (&raw mut refusal).cast();
-    // SAFETY: a prototype whose extents live during the call, a place for the tensor, and a function for errors with its context.
+    // SAFETY: the extents of the prototype live during the call, the pointer is valid for writing the tensor, and the
+    // function for errors gets its context.
     let failed = unsafe { allocator(&raw mut prototype, &raw mut tensor, context, Some(note)) } != 0;
     if failed || tensor.is_null() || PyErr::occurred(py) {
         if !failed && !tensor.is_null() {
-            // SAFETY: an owned tensor, which the allocator has made.
+            // SAFETY: the allocator created this tensor, and this code owns it.
             drop(unsafe { ManagedTensor::<Versioned>::from_raw(tensor) });
         }
         return Err(refusal.raised(py));
     }
-    // SAFETY: an owned tensor, which is handed over. Where the library fails to take back its own it may have released it.
+    // SAFETY: the tensor is owned and is passed on. If the library fails to accept its own tensor, it may have released
+    // it.
     unsafe { object_of(table, py, tensor) }.map(Some)
 }
 
-/// What an allocator said of its failure: the name of an exception class, and a text.
+/// The error that an allocator reported: the name of an exception class, and a text.
 struct Refusal(Option<(String, String)>);
 
 impl Refusal {
@@ -327,17 +306,17 @@ impl Refusal {
     }
 }
 
-/// `SetError`: keeps what the allocator says.
+/// `SetError`: stores the error that the allocator reports.
 ///
 /// # Safety
 ///
-/// The context is a [`Refusal`]; the texts are C strings or null.
+/// The context points to a [`Refusal`]. The texts are C strings or null.
 unsafe extern "C" fn note(context: *mut c_void, class: *const c_char, text: *const c_char) {
     let read = |place: *const c_char| {
-        // SAFETY: a C string that lives during the call.
+        // SAFETY: the C string lives during the call.
         (!place.is_null()).then(|| unsafe { CStr::from_ptr(place) }.to_string_lossy().into_owned())
     };
     let said = (read(class).unwrap_or_default(), read(text).unwrap_or_default());
-    // SAFETY: the refusal of the call that this is part of; assigned over nothing that needs a drop but its own old text.
+    // SAFETY: the context is the `Refusal` of the call in progress. The assignment drops only its earlier text.
     unsafe { (*context.cast::<Refusal>()).0 = Some(said) };
 }

@@ -1,4 +1,4 @@
-//! What `__dlpack__` was asked for, and the capsule that answers.
+//! Exports an array as a DLPack capsule, for the arguments of `__dlpack__`.
 #![expect(unsafe_code, reason = "exports rely on the promises of `CudaArray` and copy host memory")]
 
 use std::sync::Arc;
@@ -27,17 +27,19 @@ use crate::python::export::request::DlpackArgs;
 use crate::python::py_owner::release_deferred_refs;
 use crate::python::shared_borrows::share_borrow_table;
 
-/// Answers `__dlpack__` for an array: a fresh capsule with a tensor that keeps the array alive, and shares it.
+/// Exports an array as the result of `__dlpack__`: a new capsule whose tensor shares the array and keeps it alive.
 ///
-/// Without `max_version`, or with one below 1, the capsule is a legacy one. Work that is pending on the array is ordered
-/// before the consumer's stream, or waited for where the consumer is the host. `dl_device` may name the array's own device
-/// or CPU: pinned and managed memory is handed out in place then, memory of a device is copied. `copy=True` copies.
+/// The capsule is a legacy one if `max_version` is missing or below 1. The consumer's stream waits for work that is
+/// pending on the array; if the consumer is the host, this call waits. `dl_device` may be the array's own device or the
+/// CPU. For the CPU, pinned and managed memory is exported in place, and device memory is copied. `copy=True` always
+/// copies.
 ///
 /// # Errors
 ///
-/// `ArrayError` for a request that cannot be met: another device, a read-only array in the legacy form, a copy that is needed
-/// and was forbidden; its subclass `StreamError` for a stream that the device does not have. `MemoryError` for a copy for which
-/// the host has no room.
+/// - `ArrayError` for a request that cannot be fulfilled: another device, a read-only array in the legacy form, or a
+///   needed copy that `copy=False` forbids.
+/// - Its subclass `StreamError` for a stream that is not valid on the device.
+/// - `MemoryError` if the host cannot allocate a copy.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -90,7 +92,7 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
     release_deferred_refs(py);
     free_detached();
     share_borrow_table(py)?;
-    // SAFETY: whoever has the `Arc` keeps the array alive and where it is, and can only share it.
+    // SAFETY: the `Arc` keeps the array alive and at its address, and allows only shared access.
     unsafe { answer(py, &**array, SharedHandle::new(array), request) }
 }
 
@@ -102,14 +104,14 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
 ///
 /// # Safety
 ///
-/// As [`dlpack::export`](crate::dlpack::export), for the facts of an array that is [shared](Ownership::Shared).
+/// As [`dlpack::export`](crate::dlpack::export), for the description of a [shared](Ownership::Shared) array.
 pub(crate) unsafe fn answer<'py, A: CudaArray>(
     py: Python<'py>,
     array: &A,
     owner: impl ExportOwner,
     request: &DlpackArgs,
 ) -> PyResult<Bound<'py, PyAny>> {
-    // By reference: facts are some two hundred bytes, of which the export reads a few.
+    // By reference, because a description has about two hundred bytes and the export reads only some of them.
     match array.info() {
         // SAFETY: as the caller promises.
         Ok(ref info) => unsafe { answer_described(py, info, owner, request) },
@@ -117,7 +119,7 @@ pub(crate) unsafe fn answer<'py, A: CudaArray>(
     }
 }
 
-/// As [`answer`], for an array that these facts describe.
+/// As [`answer`], for an array with this description.
 ///
 /// # Safety
 ///
@@ -135,8 +137,8 @@ unsafe fn answer_described<'py>(
         let allowed = format!("{own}, where the array is{or_host}");
         return Err(Error::new(ErrorKind::Device, "dl_device", wanted, allowed).into());
     }
-    // Also where it decides nothing, because the answer is a copy: a number that is no stream is a mistake.
-    // SAFETY: the protocol asks the consumer for its own stream, and Python code can promise nothing.
+    // The stream is checked even if it has no effect because the result is a copy. An invalid number is a mistake.
+    // SAFETY: the protocol requires the consumer to pass its own stream; Python code cannot guarantee it.
     let consumer = unsafe { StreamHandle::from_dlpack(own.device_type, request.stream) };
     let consumer = consumer.map_err(|error| no_such_stream(py, error))?;
     let reachable = wanted == own || own.device_type.is_host_accessible();
@@ -145,7 +147,7 @@ unsafe fn answer_described<'py>(
         return unsafe { answer_by_copy(py, info, (wanted, consumer), request) };
     }
     if wanted == own {
-        // A consumer on the host names no stream, and starts to read at once.
+        // A consumer on the host passes no stream and reads immediately.
         let on_host = own.device_type.is_host_accessible() && request.stream.is_none();
         if on_host {
             waiting(py, info, || cuda::synchronize_for_host(info))?;
@@ -155,7 +157,7 @@ unsafe fn answer_described<'py>(
         // SAFETY: as the caller promises.
         return unsafe { capsule(py, info, owner, Ownership::Shared, versioned) };
     }
-    // Pinned or managed memory, for a consumer that takes host memory only.
+    // Pinned or managed memory, for a consumer that accepts only host memory.
     waiting(py, info, || cuda::synchronize_for_host(info))?;
     let on_host = ArrayInfo {
         device: Device::CPU,
@@ -166,7 +168,7 @@ unsafe fn answer_described<'py>(
     unsafe { capsule(py, &on_host, owner, Ownership::Shared, versioned) }
 }
 
-/// As [`answer_described`], with a copy on the host or on the array's own device.
+/// As [`answer_described`], but copies to the host or on the array's own device.
 ///
 /// # Safety
 ///
@@ -183,11 +185,11 @@ unsafe fn answer_by_copy<'py>(
         let found = format!("False with dl_device {wanted} for an array on {}", info.device());
         return Err(Error::new(ErrorKind::CopyRequired, "copy", found, allowed).into());
     }
-    // To copy is to read, which other Rust code may not write to meanwhile.
+    // The copy reads the memory, so Rust code must not write it meanwhile.
     let _access = Borrow::of(shared_range(info), false)?;
     if wanted == Device::CPU {
         let (info, buffer) = copying(py, info, || copied(info))?;
-        // SAFETY: the buffer is what the facts describe, and nobody else has it.
+        // SAFETY: the description is that of the buffer, and nobody else has the buffer.
         return unsafe { capsule(py, &info, buffer, Ownership::Copied, request.versioned) };
     }
     // SAFETY: the memory is live, as the caller promises.
@@ -197,15 +199,16 @@ unsafe fn answer_by_copy<'py>(
     unsafe { capsule(py, &info, buffer, Ownership::Copied, request.versioned) }
 }
 
-/// Runs what may wait for the work that is pending on an array, [without the interpreter's lock](detached) if there
-/// may be some.
+/// Runs a closure that may wait for work that is pending on an array. It runs [`detached`] from the interpreter
+/// if there may be such work.
 pub(crate) fn waiting<R: Send>(py: Python<'_>, info: &ArrayInfo, wait: impl FnOnce() -> R + Send) -> R {
     let idle = info.stream() == StreamHandle::NothingPending || info.device() == Device::CPU;
     if idle { wait() } else { detached(py, wait) }
 }
 
-/// Runs what copies an array, [without the interpreter's lock](detached) if a device may do it: a copy waits for the
-/// default stream, and so for streams that have nothing to do with the array.
+/// Runs a closure that copies an array. It runs [`detached`] from the interpreter if a device may copy.
+///
+/// A copy waits for the default stream, and so for streams that are unrelated to the array.
 fn copying<R: Send>(py: Python<'_>, info: &ArrayInfo, copy: impl FnOnce() -> R + Send) -> R {
     if info.device() == Device::CPU { copy() } else { detached(py, copy) }
 }
@@ -230,15 +233,15 @@ unsafe fn capsule<'py>(
     wrap(py, tensor)
 }
 
-/// A compact copy of an array in host memory, in C order.
+/// Copies an array to host memory, contiguous in C order.
 fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
     let flat = info.without_struct_type()?;
     let buffer = if flat.device().device_type == DeviceType::CUDA {
-        // SAFETY: the array vouches that its memory is live.
+        // SAFETY: the array guarantees that its memory is live.
         unsafe { crate::memory::fetch::fetch_buffer(&flat) }?
     } else {
         crate::memory::host::checked_read::check_readable(flat.device(), flat.stream())?;
-        // SAFETY: as above, and the host can reach it.
+        // SAFETY: as above, and the host can access the memory.
         unsafe { HostBuffer::copy_of(&flat) }?
     };
     let info = flat.shape().to_vec().finish(InfoBuilder::storage(&buffer))?;

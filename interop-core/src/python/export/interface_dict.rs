@@ -1,4 +1,4 @@
-//! The dict of `__cuda_array_interface__`, written.
+//! Creates the dict of `__cuda_array_interface__`.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -12,8 +12,10 @@ use crate::array::typestr::Typestr;
 use crate::protocols::cai::descr::{DescrEntry, DescrType};
 use crate::protocols::cai::{CaiFields, VERSION};
 
-/// The dict of an array that the interface can express, which kernels see at `address`: plain tuples and ints, no key without
-/// need but `strides`.
+/// Creates the dict of an array that the interface can express.
+///
+/// `address` is the one that kernels use. The dict contains only tuples and ints, and of the optional keys always
+/// `strides`.
 pub(crate) fn dict_of<'py>(
     py: Python<'py>,
     info: &ArrayInfo,
@@ -21,7 +23,7 @@ pub(crate) fn dict_of<'py>(
     fields: &CaiFields,
 ) -> PyResult<Bound<'py, PyDict>> {
     static TEMPLATES: PyOnceLock<[Py<PyDict>; 2]> = PyOnceLock::new();
-    // A copy of a dict is made in one piece, so most arrays only lack the numbers.
+    // Copying a dict is one operation, so for most arrays only the numbers are set.
     let [without_stream, with_stream] = TEMPLATES
         .get_or_try_init(py, || Ok::<_, PyErr>([template(py, None)?, template(py, TEMPLATE_STREAM)?]))?;
     let stream = info.stream().to_cai();
@@ -43,13 +45,13 @@ pub(crate) fn dict_of<'py>(
     Ok(dict)
 }
 
-/// The element type that most arrays on a GPU have.
+/// The element type of most arrays on a GPU.
 const TEMPLATE_DTYPE: DType = DType::F32;
 
-/// The stream on which most imports are ready: the legacy default.
+/// The stream on which most imports are ready: the legacy default stream.
 const TEMPLATE_STREAM: Option<usize> = StreamHandle::LegacyDefault.to_cai();
 
-/// The dict of an array of the usual type, without its numbers.
+/// Creates the dict of an array of the common element type, without its numbers.
 fn template(py: Python<'_>, stream: Option<usize>) -> PyResult<Py<PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item(intern!(py, "shape"), py.None())?;

@@ -1,4 +1,4 @@
-//! The way of a result into the library that its object is to be of.
+//! Converts an array to an object of a library.
 #![expect(unsafe_code, reason = "exports rely on the promises of `CudaArray`, and tables are foreign code")]
 
 use core::ffi::{CStr, c_int, c_void};
@@ -33,15 +33,16 @@ use crate::python::import::kind::Kind;
 use crate::python::import::library_kind::{Library, library};
 use crate::python::py_owner::release_deferred_refs;
 
-/// An array as an object of a library.
+/// Converts an array to an object of a library.
 ///
-/// Work that is pending on it comes before later work of the library: on the stream that its exchange table names, or on
-/// the one that its `from_dlpack` tells `__dlpack__`. The host waits for what it is about to read.
+/// Later work of the library waits for the work that is pending on the array. It waits on the stream that the library's
+/// exchange table returns, or on the one that its `from_dlpack` passes to `__dlpack__`. If the host will read the
+/// memory, this call waits.
 ///
 /// # Errors
 ///
-/// As [`CudaArray::info`], `ArrayError` for an array that the library cannot have, and what the library raises. The array is
-/// dropped once, then or when the exception that has it goes.
+/// As [`CudaArray::info`], and `ArrayError` for an array that the library cannot represent. Exceptions of the library
+/// are passed on. The array is dropped once, at the error or together with the exception that refers to it.
 pub(crate) fn into_library<'py, A>(py: Python<'py>, kind: &Kind, array: A) -> PyResult<Bound<'py, PyAny>>
 where
     A: CudaArray + AnyThread,
@@ -72,7 +73,7 @@ where
     }
 }
 
-/// Through the function `from_dlpack` of a class, a namespace or a package, which gets an object of our own class.
+/// Calls the function `from_dlpack` of a class, a namespace or a package with an object of this crate's class.
 fn by_from_dlpack<'py, A>(library: &Bound<'py, PyAny>, array: A) -> PyResult<Bound<'py, PyAny>>
 where
     A: CudaArray + AnyThread,
@@ -82,19 +83,19 @@ where
     library.call_method1(intern!(py, "from_dlpack"), (object,))
 }
 
-/// Refuses a read-only array for a library whose arrays can always be written.
+/// Rejects a read-only array for a library whose arrays are always writable.
 fn check_writable(info: &ArrayInfo, library: Library) -> PyResult<()> {
     if info.is_writable_by_owner() || info.numel() == 0 {
         return Ok(());
     }
-    let allowed = format!("a writable array: {} has no read-only ones", library.names().0);
+    let allowed = format!("a writable array, because {} has no read-only arrays", library.names().0);
     let error = Error::new(ErrorKind::ReadOnly, "the result", "a read-only array", allowed);
     Err(error
         .with_python_hint("return a copy (`HostVec<T>`), or `python::NumPy`, whose arrays can be read-only")
         .into())
 }
 
-/// Refuses axes that go backwards, over which `PyTorch` ends the process up to 2.11 (pytorch/pytorch#188023).
+/// Rejects negative strides, for which `PyTorch` up to 2.11 aborts the process (pytorch/pytorch#188023).
 fn check_forwards(info: &ArrayInfo) -> PyResult<()> {
     let mut steps = info.shape().iter().zip(info.strides());
     let backwards = steps.position(|(extent, stride)| *extent > 1 && *stride < 0);
@@ -102,7 +103,9 @@ fn check_forwards(info: &ArrayInfo) -> PyResult<()> {
     let (place, found) = (format!("strides[{axis}]"), info.strides()[axis]);
     let error = Error::new(ErrorKind::Strides, place, found, "0 and up, as PyTorch has no negative strides");
     Err(error
-        .with_python_hint("return a copy (`HostVec<T>`), or `python::NumPy`, whose arrays may go backwards")
+        .with_python_hint(
+            "return a copy (`HostVec<T>`), or `python::NumPy`, whose arrays can have negative strides",
+        )
         .into())
 }
 
@@ -115,8 +118,10 @@ fn check_on_device(info: &ArrayInfo) -> PyResult<()> {
     Err(error.with_python_hint("return `python::NumPy` for memory of the host").into())
 }
 
-/// `PyTorch` and JAX know memory of the host and of devices. Pinned memory is the host's there, and is waited for; managed
-/// memory is that of the device which it was allocated for.
+/// Changes the device to one that `PyTorch` and JAX know: the host or a CUDA device.
+///
+/// Pinned memory becomes host memory, and this call waits for its pending work. Managed memory becomes memory of the
+/// device for which it was allocated.
 fn plainly_placed(py: Python<'_>, info: ArrayInfo) -> PyResult<ArrayInfo> {
     match info.device().device_type {
         DeviceType::CUDA_HOST => on_host(py, info),
@@ -128,10 +133,10 @@ fn plainly_placed(py: Python<'_>, info: ArrayInfo) -> PyResult<ArrayInfo> {
     }
 }
 
-/// An array that is described for good, by [`plainly_placed`].
+/// An array with the stored description that [`plainly_placed`] returned.
 struct Plain<A> {
     info: ArrayInfo,
-    /// For its drop.
+    /// Held until this struct is dropped.
     _array: A,
 }
 
@@ -141,24 +146,25 @@ impl<A> Plain<A> {
     }
 }
 
-// SAFETY: 1 to 3: as the array, which described itself so, and which nobody gets at; the host reaches pinned memory, and the
-// device its managed memory.
+// SAFETY: 1 to 3: as for the array, which returned this description and which nothing accesses. The host can access
+// pinned memory, and the device its managed memory.
 unsafe impl<A: CudaArray> CudaArray for Plain<A> {
     fn info(&self) -> crate::Result<ArrayInfo> {
         Ok(self.info.clone())
     }
 }
 
-/// The same memory called the host's, after the work that is pending on it.
+/// Describes the same memory as host memory. Waits for pending work.
 fn on_host(py: Python<'_>, info: ArrayInfo) -> PyResult<ArrayInfo> {
     waiting(py, &info, || cuda::synchronize_for_host(&info))?;
     Ok(ArrayInfo { device: Device::CPU, stream: PendingWork::on(StreamHandle::NothingPending), ..info })
 }
 
-/// Through the exchange table of the library's class.
+/// Passes the array to the exchange table of the library's class.
 ///
-/// The protocol says that a tensor is the library's from the call on, and libraries differ where the call fails: some have
-/// released it then, some have not. So the array is in a place that both sides have: it is taken out where nobody let go.
+/// By the protocol, the library owns the tensor from the call on. If the call fails, some libraries have released the
+/// tensor and others have not. So the array is in an `Arc` that this function shares: if the tensor was not released,
+/// the array is taken out and dropped here.
 fn by_table<'py, A>(py: Python<'py>, table: Table, info: &ArrayInfo, array: A) -> PyResult<Bound<'py, PyAny>>
 where
     A: CudaArray + AnyThread,
@@ -173,14 +179,15 @@ where
         }
     }
     let ours = Arc::new(Mutex::new(Some(array)));
-    // SAFETY: 1 and 2: the array is in the owner, where nobody gets at it but to drop it: the tensor is the only one that has it.
+    // SAFETY: 1 and 2: the array is in the owner, where it is only accessed to be dropped. No other tensor has it.
     let tensor = unsafe { export::<Versioned, _>(info, Arc::clone(&ours), Ownership::Owned) }
         .map_err(|refused| refused.error)?
         .into_raw();
-    // SAFETY: made above, and handed over here.
+    // SAFETY: the tensor was created above, and its ownership is passed on here.
     let made = unsafe { object_of(table, py, tensor) };
     if made.is_err() && Arc::strong_count(&ours) > 1 {
-        // SAFETY: the owner of the tensor is still there, so it was not released; its library has failed, and uses it no more.
+        // SAFETY: the owner of the tensor still exists, so the tensor was not released. The library has failed and no
+        // longer uses it.
         unsafe { disown(tensor) };
         let array = ours.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(array);
@@ -188,21 +195,22 @@ where
     made
 }
 
-/// Makes the release of a tensor do nothing. The struct stays where it is, about 150 bytes, because a library that was handed
-/// the tensor and failed may still release it, as when its exception goes.
+/// Makes the release of a tensor do nothing.
+///
+/// The struct, about 150 bytes, is leaked, because a library that failed may still release the tensor, for example
+/// together with its exception.
 ///
 /// # Safety
-///
-/// `tensor` is an export of ours that was not released, and no other thread uses it.
+/// `tensor` is an export of this crate that was not released, and no other thread uses it.
 unsafe fn disown(tensor: *mut Versioned) {
     unsafe extern "C" fn nothing(_: *mut Versioned) {}
     let deleter = Versioned::deleter(tensor).cast_mut();
-    // SAFETY: the place of the deleter in a live struct of our own.
+    // SAFETY: the pointer is that of the deleter field in a live struct of this crate.
     unsafe { deleter.write(Some(nothing)) };
     counters::EXPORTS.sub();
 }
 
-/// As an array of `NumPy`'s, by its C API; by the buffer protocol for elements that have no number there.
+/// Converts to a `NumPy` array by the C API, or by the buffer protocol for element types without a type number.
 fn into_numpy<A>(py: Python<'_>, info: ArrayInfo, array: A) -> PyResult<Bound<'_, PyAny>>
 where
     A: CudaArray + AnyThread,
@@ -220,20 +228,20 @@ where
     match (Api::get(py)?, number) {
         (Some(api), Some(number)) => {
             let base = keeper(py, array)?;
-            // SAFETY: the base has the array, and never lets go of it.
+            // SAFETY: the base owns the array as long as it lives.
             unsafe { over(api, base, number, &info) }
         }
         _ => by_buffer(py, &info, array),
     }
 }
 
-/// The name of the capsule that owns what an array of `NumPy`'s is over.
+/// The name of the capsule that owns the memory of a `NumPy` array.
 const KEEPER: &CStr = c"interop_core.result";
 
-/// A capsule that owns an array until it goes: a quarter of what an object of a class costs.
+/// Creates a capsule that owns an array. It costs a quarter of an object of a class.
 fn keeper<A: AnyThread>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>> {
     let place = Box::into_raw(Box::new(array));
-    // SAFETY: a pointer that is not null, and a static name.
+    // SAFETY: the pointer is not null, and the name is static.
     let capsule = unsafe { ffi::PyCapsule_New(place.cast(), KEEPER.as_ptr(), Some(release::<A>)) };
     // SAFETY: a new reference, or null with an exception set.
     let capsule = unsafe { Bound::from_owned_ptr_or_err(py, capsule) };
@@ -243,29 +251,29 @@ fn keeper<A: AnyThread>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>> 
             Ok(capsule)
         }
         Err(error) => {
-            // SAFETY: the box of above, which no capsule has.
+            // SAFETY: the box was created above, and no capsule has it.
             drop(unsafe { Box::from_raw(place) });
             Err(error)
         }
     }
 }
 
-/// The destructor of a [`keeper`]. An exception that is on its way stays as it is.
+/// The destructor of a [`keeper`]. The current exception stays set.
 ///
 /// # Safety
 ///
-/// Python calls this once for a capsule that `keeper::<A>` made, with the thread attached.
+/// Python calls this once for a capsule that `keeper::<A>` created, with the thread attached.
 unsafe extern "C" fn release<A: AnyThread>(capsule: *mut ffi::PyObject) {
-    // SAFETY: a capsule of this name, as the caller promises.
+    // SAFETY: a capsule that was created with this name, as the caller promises.
     let place = unsafe { ffi::PyCapsule_GetPointer(capsule, KEEPER.as_ptr()) };
     if place.is_null() {
-        // Somebody has renamed it: what is in it stays.
+        // Other code has renamed the capsule, so its contents are leaked.
         // SAFETY: the thread is attached.
         unsafe { ffi::PyErr_Clear() };
         return;
     }
     counters::EXPORTS.sub();
-    // SAFETY: the box of `keeper`, once.
+    // SAFETY: this is the box of `keeper`, and it is freed once.
     let array = unsafe { Box::from_raw(place.cast::<A>()) };
     // SAFETY: the thread is attached.
     unsafe { with_saved_exception(|| contain_panic(|| drop(array))) };
@@ -273,7 +281,7 @@ unsafe extern "C" fn release<A: AnyThread>(capsule: *mut ffi::PyObject) {
 
 /// # Safety
 ///
-/// `base` keeps the memory that the facts describe.
+/// `base` keeps the described memory alive.
 unsafe fn over<'py>(
     api: Api,
     base: Bound<'py, PyAny>,
@@ -284,18 +292,18 @@ unsafe fn over<'py>(
     let shape = extents(info.shape());
     let strides = Dims::filled(info.ndim(), |numbers| {
         for (number, stride) in numbers.iter_mut().zip(info.strides()) {
-            // What does not fit is the step of an axis along which nobody goes.
+            // A product that overflows is the stride of an axis that is never stepped along.
             *number = stride.wrapping_mul(item);
         }
     });
-    // An array without elements is nowhere, and null would ask for new memory.
+    // An array without elements has no address, and null would make NumPy allocate.
     let address = if info.numel() == 0 { align_of::<u128>() } else { info.address() };
     let data: *mut c_void = with_exposed_provenance_mut(address);
-    // SAFETY: the memory as the facts say, which the base keeps.
+    // SAFETY: the base keeps the described memory alive.
     unsafe { api.array_over(base, number, (data, info.is_writable_by_owner()), (&shape, &strides)) }
 }
 
-/// Structs, and types that `NumPy` learned from another package.
+/// Converts structs, and element types whose dtype another package registers in `NumPy`.
 #[cold]
 fn by_buffer<'py, A>(py: Python<'py>, info: &ArrayInfo, array: A) -> PyResult<Bound<'py, PyAny>>
 where
@@ -304,11 +312,11 @@ where
     let numpy = library(py, Library::NumPy)?.cast_into::<PyModule>()?;
     let object = into_checked_object(py, array)?;
     if info.struct_type().is_some() {
-        // Nothing else tells of fields, so what is wrong with the buffer is what is wrong.
+        // Only the buffer protocol expresses fields, so its error is passed on.
         return numpy.call_method1(intern!(py, "asarray"), (PyMemoryView::from(&object)?,));
     }
     if info.dtype().typestr().is_none() {
-        // It teaches NumPy its types, once it is imported by somebody.
+        // `ml_dtypes` registers its dtypes in NumPy when it is imported.
         match py.import(intern!(py, "ml_dtypes")) {
             Err(error) if !error.is_instance_of::<PyImportError>(py) => return Err(error),
             _ => {}

@@ -1,4 +1,4 @@
-//! What `__dlpack__` and `__cuda_array_interface__` answer.
+//! Exports: results of `__dlpack__` and `__cuda_array_interface__`, and objects of other libraries.
 
 pub(crate) mod allocate;
 pub(crate) mod dlpack;

@@ -1,4 +1,4 @@
-//! The keyword arguments of `__dlpack__`.
+//! Parses the keyword arguments of `__dlpack__`.
 #![expect(unsafe_code, reason = "keeps a reference past PyO3")]
 
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -6,20 +6,20 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyInt, PyString, PyTuple};
+use pyo3::types::{PyInt, PyTuple};
 
 use crate::array::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::python::convert::{device, extract_integer, pair};
 use crate::python::errors::origin;
 
-/// The last tuple that asked for a versioned capsule, kept alive: consumers come with the same constant again and again.
-/// Who compares it holds a reference too, so an equal address is the same tuple.
+/// The last `max_version` tuple that requested a versioned capsule. It is kept alive, because consumers pass the same
+/// constant repeatedly. A caller holds a reference to its tuple, so an equal address means the same tuple.
 static VERSIONED: AtomicPtr<ffi::PyObject> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The arguments of `__dlpack__`, read but not yet compared with an array. Without any it is a plain `__dlpack__()`; an
-/// example is at [`export`](crate::dlpack::export).
+/// The parsed arguments of `__dlpack__`. The default value is a call without arguments.
+///
+/// They are not yet checked against an array. For an example see [`export`](crate::python::export::dlpack::export).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DlpackArgs {
     pub(crate) stream: Option<i128>,
@@ -29,17 +29,17 @@ pub struct DlpackArgs {
 }
 
 impl DlpackArgs {
-    /// For a capsule of the current form with a copy of the elements.
+    /// Returns the arguments that request a versioned capsule with a copy of the elements.
     pub(crate) fn for_a_copy() -> Self {
         Self { versioned: true, copy: Some(true), ..Self::default() }
     }
 
-    /// Takes one keyword argument.
+    /// Sets one keyword argument.
     ///
     /// # Errors
     ///
-    /// `TypeError` for an unknown keyword and for a value of the wrong type, `ArrayError` for a number that does not fit; what
-    /// the value raises is passed on.
+    /// `TypeError` for an unknown keyword or a value of the wrong type, `ArrayError` for a number out of range.
+    /// Exceptions of the value are passed on.
     pub fn set(&mut self, keyword: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let known = KEYWORDS.iter().find(|(name, _)| *name == keyword);
         match known {
@@ -52,23 +52,6 @@ impl DlpackArgs {
         }
     }
 
-    /// As [`set`](Self::set), for a keyword as Python calls bring it: interned, nearly always.
-    pub(crate) fn set_interned(
-        &mut self,
-        keyword: &Bound<'_, PyString>,
-        value: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        static INTERNED: PyOnceLock<[Py<PyString>; KEYWORDS.len()]> = PyOnceLock::new();
-        let py = keyword.py();
-        let interned =
-            INTERNED.get_or_init(py, || KEYWORDS.map(|(name, _)| PyString::intern(py, name).unbind()));
-        match interned.iter().zip(&KEYWORDS).find(|(name, _)| keyword.is(*name)) {
-            Some(_) if value.is_none() => Ok(()),
-            Some((_, (_, take))) => take(self, value),
-            None => self.set(&keyword.to_string_lossy(), value),
-        }
-    }
-
     fn take_version(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if value.as_ptr() == VERSIONED.load(Ordering::Acquire) {
             self.versioned = true;
@@ -78,16 +61,16 @@ impl DlpackArgs {
         self.versioned = major >= 1;
         if self.versioned && constant {
             let last = VERSIONED.swap(value.clone().into_ptr(), Ordering::AcqRel);
-            // SAFETY: null, or the reference that was put there.
+            // SAFETY: null, or the reference that was stored before.
             drop(unsafe { Bound::from_owned_ptr_or_opt(value.py(), last) });
         }
         Ok(())
     }
 
     fn take_copy(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        // A bool of `NumPy` too: `numpy.from_dlpack` hands on what it was given.
+        // Accepts a `NumPy` bool too, because `numpy.from_dlpack` passes on its argument.
         let Ok(copy) = value.extract::<bool>() else {
-            // What has no truth says so itself, as an array does.
+            // A value without a truth value, such as an array, raises its own exception.
             value.is_truthy()?;
             return Err(Error::new(ErrorKind::Type, "copy", origin(value), "True, False or None").into());
         };
@@ -98,7 +81,7 @@ impl DlpackArgs {
 
 type Take = fn(&mut DlpackArgs, &Bound<'_, PyAny>) -> PyResult<()>;
 
-/// The keywords of `__dlpack__`, and who takes the value that is not `None`.
+/// The keywords of `__dlpack__`, and the functions that set a value other than `None`.
 const KEYWORDS: [(&str, Take); 4] = [
     ("stream", |request, value| {
         request.stream = Some(extract_integer(value, "stream")?);
@@ -112,8 +95,8 @@ const KEYWORDS: [(&str, Take); 4] = [
     ("copy", DlpackArgs::take_copy),
 ];
 
-/// The major version in `max_version`; and whether that is all there is to the tuple, so that it says the same for ever and
-/// keeps nothing of anybody's alive.
+/// Returns the major version in `max_version`, and whether the tuple may be cached. It may if it is an exact tuple of
+/// exact ints, because it is then immutable and keeps no other objects alive.
 fn major(value: &Bound<'_, PyAny>) -> PyResult<(i128, bool)> {
     let pair = pair(value, "max_version", "(major, minor)")?;
     let (major, minor) = (pair.get_borrowed_item(0)?, pair.get_borrowed_item(1)?);

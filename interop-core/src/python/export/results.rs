@@ -1,4 +1,4 @@
-//! Results as arrays of a library: by name, or of the kind that the caller brought.
+//! Return types of functions that return an array of a library: a fixed library, or that of the caller's array.
 
 use core::ops::{Deref, DerefMut};
 
@@ -14,7 +14,7 @@ use crate::python::export::into_library::into_library;
 use crate::python::import::argument::import_as;
 use crate::python::import::kind::Kind;
 
-/// The two conversions of a result, which differ in where the object comes from.
+/// Defines a return type. The types differ in the library that creates the object.
 macro_rules! result_of {
     ($(#[$documentation:meta])* $name:ident, |$py:ident| $kind:expr) => {
         $(#[$documentation])*
@@ -34,15 +34,17 @@ macro_rules! result_of {
 }
 
 result_of! {
-    /// A result as a `numpy.ndarray`, in place: for memory that the host can reach, also pinned and managed memory, whose
-    /// pending work is waited for.
+    /// A result that becomes a `numpy.ndarray` over the same memory.
     ///
-    /// The array is writable if the struct was the only one that had its memory, and may write to it. Structs
-    /// ([`Element`](crate::Element)) become structured arrays, `bfloat16` and its like the types of `ml_dtypes`, which has to
-    /// be installed for them.
+    /// The memory must be accessible by the host, as pinned and managed memory are too. The conversion waits for
+    /// pending work.
     ///
-    /// In a tuple, a `Vec`, a map or an `Option` it is one too; so is an array of the crate `ndarray` in an `NdArray`. Its conversion raises `ArrayError` for memory of a device and
-    /// `ImportError` where `NumPy` is not installed.
+    /// The array is writable if the struct is the only owner of its memory and may write to it. Structs
+    /// ([`Element`](crate::Element)) become structured arrays. `bfloat16` and similar types become types of
+    /// `ml_dtypes`, which must be installed for them.
+    ///
+    /// It also works inside a tuple, a `Vec`, a map or an `Option`, and with an array of the crate `ndarray` in an
+    /// `NdArray`. The conversion raises `ArrayError` for device memory and `ImportError` if `NumPy` is not installed.
     ///
     /// ```no_run
     /// use interop_core::python::NumPy;
@@ -64,10 +66,12 @@ result_of! {
 }
 
 result_of! {
-    /// A result as a `torch.Tensor`, in place; memory of a device is ready on the stream that `PyTorch` works on.
+    /// A result that becomes a `torch.Tensor` over the same memory. `PyTorch`'s current stream waits for pending work
+    /// on device memory.
     ///
-    /// Pinned memory becomes a tensor of the host, which is waited for, and managed memory one of its device. A read-only array
-    /// is refused, because tensors can always be written. Its conversion raises `ImportError` where `PyTorch` is not installed.
+    /// Pinned memory becomes a host tensor after a wait for pending work. Managed memory becomes a tensor of its
+    /// device. The conversion raises `ArrayError` for a read-only array, because tensors are always writable, and
+    /// `ImportError` if `PyTorch` is not installed.
     ///
     /// ```no_run
     /// use interop_core::cuda::{CudaBuffer, MemoryKind};
@@ -89,26 +93,28 @@ result_of! {
 }
 
 result_of! {
-    /// A result as a `cupy.ndarray`, in place: for memory of a device, which is ready on `CuPy`'s current stream. An example is
-    /// at [`PyTorch`].
+    /// A result that becomes a `cupy.ndarray` over the same device memory. `CuPy`'s current stream waits for pending
+    /// work. For an example see [`PyTorch`].
     ///
-    /// A read-only array is refused, because arrays of `CuPy` can always be written. Its conversion raises `ArrayError` for
-    /// memory of the host and `ImportError` where `CuPy` is not installed.
+    /// The conversion raises `ArrayError` for host memory and for a read-only array, because arrays of `CuPy` are
+    /// always writable. It raises `ImportError` if `CuPy` is not installed.
     CuPy, |py| &Kind::CuPy
 }
 
 result_of! {
-    /// A result as a `jax.Array`: in place, or as a copy where JAX makes one, as of memory of the host that is not aligned to
-    /// 64 bytes (`HostVec` is). An example is at [`NumPy`].
+    /// A result that becomes a `jax.Array`, over the same memory or as a copy. JAX copies for example host memory that
+    /// is not aligned to 64 bytes (`HostVec` is aligned). For an example see [`NumPy`].
     ///
-    /// Its conversion raises `ImportError` where JAX is not installed, and what `jax.dlpack.from_dlpack` raises.
+    /// The conversion raises `ImportError` if JAX is not installed, and passes on exceptions of
+    /// `jax.dlpack.from_dlpack`.
     Jax, |py| &Kind::Jax
 }
 
-/// An argument that remembers whose array it was, so that a result can be of the same kind: it derefs to the struct.
+/// An argument that also stores the library of the caller's array, so that a result can use the same library. It
+/// dereferences to the struct.
 ///
-/// What is not of a library that makes arrays of a tensor gets results of the class that `#[cuda_array(python)]` returns.
-/// How a library is found is told at [`like`].
+/// If the library cannot create arrays from a tensor, results are objects of the class that `#[cuda_array(python)]`
+/// returns. [`like`] describes how the library is determined.
 ///
 /// ```no_run
 /// use interop_core::python::{FromCaller, SameKind};
@@ -133,7 +139,7 @@ pub struct FromCaller<A> {
 }
 
 impl<A> FromCaller<A> {
-    /// An argument that was imported by hand, of this object.
+    /// Creates a value from an array that was imported from `object` by hand.
     ///
     /// # Errors
     ///
@@ -142,26 +148,26 @@ impl<A> FromCaller<A> {
         Ok(Self { array, kind: Kind::of(object)? })
     }
 
-    /// A result of the caller's kind.
+    /// Returns a result that becomes an array of the caller's library.
     #[must_use]
     pub fn like<B>(&self, array: B) -> SameKind<B> {
         SameKind { array, kind: self.kind.clone() }
     }
 
-    /// The struct, without what it remembers.
+    /// Returns the struct without the library.
     #[must_use]
     pub fn into_inner(self) -> A {
         self.array
     }
 
-    /// Whether the caller's library gives out memory that Rust can write: all do but JAX, whose arrays do not change, and
-    /// those that have no function for it.
+    /// Returns whether the caller's library can allocate memory that Rust can write. JAX cannot, because its arrays are
+    /// immutable, nor can libraries without an allocation function.
     #[must_use]
     pub fn can_allocate(&self) -> bool {
         self.kind.can_allocate()
     }
 
-    /// New memory from the caller's library, with the shape, the element type and the device of this argument.
+    /// Allocates memory from the caller's library, with the shape, element type and device of this argument.
     ///
     /// # Errors
     ///
@@ -195,15 +201,16 @@ impl<A> FromCaller<A> {
         self.new_array(py, info.shape(), info.dtype(), info.device())
     }
 
-    /// New memory from the caller's library: the allocator of its exchange table, `numpy.empty`, `torch.empty`, `cupy.empty`.
+    /// Allocates memory from the caller's library, by the allocator of its exchange table, `numpy.empty`, `torch.empty`
+    /// or `cupy.empty`.
     ///
-    /// The elements are compact in C order, and can have any value. Memory of a device is ready for work on the legacy default
-    /// stream, or on the stream of the struct that it comes in.
+    /// The array is contiguous in C order, and its elements have unspecified values. Device memory is ready for work on
+    /// the legacy default stream, or on the stream of the struct `B`.
     ///
     /// # Errors
     ///
-    /// `ArrayError` for a library whose arrays cannot be written (JAX), for a device where the library has no memory, and where
-    /// the array is not what `B` wants; what the library raises is passed on.
+    /// `ArrayError` for a library whose arrays are immutable (JAX), for a device on which the library cannot allocate,
+    /// and if the array does not match `B`. Exceptions of the library are passed on.
     pub fn new_array<B: FromArray + CudaArray>(
         &self,
         py: Python<'_>,
@@ -238,7 +245,7 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for FromCaller<A> {
     }
 }
 
-/// A result of the kind that the caller brought, made by [`FromCaller::like`] or by [`like`].
+/// A result that becomes an array of the caller's library. [`FromCaller::like`] and [`like`] create it.
 #[derive(Clone, Debug)]
 pub struct SameKind<A> {
     array: A,
@@ -255,18 +262,20 @@ impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for SameKind<A> {
     }
 }
 
-/// A result of the kind of an object, for functions that take it as it is.
+/// Creates a result that becomes an array of the same library as `object`. For functions that take the Python object
+/// itself.
 ///
-/// | the object | the result |
+/// | library of `object` | result |
 /// | --- | --- |
-/// | of `NumPy`, `PyTorch`, `CuPy`, JAX, or of a class derived from theirs | as by [`NumPy`], [`PyTorch`], [`CuPy`], [`Jax`] |
-/// | of a class with a C exchange table, as TVM FFI's | what the table makes of a tensor |
-/// | of a class that has a function `from_dlpack`, or whose `__array_namespace__()` or top package has one | what that makes |
+/// | `NumPy`, `PyTorch`, `CuPy`, JAX; also for subclasses | as for [`NumPy`], [`PyTorch`], [`CuPy`], [`Jax`] |
+/// | a class with a C exchange table, as in TVM FFI | the object that the table creates from a tensor |
+/// | a class with `from_dlpack`, or with it in its `__array_namespace__()` or top package | what that returns |
 /// | any other | an object of the class that `#[cuda_array(python)]` returns |
 ///
 /// # Errors
 ///
-/// What an interrupt raises while the class is looked at for the first time.
+/// An exception that is not an `Exception`, such as `KeyboardInterrupt`, while the class is inspected for the first
+/// time.
 ///
 /// ```no_run
 /// use interop_core::python::{SameKind, import, like};

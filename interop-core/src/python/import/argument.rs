@@ -1,4 +1,4 @@
-//! Arguments of functions: any object as a derived struct.
+//! Imports any object as a derived struct, for arguments of functions.
 #![expect(unsafe_code, reason = "believes what an object says of its memory")]
 
 use pyo3::prelude::*;
@@ -17,13 +17,15 @@ use crate::python::import::request::Request;
 use crate::python::import::type_cache::type_info;
 use crate::python::py_owner::release_deferred_refs;
 
-/// Imports any object as a derived struct: what `#[cuda_array(python)]` does with an argument, to be done by hand, as in a
-/// `#[new]` method of a class.
+/// Imports any object as a derived struct.
+///
+/// `#[cuda_array(python)]` does this with an argument. Call this function yourself for example in a `#[new]` method of
+/// a class.
 ///
 /// # Errors
 ///
-/// As [`import`](crate::python::import::pipeline::import()), `ArrayError` for an array that is not what the struct wants, and `MemoryError` for a copy
-/// for which there is no room.
+/// As [`import`](crate::python::import::pipeline::import()), `ArrayError` for an array that does not match the struct,
+/// and `MemoryError` if a copy cannot be allocated.
 ///
 /// ```no_run
 /// use interop_core::python::import_as;
@@ -47,18 +49,20 @@ use crate::python::py_owner::release_deferred_refs;
 /// }
 /// ```
 ///
-/// For an array of one of several types do not try one `import_as` after another, which would hide why the first failed:
-/// [`import`](crate::python::import::pipeline::import()) it, look at [`ArrayInfo::dtype`](crate::array::info::ArrayInfo::dtype), and make the struct by
-/// [`FromArray::from_import`], in `py.detach`: a copy, and an import of pinned or managed memory, may wait for a device.
+/// If an argument may have one of several types, do not try one `import_as` after another, because that hides why the
+/// first one failed. Instead [`import`](crate::python::import::pipeline::import()) the object, check
+/// [`ArrayInfo::dtype`](crate::array::info::ArrayInfo::dtype), and create the struct with [`FromArray::from_import`].
+/// Do that in `py.detach`, because a copy, or an import of pinned or managed memory, may wait for a device.
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
     import_as_with(object, Verification::Full)
 }
 
-/// As [`import_as`], but what a DLPack tensor says of its memory is believed, as by [`import_unchecked`](crate::python::import::pipeline::import_unchecked).
+/// As [`import_as`], but does not verify what a DLPack tensor states about its memory, as
+/// [`import_unchecked`](crate::python::import::pipeline::import_unchecked).
 ///
 /// # Errors
 ///
-/// As [`import_as`], for what can be seen without the driver.
+/// As [`import_as`], for rules that need no driver.
 ///
 /// # Safety
 ///
@@ -93,14 +97,14 @@ fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, verification: Verific
     T::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached)).map_err(named)
 }
 
-/// The tensor of an object of a class whose arrays have all been in host memory. It needs no stream.
+/// Gets the tensor of an object whose class has so far had only host arrays. It needs no stream.
 fn host_tensor(request: &Request<'_, '_>, to: &mut Option<CapsuleTensor>) -> PyResult<()> {
     let Request { object, class, .. } = *request;
     *to = match class.exchange {
         Some(table) => tensor_of(table, object)?.map(CapsuleTensor::Versioned),
         None => match call_dlpack(object, &class.method, None) {
             Ok(capsule) => Some(take_from(object, capsule)?),
-            // The object is asked whether it offers another protocol.
+            // The import then tries the other protocols.
             Err(error) if lacks_method(object, &error)? => None,
             Err(error) => return Err(error),
         },
@@ -108,16 +112,16 @@ fn host_tensor(request: &Request<'_, '_>, to: &mut Option<CapsuleTensor>) -> PyR
     Ok(())
 }
 
-/// [`detached`], for the storage of an argument.
+/// Runs a closure for the storage of an argument, [`detached`] from the interpreter.
 fn take_detached(take: &mut dyn FnMut()) {
-    // SAFETY: whoever imports an object has the lock.
+    // SAFETY: an import runs on a thread that is attached.
     let py = unsafe { Python::assume_attached() };
-    // SAFETY: a storage has no references of Python's, as its `take` is called on any thread.
+    // SAFETY: a storage holds no references to Python objects, because its `take` may be called on any thread.
     let take = unsafe { AssertSend::new(take) };
     detached(py, move || take.run());
 }
 
-/// What Python needs of a struct is asked of the struct, and not of its parameters one by one. Compiled as a test.
+/// The bounds that Python needs apply to the struct, not to each of its type parameters. Compiled as a test.
 ///
 /// ```no_run
 /// use interop_core::{CudaArray, Lease};

@@ -1,4 +1,4 @@
-//! An import from a capsule.
+//! Imports a DLPack capsule.
 
 use pyo3::prelude::*;
 
@@ -10,14 +10,14 @@ use crate::python::import::receive::receive_capsule;
 use crate::python::py_owner::release_deferred_refs;
 use crate::python::shared_borrows::share_borrow_table;
 
-/// Imports the tensor in a capsule that an older interface handed out, which is consumed.
+/// Imports the tensor of a capsule, for interfaces that pass capsules instead of arrays. Consumes the capsule.
 ///
-/// The capsule carries no stream: the caller has ordered the work on it.
+/// A capsule contains no stream: the caller has made its work wait for the producer's.
 ///
 /// # Errors
 ///
-/// `TypeError` for an object that is no capsule; `ArrayError` for a capsule of another name, such as one that was
-/// consumed, and for an array that cannot be used.
+/// - `TypeError` for an object that is not a capsule.
+/// - `ArrayError` for a capsule of another name, such as one that was consumed, and for an array that cannot be used.
 ///
 /// ```no_run
 /// use interop_core::python::import_capsule;

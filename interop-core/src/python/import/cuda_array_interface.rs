@@ -12,7 +12,7 @@ use crate::python::import::request::{Answer, Request};
 use crate::python::interpreter::attribute;
 use crate::python::py_owner::PyOwner;
 
-/// The last step: the interface dict. The driver determines the device, and the consumer's stream is made to wait for the
+/// The last step: the interface dict. The driver determines the device, and the consumer's stream waits for the
 /// producer's.
 pub(crate) fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answer {
     let object = request.object;

@@ -1,4 +1,4 @@
-//! Methods of types that cannot change, called past the lookup.
+//! Calls methods of immutable types without a lookup.
 #![expect(unsafe_code, reason = "calls the C function behind a method")]
 
 use core::mem::transmute;
@@ -8,24 +8,24 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
-/// A method of a static type, as the C function behind it.
+/// The C function of a method of a static type.
 ///
-/// A static type is immutable and so are its bases, and where an instance has no dict, nothing else decides what its
-/// methods are: the lookup, which is a seventh of the time of an import from `NumPy`, finds the same for ever.
+/// A static type and its bases are immutable. If instances also have no dict, a lookup always finds the same method.
+/// The lookup is a seventh of the time of an import from `NumPy`.
 #[derive(Clone, Copy)]
 pub(crate) struct DirectCall(ffi::PyCFunctionFastWithKeywords);
 
 impl DirectCall {
-    /// The method of the object's type, if it is such a type and the method takes arguments as [`call`](Self::call)
-    /// hands them over.
+    /// Returns the method of the object's type, if the type is immutable and the method uses the calling convention of
+    /// [`call`](Self::call).
     pub(crate) fn of(object: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> Option<Self> {
         let class = object.get_type();
-        // SAFETY: a type.
+        // SAFETY: the argument is a type.
         let changes = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
-        // SAFETY: a type, and a number of a slot that holds a function.
+        // SAFETY: the arguments are a type and the number of a slot that holds a function.
         let lookup = unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_getattro) };
         let generic: unsafe extern "C" fn(_, _) -> _ = ffi::PyObject_GenericGetAttr;
-        // A metaclass may answer for the class as it likes.
+        // A metaclass may override attribute lookups on the class.
         let plain = class.get_type().is(class.py().get_type::<PyType>());
         let dict: isize = class.getattr("__dictoffset__").ok()?.extract().ok()?;
         if changes || !plain || dict != 0 || lookup.addr() != generic as usize {
@@ -36,13 +36,13 @@ impl DirectCall {
         Self::behind(&method, object)
     }
 
-    /// The function behind a method of the object.
+    /// Returns the C function of a bound method of the object.
     fn behind(method: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> Option<Self> {
-        // SAFETY: any object may be asked for its type.
+        // SAFETY: the function accepts any object.
         if unsafe { ffi::PyCFunction_CheckExact(method.as_ptr()) } == 0 {
             return None;
         }
-        // SAFETY: a function written in C, as are the next two.
+        // SAFETY: the check above found a C function. This applies to the next two calls too.
         let flags = unsafe { ffi::PyCFunction_GetFlags(method.as_ptr()) };
         // SAFETY: as above.
         let of = unsafe { ffi::PyCFunction_GetSelf(method.as_ptr()) };
@@ -51,7 +51,7 @@ impl DirectCall {
         if flags != ffi::METH_FASTCALL | ffi::METH_KEYWORDS || of != object.as_ptr() {
             return None;
         }
-        // SAFETY: what the flags say of the type of the function.
+        // SAFETY: the flags state that the function has this type.
         Some(Self(unsafe { transmute::<ffi::PyCFunction, ffi::PyCFunctionFastWithKeywords>(function) }))
     }
 
@@ -59,11 +59,11 @@ impl DirectCall {
     ///
     /// # Errors
     ///
-    /// What the method raises.
+    /// Exceptions that the method raises.
     ///
     /// # Safety
     ///
-    /// The object is of the very type that the method was [taken from](Self::of).
+    /// The type of the object is exactly the one that was passed to [`of`](Self::of).
     #[inline]
     pub(crate) unsafe fn call<'py, const N: usize>(
         self,
@@ -73,16 +73,16 @@ impl DirectCall {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = object.py();
         let arguments = values.map(Bound::as_ptr);
-        // SAFETY: an object of the type that the function is a method of, as the caller promises; no positional arguments,
-        // and live objects, one for each name.
+        // SAFETY: the function is a method of the object's type, as the caller promises. There are no positional
+        // arguments, and one live object for each name.
         let value = unsafe { self.0(object.as_ptr(), arguments.as_ptr(), 0, names.as_ptr()) };
-        // SAFETY: a new reference, or null.
+        // SAFETY: the call returned a new reference, or null.
         let value = unsafe { Bound::from_owned_ptr_or_opt(py, value) };
         value.ok_or_else(|| failed(py))
     }
 }
 
-/// Whether an attribute is a method that was declared in C for the class or a base of it: the one kind of attribute that is
+/// Returns whether an attribute is a method that was defined in C for the class or a base. Only such an attribute is
 /// known to be the same function for every object.
 fn is_method_of(attribute: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool {
     let descriptor = (&raw const ffi::PyMethodDescr_Type).cast_mut();
@@ -93,7 +93,7 @@ fn is_method_of(attribute: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool
     owner.is_ok_and(|owner| class.is_subclass(&owner).unwrap_or(false))
 }
 
-/// The exception that a function has set; one that says so if it has set none, which the interpreter does elsewhere.
+/// Returns the current exception, or a `SystemError` if none is set, as the interpreter does.
 #[cold]
 fn failed(py: Python<'_>) -> PyErr {
     PyErr::take(py).unwrap_or_else(|| PySystemError::new_err("a method failed and raised no exception"))

@@ -1,4 +1,4 @@
-//! How `__dlpack__` is called: with which stream and version, and what is tried when a producer takes less.
+//! Calls `__dlpack__` with a stream and a version, and retries with fewer arguments for producers that accept less.
 #![expect(unsafe_code, reason = "calls a method as what was found for a type says")]
 
 use core::iter::successors;
@@ -15,32 +15,33 @@ use crate::protocols::dlpack::abi::{MAJOR_VERSION, MINOR_VERSION};
 use crate::python::import::direct_call::DirectCall;
 use crate::python::interpreter::{attribute, call_with_keywords};
 
-/// How the `__dlpack__` of a type is asked.
+/// How to call the `__dlpack__` of a type.
 pub(crate) struct DlpackMethod {
-    /// Whether the class has the method, so that no object has to be asked whether it has one.
+    /// Whether the class has the method. Otherwise each object must be checked.
     pub(crate) has_method: bool,
-    /// Whether it knows that the stream -1 asks for no order.
+    /// Whether it accepts the stream -1, which requests no wait.
     takes_unordered: bool,
-    /// Where its arrays are.
+    /// The device on which its arrays are expected.
     pub(crate) expected_device: ExpectedDevice,
-    /// Whether its objects may have an interface dict that says who may write, where a legacy capsule cannot.
+    /// Whether its objects may have an interface dict that states whether memory is writable, for legacy capsules.
     pub(crate) has_writable_dict: bool,
-    /// The function behind it, of a type that cannot change.
+    /// The C function of the method, for a type that cannot change.
     direct: Option<DirectCall>,
 }
 
-/// What is known of a library whose classes are found by the name of their package.
+/// Properties of a library, whose classes are recognized by the name of their package.
 struct Library {
     package: &'static str,
     takes_unordered: bool,
 }
 
-/// Libraries of which `__dlpack_device__` and the capsule always say the same, so that the one need not be asked where the
-/// other will tell. The question costs as much as the capsule there, and more in JAX.
+/// Libraries whose `__dlpack_device__` and capsule always state the same device. So only the capsule is requested.
 ///
-/// JAX hands the stream -1 to the driver as a handle (`NVIDIA/cuda-python#285`). Nothing in its behaviour tells that before
-/// it is too late: a handle that is none can end the process. Who is not in the list and refuses -1 with an error is asked
-/// once more.
+/// A call of `__dlpack_device__` costs as much as the capsule there, and more in JAX.
+///
+/// JAX passes the stream -1 to the driver as a handle (`NVIDIA/cuda-python#285`). This cannot be detected in advance,
+/// and an invalid handle can crash the process. A library that is not in the list and rejects -1 with an error is
+/// called again with another stream.
 const LIBRARIES: [Library; 3] = [
     Library { package: "jaxlib", takes_unordered: false },
     Library { package: "jax", takes_unordered: false },
@@ -48,7 +49,7 @@ const LIBRARIES: [Library; 3] = [
 ];
 
 impl DlpackMethod {
-    /// For a class of this module. `host_only`: its arrays are in host memory by definition.
+    /// Creates the description for a class of this module. `host_only`: its arrays are in host memory by definition.
     pub(crate) fn new(module: &str, has_method: bool, host_only: bool, direct: Option<DirectCall>) -> Self {
         let package = module.split('.').next().unwrap_or_default();
         let library = LIBRARIES.iter().find(|library| library.package == package);
@@ -58,35 +59,36 @@ impl DlpackMethod {
             Some(_) => ExpectedDevice::new(),
             None => ExpectedDevice::of(ExpectedDevice::NONE),
         };
-        // Arrays of JAX do not change, and NumPy before 2.1 has always counted as read-only.
+        // Arrays of JAX are immutable. Arrays of NumPy before 2.1 have always counted as read-only.
         let has_writable_dict = !host_only && !matches!(package, "jax" | "jaxlib");
         Self { has_method, takes_unordered, expected_device, has_writable_dict, direct }
     }
 
-    /// The stream that arrays of a device are asked for.
+    /// Returns the stream to pass to arrays on `device`.
     pub(crate) fn consumer(&self, stream: Option<StreamHandle>, device: Device) -> StreamHandle {
         match (stream, device.device_type) {
             (_, DeviceType::CPU) => StreamHandle::NothingPending,
-            // Ordered more than was asked for, because this producer takes -1 for the handle of a stream.
+            // This waits for more than was requested, because the producer uses -1 as the handle of a stream.
             (Some(StreamHandle::NothingPending), _) if !self.takes_unordered => StreamHandle::LegacyDefault,
             (stream, _) => stream.unwrap_or(StreamHandle::LegacyDefault),
         }
     }
 }
 
-/// The one device on which all arrays of a class have been, if that says something about the next.
+/// The device on which all arrays of a class have been so far, if it predicts that of the next one.
 ///
-/// The next one is asked for its capsule as an array of that device is asked. The capsule says if it is on another, and
-/// then it is asked everything, as are all arrays of its class from then on.
+/// `__dlpack__` is called as for an array on that device. If the capsule states another device, the import starts again
+/// with `__dlpack_device__`, and so do all later imports of the class.
 pub(crate) struct ExpectedDevice(AtomicU64);
 
 impl ExpectedDevice {
-    /// No array has come yet.
+    /// No array has been imported yet.
     const NEW: u64 = Self::packed(Device::UNKNOWN);
-    /// The arrays are in several places, or in unknown ones: a device that does not exist.
+    /// The device is not predicted, because there were several or it is unknown. The value is that of a device that
+    /// does not exist.
     const NONE: u64 = !Self::NEW;
 
-    /// Of a class of which no array has come yet.
+    /// Creates the value for a class without imported arrays.
     pub(crate) fn new() -> Self {
         Self::of(Self::NEW)
     }
@@ -101,7 +103,7 @@ impl ExpectedDevice {
         ((device_type.0 as u64) << 32) | (device_id as u64 & 0xffff_ffff)
     }
 
-    /// Where the next array is, if that is known.
+    /// Returns the expected device of the next array, if there is one.
     #[expect(clippy::cast_possible_truncation, reason = "each half is cut out of the word")]
     pub(crate) fn device(&self) -> Option<Device> {
         let word = self.0.load(Ordering::Relaxed);
@@ -109,23 +111,25 @@ impl ExpectedDevice {
         (word != Self::NEW && word != Self::NONE).then_some(Device { device_type, device_id })
     }
 
-    /// An array was there, as everybody said.
+    /// Records the device of an array. `__dlpack_device__` and the capsule have agreed on it.
     pub(crate) fn note(&self, device: Device) {
-        // Libraries call the other kinds of memory by several names.
+        // Libraries describe the other kinds of memory in different ways.
         let plain = matches!(device.device_type, DeviceType::CPU | DeviceType::CUDA);
         let word = if plain { Self::packed(device) } else { Self::NONE };
-        // Only the first one counts.
+        // Only the first call has an effect.
         let _ = self.0.compare_exchange(Self::NEW, word, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// An array was where none was before.
+    /// Records that an array was on an unexpected device.
     pub(crate) fn give_up(&self) {
         self.0.store(Self::NONE, Ordering::Relaxed);
     }
 }
 
-/// The capsule of an object whose work comes before `consumer`, and the stream that it was told. Some producers do not take
-/// every stream that their device has: they are asked once more, for less, and the rest of the order is up to the caller.
+/// Requests a capsule for work on `consumer`. Returns it with the stream that was passed.
+///
+/// Some producers do not accept every stream of their device. They are called again with another stream or none, and
+/// the caller must then make `consumer` wait.
 pub(crate) fn call_dlpack_for<'py>(
     object: &Bound<'py, PyAny>,
     method: &DlpackMethod,
@@ -138,9 +142,9 @@ pub(crate) fn call_dlpack_for<'py>(
     };
     let less = match (consumer, device.device_type) {
         (_, DeviceType::CPU) => return Err(first),
-        // PyTorch and Warp take pinned memory for the host's, which has no streams.
+        // PyTorch and Warp describe pinned memory as host memory, which has no streams.
         (_, DeviceType::CUDA_HOST) => None,
-        // PyTorch has no per-thread default streams, and JAX takes -1 for a handle.
+        // PyTorch rejects per-thread default streams, and JAX uses -1 as a handle.
         (StreamHandle::PerThreadDefault | StreamHandle::NothingPending, _) => {
             Some(StreamHandle::LegacyDefault)
         }
@@ -151,20 +155,22 @@ pub(crate) fn call_dlpack_for<'py>(
     }
     match call_dlpack(object, method, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
         Ok(capsule) => Ok((capsule, less)),
-        // What the producer said of the stream that was meant, unless this is no answer but an interrupt.
+        // Returns the producer's error about the requested stream, unless the second one is not an `Exception`, such as
+        // `KeyboardInterrupt`.
         Err(second) if second.is_instance_of::<PyException>(object.py()) => Err(first),
         Err(second) => Err(second),
     }
 }
 
-/// Whether the object has a `__dlpack__`; `None` in its place says that there is none, as with all special methods.
+/// Returns whether the object has a `__dlpack__`. As for all special methods, `None` means that there is none.
 pub(crate) fn has_method(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let method = attribute(object, pyo3::intern!(object.py(), "__dlpack__"))?;
     Ok(method.is_some_and(|method| !method.is_none()))
 }
 
-/// Whether this error, of a call of `__dlpack__`, says that there is none: a class may lose a method, or keep it from some
-/// of its objects, or have `None` in its place, which cannot be called.
+/// Returns whether this error of a `__dlpack__` call means that the object has no such method.
+///
+/// A class may lose the method, hide it from some objects, or set it to `None`, which is not callable.
 #[cold]
 pub(crate) fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<bool> {
     let py = object.py();
@@ -174,13 +180,13 @@ pub(crate) fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult
     }
     match has_method(object) {
         Ok(has) => Ok(!has),
-        // Who raises again has said why the first time.
+        // If the attribute raises again, the first error already explains why.
         Err(again) if again.is_instance_of::<PyException>(py) => Ok(false),
         Err(interrupt) => Err(interrupt),
     }
 }
 
-/// Calls `__dlpack__`, first as the current standard has it, then as producers of an older one take it.
+/// Calls `__dlpack__` with the keywords of the current standard, then with those of older ones.
 #[inline(always)]
 pub(crate) fn call_dlpack<'py>(
     object: &Bound<'py, PyAny>,
@@ -194,7 +200,7 @@ pub(crate) fn call_dlpack<'py>(
     let first = match stream {
         None => call(object, method, words, &words.without_stream, [version]),
         Some(stream) => {
-            // Without CPython's own functions a number of 128 bits takes eight calls.
+            // Without CPython's own functions, a conversion from 128 bits takes eight calls.
             let stream = match i64::try_from(stream) {
                 Ok(stream) => stream.into_pyobject(py)?,
                 Err(_) => stream.into_pyobject(py)?,
@@ -216,22 +222,23 @@ fn call<'py, const N: usize>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let names = names.bind(object.py());
     match method.direct {
-        // SAFETY: what is asked is what was found for the object's type.
+        // SAFETY: the method was found for the object's type.
         Some(direct) => unsafe { direct.call(object, names, values) },
         None => call_with_keywords(object, words.method.bind(object.py()), names, values),
     }
 }
 
-/// As [`call_dlpack`], of a producer that answered with `first` to the keywords of the current standard.
+/// As [`call_dlpack`], for a producer that raised `first` for the keywords of the current standard.
 ///
-/// It is asked again only when the first call failed over its keywords, so that no error of the producer's is hidden.
+/// It is called again only if the first call failed because of its keywords, so that no other error of the producer is
+/// hidden.
 #[cold]
 fn call_with_fewer_keywords<'py>(
     object: &Bound<'py, PyAny>,
     stream: Option<i128>,
     first: PyErr,
 ) -> PyResult<Bound<'py, PyAny>> {
-    /// Those of a producer may go round by themselves.
+    /// A producer's chain of causes may be circular.
     const MOST_CAUSES: usize = 64;
     let py = object.py();
     if !is_about_keywords(py, &first) {
@@ -242,7 +249,8 @@ fn call_with_fewer_keywords<'py>(
         keywords.set_item(pyo3::intern!(py, "stream"), stream)?;
     }
     object.call_method(pyo3::intern!(py, "__dlpack__"), (), Some(&keywords)).inspect_err(|error| {
-        // A producer may keep its exceptions and raise them each time; nothing is its own cause, at any distance.
+        // A producer may raise the same exception object again. An exception must not become its own cause, directly or
+        // indirectly.
         let mut causes = successors(Some(first.clone_ref(py)), |error| error.cause(py)).take(MOST_CAUSES);
         if error.cause(py).is_none() && !causes.any(|cause| cause.value(py).is(error.value(py))) {
             error.set_cause(py, Some(first));
@@ -250,7 +258,7 @@ fn call_with_fewer_keywords<'py>(
     })
 }
 
-/// What a call of `__dlpack__` consists of, made once.
+/// The arguments of a `__dlpack__` call, created once.
 struct Words {
     method: Py<PyString>,
     version: Py<PyTuple>,
@@ -270,10 +278,12 @@ impl Words {
     }
 }
 
-/// Whether a call failed because the callee does not know a keyword. The texts are those of Python, Cython, pybind11 and
-/// nanobind; a `TypeError` about anything else is the producer's own, also one about a keyword that we did not pass.
+/// Returns whether a call failed because the callee does not know a keyword.
+///
+/// The texts are those of Python, Cython, pybind11 and nanobind. Any other `TypeError` is the producer's own, also one
+/// about a keyword that was not passed.
 fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
-    // Others are not even asked for their text, which is somebody's code.
+    // The text of other exceptions is not requested, because that may run foreign code.
     if !error.is_instance_of::<PyTypeError>(py) {
         return false;
     }
@@ -282,7 +292,7 @@ fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
     if says("max_version") || says("incompatible function arguments") {
         return true;
     }
-    // The name stands in quotes.
+    // The name of the keyword is in quotes.
     let names_one = says("'") && (says("unexpected keyword") || says("invalid keyword"));
     says("keyword") && !says("missing") && (!names_one || says("stream"))
 }

@@ -43,13 +43,13 @@ fn from_capsule(
     Ok(receive_capsule(to, tensor, request.verification).map_err(|error| of(request.object, error))?)
 }
 
-/// Imports an array of a class whose device is not known: `__dlpack_device__` is called first.
+/// Imports an array of a class whose device is not predicted: calls `__dlpack_device__` first.
 fn from_any_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), Failure> {
     let (object, method, stream) = (request.object, &request.class.method, request.stream);
     let stated = object.call_method0(pyo3::intern!(object.py(), "__dlpack_device__"))?;
     let stated = device(&stated, "__dlpack_device__").map_err(|failure| failure.of(object))?;
     let named = |error| of(object, error);
-    // Checked before `__dlpack__` is called, because other device types have other rules about streams.
+    // Checked before the call of `__dlpack__`, because other device types have other rules about streams.
     stated.check().map_err(named)?;
     let consumer = method.consumer(stream, stated);
     // Producers use the current device, and the default streams are those of the current context.
@@ -64,8 +64,8 @@ fn from_any_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), Fai
     if told == Some(consumer) {
         method.expected_device.note(found);
     } else if found != Device::CPU && cuda::is_available() {
-        // The producer did not take the consumer's stream, so the wait is made here. CPU memory has no streams; `PyTorch` calls
-        // pinned memory CPU memory in its capsules.
+        // The producer did not accept the consumer's stream, so this code makes it wait. CPU memory has no streams, but
+        // `PyTorch` describes pinned memory as CPU memory in its capsules.
         free_detached();
         match told {
             Some(told) => cuda::stream_wait(consumer, told, found),
@@ -77,17 +77,18 @@ fn from_any_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), Fai
     Ok(())
 }
 
-/// Imports an array of a class whose arrays have all been on `expected`: one call instead of two. Returns `false` if this array
-/// is on another device, or if the object does not take the consumer's stream.
+/// Imports an array of a class whose arrays have all been on `expected`, with one call instead of two.
+///
+/// Returns `false` if this array is on another device, or if the object does not accept the consumer's stream.
 fn from_expected_device(request: &Request<'_, '_>, to: &mut Import, expected: Device) -> Answer {
     let (object, method) = (request.object, &request.class.method);
     let consumer = method.consumer(request.stream, expected);
     let entered = cuda::enter_device_context(expected).map_err(|error| of(object, error))?;
     let capsule = match call_dlpack(object, method, consumer.to_dlpack(expected.device_type)) {
         Ok(capsule) => capsule,
-        // The object is asked whether it offers another protocol.
+        // The import then tries the other protocols.
         Err(error) if expected == Device::CPU && lacks_method(object, &error)? => return Ok(false),
-        // The array may be on a device that takes other streams.
+        // The array may be on a device that accepts other streams.
         Err(error) if expected != Device::CPU && error.is_instance_of::<PyException>(object.py()) => {
             method.expected_device.give_up();
             return Ok(false);
@@ -103,8 +104,10 @@ fn from_expected_device(request: &Request<'_, '_>, to: &mut Import, expected: De
     Ok(true)
 }
 
-/// Whether two statements about a device agree. Libraries name pinned and managed memory one way in
-/// `__dlpack_device__` and another in the capsule, so the host kinds are one.
+/// Returns whether two statements about a device agree.
+///
+/// Libraries may describe pinned and managed memory differently in `__dlpack_device__` and in the capsule. So all kinds
+/// of host-accessible memory count as the same.
 fn same_memory(said: Device, found: Device) -> bool {
     said.normalized() == found
         || (said.device_type.is_host_accessible() && found.device_type.is_host_accessible())

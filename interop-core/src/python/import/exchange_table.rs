@@ -1,4 +1,4 @@
-//! Import through the C exchange table of the object's type.
+//! Calls the functions of a C exchange table.
 #![expect(unsafe_code, reason = "calls the functions of foreign tables")]
 
 use core::ffi::{CStr, c_int, c_void};
@@ -19,30 +19,31 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::exception_state::with_saved_exception;
 use crate::python::interpreter::is_attached;
 
-/// A member of a table: a C function, or `None` for null.
+/// Reads a member of a table: a C function, or `None` for null.
 macro_rules! member {
     ($table:expr, $member:ident: $function:ty) => {{
         let place = $table
             .0
             .as_ptr()
             .wrapping_byte_add(core::mem::offset_of!($crate::dlpack::DLPackExchangeAPI, $member));
-        // SAFETY: the place of a member of a table of our major version; null is `None`.
+        // SAFETY: the offset is that of a member of a table of this major version. Null is `None`.
         unsafe { place.cast::<Option<$function>>().read() }
     }};
 }
 
 type ToObject = unsafe extern "C" fn(*mut Versioned, *mut *mut c_void) -> c_int;
 
-/// Whether the table makes Python objects of tensors.
+/// Returns whether the table can create Python objects from tensors.
 pub(crate) fn makes_objects(table: Table) -> bool {
     member!(table, managed_tensor_to_py_object_no_sync: ToObject).is_some()
 }
 
-/// A new object of the table's library around a tensor, which the library takes over.
+/// Creates an object of the table's library from a tensor. The library takes ownership of the tensor.
 ///
 /// # Errors
 ///
-/// What the library raises. Whether it has released the tensor then is not said anywhere: the caller finds out.
+/// Exceptions of the library. The protocol does not state whether the tensor is released then, so the caller must find
+/// out.
 ///
 /// # Safety
 ///
@@ -53,51 +54,55 @@ pub(crate) unsafe fn object_of(
     tensor: *mut Versioned,
 ) -> PyResult<Bound<'_, PyAny>> {
     let Some(to_object) = member!(table, managed_tensor_to_py_object_no_sync: ToObject) else {
-        return Err(PySystemError::new_err("the exchange table makes no objects"));
+        return Err(PySystemError::new_err(
+            "the exchange table has no `managed_tensor_to_py_object_no_sync`",
+        ));
     };
     let mut object = core::ptr::null_mut();
-    // SAFETY: the thread is attached; an owned tensor, as the caller promises, and a place for the object.
+    // SAFETY: the thread is attached, the caller transfers an owned tensor, and the pointer is valid for writing the
+    // object.
     let failed = unsafe { to_object(tensor, &raw mut object) } != 0;
     let raised = if failed || object.is_null() || PyErr::occurred(py) { Some(raised(py)) } else { None };
     if failed || object.is_null() {
         return Err(raised.unwrap_or_else(|| unreachable!("it failed")));
     }
-    // SAFETY: a new reference, which the table hands over.
+    // SAFETY: the table returned a new reference.
     let object = unsafe { Bound::from_owned_ptr(py, object.cast()) };
     raised.map_or(Ok(object), Err)
 }
 
-/// The exception that a table has set; one that says so if it has set none: `PyErr::fetch` would panic in a debug build.
+/// Returns the exception that a table has set, or a `SystemError` if there is none: `PyErr::fetch` would panic in a
+/// debug build.
 #[cold]
 fn raised(py: Python<'_>) -> PyErr {
     PyErr::take(py)
         .unwrap_or_else(|| PySystemError::new_err("the exchange table failed and raised no exception"))
 }
 
-/// The stream that the table's library works on; `None` when the table does not say.
+/// Returns the current stream of the table's library, or `None` if the table does not tell.
 pub(crate) fn work_stream(table: Table, py: Python<'_>, device: Device) -> Option<StreamHandle> {
     type CurrentWorkStream = unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int;
     let current = member!(table, current_work_stream: CurrentWorkStream)?;
     let mut stream = core::ptr::null_mut();
-    // SAFETY: the thread is attached; a place for the stream.
+    // SAFETY: the thread is attached, and the pointer is valid for writing the stream.
     let failed = unsafe { current(device.device_type.0, device.device_id, &raw mut stream) } != 0;
     if failed || PyErr::occurred(py) {
-        // The method is asked instead, which says what is wrong.
-        // Not through PyO3, which lets a panic that travels as an exception loose.
+        // The caller then uses `__dlpack__`, whose error explains the reason. `PyErr::take` is not used here, because
+        // it resumes a panic that was raised as an exception.
         // SAFETY: the thread is attached.
         unsafe { ffi::PyErr_Clear() };
         return None;
     }
     // Null is the legacy default stream.
-    // SAFETY: the stream that the library works on.
+    // SAFETY: the stream is the current one of the library.
     Some(unsafe { StreamHandle::from_raw(stream.addr()) })
 }
 
-/// The tables that were met, whose libraries can be asked for the stream that they work on. A list that grows leaves the
-/// shorter one behind: there are as many as there are libraries.
+/// The tables that were seen, whose libraries can return their current stream. A list that grows leaks its predecessor;
+/// there are only as many as libraries.
 static TABLES: PerProcess<Mutex<&[Table]>> = PerProcess::new(|_| Mutex::new(&[]));
 
-/// Has releases of CUDA memory look whether the library of this table captures a graph at the time.
+/// Makes releases of CUDA memory check whether the library of this table captures a graph.
 pub(crate) fn watch(table: Table) {
     let mut tables = TABLES.get().lock().unwrap_or_else(PoisonError::into_inner);
     if !tables.iter().any(|known| known.0 == table.0) {
@@ -106,12 +111,12 @@ pub(crate) fn watch(table: Table) {
     cuda::set_capture_hook(captures);
 }
 
-/// Whether a stream that a library works on, on this thread and this device or on any, captures a graph.
+/// Returns whether the current stream of a library captures a graph, for this thread and for one device or all devices.
 fn captures(device: Option<i32>) -> bool {
     if !is_attached() {
         return false;
     }
-    // SAFETY: the thread is attached, as was just seen.
+    // SAFETY: the check above found the thread attached.
     let py = unsafe { Python::assume_attached() };
     let tables = *TABLES.get().lock().unwrap_or_else(PoisonError::into_inner);
     let devices = device.map_or(0..cuda::device_count(), |ordinal| ordinal..ordinal + 1);
@@ -122,14 +127,16 @@ fn captures(device: Option<i32>) -> bool {
             devices.clone().filter_map(at_work).any(cuda::captures)
         });
     };
-    // A release may be on the way of an exception.
+    // A release may run while an exception is set.
     // SAFETY: the thread is attached.
     unsafe { with_saved_exception(ask) };
     found
 }
 
-/// An owned tensor of the object; `None` when the table does not offer one, or refuses this object with a `BufferError`:
-/// its Python method is asked then.
+/// Gets an owned tensor of the object.
+///
+/// Returns `None` if the table does not support it, or raises a `BufferError` for this object. The caller then calls
+/// `__dlpack__`.
 pub(crate) fn tensor_of(
     table: Table,
     object: &Bound<'_, PyAny>,
@@ -139,27 +146,28 @@ pub(crate) fn tensor_of(
         return Ok(None);
     };
     let mut tensor = core::ptr::null_mut();
-    // SAFETY: an object of the type that offers the table, with the thread attached, and a place for the tensor.
+    // SAFETY: the object's type has this table, the thread is attached, and the pointer is valid for writing the
+    // tensor.
     let failed = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) } != 0;
     if failed || tensor.is_null() || PyErr::occurred(object.py()) {
-        // A table that does not say why it fails breaks the rules, but not us.
+        // A table that fails without an exception violates the protocol, but causes no harm here.
         let error = raised(object.py());
         if !failed && !tensor.is_null() {
-            // It raised and says that it worked: the exception would surface in somebody else's call.
+            // The table set an exception but reported success. The exception would surface in an unrelated call.
             // SAFETY: as below.
             drop(unsafe { ManagedTensor::from_raw(tensor) });
         }
         return if error.is_instance_of::<PyBufferError>(object.py()) { Ok(None) } else { Err(error) };
     }
-    // SAFETY: the table hands over a tensor that nobody else releases.
+    // SAFETY: the table transfers a tensor that nobody else releases.
     Ok(Some(unsafe { ManagedTensor::from_raw(tensor) }))
 }
 
-/// The name of the capsule around a table.
+/// The name of the capsule that contains a table.
 pub(crate) const CAPSULE_NAME: &CStr = c"dlpack_exchange_api";
 
-/// Whether tables are offered and used: unless the environment says `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1`, which is read
-/// once.
+/// Returns whether tables are exported and used. `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the environment disables
+/// them. It is read once.
 pub(crate) fn in_use() -> bool {
     static IN_USE: OnceLock<bool> = OnceLock::new();
     *IN_USE.get_or_init(|| {
@@ -168,7 +176,7 @@ pub(crate) fn in_use() -> bool {
     })
 }
 
-/// A table of a major version that we know; it lives as long as the program.
+/// A table of the supported major version. It lives until the program ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table(pub(crate) NonNull<DLPackExchangeAPI>);
 
@@ -178,25 +186,26 @@ unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
 
-/// The table in an attribute, which is a capsule of this name. Anything else is no table: also an int, as which some libraries
-/// had the address before 1.3. Any class can have an int, and to follow one that is no address ends the process; such a library
-/// is asked by its `__dlpack__`.
+/// Returns the table in an attribute, which must be a capsule of this name.
+///
+/// An int is not accepted, although some libraries stored the address as one before DLPack 1.3. Any class can have an
+/// int, and following one that is not an address crashes the process. Such a library is imported by its `__dlpack__`.
 pub(crate) fn table(value: &Bound<'_, PyAny>) -> Option<Table> {
     let name = crate::python::import::exchange_table::CAPSULE_NAME.as_ptr();
-    // SAFETY: any object may be asked about.
+    // SAFETY: the function accepts any object.
     if unsafe { ffi::PyCapsule_IsValid(value.as_ptr(), name) } == 0 {
         return None;
     }
-    // SAFETY: valid under this name.
+    // SAFETY: the capsule is valid under this name, as was checked.
     known_version(unsafe { ffi::PyCapsule_GetPointer(value.as_ptr(), name) }.cast())
 }
 
-/// The first table of our major version, following the chain of older ones.
+/// Returns the first table of the supported major version in the chain of older ones.
 fn known_version(header: *mut DLPackExchangeAPIHeader) -> Option<Table> {
     let mut header = NonNull::new(header);
-    // A chain has one table a major version; a circle must end too.
+    // A chain has one table for each major version. A circular chain must end too.
     for _ in 0..16 {
-        // SAFETY: not null, so a table, as the protocol says of what the attribute holds.
+        // SAFETY: the pointer is not null, so it points to a table, as the protocol requires of the attribute.
         let DLPackExchangeAPIHeader { version, prev_api } = unsafe { header?.read() };
         if version.major == MAJOR_VERSION {
             return header.map(|header| Table(header.cast()));

@@ -11,8 +11,8 @@ use crate::python::import::request::{Answer, Request};
 
 /// The first step: an owned tensor from the exchange table of the object's type.
 ///
-/// The table orders no streams, so the consumer's stream is made to wait for the stream of the table's library. If the table
-/// does not name that stream, the next step calls `__dlpack__`, which takes the consumer's stream.
+/// The table makes no stream wait, so this step makes the consumer's stream wait for the stream of the table's library.
+/// If the table does not return that stream, the next step calls `__dlpack__`, which accepts the consumer's stream.
 pub(crate) fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) -> Answer {
     let (object, named) = (request.object, |error| of(request.object, error));
     let Some(table) = request.class.exchange else { return Ok(false) };

@@ -1,15 +1,9 @@
-//! `__cuda_array_interface__` dicts.
-#![expect(
-    unsafe_code,
-    reason = "goes through a dict past PyO3, which panics where another thread changes it meanwhile; takes Python's word for a stream"
-)]
+//! Reads `__cuda_array_interface__` dicts.
+#![expect(unsafe_code, reason = "takes Python's word for a stream")]
 
-use core::ptr::null_mut;
-
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString, PyTuple};
-use pyo3::{ffi, intern};
 
 use crate::array::dims::MAX_NDIM;
 use crate::array::stream::StreamHandle;
@@ -19,12 +13,13 @@ use crate::protocols::cai::descr::{DescrEntry, DescrType, MAX_DEPTH};
 use crate::python::convert::number;
 use crate::python::errors::{Failure, origin, with_length};
 
-/// Reads an interface dict, key by key; any mapping will do. Nothing is checked but the types of the values.
+/// Reads an interface dict or another mapping. Only the types of the values are checked.
 ///
 /// # Errors
 ///
-/// `TypeError` for values of another type than the interface says, with the key; `ArrayError` for a missing key, for numbers
-/// that do not fit and a `descr` that is too long; what a lookup raises is passed on.
+/// - `TypeError` for a value of the wrong type. The message names the key.
+/// - `ArrayError` for a missing key, a number out of range, and a `descr` that is too long.
+/// - Exceptions of a lookup are passed on.
 ///
 /// ```no_run
 /// use interop_core::python::extract_interface;
@@ -40,14 +35,14 @@ pub fn extract_interface(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface
     Ok(interface_in(dict)?)
 }
 
-/// The stream that a dict names.
+/// Decodes the stream of a dict.
 fn pending_on(number: Option<i128>) -> crate::error::Result<StreamHandle> {
-    // SAFETY: the interface asks the producer for a stream that is alive as long as the dict is in use, and Python code has no
-    // way to promise so but to follow it.
+    // SAFETY: the interface requires the producer to keep the stream alive as long as the dict is in use. Python code
+    // cannot guarantee it in any other way than by following the interface.
     unsafe { StreamHandle::from_cai(number) }
 }
 
-/// As [`extract_interface`], for a dict of an object whose class the message will name.
+/// As [`extract_interface`], for the dict of an object whose class the message will name.
 pub(crate) fn interface_in<'py>(dict: &Bound<'py, PyAny>) -> Result<CudaArrayInterface, Failure> {
     let py = dict.py();
     let keys = [
@@ -76,7 +71,7 @@ pub(crate) fn interface_in<'py>(dict: &Bound<'py, PyAny>) -> Result<CudaArrayInt
     })
 }
 
-/// The values of a dict or another mapping under these keys, which are interned.
+/// Returns the values of a dict or another mapping under these interned keys.
 fn values_in<'py, const N: usize>(
     dict: &Bound<'py, PyAny>,
     keys: &[&Bound<'py, PyString>; N],
@@ -85,8 +80,8 @@ fn values_in<'py, const N: usize>(
     let Ok(plain) = dict.cast_exact::<PyDict>() else {
         let mapping =
             dict.cast::<PyMapping>().map_err(|_| wrong("__cuda_array_interface__", dict, "a dict"))?;
-        // Never `mapping[key]` for a key that is not there: a `defaultdict` would make one up. A subclass of `dict` is asked
-        // by its own methods.
+        // Never looks up a missing key, because a `defaultdict` would create it. For a subclass of `dict` its own
+        // methods are called.
         for (key, value) in keys.iter().zip(&mut values) {
             if mapping.contains(key)? {
                 *value = Some(mapping.get_item(key)?);
@@ -94,24 +89,8 @@ fn values_in<'py, const N: usize>(
         }
         return Ok(values);
     };
-    // Keys that are written down in a program are interned too. To meet all of them costs less than to look up each of ours.
-    let strange = with_critical_section(plain, || {
-        let (mut place, mut key, mut value, mut strange) = (0, null_mut(), null_mut(), false);
-        // SAFETY: a dict, and places for what is met. Nobody changes it meanwhile: no code runs between two calls, and its own
-        // lock is held where there is no other.
-        while unsafe { ffi::PyDict_Next(plain.as_ptr(), &raw mut place, &raw mut key, &raw mut value) } != 0 {
-            match keys.iter().position(|ours| ours.as_ptr() == key) {
-                // SAFETY: an object that the dict holds.
-                Some(at) => values[at] = Some(unsafe { Bound::from_borrowed_ptr(plain.py(), value) }),
-                None => strange = true,
-            }
-        }
-        strange
-    });
-    if strange {
-        for (key, value) in keys.iter().zip(&mut values).filter(|(_, value)| value.is_none()) {
-            *value = plain.get_item(key)?;
-        }
+    for (key, value) in keys.iter().zip(&mut values) {
+        *value = plain.get_item(key)?;
     }
     Ok(values)
 }
@@ -127,14 +106,14 @@ fn wrong(place: &str, value: &Bound<'_, PyAny>, allowed: &str) -> Failure {
     Error::new(ErrorKind::Type, place, origin(value), allowed).into()
 }
 
-/// As [`wrong`], where a tuple may be one of another length.
+/// As [`wrong`], for a value that may be a tuple of the wrong length.
 fn miscounted(place: &str, value: &Bound<'_, PyAny>, allowed: &str) -> Failure {
     Error::new(ErrorKind::Type, place, with_length(value), allowed).into()
 }
 
 fn string(value: &Bound<'_, PyAny>, place: &str) -> Result<String, Failure> {
     let text = value.cast::<PyString>().map_err(|_| wrong(place, value, "a str"))?;
-    // A lone surrogate is replaced, and refused for what it is in its place.
+    // A lone surrogate is replaced. The check of the text then rejects it.
     let text = text.to_string_lossy();
     let mut copy = String::new();
     copy.try_reserve_exact(text.len()).map_err(|_| Error::no_memory(text.len()))?;
@@ -142,13 +121,13 @@ fn string(value: &Bound<'_, PyAny>, place: &str) -> Result<String, Failure> {
     Ok(copy)
 }
 
-/// A tuple of ints, or a list of them, which some producers write.
+/// Reads a tuple of ints, or a list, which some producers write.
 fn integers(value: &Bound<'_, PyAny>, place: &str) -> Result<Vec<i64>, Failure> {
-    // One more than an array can have is enough to be refused, should a list grow while it is read.
+    // One more than the maximum rank, which is rejected later. The limit matters if a list grows while it is read.
     const MOST: usize = MAX_NDIM + 1;
     let number = |(axis, item): (usize, PyResult<Bound<'_, PyAny>>)| {
         let item = item?;
-        // Most are plain and small, and need no name for a message.
+        // Most items are small ints, for which no location needs to be formatted.
         if item.is_exact_instance_of::<PyInt>() {
             if let Ok(number) = item.extract() {
                 return Ok(number);
@@ -168,7 +147,7 @@ fn integers(value: &Bound<'_, PyAny>, place: &str) -> Result<Vec<i64>, Failure> 
     value.try_iter()?.take(MOST).enumerate().map(number).collect()
 }
 
-/// `(address, read-only)`.
+/// Reads `(address, read-only)`.
 pub(crate) fn address(value: &Bound<'_, PyAny>) -> Result<(usize, bool), Failure> {
     let pair = value.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
     let pair = pair.ok_or_else(|| miscounted("data", value, "a tuple (address, read-only)"))?;
@@ -179,7 +158,7 @@ pub(crate) fn address(value: &Bound<'_, PyAny>) -> Result<(usize, bool), Failure
         .map_err(|_| Failure::from(Error::new(ErrorKind::Overflow, "data[0]", address, "an address")))?;
     let readonly = match readonly.cast::<PyBool>() {
         Ok(readonly) => readonly.is_true(),
-        // A NumPy bool, or 0 and 1.
+        // A NumPy bool, or 0 or 1.
         Err(_) => match readonly.extract::<bool>() {
             Ok(readonly) => readonly,
             Err(_) => match number(&readonly, "data[1]") {
@@ -194,24 +173,26 @@ pub(crate) fn address(value: &Bound<'_, PyAny>) -> Result<(usize, bool), Failure
 
 const ENTRIES: &str = "a list of tuples (name, type) or (name, type, shape)";
 
-/// The most entries that a record of 65535 bytes can have, nested ones counted: a few lists that name each other many
-/// times would otherwise be more than fits the memory.
+/// The maximum number of entries, including nested ones: a record of 65535 bytes can have no more.
+///
+/// Without a limit, a few lists that contain each other many times could exhaust the memory.
 const MOST_ENTRIES: usize = 65535;
 
-/// The most characters of their names and types: one long text that stands in every entry would be as much.
+/// The maximum number of characters in names and types. Without a limit, a long text that is in every entry could
+/// exhaust the memory too.
 const MOST_TEXT: usize = 1 << 20;
 
-/// What is left of a `descr`.
+/// The remaining limits of a `descr`.
 struct Budget {
     entries: usize,
     text: usize,
 }
 
 impl Budget {
-    /// The text of a name or a type.
+    /// Reads the text of a name or a type.
     fn text(&mut self, value: &Bound<'_, PyAny>) -> Result<String, Failure> {
         let text = value.cast::<PyString>().map_err(|_| wrong("descr", value, "a str"))?;
-        // Not by `len()`, of which a subclass may have its own.
+        // `len()` is not called, because a subclass may override it.
         let length = text.to_string_lossy().chars().count();
         self.text = self.text.checked_sub(length).ok_or_else(|| {
             let allowed = text!("names and types of {MOST_TEXT} characters at most");
@@ -221,7 +202,8 @@ impl Budget {
     }
 }
 
-/// The entries of `descr`; `depth` more lists may be nested in it, with what is left of the budget in all.
+/// Reads the entries of a `descr`. `depth` more lists may be nested in it, and the budget applies to all of them
+/// together.
 fn entries(value: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> Result<Vec<DescrEntry>, Failure> {
     let list = value.cast::<PyList>().map_err(|_| wrong("descr", value, ENTRIES))?;
     let depth = depth.checked_sub(1).ok_or_else(|| {
@@ -238,7 +220,7 @@ fn entry(item: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> Result<D
     let tuple = item.cast::<PyTuple>().ok().filter(|tuple| matches!(tuple.len(), 2 | 3));
     let tuple = tuple.ok_or_else(|| miscounted("descr", item, ENTRIES))?;
     let (name, dtype) = (tuple.get_item(0)?, tuple.get_item(1)?);
-    // NumPy writes (title, name) where a field has a title.
+    // NumPy writes `(title, name)` for a field with a title.
     let name = match name.cast::<PyTuple>() {
         Ok(pair) if pair.len() == 2 => pair.get_item(1)?,
         _ => name,
@@ -257,7 +239,7 @@ fn entry(item: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> Result<D
 fn shape_of(value: &Bound<'_, PyAny>) -> Result<Vec<i64>, Failure> {
     match value.cast::<PyTuple>() {
         Ok(_) => integers(value, "descr"),
-        // A single extent may stand without a tuple.
+        // A single extent may be an int instead of a tuple.
         Err(_) => Ok(vec![i64::try_from(number(value, "descr")?).unwrap_or(i64::MAX)]),
     }
 }

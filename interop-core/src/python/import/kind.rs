@@ -1,4 +1,4 @@
-//! The library that makes objects of results.
+//! The library that creates the Python object of a result.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use pyo3::prelude::*;
 
 use crate::python::import::exchange_table::Table;
 
-/// The library that makes an object of an array.
+/// The library that creates a Python object from an array.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     NumPy,
-    /// With the exchange table of its tensors, which it has from 2.10 on.
+    /// With the exchange table of its tensors, which exists since 2.10.
     PyTorch(Option<Table>),
     CuPy,
     Jax,
-    /// Any other class whose exchange table makes objects.
+    /// Any other class whose exchange table creates objects.
     Table(Table),
-    /// A class, an array namespace or a package that has the function `from_dlpack`.
+    /// A class, an array namespace or a package with a function `from_dlpack`.
     FromDlpack(Arc<Py<PyAny>>),
-    /// None that is known: the array becomes an object of this crate's own class.
+    /// No known library: the array becomes an object of this crate's class.
     Neutral,
 }

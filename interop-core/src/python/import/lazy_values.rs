@@ -1,4 +1,4 @@
-//! Arrays that are not what is in their memory, which neither a tensor nor a table can say.
+//! Detects arrays whose values differ from their memory. Neither a tensor nor an exchange table can express that.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
@@ -9,14 +9,14 @@ use crate::error::{Error, ErrorKind};
 use crate::python::errors::of;
 use crate::python::interpreter::{attribute, ignore_exception};
 
-/// What the objects of a class may be beside the values in their memory.
+/// How the values of a class's objects relate to their memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// Nothing else, as far as one can know.
+    /// The values are those in memory, as far as can be determined.
     InMemory,
-    /// Conjugated or negated when somebody asks, as `PyTorch`'s tensors.
+    /// The values may be conjugated or negated on access, as in `PyTorch` tensors.
     Lazy,
-    /// Elements some of which do not count, as in `NumPy`'s masked arrays and those of `astropy`.
+    /// Some elements may be masked, as in the masked arrays of `NumPy` and `astropy`.
     Masked,
 }
 
@@ -30,7 +30,7 @@ impl Values {
         Ok(if has("mask")? && has("filled")? { Self::Masked } else { Self::InMemory })
     }
 
-    /// Refuses an array whose values are not those in its memory.
+    /// Rejects an array whose values are not those in its memory.
     #[inline]
     pub(crate) fn check(self, object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
         match self {
@@ -41,16 +41,18 @@ impl Values {
     }
 }
 
-/// `PyTorch` conjugates and negates by a bit of the tensor: its `__dlpack__` refuses the one and hands out the other, its
-/// exchange table hands out both.
+/// Checks the bits by which `PyTorch` conjugates and negates a tensor.
 ///
-/// Only complex numbers are conjugated. What is negated is complex, or the imaginary part of such an array, which lies in steps.
+/// Its `__dlpack__` rejects conjugated tensors and exports negated ones. Its exchange table exports both.
+///
+/// Only complex tensors are conjugated. A negated tensor is complex, or it is the imaginary part of a complex tensor,
+/// which is not contiguous.
 fn check_bits(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
     let code = info.dtype().code();
     if code != COMPLEX && code != FLOAT {
         return Ok(());
     }
-    // The step of an axis with one element is any number.
+    // The stride of an axis of extent 1 is arbitrary.
     let (extent, stride) = (info.shape().last(), info.layout().strides().last());
     let in_steps = stride != Some(&1) || extent == Some(&1);
     if code == COMPLEX || in_steps { ask_for_bits(object) } else { Ok(()) }
@@ -68,7 +70,7 @@ fn ask_for_bits(object: &Bound<'_, PyAny>) -> PyResult<()> {
         (pyo3::intern!(py, "is_neg"), "the negatives of the values in memory", "call `resolve_neg()` first"),
     ] {
         match says(object, bit)? {
-            // Not PyTorch's.
+            // The object is not from PyTorch.
             None => return Ok(()),
             Some(false) => {}
             Some(true) => return Err(refused(object, values, remedy)),
@@ -77,19 +79,20 @@ fn ask_for_bits(object: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// A mask without masked elements changes nothing. `NumPy` hands the memory out whatever the mask is.
+/// Rejects an array with masked elements. A mask without masked elements has no effect. `NumPy` exports the memory
+/// whatever the mask is.
 #[cold]
 fn check_mask(object: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = object.py();
     let Some(mask) = attribute(object, pyo3::intern!(py, "mask"))? else { return Ok(()) };
-    // What cannot be asked is another thing of that name.
+    // If `mask` has no method `any`, it is another attribute of that name.
     match says(&mask, pyo3::intern!(py, "any"))? {
         Some(true) => Err(refused(object, "masked elements", "call `filled()` first")),
         _ => Ok(()),
     }
 }
 
-/// What a method without arguments says, yes or no; `None` where there is none of that name.
+/// Calls a method without arguments and returns its truth value, or `None` if there is no such method.
 fn says(object: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> PyResult<Option<bool>> {
     attribute(object, method)?.map(|method| method.call0()?.is_truthy()).transpose()
 }

@@ -1,5 +1,5 @@
-//! Whether an array that came in a legacy capsule may be written, which the capsule cannot say: the object's interface dict
-//! is believed, where it is of the same memory.
+//! Determines whether an array from a legacy capsule is writable, which the capsule cannot express. The object's
+//! interface dict is trusted if it describes the same memory.
 
 use pyo3::exceptions::PyException;
 use pyo3::intern;
@@ -13,12 +13,13 @@ use crate::memory::import::Import;
 use crate::python::import::request::Request;
 use crate::python::interpreter::attribute;
 
-/// Makes an import writable that came in a legacy capsule, if an interface dict of the object says so of its address. Warp has
-/// one of CUDA's kind for memory of a device, and one of `NumPy`'s kind for memory of the host.
+/// Makes an import from a legacy capsule writable, if an interface dict of the object states so for the same address.
+///
+/// Warp has a CUDA Array Interface for device memory, and a `NumPy` array interface for host memory.
 ///
 /// # Errors
 ///
-/// What an interrupt raises; a dict that cannot be read says nothing.
+/// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. A dict that cannot be read has no effect.
 pub(crate) fn trust_interface(request: &Request<'_, '_>, import: &mut Import) -> PyResult<()> {
     let object = request.object;
     if import.info().mutability() != Mutability::ReadOnly || !request.class.method.has_writable_dict {
@@ -35,7 +36,7 @@ pub(crate) fn trust_interface(request: &Request<'_, '_>, import: &mut Import) ->
 fn says_writable(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<bool> {
     let py = object.py();
     let names = [intern!(py, "__cuda_array_interface__"), intern!(py, "__array_interface__")];
-    // The second is for memory of the host only.
+    // The second name is only for host memory.
     let names = if info.device() == Device::CPU { &names[..] } else { &names[..1] };
     for name in names {
         if let Some(interface) = attribute(object, name)? {
@@ -45,7 +46,8 @@ fn says_writable(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<bool> 
     Ok(false)
 }
 
-/// Whether `data` of a plain dict is `(address of the array, False)`; any address will do where there are no elements.
+/// Returns whether `data` in the dict is `(address of the array, False)`. An array without elements may have any
+/// address.
 fn names_writable(
     interface: &Bound<'_, PyAny>,
     key: &Bound<'_, PyString>,

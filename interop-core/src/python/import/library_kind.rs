@@ -1,4 +1,4 @@
-//! Of which library a Python object is, and how that library makes an array of a tensor.
+//! Determines the library of a Python object, and how that library creates an array from a tensor.
 
 use std::sync::Arc;
 
@@ -14,11 +14,12 @@ use crate::python::import::type_cache::{offered, type_info};
 use crate::python::interpreter::{ignore_exception, imported};
 
 impl Kind {
-    /// The library of an object, found once for each type.
+    /// Returns the library of an object. Determined once per type.
     ///
     /// # Errors
     ///
-    /// What an interrupt raises; a class that raises anything else has told nothing.
+    /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception of the class is
+    /// ignored.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let known = type_info(object)?;
         Ok(known.kind.get_or_try_init(object.py(), || Self::find(object, known.exchange))?.clone())
@@ -46,13 +47,13 @@ impl Kind {
         Ok(makes.map_or(Self::Neutral, |makes| Self::FromDlpack(Arc::new(makes.unbind()))))
     }
 
-    /// `PyTorch`, whether or not an object of its own is there.
+    /// Returns the kind for `PyTorch`, without an object of it.
     ///
     /// # Errors
     ///
-    /// `ImportError` where it is not installed.
+    /// `ImportError` if it is not installed.
     pub(crate) fn pytorch(py: Python<'_>) -> PyResult<Self> {
-        /// The class that was asked last, with its table.
+        /// The class `Tensor` at the first call, with its table.
         static TENSOR: PyOnceLock<(Py<PyAny>, Option<Table>)> = PyOnceLock::new();
         let class = library(py, Library::PyTorch)?.getattr(intern!(py, "Tensor"))?;
         let table = |class: &Bound<'_, PyAny>| -> PyResult<_> {
@@ -65,7 +66,7 @@ impl Kind {
     }
 }
 
-/// A library that a result can be asked of by name.
+/// A library that can be named as the type of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Library {
     NumPy,
@@ -75,7 +76,7 @@ pub(crate) enum Library {
 }
 
 impl Library {
-    /// Its name, and the module that has its functions.
+    /// The name of the library, and the module with its functions.
     pub(crate) const fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::NumPy => ("NumPy", "numpy"),
@@ -86,11 +87,12 @@ impl Library {
     }
 }
 
-/// The module of a library.
+/// Returns the module of a library.
 ///
 /// # Errors
 ///
-/// `ImportError` where the library is not installed, with what to do about it; any other error of the import as it is.
+/// `ImportError` if the library is not installed. The message states what to do. Other exceptions of the import are
+/// passed on.
 pub(crate) fn library(py: Python<'_>, library: Library) -> PyResult<Bound<'_, PyAny>> {
     let (name, module) = library.names();
     let interned = PyString::intern(py, module);
@@ -111,7 +113,7 @@ pub(crate) fn library(py: Python<'_>, library: Library) -> PyResult<Bound<'_, Py
     })
 }
 
-/// The top package and the name of each class that a class derives from, itself first.
+/// Returns the top package and the name of the class and of each of its bases, in method resolution order.
 fn packages_of(class: &Bound<'_, PyType>) -> PyResult<Vec<(String, String)>> {
     let py = class.py();
     let text = |name: PyResult<Bound<'_, PyString>>| -> PyResult<String> {
@@ -126,21 +128,21 @@ fn packages_of(class: &Bound<'_, PyType>) -> PyResult<Vec<(String, String)>> {
     Ok(packages)
 }
 
-/// The object itself, if it has a function `from_dlpack`.
+/// Returns the object itself, if it has a function `from_dlpack`.
 fn with_from_dlpack<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = object.py();
     let function = ignore_exception(py, object.getattr(intern!(py, "from_dlpack")))?;
     Ok(function.filter(PyAnyMethods::is_callable).map(|_| object.clone()))
 }
 
-/// The namespace of the array API standard that an object says it is of.
+/// Returns the array API namespace of an object, if it has a function `from_dlpack`.
 fn namespace_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = object.py();
     let namespace = ignore_exception(py, object.call_method0(intern!(py, "__array_namespace__")))?;
     namespace.map_or(Ok(None), |namespace| with_from_dlpack(&namespace))
 }
 
-/// The first imported package of these that has a function `from_dlpack`.
+/// Returns the first of these packages that is imported and has a function `from_dlpack`.
 fn package_with_from_dlpack<'py>(
     py: Python<'py>,
     packages: &[(String, String)],

@@ -1,4 +1,4 @@
-//! Any Python object as an `Import`: `pipeline.rs` has the order of the steps.
+//! Imports any Python object. `pipeline.rs` lists the steps in their order.
 
 pub(crate) mod argument;
 pub(crate) mod capsule;

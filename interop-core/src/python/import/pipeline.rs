@@ -1,4 +1,4 @@
-//! The import of a Python object: the protocols in the order in which the object is asked.
+//! Imports a Python object: tries the protocols one after another.
 #![expect(unsafe_code, reason = "does not verify what an object states about its memory")]
 
 use pyo3::exceptions::PyException;
@@ -24,7 +24,7 @@ use crate::python::py_owner::release_deferred_refs;
 const STEPS: [Step; 3] = [from_exchange_table, from_dlpack, from_cuda_array_interface];
 
 impl Request<'_, '_> {
-    /// Fills an empty import by the first step whose protocol the object offers.
+    /// Fills an empty import by the first step whose protocol the object supports.
     pub(crate) fn import_to(&self, to: &mut Import) -> PyResult<()> {
         self.ask_in_order(to)?;
         self.finish(to)
@@ -37,7 +37,7 @@ impl Request<'_, '_> {
         self.class.values.check(self.object, to.info())
     }
 
-    /// As [`import_to`](Self::import_to), after the class was taken for one of host arrays and returned this tensor, if any.
+    /// As [`import_to`](Self::import_to), after the host fast path of this class returned `tensor`, or no tensor.
     pub(crate) fn import_with_tensor(&self, tensor: Option<CapsuleTensor>, to: &mut Import) -> PyResult<()> {
         let Some(tensor) = tensor else { return self.import_to(to) };
         if let Err(error) = receive_capsule(to, tensor, self.verification) {
@@ -66,8 +66,10 @@ impl Request<'_, '_> {
         Err(not_an_array(self.object))
     }
 
-    /// After a failure, imports by the interface dict if the strides of the tensor were why: `CuPy` writes negative strides
-    /// correctly in its dict. Without a usable dict the failure is returned, with the error about the dict as its cause.
+    /// After a failure, imports by the interface dict if negative strides caused it. `CuPy` writes these correctly in
+    /// its dict.
+    ///
+    /// Without a usable dict the failure is returned. Its cause is then the error about the dict.
     #[cold]
     fn recover(&self, failure: Failure, to: &mut Import) -> PyResult<()> {
         let is_recoverable = matches!(&failure, Failure::Invalid(error) if lost_negative_strides(error));
@@ -85,36 +87,39 @@ impl Request<'_, '_> {
     }
 }
 
-/// Whether a tensor was refused for strides as `CuPy` writes them for arrays that go backwards: it divides them as unsigned
-/// numbers.
+/// Returns whether a tensor was rejected for the strides that `CuPy` writes for a reversed array: it divides them as
+/// unsigned numbers.
 fn lost_negative_strides(error: &Error) -> bool {
     error.kind() == ErrorKind::Overflow && error.location() == "strides"
 }
 
-/// Imports any object that speaks a protocol, for work on `stream`.
+/// Imports any object that supports DLPack or the CUDA Array Interface, for work on `stream`.
 ///
-/// `__dlpack__` is preferred to `__cuda_array_interface__`, which is read all the same where the tensor has strides that no
-/// array has: `CuPy` loses the sign of those that go backwards, and has them right in its dict.
+/// `__dlpack__` is preferred to `__cuda_array_interface__`. If the tensor's strides are not valid, the interface dict
+/// is used: `CuPy` loses the sign of negative strides in DLPack, but not in its dict.
 ///
-/// The producer is told the stream where its memory has one: nothing for CPU memory, a number otherwise, the legacy default
-/// stream if `stream` is `None`. Some producers take it and order nothing (the arrays of nanobind, TVM FFI and `cuda.core`):
-/// there the caller orders the work before the call.
+/// The import passes the stream to the producer: no argument for CPU memory, otherwise a number. If `stream` is `None`,
+/// that is the legacy default stream. Some producers accept the stream but do not wait (arrays of nanobind, TVM FFI and
+/// `cuda.core`). For these, make the stream wait for pending work before the call.
 ///
-/// A tensor of PyTorch's whose values are conjugated or negated only when somebody asks for them is refused, and a masked array
-/// of NumPy's with masked elements. A tensor that requires a gradient is taken, because its exchange table does not say so: who
-/// changes it looks at `requires_grad`.
+/// A `PyTorch` tensor that is conjugated or negated lazily is rejected, and so is a masked `NumPy` array with masked
+/// elements. A tensor that requires a gradient is accepted, because its exchange table does not tell. Check
+/// `requires_grad` before you change its elements.
 ///
-/// A legacy capsule cannot say whether its memory may be written, and counts as read-only, unless an interface dict of the
-/// object (`__cuda_array_interface__`, or `__array_interface__` for memory of the host) says so of the same address: Warp's does.
+/// A legacy capsule cannot express whether its memory is writable, so it counts as read-only. It is writable if an
+/// interface dict of the object (`__cuda_array_interface__`, or `__array_interface__` for host memory) states so for
+/// the same address, as Warp's does.
 ///
-/// The array keeps the object alive, or what it handed out, where Python's collector does not see it, as NumPy's do that come
-/// by DLPack. An object that holds an array imported from itself is released when it lets go of that array, and not before.
+/// The import keeps the object alive, or the object that it returned. The garbage collector does not see this
+/// reference, as with NumPy arrays that are imported by DLPack. So an object that holds an array imported from itself
+/// is freed only after it drops that array.
 ///
 /// # Errors
 ///
-/// `TypeError` for an object that speaks neither protocol, or answers with something of another type than its protocol has;
-/// `ArrayError` (a `BufferError` and a `ValueError`) for an array that cannot be used; both with its class in the text. What
-/// the producer raises is passed on as it is.
+/// - `TypeError` for an object that supports neither protocol, or returns a value of the wrong type.
+/// - `ArrayError` (a `BufferError` and a `ValueError`) for an array that cannot be used.
+///
+/// Both messages name the class of the object. Exceptions of the producer are passed on unchanged.
 ///
 /// ```no_run
 /// use interop_core::python::{extract_stream, import};
@@ -132,11 +137,13 @@ pub fn import(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResu
     import_with(object, stream, Verification::Full)
 }
 
-/// As [`import`], but does not ask the driver about the device and the size of the memory that a DLPack tensor states. This saves
-/// one driver call for CUDA memory. An interface dict is always verified, because it does not name the device.
+/// As [`import`], but does not ask the driver about the device and the size of the memory that a DLPack tensor states.
 ///
-/// It is the only way to import memory that a graph allocates during capture, because the driver knows it only after the graph
-/// has run.
+/// This saves one driver call for CUDA memory. An interface dict is always verified, because it does not contain the
+/// device.
+///
+/// It is the only way to import memory that a graph allocates during capture, because the driver knows that memory only
+/// after the graph has run.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The way back: a library's later work after ours.
+//! Makes a library's later work wait for this crate's consumer.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,20 +13,24 @@ use crate::python::import::interface_dict::extract_interface;
 use crate::python::import::type_cache::type_info;
 use crate::python::interpreter::attribute;
 
-/// Makes work that the library of `object` queues later wait for the work that is on `stream` now: to be called after work
-/// on an array of its own, in memory of `device`, was queued on a stream that it does not know.
+/// Makes later work of the library of `object` wait for the work that is now on `stream`.
 ///
-/// An import orders the library's work before ours, and a release comes after all work; in between only this keeps the
-/// library from writing into memory that a kernel still reads. Where the library works is asked for now, as it may have
-/// moved on since the import: on the stream that its exchange table names, or else on that of the object's interface
-/// dict. Where neither names one, the host waits, as nothing else orders work on a stream that is not known. Nothing is
-/// called for host memory, or if both are the same stream.
+/// Call it after you have queued work on the object's memory on a stream that the library does not know. `device` is
+/// the device of that memory.
+///
+/// An import makes your stream wait for the library, and a release waits for all work. In between, only this function
+/// prevents the library from writing to memory that a kernel still reads.
+///
+/// The library's stream is determined now, because it may have changed since the import: it is the stream of the
+/// exchange table, or else that of the object's interface dict. If neither names a stream, the host waits for `stream`.
+/// The function does nothing for host memory, or if both are the same stream.
 ///
 /// # Errors
 ///
-/// As [`cuda::stream_wait`](crate::cuda::stream_wait) and [`cuda::stream_synchronize`](crate::cuda::stream_synchronize), with
-/// [`ErrorKind::StreamCapture`](crate::error::ErrorKind::StreamCapture) among them where a graph is captured on one side only; as
-/// [`extract_interface`] for the object's dict, and what the object raises when it is asked for it is passed on.
+/// - As [`cuda::stream_wait`](crate::cuda::stream_wait) and
+///   [`cuda::stream_synchronize`](crate::cuda::stream_synchronize). These include
+///   [`ErrorKind::StreamCapture`](crate::error::ErrorKind::StreamCapture) if only one of the streams captures a graph.
+/// - As [`extract_interface`] for the object's dict. Exceptions of the object are passed on.
 ///
 /// ```no_run
 /// use interop_core::python::{extract_stream, import, make_producer_wait};
@@ -53,7 +57,8 @@ pub fn make_producer_wait(object: &Bound<'_, PyAny>, stream: StreamHandle, devic
     }
 }
 
-/// The stream on which the library of `object` works with memory of `device`, if it says so anywhere.
+/// Returns the stream on which the library of `object` works with memory of `device`, or `NothingPending` if it is not
+/// known.
 fn stream_of(object: &Bound<'_, PyAny>, device: Device) -> PyResult<StreamHandle> {
     let py = object.py();
     if let Some(stream) = type_info(object)?.exchange.and_then(|table| work_stream(table, py, device)) {

@@ -12,7 +12,7 @@ use crate::python::capsule::CapsuleTensor;
 use crate::python::exception_state::with_saved_exception;
 use crate::python::interpreter::is_attached;
 
-/// Imports a tensor that came from Python, to an import that is empty. The tensor is released if it is refused.
+/// Imports a tensor from Python into an empty import. Releases the tensor on an error.
 pub(crate) fn receive<A: TensorAbi>(
     to: &mut Import,
     tensor: ManagedTensor<A>,
@@ -21,7 +21,7 @@ pub(crate) fn receive<A: TensorAbi>(
     // SAFETY: `release_foreign::<A>` releases a struct of the form `A`, on any thread.
     let received = unsafe { to.receive(tensor, release_foreign::<A>, verification) };
     received.map_err(|Refused { value, error }| {
-        // SAFETY: a struct of the form `A`, which the refusal gave back and nobody else releases.
+        // SAFETY: the error returned a struct of the form `A`, and nobody else releases it.
         unsafe { release_foreign::<A>(value.into_non_null()) };
         error
     })
@@ -39,7 +39,7 @@ pub(crate) fn receive_capsule(
     }
 }
 
-/// The fast path for nearly all host arrays: a versioned tensor of one to four axes. Returns any other tensor.
+/// The fast path for most host arrays: a versioned tensor with one to four axes. Returns any other tensor.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the import is built where it is used, without a move")]
 pub(crate) fn host_import(

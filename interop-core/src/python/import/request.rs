@@ -1,4 +1,4 @@
-//! What a step of an import gets, and what it returns.
+//! The input and the result of an import step.
 
 use pyo3::prelude::*;
 
@@ -8,21 +8,21 @@ use crate::memory::import::Import;
 use crate::python::errors::Failure;
 use crate::python::import::type_cache::TypeInfo;
 
-/// An object that is imported, and what the steps need.
+/// An object to import, and the inputs of the steps.
 pub(crate) struct Request<'a, 'py> {
     pub(crate) object: &'a Bound<'py, PyAny>,
-    /// What is cached about the object's type.
+    /// The cached properties of the object's type.
     pub(crate) class: &'a TypeInfo,
     /// The stream of the consumer's work. `None` is the legacy default stream.
     pub(crate) stream: Option<StreamHandle>,
     pub(crate) verification: Verification,
 }
 
-/// What a step returns: whether the object offers the protocol.
+/// The result of a step: whether the object supports the protocol.
 pub(crate) type Answer = Result<bool, Failure>;
 
-/// A step asks the object by one protocol. It fills an import that is empty, and leaves it empty unless it returns `true`.
+/// A step imports the object by one protocol. It fills an empty import, and leaves it empty unless it returns `true`.
 ///
-/// The import is filled in place. To return it would make an import from `NumPy` half as long again, because it would be moved
-/// right after it was written.
+/// The import is filled in place. Returning it would move it right after it was written, which makes an import from
+/// `NumPy` half as long again.
 pub(crate) type Step = fn(&Request<'_, '_>, to: &mut Import) -> Answer;

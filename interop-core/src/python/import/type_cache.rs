@@ -1,4 +1,4 @@
-//! What is known of a Python type, looked up once a type.
+//! Properties of Python types, cached per type.
 #![expect(unsafe_code, reason = "reads the exchange table that a type points to")]
 
 use core::ops::Deref;
@@ -21,31 +21,32 @@ use crate::python::import::lazy_values::Values;
 use crate::python::interpreter::ignore_exception;
 use crate::python::shared_borrows::share_borrow_table;
 
-/// A type whose objects have been imported.
+/// Properties of a type whose objects have been imported.
 pub(crate) struct TypeInfo {
-    /// Its address.
+    /// The address of the type object.
     address: usize,
-    /// The type itself, unless it is a static one: it is not kept alive, and another may come to have its address.
+    /// A weak reference to the type, unless it is static. The cache does not keep the type alive, so another type may
+    /// get its address.
     class: Option<Py<PyWeakrefReference>>,
-    /// Its C exchange table.
+    /// The type's C exchange table.
     pub(crate) exchange: Option<Table>,
-    /// The device on which all arrays from its exchange table have been.
+    /// The device on which all arrays from the exchange table have been.
     pub(crate) table_device: ExpectedDevice,
-    /// How its `__dlpack__` is called.
+    /// How to call its `__dlpack__`.
     pub(crate) method: DlpackMethod,
-    /// What its objects may be beside the values in their memory.
+    /// How the values of its objects relate to their memory.
     pub(crate) values: Values,
-    /// Which library makes arrays of its kind, once somebody asked.
+    /// The library that creates arrays of this kind. Determined on first use.
     pub(crate) kind: PyOnceLock<Kind>,
 }
 
 impl TypeInfo {
-    /// Whether all arrays of the class have been in host memory, so that the next one needs no stream.
+    /// Returns whether all arrays of the class have been in host memory. The next call then passes no stream.
     pub(crate) fn has_host_arrays(&self) -> bool {
         self.expected_device().device() == Some(Device::CPU)
     }
 
-    /// An array was on a device.
+    /// Records that an array was on a device.
     pub(crate) fn is_not_on_host(&self) {
         self.expected_device().give_up();
     }
@@ -60,20 +61,21 @@ impl TypeInfo {
     }
 }
 
-/// The most types that are ever remembered; a program that makes classes without end is served, but they are not remembered.
-/// What is known of a class that is gone stays where it is, as another thread may be looking at it: it counts too, also if
-/// another class has come to have its address.
+/// The maximum number of cached types. Further types work, but are not cached.
+///
+/// Entries are never freed, because another thread may be using one. So the entry of a deleted type counts too, even if
+/// another type has its address now.
 const MAX_TYPES: usize = 4096;
 
-/// The types that are remembered, by their address; and how many ever were.
+/// The cached types by their address, and the number of entries that were ever created.
 type Cached = (HashMap<usize, &'static TypeInfo>, usize);
 
 static TYPES: PerProcess<Mutex<Cached>> = PerProcess::new(|_| Mutex::default());
 
-/// The one that was asked for last, which is nearly always the one that is asked for next.
+/// The entry that was used last. Most lookups are for the same type again.
 static LAST: AtomicPtr<TypeInfo> = AtomicPtr::new(core::ptr::null_mut());
 
-/// What is known of a type: remembered, or found for this once.
+/// The properties of a type: from the cache, or computed for this call.
 pub(crate) enum CachedType {
     Cached(&'static TypeInfo),
     Uncached(Box<TypeInfo>),
@@ -91,10 +93,10 @@ impl Deref for CachedType {
     }
 }
 
-/// What is known of the object's type.
+/// Returns the properties of the object's type.
 #[inline]
 pub(crate) fn type_info(object: &Bound<'_, PyAny>) -> PyResult<CachedType> {
-    // SAFETY: null, or remembered for ever.
+    // SAFETY: the pointer is null, or an entry that is never freed.
     let last = unsafe { LAST.load(Ordering::Acquire).as_ref() };
     match last {
         Some(last) if last.is_of(object.py(), object.get_type_ptr()) => Ok(CachedType::Cached(last)),
@@ -111,7 +113,7 @@ fn look_up_cached(object: &Bound<'_, PyAny>) -> PyResult<CachedType> {
     let info = if let Some(info) = found.filter(|info| info.is_of(class.py(), class.as_type_ptr())) {
         info
     } else {
-        // Looked up without the lock: attributes of a type can run code.
+        // Computed without the lock, because attribute lookups can run Python code.
         let info = look_up(object, &class)?;
         let mut guard = known();
         let (known, ever) = &mut *guard;
@@ -134,15 +136,15 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     if let Some(table) = exchange {
         crate::python::import::exchange_table::watch(table);
     }
-    // An object with an array interface of NumPy's kind is in host memory by the definition of that interface; a class
-    // for both kinds of memory has the CUDA one as well.
+    // An object with NumPy's `__array_interface__` is in host memory, by definition of that interface. A class for both
+    // kinds of memory also has `__cuda_array_interface__`.
     let [interface, cuda, dlpack] = ["__array_interface__", "__cuda_array_interface__", "__dlpack__"];
     let has = |name| class.hasattr(name);
     let host_only = has(interface).and_then(|is| Ok(is && !has(cuda)? && has(dlpack)?));
     let host_only = ignore_exception(py, host_only)?.unwrap_or(false);
-    // A method, and not a property, which may be there for some objects only.
+    // It must be callable: a property may exist for some objects only.
     let has_method = ignore_exception(py, class.getattr(dlpack))?.is_some_and(|method| method.is_callable());
-    // A class may say anything of its module, or nothing.
+    // `__module__` may be anything, or missing.
     let module = ignore_exception(py, class.module())?;
     let module = module.map_or_else(String::new, |module| module.to_string_lossy().into_owned());
     let method = DlpackMethod::new(
@@ -153,7 +155,7 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     );
     let values = Values::of(class)?;
     let address = class.as_ptr().addr();
-    // SAFETY: a type.
+    // SAFETY: the argument is a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
     let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
     Ok(TypeInfo {
@@ -167,10 +169,10 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     })
 }
 
-/// The exchange table that a class offers, if it means its objects to be handed out by it.
+/// Returns the exchange table of a class, unless a `__dlpack__` of a subclass takes precedence.
 pub(crate) fn offered(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
     let py = class.py();
-    // The spelling of 1.3, then that of 1.2.
+    // The name since DLPack 1.3, then that of 1.2.
     let names = ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"];
     for name in names.into_iter().filter(|_| crate::python::import::exchange_table::in_use()) {
         let value = ignore_exception(py, class.getattr(PyString::intern(py, name)))?;
@@ -182,8 +184,8 @@ pub(crate) fn offered(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
     Ok(None)
 }
 
-/// Whether a `__dlpack__` is in a class below the one that has the table: whoever writes that, or takes it away, does not mean
-/// the table that is inherited.
+/// Returns whether a subclass of the class with the table defines `__dlpack__`. A class that overrides or removes the
+/// method does not intend the inherited table.
 fn has_method_below(class: &Bound<'_, PyType>, table: &str) -> PyResult<bool> {
     let mut method = false;
     for class in class.getattr("__mro__")?.try_iter()? {

@@ -1,6 +1,6 @@
-//! The buffer protocol's C struct and flags, and where a class has its two functions.
+//! The C struct, flags and slots of the buffer protocol.
 //!
-//! `Py_buffer` is in the stable ABI since 3.11, and `PyO3` declares it for that only; it is the same struct in 3.10.
+//! `Py_buffer` is part of the stable ABI since 3.11, and `PyO3` declares it only there. In 3.10 the struct is the same.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::offset_of;
@@ -8,11 +8,11 @@ use core::ptr::null_mut;
 
 use pyo3::ffi::{Py_ssize_t, PyObject};
 
-/// `Py_buffer`, to be filled by us.
+/// `Py_buffer`, which this crate fills.
 #[repr(C)]
 pub(crate) struct Buffer {
     pub(crate) buf: *mut c_void,
-    /// A reference that the consumer gives back.
+    /// A reference that the consumer drops.
     pub(crate) obj: *mut PyObject,
     pub(crate) len: Py_ssize_t,
     pub(crate) itemsize: Py_ssize_t,
@@ -22,12 +22,12 @@ pub(crate) struct Buffer {
     pub(crate) shape: *mut Py_ssize_t,
     pub(crate) strides: *mut Py_ssize_t,
     pub(crate) suboffsets: *mut Py_ssize_t,
-    /// Ours until the release.
+    /// Owned by this crate until the release.
     pub(crate) internal: *mut c_void,
 }
 
 impl Buffer {
-    /// No buffer.
+    /// The value that means no buffer.
     pub(crate) const EMPTY: Self = Self {
         buf: null_mut(),
         obj: null_mut(),
@@ -71,13 +71,13 @@ pub(crate) struct BufferProcs {
     pub(crate) release: Option<ReleaseBuffer>,
 }
 
-/// `Py_bf_getbuffer`, the number of a slot.
+/// `Py_bf_getbuffer`, a slot number.
 pub(crate) const GET_SLOT: c_int = 1;
 
-/// `Py_bf_releasebuffer`.
+/// `Py_bf_releasebuffer`, a slot number.
 pub(crate) const RELEASE_SLOT: c_int = 2;
 
-/// What a consumer asks for: `PyBUF_WRITABLE`, `PyBUF_FORMAT` and so on, each with what it includes.
+/// The flags of a request: `PyBUF_WRITABLE`, `PyBUF_FORMAT` and so on. Each includes the flags that it implies.
 #[derive(Clone, Copy)]
 pub(crate) struct Flags(pub(crate) c_int);
 

@@ -1,4 +1,4 @@
-//! The buffer protocol of array classes, for memory that the host can reach.
+//! Fills and releases the buffers of array classes.
 #![expect(unsafe_code, reason = "fills the C struct of the protocol")]
 
 use core::ffi::{c_char, c_int};
@@ -23,10 +23,10 @@ use crate::python::export::dlpack::waiting;
 use crate::python::ffi_boundary::catch_panics;
 use crate::python::py_owner::release_deferred_refs;
 
-/// What the pointers of a [`Buffer`] point to, until its release.
+/// The memory that the pointers of a [`Buffer`] point to, until its release.
 struct Kept {
     format: CString,
-    /// The extents, then the strides in bytes.
+    /// The extents, followed by the strides in bytes.
     numbers: Vec<isize>,
 }
 
@@ -34,16 +34,16 @@ struct Kept {
 ///
 /// # Safety
 ///
-/// Called by Python with an instance of `T`, a place for the buffer, and the thread attached.
+/// Called by Python with an instance of `T`, a pointer for the buffer, and the thread attached.
 pub(crate) unsafe extern "C" fn get<T: ArrayClass>(
     this: *mut ffi::PyObject,
     place: *mut Buffer,
     flags: c_int,
 ) -> c_int {
     let run = |py: Python<'_>| {
-        // SAFETY: a live object, to which Python holds a reference during the call.
+        // SAFETY: the object is alive; Python holds a reference to it during the call.
         let array = unsafe { Borrowed::from_ptr(py, this) };
-        // SAFETY: of this class, as the caller promises.
+        // SAFETY: the object is of this class, as the caller promises.
         let array = unsafe { array.cast_unchecked::<T>() };
         lend(&array, array.as_any(), flags)
     };
@@ -51,30 +51,35 @@ pub(crate) unsafe extern "C" fn get<T: ArrayClass>(
     unsafe { fill(place, run) }
 }
 
-/// Writes the buffer that `run` makes, or one without an object and an exception.
+/// Writes the buffer that `run` creates. On failure sets an exception and writes an empty buffer.
 ///
 /// # Safety
 ///
-/// A place for the buffer or null, and the thread attached.
+/// `place` is valid for writing a buffer or null, and the thread is attached.
 pub(crate) unsafe fn fill(place: *mut Buffer, run: impl FnOnce(Python<'_>) -> PyResult<Buffer>) -> c_int {
     let run = |py: Python<'_>| {
         release_deferred_refs(py);
-        if place.is_null() { Err(PyBufferError::new_err("no place for a buffer")) } else { run(py) }
+        if place.is_null() {
+            Err(PyBufferError::new_err("the pointer to the buffer is null"))
+        } else {
+            run(py)
+        }
     };
     // SAFETY: the thread is attached, as the caller promises.
     let buffer = unsafe { catch_panics(run) };
     let done = if buffer.is_some() { 0 } else { -1 };
     if !place.is_null() {
-        // SAFETY: a place for the buffer; without an object, which says that there is none, where it was refused.
+        // SAFETY: `place` is valid for a write. After a failure the buffer has no object, which means that there is
+        // none.
         unsafe { place.write(buffer.unwrap_or(Buffer::EMPTY)) };
     }
     done
 }
 
-/// The buffer of an array that `owner` keeps alive.
+/// Creates the buffer of an array that `owner` keeps alive.
 ///
-/// Rust code that works on the memory at the time is respected: its consumer gets none while it is written, and none to
-/// write to while it is read. Work of a device that is pending on it is waited for.
+/// Waits for pending device work on the memory. Fails while Rust code writes the memory, and for a writable buffer also
+/// while Rust code reads it.
 pub(crate) fn lend<T: ArrayClass>(
     array: &Bound<'_, T>,
     owner: &Bound<'_, PyAny>,
@@ -90,11 +95,11 @@ pub(crate) fn lend<T: ArrayClass>(
         let found = text!("{} elements of {itemsize} bytes", info.numel());
         Error::new(ErrorKind::Overflow, "nbytes", found, "a size within the address space")
     })?;
-    // An array without elements has no address; some consumers ask for one that is not null.
+    // An array without elements has no address, but some consumers require one that is not null.
     let address = if info.layout().is_empty() { align_of::<u128>() } else { info.address() };
     let ndim = info.ndim();
     let kept = Box::into_raw(Box::new(kept));
-    // SAFETY: just made.
+    // SAFETY: the box was created above.
     let Kept { format, numbers } = unsafe { &*kept };
     let numbers = numbers.as_ptr().cast_mut();
     let said = |what: Flags| flags.ask(what) && ndim > 0;
@@ -105,7 +110,7 @@ pub(crate) fn lend<T: ArrayClass>(
         len,
         itemsize,
         readonly: c_int::from(info.is_read_only()),
-        // Without a shape it is a row of bytes.
+        // Without a shape, the buffer is a row of bytes.
         #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
         ndim: if flags.ask(Flags::ND) { ndim as c_int } else { 1 },
         format: if flags.ask(Flags::FORMAT) {
@@ -120,7 +125,7 @@ pub(crate) fn lend<T: ArrayClass>(
     })
 }
 
-/// Refuses what the consumer asks for and the array is not.
+/// Fails if the request needs a property that the array does not have.
 pub(crate) fn permit(py: Python<'_>, info: &ArrayInfo, flags: Flags) -> Result<()> {
     waiting(py, info, || check_readable(info.device(), info.stream()))?;
     let writes = flags.ask(Flags::WRITABLE);
@@ -129,7 +134,7 @@ pub(crate) fn permit(py: Python<'_>, info: &ArrayInfo, flags: Flags) -> Result<(
         return Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", allowed));
     }
     let compact = |order: Order| info.layout().is_contiguous(order);
-    // A request without strides is one for C order.
+    // A request without strides needs C order.
     let refused = (flags.ask(Flags::C_CONTIGUOUS) || !flags.ask(Flags::STRIDES)) && !compact(Order::C)
         || flags.ask(Flags::F_CONTIGUOUS) && !compact(Order::F)
         || flags.ask(Flags::ANY_CONTIGUOUS) && !compact(Order::C) && !compact(Order::F);
@@ -137,11 +142,11 @@ pub(crate) fn permit(py: Python<'_>, info: &ArrayInfo, flags: Flags) -> Result<(
         let allowed = "the contiguous array that was asked for, or a request with PyBUF_STRIDES";
         return Err(Error::new(ErrorKind::Strides, "strides", format_args!("{:?}", info.strides()), allowed));
     }
-    // What comes later is the consumer's affair, as with every protocol.
+    // The consumer is responsible for later accesses, as in every protocol.
     Borrow::of(shared_range(info), writes).map(drop)
 }
 
-/// Refuses Rust structs with bytes that are in none of their fields: what was in the memory before would leave the process.
+/// Rejects Rust structs with padding bytes, because these would expose old contents of the memory.
 fn check_padding(info: &ArrayInfo) -> Result<()> {
     if !info.has_stale_padding {
         return Ok(());
@@ -164,15 +169,15 @@ fn numbers(info: &ArrayInfo) -> Result<Vec<isize>> {
     Ok(info.shape().iter().map(|extent| *extent as isize).chain(strides).collect())
 }
 
-/// `bf_releasebuffer`; the reference in `obj` is Python's to give back.
+/// `bf_releasebuffer`. Python drops the reference in `obj`.
 ///
 /// # Safety
 ///
 /// Called by Python once for a buffer that `lend` made.
 pub(crate) unsafe extern "C" fn release(_: *mut ffi::PyObject, buffer: *mut Buffer) {
-    // SAFETY: a buffer that `lend` filled, as the caller promises.
+    // SAFETY: `lend` filled the buffer, as the caller promises.
     let kept = unsafe { buffer.read() }.internal;
-    // SAFETY: the box of `lend`, once.
+    // SAFETY: this is the box of `lend`, and it is freed once.
     drop(unsafe { Box::from_raw(kept.cast::<Kept>()) });
     counters::EXPORTS.sub();
 }

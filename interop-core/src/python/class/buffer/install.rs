@@ -1,13 +1,13 @@
-//! How a class that exists already gets the buffer protocol.
+//! Adds the buffer protocol to an existing class.
 //!
-//! `PyO3` makes classes of the stable ABI of 3.10 without it, and there is no function that adds it later. So it depends
-//! on the interpreter that runs:
+//! `PyO3` creates classes of the stable ABI of 3.10 without the buffer protocol, and no function adds it later. So what
+//! a class gets depends on the running interpreter:
 //!
-//! | Python | what is given to the class |
-//! | --- | --- |
-//! | 3.12 and newer | a method `__buffer__` (PEP 688), from which Python makes the rest |
-//! | 3.10 and 3.11 | the two functions, in the type object; their place is fixed for these two versions, and compared with what Python says of `bytes` before anything is written |
-//! | an interpreter that keeps them elsewhere, such as a debug build that traces references | nothing: `__array__` is what there is |
+//! - Python 3.12 and newer: a method `__buffer__` (PEP 688), from which Python creates the slots.
+//! - Python 3.10 and 3.11: the two functions, written to the type object. Their offset is fixed in these versions, and
+//!   verified with the type `bytes` before anything is written.
+//! - An interpreter with another offset, such as a debug build that traces references: nothing. Only `__array__` is
+//!   available.
 #![expect(unsafe_code, reason = "fills slots of types and answers calls of Python")]
 
 use core::ffi::{c_int, c_void};
@@ -31,15 +31,15 @@ use crate::python::class::instance::Instance;
 use crate::python::class::method::{Call, method};
 use crate::python::convert::extract_integer;
 
-/// Gives the class the buffer protocol, unless it has one of its own.
+/// Adds the buffer protocol to the class, unless the class defines it itself.
 ///
 /// # Errors
 ///
-/// When Python cannot make the method.
+/// If Python cannot create the method.
 pub(crate) fn install<T: ArrayClass>(class: &Bound<'_, PyType>) -> PyResult<()> {
     let py = class.py();
     if py.version_info() < (3, 12) {
-        // SAFETY: the functions are for instances of `T`, of which this is the class.
+        // SAFETY: the functions accept instances of `T`, and `class` is the class of `T`.
         return unsafe { fill_slots(class, get::<T>) };
     }
     let name = pyo3::intern!(py, "__buffer__");
@@ -54,66 +54,68 @@ pub(crate) fn install<T: ArrayClass>(class: &Bound<'_, PyType>) -> PyResult<()> 
     class.setattr(name, method(py, class.as_type_ptr(), lent)?)
 }
 
-/// The place of `tp_as_buffer` in a type object of CPython 3.10 and 3.11, in words.
+/// The offset of `tp_as_buffer` in a type object of CPython 3.10 and 3.11, in words.
 const AS_BUFFER: usize = 20;
 
-/// Where a type of CPython 3.10 or 3.11 keeps its buffer functions.
+/// Returns the buffer functions of a type of CPython 3.10 or 3.11.
 ///
 /// # Safety
 ///
 /// The interpreter is one of these versions.
 unsafe fn procs(class: *mut ffi::PyTypeObject) -> *mut BufferProcs {
-    // SAFETY: a type object of these versions is longer than this, in every build.
+    // SAFETY: in every build of these versions a type object is longer than this offset.
     unsafe { class.cast::<*mut BufferProcs>().wrapping_add(AS_BUFFER).read() }
 }
 
-/// Writes the functions into the type object, where this interpreter has them at the place that is known.
+/// Writes the functions to the type object, if this interpreter stores them at the expected offset.
 ///
 /// # Safety
 ///
-/// Python is older than 3.12, and `get` serves instances of `class`.
+/// Python is older than 3.12, and `get` accepts instances of `class`.
 unsafe fn fill_slots(class: &Bound<'_, PyType>, get: GetBuffer) -> PyResult<()> {
     let known = class.py().get_type::<PyBytes>().as_type_ptr();
-    // SAFETY: a type, and the number of a slot; since 3.10 static types may be asked too.
+    // SAFETY: the arguments are a type and a slot number. Since 3.10 static types are allowed too.
     let said = unsafe { ffi::PyType_GetSlot(known, GET_SLOT) };
-    // SAFETY: Python is 3.10 or 3.11: older ones do not load this library.
+    // SAFETY: Python is 3.10 or 3.11, because older versions do not load this library.
     let found = unsafe { procs(known) };
     if said.is_null() || found.is_null() {
         return Ok(());
     }
-    // SAFETY: not null: a struct of functions if the place is right, and some other member of a type if it is not, which
-    // all point to static memory of a word or more.
+    // SAFETY: the pointer is not null. If the offset is right, it points to the struct of functions. Otherwise it is
+    // another pointer member of a type; all of these point to static memory of at least a word.
     let found = unsafe { found.cast::<*mut c_void>().read() };
     if found != said {
         return Ok(());
     }
-    // SAFETY: of these versions, whose place is the known one.
+    // SAFETY: Python is 3.10 or 3.11, and the offset was verified.
     let inherited = unsafe { getter(&class.getattr("__base__")?.cast_into::<PyType>()?) };
     // SAFETY: as the caller promises.
     unsafe { hand_down(class, inherited, get) }
 }
 
-/// The function that the class has, perhaps from its base.
+/// Returns the function of the class, which may be inherited.
 ///
 /// # Safety
 ///
-/// The place is known.
+/// The offset was verified.
 unsafe fn getter(class: &Bound<'_, PyType>) -> Option<GetBuffer> {
     // SAFETY: as the caller promises.
     let procs = unsafe { procs(class.as_type_ptr()) };
     if procs.is_null() {
         return None;
     }
-    // SAFETY: not null, and so the class's struct of functions, as the place is right.
+    // SAFETY: the pointer is not null. It points to the class's struct of functions, because the offset was verified.
     unsafe { procs.read() }.get
 }
 
-/// Gives the functions to a class and to those that derive from it, in the place of none and of `inherited`: who has others
-/// keeps them. A class has a copy of its base's functions, made when it was.
+/// Sets the functions of a class and its subclasses.
+///
+/// A class copies the functions of its base when it is created. So only missing functions and those equal to
+/// `inherited` are replaced; a class with others keeps them.
 ///
 /// # Safety
 ///
-/// The place is known, and `get` serves instances of `class`.
+/// The offset was verified, and `get` accepts instances of `class`.
 unsafe fn hand_down(class: &Bound<'_, PyType>, inherited: Option<GetBuffer>, get: GetBuffer) -> PyResult<()> {
     // SAFETY: as the caller promises.
     let held = unsafe { getter(class) };
@@ -125,13 +127,13 @@ unsafe fn hand_down(class: &Bound<'_, PyType>, inherited: Option<GetBuffer>, get
     if procs.is_null() {
         return Ok(());
     }
-    // SAFETY: the struct of a class made at run time, as are all that derive from one, which is a part of its type object;
-    // classes are changed with the interpreter's lock held, and so it is here.
+    // SAFETY: the class was created at run time, as were all its subclasses. The struct is a part of its type object.
+    // Classes are changed with the interpreter's lock held, as it is here.
     unsafe { procs.write(BufferProcs { get: Some(get), release: Some(release) }) };
-    // By the function of `type`: a metaclass may have another, that names any class.
+    // Calls the function of `type`, because a metaclass may override it and return any class.
     let derived = class.py().get_type::<PyType>().call_method1("__subclasses__", (class,))?;
     for derived in derived.try_iter()? {
-        // SAFETY: what derives from the class has instances of it.
+        // SAFETY: an instance of a subclass is an instance of the class.
         unsafe { hand_down(&derived?.cast_into::<PyType>()?, held, get) }?;
     }
     Ok(())
@@ -149,14 +151,14 @@ unsafe extern "C" fn buffer<T: ArrayClass>(
         // SAFETY: the caller holds a reference to the argument.
         let flags = unsafe { Borrowed::from_ptr(py, flags) };
         let flags = c_int::try_from(extract_integer(&flags, "flags")?).unwrap_or(c_int::MAX);
-        // Refused here for what was asked; the lender is asked for everything, and waits for what is pending.
+        // The request is checked here. The owner then requests everything, and waits for pending work.
         let wanted = Flags(flags & Flags::WRITABLE.0 | Flags::STRIDES.0);
         let info =
             ArrayInfo { stream: PendingWork::on(StreamHandle::NothingPending), ..struct_of(array).info()? };
         permit(py, &info, wanted)?;
         let exported = of_instance(py, Instance(array.clone().unbind()))?;
         let buffer_owner = buffer_owner(py)?.call1((PyTuple::new(py, [exported])?,))?;
-        // SAFETY: an object.
+        // SAFETY: the argument is a live object.
         let view = unsafe { ffi::PyMemoryView_FromObject(buffer_owner.as_ptr()) };
         // SAFETY: a new reference, or null with an exception set.
         Ok(unsafe { Bound::from_owned_ptr_or_err(py, view) }?.unbind())
@@ -165,10 +167,11 @@ unsafe extern "C" fn buffer<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
-/// The class of the objects from which `__buffer__` makes its memoryviews: tuples of an array, with the buffer protocol.
+/// Returns the class of the objects from which `__buffer__` creates its memoryviews: tuples of an array, with the
+/// buffer protocol.
 ///
-/// A memoryview of the array itself would ask `__buffer__` again, and one of an address would keep nothing alive. A tuple
-/// needs no room for fields of its own, whose place an interpreter decides.
+/// A memoryview of the array itself would call `__buffer__` again, and one of an address would keep nothing alive. A
+/// tuple needs no fields of its own, whose offset depends on the interpreter.
 fn buffer_owner(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static BUFFER_OWNER: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = BUFFER_OWNER.get_or_try_init(py, || {
@@ -184,14 +187,14 @@ fn buffer_owner(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
             reason = "flags of 32 bits, in a `c_ulong`, which has as many on Windows and more elsewhere"
         )]
         let mut spec = ffi::PyType_Spec {
-            name: c"interop_core.Lender".as_ptr(),
+            name: c"interop_core.BufferOwner".as_ptr(),
             basicsize: 0,
             itemsize: 0,
             flags: ffi::Py_TPFLAGS_DEFAULT as u32,
             slots: slots.as_mut_ptr(),
         };
         let bases = PyTuple::new(py, [py.get_type::<PyTuple>()])?;
-        // SAFETY: a complete description with a static name; sizes of 0 are those of the base.
+        // SAFETY: the spec is complete and its name is static. Sizes of 0 are inherited from the base.
         let class = unsafe { ffi::PyType_FromSpecWithBases(&raw mut spec, bases.as_ptr()) };
         // SAFETY: a new reference, or null with an exception set.
         let class = unsafe { Bound::from_owned_ptr_or_err(py, class) }?;
@@ -200,17 +203,17 @@ fn buffer_owner(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     Ok(class.bind(py))
 }
 
-/// `bf_getbuffer` of a lender.
+/// `bf_getbuffer` of a buffer owner.
 ///
 /// # Safety
 ///
-/// Called by Python with a lender, a place for the buffer, and the thread attached.
+/// Called by Python with a buffer owner, a pointer for the buffer, and the thread attached.
 unsafe extern "C" fn get_from_owner(this: *mut ffi::PyObject, place: *mut Buffer, flags: c_int) -> c_int {
     let run = |py: Python<'_>| {
-        // SAFETY: a live object, to which Python holds a reference during the call.
+        // SAFETY: the object is alive; Python holds a reference to it during the call.
         let buffer_owner = unsafe { Borrowed::from_ptr(py, this) };
         let array = buffer_owner.cast::<PyTuple>()?.get_item(0)?;
-        // Anybody can make a lender of anything.
+        // Python code can create a buffer owner of any object.
         let array = array.cast::<ExportedArray>().map_err(|_| PyTypeError::new_err("not an array"))?;
         lend(array, &buffer_owner, flags)
     };

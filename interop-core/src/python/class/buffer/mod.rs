@@ -1,4 +1,4 @@
-//! The buffer protocol of array classes, for memory that the host can reach.
+//! The buffer protocol of array classes, for memory that the host can access.
 
 pub(crate) mod abi;
 pub(crate) mod fill;
