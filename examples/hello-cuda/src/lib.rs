@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
+use interop_core::python::{FromCaller, SameKind};
 use interop_core::{CudaArray, LeaseMut, Storage, StreamHandle};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -63,11 +64,11 @@ mod hello_cuda {
         launch(&mut row)
     }
 
-    /// Returns a new array with every element doubled. The argument is a `CudaSlice`, which is a copy of the caller's
-    /// array.
+    /// Returns a new tensor of the caller's library with every element doubled. The argument is a `CudaSlice`, which
+    /// is a copy of the caller's tensor.
     #[pyfunction]
-    fn double(mut row: Row<CudaSlice<f32>>) -> PyResult<Row<CudaSlice<f32>>> {
+    fn double(mut row: FromCaller<Row<CudaSlice<f32>>>) -> PyResult<SameKind<Row<CudaSlice<f32>>>> {
         launch(&mut row)?;
-        Ok(row)
+        Ok(row.into_same_kind())
     }
 }

@@ -36,10 +36,8 @@ fn as_jax(obj: &Bound<'_, PyAny>) -> PyResult<Jax<Array>> {
 
 /// Returns an array of the same kind as the argument, in the same memory.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
 fn as_it_came(obj: FromCaller<Array>) -> SameKind<Array> {
-    let array = obj.alias();
-    obj.like(array)
+    obj.into_same_kind()
 }
 
 /// Returns new memory of the caller's library, filled with ones. Its previous contents are not used.

@@ -13,7 +13,7 @@ use crate::derive::cuda_array::CudaArray;
 use crate::protocols::cai::CaiFields;
 use crate::python::class::array_class::{ArrayClass, body, struct_of};
 use crate::python::class::attributes::{ATTRIBUTES, Attribute, getter, methods};
-use crate::python::class::exported_array::{AnyThread, ExportedArray, new_object};
+use crate::python::class::exported_array::{AnyThread, ExportedArray, into_checked_object, new_object};
 use crate::python::class::method::{Call, Method, method};
 use crate::python::class::views;
 use crate::python::detach::free_detached;
@@ -94,6 +94,15 @@ where
 {
     install_exported(py)?;
     new_object(py, array)
+}
+
+/// As [`into_object`], for a struct whose description was checked.
+pub(crate) fn checked_into_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
+where
+    A: CudaArray + AnyThread,
+{
+    install_exported(py)?;
+    into_checked_object(py, array)
 }
 
 fn add_methods<T: ArrayClass>(py: Python<'_>) -> PyResult<&'static str> {

@@ -21,8 +21,8 @@ use crate::error::{Error, ErrorKind};
 use crate::process::counters;
 use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
 use crate::protocols::dlpack::export::{Ownership, export};
-use crate::python::class::exported_array::into_checked_object;
 use crate::python::class::exported_array::{AnyThread, ExportedArray};
+use crate::python::class::install::checked_into_object;
 use crate::python::class::numpy::view_of;
 use crate::python::detach::free_detached;
 use crate::python::exception_state::with_saved_exception;
@@ -69,7 +69,7 @@ where
         Kind::Jax => by_from_dlpack(&library(py, Library::Jax)?, Plain::of(py, info, array)?),
         Kind::Table(table) => by_table(py, *table, &info, array),
         Kind::FromDlpack(module) => by_from_dlpack(module.bind(py), array),
-        Kind::Neutral => into_checked_object(py, array),
+        Kind::Neutral => checked_into_object(py, array),
     }
 }
 
@@ -79,7 +79,7 @@ where
     A: CudaArray + AnyThread,
 {
     let py = library.py();
-    let object = into_checked_object(py, array)?;
+    let object = checked_into_object(py, array)?;
     library.call_method1(intern!(py, "from_dlpack"), (object,))
 }
 
@@ -310,7 +310,7 @@ where
     A: CudaArray + AnyThread,
 {
     let numpy = library(py, Library::NumPy)?.cast_into::<PyModule>()?;
-    let object = into_checked_object(py, array)?;
+    let object = checked_into_object(py, array)?;
     if info.struct_type().is_some() {
         // Only the buffer protocol expresses fields, so its error is passed on.
         return numpy.call_method1(intern!(py, "asarray"), (PyMemoryView::from(&object)?,));

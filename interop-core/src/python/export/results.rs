@@ -154,6 +154,12 @@ impl<A> FromCaller<A> {
         SameKind { array, kind: self.kind.clone() }
     }
 
+    /// Returns the argument itself as a result of the caller's library.
+    #[must_use]
+    pub fn into_same_kind(self) -> SameKind<A> {
+        SameKind { array: self.array, kind: self.kind }
+    }
+
     /// Returns the struct without the library.
     #[must_use]
     pub fn into_inner(self) -> A {
