@@ -67,6 +67,7 @@ fn export(model: &Model<'_>) -> TokenStream {
     let generics = generics::bounded(&model.generics, &generics::export_bounds(model));
     let (parameters, arguments, clause) = generics::split(&generics);
     let describe = describe(&model.data);
+    let beside = tell_others(model);
     let info = info(&model.shape);
     let strides = tell_strides(&model.strides);
     let order = tell_order(&model.order);
@@ -80,6 +81,7 @@ fn export(model: &Model<'_>) -> TokenStream {
             #[inline(always)]
             fn info(&self) -> __p::Result<__p::ArrayInfo> {
                 #describe
+                #beside
                 #strides
                 #order
                 #stream
@@ -140,6 +142,13 @@ fn describe(data: &Data<'_>) -> TokenStream {
             own!(#element let __described = <#ty as __p::DeviceField>::describe(&self.#member, #memory);)
         }
     }
+}
+
+/// Tells whether other fields than those of the array have a drop.
+fn tell_others(model: &Model<'_>) -> Option<TokenStream> {
+    let others = &model.others;
+    let matters = matches!(model.data, Data::Storage(..)) && !others.is_empty();
+    matters.then(|| own!(let __described = __described.beside(#(::core::mem::needs_drop::<#others>())||*);))
 }
 
 /// `let __described = <Type as __p::Role>::verb(&self.field, __described);`

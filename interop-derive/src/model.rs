@@ -16,6 +16,8 @@ pub(crate) struct Model<'a> {
     pub(crate) lints: Option<TokenStream>,
     pub(crate) directions: Directions,
     pub(crate) data: Data<'a>,
+    /// The types of the fields that are neither the memory, nor its layout, nor a stream.
+    pub(crate) others: Vec<&'a Type>,
     pub(crate) shape: Shape<'a>,
     pub(crate) strides: Strides<'a>,
     pub(crate) order: OrderWord,

@@ -3,9 +3,9 @@
 use std::iter;
 
 use proc_macro2::{Ident, Span};
-use syn::{Path, PathSegment, Token};
+use syn::{Path, PathSegment, Token, Type};
 
-use crate::attributes::{DataWord, Set, Unit};
+use crate::attributes::{DataWord, FieldAttrs, Set, Unit};
 use crate::cross_rules::StructSpec;
 use crate::fields::Field;
 use crate::generics;
@@ -32,6 +32,7 @@ pub(crate) fn model<'a>(spec: &StructSpec<'a>) -> Option<Model<'a>> {
         lints: generics::silenced(spec.input.attrs.iter().chain(raw_attrs)),
         directions,
         data: data(spec)?,
+        others: others(spec),
         shape: shape(spec)?,
         strides: spec
             .with(|attrs| attrs.strides.is_some())
@@ -96,6 +97,18 @@ fn shape<'a>(spec: &StructSpec<'a>) -> Option<Shape<'a>> {
     let list = &spec.attrs.shape.as_ref()?.value;
     let axes: Option<Vec<Axis<'a>>> = list.iter().map(|extent| shape_rules::axis(extent, spec)).collect();
     axes.map(Shape::Extents)
+}
+
+/// The types of the fields that are neither the memory, nor its layout, nor a stream. To destroy a stream needs no
+/// current context.
+fn others<'a>(spec: &StructSpec<'a>) -> Vec<&'a Type> {
+    let is_other = |field: &&Field<'a>| {
+        let FieldAttrs { data, shape, strides, device, stream, .. } = &field.attrs;
+        let has_role =
+            data.is_some() || shape.is_some() || strides.is_some() || device.is_some() || stream.is_some();
+        !has_role && extent(field, field.role(), spec).is_none()
+    };
+    spec.fields.iter().filter(is_other).map(|field| field.ty).collect()
 }
 
 fn unit(field: &Field<'_>) -> Unit {

@@ -1,7 +1,7 @@
 //! R97, R132, R139, R150: consumers of an export wait for its pending work, and its owner outlives the work of the
 //! consumers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
 use interop_core::dlpack::Legacy;
@@ -11,7 +11,7 @@ use interop_core::{
 };
 use interop_sim_client::{Live, Mistake};
 
-use crate::counted_imports::drained;
+use crate::counted_imports::{arrive, drained};
 use crate::cuda_program::{Place, Stream, current};
 use crate::exclusive_driver::{started, turn};
 use crate::support::arrays::{Array, Claimed};
@@ -266,4 +266,60 @@ fn order_before_is_an_edge_from_the_arrays_own_stream() {
     array.make_stream_wait(consumer.handle()).unwrap();
     turn.assert_no_host_wait();
     assert_eq!(consumer.reads(&data), 7);
+}
+
+/// A field that notes which context is current when it is dropped.
+struct Witness(Arc<Mutex<Option<Place>>>);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap() = current();
+    }
+}
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export)]
+struct Witnessed<S> {
+    #[cuda_array(data)]
+    values: S,
+    len: usize,
+    _witness: Witness,
+}
+
+/// Another field may free memory in the context that is current, as the buffers of `cust` do.
+#[test]
+fn other_fields_of_imported_memory_are_dropped_in_its_context() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 8);
+    let (ledger, import) = arrive(&data, GPU);
+    let array: Array<LeaseMut<i16>> = Array::from_import(import).unwrap();
+    let seen = Arc::new(Mutex::new(None));
+    let array = Witnessed { values: array.data, len: 4, _witness: Witness(Arc::clone(&seen)) };
+    let tensor = array.into_dlpack().unwrap();
+    elsewhere(move || drop(tensor));
+    while finish_releases() > 0 {}
+    assert_eq!((*seen.lock().unwrap(), ledger.released()), (Some(place), 1));
+}
+
+/// The drop of an import is ordered in itself, so an export of it orders nothing more.
+#[test]
+fn an_export_of_imported_memory_is_released_after_the_consumers_work() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 8);
+    for shares in [false, true] {
+        let (ledger, import) = arrive(&data, GPU);
+        let array: Array<LeaseMut<i16>> = Array::from_import(import).unwrap();
+        let export =
+            || if shares { Arc::new(array).share_dlpack().unwrap() } else { array.into_dlpack().unwrap() };
+        let (tensor, calls) = turn.count(export);
+        assert_eq!(calls, 0, "shared: {shares}");
+        let spin = place.non_blocking().spin();
+        elsewhere(move || drop(tensor));
+        assert_eq!((drained(), ledger.released()), (1, 0), "shared: {shares}");
+        turn.release(spin);
+        drained();
+        assert_eq!((pending_releases(), ledger.released()), (0, 1), "shared: {shares}");
+    }
 }

@@ -203,6 +203,24 @@ def test_an_export_asks_about_the_pointer():
     assert interface == {}
 
 
+@pytest.mark.parametrize("policy", ["immediate", "after_context"])
+def test_an_export_of_imported_memory_asks_nothing(policy, memory):
+    """The import was ordered when it was made and will be when it is dropped, so the export adds no order."""
+    interop_demo.set_release_policy(policy)
+    interop_demo.is_square(TorchLike(tensor(memory)))
+    array = interop_demo.asarray(TorchLike(tensor(memory)))
+    interop_demo.finish_releases()
+    exported, capsule = calls(lambda: array.__dlpack__(max_version=(1, 0)))
+    assert exported == {}
+    # The capsule is the last to keep the imported memory.
+    del array
+    held = [capsule]
+    del capsule
+    assert calls(held.clear)[0] == {}
+    assert interop_demo.pending_releases() == (policy == "after_context")
+    interop_demo.finish_releases()
+
+
 def test_the_release_of_our_own_memory_frees_it():
     """In its context, and in the capture mode that does not affect captures."""
     held = [full("cuda", shape=(4, 4))]

@@ -50,6 +50,8 @@ pub struct ArrayInfo {
         expect(dead_code, reason = "read by the buffer protocol of the feature `python`")
     )]
     pub(crate) has_stale_padding: bool,
+    /// The drop of the struct is itself ordered after the work on the memory, and needs no context.
+    pub(crate) drops_in_order: bool,
     pub(crate) struct_type: Option<Arc<StructType>>,
     pub(crate) layout: Layout,
     pub(crate) device: Device,
@@ -76,6 +78,7 @@ impl ArrayInfo {
         dtype: DType::U8,
         padded: false,
         has_stale_padding: false,
+        drops_in_order: false,
         struct_type: None,
         layout: Layout::EMPTY,
         device: Device::UNKNOWN,

@@ -19,7 +19,7 @@ use crate::memory::maybe_dangling::MaybeDangling;
 use crate::protocols::cai::CudaArrayInterface;
 use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
 use crate::protocols::dlpack::export::{Ownership, export_described, export_kept};
-use crate::protocols::dlpack::export_owner::{Plain, SharedHandle};
+use crate::protocols::dlpack::export_owner::{SharedHandle, Whole};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
 /// A struct that holds array memory. Implement it by `#[derive(CudaArray)]`.
@@ -401,7 +401,7 @@ pub unsafe trait CudaArray {
     where
         Self: Sized + Send + 'static,
     {
-        let whole = MaybeDangling::new(Plain(self));
+        let whole = MaybeDangling::new(Whole(self));
         let info = match whole.get().0.info() {
             Ok(info) => info,
             Err(error) => return Err(Refused { value: whole.into_inner().0, error }),
@@ -411,7 +411,7 @@ pub unsafe trait CudaArray {
             Ok(()) => unsafe { export_described(&info, whole, Ownership::Owned) },
             Err(error) => Err(Refused { value: whole.into_inner(), error }),
         };
-        exported.map_err(|Refused { value: Plain(value), error }| Refused { value, error })
+        exported.map_err(|Refused { value: Whole(value), error }| Refused { value, error })
     }
 
     /// Exports the array and keeps the struct. Each call returns a new tensor.

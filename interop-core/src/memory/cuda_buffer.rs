@@ -24,6 +24,11 @@ unsafe impl Storage for CudaBuffer {
             mutability: Mutability::Writable,
         }
     }
+
+    // The free of other kinds makes the host wait, so an export defers it until the work is done.
+    fn drops_in_order(&self) -> bool {
+        self.kind() == MemoryKind::Pool
+    }
 }
 
 impl CudaBuffer {

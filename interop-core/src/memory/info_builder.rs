@@ -28,6 +28,8 @@ pub struct InfoBuilder<'a> {
     pub(crate) in_bytes: bool,
     pub(crate) order: Order,
     pub(crate) stream: PendingWork,
+    /// As [`Storage::drops_in_order`](crate::memory::storage::Storage::drops_in_order), for the whole struct.
+    pub(crate) drops_in_order: bool,
 }
 
 /// The `strides` field of a struct.
@@ -49,13 +51,30 @@ impl<'a> InfoBuilder<'a> {
         bounded: bool,
         stream: PendingWork,
     ) -> Self {
-        Self { memory, struct_type, bounded, strides: None, in_bytes: false, order: Order::C, stream }
+        let (strides, drops_in_order) = (None, false);
+        Self {
+            memory,
+            struct_type,
+            bounded,
+            strides,
+            in_bytes: false,
+            order: Order::C,
+            stream,
+            drops_in_order,
+        }
     }
 
     /// Sets `order = "..."`.
     #[inline]
     pub fn order(mut self, order: Order) -> Self {
         self.order = order;
+        self
+    }
+
+    /// Declares whether other fields of the struct have a drop. It may need the context of the memory.
+    #[inline]
+    pub fn beside(mut self, needs_drop: bool) -> Self {
+        self.drops_in_order &= !needs_drop;
         self
     }
 
@@ -139,6 +158,7 @@ impl<'a> InfoBuilder<'a> {
         // In place: a move of the description costs more than its check.
         if let Ok(info) = &mut result {
             info.stream = self.stream;
+            info.drops_in_order = self.drops_in_order;
         }
         result
     }

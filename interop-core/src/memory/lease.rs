@@ -178,6 +178,11 @@ macro_rules! lease {
             fn pending(&self) -> PendingWork {
                 self.memory.pending
             }
+
+            #[inline]
+            fn drops_in_order(&self) -> bool {
+                self.memory.owner.scope().is_some()
+            }
         }
 
         impl<T: Element> FromImport for $lease<T> {

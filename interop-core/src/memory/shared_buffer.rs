@@ -42,27 +42,38 @@ pub struct SharedBuffer {
 }
 
 /// The whole memory, shared by all handles.
-struct Inner<K: ?Sized = dyn StreamSource> {
+struct Inner<K: ?Sized = dyn SharedOwner> {
     memory: MemoryRegion,
     struct_type: Option<StructType>,
     owner: K,
 }
 
 /// The owner of the memory, which may know its pending work.
-trait StreamSource: Send + Sync {
+trait SharedOwner: Send + Sync {
     fn pending(&self) -> PendingWork;
+
+    /// As [`Storage::drops_in_order`].
+    fn drops_in_order(&self) -> bool;
 }
 
 /// The storage is asked at each call, because its stream may change.
-impl<S: Storage + Send + Sync> StreamSource for MaybeDangling<S> {
+impl<S: Storage + Send + Sync> SharedOwner for MaybeDangling<S> {
     fn pending(&self) -> PendingWork {
         self.get().pending()
     }
+
+    fn drops_in_order(&self) -> bool {
+        self.get().drops_in_order()
+    }
 }
 
-impl StreamSource for (Owner, PendingWork) {
+impl SharedOwner for (Owner, PendingWork) {
     fn pending(&self) -> PendingWork {
         self.1
+    }
+
+    fn drops_in_order(&self) -> bool {
+        self.0.scope().is_some()
     }
 }
 
@@ -76,7 +87,7 @@ impl SharedBuffer {
     }
 
     #[inline(always)]
-    fn of(inner: Inner<impl StreamSource + 'static>) -> Self {
+    fn of(inner: Inner<impl SharedOwner + 'static>) -> Self {
         let (address, readonly) =
             (inner.memory.address, usize::from(inner.memory.mutability != Mutability::Writable));
         Self { address, readonly, inner: Arc::new(inner) }
@@ -145,6 +156,11 @@ unsafe impl Storage for SharedBuffer {
     #[inline]
     fn pending(&self) -> PendingWork {
         self.inner.owner.pending()
+    }
+
+    #[inline]
+    fn drops_in_order(&self) -> bool {
+        self.inner.owner.drops_in_order()
     }
 }
 

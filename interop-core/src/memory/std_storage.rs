@@ -87,6 +87,10 @@ unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
     fn pending(&self) -> PendingWork {
         S::pending(self)
     }
+
+    fn drops_in_order(&self) -> bool {
+        S::drops_in_order(self)
+    }
 }
 
 macro_rules! copying_storage {

@@ -115,6 +115,14 @@ pub unsafe trait Storage {
         PendingWork::on(self.stream())
     }
 
+    /// Whether the drop is itself ordered after the work on the memory, and needs no context, as that of an import. An
+    /// export then orders nothing of its own.
+    #[doc(hidden)]
+    #[inline]
+    fn drops_in_order(&self) -> bool {
+        false
+    }
+
     /// Describes the memory. Expanded code of the derive macro calls this.
     #[doc(hidden)]
     #[inline]
@@ -130,6 +138,7 @@ impl<'a> InfoBuilder<'a> {
     /// Starts a description with the `data` field.
     #[inline]
     pub fn storage<S: Storage>(storage: &'a S) -> Self {
-        Self::new(storage.memory(), storage.struct_type(), true, storage.pending())
+        let drops_in_order = storage.drops_in_order();
+        Self { drops_in_order, ..Self::new(storage.memory(), storage.struct_type(), true, storage.pending()) }
     }
 }

@@ -102,6 +102,8 @@ impl ExportedObject {
 }
 
 impl ExportOwner for ExportedObject {
+    const IS_THE_ARRAY: bool = true;
+
     fn adapt_scope(&mut self, scope: ReleaseScope) -> ReleaseScope {
         self.scope = Some(scope);
         scope.self_reliant()
@@ -118,9 +120,13 @@ impl Drop for ExportedObject {
 }
 
 // The buffers of copies free their memory themselves.
-impl ExportOwner for HostBuffer {}
+impl ExportOwner for HostBuffer {
+    const IS_THE_ARRAY: bool = true;
+}
 
 impl ExportOwner for CudaBuffer {
+    const IS_THE_ARRAY: bool = true;
+
     fn waits_on_drop(&self) -> bool {
         self.is_in_order()
     }

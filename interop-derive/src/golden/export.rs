@@ -21,6 +21,11 @@ const _: () = {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <&'static [f32] as __p::Storage>::describe(&self.cells);
+            let __described = __described
+                .beside(
+                    ::core::mem::needs_drop::<Arc<Context>>()
+                        || ::core::mem::needs_drop::<&'a str>(),
+                );
             let __described = <Stream as __p::AsStream>::describe_field(
                 &self.stream,
                 __described,

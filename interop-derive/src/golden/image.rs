@@ -26,6 +26,11 @@ const _: () = {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <S as __p::Storage>::describe(&self.pixels);
+            let __described = __described
+                .beside(
+                    ::core::mem::needs_drop::<String>()
+                        || ::core::mem::needs_drop::<Instant>(),
+                );
             let __described = <StreamHandle as __p::AsStream>::describe_field(
                 &self.stream,
                 __described,

@@ -244,7 +244,8 @@ fn pack<A: TensorAbi, O: ExportOwner>(
         strides: null_without_axes(strides),
         byte_offset: 0,
     };
-    let is_free = info.device() == Device::CPU || owner.get_mut().waits_on_drop();
+    let drops_in_order = O::IS_THE_ARRAY && info.drops_in_order;
+    let is_free = info.device() == Device::CPU || drops_in_order || owner.get_mut().waits_on_drop();
     let scope = if is_free { None } else { cuda::release_scope_of(info) };
     let scope = scope.map(|scope| owner.get_mut().adapt_scope(scope));
     let managed = A::wrap(tensor, flags, start.cast::<c_void>(), release::<A, O>);

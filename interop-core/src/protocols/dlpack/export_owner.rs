@@ -13,6 +13,9 @@ pub(crate) trait ExportOwner: Send + 'static {
         scope
     }
 
+    /// Whether the drop is that of the described array, or of a reference to it.
+    const IS_THE_ARRAY: bool;
+
     /// Whether the drop itself is ordered after work on the memory, so that the release need not be deferred.
     fn waits_on_drop(&self) -> bool {
         false
@@ -23,7 +26,17 @@ pub(crate) trait ExportOwner: Send + 'static {
 #[repr(transparent)]
 pub(crate) struct Plain<O>(pub(crate) O);
 
-impl<O: Send + 'static> ExportOwner for Plain<O> {}
+impl<O: Send + 'static> ExportOwner for Plain<O> {
+    const IS_THE_ARRAY: bool = false;
+}
+
+/// The array itself.
+#[repr(transparent)]
+pub(crate) struct Whole<A>(pub(crate) A);
+
+impl<A: Send + 'static> ExportOwner for Whole<A> {
+    const IS_THE_ARRAY: bool = true;
+}
 
 /// A handle of a shared array. The drop of the last handle makes the context of the memory current and drops the array.
 /// The drop of any other handle needs no context.
@@ -39,6 +52,8 @@ impl<T: Send + Sync + 'static> SharedHandle<T> {
 }
 
 impl<T: Send + Sync + 'static> ExportOwner for SharedHandle<T> {
+    const IS_THE_ARRAY: bool = true;
+
     fn adapt_scope(&mut self, scope: ReleaseScope) -> ReleaseScope {
         self.scope = Some(scope);
         scope.self_reliant()

@@ -20,7 +20,8 @@ use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind};
 use crate::process::counters;
 use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
-use crate::protocols::dlpack::export::{Ownership, export};
+use crate::protocols::dlpack::export::{Ownership, export_kept};
+use crate::protocols::dlpack::export_owner::Whole;
 use crate::python::class::exported_array::{AnyThread, ExportedArray};
 use crate::python::class::install::checked_into_object;
 use crate::python::class::numpy::view_of;
@@ -180,7 +181,7 @@ where
     }
     let ours = Arc::new(Mutex::new(Some(array)));
     // SAFETY: 1 and 2: the array is in the owner, where it is only accessed to be dropped. No other tensor has it.
-    let tensor = unsafe { export::<Versioned, _>(info, Arc::clone(&ours), Ownership::Owned) }
+    let tensor = unsafe { export_kept::<Versioned, _>(info, Whole(Arc::clone(&ours)), Ownership::Owned) }
         .map_err(|refused| refused.error)?
         .into_raw();
     // SAFETY: the tensor was created above, and its ownership is passed on here.
