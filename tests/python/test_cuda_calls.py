@@ -94,7 +94,9 @@ def work_stream(device_type, device_id, stream):
 
 @FROM_OBJECT
 def hand_over(address, out):
-    out[0] = ctypes.cast(address, ctypes.py_object).value.tensor.address
+    producer = ctypes.cast(address, ctypes.py_object).value
+    producer.handed = getattr(producer, "handed", 0) + 1
+    out[0] = producer.tensor.address
     return 0
 
 
@@ -166,6 +168,15 @@ def test_an_argument_that_is_given_back_at_once(name, memory):
     interop_demo.is_square(make(memory))
     producer = make(memory)
     assert calls(lambda: interop_demo.is_square(producer))[0] == budget
+
+
+def test_a_class_of_host_arrays_hands_over_its_first_device_array_once(memory):
+    """The import expects host memory, but orders the tensor that it got."""
+    mixed = type("Mixed", (TorchLike,), {})
+    interop_demo.is_square(mixed(Tensor("versioned", shape=(4, 4), strides=(4, 1))))
+    producer = mixed(tensor(memory))
+    assert calls(lambda: interop_demo.is_square(producer))[0] == {POINTER: 1}
+    assert producer.handed == 1
 
 
 def test_a_trusted_import_asks_nothing(memory):

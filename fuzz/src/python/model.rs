@@ -52,8 +52,7 @@ impl<'a> Model<'a> {
         // A property that raises an `AttributeError` counts as missing.
         let raises = self.program.raising.is_some_and(|own| 1 << own != OWN_ATTRIBUTE);
         let has_method = raises || (self.program.raising.is_none() && self.program.takes.is_some());
-        // If a tensor was returned to the producer, its arrays are known not to be only on the host.
-        if self.program.host_only && self.program.interface.is_none() && has_method && !self.taken {
+        if self.program.host_only && self.program.interface.is_none() && has_method {
             self.request(false).and_then(|given| self.receive(given))?;
             if self.program.claims.device[0] == 1 {
                 return Ok(Asked::Method);
