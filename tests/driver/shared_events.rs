@@ -60,6 +60,27 @@ fn a_list_is_decided_when_it_is_full() {
 }
 
 #[test]
+fn a_full_list_leaves_the_lists_of_other_threads_alone() {
+    let turn = turn_without_a_clock();
+    let data = Place::primary(0).bytes(0, 64);
+    // Threads take the lists in turn, so at least one of two has another list than this thread.
+    let dropped = || arrive(&data, GPU).0;
+    for _ in 0..2 {
+        let other = || drop(dropped());
+        thread::scope(|scope| scope.spawn(other).join().expect("a release"));
+    }
+    assert_eq!(pending_releases(), 3);
+    let mut ledgers = Vec::new();
+    turn.reset_calls();
+    while turn.calls(RECORD) == 0 {
+        ledgers.push(dropped());
+    }
+    assert!((1..=2).contains(&pending_releases()), "{} of {}", pending_releases(), ledgers.len());
+    assert!(ledgers.iter().all(|ledger| ledger.thread() == Some(thread::current().id())));
+    assert_eq!(poll_releases(), 0);
+}
+
+#[test]
 fn a_list_is_decided_when_it_has_too_many_bytes() {
     let turn = turn_without_a_clock();
     let data = Place::primary(0).bytes(0, LARGE - 2);

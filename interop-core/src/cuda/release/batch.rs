@@ -64,6 +64,19 @@ impl Slot {
     fn is_full(&self) -> bool {
         self.count.load(Ordering::SeqCst) >= MOST_OWNERS || self.bytes.load(Ordering::Relaxed) > MOST_BYTES
     }
+
+    /// Passes all owners to `receive`. `count` increases before the count of the list decreases, so a reader of
+    /// [`Batches::len`] and then of `count` misses no owner.
+    fn take(&self, count: &AtomicUsize, receive: impl FnMut(ErasedOwner)) {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut owners = self.owners();
+        count.fetch_add(owners.len(), Ordering::SeqCst);
+        owners.drain(..).for_each(receive);
+        self.count.store(0, Ordering::SeqCst);
+        self.bytes.store(0, Ordering::Relaxed);
+    }
 }
 
 impl Batches {
@@ -75,11 +88,14 @@ impl Batches {
         }
     }
 
+    fn own(&self) -> &Slot {
+        // A thread that is ending has no index of its own and uses the first list.
+        &self.slots[OWN.try_with(|own| *own).unwrap_or(0)]
+    }
+
     /// Adds an owner to the list of this thread. Returns whether the list is full.
     pub(crate) fn push(&self, owner: ErasedOwner, scope: ReleaseScope) -> bool {
-        // A thread that is ending has no index of its own and uses the first list.
-        let own = OWN.try_with(|own| *own).unwrap_or(0);
-        let slot = &self.slots[own];
+        let slot = self.own();
         let mut owners = slot.owners();
         owners.push(owner.after(Some(scope)));
         // No other thread writes, because the list is locked.
@@ -97,9 +113,9 @@ impl Batches {
         self.slots.iter().map(|slot| slot.count.load(Ordering::SeqCst)).sum()
     }
 
-    /// Returns whether a list is full.
-    pub(crate) fn is_full(&self) -> bool {
-        self.slots.iter().any(Slot::is_full)
+    /// Returns whether the list of this thread is full.
+    pub(crate) fn own_is_full(&self) -> bool {
+        self.own().is_full()
     }
 
     /// Returns whether the lists may have an owner.
@@ -119,20 +135,18 @@ impl Batches {
         self.emptied.store(0, Ordering::Relaxed);
     }
 
-    /// Passes all owners to `receive`. `count` increases before the count of a list decreases, so a reader of
-    /// [`len`](Self::len) and then of `count` misses no owner.
-    pub(crate) fn take(&self, count: &AtomicUsize, mut receive: impl FnMut(ErasedOwner)) {
-        self.emptied.store(ticks().max(1), Ordering::Relaxed);
+    /// Passes the owners in all lists to `receive`, and counts them in `count`.
+    pub(crate) fn take_all(&self, count: &AtomicUsize, mut receive: impl FnMut(ErasedOwner)) {
         self.occupied.store(false, Ordering::SeqCst);
-        for slot in &self.slots {
-            if slot.count.load(Ordering::SeqCst) == 0 {
-                continue;
-            }
-            let mut owners = slot.owners();
-            count.fetch_add(owners.len(), Ordering::SeqCst);
-            owners.drain(..).for_each(&mut receive);
-            slot.count.store(0, Ordering::SeqCst);
-            slot.bytes.store(0, Ordering::Relaxed);
+        // The lists may be empty already, because threads empty their own.
+        if self.len() != 0 {
+            self.emptied.store(ticks().max(1), Ordering::Relaxed);
         }
+        self.slots.iter().for_each(|slot| slot.take(count, &mut receive));
+    }
+
+    /// As [`take_all`](Self::take_all), for the list of this thread. Memory then goes back to the thread that used it.
+    pub(crate) fn take_own(&self, count: &AtomicUsize, receive: impl FnMut(ErasedOwner)) {
+        self.own().take(count, receive);
     }
 }

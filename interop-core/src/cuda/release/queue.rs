@@ -115,13 +115,18 @@ impl List {
         self.queues.iter().all(Queue::is_empty) && WAITING.get().batches.len() == 0
     }
 
-    /// Moves the owners in the batches to the queues of their contexts.
-    fn collect_batches(&mut self) {
-        let waiting = WAITING.get();
-        waiting.batches.take(&waiting.pending, |owner| {
+    /// Moves the owners in the batches to the queues of their contexts: all of them, or those of a full list.
+    fn collect_batches(&mut self, poll: Poll) {
+        let Waiting { batches, pending, .. } = WAITING.get();
+        let receive = |owner: ErasedOwner| {
             let scope = owner.scope().unwrap_or(ReleaseScope::NONE);
             self.queue(scope).unrecorded.push(owner);
-        });
+        };
+        if poll == Poll::Full && !waits_for_batches() {
+            batches.take_own(pending, receive);
+        } else {
+            batches.take_all(pending, receive);
+        }
     }
 
     /// Returns the number of owners in the list without an event.
@@ -137,7 +142,7 @@ impl List {
             _ if waits_for_batches() => self.unrecorded() + batches.len() >= BATCH,
             Poll::Opportunistic => self.unrecorded() != 0 || (batches.is_occupied() && batches.is_due()),
             // Another thread may have emptied the batches meanwhile.
-            Poll::Full => batches.is_full(),
+            Poll::Full => batches.own_is_full(),
         }
     }
 
@@ -318,7 +323,7 @@ fn drain(poll: Poll) -> PollResult {
         // Batches stay where they are unless this poll records their events.
         let unrecorded = list.should_record_events(poll);
         if unrecorded {
-            list.collect_batches();
+            list.collect_batches(poll);
         }
         let waiting = list.queues.iter().filter(|queue| !queue.is_empty());
         let fences: Vec<ReleaseScope> = waiting.map(|queue| queue.scope).collect();
@@ -351,6 +356,12 @@ fn record_events(driver: &'static Driver, scope: ReleaseScope, poll: Poll, resul
     // Without the lock, because this asks libraries whether they capture a graph.
     let events = events_after(driver, scope);
     let events = events.or_else(|| (poll == Poll::Blocking).then(|| synchronized(driver, scope)).flatten());
+    if events.as_ref().is_some_and(Vec::is_empty) {
+        // No work is left to wait for, so no other thread has to see these owners.
+        result.released = true;
+        release(owners, driver, &WAITING.get().pending);
+        return;
+    }
     let (mut list, recorded) = (list(), owners.len());
     let queue = list.queue(scope);
     if let Some(events) = events {
@@ -371,8 +382,8 @@ fn release_due(driver: &'static Driver, scope: ReleaseScope, poll: Poll, result:
     // Taken before the drops: if a drop forks and the child returns here, it must not decrease the counter of its new,
     // empty queue.
     let pending = &WAITING.get().pending;
-    for deferred in due {
-        release(deferred, driver, pending);
+    for Deferred { owners, .. } in due {
+        release(owners, driver, pending);
     }
 }
 
@@ -410,12 +421,12 @@ fn take_due(driver: &Driver, scope: ReleaseScope, poll: Poll, result: &mut PollR
 }
 
 /// Drops the owners, without the lock: a drop may run any code, come back here, or panic.
-fn release(deferred: Deferred, driver: &Driver, pending: &AtomicUsize) {
-    let owners = deferred.owners.len();
-    for owner in deferred.owners {
+fn release(owners: Vec<ErasedOwner>, driver: &Driver, pending: &AtomicUsize) {
+    let released = owners.len();
+    for owner in owners {
         let scope = owner.scope().unwrap_or(ReleaseScope::NONE);
         contain_panic(|| drop_in_context(driver, owner, scope));
     }
-    pending.fetch_sub(owners, Ordering::AcqRel);
-    list().put_back(owners);
+    pending.fetch_sub(released, Ordering::AcqRel);
+    list().put_back(released);
 }
