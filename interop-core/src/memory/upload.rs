@@ -113,7 +113,7 @@ unsafe fn copy_pieces<T: Element>(
     order: Order,
     target: usize,
 ) -> Result<()> {
-    let (first, layout) = elements.place();
+    let (first, layout) = elements.address_and_layout();
     let (mut shape, mut strides) = (layout.shape().to_vec(), layout.strides().to_vec());
     if order == Order::F {
         shape.reverse();

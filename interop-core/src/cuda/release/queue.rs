@@ -64,7 +64,7 @@ thread_local! {
     /// The number of owners that this thread has taken out. It is not 0 while one of them is dropped.
     static OWN_IN_PROGRESS: Cell<usize> = const { Cell::new(0) };
     /// Whether this thread is the one that polls in passing.
-    static PASSES: Cell<bool> = const { Cell::new(false) };
+    static IS_POLLING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The reason for a poll. It decides whether missing events are recorded, and whether the host waits.
@@ -246,19 +246,19 @@ fn pass() {
 
     impl Drop for Passing {
         fn drop(&mut self) {
-            PASSES.set(false);
+            IS_POLLING.set(false);
             WAITING.get().passing.store(false, Ordering::Release);
         }
     }
 
     // A drop inside a poll may defer another release, so this thread polls again.
-    if PASSES.get() {
+    if IS_POLLING.get() {
         drain(Poll::Opportunistic);
         return;
     }
     let passing = &WAITING.get().passing;
     if !passing.load(Ordering::Relaxed) && !passing.swap(true, Ordering::Acquire) {
-        PASSES.set(true);
+        IS_POLLING.set(true);
         let _passing = Passing;
         drain(Poll::Opportunistic);
     }

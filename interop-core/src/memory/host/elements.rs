@@ -48,7 +48,7 @@ impl<T: Element> HostElements<T> {
 
     /// Returns the address of element \[0, …, 0\] and the layout.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
-    pub(crate) fn place(&self) -> (usize, &Layout) {
+    pub(crate) fn address_and_layout(&self) -> (usize, &Layout) {
         (self.address, &self.layout)
     }
 

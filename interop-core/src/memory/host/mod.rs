@@ -2,6 +2,7 @@
 //! elements.
 #![expect(unsafe_code, reason = "reads and writes array elements on the host")]
 
+pub(crate) mod all_elements;
 pub(crate) mod cell_views;
 pub(crate) mod cells;
 pub(crate) mod checked_read;
@@ -15,7 +16,6 @@ pub(crate) mod operands;
 pub(crate) mod parallel;
 pub(crate) mod strided;
 pub(crate) mod subviews;
-pub(crate) mod whole;
 
 use core::marker::PhantomData;
 use core::ptr;

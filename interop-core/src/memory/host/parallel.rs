@@ -56,7 +56,7 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
         let all = self.strided();
         let Some(loops) = all.loops(Visit::Memory) else { return Ok(identity()) };
         // SAFETY: the elements of the view are live and initialized.
-        let work = |loops: &Loops| unsafe { fold(loops, (all.place(),), identity(), &add) };
+        let work = |loops: &Loops| unsafe { fold(loops, (all.as_ptr(),), identity(), &add) };
         pieces(loops, &work, &reduce)
     }
 
@@ -76,7 +76,7 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
         let Some(loops) = one.loops_with(&other)? else { return Ok(identity()) };
         let add = |folded, (one, other)| add(folded, one, other);
         // SAFETY: as in `par_fold`.
-        let work = |loops: &Loops| unsafe { fold(loops, (one.place(), other.place()), identity(), add) };
+        let work = |loops: &Loops| unsafe { fold(loops, (one.as_ptr(), other.as_ptr()), identity(), add) };
         pieces(loops, &work, &reduce)
     }
 }
@@ -105,7 +105,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
         let Some(loops) = all.loops(Visit::Memory) else { return Ok(()) };
         // SAFETY: the elements of the view are live, writable and not used by other Rust code (contract of
         // `from_info`). No two indices share an element, so no two parts do.
-        let work = |loops: &Loops| unsafe { map(loops, all.place_mut(), (all.place(),), &change) };
+        let work = |loops: &Loops| unsafe { map(loops, all.as_mut_ptr(), (all.as_ptr(),), &change) };
         pieces(loops, &work, &nothing)
     }
 
@@ -122,9 +122,9 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
         let (all, other) = (self.strided(), other.strided());
         let Some(loops) = all.loops_with(&other)? else { return Ok(()) };
         let change = |(one, other)| change(one, other);
-        let from = || (all.place(), other.place());
+        let from = || (all.as_ptr(), other.as_ptr());
         // SAFETY: as in `par_map_inplace`.
-        let work = |loops: &Loops| unsafe { map(loops, all.place_mut(), from(), change) };
+        let work = |loops: &Loops| unsafe { map(loops, all.as_mut_ptr(), from(), change) };
         pieces(loops, &work, &nothing)
     }
 
@@ -142,9 +142,9 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
         let (all, second, third) = (self.strided(), second.strided(), third.strided());
         let Some(loops) = all.loops_with_two(&second, &third)? else { return Ok(()) };
         let change = |(one, second, third)| change(one, second, third);
-        let from = || (all.place(), second.place(), third.place());
+        let from = || (all.as_ptr(), second.as_ptr(), third.as_ptr());
         // SAFETY: as in `par_map_inplace`.
-        let work = |loops: &Loops| unsafe { map(loops, all.place_mut(), from(), change) };
+        let work = |loops: &Loops| unsafe { map(loops, all.as_mut_ptr(), from(), change) };
         pieces(loops, &work, &nothing)
     }
 }

@@ -54,12 +54,12 @@ impl<'a, T: Element> Strided<'a, T> {
     }
 
     /// A pointer to the first element.
-    pub(crate) fn place(&self) -> *const T {
+    pub(crate) fn as_ptr(&self) -> *const T {
         self.first
     }
 
     /// A mutable pointer to the first element.
-    pub(crate) fn place_mut(&self) -> *mut T {
+    pub(crate) fn as_mut_ptr(&self) -> *mut T {
         self.first
     }
 
@@ -137,7 +137,7 @@ impl<'a, T: Element> Strided<'a, T> {
     pub(crate) fn fold<A>(&self, visit: Visit, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
         let Some(loops) = self.loops(visit) else { return Ok(start) };
         // SAFETY: the elements are live and initialized (contract of `new`).
-        unsafe { fold(&loops, (self.place(),), start, add) }
+        unsafe { fold(&loops, (self.as_ptr(),), start, add) }
     }
 
     #[inline]
@@ -148,7 +148,7 @@ impl<'a, T: Element> Strided<'a, T> {
         mut add: impl FnMut(A, T, U) -> A,
     ) -> Result<A> {
         let Some(loops) = self.loops_with(other)? else { return Ok(start) };
-        let from = (self.place(), other.place());
+        let from = (self.as_ptr(), other.as_ptr());
         // SAFETY: as in `fold`.
         unsafe { fold(&loops, from, start, |folded, (one, other)| add(folded, one, other)) }
     }
@@ -239,7 +239,7 @@ impl<'a, T: Element> Strided<'a, T> {
     pub(crate) unsafe fn map_inplace(&self, change: impl FnMut(T) -> T) -> Result<()> {
         let Some(loops) = self.loops(Visit::Memory) else { return Ok(()) };
         // SAFETY: the elements are live and initialized (contract of `new`), and writable as the caller promises.
-        unsafe { map(&loops, self.place_mut(), (self.place(),), change) }
+        unsafe { map(&loops, self.as_mut_ptr(), (self.as_ptr(),), change) }
     }
 
     /// # Safety
@@ -252,9 +252,9 @@ impl<'a, T: Element> Strided<'a, T> {
         mut change: impl FnMut(T, U) -> T,
     ) -> Result<()> {
         let Some(loops) = self.loops_with(other)? else { return Ok(()) };
-        let from = (self.place(), other.place());
+        let from = (self.as_ptr(), other.as_ptr());
         // SAFETY: as in `map_inplace`.
-        unsafe { map(&loops, self.place_mut(), from, |(one, other)| change(one, other)) }
+        unsafe { map(&loops, self.as_mut_ptr(), from, |(one, other)| change(one, other)) }
     }
 
     /// # Safety
@@ -267,9 +267,9 @@ impl<'a, T: Element> Strided<'a, T> {
         mut change: impl FnMut(T, U, V) -> T,
     ) -> Result<()> {
         let Some(loops) = self.loops_with_two(second, third)? else { return Ok(()) };
-        let from = (self.place(), second.place(), third.place());
+        let from = (self.as_ptr(), second.as_ptr(), third.as_ptr());
         // SAFETY: as in `map_inplace`.
-        unsafe { map(&loops, self.place_mut(), from, |(one, second, third)| change(one, second, third)) }
+        unsafe { map(&loops, self.as_mut_ptr(), from, |(one, second, third)| change(one, second, third)) }
     }
 }
 
