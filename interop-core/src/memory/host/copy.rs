@@ -155,11 +155,11 @@ pub(crate) unsafe fn copy_values<T: Element>(
         };
         return Ok(());
     }
-    let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::Memory) else {
+    let Some(loops) = Loops::tiled(shape, &[to.strides, from.strides], size_of::<T>()) else {
         return Ok(());
     };
     // SAFETY: as the caller promises.
-    unsafe { assign(&loops.in_tiles(size_of::<T>()), to.first, (from.first,), |element| element) }
+    unsafe { assign(&loops, to.first, (from.first,), |element| element) }
 }
 
 /// Copies elements of `item` bytes.
@@ -169,7 +169,7 @@ pub(crate) unsafe fn copy_values<T: Element>(
 /// Both sides have live elements of this shape. Those of the target may be written, and no two indices share one. No
 /// element is on both sides.
 pub(crate) unsafe fn copy(shape: &[usize], item: usize, from: Side<'_, *const u8>, to: Side<'_, *mut u8>) {
-    let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::Memory) else { return };
+    let Some(loops) = Loops::tiled(shape, &[to.strides, from.strides], item) else { return };
     // Padding bytes of a struct may be uninitialized. `MaybeUninit` copies them as they are.
     let copy: unsafe fn(&Loops, (*const u8, *mut u8), usize) = match item {
         1 => copy_units::<MaybeUninit<u8>>,
@@ -185,7 +185,7 @@ pub(crate) unsafe fn copy(shape: &[usize], item: usize, from: Side<'_, *const u8
         _ => copy_items,
     };
     // SAFETY: as the caller promises; each unit has the size of an item.
-    unsafe { copy(&loops.in_tiles(item), (from.first, to.first), item) };
+    unsafe { copy(&loops, (from.first, to.first), item) };
 }
 
 /// Copies the elements of a plane. The arguments are the source, the target, the outer axis and the inner axis.

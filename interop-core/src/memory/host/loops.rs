@@ -84,15 +84,27 @@ impl Loops {
         if shape.contains(&0) {
             return None;
         }
-        let mut loops = Self::in_index_order(shape, strides, visit == Visit::Index(Order::F));
+        // Changed in place, because loops have about two hundred bytes.
+        let mut made = Some(Self::in_index_order(shape, strides, visit == Visit::Index(Order::F)));
+        let loops = made.as_mut()?;
         if visit == Visit::Memory && loops.ndim > 0 {
             loops.turn_forward();
             loops.axes[..loops.ndim].sort_by_key(|axis| Reverse(reach(axis)));
         }
         loops.merge();
-        Some(loops)
+        made
     }
 
+    /// As [`new`](Self::new) in memory order, in tiles if that is faster. `item` is the size of an element in bytes.
+    pub(crate) fn tiled(shape: &[usize], strides: &[&[isize]], item: usize) -> Option<Self> {
+        let mut made = Self::new(shape, strides, Visit::Memory);
+        if let Some(loops) = &mut made {
+            loops.tile(item);
+        }
+        made
+    }
+
+    #[inline]
     fn in_index_order(shape: &[usize], strides: &[&[isize]], reversed: bool) -> Self {
         let (mut axes, mut ndim) = (Dims::zeroed(shape.len().max(1)), 0);
         for step in 0..shape.len() {
@@ -137,7 +149,7 @@ impl Loops {
 
     /// If another array has a smaller stride along another axis than along the inner one, makes that axis the second
     /// loop and tiles the two. If one of the two is short, the longer one becomes the inner loop.
-    pub(crate) fn in_tiles(mut self, item: usize) -> Self {
+    fn tile(&mut self, item: usize) {
         let inner = self.ndim - 1;
         for array in 1..MOST {
             let step = |axis: &Axis| axis.steps[array].unsigned_abs();
@@ -151,7 +163,6 @@ impl Loops {
                 break;
             }
         }
-        self
     }
 
     /// Splits the loops in two along the outermost loop with more than one iteration. There must be more than one
@@ -271,7 +282,8 @@ mod tests {
     use super::*;
 
     fn axes(shape: &[usize], strides: &[&[isize]], visit: Visit) -> (Vec<(usize, Steps)>, Steps, bool) {
-        let loops = Loops::new(shape, strides, visit).unwrap().in_tiles(4);
+        let mut loops = Loops::new(shape, strides, visit).unwrap();
+        loops.tile(4);
         let axes = loops.axes[..loops.ndim].iter().map(|axis| (axis.extent, axis.steps)).collect();
         (axes, loops.first, loops.tile.is_some())
     }
@@ -311,7 +323,7 @@ mod tests {
     fn planes_have_all_elements() {
         let (shape, strides) = ([70, 3, 40], [&[120_isize, 40, 1][..], &[1, 70, 210]]);
         let mut seen = vec![0; 70 * 3 * 40];
-        let loops = Loops::new(&shape, &strides, Visit::Memory).unwrap().in_tiles(4);
+        let loops = Loops::tiled(&shape, &strides, 4).unwrap();
         for Plane { first, rows, run } in loops.planes() {
             for row in 0..rows.extent {
                 for at in 0..run.extent {

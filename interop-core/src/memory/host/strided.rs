@@ -70,8 +70,7 @@ impl<'a, T: Element> Strided<'a, T> {
     /// Returns the loops over both arrays, in memory order.
     pub(crate) fn loops_with<U: Element>(&self, other: &Strided<'_, U>) -> Result<Option<Loops>> {
         self.check_shape(other.shape)?;
-        let loops = Loops::new(self.shape, &[self.strides, other.strides], Visit::Memory);
-        Ok(loops.map(|loops| loops.in_tiles(size_of::<T>())))
+        Ok(Loops::tiled(self.shape, &[self.strides, other.strides], size_of::<T>()))
     }
 
     /// Returns the loops over all three arrays, in memory order.
@@ -82,8 +81,8 @@ impl<'a, T: Element> Strided<'a, T> {
     ) -> Result<Option<Loops>> {
         self.check_shape(second.shape)?;
         self.check_shape(third.shape)?;
-        let loops = Loops::new(self.shape, &[self.strides, second.strides, third.strides], Visit::Memory);
-        Ok(loops.map(|loops| loops.in_tiles(size_of::<T>())))
+        let strides = [self.strides, second.strides, third.strides];
+        Ok(Loops::tiled(self.shape, &strides, size_of::<T>()))
     }
 
     /// Returns an error if the shape differs.

@@ -50,25 +50,46 @@ where
 {
     release_deferred_refs(py);
     free_detached();
-    let info = array.info()?;
+    // By reference, because a description has about two hundred bytes.
+    match array.info() {
+        Ok(ref mut info) => described_into_library(py, kind, info, array),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// As [`into_library`], for an array with this description.
+fn described_into_library<'py, A>(
+    py: Python<'py>,
+    kind: &Kind,
+    info: &mut ArrayInfo,
+    array: A,
+) -> PyResult<Bound<'py, PyAny>>
+where
+    A: CudaArray + AnyThread,
+{
     match kind {
         Kind::NumPy => into_numpy(py, info, array),
         Kind::PyTorch(table) => {
-            check_writable(&info, Library::PyTorch)?;
-            check_forwards(&info)?;
+            check_writable(info, Library::PyTorch)?;
+            check_forwards(info)?;
+            place_plainly(py, info)?;
             match table {
-                Some(table) => by_table(py, *table, &plainly_placed(py, info)?, array),
-                None => by_from_dlpack(&library(py, Library::PyTorch)?, Plain::of(py, info, array)?),
+                Some(table) => by_table(py, *table, info, array),
+                None => by_from_dlpack(&library(py, Library::PyTorch)?, Plain::of(info, array)),
             }
         }
         Kind::CuPy => {
             let cupy = library(py, Library::CuPy)?;
-            check_writable(&info, Library::CuPy)?;
-            check_on_device(&info)?;
+            check_writable(info, Library::CuPy)?;
+            check_on_device(info)?;
             by_from_dlpack(&cupy, array)
         }
-        Kind::Jax => by_from_dlpack(&library(py, Library::Jax)?, Plain::of(py, info, array)?),
-        Kind::Table(table) => by_table(py, *table, &info, array),
+        Kind::Jax => {
+            let jax = library(py, Library::Jax)?;
+            place_plainly(py, info)?;
+            by_from_dlpack(&jax, Plain::of(info, array))
+        }
+        Kind::Table(table) => by_table(py, *table, info, array),
         Kind::FromDlpack(module) => by_from_dlpack(module.bind(py), array),
         Kind::Neutral => checked_into_object(py, array),
     }
@@ -123,18 +144,19 @@ fn check_on_device(info: &ArrayInfo) -> PyResult<()> {
 ///
 /// Pinned memory becomes host memory, and this call waits for its pending work. Managed memory becomes memory of the
 /// device for which it was allocated.
-fn plainly_placed(py: Python<'_>, info: ArrayInfo) -> PyResult<ArrayInfo> {
+fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
     match info.device().device_type {
-        DeviceType::CUDA_HOST => on_host(py, info),
+        DeviceType::CUDA_HOST => put_on_host(py, info)?,
         DeviceType::CUDA_MANAGED => {
             let known = cuda::pointer_attributes(info.address())?;
-            Ok(ArrayInfo { device: Device::cuda(known.map_or(0, |known| known.ordinal())), ..info })
+            info.device = Device::cuda(known.map_or(0, |known| known.ordinal()));
         }
-        _ => Ok(info),
+        _ => {}
     }
+    Ok(())
 }
 
-/// An array with the stored description that [`plainly_placed`] returned.
+/// An array with the description that [`place_plainly`] changed.
 struct Plain<A> {
     info: ArrayInfo,
     /// Held until this struct is dropped.
@@ -142,8 +164,8 @@ struct Plain<A> {
 }
 
 impl<A> Plain<A> {
-    fn of(py: Python<'_>, info: ArrayInfo, array: A) -> PyResult<Self> {
-        Ok(Self { info: plainly_placed(py, info)?, _array: array })
+    fn of(info: &ArrayInfo, array: A) -> Self {
+        Self { info: info.clone(), _array: array }
     }
 }
 
@@ -156,9 +178,11 @@ unsafe impl<A: CudaArray> CudaArray for Plain<A> {
 }
 
 /// Describes the same memory as host memory. Waits for pending work.
-fn on_host(py: Python<'_>, info: ArrayInfo) -> PyResult<ArrayInfo> {
-    waiting(py, &info, || cuda::synchronize_for_host(&info))?;
-    Ok(ArrayInfo { device: Device::CPU, stream: PendingWork::on(StreamHandle::NothingPending), ..info })
+fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
+    waiting(py, info, || cuda::synchronize_for_host(info))?;
+    info.device = Device::CPU;
+    info.stream = PendingWork::on(StreamHandle::NothingPending);
+    Ok(())
 }
 
 /// Passes the array to the exchange table of the library's class.
@@ -212,7 +236,7 @@ unsafe fn disown(tensor: *mut Versioned) {
 }
 
 /// Converts to a `NumPy` array by the C API, or by the buffer protocol for element types without a type number.
-fn into_numpy<A>(py: Python<'_>, info: ArrayInfo, array: A) -> PyResult<Bound<'_, PyAny>>
+fn into_numpy<'py, A>(py: Python<'py>, info: &mut ArrayInfo, array: A) -> PyResult<Bound<'py, PyAny>>
 where
     A: CudaArray + AnyThread,
 {
@@ -224,15 +248,17 @@ where
         );
         return Err(error.into());
     }
-    let info = if info.device() == Device::CPU { info } else { on_host(py, info)? };
+    if info.device() != Device::CPU {
+        put_on_host(py, info)?;
+    }
     let number = if info.struct_type().is_some() { None } else { type_number(info.dtype()) };
     match (Api::get(py)?, number) {
         (Some(api), Some(number)) => {
             let base = keeper(py, array)?;
             // SAFETY: the base owns the array as long as it lives.
-            unsafe { over(api, base, number, &info) }
+            unsafe { over(api, base, number, info) }
         }
-        _ => by_buffer(py, &info, array),
+        _ => by_buffer(py, info, array),
     }
 }
 
