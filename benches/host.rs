@@ -74,7 +74,7 @@ fn layout(layout: Layout) {
     let name = layout.name;
     let mut slice = vec![1.0_f32; COUNT];
     let other = vec![2.0_f32; COUNT];
-    let mut memory: Vec<f32> = (0..layout.room).map(|at| (at % 1000) as f32).collect();
+    let mut memory: Vec<f32> = (0..layout.capacity).map(|at| (at % 1000) as f32).collect();
     let source = memory.clone();
     let (mut grid, from) = (layout.grid(), layout.grid());
     row(

@@ -27,7 +27,7 @@ pub(crate) struct Layout {
     /// The index of the first element in the memory.
     first: usize,
     /// The number of elements of the memory.
-    pub(crate) room: usize,
+    pub(crate) capacity: usize,
 }
 
 const fn signed(length: usize) -> isize {
@@ -35,11 +35,11 @@ const fn signed(length: usize) -> isize {
 }
 
 pub(crate) const LAYOUTS: [Layout; 5] = [
-    Layout { name: "contiguous", strides: [signed(COLUMNS), 1], first: 0, room: COUNT },
-    Layout { name: "F order", strides: [1, signed(ROWS)], first: 0, room: COUNT },
-    Layout { name: "every second column", strides: [2 * signed(COLUMNS), 2], first: 0, room: 2 * COUNT },
-    Layout { name: "padded rows", strides: [signed(PADDED), 1], first: 0, room: ROWS * PADDED },
-    Layout { name: "backwards", strides: [-signed(COLUMNS), -1], first: COUNT - 1, room: COUNT },
+    Layout { name: "contiguous", strides: [signed(COLUMNS), 1], first: 0, capacity: COUNT },
+    Layout { name: "F order", strides: [1, signed(ROWS)], first: 0, capacity: COUNT },
+    Layout { name: "every second column", strides: [2 * signed(COLUMNS), 2], first: 0, capacity: 2 * COUNT },
+    Layout { name: "padded rows", strides: [signed(PADDED), 1], first: 0, capacity: ROWS * PADDED },
+    Layout { name: "backwards", strides: [-signed(COLUMNS), -1], first: COUNT - 1, capacity: COUNT },
 ];
 
 macro_rules! view {
@@ -66,7 +66,7 @@ macro_rules! view {
 impl Layout {
     #[expect(clippy::cast_precision_loss, reason = "small whole numbers")]
     pub(crate) fn grid(self) -> Grid {
-        let elements: HostVec<f32> = (0..self.room).map(|at| (at % 1000) as f32).collect();
+        let elements: HostVec<f32> = (0..self.capacity).map(|at| (at % 1000) as f32).collect();
         let memory =
             SharedBuffer::new(elements).byte_offset(4 * signed(self.first)).expect("within the memory");
         Grid { memory, strides: self.strides, rows: ROWS, columns: COLUMNS }

@@ -50,28 +50,28 @@ pub(crate) type Scratch = [Vec<u8>; MOST];
 /// # Safety
 ///
 /// `from` points to the first of `count` live elements, which are `step` elements apart.
-unsafe fn gather<T>(from: *const T, step: isize, count: usize, room: &mut Vec<u8>) -> (usize, u8) {
+unsafe fn gather<T>(from: *const T, step: isize, count: usize, buffer: &mut Vec<u8>) -> (usize, u8) {
     let size = size_of::<T>();
-    room.clear();
-    room.reserve(count * size);
+    buffer.clear();
+    buffer.reserve(count * size);
     if step == 1 {
-        // SAFETY: the elements are contiguous, as the caller promises, and the buffer has room for as many.
-        unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), room.as_mut_ptr(), count * size) };
+        // SAFETY: the elements are contiguous, as the caller promises, and the buffer has capacity for as many.
+        unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), buffer.as_mut_ptr(), count * size) };
     } else {
         for at in 0..count {
             let element = from.wrapping_offset(step.wrapping_mul(at as isize)).cast::<u8>();
-            let place = room.as_mut_ptr().wrapping_add(at * size);
-            // SAFETY: one of the elements, and the range of the buffer for its copy.
+            let place = buffer.as_mut_ptr().wrapping_add(at * size);
+            // SAFETY: one of the elements, and its copy is within the capacity of the buffer.
             unsafe { ptr::copy_nonoverlapping(element, place, size) };
         }
     }
     // SAFETY: this many bytes have been written.
-    unsafe { room.set_len(count * size) };
-    if room.iter().fold(0, |all, byte| all | byte) <= 1 {
+    unsafe { buffer.set_len(count * size) };
+    if buffer.iter().fold(0, |all, byte| all | byte) <= 1 {
         return (count, 0);
     }
-    let bad = room.iter().position(|byte| *byte > 1).unwrap_or(0);
-    (bad / size, room[bad])
+    let bad = buffer.iter().position(|byte| *byte > 1).unwrap_or(0);
+    (bad / size, buffer[bad])
 }
 
 macro_rules! operands {

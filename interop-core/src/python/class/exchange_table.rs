@@ -151,13 +151,13 @@ fn ready(info: &ArrayInfo) -> Result<()> {
 /// Creates a borrowed tensor of an object. Its shape and strides are [stored](shape_of).
 fn view(object: usize, info: &ArrayInfo) -> DLTensor {
     let ndim = info.ndim();
-    let mut room = [0_i64; 2 * MAX_NDIM];
+    let mut list = [0_i64; 2 * MAX_NDIM];
     let extents = info.shape().iter().map(|extent| *extent as i64);
     let numbers = extents.chain(info.strides().iter().map(|step| *step as i64));
-    for (place, number) in room.iter_mut().zip(numbers) {
+    for (place, number) in list.iter_mut().zip(numbers) {
         *place = number;
     }
-    let numbers = shape_of(object, &room[..2 * ndim]).cast_mut();
+    let numbers = shape_of(object, &list[..2 * ndim]).cast_mut();
     #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
     DLTensor {
         data: with_exposed_provenance_mut(info.address()),
