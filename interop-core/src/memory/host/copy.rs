@@ -9,8 +9,7 @@ use crate::array::element::Element;
 use crate::array::layout::Layout;
 use crate::array::layout::order::{Order, contiguous_strides};
 use crate::error::Result;
-use crate::memory::host::checked_read::first_invalid_bool;
-use crate::memory::host::checked_read::{check_run, invalid_bool};
+use crate::memory::host::checked_read::{check_run, copy_or, first_invalid_bool, invalid_bool};
 use crate::memory::host::elementwise::assign;
 use crate::memory::host::loops::{Axis, Loops, Plane, Visit};
 
@@ -75,8 +74,8 @@ impl<'a, T> Side<'a, *const T> {
     }
 }
 
-/// The number of bytes that are copied and then checked together, so that they are still in the cache for the check.
-const CHECKED: usize = 1 << 14;
+/// The number of bytes that are copied and checked together, in a loop that the compiler vectorizes.
+const CHECKED: usize = 1 << 13;
 
 /// Copies elements that consist of `bool`s into contiguous memory, as [`copy`]. All written bytes are valid `bool`s,
 /// even if an error is returned.
@@ -108,9 +107,10 @@ pub(crate) unsafe fn copy_bools(
     for begin in (0..count).step_by(CHECKED) {
         let bytes = CHECKED.min(count - begin);
         // SAFETY: as the caller promises; the elements are one contiguous run on both sides.
-        unsafe { ptr::copy_nonoverlapping(from.wrapping_add(begin), to.first.wrapping_add(begin), bytes) };
-        // SAFETY: these bytes have been written.
-        unsafe { check_copied(to.first, begin..begin + bytes) }?;
+        if unsafe { copy_or(from.wrapping_add(begin), to.first.wrapping_add(begin), bytes) } > 1 {
+            // SAFETY: these bytes have been written.
+            unsafe { check_copied(to.first, begin..begin + bytes) }?;
+        }
     }
     Ok(())
 }

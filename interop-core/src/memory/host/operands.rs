@@ -1,8 +1,7 @@
 //! The operands of elementwise loops: pointers into one to three arrays.
 
-use core::ptr;
-
 use crate::array::element::Element;
+use crate::memory::host::checked_read::copy_or;
 use crate::memory::host::loops::{MOST, Steps};
 
 /// The maximum number of bytes of one array that are checked together.
@@ -54,20 +53,17 @@ unsafe fn gather<T>(from: *const T, step: isize, count: usize, buffer: &mut Vec<
     let size = size_of::<T>();
     buffer.clear();
     buffer.reserve(count * size);
-    if step == 1 {
-        // SAFETY: the elements are contiguous, as the caller promises, and the buffer has capacity for as many.
-        unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), buffer.as_mut_ptr(), count * size) };
-    } else {
-        for at in 0..count {
-            let element = from.wrapping_offset(step.wrapping_mul(at as isize)).cast::<u8>();
-            let place = buffer.as_mut_ptr().wrapping_add(at * size);
-            // SAFETY: one of the elements, and its copy is within the capacity of the buffer.
-            unsafe { ptr::copy_nonoverlapping(element, place, size) };
-        }
+    let (runs, bytes) = if step == 1 { (1, count * size) } else { (count, size) };
+    let mut bits = 0;
+    for run in 0..runs {
+        let element = from.wrapping_offset(step.wrapping_mul(run as isize)).cast::<u8>();
+        let place = buffer.as_mut_ptr().wrapping_add(run * bytes);
+        // SAFETY: one of the elements or all of them, as the caller promises. The buffer has capacity for all.
+        bits |= unsafe { copy_or(element, place, bytes) };
     }
     // SAFETY: this many bytes have been written.
     unsafe { buffer.set_len(count * size) };
-    if buffer.iter().fold(0, |all, byte| all | byte) <= 1 {
+    if bits <= 1 {
         return (count, 0);
     }
     let bad = buffer.iter().position(|byte| *byte > 1).unwrap_or(0);
