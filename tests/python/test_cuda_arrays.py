@@ -207,6 +207,20 @@ def test_order_by_hand():
     assert SIM.calls("cuStreamWaitEvent") == before + 1
 
 
+def test_all_releases_of_a_long_chain_are_finished():
+    """Each array owns the one before it, so one release leads to the next."""
+
+    class Forwarding:
+        def __init__(self, array):
+            self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+    array = full("cuda")
+    for _ in range(40):
+        array = interop_demo.asarray(Forwarding(array))
+    del array
+    assert (interop_demo.finish_releases(), interop_demo.pending_releases()) == (0, 0)
+
+
 @each_kind
 def test_memory_is_released_after_the_work_that_uses_it(kind):
     array, stream = full(kind), SIM.stream()

@@ -247,6 +247,55 @@ def test_a_class_with_from_dlpack():
     assert type(result) is Own and result.array.tolist() == [[0, 2, 4], [6, 8, 10]]
 
 
+def test_a_class_that_returns_results_while_it_is_looked_at():
+    """In a process of its own, because a wait for itself would never end."""
+    output = run(
+        """
+        import interop_demo
+        import numpy as np
+
+        class Own:
+            def __dlpack_device__(self):
+                return (1, 0)
+
+            def __dlpack__(self, **arguments):
+                return np.ones(2, "f4").__dlpack__(**arguments)
+
+            def __array_namespace__(self, api_version=None):
+                if nested:
+                    nested.pop()
+                    print(type(interop_demo.twice(Own())).__name__)
+                return np
+
+        nested = [True]
+        print(type(interop_demo.twice(Own())).__name__)
+        """
+    )
+    assert output.split() == ["ndarray", "ndarray"]
+
+
+@pytest.mark.parametrize(("error", "passed_on"), [(KeyboardInterrupt, True), (ValueError, False)])
+def test_a_metaclass_that_hides_the_bases(error, passed_on):
+    class Hiding(type):
+        def __getattribute__(cls, name):
+            if name == "__mro__" and raising:
+                raise error
+            return super().__getattribute__(name)
+
+    class Own(Producer, metaclass=Hiding):
+        pass
+
+    raising = []
+    source = Own(Tensor())
+    interop_demo.is_square(source)
+    raising.append(True)
+    if passed_on:
+        with pytest.raises(error):
+            twice(source)
+    else:
+        assert type(twice(source)).__name__ == "ExportedArray"
+
+
 def test_a_from_dlpack_that_raises_leaves_nothing():
     class Own(Producer):
         @classmethod

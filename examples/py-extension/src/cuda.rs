@@ -183,16 +183,18 @@ pub(crate) fn poll_releases(py: Python<'_>) -> usize {
 /// Releases stay deferred if they are held, or if a graph capture prevents recording their event.
 #[pyfunction]
 pub(crate) fn finish_releases(py: Python<'_>) -> usize {
-    // A released object may own another one that must be released then, such as a view of a view.
-    const LONGEST_CHAIN: usize = 16;
-    for _ in 0..LONGEST_CHAIN {
+    // A released object may own another one that must be released then, such as a view of a view. So this goes on as
+    // long as something is released.
+    let mut live = usize::MAX;
+    loop {
         // Without the interpreter's lock, because work on a device may wait for a host function that needs it.
         py.detach(cuda::finish_releases);
-        if poll_releases(py) == 0 {
-            break;
+        let (pending, before) = (poll_releases(py), live);
+        live = interop_core::live_exports();
+        if pending == 0 || live >= before {
+            return pending;
         }
     }
-    pending_releases()
 }
 
 const POLICIES: [(&str, ReleasePolicy); 4] = [

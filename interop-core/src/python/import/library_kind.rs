@@ -6,7 +6,7 @@ use pyo3::exceptions::PyImportError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 use crate::python::import::exchange_table::{Table, makes_objects};
 use crate::python::import::kind::Kind;
@@ -21,8 +21,14 @@ impl Kind {
     /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception of the class is
     /// ignored.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let known = type_info(object)?;
-        Ok(known.kind.get_or_try_init(object.py(), || Self::find(object, known.exchange))?.clone())
+        let (py, known) = (object.py(), type_info(object)?);
+        if let Some(kind) = known.kind.get(py) {
+            return Ok(kind.clone());
+        }
+        // Outside of the cell, because lookups can run Python code, which may come back here. The first result is kept.
+        let kind = Self::find(object, known.exchange)?;
+        let _ = known.kind.set(py, kind.clone());
+        Ok(kind)
     }
 
     fn find(object: &Bound<'_, PyAny>, exchange: Option<Table>) -> PyResult<Self> {
@@ -60,9 +66,12 @@ impl Kind {
             let table = class.cast::<PyType>().ok().map(offered).transpose()?.flatten();
             Ok(table.filter(|table| makes_objects(*table)))
         };
-        let (known, found) =
-            TENSOR.get_or_try_init(py, || Ok::<_, PyErr>((class.clone().unbind(), table(&class)?)))?;
-        Ok(Self::PyTorch(if known.is(&class) { *found } else { table(&class)? }))
+        if let Some((_, found)) = TENSOR.get(py).filter(|(known, _)| known.is(&class)) {
+            return Ok(Self::PyTorch(*found));
+        }
+        let found = table(&class)?;
+        let _ = TENSOR.set(py, (class.unbind(), found));
+        Ok(Self::PyTorch(found))
     }
 }
 
@@ -120,7 +129,10 @@ fn packages_of(class: &Bound<'_, PyType>) -> PyResult<Vec<(String, String)>> {
         Ok(ignore_exception(py, name)?.map_or_else(String::new, |name| name.to_string_lossy().into_owned()))
     };
     let mut packages = Vec::new();
-    for class in class.mro() {
+    // Not `PyType::mro`, which panics if a metaclass overrides the attribute.
+    let order = class.getattr(intern!(py, "__mro__")).and_then(|order| Ok(order.cast_into::<PyTuple>()?));
+    let order = ignore_exception(py, order)?;
+    for class in order.iter().flatten() {
         let Ok(class) = class.cast_into::<PyType>() else { continue };
         let module = text(class.module())?;
         packages.push((module.split('.').next().unwrap_or_default().into(), text(class.name())?));
