@@ -6,7 +6,7 @@ from collections.abc import Callable
 from interop_core import AnyArray, ExportedArray
 from typing import Any, Final, SupportsIndex, final
 
-__all__ = ["Samples", "double", "double_"]
+__all__ = ["Samples", "double", "double_", "halved"]
 
 @final
 class Samples:
@@ -136,4 +136,9 @@ def double(row: AnyArray) -> ExportedArray:
 def double_(row: AnyArray) -> None:
     """
     Doubles every element of the caller's array, in place.
+    """
+
+def halved(row: AnyArray) -> Any:
+    """
+    Every element halved, as a new array of the caller's library: NumPy in, NumPy out.
     """

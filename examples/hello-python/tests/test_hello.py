@@ -15,6 +15,11 @@ def test_a_new_array():
     assert np.asarray(doubled).tolist() == list(doubled + 0)
 
 
+def test_an_array_of_the_callers_library():
+    halved = hello_python.halved(np.arange(3, dtype=np.float32)[::-1].copy())
+    assert type(halved) is np.ndarray and halved.tolist() == [1, 0.5, 0]
+
+
 def test_a_class_of_arrays():
     samples = hello_python.Samples(3, rate=44_100)
     samples[1:] = 5

@@ -34,7 +34,21 @@ macro_rules! hints {
     };
 }
 
-const ANYTHING: PyStaticExpr = type_hint_identifier!("typing", "Any");
+/// The type of a result whose library depends on the argument.
+pub const ANYTHING: PyStaticExpr = type_hint_identifier!("typing", "Any");
+
+/// The type of a [`NumPy`](crate::python::NumPy) result.
+pub const NUMPY_ARRAY: PyStaticExpr =
+    type_hint_subscript!(type_hint_identifier!("numpy.typing", "NDArray"), ANYTHING);
+
+/// The type of a [`PyTorch`](crate::python::PyTorch) result.
+pub const TORCH_TENSOR: PyStaticExpr = type_hint_identifier!("torch", "Tensor");
+
+/// The type of a [`CuPy`](crate::python::CuPy) result.
+pub const CUPY_ARRAY: PyStaticExpr = type_hint_identifier!("cupy", "ndarray");
+
+/// The type of a [`Jax`](crate::python::Jax) result.
+pub const JAX_ARRAY: PyStaticExpr = type_hint_identifier!("jax", "Array");
 
 const ELLIPSIS: PyStaticExpr = PyStaticExpr::Constant { value: PyStaticConstant::Ellipsis };
 

@@ -71,6 +71,7 @@ impl<'py, A: CudaArray> IntoPyObject<'py> for NewArray<A> {
     type Target = PyAny;
     type Output = Bound<'py, PyAny>;
     type Error = PyErr;
+    crate::__python_hint! { OUTPUT_TYPE ANYTHING }
 
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
         let Self { array, object } = self;

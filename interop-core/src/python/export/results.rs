@@ -16,7 +16,7 @@ use crate::python::import::kind::Kind;
 
 /// Defines a return type. The types differ in the library that creates the object.
 macro_rules! result_of {
-    ($(#[$documentation:meta])* $name:ident, |$py:ident| $kind:expr) => {
+    ($(#[$documentation:meta])* $name:ident, $hint:ident, |$py:ident| $kind:expr) => {
         $(#[$documentation])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct $name<A>(pub A);
@@ -25,6 +25,7 @@ macro_rules! result_of {
             type Target = PyAny;
             type Output = Bound<'py, PyAny>;
             type Error = PyErr;
+            crate::__python_hint! { OUTPUT_TYPE $hint }
 
             fn into_pyobject(self, $py: Python<'py>) -> PyResult<Self::Output> {
                 into_library($py, $kind, self.0)
@@ -62,7 +63,7 @@ result_of! {
     ///     (NumPy(Samples { values, len }), len)
     /// }
     /// ```
-    NumPy, |py| &Kind::NumPy
+    NumPy, NUMPY_ARRAY, |py| &Kind::NumPy
 }
 
 result_of! {
@@ -89,7 +90,7 @@ result_of! {
     ///     Ok(PyTorch(Samples { values, len }))
     /// }
     /// ```
-    PyTorch, |py| &Kind::pytorch(py)?
+    PyTorch, TORCH_TENSOR, |py| &Kind::pytorch(py)?
 }
 
 result_of! {
@@ -98,7 +99,7 @@ result_of! {
     ///
     /// The conversion raises `ArrayError` for host memory and for a read-only array, because arrays of `CuPy` are
     /// always writable. It raises `ImportError` if `CuPy` is not installed.
-    CuPy, |py| &Kind::CuPy
+    CuPy, CUPY_ARRAY, |py| &Kind::CuPy
 }
 
 result_of! {
@@ -107,7 +108,7 @@ result_of! {
     ///
     /// The conversion raises `ImportError` if JAX is not installed, and passes on exceptions of
     /// `jax.dlpack.from_dlpack`.
-    Jax, |py| &Kind::Jax
+    Jax, JAX_ARRAY, |py| &Kind::Jax
 }
 
 /// An argument that also stores the library of the caller's array, so that a result can use the same library. It
@@ -244,6 +245,7 @@ impl<A> DerefMut for FromCaller<A> {
 
 impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for FromCaller<A> {
     type Error = PyErr;
+    crate::__python_hint! { INPUT_TYPE ANY_ARRAY }
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let array = import_as(&object)?;
@@ -262,6 +264,7 @@ impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for SameKind<A> {
     type Target = PyAny;
     type Output = Bound<'py, PyAny>;
     type Error = PyErr;
+    crate::__python_hint! { OUTPUT_TYPE ANYTHING }
 
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
         into_library(py, &self.kind, self.array)
