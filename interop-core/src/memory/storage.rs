@@ -81,13 +81,13 @@ use crate::memory::region::MemoryRegion;
 #[cfg_attr(
     not(feature = "ndarray"),
     diagnostic::on_unimplemented(
-        note = "for an array of `ndarray` enable the feature `ndarray` of `interop-core`"
+        note = "an array of `ndarray` 0.17 needs no struct: enable the feature `ndarray` of `interop-core` and call `NdArray(array).into_dlpack()`"
     )
 )]
 #[cfg_attr(
     feature = "ndarray",
     diagnostic::on_unimplemented(
-        note = "for an array of `ndarray` use `interop_core::adapters::ndarray::NdArray`, which has shape and strides itself; its page shows how to use it in a struct"
+        note = "an array of `ndarray` 0.17 needs no struct: call `NdArray(array).into_dlpack()` (`interop_core::adapters::ndarray`, which also shows a struct with such an array among its fields)"
     )
 )]
 pub unsafe trait Storage {

@@ -59,7 +59,7 @@ pub(crate) fn not_contiguous(shape: &[usize], strides: &[isize], order: Order) -
     let allowed = text!("{}, which makes the array {order:?}-contiguous; copy the array", compact[axis]);
     let error = Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed);
     error.with_rust_hint("or give the struct a strides field").with_python_hint(match order {
-        Order::C => "use `ascontiguousarray` of its library",
-        Order::F => "use `asfortranarray` of its library",
+        Order::C => "use `ascontiguousarray` of its library, whose result is another array",
+        Order::F => "use `asfortranarray` of its library, whose result is another array",
     })
 }

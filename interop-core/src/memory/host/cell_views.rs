@@ -35,7 +35,8 @@ impl<const N: usize> RawView<N> {
             let found = text!("{} along axis {axis}", self.strides[axis]);
             let error =
                 Error::new(ErrorKind::Strides, "strides", found, "1, for contiguous elements along the axis");
-            return Err(error.with_rust_hint("`iter`, `fold` and `for_each_chunk` take any strides"));
+            let error = error.with_rust_hint("`iter`, `fold` and `for_each_chunk` take any strides");
+            return Err(error.with_python_hint("use `ascontiguousarray` of its library, which may copy"));
         }
         let mut shape = self.shape;
         shape[axis] = 1;

@@ -137,7 +137,8 @@ fn check_host<T: Element, const N: usize>(raw: &RawView<N>) -> Result<()> {
     if raw.address % align_of::<T>() != 0 {
         let found = text!("address {:#x}", raw.address);
         let allowed = text!("a multiple of {}, the alignment of the element", align_of::<T>());
-        return Err(Error::new(ErrorKind::Alignment, "data", found, allowed));
+        let error = Error::new(ErrorKind::Alignment, "data", found, allowed);
+        return Err(error.with_python_hint("copy the array, such as by `array.copy()`"));
     }
     Ok(())
 }
