@@ -77,12 +77,11 @@ impl Drop for PyOwner {
     fn drop(&mut self) {
         // SAFETY: the value is taken once, here.
         let object = unsafe { ManuallyDrop::take(&mut self.0) };
-        if is_attached() {
-            // SAFETY: the thread is attached, and this code owns the reference.
-            unsafe { ffi::Py_DECREF(object.into_ptr()) };
-            return;
+        if !is_attached() {
+            return defer(object);
         }
-        defer(object);
+        // SAFETY: the thread is attached, and this code owns the reference.
+        unsafe { ffi::Py_DECREF(object.into_ptr()) };
     }
 }
 

@@ -25,7 +25,7 @@ use crate::python::errors::{Failure, origin, with_length};
 /// use interop_core::python::extract_interface;
 /// use pyo3::prelude::*;
 ///
-/// /// How many bytes the array has that a `__cuda_array_interface__` is of.
+/// /// Returns the size in bytes of the array that an interface dict describes.
 /// #[pyfunction]
 /// fn nbytes(interface: &Bound<'_, PyAny>) -> PyResult<usize> {
 ///     Ok(extract_interface(interface)?.info()?.nbytes())
@@ -89,8 +89,14 @@ fn values_in<'py, const N: usize>(
         }
         return Ok(values);
     };
+    // Most dicts have none of the optional keys, which are the last.
+    let mut left = plain.len();
     for (key, value) in keys.iter().zip(&mut values) {
+        if left == 0 {
+            break;
+        }
         *value = plain.get_item(key)?;
+        left -= usize::from(value.is_some());
     }
     Ok(values)
 }
