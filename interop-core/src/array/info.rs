@@ -274,7 +274,8 @@ impl ArrayInfo {
             let found = self
                 .struct_type()
                 .map_or_else(|| self.dtype.to_string(), |struct_type| format!("struct {struct_type}"));
-            Error::new(ErrorKind::DType, "dtype", found, element.describe())
+            let error = Error::new(ErrorKind::DType, "dtype", found, element.describe());
+            error.with_python_hint("convert it, such as by `astype` of its library")
         };
         let lanes = self.dtype.lanes();
         let struct_type = element.to_struct_type();

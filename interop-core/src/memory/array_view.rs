@@ -173,7 +173,9 @@ pub(crate) fn read_only() -> Error {
 /// Returns an error for read-only arrays, and for those in which two indices may refer to one element.
 pub(crate) fn check_writable(info: &ArrayInfo) -> Result<()> {
     if info.mutability() == Mutability::ReadOnly {
-        return Err(read_only().with_rust_hint("use a read-only view"));
+        return Err(read_only().with_rust_hint(
+            "use a read-only view, or `Arc<HostVec<T>>` for shared memory that Rust writes",
+        ));
     }
     if !info.layout().is_injective() {
         let found = text!("{:?} for shape {:?}", info.strides(), info.shape());

@@ -188,7 +188,9 @@ fn already_borrowed(conflicting: Begun) -> Error {
     let allowed = "one writer, or any number of readers, of the same memory";
     let python_hint = "pass a copy if one call gets the same array twice";
     let error = Error::new(ErrorKind::AlreadyBorrowed, "data", found, allowed);
-    error.with_rust_hint("drop the other view first").with_python_hint(python_hint)
+    error
+        .with_rust_hint("drop the other view first, or copy one of two arrays that share memory")
+        .with_python_hint(python_hint)
 }
 
 impl Drop for Borrow {

@@ -242,9 +242,7 @@ pub(crate) fn check_writable(info: &ArrayInfo) -> Result<()> {
         "import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`; a legacy DLPack tensor, \
          which cannot state who may write, is read-only",
     );
-    Err(error.with_python_hint(
-        "use `numpy.array` to copy host memory; an array from a library that exports legacy DLPack tensors, such as Warp, is read-only",
-    ))
+    Err(error.with_python_hint("pass a copy, such as by `numpy.array`; the original then stays as it is"))
 }
 
 /// Returns an error for an offset into the middle of a struct element, where padding could be read as a field.

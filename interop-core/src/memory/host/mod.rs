@@ -169,7 +169,9 @@ impl<const N: usize> RawView<N> {
     /// Returns a pointer to the first element, and the number of elements, if the array is contiguous in this order.
     fn run<T>(&self, order: Order) -> Result<(*mut T, usize)> {
         let layout = self.layout();
-        layout.check_contiguous(order)?;
+        let hinted =
+            |error: Error| error.with_rust_hint("`iter`, `fold` and `for_each_chunk` take any strides");
+        layout.check_contiguous(order).map_err(hinted)?;
         let first = if layout.is_empty() {
             ptr::dangling_mut()
         } else {
