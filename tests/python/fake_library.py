@@ -49,11 +49,11 @@ def address_in(array):
 kept = []
 
 
-def library(*, module="fake", fails=None, allocator=True, refuses=None, stream=None):
+def library(*, module="fake", fails=None, allocator=True, refuses=None, stream=None, addresses=None):
     """Creates a class of tensors, each around an `Array`, and the list of calls that its table records.
 
     `fails` replaces the function that creates an object: an address, or "silent" for one that fails without an
-    exception. `refuses` is the error that the allocator reports.
+    exception. `refuses` is the error that the allocator reports. `addresses` replaces other functions of the table.
     """
     notes = []
 
@@ -104,6 +104,8 @@ def library(*, module="fake", fails=None, allocator=True, refuses=None, stream=N
     table = Table(1, 3, None, *map(address_of, functions))
     if isinstance(fails, int):
         table.to_object = fails
+    for field, address in (addresses or {}).items():
+        setattr(table, field, address)
     kept.append((table, functions))
     Tensor.__module__ = module
     Tensor.__dlpack_c_exchange_api__ = new_capsule(

@@ -138,3 +138,51 @@ def test_a_hold_that_waits_for_a_release_lets_other_threads_run():
         print(interop_demo.finish_releases())
     """)
     assert said == "0\n"
+
+
+@pytest.mark.parametrize("then", ["interop_demo.poll_releases()", "del pooled", "imported(3)"])
+def test_a_release_beside_a_hold_that_waits_does_not_wait_for_it(then):
+    """One thread waits for a host function that needs the GIL, and a hold waits for that thread. The thread with the GIL
+    must wait for neither.
+    """
+    said = run(f"""
+        import ctypes
+        import threading
+        import time
+
+        import interop_demo
+        from test_cuda_arrays import SIM, full
+
+        inside = threading.Event()
+
+        @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+        def work(_):
+            inside.set()
+            time.sleep(0.5)
+
+        def imported(count):
+            return interop_demo.asarray(full("cuda", (count,)).__dlpack__(stream=stream, max_version=(1, 0)))
+
+        def hold():
+            with interop_demo.HoldReleases():
+                pass
+
+        stream = SIM.stream()
+        first, second, pooled = imported(3), imported(3), full("pool", (1 << 19,))
+        SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), work, None)
+        SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)
+        del first
+        SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)
+        finish = threading.Thread(target=interop_demo.finish_releases)
+        finish.start()
+        inside.wait()
+        holder = threading.Thread(target=hold)
+        holder.start()
+        time.sleep(0.2)
+        del second
+        {then}
+        finish.join()
+        holder.join()
+        print(interop_demo.finish_releases())
+    """)
+    assert said == "0\n"

@@ -3,6 +3,7 @@
 import ctypes
 
 import interop_demo
+import native
 import numpy as np
 import pytest
 from capsules import CUDA, READ_ONLY, Producer, Tensor, new_capsule
@@ -361,6 +362,17 @@ def test_a_stream_that_is_told_with_an_exception():
     producer = Fast(fast, tensor, __dlpack_c_exchange_api__=in_capsule(address))
     assert interop_demo.describe(producer)["protocol"] == "dlpack_versioned"
     assert (fast.released, tensor.released) == (1, 1)
+
+
+def test_an_interrupt_while_a_stream_is_told_is_passed_on():
+    raising = native.required("raising_table")
+    fast = Tensor(device=(CUDA, 0))
+    address = table()
+    kept[-1].stream = raising.stream
+    producer = Fast(fast, __dlpack_c_exchange_api__=in_capsule(address))
+    with pytest.raises(KeyboardInterrupt, match="not now"):
+        interop_demo.describe(producer)
+    assert fast.released == 1
 
 
 def test_a_table_gives_what_the_type_says_and_no_keywords_matter():

@@ -296,6 +296,19 @@ def test_a_metaclass_that_hides_the_bases(error, passed_on):
         assert type(twice(source)).__name__ == "ExportedArray"
 
 
+def test_a_class_with_from_dlpack_is_not_kept_alive():
+    def once():
+        class Own(Producer):
+            memory = Array.full((1000,), 1)
+            from_dlpack = staticmethod(np.from_dlpack)
+
+        assert type(twice(Own(Tensor()))) is np.ndarray
+
+    with held(exports=0, allocations=0):
+        for _ in range(10):
+            once()
+
+
 def test_a_from_dlpack_that_raises_leaves_nothing():
     class Own(Producer):
         @classmethod
@@ -344,6 +357,14 @@ def test_a_table_that_raises_leaves_the_result_released_once(raising, fails):
             interop_demo._doubled(source)
         with held(exports=0, allocations=0):
             raising.release_left()
+
+
+def test_an_allocator_that_is_interrupted(raising):
+    """It succeeds with an exception set. The deleter of its tensor runs without that exception."""
+    source = library(addresses={"allocator": raising.allocate})(Array.full((2, 3), 1.5))
+    with pytest.raises(KeyboardInterrupt, match="not now"):
+        interop_demo._ones_like(source)
+    assert raising.times_deleted() == 1
 
 
 def test_a_table_that_fails_without_a_word():

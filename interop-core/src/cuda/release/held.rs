@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock, TryLockError};
 
 use crate::cuda::release::scope::ReleaseScope;
 use crate::process::fork::PerProcess;
@@ -73,12 +73,19 @@ pub(crate) fn set_capture_hook(captures: fn(Option<i32>) -> bool) {
 
 /// Calls `record`, unless releases are held or a library captures a graph. [`HoldState::hold`] waits until `record`
 /// has returned.
+///
+/// While it waits, nothing else is recorded: `record` may be waiting for work that needs a lock of this thread, such as
+/// the Python interpreter's.
 pub(crate) fn unless_held<R>(scope: ReleaseScope, record: impl FnOnce() -> Option<R>) -> Option<R> {
     // The hook is foreign code, so it runs without the lock.
     if CAPTURE_HOOK.get().is_some_and(|captures| captures(scope.device())) {
         return None;
     }
-    let _recording = HOLD_STATE.get().recording.read().unwrap_or_else(PoisonError::into_inner);
+    let _recording = match HOLD_STATE.get().recording.try_read() {
+        Ok(recording) => recording,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return None,
+    };
     if is_held() { None } else { record() }
 }
 

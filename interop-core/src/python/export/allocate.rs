@@ -274,11 +274,13 @@ fn allocated<'py>(py: Python<'py>, table: Table, wish: Wish<'_>) -> PyResult<Opt
     // function for errors gets its context.
     let failed = unsafe { allocator(&raw mut prototype, &raw mut tensor, context, Some(note)) } != 0;
     if failed || tensor.is_null() || PyErr::occurred(py) {
+        // Before the tensor is dropped, because its deleter may run Python code.
+        let error = refusal.raised(py);
         if !failed && !tensor.is_null() {
             // SAFETY: the allocator created this tensor, and this code owns it.
             drop(unsafe { ManagedTensor::<Versioned>::from_raw(tensor) });
         }
-        return Err(refusal.raised(py));
+        return Err(error);
     }
     // SAFETY: the tensor is owned and is passed on. If the library fails to accept its own tensor, it may have released
     // it.

@@ -195,7 +195,7 @@ where
     A: CudaArray + AnyThread,
 {
     if info.device() != Device::CPU {
-        match work_stream(table, py, info.device()) {
+        match work_stream(table, py, info.device())? {
             Some(stream) => cuda::make_consumer_wait(info, stream)?,
             None if info.device().device_type.is_host_accessible() => {
                 waiting(py, info, || cuda::synchronize_for_host(info))?;

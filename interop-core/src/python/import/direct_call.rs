@@ -27,8 +27,11 @@ impl DirectCall {
         let generic: unsafe extern "C" fn(_, _) -> _ = ffi::PyObject_GenericGetAttr;
         // A metaclass may override attribute lookups on the class.
         let plain = class.get_type().is(class.py().get_type::<PyType>());
+        if changes || !plain || lookup.addr() != generic as usize {
+            return None;
+        }
         let dict: isize = class.getattr("__dictoffset__").ok()?.extract().ok()?;
-        if changes || !plain || dict != 0 || lookup.addr() != generic as usize {
+        if dict != 0 {
             return None;
         }
         let method = class.getattr(method).ok().filter(|method| is_method_of(method, &class))?;

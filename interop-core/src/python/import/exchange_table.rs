@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_int, c_void};
 use core::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use pyo3::exceptions::{PyBufferError, PySystemError};
+use pyo3::exceptions::{PyBufferError, PyException, PySystemError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -80,17 +80,37 @@ fn raised(py: Python<'_>) -> PyErr {
 }
 
 /// Returns the current stream of the table's library, or `None` if the table does not tell.
-pub(crate) fn work_stream(table: Table, py: Python<'_>, device: Device) -> Option<StreamHandle> {
+///
+/// # Errors
+///
+/// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception of the table is ignored: the
+/// caller then uses `__dlpack__`, whose error explains the reason.
+pub(crate) fn work_stream(table: Table, py: Python<'_>, device: Device) -> PyResult<Option<StreamHandle>> {
+    let stream = stream_of(table, py, device);
+    if PyErr::occurred(py) { no_stream(py) } else { Ok(stream) }
+}
+
+/// Clears the exception of a table, or returns it if it is no `Exception`.
+#[cold]
+fn no_stream(py: Python<'_>) -> PyResult<Option<StreamHandle>> {
+    let ordinary = py.get_type::<PyException>();
+    // SAFETY: the thread is attached, and the class is alive.
+    if unsafe { ffi::PyErr_ExceptionMatches(ordinary.as_ptr()) } == 0 {
+        return Err(raised(py));
+    }
+    // SAFETY: the thread is attached.
+    unsafe { ffi::PyErr_Clear() };
+    Ok(None)
+}
+
+/// As [`work_stream`]. An exception of the table stays set, and the result is then `None`.
+fn stream_of(table: Table, py: Python<'_>, device: Device) -> Option<StreamHandle> {
     type CurrentWorkStream = unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int;
     let current = member!(table, current_work_stream: CurrentWorkStream)?;
     let mut stream = core::ptr::null_mut();
     // SAFETY: the thread is attached, and the pointer is valid for writing the stream.
     let failed = unsafe { current(device.device_type.0, device.device_id, &raw mut stream) } != 0;
     if failed || PyErr::occurred(py) {
-        // The caller then uses `__dlpack__`, whose error explains the reason. `PyErr::take` is not used here, because
-        // it resumes a panic that was raised as an exception.
-        // SAFETY: the thread is attached.
-        unsafe { ffi::PyErr_Clear() };
         return None;
     }
     // Null is the legacy default stream.
@@ -123,7 +143,13 @@ fn captures(device: Option<i32>) -> bool {
     let mut found = false;
     let ask = || {
         found = tables.iter().any(|table| {
-            let at_work = |ordinal| work_stream(*table, py, Device::cuda(ordinal));
+            let at_work = |ordinal| {
+                let stream = stream_of(*table, py, Device::cuda(ordinal));
+                // A release cannot raise an exception. `PyErr::take` would resume a panic that was raised as one.
+                // SAFETY: the thread is attached.
+                unsafe { ffi::PyErr_Clear() };
+                stream
+            };
             devices.clone().filter_map(at_work).any(cuda::captures)
         });
     };

@@ -28,7 +28,7 @@ pub(crate) fn wait_for_table(request: &Request<'_, '_>, table: Table, to: &mut I
     if device == Device::CPU {
         return Ok(true);
     }
-    let Some(producer) = work_stream(table, request.object.py(), device) else {
+    let Some(producer) = work_stream(table, request.object.py(), device)? else {
         *to = Import::EMPTY;
         return Ok(false);
     };

@@ -27,7 +27,12 @@ impl Kind {
         }
         // Outside of the cell, because lookups can run Python code, which may come back here. The first result is kept.
         let kind = Self::find(object, known.exchange)?;
-        let _ = known.kind.set(py, kind.clone());
+        // An entry of the cache is never freed, so it must not keep a class alive. Modules stay anyway.
+        let is_freed =
+            matches!(&kind, Self::FromDlpack(makes) if !makes.bind(py).is_instance_of::<PyModule>());
+        if !is_freed {
+            let _ = known.kind.set(py, kind.clone());
+        }
         Ok(kind)
     }
 

@@ -61,8 +61,10 @@ pub fn make_producer_wait(object: &Bound<'_, PyAny>, stream: StreamHandle, devic
 /// known.
 fn stream_of(object: &Bound<'_, PyAny>, device: Device) -> PyResult<StreamHandle> {
     let py = object.py();
-    if let Some(stream) = type_info(object)?.exchange.and_then(|table| work_stream(table, py, device)) {
-        return Ok(stream);
+    if let Some(table) = type_info(object)?.exchange {
+        if let Some(stream) = work_stream(table, py, device)? {
+            return Ok(stream);
+        }
     }
     let Some(interface) = attribute(object, intern!(py, "__cuda_array_interface__"))? else {
         return Ok(StreamHandle::NothingPending);
