@@ -139,7 +139,7 @@ def rows(c, dicts, nanobind):
             "nanobind": trips(nanobind.asarray, array),
             "ours": trips(interop_demo.asarray, array),
         },
-        2.4,
+        2.6,
         "nanobind",
     )
     by_dict = {"C": interfaces(dicts.Array()), "ours": interfaces(on_gpu)}

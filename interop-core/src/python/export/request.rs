@@ -41,15 +41,27 @@ impl DlpackArgs {
     /// `TypeError` for an unknown keyword or a value of the wrong type, `ArrayError` for a number out of range.
     /// Exceptions of the value are passed on.
     pub fn set(&mut self, keyword: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let known = KEYWORDS.iter().find(|(name, _)| *name == keyword);
-        match known {
-            Some((_, take)) if !value.is_none() => take(self, value),
-            Some(_) => Ok(()),
-            None => {
+        let take: fn(&mut Self, &Bound<'_, PyAny>) -> PyResult<()> = match keyword {
+            "stream" => Self::take_stream,
+            "max_version" => Self::take_version,
+            "dl_device" => Self::take_device,
+            "copy" => Self::take_copy,
+            _ => {
                 let text = format!("__dlpack__() got an unexpected keyword argument '{keyword}'");
-                Err(PyTypeError::new_err(text))
+                return Err(PyTypeError::new_err(text));
             }
-        }
+        };
+        if value.is_none() { Ok(()) } else { take(self, value) }
+    }
+
+    fn take_stream(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.stream = Some(extract_integer(value, "stream")?);
+        Ok(())
+    }
+
+    fn take_device(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.device = Some(device(value, "dl_device")?);
+        Ok(())
     }
 
     fn take_version(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -78,22 +90,6 @@ impl DlpackArgs {
         Ok(())
     }
 }
-
-type Take = fn(&mut DlpackArgs, &Bound<'_, PyAny>) -> PyResult<()>;
-
-/// The keywords of `__dlpack__`, and the functions that set a value other than `None`.
-const KEYWORDS: [(&str, Take); 4] = [
-    ("stream", |request, value| {
-        request.stream = Some(extract_integer(value, "stream")?);
-        Ok(())
-    }),
-    ("max_version", DlpackArgs::take_version),
-    ("dl_device", |request, value| {
-        request.device = Some(device(value, "dl_device")?);
-        Ok(())
-    }),
-    ("copy", DlpackArgs::take_copy),
-];
 
 /// Returns the major version in `max_version`, and whether the tuple may be cached. It may if it is an exact tuple of
 /// exact ints, because it is then immutable and keeps no other objects alive.
