@@ -147,9 +147,10 @@ fn a_vector_is_borrowed_by_the_compiler() {
 
 /// A leaked view keeps its memory borrowed, but not that of a later vector at the same address.
 #[test]
+#[cfg_attr(miri, ignore = "it leaks views on purpose, which Miri reports")]
 fn a_leaked_view_holds_no_later_memory() {
     let mut seen = Vec::new();
-    for _ in 0..if cfg!(miri) { 4 } else { 2000 } {
+    for _ in 0..2000 {
         let mut array = Array::new(host(64), &[64]);
         let address = array.info().unwrap().address();
         // This would be refused if the leaked view of an earlier vector still counted.
@@ -160,8 +161,7 @@ fn a_leaked_view_holds_no_later_memory() {
         }
         seen.push(address);
     }
-    let is_slow = cfg!(miri);
-    assert!(is_slow, "the allocator gives out no place again");
+    panic!("the allocator gives out no place again");
 }
 
 /// A panic or an error while elements are changed ends the borrow.
