@@ -116,7 +116,7 @@ impl<'a, T: Element> Strided<'a, T> {
     pub(crate) unsafe fn copy_to(&self, order: Order, target: *mut T) -> Result<()> {
         let strides = contiguous_strides(self.shape, order);
         if T::TYPE.any_bits && *strides == *self.strides {
-            // A copy of 16 elements takes 30 ns instead of 75. By bytes, because the elements may be misaligned.
+            // A copy of 16 elements takes 36 ns instead of 66. By bytes, because the elements may be misaligned.
             let (first, bytes) = (self.first.cast_const().cast::<u8>(), self.count() * size_of::<T>());
             // SAFETY: both sides are contiguous in the same order, and otherwise as below.
             unsafe { ptr::copy_nonoverlapping(first, target.cast(), bytes) };
