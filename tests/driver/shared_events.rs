@@ -15,6 +15,7 @@ use interop_sim_client::{Policy, sim};
 use crate::counted_imports::{arrive, drained};
 use crate::cuda_program::{LARGE, Place, set_current};
 use crate::exclusive_driver::{Turn, turn};
+use crate::support::allocator::{Tally, watch};
 use crate::support::arrays::Array;
 use crate::support::counted_owners::elsewhere;
 use crate::support::foreign_tensors::Ledger;
@@ -57,6 +58,25 @@ fn a_list_is_decided_when_it_is_full() {
         assert_eq!((turn.calls(RECORD), pending_releases()), ((number / MOST) as u64, number % MOST));
     }
     assert_eq!((released(&ledgers), pending_releases()), (ledgers.len(), 0));
+}
+
+/// The owners of a full list stay in vectors that are kept.
+#[test]
+fn a_full_list_allocates_no_memory_for_its_owners() {
+    let _turn = turn_without_a_clock();
+    let data = Place::primary(0).bytes(0, 64);
+    let fill = || {
+        let (ledgers, mut imports): (Vec<_>, Vec<_>) =
+            (pending_releases()..MOST).map(|_| arrive(&data, GPU)).unzip();
+        let last = imports.pop();
+        drop(imports);
+        let ((), tally) = watch(|| drop(last));
+        assert_eq!((released(&ledgers), pending_releases()), (ledgers.len(), 0));
+        tally
+    };
+    let (first, second) = (fill(), fill());
+    // The list of contexts, which one event is made for.
+    assert_eq!(second, Tally { made: 1, freed: 1, mismatched: 0 }, "after {first:?}");
 }
 
 #[test]

@@ -25,12 +25,18 @@ use crate::process::fork::PerProcess;
 /// The number of releases that share events under [`ReleasePolicy::Batched`].
 const BATCH: usize = 32;
 
+/// The largest vector that is kept for further owners.
+const MOST_SPARE: usize = 4096;
+
 /// The deferred releases that are not in [`Batches`].
 struct List {
     /// One queue for each set of contexts. A program has few.
     queues: Vec<Queue>,
     /// The number of owners that threads have taken out to poll or drop them.
     in_progress: usize,
+    /// An empty vector for the next owners without an event. Its memory is kept, because freeing more than a kilobyte
+    /// for each full list makes glibc merge its small blocks, and the next allocations take longer.
+    spare: Vec<ErasedOwner>,
 }
 
 /// The list, and what can be read without its lock.
@@ -51,7 +57,7 @@ struct Waiting {
 
 /// A forked process starts with an empty queue: only the parent releases its GPU memory.
 static WAITING: PerProcess<Waiting> = PerProcess::new(|_| Waiting {
-    list: Mutex::new(List { queues: Vec::new(), in_progress: 0 }),
+    list: Mutex::new(List { queues: Vec::new(), in_progress: 0, spare: Vec::new() }),
     batches: Batches::new(),
     not_empty: Signal::new(),
     put_back: Signal::new(),
@@ -346,7 +352,8 @@ fn drain(poll: Poll) -> PollResult {
 fn record_events(driver: &'static Driver, scope: ReleaseScope, poll: Poll, result: &mut PollResult) {
     let mut owners = {
         let mut list = list();
-        let owners = core::mem::take(&mut list.queue(scope).unrecorded);
+        let spare = core::mem::take(&mut list.spare);
+        let owners = core::mem::replace(&mut list.queue(scope).unrecorded, spare);
         list.take_out(owners.len(), result);
         owners
     };
@@ -421,12 +428,16 @@ fn take_due(driver: &Driver, scope: ReleaseScope, poll: Poll, result: &mut PollR
 }
 
 /// Drops the owners, without the lock: a drop may run any code, come back here, or panic.
-fn release(owners: Vec<ErasedOwner>, driver: &Driver, pending: &AtomicUsize) {
+fn release(mut owners: Vec<ErasedOwner>, driver: &Driver, pending: &AtomicUsize) {
     let released = owners.len();
-    for owner in owners {
+    for owner in owners.drain(..) {
         let scope = owner.scope().unwrap_or(ReleaseScope::NONE);
         contain_panic(|| drop_in_context(driver, owner, scope));
     }
     pending.fetch_sub(released, Ordering::AcqRel);
-    list().put_back(released);
+    let mut list = list();
+    if list.spare.capacity() < owners.capacity() && owners.capacity() <= MOST_SPARE {
+        list.spare = owners;
+    }
+    list.put_back(released);
 }
