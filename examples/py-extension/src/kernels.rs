@@ -179,7 +179,6 @@ macro_rules! with_number {
 /// A kernel does this in memory that CUDA can access. It runs on `stream`, or on the array's own stream if that is
 /// omitted or -1. An array of this module remembers the stream. Other libraries do not learn of it: without `stream`,
 /// the array's producer must wait for the kernel, and so must the host if it can access the memory.
-/// later work is made to wait for the kernel, and so is the host where it reaches the memory.
 #[pyfunction]
 #[pyo3(signature = (obj, factor, *, stream=None))]
 pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'_, PyAny>>) -> PyResult<()> {

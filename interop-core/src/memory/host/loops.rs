@@ -73,7 +73,7 @@ pub(crate) struct Loops {
 
 /// Returns the number of elements if all arrays have axes and are contiguous in C order.
 #[inline]
-fn contiguous(shape: &[usize], strides: &[&[isize]]) -> Option<usize> {
+pub(crate) fn contiguous(shape: &[usize], strides: &[&[isize]]) -> Option<usize> {
     let mut count = 1;
     for (at, extent) in shape.iter().enumerate().rev() {
         if *extent != 1 && strides.iter().any(|steps| steps[at] != count) {

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::host::cells::ReadOnlyCell;
 use crate::memory::host::copy::{Side, copy, copy_bools, copy_runs, copy_values};
 use crate::memory::host::elementwise::{fill, fold, map};
-use crate::memory::host::loops::{Axis, Loops, Plane, Visit};
+use crate::memory::host::loops::{Axis, Loops, Plane, Visit, contiguous};
 
 /// The size of a chunk of copied elements, in bytes. Contiguous runs of at least this size are passed in place.
 const CHUNK: usize = 8192;
@@ -162,6 +162,13 @@ impl<'a, T: Element> Strided<'a, T> {
     /// Calls `see` with chunks of elements in memory order. Long contiguous runs are passed in place, others are
     /// copied.
     pub(crate) fn for_each_chunk(&self, mut see: impl FnMut(&[ReadOnlyCell<T>])) -> Result<()> {
+        let in_place = T::TYPE.any_bits && self.first.is_aligned();
+        if in_place && let Some(count @ 1..) = contiguous(self.shape, &[self.strides]) {
+            // Without loops, the sum of 16 elements of a Python array takes 350 ns instead of 420.
+            // SAFETY: the elements are contiguous, live and initialized (contract of `new`), and aligned.
+            see(unsafe { ReadOnlyCell::slice(self.first, count) });
+            return Ok(());
+        }
         let Some(loops) = self.loops(Visit::Memory) else { return Ok(()) };
         let most = (CHUNK / size_of::<T>()).max(1).min(self.count());
         let mut chunk = Vec::<T>::new();
@@ -172,7 +179,7 @@ impl<'a, T: Element> Strided<'a, T> {
             };
             let (mut row, mut at) = (0, 0);
             while row < rows.extent {
-                if T::TYPE.any_bits && run.steps[0] == 1 && run.extent >= most && self.first.is_aligned() {
+                if in_place && run.steps[0] == 1 && run.extent >= most {
                     // SAFETY: the elements are contiguous, live and initialized (contract of `new`), and aligned.
                     see(unsafe { ReadOnlyCell::slice(place(row, 0), run.extent) });
                     row += 1;
