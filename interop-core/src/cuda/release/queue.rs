@@ -26,7 +26,7 @@ use crate::process::fork::PerProcess;
 const BATCH: usize = 32;
 
 /// The largest vector that is kept for further owners.
-const MOST_SPARE: usize = 4096;
+const MOST_KEPT: usize = 4096;
 
 /// The deferred releases that are not in [`Batches`].
 struct List {
@@ -34,9 +34,6 @@ struct List {
     queues: Vec<Queue>,
     /// The number of owners that threads have taken out to poll or drop them.
     in_progress: usize,
-    /// An empty vector for the next owners without an event. Its memory is kept, because freeing more than a kilobyte
-    /// for each full list makes glibc merge its small blocks, and the next allocations take longer.
-    spare: Vec<ErasedOwner>,
 }
 
 /// The list, and what can be read without its lock.
@@ -57,7 +54,7 @@ struct Waiting {
 
 /// A forked process starts with an empty queue: only the parent releases its GPU memory.
 static WAITING: PerProcess<Waiting> = PerProcess::new(|_| Waiting {
-    list: Mutex::new(List { queues: Vec::new(), in_progress: 0, spare: Vec::new() }),
+    list: Mutex::new(List { queues: Vec::new(), in_progress: 0 }),
     batches: Batches::new(),
     not_empty: Signal::new(),
     put_back: Signal::new(),
@@ -352,8 +349,7 @@ fn drain(poll: Poll) -> PollResult {
 fn record_events(driver: &'static Driver, scope: ReleaseScope, poll: Poll, result: &mut PollResult) {
     let mut owners = {
         let mut list = list();
-        let spare = core::mem::take(&mut list.spare);
-        let owners = core::mem::replace(&mut list.queue(scope).unrecorded, spare);
+        let owners = core::mem::take(&mut list.queue(scope).unrecorded);
         list.take_out(owners.len(), result);
         owners
     };
@@ -366,7 +362,7 @@ fn record_events(driver: &'static Driver, scope: ReleaseScope, poll: Poll, resul
     if events.as_ref().is_some_and(Vec::is_empty) {
         // No work is left to wait for, so no other thread has to see these owners.
         result.released = true;
-        release(owners, driver, &WAITING.get().pending);
+        release(owners, scope, driver, &WAITING.get().pending);
         return;
     }
     let (mut list, recorded) = (list(), owners.len());
@@ -390,7 +386,7 @@ fn release_due(driver: &'static Driver, scope: ReleaseScope, poll: Poll, result:
     // empty queue.
     let pending = &WAITING.get().pending;
     for Deferred { owners, .. } in due {
-        release(owners, driver, pending);
+        release(owners, scope, driver, pending);
     }
 }
 
@@ -428,7 +424,10 @@ fn take_due(driver: &Driver, scope: ReleaseScope, poll: Poll, result: &mut PollR
 }
 
 /// Drops the owners, without the lock: a drop may run any code, come back here, or panic.
-fn release(mut owners: Vec<ErasedOwner>, driver: &Driver, pending: &AtomicUsize) {
+///
+/// Their queue gets the vector back. Freeing more than a kilobyte for each full list makes glibc merge its small blocks,
+/// and then the next allocations take longer.
+fn release(mut owners: Vec<ErasedOwner>, queue: ReleaseScope, driver: &Driver, pending: &AtomicUsize) {
     let released = owners.len();
     for owner in owners.drain(..) {
         let scope = owner.scope().unwrap_or(ReleaseScope::NONE);
@@ -436,8 +435,9 @@ fn release(mut owners: Vec<ErasedOwner>, driver: &Driver, pending: &AtomicUsize)
     }
     pending.fetch_sub(released, Ordering::AcqRel);
     let mut list = list();
-    if list.spare.capacity() < owners.capacity() && owners.capacity() <= MOST_SPARE {
-        list.spare = owners;
+    let kept = &mut list.queue(queue).unrecorded;
+    if kept.is_empty() && (kept.capacity()..=MOST_KEPT).contains(&owners.capacity()) {
+        *kept = owners;
     }
     list.put_back(released);
 }
