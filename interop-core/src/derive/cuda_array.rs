@@ -77,7 +77,8 @@ pub unsafe trait CudaArray {
     ///
     /// As [`info`](Self::info) and [`ArrayView::from_info`]: [`ErrorKind::DType`](crate::error::ErrorKind::DType) for
     /// another element type, [`ErrorKind::Rank`](crate::error::ErrorKind::Rank) for another number of axes.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as ArrayView::from_info")]
     fn view<T: Element, const N: usize>(&self) -> Result<ArrayView<'_, T, N>> {
         // SAFETY: rule 1, for the lifetime of the borrow.
         unsafe { ArrayView::from_info(&self.info()?) }
@@ -89,7 +90,8 @@ pub unsafe trait CudaArray {
     ///
     /// As [`view`](Self::view); [`ErrorKind::ReadOnly`](crate::error::ErrorKind::ReadOnly) for read-only memory,
     /// [`ErrorKind::Strides`](crate::error::ErrorKind::Strides) if indices share elements, as in a broadcast array.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as ArrayView::from_info")]
     fn view_mut<T: Element, const N: usize>(&mut self) -> Result<ArrayViewMut<'_, T, N>> {
         // SAFETY: rule 1; the borrow is exclusive, so no other Rust code accesses the elements through the struct.
         unsafe { ArrayViewMut::from_info(&self.info()?) }

@@ -72,7 +72,8 @@ pub(crate) struct RawView<const N: usize> {
 }
 
 impl<const N: usize> RawView<N> {
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as ArrayView::from_info")]
     fn of<T: Element>(info: &ArrayInfo) -> Result<Self> {
         if info.has_scalar_type(&T::TYPE) {
             return Self::over(info, info.layout());
@@ -81,7 +82,8 @@ impl<const N: usize> RawView<N> {
         Self::over(info, joined.as_ref().unwrap_or(info.layout()))
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as ArrayView::from_info")]
     fn over(info: &ArrayInfo, layout: &Layout) -> Result<Self> {
         let axes = |what: &[usize]| <[usize; N]>::try_from(what).ok();
         let Some(shape) = axes(layout.shape()) else {
@@ -123,7 +125,11 @@ impl<T: Element, const N: usize> ArrayView<'_, T, N> {
     ///
     /// The memory that `info` describes is live and initialized for the lifetime of the view, on the device that it
     /// names. For host memory, the provenance of the address has been exposed.
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "fields of a view that are not read are not computed: 60 ns instead of 68 for an import of a matrix and its shape"
+    )]
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
         let raw = RawView::of::<T>(info)?;
         Ok(Self { raw, marker: PhantomData })
@@ -142,7 +148,11 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
     ///
     /// As for [`ArrayView::from_info`]. In addition, the memory may be written if `info` says so, and no other Rust
     /// code accesses the elements for the lifetime of the view.
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "fields of a view that are not read are not computed: 60 ns instead of 68 for an import of a matrix and its shape"
+    )]
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
         check_writable(info)?;
         let raw = RawView::of::<T>(info)?;

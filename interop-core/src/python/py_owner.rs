@@ -113,7 +113,8 @@ impl Drop for ExportedObject {
     fn drop(&mut self) {
         // SAFETY: the value is taken once, here.
         let object = PyOwner::new(unsafe { ManuallyDrop::take(&mut self.object) });
-        let _home = if object.is_the_last() { self.scope.and_then(enter_scope) } else { None };
+        // Host memory has no scope.
+        let _home = self.scope.filter(|_| object.is_the_last()).and_then(enter_scope);
         drop(object);
     }
 }
