@@ -106,7 +106,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "ptx",
         arguments: "",
-        help: "compile the CUDA kernels of the examples to the PTX beside them",
+        help: "compile the CUDA kernels of the core and of the examples to the PTX beside them",
         run: ptx::run,
     },
     Command {

@@ -1,4 +1,4 @@
-//! `cargo xtask ptx`: compiles the kernels of the examples to PTX with NVRTC.
+//! `cargo xtask ptx`: compiles the CUDA kernels of the core and of the examples to PTX with NVRTC.
 
 use crate::command_step;
 use crate::failure::{Failure, no_arguments};

@@ -1,6 +1,6 @@
 //! Describes an array as a dict.
 
-use interop_core::python::{extract_interface, extract_stream, import, import_capsule};
+use interop_core::python::{extract_cai, extract_stream, import, import_capsule};
 use interop_core::{ArrayInfo, DeviceType, Import, Protocol, StreamHandle};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
@@ -26,7 +26,7 @@ pub(crate) fn describe<'py>(
 /// Describes a `__cuda_array_interface__` dict, without a driver and without access to the memory.
 #[pyfunction]
 pub(crate) fn parse_cai<'py>(d: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
-    dict_of(d.py(), &extract_interface(d)?.info()?, "cai")
+    dict_of(d.py(), &extract_cai(d)?.info()?, "cai")
 }
 
 /// Imports an object or a raw capsule.

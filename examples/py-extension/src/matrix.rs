@@ -1,7 +1,7 @@
 //! Minimal functions that take an array. `benches/python` and `tests/gpu` use them to measure imports.
 #![expect(unsafe_code, reason = "one function believes what it is told of memory")]
 
-use interop_core::python::{extract_interface, import_as_unchecked};
+use interop_core::python::{extract_cai, import_as_unchecked};
 use interop_core::{CudaArray, Lease};
 use pyo3::prelude::*;
 
@@ -44,5 +44,5 @@ pub(crate) fn is_square_trusted(obj: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[pyfunction]
 pub(crate) fn interface_nbytes(obj: &Bound<'_, PyAny>) -> PyResult<usize> {
     let interface = obj.getattr(pyo3::intern!(obj.py(), "__cuda_array_interface__"))?;
-    Ok(extract_interface(&interface)?.info()?.nbytes())
+    Ok(extract_cai(&interface)?.info()?.nbytes())
 }

@@ -1,7 +1,7 @@
 //! Interface dicts: a legal or illegal interface, written in the ways that producers do, or with arbitrary values.
 
 use interop_core::cai::CudaArrayInterface;
-use interop_core::python::extract_interface;
+use interop_core::python::extract_cai;
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -35,7 +35,7 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     let told = (&interface, &values);
     if !values.is_empty() {
         // The result is a description or an error of the interface, and reading it again gives the same result.
-        let read = || extract_interface(&object).and_then(|found| Ok(found.info()?));
+        let read = || extract_cai(&object).and_then(|found| Ok(found.info()?));
         match (read(), read()) {
             (Ok(first), Ok(second)) => assert_eq!(first, second, "{told:?}"),
             (Err(first), Err(second)) => {
@@ -46,7 +46,7 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
         }
         return;
     }
-    if let Some((found, ())) = judge(world, extract_interface(&object), Ok(()), &told) {
+    if let Some((found, ())) = judge(world, extract_cai(&object), Ok(()), &told) {
         compare(&found, &interface);
     }
 }

@@ -3,8 +3,8 @@
 use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
 use crate::array::stream::StreamHandle;
-use crate::cuda::default_stream::join_default_stream;
 use crate::cuda::driver::is_available;
+use crate::cuda::proxy_stream::join_default_stream;
 use crate::cuda::release::queue::poll_in_passing;
 use crate::cuda::stream_wait::{stream_synchronize, stream_wait, wait_for_pending};
 use crate::error::{Error, ErrorKind, Result, text};

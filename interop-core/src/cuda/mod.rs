@@ -37,7 +37,6 @@ pub(crate) mod copy_kernel;
 pub(crate) mod copy_launch;
 pub(crate) mod copy_plan;
 pub(crate) mod default_context;
-pub(crate) mod default_stream;
 pub(crate) mod driver;
 pub(crate) mod event;
 pub(crate) mod handover;
@@ -49,6 +48,7 @@ pub(crate) mod ordered_free;
 pub(crate) mod pending_work;
 pub(crate) mod per_context;
 pub(crate) mod pointer;
+pub(crate) mod proxy_stream;
 pub(crate) mod release;
 pub(crate) mod stream_query;
 pub(crate) mod stream_wait;
@@ -70,8 +70,6 @@ pub(crate) use crate::cuda::default_context::enter_context_of;
 pub(crate) use crate::cuda::default_context::enter_device_context;
 #[cfg(feature = "cudarc")]
 pub(crate) use crate::cuda::default_context::{enter_context, has_default_streams};
-#[cfg(feature = "cudarc")]
-pub(crate) use crate::cuda::default_stream::register_proxy;
 pub(crate) use crate::cuda::driver::is_opened;
 pub use crate::cuda::driver::{device_count, is_available};
 #[cfg(feature = "counters")]
@@ -88,6 +86,8 @@ pub use crate::cuda::missing_stream::{
 };
 pub(crate) use crate::cuda::pointer::address_for_kernels;
 pub use crate::cuda::pointer::{PointerAttributes, device_address, pointer_attributes};
+#[cfg(feature = "cudarc")]
+pub(crate) use crate::cuda::proxy_stream::register_proxy;
 pub use crate::cuda::release::after_work::set_release_policy;
 pub use crate::cuda::release::background::start_release_thread;
 #[cfg(feature = "counters")]

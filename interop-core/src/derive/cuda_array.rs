@@ -112,7 +112,7 @@ pub unsafe trait CudaArray {
     ///
     /// As [`view_mut`](Self::view_mut) and [`ArrayView::kernel_view`].
     fn kernel_view_mut<T: Element, const N: usize>(&mut self) -> Result<KernelViewMut<'_, T, N>> {
-        self.view_mut::<T, N>()?.into_kernel_view()
+        self.view_mut::<T, N>()?.into_kernel_view_mut()
     }
 
     /// Copies the elements into a `Vec`, in row-major order. Works for any rank, strides and memory. For CUDA memory it

@@ -8,8 +8,8 @@ use crate::array::layout::Layout;
 use crate::array::layout::errors::wrong_rank;
 use crate::array::layout::order::Order;
 use crate::array::stream::StreamHandle;
-use crate::cuda::default_stream::join_default_stream;
 use crate::cuda::handover::make_consumer_wait;
+use crate::cuda::proxy_stream::join_default_stream;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::import::Import;
 

@@ -186,7 +186,7 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
     /// # Errors
     ///
     /// As [`ArrayView::kernel_view`].
-    pub fn into_kernel_view(self) -> Result<KernelViewMut<'a, T, N>> {
+    pub fn into_kernel_view_mut(self) -> Result<KernelViewMut<'a, T, N>> {
         Ok(KernelViewMut { fields: Fields::of::<T>(&self.raw)?, marker: PhantomData })
     }
 }

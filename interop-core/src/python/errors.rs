@@ -8,7 +8,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCFunction, PyCapsule, PyDict, PyList, PyMemoryView, PyString, PyTuple, PyType};
 
 use crate::error::{Error, ErrorKind, Refused};
-use crate::python::interpreter::with_attached;
+use crate::python::unstable_api::with_attached;
 
 static ARRAY_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 

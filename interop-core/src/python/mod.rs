@@ -138,9 +138,9 @@ pub(crate) mod ffi_boundary;
 #[doc(hidden)]
 pub mod hints;
 pub(crate) mod import;
-pub(crate) mod interpreter;
 pub(crate) mod py_owner;
 pub(crate) mod shared_borrows;
+pub(crate) mod unstable_api;
 
 pub use crate::python::class::array_class::ArrayClass;
 pub use crate::python::class::index::{Indexed, index_basic};
@@ -149,11 +149,11 @@ pub use crate::python::convert::{extract_integer, extract_stream};
 pub use crate::python::errors::{array_error_type, stream_error_type};
 pub use crate::python::export::allocate::NewArray;
 pub use crate::python::export::dlpack::export;
-pub use crate::python::export::request::DlpackArgs;
+pub use crate::python::export::dlpack_args::DlpackArgs;
 pub use crate::python::export::results::{CuPy, FromCaller, Jax, NumPy, PyTorch, SameKind, like};
 pub use crate::python::import::argument::{import_as, import_as_unchecked};
 pub use crate::python::import::capsule::import_capsule;
-pub use crate::python::import::interface_dict::extract_interface;
+pub use crate::python::import::interface_dict::extract_cai;
 pub use crate::python::import::pipeline::{import, import_unchecked};
 pub use crate::python::import::producer_wait::make_producer_wait;
 pub use crate::python::py_owner::{deferred_ref_count, release_deferred_refs};

@@ -14,7 +14,7 @@ use crate::cuda::release::scope::ReleaseScope;
 use crate::memory::host_buffer::HostBuffer;
 use crate::process::fork::PerProcess;
 use crate::protocols::dlpack::export_owner::ExportOwner;
-use crate::python::interpreter::is_attached;
+use crate::python::unstable_api::is_attached;
 
 /// A reference to a Python object that any thread may drop.
 ///

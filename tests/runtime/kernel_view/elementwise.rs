@@ -171,7 +171,7 @@ fn views_and_facts_are_operands() {
     let words = SharedBuffer::new(Managed(HostVec::from_slice(&[0_u16; 64])));
     let mut array = Array::strided(words.clone(), &[4, 8], &[1, 4]);
     let info = array.info().unwrap();
-    let of_facts = DynKernelView::of(&info).unwrap();
+    let of_facts = DynKernelView::from_info(&info).unwrap();
     let first = Elementwise::<1, 4>::new([&of_facts]).unwrap();
     let view = array.kernel_view_mut::<u16, 2>().unwrap();
     let second = Elementwise::<2, 4>::new([&view, &view.as_view()]).unwrap();
@@ -183,10 +183,10 @@ fn views_and_facts_are_operands() {
 
     let odd = Array::new(words.byte_offset(1).unwrap(), &[2]).info().unwrap();
     let told = (ErrorKind::Alignment, "data", "0x", "a multiple of 2, the alignment of the element; copy");
-    assert_told(&DynKernelView::of(&odd).unwrap_err(), told);
+    assert_told(&DynKernelView::from_info(&odd).unwrap_err(), told);
     let host = Array::new(SharedBuffer::new(HostVec::from_slice(&[0_u16; 2])), &[2]).info().unwrap();
     let told = (ErrorKind::Device, "device", "CPU (1)", "memory that a kernel reaches");
-    assert_told(&DynKernelView::of(&host).unwrap_err(), told);
+    assert_told(&DynKernelView::from_info(&host).unwrap_err(), told);
 }
 
 /// If a computation used 32 bits, an offset of these arrays would be wrong.

@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 /// # Small arrays
 ///
 /// Arrays of less than 1 MiB share an event, so that waiting for work costs next to nothing for each of them. Dropping
-/// one makes no driver call. Its release waits for the first of these:
+/// one makes no driver call, unless it fills a list. Its release waits for the first of these:
 ///
 /// - the next import, export or hand-over of CUDA memory on any thread, unless earlier releases got their event less
 ///   than about a millisecond ago;

@@ -136,7 +136,7 @@ impl<'a> DynKernelView<'a> {
     ///
     /// As [`ArrayView::kernel_view`](crate::memory::array_view::ArrayView::kernel_view); [`ErrorKind::DType`] for
     /// packed sub-byte elements.
-    pub fn of(info: &'a ArrayInfo) -> Result<Self> {
+    pub fn from_info(info: &'a ArrayInfo) -> Result<Self> {
         let bits = info.dtype().item_bits(info.is_padded());
         if bits % 8 != 0 {
             return Err(Error::new(ErrorKind::DType, "dtype", info.dtype(), "elements of whole bytes"));

@@ -38,8 +38,8 @@ use crate::python::errors::origin;
 use crate::python::ffi_boundary::catch_panics;
 use crate::python::import::exchange_table::CAPSULE_NAME;
 use crate::python::import::receive::receive;
-use crate::python::interpreter::is_attached;
 use crate::python::py_owner::{ExportedObject, release_deferred_refs};
+use crate::python::unstable_api::is_attached;
 
 /// The table of a class. It stays at the same address until the program ends.
 struct TableOf<T>(core::marker::PhantomData<T>);

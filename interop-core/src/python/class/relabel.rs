@@ -17,7 +17,7 @@ use crate::python::class::array_class::{ArrayClass, body, struct_of};
 use crate::python::class::exported_array::new_object;
 use crate::python::class::instance::Instance;
 use crate::python::export::dlpack::waiting;
-use crate::python::interpreter::with_attached;
+use crate::python::unstable_api::with_attached;
 
 /// # Safety
 ///

@@ -19,7 +19,7 @@ use crate::python::class::method::{Call, Method};
 use crate::python::class::numpy::{on_host, view_of};
 use crate::python::class::pickling::is_just_an_array;
 use crate::python::export::dlpack::answer;
-use crate::python::export::request::DlpackArgs;
+use crate::python::export::dlpack_args::DlpackArgs;
 use crate::python::import::capsule::import_capsule;
 use crate::python::py_owner::ExportedObject;
 

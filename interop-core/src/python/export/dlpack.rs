@@ -23,7 +23,7 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::capsule::wrap;
 use crate::python::detach::{detached, free_detached};
 use crate::python::errors::no_such_stream;
-use crate::python::export::request::DlpackArgs;
+use crate::python::export::dlpack_args::DlpackArgs;
 use crate::python::py_owner::release_deferred_refs;
 use crate::python::shared_borrows::share_borrow_table;
 

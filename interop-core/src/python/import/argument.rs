@@ -13,7 +13,7 @@ use crate::python::errors::of;
 use crate::python::import::dlpack_call::{call_dlpack, lacks_method};
 use crate::python::import::exchange_table::tensor_of;
 use crate::python::import::receive::host_import;
-use crate::python::import::request::Request;
+use crate::python::import::step::Request;
 use crate::python::import::type_cache::type_info;
 use crate::python::py_owner::release_deferred_refs;
 

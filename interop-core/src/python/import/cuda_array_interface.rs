@@ -8,9 +8,9 @@ use crate::memory::import::Import;
 use crate::python::detach::free_detached;
 use crate::python::errors::of;
 use crate::python::import::interface_dict::interface_in;
-use crate::python::import::request::{Answer, Request};
-use crate::python::interpreter::attribute;
+use crate::python::import::step::{Answer, Request};
 use crate::python::py_owner::PyOwner;
+use crate::python::unstable_api::attribute;
 
 /// The last step: the interface dict. The driver determines the device, and the consumer's stream waits for the
 /// producer's.

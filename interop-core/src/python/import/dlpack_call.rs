@@ -13,7 +13,7 @@ use crate::array::device::{Device, DeviceType};
 use crate::array::stream::StreamHandle;
 use crate::protocols::dlpack::abi::{MAJOR_VERSION, MINOR_VERSION};
 use crate::python::import::direct_call::DirectCall;
-use crate::python::interpreter::{attribute, call_with_keywords};
+use crate::python::unstable_api::{attribute, call_with_keywords};
 
 /// How to call the `__dlpack__` of a type.
 pub(crate) struct DlpackMethod {

@@ -13,7 +13,7 @@ use crate::python::detach::free_detached;
 use crate::python::errors::{Failure, of};
 use crate::python::import::dlpack_call::{call_dlpack, call_dlpack_for, has_method, lacks_method};
 use crate::python::import::receive::receive_capsule;
-use crate::python::import::request::{Answer, Request};
+use crate::python::import::step::{Answer, Request};
 
 /// The second step: `__dlpack__`, with the consumer's stream if the memory has streams.
 pub(crate) fn from_dlpack(request: &Request<'_, '_>, to: &mut Import) -> Answer {

@@ -17,7 +17,7 @@ use crate::protocols::dlpack::abi::{MAJOR_VERSION, Versioned};
 use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::exception_state::with_saved_exception;
-use crate::python::interpreter::is_attached;
+use crate::python::unstable_api::is_attached;
 
 /// Reads a member of a table: a C function, or `None` for null.
 macro_rules! member {

@@ -7,7 +7,7 @@ use crate::memory::import::{Import, Protocol};
 use crate::python::errors::of;
 use crate::python::import::exchange_table::{Table, tensor_of, work_stream};
 use crate::python::import::receive::receive;
-use crate::python::import::request::{Answer, Request};
+use crate::python::import::step::{Answer, Request};
 
 /// The first step: an owned tensor from the exchange table of the object's type.
 pub(crate) fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) -> Answer {

@@ -22,16 +22,16 @@ use crate::python::errors::{Failure, origin, with_length};
 /// - Exceptions of a lookup are passed on.
 ///
 /// ```no_run
-/// use interop_core::python::extract_interface;
+/// use interop_core::python::extract_cai;
 /// use pyo3::prelude::*;
 ///
 /// /// Returns the size in bytes of the array that an interface dict describes.
 /// #[pyfunction]
 /// fn nbytes(interface: &Bound<'_, PyAny>) -> PyResult<usize> {
-///     Ok(extract_interface(interface)?.info()?.nbytes())
+///     Ok(extract_cai(interface)?.info()?.nbytes())
 /// }
 /// ```
-pub fn extract_interface(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface> {
+pub fn extract_cai(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface> {
     Ok(interface_in(dict)?)
 }
 
@@ -42,7 +42,7 @@ fn pending_on(number: Option<i128>) -> crate::error::Result<StreamHandle> {
     unsafe { StreamHandle::from_cai(number) }
 }
 
-/// As [`extract_interface`], for the dict of an object whose class the message will name.
+/// As [`extract_cai`], for the dict of an object whose class the message will name.
 pub(crate) fn interface_in<'py>(dict: &Bound<'py, PyAny>) -> Result<CudaArrayInterface, Failure> {
     let py = dict.py();
     let keys = [

@@ -7,7 +7,7 @@ use crate::array::dtype::{COMPLEX, FLOAT};
 use crate::array::info::ArrayInfo;
 use crate::error::{Error, ErrorKind};
 use crate::python::errors::of;
-use crate::python::interpreter::{attribute, ignore_exception};
+use crate::python::unstable_api::{attribute, ignore_exception};
 
 /// How the values of a class's objects relate to their memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use crate::array::device::Device;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::memory::import::Import;
-use crate::python::import::request::Request;
-use crate::python::interpreter::attribute;
+use crate::python::import::step::Request;
+use crate::python::unstable_api::attribute;
 
 /// Makes an import from a legacy capsule writable, if an interface dict of the object states so for the same address.
 ///

@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use crate::python::import::exchange_table::{Table, makes_objects};
 use crate::python::import::kind::Kind;
 use crate::python::import::type_cache::{offered, type_info};
-use crate::python::interpreter::{ignore_exception, imported};
+use crate::python::unstable_api::{ignore_exception, imported};
 
 impl Kind {
     /// Returns the library of an object. Determined once per type.

@@ -16,5 +16,5 @@ pub(crate) mod library_kind;
 pub(crate) mod pipeline;
 pub(crate) mod producer_wait;
 pub(crate) mod receive;
-pub(crate) mod request;
+pub(crate) mod step;
 pub(crate) mod type_cache;

@@ -16,7 +16,7 @@ use crate::python::import::dlpack_method::from_dlpack;
 use crate::python::import::from_exchange_table::{from_exchange_table, wait_for_table};
 use crate::python::import::legacy_writable::trust_interface;
 use crate::python::import::receive::receive_capsule;
-use crate::python::import::request::{Request, Step};
+use crate::python::import::step::{Request, Step};
 use crate::python::import::type_cache::type_info;
 use crate::python::py_owner::release_deferred_refs;
 

@@ -9,9 +9,9 @@ use crate::cuda;
 use crate::python::detach::detached;
 use crate::python::errors::of;
 use crate::python::import::exchange_table::work_stream;
-use crate::python::import::interface_dict::extract_interface;
+use crate::python::import::interface_dict::extract_cai;
 use crate::python::import::type_cache::type_info;
-use crate::python::interpreter::attribute;
+use crate::python::unstable_api::attribute;
 
 /// Makes later work of the library of `object` wait for the work that is now on `stream`.
 ///
@@ -30,7 +30,7 @@ use crate::python::interpreter::attribute;
 /// - As [`cuda::stream_wait`](crate::cuda::stream_wait) and
 ///   [`cuda::stream_synchronize`](crate::cuda::stream_synchronize). These include
 ///   [`ErrorKind::StreamCapture`](crate::error::ErrorKind::StreamCapture) if only one of the streams captures a graph.
-/// - As [`extract_interface`] for the object's dict. Exceptions of the object are passed on.
+/// - As [`extract_cai`] for the object's dict. Exceptions of the object are passed on.
 ///
 /// ```no_run
 /// use interop_core::python::{extract_stream, import, make_producer_wait};
@@ -69,5 +69,5 @@ fn stream_of(object: &Bound<'_, PyAny>, device: Device) -> PyResult<StreamHandle
     let Some(interface) = attribute(object, intern!(py, "__cuda_array_interface__"))? else {
         return Ok(StreamHandle::NothingPending);
     };
-    Ok(extract_interface(&interface)?.stream)
+    Ok(extract_cai(&interface)?.stream)
 }

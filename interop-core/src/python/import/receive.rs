@@ -10,7 +10,7 @@ use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
 use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
 use crate::python::capsule::CapsuleTensor;
 use crate::python::exception_state::with_saved_exception;
-use crate::python::interpreter::is_attached;
+use crate::python::unstable_api::is_attached;
 
 /// Imports a tensor from Python into an empty import. Releases the tensor on an error.
 pub(crate) fn receive<A: TensorAbi>(

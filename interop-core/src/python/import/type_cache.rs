@@ -18,8 +18,8 @@ use crate::python::import::dlpack_call::{DlpackMethod, ExpectedDevice};
 use crate::python::import::exchange_table::{Table, table};
 use crate::python::import::kind::Kind;
 use crate::python::import::lazy_values::Values;
-use crate::python::interpreter::ignore_exception;
 use crate::python::shared_borrows::share_borrow_table;
+use crate::python::unstable_api::ignore_exception;
 
 /// Properties of a type whose objects have been imported.
 pub(crate) struct TypeInfo {
