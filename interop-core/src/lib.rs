@@ -55,6 +55,7 @@
 //! - `cust`, `cudarc`, `ndarray`: buffers, streams, arrays and views of these crates as fields; see `adapters`.
 //! - `half`, `num-complex`: the types of these crates as elements.
 //! - `rayon`: parallel loops over elements on the host.
+//! - `stubs`: types for type checkers, by `maturin generate-stubs`; implies `python`.
 //! - `counters`: counts of live exports and allocations, for leak tests.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

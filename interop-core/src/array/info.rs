@@ -236,7 +236,8 @@ impl ArrayInfo {
         }
     }
 
-    /// Whether those who share the array must not write.
+    /// Returns true unless [`mutability`](Self::mutability) is `Writable`. The memory of a `Vec` counts as read-only
+    /// here, although an export that consumes the struct may be written.
     #[inline]
     #[must_use]
     pub fn is_read_only(&self) -> bool {
