@@ -205,7 +205,7 @@ unsafe extern "C" fn dlpack<T: ArrayClass>(
                 let argument = unsafe { Borrowed::from_ptr(py, argument) };
                 // SAFETY: the object is a string, by the calling convention.
                 let name = unsafe { name.cast_unchecked::<PyString>() };
-                request.set(&name.to_string_lossy(), &argument)?;
+                request.set(name.to_str()?, &argument)?;
             }
         }
         let owner = ExportedObject::new(array.clone().into_any().unbind());
