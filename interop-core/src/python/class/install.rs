@@ -205,7 +205,11 @@ unsafe extern "C" fn dlpack<T: ArrayClass>(
                 let argument = unsafe { Borrowed::from_ptr(py, argument) };
                 // SAFETY: the object is a string, by the calling convention.
                 let name = unsafe { name.cast_unchecked::<PyString>() };
-                request.set(name.to_str()?, &argument)?;
+                match name.to_str() {
+                    Ok(name) => request.set(name, &argument)?,
+                    // A name with a lone surrogate is no keyword. The error shows it.
+                    Err(_) => request.set(&name.to_string_lossy(), &argument)?,
+                }
             }
         }
         let owner = ExportedObject::new(array.clone().into_any().unbind());
