@@ -55,10 +55,9 @@ impl<const N: usize> RawView<N> {
         };
         if start > end || end > extent {
             let allowed = text!("a range within 0..{extent}, the indices of the axis");
-            let place = format_args!("index[{axis}]");
             return Err(Error::new(
                 ErrorKind::IndexOutOfBounds,
-                place,
+                format_args!("index[{axis}]"),
                 format_args!("{start}..{end}"),
                 allowed,
             ));

@@ -86,8 +86,10 @@ fn raised(py: Python<'_>) -> PyErr {
 /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception of the table is ignored: the
 /// caller then uses `__dlpack__`, whose error explains the reason.
 pub(crate) fn work_stream(table: Table, py: Python<'_>, device: Device) -> PyResult<Option<StreamHandle>> {
-    let stream = stream_of(table, py, device);
-    if PyErr::occurred(py) { no_stream(py) } else { Ok(stream) }
+    match stream_of(table, py, device) {
+        None if PyErr::occurred(py) => no_stream(py),
+        stream => Ok(stream),
+    }
 }
 
 /// Clears the exception of a table, or returns it if it is no `Exception`.
