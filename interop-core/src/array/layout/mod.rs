@@ -11,7 +11,7 @@ use core::ops::Range;
 use crate::array::dims::{Dims, INLINE, MAX_NDIM};
 use crate::array::layout::axes::Axes;
 use crate::array::layout::errors::{count_mismatch, not_contiguous, out_of_reach, too_large, too_many};
-use crate::array::layout::order::{Order, contiguous_strides, fill_contiguous};
+use crate::array::layout::order::{Order, contiguous_strides, fill_contiguous, is_contiguous};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A checked shape with strides in elements.
@@ -193,20 +193,7 @@ impl Layout {
     #[inline]
     #[must_use]
     pub fn is_contiguous(&self, order: Order) -> bool {
-        if self.is_empty() {
-            return true;
-        }
-        let mut expected = 1;
-        let mut matches = |(extent, stride): (&usize, &isize)| {
-            let fits = *extent == 1 || *stride == expected;
-            expected *= *extent as isize;
-            fits
-        };
-        let mut axes = self.shape().iter().zip(self.strides());
-        match order {
-            Order::C => axes.rev().all(&mut matches),
-            Order::F => axes.all(&mut matches),
-        }
+        self.is_empty() || is_contiguous(self.shape(), self.strides(), order)
     }
 
     /// Returns an error with advice if the layout is not contiguous in this order.

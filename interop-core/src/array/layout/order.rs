@@ -17,6 +17,22 @@ pub(crate) fn contiguous_strides(shape: &[usize], order: Order) -> Dims<isize> {
     Dims::filled(shape.len(), |strides| fill_contiguous(strides, |axis| shape[axis], order))
 }
 
+/// Whether these elements lie without gaps in this order. There must be elements.
+#[inline]
+pub(crate) fn is_contiguous(shape: &[usize], strides: &[isize], order: Order) -> bool {
+    let mut expected = 1;
+    let mut matches = |(extent, stride): (&usize, &isize)| {
+        let fits = *extent == 1 || *stride == expected;
+        expected *= *extent as isize;
+        fits
+    };
+    let mut axes = shape.iter().zip(strides);
+    match order {
+        Order::C => axes.rev().all(&mut matches),
+        Order::F => axes.all(&mut matches),
+    }
+}
+
 /// Writes the strides of a contiguous array. As in NumPy, an extent of 0 counts as 1. If the product of an empty
 /// array's other extents overflows, the strides are 0.
 #[inline]

@@ -3,7 +3,7 @@
 use core::cmp::Reverse;
 
 use crate::array::dims::Dims;
-use crate::array::layout::order::Order;
+use crate::array::layout::order::{Order, is_contiguous};
 
 /// The maximum number of arrays in one loop.
 pub(crate) const MOST: usize = 3;
@@ -71,19 +71,6 @@ pub(crate) struct Loops {
     tile: Option<Tile>,
 }
 
-/// Returns the number of elements if all arrays have axes and are contiguous in C order.
-#[inline]
-pub(crate) fn contiguous(shape: &[usize], strides: &[&[isize]]) -> Option<usize> {
-    let mut count = 1;
-    for (at, extent) in shape.iter().enumerate().rev() {
-        if *extent != 1 && strides.iter().any(|steps| steps[at] != count) {
-            return None;
-        }
-        count *= *extent as isize;
-    }
-    (!shape.is_empty()).then_some(count.unsigned_abs())
-}
-
 #[inline]
 fn sum(offsets: Steps, steps: Steps) -> Steps {
     core::array::from_fn(|array| offsets[array].wrapping_add(steps[array]))
@@ -97,15 +84,14 @@ impl Loops {
         if shape.contains(&0) {
             return None;
         }
-        if let Some(count) = contiguous(shape, strides) {
-            if visit != Visit::Index(Order::F) {
-                let mut axes = Dims::zeroed(1);
-                axes[0] = Axis {
-                    extent: count,
-                    steps: core::array::from_fn(|array| isize::from(array < strides.len())),
-                };
-                return Some(Self { axes, ndim: 1, first: [0; MOST], tile: None });
-            }
+        let is_dense = || strides.iter().all(|strides| is_contiguous(shape, strides, Order::C));
+        if visit != Visit::Index(Order::F) && !shape.is_empty() && is_dense() {
+            let mut axes = Dims::zeroed(1);
+            axes[0] = Axis {
+                extent: shape.iter().product(),
+                steps: core::array::from_fn(|array| isize::from(array < strides.len())),
+            };
+            return Some(Self { axes, ndim: 1, first: [0; MOST], tile: None });
         }
         // Changed in place, because loops have about two hundred bytes.
         let mut made = Some(Self::in_index_order(shape, strides, visit == Visit::Index(Order::F)));
