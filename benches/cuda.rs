@@ -10,10 +10,13 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use interop_core::cuda::{self, CudaBuffer, MemoryKind};
+use interop_core::cuda::{self, CudaBuffer, MemoryKind, OrderedByProgram};
 use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 use libloading::{Library, Symbol};
+
+// SAFETY: nothing is launched on the arrays of this benchmark.
+const IMMEDIATE: cuda::ReleasePolicy = cuda::ReleasePolicy::Immediate(unsafe { OrderedByProgram::promise() });
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [height, width])]
@@ -177,17 +180,12 @@ fn main() {
         // SAFETY: this is an export of our own.
         b.iter(|| unsafe { Import::from_dlpack_unchecked(black_box(share())) }.expect("an import"));
     });
-    for (policy, name) in [
-        (cuda::ReleasePolicy::Batched, "device memory: export, import, drop, released in batches"),
-        (cuda::ReleasePolicy::Immediate, "device memory: export, import, drop, released at once"),
-    ] {
-        cuda::set_release_policy(policy);
-        criterion.bench_function(name, |b| {
-            b.iter(|| Grid::<LeaseMut<f32>>::from_dlpack(black_box(share())).expect("an import"));
-        });
-    }
+    cuda::set_release_policy(IMMEDIATE);
+    criterion.bench_function("device memory: export, import, drop, released at once", |b| {
+        b.iter(|| Grid::<LeaseMut<f32>>::from_dlpack(black_box(share())).expect("an import"));
+    });
     // The default must take at most 1.5 times as long as `Immediate`.
-    for policy in [cuda::ReleasePolicy::Immediate, cuda::ReleasePolicy::default()] {
+    for policy in [IMMEDIATE, cuda::ReleasePolicy::default()] {
         cuda::set_release_policy(policy);
         for threads in [1, 16] {
             let name = format!("device memory: export, import, drop, {policy:?}, threads: {threads}");

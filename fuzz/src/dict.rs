@@ -48,7 +48,7 @@ pub fn run(data: &[u8]) {
 /// Exports an import again, and checks that importing the result gives the same description.
 fn check_again(info: &ArrayInfo) {
     let again = CudaArrayInterface::from_info(info).expect("an array of the interface");
-    assert_eq!(again.stream, info.stream());
+    assert_eq!(Some(again.stream), info.stream());
     // SAFETY: nobody dereferences the address.
     let import = unsafe { Import::from_cai_on_device(&again, info.device(), ()) }.expect("our own dict");
     check_same(info, import.info());
@@ -84,7 +84,7 @@ fn legal(interface: &CudaArrayInterface) -> Option<(Vec<i128>, i128)> {
 /// Reading a dict rejects invalid numbers, and other tests cover all of them.
 pub(crate) fn stream(number: Option<i128>) -> StreamHandle {
     // SAFETY: no driver is loaded, so nothing uses the handle.
-    unsafe { StreamHandle::from_cai(number) }.unwrap_or_default()
+    unsafe { StreamHandle::from_cai(number) }.unwrap_or(StreamHandle::NothingPending)
 }
 
 /// Decodes a dict from bytes.

@@ -107,6 +107,8 @@ pub use array::typestr::Typestr;
 pub use derive::cuda_array::CudaArray;
 pub use derive::fields::stream::{AsStream, FromStream};
 pub use derive::from_array::FromArray;
+pub use derive::kept::Kept;
+pub use derive::launch_scope::{ArrayInScope, LaunchScope};
 pub use derive::relabel::Relabeled;
 pub use error::{Error, ErrorKind, Refused, Result};
 pub use memory::array_view::{ArrayView, ArrayViewMut};

@@ -101,6 +101,8 @@ fn import(model: &Model<'_>) -> TokenStream {
     let devices = devices(&model.devices);
     let (requirements, open) = (requirements(model), open(model));
     let literals = literals(&model.shape);
+    // The instances of a class outlive the call that imports them.
+    let keep = model.python.class.map(|_| own!(__p::Extraction::keep(__extraction);));
     let check = model.runs_user_code().then(|| own!(__p::Extraction::check(__extraction)?;));
     let fills = model.fills.iter().map(fill);
     own! {
@@ -112,6 +114,7 @@ fn import(model: &Model<'_>) -> TokenStream {
             #[inline(always)]
             fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
                 #devices
+                #keep
                 #open
                 #(#literals)*
                 #check

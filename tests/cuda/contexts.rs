@@ -18,6 +18,7 @@ use interop_core::{
 };
 use interop_sim_client::Policy;
 
+use crate::ORDERED;
 use crate::support::{
     Matrix, Streamed, current_context, has_second_device, numbers, send, simulated, source, turn,
 };
@@ -168,7 +169,7 @@ fn a_look_at_a_slice_leaves_a_capture_beside_it_alone() {
     check(imported.data);
 }
 
-/// `ReleasePolicy::Immediate` covers only the user's own work. The library queues the copy, so the source still
+/// `ReleasePolicy::Immediate(ORDERED)` covers only the user's own work. The library queues the copy, so the source still
 /// outlives it.
 #[test]
 fn sim_only_the_source_of_a_copy_is_released_after_it_whatever_the_policy() {
@@ -193,7 +194,7 @@ fn sim_only_the_source_of_a_copy_is_released_after_it_whatever_the_policy() {
     let _context = cust::quick_init().unwrap();
     sim.set_policy(Policy::Late);
     let _policied = Policied;
-    set_release_policy(ReleasePolicy::Immediate);
+    set_release_policy(ReleasePolicy::Immediate(ORDERED));
     for_each_storage!(check);
 }
 
@@ -356,7 +357,7 @@ unsafe impl Storage for Written {
         self.storage().memory()
     }
 
-    fn stream(&self) -> StreamHandle {
+    fn stream(&self) -> Option<StreamHandle> {
         self.storage().stream()
     }
 }

@@ -14,6 +14,7 @@ use interop_core::{
 };
 use interop_sim_client::{Mistake, Policy, Sim, find};
 
+use crate::ORDERED;
 use crate::contexts::beside_a_capture;
 use crate::support::{
     ColumnMajor, KINDS, Matrix, Streamed, Strided, has_second_device, numbers, send, simulated, source, turn,
@@ -379,7 +380,7 @@ fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
     let _policied = Policied;
     sim.set_policy(Policy::Late);
     // Under the second policy the release does not wait for a copy.
-    for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate] {
+    for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate(ORDERED)] {
         set_release_policy(policy);
         for_each_storage!(check, sim);
         check::<PinnedHostSlice<f32>>(sim);

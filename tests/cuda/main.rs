@@ -1,6 +1,7 @@
 //! Tests of the `cust` and `cudarc` adapters: each storage in both directions, with any driver.
 #![expect(unsafe_code, reason = "launches, uninitialized buffers and questions to the driver are unsafe")]
 
+mod callers_stream;
 mod contexts;
 mod cudarc;
 mod cust;
@@ -17,3 +18,9 @@ mod streams;
 #[path = "../support/subprocess.rs"]
 mod subprocess;
 mod support;
+
+use interop_core::cuda::OrderedByProgram;
+
+/// The promise for settings that order nothing.
+// SAFETY: the tests that choose them wait for the device, or expect the race that the driver reports.
+const ORDERED: OrderedByProgram = unsafe { OrderedByProgram::promise() };

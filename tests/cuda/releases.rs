@@ -15,6 +15,7 @@ use interop_core::cuda::{
 };
 use interop_core::{CudaArray, Device, Import, Storage};
 
+use crate::ORDERED;
 use crate::support::{Matrix, current_context, has_second_device, no_context, numbers, turn};
 
 /// Exports the storage, calls `elsewhere` on another thread and drops the export there. Checks that the memory is
@@ -151,7 +152,7 @@ fn freed_at_once_where_no_context_is_current() {
     }
     let _turn = turn();
     let _policied = Policied;
-    set_release_policy(ReleasePolicy::Immediate);
+    set_release_policy(ReleasePolicy::Immediate(ORDERED));
     let _context = cust::quick_init().unwrap();
     freed_elsewhere(DeviceBuffer::from_slice(&numbers(6)).unwrap(), 6, no_context);
     freed_elsewhere(LockedBuffer::from_slice(&numbers(6)).unwrap(), 6, no_context);

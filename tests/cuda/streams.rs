@@ -27,9 +27,9 @@ fn is_live(stream: StreamHandle) {
 fn keeps_its_stream<A: CudaArray + Send + Sync + 'static>(make: impl Fn() -> A) {
     let before = live();
     let array = make();
-    is_live(array.info().unwrap().stream());
+    is_live(array.info().unwrap().stream().unwrap());
     let interface = array.to_cai().unwrap();
-    let (legacy, stream) = (StreamHandle::LegacyDefault, array.info().unwrap().stream());
+    let (legacy, stream) = (StreamHandle::LegacyDefault, array.info().unwrap().stream().unwrap());
     // SAFETY: the array keeps the memory and the stated stream alive.
     let import = unsafe { Import::from_cai_for_stream(&interface, legacy, array) }.unwrap();
     is_live(stream);
@@ -37,7 +37,7 @@ fn keeps_its_stream<A: CudaArray + Send + Sync + 'static>(make: impl Fn() -> A) 
     assert_eq!((finish_releases(), live()), (0, before), "the stream is lost");
 
     let array = Arc::new(make());
-    let stream = array.info().unwrap().stream();
+    let stream = array.info().unwrap().stream().unwrap();
     let tensor = array.share_dlpack().unwrap();
     drop(array);
     is_live(stream);

@@ -26,7 +26,7 @@ fn facts_are_those_of_the_fields() {
     assert_eq!(info.byte_range().len(), 24);
     assert_eq!(info.dtype(), interop_core::DType::F32);
     assert_eq!(info.device(), Device::CPU);
-    assert_eq!(info.stream(), interop_core::StreamHandle::NothingPending);
+    assert_eq!(info.stream(), Some(interop_core::StreamHandle::NothingPending));
 }
 
 /// Borrowed memory is read in place. A struct that borrows cannot be exported.

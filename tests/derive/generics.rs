@@ -104,7 +104,7 @@ fn a_half_asks_only_for_what_it_needs() {
     }
 
     fn stream_of<T: Element, H: AsStream>(all: &All<'_, T, u8, H>) -> StreamHandle {
-        all.info().unwrap().stream()
+        all.info().unwrap().stream().unwrap()
     }
 
     fn import<T: Element, H: FromStream + AsStream>(from: interop_core::Import) -> All<'static, T, u8, H> {

@@ -67,7 +67,7 @@ fn a_pointer_is_filled_and_the_owner_released_with_the_struct() {
         (info.address(), info.shape(), info.mutability()),
         (receipt.address, &[2, 3][..], Mutability::Writable)
     );
-    assert_eq!((info.dtype(), info.stream(), info.device()), (DType::F32, handle(0x100), Device::CPU));
+    assert_eq!((info.dtype(), info.stream(), info.device()), (DType::F32, Some(handle(0x100)), Device::CPU));
     assert_eq!(receipt.releases(), 0);
     drop(raw.owner);
     assert_eq!(receipt.releases(), 1);

@@ -65,7 +65,7 @@ impl<T: Element> Foreign<T> {
                 .as_deref()
                 .map_or(Strides::Contiguous(interop_core::Order::C), Strides::Elements),
             mutability,
-            stream,
+            stream: Some(stream),
             ..RawDescriptor::new(address, device, &shape)
         };
         let info = claims.validate().unwrap();

@@ -9,6 +9,7 @@ use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Re
 
 use interop_sim_client::Mistake;
 
+use crate::ORDERED;
 use crate::counted_imports::drained;
 use crate::cuda_program::{Bytes, Place, Stream, current};
 use crate::exclusive_driver::turn;
@@ -23,7 +24,7 @@ fn dict(bytes: &Bytes, version: i128, stream: Option<Stream>) -> CudaArrayInterf
         typestr: "|u1".into(),
         data: (bytes.at(), false),
         version,
-        stream: stream.map(Stream::handle).unwrap_or_default(),
+        stream: stream.map_or(StreamHandle::NothingPending, Stream::handle),
         ..CudaArrayInterface::default()
     }
 }
@@ -103,7 +104,7 @@ fn every_stated_stream_is_ordered_before_every_consumer() {
             assert_eq!(turn.calls_of(["cuEventRecord", "cuStreamWaitEvent"]), [edges; 2]);
             turn.assert_no_host_wait();
             assert!(turn.is_pending(spin));
-            assert_eq!(import.as_ref().unwrap().info().stream(), consumer.handle());
+            assert_eq!(import.as_ref().unwrap().info().stream(), Some(consumer.handle()));
             assert_eq!(consumer.reads(&data), 7, "version {version}");
             drop(import);
             assert_eq!((drained(), count.get(), current()), (0, 1, None));
@@ -119,7 +120,7 @@ fn version_three_without_a_stream_has_nothing_pending() {
     for policy in [
         MissingStreamPolicy::WaitForAll,
         MissingStreamPolicy::LegacyDefault,
-        MissingStreamPolicy::NothingPending,
+        MissingStreamPolicy::NothingPending(ORDERED),
     ] {
         set_missing_stream_policy(policy);
         assert_eq!(missing_stream_policy(), policy);
@@ -141,7 +142,7 @@ fn an_earlier_version_follows_the_policy() {
     let policies = [
         (MissingStreamPolicy::WaitForAll, [7, 7]),
         (MissingStreamPolicy::LegacyDefault, [1, 7]),
-        (MissingStreamPolicy::NothingPending, [1, 1]),
+        (MissingStreamPolicy::NothingPending(ORDERED), [1, 1]),
     ];
     for (policy, expected) in policies {
         set_missing_stream_policy(policy);
@@ -205,7 +206,7 @@ fn a_consumer_that_wants_no_order_gets_none() {
         let stated = (version == 3).then_some(producer);
         let (dict, nothing) = (dict(&data, version, stated), StreamHandle::NothingPending);
         let ((_, import), calls) = turn.count(|| arrive(&dict, nothing));
-        assert_eq!((calls, import.unwrap().info().stream()), (1, nothing), "version {version}");
+        assert_eq!((calls, import.unwrap().info().stream()), (1, Some(nothing)), "version {version}");
         turn.run_all();
         assert_eq!(drained(), 0);
     }

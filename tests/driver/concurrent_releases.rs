@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{
-    HoldReleases, ReleasePolicy, finish_releases, pending_releases, poll_releases, set_release_policy,
-    start_release_thread,
+    HoldReleases, finish_releases, pending_releases, poll_releases, start_release_thread,
 };
 use interop_core::dlpack::{Ownership, Versioned};
 use interop_core::{Device, Import};
@@ -17,7 +16,7 @@ use crate::counted_imports::{arrive, drained};
 use crate::cuda_program::{LARGE, Place};
 use crate::exclusive_driver::{started, turn};
 use crate::support::counted_owners::{Count, Counted};
-use crate::support::foreign_tensors::{Claims, Ledger};
+use crate::support::foreign_tensors::Claims;
 use crate::support::run_alone;
 
 const GPU: Device = Device::cuda(0);
@@ -171,25 +170,6 @@ fn releases_that_lead_to_others_are_not_within_each_other() {
     turn.release(spin);
     turn.run_all();
     assert_eq!((drained(), depth.1.load(Ordering::SeqCst)), (0, 1));
-}
-
-#[test]
-fn under_the_batched_policy_a_busy_device_keeps_no_more_than_a_batch() {
-    let turn = turn();
-    set_release_policy(ReleasePolicy::Batched);
-    let place = Place::primary(0);
-    let data = place.bytes(0, 64);
-    let (ledgers, imports): (Vec<Ledger>, Vec<_>) = (0..320).map(|_| arrive(&data, GPU)).unzip();
-    let spin = place.non_blocking().spin();
-    drop(imports);
-    assert_eq!(pending_releases(), 320);
-    turn.release(spin);
-    // Imports poll implicitly.
-    let more: Vec<_> = (0..1000).map(|_| arrive(&data, GPU)).collect();
-    let left = ledgers.iter().filter(|ledger| ledger.released() == 0).count();
-    assert!(left < 32, "{left} stay");
-    drop(more);
-    assert_eq!(drained(), 0);
 }
 
 #[test]

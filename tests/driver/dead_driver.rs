@@ -10,6 +10,7 @@ use interop_core::{
     live_allocations, live_exports,
 };
 
+use crate::ORDERED;
 use crate::counted_imports::{arrive, tell};
 use crate::cuda_program::Place;
 use crate::exclusive_driver::started;
@@ -117,7 +118,7 @@ fn after_an_error_that_ends_all_everything_is_released_once() {
     run_alone("dead_driver::after_an_error_that_ends_all_everything_is_released_once", || ends_with(226));
 }
 
-/// With `ReleasePolicy::Immediate` nothing waits. All other releases wait until the driver answers again.
+/// With `ReleasePolicy::Immediate(ORDERED)` nothing waits. All other releases wait until the driver answers again.
 #[test]
 fn an_error_that_says_nothing_releases_nothing() {
     run_alone("dead_driver::an_error_that_says_nothing_releases_nothing", || ends_with(UNKNOWN));
@@ -128,7 +129,7 @@ fn without_order_everything_is_released_whatever_the_driver_answers() {
     run_alone("dead_driver::without_order_everything_is_released_whatever_the_driver_answers", || {
         let sim = started();
         let data = Place::primary(0).bytes(0, 64);
-        set_release_policy(ReleasePolicy::Immediate);
+        set_release_policy(ReleasePolicy::Immediate(ORDERED));
         for code in [3, 4, 226, UNKNOWN] {
             let (ledger, import) = arrive(&data, GPU);
             sim.fail_all(code);

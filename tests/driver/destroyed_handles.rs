@@ -12,6 +12,7 @@ use interop_core::dlpack::{Ownership, Versioned, export};
 use interop_core::{DType, Device, ErrorKind, Import, RawDescriptor, StreamHandle};
 use interop_sim_client::{Live, Mistake};
 
+use crate::ORDERED;
 use crate::counted_imports::{arrive, drained};
 use crate::cuda_program::{Bytes, LARGE, Place, current, destroy_event, is_untimed, set_current};
 use crate::exclusive_driver::{started, turn};
@@ -136,7 +137,7 @@ fn an_owner_that_destroys_the_context_of_its_memory_leaves_the_threads_own() {
         }
     }
     let _turn = turn();
-    for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate] {
+    for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate(ORDERED)] {
         set_release_policy(policy);
         for before in [None, Some(Place::primary(0)), Some(Place::primary(1))] {
             let own = Place::foreign(0);

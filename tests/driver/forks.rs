@@ -14,6 +14,7 @@ use interop_core::{
 };
 use interop_sim_client::{Spin, sim};
 
+use crate::ORDERED;
 use crate::children::{Child, Ended, child_does, end, end_the_thread, in_a_child};
 use crate::counted_imports::{arrive, await_release, tell};
 use crate::cuda_program::{Bytes, Place, Stream};
@@ -104,7 +105,7 @@ fn while_a_thread_parks_a_release() {
             let import = scene.imports.pop();
             Box::new(|| drop(import))
         };
-        for policy in [ReleasePolicy::AfterContext, ReleasePolicy::AfterAllContexts, ReleasePolicy::Batched] {
+        for policy in [ReleasePolicy::AfterContext, ReleasePolicy::AfterAllContexts] {
             let scene = || Scene::new(policy);
             wherever_a_thread_stops(scene, drops, Scene::in_the_child, Scene::in_the_parent);
         }
@@ -194,7 +195,7 @@ fn a_child_has_its_own_driver_and_its_own_thread_that_looks() {
 #[test]
 fn a_child_releases_memory_of_the_host_and_nothing_of_the_gpu() {
     run_alone("forks::a_child_releases_memory_of_the_host_and_nothing_of_the_gpu", || {
-        for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Batched, ReleasePolicy::Immediate] {
+        for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate(ORDERED)] {
             let mut scene = Scene::new(policy);
             let exported = Array::<LeaseMut<i16>>::from_import(scene.imports.pop().unwrap()).unwrap();
             let mut exported = Some(exported.into_dlpack().unwrap());
@@ -248,7 +249,7 @@ impl Drop for Forks {
 #[expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 fn a_drop_that_forks() {
     run_alone("forks::a_drop_that_forks", || {
-        for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Batched] {
+        for policy in [ReleasePolicy::AfterContext, ReleasePolicy::AfterAllContexts] {
             let (mut scene, side) = (Scene::new(policy), Arc::default());
             let dict = CudaArrayInterface {
                 shape: vec![8],

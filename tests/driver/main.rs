@@ -5,8 +5,8 @@
 //! `conformance/TRACEABILITY.md`. The simulated driver exists only on Linux, so these tests do too.
 #![cfg(target_os = "linux")]
 
-mod batched_releases;
 mod cai;
+mod callers_stream;
 mod capture;
 mod children;
 mod concurrent_releases;
@@ -14,6 +14,7 @@ mod counted_imports;
 mod cuda_buffer;
 mod cuda_program;
 mod dead_driver;
+mod deferred_releases;
 mod destroyed_handles;
 mod device_copies;
 mod exclusive_driver;
@@ -23,6 +24,7 @@ mod false_descriptions;
 mod forks;
 mod happens_before;
 mod joined_streams;
+mod launch_scopes;
 mod leased_memory;
 mod mapped_memory;
 mod no_driver;
@@ -42,3 +44,11 @@ mod stream_wait;
 #[allow(dead_code, reason = "each test program uses its part")]
 mod support;
 mod threads;
+mod unknown_work;
+
+use interop_core::cuda::OrderedByProgram;
+
+/// The promise for settings that order nothing.
+// SAFETY: the tests that choose them wait for the device, or expect the race that the driver reports.
+#[allow(unsafe_code, reason = "a promise of the tests")]
+const ORDERED: OrderedByProgram = unsafe { OrderedByProgram::promise() };

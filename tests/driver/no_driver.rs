@@ -110,7 +110,7 @@ fn nothing_is_pending_on_what_is_used_in_place() {
         let import = Import::from_dlpack(claims.send::<Versioned>().1).unwrap();
         let import = import.with_stream(stream_of(0x5000));
         let row: Matrix<LeaseMut<i16>> = Matrix::from_import(import).unwrap();
-        assert_eq!(row.info().unwrap().stream(), StreamHandle::NothingPending);
+        assert_eq!(row.info().unwrap().stream(), Some(StreamHandle::NothingPending));
     });
 }
 

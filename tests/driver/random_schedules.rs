@@ -16,6 +16,7 @@ use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 use interop_sim_client::{Mistake, Policy, Report};
 
+use crate::ORDERED;
 use crate::cuda_program::{Bytes, Place, Stream};
 use crate::exclusive_driver::{Turn, turn};
 use crate::happens_before::{Act, LEGACY, is_broken};
@@ -215,7 +216,11 @@ impl<'t> Program<'t> {
             self.ask(poll_releases);
         }
         self.acts.push(Act::Release { array: number });
-        set_release_policy(if unfenced { ReleasePolicy::Immediate } else { ReleasePolicy::AfterContext });
+        set_release_policy(if unfenced {
+            ReleasePolicy::Immediate(ORDERED)
+        } else {
+            ReleasePolicy::AfterContext
+        });
         if here {
             self.ask(|| drop(held));
         } else {

@@ -45,7 +45,7 @@ fn what_is_called_the_hosts_is_finished() {
         let spin = stream.spin();
         let info = host.info().unwrap();
         assert!(!turn.is_pending(spin), "{kind:?}");
-        assert_eq!((info.device(), info.stream()), (Device::CPU, StreamHandle::NothingPending));
+        assert_eq!((info.device(), info.stream()), (Device::CPU, Some(StreamHandle::NothingPending)));
     }
 }
 

@@ -10,7 +10,8 @@ use interop_core::cuda::{
 use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, LeaseMut, Owner, SharedBuffer};
 
-use crate::counted_imports::{arrive, drained};
+use crate::ORDERED;
+use crate::counted_imports::{arrive, drained, poll_in_passing};
 use crate::cuda_program::{LARGE, Place, current};
 use crate::exclusive_driver::{Turn, turn};
 use crate::support::arrays::Array;
@@ -79,16 +80,16 @@ fn every_way_that_an_import_goes_waits() {
 fn what_comes_next_releases_what_is_due() {
     let turn = turn();
     let place = Place::primary(0);
-    let data = place.bytes(0, 64);
+    let (data, large) = (place.bytes(0, 64), place.bytes(0, 2 * LARGE));
     let (one, two) = (place.non_blocking().handle(), place.non_blocking().handle());
     let exported = Arc::new(Array::new(interop_core::HostVec::<u8>::zeroed(1), &[1]));
     let next: [(&str, &dyn Fn()); 4] = [
-        ("an import", &|| drop(tell_and_import(&data))),
+        ("another hand-over", &poll_in_passing),
         ("an array that is handed over", &|| {
             let array = Array::<LeaseMut<i16>>::from_import(arrive(&data, GPU).1).unwrap();
             array.make_stream_wait(one).unwrap();
         }),
-        ("another release", &|| drop(arrive(&data, GPU))),
+        ("another release", &|| drop(arrive(&large, GPU))),
         ("poll_releases", &|| {
             poll_releases();
         }),
@@ -108,10 +109,6 @@ fn what_comes_next_releases_what_is_due() {
         stream_wait(two, one, GPU).unwrap();
         assert_eq!(drained(), 0, "{name}");
     }
-}
-
-fn tell_and_import(data: &crate::cuda_program::Bytes) -> Import {
-    arrive(data, GPU).1
 }
 
 #[test]
@@ -188,7 +185,7 @@ fn work_of_another_device_is_not_waited_for_unless_the_policy_says_so() {
 fn a_release_comes_after_what_it_was_promised_when_it_was_dropped() {
     let turn = turn();
     let data = Place::primary(0).bytes(0, 64);
-    for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate, ReleasePolicy::Batched] {
+    for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate(ORDERED)] {
         set_release_policy(ReleasePolicy::AfterAllContexts);
         let (ledger, import) = arrive(&data, GPU);
         let spin = Place::primary(1).non_blocking().spin();
@@ -227,7 +224,7 @@ fn memory_that_all_devices_reach_waits_for_all_contexts_in_use() {
 #[test]
 fn immediate_is_what_it_says() {
     let turn = turn();
-    set_release_policy(ReleasePolicy::Immediate);
+    set_release_policy(ReleasePolicy::Immediate(ORDERED));
     let place = Place::primary(0);
     let data = place.bytes(0, 64);
     let (ledger, import) = arrive(&data, GPU);

@@ -40,6 +40,7 @@ fn what_waits_longest_is_looked_at_first() {
             let (ledger, import) = arrive(data, GPU);
             let spin = place.non_blocking().spin();
             drop(import);
+            poll_releases();
             (ledger, spin)
         })
         .unzip();

@@ -12,7 +12,8 @@ use interop_core::cuda::{
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, SharedBuffer, StreamHandle};
 use interop_sim_client::{Policy, sim};
 
-use crate::counted_imports::{arrive, drained};
+use crate::ORDERED;
+use crate::counted_imports::{arrive, drained, poll_in_passing};
 use crate::cuda_program::{LARGE, Place, set_current};
 use crate::exclusive_driver::{Turn, turn};
 use crate::support::allocator::{Tally, watch};
@@ -37,8 +38,9 @@ fn turn_without_a_clock() -> Turn {
     turn.set_policy(Policy::Eager);
     share_events_for(u64::MAX);
     let data = Place::primary(0).bytes(0, 8);
-    // The first import after an explicit poll records the event; this one has done so.
+    // The first look in passing after an explicit poll records the event; this one has done so.
     drop(arrive(&data, GPU));
+    poll_in_passing();
     drop(arrive(&data, GPU));
     assert_eq!(pending_releases(), 1);
     turn
@@ -124,7 +126,7 @@ fn what_comes_next_decides() {
     let array = Arc::new(Array::<SharedBuffer>::from_import(arrive(&data, GPU).1).unwrap());
     let stream = place.non_blocking().handle();
     let next: [(&str, &dyn Fn()); 4] = [
-        ("an import", &|| drop(arrive(&data, GPU).1.with_stream(StreamHandle::NothingPending))),
+        ("another hand-over", &poll_in_passing),
         ("an export", &|| drop(array.share_dlpack_for_stream(stream).unwrap())),
         ("a hand-over", &|| array.make_stream_wait(stream).unwrap()),
         ("a request", &|| {
@@ -148,16 +150,16 @@ fn what_comes_next_decides() {
     assert_eq!(drained(), 0);
 }
 
-/// A time limit prevents two imports in a row from recording. An explicit poll, the end of a hold, or a new policy
+/// A time limit prevents two polls in a row from recording. An explicit poll, the end of a hold, or a new policy
 /// lifts it.
 #[test]
-fn an_import_decides_at_once_after_a_request_a_hold_or_another_policy() {
+fn a_poll_in_passing_decides_at_once_after_a_request_a_hold_or_another_policy() {
     let _turn = turn_without_a_clock();
     let data = Place::primary(0).bytes(0, 64);
     let waits = || {
         let (ledger, import) = arrive(&data, GPU);
         drop(import);
-        drop(arrive(&data, GPU));
+        poll_in_passing();
         assert_eq!(ledger.released(), 0);
         ledger
     };
@@ -171,7 +173,7 @@ fn an_import_decides_at_once_after_a_request_a_hold_or_another_policy() {
     for (name, way) in ways {
         let ledger = waits();
         way();
-        drop(arrive(&data, GPU));
+        poll_in_passing();
         assert_eq!(ledger.released(), 1, "{name}");
     }
     assert_eq!(finish_releases(), 0);
@@ -189,7 +191,7 @@ fn nothing_goes_before_the_work_that_was_queued_until_its_drop() {
         let path = turn.no_waits();
         drop(import);
         if number % 2 == 0 {
-            drop(arrive(&data, GPU));
+            poll_in_passing();
         }
         drop(path);
         assert_eq!((drained() > 0, ledger.released(), turn.is_pending(spin)), (true, 0, true));
@@ -244,7 +246,7 @@ fn threads_share_events_and_release_everything_once() {
 fn a_foreign_release_makes_no_call_and_our_own_frees_in_its_context() {
     let turn = turn();
     sim().set_policy(Policy::Eager);
-    set_release_policy(ReleasePolicy::Immediate);
+    set_release_policy(ReleasePolicy::Immediate(ORDERED));
     let place = Place::primary(0);
     let data = place.bytes(0, 64);
     let (ledger, import) = arrive(&data, GPU);
@@ -288,7 +290,7 @@ struct Bare<S> {
 #[test]
 fn in_and_out_asks_two_questions_about_the_pointer() {
     let turn = turn();
-    set_release_policy(ReleasePolicy::Immediate);
+    set_release_policy(ReleasePolicy::Immediate(ORDERED));
     let array = Array::new(CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 64).unwrap(), &[64]);
     let array = Arc::new(array);
     let import = || {

@@ -1,7 +1,7 @@
 //! The table between typestr, name and DLPack's triple.
 
 use interop_core::cai::CudaArrayInterface;
-use interop_core::{DType, Device, ErrorKind, RawDescriptor};
+use interop_core::{DType, Device, ErrorKind, RawDescriptor, StreamHandle};
 use proptest::prelude::*;
 
 use crate::support::assert_told;
@@ -174,7 +174,11 @@ fn every_triple_is_answered() {
     for (code, bits) in (0..=u8::MAX).flat_map(|code| (0..=u8::MAX).map(move |bits| (code, bits))) {
         for lanes in [0, 1, 2, 4, u16::MAX] {
             let dtype = DType::new(code, bits, lanes);
-            let claims = RawDescriptor { dtype, ..RawDescriptor::new(0x1000, Device::cuda(0), &[2]) };
+            let claims = RawDescriptor {
+                dtype,
+                stream: Some(StreamHandle::NothingPending),
+                ..RawDescriptor::new(0x1000, Device::cuda(0), &[2])
+            };
             let answer = claims.validate();
             assert_eq!(answer.is_ok(), lanes > 0 && known(code, bits), "{dtype}");
             match answer {

@@ -98,7 +98,6 @@ fn raw_handles() {
         assert_eq!((stream_of(handle), stream.to_raw()), (stream, Some(handle)));
     }
     assert_eq!(NothingPending.to_raw(), None, "no driver call is told that nothing is pending");
-    assert_eq!(StreamHandle::default(), NothingPending);
 }
 
 /// The names of streams in messages.
@@ -115,10 +114,12 @@ fn streams_have_names() {
     }
 }
 
-/// A field may be an `Option` of a stream: `None` means that nothing is pending, in both directions.
+/// A field may be an `Option` of a stream: an import on which nothing is pending has none. An export without one is on
+/// the stream of the storage; the default stream stands for it where there is no storage.
 #[test]
 fn optional_streams() {
-    assert_eq!(None::<StreamHandle>.as_stream(), NothingPending);
+    assert_eq!(None::<StreamHandle>.as_stream(), LegacyDefault);
+    assert_eq!(None::<StreamHandle>.as_stream_on(Device::cuda(0)), None);
     assert_eq!(Option::<StreamHandle>::from_stream(NothingPending, Device::CPU), Ok(None));
     for (_, stream) in streams() {
         assert_eq!(Some(stream).as_stream(), stream);

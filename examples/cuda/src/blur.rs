@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use interop_core::{CudaArray, SharedBuffer};
+use interop_core::{CudaArray, LaunchScope, SharedBuffer};
 use interop_demo_kernels::{BLUR_PTX, blur};
 
 use crate::Outcome;
@@ -56,10 +56,12 @@ pub fn run(height: usize, width: usize) -> Outcome {
     };
 
     let config = blur(half, width, CHANNELS, size_of::<f32>()).into();
-    let (from, to) = (turned.kernel_view::<f32, 3>()?, blurred.kernel_view_mut::<f32, 3>()?);
+    let scope = LaunchScope::new();
+    let (from, to) = (scope.read::<f32, 3>(&turned)?, scope.write::<f32, 3>(&mut blurred)?);
     // SAFETY: `blur_f32` takes these two views. Both pictures live until the result has been read, which waits for the
     // kernel.
-    unsafe { stream.launch_builder(&kernel).arg(&from).arg(&to).launch(config)? };
+    unsafe { scope.stream::<Arc<CudaStream>>()?.launch_builder(&kernel).arg(&from).arg(&to).launch(config)? };
+    scope.finish()?;
 
     let picture = blurred.to_vec::<f32>()?;
     let expected = reference(&source, height, width);

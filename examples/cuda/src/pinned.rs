@@ -3,7 +3,7 @@
 
 use cust::memory::LockedBuffer;
 use cust::prelude::{Module, Stream, StreamFlags, launch};
-use interop_core::{AsStream, CudaArray, LaunchSize, StreamHandle};
+use interop_core::{AsStream, CudaArray, LaunchScope, LaunchSize, StreamHandle};
 use interop_demo_kernels::{Arrays, SCALE_PTX};
 
 use crate::Outcome;
@@ -31,14 +31,15 @@ pub fn run(len: usize) -> Outcome {
 
     let numbers: Vec<f32> = (0..len).map(|index| (index % 1000) as f32).collect();
     let values = LockedBuffer::from_slice(&numbers)?;
-    let mut samples = Samples { values, len, stream: StreamHandle::NothingPending };
+    let mut samples = Samples { values, len, stream: stream.as_stream() };
 
-    let array: Arrays<'_, 1> = Arrays::new([&samples.kernel_view_mut::<f32, 1>()?])?;
+    let scope = LaunchScope::on(&stream);
+    let array: Arrays<'_, 1> = Arrays::new([&scope.write::<f32, 1>(&mut samples)?])?;
     let LaunchSize { grid, block } = array.launch_size();
     // SAFETY: `scale_f32` takes this array and a factor. The samples live until they have been read, which waits for
     // the kernel.
     unsafe { launch!(module.scale_f32<<<grid, block, 0, stream>>>(array, 2.0_f64))? };
-    samples.stream = stream.as_stream();
+    scope.finish()?;
 
     // A host view waits for the stream in the struct.
     let device = samples.info()?.device();

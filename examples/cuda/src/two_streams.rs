@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use interop_core::{AsStream, CudaArray, FromArray, Import, LeaseMut};
+use interop_core::{AsStream, CudaArray, FromArray, Import, LaunchScope, LeaseMut};
 use interop_demo_kernels::ORDER_PTX;
 
 use crate::Outcome;
@@ -68,22 +68,23 @@ pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
 }
 
 impl Kernels {
-    /// Queues the delay and the write of one round on the producer's stream.
+    /// Queues the delay and the write of one round on the stream of the numbers.
     fn write(
         &self,
         numbers: &mut Numbers,
         value: u32,
         cycles: u64,
     ) -> Result<(), Box<dyn std::error::Error>> {
-        let stream = numbers.stream.clone();
         let config = LaunchConfig::for_num_elems(u32::try_from(numbers.len)?);
+        let scope = LaunchScope::new();
+        let view = scope.write::<u32, 1>(numbers)?;
+        let stream: Arc<CudaStream> = scope.stream()?;
         let single = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
         // SAFETY: `spin` takes a number of cycles.
         unsafe { stream.launch_builder(&self.spin).arg(&cycles).launch(single)? };
-        let view = numbers.kernel_view_mut::<u32, 1>()?;
         // SAFETY: `produce` takes this view and a number. The export keeps the numbers alive until the work is done.
         unsafe { stream.launch_builder(&self.produce).arg(&view).arg(&value).launch(config)? };
-        Ok(())
+        Ok(scope.finish()?)
     }
 
     /// Adds the number of elements that do not have this round's value.
@@ -94,11 +95,13 @@ impl Kernels {
         old: &mut Count,
     ) -> Result<(), Box<dyn std::error::Error>> {
         let config = LaunchConfig::for_num_elems(u32::try_from(numbers.len)?);
-        let (view, total) = (numbers.kernel_view::<u32, 1>()?, old.kernel_view_mut::<u64, 0>()?);
-        let mut launch = numbers.stream.launch_builder(&self.consume);
+        let scope = LaunchScope::new();
+        let (view, total) = (scope.read::<u32, 1>(numbers)?, scope.write::<u64, 0>(old)?);
+        let stream: Arc<CudaStream> = scope.stream()?;
+        let mut launch = stream.launch_builder(&self.consume);
         // SAFETY: `consume` takes these two views and the number. The lease is released only after the work that is
         // queued on it, and the count lives until it has been read.
         unsafe { launch.arg(&view).arg(&value).arg(&total).launch(config)? };
-        Ok(())
+        Ok(scope.finish()?)
     }
 }

@@ -4,7 +4,7 @@
 
 use cust::memory::DeviceBuffer;
 use cust::prelude::{Module, Stream, StreamFlags, launch};
-use interop_core::{AsStream, CudaArray, FromArray, LaunchSize, Lease, StreamHandle};
+use interop_core::{CudaArray, FromArray, LaunchScope, LaunchSize, Lease, StreamHandle};
 use interop_demo_kernels::{Arrays, VECTOR_ADD_PTX};
 
 use crate::Outcome;
@@ -41,19 +41,17 @@ pub fn run(len: usize) -> Outcome {
     let (left, right) = (Vector::new(&numbers)?, Vector::new(&numbers)?);
     let mut sum = Vector::new(&vec![0.0; len])?;
 
-    // Makes the kernel's stream wait for pending work on each argument. The same stream needs no event.
-    for vector in [&left, &right, &sum] {
-        vector.make_stream_wait(stream.as_stream())?;
-    }
+    // The stream of the scope waits for each array, and at the end of the scope the arrays' streams wait for it.
+    let scope = LaunchScope::on(&stream);
     let (a, b, c) =
-        (left.kernel_view::<f32, 1>()?, right.kernel_view::<f32, 1>()?, sum.kernel_view_mut::<f32, 1>()?);
+        (scope.read::<f32, 1>(&left)?, scope.read::<f32, 1>(&right)?, scope.write::<f32, 1>(&mut sum)?);
     // All arrays form one argument, the output first. The kernel adds arrays of any rank and any strides.
     let arrays: Arrays<'_, 3> = Arrays::new([&c, &a, &b])?;
     let LaunchSize { grid, block } = arrays.launch_size();
     // SAFETY: `vector_add` takes these three arrays. All vectors live until the sum has been read, which waits for the
     // kernel.
     unsafe { launch!(module.vector_add<<<grid, block, 0, stream>>>(arrays))? };
-    sum.stream = stream.as_stream();
+    scope.finish()?;
 
     // Exports the sum and imports it again, as another library would: in place, after the kernel, released with
     // `borrowed`.

@@ -1,8 +1,9 @@
 //! A Python class whose instances are arrays.
 
-use interop_core::python::{extract_integer, import_as, index_basic};
+use interop_core::python::{extract_integer, extract_stream, import_as, index_basic};
 use interop_core::{
     AsStream, CudaArray, DType, Dims, Error, ErrorKind, FromArray, Layout, Order, SharedBuffer, Storage,
+    StreamHandle,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
@@ -24,6 +25,31 @@ pub(crate) struct Array {
     strides: Dims<isize>,
     #[cuda_array(stream)]
     pub(crate) stream: LastStream,
+}
+
+/// An array of any library for the time of a call, on the stream on which its caller works.
+#[derive(CudaArray)]
+#[cuda_array(python)]
+pub(crate) struct Argument {
+    #[cuda_array(data)]
+    memory: SharedBuffer,
+    #[cuda_array(shape)]
+    shape: Dims<usize>,
+    #[cuda_array(strides)]
+    strides: Dims<isize>,
+    #[cuda_array(stream)]
+    stream: StreamHandle,
+}
+
+impl Argument {
+    /// Imports an object, for work on `stream` or on the stream of its library. An array of this module remembers a stream
+    /// that is named.
+    pub(crate) fn of(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
+        match obj.cast::<Array>() {
+            Ok(own) if own.get().info()?.device().device_type.is_cuda_accessible() => own.get().lend(stream),
+            _ => Ok(Self::from_import(import_any(obj, stream)?)?),
+        }
+    }
 }
 
 /// Returns an array that uses the memory of any object that supports one of the protocols, without a copy.
@@ -85,11 +111,25 @@ impl Array {
 }
 
 impl Array {
-    /// Returns another handle of the same memory and stream.
-    pub(crate) fn alias(&self) -> Self {
+    /// Returns another handle of the same memory. If the caller names a stream, both use that one from now on; -1 names
+    /// none.
+    fn lend(&self, stream: Option<Bound<'_, PyAny>>) -> PyResult<Argument> {
+        if let Some(stream) = stream {
+            match extract_stream(&stream)? {
+                StreamHandle::NothingPending => {}
+                stream => {
+                    self.make_stream_wait(stream)?;
+                    self.stream.set(stream);
+                }
+            }
+        }
         let Self { memory, shape, strides, stream } = self;
+        if stream.as_stream() == StreamHandle::NothingPending {
+            // What is launched on it has to be remembered.
+            stream.set(StreamHandle::LegacyDefault);
+        }
         let (shape, strides) = (shape.clone(), strides.clone());
-        Self { memory: memory.clone(), shape, strides, stream: stream.clone() }
+        Ok(Argument { memory: memory.clone(), shape, strides, stream: stream.as_stream() })
     }
 
     pub(crate) fn of(memory: SharedBuffer, layout: &Layout, stream: LastStream) -> Self {

@@ -6,7 +6,9 @@ use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use interop_core::cuda::{self, CudaBuffer, MemoryKind, MissingStreamPolicy, ReleasePolicy};
+use interop_core::cuda::{
+    self, CudaBuffer, MemoryKind, MissingStreamPolicy, OrderedByProgram, ReleasePolicy,
+};
 use interop_core::python::extract_stream;
 use interop_core::{
     AsStream, CudaArray, Device, Element, Error, ErrorKind, FromStream, HostVec, MemoryRegion, Result,
@@ -197,20 +199,22 @@ pub(crate) fn finish_releases(py: Python<'_>) -> usize {
     }
 }
 
-const POLICIES: [(&str, ReleasePolicy); 4] = [
+// SAFETY: the tests that choose the settings with this promise wait for the device, or expect the race.
+const ORDERED: OrderedByProgram = unsafe { OrderedByProgram::promise() };
+
+const POLICIES: [(&str, ReleasePolicy); 3] = [
     ("after_context", ReleasePolicy::AfterContext),
     ("after_all_contexts", ReleasePolicy::AfterAllContexts),
-    ("batched", ReleasePolicy::Batched),
-    ("immediate", ReleasePolicy::Immediate),
+    ("immediate", ReleasePolicy::Immediate(ORDERED)),
 ];
 
 const UNSTATED: [(&str, MissingStreamPolicy); 3] = [
     ("wait_for_all", MissingStreamPolicy::WaitForAll),
     ("legacy_default", MissingStreamPolicy::LegacyDefault),
-    ("nothing_pending", MissingStreamPolicy::NothingPending),
+    ("nothing_pending", MissingStreamPolicy::NothingPending(ORDERED)),
 ];
 
-/// Sets what releases of CUDA memory wait for (`"after_context"`, `"after_all_contexts"`, `"batched"`, `"immediate"`),
+/// Sets what releases of CUDA memory wait for (`"after_context"`, `"after_all_contexts"`, `"immediate"`),
 /// and returns the previous setting.
 #[pyfunction]
 pub(crate) fn set_release_policy(name: &str) -> PyResult<&'static str> {

@@ -5,7 +5,7 @@
     reason = "a mean is computed in double"
 )]
 
-use interop_core::{CudaArray, HostVec, Lease, LeaseMut, StreamHandle, cuda};
+use interop_core::{CudaArray, HostVec, Lease, LeaseMut, cuda};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
@@ -73,10 +73,10 @@ pub(crate) fn edges(py: Python<'_>, obj: Image<Lease<f32>>) -> PyResult<Image<Ho
 fn wait(py: Python<'_>, image: &impl CudaArray) -> PyResult<()> {
     let info = image.info()?;
     // Without a driver no work is pending.
-    if info.stream() != StreamHandle::NothingPending && cuda::is_available() {
-        py.detach(|| cuda::stream_synchronize(info.stream(), info.device()))?;
+    match info.stream().filter(|_| cuda::is_available()) {
+        Some(stream) => Ok(py.detach(|| cuda::stream_synchronize(stream, info.device()))?),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Computes the mean of the `2 * radius + 1` pixels around each pixel of a line, or of fewer at its ends.

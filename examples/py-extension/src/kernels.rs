@@ -9,19 +9,18 @@
 use core::fmt::Display;
 
 use half::{bf16, f16};
-use interop_core::python::{extract_integer, extract_stream, like, make_producer_wait};
+use interop_core::python::{extract_integer, like};
 use interop_core::{
-    ArrayInfo, CudaArray, DType, Dims, Element, Error, ErrorKind, FromArray, Import, Lease, ReadOnlyCell,
-    SharedBuffer, StreamHandle, cuda,
+    CudaArray, DType, Dims, Element, Error, ErrorKind, FromArray, Import, LaunchScope, Lease, ReadOnlyCell,
+    SharedBuffer, StreamHandle,
 };
 use num_complex::Complex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyComplex, PyComplexMethods, PyInt};
 
-use crate::array::Array;
+use crate::array::{Argument, Array};
 use crate::cuda::Place;
-use crate::describe::import_any;
 use crate::launch;
 
 /// A number type of the operations.
@@ -30,7 +29,7 @@ trait Number: Element {
     fn to_f64(self) -> f64;
     fn from_f64(value: f64) -> Self;
     /// Multiplies all elements. The product is exact if they and the factor are integers.
-    fn scale(array: &mut Array, factor: f64) -> interop_core::Result<()> {
+    fn scale(array: &mut Argument, factor: f64) -> interop_core::Result<()> {
         array.map_inplace(|value: Self| Self::from_f64(value.to_f64() * factor))
     }
     /// Doubles the value; integers saturate.
@@ -58,7 +57,7 @@ macro_rules! integers {
                     value as Self
                 }
 
-                fn scale(array: &mut Array, factor: f64) -> interop_core::Result<()> {
+                fn scale(array: &mut Argument, factor: f64) -> interop_core::Result<()> {
                     if factor.fract() != 0.0 || factor.abs() > EXACT {
                         return array.map_inplace(|value: Self| Self::from_f64(value.to_f64() * factor));
                     }
@@ -106,7 +105,7 @@ macro_rules! floats {
                 const IS_FLOAT: bool = true;
 
                 $(
-                    fn scale(array: &mut Array, factor: f64) -> interop_core::Result<()> {
+                    fn scale(array: &mut Argument, factor: f64) -> interop_core::Result<()> {
                         $scale(array, factor)
                     }
                 )?
@@ -140,7 +139,7 @@ floats! {
 
 /// Multiplies `f32` values by a double, with one rounding. If the factor is an exact `f32`, a product in `f32` gives
 /// the same result in half the time.
-fn scale_singles(array: &mut Array, factor: f64) -> interop_core::Result<()> {
+fn scale_singles(array: &mut Argument, factor: f64) -> interop_core::Result<()> {
     let single = factor as f32;
     if f64::from(single).to_bits() == factor.to_bits() {
         return array.map_inplace(|value: f32| value * single);
@@ -176,32 +175,31 @@ macro_rules! with_number {
 /// Multiplies every element by `factor`, in place, whatever the shape and strides. Integers are rounded towards zero
 /// and saturate.
 ///
-/// A kernel does this in memory that CUDA can access. It runs on `stream`, or on the array's own stream if that is
-/// omitted or -1. An array of this module remembers the stream. Other libraries do not learn of it: without `stream`,
-/// the array's producer must wait for the kernel, and so must the host if it can access the memory.
+/// A kernel does this in memory that CUDA can access. It runs on the stream on which the caller works, or on `stream`. An
+/// array of this module remembers a stream that is named. Other libraries do not learn of it.
 #[pyfunction]
 #[pyo3(signature = (obj, factor, *, stream=None))]
 pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'_, PyAny>>) -> PyResult<()> {
-    fn scale<T: Number>(array: &mut Array, factor: f64) -> interop_core::Result<()> {
+    fn scale<T: Number>(array: &mut Argument, factor: f64) -> interop_core::Result<()> {
         T::scale(array, factor)
     }
-    let mut work = Work::on(obj, stream)?;
-    if work.is_for_devices() {
-        obj.py().detach(|| work.scale(factor))?;
-        return if work.is_silent {
-            make_producer_wait(obj, work.stream, work.info.device())
-        } else {
-            Ok(())
-        };
+    let mut array = Argument::of(obj, stream)?;
+    let info = array.info()?;
+    if !info.device().device_type.is_cuda_accessible() {
+        return Ok(with_number!(info.dtype(), scale(&mut array, factor), launch::SCALED)?);
     }
-    Ok(with_number!(work.info.dtype(), scale(&mut work.array, factor), launch::SCALED)?)
+    let scope = LaunchScope::new();
+    let array = scope.write_any(&mut array)?;
+    // SAFETY: the scope orders the kernel with all other work on the array, whose release comes after it.
+    unsafe { launch::scale(&array, &array, factor, scope.stream()?) }?;
+    Ok(scope.finish()?)
 }
 
 /// Returns the sum of the elements as a double. It is computed on the array's device.
 #[pyfunction]
 #[pyo3(signature = (obj, *, stream=None))]
 pub(crate) fn checksum(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<f64> {
-    fn sum<T: Number>(array: &Array) -> interop_core::Result<f64> {
+    fn sum<T: Number>(array: &Argument) -> interop_core::Result<f64> {
         let mut sum = 0.0;
         array.for_each_chunk(|chunk: &[ReadOnlyCell<T>]| {
             // Several independent sums, because each addition waits for the one before it.
@@ -219,82 +217,19 @@ pub(crate) fn checksum(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>)
         })?;
         Ok(sum)
     }
-    let Work { array, info, stream, .. } = &Work::on(obj, stream)?;
+    let array = Argument::of(obj, stream)?;
+    let info = array.info()?;
     if info.device().device_type.is_cuda_accessible() {
+        let scope = LaunchScope::new();
+        let (info, stream) = (scope.read_any(&array)?, scope.stream()?);
         // SAFETY: `array` keeps the memory alive, and the memory is ready on this stream.
-        return Ok(obj.py().detach(|| unsafe { launch::sum(info, *stream) })?);
+        return Ok(obj.py().detach(|| unsafe { launch::sum(&info, stream) })?);
     }
     if info.dtype() == DType::BOOL {
         let count = array.fold(0, |count: u64, value: bool| count + u64::from(value))?;
         return Ok(count as f64);
     }
-    Ok(with_number!(info.dtype(), sum(array), launch::SUMMED)?)
-}
-
-/// An array that a kernel works on, and the stream of the kernel.
-pub(crate) struct Work {
-    pub(crate) array: Array,
-    pub(crate) info: ArrayInfo,
-    pub(crate) stream: StreamHandle,
-    /// Whether the array belongs to a library that does not learn of the stream.
-    pub(crate) is_silent: bool,
-}
-
-impl Work {
-    /// Takes the array of an object, ready on `stream`, or on a stream of our choice if `stream` is `None`.
-    pub(crate) fn on(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
-        let (mut is_silent, mut array) = (stream.is_none(), None);
-        if let Ok(own) = obj.cast::<Array>()
-            && own.get().info()?.device().device_type.is_cuda_accessible()
-        {
-            (is_silent, array) = (false, Some(own.get().alias()));
-        }
-        let array = match (array, stream) {
-            (Some(array), Some(stream)) => {
-                match extract_stream(&stream)? {
-                    // -1 names no stream: the pending work stays on the array's stream, and the kernel runs there.
-                    StreamHandle::NothingPending => {}
-                    stream => {
-                        array.make_stream_wait(stream)?;
-                        array.stream.set(stream);
-                    }
-                }
-                array
-            }
-            (Some(array), None) => array,
-            (None, stream) => Array::from_import(import_any(obj, stream)?)?,
-        };
-        Self::ready(array, is_silent)
-    }
-
-    /// Takes an array of a library that does not learn of the stream.
-    pub(crate) fn from_caller(array: Array) -> PyResult<Self> {
-        Self::ready(array, true)
-    }
-
-    fn ready(array: Array, is_silent: bool) -> PyResult<Self> {
-        let info = array.info()?;
-        let stream = match info.stream() {
-            // An array without pending work may be used on any stream.
-            StreamHandle::NothingPending => StreamHandle::LegacyDefault,
-            stream => stream,
-        };
-        Ok(Self { array, info, stream, is_silent })
-    }
-
-    pub(crate) fn is_for_devices(&self) -> bool {
-        self.info.device().device_type.is_cuda_accessible()
-    }
-
-    /// Queues the kernel.
-    fn scale(&self, factor: f64) -> interop_core::Result<()> {
-        // SAFETY: the array is ready on this stream. Its memory is released after the work of the context: either the
-        // driver waits before it frees, or the release of imports and of pool memory is ordered after that work.
-        unsafe { launch::scale(&self.info, &self.info, factor, self.stream) }?;
-        self.array.stream.set(self.stream);
-        let on_host = self.is_silent && self.info.device().device_type.is_host_accessible();
-        if on_host { cuda::stream_synchronize(self.stream, self.info.device()) } else { Ok(()) }
-    }
+    Ok(with_number!(info.dtype(), sum(&array), launch::SUMMED)?)
 }
 
 /// An array of any rank with a known element type.
@@ -352,9 +287,9 @@ pub(crate) fn doubled_on_host<'py>(
     }
 }
 
-/// Writes the elements of an array of this module, doubled, to another of the same shape and type.
-pub(crate) fn double_on_host(from: &Array, to: &mut Array) -> interop_core::Result<()> {
-    fn number<T: Number>(from: &Array, to: &mut Array) -> interop_core::Result<()> {
+/// Writes the elements of an array, doubled, to an array of this module of the same shape and type.
+pub(crate) fn double_on_host(from: &Argument, to: &mut Array) -> interop_core::Result<()> {
+    fn number<T: Number>(from: &Argument, to: &mut Array) -> interop_core::Result<()> {
         fill(from, to, T::doubled)
     }
     match from.info()?.dtype() {

@@ -7,7 +7,7 @@ use interop_core::python::{CuPy, FromCaller, Jax, NewArray, NumPy, PyTorch, Same
 use interop_core::{CudaArray, Element, HostVec, Lease, LeaseMut};
 use pyo3::prelude::*;
 
-use crate::array::Array;
+use crate::array::{Argument, Array};
 use crate::matrix::Matrix;
 
 /// Returns the memory of any array as a NumPy array.
@@ -36,7 +36,7 @@ fn as_jax(obj: &Bound<'_, PyAny>) -> PyResult<Jax<Array>> {
 
 /// Returns an array of the same kind as the argument, in the same memory.
 #[pyfunction]
-fn as_it_came(obj: FromCaller<Array>) -> SameKind<Array> {
+fn as_it_came(obj: FromCaller<Argument>) -> SameKind<Argument> {
     obj.into_same_kind()
 }
 

@@ -2,15 +2,18 @@
 #![expect(unsafe_code, reason = "vouches for the memory that kernels are launched on")]
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::python::{FromCaller, NewArray, import, make_producer_wait};
-use interop_core::{ArrayInfo, CudaArray, DeviceType, FromArray, HostBuffer, Layout, Order, SharedBuffer};
+use interop_core::python::{FromCaller, NewArray, import};
+use interop_core::{
+    ArrayInfo, CudaArray, Device, DeviceType, FromArray, HostBuffer, LaunchScope, Layout, Order,
+    SharedBuffer, StreamHandle,
+};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::array::Array;
+use crate::array::{Argument, Array};
 use crate::cuda::LastStream;
-use crate::kernels::{Work, double_on_host, doubled_on_host};
+use crate::kernels::{double_on_host, doubled_on_host};
 use crate::launch;
 
 /// Returns a new array of the same shape and kind as the argument, with every element doubled.
@@ -24,9 +27,13 @@ use crate::launch;
 pub(crate) fn twice<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = obj.py();
     if obj.is_instance_of::<Array>() {
-        let work = Work::on(obj, None)?;
-        let mut result = in_own_memory(&work.info)?;
-        double(py, &work, &mut result)?;
+        let array = Argument::of(obj, None)?;
+        let mut result = in_own_memory(&array.info()?)?;
+        if array.info()?.device() == Device::CPU {
+            double_on_host(&array, &mut result)?;
+        } else {
+            double(&array, &mut result)?;
+        }
         return Ok(Bound::new(py, result)?.into_any());
     }
     let import = match import(obj, None) {
@@ -36,18 +43,10 @@ pub(crate) fn twice<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
     if !import.info().device().device_type.is_cuda_accessible() {
         return doubled_on_host(obj, import);
     }
-    let work = Work::from_caller(Array::from_import(import)?)?;
-    let caller = FromCaller::new(obj, work.array.alias())?;
-    if caller.can_allocate() {
-        // The caller's library waits for the kernel when it receives the result.
-        let mut result: NewArray<Array> = caller.new_like(py)?;
-        double(py, &work, &mut result)?;
-        return result.into_pyobject(py);
-    }
-    let mut result = in_own_memory(&work.info)?;
-    double(py, &work, &mut result)?;
-    make_producer_wait(obj, work.stream, work.info.device())?;
-    caller.like(result).into_pyobject(py)
+    let array = FromCaller::new(obj, Argument::from_import(import)?)?;
+    let mut result: NewArray<Argument> = array.new_like(py)?;
+    double(&array, &mut *result)?;
+    result.into_pyobject(py)
 }
 
 /// Returns the field names of a `NumPy` structured array, which no tensor can represent.
@@ -70,18 +69,13 @@ fn twice_of_each<'py>(obj: &Bound<'py, PyAny>, names: &Bound<'py, PyTuple>) -> P
     Ok(result)
 }
 
-/// Writes the doubled elements to the result.
-fn double(py: Python<'_>, work: &Work, result: &mut Array) -> PyResult<()> {
-    if !work.is_for_devices() {
-        return Ok(double_on_host(&work.array, result)?);
-    }
-    let info = result.info()?;
-    // New memory may be pending on a stream of its own.
-    result.make_stream_wait(work.stream)?;
-    result.stream.set(work.stream);
-    // Detached, because the stream may wait for a host function that needs the interpreter's lock.
-    // SAFETY: both arrays are ready on this stream, and their memory is released after the work of the context.
-    Ok(py.detach(|| unsafe { launch::scale(&work.info, &info, 2.0, work.stream) })?)
+/// Writes the doubled elements to the result, on the stream of the argument.
+fn double(from: &Argument, to: &mut impl CudaArray) -> interop_core::Result<()> {
+    let scope = LaunchScope::new();
+    let (from, to) = (scope.read_any(from)?, scope.write_any(to)?);
+    // SAFETY: the scope orders the kernel with all other work on both arrays, whose release comes after it.
+    unsafe { launch::scale(&from, &to, 2.0, scope.stream()?) }?;
+    scope.finish()
 }
 
 /// Allocates new memory that Rust owns, on the device of the data.
@@ -98,5 +92,7 @@ fn in_own_memory(info: &ArrayInfo) -> interop_core::Result<Array> {
         }
     };
     let memory = SharedBuffer::new(CudaBuffer::zeroed(kind, device.device_id, dtype, count)?);
-    Ok(Array::of(memory, &layout, LastStream::on(device)))
+    let stream = LastStream::on(device);
+    stream.set(StreamHandle::LegacyDefault);
+    Ok(Array::of(memory, &layout, stream))
 }

@@ -19,7 +19,7 @@
 //! ```no_run
 //! use cust::memory::DeviceBuffer;
 //! use cust::prelude::*;
-//! use interop_core::{AsStream, CudaArray, FromArray, StreamHandle};
+//! use interop_core::{AsStream, CudaArray, FromArray, LaunchScope, StreamHandle};
 //!
 //! #[derive(CudaArray)]
 //! #[cuda_array(shape = [height, width, 3])]
@@ -40,9 +40,11 @@
 //! let written = stream.as_stream();
 //! let mut image = Image { pixels, height: 480, width: 640, stream: written };
 //!
-//! let view = image.kernel_view_mut::<f32, 3>()?;
+//! let scope = LaunchScope::on(&stream);
+//! let view = scope.write::<f32, 3>(&mut image)?;
 //! // SAFETY: `brighten` takes an `interop::view<float, 3>`; the image lives until the stream has been waited for.
 //! unsafe { launch!(module.brighten<<<3600, 256, 0, stream>>>(view))? };
+//! scope.finish()?;
 //! let tensor = image.into_dlpack()?;      // for torch, CuPy, ...: the consumer waits for the kernel
 //! let copy: Image = Image::from_dlpack(tensor)?;       // copies into new memory
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -135,8 +137,8 @@ macro_rules! imported {
                     ($check)(info, T::TYPE)
                 }
 
-                fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                    let copy = Self::check(import.info()).and_then(|()| copied::<T>(&import, $kind, order));
+                fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
+                    let copy = Self::check(import.info()).and_then(|()| copied::<T>(&mut import, $kind, order));
                     match copy {
                         // SAFETY: the new memory is of this kind, has space for the elements, and is freed by nobody
                         // else. On the host the elements are initialized and valid values of `T`.

@@ -10,6 +10,7 @@ use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
+use crate::array::use_record::UseRecord;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A checked description of an array: address, element type, layout, device, mutability and stream.
@@ -56,14 +57,15 @@ pub struct ArrayInfo {
     pub(crate) layout: Layout,
     pub(crate) device: Device,
     pub(crate) mutability: Mutability,
-    pub(crate) stream: PendingWork,
+    pub(crate) pending: PendingWork,
+    /// The record of an import on its caller's stream.
+    pub(crate) uses: Option<UseRecord>,
 }
 
 impl PartialEq for ArrayInfo {
     /// For arrays without elements, the location of the memory is not compared.
     fn eq(&self, other: &Self) -> bool {
-        let array =
-            |info: &Self| (info.address, info.byte_range(), info.device, info.mutability, info.stream);
+        let array = |info: &Self| (info.address, info.span(), info.device, info.mutability, info.pending);
         array(self) == array(other)
             && (self.dtype, self.padded, &self.struct_type) == (other.dtype, other.padded, &other.struct_type)
             && self.layout == other.layout
@@ -83,14 +85,24 @@ impl ArrayInfo {
         layout: Layout::EMPTY,
         device: Device::UNKNOWN,
         mutability: Mutability::ReadOnly,
-        stream: PendingWork::on(StreamHandle::NothingPending),
+        pending: PendingWork::NOTHING,
+        uses: None,
     };
 
     /// The address of element \[0, …, 0\], or 0 for an array without elements.
     #[inline]
     #[must_use]
     pub fn address(&self) -> usize {
+        self.note_used();
         self.address
+    }
+
+    /// Notes that the memory may be used in a way that this crate does not see.
+    #[inline]
+    pub(crate) fn note_used(&self) {
+        if let Some(uses) = self.uses {
+            uses.note_used();
+        }
     }
 
     /// Replaces the address by another one of the same memory.
@@ -134,6 +146,13 @@ impl ArrayInfo {
     #[inline]
     #[must_use]
     pub fn byte_range(&self) -> Range<usize> {
+        self.note_used();
+        self.span()
+    }
+
+    /// As [`byte_range`](Self::byte_range), for this crate.
+    #[inline]
+    pub(crate) fn span(&self) -> Range<usize> {
         if self.range.is_empty() { 0..0 } else { self.range.clone() }
     }
 
@@ -244,11 +263,14 @@ impl ArrayInfo {
         self.mutability != Mutability::Writable
     }
 
-    /// The stream with pending work on the data.
+    /// The stream with pending work on the data. `None` if it is unknown: work may be pending on any stream, and an
+    /// export waits for all work of the memory's context.
+    ///
+    /// Nothing is ever pending on CPU memory.
     #[inline]
     #[must_use]
-    pub fn stream(&self) -> StreamHandle {
-        self.stream.stream(self.device)
+    pub fn stream(&self) -> Option<StreamHandle> {
+        self.pending.stream(self.device)
     }
 
     /// The strides in bytes, or `None` if elements are packed below the byte.

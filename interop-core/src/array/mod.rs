@@ -16,4 +16,5 @@ pub(crate) mod raw_descriptor;
 pub(crate) mod stream;
 pub(crate) mod struct_type;
 pub(crate) mod typestr;
+pub(crate) mod use_record;
 pub(crate) mod validate;

@@ -63,14 +63,14 @@ pub struct RawDescriptor<'a> {
     pub device: Option<Device>,
     /// Who may write.
     pub mutability: Mutability,
-    /// The stream with pending work on the data.
-    pub stream: StreamHandle,
+    /// The stream with pending work on the data; `None` if it is unknown.
+    pub stream: Option<StreamHandle>,
     /// The address range of the whole allocation, if known. `validate` rejects elements outside it.
     pub memory: Option<Range<usize>>,
 }
 
 impl<'a> RawDescriptor<'a> {
-    /// Describes a contiguous, writable `float32` array without pending work. Change fields by struct update syntax.
+    /// Describes a contiguous, writable `float32` array. It is unknown which stream last wrote it. Change fields by struct update syntax.
     #[must_use]
     #[inline]
     pub const fn new(address: usize, device: Device, shape: &'a [i64]) -> Self {
@@ -84,7 +84,7 @@ impl<'a> RawDescriptor<'a> {
             strides: Strides::Contiguous(Order::C),
             device: Some(device),
             mutability: Mutability::Writable,
-            stream: StreamHandle::NothingPending,
+            stream: None,
             memory: None,
         }
     }

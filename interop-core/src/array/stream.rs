@@ -27,10 +27,12 @@ use crate::error::{Error, ErrorKind, Result};
 /// promise, because an export owns the whole struct. A copy from
 /// [`AsStream::as_stream`](crate::derive::fields::stream::AsStream::as_stream) does not keep the stream alive: do not
 /// use it after the stream is destroyed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+///
+/// There is no default value. If it is unknown which stream last wrote the data, leave the field out, or use `None` in an
+/// `Option` of a stream: then exports wait for all work of the memory's context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamHandle {
     /// No work is pending: any stream and the host may access the data immediately.
-    #[default]
     NothingPending,
     /// The legacy default stream of the current context (`CU_STREAM_LEGACY`, 1).
     LegacyDefault,
@@ -59,14 +61,17 @@ impl fmt::Debug for RawStream {
     }
 }
 
-/// The pending work on an array: a stream, or a default stream of a context that may not be current.
+/// The work that may be pending on an array.
 ///
 /// On another thread, or later, another context may be current. The handle of a default stream then means another
 /// stream. The stream is resolved only when it is needed, because most arrays are used without their stream.
 #[derive(Clone, Copy)]
 pub struct PendingWork {
-    stream: StreamHandle,
+    /// `None`: nobody knows on which streams work is pending.
+    stream: Option<StreamHandle>,
     of: Option<OfContext>,
+    /// Whether the library that shares the memory works on streams that it does not name.
+    hidden_streams: bool,
 }
 
 /// A context, and the function that resolves its default stream on the calling thread.
@@ -77,10 +82,15 @@ struct OfContext {
 }
 
 impl PendingWork {
+    /// No work is pending.
+    pub(crate) const NOTHING: Self = Self::on(StreamHandle::NothingPending);
+    /// Work may be pending on any stream.
+    pub(crate) const UNKNOWN: Self = Self { stream: None, of: None, hidden_streams: false };
+
     /// Creates pending work on a stream whose handle means the same stream in every context, or on no stream.
     #[inline]
     pub(crate) const fn on(stream: StreamHandle) -> Self {
-        Self { stream, of: None }
+        Self { stream: Some(stream), of: None, hidden_streams: false }
     }
 
     /// Creates pending work on a default stream of a context. `find` resolves the stream.
@@ -89,22 +99,48 @@ impl PendingWork {
         context: NonZeroUsize,
         find: fn(StreamHandle, NonZeroUsize, Device) -> StreamHandle,
     ) -> Self {
-        Self { stream, of: Some(OfContext { context, find }) }
+        Self { stream: Some(stream), of: Some(OfContext { context, find }), hidden_streams: false }
+    }
+
+    /// Replaces the stream by that of a `stream` field.
+    #[inline]
+    pub(crate) fn with_field(self, stream: Option<StreamHandle>) -> Self {
+        match stream {
+            Some(stream) => Self { hidden_streams: self.hidden_streams, ..Self::on(stream) },
+            None => self,
+        }
+    }
+
+    /// States that the library that shares the memory works on streams that it does not name.
+    #[inline]
+    pub(crate) const fn beside_hidden_streams(self) -> Self {
+        Self { hidden_streams: true, ..self }
+    }
+
+    /// Whether the library that shares the memory works on streams that it does not name.
+    pub(crate) const fn has_hidden_streams(self) -> bool {
+        self.hidden_streams
     }
 
     /// Returns the handle of the stream that is valid on this thread, for memory of `device`.
     #[inline]
-    pub(crate) fn stream(self, device: Device) -> StreamHandle {
+    pub(crate) fn stream(self, device: Device) -> Option<StreamHandle> {
         match self.of {
             None => self.stream,
-            Some(OfContext { context, find }) => find(self.stream, context, device),
+            Some(OfContext { context, find }) => self.stream.map(|stream| find(stream, context, device)),
         }
     }
 
     /// The stored handle, which may mean another stream on this thread.
     #[inline]
-    pub(crate) fn name(self) -> StreamHandle {
+    pub(crate) fn name(self) -> Option<StreamHandle> {
         self.stream
+    }
+
+    /// Whether no work is pending.
+    #[inline]
+    pub(crate) fn is_nothing(self) -> bool {
+        self.stream == Some(StreamHandle::NothingPending)
     }
 
     /// The context of the default stream, if it is known.

@@ -13,7 +13,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::array::device::Device;
+use crate::array::device::{Device, DeviceType};
 use crate::array::dims::{Dims, INLINE, MAX_NDIM, for_rank};
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
@@ -86,7 +86,8 @@ impl RawDescriptor<'_> {
             layout: Layout::inline(ndim, shape.map(|extent| extent as usize), strides, numel),
             device: device.normalized(),
             mutability: self.mutability,
-            stream: PendingWork::on(self.stream),
+            pending: self.pending(),
+            uses: None,
         })
     }
 
@@ -115,6 +116,18 @@ impl RawDescriptor<'_> {
             }
         };
         RawDescriptor { shape: &shape, strides, ..self.clone() }.validate_fast()
+    }
+
+    /// Nothing is pending on CPU memory.
+    #[inline(always)]
+    fn pending(&self) -> PendingWork {
+        match self.stream {
+            Some(stream) => PendingWork::on(stream),
+            None if self.device.is_some_and(|device| device.device_type == DeviceType::CPU) => {
+                PendingWork::NOTHING
+            }
+            None => PendingWork::UNKNOWN,
+        }
     }
 
     /// The address 0 of an array without elements, and the start of its memory.
@@ -175,7 +188,8 @@ impl RawDescriptor<'_> {
             layout,
             device: self.device.unwrap_or(Device::UNKNOWN).normalized(),
             mutability: self.mutability,
-            stream: PendingWork::on(self.stream),
+            pending: self.pending(),
+            uses: None,
         })
     }
 

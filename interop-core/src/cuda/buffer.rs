@@ -16,6 +16,7 @@ use crate::cuda::memory_pool::{self, with_trimmed_pools};
 use crate::cuda::ordered_free::free_in_order;
 use crate::cuda::release::after_work::after_work;
 use crate::cuda::release::erased::ErasedOwner;
+use crate::cuda::release::queue::poll_in_passing;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream_query::LEGACY;
 use crate::cuda::verify::release_scope_for;
@@ -115,6 +116,7 @@ impl CudaBuffer {
             is_in_order: false,
         };
         if bytes != 0 {
+            poll_in_passing();
             let lacking = text!("{bytes} bytes of free memory");
             buffer.allocate(driver()?).map_err(|failure| failure.expecting(lacking))?;
         }

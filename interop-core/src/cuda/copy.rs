@@ -2,11 +2,11 @@
 
 use crate::array::device::Device;
 use crate::array::info::ArrayInfo;
-use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::stream::PendingWork;
 use crate::cuda::allocation::finished;
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::driver::{Driver, Outcome, driver};
-use crate::cuda::stream_wait::stream_synchronize;
+use crate::cuda::handover::synchronize;
 use crate::error::{Error, Result};
 
 /// Copies bytes between any two addresses that the driver knows, and waits for the copy.
@@ -48,8 +48,8 @@ pub(crate) struct Staged {
 ///
 /// The memory that `info` describes is live.
 pub(crate) unsafe fn stage(info: &ArrayInfo) -> Result<Staged> {
-    let (driver, range) = (driver()?, info.byte_range());
-    stream_synchronize(info.stream(), info.device())?;
+    let (driver, range) = (driver()?, info.span());
+    synchronize(info)?;
     let words = range.len().div_ceil(size_of::<u128>());
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(words).map_err(|_| Error::no_memory(range.len()))?;
@@ -63,12 +63,12 @@ pub(crate) unsafe fn stage(info: &ArrayInfo) -> Result<Staged> {
 
 /// Returns the description of the same bytes at another address, where nothing is pending on them.
 pub(crate) fn moved(info: &ArrayInfo, start: usize, device: Device) -> ArrayInfo {
-    let range = info.byte_range();
+    let range = info.span();
     ArrayInfo {
-        address: if info.numel() == 0 { 0 } else { start + (info.address() - range.start) },
+        address: if info.numel() == 0 { 0 } else { start + (info.address - range.start) },
         range: start..start + range.len(),
         device,
-        stream: PendingWork::on(StreamHandle::NothingPending),
+        pending: PendingWork::NOTHING,
         ..info.clone()
     }
 }

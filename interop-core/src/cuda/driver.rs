@@ -150,6 +150,8 @@ table! {
     context_synchronize = cuCtxSynchronize();
     /// Records an event after all work of a context, on any stream (12.5 and later).
     context_record = cuCtxRecordEvent(context: RawContext, event: RawEvent);
+    /// Makes all later work of a context wait for an event, on any stream (12.5 and later).
+    context_wait = cuCtxWaitEvent(context: RawContext, event: RawEvent);
     /// Returns the context of a stream. Fails for a stream that was destroyed.
     stream_context = cuStreamGetCtx(stream: RawStream, context: *mut RawContext);
     /// Returns whether a stream captures a graph. A handle that is not a stream ends the process.

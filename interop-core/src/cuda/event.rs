@@ -182,6 +182,11 @@ impl<'d> Event<'d> {
         core::mem::forget(self);
     }
 
+    /// The driver's handle of the event.
+    pub(crate) fn raw(&self) -> RawEvent {
+        self.raw
+    }
+
     /// Makes later work of `stream` wait for the event.
     pub(crate) fn make_wait(&self, stream: RawStream) -> Outcome {
         // SAFETY: as for `of_stream`.

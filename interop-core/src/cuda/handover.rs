@@ -1,12 +1,16 @@
-//! Hand-over of an array: the consumer's stream waits for pending work, and the array's stream for the consumer.
+//! Hand-over of an array: a consumer, on a stream or on the host, waits for pending work, and the array's stream for the
+//! consumer.
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::driver::is_available;
+use crate::cuda::missing_stream::{handover_stream, synchronize_missing_stream, wait_for_missing_stream};
 use crate::cuda::proxy_stream::join_default_stream;
+#[cfg(feature = "python")]
 use crate::cuda::release::queue::poll_in_passing;
 use crate::cuda::stream_wait::{stream_synchronize, stream_wait, wait_for_pending};
+use crate::cuda::verify::memory_use;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// Makes the consumer's stream wait for the work that is pending on an array.
@@ -19,29 +23,73 @@ pub(crate) fn make_consumer_wait(info: &ArrayInfo, consumer: StreamHandle) -> Re
     if info.device().device_type == DeviceType::CPU {
         return Ok(());
     }
-    poll_in_passing();
-    wait_for_pending(info.stream, consumer, info.device())
+    crate::cuda::release::queue::poll_in_passing();
+    match info.pending.name() {
+        Some(_) => wait_for_pending(info.pending, consumer, info.device()),
+        None => make_stream_wait_for_unknown(consumer, info.address, info.device()),
+    }
 }
 
-/// Makes an array's own stream wait for the work on the array that was queued on `stream`.
+/// Makes a stream wait for the work on memory at an address of which nobody knows the stream: all work of the memory's context, or
+/// what [`MissingStreamPolicy`](crate::cuda::missing_stream::MissingStreamPolicy) says.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Stream`] for an array that has no stream, and as [`stream_wait`].
+/// As [`stream_wait`].
+#[cold]
+pub(crate) fn make_stream_wait_for_unknown(
+    stream: StreamHandle,
+    address: usize,
+    device: Device,
+) -> Result<()> {
+    if stream == StreamHandle::NothingPending {
+        return Ok(());
+    }
+    match memory_use(address, device)? {
+        Some((context, scope)) => wait_for_missing_stream(stream, device, context, scope),
+        None => Ok(()),
+    }
+}
+
+/// Returns the stream that an interface dict names for an array: a stream that waits for all work on it.
+///
+/// If that stream is unknown, it is a stream of this crate: each look at the dict would make the legacy default stream a
+/// barrier for all blocking streams.
+///
+/// # Errors
+///
+/// As [`stream_wait`].
+pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
+    match info.stream() {
+        Some(stream) => Ok(stream),
+        None => match memory_use(info.address, info.device())? {
+            Some((context, scope)) => handover_stream(info.device(), context, scope),
+            None => Ok(StreamHandle::NothingPending),
+        },
+    }
+}
+
+/// Makes an array's own stream wait for the work on the array that was queued on `stream`. Does nothing if the stream is
+/// unknown, because whoever uses the array waits for all work then.
+///
+/// # Errors
+///
+/// [`ErrorKind::Stream`] for an array that states that nothing is pending, and as [`stream_wait`].
 pub(crate) fn wait_for_consumer(info: &ArrayInfo, stream: StreamHandle) -> Result<()> {
     if info.device().device_type == DeviceType::CPU || stream == StreamHandle::NothingPending {
         return Ok(());
     }
-    if info.stream() == StreamHandle::NothingPending {
-        let found = text!("{}, and pending work on the {stream}", info.stream());
+    let Some(own) = info.stream() else { return Ok(()) };
+    if own == StreamHandle::NothingPending {
+        let found = text!("{own}, and pending work on the {stream}");
         let allowed = "a struct whose `stream` field holds a stream that can wait for the work";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
-    stream_wait(info.stream(), stream, info.device())?;
-    join_default_stream(info.stream(), info.device())
+    stream_wait(own, stream, info.device())?;
+    join_default_stream(own, info.device())
 }
 
-/// Waits on the host for the work that is pending on an array, before a consumer on the host gets the array.
+/// Waits on the host for the work that is pending on an array, before a consumer on the host gets it.
 ///
 /// # Errors
 ///
@@ -53,15 +101,34 @@ pub(crate) fn synchronize_for_host(info: &ArrayInfo) -> Result<()> {
         return Ok(());
     }
     poll_in_passing();
-    stream_synchronize(info.stream(), info.device())
+    synchronize(info)
 }
 
-/// Waits on the host for the work that is pending on memory, before the host reads or writes it. Without a driver there
-/// is no such work.
+/// Waits on the host for the work that is pending on an array.
 ///
 /// # Errors
 ///
 /// As [`stream_synchronize`].
-pub(crate) fn synchronize_if_available(stream: StreamHandle, device: Device) -> Result<()> {
-    if is_available() { stream_synchronize(stream, device) } else { Ok(()) }
+pub(crate) fn synchronize(info: &ArrayInfo) -> Result<()> {
+    synchronize_pending(info.pending, info.address, info.device())
+}
+
+/// As [`synchronize`], before the host reads or writes the memory. Without a driver nothing is pending.
+///
+/// # Errors
+///
+/// As [`stream_synchronize`].
+pub(crate) fn synchronize_if_available(info: &ArrayInfo) -> Result<()> {
+    if info.pending.is_nothing() || !is_available() { Ok(()) } else { synchronize(info) }
+}
+
+/// As [`synchronize`], for the memory at an address.
+pub(crate) fn synchronize_pending(pending: PendingWork, address: usize, device: Device) -> Result<()> {
+    if let Some(stream) = pending.stream(device) {
+        return stream_synchronize(stream, device);
+    }
+    match memory_use(address, device)? {
+        Some((_, scope)) => synchronize_missing_stream(device, scope),
+        None => Ok(()),
+    }
 }

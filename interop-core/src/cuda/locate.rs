@@ -7,7 +7,6 @@ use crate::cuda::context::Context;
 use crate::cuda::driver::driver;
 use crate::cuda::missing_stream::wait_for_missing_stream;
 use crate::cuda::pointer::{PointerAttributes, host_address};
-use crate::cuda::release::queue::poll_in_passing;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream_wait::stream_wait_in;
 use crate::cuda::verify::pointer_attributes_of;
@@ -30,7 +29,6 @@ pub(crate) fn locate_and_wait(
     stated: bool,
     consumer: StreamHandle,
 ) -> Result<(Option<ReleaseScope>, Option<bool>)> {
-    poll_in_passing();
     let attributes = pointer_attributes_of(info)?;
     info.device = match &attributes {
         Some(attributes) => attributes.device(),
@@ -43,10 +41,10 @@ pub(crate) fn locate_and_wait(
     }
     let context = attributes.as_ref().and_then(PointerAttributes::context);
     let scope = match attributes {
-        Some(attributes) => Some(attributes.scope(driver()?).holding(info.byte_range().len())),
+        Some(attributes) => Some(attributes.scope(driver()?).holding(info.span().len())),
         None => None,
     };
-    let pending = info.stream();
+    let pending = info.stream().unwrap_or(StreamHandle::NothingPending);
     let captured = match (scope, stated) {
         // An array without elements has no pending work.
         (None, _) => None,

@@ -1,25 +1,26 @@
-//! Producers that state no stream, such as the CUDA Array Interface before version 3: what the consumer's stream waits
-//! for.
+//! Work whose stream is unknown, such as that of a producer that states no stream: what the consumer's stream waits for.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
 use crate::cuda::context::Context;
-#[cfg(feature = "python")]
+use crate::cuda::default_context::context_for;
 use crate::cuda::driver::driver;
+use crate::cuda::own_streams::OwnStreams;
 use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::stream_wait::{stream_wait_in, wait_for_all_work};
+use crate::cuda::stream_wait::{stream_synchronize, stream_wait_in, synchronize_all_work, wait_for_all_work};
 #[cfg(feature = "python")]
 use crate::cuda::verify::release_scope_for;
 use crate::error::Result;
+use crate::process::promise::OrderedByProgram;
 
-/// What an import makes the consumer's stream wait for if the producer states no stream.
+/// What a consumer's stream waits for if it is unknown on which stream memory was last written.
 ///
-/// The CUDA Array Interface has a `stream` since version 3. PyTorch, JAX, Warp and DALI write version 2, and work may
-/// be pending on the memory that they export.
+/// - An import from a producer that states no stream. The CUDA Array Interface has a `stream` since version 3. PyTorch,
+///   JAX, Warp and DALI write version 2, and work may be pending on the memory that they export.
+/// - An export of a struct of which neither the `stream` field nor the storage knows the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
 #[non_exhaustive]
 pub enum MissingStreamPolicy {
     /// All work of the memory's context, on any stream: one event, and the host does not wait. Drivers before 12.5 have
@@ -31,36 +32,43 @@ pub enum MissingStreamPolicy {
     WaitForAll,
     /// The work on the legacy default stream, and so on every blocking stream.
     LegacyDefault,
-    /// Nothing: the caller has synchronized.
-    NothingPending,
+    /// Nothing: the program has synchronized, which it promises by `unsafe` code.
+    NothingPending(OrderedByProgram),
 }
 
-static UNSTATED: AtomicU8 = AtomicU8::new(MissingStreamPolicy::WaitForAll as u8);
+static POLICY: AtomicU8 = AtomicU8::new(0);
 
-/// Sets what the consumer's stream waits for if a producer states no stream, for the whole program.
+/// Sets what a consumer's stream waits for if the stream of pending work is unknown, for the whole program.
 ///
 /// ```
-/// use interop_core::cuda::{MissingStreamPolicy, set_missing_stream_policy, missing_stream_policy};
+/// use interop_core::cuda::{MissingStreamPolicy, OrderedByProgram, missing_stream_policy, set_missing_stream_policy};
 ///
 /// assert_eq!(missing_stream_policy(), MissingStreamPolicy::WaitForAll);
-/// set_missing_stream_policy(MissingStreamPolicy::NothingPending); // the program synchronizes before it hands arrays over
-/// assert_eq!(missing_stream_policy(), MissingStreamPolicy::NothingPending);
+/// // SAFETY: this program synchronizes before it hands arrays over.
+/// let ordered = unsafe { OrderedByProgram::promise() };
+/// set_missing_stream_policy(MissingStreamPolicy::NothingPending(ordered));
+/// assert_eq!(missing_stream_policy(), MissingStreamPolicy::NothingPending(ordered));
 /// ```
 pub fn set_missing_stream_policy(policy: MissingStreamPolicy) {
-    UNSTATED.store(policy as u8, Ordering::Relaxed);
+    let number = match policy {
+        MissingStreamPolicy::WaitForAll => 0,
+        MissingStreamPolicy::LegacyDefault => 1,
+        MissingStreamPolicy::NothingPending(_) => 2,
+    };
+    POLICY.store(number, Ordering::Relaxed);
 }
 
-/// Returns what the consumer's stream waits for if a producer states no stream.
+/// Returns what a consumer's stream waits for if the stream of pending work is unknown.
 #[must_use]
 pub fn missing_stream_policy() -> MissingStreamPolicy {
-    match UNSTATED.load(Ordering::Relaxed) {
+    match POLICY.load(Ordering::Relaxed) {
         0 => MissingStreamPolicy::WaitForAll,
         1 => MissingStreamPolicy::LegacyDefault,
-        _ => MissingStreamPolicy::NothingPending,
+        _ => MissingStreamPolicy::NothingPending(OrderedByProgram::GIVEN),
     }
 }
 
-/// Makes `consumer` wait for the work of a producer that states no stream, as the policy says.
+/// Makes `consumer` wait for work whose stream is unknown, as the policy says.
 ///
 /// # Errors
 ///
@@ -72,11 +80,53 @@ pub(crate) fn wait_for_missing_stream(
     scope: ReleaseScope,
 ) -> Result<()> {
     match missing_stream_policy() {
-        MissingStreamPolicy::NothingPending => Ok(()),
+        MissingStreamPolicy::NothingPending(_) => Ok(()),
         MissingStreamPolicy::LegacyDefault => {
             stream_wait_in(consumer, StreamHandle::LegacyDefault, device, context).map(|_| ())
         }
         MissingStreamPolicy::WaitForAll => wait_for_all_work(consumer, device, context, scope),
+    }
+}
+
+/// Waits on the host for work whose stream is unknown, as the policy says.
+///
+/// # Errors
+///
+/// As [`stream_synchronize`].
+pub(crate) fn synchronize_missing_stream(device: Device, scope: ReleaseScope) -> Result<()> {
+    match missing_stream_policy() {
+        MissingStreamPolicy::NothingPending(_) => Ok(()),
+        MissingStreamPolicy::LegacyDefault => stream_synchronize(StreamHandle::LegacyDefault, device),
+        MissingStreamPolicy::WaitForAll => synchronize_all_work(scope),
+    }
+}
+
+/// Returns a stream that waits for work whose stream is unknown, as the policy says. For all work it is a non-blocking
+/// stream of this crate, in the memory's context or the primary one of the device.
+///
+/// # Errors
+///
+/// As [`stream_wait`](crate::cuda::stream_wait::stream_wait).
+pub(crate) fn handover_stream(
+    device: Device,
+    context: Option<Context>,
+    scope: ReleaseScope,
+) -> Result<StreamHandle> {
+    static STREAMS: OwnStreams = OwnStreams::new();
+    match missing_stream_policy() {
+        MissingStreamPolicy::NothingPending(_) => Ok(StreamHandle::NothingPending),
+        MissingStreamPolicy::LegacyDefault => Ok(StreamHandle::LegacyDefault),
+        MissingStreamPolicy::WaitForAll => {
+            let driver = driver()?;
+            let context = context.map_or_else(|| context_for(driver, device), Ok)?;
+            let stream = STREAMS.of(driver, context)?;
+            let waited = wait_for_all_work(stream, device, Some(context), scope);
+            if waited.is_err() {
+                // A reset of the primary context destroys the stream.
+                STREAMS.forget(context);
+            }
+            waited.map(|()| stream)
+        }
     }
 }
 

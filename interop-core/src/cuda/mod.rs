@@ -45,6 +45,7 @@ pub(crate) mod memory_pool;
 pub(crate) mod missing_stream;
 #[cfg(feature = "python")]
 pub(crate) mod ordered_free;
+pub(crate) mod own_streams;
 pub(crate) mod pending_work;
 pub(crate) mod per_context;
 pub(crate) mod pointer;
@@ -76,9 +77,13 @@ pub use crate::cuda::driver::{device_count, is_available};
 pub use crate::cuda::event::pooled_events;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::handover::synchronize_for_host;
-pub(crate) use crate::cuda::handover::{make_consumer_wait, synchronize_if_available, wait_for_consumer};
+pub(crate) use crate::cuda::handover::{
+    make_consumer_wait, make_stream_wait_for_unknown, stream_for_interface, synchronize_if_available,
+    wait_for_consumer,
+};
 pub(crate) use crate::cuda::locate::locate_and_wait;
 pub use crate::cuda::memory_pool::trim_memory_pools;
+pub(crate) use crate::cuda::missing_stream::wait_for_missing_stream;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::missing_stream::wait_for_unknown_stream;
 pub use crate::cuda::missing_stream::{
@@ -98,15 +103,19 @@ pub(crate) use crate::cuda::release::held::set_capture_hook;
 pub use crate::cuda::release::hold::HoldReleases;
 pub(crate) use crate::cuda::release::in_context::enter_scope;
 pub use crate::cuda::release::policy::{ReleasePolicy, release_policy};
-#[cfg(feature = "python")]
 pub(crate) use crate::cuda::release::queue::poll_in_passing;
 pub use crate::cuda::release::queue::{finish_releases, pending_releases, poll_releases};
 pub(crate) use crate::cuda::release::records_events;
 pub(crate) use crate::cuda::stream_query::captures;
+#[cfg(feature = "python")]
+pub(crate) use crate::cuda::stream_query::is_stream_of;
 #[cfg(feature = "cudarc")]
 pub(crate) use crate::cuda::stream_query::legacy_stream_captures;
-pub(crate) use crate::cuda::stream_wait::stream_wait_in;
 #[cfg(feature = "cudarc")]
 pub(crate) use crate::cuda::stream_wait::wait_for_default_streams;
+pub(crate) use crate::cuda::stream_wait::{
+    make_context_wait, stream_wait_in, synchronize_stream_of, wait_between,
+};
 pub use crate::cuda::stream_wait::{stream_synchronize, stream_wait};
 pub(crate) use crate::cuda::verify::{check, is_host_memory, release_scope_in_use, release_scope_of};
+pub use crate::process::promise::OrderedByProgram;

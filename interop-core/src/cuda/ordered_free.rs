@@ -2,16 +2,17 @@
 //! poll.
 
 use crate::cuda::allocation::Allocation;
-use crate::cuda::context::{Context, Relaxed};
-use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, driver, is_of_parent};
+use crate::cuda::context::Relaxed;
+use crate::cuda::driver::{Driver, Failure, Outcome, driver, is_of_parent};
 use crate::cuda::event::Event;
-use crate::cuda::per_context::PerContext;
+use crate::cuda::own_streams::OwnStreams;
 use crate::cuda::release::after_work::after_work;
 use crate::cuda::release::erased::ErasedOwner;
 use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 use crate::cuda::release::queue::poll_in_passing;
 use crate::cuda::release::record::events_after;
 use crate::cuda::release::scope::ReleaseScope;
+use crate::cuda::stream_query::LEGACY;
 
 /// Frees pool memory: a stream of this crate waits for all work of the scope's contexts and then frees the memory. The
 /// next allocation can have it without a query by the host. If this is not possible now, the memory is released like
@@ -34,7 +35,7 @@ pub(crate) fn free_in_order(block: Allocation, scope: ReleaseScope) {
 
 fn queue_free(driver: &Driver, block: &Allocation, events: &[Event<'_>]) -> Outcome {
     let _entered = block.context.enter(driver)?;
-    let stream = stream_of(driver, block.context)?;
+    let stream = STREAMS.of(driver, block.context)?.to_raw().unwrap_or(LEGACY);
     let waits = events.iter().try_for_each(|event| event.make_wait(stream));
     // SAFETY: the memory is from the pool and not used after the events; the stream is ours.
     let freed = waits.and_then(|()| unsafe { driver.memory_pool_free(block.address as u64, stream) });
@@ -46,16 +47,4 @@ fn queue_free(driver: &Driver, block: &Allocation, events: &[Event<'_>]) -> Outc
 }
 
 /// The streams on which memory is freed, one for each context.
-static STREAMS: PerContext<RawStream> = PerContext::new();
-
-/// Returns the stream of `context`, which is current.
-fn stream_of(driver: &Driver, context: Context) -> Outcome<RawStream> {
-    const NON_BLOCKING: u32 = 1;
-    let make = || {
-        let mut stream = 0;
-        // SAFETY: `stream` is valid for a write.
-        unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
-        Ok(stream)
-    };
-    STREAMS.with(driver, context, make, |stream| *stream)
-}
+static STREAMS: OwnStreams = OwnStreams::new();

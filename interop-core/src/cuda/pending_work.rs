@@ -16,15 +16,20 @@ impl PendingWork {
         Self::of_context(stream, context.to_raw(), find)
     }
 
-    /// Pending work on the legacy default stream of the context in which memory of `device` is used now.
+    /// Pending work on the legacy default stream of a context: the given one, else the one in which memory of `device` is
+    /// used now.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) for a device that does not exist.
-    pub(crate) fn on_default_stream(device: Device) -> Result<Self> {
+    pub(crate) fn on_default_stream(device: Device, context: Option<Context>) -> Result<Self> {
         let legacy = StreamHandle::LegacyDefault;
-        let Ok(driver) = driver() else { return Ok(Self::on(legacy)) };
-        Ok(Self::in_context(legacy, context_for(driver, device)?))
+        let context = match (context, driver()) {
+            (Some(context), _) => context,
+            (None, Ok(driver)) => context_for(driver, device)?,
+            (None, Err(_)) => return Ok(Self::on(legacy)),
+        };
+        Ok(Self::in_context(legacy, context))
     }
 }
 

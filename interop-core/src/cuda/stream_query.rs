@@ -37,6 +37,17 @@ pub(crate) fn context_of_live(
     }
 }
 
+/// Returns whether a stream belongs to a context. A default stream can be that of any context.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] for a stream that was destroyed.
+#[cfg(feature = "python")]
+pub(crate) fn is_stream_of(handle: StreamHandle, context: Option<Context>) -> Result<bool> {
+    let (StreamHandle::Raw(raw), Some(context)) = (handle, context) else { return Ok(true) };
+    Ok(context_of_live(driver()?, handle, raw.get())? == Some(context))
+}
+
 /// Returns the context of a stream. Fails for a stream that was destroyed.
 pub(crate) fn context_of(driver: &Driver, stream: RawStream) -> Outcome<Option<Context>> {
     let mut context = 0;

@@ -4,9 +4,10 @@ use crate::array::device::Device;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::blocking::run_blocking;
 use crate::cuda::context::{Context, Relaxed};
-use crate::cuda::default_context::with_each_context;
+use crate::cuda::default_context::{context_for, with_each_context};
 use crate::cuda::driver::{Driver, RawStream, code, driver};
 use crate::cuda::event::Event;
+use crate::cuda::release::held::unless_captured;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream_query::{LEGACY, capture, capture_error, capture_of, context_of_live, dead_stream};
 use crate::error::{Result, text};
@@ -51,14 +52,22 @@ pub(crate) fn stream_wait_in(
     let (driver, from, to) = (driver()?, (from, source), (to, target));
     // Only the default streams depend on the current context.
     if [from, to].iter().all(|(stream, _)| matches!(stream, StreamHandle::Raw(_))) {
-        return record_and_wait(driver, from, to, None).map(Some);
+        return record_and_wait(driver, from, to, None, Fork::Refused).map(Some);
     }
     let mut captured = None;
     with_each_context(driver, device, context, |context| {
-        captured = Some(record_and_wait(driver, from, to, Some(context))?);
+        captured = Some(record_and_wait(driver, from, to, Some(context), Fork::Refused)?);
         Ok(())
     })?;
     Ok(captured)
+}
+
+/// Whether a stream may become part of a capture by waiting for it. Whoever allows that makes it wait for the stream in the
+/// end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fork {
+    Allowed,
+    Refused,
 }
 
 /// Records an event on `from` and makes `to` wait for it. Returns whether both streams are part of a capture. `context`
@@ -73,6 +82,7 @@ fn record_and_wait(
     (from, source): (StreamHandle, RawStream),
     (to, target): (StreamHandle, RawStream),
     context: Option<Context>,
+    fork: Fork,
 ) -> Result<bool> {
     let record = |of| Event::of_stream(driver, of, source).map_err(|failure| dead_stream(failure, from));
     // A stream with a handle has its own context, whatever the context of the default stream on the other side.
@@ -82,7 +92,8 @@ fn record_and_wait(
     let begun = capture(driver, from, source)?;
     context_of_live(driver, to, target)?;
     let joined = capture(driver, to, target)?;
-    if begun != joined {
+    let is_fork = fork == Fork::Allowed && joined.is_none() && matches!(to, StreamHandle::Raw(_));
+    if begun != joined && !is_fork {
         if recorded.is_none() && begun.is_none() && is_idle(driver, source) {
             return Ok(true);
         }
@@ -129,18 +140,123 @@ pub(crate) fn wait_for_pending(pending: PendingWork, consumer: StreamHandle, dev
         (StreamHandle::NothingPending, _) => Ok(()),
         // A handle refers to the same stream in every context.
         (StreamHandle::Raw(target), Some(context)) => {
-            let Some(source) = pending.name().to_raw() else { return Ok(()) };
+            let Some(name) = pending.name() else { return Ok(()) };
+            let Some(source) = name.to_raw() else { return Ok(()) };
             let driver = driver()?;
             let _entered = match context.enter(driver) {
                 // The work is gone with its context.
                 Err(failure) if failure.is_final() => return Ok(()),
                 entered => entered?,
             };
-            record_and_wait(driver, (pending.name(), source), (consumer, target.get()), Some(context))
+            record_and_wait(driver, (name, source), (consumer, target.get()), Some(context), Fork::Refused)
                 .map(|_| ())
         }
-        _ => stream_wait(consumer, pending.stream(device), device),
+        _ => pending.stream(device).map_or(Ok(()), |stream| stream_wait(consumer, stream, device)),
     }
+}
+
+/// A stream, and the device whose memory is used on it. The device selects the context of a default stream, unless that is
+/// known.
+pub(crate) type StreamOnDevice = (PendingWork, Device);
+
+/// Returns the context of a stream, if it is a default stream.
+fn context_of_default(driver: &Driver, (pending, device): StreamOnDevice) -> Result<Option<Context>> {
+    match (pending.name(), pending.context()) {
+        (Some(StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault), Some(context)) => {
+            Ok(Context::from_driver(context.get()))
+        }
+        (Some(StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault), None) => {
+            context_for(driver, device).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// As [`stream_wait`], for streams that may be default streams of two contexts: these are not the same, although they have
+/// one handle.
+pub(crate) fn wait_between(waiter: StreamOnDevice, on: StreamOnDevice, fork: Fork) -> Result<()> {
+    let (Some(to), Some(from)) = (waiter.0.name(), on.0.name()) else { return Ok(()) };
+    let is_handle = |stream| matches!(stream, StreamHandle::Raw(_));
+    if to == from && (is_handle(to) || (waiter.0.context() == on.0.context() && waiter.1 == on.1)) {
+        return Ok(());
+    }
+    let (Some(source), Some(target)) = (from.to_raw(), to.to_raw()) else { return Ok(()) };
+    let driver = driver()?;
+    let contexts = (context_of_default(driver, waiter)?, context_of_default(driver, on)?);
+    match contexts {
+        (Some(waiting), Some(context)) if waiting != context => {
+            wait_for_default_of(driver, (to, target, waiting), (from, source, context))
+        }
+        (Some(_), Some(_)) if to == from => Ok(()),
+        (None, None) => record_and_wait(driver, (from, source), (to, target), None, fork).map(|_| ()),
+        (waiting, context) => {
+            let context = waiting.or(context);
+            let _entered = context.map(|context| context.enter(driver)).transpose()?;
+            record_and_wait(driver, (from, source), (to, target), context, fork).map(|_| ())
+        }
+    }
+}
+
+/// Makes a default stream of one context wait for a default stream of another.
+fn wait_for_default_of(
+    driver: &'static Driver,
+    (to, target, waiting): (StreamHandle, RawStream, Context),
+    (from, source, context): (StreamHandle, RawStream, Context),
+) -> Result<()> {
+    let not_captured = |stream, raw| match capture(driver, stream, raw)? {
+        None => Ok(()),
+        Some(_) => Err(capture_error(stream, "a wait for the default stream of another context")),
+    };
+    let event = {
+        let _entered = context.enter(driver)?;
+        not_captured(from, source)?;
+        Event::of_stream(driver, Some(context), source).map_err(|failure| dead_stream(failure, from))?
+    };
+    let _entered = waiting.enter(driver)?;
+    not_captured(to, target)?;
+    Ok(event.make_wait(target)?)
+}
+
+/// Makes all later work of the context of a stream wait for the work that is on the stream now, on every stream of the
+/// context. Returns `false` if that is not possible: with drivers before 12.5, or while a graph is captured elsewhere. A
+/// stream that captures a graph itself needs no such wait, because the graph is ordered where it is launched.
+///
+/// # Errors
+///
+/// As [`stream_wait`].
+pub(crate) fn make_context_wait(memory: Device, on: StreamOnDevice) -> Result<bool> {
+    let Some((from, source)) = on.0.name().and_then(|from| Some((from, from.to_raw()?))) else {
+        return Ok(true);
+    };
+    let driver = driver()?;
+    let own = context_of_live(driver, from, source)?
+        .map_or_else(|| context_of_default(driver, on), |own| Ok(Some(own)))?;
+    let context = own.map_or_else(|| context_for(driver, memory), Ok)?;
+    let _entered = context.enter(driver)?;
+    if capture(driver, from, source)?.is_some() {
+        return Ok(true);
+    }
+    let wait = || {
+        if capture_of(driver, LEGACY).is_err() {
+            return None;
+        }
+        let event = Event::of_stream(driver, Some(context), source).ok()?;
+        // SAFETY: the event and the context come from the driver.
+        unsafe { driver.context_wait(context.to_raw().get(), event.raw()) }.ok()
+    };
+    Ok(unless_captured(ReleaseScope::of_context(context), wait).is_some())
+}
+
+/// Waits on the host for the work on a stream, detached from Python.
+///
+/// # Errors
+///
+/// As [`stream_synchronize`].
+pub(crate) fn synchronize_stream_of((pending, device): StreamOnDevice) -> Result<()> {
+    let Some(stream) = pending.stream(device) else { return Ok(()) };
+    let mut done = Ok(());
+    run_blocking(|| done = stream_synchronize(stream, device));
+    done
 }
 
 /// Makes a default stream of `context` wait for the one with the same name in the context in which memory of `device`
@@ -161,17 +277,7 @@ pub(crate) fn wait_for_default_streams(
         if used == context {
             return Ok(());
         }
-        let refused = || Err(capture_error(default, "a wait for the default stream of another context"));
-        if capture(driver, default, raw)?.is_some() {
-            return refused();
-        }
-        let event =
-            Event::of_stream(driver, Some(used), raw).map_err(|failure| dead_stream(failure, default))?;
-        let _entered = context.enter(driver)?;
-        if capture(driver, default, raw)?.is_some() {
-            return refused();
-        }
-        Ok(event.make_wait(raw)?)
+        wait_for_default_of(driver, (default, raw, context), (default, raw, used))
     })
 }
 
@@ -206,13 +312,40 @@ fn wait_for_scope(
     if capture(driver, to, target)?.is_some() {
         return Err(capture_error(to, "a wait for all other work, which is not part of the capture"));
     }
-    let others = scope.others(driver)?;
-    for context in scope.own().into_iter().chain(others) {
-        if let Some(event) = record_context(driver, to, context)? {
-            event.make_wait(target).map_err(|failure| dead_stream(failure, to))?;
-        }
+    for event in record_contexts(driver, to, scope)? {
+        event.make_wait(target).map_err(|failure| dead_stream(failure, to))?;
     }
     Ok(())
+}
+
+/// Waits on the host for all work of the contexts of a scope.
+///
+/// # Errors
+///
+/// As [`stream_synchronize`].
+pub(crate) fn synchronize_all_work(scope: ReleaseScope) -> Result<()> {
+    let driver = driver()?;
+    let events = record_contexts(driver, StreamHandle::LegacyDefault, scope)?;
+    let _relaxed = Relaxed::new(driver);
+    Ok(events.iter().try_for_each(|event| event.in_context(|| event.wait()))?)
+}
+
+/// Records an event after all work of each context of a scope, for a wait of `to`.
+///
+/// # Errors
+///
+/// [`ErrorKind::StreamCapture`](crate::ErrorKind::StreamCapture) if releases are held, or a library that can be asked
+/// captures a graph: the event would invalidate the capture.
+fn record_contexts(
+    driver: &'static Driver,
+    to: StreamHandle,
+    scope: ReleaseScope,
+) -> Result<Vec<Event<'static>>> {
+    let others = scope.others(driver)?;
+    let contexts = scope.own().into_iter().chain(others);
+    let record = || contexts.filter_map(|context| record_context(driver, to, context).transpose()).collect();
+    unless_captured(scope, || Some(record()))
+        .unwrap_or_else(|| Err(capture_error(to, "a wait for all work of a context")))
 }
 
 /// Records an event after all work of a context. Drivers before 12.5 have no such event, and the host waits.

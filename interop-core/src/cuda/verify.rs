@@ -26,7 +26,7 @@ pub(crate) enum Verification {
 /// As [`compare`] and [`compare_host`].
 #[inline]
 pub(crate) fn check(info: &ArrayInfo, trust: Verification) -> Result<Option<ReleaseScope>> {
-    let sized = |scope: ReleaseScope| scope.holding(info.byte_range().len());
+    let sized = |scope: ReleaseScope| scope.holding(info.span().len());
     match (info.device().device_type, trust) {
         (DeviceType::CPU, Verification::Full) => compare_host(info).map(|()| None),
         (DeviceType::CPU, Verification::Skipped) => Ok(None),
@@ -46,7 +46,7 @@ pub(crate) fn release_scope_in_use(info: &ArrayInfo) -> Option<ReleaseScope> {
     if info.numel() == 0 || info.device() == Device::CPU {
         return None;
     }
-    Some(release_scope_for(driver().ok()?, info.device()).holding(info.byte_range().len()))
+    Some(release_scope_for(driver().ok()?, info.device()).holding(info.span().len()))
 }
 
 /// Returns the release scope of memory whose context is unknown, or that has none of its own, such as pool memory. It
@@ -71,12 +71,12 @@ pub(crate) fn release_scope_for(driver: &Driver, device: Device) -> ReleaseScope
 #[cold]
 pub(crate) fn release_scope_of(info: &ArrayInfo) -> Option<ReleaseScope> {
     // An array without elements may still own memory, which may be freed only in its context.
-    let address = if info.numel() == 0 { info.range.start } else { info.address() };
+    let address = if info.numel() == 0 { info.range.start } else { info.address };
     if address == 0 {
         return None;
     }
     let driver = driver().ok()?;
-    let sized = |scope: ReleaseScope| scope.holding(info.byte_range().len());
+    let sized = |scope: ReleaseScope| scope.holding(info.span().len());
     let attributes = match ask(driver, address) {
         Ok(attributes) => attributes?,
         // A failed query says nothing about the memory.
@@ -85,6 +85,21 @@ pub(crate) fn release_scope_of(info: &ArrayInfo) -> Option<ReleaseScope> {
     // The export may outlive every handle of the context that its producer holds.
     Context::retain_primary(driver, attributes.ordinal());
     Some(sized(attributes.scope(driver)))
+}
+
+/// Returns the context of memory, if it has one, and the scope in which the memory may be in use. `None` for an array
+/// without elements, whose address is 0, for host memory and memory that the driver does not know, and without a driver.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] if the query fails.
+pub(crate) fn memory_use(address: usize, device: Device) -> Result<Option<(Option<Context>, ReleaseScope)>> {
+    let Ok(driver) = driver() else { return Ok(None) };
+    if address == 0 || device.device_type == DeviceType::CPU {
+        return Ok(None);
+    }
+    let attributes = ask(driver, address)?;
+    Ok(attributes.map(|attributes| (attributes.context(), attributes.scope(driver))))
 }
 
 /// Compares what an array states about its memory with the driver's answer for its address. Returns the scope of its
@@ -99,19 +114,18 @@ pub(crate) fn release_scope_of(info: &ArrayInfo) -> Option<ReleaseScope> {
 /// [`ErrorKind::OutOfBounds`] if elements lie outside the allocation.
 #[cold]
 fn compare(info: &ArrayInfo) -> Result<Option<ReleaseScope>> {
-    crate::cuda::release::queue::poll_in_passing();
     if info.numel() == 0 {
         return Ok(None);
     }
     let Ok(driver) = driver() else { return Ok(None) };
     let claimed = info.device();
-    let attributes = ask(driver, info.address())?.ok_or_else(|| not_cuda(info.address(), claimed))?;
+    let attributes = ask(driver, info.address)?.ok_or_else(|| not_cuda(info.address, claimed))?;
     if !agree(claimed, &attributes) {
         let found = text!("memory of {claimed}");
-        let allowed = text!("{}, which the driver reports for {:#x}", attributes.device(), info.address());
+        let allowed = text!("{}, which the driver reports for {:#x}", attributes.device(), info.address);
         return Err(Error::new(ErrorKind::Device, "device", found, allowed));
     }
-    attributes.check_range(driver, &info.byte_range())?;
+    attributes.check_range(driver, &info.span())?;
     Ok(Some(attributes.scope(driver)))
 }
 
@@ -126,9 +140,9 @@ pub(crate) fn pointer_attributes_of(info: &ArrayInfo) -> Result<Option<PointerAt
         return Ok(None);
     }
     let driver = driver()?;
-    let attributes = ask(driver, info.address())?;
-    let attributes = attributes.ok_or_else(|| not_cuda(info.address(), "memory that CUDA can reach"))?;
-    attributes.check_range(driver, &info.byte_range())?;
+    let attributes = ask(driver, info.address)?;
+    let attributes = attributes.ok_or_else(|| not_cuda(info.address, "memory that CUDA can reach"))?;
+    attributes.check_range(driver, &info.span())?;
     Ok(Some(attributes))
 }
 
@@ -138,7 +152,7 @@ pub(crate) fn pointer_attributes_of(info: &ArrayInfo) -> Result<Option<PointerAt
 #[inline]
 fn compare_host(info: &ArrayInfo) -> Result<()> {
     match opened() {
-        Some(driver) if is_of_a_device(driver, info.address()) => Err(handed_out_as_host(driver, info)),
+        Some(driver) if is_of_a_device(driver, info.address) => Err(handed_out_as_host(driver, info)),
         _ => Ok(()),
     }
 }
@@ -152,7 +166,7 @@ pub(crate) fn is_host_memory(address: usize) -> bool {
 
 #[cold]
 fn handed_out_as_host(driver: &Driver, info: &ArrayInfo) -> Error {
-    let address = info.address();
+    let address = info.address;
     let place = ask(driver, address).ok().flatten().map_or(Device::cuda(0), |attributes| attributes.device());
     let allowed = text!("{place}, which the driver reports for {address:#x}");
     Error::new(ErrorKind::Device, "device", "memory of CPU (1)", allowed)

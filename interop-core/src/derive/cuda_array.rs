@@ -7,7 +7,7 @@ use crate::array::device::DeviceType;
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
 use crate::derive::relabel::Relabeled;
 use crate::error::{Refused, Result};
@@ -97,7 +97,8 @@ pub unsafe trait CudaArray {
         unsafe { ArrayViewMut::from_info(&self.info()?) }
     }
 
-    /// Returns the array as a kernel argument for reading.
+    /// Returns the array as a kernel argument for reading, for a launch that you order yourself. In a
+    /// [`LaunchScope`](crate::LaunchScope) the launch is ordered.
     ///
     /// # Errors
     ///
@@ -106,7 +107,7 @@ pub unsafe trait CudaArray {
         self.view::<T, N>()?.kernel_view()
     }
 
-    /// Returns the array as a kernel argument for reading and writing.
+    /// As [`kernel_view`](Self::kernel_view), for reading and writing.
     ///
     /// # Errors
     ///
@@ -237,15 +238,19 @@ pub unsafe trait CudaArray {
     /// Returns the CUDA Array Interface of the array as plain data. The address is the one that kernels use
     /// ([`cuda::device_address`]). The interface owns nothing: keep the struct while it is in use.
     ///
+    /// If it is unknown on which stream the memory was last written, the interface names a stream of this crate that waits
+    /// for all work of the memory's context.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that CUDA cannot access,
     /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for element types without a typestr; as
     /// [`info`](Self::info), and for pinned memory as [`cuda::device_address`] if there is a driver.
     fn to_cai(&self) -> Result<CudaArrayInterface> {
-        let info = self.info()?;
+        let mut info = self.info()?;
+        info.pending = PendingWork::on(cuda::stream_for_interface(&info)?);
         let mut interface = CudaArrayInterface::from_info(&info)?;
-        interface.data.0 = cuda::address_for_kernels(info.address(), info.device())?;
+        interface.data.0 = cuda::address_for_kernels(info.address, info.device())?;
         Ok(interface)
     }
 
@@ -271,7 +276,8 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// [`ErrorKind::Stream`](crate::error::ErrorKind::Stream) if the array states that nothing is pending: it has no
-    /// stream that could wait, and would be exported as ready. Otherwise as [`info`](Self::info) and
+    /// stream that could wait, and would be exported as ready. If its stream is unknown, nothing has to wait, because an
+    /// export waits for all work then. Otherwise as [`info`](Self::info) and
     /// [`cuda::stream_wait`](crate::cuda::stream_wait).
     ///
     /// ```no_run

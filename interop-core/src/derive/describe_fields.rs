@@ -1,7 +1,7 @@
 //! The export half of the derive: the part of each field kind in the description.
 
 use crate::array::dims::Dims;
-use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::stream::PendingWork;
 use crate::derive::fields::axes::StridesField;
 use crate::derive::fields::device_and_owner::DeviceField;
 use crate::derive::fields::stream::AsStream;
@@ -22,7 +22,7 @@ impl<F: StridesField> StridesSource for F {
 impl<'a> InfoBuilder<'a> {
     /// Starts a description with the `data(unsafe_raw)` and `device` fields.
     pub fn raw<D: DeviceField>(memory: RawMemory, device: &D) -> Self {
-        Self::new(memory.on(device.device()), None, false, PendingWork::on(StreamHandle::NothingPending))
+        Self::new(memory.on(device.device()), None, false, PendingWork::UNKNOWN)
     }
 
     /// Sets the `strides` field.
@@ -40,7 +40,7 @@ impl<'a> InfoBuilder<'a> {
     /// Sets the `stream` field, which takes precedence over the storage's stream.
     #[inline]
     pub fn stream<F: AsStream>(mut self, stream: &F) -> Self {
-        self.stream = stream.as_stream_on(self.memory.device).map_or(self.stream, PendingWork::on);
+        self.pending = self.pending.with_field(stream.as_stream_on(self.memory.device));
         self
     }
 }

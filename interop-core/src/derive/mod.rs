@@ -6,6 +6,8 @@ pub(crate) mod expansion;
 pub(crate) mod extract_fields;
 pub(crate) mod fields;
 pub(crate) mod from_array;
+pub(crate) mod kept;
+pub(crate) mod launch_scope;
 pub(crate) mod raw_memory;
 pub(crate) mod relabel;
 pub(crate) mod single_error;

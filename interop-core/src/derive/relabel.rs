@@ -5,7 +5,7 @@ use core::mem::ManuallyDrop;
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
-use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::stream::PendingWork;
 use crate::cuda;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
@@ -66,12 +66,12 @@ impl<A: CudaArray> Relabeled<A> {
                     return Err(Error::new(ErrorKind::Device, "device", device, allowed));
                 }
             }
-            match cuda::pointer_attributes(info.address())? {
+            match cuda::pointer_attributes(info.address)? {
                 Some(attributes) => Ok((Device::cuda(attributes.ordinal()), None)),
                 // Without elements any device is correct.
                 None if info.numel() == 0 => Ok((Device::cuda(0), None)),
                 None => {
-                    let found = text!("{:#x}, which the driver does not know", info.address());
+                    let found = text!("{:#x}, which the driver does not know", info.address);
                     Err(Error::new(ErrorKind::Device, "data", found, "managed memory"))
                 }
             }
@@ -113,7 +113,7 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
         if self.device != Device::CPU || info.device() == Device::CPU {
             return Ok(ArrayInfo { device: self.device, ..info });
         }
-        cuda::synchronize_if_available(info.stream(), info.device())?;
-        Ok(ArrayInfo { device: self.device, stream: PendingWork::on(StreamHandle::NothingPending), ..info })
+        cuda::synchronize_if_available(&info)?;
+        Ok(ArrayInfo { device: self.device, pending: PendingWork::NOTHING, ..info })
     }
 }

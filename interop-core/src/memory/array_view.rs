@@ -12,6 +12,7 @@ use crate::array::layout::Layout;
 use crate::array::layout::errors::wrong_rank;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::use_record::UseRecord;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// A borrowed array of elements `T` with `N` axes, in memory of any device.
@@ -66,7 +67,9 @@ pub(crate) struct RawView<const N: usize> {
     pub(crate) shape: [usize; N],
     pub(crate) strides: [isize; N],
     pub(crate) device: Device,
-    pub(crate) stream: PendingWork,
+    pub(crate) pending: PendingWork,
+    /// The record of an import on its caller's stream.
+    pub(crate) uses: Option<UseRecord>,
     /// Where the elements begin and end, if other Rust code may reach them too.
     pub(crate) shared: Option<(usize, usize)>,
 }
@@ -91,18 +94,27 @@ impl<const N: usize> RawView<N> {
         };
         let mut strides = [0; N];
         strides.copy_from_slice(layout.strides());
-        let (address, device, stream) = (info.address(), info.device(), info.stream);
-        Ok(Self { address, shape, strides, device, stream, shared: shared_range(info) })
+        let (address, device, pending, uses) = (info.address, info.device(), info.pending, info.uses);
+        Ok(Self { address, shape, strides, device, pending, uses, shared: shared_range(info) })
     }
 
     /// Formats a view of this name. The elements need not implement `Debug`.
     pub(crate) fn describe<T>(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, shape, strides, device, stream, .. } = self;
+        let Self { address, shape, strides, device, pending, .. } = self;
         write!(f, "{name}({} {shape:?} at {address:#x}, strides {strides:?}, {device}", type_name::<T>())?;
-        if stream.name() != StreamHandle::NothingPending {
-            write!(f, ", work pending on the {}", stream.name())?;
+        match pending.name() {
+            Some(StreamHandle::NothingPending) => {}
+            Some(stream) => write!(f, ", work pending on the {stream}")?,
+            None => f.write_str(", work pending on an unknown stream")?,
         }
         f.write_str(")")
+    }
+
+    /// Notes that the memory may be used in a way that this crate does not see.
+    pub(crate) fn note_used(&self) {
+        if let Some(uses) = self.uses {
+            uses.note_used();
+        }
     }
 
     /// The layout, which was checked when the view was made.
@@ -167,7 +179,7 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
 /// like any Rust value, so the compiler checks it.
 #[inline]
 pub(crate) fn shared_range(info: &ArrayInfo) -> Option<(usize, usize)> {
-    let range = info.byte_range();
+    let range = info.span();
     (info.mutability() != Mutability::WhenOwned && !range.is_empty()).then_some((range.start, range.end))
 }
 
@@ -198,6 +210,7 @@ macro_rules! getters {
             /// The address of element \[0, …, 0\], or 0 for a view without elements.
             #[must_use]
             pub fn address(&self) -> usize {
+                self.raw.note_used();
                 self.raw.address
             }
 
@@ -225,10 +238,10 @@ macro_rules! getters {
                 self.raw.device
             }
 
-            /// The stream with pending work on the data.
+            /// The stream with pending work on the data, as [`ArrayInfo::stream`].
             #[must_use]
-            pub fn stream(&self) -> StreamHandle {
-                self.raw.stream.stream(self.raw.device)
+            pub fn stream(&self) -> Option<StreamHandle> {
+                self.raw.pending.stream(self.raw.device)
             }
         }
     };

@@ -60,7 +60,7 @@ impl CopyTarget {
             let _entered = self.context.enter(self.driver)?;
             let at = (self.context, self.stream);
             // SAFETY: the elements of the import are live while the import is. The target has room for them.
-            unsafe { queue_copy(self.driver, at, &plan, info.address(), target) }?;
+            unsafe { queue_copy(self.driver, at, &plan, info.address, target) }?;
             return Ok(true);
         }
         if T::TYPE.any_bits && info.device().device_type == DeviceType::CUDA {
@@ -98,7 +98,7 @@ impl CopyTarget {
         // SAFETY: the elements are used while the import exists.
         let elements = unsafe { import.elements::<T>() }?;
         if T::TYPE.any_bits && plan.axes.is_empty() {
-            return copy_from(info.address(), plan.run);
+            return copy_from(info.address, plan.run);
         }
         if plan.bytes() >= LEAST_BYTES {
             // SAFETY: as the caller promises.
@@ -186,8 +186,8 @@ impl DefaultStreamTarget {
     ///
     /// [`ErrorKind::Driver`] without a driver; [`ErrorKind::StreamCapture`] while that stream, or one that synchronizes
     /// implicitly with the default stream, captures a graph.
-    pub(crate) fn of(import: &Import) -> Result<Self> {
-        let (stream, scope) = import.copy_stream();
+    pub(crate) fn of(import: &mut Import) -> Result<Self> {
+        let (stream, scope) = import.copy_stream()?;
         let device = import.info().device();
         let user = CopyTarget::of(stream, device)?;
         user.refuse_capture(stream)?;
@@ -219,14 +219,17 @@ impl DefaultStreamTarget {
 /// [`ErrorKind::Driver`] without a driver or if the allocation fails; [`ErrorKind::StreamCapture`] for a stream that
 /// captures a graph; [`ErrorKind::DType`] for other element types and for a byte that is not a valid `bool`.
 #[cfg(feature = "cust")]
-pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order) -> Result<(usize, usize)> {
-    let info = import.info();
-    let count = info.layout_of(&T::TYPE)?.numel();
+pub(crate) fn copied<T: Element>(
+    import: &mut Import,
+    kind: MemoryKind,
+    order: Order,
+) -> Result<(usize, usize)> {
+    let count = import.info().layout_of(&T::TYPE)?.numel();
     if count == 0 {
         return Ok((0, 0));
     }
-    let (stream, scope) = import.copy_stream();
-    let site = CopyTarget::of(stream, info.device())?;
+    let (stream, scope) = import.copy_stream()?;
+    let site = CopyTarget::of(stream, import.info().device())?;
     site.refuse_capture(stream)?;
     // The contiguous copy of a broadcast array can be larger than the memory that the array spans.
     let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| T::TYPE.too_large(count))?;
@@ -235,6 +238,8 @@ pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order
     let pending = unsafe { site.copy::<T>(import, order, target.memory().address) }?;
     if pending && !(kind == MemoryKind::Device && site.is_guarded(scope) && site.is_named(stream)) {
         site.finish()?;
+    } else if pending {
+        import.wait_for_copy(stream)?;
     }
     Ok((target.into_address(), count))
 }
@@ -266,5 +271,6 @@ pub(crate) unsafe fn copy_on_default_stream<T: Element>(
     let pending = copied.as_ref().map_or(true, |pending| *pending);
     let finished = if pending && !site.is_guarded(*scope) { site.finish() } else { Ok(()) };
     copied.and(finished)?;
-    stream_wait_in(*stream, StreamHandle::LegacyDefault, device, here).map(|_| ())
+    stream_wait_in(*stream, StreamHandle::LegacyDefault, device, here)?;
+    import.wait_for_copy(*stream)
 }

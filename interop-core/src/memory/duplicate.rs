@@ -16,9 +16,8 @@ use crate::cuda::copy_kernel::queue_copy;
 use crate::cuda::copy_plan::CopyPlan;
 use crate::cuda::default_context::context_for;
 use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, driver};
-use crate::cuda::handover::{make_consumer_wait, wait_for_consumer};
+use crate::cuda::handover::{make_consumer_wait, synchronize, wait_for_consumer};
 use crate::cuda::stream_query::{capture_of, context_of_live};
-use crate::cuda::stream_wait::stream_synchronize;
 use crate::error::{Error, Result, text};
 use crate::memory::host_buffer::HostBuffer;
 use crate::memory::storage::Storage as _;
@@ -50,7 +49,7 @@ pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Resu
     }
     let (driver, copy) = (driver()?, CompactCopy::of(info)?);
     let buffer = if copy.plan.run == 0 {
-        stream_synchronize(info.stream(), info.device())?;
+        synchronize(info)?;
         CudaBuffer::for_elements(MemoryKind::Device, info.device().device_id, u8::TYPE, 0)?
     } else if let Some(at) = queued_at(driver, info, consumer)? {
         // SAFETY: as the caller promises.
@@ -58,7 +57,7 @@ pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Resu
         let info = copy.info(info, &buffer, consumer);
         return Ok((buffer, info));
     } else {
-        stream_synchronize(info.stream(), info.device())?;
+        synchronize(info)?;
         let context = context_for(driver, info.device())?;
         let _entered = context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
@@ -77,7 +76,8 @@ fn queued_at(
     info: &ArrayInfo,
     consumer: StreamHandle,
 ) -> Result<Option<(Context, RawStream)>> {
-    let (Some(raw), Some(_)) = (consumer.to_raw(), info.stream().to_raw()) else { return Ok(None) };
+    let own = info.stream().and_then(StreamHandle::to_raw);
+    let (Some(raw), Some(_)) = (consumer.to_raw(), own) else { return Ok(None) };
     let context =
         context_of_live(driver, consumer, raw)?.map_or_else(|| context_for(driver, info.device()), Ok)?;
     let _entered = context.enter(driver)?;
@@ -107,9 +107,9 @@ impl CompactCopy {
             }
         }
         if !is_backwards {
-            let range = info.byte_range();
+            let range = info.span();
             let plan = CopyPlan::of([(range.len(), 1)].into_iter(), 1);
-            let first = info.address().wrapping_sub(range.start);
+            let first = info.address.wrapping_sub(range.start);
             let (layout, bytes) = (info.layout().clone(), range.len());
             return Ok(Self { layout, plan, from: range.start, first, bytes });
         }
@@ -122,7 +122,7 @@ impl CompactCopy {
 
     fn elements(info: &ArrayInfo, layout: Layout, plan: CopyPlan) -> Self {
         let bytes = plan.bytes();
-        Self { layout, plan, from: info.address(), first: 0, bytes }
+        Self { layout, plan, from: info.address, first: 0, bytes }
     }
 
     /// Queues the copy on the consumer's stream. It waits for pending work on the array; later work on the array's own
@@ -192,7 +192,8 @@ impl CompactCopy {
             layout: self.layout.clone(),
             device: buffer.memory().device,
             mutability,
-            stream: PendingWork::on(stream),
+            pending: PendingWork::on(stream),
+            uses: None,
             ..info.clone()
         }
     }
@@ -235,9 +236,9 @@ unsafe fn duplicate_shared(info: &ArrayInfo) -> Result<(CudaBuffer, ArrayInfo)> 
         _ => MemoryKind::Managed,
     };
     // The device of the original, so that no context is created on an unused device.
-    let ordinal = crate::cuda::pointer::pointer_attributes(info.address())?
-        .map_or(0, |attributes| attributes.ordinal());
-    let (mut info, mut start) = (info.clone(), info.byte_range().start);
+    let ordinal =
+        crate::cuda::pointer::pointer_attributes(info.address)?.map_or(0, |attributes| attributes.ordinal());
+    let (mut info, mut start) = (info.clone(), info.span().start);
     let contiguous;
     if info.strides().iter().any(|stride| *stride < 0) {
         // SAFETY: forwarded to the caller.
@@ -248,9 +249,9 @@ unsafe fn duplicate_shared(info: &ArrayInfo) -> Result<(CudaBuffer, ArrayInfo)> 
         let layout = Layout::contiguous(info.shape(), Order::C)?;
         info = ArrayInfo { layout, address: start, range: contiguous.memory().range, ..info };
     } else {
-        stream_synchronize(info.stream(), info.device())?;
+        synchronize(&info)?;
     }
-    let bytes = info.byte_range().len();
+    let bytes = info.span().len();
     let buffer = CudaBuffer::for_elements(kind, ordinal, u8::TYPE, bytes)?;
     // SAFETY: the source is the range of the array, live as the caller promises, or the contiguous copy made above. The
     // buffer is new and has as many bytes.

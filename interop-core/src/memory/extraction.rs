@@ -22,6 +22,17 @@ pub struct Requirements {
     pub order: Option<Order>,
 }
 
+/// The value of a `stream` field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FieldStream {
+    /// The stream of the import.
+    OfImport,
+    /// The legacy default stream. It waits for a copy that is made for the struct.
+    Default,
+    /// The legacy default stream. The copy is complete when the struct is made.
+    DefaultAfterCopy,
+}
+
 /// An import that is being moved into the fields of a struct. Until the storage or owner is taken, the whole import can
 /// be returned.
 ///
@@ -38,6 +49,9 @@ pub struct Extraction<'a> {
     layout: Option<Layout>,
     pub(crate) order: Order,
     pub(crate) item_bytes: usize,
+    /// Whether the struct outlives the call that imported it.
+    is_kept: bool,
+    pub(crate) field_stream: FieldStream,
     /// Runs a closure that may wait for a device.
     pub(crate) wait: fn(&mut dyn FnMut()),
 }
@@ -47,9 +61,19 @@ impl<'a> Extraction<'a> {
     #[inline]
     pub(crate) fn new(import: &'a mut Import) -> Self {
         // A previous, failed extraction into another struct may have set the stream field.
-        import.set_stream_field(StreamHandle::NothingPending);
+        import.set_stream_field(None);
         let wait = |run: &mut dyn FnMut()| run();
-        Self { import, taken: false, refusal: None, layout: None, order: Order::C, item_bytes: 0, wait }
+        Self {
+            import,
+            taken: false,
+            refusal: None,
+            layout: None,
+            order: Order::C,
+            item_bytes: 0,
+            is_kept: false,
+            field_stream: FieldStream::OfImport,
+            wait,
+        }
     }
 
     /// Sets the function that runs waiting closures. The Python layer detaches from the interpreter in it.
@@ -132,6 +156,9 @@ impl<'a> Extraction<'a> {
         } else if let Some(order) = requirements.order {
             layout.check_contiguous(order)?;
         }
+        if self.is_kept {
+            self.leave_callers_stream(copies)?;
+        }
         self.order = order;
         self.item_bytes = if item_bits % 8 == 0 { item_bits / 8 } else { 0 };
         Ok(())
@@ -142,10 +169,11 @@ impl<'a> Extraction<'a> {
     /// Fails if `field` fails.
     pub(crate) fn stream<F>(&mut self, field: fn(StreamHandle, Device) -> Result<F>) -> Option<F> {
         self.step(|this| {
-            let info = this.info()?;
-            let (stream, device) = (info.stream.name(), info.device());
-            this.import.set_stream_field(stream);
-            field(stream, device)
+            let (stream, device) = (this.import.known_stream()?, this.info()?.device());
+            let may_copy_later = this.field_stream != FieldStream::DefaultAfterCopy;
+            this.import.set_stream_field(may_copy_later.then_some(stream));
+            let is_own = this.field_stream == FieldStream::OfImport || stream == StreamHandle::NothingPending;
+            field(if is_own { stream } else { StreamHandle::LegacyDefault }, device)
         })
     }
 
@@ -155,7 +183,7 @@ impl<'a> Extraction<'a> {
     /// Fails like [`cuda::stream_wait`](crate::cuda::stream_wait), with the field as the origin.
     pub(crate) fn make_stream_wait(&mut self, stream: StreamHandle, field: &'static str) {
         self.step(|this| {
-            this.import.set_stream_field(stream);
+            this.import.set_stream_field(Some(stream));
             let ready = if stream == StreamHandle::NothingPending {
                 this.finish()
             } else {
@@ -169,6 +197,24 @@ impl<'a> Extraction<'a> {
     /// The device of the memory.
     pub(crate) fn device(&mut self) -> Device {
         self.step(|this| Ok(this.info()?.device())).unwrap_or(Device::UNKNOWN)
+    }
+
+    /// States that the struct is kept after the call that imported it. Comes before the check of the layout.
+    pub fn keep(&mut self) {
+        self.is_kept = true;
+    }
+
+    /// Makes a struct that is kept independent of the stream on which the caller works. Memory that is used in place
+    /// [settles](Import::settle). A copy is made on that stream, and the struct gets another one.
+    #[cold]
+    fn leave_callers_stream(&mut self, copies: bool) -> Result<()> {
+        if !copies {
+            return self.import.settle();
+        }
+        if self.field_stream == FieldStream::OfImport {
+            self.field_stream = FieldStream::DefaultAfterCopy;
+        }
+        Ok(())
     }
 
     /// The address of the first element, for a `data(unsafe_raw)` field.

@@ -14,7 +14,7 @@ use crate::cuda::copy_kernel::{Scratch, queue_copy};
 use crate::cuda::copy_plan::CopyPlan;
 use crate::cuda::default_context::context_for;
 use crate::cuda::driver::driver;
-use crate::cuda::stream_wait::stream_synchronize;
+use crate::cuda::handover::synchronize;
 use crate::error::{Error, Result};
 use crate::memory::host::checked_read::check_run;
 use crate::memory::host::copy::copy_contiguous;
@@ -34,7 +34,7 @@ use crate::memory::host_buffer::HostBuffer;
 /// The memory that `info` describes is live. `plan` copies its elements, and `to` has room for the copy.
 pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize) -> Result<bool> {
     let driver = driver()?;
-    stream_synchronize(info.stream(), info.device())?;
+    synchronize(info)?;
     let bytes = plan.bytes();
     if bytes == 0 {
         return Ok(true);
@@ -42,7 +42,7 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
     let context = context_for(driver, info.device())?;
     let _entered = context.enter(driver)?;
     let _relaxed = Relaxed::new(driver);
-    let (from, to) = (info.address(), to as u64);
+    let (from, to) = (info.address, to as u64);
     let queue = |stream| {
         if plan.axes.is_empty() {
             // SAFETY: as the caller promises.
@@ -89,7 +89,7 @@ unsafe fn copy_to_host(
     // SAFETY: as the caller promises.
     let staged = unsafe { stage(info) }?;
     // SAFETY: the elements of the layout are live in `staged`; the target is as the caller promises.
-    unsafe { copy_contiguous(staged.info.address(), layout, order, item, target) };
+    unsafe { copy_contiguous(staged.info.address, layout, order, item, target) };
     Ok(())
 }
 

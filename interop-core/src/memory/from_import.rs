@@ -6,7 +6,7 @@ use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::error::{Refused, Result};
-use crate::memory::extraction::{Extraction, Requirements, already_taken};
+use crate::memory::extraction::{Extraction, FieldStream, Requirements, already_taken};
 use crate::memory::import::Import;
 use crate::memory::storage::Storage;
 
@@ -26,6 +26,9 @@ impl Extraction<'_> {
     #[inline(always)]
     fn compare<S: FromImport>(&mut self, requirements: Requirements) -> Result<()> {
         S::check(self.info()?)?;
+        if S::IS_FREED_ON_DEFAULT_STREAM {
+            self.field_stream = FieldStream::Default;
+        }
         self.check_layout(S::element().as_ref(), requirements, S::COPIES)
     }
 
@@ -136,6 +139,11 @@ impl<T> CheckedStorage<T> {
 pub trait FromImport: Storage + Sized {
     /// Whether elements are copied. The result is then contiguous for any strides of the import.
     const COPIES: bool;
+
+    /// Whether the storage frees device memory in the order of the legacy default stream. A `stream` field of the struct
+    /// then gets that stream, because work on another one could come after the memory was freed.
+    #[doc(hidden)]
+    const IS_FREED_ON_DEFAULT_STREAM: bool = false;
 
     /// The element type, or `None` to accept any.
     fn element() -> Option<ElementType>;

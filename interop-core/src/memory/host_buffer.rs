@@ -88,7 +88,7 @@ impl HostBuffer {
     pub(crate) unsafe fn copy_of(info: &ArrayInfo) -> Result<Self> {
         let element = ElementType::of_whole_bytes(info.dtype(), info.is_padded())?;
         let buffer = Self::uninit(element, info.numel())?;
-        let (address, target) = (info.address(), buffer.memory.start());
+        let (address, target) = (info.address, buffer.memory.start());
         // SAFETY: the caller guarantees the source; the new buffer has the size of the elements.
         unsafe { copy_contiguous(address, info.layout(), Order::C, element.size, target) };
         Ok(buffer)

@@ -28,7 +28,9 @@ pub struct Import {
     pub(crate) info: ArrayInfo,
     pub(crate) owner: Owner,
     /// The value of the struct's `stream` field, if it has one: the stream on which work may be pending.
-    stream_field: StreamHandle,
+    stream_field: Option<StreamHandle>,
+    /// Whether the user has named the caller's stream, and so keeps it alive.
+    is_stream_named: bool,
     protocol: Option<Protocol>,
 }
 
@@ -54,7 +56,7 @@ impl Import {
 
     #[inline(always)]
     pub(crate) const fn of(info: ArrayInfo, owner: Owner) -> Self {
-        Self { info, owner, stream_field: StreamHandle::NothingPending, protocol: None }
+        Self { info, owner, stream_field: None, is_stream_named: false, protocol: None }
     }
 
     /// Creates an import from a checked description and the owner of the memory.
@@ -71,65 +73,134 @@ impl Import {
     pub unsafe fn from_parts(info: ArrayInfo, owner: Owner) -> Self {
         // The owner of an earlier import already has its release scope.
         let scope = owner.scope().or_else(|| cuda::release_scope_in_use(&info));
-        let stream = PendingWork::on(info.stream());
-        Self::of(ArrayInfo { stream, ..info }, owner.after(scope))
+        let pending = info.stream().map_or(PendingWork::UNKNOWN, PendingWork::on);
+        let owner = owner.after(scope);
+        Self::of(ArrayInfo { pending, uses: owner.uses(), ..info }, owner)
     }
 
     /// Sets the value of the struct's `stream` field.
     #[inline]
-    pub(crate) fn set_stream_field(&mut self, stream_field: StreamHandle) {
+    pub(crate) fn set_stream_field(&mut self, stream_field: Option<StreamHandle>) {
         self.stream_field = stream_field;
     }
 
     /// Returns the pending work on memory that a struct without a `stream` field uses in place. The storage stores it,
     /// so that the host does not read what a kernel still writes.
     ///
-    /// For device memory this is work on the legacy default stream, which is made to wait for the import's stream. The
-    /// import's stream itself may be destroyed later, or be the default stream of another thread. The context is stored
-    /// too, because another one may be current later. Pinned and managed memory belongs to no single device, so the
-    /// host waits for its work here.
+    /// An import on its caller's stream stays there. Other device memory has its pending work on the legacy default
+    /// stream, which is made to wait for the import's stream: that one may be destroyed later, or be the default stream of
+    /// another thread. The context is stored too, because another one may be current later. Pinned and managed memory
+    /// belongs to no single device, so the host waits for its work here.
     ///
     /// # Errors
     ///
     /// As [`cuda::stream_wait`] and [`cuda::stream_synchronize`].
     #[inline]
     pub(crate) fn pending_work(&mut self) -> Result<PendingWork> {
-        if self.is_stream_known() {
-            Ok(PendingWork::on(StreamHandle::NothingPending))
+        let hidden = self.info.pending.has_hidden_streams();
+        let pending = if self.is_stream_known() {
+            PendingWork::NOTHING
+        } else if self.info.uses.is_some() {
+            return Ok(self.info.pending);
         } else {
-            self.pending_on_default_stream()
-        }
+            self.pending_on_default_stream()?
+        };
+        Ok(if hidden { pending.beside_hidden_streams() } else { pending })
     }
 
     #[cold]
     fn pending_on_default_stream(&mut self) -> Result<PendingWork> {
-        let (pending, device) = (self.info.stream, self.info.device);
-        let (stream, context) =
-            (pending.name(), pending.context().and_then(|it| Context::from_driver(it.get())));
+        let (stream, device) = (self.known_stream()?, self.info.device);
+        let pending = self.info.pending;
+        let context = pending.context().and_then(|it| Context::from_driver(it.get()));
         match device.device_type {
             DeviceType::CPU => return Ok(pending),
             DeviceType::CUDA => {}
-            _ => return self.synchronize().map(|()| PendingWork::on(StreamHandle::NothingPending)),
+            _ => return self.synchronize().map(|()| PendingWork::NOTHING),
         }
         if stream != StreamHandle::LegacyDefault {
             // Without a driver no work is pending. During capture the graph orders its own work, and no stream outside
             // it may wait.
             if !cuda::is_available() || cuda::captures(stream) {
-                return Ok(PendingWork::on(StreamHandle::NothingPending));
+                return Ok(PendingWork::NOTHING);
             }
             cuda::stream_wait_in(StreamHandle::LegacyDefault, stream, device, context)?;
         }
-        match context {
-            Some(context) => Ok(PendingWork::in_context(StreamHandle::LegacyDefault, context)),
-            None => PendingWork::on_default_stream(device),
+        PendingWork::on_default_stream(device, context)
+    }
+
+    /// Returns the stream of pending work. If it is unknown, the legacy default stream is first made to wait for all work
+    /// that there may be.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda::stream_wait`].
+    #[inline]
+    pub(crate) fn known_stream(&mut self) -> Result<StreamHandle> {
+        match self.info.pending.name() {
+            Some(stream) => Ok(stream),
+            None => self.wait_for_unknown(),
         }
+    }
+
+    #[cold]
+    fn wait_for_unknown(&mut self) -> Result<StreamHandle> {
+        let (device, context) = (self.info.device, self.context());
+        self.make_wait_for_unknown(StreamHandle::LegacyDefault)?;
+        self.info.pending = PendingWork::on_default_stream(device, context)?;
+        Ok(StreamHandle::LegacyDefault)
+    }
+
+    /// Makes a stream wait for the work on the memory of which nobody knows the stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda::stream_wait`].
+    #[cold]
+    pub(crate) fn make_wait_for_unknown(&self, stream: StreamHandle) -> Result<()> {
+        match self.owner.scope() {
+            Some(scope) => cuda::wait_for_missing_stream(stream, self.info.device, self.context(), scope),
+            None => Ok(()),
+        }
+    }
+
+    /// Prepares the import for a struct that is kept after the call that imported it.
+    ///
+    /// An argument is on the stream on which the caller works. That stream may be destroyed after the call. So the legacy
+    /// default stream waits for it, and the array is on that one from then on. [`Kept`](crate::derive::kept::Kept) does
+    /// this for an argument, and `#[cuda_array(pyclass)]` for a class.
+    ///
+    /// The caller's library works on without a word. A [`LaunchScope`](crate::derive::launch_scope::LaunchScope) orders
+    /// what is written to a kept array with it. An import on another stream than its caller's, or on a stream that the caller
+    /// has named, stays there.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda::stream_wait`]: [`ErrorKind::StreamCapture`](crate::error::ErrorKind::StreamCapture) if the stream captures
+    /// a graph.
+    pub fn settle(&mut self) -> Result<()> {
+        if self.owner.end_record().is_none() {
+            return Ok(());
+        }
+        cuda::poll_in_passing();
+        self.info.uses = None;
+        let (pending, device) = (self.info.pending, self.info.device);
+        let context =
+            pending.context().and_then(|it| Context::from_driver(it.get())).or_else(|| self.context());
+        let stream = pending.name().unwrap_or(StreamHandle::LegacyDefault);
+        if self.is_stream_named {
+            self.put_on_ordered_stream(stream, None, context);
+            return Ok(());
+        }
+        cuda::stream_wait_in(StreamHandle::LegacyDefault, stream, device, context)?;
+        self.info.pending = PendingWork::on_default_stream(device, context)?.beside_hidden_streams();
+        Ok(())
     }
 
     /// Returns whether no work is pending, or the struct stores the stream with pending work.
     #[inline]
     pub(crate) fn is_stream_known(&self) -> bool {
-        self.info.stream.name() == StreamHandle::NothingPending
-            || self.stream_field != StreamHandle::NothingPending
+        self.info.pending.is_nothing() || self.stream_field.is_some()
     }
 
     /// Waits on the host for pending work.
@@ -139,10 +210,9 @@ impl Import {
     /// As [`cuda::stream_synchronize`].
     #[cold]
     pub(crate) fn synchronize(&mut self) -> Result<()> {
-        let (stream, device) = (self.info.stream(), self.info.device);
-        if !cuda::captures(stream) {
-            cuda::synchronize_if_available(stream, device)?;
-            self.info.stream = PendingWork::on(StreamHandle::NothingPending);
+        if !self.info.stream().is_some_and(cuda::captures) {
+            cuda::synchronize_if_available(&self.info)?;
+            self.info.pending = PendingWork::NOTHING;
         }
         Ok(())
     }
@@ -168,18 +238,39 @@ impl Import {
     }
 
     /// Returns the stream for a copy of the elements. If the struct has a `stream` field, also returns the release
-    /// scope of the source: the copy may then still be pending on return, because the struct contains its stream.
+    /// scope of the source: the copy may then still be pending on return, because the struct contains its stream. It may
+    /// not if the library could meanwhile write the memory on a stream that nobody knows.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda::stream_wait`].
     #[cfg(any(feature = "cust", feature = "cudarc"))]
-    pub(crate) fn copy_stream(&self) -> (StreamHandle, Option<ReleaseScope>) {
-        match self.stream_field {
-            StreamHandle::NothingPending => (self.info.stream(), None),
-            stream_field => (stream_field, self.owner.scope()),
+    pub(crate) fn copy_stream(&mut self) -> Result<(StreamHandle, Option<ReleaseScope>)> {
+        let own = self.known_stream()?;
+        let may_change = self.info.pending.has_hidden_streams() && !self.info.is_read_only();
+        Ok(match self.stream_field {
+            None | Some(StreamHandle::NothingPending) => (own, None),
+            Some(stream_field) => (stream_field, self.owner.scope().filter(|_| !may_change)),
+        })
+    }
+
+    /// Makes the import's own stream wait for a copy of the elements on another one.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda::stream_wait`].
+    #[cfg(any(feature = "cust", feature = "cudarc"))]
+    pub(crate) fn wait_for_copy(&self, stream: StreamHandle) -> Result<()> {
+        match self.info.stream() {
+            Some(own) if own != stream => cuda::stream_wait(own, stream, self.info.device),
+            _ => Ok(()),
         }
     }
 
     /// Returns the description and the owner.
     #[must_use]
     pub fn into_parts(self) -> (ArrayInfo, Owner) {
+        self.owner.note_used();
         (self.info, self.owner)
     }
 
@@ -236,17 +327,71 @@ impl Import {
         if self.info.device == Device::CPU {
             return;
         }
-        self.info.stream = match (stream, context) {
-            (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(context)) => {
-                PendingWork::in_context(stream, context)
-            }
-            _ => PendingWork::on(stream),
-        };
+        self.info.pending = pending_on(stream, context);
         // The query is needed only if an event would be recorded.
         if cuda::records_events() && captured.unwrap_or_else(|| cuda::captures(stream)) {
             // The graph makes other work wait. An event of the release would invalidate the capture.
             self.owner = self.take_owner().after(Some(ReleaseScope::NONE));
         }
+    }
+
+    /// States that the array is on the stream on which its caller works now, as the argument of a function whose caller
+    /// passes the stream (XLA's and TVM's FFI). The work that is pending on the array is on that stream.
+    ///
+    /// Nothing has to wait for anything then, also during graph capture. While the array is used on this stream alone, by
+    /// this crate's own operations and in a [`LaunchScope`](crate::LaunchScope), it is released at once. Python objects are
+    /// imported so where their library tells its stream.
+    ///
+    /// # Safety
+    ///
+    /// 1. The stream is live until the call returns.
+    /// 2. The owner of the memory orders its next use after the work that is on this stream when the import is dropped.
+    #[must_use]
+    pub unsafe fn with_callers_stream(mut self, stream: StreamHandle) -> Self {
+        let context = self.context();
+        self.put_on_callers_stream(stream, context);
+        self
+    }
+
+    /// As [`with_callers_stream`](Self::with_callers_stream), in place, for a default stream of a context that is known.
+    ///
+    /// A per-thread default stream is another one on another thread. So the legacy default stream takes its place, because
+    /// both wait for each other.
+    pub(crate) fn put_on_callers_stream(&mut self, stream: StreamHandle, context: Option<Context>) {
+        let stream = match stream {
+            StreamHandle::PerThreadDefault => StreamHandle::LegacyDefault,
+            stream => stream,
+        };
+        self.info.pending = pending_on(stream, context);
+        if self.info.device.device_type == DeviceType::CUDA && self.owner.scope().is_some() {
+            self.owner.record_uses();
+            self.info.uses = self.owner.uses();
+        }
+    }
+
+    /// States that the user has named the stream of the caller, and so keeps it alive.
+    #[cfg(feature = "python")]
+    pub(crate) fn note_named_stream(&mut self) {
+        self.is_stream_named = true;
+    }
+
+    /// Puts an import on the legacy default stream, which waits for `stream`.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda::stream_wait`].
+    #[cfg(feature = "python")]
+    pub(crate) fn move_to_default_stream(&mut self, stream: StreamHandle) -> Result<()> {
+        let (device, context) = (self.info.device, self.context());
+        cuda::stream_wait_in(StreamHandle::LegacyDefault, stream, device, context)?;
+        self.info.pending = PendingWork::on_default_stream(device, context)?.beside_hidden_streams();
+        Ok(())
+    }
+
+    /// States that the library of the array works on streams that it does not name.
+    #[cfg(feature = "python")]
+    pub(crate) fn note_hidden_streams(&mut self) {
+        self.info.pending = self.info.pending.beside_hidden_streams();
     }
 
     /// Marks the array as writable.
@@ -281,6 +426,16 @@ impl Import {
         // SAFETY: the constructors guarantee that the memory is live while `self` is; the caller does not use the
         // elements longer.
         unsafe { HostElements::of(&self.info, false) }
+    }
+}
+
+/// Returns pending work on a stream, which is one of `context` if it is a default stream.
+fn pending_on(stream: StreamHandle, context: Option<Context>) -> PendingWork {
+    match (stream, context) {
+        (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(context)) => {
+            PendingWork::in_context(stream, context)
+        }
+        _ => PendingWork::on(stream),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
 use crate::array::stream::PendingWork;
 use crate::array::struct_type::StructType;
+use crate::array::use_record::UseRecord;
 use crate::error::Result;
 use crate::memory::region::MemoryRegion;
 
@@ -27,9 +28,11 @@ pub struct InfoBuilder<'a> {
     /// Whether the strides are counted in bytes.
     pub(crate) in_bytes: bool,
     pub(crate) order: Order,
-    pub(crate) stream: PendingWork,
+    pub(crate) pending: PendingWork,
     /// As [`Storage::drops_in_order`](crate::memory::storage::Storage::drops_in_order), for the whole struct.
     pub(crate) drops_in_order: bool,
+    /// As [`Storage::uses`](crate::memory::storage::Storage::uses).
+    pub(crate) uses: Option<UseRecord>,
 }
 
 /// The `strides` field of a struct.
@@ -49,9 +52,9 @@ impl<'a> InfoBuilder<'a> {
         memory: MemoryRegion,
         struct_type: Option<&'a StructType>,
         bounded: bool,
-        stream: PendingWork,
+        pending: PendingWork,
     ) -> Self {
-        let (strides, drops_in_order) = (None, false);
+        let (strides, drops_in_order, uses) = (None, false, None);
         Self {
             memory,
             struct_type,
@@ -59,8 +62,9 @@ impl<'a> InfoBuilder<'a> {
             strides,
             in_bytes: false,
             order: Order::C,
-            stream,
+            pending,
             drops_in_order,
+            uses,
         }
     }
 
@@ -147,7 +151,7 @@ impl<'a> InfoBuilder<'a> {
             },
             device: Some(device),
             mutability,
-            stream: self.stream.name(),
+            stream: self.pending.name(),
             memory: self.bounded.then_some(range),
         };
         let mut result = match element.is_scalar() {
@@ -157,8 +161,12 @@ impl<'a> InfoBuilder<'a> {
         };
         // In place: a move of the description costs more than its check.
         if let Ok(info) = &mut result {
-            info.stream = self.stream;
+            // What is unknown, the check has decided by the device.
+            if self.pending.name().is_some() {
+                info.pending = self.pending;
+            }
             info.drops_in_order = self.drops_in_order;
+            info.uses = self.uses;
         }
         result
     }

@@ -40,8 +40,7 @@ pub const KERNEL_HEADER: &str = include_str!("../../include/interop.cuh");
 /// promises that the memory lives, and that nothing else writes to it, until the kernel is done. Keep the struct until
 /// the stream has been waited for, or free its memory in the order of that stream.
 ///
-/// The view has no stream. To launch the kernel on another stream than
-/// [`ArrayView::stream`](crate::memory::array_view::ArrayView::stream), make that other stream wait first.
+/// The view has no stream. A [`LaunchScope`](crate::LaunchScope) makes views and orders the launch with all its arrays.
 ///
 /// # Example
 ///
@@ -176,6 +175,12 @@ impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// aligned for `T`, because a kernel that reads such an element makes the whole context unusable. For pinned memory
     /// also as [`cuda::device_address`](crate::cuda::device_address), if there is a driver.
     pub fn kernel_view(&self) -> Result<KernelView<'a, T, N>> {
+        self.raw.note_used();
+        self.kernel_view_in_scope()
+    }
+
+    /// As [`kernel_view`](Self::kernel_view), for a launch that is ordered with the array.
+    pub(crate) fn kernel_view_in_scope(&self) -> Result<KernelView<'a, T, N>> {
         Ok(KernelView { fields: Fields::of::<T>(&self.raw)?, marker: PhantomData })
     }
 }
@@ -187,6 +192,12 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
     ///
     /// As [`ArrayView::kernel_view`].
     pub fn into_kernel_view_mut(self) -> Result<KernelViewMut<'a, T, N>> {
+        self.raw.note_used();
+        self.into_kernel_view_mut_in_scope()
+    }
+
+    /// As [`into_kernel_view_mut`](Self::into_kernel_view_mut), for a launch that is ordered with the array.
+    pub(crate) fn into_kernel_view_mut_in_scope(self) -> Result<KernelViewMut<'a, T, N>> {
         Ok(KernelViewMut { fields: Fields::of::<T>(&self.raw)?, marker: PhantomData })
     }
 }

@@ -12,6 +12,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::use_record::UseRecord;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::array_view::read_only;
 use crate::memory::from_import::FromImport;
@@ -138,7 +139,7 @@ impl<T: Element> LeaseMut<T> {
 impl LeasedMemory {
     /// Describes host memory that lives as long as its owner.
     pub(crate) fn from_owned_memory<O: 'static>(address: usize, bytes: usize, owner: Owner) -> Self {
-        let pending = PendingWork::on(StreamHandle::NothingPending);
+        let pending = PendingWork::NOTHING;
         let (range, lender) = (address..address + bytes, Some(TypeId::of::<O> as fn() -> TypeId));
         Self { address, range, device: Device::CPU, pending, owner, lender }
     }
@@ -150,6 +151,7 @@ macro_rules! lease {
             /// Returns the owner of the memory in place of the lease.
             #[must_use]
             pub fn into_owner(self) -> Owner {
+                self.memory.owner.note_used();
                 self.memory.owner
             }
         }
@@ -159,6 +161,12 @@ macro_rules! lease {
         unsafe impl<T: Element> Storage for $lease<T> {
             #[inline]
             fn memory(&self) -> MemoryRegion {
+                self.memory.owner.note_used();
+                self.region()
+            }
+
+            #[inline]
+            fn region(&self) -> MemoryRegion {
                 let LeasedMemory { address, ref range, device, .. } = self.memory;
                 MemoryRegion {
                     address,
@@ -170,7 +178,12 @@ macro_rules! lease {
             }
 
             #[inline]
-            fn stream(&self) -> StreamHandle {
+            fn uses(&self) -> Option<UseRecord> {
+                self.memory.owner.uses()
+            }
+
+            #[inline]
+            fn stream(&self) -> Option<StreamHandle> {
                 self.memory.pending.stream(self.memory.device)
             }
 
@@ -207,7 +220,7 @@ macro_rules! lease {
                 let info = import.info();
                 $check(info)?;
                 info.check_element(&T::TYPE)?;
-                let (address, range, device) = (info.address(), info.byte_range(), info.device());
+                let (address, range, device) = (info.address, info.span(), info.device());
                 let pending = import.pending_work()?;
                 let owner = import.take_owner();
                 let memory = LeasedMemory { address, range, device, pending, owner, lender: None };

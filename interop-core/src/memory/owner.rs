@@ -6,6 +6,8 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
+use crate::array::use_record::UseRecord;
+use crate::cuda::driver::is_of_parent;
 use crate::cuda::release::after_work::after_work;
 use crate::cuda::release::erased::{ErasedOwner, contain_panic, drop_box};
 use crate::cuda::release::scope::ReleaseScope;
@@ -31,6 +33,8 @@ pub struct Owner {
     release: Option<unsafe fn(NonNull<()>)>,
     /// The work that the release must come after, for memory that devices use.
     scope: Option<ReleaseScope>,
+    /// The record of an import on its caller's stream.
+    uses: Option<UseRecord>,
 }
 
 // SAFETY: the constructors accept only values that may be dropped on any thread.
@@ -48,7 +52,7 @@ impl Owner {
     /// As [`new`](Self::new); also returns the address of the boxed value, which is stable until the owner is dropped.
     pub(crate) fn new_with_address<T: Send + 'static>(value: T) -> (Self, NonNull<T>) {
         let pointer = NonNull::from(Box::leak(Box::new(value)));
-        (Self { value: pointer.cast(), release: Some(drop_box::<T>), scope: None }, pointer)
+        (Self { value: pointer.cast(), release: Some(drop_box::<T>), scope: None, uses: None }, pointer)
     }
 
     /// Moves the value out of its box.
@@ -67,7 +71,7 @@ impl Owner {
     #[inline]
     #[must_use]
     pub const fn none() -> Self {
-        Self { value: NonNull::dangling(), release: None, scope: None }
+        Self { value: NonNull::dangling(), release: None, scope: None, uses: None }
     }
 
     /// Owns a value that `release` releases.
@@ -78,7 +82,7 @@ impl Owner {
     #[inline]
     #[must_use]
     pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
-        Self { value, release: Some(release), scope: None }
+        Self { value, release: Some(release), scope: None, uses: None }
     }
 
     /// The work that the release must come after.
@@ -94,6 +98,32 @@ impl Owner {
         self.scope = scope;
         self
     }
+
+    /// Starts the record of an import on its caller's stream.
+    pub(crate) fn record_uses(&mut self) {
+        self.uses = UseRecord::start();
+    }
+
+    /// Ends the record: the release is ordered by an event.
+    pub(crate) fn end_record(&mut self) -> Option<UseRecord> {
+        let uses = self.uses.take()?;
+        uses.finish();
+        Some(uses)
+    }
+
+    /// The record of an import on its caller's stream.
+    #[inline]
+    pub(crate) fn uses(&self) -> Option<UseRecord> {
+        self.uses
+    }
+
+    /// Notes that the memory may be used in a way that this crate does not see.
+    #[inline]
+    pub(crate) fn note_used(&self) {
+        if let Some(uses) = self.uses {
+            uses.note_used();
+        }
+    }
 }
 
 impl Drop for Owner {
@@ -106,9 +136,11 @@ impl Drop for Owner {
         let _nested = Nested::new();
         // SAFETY: `value` and `release` belong together, and this is their only drop.
         let owner = unsafe { ErasedOwner::from_raw(self.value, release) };
+        // The library of the array orders what comes next on the stream that is its own.
+        let is_ordered = self.uses.is_some_and(UseRecord::finish) && !is_of_parent();
         match self.scope {
-            Some(scope) => after_work(owner, scope),
-            None => drop(owner),
+            Some(scope) if !is_ordered => after_work(owner, scope),
+            _ => drop(owner),
         }
     }
 }

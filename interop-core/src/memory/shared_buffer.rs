@@ -11,6 +11,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
+use crate::array::use_record::UseRecord;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
@@ -52,6 +53,9 @@ struct Inner<K: ?Sized = dyn SharedOwner> {
 trait SharedOwner: Send + Sync {
     fn pending(&self) -> PendingWork;
 
+    /// As [`Storage::uses`].
+    fn uses(&self) -> Option<UseRecord>;
+
     /// As [`Storage::drops_in_order`].
     fn drops_in_order(&self) -> bool;
 }
@@ -60,6 +64,10 @@ trait SharedOwner: Send + Sync {
 impl<S: Storage + Send + Sync> SharedOwner for MaybeDangling<S> {
     fn pending(&self) -> PendingWork {
         self.get().pending()
+    }
+
+    fn uses(&self) -> Option<UseRecord> {
+        self.get().uses()
     }
 
     fn drops_in_order(&self) -> bool {
@@ -72,6 +80,10 @@ impl SharedOwner for (Owner, PendingWork) {
         self.1
     }
 
+    fn uses(&self) -> Option<UseRecord> {
+        self.0.uses()
+    }
+
     fn drops_in_order(&self) -> bool {
         self.0.scope().is_some()
     }
@@ -82,7 +94,7 @@ impl SharedBuffer {
     pub fn new(storage: impl Storage + Send + Sync + 'static) -> Self {
         // The storage is described first and moved afterwards.
         let owner = MaybeDangling::new(storage);
-        let (memory, struct_type) = (owner.get().memory(), owner.get().struct_type().cloned());
+        let (memory, struct_type) = (owner.get().region(), owner.get().struct_type().cloned());
         Self::of(Inner { memory, struct_type, owner })
     }
 
@@ -138,6 +150,14 @@ impl SharedBuffer {
 unsafe impl Storage for SharedBuffer {
     #[inline]
     fn memory(&self) -> MemoryRegion {
+        if let Some(uses) = self.uses() {
+            uses.note_used();
+        }
+        self.region()
+    }
+
+    #[inline]
+    fn region(&self) -> MemoryRegion {
         let MemoryRegion { ref range, element, device, .. } = self.inner.memory;
         let mutability = if self.readonly == 0 { Mutability::Writable } else { Mutability::ReadOnly };
         MemoryRegion { address: self.address, range: range.clone(), element, device, mutability }
@@ -149,7 +169,12 @@ unsafe impl Storage for SharedBuffer {
     }
 
     #[inline]
-    fn stream(&self) -> StreamHandle {
+    fn uses(&self) -> Option<UseRecord> {
+        self.inner.owner.uses()
+    }
+
+    #[inline]
+    fn stream(&self) -> Option<StreamHandle> {
         self.pending().stream(self.inner.memory.device)
     }
 
@@ -185,8 +210,8 @@ impl FromImport for SharedBuffer {
         let (dtype, padded) = (info.dtype(), info.is_padded());
         let size = dtype.packed_bits().div_ceil(8);
         let memory = MemoryRegion {
-            address: info.address(),
-            range: info.byte_range(),
+            address: info.address,
+            range: info.span(),
             element: ElementType { padded, ..ElementType::of_bytes(dtype, size) },
             device: info.device(),
             mutability: info.mutability(),

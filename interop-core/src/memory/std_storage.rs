@@ -11,6 +11,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
+use crate::array::use_record::UseRecord;
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::memory::from_import::FromImport;
 use crate::memory::host::elements::HostElements;
@@ -67,20 +68,22 @@ unsafe impl<T: Element> Storage for &[T] {
 // `WhenOwned` memory becomes read-only, because other handles may read it.
 unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
     fn memory(&self) -> MemoryRegion {
-        let memory = S::memory(self);
-        let mutability = if memory.mutability == Mutability::Writable {
-            Mutability::Writable
-        } else {
-            Mutability::ReadOnly
-        };
-        MemoryRegion { mutability, ..memory }
+        shared(S::memory(self))
+    }
+
+    fn region(&self) -> MemoryRegion {
+        shared(S::region(self))
+    }
+
+    fn uses(&self) -> Option<UseRecord> {
+        S::uses(self)
     }
 
     fn struct_type(&self) -> Option<&StructType> {
         S::struct_type(self)
     }
 
-    fn stream(&self) -> StreamHandle {
+    fn stream(&self) -> Option<StreamHandle> {
         S::stream(self)
     }
 
@@ -90,6 +93,14 @@ unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
 
     fn drops_in_order(&self) -> bool {
         S::drops_in_order(self)
+    }
+}
+
+/// Describes memory that several handles share.
+fn shared(memory: MemoryRegion) -> MemoryRegion {
+    match memory.mutability {
+        Mutability::Writable => memory,
+        _ => MemoryRegion { mutability: Mutability::ReadOnly, ..memory },
     }
 }
 

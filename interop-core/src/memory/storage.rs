@@ -3,6 +3,7 @@
 
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
+use crate::array::use_record::UseRecord;
 use crate::memory::info_builder::InfoBuilder;
 use crate::memory::region::MemoryRegion;
 
@@ -100,11 +101,11 @@ pub unsafe trait Storage {
         None
     }
 
-    /// The stream with pending work on the memory, if the storage knows it. A `stream` field of the struct takes
-    /// precedence.
+    /// The stream with pending work on the memory. `None` if the storage does not know it: then exports of CUDA memory
+    /// wait for all work of the memory's context. A `stream` field of the struct takes precedence.
     #[inline]
-    fn stream(&self) -> StreamHandle {
-        StreamHandle::NothingPending
+    fn stream(&self) -> Option<StreamHandle> {
+        None
     }
 
     /// As [`stream`](Self::stream). A default stream is resolved only when it is used, because its name may mean
@@ -112,7 +113,21 @@ pub unsafe trait Storage {
     #[doc(hidden)]
     #[inline]
     fn pending(&self) -> PendingWork {
-        PendingWork::on(self.stream())
+        self.stream().map_or(PendingWork::UNKNOWN, PendingWork::on)
+    }
+
+    /// As [`memory`](Self::memory), for a description that does not give the address away.
+    #[doc(hidden)]
+    #[inline]
+    fn region(&self) -> MemoryRegion {
+        self.memory()
+    }
+
+    /// The record of an import on its caller's stream, for a storage whose [`region`](Self::region) notes no use.
+    #[doc(hidden)]
+    #[inline]
+    fn uses(&self) -> Option<UseRecord> {
+        None
     }
 
     /// Whether the drop is itself ordered after the work on the memory, and needs no context, as that of an import. An
@@ -138,7 +153,8 @@ impl<'a> InfoBuilder<'a> {
     /// Starts a description with the `data` field.
     #[inline]
     pub fn storage<S: Storage>(storage: &'a S) -> Self {
-        let drops_in_order = storage.drops_in_order();
-        Self { drops_in_order, ..Self::new(storage.memory(), storage.struct_type(), true, storage.pending()) }
+        let (drops_in_order, uses) = (storage.drops_in_order(), storage.uses());
+        let described = Self::new(storage.region(), storage.struct_type(), true, storage.pending());
+        Self { drops_in_order, uses, ..described }
     }
 }

@@ -13,6 +13,11 @@ use crate::support::brute_force::{settings, small_layouts};
 use crate::support::signed;
 use crate::support::streams::stream as stream_of;
 
+/// Memory on which no work is pending.
+fn nothing_pending(address: usize, device: Device, shape: &[i64]) -> RawDescriptor<'_> {
+    RawDescriptor { stream: Some(StreamHandle::NothingPending), ..RawDescriptor::new(address, device, shape) }
+}
+
 /// R1 to R5, R11: a contiguous array.
 #[test]
 fn a_compact_array_says_little() {
@@ -50,10 +55,8 @@ fn strides_are_bytes() {
         let said = array.to_cai().unwrap().strides;
         assert_eq!(said.as_deref(), expected, "{shape:?} {strides:?}");
     }
-    let claims = RawDescriptor {
-        strides: Strides::Elements(&[-1]),
-        ..RawDescriptor::new(0x1010, Device::cuda(0), &[3])
-    };
+    let claims =
+        RawDescriptor { strides: Strides::Elements(&[-1]), ..nothing_pending(0x1010, Device::cuda(0), &[3]) };
     let reversed = CudaArrayInterface::from_info(&claims.validate().unwrap()).unwrap();
     assert_eq!((reversed.data.0, reversed.strides), (0x1010, Some(vec![-4])));
 }
@@ -62,7 +65,7 @@ fn strides_are_bytes() {
 #[test]
 fn strides_of_idle_axes_fit() {
     let strides = Strides::Elements(&[i64::MAX / 2, 1, 5]);
-    let claims = RawDescriptor { strides, ..RawDescriptor::new(0x1000, Device::cuda(0), &[1, 3, 4]) };
+    let claims = RawDescriptor { strides, ..nothing_pending(0x1000, Device::cuda(0), &[1, 3, 4]) };
     let said = CudaArrayInterface::from_info(&claims.validate().unwrap()).unwrap().strides.unwrap();
     assert_eq!(said[1..], [4, 20]);
     assert_eq!(said[0] % 4, 0, "{said:?}");
@@ -102,7 +105,7 @@ fn the_readonly_flag() {
     for (mutability, readonly) in
         [(Mutability::Writable, false), (Mutability::WhenOwned, true), (Mutability::ReadOnly, true)]
     {
-        let claims = RawDescriptor { mutability, ..RawDescriptor::new(0x1000, Device::cuda(0), &[1]) };
+        let claims = RawDescriptor { mutability, ..nothing_pending(0x1000, Device::cuda(0), &[1]) };
         assert_eq!(
             CudaArrayInterface::from_info(&claims.validate().unwrap()).unwrap().data.1,
             readonly,
@@ -111,12 +114,20 @@ fn the_readonly_flag() {
     }
 }
 
+/// A dict without a stream states that nothing is pending, so a description whose stream is unknown has no interface.
+#[test]
+fn an_unknown_stream_is_an_error() {
+    let unknown = RawDescriptor::new(0x1000, Device::cuda(0), &[1]).validate().unwrap();
+    let error = CudaArrayInterface::from_info(&unknown).unwrap_err();
+    assert_eq!((error.kind(), error.location()), (ErrorKind::Stream, "stream"));
+}
+
 /// R18, R21, bugs 118, 128: only memory that CUDA can access is exported.
 #[test]
 fn memory_kinds() {
     let pinned = Array::new(Pinned(HostVec::from_slice(&[1_i32, 2])), &[2]);
     assert_eq!(pinned.to_cai().unwrap().data.0, pinned.info().unwrap().address());
-    let managed = RawDescriptor::new(0x1000, Device::CUDA_MANAGED, &[1]).validate().unwrap();
+    let managed = nothing_pending(0x1000, Device::CUDA_MANAGED, &[1]).validate().unwrap();
     assert!(CudaArrayInterface::from_info(&managed).is_ok());
     let told = (ErrorKind::Device, "device", "CPU (1)", "use DLPack for host memory");
     assert_told(&Array::new(vec![1_i32; 2], &[2]).to_cai().unwrap_err(), told);
@@ -180,7 +191,7 @@ proptest! {
         let claims = RawDescriptor {
             dtype: DType::from_typestr(typestr).unwrap(),
             strides: Strides::Elements(&strides),
-            stream,
+            stream: Some(stream),
             mutability: if writable { Mutability::Writable } else { Mutability::ReadOnly },
             ..RawDescriptor::new(0x1_0000, Device::cuda(0), &shape)
         };

@@ -187,7 +187,7 @@ fn host_memory_is_ready_on_every_stream() {
         let samples = Array::new(vec![1_u16, 2], &[2, 1]).into_dlpack().unwrap();
         Import::from_dlpack(samples).unwrap().with_stream(stream_of(0x40))
     };
-    assert_eq!(import().info().stream(), StreamHandle::NothingPending);
+    assert_eq!(import().info().stream(), Some(StreamHandle::NothingPending));
     let lease: Matrix<Lease<u16>> = Matrix::from_import(import()).unwrap();
     assert_eq!(lease.to_vec::<u16>().unwrap(), [1, 2]);
     let lease: Array<LeaseMut<u16>> = Array::from_import(import()).unwrap();

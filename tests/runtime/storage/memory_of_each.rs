@@ -63,14 +63,14 @@ fn handles_hand_on_what_the_storage_knows() {
             Some(&self.0)
         }
 
-        fn stream(&self) -> StreamHandle {
-            stream_of(0x40)
+        fn stream(&self) -> Option<StreamHandle> {
+            Some(stream_of(0x40))
         }
     }
 
     let handle = Arc::new(Known(StructType { fields: Vec::new() }));
     assert_eq!(Storage::struct_type(&handle), Some(&handle.0));
-    assert_eq!(Storage::stream(&handle), stream_of(0x40));
+    assert_eq!(Storage::stream(&handle), Some(stream_of(0x40)));
 }
 
 /// The spare capacity of a vector is not initialized and not part of the memory.

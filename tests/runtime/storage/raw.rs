@@ -128,7 +128,7 @@ fn null_pointers() {
         (ErrorKind::NullPointer, "data", "a null pointer", "the array has elements"),
     );
     assert_told(&at(0x1000, -1).info().unwrap_err(), (ErrorKind::Shape, "shape[0]", "-1", "0 or greater"));
-    assert_eq!(at(0x1000, 1).info().unwrap().stream(), StreamHandle::LegacyDefault);
+    assert_eq!(at(0x1000, 1).info().unwrap().stream(), Some(StreamHandle::LegacyDefault));
     // For an empty import a pointer type that cannot be null gets another value.
     let (_ledger, tensor) = Claims::at(0, &[0, 3]).send::<Versioned>();
     let empty = NotNull::from_dlpack(tensor).unwrap();

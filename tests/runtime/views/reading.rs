@@ -32,7 +32,7 @@ fn a_view_is_what_its_struct_is() {
     assert_eq!((view.address(), view.shape(), view.strides()), (GPU_ADDRESS, [4, 3], [5, 1]));
     assert_eq!(
         (view.numel(), view.device(), view.stream()),
-        (12, Device::cuda(2), StreamHandle::PerThreadDefault)
+        (12, Device::cuda(2), Some(StreamHandle::PerThreadDefault))
     );
     let copy = view;
     assert_eq!(copy.shape(), view.shape(), "a view for reading may be copied");

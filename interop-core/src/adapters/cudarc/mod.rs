@@ -26,7 +26,7 @@
 //! use std::sync::Arc;
 //!
 //! use cudarc::driver::{CudaContext, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
-//! use interop_core::{CudaArray, FromArray};
+//! use interop_core::{CudaArray, FromArray, LaunchScope};
 //!
 //! #[derive(CudaArray)]
 //! #[cuda_array(shape = [height, width, 3])]
@@ -35,18 +35,19 @@
 //!     pixels: S,
 //!     height: usize,
 //!     width: usize,
-//!     #[cuda_array(stream)]
-//!     stream: Arc<CudaStream>,
 //! }
 //!
 //! # fn run(kernel: &cudarc::driver::CudaFunction) -> Result<(), Box<dyn std::error::Error>> {
 //! let stream = CudaContext::new(0)?.new_stream()?;
 //! let pixels = stream.alloc_zeros::<f32>(480 * 640 * 3)?;
-//! let mut image = Image { pixels, height: 480, width: 640, stream: stream.clone() };
+//! let mut image = Image { pixels, height: 480, width: 640 };
 //!
-//! let view = image.kernel_view_mut::<f32, 3>()?;
+//! let scope = LaunchScope::new();
+//! let view = scope.write::<f32, 3>(&mut image)?;
+//! let stream: Arc<CudaStream> = scope.stream()?;       // that of the slice
 //! // SAFETY: the kernel takes an `interop::view<float, 3>`; the image lives until the stream has been waited for.
 //! unsafe { stream.launch_builder(kernel).arg(&view).launch(LaunchConfig::for_num_elems(480 * 640 * 3))? };
+//! scope.finish()?;
 //! let tensor = image.into_dlpack()?;      // for torch, CuPy, ...: the consumer waits for the kernel
 //! let copy: Image = Image::from_dlpack(tensor)?;       // copies into new memory
 //! # Ok(())
@@ -130,8 +131,8 @@ unsafe impl<T: Element> Storage for CudaSlice<T> {
         MemoryRegion::new::<T>(address(self), self.len(), device_of(self.context()), device_writes::<T>())
     }
 
-    fn stream(&self) -> StreamHandle {
-        handle_on(CudaSlice::stream(self), device_of(self.context()))
+    fn stream(&self) -> Option<StreamHandle> {
+        Some(handle_on(CudaSlice::stream(self), device_of(self.context())))
     }
 }
 
@@ -145,9 +146,9 @@ macro_rules! views {
                     MemoryRegion::new::<T>(address(self), self.len(), device, $mutability)
                 }
 
-                fn stream(&self) -> StreamHandle {
+                fn stream(&self) -> Option<StreamHandle> {
                     let stream = DeviceSlice::stream(self);
-                    handle_on(stream, device_of(stream.context()))
+                    Some(handle_on(stream, device_of(stream.context())))
                 }
             }
         )*
@@ -166,8 +167,8 @@ unsafe impl<T: Element> Storage for UnifiedSlice<T> {
         MemoryRegion::new::<T>(address(self), self.len(), Device::CUDA_MANAGED, Mutability::WhenOwned)
     }
 
-    fn stream(&self) -> StreamHandle {
-        handle_on(DeviceSlice::stream(self), Device::CUDA_MANAGED)
+    fn stream(&self) -> Option<StreamHandle> {
+        Some(handle_on(DeviceSlice::stream(self), Device::CUDA_MANAGED))
     }
 }
 
@@ -186,13 +187,14 @@ unsafe impl<T: Element> Storage for PinnedHostSlice<T> {
     }
 
     /// The stream that `memory` made wait for pending work.
-    fn stream(&self) -> StreamHandle {
-        handle_on(&self.context().default_stream(), Device::CUDA_HOST)
+    fn stream(&self) -> Option<StreamHandle> {
+        Some(handle_on(&self.context().default_stream(), Device::CUDA_HOST))
     }
 }
 
 impl<T: Element + DeviceRepr> FromImport for CudaSlice<T> {
     const COPIES: bool = true;
+    const IS_FREED_ON_DEFAULT_STREAM: bool = true;
 
     fn element() -> Option<ElementType> {
         Some(T::TYPE)
@@ -202,8 +204,8 @@ impl<T: Element + DeviceRepr> FromImport for CudaSlice<T> {
         Ok(())
     }
 
-    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        copied(&import, order).map_err(|error| Refused { value: import, error })
+    fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
+        copied(&mut import, order).map_err(|error| Refused { value: import, error })
     }
 }
 
@@ -226,9 +228,9 @@ macro_rules! host_copies {
                     Err(Error::new(ErrorKind::Shape, "shape", found, allowed))
                 }
 
-                fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+                fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
                     let fits = Self::check(import.info());
-                    let copy = fits.and_then(|()| copied_to_host_accessible::<T, _>(&import, order, $make));
+                    let copy = fits.and_then(|()| copied_to_host_accessible::<T, _>(&mut import, order, $make));
                     copy.map_err(|error| Refused { value: import, error })
                 }
             }
@@ -247,7 +249,7 @@ host_copies! {
 
 /// Copies an import into host-accessible memory and waits for the copy.
 fn copied_to_host_accessible<T: Element + DeviceRepr, S: Storage>(
-    import: &Import,
+    import: &mut Import,
     order: Order,
     make: impl FnOnce(&Arc<CudaContext>, usize) -> Result<S, DriverError>,
 ) -> Result<S> {
@@ -277,7 +279,7 @@ fn size_in_bytes<T>(count: usize) -> Result<usize> {
 
 /// Copies an import into a slice of the default stream. A slice is freed on its stream, and the default stream is never
 /// destroyed.
-fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<CudaSlice<T>> {
+fn copied<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> Result<CudaSlice<T>> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
     let site = DefaultStreamTarget::of(import)?;
     let context = context(site.ordinal())?;

@@ -1,19 +1,17 @@
 //! The start of every release: drops an owner now, or defers it until the queued work is done.
 
-use core::sync::atomic::Ordering;
-
 use crate::cuda::driver::{driver, is_of_parent, opened};
 use crate::cuda::release::erased::ErasedOwner;
 use crate::cuda::release::held::is_held;
 use crate::cuda::release::in_context::drop_in_context;
-use crate::cuda::release::policy::{POLICY, ReleasePolicy, release_policy};
+use crate::cuda::release::policy::{ReleasePolicy, release_policy, store_policy};
 use crate::cuda::release::queue::{defer, defer_in_batch, policy_changed, poll_in_passing};
 use crate::cuda::release::record::events_after;
 use crate::cuda::release::scope::ReleaseScope;
 
 /// Sets what releases of CUDA memory wait for, for the whole program.
 pub fn set_release_policy(policy: ReleasePolicy) {
-    POLICY.store(policy as u8, Ordering::Relaxed);
+    store_policy(policy);
     policy_changed();
 }
 
@@ -30,9 +28,9 @@ pub(crate) fn after_work(owner: ErasedOwner, scope: ReleaseScope) {
         return drop(owner);
     }
     let policy = release_policy();
-    let (immediate, batched) = (policy == ReleasePolicy::Immediate, policy == ReleasePolicy::Batched);
+    let immediate = policy.is_immediate();
     // A small array makes no driver call here, because another thread may be capturing a graph.
-    let small = scope.small_bytes() != 0 && !immediate && !batched;
+    let small = scope.small_bytes() != 0 && !immediate;
     if !small {
         poll_in_passing();
     }
@@ -44,7 +42,7 @@ pub(crate) fn after_work(owner: ErasedOwner, scope: ReleaseScope) {
     }
     // Applied now, because the policy may change before the events are recorded.
     let scope = if policy == ReleasePolicy::AfterAllContexts { scope.everywhere() } else { scope };
-    if small || batched {
+    if small {
         return defer_in_batch(owner, scope);
     }
     if is_held() {

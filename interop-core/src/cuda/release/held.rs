@@ -77,6 +77,11 @@ pub(crate) fn set_capture_hook(captures: fn(Option<i32>) -> bool) {
 /// While it waits, nothing else is recorded: `record` may be waiting for work that needs a lock of this thread, such as
 /// the Python interpreter's.
 pub(crate) fn unless_held<R>(scope: ReleaseScope, record: impl FnOnce() -> Option<R>) -> Option<R> {
+    if is_deferred() { None } else { unless_captured(scope, record) }
+}
+
+/// As [`unless_held`], also on a thread that records no event for a release.
+pub(crate) fn unless_captured<R>(scope: ReleaseScope, record: impl FnOnce() -> Option<R>) -> Option<R> {
     // The hook is foreign code, so it runs without the lock.
     if CAPTURE_HOOK.get().is_some_and(|captures| captures(scope.device())) {
         return None;
@@ -86,12 +91,15 @@ pub(crate) fn unless_held<R>(scope: ReleaseScope, record: impl FnOnce() -> Optio
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => return None,
     };
-    if is_held() { None } else { record() }
+    if HOLD_STATE.get().held.load(Ordering::SeqCst) == 0 { record() } else { None }
 }
 
 /// Returns whether this thread must not record events now.
 pub(crate) fn is_held() -> bool {
-    // A thread that is ending has no `DeferRecording`.
+    is_deferred() || HOLD_STATE.get().held.load(Ordering::SeqCst) != 0
+}
+
+/// Returns whether a [`DeferRecording`] guard of this thread exists. A thread that is ending has none.
+fn is_deferred() -> bool {
     DEFER_DEPTH.try_with(|later| later.get() != 0).unwrap_or(false)
-        || HOLD_STATE.get().held.load(Ordering::SeqCst) != 0
 }

@@ -7,10 +7,9 @@
 //! - Released now: all events are done, the scope is empty, there is no driver, or the policy is `Immediate`.
 //! - Deferred with recorded events: work is pending. The owner is dropped once all of its events are done.
 //! - Deferred without an event yet: a guard holds releases, a graph is captured, or the driver failed to record an
-//!   event. Small arrays, and all arrays under `Batched`, also wait here in a batch to share an event. A later poll
-//!   records it.
+//!   event. Small arrays also wait here in a batch to share an event. A later poll records it.
 //!
-//! The queue is polled in passing by imports, exports, hand-overs and the releases of larger arrays, and on request by
+//! The queue is polled in passing by exports, hand-overs, allocations and the releases of larger arrays, and on request by
 //! `poll_releases` and `finish_releases`. Nothing here waits on the host unless the user asks for it
 //! (`finish_releases`). The drop of an owner may wait by itself: `cuMemFree` waits for all work of the device, also for
 //! later work.
@@ -31,11 +30,11 @@ pub(crate) mod signal;
 pub(crate) mod ticks;
 
 use crate::cuda::context::{Entered, Relaxed};
-use crate::cuda::release::policy::{ReleasePolicy, release_policy};
+use crate::cuda::release::policy::release_policy;
 
 /// Returns whether the release of an import records events.
 pub(crate) fn records_events() -> bool {
-    release_policy() != ReleasePolicy::Immediate
+    !release_policy().is_immediate()
 }
 
 /// Keeps a context current while an owner is dropped. Afterwards the previous context is current again, whatever

@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
+use crate::process::promise::OrderedByProgram;
+
 /// What the release of CUDA memory waits for.
 ///
 /// Neither protocol tells a producer when the kernels of a consumer are done. A release therefore waits for more work
@@ -11,22 +13,21 @@ use core::sync::atomic::{AtomicU8, Ordering};
 /// | --- | --- | --- | --- |
 /// | [`AfterContext`](Self::AfterContext) | every stream of the memory's context; for pinned and managed memory also of every primary context in use | one event for each context, which costs more the more streams the context has, and one query; small arrays share both | the event invalidates a capture on a non-blocking stream of the context, with an error: see below. Does not cover work of another GPU on memory of this one |
 /// | [`AfterAllContexts`](Self::AfterAllContexts) | every stream of the memory's context and of every device's primary context in use | one event for each device in use, and one query; small arrays share both | the same for captures |
-/// | [`Batched`](Self::Batched) | as `AfterContext` | an entry in a list; 32 releases of any size share the events and the query | up to 31 arrays stay alive until the batch is full or [`poll_releases`](crate::cuda::release::queue::poll_releases) is called, even on an idle device |
-/// | [`Immediate`](Self::Immediate) | nothing: the program itself makes the release come after the work | nothing | a data race otherwise |
+/// | [`Immediate`](Self::Immediate) | nothing: the program itself makes the release come after the work, as it promises by `unsafe` code | nothing | a data race otherwise |
 ///
 /// # Small arrays
 ///
 /// Arrays of less than 1 MiB share an event, so that waiting for work costs next to nothing for each of them. Dropping
 /// one makes no driver call, unless it fills a list. Its release waits for the first of these:
 ///
-/// - the next import, export or hand-over of CUDA memory on any thread, unless earlier releases got their event less
+/// - the next export, hand-over or allocation of CUDA memory on any thread, unless earlier releases got their event less
 ///   than about a millisecond ago;
 /// - 64 small arrays, or more than 16 MiB of them, wait on the same thread;
 /// - a call of [`poll_releases`](crate::cuda::release::queue::poll_releases) or
 ///   [`finish_releases`](crate::cuda::release::queue::finish_releases), or a poll by the thread of
 ///   [`start_release_thread`](crate::cuda::release::background::start_release_thread);
-/// - the end of the last [`HoldReleases`](crate::cuda::HoldReleases) guard, after which the next import or export
-///   records the event.
+/// - the end of the last [`HoldReleases`](crate::cuda::HoldReleases) guard, after which the next export records the
+///   event.
 ///
 /// Then the event is recorded. It comes after all work of the context until that moment, and so after all work that was
 /// queued before the drop. Larger arrays get their event when they are dropped.
@@ -68,11 +69,10 @@ use core::sync::atomic::{AtomicU8, Ordering};
 /// use interop_core::cuda::{ReleasePolicy, release_policy, set_release_policy};
 ///
 /// assert_eq!(release_policy(), ReleasePolicy::AfterContext);
-/// set_release_policy(ReleasePolicy::Batched); // arrays of any size share events, and may stay a little longer
-/// assert_eq!(release_policy(), ReleasePolicy::Batched);
+/// set_release_policy(ReleasePolicy::AfterAllContexts); // kernels of other devices read the memory
+/// assert_eq!(release_policy(), ReleasePolicy::AfterAllContexts);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
 #[non_exhaustive]
 pub enum ReleasePolicy {
     /// Waits for all work of the memory's context; for pinned and managed memory, of all contexts in use.
@@ -81,12 +81,27 @@ pub enum ReleasePolicy {
     /// Waits for all work of all contexts in use, for memory that other GPUs read.
     AfterAllContexts,
     /// Waits for nothing: the program itself makes the release come after the work.
-    Immediate,
-    /// As `AfterContext`, but 32 releases at a time share the events, for arrays of any size.
-    Batched,
+    Immediate(OrderedByProgram),
 }
 
-pub(crate) static POLICY: AtomicU8 = AtomicU8::new(ReleasePolicy::AfterContext as u8);
+impl ReleasePolicy {
+    /// Whether releases wait for nothing.
+    pub(crate) fn is_immediate(self) -> bool {
+        matches!(self, Self::Immediate(_))
+    }
+}
+
+static POLICY: AtomicU8 = AtomicU8::new(0);
+
+/// Stores the policy.
+pub(crate) fn store_policy(policy: ReleasePolicy) {
+    let number = match policy {
+        ReleasePolicy::AfterContext => 0,
+        ReleasePolicy::AfterAllContexts => 1,
+        ReleasePolicy::Immediate(_) => 2,
+    };
+    POLICY.store(number, Ordering::Relaxed);
+}
 
 /// Returns what releases of CUDA memory wait for.
 #[must_use]
@@ -94,7 +109,6 @@ pub fn release_policy() -> ReleasePolicy {
     match POLICY.load(Ordering::Relaxed) {
         0 => ReleasePolicy::AfterContext,
         1 => ReleasePolicy::AfterAllContexts,
-        2 => ReleasePolicy::Immediate,
-        _ => ReleasePolicy::Batched,
+        _ => ReleasePolicy::Immediate(OrderedByProgram::GIVEN),
     }
 }

@@ -16,14 +16,10 @@ use crate::cuda::release::deferred::{Deferred, Queue, count};
 use crate::cuda::release::erased::ErasedOwner;
 use crate::cuda::release::erased::contain_panic;
 use crate::cuda::release::in_context::drop_in_context;
-use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 use crate::cuda::release::record::{events_after, synchronized};
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::release::signal::Signal;
 use crate::process::fork::PerProcess;
-
-/// The number of releases that share events under [`ReleasePolicy::Batched`].
-const BATCH: usize = 32;
 
 /// The largest vector that is kept for further owners.
 const MOST_KEPT: usize = 4096;
@@ -91,11 +87,6 @@ struct PollResult {
     everything: bool,
 }
 
-/// Returns whether a poll in passing records events only for a full batch.
-fn waits_for_batches() -> bool {
-    release_policy() == ReleasePolicy::Batched
-}
-
 fn list() -> MutexGuard<'static, List> {
     WAITING.get().list.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -125,7 +116,7 @@ impl List {
             let scope = owner.scope().unwrap_or(ReleaseScope::NONE);
             self.queue(scope).unrecorded.push(owner);
         };
-        if poll == Poll::Full && !waits_for_batches() {
+        if poll == Poll::Full {
             batches.take_own(pending, receive);
         } else {
             batches.take_all(pending, receive);
@@ -142,7 +133,6 @@ impl List {
         let batches = &WAITING.get().batches;
         match poll {
             Poll::Requested | Poll::Blocking => true,
-            _ if waits_for_batches() => self.unrecorded() + batches.len() >= BATCH,
             Poll::Opportunistic => self.unrecorded() != 0 || (batches.is_occupied() && batches.is_due()),
             // Another thread may have emptied the batches meanwhile.
             Poll::Full => batches.own_is_full(),
@@ -151,12 +141,7 @@ impl List {
 
     fn update_worth_polling(&self) {
         let recorded = self.queues.iter().any(|queue| !queue.recorded.is_empty());
-        let unrecorded = if waits_for_batches() {
-            self.should_record_events(Poll::Opportunistic)
-        } else {
-            self.unrecorded() != 0
-        };
-        WAITING.get().worth_polling.store(recorded || unrecorded, Ordering::Relaxed);
+        WAITING.get().worth_polling.store(recorded || self.unrecorded() != 0, Ordering::Relaxed);
     }
 
     /// Counts owners that this thread takes out. Notes in `result` whether another thread has some at this time.
@@ -213,7 +198,6 @@ pub(crate) fn defer_in_batch(owner: ErasedOwner, scope: ReleaseScope) {
         let _list = list();
         waiting.not_empty.notify();
     }
-    let full = if waits_for_batches() { waiting.batches.len() >= BATCH } else { full };
     if full {
         // Polls even if another thread is polling: the batch may have been filled after that thread has emptied it.
         drain(Poll::Full);
@@ -232,12 +216,13 @@ pub(crate) fn make_due() {
 }
 
 /// Polls the queue if that is worthwhile and no other thread polls in passing. One thread is enough; others would only
-/// wait for the lock. Everything that imports, exports, hands over or releases CUDA memory calls this function.
+/// wait for the lock. Everything that exports, hands over, allocates or releases CUDA memory calls this function. An import
+/// does not: on its caller's stream it must leave a capture alone, whatever is pending elsewhere.
 #[inline]
 pub(crate) fn poll_in_passing() {
     let waiting = WAITING.get();
     if waiting.worth_polling.load(Ordering::Relaxed)
-        || (waiting.batches.is_occupied() && waiting.batches.is_due() && !waits_for_batches())
+        || (waiting.batches.is_occupied() && waiting.batches.is_due())
     {
         pass();
     }
@@ -270,7 +255,7 @@ fn pass() {
 /// Records missing events, releases memory whose work is done, and returns the number of releases that are still
 /// deferred.
 ///
-/// Imports, exports and releases of CUDA memory poll in passing, and so does
+/// Exports, allocations and releases of CUDA memory poll in passing, and so does
 /// [`make_stream_wait`](crate::derive::cuda_array::CudaArray::make_stream_wait).
 ///
 /// ```

@@ -5,7 +5,7 @@ use core::num::NonZeroUsize;
 use crate::cuda::context::Context;
 use crate::cuda::driver::{Driver, Outcome};
 #[cfg(any(feature = "cust", feature = "cudarc"))]
-use crate::cuda::release::policy::{ReleasePolicy, release_policy};
+use crate::cuda::release::policy::release_policy;
 
 /// The contexts in which memory may be in use when it is released, and how its owner is dropped.
 ///
@@ -78,7 +78,7 @@ impl ReleaseScope {
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn covers(self, driver: &Driver, context: Context, ordinal: i32) -> bool {
         // Under `Immediate` the user makes sure of their own work only, not of work that this crate queues.
-        if release_policy() == ReleasePolicy::Immediate {
+        if release_policy().is_immediate() {
             return false;
         }
         let is_primary = || Context::primary_of(driver, ordinal).is_ok_and(|primary| primary == context);

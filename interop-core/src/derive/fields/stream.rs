@@ -44,9 +44,10 @@ pub trait AsStream {
     where
         Self: Sized,
     {
-        // The struct's own stream waits for pending work on the import.
-        let stream = self.as_stream_on(from.device()).unwrap_or(StreamHandle::NothingPending);
-        from.make_stream_wait(stream, field);
+        // The struct's own stream waits for pending work on the import. An empty field leaves that to the storage.
+        if let Some(stream) = self.as_stream_on(from.device()) {
+            from.make_stream_wait(stream, field);
+        }
         self
     }
 }
@@ -122,9 +123,10 @@ impl FromStream for StreamHandle {
 
 #[diagnostic::do_not_recommend]
 impl<S: AsStream> AsStream for Option<S> {
+    /// For an empty field, the default stream. A struct with an empty field uses the stream of its storage instead.
     #[inline]
     fn as_stream(&self) -> StreamHandle {
-        self.as_ref().map_or(StreamHandle::NothingPending, AsStream::as_stream)
+        self.as_ref().map_or(StreamHandle::LegacyDefault, AsStream::as_stream)
     }
 
     #[inline]

@@ -5,8 +5,9 @@ use core::ptr;
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::element::Element;
-use crate::array::stream::StreamHandle;
-use crate::cuda::handover::synchronize_if_available;
+use crate::array::stream::PendingWork;
+use crate::cuda::driver::is_available;
+use crate::cuda::handover::synchronize_pending;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// Reads one element.
@@ -75,18 +76,22 @@ pub(crate) fn invalid_bool(byte: u8) -> Error {
     error.with_rust_hint("view the array as `u8`").with_python_hint("view the array as uint8")
 }
 
-/// Returns an error for memory that the host cannot access. Waits for pending work on pinned and managed memory.
-pub(crate) fn check_readable(device: Device, stream: StreamHandle) -> Result<()> {
+/// Returns an error for memory that the host cannot access. Waits for work that is pending on pinned and managed memory
+/// at this address.
+pub(crate) fn check_readable(pending: PendingWork, address: usize, device: Device) -> Result<()> {
     device.check_for_host()?;
-    if stream == StreamHandle::NothingPending {
+    if pending.is_nothing() {
         return Ok(());
     }
-    if device.device_type == DeviceType::CPU {
-        let found = text!("work pending on the {stream}");
-        let allowed = "no stream, because CPU memory has no pending work";
-        return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
+    match pending.name() {
+        Some(stream) if device.device_type == DeviceType::CPU => {
+            let found = text!("work pending on the {stream}");
+            let allowed = "no stream, because CPU memory has no pending work";
+            Err(Error::new(ErrorKind::Stream, "stream", found, allowed))
+        }
+        _ if is_available() => synchronize_pending(pending, address, device),
+        _ => Ok(()),
     }
-    synchronize_if_available(stream, device)
 }
 
 /// Returns the first byte that is not a valid `bool`. Blocks of 1024 bytes are tested together, so that the compiler

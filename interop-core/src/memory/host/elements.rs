@@ -30,10 +30,10 @@ impl<T: Element> HostElements<T> {
     ///
     /// The memory that `info` describes is live and initialized while the value is used.
     pub(crate) unsafe fn of(info: &ArrayInfo, exclusive: bool) -> Result<Self> {
-        check_readable(info.device(), info.stream())?;
+        check_readable(info.pending, info.address, info.device())?;
         let layout = info.layout_of(&T::TYPE)?;
         let access = Borrow::of(shared_range(info), exclusive)?;
-        Ok(Self { address: info.address(), layout, _access: access, marker: PhantomData })
+        Ok(Self { address: info.address, layout, _access: access, marker: PhantomData })
     }
 
     fn strided(&self) -> Strided<'_, T> {

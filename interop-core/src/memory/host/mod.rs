@@ -133,7 +133,7 @@ impl Drop for BorrowGuard<'_> {
 }
 
 fn check_host<T: Element, const N: usize>(raw: &RawView<N>) -> Result<()> {
-    check_readable(raw.device, raw.stream.stream(raw.device))?;
+    check_readable(raw.pending, raw.address, raw.device)?;
     if raw.address % align_of::<T>() != 0 {
         let found = text!("address {:#x}", raw.address);
         let allowed = text!("a multiple of {}, the alignment of the element", align_of::<T>());

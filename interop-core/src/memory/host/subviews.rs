@@ -10,13 +10,13 @@ use crate::memory::host::{HostView, HostViewMut};
 impl<const N: usize> RawView<N> {
     /// Returns a view of the same memory with other axes. Its first element is `offset` elements after that of `self`.
     fn with<T, const M: usize>(&self, shape: [usize; M], strides: [isize; M], offset: isize) -> RawView<M> {
-        let Self { address, device, stream, shared, .. } = *self;
+        let Self { address, device, pending, uses, shared, .. } = *self;
         let address = if shape.contains(&0) {
             address
         } else {
             address.wrapping_add_signed(offset.wrapping_mul(size_of::<T>() as isize))
         };
-        RawView { address, shape, strides, device, stream, shared }
+        RawView { address, shape, strides, device, pending, uses, shared }
     }
 
     /// Returns the view with its axes in the given order.

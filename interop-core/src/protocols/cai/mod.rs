@@ -40,7 +40,7 @@ pub const VERSION: i128 = 3;
 /// assert_eq!(error.location(), "version");
 /// # Ok::<(), interop_core::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaArrayInterface {
     /// The key `shape`.
     pub shape: Vec<i64>,
@@ -89,6 +89,28 @@ impl CaiFields {
     }
 }
 
+/// The interface of an array of no axes at address 0, without a stream and a typestr, for struct update syntax.
+impl Default for CudaArrayInterface {
+    fn default() -> Self {
+        Self {
+            shape: Vec::new(),
+            typestr: String::new(),
+            data: (0, false),
+            version: 0,
+            strides: None,
+            stream: StreamHandle::NothingPending,
+            descr: None,
+            mask: false,
+        }
+    }
+}
+
+#[cold]
+fn unknown_stream() -> Error {
+    let allowed = "a known stream; `CudaArray::to_cai` names one that waits for all work on the array";
+    Error::new(ErrorKind::Stream, "stream", "an unknown stream", allowed)
+}
+
 impl CudaArrayInterface {
     /// The interface of the array that `info` describes, with its address unchanged.
     /// [`CudaArray::to_cai`](crate::derive::cuda_array::CudaArray::to_cai) returns the address that kernels use.
@@ -96,7 +118,7 @@ impl CudaArrayInterface {
     /// # Errors
     ///
     /// [`ErrorKind::Device`] for memory that CUDA cannot access; [`ErrorKind::DType`] for element types without a
-    /// typestr.
+    /// typestr; [`ErrorKind::Stream`] if it is unknown on which stream the memory was last written.
     pub fn from_info(info: &ArrayInfo) -> Result<Self> {
         let CaiFields { typestr, strides, descr } = CaiFields::of(info)?;
         Ok(Self {
@@ -105,7 +127,7 @@ impl CudaArrayInterface {
             data: (info.address(), info.is_read_only()),
             version: VERSION,
             strides: strides.map(|strides| strides.iter().map(|stride| *stride as i64).collect()),
-            stream: info.stream(),
+            stream: info.stream().ok_or_else(unknown_stream)?,
             descr,
             mask: false,
         })
@@ -158,7 +180,7 @@ impl CudaArrayInterface {
             strides: self.strides.as_deref().map_or(Strides::Contiguous(Order::C), Strides::Bytes),
             device: None,
             mutability: if self.data.1 { Mutability::ReadOnly } else { Mutability::Writable },
-            stream: self.stream,
+            stream: Some(self.stream),
             memory: None,
         }
         .validate()

@@ -134,7 +134,7 @@ impl Import {
         };
         if self.info.device != Device::CPU {
             // Without a `stream` argument the producer synchronizes with the legacy default stream.
-            self.info.stream = PendingWork::on(StreamHandle::LegacyDefault);
+            self.info.pending = PendingWork::on(StreamHandle::LegacyDefault);
         }
         // SAFETY: the owner releases the struct once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
         self.owner = unsafe { Owner::from_raw(tensor.into_non_null(), release) }

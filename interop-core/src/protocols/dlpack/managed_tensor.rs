@@ -15,7 +15,6 @@ use crate::array::layout::errors::no_extents;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
-use crate::array::stream::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::protocols::dlpack::abi::{
     DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION, TensorAbi,
@@ -249,7 +248,7 @@ fn descriptor_of<'a>(
         strides,
         device: Some(tensor.device),
         mutability: if flags & FLAG_READ_ONLY == 0 { Mutability::Writable } else { Mutability::ReadOnly },
-        stream: StreamHandle::NothingPending,
+        stream: None,
         memory: None,
     }
 }

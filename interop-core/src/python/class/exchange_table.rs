@@ -291,7 +291,8 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
     Ok(unsafe { export(&info, buffer, Ownership::Owned) }?)
 }
 
-/// `current_work_stream`: returns the legacy default stream, which is null. For host memory, null means no stream.
+/// `current_work_stream`: returns the legacy default stream. Its handle is 1 (`CU_STREAM_LEGACY`): null would mean that no
+/// stream is known. For host memory it is null.
 ///
 /// # Safety
 ///
@@ -299,8 +300,13 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
 unsafe extern "C" fn work_stream(device_type: c_int, _: i32, out: *mut *mut c_void) -> c_int {
     let device = Device { device_type: DeviceType(device_type), device_id: 0 };
     if device.is_supported() {
+        let stream = if device.normalized() == Device::CPU {
+            null_mut()
+        } else {
+            core::ptr::without_provenance_mut(StreamHandle::LegacyDefault.to_raw().unwrap_or(0))
+        };
         // SAFETY: the pointer is valid for a write, as the caller promises.
-        unsafe { out.write(null_mut()) };
+        unsafe { out.write(stream) };
         return 0;
     }
     if is_attached() {

@@ -8,6 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
+use crate::cuda;
 use crate::cuda::pointer::address_for_kernels;
 use crate::derive::cuda_array::CudaArray;
 use crate::protocols::cai::CaiFields;
@@ -156,7 +157,8 @@ static INTERFACE: Attribute = Attribute {
             |error: crate::Error| PyAttributeError::new_err(format!("__cuda_array_interface__: {error}"));
         let fields = CaiFields::of(info).map_err(absent)?;
         let address = address_for_kernels(info.address(), info.device()).map_err(absent)?;
-        Ok(dict_of(py, info, address, &fields)?.into_any().unbind())
+        let stream = cuda::stream_for_interface(info)?;
+        Ok(dict_of(py, info, (address, stream), &fields)?.into_any().unbind())
     },
 };
 

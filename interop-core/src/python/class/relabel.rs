@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
-use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::stream::PendingWork;
 use crate::cuda::handover::synchronize_if_available;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::Result;
@@ -66,9 +66,9 @@ unsafe impl<T: ArrayClass> CudaArray for OnHost<T> {
     fn info(&self) -> Result<ArrayInfo> {
         let info = self.0.info()?;
         if info.device() != Device::CPU {
-            let wait = || synchronize_if_available(info.stream(), info.device());
+            let wait = || synchronize_if_available(&info);
             with_attached(|py| waiting(py, &info, wait))?;
         }
-        Ok(ArrayInfo { device: Device::CPU, stream: PendingWork::on(StreamHandle::NothingPending), ..info })
+        Ok(ArrayInfo { device: Device::CPU, pending: PendingWork::NOTHING, ..info })
     }
 }

@@ -2,8 +2,10 @@
 #![expect(unsafe_code, reason = "calls the allocator of a foreign table")]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::ptr::null_mut;
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyBaseException, PyRuntimeError, PySystemError};
 use pyo3::intern;
@@ -15,42 +17,61 @@ use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
+use crate::array::stream::StreamHandle;
 use crate::cuda::allocation::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
+use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
 use crate::derive::from_array::FromArray;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::host_buffer::HostBuffer;
+use crate::memory::import::Import;
 use crate::memory::info_builder::InfoBuilder;
+use crate::memory::owner::Owner;
 use crate::memory::storage::Storage;
 use crate::protocols::dlpack::abi::{DLTensor, Versioned};
 use crate::protocols::dlpack::exchange_api::SetError;
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::class::numpy::dtype_of;
 use crate::python::detach::free_detached;
-use crate::python::errors::{of, origin};
+use crate::python::errors::of;
 use crate::python::export::into_library::into_library;
 use crate::python::export::numpy_api::{Api, type_number};
 use crate::python::import::exchange_table::{Table, makes_objects, member, object_of};
 use crate::python::import::kind::Kind;
 use crate::python::import::library_kind::{Library, library};
 use crate::python::import::pipeline::import;
-use crate::python::import::producer_wait::make_producer_wait;
+use crate::python::import::producer_wait::make_producer_wait_for;
 use crate::python::py_owner::{PyOwner, release_deferred_refs};
 
-/// A result in memory that the caller's library allocated.
+/// A result in new memory of the caller's library.
 ///
 /// Rust writes it through the struct, to which this type dereferences. Python gets the library's own object, without a
 /// copy. When it is returned, the library's stream waits for work that is pending on the struct's stream.
 ///
+/// A library that cannot allocate memory that Rust may write, such as JAX, gets an array over memory of Rust's.
+///
 /// [`FromCaller::new_like`](crate::python::export::results::FromCaller::new_like) and
 /// [`new_array`](crate::python::export::results::FromCaller::new_array) create it.
-#[derive(Debug)]
 pub struct NewArray<A> {
     /// The first field, so that the memory is released before its object.
     array: A,
-    object: PyOwner,
+    made_by: MadeBy,
+}
+
+/// Whose memory a result is in.
+enum MadeBy {
+    /// The library's, of this object.
+    Library(PyOwner),
+    /// Rust's. The library gets it when the result is returned.
+    Rust(Kind, Arc<dyn Storage + Send + Sync>),
+}
+
+impl<A: fmt::Debug> fmt::Debug for NewArray<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NewArray").field(&self.array).finish()
+    }
 }
 
 impl<A> Deref for NewArray<A> {
@@ -74,11 +95,15 @@ impl<'py, A: CudaArray> IntoPyObject<'py> for NewArray<A> {
     crate::__python_hint! { OUTPUT_TYPE ANYTHING }
 
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        let Self { array, object } = self;
-        let object = object.object().bind(py).clone();
-        let info = array.info()?;
-        make_producer_wait(&object, info.stream(), info.device())?;
-        Ok(object)
+        let info = self.array.info()?;
+        match self.made_by {
+            MadeBy::Library(object) => {
+                let object = object.object().bind(py).clone();
+                make_producer_wait_for(&object, &info)?;
+                Ok(object)
+            }
+            MadeBy::Rust(kind, memory) => into_library(py, &kind, Own { info, _memory: memory }),
+        }
     }
 }
 
@@ -97,56 +122,65 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
 ) -> PyResult<NewArray<B>> {
     release_deferred_refs(py);
     free_detached();
-    let object = kind.empty(py, wish)?;
-    let import = import(&object, None)?;
-    let address = import.info().address();
-    if import.info().is_read_only() && import.info().numel() > 0 {
-        return Err(immutable(&origin(&object)));
-    }
-    let array = B::from_import(import).map_err(|refused| of(&object, refused.error))?;
-    if array.info()?.address() != address {
+    let (import, made_by) = if let Some(object) = kind.empty(py, wish)? {
+        (import(&object, None)?, MadeBy::Library(PyOwner::new(object.unbind())))
+    } else {
+        let (import, memory) = own_memory(wish)?;
+        (import, MadeBy::Rust(kind.clone(), memory))
+    };
+    let address = import.info().address;
+    let array = B::from_import(import).map_err(|refused| match &made_by {
+        MadeBy::Library(object) => PyErr::from(of(object.object().bind(py), refused.error)),
+        MadeBy::Rust(..) => refused.error.into(),
+    })?;
+    if array.info()?.address != address {
         let allowed = "a struct that uses the memory in place, such as one with `LeaseMut<T>` or `Shared`";
         return Err(Error::new(ErrorKind::CopyRequired, "the result", "a struct that copies", allowed).into());
     }
-    Ok(NewArray { array, object: PyOwner::new(object.unbind()) })
+    Ok(NewArray { array, made_by })
 }
 
-/// Returns the error for a library whose arrays are immutable.
-fn immutable(name: &str) -> PyErr {
-    let allowed = "a library whose arrays can be written";
-    let error = Error::new(ErrorKind::ReadOnly, "new memory", format_args!("arrays of {name}"), allowed);
-    error
-        .with_python_hint("make memory of Rust's own (`HostVec`, `CudaBuffer`) and return it by `like`")
-        .into()
+/// Allocates memory of this crate. The import is on the legacy default stream.
+fn own_memory((shape, dtype, device): Wish<'_>) -> Result<(Import, Arc<dyn Storage + Send + Sync>)> {
+    let count = Layout::contiguous(shape, Order::C)?.numel();
+    let kind = match device.device_type {
+        DeviceType::CPU => return lent(shape, HostBuffer::zeroed(dtype, count)?),
+        DeviceType::CUDA_HOST => MemoryKind::Pinned,
+        DeviceType::CUDA_MANAGED => MemoryKind::Managed,
+        _ => MemoryKind::Device,
+    };
+    lent(shape, CudaBuffer::zeroed(kind, device.device_id, dtype, count)?)
+}
+
+/// Lends a storage to an import, which keeps it alive.
+fn lent(
+    shape: &[usize],
+    storage: impl Storage + Send + Sync + 'static,
+) -> Result<(Import, Arc<dyn Storage + Send + Sync>)> {
+    let memory = Arc::new(storage);
+    let info = shape.to_vec().finish(InfoBuilder::storage(&*memory))?;
+    // Whoever has the storage last, orders its release.
+    let owner = Owner::new(Arc::clone(&memory)).after(Some(ReleaseScope::NONE));
+    // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
+    let import = unsafe { Import::from_parts(info, owner) };
+    Ok((import.with_stream(StreamHandle::LegacyDefault), memory))
 }
 
 impl Kind {
-    /// Returns whether the library can allocate writable memory.
-    pub(crate) fn can_allocate(&self) -> bool {
-        match self {
-            Self::NumPy | Self::PyTorch(_) | Self::CuPy => true,
-            Self::Table(table) => allocator_of(*table).is_some(),
-            Self::Jax | Self::FromDlpack(_) | Self::Neutral => false,
-        }
-    }
-
-    /// Creates an array of the library in new memory.
-    fn empty<'py>(&self, py: Python<'py>, wish: Wish<'_>) -> PyResult<Bound<'py, PyAny>> {
+    /// Creates an array of the library in new memory. Returns `None` for a library that cannot allocate memory that Rust may
+    /// write.
+    fn empty<'py>(&self, py: Python<'py>, wish: Wish<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (shape, dtype, device) = wish;
         match self {
-            Self::NumPy => numpy_empty(py, wish),
+            Self::NumPy => numpy_empty(py, wish).map(Some),
             Self::PyTorch(Some(table)) => match allocated(py, *table, (shape, dtype, for_pytorch(device)))? {
-                Some(object) => Ok(object),
-                None => torch_empty(py, wish),
+                Some(object) => Ok(Some(object)),
+                None => torch_empty(py, wish).map(Some),
             },
-            Self::PyTorch(None) => torch_empty(py, wish),
-            Self::CuPy => cupy_empty(py, wish),
-            Self::Jax => Err(immutable("JAX")),
-            Self::Table(table) => match allocated(py, *table, wish)? {
-                Some(object) => Ok(object),
-                None => into_library(py, self, Own::new(wish)?),
-            },
-            Self::FromDlpack(_) | Self::Neutral => into_library(py, self, Own::new(wish)?),
+            Self::PyTorch(None) => torch_empty(py, wish).map(Some),
+            Self::CuPy => cupy_empty(py, wish).map(Some),
+            Self::Table(table) => allocated(py, *table, wish),
+            Self::Jax | Self::FromDlpack(_) | Self::Neutral => Ok(None),
         }
     }
 }
@@ -206,36 +240,15 @@ fn cupy_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResul
     made
 }
 
-/// Memory of this crate, for a library that cannot allocate.
+/// Memory of this crate, with the description of the struct through which it was written.
 struct Own {
     info: ArrayInfo,
     /// Held until this struct is dropped.
-    _memory: Box<dyn Storage + Send + Sync>,
+    _memory: Arc<dyn Storage + Send + Sync>,
 }
 
-impl Own {
-    fn new((shape, dtype, device): Wish<'_>) -> Result<Self> {
-        let count = Layout::contiguous(shape, Order::C)?.numel();
-        let kind = match device.device_type {
-            DeviceType::CPU => None,
-            DeviceType::CUDA_HOST => Some(MemoryKind::Pinned),
-            DeviceType::CUDA_MANAGED => Some(MemoryKind::Managed),
-            _ => Some(MemoryKind::Device),
-        };
-        Ok(match kind {
-            None => Self::of(shape, HostBuffer::zeroed(dtype, count)?)?,
-            Some(kind) => Self::of(shape, CudaBuffer::zeroed(kind, device.device_id, dtype, count)?)?,
-        })
-    }
-
-    fn of(shape: &[usize], memory: impl Storage + Send + Sync + 'static) -> Result<Self> {
-        let info = shape.to_vec().finish(InfoBuilder::storage(&memory))?;
-        Ok(Self { info, _memory: Box::new(memory) })
-    }
-}
-
-// SAFETY: 1: the description was made from the storage, which does not move its memory. 2: the storage is in a box that
-// nothing accesses. 3: nothing is lent.
+// SAFETY: 1: the description is that of a struct over the storage, which does not move its memory. 2: nothing else accesses
+// the storage. 3: nothing is lent.
 unsafe impl CudaArray for Own {
     fn info(&self) -> Result<ArrayInfo> {
         Ok(self.info.clone())

@@ -159,11 +159,7 @@ unsafe fn answer_described<'py>(
     }
     // Pinned or managed memory, for a consumer that accepts only host memory.
     waiting(py, info, || cuda::synchronize_for_host(info))?;
-    let on_host = ArrayInfo {
-        device: Device::CPU,
-        stream: PendingWork::on(StreamHandle::NothingPending),
-        ..info.clone()
-    };
+    let on_host = ArrayInfo { device: Device::CPU, pending: PendingWork::NOTHING, ..info.clone() };
     // SAFETY: as above.
     unsafe { capsule(py, &on_host, owner, Ownership::Shared, versioned) }
 }
@@ -202,7 +198,7 @@ unsafe fn answer_by_copy<'py>(
 /// Runs a closure that may wait for work that is pending on an array. It runs [`detached`] from the interpreter
 /// if there may be such work.
 pub(crate) fn waiting<R: Send>(py: Python<'_>, info: &ArrayInfo, wait: impl FnOnce() -> R + Send) -> R {
-    let idle = info.stream() == StreamHandle::NothingPending || info.device() == Device::CPU;
+    let idle = info.pending.is_nothing() || info.device() == Device::CPU;
     if idle { wait() } else { detached(py, wait) }
 }
 
@@ -240,7 +236,7 @@ fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
         // SAFETY: the array guarantees that its memory is live.
         unsafe { crate::memory::fetch::fetch_buffer(&flat) }?
     } else {
-        crate::memory::host::checked_read::check_readable(flat.device(), flat.stream())?;
+        crate::memory::host::checked_read::check_readable(flat.pending, flat.address, flat.device())?;
         // SAFETY: as above, and the host can access the memory.
         unsafe { HostBuffer::copy_of(&flat) }?
     };

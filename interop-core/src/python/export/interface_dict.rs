@@ -14,19 +14,19 @@ use crate::protocols::cai::{CaiFields, VERSION};
 
 /// Creates the dict of an array that the interface can express.
 ///
-/// `address` is the one that kernels use. The dict contains only tuples and ints, and of the optional keys always
+/// `address` is the one that kernels use; `stream` is the one with pending work. The dict contains only tuples and ints, and of the optional keys always
 /// `strides`.
 pub(crate) fn dict_of<'py>(
     py: Python<'py>,
     info: &ArrayInfo,
-    address: usize,
+    (address, stream): (usize, StreamHandle),
     fields: &CaiFields,
 ) -> PyResult<Bound<'py, PyDict>> {
     static TEMPLATES: PyOnceLock<[Py<PyDict>; 2]> = PyOnceLock::new();
     // Copying a dict is one operation, so for most arrays only the numbers are set.
     let [without_stream, with_stream] = TEMPLATES
         .get_or_try_init(py, || Ok::<_, PyErr>([template(py, None)?, template(py, TEMPLATE_STREAM)?]))?;
-    let stream = info.stream().to_cai();
+    let stream = stream.to_cai();
     let dict = if stream.is_some() { with_stream } else { without_stream }.bind(py).copy()?;
     dict.set_item(intern!(py, "shape"), PyTuple::new(py, info.shape())?)?;
     if info.dtype() != TEMPLATE_DTYPE {

@@ -29,7 +29,7 @@ use crate::python::detach::free_detached;
 use crate::python::exception_state::with_saved_exception;
 use crate::python::export::dlpack::waiting;
 use crate::python::export::numpy_api::{Api, extents, type_number};
-use crate::python::import::exchange_table::{Table, object_of, work_stream};
+use crate::python::import::exchange_table::{Table, TableStream, object_of, table_stream};
 use crate::python::import::kind::Kind;
 use crate::python::import::library_kind::{Library, library};
 use crate::python::py_owner::release_deferred_refs;
@@ -148,7 +148,7 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
     match info.device().device_type {
         DeviceType::CUDA_HOST => put_on_host(py, info)?,
         DeviceType::CUDA_MANAGED => {
-            let known = cuda::pointer_attributes(info.address())?;
+            let known = cuda::pointer_attributes(info.address)?;
             info.device = Device::cuda(known.map_or(0, |known| known.ordinal()));
         }
         _ => {}
@@ -181,7 +181,7 @@ unsafe impl<A: CudaArray> CudaArray for Plain<A> {
 fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
     waiting(py, info, || cuda::synchronize_for_host(info))?;
     info.device = Device::CPU;
-    info.stream = PendingWork::on(StreamHandle::NothingPending);
+    info.pending = PendingWork::NOTHING;
     Ok(())
 }
 
@@ -194,14 +194,17 @@ fn by_table<'py, A>(py: Python<'py>, table: Table, info: &ArrayInfo, array: A) -
 where
     A: CudaArray + AnyThread,
 {
-    if info.device() != Device::CPU {
-        match work_stream(table, py, info.device())? {
-            Some(stream) => cuda::make_consumer_wait(info, stream)?,
-            None if info.device().device_type.is_host_accessible() => {
-                waiting(py, info, || cuda::synchronize_for_host(info))?;
-            }
-            None => cuda::make_consumer_wait(info, StreamHandle::LegacyDefault)?,
+    match info.device().device_type {
+        DeviceType::CPU => {}
+        DeviceType::CUDA => {
+            // A library that names no stream is expected on the legacy default stream, as DLPack defines it.
+            let stream = match table_stream(table, py, info.device())? {
+                TableStream::Handle(stream) => stream,
+                TableStream::Null | TableStream::Absent => StreamHandle::LegacyDefault,
+            };
+            cuda::make_consumer_wait(info, stream)?;
         }
+        _ => waiting(py, info, || cuda::synchronize_for_host(info))?,
     }
     let ours = Arc::new(Mutex::new(Some(array)));
     // SAFETY: 1 and 2: the array is in the owner, where it is only accessed to be dropped. No other tensor has it.

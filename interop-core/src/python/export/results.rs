@@ -167,13 +167,6 @@ impl<A> FromCaller<A> {
         self.array
     }
 
-    /// Returns whether the caller's library can allocate memory that Rust can write. JAX cannot, because its arrays are
-    /// immutable, nor can libraries without an allocation function.
-    #[must_use]
-    pub fn can_allocate(&self) -> bool {
-        self.kind.can_allocate()
-    }
-
     /// Allocates memory from the caller's library, with the shape, element type and device of this argument.
     ///
     /// # Errors
@@ -209,15 +202,15 @@ impl<A> FromCaller<A> {
     }
 
     /// Allocates memory from the caller's library, by the allocator of its exchange table, `numpy.empty`, `torch.empty`
-    /// or `cupy.empty`.
+    /// or `cupy.empty`. For a library that cannot allocate memory that Rust may write, such as JAX, Rust allocates it.
     ///
-    /// The array is contiguous in C order, and its elements have unspecified values. Device memory is ready for work on
-    /// the legacy default stream, or on the stream of the struct `B`.
+    /// The array is contiguous in C order, and its elements have unspecified values. Device memory is ready on the stream on
+    /// which the caller works, as the arguments are.
     ///
     /// # Errors
     ///
-    /// `ArrayError` for a library whose arrays are immutable (JAX), for a device on which the library cannot allocate,
-    /// and if the array does not match `B`. Exceptions of the library are passed on.
+    /// `ArrayError` for a device on which the library cannot allocate, and if the array does not match `B`. Exceptions of
+    /// the library are passed on.
     pub fn new_array<B: FromArray + CudaArray>(
         &self,
         py: Python<'_>,

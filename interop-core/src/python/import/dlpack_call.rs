@@ -13,13 +13,14 @@ use crate::array::device::{Device, DeviceType};
 use crate::array::stream::StreamHandle;
 use crate::protocols::dlpack::abi::{MAJOR_VERSION, MINOR_VERSION};
 use crate::python::import::direct_call::DirectCall;
+use crate::python::import::package::Package;
 use crate::python::unstable_api::{attribute, call_with_keywords};
 
 /// How to call the `__dlpack__` of a type.
 pub(crate) struct DlpackMethod {
     /// Whether the class has the method. Otherwise each object must be checked.
     pub(crate) has_method: bool,
-    /// Whether it accepts the stream -1, which requests no wait.
+    /// As [`Package::takes_unordered`].
     takes_unordered: bool,
     /// The device on which its arrays are expected.
     pub(crate) expected_device: ExpectedDevice,
@@ -29,38 +30,22 @@ pub(crate) struct DlpackMethod {
     direct: Option<DirectCall>,
 }
 
-/// Properties of a library, whose classes are recognized by the name of their package.
-struct Library {
-    package: &'static str,
-    takes_unordered: bool,
-}
-
-/// Libraries whose `__dlpack_device__` and capsule always state the same device. So only the capsule is requested.
-///
-/// A call of `__dlpack_device__` costs as much as the capsule there, and more in JAX.
-///
-/// JAX passes the stream -1 to the driver as a handle (`NVIDIA/cuda-python#285`). This cannot be detected in advance,
-/// and an invalid handle can crash the process. A library that is not in the list and rejects -1 with an error is
-/// called again with another stream.
-const LIBRARIES: [Library; 3] = [
-    Library { package: "jaxlib", takes_unordered: false },
-    Library { package: "jax", takes_unordered: false },
-    Library { package: "cupy", takes_unordered: true },
-];
-
 impl DlpackMethod {
-    /// Creates the description for a class of this module. `host_only`: its arrays are in host memory by definition.
-    pub(crate) fn new(module: &str, has_method: bool, host_only: bool, direct: Option<DirectCall>) -> Self {
-        let package = module.split('.').next().unwrap_or_default();
-        let library = LIBRARIES.iter().find(|library| library.package == package);
-        let takes_unordered = library.is_none_or(|library| library.takes_unordered);
-        let expected_device = match library {
+    /// Creates the description for a class of this library. `host_only`: its arrays are in host memory by definition.
+    pub(crate) fn new(
+        package: Package,
+        has_method: bool,
+        host_only: bool,
+        direct: Option<DirectCall>,
+    ) -> Self {
+        let expected_device = match package.states_one_device() {
             _ if host_only => ExpectedDevice::of(ExpectedDevice::packed(Device::CPU)),
-            Some(_) => ExpectedDevice::new(),
-            None => ExpectedDevice::of(ExpectedDevice::NONE),
+            true => ExpectedDevice::new(),
+            false => ExpectedDevice::of(ExpectedDevice::NONE),
         };
         // Arrays of JAX are immutable. Arrays of NumPy before 2.1 have always counted as read-only.
-        let has_writable_dict = !host_only && !matches!(package, "jax" | "jaxlib");
+        let has_writable_dict = !host_only && package != Package::Jax;
+        let takes_unordered = package.takes_unordered();
         Self { has_method, takes_unordered, expected_device, has_writable_dict, direct }
     }
 

@@ -3,14 +3,17 @@
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-use crate::array::device::Device;
+use crate::array::device::{Device, DeviceType};
+use crate::array::stream::StreamHandle;
 use crate::cuda;
+use crate::cuda::context::{Context, Entered};
 use crate::error::{Error, ErrorKind};
 use crate::memory::import::Import;
 use crate::python::capsule::take_from;
 use crate::python::convert::device;
 use crate::python::detach::free_detached;
 use crate::python::errors::{Failure, of};
+use crate::python::import::current_stream::CurrentStream;
 use crate::python::import::dlpack_call::{call_dlpack, call_dlpack_for, has_method, lacks_method};
 use crate::python::import::receive::receive_capsule;
 use crate::python::import::step::{Answer, Request};
@@ -51,9 +54,11 @@ fn from_any_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), Fai
     let named = |error| of(object, error);
     // Checked before the call of `__dlpack__`, because other device types have other rules about streams.
     stated.check().map_err(named)?;
+    let current = request.callers_stream(stated)?;
+    // A library whose own stream is used from here on has nothing to order.
+    let stream = current.as_ref().map_or(stream, |_| Some(StreamHandle::NothingPending));
     let consumer = method.consumer(stream, stated);
-    // Producers use the current device, and the default streams are those of the current context.
-    let entered = cuda::enter_device_context(stated).map_err(named)?;
+    let entered = enter(stated, consumer).map_err(named)?;
     let (capsule, told) = call_dlpack_for(object, method, consumer, stated)?;
     from_capsule(request, to, capsule)?;
     let found = to.info().device();
@@ -73,7 +78,43 @@ fn from_any_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), Fai
         }
         .map_err(named)?;
     }
-    to.put_on_ordered_stream(consumer, None, entered.map(|entered| entered.context()));
+    put_on(request, to, current, consumer, entered.map(|entered| entered.context()))
+}
+
+/// Makes a context of the memory's device current for the call of a producer that has to make a stream wait: producers use
+/// the current device, and the default streams are those of the current context.
+fn enter(device: Device, consumer: StreamHandle) -> crate::error::Result<Option<Entered<'static>>> {
+    match consumer {
+        StreamHandle::NothingPending => Ok(None),
+        _ => cuda::enter_device_context(device),
+    }
+}
+
+/// Puts an import on the stream on which its library works, or on the consumer's, which the library has made wait. For a
+/// library that makes no stream wait, the consumer's stream waits for all work.
+///
+/// # Errors
+///
+/// As [`cuda::stream_wait`].
+fn put_on(
+    request: &Request<'_, '_>,
+    to: &mut Import,
+    current: Option<CurrentStream<'_>>,
+    consumer: StreamHandle,
+    context: Option<Context>,
+) -> Result<(), Failure> {
+    let device_type = to.info().device().device_type;
+    if let Some(current) = current.filter(|_| device_type == DeviceType::CUDA) {
+        current.receive(to);
+        return Ok(());
+    }
+    let is_unordered = !request.class.package.heeds_stream() && consumer != StreamHandle::NothingPending;
+    if is_unordered && device_type != DeviceType::CPU {
+        free_detached();
+        to.make_wait_for_unknown(consumer).map_err(|error| of(request.object, error))?;
+    }
+    to.put_on_ordered_stream(consumer, None, context);
+    request.note_hidden_streams(to);
     Ok(())
 }
 
@@ -82,8 +123,10 @@ fn from_any_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), Fai
 /// Returns `false` if this array is on another device, or if the object does not accept the consumer's stream.
 fn from_expected_device(request: &Request<'_, '_>, to: &mut Import, expected: Device) -> Answer {
     let (object, method) = (request.object, &request.class.method);
-    let consumer = method.consumer(request.stream, expected);
-    let entered = cuda::enter_device_context(expected).map_err(|error| of(object, error))?;
+    let current = request.callers_stream(expected)?;
+    let stream = current.as_ref().map_or(request.stream, |_| Some(StreamHandle::NothingPending));
+    let consumer = method.consumer(stream, expected);
+    let entered = enter(expected, consumer).map_err(|error| of(object, error))?;
     let capsule = match call_dlpack(object, method, consumer.to_dlpack(expected.device_type)) {
         Ok(capsule) => capsule,
         // The import then tries the other protocols.
@@ -100,7 +143,7 @@ fn from_expected_device(request: &Request<'_, '_>, to: &mut Import, expected: De
         method.expected_device.give_up();
         return Ok(false);
     }
-    to.put_on_ordered_stream(consumer, None, entered.map(|entered| entered.context()));
+    put_on(request, to, current, consumer, entered.map(|entered| entered.context()))?;
     Ok(true)
 }
 

@@ -3,7 +3,7 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::NonNull;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use pyo3::exceptions::{PyBufferError, PyException, PySystemError};
 use pyo3::ffi;
@@ -11,13 +11,9 @@ use pyo3::prelude::*;
 
 use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
-use crate::cuda;
-use crate::process::fork::PerProcess;
 use crate::protocols::dlpack::abi::{MAJOR_VERSION, Versioned};
 use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
-use crate::python::exception_state::with_saved_exception;
-use crate::python::unstable_api::is_attached;
 
 /// Reads a member of a table: a C function, or `None` for null.
 macro_rules! member {
@@ -79,22 +75,32 @@ fn raised(py: Python<'_>) -> PyErr {
         .unwrap_or_else(|| PySystemError::new_err("the exchange table failed and raised no exception"))
 }
 
-/// Returns the current stream of the table's library, or `None` if the table does not tell.
+/// What a table says of the stream on which its library works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableStream {
+    Handle(StreamHandle),
+    /// The null pointer, which libraries use in different ways.
+    Null,
+    /// The table does not tell.
+    Absent,
+}
+
+/// Asks a table for the current stream of its library.
 ///
 /// # Errors
 ///
 /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception of the table is ignored: the
 /// caller then uses `__dlpack__`, whose error explains the reason.
-pub(crate) fn work_stream(table: Table, py: Python<'_>, device: Device) -> PyResult<Option<StreamHandle>> {
-    match stream_of(table, py, device) {
-        None if PyErr::occurred(py) => no_stream(py),
+pub(crate) fn table_stream(table: Table, py: Python<'_>, device: Device) -> PyResult<TableStream> {
+    match ask_stream(table, py, device) {
+        TableStream::Absent if PyErr::occurred(py) => no_stream(py),
         stream => Ok(stream),
     }
 }
 
 /// Clears the exception of a table, or returns it if it is no `Exception`.
 #[cold]
-fn no_stream(py: Python<'_>) -> PyResult<Option<StreamHandle>> {
+fn no_stream(py: Python<'_>) -> PyResult<TableStream> {
     let ordinary = py.get_type::<PyException>();
     // SAFETY: the thread is attached, and the class is alive.
     if unsafe { ffi::PyErr_ExceptionMatches(ordinary.as_ptr()) } == 0 {
@@ -102,63 +108,26 @@ fn no_stream(py: Python<'_>) -> PyResult<Option<StreamHandle>> {
     }
     // SAFETY: the thread is attached.
     unsafe { ffi::PyErr_Clear() };
-    Ok(None)
+    Ok(TableStream::Absent)
 }
 
-/// As [`work_stream`]. An exception of the table stays set, and the result is then `None`.
-fn stream_of(table: Table, py: Python<'_>, device: Device) -> Option<StreamHandle> {
+/// As [`table_stream`]. An exception of the table stays set, and the result is then `Absent`.
+pub(crate) fn ask_stream(table: Table, py: Python<'_>, device: Device) -> TableStream {
     type CurrentWorkStream = unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int;
-    let current = member!(table, current_work_stream: CurrentWorkStream)?;
+    let Some(current) = member!(table, current_work_stream: CurrentWorkStream) else {
+        return TableStream::Absent;
+    };
     let mut stream = core::ptr::null_mut();
     // SAFETY: the thread is attached, and the pointer is valid for writing the stream.
     let failed = unsafe { current(device.device_type.0, device.device_id, &raw mut stream) } != 0;
     if failed || PyErr::occurred(py) {
-        return None;
+        return TableStream::Absent;
     }
-    // Null is the legacy default stream.
+    if stream.is_null() {
+        return TableStream::Null;
+    }
     // SAFETY: the stream is the current one of the library.
-    Some(unsafe { StreamHandle::from_raw(stream.addr()) })
-}
-
-/// The tables that were seen, whose libraries can return their current stream. A list that grows leaks its predecessor;
-/// there are only as many as libraries.
-static TABLES: PerProcess<Mutex<&[Table]>> = PerProcess::new(|_| Mutex::new(&[]));
-
-/// Makes releases of CUDA memory check whether the library of this table captures a graph.
-pub(crate) fn watch(table: Table) {
-    let mut tables = TABLES.get().lock().unwrap_or_else(PoisonError::into_inner);
-    if !tables.iter().any(|known| known.0 == table.0) {
-        *tables = Vec::leak([*tables, &[table]].concat());
-    }
-    cuda::set_capture_hook(captures);
-}
-
-/// Returns whether the current stream of a library captures a graph, for this thread and for one device or all devices.
-fn captures(device: Option<i32>) -> bool {
-    if !is_attached() {
-        return false;
-    }
-    // SAFETY: the check above found the thread attached.
-    let py = unsafe { Python::assume_attached() };
-    let tables = *TABLES.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let devices = device.map_or(0..cuda::device_count(), |ordinal| ordinal..ordinal + 1);
-    let mut found = false;
-    let ask = || {
-        found = tables.iter().any(|table| {
-            let at_work = |ordinal| {
-                let stream = stream_of(*table, py, Device::cuda(ordinal));
-                // A release cannot raise an exception. `PyErr::take` would resume a panic that was raised as one.
-                // SAFETY: the thread is attached.
-                unsafe { ffi::PyErr_Clear() };
-                stream
-            };
-            devices.clone().filter_map(at_work).any(cuda::captures)
-        });
-    };
-    // A release may run while an exception is set.
-    // SAFETY: the thread is attached.
-    unsafe { with_saved_exception(ask) };
-    found
+    TableStream::Handle(unsafe { StreamHandle::from_raw(stream.addr()) })
 }
 
 /// Gets an owned tensor of the object.
@@ -205,7 +174,7 @@ pub(crate) fn in_use() -> bool {
 }
 
 /// A table of the supported major version. It lives until the program ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Table(pub(crate) NonNull<DLPackExchangeAPI>);
 
 // SAFETY: the table does not change.

@@ -57,7 +57,7 @@ fn names_writable(
     let Some(data) = dict.get_item(key)? else { return Ok(false) };
     let Some(pair) = data.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2) else { return Ok(false) };
     let (address, readonly) = (pair.get_item(0)?, pair.get_item(1)?);
-    let here = info.numel() == 0
-        || address.is_instance_of::<PyInt>() && address.extract::<usize>()? == info.address();
+    let here =
+        info.numel() == 0 || address.is_instance_of::<PyInt>() && address.extract::<usize>()? == info.address;
     Ok(here && readonly.cast::<PyBool>().is_ok_and(|readonly| !readonly.is_true()))
 }

@@ -6,10 +6,11 @@ use pyo3::exceptions::PyImportError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 
 use crate::python::import::exchange_table::{Table, makes_objects};
 use crate::python::import::kind::Kind;
+use crate::python::import::package::{Package, packages_of};
 use crate::python::import::type_cache::{offered, type_info};
 use crate::python::unstable_api::{ignore_exception, imported};
 
@@ -26,7 +27,7 @@ impl Kind {
             return Ok(kind.clone());
         }
         // Outside of the cell, because lookups can run Python code, which may come back here. The first result is kept.
-        let kind = Self::find(object, known.exchange)?;
+        let kind = Self::find(object, known.package, known.exchange)?;
         // An entry of the cache is never freed, so it must not keep a class alive. Modules stay anyway.
         let is_freed =
             matches!(&kind, Self::FromDlpack(makes) if !makes.bind(py).is_instance_of::<PyModule>());
@@ -36,25 +37,26 @@ impl Kind {
         Ok(kind)
     }
 
-    fn find(object: &Bound<'_, PyAny>, exchange: Option<Table>) -> PyResult<Self> {
+    fn find(object: &Bound<'_, PyAny>, package: Package, exchange: Option<Table>) -> PyResult<Self> {
         let class = object.get_type();
         let exchange = exchange.filter(|table| makes_objects(*table));
-        let packages = packages_of(&class)?;
-        for (package, name) in &packages {
-            match (&**package, &**name) {
-                ("numpy", "ndarray") => return Ok(Self::NumPy),
-                ("torch", _) => return Ok(Self::PyTorch(exchange)),
-                ("cupy", _) => return Ok(Self::CuPy),
-                ("jax" | "jaxlib", _) => return Ok(Self::Jax),
-                _ => {}
-            }
+        match package {
+            Package::NumPy => return Ok(Self::NumPy),
+            Package::PyTorch => return Ok(Self::PyTorch(exchange)),
+            Package::CuPy => return Ok(Self::CuPy),
+            Package::Jax => return Ok(Self::Jax),
+            _ => {}
         }
         if let Some(table) = exchange {
             return Ok(Self::Table(table));
         }
         let makes = with_from_dlpack(class.as_any())?;
         let makes = if makes.is_some() { makes } else { namespace_of(object)? };
-        let makes = if makes.is_some() { makes } else { package_with_from_dlpack(object.py(), &packages)? };
+        let makes = if makes.is_some() {
+            makes
+        } else {
+            package_with_from_dlpack(object.py(), &packages_of(&class)?)?
+        };
         Ok(makes.map_or(Self::Neutral, |makes| Self::FromDlpack(Arc::new(makes.unbind()))))
     }
 
@@ -125,24 +127,6 @@ pub(crate) fn library(py: Python<'_>, library: Library) -> PyResult<Bound<'_, Py
         refusal.set_cause(py, Some(error));
         refusal
     })
-}
-
-/// Returns the top package and the name of the class and of each of its bases, in method resolution order.
-fn packages_of(class: &Bound<'_, PyType>) -> PyResult<Vec<(String, String)>> {
-    let py = class.py();
-    let text = |name: PyResult<Bound<'_, PyString>>| -> PyResult<String> {
-        Ok(ignore_exception(py, name)?.map_or_else(String::new, |name| name.to_string_lossy().into_owned()))
-    };
-    let mut packages = Vec::new();
-    // Not `PyType::mro`, which panics if a metaclass overrides the attribute.
-    let order = class.getattr(intern!(py, "__mro__")).and_then(|order| Ok(order.cast_into::<PyTuple>()?));
-    let order = ignore_exception(py, order)?;
-    for class in order.iter().flatten() {
-        let Ok(class) = class.cast_into::<PyType>() else { continue };
-        let module = text(class.module())?;
-        packages.push((module.split('.').next().unwrap_or_default().into(), text(class.name())?));
-    }
-    Ok(packages)
 }
 
 /// Returns the object itself, if it has a function `from_dlpack`.

@@ -13,7 +13,7 @@ use crate::python::capsule::CapsuleTensor;
 use crate::python::errors::{Failure, not_an_array, of};
 use crate::python::import::cuda_array_interface::from_cuda_array_interface;
 use crate::python::import::dlpack_method::from_dlpack;
-use crate::python::import::from_exchange_table::{from_exchange_table, wait_for_table};
+use crate::python::import::from_exchange_table::{from_exchange_table, order_with_table};
 use crate::python::import::legacy_writable::trust_interface;
 use crate::python::import::receive::receive_capsule;
 use crate::python::import::step::{Request, Step};
@@ -49,7 +49,7 @@ impl Request<'_, '_> {
         }
         // A tensor from a table needs no stream. A capsule of another device was asked for without the stream.
         let is_done = match self.class.exchange {
-            Some(table) => wait_for_table(self, table, to)?,
+            Some(table) => order_with_table(self, table, to)?,
             None => to.info().device() == Device::CPU,
         };
         if !is_done {

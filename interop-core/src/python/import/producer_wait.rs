@@ -4,11 +4,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::array::device::{Device, DeviceType};
-use crate::array::stream::StreamHandle;
+use crate::array::info::ArrayInfo;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
 use crate::python::detach::detached;
 use crate::python::errors::of;
-use crate::python::import::exchange_table::work_stream;
 use crate::python::import::interface_dict::extract_cai;
 use crate::python::import::type_cache::type_info;
 use crate::python::unstable_api::attribute;
@@ -21,9 +21,11 @@ use crate::python::unstable_api::attribute;
 /// An import makes your stream wait for the library, and a release waits for all work. In between, only this function
 /// prevents the library from writing to memory that a kernel still reads.
 ///
-/// The library's stream is determined now, because it may have changed since the import: it is the stream of the
-/// exchange table, or else that of the object's interface dict. If neither names a stream, the host waits for `stream`.
+/// The library's stream is determined now, because it may have changed since the import: it is the one on which the library
+/// works, or else that of the object's interface dict. If none is known, all later work of the context waits for `stream`.
 /// The function does nothing for host memory, or if both are the same stream.
+///
+/// A [`LaunchScope`](crate::LaunchScope) does this for each of its arrays.
 ///
 /// # Errors
 ///
@@ -45,29 +47,45 @@ use crate::python::unstable_api::attribute;
 /// }
 /// ```
 pub fn make_producer_wait(object: &Bound<'_, PyAny>, stream: StreamHandle, device: Device) -> PyResult<()> {
-    if device.device_type == DeviceType::CPU {
+    if device.device_type == DeviceType::CPU || stream == StreamHandle::NothingPending {
         return Ok(());
     }
     let named = |error| PyErr::from(of(object, error));
-    match stream_of(object, device)? {
-        StreamHandle::NothingPending => {
-            detached(object.py(), || cuda::stream_synchronize(stream, device)).map_err(named)
-        }
-        theirs => cuda::stream_wait(theirs, stream, device).map_err(named),
+    if let Some(theirs) = stream_of(object, device)? {
+        return cuda::stream_wait(theirs, stream, device).map_err(named);
+    }
+    if cuda::make_context_wait(device, (PendingWork::on(stream), device)).map_err(named)? {
+        return Ok(());
+    }
+    detached(object.py(), || cuda::stream_synchronize(stream, device)).map_err(named)
+}
+
+/// Makes the library of `object` wait for the work that is pending on an array in the memory of that object.
+///
+/// # Errors
+///
+/// As [`make_producer_wait`].
+pub(crate) fn make_producer_wait_for(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
+    if info.device().device_type == DeviceType::CPU || info.pending.is_nothing() {
+        return Ok(());
+    }
+    match (stream_of(object, info.device())?, info.stream()) {
+        (Some(theirs), _) => cuda::make_consumer_wait(info, theirs).map_err(|error| of(object, error).into()),
+        (None, Some(stream)) => make_producer_wait(object, stream, info.device()),
+        // Whoever uses the memory next must wait for all work, as for every array on an unknown stream.
+        (None, None) => Ok(()),
     }
 }
 
-/// Returns the stream on which the library of `object` works with memory of `device`, or `NothingPending` if it is not
-/// known.
-fn stream_of(object: &Bound<'_, PyAny>, device: Device) -> PyResult<StreamHandle> {
+/// Returns the stream on which the library of `object` works with memory of `device`, if it is known.
+fn stream_of(object: &Bound<'_, PyAny>, device: Device) -> PyResult<Option<StreamHandle>> {
     let py = object.py();
-    if let Some(table) = type_info(object)?.exchange {
-        if let Some(stream) = work_stream(table, py, device)? {
-            return Ok(stream);
-        }
+    if let Some(current) = type_info(object)?.current_stream(object, device)? {
+        return Ok(Some(current.handle));
     }
     let Some(interface) = attribute(object, intern!(py, "__cuda_array_interface__"))? else {
-        return Ok(StreamHandle::NothingPending);
+        return Ok(None);
     };
-    Ok(extract_cai(&interface)?.stream)
+    let stream = extract_cai(&interface)?.stream;
+    Ok((stream != StreamHandle::NothingPending).then_some(stream))
 }

@@ -13,11 +13,13 @@ use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::array::device::Device;
 use crate::process::fork::PerProcess;
+use crate::python::import::capture_watch::watch;
 use crate::python::import::direct_call::DirectCall;
 use crate::python::import::dlpack_call::{DlpackMethod, ExpectedDevice};
 use crate::python::import::exchange_table::{Table, table};
 use crate::python::import::kind::Kind;
 use crate::python::import::lazy_values::Values;
+use crate::python::import::package::Package;
 use crate::python::shared_borrows::share_borrow_table;
 use crate::python::unstable_api::ignore_exception;
 
@@ -28,6 +30,8 @@ pub(crate) struct TypeInfo {
     /// A weak reference to the type, unless it is static. The cache does not keep the type alive, so another type may
     /// get its address.
     class: Option<Py<PyWeakrefReference>>,
+    /// The library that defines the type.
+    pub(crate) package: Package,
     /// The type's C exchange table.
     pub(crate) exchange: Option<Table>,
     /// The device on which all arrays from the exchange table have been.
@@ -133,9 +137,6 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let py = class.py();
     share_borrow_table(py)?;
     let exchange = offered(class)?;
-    if let Some(table) = exchange {
-        crate::python::import::exchange_table::watch(table);
-    }
     // An object with NumPy's `__array_interface__` is in host memory, by definition of that interface. A class for both
     // kinds of memory also has `__cuda_array_interface__`.
     let [interface, cuda, dlpack] = ["__array_interface__", "__cuda_array_interface__", "__dlpack__"];
@@ -144,11 +145,10 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let host_only = ignore_exception(py, host_only)?.unwrap_or(false);
     // It must be callable: a property may exist for some objects only.
     let has_method = ignore_exception(py, class.getattr(dlpack))?.is_some_and(|method| method.is_callable());
-    // `__module__` may be anything, or missing.
-    let module = ignore_exception(py, class.module())?;
-    let module = module.map_or_else(String::new, |module| module.to_string_lossy().into_owned());
+    let package = Package::of(class)?;
+    watch(exchange, package);
     let method = DlpackMethod::new(
-        &module,
+        package,
         has_method,
         host_only,
         DirectCall::of(object, pyo3::intern!(py, "__dlpack__")),
@@ -161,6 +161,7 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     Ok(TypeInfo {
         address,
         class,
+        package,
         exchange,
         table_device: ExpectedDevice::new(),
         method,

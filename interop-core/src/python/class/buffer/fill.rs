@@ -127,7 +127,7 @@ pub(crate) fn lend<T: ArrayClass>(
 
 /// Fails if the request needs a property that the array does not have.
 pub(crate) fn permit(py: Python<'_>, info: &ArrayInfo, flags: Flags) -> Result<()> {
-    waiting(py, info, || check_readable(info.device(), info.stream()))?;
+    waiting(py, info, || check_readable(info.pending, info.address, info.device()))?;
     let writes = flags.ask(Flags::WRITABLE);
     if writes && info.is_read_only() {
         let allowed = "a request for reading only, or a copy of the array";

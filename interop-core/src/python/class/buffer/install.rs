@@ -20,7 +20,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::array::info::ArrayInfo;
-use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::stream::PendingWork;
 use crate::python::class::array_class::{ArrayClass, body, struct_of};
 use crate::python::class::buffer::abi::{
     Buffer, BufferProcs, Flags, GET_SLOT, GetBuffer, RELEASE_SLOT, ReleaseBuffer,
@@ -153,8 +153,7 @@ unsafe extern "C" fn buffer<T: ArrayClass>(
         let flags = c_int::try_from(extract_integer(&flags, "flags")?).unwrap_or(c_int::MAX);
         // The request is checked here. The owner then requests everything, and waits for pending work.
         let wanted = Flags(flags & Flags::WRITABLE.0 | Flags::STRIDES.0);
-        let info =
-            ArrayInfo { stream: PendingWork::on(StreamHandle::NothingPending), ..struct_of(array).info()? };
+        let info = ArrayInfo { pending: PendingWork::NOTHING, ..struct_of(array).info()? };
         permit(py, &info, wanted)?;
         let exported = of_instance(py, Instance(array.clone().unbind()))?;
         let buffer_owner = buffer_owner(py)?.call1((PyTuple::new(py, [exported])?,))?;

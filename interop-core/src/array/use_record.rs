@@ -1,0 +1,157 @@
+//! Records of how imported arrays were used: on the caller's stream alone, or in any other way.
+//!
+//! An array that is on the stream of its library, and was used there alone, can be released as that library releases its
+//! own arrays: at once. Any other use needs an event. Only evidence counts. So a record starts clean, and everything that
+//! gives away the address makes it used.
+
+use core::cell::Cell;
+use core::num::NonZeroU64;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::process::fork::this_thread;
+
+/// The record of one imported array. A copy refers to the same record, and to none once that is finished.
+///
+/// The records lie in a table of fixed size. An import that finds no free place there has no record, and counts as used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UseRecord(NonZeroU64);
+
+/// A place of the table. From the lowest bit, `state` has [`USED`], the number of launch scopes that have the array, and
+/// the generation, which is odd while the place is taken.
+struct Place {
+    state: AtomicU64,
+    /// The thread that imported the array.
+    thread: AtomicUsize,
+}
+
+const PLACES: usize = 1024;
+
+/// How many places a thread tries before it does without a record.
+const TRIES: usize = 8;
+
+static TABLE: [Place; PLACES] =
+    [const { Place { state: AtomicU64::new(0), thread: AtomicUsize::new(0) } }; PLACES];
+
+const USED: u64 = 1;
+const SCOPE: u64 = 2;
+const GENERATION: u64 = 1 << 16;
+const INDEX: u64 = GENERATION - 1;
+
+thread_local! {
+    /// The place that this thread used last. Threads start far apart.
+    static LAST: Cell<usize> = {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        Cell::new(THREADS.fetch_add(1, Ordering::Relaxed) * 61 % PLACES)
+    };
+}
+
+impl UseRecord {
+    /// Starts the record of an array that this thread imports. `None` if no place is free.
+    pub(crate) fn start() -> Option<Self> {
+        let last = LAST.try_with(Cell::get).ok()?;
+        (0..TRIES).find_map(|step| Self::take((last + step) % PLACES))
+    }
+
+    fn take(index: usize) -> Option<Self> {
+        let Place { state, thread } = &TABLE[index];
+        let free = state.load(Ordering::Relaxed);
+        if free & GENERATION != 0 {
+            return None;
+        }
+        let taken = free + GENERATION;
+        state.compare_exchange(free, taken, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        thread.store(this_thread(), Ordering::Relaxed);
+        LAST.set(index);
+        NonZeroU64::new(taken | index as u64).map(Self)
+    }
+
+    fn place(self) -> &'static Place {
+        let index = (self.0.get() & INDEX) as usize;
+        &TABLE[index]
+    }
+
+    fn is_of(self, state: u64) -> bool {
+        state & !INDEX == self.0.get() & !INDEX
+    }
+
+    /// Notes that the array may be used beyond the caller's stream.
+    #[inline]
+    pub(crate) fn note_used(self) {
+        let state = &self.place().state;
+        if self.is_of(state.load(Ordering::Relaxed)) {
+            // If the record ended meanwhile, another array counts as used, which does no harm.
+            state.fetch_or(USED, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a launch scope has the array. A scope that is forgotten leaves it used.
+    pub(crate) fn enter_scope(self) {
+        self.change(|state| state + SCOPE);
+    }
+
+    /// Notes that a launch scope has ordered its work with the caller's stream.
+    pub(crate) fn leave_scope(self) {
+        self.change(|state| state - SCOPE);
+    }
+
+    fn change(self, to: impl Fn(u64) -> u64) {
+        let own = |state| self.is_of(state).then(|| to(state));
+        // Fails if the record is finished.
+        let _ = self.place().state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, own);
+    }
+
+    /// Finishes the record. Returns whether the array was used on the caller's stream alone, and this is the thread that
+    /// imported it.
+    pub(crate) fn finish(self) -> bool {
+        let Place { state, thread } = self.place();
+        let is_here = thread.load(Ordering::Relaxed) == this_thread();
+        let last = state.load(Ordering::Acquire);
+        if !self.is_of(last) {
+            return false;
+        }
+        state.store((last & !INDEX).wrapping_add(GENERATION), Ordering::Release);
+        last & INDEX == 0 && is_here
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_use_on_the_callers_stream_is_clean() {
+        let start = || UseRecord::start().unwrap();
+        assert!(start().finish());
+        let used = start();
+        used.note_used();
+        assert!(!used.finish());
+        let launched = start();
+        launched.enter_scope();
+        launched.leave_scope();
+        assert!(launched.finish());
+        let forgotten = start();
+        forgotten.enter_scope();
+        assert!(!forgotten.finish(), "a scope that does not end");
+        let moved = start();
+        assert!(!std::thread::spawn(move || moved.finish()).join().unwrap(), "dropped on another thread");
+    }
+
+    #[test]
+    fn a_copy_of_a_finished_record_changes_no_other() {
+        let old = UseRecord::start().unwrap();
+        assert!(old.finish());
+        let new = UseRecord::start().unwrap();
+        assert_ne!(old, new);
+        old.note_used();
+        old.enter_scope();
+        assert!(!old.finish());
+        assert!(new.finish());
+    }
+
+    #[test]
+    fn the_table_has_an_end() {
+        let records: Vec<_> = core::iter::from_fn(UseRecord::start).take(PLACES + 1).collect();
+        assert!(records.len() <= PLACES);
+        assert!(records.into_iter().all(UseRecord::finish));
+    }
+}

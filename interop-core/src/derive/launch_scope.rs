@@ -1,0 +1,371 @@
+//! `LaunchScope`: orders kernels that are launched by hand with the arrays that they use.
+#![expect(unsafe_code, reason = "makes views of arrays that the scope borrows")]
+
+use core::cell::RefCell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Deref;
+
+use crate::array::device::{Device, DeviceType};
+use crate::array::element::Element;
+use crate::array::info::ArrayInfo;
+use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::use_record::UseRecord;
+use crate::cuda;
+use crate::cuda::stream_wait::{Fork, StreamOnDevice};
+use crate::derive::cuda_array::CudaArray;
+use crate::derive::fields::stream::{AsStream, FromStream};
+use crate::error::{Error, ErrorKind, Result, text};
+use crate::memory::array_view::{ArrayView, ArrayViewMut, check_writable};
+use crate::memory::kernel_view::{KernelView, KernelViewMut};
+
+/// Orders the launch of kernels with the arrays that they use, whatever streams these are on.
+///
+/// A scope has one stream: that of its first array, or one that you name ([`on`](Self::on)). [`read`](Self::read) and
+/// [`write`](Self::write) make that stream wait for an array and return the argument of a kernel. Launch on
+/// [`stream`](Self::stream). At the end of the scope the streams of all its arrays wait for the work in it. The end comes
+/// on every way out: [`finish`](Self::finish), an early return and a panic. A stream never waits for itself, so a function
+/// of one array makes no driver call.
+///
+/// An argument of a Python function is on the stream on which the caller works now. So a function that launches in a scope
+/// is right on every stream, with arrays of several libraries, and in a CUDA graph.
+///
+/// # Arrays without a stream of their own
+///
+/// | the array | at its start | at the end |
+/// | --- | --- | --- |
+/// | its stream is unknown ([`ArrayInfo::stream`] is `None`) | the stream waits for all work of the memory's context | nothing: an export waits for all work, too |
+/// | it states that nothing is pending | nothing | the host waits, so that the statement is true |
+/// | its library works on streams that it does not name (DALI, `PyCUDA`, nanobind), or the array is [kept](crate::Kept) | as for its own stream | all later work of the context waits; for pinned and managed memory the host |
+///
+/// # Example
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
+/// use interop_core::{CudaArray, LaunchScope, Lease, LeaseMut};
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len], device = "cuda")]
+/// struct Row<S> { #[cuda_array(data)] values: S, len: usize }
+///
+/// # fn kernel() -> CudaFunction { unimplemented!() }
+/// fn add_(out: &mut Row<LeaseMut<f32>>, other: &Row<Lease<f32>>) -> Result<(), Box<dyn std::error::Error>> {
+///     let config = LaunchConfig::for_num_elems(u32::try_from(out.len)?);
+///     let scope = LaunchScope::new();
+///     let out = scope.write::<f32, 1>(out)?;      // the scope is on the stream of this array
+///     let other = scope.read::<f32, 1>(other)?;   // that stream waits for this one
+///     let stream: Arc<CudaStream> = scope.stream()?;
+///     // SAFETY: the kernel takes an `interop::view<float, 1>` and an `interop::view<const float, 1>`.
+///     unsafe { stream.launch_builder(&kernel()).arg(&out).arg(&other).launch(config)? };
+///     Ok(scope.finish()?)                         // the streams of both arrays wait for the kernel
+/// }
+/// ```
+///
+/// For `cust`, whose launches need a stream of its own, name the stream: `LaunchScope::on(&stream)`.
+///
+/// The kernel arguments borrow the scope, so they cannot be launched after its end.
+pub struct LaunchScope<'a> {
+    state: RefCell<State>,
+    /// The arrays and the stream are borrowed. The scope stays on its thread, where default streams keep their meaning.
+    borrows: PhantomData<(&'a mut (), *const ())>,
+}
+
+/// The stream and the arrays of a scope.
+#[derive(Default)]
+struct State {
+    /// The stream and the device that selects its context, once they are known.
+    stream: Option<(PendingWork, Device)>,
+    /// Whether the stream was named by the user.
+    is_named: bool,
+    arrays: Vec<Member>,
+    across_devices: bool,
+}
+
+/// The description of an array in a [`LaunchScope`], for launches in that scope.
+#[derive(Clone, Debug)]
+pub struct ArrayInScope<'s> {
+    info: ArrayInfo,
+    scope: PhantomData<&'s ()>,
+}
+
+impl Deref for ArrayInScope<'_> {
+    type Target = ArrayInfo;
+
+    fn deref(&self) -> &ArrayInfo {
+        &self.info
+    }
+}
+
+/// What a scope knows of an array.
+#[derive(Clone, Copy)]
+struct Member {
+    pending: PendingWork,
+    device: Device,
+    address: usize,
+    uses: Option<UseRecord>,
+}
+
+impl Member {
+    fn of(info: &ArrayInfo) -> Self {
+        Self { pending: info.pending, device: info.device, address: info.address, uses: info.uses }
+    }
+
+    /// Makes the stream of the scope wait for the work that is pending on the array.
+    fn make_scope_wait(&self, (stream, device): StreamOnDevice, fork: Fork) -> Result<()> {
+        match self.pending.name() {
+            _ if !cuda::is_available() => Ok(()),
+            Some(_) => cuda::wait_between((stream, device), (self.pending, self.device), fork),
+            None => {
+                let waiter = stream.name().unwrap_or(StreamHandle::LegacyDefault);
+                cuda::make_stream_wait_for_unknown(waiter, self.address, self.device)
+            }
+        }
+    }
+
+    /// Makes a library that does not name its stream wait for the work in a scope: later work of the context does, if it is
+    /// device memory. Returns whether the host need not wait. A graph is ordered where it is launched.
+    fn make_library_wait(&self, scope: StreamOnDevice) -> bool {
+        if self.device.device_type.is_host_accessible() {
+            return scope.0.stream(scope.1).is_some_and(cuda::captures);
+        }
+        cuda::make_context_wait(self.device, scope).unwrap_or(false)
+    }
+}
+
+impl<'a> LaunchScope<'a> {
+    /// Starts a scope on the stream of the first array that has one, or else on the legacy default stream.
+    #[must_use]
+    #[expect(
+        clippy::new_without_default,
+        reason = "a guard that is made by mistake should not be easy to make"
+    )]
+    pub fn new() -> Self {
+        Self::with(State::default())
+    }
+
+    /// Starts a scope on a stream of your own. It waits for each array, and the streams of the arrays for it.
+    ///
+    /// During graph capture a stream that waits for an array on the capturing stream becomes part of the graph, and the end
+    /// of the scope joins it again.
+    #[must_use]
+    pub fn on<S: AsStream + ?Sized>(stream: &'a S) -> Self {
+        let stream = Some((PendingWork::on(stream.as_stream()), Device::UNKNOWN));
+        Self::with(State { stream, is_named: true, ..State::default() })
+    }
+
+    fn with(state: State) -> Self {
+        Self { state: RefCell::new(state), borrows: PhantomData }
+    }
+
+    /// Allows arrays on several devices. The kernels reach the memory of the others by peer access, which the program has
+    /// enabled.
+    #[must_use]
+    pub fn across_devices(self) -> Self {
+        self.state.borrow_mut().across_devices = true;
+        self
+    }
+
+    /// Adds an array that the kernels read, and returns it as a kernel argument.
+    ///
+    /// # Errors
+    ///
+    /// As [`CudaArray::kernel_view`] and [`cuda::stream_wait`]; [`ErrorKind::Device`] for an array of another device than
+    /// that of the arrays before it, unless [`across_devices`](Self::across_devices) allows it.
+    pub fn read<'s, T: Element, const N: usize>(
+        &'s self,
+        array: &'a (impl CudaArray + ?Sized),
+    ) -> Result<KernelView<'s, T, N>> {
+        let info = array.info()?;
+        // SAFETY: rule 1 of `CudaArray`, for the lifetime of the borrow, which the scope does not outlive.
+        let view = unsafe { ArrayView::<'s, T, N>::from_info(&info) }?.kernel_view_in_scope()?;
+        self.add(&info).map(|()| view)
+    }
+
+    /// Adds an array that the kernels write, and returns it as a kernel argument.
+    ///
+    /// # Errors
+    ///
+    /// As [`CudaArray::kernel_view_mut`], and as [`read`](Self::read).
+    pub fn write<'s, T: Element, const N: usize>(
+        &'s self,
+        array: &'a mut (impl CudaArray + ?Sized),
+    ) -> Result<KernelViewMut<'s, T, N>> {
+        let info = array.info()?;
+        // SAFETY: as in `read`; the borrow is exclusive.
+        let view = unsafe { ArrayViewMut::<'s, T, N>::from_info(&info) }?.into_kernel_view_mut_in_scope()?;
+        self.add(&info).map(|()| view)
+    }
+
+    /// Adds an array of any element type and rank that the kernels read, and returns its description.
+    ///
+    /// # Errors
+    ///
+    /// As [`CudaArray::info`], and as [`read`](Self::read).
+    pub fn read_any(&self, array: &'a (impl CudaArray + ?Sized)) -> Result<ArrayInScope<'_>> {
+        self.describe(array.info()?)
+    }
+
+    /// As [`read_any`](Self::read_any), for an array that the kernels write.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_any`](Self::read_any), and as [`CudaArray::view_mut`] for an array that must not be written.
+    pub fn write_any(&self, array: &'a mut (impl CudaArray + ?Sized)) -> Result<ArrayInScope<'_>> {
+        let info = array.info()?;
+        check_writable(&info)?;
+        self.describe(info)
+    }
+
+    fn describe(&self, info: ArrayInfo) -> Result<ArrayInScope<'_>> {
+        self.add(&info)?;
+        // What reads the address of this description is in the scope.
+        Ok(ArrayInScope { info: ArrayInfo { uses: None, ..info }, scope: PhantomData })
+    }
+
+    fn add(&self, info: &ArrayInfo) -> Result<()> {
+        self.state.borrow_mut().add(Member::of(info))
+    }
+
+    /// The stream on which the kernels are launched: an `Arc<CudaStream>` of `cudarc`, a [`StreamHandle`], or your own type.
+    ///
+    /// It is borrowed: do not use it after the end of the scope.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda::stream_wait`], and as [`FromStream::from_stream`].
+    pub fn stream<S: FromStream>(&self) -> Result<S> {
+        let (stream, device) = self.state.borrow_mut().chosen()?;
+        S::from_stream(stream, device)
+    }
+
+    /// Ends the scope: the streams of its arrays wait for the work that was launched in it.
+    ///
+    /// Dropping the scope does the same, without an error.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda::stream_synchronize`], if a stream cannot wait for the scope and the host cannot wait instead. The arrays
+    /// are then released like those that were used on other streams.
+    pub fn finish(self) -> Result<()> {
+        self.state.borrow_mut().join()
+    }
+}
+
+impl State {
+    /// Returns the stream of the scope, and the device of its arrays.
+    fn chosen(&mut self) -> Result<(StreamHandle, Device)> {
+        let device = self.device().unwrap_or(Device::cuda(0));
+        let (stream, _) = match self.stream {
+            Some(stream) => stream,
+            None => self.choose((PendingWork::on_default_stream(device, None)?, device))?,
+        };
+        Ok((stream.name().unwrap_or(StreamHandle::LegacyDefault), device))
+    }
+
+    /// A stream that was named may become part of the capture of an array's stream. The end of the scope joins it again.
+    fn fork(&self) -> Fork {
+        if self.is_named { Fork::Allowed } else { Fork::Refused }
+    }
+
+    /// The device of the arrays, if one of them is on a device.
+    fn device(&self) -> Option<Device> {
+        let devices = self.arrays.iter().map(|member| member.device);
+        devices
+            .clone()
+            .find(|device| device.device_type == DeviceType::CUDA)
+            .or_else(|| devices.clone().next())
+    }
+
+    fn add(&mut self, member: Member) -> Result<()> {
+        self.check_device(member.device)?;
+        match self.stream {
+            Some((stream, Device::UNKNOWN)) => {
+                // A stream that was named belongs to the device of the first array.
+                self.stream = Some((stream, member.device));
+                member.make_scope_wait((stream, member.device), self.fork())?;
+            }
+            Some(stream) => member.make_scope_wait(stream, self.fork())?,
+            None if member.pending.name().is_some() && !member.pending.is_nothing() => {
+                self.choose((member.pending, member.device))?;
+            }
+            None => {}
+        }
+        if let Some(uses) = member.uses {
+            uses.enter_scope();
+        }
+        self.arrays.push(member);
+        Ok(())
+    }
+
+    /// Sets the stream of the scope, and makes it wait for the arrays that came before.
+    fn choose(&mut self, stream: (PendingWork, Device)) -> Result<(PendingWork, Device)> {
+        self.arrays.iter().try_for_each(|member| member.make_scope_wait(stream, Fork::Refused))?;
+        self.stream = Some(stream);
+        Ok(stream)
+    }
+
+    fn check_device(&self, device: Device) -> Result<()> {
+        let own = self.device().filter(|own| own.device_type == DeviceType::CUDA);
+        match own {
+            Some(own) if device.device_type == DeviceType::CUDA && own != device && !self.across_devices => {
+                let allowed = text!("{own}, where the arrays before it are");
+                let error = Error::new(ErrorKind::Device, "device", device, allowed);
+                Err(error.with_rust_hint(
+                    "write `LaunchScope::new().across_devices()` if the program has enabled peer access",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the streams of all arrays wait for the scope.
+    fn join(&mut self) -> Result<()> {
+        let arrays = core::mem::take(&mut self.arrays);
+        let Some(scope) = self.stream.filter(|_| cuda::is_available()) else {
+            leave(&arrays);
+            return Ok(());
+        };
+        let mut needs_host = false;
+        for member in &arrays {
+            match member.pending.name() {
+                // Whoever uses the array next waits for all work.
+                None => {}
+                Some(StreamHandle::NothingPending) => needs_host = true,
+                Some(_) => {
+                    let own = (member.pending, member.device);
+                    needs_host |= cuda::wait_between(own, scope, Fork::Refused).is_err();
+                }
+            }
+            if member.pending.has_hidden_streams() {
+                needs_host |= !member.make_library_wait(scope);
+            }
+        }
+        if needs_host {
+            cuda::synchronize_stream_of(scope)?;
+        }
+        leave(&arrays);
+        Ok(())
+    }
+}
+
+/// Notes that arrays were used in no other way than in a scope that has ended.
+fn leave(arrays: &[Member]) {
+    arrays.iter().filter_map(|member| member.uses).for_each(UseRecord::leave_scope);
+}
+
+impl Drop for LaunchScope<'_> {
+    fn drop(&mut self) {
+        // An array that could not be joined stays used, so its release waits for all work.
+        let _ = self.state.get_mut().join();
+    }
+}
+
+impl fmt::Debug for LaunchScope<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.borrow();
+        let stream = state.stream.map(|(stream, _)| stream);
+        f.debug_struct("LaunchScope").field("stream", &stream).field("arrays", &state.arrays.len()).finish()
+    }
+}

@@ -1,0 +1,281 @@
+//! Imports on the stream on which their caller works: nothing is ordered, nothing is recorded, and graphs stay valid.
+#![expect(unsafe_code, reason = "states on which stream a caller works")]
+
+use interop_core::cuda::{finish_releases, pending_releases};
+use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, Kept, Lease, LeaseMut, StreamHandle};
+
+use crate::counted_imports::{arrive, drained, tell};
+use crate::cuda_program::{Bytes, LARGE, Place, Stream};
+use crate::exclusive_driver::turn;
+use crate::support::arrays::{Array, Matrix};
+use crate::support::counted_owners::elsewhere;
+use crate::support::foreign_tensors::Ledger;
+
+const GPU: Device = Device::cuda(0);
+
+/// A struct without a `stream` field.
+#[derive(Debug, CudaArray)]
+#[cuda_array(shape = [len])]
+struct Row<S> {
+    #[cuda_array(data)]
+    data: S,
+    len: usize,
+}
+
+/// Imports memory that its library uses on this stream.
+fn on(data: &Bytes, stream: Stream) -> (Ledger, Import) {
+    let (ledger, import) = arrive(data, GPU);
+    // SAFETY: the stream is live, and nothing uses the memory after the release but the tests, on the same stream.
+    (ledger, unsafe { import.with_callers_stream(stream.handle()) })
+}
+
+fn row(data: &Bytes, stream: Stream) -> (Ledger, Row<LeaseMut<i16>>) {
+    let (ledger, import) = on(data, stream);
+    (ledger, Row::from_import(import).unwrap())
+}
+
+/// Each kind of stream of a library.
+fn streams(place: Place) -> [Stream; 3] {
+    [place.legacy(), place.blocking(), place.non_blocking()]
+}
+
+#[test]
+fn only_the_pointer_is_asked_about_and_the_release_is_at_once() {
+    let turn = turn();
+    let place = Place::primary(0);
+    for bytes in [64, 2 * LARGE] {
+        let data = place.bytes(0, bytes);
+        // A release of other memory is pending, for which nobody polls here.
+        let (other, import) = arrive(&data, GPU);
+        let spin = place.non_blocking().spin();
+        drop(import);
+        for stream in streams(place) {
+            let ((ledger, import), calls) = turn.count(|| on(&data, stream));
+            assert_eq!((calls, turn.calls("cuPointerGetAttributes")), (1, 1), "{stream:?}");
+            let (array, calls) = turn.count(|| Array::<LeaseMut<i16>>::from_import(import).unwrap());
+            assert_eq!((calls, array.stream), (0, stream.handle()));
+            let ((), calls) = turn.count(|| drop(array));
+            assert_eq!((calls, ledger.released()), (0, 1), "{stream:?}, {bytes} bytes");
+            // The same without a `stream` field.
+            let (ledger, array) = row(&data, stream);
+            assert_eq!(array.info().unwrap().stream(), Some(stream.handle()));
+            let ((), calls) = turn.count(|| drop(array));
+            assert_eq!((calls, ledger.released()), (0, 1), "{stream:?}, {bytes} bytes");
+        }
+        assert_eq!(other.released(), 0);
+        turn.release(spin);
+        assert_eq!((drained(), other.released()), (0, 1));
+    }
+}
+
+#[test]
+fn our_own_operations_stay_on_the_stream() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    for stream in streams(place) {
+        stream.fill(&data, 7);
+        let (ledger, array) = row(&data, stream);
+        assert_eq!(array.to_vec::<i16>().unwrap(), [0x707; 32]);
+        drop(array);
+        assert_eq!((ledger.released(), pending_releases()), (1, 0), "{stream:?}");
+        turn.assert_no_reports();
+    }
+}
+
+/// Everything that gives the address away, or the memory to somebody else.
+#[test]
+fn what_is_used_otherwise_is_released_after_the_work() {
+    type Use = fn(Row<LeaseMut<i16>>, Stream);
+    let uses: [(&str, Use); 10] = [
+        ("a kernel view", |array, _| {
+            array.kernel_view::<i16, 1>().unwrap();
+        }),
+        ("a kernel view for writing", |mut array, _| {
+            array.kernel_view_mut::<i16, 1>().unwrap();
+        }),
+        ("the address of a view", |array, _| assert_ne!(array.view::<i16, 1>().unwrap().address(), 0)),
+        ("the address", |array, _| assert_ne!(array.info().unwrap().address(), 0)),
+        ("the addresses", |array, _| assert!(!array.info().unwrap().byte_range().is_empty())),
+        ("the region", |array, _| {
+            assert_ne!(interop_core::Storage::memory(&array.data).address, 0);
+        }),
+        ("an interface", |array, _| drop(array.to_cai().unwrap())),
+        ("an export", |array, stream| drop(array.into_dlpack_for_stream(stream.handle()).unwrap())),
+        ("the owner", |array, _| drop(array.data.into_owner())),
+        ("another thread", |array, _| {
+            elsewhere(move || drop(array));
+        }),
+    ];
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, stream) = (place.bytes(0, 64), place.non_blocking());
+    for (name, spend) in uses {
+        let (ledger, array) = row(&data, stream);
+        let spin = place.non_blocking().spin();
+        spend(array, stream);
+        assert_eq!((drained(), ledger.released()), (1, 0), "{name}");
+        turn.release(spin);
+        assert_eq!((drained(), ledger.released()), (0, 1), "{name}");
+    }
+    let (ledger, import) = on(&data, stream);
+    let spin = place.non_blocking().spin();
+    drop(import.into_parts());
+    assert_eq!((drained(), ledger.released()), (1, 0));
+    turn.release(spin);
+    assert_eq!((drained(), ledger.released()), (0, 1));
+}
+
+/// What only looks at the description uses nothing.
+#[test]
+fn a_look_at_the_description_is_no_use() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (data, stream) = (place.bytes(0, 64), place.non_blocking());
+    let (ledger, array) = row(&data, stream);
+    let info = array.info().unwrap();
+    assert_eq!(
+        (info.device(), info.shape(), info.nbytes(), info.is_read_only()),
+        (GPU, &[32][..], 64, false)
+    );
+    assert_eq!(array.view::<i16, 1>().unwrap().shape(), [32]);
+    drop((info, array));
+    assert_eq!((ledger.released(), pending_releases()), (1, 0));
+}
+
+#[test]
+fn a_capture_stays_valid() {
+    let turn = turn();
+    let place = Place::primary(0);
+    for bytes in [64, 2 * LARGE] {
+        let data = place.bytes(0, bytes);
+        // A small release is pending, and another one of a large array has its event.
+        let parked: Vec<_> = [place.bytes(0, 64), place.bytes(0, 2 * LARGE)]
+            .into_iter()
+            .map(|data| {
+                let (ledger, import) = arrive(&data, GPU);
+                drop(import);
+                (ledger, data)
+            })
+            .collect();
+        for stream in [place.blocking(), place.non_blocking()] {
+            stream.begin();
+            let (ledger, array) = row(&data, stream);
+            drop(array);
+            assert_eq!(ledger.released(), 1);
+            if bytes < LARGE {
+                // Without a wait, as a library is told that needs none.
+                let (unordered, import) = arrive(&data, GPU);
+                let (import, calls) = turn.count(|| import.with_stream(StreamHandle::NothingPending));
+                assert_eq!(calls, 0);
+                drop(import);
+                assert_eq!(unordered.released(), 0);
+            }
+            assert!(stream.end(), "{stream:?}");
+            assert_eq!(drained(), 0);
+        }
+        drop(parked);
+        turn.assert_no_reports();
+    }
+}
+
+#[test]
+fn an_array_that_is_kept_leaves_the_stream() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let stream = place.non_blocking();
+    stream.spin();
+    stream.fill(&data, 7);
+    let (ledger, import) = on(&data, stream);
+    let kept: Kept<Row<Lease<i16>>> = Kept::from_import(import).unwrap();
+    turn.run_all();
+    stream.destroy();
+    assert_eq!(kept.info().unwrap().stream(), Some(StreamHandle::LegacyDefault));
+    assert_eq!(kept.to_vec::<i16>().unwrap(), [0x707; 32]);
+    drop(kept.into_inner().into_dlpack().unwrap());
+    assert_eq!((finish_releases(), ledger.released()), (0, 1));
+    turn.assert_no_reports();
+}
+
+#[test]
+fn an_array_cannot_be_kept_during_a_capture() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (data, stream) = (place.bytes(0, 64), place.non_blocking());
+    stream.begin();
+    let (ledger, import) = on(&data, stream);
+    let refused = Kept::<Row<Lease<i16>>>::from_import(import).unwrap_err();
+    assert_eq!(refused.error.kind(), ErrorKind::StreamCapture);
+    assert!(stream.end());
+    drop(refused.value);
+    assert_eq!((finish_releases(), ledger.released()), (0, 1));
+}
+
+/// The handle of a destroyed stream may belong to another one by now.
+#[test]
+fn a_stream_that_is_gone_is_not_used_by_the_release() {
+    let turn = turn();
+    turn.set_reuse(true);
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    for is_used in [false, true] {
+        let stream = place.non_blocking();
+        let (ledger, array) = row(&data, stream);
+        if is_used {
+            array.kernel_view::<i16, 1>().unwrap();
+        }
+        stream.destroy();
+        let next = place.non_blocking();
+        let spin = next.spin();
+        drop(array);
+        assert_eq!((drained(), ledger.released()), (usize::from(is_used), usize::from(!is_used)));
+        turn.release(spin);
+        assert_eq!((drained(), ledger.released()), (0, 1));
+        next.destroy();
+    }
+    turn.assert_no_reports();
+}
+
+/// A per-thread default stream is another one on another thread, so the stream that waits for it takes its place.
+#[test]
+fn a_per_thread_stream_becomes_the_legacy_one() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    place.per_thread().spin();
+    place.per_thread().fill(&data, 7);
+    let (_ledger, array) = row(&data, place.per_thread());
+    assert_eq!(array.info().unwrap().stream(), Some(StreamHandle::LegacyDefault));
+    elsewhere(move || assert_eq!(array.to_vec::<i16>().unwrap(), [0x707; 32]));
+    assert_eq!(finish_releases(), 0);
+    turn.assert_no_reports();
+}
+
+/// Imports beyond the table of records are released by events.
+#[test]
+fn any_number_of_arrays_is_released_once() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (data, stream) = (place.bytes(0, 64), place.non_blocking());
+    let (ledgers, rows): (Vec<_>, Vec<_>) = (0..1500).map(|_| row(&data, stream)).unzip();
+    drop(rows);
+    assert_eq!(finish_releases(), 0);
+    assert!(ledgers.iter().all(|ledger| ledger.released() == 1));
+}
+
+#[test]
+fn a_tensor_that_is_refused_is_released_at_once() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (data, stream) = (place.bytes(0, 64), place.non_blocking());
+    let (ledger, import) = on(&data, stream);
+    let refused = Matrix::<Lease<f64>>::from_import(import).unwrap_err();
+    assert_eq!(ledger.released(), 0);
+    drop(refused);
+    assert_eq!((ledger.released(), pending_releases()), (1, 0));
+    // Host memory has no stream.
+    let (ledger, tensor) = tell(&data, GPU);
+    drop(Import::from_dlpack(tensor).unwrap());
+    assert_eq!((finish_releases(), ledger.released()), (0, 1));
+}

@@ -1,0 +1,376 @@
+//! `LaunchScope`: kernels that are launched by hand come after the work on their arrays, and before what follows.
+#![expect(unsafe_code, reason = "states on which stream a caller works")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
+use interop_core::{
+    CudaArray, DType, Device, ErrorKind, FromArray, LaunchScope, Lease, LeaseMut, StreamHandle,
+};
+use interop_sim_client::Mistake;
+
+use crate::counted_imports::{arrive, drained};
+use crate::cuda_program::{Bytes, Place, Stream};
+use crate::exclusive_driver::turn;
+use crate::support::arrays::Array;
+use crate::support::foreign_tensors::Ledger;
+
+const GPU: Device = Device::cuda(0);
+
+#[derive(Debug, CudaArray)]
+#[cuda_array(shape = [len])]
+struct Row<S> {
+    #[cuda_array(data)]
+    data: S,
+    len: usize,
+}
+
+fn row<S: interop_core::FromImport>(data: &Bytes, stream: Stream) -> (Ledger, Row<S>) {
+    let (ledger, import) = arrive(data, GPU);
+    // SAFETY: the stream is live, and nothing uses the memory after the release but the tests, on the same stream.
+    let import = unsafe { import.with_callers_stream(stream.handle()) };
+    (ledger, Row::from_import(import).unwrap())
+}
+
+/// The stream on which a test launches: that of the scope.
+fn stream_of(scope: &LaunchScope<'_>, known: &[Stream]) -> Stream {
+    let handle: StreamHandle = scope.stream().unwrap();
+    *known.iter().find(|stream| stream.handle() == handle).expect("a known stream")
+}
+
+#[test]
+fn one_array_needs_no_call() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(1, 64);
+    for stream in [place.legacy(), place.blocking(), place.non_blocking()] {
+        let (ledger, mut array) = row::<LeaseMut<i16>>(&data, stream);
+        turn.reset_calls();
+        let scope = LaunchScope::new();
+        let view = scope.write::<i16, 1>(&mut array).unwrap();
+        assert_eq!((view.address(), view.shape()), (data.address, [32]));
+        let handle: StreamHandle = scope.stream().unwrap();
+        assert_eq!((handle, turn.all_calls()), (stream.handle(), 0));
+        stream.fill(&data, 9);
+        turn.reset_calls();
+        scope.finish().unwrap();
+        drop(array);
+        assert_eq!((turn.all_calls(), ledger.released(), pending_releases()), (0, 1, 0), "{stream:?}");
+        assert_eq!(stream.reads(&data), 9);
+    }
+}
+
+/// Each array is on a stream of its own library: a kernel waits for all of them, and what comes next on each for the
+/// kernel.
+#[test]
+fn arrays_of_several_libraries_are_ordered_with_one_kernel() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let streams = [place.non_blocking(), place.non_blocking(), place.blocking(), place.legacy()];
+    for first in 0..streams.len() {
+        let (from, to) = (place.bytes(1, 64), place.bytes(1, 64));
+        let (writer, reader) = (streams[first], streams[(first + 1) % streams.len()]);
+        writer.spin();
+        writer.fill(&to, 3);
+        reader.spin();
+        reader.fill(&from, 5);
+        let (one, mut target) = row::<LeaseMut<i16>>(&to, writer);
+        let (two, source) = row::<Lease<i16>>(&from, reader);
+        {
+            let scope = LaunchScope::new();
+            scope.write::<i16, 1>(&mut target).unwrap();
+            scope.read::<i16, 1>(&source).unwrap();
+            assert_eq!(stream_of(&scope, &streams).handle(), writer.handle());
+            writer.copy(&to, &from);
+        }
+        drop((target, source));
+        assert_eq!([one.released(), two.released(), pending_releases()], [1, 1, 0]);
+        // The library of the array that was read may write it now, after the kernel.
+        reader.fill(&from, 6);
+        assert_eq!((writer.reads(&to), reader.reads(&from)), (5, 6));
+        turn.assert_no_reports();
+    }
+}
+
+#[test]
+fn a_stream_of_ones_own_waits_and_is_waited_for() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (theirs, own, data) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 64));
+    theirs.spin();
+    theirs.fill(&data, 3);
+    let (ledger, mut array) = row::<LeaseMut<i16>>(&data, theirs);
+    let handle = own.handle();
+    turn.reset_calls();
+    let scope = LaunchScope::on(&handle);
+    scope.write::<i16, 1>(&mut array).unwrap();
+    turn.assert_no_host_wait();
+    own.fill(&data, 4);
+    scope.finish().unwrap();
+    drop(array);
+    assert_eq!((ledger.released(), theirs.reads(&data)), (1, 4));
+    turn.assert_no_reports();
+}
+
+/// A capture is forked into the scope's stream and joined back.
+#[test]
+fn a_stream_of_ones_own_takes_part_in_a_capture() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (theirs, own, data) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 64));
+    theirs.begin();
+    let (ledger, mut array) = row::<LeaseMut<i16>>(&data, theirs);
+    let handle = own.handle();
+    let scope = LaunchScope::on(&handle);
+    scope.write::<i16, 1>(&mut array).unwrap();
+    own.fill(&data, 4);
+    scope.finish().unwrap();
+    drop(array);
+    assert_eq!(ledger.released(), 1);
+    assert!(theirs.end(), "the scope's stream has joined");
+    turn.assert_no_reports();
+}
+
+/// An array on a stream outside cannot be read in a captured scope: the error comes before the launch.
+#[test]
+fn an_array_outside_of_the_capture_is_refused() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (captures, outside) = (place.non_blocking(), place.non_blocking());
+    let (from, to) = (place.bytes(1, 64), place.bytes(1, 64));
+    captures.begin();
+    let (one, mut target) = row::<LeaseMut<i16>>(&to, captures);
+    let (two, source) = row::<Lease<i16>>(&from, outside);
+    let scope = LaunchScope::new();
+    scope.write::<i16, 1>(&mut target).unwrap();
+    let refused = scope.read::<i16, 1>(&source).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::StreamCapture);
+    drop(scope);
+    drop((target, source));
+    assert_eq!([one.released(), two.released(), pending_releases()], [1, 1, 0]);
+    assert!(captures.end());
+}
+
+/// Errors and panics after the launch leave the scope, too.
+#[test]
+fn every_way_out_joins() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (theirs, own, data) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 64));
+    let handle = own.handle();
+    let launch = |array: &mut Row<LeaseMut<i16>>, panics: bool| -> Result<(), &'static str> {
+        let scope = LaunchScope::on(&handle);
+        scope.write::<i16, 1>(array).unwrap();
+        own.spin();
+        own.fill(&data, 4);
+        assert!(!panics, "after the launch");
+        Err("after the launch")
+    };
+    for panics in [false, true] {
+        theirs.fill(&data, 3);
+        let (ledger, mut array) = row::<LeaseMut<i16>>(&data, theirs);
+        let outcome = catch_unwind(AssertUnwindSafe(|| launch(&mut array, panics)));
+        assert_eq!(outcome.is_err(), panics);
+        drop(array);
+        assert_eq!((ledger.released(), theirs.reads(&data)), (1, 4));
+    }
+    turn.assert_no_reports();
+}
+
+#[test]
+fn a_forgotten_scope_leaves_the_array_used() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (theirs, own, data) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 64));
+    let (ledger, mut array) = row::<LeaseMut<i16>>(&data, theirs);
+    let handle = own.handle();
+    let scope = LaunchScope::on(&handle);
+    scope.write::<i16, 1>(&mut array).unwrap();
+    let spin = own.spin();
+    std::mem::forget(scope);
+    drop(array);
+    assert_eq!((drained(), ledger.released()), (1, 0));
+    turn.release(spin);
+    assert_eq!((drained(), ledger.released()), (0, 1));
+}
+
+/// An array that was used outside of the scope before stays used.
+#[test]
+fn a_scope_makes_nothing_clean_that_was_used_before() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (theirs, data) = (place.non_blocking(), place.bytes(1, 64));
+    let (ledger, mut array) = row::<LeaseMut<i16>>(&data, theirs);
+    array.kernel_view::<i16, 1>().unwrap();
+    let spin = place.non_blocking().spin();
+    let scope = LaunchScope::new();
+    scope.write::<i16, 1>(&mut array).unwrap();
+    scope.finish().unwrap();
+    drop(array);
+    assert_eq!((drained(), ledger.released()), (1, 0));
+    turn.release(spin);
+    assert_eq!((drained(), ledger.released()), (0, 1));
+}
+
+/// If a stream cannot be made to wait, the host waits.
+#[test]
+fn a_join_that_fails_makes_the_host_wait() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (theirs, own, data) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 64));
+    for name in ["cuEventRecord", "cuStreamWaitEvent"] {
+        let (ledger, mut array) = row::<LeaseMut<i16>>(&data, theirs);
+        let handle = own.handle();
+        let scope = LaunchScope::on(&handle);
+        scope.write::<i16, 1>(&mut array).unwrap();
+        own.spin();
+        own.fill(&data, 4);
+        turn.fail_next(name, 2);
+        scope.finish().unwrap();
+        drop(array);
+        assert_eq!((ledger.released(), theirs.reads(&data)), (1, 4), "{name}");
+    }
+    turn.assert_no_reports();
+}
+
+#[test]
+fn a_wait_that_fails_is_an_error_before_the_launch() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (theirs, own, data) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 64));
+    let (ledger, mut array) = row::<LeaseMut<i16>>(&data, theirs);
+    let handle = own.handle();
+    let scope = LaunchScope::on(&handle);
+    turn.fail_next("cuStreamWaitEvent", 2);
+    assert_eq!(scope.write::<i16, 1>(&mut array).unwrap_err().kind(), ErrorKind::Driver);
+    drop(scope);
+    drop(array);
+    assert_eq!((ledger.released(), pending_releases()), (1, 0));
+}
+
+/// Nobody knows on which stream the memory was written, so the kernel comes after all work.
+#[test]
+fn an_unknown_stream_is_all_streams() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let buffer = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 32).unwrap();
+    let mut owned = Row { data: buffer, len: 32 };
+    assert_eq!(owned.info().unwrap().stream(), None);
+    let data = place.non_blocking().bytes_at(owned.info().unwrap().address(), 64);
+    let hidden = place.non_blocking();
+    hidden.spin();
+    hidden.fill(&data, 5);
+    let (theirs, target) = (place.non_blocking(), place.bytes(1, 64));
+    let (ledger, mut array) = row::<LeaseMut<i16>>(&target, theirs);
+    let scope = LaunchScope::new();
+    // The unknown one comes first; the scope is on the stream of the other.
+    scope.read::<i16, 1>(&owned).unwrap();
+    scope.write::<i16, 1>(&mut array).unwrap();
+    assert_eq!(scope.stream::<StreamHandle>().unwrap(), theirs.handle());
+    theirs.copy(&target, &data);
+    scope.finish().unwrap();
+    drop(array);
+    assert_eq!((ledger.released(), theirs.reads(&target)), (1, 5));
+    // Alone, it is used on the legacy default stream.
+    hidden.fill(&data, 6);
+    let scope = LaunchScope::new();
+    scope.write::<i16, 1>(&mut owned).unwrap();
+    assert_eq!(scope.stream::<StreamHandle>().unwrap(), StreamHandle::LegacyDefault);
+    scope.finish().unwrap();
+    assert_eq!(owned.to_vec::<i16>().unwrap(), [0x606; 32]);
+    turn.assert_no_reports();
+}
+
+/// What states that nothing is pending has to be true after the kernel.
+#[test]
+fn an_array_without_pending_work_makes_the_host_wait() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let buffer = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 32).unwrap();
+    let mut array = Array::new(buffer, &[32]);
+    let own = place.non_blocking();
+    let data = own.bytes_at(array.info().unwrap().address(), 64);
+    let handle = own.handle();
+    let scope = LaunchScope::on(&handle);
+    scope.write::<i16, 1>(&mut array).unwrap();
+    own.spin();
+    own.fill(&data, 4);
+    scope.finish().unwrap();
+    assert_eq!((data.value(), array.stream), (4, StreamHandle::NothingPending));
+    turn.assert_no_reports();
+}
+
+#[test]
+fn two_devices_need_leave() {
+    let turn = turn();
+    let (here, there) = (Place::primary(0), Place::primary(1));
+    let (from, to) = (there.bytes(5, 64), here.bytes(1, 64));
+    let (reader, writer) = (there.non_blocking(), here.non_blocking());
+    let (one, import) = arrive(&from, Device::cuda(1));
+    // SAFETY: as in `row`.
+    let source: Row<Lease<i16>> =
+        Row::from_import(unsafe { import.with_callers_stream(reader.handle()) }).unwrap();
+    let (two, mut target) = row::<LeaseMut<i16>>(&to, writer);
+    {
+        let scope = LaunchScope::new();
+        scope.write::<i16, 1>(&mut target).unwrap();
+        let refused = scope.read::<i16, 1>(&source).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Device);
+        assert!(refused.to_string().contains("across_devices"), "{refused}");
+    }
+    reader.spin();
+    reader.fill(&from, 6);
+    {
+        let scope = LaunchScope::new().across_devices();
+        scope.write::<i16, 1>(&mut target).unwrap();
+        scope.read::<i16, 1>(&source).unwrap();
+        writer.copy(&to, &from);
+    }
+    drop((source, target));
+    assert_eq!([one.released(), two.released()], [1, 1]);
+    reader.fill(&from, 7);
+    assert_eq!(writer.reads(&to), 6);
+    turn.assert_no_reports();
+}
+
+/// The default streams of two contexts have one handle and are two streams.
+#[test]
+fn default_streams_of_two_contexts_are_not_the_same() {
+    let turn = turn();
+    let (primary, own) = (Place::primary(0), Place::foreign(0));
+    let (from, to) = (own.bytes(1, 64), primary.bytes(1, 64));
+    own.legacy().spin();
+    own.legacy().fill(&from, 5);
+    let (one, source) = row::<Lease<i16>>(&from, own.legacy());
+    let (two, mut target) = row::<LeaseMut<i16>>(&to, primary.legacy());
+    {
+        let scope = LaunchScope::new();
+        scope.write::<i16, 1>(&mut target).unwrap();
+        scope.read::<i16, 1>(&source).unwrap();
+        primary.legacy().copy(&to, &from);
+    }
+    drop((source, target));
+    assert_eq!([one.released(), two.released()], [1, 1]);
+    own.legacy().fill(&from, 6);
+    assert_eq!(primary.legacy().reads(&to), 5);
+    turn.assert_no_reports();
+    drop(from);
+    assert_eq!(finish_releases(), 0);
+    own.destroy();
+}
+
+/// The counterexample: without the scope the driver reports the race.
+#[test]
+fn without_the_scope_it_shows() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (theirs, own, data) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 64));
+    theirs.fill(&data, 3);
+    let (_ledger, mut array) = row::<LeaseMut<i16>>(&data, theirs);
+    array.kernel_view_mut::<i16, 1>().unwrap();
+    own.fill(&data, 4);
+    drop(array);
+    theirs.reads(&data);
+    assert_eq!(finish_releases(), 0);
+    assert!(turn.expect(Mistake::Race) > 0);
+}
