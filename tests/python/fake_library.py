@@ -39,9 +39,9 @@ def address_of(function):
     return ctypes.cast(function, ctypes.c_void_p).value if function else None
 
 
-def address_in(array):
-    """Returns a managed tensor that owns an `Array`."""
-    stream = None if array.__dlpack_device__()[0] == 1 else 1
+def address_in(array, stream=None):
+    """Returns a managed tensor that owns an `Array`, ready on the library's stream."""
+    stream = None if array.__dlpack_device__()[0] == 1 else stream or 1
     return ctypes.addressof(take(array.__dlpack__(max_version=(1, 0), stream=stream)))
 
 
@@ -63,7 +63,7 @@ def library(*, module="fake", fails=None, allocator=True, refuses=None, stream=N
 
     def hand_out(address, out):
         notes.append("from")
-        out[0] = address_in(ctypes.cast(address, ctypes.py_object).value.array)
+        out[0] = address_in(ctypes.cast(address, ctypes.py_object).value.array, stream)
         return 0
 
     def make(address, out):
@@ -86,7 +86,7 @@ def library(*, module="fake", fails=None, allocator=True, refuses=None, stream=N
             SET_ERROR(set_error)(context, *refuses)
             return -1
         kind = DEVICES[inner.device_type]
-        out[0] = address_in(interop_demo.Array.full(shape, 0, f"<f{inner.bits // 8}", device=kind))
+        out[0] = address_in(interop_demo.Array.full(shape, 0, f"<f{inner.bits // 8}", device=kind), stream)
         return 0
 
     def current(device_type, ordinal, out):

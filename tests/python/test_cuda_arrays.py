@@ -268,7 +268,7 @@ def test_read_only_arrays_stay_as_they_are():
 
 def test_the_switches_say_what_they_were():
     for switch, names in (
-        (interop_demo.set_release_policy, ["immediate", "batched", "after_all_contexts", "after_context"]),
+        (interop_demo.set_release_policy, ["immediate", "after_all_contexts", "after_context"]),
         (interop_demo.set_missing_stream_policy, ["legacy_default", "nothing_pending", "wait_for_all"]),
     ):
         assert [switch(name) for name in names] == [names[-1], *names[:-1]]

@@ -141,7 +141,7 @@ class Transposed:
         self.__cuda_array_interface__ = {**base, "shape": shape[::-1], "strides": strides, "data": (data, False)}
 
 
-@pytest.mark.parametrize("policy", ["after_context", "batched", "immediate"])
+@pytest.mark.parametrize("policy", ["after_context", "immediate"])
 def test_memory_comes_from_the_pool_and_goes_back_in_order(policy):
     """The simulated driver reports pool memory that is freed before its last use has run."""
     array, stream = full("cuda", (4, 6), 1.0), SIM.stream()

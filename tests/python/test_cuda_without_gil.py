@@ -87,7 +87,8 @@ def test_an_argument_that_the_host_works_on_lets_other_threads_run(function):
 
 @in_c
 def test_work_for_a_library_that_names_no_stream_lets_other_threads_run():
-    """The host waits for the work on behalf of the library."""
+    """Drivers before 12.5 cannot make a context wait. The host waits for the work on behalf of the library."""
+    SIM.library.interop_sim_fail_next(b"cuCtxWaitEvent", 500)
     probe, array = native.load("threads"), Silent(None)
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
     interop_demo.scale_(array, 2)

@@ -187,8 +187,9 @@ def test_jax(monkeypatch):
     assert isinstance(result, jax.Array) and result.tolist() == [[0, 2, 4], [6, 8, 10]]
     assert isinstance(interop_demo._doubled(source), jax.Array)
     assert isinstance(interop_demo._as_jax(np.zeros(3)), jax.Array)
-    with pytest.raises(ArrayError, match=r"arrays of JAX, allowed: .*`HostVec`"):
-        interop_demo._ones_like(source)
+    # JAX cannot allocate memory that Rust may write.
+    ones = interop_demo._ones_like(source)
+    assert isinstance(ones, jax.Array) and ones.tolist() == [[1.0] * 3] * 2
 
 
 def test_tvm_ffi():

@@ -1,10 +1,12 @@
-"""A tensor on the simulated driver, and the kernel of `examples/hello-cuda` as that driver runs it."""
+"""Libraries on the simulated driver, and the kernels of `examples/hello-cuda` as that driver runs them."""
 
+import contextlib
 import ctypes
+import sys
 
-import numpy as np
+import streamed_library
 
-DRIVER = ctypes.CDLL("libcuda.so.1")
+DRIVER = streamed_library.DRIVER
 DRIVER.interop_sim_translate.restype = ctypes.c_void_p
 DRIVER.interop_sim_translate.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32]
 KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, ctypes.c_uint32, ctypes.POINTER(ctypes.c_void_p))
@@ -15,60 +17,70 @@ class View(ctypes.Structure):
 
     _fields_ = [("data", ctypes.c_uint64), ("extent", ctypes.c_int64), ("stride", ctypes.c_int64)]
 
-    def elements(self, write):
-        for at in range(self.extent):
-            place = DRIVER.interop_sim_translate(self.data + 4 * at * self.stride, 4, write)
-            yield ctypes.c_float.from_address(place)
+    def element(self, at, write=0):
+        place = DRIVER.interop_sim_translate(self.data + 4 * at * self.stride, 4, write)
+        # The driver has recorded a mistake if there is no place.
+        return ctypes.c_float.from_address(place) if place else ctypes.c_float(0.0)
 
 
-@KERNEL
-def double_elements(grid, block, shared, parameters):
-    for place in View.from_address(parameters[0]).elements(write=1):
-        place.value *= 2
+def kernel(function):
+    """Registers the function of one element for the kernel of its name."""
+
+    @KERNEL
+    def run(grid, block, shared, parameters):
+        source, target = (View.from_address(parameters[at]) for at in range(2))
+        for at in range(target.extent):
+            function(source.element(at).value, target.element(at, write=1))
+
+    sizes = (ctypes.c_size_t * 2)(*[ctypes.sizeof(View)] * 2)
+    DRIVER.interop_sim_register_kernel(function.__name__.encode(), run, sizes, ctypes.c_uint64(2))
+    return run
 
 
-SIZES = (ctypes.c_size_t * 1)(ctypes.sizeof(View))
-DRIVER.interop_sim_register_kernel(b"double_elements", double_elements, SIZES, ctypes.c_uint64(1))
+@kernel
+def double_elements(source, target):
+    target.value = 2 * source
 
 
-def call(name, *arguments):
-    code = getattr(DRIVER, name)(*arguments)
-    assert code == 0, f"{name} answered {code}"
+@kernel
+def add_elements(source, target):
+    target.value += source
 
 
-CONTEXT = ctypes.c_uint64()
-call("cuInit", 0)
-call("cuDevicePrimaryCtxRetain", ctypes.byref(CONTEXT), 0)
-call("cuCtxSetCurrent", CONTEXT)
+class Library:
+    """A library of `streamed_library`, as the tests of the template use it."""
+
+    def __init__(self, kind):
+        self.library = kind()
+        sys.modules.update(getattr(self.library, "modules", dict)())
+        self.array = self.library.array
+
+    @contextlib.contextmanager
+    def side_stream(self):
+        with self.library.using(self.library.new_stream()):
+            yield
+
+    @contextlib.contextmanager
+    def graph(self):
+        with self.library.capture() as graph:
+            yield Graph(self.library, graph)
+
+    def fill(self, array, value):
+        array.fill_(value)
+
+    def numbers(self, array):
+        """Fails if anything raced."""
+        values = array.tolist()
+        assert DRIVER.interop_sim_report_count() == 0, "the driver reports a race"
+        return values
 
 
-class Tensor:
-    """An array of a library with the CUDA Array Interface and `from_dlpack`."""
-
-    def __init__(self, numbers):
-        self.shape, self.address = numbers.shape, ctypes.c_uint64()
-        call("cuMemAlloc_v2", ctypes.byref(self.address), ctypes.c_size_t(numbers.nbytes))
-        call("cuMemcpyHtoD_v2", self.address, numbers.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(numbers.nbytes))
-
-    @classmethod
-    def from_dlpack(cls, array):
-        self = cls.__new__(cls)
-        interface = array.__cuda_array_interface__
-        self.shape, self.address, self.owner = array.shape, ctypes.c_uint64(interface["data"][0]), array
-        return self
-
-    @property
-    def __cuda_array_interface__(self):
-        data = (self.address.value, False)
-        return {"shape": self.shape, "typestr": "<f4", "data": data, "strides": None, "version": 3, "stream": 1}
-
-    def __del__(self):
-        if not hasattr(self, "owner"):
-            DRIVER.cuMemFree_v2(self.address)
+class Graph:
+    def __init__(self, library, graph):
+        self.replay = lambda: graph.replay(library.current())
 
 
-def numbers(array):
-    """Returns the elements, copied to the host in the way that the array supports."""
-    host = np.empty(array.shape, np.float32)
-    call("cuMemcpyDtoH_v2", host.ctypes.data_as(ctypes.c_void_p), array.address, ctypes.c_size_t(host.nbytes))
-    return host.tolist()
+LIBRARIES = [
+    type(f"Simulated{kind.__name__}", (Library,), {})(kind)
+    for kind in (streamed_library.Torch, streamed_library.CuPy)
+]

@@ -178,7 +178,7 @@ pub(crate) fn follow(command: &mut Command, counts: &mut Counts) -> Result<(), F
 
 /// The tests for the simulated driver. They run in a separate process, because other libraries would take the driver
 /// for a GPU.
-pub(crate) const ON_SIMULATION: [&str; 10] = [
+pub(crate) const ON_SIMULATION: [&str; 11] = [
     "tests/python/test_cuda_arrays.py",
     "tests/python/test_cuda_negotiation.py",
     "tests/python/test_cuda_calls.py",
@@ -188,6 +188,7 @@ pub(crate) const ON_SIMULATION: [&str; 10] = [
     "tests/python/test_cuda_relabeled.py",
     "tests/python/test_cuda_results.py",
     "tests/python/test_cuda_rules.py",
+    "tests/python/test_cuda_streams.py",
     "tests/python/test_cuda_without_gil.py",
 ];
 

@@ -1,5 +1,6 @@
 //! Tests the template projects: copies them and builds them with maturin, as their READMEs describe.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,6 +31,15 @@ pub(crate) fn run(counts: &mut Counts) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Builds the CUDA template as a Python module and returns its path.
+pub(crate) fn hello_cuda(python: &OsStr) -> Result<PathBuf, Failure> {
+    let template = Template::copy_sources("hello-cuda")?;
+    let mut cargo = workspace::cargo(["build", "--release"]);
+    cargo.current_dir(&template.folder).arg("--target-dir").arg(target().join("target"));
+    command_step::run(cargo.env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", python))?;
+    Ok(target().join("target/release/libhello_cuda.so"))
+}
+
 /// A copy of a template, with its own environment.
 struct Template {
     folder: PathBuf,
@@ -38,6 +48,13 @@ struct Template {
 impl Template {
     /// Copies a template out of the workspace, and points its dependency to the core, as its README says.
     fn copy(name: &str) -> Result<Self, Failure> {
+        let template = Self::copy_sources(name)?;
+        template.environment("venv", &TOOLS)?;
+        Ok(template)
+    }
+
+    /// As [`copy`](Self::copy), without an environment.
+    fn copy_sources(name: &str) -> Result<Self, Failure> {
         command_step::announce(name, "A copy under target/templates, built as its README says.");
         let folder = target().join(name);
         for part in ["src", "tests", "kernels"] {
@@ -49,9 +66,7 @@ impl Template {
         files::write(&folder.join("Cargo.toml"), manifest.replace("../../interop-core", &core))?;
         // Uses the versions that are tested elsewhere, for the packages that both have.
         files::copy(&workspace::root().join("Cargo.lock"), &folder.join("Cargo.lock"))?;
-        let template = Self { folder };
-        template.environment("venv", &TOOLS)?;
-        Ok(template)
+        Ok(Self { folder })
     }
 
     /// Creates an environment with these packages.
@@ -84,7 +99,8 @@ impl Template {
 
     fn test(&self, with: fn(&mut Command) -> &mut Command, counts: &mut Counts) -> Result<(), Failure> {
         let mut pytest = self.command("pytest");
-        pytest.env("PYTHONPATH", workspace::root().join("tests/templates"));
+        let helpers = ["tests/templates", "tests/python"].map(|folder| workspace::root().join(folder));
+        pytest.env("PYTHONPATH", std::env::join_paths(helpers).unwrap_or_default());
         counted(with(&mut pytest), counts)
     }
 

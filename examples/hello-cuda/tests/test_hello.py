@@ -1,45 +1,90 @@
+import contextlib
+import itertools
+
 import hello_cuda
+import libraries
 import numpy as np
 import pytest
 
-
-def libraries():
-    """Yields, for each installed library that finds a GPU, a function that makes an array and one that reads it."""
-    try:
-        import torch
-
-        if torch.cuda.is_available():
-            yield pytest.param(lambda numbers: torch.tensor(numbers).cuda(), lambda array: torch.from_dlpack(array).tolist(), id="torch")
-    except ImportError:
-        pass
-    try:
-        import cupy
-
-        cupy.cuda.runtime.getDeviceCount()
-        yield pytest.param(cupy.asarray, lambda array: cupy.from_dlpack(array).tolist(), id="cupy")
-    except Exception:
-        pass
-    try:
-        import simulated
-
-        yield pytest.param(simulated.Tensor, simulated.numbers, id="simulated")
-    except ImportError:
-        pass
+LIBRARIES = libraries.found()
+COUNT = 6
 
 
-@pytest.mark.parametrize(("make", "read"), list(libraries()))
-def test_on_a_device(make, read):
-    row = make(np.arange(6, dtype=np.float32))
+def name(library):
+    return type(library).__name__
+
+
+@pytest.fixture(params=LIBRARIES, ids=name)
+def library(request):
+    return request.param
+
+
+@pytest.fixture(params=["default stream", "side stream"])
+def stream(request, library):
+    """The stream on which the library works."""
+    with library.side_stream() if request.param == "side stream" else contextlib.nullcontext():
+        yield
+
+
+def test_on_a_device(library, stream):
+    row = library.array(range(COUNT))
     hello_cuda.double_(row)
-    assert read(row) == [0, 2, 4, 6, 8, 10]
+    assert library.numbers(row) == [0, 2, 4, 6, 8, 10]
     doubled = hello_cuda.double(row)
-    assert type(doubled) is type(row) and doubled.shape == (6,)
-    assert read(doubled) == [0, 4, 8, 12, 16, 20]
-    assert read(hello_cuda.double(doubled)) == [0, 8, 16, 24, 32, 40]
-    assert read(row) == [0, 2, 4, 6, 8, 10]
+    assert type(doubled) is type(row) and doubled.shape == (COUNT,)
+    assert library.numbers(doubled) == [0, 4, 8, 12, 16, 20]
+    assert library.numbers(hello_cuda.double(doubled)) == [0, 8, 16, 24, 32, 40]
+    hello_cuda.add_(row, doubled)
+    assert library.numbers(row) == [0, 6, 12, 18, 24, 30]
 
 
-@pytest.mark.parametrize("wrong", ["nonsense", np.zeros(3, np.float32)])
+def test_after_the_work_before_and_before_the_work_after(library, stream):
+    """Nothing waits, and everything is in order."""
+    row = library.array([0.0] * COUNT)
+    for value in range(10):
+        library.fill(row, value)
+        hello_cuda.double_(row)
+        doubled = hello_cuda.double(row)
+        hello_cuda.add_(row, doubled)
+        results = (library.numbers(row), library.numbers(doubled))
+        assert results == ([6 * value] * COUNT, [4 * value] * COUNT)
+        del doubled
+
+
+def test_in_a_graph(library):
+    row, sums = library.array([1.0] * COUNT), library.array([0.0] * COUNT)
+    with library.graph() as graph:
+        hello_cuda.double_(row)
+        doubled = hello_cuda.double(row)
+        hello_cuda.add_(sums, doubled)
+    for value in range(1, 4):
+        library.fill(row, value)
+        library.fill(sums, 1)
+        graph.replay()
+        assert library.numbers(row) == [2 * value] * COUNT
+        assert library.numbers(doubled) == [4 * value] * COUNT
+        assert library.numbers(sums) == [4 * value + 1] * COUNT
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.permutations(LIBRARIES, 2)), ids=name)
+def test_arrays_of_two_libraries(first, second):
+    """Each library works on a stream of its own."""
+    with first.side_stream(), second.side_stream():
+        row, other = first.array([0.0] * COUNT), second.array([0.0] * COUNT)
+        for value in range(10):
+            first.fill(row, value)
+            second.fill(other, 2 * value)
+            hello_cuda.add_(row, other)
+            second.fill(other, 0)
+            assert first.numbers(row) == [3 * value] * COUNT
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", np.zeros(3, np.float32)], ids=["nonsense", "numpy"])
 def test_anything_else_is_refused(wrong):
     with pytest.raises((TypeError, BufferError), match="found"):
         hello_cuda.double_(wrong)
+
+
+def test_rows_of_two_lengths_are_refused(library):
+    with pytest.raises(ValueError, match="`other`: found 2 elements, allowed: 3, as in `row`"):
+        hello_cuda.add_(library.array([1.0] * 3), library.array([1.0] * 2))
