@@ -340,7 +340,7 @@ def released(policy):
         interop_demo.set_release_policy(before)
 
 
-@pytest.mark.parametrize("policy", ["batched", "after_all_contexts"])
+@pytest.mark.parametrize("policy", ["after_all_contexts"])
 def test_by_other_policies(policy):
     with released(policy):
         assert walk(["ours", "torch"], SEED) == []

@@ -30,7 +30,7 @@ NAMED = (
     "as_array",
 )
 # These run alone: other work on the GPU would change their timings, the outcome of races, or the free memory.
-TIMED = ("races", "speed", "lifetime", "device_copies")
+TIMED = ("races", "caller_streams", "speed", "lifetime", "device_copies")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # initcheck reports data copied from device or managed memory of another context as uninitialized. A C program that
 # makes the same six calls shows the same.
@@ -73,6 +73,7 @@ def parts(work):
     for name in ("bad_input", "memory_origins", "layouts", "large", "lifetime", "forks", "capture", "random_programs", "results", "device_copies"):
         yield pytest(work, "python", name, f"{name}.py", limit=180)
     yield pytest(work, "races", "races", "races.py", limit=300)
+    yield pytest(work, "races", "caller_streams", "caller_streams.py", limit=300)
     yield Part("speed", "speed", [sys.executable, "-B", GPU / "speed.py"], table, 240)
     yield Part("speed", "kernel_speed", [sys.executable, "-B", GPU / "kernel_speed.py"], table, 240)
     yield Part("speed", "copies", [sys.executable, "-B", GPU / "copies.py"], table, 240)

@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
-use crate::{command_step, extension, files, sim, workspace};
+use crate::{command_step, extension, files, sim, templates, workspace};
 
 /// The maximum size of the bundle, in MiB.
 const ROOM: u64 = 60;
@@ -42,10 +42,11 @@ const FOLDERS: [(&str, &str); 4] = [
 
 /// Single files: Python examples, the README with the expected output, helpers shared with the Python tests, and
 /// `run.sh`.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     ("examples/from_python.py", "examples/from_python.py"),
     ("examples/two_gpus.py", "examples/two_gpus.py"),
     ("examples/README.md", "gpu/examples.md"),
+    ("examples/hello-cuda/tests/libraries.py", "gpu/libraries.py"),
     ("tests/python/native.py", "gpu/native.py"),
     ("tests/python/capsules.py", "gpu/capsules.py"),
     ("tests/python/scripts.py", "gpu/scripts.py"),
@@ -59,6 +60,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     files::clear(&bundle)?;
     let environment = Environment::prepare(Requirements::Tests)?;
     take(&extension::compile(&environment)?, &bundle.join("python/interop_demo.abi3.so"))?;
+    let template = templates::hello_cuda(environment.python().get_program())?;
+    take(&template, &bundle.join("python/hello_cuda.abi3.so"))?;
     // Programs with `cust` link a libcuda. At run time they find the real one of the GPU machine.
     sim::build()?;
     for programs in &PROGRAMS {
