@@ -160,6 +160,24 @@ fn copies_that_fit_no_address_space_are_refused() {
 }
 
 /// An array of another device is copied to that device. The driver reports the ordinal.
+/// A host array with gaps, so large that it is copied by pieces of pinned memory: every second row of these.
+fn with_gaps(rows: usize, columns: usize) -> (Import, Vec<u8>) {
+    let bytes: Vec<u8> = (0..251).cycle().take(2 * rows * columns).collect();
+    let expected = bytes.chunks(columns).step_by(2).flatten().copied().collect();
+    let strides = vec![2 * columns as isize, 1];
+    (send(Strided { data: bytes, shape: vec![rows, columns], strides }), expected)
+}
+
+#[test]
+fn elements_larger_than_a_piece_of_pinned_memory() {
+    const SIZE: usize = 5 << 20;
+    let _turn = turn();
+    let _context = context();
+    let (import, expected) = with_gaps(2, SIZE);
+    let copy: Strided<DeviceBuffer<[u8; SIZE]>> = Strided::from_import(import).unwrap();
+    assert!(copy.to_vec::<u8>().unwrap() == expected);
+}
+
 #[test]
 fn memory_of_the_second_device() {
     fn check<S: Storage + FromImport>() {

@@ -25,8 +25,8 @@ pub(crate) const LEAST_BYTES: usize = 1 << 20;
 /// Two pieces of pinned memory for each context. They are kept, because pinning memory takes longer than filling it.
 static PIECES: PerContext<usize> = PerContext::new();
 
-/// Copies elements to memory of a device, contiguous in `order`. The copy is complete on return. Returns `false` if no
-/// pinned memory can be allocated.
+/// Copies elements to memory of a device, contiguous in `order`. The copy is complete on return. Returns `false` if an
+/// element is larger than a piece, and if no pinned memory can be allocated.
 ///
 /// # Errors
 ///
@@ -42,13 +42,17 @@ pub(crate) unsafe fn upload<T: Element>(
     order: Order,
     target: usize,
 ) -> Result<bool> {
+    if size_of::<T>() > PIECE {
+        return Ok(false);
+    }
     let _entered = context.enter(driver)?;
     let _relaxed = Relaxed::new(driver);
     let mut copied = Ok(());
     let work = |pieces: &mut usize| {
         with_usable_stream(driver, |stream| {
             let mut turns = Turns { driver, context, stream, pieces: *pieces, queued: [None, None], next: 0 };
-            // SAFETY: as the caller promises. Only this call uses the pieces while they are locked.
+            // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits
+            // into a piece, as checked above.
             copied = unsafe { copy_pieces(&mut turns, elements, order, target) };
             // Wait after an error, too, because the next call uses the pieces.
             // SAFETY: the stream is live.
@@ -83,7 +87,7 @@ impl Turns<'_> {
     ///
     /// # Safety
     ///
-    /// `fill` writes `bytes` bytes. `target` has room for as many.
+    /// `fill` writes `bytes` bytes, at most [`PIECE`]. `target` has room for as many.
     unsafe fn take(
         &mut self,
         target: usize,
@@ -106,7 +110,7 @@ impl Turns<'_> {
 
 /// # Safety
 ///
-/// As [`upload`]. Nothing else uses the pieces of `turns`.
+/// As [`upload`]. Nothing else uses the pieces of `turns`. An element is at most as large as a piece.
 unsafe fn copy_pieces<T: Element>(
     turns: &mut Turns<'_>,
     elements: &HostElements<T>,
@@ -127,7 +131,8 @@ unsafe fn copy_pieces<T: Element>(
         let from = first.wrapping_add_signed(offset * item as isize);
         // SAFETY: the elements of the array are live.
         let part = unsafe { Strided::<T>::new(from, shape, strides) };
-        // SAFETY: a piece has room for this many elements, and so has the target from `at` on.
+        // SAFETY: a piece has room for this many elements, because an element is not larger than a piece. So has the
+        // target from `at` on.
         let fill = |piece: usize| unsafe { part.copy_to(Order::C, with_exposed_provenance_mut(piece)) };
         // SAFETY: as above.
         unsafe { turns.take(at, count * item, fill) }?;
