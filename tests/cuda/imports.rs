@@ -15,7 +15,8 @@ use interop_core::{
 use interop_sim_client::{Mistake, Policy, Sim, find};
 
 use crate::ORDERED;
-use crate::contexts::beside_a_capture;
+use crate::contexts::{beside_a_capture, ok};
+use crate::subprocess::run_alone;
 use crate::support::{
     ColumnMajor, KINDS, Matrix, Streamed, Strided, has_second_device, numbers, send, simulated, source, turn,
 };
@@ -176,6 +177,24 @@ fn elements_larger_than_a_piece_of_pinned_memory() {
     let (import, expected) = with_gaps(2, SIZE);
     let copy: Strided<DeviceBuffer<[u8; SIZE]>> = Strided::from_import(import).unwrap();
     assert!(copy.to_vec::<u8>().unwrap() == expected);
+}
+
+/// A reset of the primary context frees the pieces of pinned memory, and the context keeps its handle. It also destroys
+/// what the libraries of other tests keep there, so the test has a process of its own.
+#[test]
+fn copies_after_a_reset_of_the_primary_context() {
+    run_alone("imports::copies_after_a_reset_of_the_primary_context", || {
+        let _turn = turn();
+        let _context = context();
+        for _ in 0..2 {
+            let (import, expected) = with_gaps(3, 1 << 20);
+            let copy: Strided<CudaSlice<u8>> = Strided::from_import(import).unwrap();
+            assert!(copy.to_vec::<u8>().unwrap() == expected);
+            drop(copy);
+            assert_eq!(finish_releases(), 0);
+            ok!(cust::sys::cuDevicePrimaryCtxReset_v2(0));
+        }
+    });
 }
 
 #[test]

@@ -18,6 +18,9 @@ const DEVICE_POINTER: i32 = 3;
 
 const HOST_POINTER: i32 = 4;
 
+#[cfg(any(feature = "cust", feature = "cudarc"))]
+const BUFFER_ID: i32 = 7;
+
 const IS_MANAGED: i32 = 8;
 
 const DEVICE_ORDINAL: i32 = 9;
@@ -180,6 +183,13 @@ pub(crate) fn is_of_a_device(driver: &Driver, address: usize) -> bool {
     let known = || answers(driver, address, [MEMORY_TYPE, IS_MANAGED]);
     // An array without elements has address 0.
     address != 0 && known().is_ok_and(|known| known == [DEVICE, 0])
+}
+
+/// Returns the number that distinguishes an allocation from all others of the process, earlier ones at its address
+/// included. 0 for an address that is not CUDA memory.
+#[cfg(any(feature = "cust", feature = "cudarc"))]
+pub(crate) fn allocation_id(driver: &Driver, address: usize) -> Outcome<usize> {
+    answers(driver, address, [BUFFER_ID]).map(|[id]| id)
 }
 
 /// Returns the kind of the memory that is mapped at an address, and the range of the mapping. `None` if nothing is

@@ -12,6 +12,7 @@ use crate::cuda::copy_plan::{CopyAxis, visit};
 use crate::cuda::driver::{Driver, Outcome, RawStream};
 use crate::cuda::event::Event;
 use crate::cuda::per_context::PerContext;
+use crate::cuda::pointer::allocation_id;
 use crate::error::Result;
 use crate::memory::host::elements::HostElements;
 use crate::memory::host::strided::Strided;
@@ -23,7 +24,7 @@ const PIECE: usize = 4 << 20;
 pub(crate) const LEAST_BYTES: usize = 1 << 20;
 
 /// Two pieces of pinned memory for each context. They are kept, because pinning memory takes longer than filling it.
-static PIECES: PerContext<usize> = PerContext::new();
+static PIECES: PerContext<Pieces> = PerContext::new();
 
 /// Copies elements to memory of a device, contiguous in `order`. The copy is complete on return. Returns `false` if an
 /// element is larger than a piece, and if no pinned memory can be allocated.
@@ -48,28 +49,49 @@ pub(crate) unsafe fn upload<T: Element>(
     let _entered = context.enter(driver)?;
     let _relaxed = Relaxed::new(driver);
     let mut copied = Ok(());
-    let work = |pieces: &mut usize| {
-        with_usable_stream(driver, |stream| {
-            let mut turns = Turns { driver, context, stream, pieces: *pieces, queued: [None, None], next: 0 };
+    let work = |pieces: &mut Pieces| -> Outcome<Outcome> {
+        let pieces = pieces.live(driver)?;
+        Ok(with_usable_stream(driver, |stream| {
+            let mut turns = Turns { driver, context, stream, pieces, queued: [None, None], next: 0 };
             // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits
             // into a piece, as checked above.
             copied = unsafe { copy_pieces(&mut turns, elements, order, target) };
             // Wait after an error, too, because the next call uses the pieces.
             // SAFETY: the stream is live.
             unsafe { driver.stream_synchronize(stream) }
-        })
+        }))
     };
-    match PIECES.with(driver, context, || pin(driver), work) {
-        Err(_) => Ok(false),
-        Ok(finished) => copied.and(finished.map_err(Into::into)).map(|()| true),
+    match PIECES.with(driver, context, || Pieces::pin(driver), work) {
+        Err(_) | Ok(Err(_)) => Ok(false),
+        Ok(Ok(finished)) => copied.and(finished.map_err(Into::into)).map(|()| true),
     }
 }
 
-fn pin(driver: &Driver) -> Outcome<usize> {
-    let mut memory = null_mut();
-    // SAFETY: the pointer is valid for a write. A context is current.
-    unsafe { driver.memory_host_alloc(&raw mut memory, 2 * PIECE, 0) }?;
-    Ok(memory.expose_provenance())
+/// Two pieces of pinned memory. The driver's identifier of the allocation distinguishes them from later memory at the
+/// same address.
+struct Pieces {
+    address: usize,
+    id: usize,
+}
+
+impl Pieces {
+    /// Allocates them in the current context.
+    fn pin(driver: &Driver) -> Outcome<Self> {
+        let mut memory = null_mut();
+        // SAFETY: the pointer is valid for a write. A context is current.
+        unsafe { driver.memory_host_alloc(&raw mut memory, 2 * PIECE, 0) }?;
+        let address = memory.expose_provenance();
+        Ok(Self { address, id: allocation_id(driver, address)? })
+    }
+
+    /// Returns their address. A reset of the primary context, which keeps its handle, freed them: then they are
+    /// allocated again.
+    fn live(&mut self, driver: &Driver) -> Outcome<usize> {
+        if allocation_id(driver, self.address)? != self.id {
+            *self = Self::pin(driver)?;
+        }
+        Ok(self.address)
+    }
 }
 
 /// The two pieces, and the pending copies from them.
