@@ -75,6 +75,32 @@ def test_memory_that_is_freed_lets_other_threads_run(kind, owner):
 
 
 @in_c
+@pytest.mark.parametrize("way", [lambda: interop_demo._on_device(np.ones(3, "f4")), lambda: interop_demo.twice(full("cuda"))], ids=["argument", "result"])
+def test_new_memory_of_a_device_lets_other_threads_run(way):
+    """The driver waits for the default stream before it returns new memory, and before a copy from the host."""
+    probe = native.load("threads")
+    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
+    way()
+    assert probe.attachment(1) is False
+
+
+@in_c
+def test_new_memory_for_a_library_that_allocates_none_lets_other_threads_run():
+    probe = native.load("threads")
+
+    class Array:
+        def __init__(self, array):
+            self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+        def __array_namespace__(self):
+            """Asked after the argument has been waited for, and before the new memory is allocated."""
+            SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
+
+    interop_demo._ones_like(Array(full("managed", (3, 3))))
+    assert probe.attachment(1) is False
+
+
+@in_c
 @pytest.mark.parametrize("function", [interop_demo.edges, lambda image: interop_demo.blur_(image, 1)], ids=["edges", "blur_"])
 def test_an_argument_that_the_host_works_on_lets_other_threads_run(function):
     probe, stream = native.load("threads"), SIM.stream()

@@ -5,6 +5,7 @@ import gc
 import queue
 import sys
 import threading
+import time
 
 import interop_demo
 import numpy as np
@@ -37,6 +38,39 @@ def in_threads(count, work):
 
 
 # Threads
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        lambda array: interop_demo._in_a_vector(array),
+        lambda array: interop_demo._in_a_vector(array.transpose(1, 0, 2)),
+        lambda array: interop_demo.asarray(array).__dlpack__(copy=True, max_version=(1, 0)),
+    ],
+    ids=["an argument", "a strided argument", "copy=True"],
+)
+def test_other_threads_run_during_a_long_copy(copy):
+    """The other thread gets the GIL only where it is released, because nobody asks for it after a time slice."""
+    array, turns, done = np.ones((512, 4096, 3), "f4"), [0], threading.Event()
+
+    def count():
+        while not done.is_set():
+            turns[0] += 1
+            time.sleep(0)
+
+    thread, interval = threading.Thread(target=count), sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        thread.start()
+        while not turns[0]:
+            time.sleep(0.001)
+        before = turns[0]
+        copy(array)
+        assert turns[0] > before
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        thread.join()
 
 
 def test_work_in_many_threads():

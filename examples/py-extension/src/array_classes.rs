@@ -1,9 +1,14 @@
 //! Python classes that are arrays and have more properties. The module contains them under private names, for its
 //! tests.
+#![expect(unsafe_code, reason = "implements `Storage`")]
 
 use std::ffi::CStr;
 
-use interop_core::{CudaArray, Element, HostVec, Lease};
+use interop_core::cuda::{CudaBuffer, MemoryKind};
+use interop_core::{
+    ArrayInfo, CudaArray, Element, ElementType, FromImport, HostVec, Import, Lease, MemoryRegion, Order,
+    Refused, Storage,
+};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -187,6 +192,39 @@ fn torn() -> Torn {
     Torn { values: HostVec::zeroed(1), len: 2 }
 }
 
+/// A storage whose import copies the elements into memory of the first device.
+struct OnDevice(CudaBuffer);
+
+// SAFETY: as for the buffer, to which nothing else has access.
+unsafe impl Storage for OnDevice {
+    fn memory(&self) -> MemoryRegion {
+        self.0.memory()
+    }
+}
+
+impl FromImport for OnDevice {
+    const COPIES: bool = true;
+
+    fn element() -> Option<ElementType> {
+        Vec::<f32>::element()
+    }
+
+    fn check(info: &ArrayInfo) -> interop_core::Result<()> {
+        Vec::<f32>::check(info)
+    }
+
+    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+        let elements = Vec::<f32>::from_import(import, order)?;
+        let buffer = CudaBuffer::from_slice(MemoryKind::Device, 0, &elements);
+        Ok(Self(buffer.expect("memory of the first device")))
+    }
+}
+
+#[pyfunction]
+fn on_device(obj: Row<OnDevice>) -> usize {
+    obj.len
+}
+
 /// Calls a Python function while the elements of an image are being read, and returns the function's result.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "the lease ends when the call does")]
@@ -217,6 +255,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr("_hits", wrap_pyfunction!(hits, module)?)?;
     module.setattr("_packed_hits", wrap_pyfunction!(packed_hits, module)?)?;
     module.setattr("_torn", wrap_pyfunction!(torn, module)?)?;
+    module.setattr("_on_device", wrap_pyfunction!(on_device, module)?)?;
     module.setattr("_while_read", wrap_pyfunction!(while_read, module)?)?;
     module.setattr("_Titled", py.get_type::<Titled>())?;
     let names = PyDict::new(py);

@@ -190,8 +190,10 @@ pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'
     }
     let scope = LaunchScope::new();
     let array = scope.write_any(&mut array)?;
+    let stream = scope.stream()?;
+    // Detached, because the stream may wait for a host function that needs the interpreter's lock.
     // SAFETY: the scope orders the kernel with all other work on the array, whose release comes after it.
-    unsafe { launch::scale(&array, &array, factor, scope.stream()?) }?;
+    obj.py().detach(|| unsafe { launch::scale(&array, &array, factor, stream) })?;
     Ok(scope.finish()?)
 }
 

@@ -28,11 +28,12 @@ pub(crate) fn twice<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
     let py = obj.py();
     if obj.is_instance_of::<Array>() {
         let array = Argument::of(obj, None)?;
-        let mut result = in_own_memory(&array.info()?)?;
-        if array.info()?.device() == Device::CPU {
+        let info = array.info()?;
+        let mut result = py.detach(|| in_own_memory(&info))?;
+        if info.device() == Device::CPU {
             double_on_host(&array, &mut result)?;
         } else {
-            double(&array, &mut result)?;
+            double(py, &array, &mut result)?;
         }
         return Ok(Bound::new(py, result)?.into_any());
     }
@@ -45,7 +46,7 @@ pub(crate) fn twice<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
     }
     let array = FromCaller::new(obj, Argument::from_import(import)?)?;
     let mut result: NewArray<Argument> = array.new_like(py)?;
-    double(&array, &mut *result)?;
+    double(py, &array, &mut *result)?;
     result.into_pyobject(py)
 }
 
@@ -70,15 +71,16 @@ fn twice_of_each<'py>(obj: &Bound<'py, PyAny>, names: &Bound<'py, PyTuple>) -> P
 }
 
 /// Writes the doubled elements to the result, on the stream of the argument.
-fn double(from: &Argument, to: &mut impl CudaArray) -> interop_core::Result<()> {
+fn double(py: Python<'_>, from: &Argument, to: &mut impl CudaArray) -> interop_core::Result<()> {
     let scope = LaunchScope::new();
-    let (from, to) = (scope.read_any(from)?, scope.write_any(to)?);
+    let (from, to, stream) = (scope.read_any(from)?, scope.write_any(to)?, scope.stream()?);
+    // Detached, because the stream may wait for a host function that needs the interpreter's lock.
     // SAFETY: the scope orders the kernel with all other work on both arrays, whose release comes after it.
-    unsafe { launch::scale(&from, &to, 2.0, scope.stream()?) }?;
+    py.detach(|| unsafe { launch::scale(&from, &to, 2.0, stream) })?;
     scope.finish()
 }
 
-/// Allocates new memory that Rust owns, on the device of the data.
+/// Allocates new memory that Rust owns, on the device of the data. The driver may wait for other work first.
 fn in_own_memory(info: &ArrayInfo) -> interop_core::Result<Array> {
     let layout = Layout::contiguous(info.shape(), Order::C)?;
     let (device, dtype, count) = (info.device(), info.dtype(), layout.numel());

@@ -43,15 +43,14 @@ impl Extraction<'_> {
         if self.taken {
             return self.refuse(already_taken());
         }
-        let kind = self.import.info().device().device_type;
         // Each branch calls `take` itself: a result shared by both would go through memory and stall the CPU.
-        let storage = if kind == DeviceType::CPU || (kind == DeviceType::CUDA && !S::COPIES) {
+        let storage = if takes_at_once::<S>(self.import.info()) {
             match S::take(self.import, self.order) {
                 Ok(storage) => storage,
                 Err(error) => return self.refuse(error),
             }
         } else {
-            match self.storage_after_wait() {
+            match self.storage_in_wait() {
                 Ok(storage) => storage,
                 Err(error) => return self.refuse(error),
             }
@@ -60,14 +59,30 @@ impl Extraction<'_> {
         Some(storage)
     }
 
-    /// Makes the storage in the closure that may wait: copies wait for pending work, and so does host-accessible
-    /// memory.
+    /// Makes the storage in the closure that may wait.
     #[cold]
-    fn storage_after_wait<S: FromImport>(&mut self) -> Result<S> {
+    fn storage_in_wait<S: FromImport>(&mut self) -> Result<S> {
         let mut storage = None;
         let Self { import, order, wait, .. } = self;
         wait(&mut || storage = Some(S::take(import, *order)));
         storage.unwrap_or_else(|| unreachable!("`wait` runs its closure"))
+    }
+}
+
+/// The largest copy on the host that is made with the locks of the embedding program held. To give them up and take them
+/// again costs as much as a copy of some kilobytes.
+pub(crate) const SHORT_COPY: usize = 1 << 16;
+
+/// Returns whether a storage is made without waiting for a device and without a long copy.
+///
+/// Memory that the host and devices share is waited for. A copy waits for pending work, and one into memory of a device
+/// waits for that device.
+#[inline(always)]
+fn takes_at_once<S: FromImport>(info: &ArrayInfo) -> bool {
+    match info.device().device_type {
+        DeviceType::CPU => !S::COPIES || (S::ON_HOST && info.nbytes() <= SHORT_COPY),
+        DeviceType::CUDA => !S::COPIES,
+        _ => false,
     }
 }
 
@@ -144,6 +159,10 @@ pub trait FromImport: Storage + Sized {
     /// then gets that stream, because work on another one could come after the memory was freed.
     #[doc(hidden)]
     const IS_FREED_ON_DEFAULT_STREAM: bool = false;
+
+    /// Whether the elements are copied into memory of the host, which waits for no device.
+    #[doc(hidden)]
+    const ON_HOST: bool = false;
 
     /// The element type, or `None` to accept any.
     fn element() -> Option<ElementType>;

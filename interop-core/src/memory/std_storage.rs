@@ -110,6 +110,8 @@ macro_rules! copying_storage {
             impl<T: Element> FromImport for $storage {
                 const COPIES: bool = true;
 
+                const ON_HOST: bool = true;
+
                 fn element() -> Option<ElementType> {
                     Some(T::TYPE)
                 }

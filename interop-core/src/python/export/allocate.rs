@@ -25,6 +25,7 @@ use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
 use crate::derive::from_array::FromArray;
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::extraction::Extraction;
 use crate::memory::host_buffer::HostBuffer;
 use crate::memory::import::Import;
 use crate::memory::info_builder::InfoBuilder;
@@ -34,10 +35,11 @@ use crate::protocols::dlpack::abi::{DLTensor, Versioned};
 use crate::protocols::dlpack::exchange_api::SetError;
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::class::numpy::dtype_of;
-use crate::python::detach::free_detached;
+use crate::python::detach::{detached, free_detached};
 use crate::python::errors::of;
 use crate::python::export::into_library::into_library;
 use crate::python::export::numpy_api::{Api, type_number};
+use crate::python::import::argument::take_detached;
 use crate::python::import::exchange_table::{Table, makes_objects, member, object_of};
 use crate::python::import::kind::Kind;
 use crate::python::import::library_kind::{Library, library};
@@ -122,16 +124,17 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
 ) -> PyResult<NewArray<B>> {
     release_deferred_refs(py);
     free_detached();
-    let (import, made_by) = if let Some(object) = kind.empty(py, wish)? {
+    let (mut import, made_by) = if let Some(object) = kind.empty(py, wish)? {
         (import(&object, None)?, MadeBy::Library(PyOwner::new(object.unbind())))
     } else {
-        let (import, memory) = own_memory(wish)?;
+        let (import, memory) = detached(py, || own_memory(wish))?;
         (import, MadeBy::Rust(kind.clone(), memory))
     };
     let address = import.info().address;
-    let array = B::from_import(import).map_err(|refused| match &made_by {
-        MadeBy::Library(object) => PyErr::from(of(object.object().bind(py), refused.error)),
-        MadeBy::Rust(..) => refused.error.into(),
+    let array = B::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
+    let array = array.map_err(|error| match &made_by {
+        MadeBy::Library(object) => PyErr::from(of(object.object().bind(py), error)),
+        MadeBy::Rust(..) => error.into(),
     })?;
     if array.info()?.address != address {
         let allowed = "a struct that uses the memory in place, such as one with `LeaseMut<T>` or `Shared`";

@@ -14,6 +14,7 @@ use crate::derive::fields::axes::ShapeField;
 use crate::error::{Error, ErrorKind};
 use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;
+use crate::memory::from_import::SHORT_COPY;
 use crate::memory::host_buffer::HostBuffer;
 use crate::memory::info_builder::InfoBuilder;
 use crate::protocols::dlpack::abi::{Legacy, Versioned};
@@ -202,11 +203,13 @@ pub(crate) fn waiting<R: Send>(py: Python<'_>, info: &ArrayInfo, wait: impl FnOn
     if idle { wait() } else { detached(py, wait) }
 }
 
-/// Runs a closure that copies an array. It runs [`detached`] from the interpreter if a device may copy.
+/// Runs a closure that copies an array. It runs [`detached`] from the interpreter unless it is a short copy on the
+/// host.
 ///
-/// A copy waits for the default stream, and so for streams that are unrelated to the array.
+/// A copy by a device waits for the default stream, and so for streams that are unrelated to the array.
 fn copying<R: Send>(py: Python<'_>, info: &ArrayInfo, copy: impl FnOnce() -> R + Send) -> R {
-    if info.device() == Device::CPU { copy() } else { detached(py, copy) }
+    let is_short = info.device() == Device::CPU && info.nbytes() <= SHORT_COPY;
+    if is_short { copy() } else { detached(py, copy) }
 }
 
 /// # Safety

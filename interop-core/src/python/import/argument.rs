@@ -87,7 +87,8 @@ fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, verification: Verific
         match host_import(versioned, verification) {
             Ok(mut import) => {
                 class.values.check(object, import.info())?;
-                return T::assemble(&mut Extraction::new(&mut import)).map_err(named);
+                return T::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached))
+                    .map_err(named);
             }
             Err(versioned) => tensor = Some(CapsuleTensor::Versioned(versioned)),
         }
@@ -113,7 +114,7 @@ fn host_tensor(request: &Request<'_, '_>, to: &mut Option<CapsuleTensor>) -> PyR
 }
 
 /// Runs a closure for the storage of an argument, [`detached`] from the interpreter.
-fn take_detached(take: &mut dyn FnMut()) {
+pub(crate) fn take_detached(take: &mut dyn FnMut()) {
     // SAFETY: an import runs on a thread that is attached.
     let py = unsafe { Python::assume_attached() };
     // SAFETY: a storage holds no references to Python objects, because its `take` may be called on any thread.
