@@ -81,3 +81,21 @@ def test_while_rust_code_writes():
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         """
     )
+
+
+def test_work_for_several_threads():
+    """The child has none of the threads that worked for the parent."""
+    run(
+        """
+        import os, signal, interop_demo
+        image = interop_demo.Array.full((600, 600, 3), 1.0)
+        interop_demo.blur_(image, 1)
+        child = os.fork()
+        if not child:
+            signal.alarm(30)  # the end of a child that waits for ever
+            interop_demo.blur_(image, 1)
+            interop_demo.edges(image)
+            os._exit(interop_demo.checksum(image) != 600 * 600 * 3)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        """
+    )

@@ -7,7 +7,8 @@
 
 use interop_core::{CudaArray, HostVec, Lease, LeaseMut, cuda};
 use pyo3::prelude::*;
-use rayon::prelude::*;
+use std::num::NonZero;
+use std::thread;
 
 /// A colour image of `f32` in memory that the host can access. The storage type determines who owns the memory.
 #[derive(CudaArray)]
@@ -35,8 +36,9 @@ pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize
         let source = view.as_view().to_vec()?;
         let length = (width * CHANNELS).max(1);
         let mut rows = vec![0.0; source.len()];
-        let lines = rows.par_chunks_mut(length).zip(source.par_chunks(length));
-        lines.for_each(|(means, line)| box_line(line, means, CHANNELS, radius));
+        each_line(&mut rows, length, |y, means| {
+            box_line(&source[y * length..][..length], means, CHANNELS, radius);
+        });
         let mut view = view;
         view.copy_from_slice(&box_columns(&rows, height, length, radius))
     })?;
@@ -54,7 +56,7 @@ pub(crate) fn edges(py: Python<'_>, obj: Image<Lease<f32>>) -> PyResult<Image<Ho
     let edges = pixels.as_mut_slice()?;
     py.detach(|| {
         let at = |y: usize, x: usize, channel: usize| source[(y * width + x) * CHANNELS + channel];
-        edges.par_chunks_mut((width * CHANNELS).max(1)).enumerate().for_each(|(y, line)| {
+        each_line(edges, (width * CHANNELS).max(1), |y, line| {
             for (index, edge) in line.iter_mut().enumerate() {
                 let (x, channel) = (index / CHANNELS, index % CHANNELS);
                 let across = at(y, (x + 1).min(width - 1), channel) - at(y, x.saturating_sub(1), channel);
@@ -64,6 +66,27 @@ pub(crate) fn edges(py: Python<'_>, obj: Image<Lease<f32>>) -> PyResult<Image<Ho
         });
     });
     Ok(Image { pixels, height, width })
+}
+
+/// Calls `work` with each line of `length` elements and its number. Large images are shared among threads, which live as
+/// long as the call: a pool of threads would be missing in a forked process, and its tasks would never run there.
+fn each_line(elements: &mut [f32], length: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
+    /// Smaller images take less time than the start of a thread.
+    const SMALL: usize = 1 << 15;
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = threads.min(elements.len() / SMALL).max(1);
+    let share = (elements.len() / length).div_ceil(threads).max(1);
+    let lines = |first: usize, part: &mut [f32]| {
+        part.chunks_mut(length).enumerate().for_each(|(y, line)| work(first + y, line));
+    };
+    if threads == 1 {
+        return lines(0, elements);
+    }
+    thread::scope(|scope| {
+        for (at, part) in elements.chunks_mut(share * length).enumerate() {
+            scope.spawn(move || lines(at * share, part));
+        }
+    });
 }
 
 /// Waits for the pending work on an image without the interpreter's lock, because that work may need the lock.

@@ -46,6 +46,12 @@ pub(crate) fn forked_by() -> usize {
     FORKED_BY.load(Ordering::Relaxed)
 }
 
+/// Whether this process was forked from one that had called [`generation`].
+#[cfg(feature = "rayon")]
+pub(crate) fn is_forked() -> bool {
+    generation() > 1
+}
+
 /// An identifier that no other live thread of the process has. A fork handler may ask for it.
 #[inline]
 pub(crate) fn this_thread() -> usize {

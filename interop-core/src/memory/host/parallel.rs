@@ -1,4 +1,5 @@
-//! Loops over all elements on the threads of rayon. Each thread works on its own part of the elements.
+//! Loops over all elements on the threads of rayon. Each thread works on its own part of the elements. In a forked
+//! process they run on the calling thread.
 
 use crate::array::element::Element;
 use crate::error::Result;
@@ -6,6 +7,7 @@ use crate::memory::host::elementwise::{fold, map};
 use crate::memory::host::loops::{Loops, Visit};
 use crate::memory::host::strided::Strided;
 use crate::memory::host::{HostView, HostViewMut};
+use crate::process::fork::{forked_by, is_forked, this_thread};
 
 /// The maximum number of elements of one task. Larger loops are halved.
 const PIECE: usize = 1 << 15;
@@ -16,11 +18,26 @@ fn pieces<R: Send>(
     work: &(impl Fn(&Loops) -> Result<R> + Sync),
     reduce: &(impl Fn(R, R) -> R + Sync),
 ) -> Result<R> {
+    if has_threads() { halves(loops, work, reduce) } else { work(&loops) }
+}
+
+/// Returns whether the pool in which this thread runs tasks has threads. A forked process has a copy of the parent's
+/// global pool but none of its threads, so a task there would never run. A pool that the process made itself has some.
+fn has_threads() -> bool {
+    // The thread that forked may be a worker of the parent's.
+    !is_forked() || (rayon::current_thread_index().is_some() && this_thread() != forked_by())
+}
+
+fn halves<R: Send>(
+    loops: Loops,
+    work: &(impl Fn(&Loops) -> Result<R> + Sync),
+    reduce: &(impl Fn(R, R) -> R + Sync),
+) -> Result<R> {
     if loops.count() <= PIECE {
         return work(&loops);
     }
     let (one, other) = loops.halves();
-    let (one, other) = rayon::join(|| pieces(one, work, reduce), || pieces(other, work, reduce));
+    let (one, other) = rayon::join(|| halves(one, work, reduce), || halves(other, work, reduce));
     Ok(reduce(one?, other?))
 }
 
@@ -154,3 +171,29 @@ const _: fn() = || {
     fn shared<S: Sync>() {}
     shared::<Strided<'_, f32>>();
 };
+
+#[cfg(all(test, unix, not(miri)))]
+mod tests {
+    use rayon::ThreadPoolBuilder;
+
+    use super::*;
+    use crate::process::fork::child::in_a_child;
+
+    /// The number of elements that the parts have together, and the number of parts.
+    fn counted() -> (usize, usize) {
+        let loops = Loops::new(&[4 * PIECE], &[&[1]], Visit::Memory).unwrap();
+        let add = |one: (usize, usize), other: (usize, usize)| (one.0 + other.0, one.1 + other.1);
+        pieces(loops, &|loops| Ok((loops.count(), 1)), &add).unwrap()
+    }
+
+    #[test]
+    fn a_forked_process_does_not_wait_for_threads_of_its_parent() {
+        assert_eq!(counted(), (4 * PIECE, 4));
+        let in_the_child = || {
+            assert_eq!(counted(), (4 * PIECE, 1));
+            let own = ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+            assert_eq!(own.install(counted), (4 * PIECE, 4));
+        };
+        assert!(in_a_child(in_the_child));
+    }
+}
