@@ -41,13 +41,18 @@ impl Requirements {
         })
     }
 
-    /// Returns the file with packages that need a separate folder, and that folder: versions that conflict with the
-    /// others.
-    fn apart(self) -> Option<(PathBuf, PathBuf)> {
-        match self {
-            Self::Demo | Self::Kernels => None,
-            Self::Tests => Some((workspace::root().join("tests/python/oldest.txt"), folder().join("oldest"))),
-        }
+    /// Returns the files with packages that need a separate folder each, and those folders: versions that conflict with
+    /// the others.
+    fn apart(self) -> Vec<(PathBuf, PathBuf)> {
+        let versions: &[&str] = match self {
+            Self::Demo | Self::Kernels => &[],
+            Self::Tests => &["oldest", "1.26", "2.0"],
+        };
+        let place = |version: &&str| {
+            let file = workspace::root().join(format!("tests/python/numpy/{version}.txt"));
+            (file, folder().join("numpy").join(version))
+        };
+        versions.iter().map(place).collect()
     }
 
     /// Returns the file that records what was installed.
@@ -147,7 +152,7 @@ impl Environment {
     fn install(&self, requirements: Requirements, base: &Interpreter) -> Result<(), Failure> {
         let file = requirements.file();
         let mut wanted = format!("{}\n{}", base.probe, with_included(&file)?);
-        if let Some((file, _)) = requirements.apart() {
+        for (file, _) in requirements.apart() {
             wanted.push_str(&with_included(&file)?);
         }
         let stamp = requirements.stamp();
@@ -160,7 +165,7 @@ impl Environment {
             &format!("From PyPI, in fixed versions; up to {megabytes} MB, the first time only."),
         );
         self.pip(&file, &[], base)?;
-        if let Some((file, folder)) = requirements.apart() {
+        for (file, folder) in requirements.apart() {
             let folder = folder.as_os_str();
             self.pip(
                 &file,

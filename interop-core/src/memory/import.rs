@@ -46,6 +46,8 @@ pub enum Protocol {
     DlpackLegacy,
     /// A CUDA Array Interface.
     CudaArrayInterface,
+    /// `NumPy`'s array interface, for an array that `NumPy` does not export by DLPack.
+    ArrayInterface,
 }
 
 impl Import {

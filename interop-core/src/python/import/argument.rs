@@ -1,6 +1,7 @@
 //! Imports any object as a derived struct, for arguments of functions.
 #![expect(unsafe_code, reason = "believes what an object says of its memory")]
 
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use crate::cuda::verify::Verification;
@@ -107,6 +108,9 @@ fn host_tensor(request: &Request<'_, '_>, to: &mut Option<CapsuleTensor>) -> PyR
             Ok(capsule) => Some(take_from(object, capsule)?),
             // The import then tries the other protocols.
             Err(error) if lacks_method(object, &error)? => None,
+            Err(error) if class.method.is_of_numpy && error.is_instance_of::<PyException>(object.py()) => {
+                None
+            }
             Err(error) => return Err(error),
         },
     };

@@ -17,6 +17,7 @@ use crate::python::import::package::Package;
 use crate::python::unstable_api::{attribute, call_with_keywords};
 
 /// How to call the `__dlpack__` of a type.
+#[expect(clippy::struct_excessive_bools, reason = "properties that do not depend on each other")]
 pub(crate) struct DlpackMethod {
     /// Whether the class has the method. Otherwise each object must be checked.
     pub(crate) has_method: bool,
@@ -26,6 +27,8 @@ pub(crate) struct DlpackMethod {
     pub(crate) expected_device: ExpectedDevice,
     /// Whether its objects may have an interface dict that states whether memory is writable, for legacy capsules.
     pub(crate) has_writable_dict: bool,
+    /// Whether the method is that of `numpy.ndarray`.
+    pub(crate) is_of_numpy: bool,
     /// The C function of the method, for a type that cannot change.
     direct: Option<DirectCall>,
 }
@@ -43,10 +46,10 @@ impl DlpackMethod {
             true => ExpectedDevice::new(),
             false => ExpectedDevice::of(ExpectedDevice::NONE),
         };
-        // Arrays of JAX are immutable. Arrays of NumPy before 2.1 have always counted as read-only.
-        let has_writable_dict = !host_only && package != Package::Jax;
+        // Arrays of JAX are immutable.
+        let has_writable_dict = package != Package::Jax;
         let takes_unordered = package.takes_unordered();
-        Self { has_method, takes_unordered, expected_device, has_writable_dict, direct }
+        Self { has_method, takes_unordered, expected_device, has_writable_dict, is_of_numpy: false, direct }
     }
 
     /// Returns the stream to pass to arrays on `device`.

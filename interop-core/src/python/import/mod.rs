@@ -1,6 +1,7 @@
 //! Imports any Python object. `pipeline.rs` lists the steps in their order.
 
 pub(crate) mod argument;
+pub(crate) mod array_interface;
 pub(crate) mod capsule;
 pub(crate) mod capture_watch;
 pub(crate) mod cuda_array_interface;

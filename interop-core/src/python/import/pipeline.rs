@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::memory::import::{Import, Protocol};
 use crate::python::capsule::CapsuleTensor;
 use crate::python::errors::{Failure, not_an_array, of};
+use crate::python::import::array_interface::from_array_interface;
 use crate::python::import::cuda_array_interface::from_cuda_array_interface;
 use crate::python::import::dlpack_method::from_dlpack;
 use crate::python::import::from_exchange_table::{from_exchange_table, order_with_table};
@@ -71,14 +72,24 @@ impl Request<'_, '_> {
     }
 
     /// After a failure, imports by the interface dict if negative strides caused it. `CuPy` writes these correctly in
-    /// its dict.
+    /// its dict. An array that `NumPy` refused to export is imported by its own kind of dict.
     ///
-    /// Without a usable dict the failure is returned. Its cause is then the error about the dict.
+    /// Without a usable dict the failure is returned. Its cause is then the error about the dict of `CuPy`.
     #[cold]
     fn recover(&self, failure: Failure, to: &mut Import) -> PyResult<()> {
-        let is_recoverable = matches!(&failure, Failure::Invalid(error) if lost_negative_strides(error));
+        let lost_strides = matches!(&failure, Failure::Invalid(error) if lost_negative_strides(error));
+        let is_raised = matches!(&failure, Failure::Raised(_));
         let (py, refused) = (self.object.py(), PyErr::from(failure));
-        if !is_recoverable {
+        if is_raised && refused.is_instance_of::<PyException>(py) {
+            return match from_array_interface(self, to) {
+                Ok(true) => Ok(()),
+                Err(Failure::Raised(interrupt)) if !interrupt.is_instance_of::<PyException>(py) => {
+                    Err(interrupt)
+                }
+                _ => Err(refused),
+            };
+        }
+        if !lost_strides {
             return Err(refused);
         }
         match from_cuda_array_interface(self, to).map_err(|failure| failure.of(self.object)) {
@@ -112,7 +123,8 @@ fn lost_negative_strides(error: &Error) -> bool {
 ///
 /// A legacy capsule cannot express whether its memory is writable, so it counts as read-only. It is writable if an
 /// interface dict of the object (`__cuda_array_interface__`, or `__array_interface__` for host memory) states so for
-/// the same address, as Warp's does.
+/// the same address, as that of Warp does, and that of `NumPy` before 2.1. A read-only array, which such a `NumPy` does
+/// not export, is imported by its dict.
 ///
 /// The import keeps the object alive, or the object that it returned. The garbage collector does not see this
 /// reference, as with NumPy arrays that are imported by DLPack. So an object that holds an array imported from itself

@@ -13,6 +13,7 @@ use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::array::device::Device;
 use crate::process::fork::PerProcess;
+use crate::python::import::array_interface::has_method_of_numpy;
 use crate::python::import::capture_watch::watch;
 use crate::python::import::direct_call::DirectCall;
 use crate::python::import::dlpack_call::{DlpackMethod, ExpectedDevice};
@@ -147,12 +148,9 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let has_method = ignore_exception(py, class.getattr(dlpack))?.is_some_and(|method| method.is_callable());
     let package = Package::of(class)?;
     watch(exchange, package);
-    let method = DlpackMethod::new(
-        package,
-        has_method,
-        host_only,
-        DirectCall::of(object, pyo3::intern!(py, "__dlpack__")),
-    );
+    let direct = DirectCall::of(object, pyo3::intern!(py, "__dlpack__"));
+    let mut method = DlpackMethod::new(package, has_method, host_only, direct);
+    method.is_of_numpy = host_only && has_method_of_numpy(class)?;
     let values = Values::of(class)?;
     let address = class.as_ptr().addr();
     // SAFETY: the argument is a type.
