@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import hashlib
 import io
 import struct
 import sys
@@ -299,3 +300,19 @@ def test_an_object_that_keeps_a_buffer_of_its_own_is_collected():
     del mine
     gc.collect()
     assert (interop_demo.live_allocations(), interop_demo.live_exports()) == before
+
+
+@pytest.mark.parametrize(("shape", "strides"), [((0,), (8,)), ((0, 3), (24, 8)), ((3, 0), (8, 8)), ((2, 0, 5), (40, 40, 8))])
+@pytest.mark.parametrize("stride", [0, 8, -24, 1 << 40])
+def test_arrays_without_elements_are_contiguous(shape, strides, stride):
+    """NumPy 2.5 gives them strides of 0, which Python compares."""
+    array = of(np.lib.stride_tricks.as_strided(np.empty(0), shape, (stride,) * len(shape)))
+    view = memoryview(array)
+    assert (view.shape, view.strides) == (shape, strides)
+    assert view.c_contiguous and view.f_contiguous and view.contiguous
+    # Python casts no other shape with a zero in it.
+    assert view.ndim > 1 or view.cast("B").nbytes == 0
+    assert bytes(array) == b""
+    assert hashlib.sha256(array).digest() == hashlib.sha256(b"").digest()
+    assert io.BytesIO().write(array) == 0
+    assert np.asarray(array).shape == shape

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
-use crate::{command_step, free_threaded, fuzz, published, pyo3, sim, suites, workspace};
+use crate::{command_step, free_threaded, fuzz, newest_numpy, published, pyo3, sim, suites, workspace};
 
 /// Runs every check and every suite, even after one has failed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -37,6 +37,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         "Oldest PyO3",
         "The Python tests again, with the oldest minor version that users may have.",
         pyo3::oldest,
+    );
+    report.suite(
+        "Newest NumPy",
+        "The Python tests again on Python 3.13, where it is installed, for which the newest NumPy has a wheel.",
+        newest_numpy::suite,
     );
     report.suite(
         "Fuzzing",

@@ -16,6 +16,7 @@ mod free_threaded;
 mod fuzz;
 #[cfg(test)]
 mod module_arrows;
+mod newest_numpy;
 mod ptx;
 mod published;
 mod pyo3;

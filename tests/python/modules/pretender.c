@@ -60,8 +60,9 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "pretender", NULL, -1
 PyMODINIT_FUNC PyInit_pretender(void) {
     if (PyType_Ready(&MethodType)) return NULL;
     PyObject *method = PyObject_New(PyObject, &MethodType);
-    if (!method || !(ArrayType.tp_dict = PyDict_New())) return NULL;
+    if (!method || PyType_Ready(&ArrayType)) return NULL;
     if (PyDict_SetItemString(ArrayType.tp_dict, "__dlpack__", method)) return NULL;
+    PyType_Modified(&ArrayType);
     PyObject *self = PyModule_Create(&module);
     if (!self || PyModule_AddType(self, &ArrayType)) return NULL;
     return self;

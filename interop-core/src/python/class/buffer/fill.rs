@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 
 use crate::array::buffer_format::format_of;
 use crate::array::info::ArrayInfo;
+use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::shared_range;
@@ -161,11 +162,17 @@ fn check_padding(info: &ArrayInfo) -> Result<()> {
     Err(error.with_rust_hint("write the padding as a field, such as `_pad: [u8; 7]`"))
 }
 
+/// Returns the extents and the strides in bytes. Those of an array without elements are a contiguous array's: Python
+/// compares them even if there is nothing to step along, and NumPy 2.5 exports such arrays with strides of 0.
 fn numbers(info: &ArrayInfo) -> Result<Vec<isize>> {
-    let strides = info.byte_strides().ok_or_else(|| {
+    let mut strides = info.byte_strides().ok_or_else(|| {
         let allowed = "elements of whole bytes, which the buffer protocol can count";
         Error::new(ErrorKind::DType, "dtype", format_args!("{} below the byte", info.dtype()), allowed)
     })?;
+    if info.numel() == 0 {
+        let item = info.dtype().packed_bits() / 8;
+        strides = Layout::contiguous(info.shape(), Order::C)?.strides_in_bytes(item);
+    }
     Ok(info.shape().iter().map(|extent| *extent as isize).chain(strides).collect())
 }
 

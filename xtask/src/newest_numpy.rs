@@ -1,0 +1,42 @@
+//! The Python tests with the newest NumPy, which has no wheel for the oldest Python versions.
+
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::python::{Environment, Requirements};
+use crate::test_counts::Counts;
+use crate::{command_step, extension, files, sim, suites, workspace};
+
+/// A Python for which the newest NumPy has a wheel.
+const PYTHON: &str = "3.13";
+
+/// Tests that do not apply, in addition to those for the simulated driver. JAX is not installed. The tests of failing
+/// allocations use allocator hooks of the interpreter, which differ between its versions.
+const LEFT_OUT: [&str; 2] = ["tests/python/test_jax.py", "tests/python/test_faults.py"];
+
+/// Runs the tests if this Python is installed; otherwise skips them with the reason.
+pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
+    let folder = workspace::target().join("newest-numpy");
+    let environment = folder.join("venv");
+    // With `pyenv`, the variable selects the version.
+    let mut create = Command::new(format!("python{PYTHON}"));
+    create.env("PYENV_VERSION", PYTHON).args(["-m", "venv"]).arg(&environment);
+    if command_step::ask(&mut create).is_none() {
+        counts.skip(1, format_args!("there is no `python{PYTHON}` that makes virtual environments"));
+        return Ok(());
+    }
+    let python = || {
+        let mut python = Command::new(environment.join("bin/python"));
+        python.current_dir(workspace::root()).args(["-B", "-u"]);
+        python
+    };
+    let mut pip = python();
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
+    command_step::run(pip.args(["--requirement", "tests/python/numpy/newest.txt"]))?;
+    let library = extension::compile(&Environment::prepare(Requirements::Tests)?)?;
+    let modules = folder.join("modules");
+    files::replace(&library, &modules.join("interop_demo.abi3.so"))?;
+    let left_out = LEFT_OUT.iter().chain(&suites::ON_SIMULATION).flat_map(|file| ["--ignore", *file]);
+    let what: Vec<&str> = ["tests/python"].into_iter().chain(left_out).collect();
+    suites::pytest(sim::hidden(python().env("PYTHONPATH", modules)), &what, counts)
+}
