@@ -53,7 +53,7 @@ def library(*, module="fake", fails=None, allocator=True, refuses=None, stream=N
     """Creates a class of tensors, each around an `Array`, and the list of calls that its table records.
 
     `fails` replaces the function that creates an object: an address, or "silent" for one that fails without an
-    exception. `refuses` is the error that the allocator reports. `addresses` replaces other functions of the table.
+    exception. `refuses` is the error that the allocator reports, or "silent". `addresses` replaces other functions of the table.
     """
     notes = []
 
@@ -82,6 +82,8 @@ def library(*, module="fake", fails=None, allocator=True, refuses=None, stream=N
         inner = DLTensor.from_address(prototype)
         shape = numbers_at(inner.shape, inner.ndim) if inner.ndim else ()
         notes.append(("allocate", shape, (inner.code, inner.bits), (inner.device_type, inner.device_id)))
+        if refuses == "silent":
+            return -1
         if refuses:
             SET_ERROR(set_error)(context, *refuses)
             return -1

@@ -375,6 +375,13 @@ def test_a_table_that_fails_without_a_word():
         interop_demo._doubled(source)
 
 
+def test_an_allocator_that_fails_without_a_word():
+    """Rust allocates the memory."""
+    Kind = library(refuses="silent")
+    result = interop_demo._ones_like(Kind(Array.full((2, 3), 1.5)))
+    assert type(result) is Kind and np.asarray(result.array).tolist() == [[1] * 3] * 2
+
+
 def test_new_memory_is_the_library_s():
     Kind = library()
     source = Kind(Array.full((2, 3), 1.5))

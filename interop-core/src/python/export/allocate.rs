@@ -7,7 +7,7 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::null_mut;
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyBaseException, PyRuntimeError, PySystemError};
+use pyo3::exceptions::{PyBaseException, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -266,7 +266,7 @@ fn allocator_of(table: Table) -> Option<Allocator> {
 }
 
 /// Allocates memory with the allocator of an exchange table and makes an object of it. Returns `None` if the table has
-/// no allocator.
+/// no allocator, or one that fails without an error.
 fn allocated<'py>(py: Python<'py>, table: Table, wish: Wish<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Some(allocator) = allocator_of(table) else { return Ok(None) };
     let (shape, dtype, device) = wish;
@@ -296,7 +296,7 @@ fn allocated<'py>(py: Python<'py>, table: Table, wish: Wish<'_>) -> PyResult<Opt
             // SAFETY: the allocator created this tensor, and this code owns it.
             drop(unsafe { ManagedTensor::<Versioned>::from_raw(tensor) });
         }
-        return Err(error);
+        return error.map_or(Ok(None), Err);
     }
     // SAFETY: the tensor is owned and is passed on. If the library fails to accept its own tensor, it may have released
     // it.
@@ -308,20 +308,18 @@ struct Refusal(Option<(String, String)>);
 
 impl Refusal {
     #[cold]
-    fn raised(self, py: Python<'_>) -> PyErr {
+    fn raised(self, py: Python<'_>) -> Option<PyErr> {
         if let Some(error) = PyErr::take(py) {
-            return error;
+            return Some(error);
         }
-        let Some((class, text)) = self.0 else {
-            return PySystemError::new_err("the allocator of the exchange table failed without an error");
-        };
+        let (class, text) = self.0?;
         let named = py.import("builtins").and_then(|builtins| builtins.getattr(class));
         let named = named.ok().and_then(|class| class.cast_into::<PyType>().ok());
         let known = named.filter(|class| class.is_subclass_of::<PyBaseException>().unwrap_or(false));
-        known.map_or_else(
+        Some(known.map_or_else(
             || PyRuntimeError::new_err(text.clone()),
             |class| PyErr::from_type(class, text.clone()),
-        )
+        ))
     }
 }
 

@@ -132,8 +132,8 @@ pub(crate) fn ask_stream(table: Table, py: Python<'_>, device: Device) -> TableS
 
 /// Gets an owned tensor of the object.
 ///
-/// Returns `None` if the table does not support it, or raises a `BufferError` for this object. The caller then calls
-/// `__dlpack__`.
+/// Returns `None` if the table does not support it, fails without an exception, as that of `cuda.core` for some element
+/// types, or raises a `BufferError` for this object. The caller then calls `__dlpack__`.
 pub(crate) fn tensor_of(
     table: Table,
     object: &Bound<'_, PyAny>,
@@ -147,14 +147,14 @@ pub(crate) fn tensor_of(
     // tensor.
     let failed = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) } != 0;
     if failed || tensor.is_null() || PyErr::occurred(object.py()) {
-        // A table that fails without an exception violates the protocol, but causes no harm here.
-        let error = raised(object.py());
+        let error = PyErr::take(object.py());
         if !failed && !tensor.is_null() {
             // The table set an exception but reported success. The exception would surface in an unrelated call.
             // SAFETY: as below.
             drop(unsafe { ManagedTensor::from_raw(tensor) });
         }
-        return if error.is_instance_of::<PyBufferError>(object.py()) { Ok(None) } else { Err(error) };
+        let error = error.filter(|error| !error.is_instance_of::<PyBufferError>(object.py()));
+        return error.map_or(Ok(None), Err);
     }
     // SAFETY: the table transfers a tensor that nobody else releases.
     Ok(Some(unsafe { ManagedTensor::from_raw(tensor) }))
