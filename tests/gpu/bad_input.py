@@ -148,6 +148,20 @@ def test_values_of_torch_that_are_not_those_in_memory():
     assert interop_demo.checksum(lazy.imag.resolve_neg() - 1) == -6
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_tensors_of_torch_that_require_a_gradient(device):
+    """Its `__dlpack__` refuses them, and its exchange table does not."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    leaf = torch.ones(3, device=device, requires_grad=True)
+    for tensor in (leaf, leaf * 2, torch.nn.Parameter(torch.ones(3, device=device))):
+        with pytest.raises(ArrayError, match=r"requires a gradient.*detach\(\)"):
+            interop_demo.scale_(tensor, 2.0)
+        interop_demo.scale_(tensor.detach(), 2.0)
+        for without in (torch.no_grad, torch.inference_mode):
+            with without():
+                assert interop_demo.describe(tensor)["data"] == tensor.data_ptr()
+
+
 @pytest.mark.parametrize("cut", [np.s_[::-1], np.s_[::-1, ::-2], np.s_[1, ::-1]], ids=str)
 def test_strides_of_cupy_that_have_lost_their_sign(cut):
     """Negative strides are wrong in CuPy's capsules, so such arrays come through the dict, with their pending work."""

@@ -1,6 +1,8 @@
 """Imports through the C exchange table of a type, made here of ctypes functions (R158 to R171, bugs 159, 163)."""
 
 import ctypes
+import sys
+import types
 
 import interop_demo
 import native
@@ -310,6 +312,29 @@ def test_negatives_that_a_method_hands_out(form, function):
     with pytest.raises(ArrayError, match=r"the negatives.*call `resolve_neg\(\)` first.*Lazy"):
         function(producer)
     assert producer.tensor.released == 1
+
+
+@pytest.mark.parametrize("function", [interop_demo.asarray, interop_demo.describe, interop_demo.is_square])
+@pytest.mark.parametrize("has_table", [True, False])
+def test_a_tensor_that_requires_a_gradient(monkeypatch, function, has_table):
+    """PyTorch's table exports it without a word; it is taken where PyTorch records no gradients."""
+    recording = [True]
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(is_grad_enabled=lambda: recording[0]))
+    producer = make(Tensor(shape=(3, 3), dtype=FLOAT)) if has_table else Producer(Tensor(shape=(3, 3), dtype=FLOAT))
+    members = {"is_conj": lambda self: False, "is_neg": lambda self: False, "requires_grad": True}
+    producer.__class__ = type("Torch", (type(producer),), members)
+    for _ in range(2):
+        with pytest.raises(ArrayError, match=r"requires a gradient.*call `detach\(\)` first.*Torch"):
+            function(producer)
+    recording[0] = False
+    function(producer)
+    recording[0] = True
+    producer.__class__ = type("Detached", (type(producer),), {"requires_grad": False})
+    function(producer)
+    # The attribute of another library's class.
+    other = Producer(Tensor(shape=(3, 3), dtype=FLOAT))
+    other.__class__ = type("Other", (Producer,), {"requires_grad": True})
+    function(other)
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,8 @@ fn lost_negative_strides(error: &Error) -> bool {
 /// `cuda.core`). For these, make the stream wait for pending work before the call.
 ///
 /// A `PyTorch` tensor that is conjugated or negated lazily is rejected, and so is a masked `NumPy` array with masked
-/// elements. A tensor that requires a gradient is accepted, because its exchange table does not tell. Check
-/// `requires_grad` before you change its elements.
+/// elements. A tensor that requires a gradient is rejected unless gradients are not recorded (`torch.no_grad()`), because
+/// `PyTorch` would not know what Rust did with it.
 ///
 /// A legacy capsule cannot express whether its memory is writable, so it counts as read-only. It is writable if an
 /// interface dict of the object (`__cuda_array_interface__`, or `__array_interface__` for host memory) states so for
