@@ -1,6 +1,7 @@
 //! The error type of the crate: location, value found, values allowed, and source object.
 
 use core::fmt;
+use std::borrow::Cow;
 
 /// The category of an [`Error`], for code that branches on it.
 ///
@@ -98,8 +99,35 @@ struct Parts {
     found: String,
     allowed: String,
     origin: Option<String>,
-    rust_hint: Option<&'static str>,
-    python_hint: Option<&'static str>,
+    rust_hint: Option<Cow<'static, str>>,
+    python_hint: Option<Cure>,
+    /// The library of the object that the value came from; empty if it is not known.
+    library: &'static str,
+}
+
+/// Advice for a Python caller. Most of it depends on the library that the array is from, which is known later.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Cure {
+    /// The same for all libraries.
+    Say(&'static str),
+    /// Convert the elements to the type of this name.
+    Convert(String),
+    /// Make the array C-contiguous.
+    COrder,
+    /// Make the array F-contiguous.
+    FOrder,
+    /// Copy the array.
+    Copy,
+    /// Copy the array to the host.
+    ToHost,
+    /// Copy the array to a device.
+    ToDevice,
+}
+
+impl From<&'static str> for Cure {
+    fn from(words: &'static str) -> Self {
+        Self::Say(words)
+    }
 }
 
 /// `Result` with this crate's [`Error`] as the default error type.
@@ -123,6 +151,7 @@ impl Error {
             origin: None,
             rust_hint: None,
             python_hint: None,
+            library: "",
         }))
     }
 
@@ -147,21 +176,36 @@ impl Error {
     /// Adds advice for the author of the Rust code. Python callers do not see it, because they cannot change that code.
     #[must_use]
     pub(crate) fn with_rust_hint(mut self, rust_hint: &'static str) -> Self {
-        self.0.rust_hint = Some(rust_hint);
+        self.0.rust_hint = Some(rust_hint.into());
         self
     }
 
     /// Adds advice for a Python caller, which replaces the advice for the Rust author there.
     #[must_use]
-    pub(crate) fn with_python_hint(mut self, python_hint: &'static str) -> Self {
-        self.0.python_hint = Some(python_hint);
+    pub(crate) fn with_python_hint(mut self, python_hint: impl Into<Cure>) -> Self {
+        self.0.python_hint = Some(python_hint.into());
         self
     }
 
-    /// The message with the advice for Python callers in place of the one for Rust authors.
+    /// Returns whether there is advice for a Python caller.
     #[cfg(feature = "python")]
-    pub(crate) fn into_python_message(mut self) -> String {
-        self.0.rust_hint = self.0.python_hint;
+    pub(crate) fn has_python_hint(&self) -> bool {
+        self.0.python_hint.is_some()
+    }
+
+    /// Sets the library whose functions the advice for Python callers names.
+    #[cfg(feature = "python")]
+    pub(crate) fn with_library(mut self, library: &'static str) -> Self {
+        self.0.library = library;
+        self
+    }
+
+    /// The message with the advice for Python callers in place of the one for Rust authors. `in_words` formats it for a
+    /// library.
+    #[cfg(feature = "python")]
+    pub(crate) fn into_python_message(mut self, in_words: fn(&Cure, &str) -> Cow<'static, str>) -> String {
+        let Parts { python_hint, library, .. } = &*self.0;
+        self.0.rust_hint = python_hint.as_ref().map(|cure| in_words(cure, library));
         self.to_string()
     }
 
@@ -200,7 +244,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Parts { location, found, allowed, origin, rust_hint, .. } = &*self.0;
         write!(f, "`{location}`: found {found}, allowed: {allowed}")?;
-        rust_hint.map_or(Ok(()), |advice| write!(f, "; {advice}"))?;
+        rust_hint.as_ref().map_or(Ok(()), |advice| write!(f, "; {advice}"))?;
         origin.as_ref().map_or(Ok(()), |origin| write!(f, " (from {origin})"))
     }
 }

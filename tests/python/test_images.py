@@ -5,7 +5,7 @@ import threading
 import interop_demo
 import numpy as np
 import pytest
-from capsules import Tensor
+from capsules import CUDA, READ_ONLY, Producer, Tensor
 
 Array = interop_demo.Array
 ArrayError = interop_demo.ArrayError
@@ -82,13 +82,47 @@ def test_callers_are_told_what_callers_can_do():
     """Advice for the author of a struct appears only in Rust, because the caller cannot change that code."""
     with pytest.raises(ArrayError, match="copy the array") as caught:
         interop_demo.edges(np.ones((4, 5, 3), "f4")[::-1])
-    assert "struct" not in str(caught.value) and "`ascontiguousarray`" in str(caught.value)
+    assert "struct" not in str(caught.value) and "`numpy.ascontiguousarray(x)`" in str(caught.value)
+
+
+CURES = {
+    "torch": ("x.to(torch.float32)", "x.contiguous()", "x.clone()", "by `x.cpu()`"),
+    "cupy": ("x.astype(\"float32\")", "cupy.ascontiguousarray(x)", "x.copy()", "by `cupy.asnumpy(x)`"),
+    "jaxlib": ("x.astype(\"float32\")", "numpy.ascontiguousarray(x)", "numpy.array", "by `numpy.asarray(x)`"),
+    "unknown": ("`astype` of its library", "`ascontiguousarray` of its library", "numpy.array", "PyTorch's `x.cpu()`"),
+}
+
+
+@pytest.mark.parametrize("library", CURES)
+@pytest.mark.parametrize("inherits", [False, True])
+def test_a_cure_is_in_the_words_of_the_library(library, inherits):
+    """Also for a subclass that the caller has defined."""
+    Array = type("Array", (Producer,), {"__module__": f"{library}.arrays"})
+    Array = type("Own", (Array,), {"__module__": "own"}) if inherits else Array
+    tensors = [
+        {"dtype": (2, 64, 1)},
+        {"strides": (-15, 3, 1)},
+        {"flags": READ_ONLY},
+        {"device": (CUDA, 0)},
+    ]
+    for fields, cure in zip(tensors, CURES[library]):
+        producer = Array(Tensor(**({"shape": (2, 5, 3), "dtype": (2, 32, 1)} | fields)))
+        with pytest.raises(ArrayError) as caught:
+            interop_demo.blur_(producer, 1)
+        name = "own.Own" if inherits else f"{library}.arrays.Array"
+        assert cure in str(caught.value) and str(caught.value).endswith(f"(from {name})")
+
+
+def test_a_cure_where_the_array_is_not_known():
+    """The loops over elements see only the memory."""
+    with pytest.raises(ArrayError, match=r"`device`: found CUDA.*copy it to the host, such as by PyTorch's `x.cpu\(\)`"):
+        interop_demo._doubled(Producer(Tensor(shape=(3, 3), dtype=(2, 32, 1), device=(CUDA, 0))))
 
 
 def test_a_read_only_image():
     image = picture(4, 5)
     image.flags.writeable = False
-    with pytest.raises(ArrayError, match="read-only.*`numpy.array`"):
+    with pytest.raises(ArrayError, match=r"read-only.*`x.copy\(\)`"):
         interop_demo.blur_(image, 1)
     interop_demo.blur_(np.array(image), 1)
     assert interop_demo.describe(interop_demo.edges(image))["readonly"] is False

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::error::{Error, ErrorKind, Result, text};
+use crate::error::{Cure, Error, ErrorKind, Result, text};
 
 /// A device type with the numbering of `DLDeviceType` in `dlpack.h`.
 ///
@@ -137,7 +137,7 @@ impl Device {
             return Ok(());
         }
         let allowed = "memory that the host can reach: CPU (1), CUDAHost (3) or CUDAManaged (13)";
-        Err(Error::new(ErrorKind::Device, "device", self, allowed))
+        Err(Error::new(ErrorKind::Device, "device", self, allowed).with_python_hint(Cure::ToHost))
     }
 
     /// Returns an error for devices that are not [supported](Self::is_supported).

@@ -11,7 +11,7 @@ use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
 use crate::array::use_record::UseRecord;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Cure, Error, ErrorKind, Result};
 
 /// A checked description of an array: address, element type, layout, device, mutability and stream.
 ///
@@ -298,7 +298,10 @@ impl ArrayInfo {
                 .struct_type()
                 .map_or_else(|| self.dtype.to_string(), |struct_type| format!("struct {struct_type}"));
             let error = Error::new(ErrorKind::DType, "dtype", found, element.describe());
-            error.with_python_hint("convert it, such as by `astype` of its library")
+            if element.to_struct_type().is_some() {
+                return error;
+            }
+            error.with_python_hint(Cure::Convert(element.dtype.name()))
         };
         let lanes = self.dtype.lanes();
         let struct_type = element.to_struct_type();

@@ -7,7 +7,7 @@ use crate::array::mutability::Mutability;
 use crate::derive::fields::axes::{Extent, ShapeField, StridesField, extent_of};
 use crate::derive::fields::device_and_owner::FromOwner;
 use crate::derive::fields::raw_pointer::{RawAddress, RawPointer};
-use crate::error::{Error, ErrorKind, text};
+use crate::error::{Cure, Error, ErrorKind, text};
 use crate::memory::extraction::{Extraction, Requirements};
 use crate::memory::lease::check_writable;
 
@@ -24,8 +24,12 @@ fn negative_constant(axis: usize, extent: i128) -> Error {
 
 #[cold]
 fn wrong_device(found: Device, devices: &[DeviceType]) -> Error {
-    let devices: Vec<String> = devices.iter().map(DeviceType::to_string).collect();
-    Error::new(ErrorKind::Device, "device", found, devices.join(" or "))
+    let allowed: Vec<String> = devices.iter().map(DeviceType::to_string).collect();
+    let error = Error::new(ErrorKind::Device, "device", found, allowed.join(" or "));
+    if devices.contains(&DeviceType::CPU) {
+        return error.with_python_hint(Cure::ToHost);
+    }
+    if devices.contains(&DeviceType::CUDA) { error.with_python_hint(Cure::ToDevice) } else { error }
 }
 
 impl Extraction<'_> {

@@ -9,7 +9,7 @@ use crate::array::device::Device;
 use crate::array::element::Element;
 use crate::array::layout::product;
 use crate::cuda;
-use crate::error::{Error, ErrorKind, Result, text};
+use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, RawView, printed};
 
 /// The C++ header that declares [`KernelView`] and [`KernelViewMut`] for kernels, as `interop::view<const T, N>` and
@@ -154,7 +154,8 @@ pub(crate) fn address(address: usize, device: Device, align: usize) -> Result<u6
     if !device.device_type.is_cuda_accessible() {
         let allowed =
             "memory that a kernel reaches: CUDA (2), CUDAHost (3) or CUDAManaged (13); copy the array there";
-        return Err(Error::new(ErrorKind::Device, "device", device, allowed));
+        let error = Error::new(ErrorKind::Device, "device", device, allowed);
+        return Err(error.with_python_hint(Cure::ToDevice));
     }
     let address = cuda::address_for_kernels(address, device)? as u64;
     if address % align as u64 != 0 {

@@ -13,7 +13,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::UseRecord;
-use crate::error::{Error, ErrorKind, Refused, Result, text};
+use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
 use crate::memory::array_view::read_only;
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
@@ -255,7 +255,7 @@ pub(crate) fn check_writable(info: &ArrayInfo) -> Result<()> {
         "import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`; a legacy DLPack tensor, \
          which cannot state who may write, is read-only",
     );
-    Err(error.with_python_hint("pass a copy, such as by `numpy.array`; the original then stays as it is"))
+    Err(error.with_python_hint(Cure::Copy))
 }
 
 /// Returns an error for an offset into the middle of a struct element, where padding could be read as a field.

@@ -12,7 +12,7 @@ use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
 use crate::array::use_record::UseRecord;
-use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::error::{Cure, Error, ErrorKind, Refused, Result};
 use crate::memory::from_import::FromImport;
 use crate::memory::host::elements::HostElements;
 use crate::memory::host_vec::HostVec;
@@ -170,7 +170,5 @@ fn check_host_copy(info: &ArrayInfo) -> Result<()> {
     }
     let allowed = "memory that the host can reach, for a copy into host memory";
     let error = Error::new(ErrorKind::Device, "device", info.device(), allowed);
-    Err(error
-        .with_rust_hint("use `Lease<T>` for memory of any device")
-        .with_python_hint("copy it to the host, such as by `cupy.asnumpy(x)` or PyTorch's `x.cpu()`"))
+    Err(error.with_rust_hint("use `Lease<T>` for memory of any device").with_python_hint(Cure::ToHost))
 }

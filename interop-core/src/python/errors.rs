@@ -8,6 +8,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCFunction, PyCapsule, PyDict, PyList, PyMemoryView, PyString, PyTuple, PyType};
 
 use crate::error::{Error, ErrorKind, Refused};
+use crate::python::cures::{in_words, library_of};
 use crate::python::unstable_api::with_attached;
 
 static ARRAY_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -69,7 +70,7 @@ pub fn stream_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 #[cold]
 pub(crate) fn no_such_stream(py: Python<'_>, error: Error) -> PyErr {
     match stream_error_type(py) {
-        Ok(class) => PyErr::from_type(class.clone(), error.into_python_message()),
+        Ok(class) => PyErr::from_type(class.clone(), error.into_python_message(in_words)),
         Err(failure) => failure,
     }
 }
@@ -101,7 +102,7 @@ fn reduced(error: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
-        let (kind, text) = (error.kind(), error.into_python_message());
+        let (kind, text) = (error.kind(), error.into_python_message(in_words));
         with_attached(|py| match kind {
             ErrorKind::Type => PyTypeError::new_err(text),
             // `IndexError` ends iteration over an object with `__getitem__`.
@@ -178,10 +179,10 @@ pub(crate) fn with_length(object: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// Adds the class of the object to an error about its array.
+/// Adds the class of the object to an error about its array, and its library for the advice.
 #[cold]
 pub(crate) fn of(object: &Bound<'_, PyAny>, error: Error) -> Error {
-    error.with_origin(origin(object))
+    error.with_origin(origin(object)).with_library(library_of(object))
 }
 
 /// Returns the error for an object that supports neither protocol.

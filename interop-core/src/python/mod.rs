@@ -129,6 +129,7 @@
 pub(crate) mod capsule;
 pub(crate) mod class;
 pub(crate) mod convert;
+pub(crate) mod cures;
 pub(crate) mod detach;
 pub(crate) mod errors;
 pub(crate) mod exception_state;

@@ -2,7 +2,7 @@
 
 use crate::array::dims::MAX_NDIM;
 use crate::array::layout::order::{Order, contiguous_strides};
-use crate::error::{Error, ErrorKind, text};
+use crate::error::{Cure, Error, ErrorKind, text};
 
 #[cold]
 pub(crate) fn too_many(ndim: usize) -> Error {
@@ -59,7 +59,7 @@ pub(crate) fn not_contiguous(shape: &[usize], strides: &[isize], order: Order) -
     let allowed = text!("{}, which makes the array {order:?}-contiguous; copy the array", compact[axis]);
     let error = Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed);
     error.with_rust_hint("or give the struct a strides field").with_python_hint(match order {
-        Order::C => "use `ascontiguousarray` of its library, whose result is another array",
-        Order::F => "use `asfortranarray` of its library, whose result is another array",
+        Order::C => Cure::COrder,
+        Order::F => Cure::FOrder,
     })
 }

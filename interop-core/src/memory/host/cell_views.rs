@@ -8,7 +8,7 @@ use core::marker::PhantomData;
 use crate::array::element::Element;
 use crate::array::layout::errors::axes_in_words;
 use crate::array::layout::order::Order;
-use crate::error::{Error, ErrorKind, Result, text};
+use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::array_view::RawView;
 use crate::memory::host::cells::{ReadOnlyCell, check_any_bits};
 use crate::memory::host::{HostView, HostViewMut};
@@ -36,7 +36,7 @@ impl<const N: usize> RawView<N> {
             let error =
                 Error::new(ErrorKind::Strides, "strides", found, "1, for contiguous elements along the axis");
             let error = error.with_rust_hint("`iter`, `fold` and `for_each_chunk` take any strides");
-            return Err(error.with_python_hint("use `ascontiguousarray` of its library, which may copy"));
+            return Err(error.with_python_hint(Cure::COrder));
         }
         let mut shape = self.shape;
         shape[axis] = 1;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use crate::array::element::Element;
 use crate::array::layout::order::Order;
-use crate::error::{Error, ErrorKind, Result, text};
+use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, RawView, printed};
 use crate::memory::borrow_registry::Borrow;
 use crate::memory::host::checked_read::{check_readable, check_run, read};
@@ -138,7 +138,7 @@ fn check_host<T: Element, const N: usize>(raw: &RawView<N>) -> Result<()> {
         let found = text!("address {:#x}", raw.address);
         let allowed = text!("a multiple of {}, the alignment of the element", align_of::<T>());
         let error = Error::new(ErrorKind::Alignment, "data", found, allowed);
-        return Err(error.with_python_hint("copy the array, such as by `array.copy()`"));
+        return Err(error.with_python_hint(Cure::Copy));
     }
     Ok(())
 }

@@ -34,6 +34,7 @@ use crate::protocols::dlpack::export::{Ownership, export, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::class::array_class::{ArrayClass, struct_of};
 use crate::python::class::exported_array::new_object;
+use crate::python::cures::in_words;
 use crate::python::errors::origin;
 use crate::python::ffi_boundary::catch_panics;
 use crate::python::import::exchange_table::CAPSULE_NAME;
@@ -242,7 +243,7 @@ unsafe extern "C" fn allocate(
         }
         Ok(Err(error)) => {
             let out_of_memory = error.kind() == ErrorKind::OutOfMemory;
-            (if out_of_memory { c"MemoryError" } else { c"BufferError" }, error.into_python_message())
+            (if out_of_memory { c"MemoryError" } else { c"BufferError" }, error.into_python_message(in_words))
         }
         Err(payload) => {
             // The payload is leaked, because its drop could panic again and no panic may leave a C function.
