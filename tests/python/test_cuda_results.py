@@ -75,9 +75,20 @@ def test_twice_comes_after_what_is_pending():
     assert on_host(result).tolist() == np.full((3, 4), 9.0).tolist()
 
 
+@pytest.mark.parametrize("dtype", ["<c8", "<c16"])
+@pytest.mark.parametrize("kind", ["cuda", "pinned", "managed"])
+def test_complex_numbers(kind, dtype):
+    array = full(kind, value=1 - 2j, dtype=dtype)
+    interop_demo.scale_(array[:, ::-2], 0.5)
+    expected = np.full((3, 4), 1 - 2j)
+    expected[:, ::-2] /= 2
+    assert on_host(array).tolist() == expected.tolist()
+    assert on_host(interop_demo.twice(array[::2, 1:])).tolist() == (2 * expected[::2, 1:]).tolist()
+
+
 def test_what_a_kernel_cannot_double():
-    with pytest.raises(ArrayError, match="found complex64"):
-        interop_demo.twice(full("cuda", value=1, dtype="<c8"))
+    with pytest.raises(ArrayError, match="found bool"):
+        interop_demo.twice(full("cuda", value=True, dtype="|b1"))
 
 
 def test_a_library_gets_results_in_memory_of_its_own():

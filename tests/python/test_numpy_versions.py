@@ -115,8 +115,11 @@ class Closed(np.ndarray):
         raise BufferError("closed")
 
 assert refused(interop_demo.describe, np.ones(2).view(Closed), "^closed")
-for array in (np.ones(2, ">f8"), np.zeros(2, "M8[s]"), np.array([None]), np.array(["a"])):
+for array in (np.ones(2, ">f8"), np.array([None]), np.array(["a"])):
     assert refused(interop_demo.describe, array, "(?i)dlpack|native")
+for dates in (np.zeros(2, "M8[s]"), np.zeros(2, "m8[ns]")):
+    assert refused(interop_demo.describe, dates, 'dates and times.*x.view."i8".*numpy.ndarray')
+    assert interop_demo.describe(dates.view("i8"))["dtype"] == "<i8"
 assert refused(interop_demo.describe, np.zeros(2, "i4,f4"), "(?i)dlpack")
 """)
 

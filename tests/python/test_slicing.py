@@ -187,6 +187,14 @@ def test_what_numpy_calls_advanced_is_refused(key):
         array[key]
 
 
+@pytest.mark.parametrize("mask", [np.array([True, False]), [True, False], np.array([1, 0]), Array.full((2,), True, "|b1")], ids=["mask", "list", "indices", "ours"])
+def test_a_mask_is_told_to_numpy(mask):
+    array = Array.full((2, 3), 1.0)
+    for key in (mask, (mask, 0), (..., mask)):
+        with pytest.raises(IndexError, match=r"^indices are integers, slices, .*, not \w+; NumPy selects by a mask .*numpy.asarray\(x\)\[index\]"):
+            array[key]
+
+
 def test_new_axes():
     array, twin = numbered((3, 4))
     for key in (None, (None,), (None, 0), (0, None), (..., None), (None, ..., None), (slice(2), None, -1), (0, 0, None)):

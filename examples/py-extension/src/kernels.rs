@@ -186,7 +186,14 @@ pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'
     let mut array = Argument::of(obj, stream)?;
     let info = array.info()?;
     if !info.device().device_type.is_cuda_accessible() {
-        return Ok(with_number!(info.dtype(), scale(&mut array, factor), launch::SCALED)?);
+        return Ok(match info.dtype() {
+            DType::COMPLEX64 => array.map_inplace(|value: Complex<f32>| {
+                let part = |part: f32| (f64::from(part) * factor) as f32;
+                Complex::new(part(value.re), part(value.im))
+            }),
+            DType::COMPLEX128 => array.map_inplace(|value: Complex<f64>| value.scale(factor)),
+            dtype => with_number!(dtype, scale(&mut array, factor), launch::SCALED),
+        }?);
     }
     let scope = LaunchScope::new();
     let array = scope.write_any(&mut array)?;
@@ -285,7 +292,7 @@ pub(crate) fn doubled_on_host<'py>(
     match import.info().dtype() {
         DType::COMPLEX64 => changed(object, import, |value: Complex<f32>| value + value),
         DType::COMPLEX128 => changed(object, import, |value: Complex<f64>| value + value),
-        dtype => with_number!(dtype, number(object, import), DOUBLED),
+        dtype => with_number!(dtype, number(object, import), launch::SCALED),
     }
 }
 
@@ -297,13 +304,9 @@ pub(crate) fn double_on_host(from: &Argument, to: &mut Array) -> interop_core::R
     match from.info()?.dtype() {
         DType::COMPLEX64 => fill(from, to, |value: Complex<f32>| value + value),
         DType::COMPLEX128 => fill(from, to, |value: Complex<f64>| value + value),
-        dtype => with_number!(dtype, number(from, to), DOUBLED),
+        dtype => with_number!(dtype, number(from, to), launch::SCALED),
     }
 }
-
-/// The element types that [`doubled_on_host`] supports, for error messages.
-const DOUBLED: &str =
-    "integers of 8 to 64 bits, float16, bfloat16, float32, float64, complex64 and complex128";
 
 /// A Python number. Integers keep all their digits.
 #[derive(Clone, Copy)]

@@ -9,7 +9,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use interop_core::cuda::{self, Context};
 use interop_core::{
-    ArrayInfo, DType, Device, DeviceType, DynKernelView, Elementwise, Error, ErrorKind, Result, StreamHandle,
+    ArrayInfo, DType, Device, DeviceType, DynKernelView, Elementwise, Error, ErrorKind, RawDescriptor,
+    Result, StreamHandle, Strides,
 };
 use libloading::Library;
 
@@ -21,8 +22,9 @@ const PTX: &str = concat!(include_str!("../kernels/ptx/dynamic.ptx"), "\0");
 /// The arrays as the kernels take them. More than 32 axes that cannot be merged do not fit into any memory.
 type Arrays<'a, const COUNT: usize> = Elementwise<'a, COUNT, 32>;
 
-/// The types of [`KERNELS`] except `bool`, for error messages.
-pub(crate) const SCALED: &str = "integers of 8 to 64 bits, float16, bfloat16, float32 and float64";
+/// The types of [`KERNELS`] except `bool`, and complex numbers, for error messages.
+pub(crate) const SCALED: &str =
+    "integers of 8 to 64 bits, float16, bfloat16, float32, float64, complex64 and complex128";
 
 /// The types of [`KERNELS`] including `bool`.
 pub(crate) const SUMMED: &str = "bool, integers of 8 to 64 bits, float16, bfloat16, float32 and float64";
@@ -79,6 +81,24 @@ impl Kernels {
     }
 }
 
+/// Describes the parts of complex numbers as numbers of their own, along one more axis. Returns `None` for other types.
+fn parts_of(info: &ArrayInfo) -> Result<Option<ArrayInfo>> {
+    let dtype = match info.dtype() {
+        DType::COMPLEX64 => DType::F32,
+        DType::COMPLEX128 => DType::F64,
+        _ => return Ok(None),
+    };
+    let shape: Vec<i64> = info.shape().iter().map(|extent| *extent as i64).chain([2]).collect();
+    let strides: Vec<i64> = info.strides().iter().map(|stride| 2 * *stride as i64).chain([1]).collect();
+    let raw = RawDescriptor {
+        dtype,
+        strides: Strides::Elements(&strides),
+        mutability: info.mutability(),
+        ..RawDescriptor::new(info.address(), info.device(), &shape)
+    };
+    raw.validate().map(Some)
+}
+
 /// Writes every element of `from`, multiplied by `factor`, to its place in `to`, which has the same shape or is the
 /// same array.
 ///
@@ -94,10 +114,14 @@ pub(crate) unsafe fn scale(
     mut factor: f64,
     stream: StreamHandle,
 ) -> Result<()> {
-    let kernels = Kernels::scaling(from)?;
     if to.dtype() != from.dtype() {
         return Err(Error::new(ErrorKind::DType, "dtype", to.dtype(), from.dtype()));
     }
+    if let (Some(from), Some(to)) = (parts_of(from)?, parts_of(to)?) {
+        // SAFETY: the parts are in the same memory.
+        return unsafe { scale(&from, &to, factor, stream) };
+    }
+    let kernels = Kernels::scaling(from)?;
     if to.is_read_only() {
         return Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array"));
     }

@@ -103,6 +103,10 @@ impl DType {
             [order @ (b'<' | b'>' | b'|'), kind, digits @ ..] => (*order, char::from(*kind), digits),
             _ => return Err(fail(grammar)),
         };
+        if matches!(kind, 'M' | 'm') {
+            let error = fail("one of the kinds b, i, u, f, c and V, which dates and times are not");
+            return Err(error.with_python_hint("call `x.view(\"i8\")`, which has them as integers"));
+        }
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
             return Err(fail(grammar));
         }

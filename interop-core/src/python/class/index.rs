@@ -1,8 +1,8 @@
 //! Basic indexing as in NumPy: integers, slices, an ellipsis and new axes give a view of the same memory.
 
-use pyo3::exceptions::{PyIndexError, PyOverflowError};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyString, PyTuple};
 
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
@@ -148,15 +148,35 @@ fn take(layout: &Layout, axis: usize, index: &Bound<'_, PyAny>) -> PyResult<(Lay
         PyIndexError::new_err(format!("index {found} is outside axis {axis} of extent {extent}"))
     };
     if index.is_instance_of::<PyBool>() || !index.hasattr("__index__")? {
-        let text = format!("indices are integers, slices, `...` and None, not {}", index.get_type().name()?);
-        return Err(PyIndexError::new_err(text));
+        return Err(no_index(index)?);
     }
-    let number: isize = index.extract().map_err(|error: PyErr| {
-        if error.is_instance_of::<PyOverflowError>(index.py()) { outside(index) } else { error }
-    })?;
+    let number: isize = match index.extract::<isize>() {
+        Err(error) if error.is_instance_of::<PyOverflowError>(index.py()) => return Err(outside(index)),
+        // Arrays of several elements have an `__index__` that raises an exception.
+        Err(error) if error.is_instance_of::<PyTypeError>(index.py()) && index.hasattr("__len__")? => {
+            let refusal = no_index(index)?;
+            refusal.set_cause(index.py(), Some(error));
+            return Err(refusal);
+        }
+        number => number?,
+    };
     let place = if number < 0 { number + extent as isize } else { number };
     match usize::try_from(place).ok().filter(|place| *place < extent) {
         Some(place) => Ok(layout.select(axis, place)),
         None => Err(outside(&number)),
     }
+}
+
+/// Returns the error for a key that is no basic index.
+#[cold]
+fn no_index(index: &Bound<'_, PyAny>) -> PyResult<PyErr> {
+    let selects = index.hasattr("__len__")? && !index.is_instance_of::<PyString>();
+    let advice = if selects {
+        "; NumPy selects by a mask or a list of indices: `numpy.asarray(x)[index]`"
+    } else {
+        ""
+    };
+    let class = index.get_type().name()?;
+    let text = format!("indices are integers, slices, `...` and None, not {class}{advice}");
+    Ok(PyIndexError::new_err(text))
 }

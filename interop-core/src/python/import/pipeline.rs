@@ -10,6 +10,7 @@ use crate::cuda::verify::Verification;
 use crate::error::{Error, ErrorKind};
 use crate::memory::import::{Import, Protocol};
 use crate::python::capsule::CapsuleTensor;
+use crate::python::cures::in_words;
 use crate::python::errors::{Failure, not_an_array, of};
 use crate::python::import::array_interface::from_array_interface;
 use crate::python::import::cuda_array_interface::from_cuda_array_interface;
@@ -83,6 +84,12 @@ impl Request<'_, '_> {
         if is_raised && refused.is_instance_of::<PyException>(py) {
             return match from_array_interface(self, to) {
                 Ok(true) => Ok(()),
+                // NumPy does not say what to do with dates. The class of the exception stays.
+                Err(Failure::Invalid(error)) if error.has_python_hint() => {
+                    let advised = PyErr::from_type(refused.get_type(py), error.into_python_message(in_words));
+                    advised.set_cause(py, Some(refused));
+                    Err(advised)
+                }
                 Err(Failure::Raised(interrupt)) if !interrupt.is_instance_of::<PyException>(py) => {
                     Err(interrupt)
                 }
