@@ -40,9 +40,10 @@ fn no_folder_and_no_message_is_forgotten() {
 }
 
 /// The files in which a struct has more than one mistake, and those of which rustc says more.
-const SEVERAL: [&str; 11] = [
+const SEVERAL: [&str; 12] = [
     "all_mistakes_in_one_compile",
     "data_and_shape",
+    "default_beside_other_mistakes",
     "derive_twice_in_one_attribute",
     "device_and_owner",
     "feature_for_python_beside_a_mistake",

@@ -124,6 +124,14 @@ pub(crate) enum Cure {
     ToDevice,
 }
 
+/// The object that a value came from: the name of its class, and its library, which is empty if it is not known.
+#[cfg(feature = "python")]
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) class: String,
+    pub(crate) library: &'static str,
+}
+
 impl From<&'static str> for Cure {
     fn from(words: &'static str) -> Self {
         Self::Say(words)
@@ -193,11 +201,11 @@ impl Error {
         self.0.python_hint.is_some()
     }
 
-    /// Sets the library whose functions the advice for Python callers names.
+    /// Adds the class of an object, and its library for the advice.
     #[cfg(feature = "python")]
-    pub(crate) fn with_library(mut self, library: &'static str) -> Self {
-        self.0.library = library;
-        self
+    pub(crate) fn with_object(mut self, origin: &Origin) -> Self {
+        self.0.library = origin.library;
+        self.with_origin(&origin.class)
     }
 
     /// The message with the advice for Python callers in place of the one for Rust authors. `in_words` formats it for a

@@ -25,7 +25,7 @@ use crate::errors::Errors;
 use crate::fields::{Field, bare};
 use crate::keywords::{join, shown};
 use crate::rejected_by_rustc::is_unsized;
-use crate::{pointer_rules, repr, shape_rules};
+use crate::{field_types, pointer_rules, repr, shape_rules};
 
 /// The parsed attributes and fields of a struct.
 pub(crate) struct StructSpec<'a> {
@@ -260,17 +260,21 @@ fn first_default<'a>(spec: &StructSpec<'a>) -> Option<&'a Ident> {
     defaults.find(|default| !default.is_reported).map(|default| &default.word)
 }
 
-/// The keywords that tell how an import fills a field, or that there is no import.
-const FILLING: [&str; 9] =
-    ["data", "unsafe_raw", "shape", "strides", "stream", "device", "owner", "default", "export"];
+/// The keywords that give a field a role. One that could not be read may belong to a field that seems to have none.
+const FILLING: [&str; 7] = ["data", "unsafe_raw", "shape", "strides", "stream", "device", "owner"];
 
 /// The fields that an import cannot fill, as far as the keywords are certain. They include an owner next to a storage
 /// if there are others.
 pub(crate) fn unfilled<'a>(spec: &StructSpec<'a>, errors: &Errors) -> Vec<&'a Field<'a>> {
-    if !spec.is_imported() || !FILLING.iter().all(|word| errors.is_absent(word)) {
+    if !spec.is_imported() || !["default", "export"].iter().all(|word| errors.is_absent(word)) {
         return Vec::new();
     }
-    let is_open = |field: &&Field<'_>| field.attrs.default.is_none() && !spec.is_extent(field);
+    let uncertain = || FILLING.iter().filter(|word| !errors.is_absent(word));
+    let may_be_filled = |field: &Field<'_>| {
+        errors.is_meant(&field.name) || uncertain().any(|role| field_types::can_have_role(field.ty, role))
+    };
+    let is_open =
+        |field: &&Field<'_>| field.attrs.default.is_none() && !spec.is_extent(field) && !may_be_filled(field);
     let open = || spec.fields.iter().filter(is_open);
     if open().all(|field| field.attrs.roles().next().is_some()) {
         return Vec::new();

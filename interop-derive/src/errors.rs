@@ -15,11 +15,13 @@ pub(crate) struct Errors {
     found: Option<Vec<syn::Error>>,
     uncertain: Vec<&'static str>,
     all_uncertain: bool,
+    /// The fields that a misspelt name probably means.
+    meant: Vec<String>,
 }
 
 impl Errors {
     pub(crate) fn new() -> Self {
-        Self { found: Some(Vec::new()), uncertain: Vec::new(), all_uncertain: false }
+        Self { found: Some(Vec::new()), uncertain: Vec::new(), all_uncertain: false, meant: Vec::new() }
     }
 
     /// Reports an error at the tokens `at`: what was found, and what to write.
@@ -36,6 +38,16 @@ impl Errors {
             Some(word) => self.uncertain.push(word),
             None => self.all_uncertain = true,
         }
+    }
+
+    /// Marks a field that a misspelt name probably means. It seems to have no role.
+    pub(crate) fn mark_meant(&mut self, field: &str) {
+        self.meant.push(field.to_string());
+    }
+
+    /// Whether a misspelt name probably means this field.
+    pub(crate) fn is_meant(&self, field: &str) -> bool {
+        self.meant.iter().any(|meant| meant == field)
     }
 
     /// Whether `word` is certainly absent.

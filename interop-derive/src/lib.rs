@@ -13,6 +13,7 @@ mod device_names;
 mod element_fields;
 mod errors;
 mod expand;
+mod field_types;
 mod fields;
 mod generics;
 #[cfg(test)]

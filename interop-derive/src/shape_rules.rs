@@ -13,6 +13,7 @@ use syn::{Expr, ExprLit, Lit, Member, Path, Type};
 
 use crate::cross_rules::StructSpec;
 use crate::errors::Errors;
+use crate::field_types::can_have_role;
 use crate::fields::{self, Field, bare};
 use crate::generics;
 use crate::keywords::{self, join};
@@ -125,7 +126,8 @@ fn resolve(extent: &Extent, spec: &StructSpec<'_>, errors: &mut Errors) {
     let is_tuple = spec.fields.iter().any(|field| matches!(field.member, Member::Unnamed(_)));
     let consts = spec.generics().const_params().map(|constant| constant.ident.to_string());
     let prefix = if is_tuple { "self." } else { "" };
-    let fields = spec.fields.iter().filter(|field| is_free(field));
+    let can_be_extent = |field: &&Field<'_>| is_free(field) && can_have_role(field.ty, "shape");
+    let fields = spec.fields.iter().filter(can_be_extent);
     let legal: Vec<String> = fields.map(|field| format!("{prefix}{}", field.name)).chain(consts).collect();
     let legal = || legal.iter().map(String::as_str);
     let constant = match &extent.kind {
@@ -134,7 +136,13 @@ fn resolve(extent: &Extent, spec: &StructSpec<'_>, errors: &mut Errors) {
         }
         _ => String::new(),
     };
-    let help = match keywords::nearest(name, legal()).filter(|_| !is_tuple) {
+    let intended = keywords::nearest(name, legal()).filter(|_| !is_tuple);
+    match intended {
+        Some(field) => errors.mark_meant(field),
+        // Any field may be meant that seems to have no role.
+        None => errors.mark_uncertain(Some("shape")),
+    }
+    let help = match intended {
         Some(intended) if matches!(extent.kind, Kind::Field(_)) => format!("write `self.{intended}`"),
         Some(intended) if intended.eq_ignore_ascii_case(name) => format!("write `{intended}`{constant}"),
         Some(intended) => format!("write `{intended}`"),
@@ -142,8 +150,6 @@ fn resolve(extent: &Extent, spec: &StructSpec<'_>, errors: &mut Errors) {
         None => format!("write {}, or an integer literal{constant}", keywords::list(legal())),
     };
     errors.push(&extent.at, format_args!("the struct has no field `{name}`"), help);
-    // The intended field seems to have no role.
-    errors.mark_uncertain(Some("shape"));
 }
 
 /// An additional hint if a field of a tuple struct is named by its index alone, which is a literal.

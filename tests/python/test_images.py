@@ -113,6 +113,12 @@ def test_a_cure_is_in_the_words_of_the_library(library, inherits):
         assert cure in str(caught.value) and str(caught.value).endswith(f"(from {name})")
 
 
+def test_an_import_in_two_steps_names_the_class():
+    with pytest.raises(ArrayError, match=r"^`dtype`: found float64, allowed: bool; call `x.astype\(\"bool\"\)` \(from numpy.ndarray\)$"):
+        interop_demo._in_two_steps(np.ones(3))
+    assert interop_demo._in_two_steps(np.ones(3, "?")) == 3
+
+
 def test_a_cure_where_the_array_is_not_known():
     """The loops over elements see only the memory."""
     with pytest.raises(ArrayError, match=r"`device`: found CUDA.*copy it to the host, such as by PyTorch's `x.cpu\(\)`"):

@@ -5,9 +5,10 @@
 use std::ffi::CStr;
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
+use interop_core::python::import;
 use interop_core::{
-    ArrayInfo, CudaArray, Element, ElementType, FromImport, HostVec, Import, Lease, MemoryRegion, Order,
-    Refused, Storage,
+    ArrayInfo, CudaArray, Element, ElementType, FromArray, FromImport, HostVec, Import, Lease, MemoryRegion,
+    Order, Refused, Storage,
 };
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -220,7 +221,14 @@ impl FromImport for OnDevice {
     }
 }
 
+/// Imports an array, and makes a struct of it in a second step.
 #[pyfunction]
+fn in_two_steps(obj: &Bound<'_, PyAny>) -> PyResult<usize> {
+    Ok(Row::<Vec<bool>>::from_import(import(obj, None)?)?.len)
+}
+
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "the lease ends when the call does")]
 fn on_device(obj: Row<OnDevice>) -> usize {
     obj.len
 }
@@ -255,6 +263,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr("_hits", wrap_pyfunction!(hits, module)?)?;
     module.setattr("_packed_hits", wrap_pyfunction!(packed_hits, module)?)?;
     module.setattr("_torn", wrap_pyfunction!(torn, module)?)?;
+    module.setattr("_in_two_steps", wrap_pyfunction!(in_two_steps, module)?)?;
     module.setattr("_on_device", wrap_pyfunction!(on_device, module)?)?;
     module.setattr("_while_read", wrap_pyfunction!(while_read, module)?)?;
     module.setattr("_Titled", py.get_type::<Titled>())?;

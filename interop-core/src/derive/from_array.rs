@@ -73,7 +73,7 @@ pub trait FromArray: Sized {
         let is_untaken = extraction.is_untaken();
         made.map_err(|error| {
             assert!(is_untaken, "the storage is taken last, and nothing can fail after it");
-            Refused { value: import, error }
+            Refused { error: import.name(error), value: import }
         })
     }
 

@@ -6,6 +6,8 @@
 )]
 
 use core::fmt;
+#[cfg(feature = "python")]
+use std::sync::Arc;
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::element::Element;
@@ -15,7 +17,9 @@ use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
 use crate::cuda::context::Context;
 use crate::cuda::release::scope::ReleaseScope;
-use crate::error::Result;
+#[cfg(feature = "python")]
+use crate::error::Origin;
+use crate::error::{Error, Result};
 use crate::memory::host::elements::HostElements;
 use crate::memory::owner::Owner;
 
@@ -32,6 +36,9 @@ pub struct Import {
     /// Whether the user has named the caller's stream, and so keeps it alive.
     is_stream_named: bool,
     protocol: Option<Protocol>,
+    /// The Python object, for errors.
+    #[cfg(feature = "python")]
+    origin: Option<Arc<Origin>>,
 }
 
 /// The protocol by which an array was imported.
@@ -58,7 +65,15 @@ impl Import {
 
     #[inline(always)]
     pub(crate) const fn of(info: ArrayInfo, owner: Owner) -> Self {
-        Self { info, owner, stream_field: None, is_stream_named: false, protocol: None }
+        Self {
+            info,
+            owner,
+            stream_field: None,
+            is_stream_named: false,
+            protocol: None,
+            #[cfg(feature = "python")]
+            origin: None,
+        }
     }
 
     /// Creates an import from a checked description and the owner of the memory.
@@ -78,6 +93,22 @@ impl Import {
         let pending = info.stream().map_or(PendingWork::UNKNOWN, PendingWork::on);
         let owner = owner.after(scope);
         Self::of(ArrayInfo { pending, uses: owner.uses(), ..info }, owner)
+    }
+
+    /// Sets the Python object that errors name.
+    #[cfg(feature = "python")]
+    pub(crate) fn set_origin(&mut self, origin: Arc<Origin>) {
+        self.origin = Some(origin);
+    }
+
+    /// Adds the Python object, if there is one, to an error about the array.
+    #[cfg_attr(not(feature = "python"), expect(clippy::unused_self, reason = "as with the feature"))]
+    pub(crate) fn name(&self, error: Error) -> Error {
+        #[cfg(feature = "python")]
+        if let Some(origin) = &self.origin {
+            return error.with_object(origin);
+        }
+        error
     }
 
     /// Sets the value of the struct's `stream` field.

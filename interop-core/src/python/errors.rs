@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCFunction, PyCapsule, PyDict, PyList, PyMemoryView, PyString, PyTuple, PyType};
 
-use crate::error::{Error, ErrorKind, Refused};
+use crate::error::{Error, ErrorKind, Origin, Refused};
 use crate::python::cures::{in_words, library_of};
 use crate::python::unstable_api::with_attached;
 
@@ -169,6 +169,12 @@ pub(crate) fn origin(object: &Bound<'_, PyAny>) -> String {
     name.map_or_else(|_| "an object of unknown class".into(), |name| name.to_string())
 }
 
+/// The class and the library of an object. Never raises.
+#[cold]
+pub(crate) fn origin_of(object: &Bound<'_, PyAny>) -> Origin {
+    Origin { class: origin(object), library: library_of(object) }
+}
+
 /// As [`origin`], with the length if the object is a tuple. For errors about a tuple's length.
 #[cold]
 pub(crate) fn with_length(object: &Bound<'_, PyAny>) -> String {
@@ -182,7 +188,7 @@ pub(crate) fn with_length(object: &Bound<'_, PyAny>) -> String {
 /// Adds the class of the object to an error about its array, and its library for the advice.
 #[cold]
 pub(crate) fn of(object: &Bound<'_, PyAny>, error: Error) -> Error {
-    error.with_origin(origin(object)).with_library(library_of(object))
+    error.with_object(&origin_of(object))
 }
 
 /// Returns the error for an object that supports neither protocol.

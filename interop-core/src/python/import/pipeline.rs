@@ -1,6 +1,8 @@
 //! Imports a Python object: tries the protocols one after another.
 #![expect(unsafe_code, reason = "does not verify what an object states about its memory")]
 
+use std::sync::Arc;
+
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
@@ -189,5 +191,6 @@ fn import_with(
     let class = type_info(object)?;
     let mut import = Import::EMPTY;
     Request { object, class: &class, stream, verification }.import_to(&mut import)?;
+    import.set_origin(Arc::clone(&class.origin));
     Ok(import)
 }

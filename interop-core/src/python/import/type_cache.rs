@@ -4,7 +4,7 @@
 use core::ops::Deref;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -12,7 +12,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::array::device::Device;
+use crate::error::Origin;
 use crate::process::fork::PerProcess;
+use crate::python::errors::origin_of;
 use crate::python::import::array_interface::has_method_of_numpy;
 use crate::python::import::capture_watch::watch;
 use crate::python::import::direct_call::DirectCall;
@@ -33,6 +35,8 @@ pub(crate) struct TypeInfo {
     class: Option<Py<PyWeakrefReference>>,
     /// The library that defines the type.
     pub(crate) package: Package,
+    /// Its name and library, for errors.
+    pub(crate) origin: Arc<Origin>,
     /// The type's C exchange table.
     pub(crate) exchange: Option<Table>,
     /// The device on which all arrays from the exchange table have been.
@@ -160,6 +164,7 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         address,
         class,
         package,
+        origin: Arc::new(origin_of(object)),
         exchange,
         table_device: ExpectedDevice::new(),
         method,
