@@ -78,18 +78,3 @@ def test_nothing_is_allocated_but_what_is_handed_out():
     bound = sys.version_info < (3, 11)
     assert exports == [1, 1 + bound, 1 + bound], "a capsule, whatever keywords say"
     assert 1 <= interface <= by_hand + 1, "a dict with its numbers, as Python makes it, and the text of the type"
-
-
-@pytest.mark.skipif(native.missing() is not None, reason=f"a module in C cannot be compiled: {native.missing()}")
-def test_a_borrowed_tensor_allocates_nothing():
-    """R164: our borrowed tensor allocates nothing, because the shape and strides of each layout are stored once."""
-    said = run(COUNTED + """
-        import native
-        c = native.load("handwritten")
-        array = interop_demo.Array.full((4, 4), 0)
-        assert c.is_square_borrowed(array)
-        print(allocations(lambda: c.is_square_borrowed(array)), allocations(lambda: c.imagined()))
-    """)
-    borrowed, made = map(int, said.split())
-    assert borrowed == 0
-    assert made > 0, "an allocation is seen"

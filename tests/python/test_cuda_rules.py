@@ -92,20 +92,18 @@ def test_the_exchange_table_waits_for_nothing():
     waits = [f"cu{what}Synchronize" for what in ("Stream", "Event", "Ctx")]
     before = SIM.calls(*waits)
     c.table_import(array, array)
-    c.table_borrow(array, array)
     assert SIM.calls(*waits) == before
     assert pending(spin)
     SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
 
 
 @pytest.mark.skipif(native.missing() is not None, reason=f"a module in C cannot be compiled: {native.missing()}")
-@pytest.mark.parametrize("function", ["table_borrow", "table_import"])
-def test_what_goes_out_by_the_table_comes_after_pending_work(function):
+def test_what_goes_out_by_the_table_comes_after_pending_work():
     """The export is ready on the stream that the table reports, the legacy default stream."""
     array, stream = full("cuda"), SIM.stream()
     spin = SIM.library.interop_sim_spin(stream)
     interop_demo.scale_(array, 2, stream=stream)
-    getattr(native.load("handwritten"), function)(array, array)
+    native.load("handwritten").table_import(array, array)
     SIM.call("cuStreamSynchronize", ctypes.c_uint64(1))
     assert not pending(spin)
 

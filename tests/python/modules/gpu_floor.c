@@ -51,7 +51,6 @@ static PyObject *edge(PyObject *module, PyObject *arguments) {
     return PyFloat_FromDouble((now() - start) / turns);
 }
 
-/* exchange(object, turns): takes the table's tensor and releases it immediately; exchange_view: the borrowed tensor
  * and the stream. */
 static Table *table_of(PyObject *object) {
     PyObject *value = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__dlpack_c_exchange_api__");
@@ -72,21 +71,6 @@ static PyObject *exchange(PyObject *module, PyObject *arguments) {
         Managed *managed;
         if (table->from_object(object, &managed)) return NULL;
         managed->deleter(managed);
-    }
-    return PyFloat_FromDouble((now() - start) / turns);
-}
-
-static PyObject *exchange_view(PyObject *module, PyObject *arguments) {
-    PyObject *object;
-    long turns;
-    if (!PyArg_ParseTuple(arguments, "Ol", &object, &turns)) return NULL;
-    Table *table = table_of(object);
-    if (!table) return NULL;
-    double start = now();
-    for (long turn = 0; turn < turns; turn++) {
-        Tensor tensor;
-        void *stream;
-        if (table->borrow(object, &tensor) || table->stream(tensor.device.type, tensor.device.id, &stream)) return NULL;
     }
     return PyFloat_FromDouble((now() - start) / turns);
 }
@@ -137,7 +121,6 @@ static PyObject *gets(PyObject *module, PyObject *arguments) {
 
 static PyMethodDef functions[] = {
     {"pointer_facts", pointer_facts, METH_VARARGS, NULL}, {"edge", edge, METH_VARARGS, NULL},
-    {"exchange", exchange, METH_VARARGS, NULL},           {"exchange_view", exchange_view, METH_VARARGS, NULL},
     {"calls", calls, METH_VARARGS, NULL},                 {"methods", methods, METH_VARARGS, NULL},
     {"gets", gets, METH_VARARGS, NULL},                   {NULL, NULL, 0, NULL},
 };

@@ -138,14 +138,6 @@ static Table *known_table_of(PyObject *object) {
     return known;
 }
 
-/* Borrows through the table of the type. */
-static PyObject *is_square_borrowed(PyObject *module, PyObject *object) {
-    Tensor tensor;
-    Table *known = known_table_of(object);
-    if (!known || known->borrow(object, &tensor)) return NULL;
-    return PyBool_FromLong(tensor.shape[0] == tensor.shape[1]);
-}
-
 /* Imports through the table of the type. */
 static PyObject *is_square_by_table(PyObject *module, PyObject *object) {
     Managed *managed;
@@ -193,16 +185,6 @@ static PyObject *table_members(PyObject *module, PyObject *object) {
         found->header.previous ? Py_True : Py_False, "functions", PyBool_FromLong(found->allocate != NULL),
         PyBool_FromLong(found->from_object != NULL), PyBool_FromLong(found->to_object != NULL),
         PyBool_FromLong(found->borrow != NULL), PyBool_FromLong(found->stream != NULL));
-}
-
-/* table_borrow(type_owner, object): the description of a borrowed tensor. */
-static PyObject *table_borrow(PyObject *module, PyObject *arguments) {
-    PyObject *owner, *object;
-    Tensor tensor;
-    if (!PyArg_ParseTuple(arguments, "OO", &owner, &object)) return NULL;
-    Table *found = table_of(owner);
-    if (!found || found->borrow(object, &tensor)) return NULL;
-    return facts_of(&tensor);
 }
 
 /* table_import(type_owner, object): the description of an owned tensor, its version and flags; it is released again. */
@@ -339,8 +321,6 @@ static PyMethodDef functions[] = {
     {"imagined", imagined, METH_NOARGS, NULL},
     {"refuse", refuse, METH_O, NULL},
     {"table_members", table_members, METH_O, NULL},
-    {"is_square_borrowed", is_square_borrowed, METH_O, NULL},
-    {"table_borrow", table_borrow, METH_VARARGS, NULL},
     {"table_import", table_import, METH_VARARGS, NULL},
     {"table_wrap", table_wrap, METH_VARARGS, NULL},
     {"table_allocate", table_allocate, METH_VARARGS, NULL},

@@ -2,11 +2,9 @@
 #![expect(unsafe_code, reason = "the table is made of functions that foreign C code calls")]
 
 use core::ffi::{c_int, c_void};
-use core::ptr::{NonNull, null_mut, with_exposed_provenance_mut};
-use std::collections::HashMap;
+use core::ptr::{NonNull, null_mut};
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -27,7 +25,6 @@ use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::host_buffer::HostBuffer;
 use crate::memory::import::Import;
 use crate::memory::info_builder::InfoBuilder;
-use crate::process::fork::PerProcess;
 use crate::protocols::dlpack::abi::{DLPackVersion, DLTensor, MAJOR_VERSION, MINOR_VERSION, Versioned};
 use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader, SetError};
 use crate::protocols::dlpack::export::{Ownership, export, export_kept};
@@ -54,7 +51,9 @@ impl<T: ArrayClass> TableOf<T> {
         managed_tensor_allocator: Some(allocate),
         managed_tensor_from_py_object_no_sync: Some(own::<T>),
         managed_tensor_to_py_object_no_sync: Some(wrap),
-        dltensor_from_py_object_no_sync: Some(borrow::<T>),
+        // Allowed to be null: consumers then use the managed tensor. A borrowed one needs memory for its shape and
+        // strides that lives with the object.
+        dltensor_from_py_object_no_sync: None,
         current_work_stream: Some(work_stream),
     };
     /// A reference to such a constant is promoted to a static.
@@ -122,69 +121,9 @@ unsafe extern "C" fn own<T: ArrayClass>(object: *mut c_void, out: *mut *mut Vers
     unsafe { answer(run) }
 }
 
-/// `dltensor_from_py_object_no_sync`.
-///
-/// # Safety
-///
-/// As [`own`].
-unsafe extern "C" fn borrow<T: ArrayClass>(object: *mut c_void, out: *mut DLTensor) -> c_int {
-    let run = |py: Python<'_>| {
-        // SAFETY: as the caller promises.
-        let array = unsafe { instance::<T>(py, object) }?;
-        let info = struct_of(&array).info()?;
-        info.device().check()?;
-        ready(&info)?;
-        let info = if info.struct_type().is_some() { info.without_struct_type()? } else { info };
-        let tensor = view(object.addr(), &info);
-        // SAFETY: the pointer is valid for a write, as the caller promises.
-        unsafe { out.write(tensor) };
-        Ok(())
-    };
-    // SAFETY: as the caller promises.
-    unsafe { answer(run) }
-}
-
 /// Makes the stream that [`work_stream`] returns wait for the work that is pending on an array.
 fn ready(info: &ArrayInfo) -> Result<()> {
     cuda::make_consumer_wait(info, StreamHandle::LegacyDefault)
-}
-
-/// Creates a borrowed tensor of an object. Its shape and strides are [stored](shape_of).
-fn view(object: usize, info: &ArrayInfo) -> DLTensor {
-    let ndim = info.ndim();
-    let mut list = [0_i64; 2 * MAX_NDIM];
-    let extents = info.shape().iter().map(|extent| *extent as i64);
-    let numbers = extents.chain(info.strides().iter().map(|step| *step as i64));
-    for (place, number) in list.iter_mut().zip(numbers) {
-        *place = number;
-    }
-    let numbers = shape_of(object, &list[..2 * ndim]).cast_mut();
-    #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
-    DLTensor {
-        data: with_exposed_provenance_mut(info.address()),
-        device: info.device(),
-        ndim: ndim as i32,
-        dtype: info.dtype(),
-        shape: if ndim == 0 { null_mut() } else { numbers },
-        strides: if ndim == 0 { null_mut() } else { numbers.wrapping_add(ndim) },
-        byte_offset: 0,
-    }
-}
-
-/// Stores the shape and strides of an object's borrowed tensor.
-///
-/// The tensor is valid as long as the object, and the classes have no space for these numbers. So a map stores them by
-/// the address of the object. If another object gets the address, the first one is gone. The map has at most one entry
-/// for each such address.
-fn shape_of(object: usize, numbers: &[i64]) -> *const i64 {
-    // Moving an `Arc` keeps pointers to its contents valid. Moving a `Box` does not.
-    static SHAPES: PerProcess<Mutex<HashMap<usize, Arc<[i64]>>>> = PerProcess::new(|_| Mutex::default());
-    let mut shape_of = SHAPES.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let shape_of = shape_of.entry(object).or_insert_with(|| numbers.into());
-    if **shape_of != *numbers {
-        *shape_of = numbers.into();
-    }
-    shape_of.as_ptr()
 }
 
 /// `managed_tensor_to_py_object_no_sync`. Ownership of the tensor is taken first, so an error releases it.
