@@ -9,6 +9,7 @@ import interop_demo
 import numpy as np
 import pytest
 from capsules import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Producer, Tensor, producer_with, raising
+from scripts import needs_proc, run
 
 ArrayError = interop_demo.ArrayError
 describe = interop_demo.describe
@@ -293,3 +294,75 @@ def test_an_interrupt_in_a_metaclass():
     with pytest.raises(KeyboardInterrupt):
         describe(producer)
     assert producer.asked == []
+
+
+def test_types_are_remembered_however_many_there_were():
+    """A program may make a class for each array; the latest is remembered as the first was."""
+    run(
+        """
+        import interop_demo
+        import numpy as np
+
+        array = np.zeros((2, 2), "f4")
+
+        class Base:
+            def __dlpack__(self, **wishes):
+                return array.__dlpack__(**wishes)
+
+            def __dlpack_device__(self):
+                return 1, 0
+
+        asked = []
+
+        class Meta(type):
+            def __getattribute__(cls, name):
+                if name == "__dlpack_c_exchange_api__":
+                    asked.append(cls)
+                return super().__getattribute__(name)
+
+        kept = []
+        for number in range(3 * 4096):
+            Class = Meta(f"Class{number}", (Base,), {})
+            kept += [Class] if number < 5000 else []
+            for _ in range(2):
+                interop_demo.is_square(Class())
+            assert asked == [Class], number
+            asked.clear()
+        """,
+        timeout=120,
+    )
+
+
+@needs_proc
+def test_types_that_are_gone_are_forgotten():
+    run(
+        """
+        import gc
+        import interop_demo
+        import numpy as np
+        from scripts import resident
+
+        array = np.zeros((2, 2), "f4")
+
+        class Base:
+            def __dlpack__(self, **wishes):
+                return array.__dlpack__(**wishes)
+
+            def __dlpack_device__(self):
+                return 1, 0
+
+        def import_from(count):
+            for number in range(count):
+                interop_demo.is_square(type("Class", (Base,), {})())
+                if number % 256 == 0:
+                    gc.collect()
+
+        import_from(8192)
+        gc.collect()
+        before = resident()
+        import_from(16384)
+        gc.collect()
+        assert resident() - before < 2**20, resident() - before
+        """,
+        timeout=120,
+    )

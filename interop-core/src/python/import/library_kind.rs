@@ -28,7 +28,8 @@ impl Kind {
         }
         // Outside of the cell, because lookups can run Python code, which may come back here. The first result is kept.
         let kind = Self::find(object, known.package, known.exchange)?;
-        // An entry of the cache is never freed, so it must not keep a class alive. Modules stay anyway.
+        // An entry of the cache must not keep a class alive, as it would be forgotten only after that class. Modules
+        // stay anyway.
         let is_freed =
             matches!(&kind, Self::FromDlpack(makes) if !makes.bind(py).is_instance_of::<PyModule>());
         if !is_freed {

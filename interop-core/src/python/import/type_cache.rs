@@ -1,8 +1,8 @@
 //! Properties of Python types, cached per type.
 #![expect(unsafe_code, reason = "reads the exchange table that a type points to")]
 
+use core::cell::Cell;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicPtr, Ordering};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -65,50 +65,52 @@ impl TypeInfo {
     }
 
     fn is_of(&self, py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
-        let alive = |weak: &Py<PyWeakrefReference>| weak.bind(py).upgrade().is_some();
-        self.address == class.addr() && self.class.as_ref().is_none_or(alive)
+        self.address == class.addr() && self.is_alive(py)
+    }
+
+    fn is_alive(&self, py: Python<'_>) -> bool {
+        self.class.as_ref().is_none_or(|weak| weak.bind(py).upgrade().is_some())
     }
 }
 
-/// The maximum number of cached types. Further types work, but are not cached.
-///
-/// Entries are never freed, because another thread may be using one. So the entry of a deleted type counts too, even if
-/// another type has its address now.
+/// The maximum number of cached types. When it is reached, types that are gone make room, or all do.
 const MAX_TYPES: usize = 4096;
 
-/// The cached types by their address, and the number of entries that were ever created.
-type Cached = (HashMap<usize, &'static TypeInfo>, usize);
+/// The cached types by their address.
+static TYPES: PerProcess<Mutex<HashMap<usize, Arc<TypeInfo>>>> = PerProcess::new(|_| Mutex::default());
 
-static TYPES: PerProcess<Mutex<Cached>> = PerProcess::new(|_| Mutex::default());
-
-/// The entry that was used last. Most lookups are for the same type again.
-static LAST: AtomicPtr<TypeInfo> = AtomicPtr::new(core::ptr::null_mut());
-
-/// The properties of a type: from the cache, or computed for this call.
-pub(crate) enum CachedType {
-    Cached(&'static TypeInfo),
-    Uncached(Box<TypeInfo>),
+thread_local! {
+    /// The entry that this thread used last, which is not in use now. Most lookups are for the same type again.
+    static LAST: Cell<Option<Arc<TypeInfo>>> = const { Cell::new(None) };
 }
+
+/// The properties of a type, in use. The cache may forget the type meanwhile.
+pub(crate) struct CachedType(Option<Arc<TypeInfo>>);
 
 impl Deref for CachedType {
     type Target = TypeInfo;
 
     #[inline]
     fn deref(&self) -> &TypeInfo {
-        match self {
-            Self::Cached(info) => info,
-            Self::Uncached(info) => info,
-        }
+        self.0.as_deref().unwrap_or_else(|| unreachable!("the value is taken by the drop"))
+    }
+}
+
+impl Drop for CachedType {
+    #[inline]
+    fn drop(&mut self) {
+        let info = self.0.take();
+        // At the end of a thread there is no such place.
+        let _ = LAST.try_with(|last| last.set(info));
     }
 }
 
 /// Returns the properties of the object's type.
 #[inline]
 pub(crate) fn type_info(object: &Bound<'_, PyAny>) -> PyResult<CachedType> {
-    // SAFETY: the pointer is null, or an entry that is never freed.
-    let last = unsafe { LAST.load(Ordering::Acquire).as_ref() };
-    match last {
-        Some(last) if last.is_of(object.py(), object.get_type_ptr()) => Ok(CachedType::Cached(last)),
+    // Taken out, so that the count of references, which other threads may use too, does not change.
+    match LAST.try_with(Cell::take) {
+        Ok(Some(last)) if last.is_of(object.py(), object.get_type_ptr()) => Ok(CachedType(Some(last))),
         _ => look_up_cached(object),
     }
 }
@@ -118,24 +120,31 @@ fn look_up_cached(object: &Bound<'_, PyAny>) -> PyResult<CachedType> {
     let class = object.get_type();
     let key = class.as_ptr().addr();
     let known = || TYPES.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let found = known().0.get(&key).copied();
-    let info = if let Some(info) = found.filter(|info| info.is_of(class.py(), class.as_type_ptr())) {
-        info
-    } else {
-        // Computed without the lock, because attribute lookups can run Python code.
-        let info = look_up(object, &class)?;
-        let mut guard = known();
-        let (known, ever) = &mut *guard;
-        if *ever >= MAX_TYPES {
-            return Ok(CachedType::Uncached(Box::new(info)));
-        }
-        *ever += 1;
-        let info = &*Box::leak(Box::new(info));
-        known.insert(key, info);
-        info
-    };
-    LAST.store(core::ptr::from_ref(info).cast_mut(), Ordering::Release);
-    Ok(CachedType::Cached(info))
+    let found = known().get(&key).cloned();
+    if let Some(info) = found.filter(|info| info.is_of(class.py(), class.as_type_ptr())) {
+        return Ok(CachedType(Some(info)));
+    }
+    // Computed without the lock, because attribute lookups can run Python code.
+    let info = Arc::new(look_up(object, &class)?);
+    let mut known = known();
+    let forgotten = if known.len() < MAX_TYPES { Vec::new() } else { make_room(object.py(), &mut known) };
+    let replaced = known.insert(key, Arc::clone(&info));
+    // Dropped without the lock: the drop of a Python object may run Python code.
+    drop(known);
+    drop((replaced, forgotten));
+    Ok(CachedType(Some(info)))
+}
+
+/// Removes the types that are gone; all types, if less than half of them are.
+#[cold]
+fn make_room(py: Python<'_>, known: &mut HashMap<usize, Arc<TypeInfo>>) -> Vec<Arc<TypeInfo>> {
+    let gone = known.values().filter(|info| !info.is_alive(py)).count();
+    let keys: Vec<usize> = known
+        .iter()
+        .filter(|(_, info)| gone < MAX_TYPES / 2 || !info.is_alive(py))
+        .map(|(key, _)| *key)
+        .collect();
+    keys.iter().filter_map(|key| known.remove(key)).collect()
 }
 
 fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<TypeInfo> {
