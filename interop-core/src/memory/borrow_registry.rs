@@ -4,94 +4,395 @@
 //! access to memory that may be shared is recorded here while it lasts: one writer, or any number of readers. A
 //! conflicting access returns an error. Accesses by other libraries are not recorded. All extension modules with this
 //! crate in one interpreter share one registry.
+//!
+//! An access is found by its address: it lies in one or two *granules* of a size that its length decides. The granules
+//! are spread over stripes, each behind its own lock. So an access costs the same beside any number of others, and
+//! threads that use other memory rarely meet.
 
+use core::cell::{Cell, RefCell};
+use core::hash::{BuildHasherDefault, Hasher};
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::fork::{PerProcess, forked_by, generation, this_thread};
 
-#[derive(Clone)]
-struct Borrowed {
-    range: Range<usize>,
-    exclusive: bool,
-    ticket: u64,
+/// An access to a range of addresses. Equal accesses are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Access {
+    start: usize,
+    end: usize,
     thread: usize,
+    /// The generation of the process: an access from before a fork is no access of the child.
+    generation: usize,
+    exclusive: u32,
+}
+
+impl Access {
+    fn new(range: &Range<usize>, exclusive: bool) -> Self {
+        let Range { start, end } = *range;
+        Self { start, end, thread: this_thread(), generation: generation(), exclusive: exclusive.into() }
+    }
+
+    fn range(&self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    fn overlaps(&self, range: &Range<usize>) -> bool {
+        self.start < range.end && range.start < self.end
+    }
+
+    fn conflicts(&self, with: &Self) -> bool {
+        (self.exclusive | with.exclusive) != 0 && self.overlaps(&with.range())
+    }
+}
+
+/// The accesses of a granule, and how many of each there are.
+type Granule = Vec<(Access, usize)>;
+
+/// The level of a granule, and its number among those of its level.
+type Key = u64;
+
+/// The granules whose keys lead to one lock. In a cache line of its own, so that threads do not slow each other down.
+#[derive(Default)]
+#[repr(align(128))]
+struct Stripe {
+    /// Some of them may be empty.
+    granules: HashMap<Key, Granule, BuildHasherDefault<Mix>>,
+    /// The number of granules that are not empty.
+    used: usize,
+}
+
+/// Spreads keys over the stripes, and over the places of a map.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        let product = (self.0 ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ (product >> 32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+const STRIPES: usize = 64;
+
+/// The level for ranges of this length. At most sixteen of them fit into a granule without overlapping: the granules of
+/// level 0 have 64 bytes, those of the next level sixteen times as many, and so on.
+fn level_of(range: &Range<usize>) -> u32 {
+    let bits = usize::BITS - range.len().saturating_sub(1).leading_zeros();
+    bits.saturating_sub(6).div_ceil(4)
+}
+
+fn stripe_of(key: Key) -> usize {
+    let mut mix = Mix::default();
+    mix.write_u64(key);
+    (mix.finish() >> 20) as usize % STRIPES
+}
+
+/// The numbers of the first and of the last granule that a range touches.
+fn granules(range: &Range<usize>, level: u32) -> (usize, usize) {
+    let number = |address: usize| address.checked_shr(6 + 4 * level).unwrap_or(0);
+    (number(range.start), number(range.end.max(range.start + 1) - 1))
+}
+
+fn key(level: u32, number: usize) -> Key {
+    (number as u64) << 4 | u64::from(level)
+}
+
+/// The granules of an access to this range: two, which may be the same.
+fn own_keys(range: &Range<usize>) -> [Key; 2] {
+    let level = level_of(range);
+    let (first, last) = granules(range, level);
+    [key(level, first), key(level, last)]
+}
+
+/// The granules that a range touches.
+struct Keys {
+    list: [Key; Self::MOST],
+    len: usize,
+    /// Their stripes, one bit each.
+    stripes: u64,
+}
+
+impl Keys {
+    /// If a range touches more granules, all stripes are locked.
+    const MOST: usize = 40;
+
+    /// Adds the granules of these levels. Returns `false` if they are too many.
+    fn fill(&mut self, range: &Range<usize>, mut levels: u32) -> bool {
+        (self.len, self.stripes) = (0, 0);
+        while levels != 0 {
+            let level = levels.trailing_zeros();
+            let (first, last) = granules(range, level);
+            if last - first >= Self::MOST - self.len {
+                return false;
+            }
+            for number in first..=last {
+                let key = key(level, number);
+                self.list[self.len] = key;
+                self.len += 1;
+                self.stripes |= 1 << stripe_of(key);
+            }
+            levels &= levels - 1;
+        }
+        true
+    }
+
+    /// Those in a stripe.
+    fn of_stripe(&self, number: usize) -> impl Iterator<Item = Key> + '_ {
+        self.list[..self.len].iter().copied().filter(move |key| stripe_of(*key) == number)
+    }
 }
 
 struct Table {
-    borrowed: Vec<Borrowed>,
-    next: u64,
+    /// In boxes, because a large allocation is more likely to fail, which would end the program.
+    stripes: [Box<Mutex<Stripe>>; STRIPES],
+    /// The levels that may have accesses, one bit each.
+    levels: AtomicU32,
 }
 
-static TABLE: PerProcess<Mutex<Table>> = PerProcess::new(|parents| Mutex::new(Table::after_fork(parents)));
+static TABLE: PerProcess<Table> = PerProcess::new(Table::after_fork);
+
+/// Stripes that are locked.
+struct Locked<'t, 'l> {
+    number: usize,
+    stripe: RefCell<MutexGuard<'t, Stripe>>,
+    others: Option<&'l Locked<'t, 'l>>,
+}
+
+impl Locked<'_, '_> {
+    /// Runs `run` on each stripe until it returns a value.
+    fn find<R>(mut locked: Option<&Self>, mut run: impl FnMut(usize, &mut Stripe) -> Option<R>) -> Option<R> {
+        while let Some(Locked { number, stripe, others }) = locked {
+            if let Some(found) = run(*number, &mut stripe.borrow_mut()) {
+                return Some(found);
+            }
+            locked = *others;
+        }
+        None
+    }
+
+    fn for_each(locked: Option<&Self>, mut run: impl FnMut(usize, &mut Stripe)) {
+        let _ = Self::find(locked, |number, stripe| {
+            run(number, stripe);
+            None::<()>
+        });
+    }
+}
 
 impl Table {
     /// The table of a forked child. It keeps the accesses of the forking thread, which continues there, and drops those
-    /// of all other threads. If another thread held the lock, the table starts empty.
-    fn after_fork(parents: Option<&'static Mutex<Self>>) -> Self {
-        // A ticket from before the fork may be returned later, so new tickets must differ from it.
-        let next = (generation() as u64) << 48;
-        let parents = parents.and_then(|parents| match parents.try_lock() {
-            Ok(table) => Some(table),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+    /// of all other threads. A stripe whose lock another thread held starts empty.
+    fn after_fork(parents: Option<&'static Self>) -> Self {
+        let stripe =
+            |at: usize| parents.map_or_else(Stripe::default, |table| Stripe::after_fork(&table.stripes[at]));
+        let mut levels = 0;
+        let stripes = core::array::from_fn(|at| {
+            let stripe = stripe(at);
+            levels |= stripe.levels();
+            Box::new(Mutex::new(stripe))
         });
-        let borrowed = parents.map_or_else(Vec::new, |parents| parents.borrowed.clone());
-        Self {
-            borrowed: borrowed.into_iter().filter(|borrowed| borrowed.thread == forked_by()).collect(),
-            next,
+        Self { stripes, levels: AtomicU32::new(levels) }
+    }
+
+    /// Locks stripes in their order, and calls `run`.
+    fn lock<'t>(
+        &'t self,
+        stripes: u64,
+        locked: Option<&Locked<'t, '_>>,
+        run: &mut impl FnMut(Option<&Locked<'t, '_>>),
+    ) {
+        if stripes == 0 {
+            return run(locked);
+        }
+        let number = stripes.trailing_zeros() as usize;
+        // A panic cannot leave a stripe half changed.
+        let stripe = self.stripes[number].lock().unwrap_or_else(PoisonError::into_inner);
+        let locked = Locked { number, stripe: RefCell::new(stripe), others: locked };
+        self.lock(stripes & (stripes - 1), Some(&locked), run);
+    }
+
+    /// Locks the granules that can have accesses to a range, and calls `run` with them; with `None` if all stripes are
+    /// locked. `own` is the level of a new access.
+    ///
+    /// A level is announced before its granules are locked, and read again under the locks. So of two accesses that
+    /// begin at once, one at least locks the granules of both.
+    fn visit<'t>(
+        &'t self,
+        range: &Range<usize>,
+        own: u32,
+        mut run: impl FnMut(Option<&Locked<'t, '_>>, Option<&Keys>),
+    ) {
+        let (mut is_done, mut keys) = (false, Keys { list: [0; Keys::MOST], len: 0, stripes: 0 });
+        while !is_done {
+            let mut levels = self.levels.load(Ordering::SeqCst);
+            if levels & own != own {
+                levels = self.levels.fetch_or(own, Ordering::SeqCst) | own;
+            }
+            let keys = keys.fill(range, levels).then_some(&keys);
+            let stripes = keys.map_or(u64::MAX, |keys| keys.stripes);
+            self.lock(stripes, None, &mut |locked| {
+                let now = self.levels.load(Ordering::SeqCst);
+                is_done = now & !levels == 0 && now & own == own;
+                if is_done {
+                    run(locked, keys);
+                }
+            });
         }
     }
-}
 
-fn table() -> MutexGuard<'static, Table> {
-    // A panic cannot leave the table half changed.
-    TABLE.get().lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Table {
-    /// An access that conflicts with the given one.
-    fn conflicting(&self, range: &Range<usize>, exclusive: bool) -> Option<Begun> {
-        let overlaps =
-            |borrowed: &&Borrowed| borrowed.range.start < range.end && range.start < borrowed.range.end;
-        let borrowed =
-            self.borrowed.iter().filter(overlaps).find(|borrowed| exclusive || borrowed.exclusive)?;
-        let Range { start, end } = borrowed.range;
-        Some(Begun { refused: 1, exclusive: borrowed.exclusive.into(), ticket: 0, start, end })
-    }
-
-    fn begin(&mut self, range: Range<usize>, exclusive: bool) -> Begun {
-        let ticket = self.next;
-        let begun =
-            Begun { refused: 0, exclusive: exclusive.into(), ticket, start: range.start, end: range.end };
-        self.next += 1;
-        self.borrowed.push(Borrowed { range, exclusive, ticket, thread: this_thread() });
-        ANY.store(true, Ordering::Relaxed);
+    /// Records an access, unless it conflicts with another. `elsewhere` may record it in another table.
+    fn begin(&self, access: Access, elsewhere: impl Fn() -> Option<Begun>) -> Begun {
+        let range = access.range();
+        let mut begun = Begun { refused: 0, access };
+        let own = if SHARED.get().is_some() { 0 } else { 1 << level_of(&range) };
+        self.visit(&range, own, |locked, keys| {
+            let conflicting = |number, stripe: &mut Stripe| stripe.conflicting(number, &access, keys);
+            if let Some(access) = Locked::find(locked, conflicting) {
+                begun = Begun { refused: 1, access };
+            } else if let Some(recorded) = elsewhere() {
+                begun = recorded;
+            } else {
+                Self::change(locked, &access, Stripe::add);
+            }
+            if keys.is_none() {
+                // No access begins meanwhile, so levels without one can be forgotten.
+                let mut left = 0;
+                Locked::for_each(locked, |_, stripe| left |= stripe.levels());
+                self.levels.store(left, Ordering::SeqCst);
+            }
+        });
         begun
     }
 
-    fn end(&mut self, ticket: u64) {
-        if let Some(at) = self.borrowed.iter().position(|borrowed| borrowed.ticket == ticket) {
-            self.borrowed.swap_remove(at);
-            ANY.store(!self.borrowed.is_empty(), Ordering::Relaxed);
+    fn end(&self, access: &Access) {
+        let stripes = own_keys(&access.range()).iter().fold(0, |stripes, key| stripes | 1 << stripe_of(*key));
+        self.lock(stripes, None, &mut |locked| Self::change(locked, access, Stripe::remove));
+    }
+
+    fn forget(&self, range: &Range<usize>) {
+        if self.levels.load(Ordering::SeqCst) != 0 {
+            self.visit(range, 0, |locked, keys| {
+                Locked::for_each(locked, |number, stripe| stripe.forget(number, range, keys));
+            });
         }
+    }
+
+    /// Changes the granules of an access, whose stripes are locked.
+    fn change(locked: Option<&Locked<'_, '_>>, access: &Access, change: fn(&mut Stripe, Key, &Access)) {
+        let [first, last] = own_keys(&access.range());
+        Locked::for_each(locked, |number, stripe| {
+            if stripe_of(first) == number {
+                change(stripe, first, access);
+            }
+            if first != last && stripe_of(last) == number {
+                change(stripe, last, access);
+            }
+        });
     }
 }
 
-/// Whether the table has any access. It can be read without the lock.
-static ANY: AtomicBool = AtomicBool::new(false);
+impl Stripe {
+    fn after_fork(parents: &'static Mutex<Self>) -> Self {
+        let parents = match parents.try_lock() {
+            Ok(stripe) => stripe,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Self::default(),
+        };
+        let of_forking_thread = |granule: &Granule| -> Granule {
+            granule.iter().filter(|(access, _)| access.thread == forked_by()).copied().collect()
+        };
+        let kept = parents.granules.iter().map(|(key, granule)| (*key, of_forking_thread(granule)));
+        let granules: HashMap<_, _, _> = kept.filter(|(_, granule)| !granule.is_empty()).collect();
+        Self { used: granules.len(), granules }
+    }
 
-/// The result of beginning an access: a ticket, or the range of the conflicting access.
+    /// The levels of its accesses, one bit each.
+    fn levels(&self) -> u32 {
+        let used = self.granules.iter().filter(|(_, granule)| !granule.is_empty());
+        used.fold(0, |levels, (key, _)| levels | 1 << (key & 15))
+    }
+
+    /// An access that conflicts with the given one, in these granules or in any.
+    fn conflicting(&self, number: usize, access: &Access, keys: Option<&Keys>) -> Option<Access> {
+        let find =
+            |granule: &Granule| granule.iter().map(|(other, _)| *other).find(|other| other.conflicts(access));
+        match keys {
+            Some(keys) => keys.of_stripe(number).filter_map(|key| self.granules.get(&key)).find_map(find),
+            None => self.granules.values().find_map(find),
+        }
+    }
+
+    fn add(&mut self, key: Key, access: &Access) {
+        let granule = self.granules.entry(key).or_default();
+        self.used += usize::from(granule.is_empty());
+        match granule.iter_mut().find(|(known, _)| known == access) {
+            Some((_, count)) => *count += 1,
+            None => granule.push((*access, 1)),
+        }
+    }
+
+    fn remove(&mut self, key: Key, access: &Access) {
+        let Some(granule) = self.granules.get_mut(&key) else { return };
+        let Some(at) = granule.iter().position(|(known, _)| known == access) else { return };
+        granule[at].1 -= 1;
+        if granule[at].1 == 0 {
+            granule.swap_remove(at);
+        }
+        self.used -= usize::from(granule.is_empty());
+        self.tidy();
+    }
+
+    /// Drops empty granules if there are many. A few are kept, because the same memory is often used again.
+    fn tidy(&mut self) {
+        if self.granules.len() > 2 * self.used + 16 {
+            self.granules.retain(|_, granule| !granule.is_empty());
+        }
+    }
+
+    /// Removes all accesses to a range, from these granules or from all.
+    fn forget(&mut self, number: usize, range: &Range<usize>, keys: Option<&Keys>) {
+        let mut used = self.used;
+        let mut forget = |granule: &mut Granule| {
+            if !granule.is_empty() {
+                granule.retain(|(access, _)| !access.overlaps(range));
+                used -= usize::from(granule.is_empty());
+            }
+        };
+        match keys {
+            Some(keys) => {
+                for key in keys.of_stripe(number) {
+                    if let Some(granule) = self.granules.get_mut(&key) {
+                        forget(granule);
+                    }
+                }
+            }
+            None => self.granules.values_mut().for_each(forget),
+        }
+        self.used = used;
+        self.tidy();
+    }
+}
+
+/// The result of beginning an access: the access, or the one with which it conflicts.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Begun {
     refused: u32,
-    exclusive: u32,
-    ticket: u64,
-    start: usize,
-    end: usize,
+    access: Access,
 }
 
 /// The functions of a registry, called by other extension modules in the process, which may have other versions of this
@@ -100,7 +401,7 @@ pub(crate) struct Begun {
 #[repr(C)]
 pub(crate) struct SharedTable {
     begin: extern "C" fn(start: usize, end: usize, exclusive: u32) -> Begun,
-    end: extern "C" fn(ticket: u64),
+    end: extern "C" fn(access: Access),
     forget: extern "C" fn(start: usize, end: usize),
 }
 
@@ -111,18 +412,15 @@ pub(crate) static OWN: SharedTable = SharedTable { begin: begin_here, end: end_h
 static SHARED: OnceLock<&'static SharedTable> = OnceLock::new();
 
 extern "C" fn begin_here(start: usize, end: usize, exclusive: u32) -> Begun {
-    let (mut table, exclusive) = (table(), exclusive != 0);
-    table.conflicting(&(start..end), exclusive).unwrap_or_else(|| table.begin(start..end, exclusive))
+    TABLE.get().begin(Access::new(&(start..end), exclusive != 0), || None)
 }
 
-extern "C" fn end_here(ticket: u64) {
-    table().end(ticket);
+extern "C" fn end_here(access: Access) {
+    TABLE.get().end(&access);
 }
 
 extern "C" fn forget_here(start: usize, end: usize) {
-    if ANY.load(Ordering::Relaxed) {
-        table().borrowed.retain(|borrowed| borrowed.range.end <= start || end <= borrowed.range.start);
-    }
+    TABLE.get().forget(&(start..end));
 }
 
 /// Forgets accesses to freed memory. Views borrow their memory, so only leaked views can be left. The next allocation
@@ -138,17 +436,18 @@ pub(crate) fn forget(range: Range<usize>) {
 #[cfg(feature = "python")]
 pub(crate) fn record_in(shared: &'static SharedTable) {
     if !core::ptr::eq(shared, &raw const OWN) {
-        // Under the lock no thread is between reading `SHARED` and recording an access.
-        let _table = table();
-        let _ = SHARED.set(shared);
+        // Under the locks no thread is between reading `SHARED` and recording an access.
+        TABLE.get().lock(u64::MAX, None, &mut |_| {
+            let _ = SHARED.set(shared);
+        });
     }
 }
 
 /// An access to host memory, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Borrow {
-    ticket: u64,
-    end: extern "C" fn(u64),
+    access: Access,
+    end: extern "C" fn(Access),
 }
 
 impl Borrow {
@@ -167,22 +466,22 @@ impl Borrow {
     ///
     /// [`ErrorKind::AlreadyBorrowed`] if a conflicting access exists.
     fn new(range: Range<usize>, exclusive: bool) -> Result<Self> {
-        let mut table = table();
+        let end = Cell::new(OWN.end);
         // Accesses that began before `record_in` are still in this module's table.
-        let (begun, end) = match (table.conflicting(&range, exclusive), SHARED.get()) {
-            (Some(conflicting), _) => (conflicting, OWN.end),
-            (None, Some(shared)) => ((shared.begin)(range.start, range.end, exclusive.into()), shared.end),
-            (None, None) => (table.begin(range, exclusive), OWN.end),
-        };
+        let begun = TABLE.get().begin(Access::new(&range, exclusive), || {
+            let shared = SHARED.get()?;
+            end.set(shared.end);
+            Some((shared.begin)(range.start, range.end, exclusive.into()))
+        });
         if begun.refused != 0 {
-            return Err(already_borrowed(begun));
+            return Err(already_borrowed(begun.access));
         }
-        Ok(Self { ticket: begun.ticket, end })
+        Ok(Self { access: begun.access, end: end.get() })
     }
 }
 
 #[cold]
-fn already_borrowed(conflicting: Begun) -> Error {
+fn already_borrowed(conflicting: Access) -> Error {
     let access = if conflicting.exclusive != 0 { "a writer" } else { "a reader" };
     let found = format!("{access} of {:#x} to {:#x}", conflicting.start, conflicting.end);
     let allowed = "one writer, or any number of readers, of the same memory";
@@ -195,7 +494,7 @@ fn already_borrowed(conflicting: Begun) -> Error {
 
 impl Drop for Borrow {
     fn drop(&mut self) {
-        (self.end)(self.ticket);
+        (self.end)(self.access);
     }
 }
 
@@ -220,43 +519,110 @@ mod tests {
         drop(Borrow::new(0..20, true).unwrap());
     }
 
+    /// A table of its own, so that no other test is in it.
+    fn table() -> Table {
+        Table::after_fork(None)
+    }
+
+    fn begin(table: &Table, range: Range<usize>, exclusive: bool) -> Option<Access> {
+        let begun = table.begin(Access::new(&range, exclusive), || None);
+        (begun.refused == 0).then_some(begun.access)
+    }
+
+    #[test]
+    fn random_accesses_are_judged_as_by_a_list() {
+        let (table, mut held, mut state) = (table(), Vec::<Access>::new(), 1_u64);
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(state >> 33).unwrap() % below
+        };
+        for _ in 0..if cfg!(miri) { 100 } else { 20_000 } {
+            if random(3) == 0 && !held.is_empty() {
+                let access = held.swap_remove(random(held.len()));
+                table.end(&access);
+                continue;
+            }
+            // Short and long ranges, near and far from one another.
+            let (scale, place) = (random(26), random(40));
+            let start = place << scale;
+            let access = Access::new(&(start..start + 1 + random(3 << scale)), random(4) == 0);
+            let is_free = !held.iter().any(|other| other.conflicts(&access));
+            let begun = begin(&table, access.range(), access.exclusive != 0);
+            assert_eq!(begun.is_some(), is_free, "{access:?} beside {held:?}");
+            held.extend(begun);
+        }
+        for access in &held {
+            table.end(access);
+        }
+        assert!(table.stripes.iter().all(|stripe| stripe.lock().unwrap().used == 0));
+    }
+
+    /// Many accesses elsewhere, and many equal ones, are not looked at.
+    #[test]
+    fn an_access_costs_the_same_beside_many_others() {
+        let table = table();
+        for number in 1..=if cfg!(miri) { 100 } else { 10_000 } {
+            begin(&table, number << 16..(number << 16) + 1000, number % 2 == 0).unwrap();
+            begin(&table, 64..128, false).unwrap();
+        }
+        for range in [0..64, 64..128, 5 << 16..(5 << 16) + 64, 3 << 15..(3 << 15) + 2048] {
+            let mut entries = 0;
+            table.visit(&range, 0, |locked, keys| {
+                let keys = keys.unwrap();
+                Locked::for_each(locked, |number, stripe| {
+                    let granules = keys.of_stripe(number).filter_map(|key| stripe.granules.get(&key));
+                    entries += granules.map(Vec::len).sum::<usize>();
+                });
+            });
+            assert!(entries <= 2, "{entries} entries for {range:?}");
+        }
+    }
+
+    #[test]
+    fn of_two_writers_at_once_one_is_refused() {
+        let (table, inside) = (table(), AtomicU32::new(0));
+        let turns = if cfg!(miri) { 10 } else { 20_000 };
+        // The same address on different levels.
+        let write = |length: usize| {
+            for _ in 0..turns {
+                if let Some(access) = begin(&table, 4096..4096 + length, true) {
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two writers");
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    table.end(&access);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for length in [8, 600, 100_000, 1 << 24] {
+                scope.spawn(move || write(length));
+            }
+        });
+        assert!(begin(&table, 0..usize::MAX, true).is_some());
+    }
+
     #[cfg(all(unix, not(miri)))]
     #[test]
     fn a_child_keeps_the_accesses_of_the_forking_thread() {
-        static PARENTS: Mutex<Table> = Mutex::new(Table { borrowed: Vec::new(), next: 0 });
-        let hold = || {
-            let thread = this_thread();
-            PARENTS.lock().unwrap().borrowed.push(Borrowed {
-                range: 0..8,
-                exclusive: true,
-                ticket: 7,
-                thread,
-            });
-            thread
-        };
+        static PARENTS: PerProcess<Table> = PerProcess::new(Table::after_fork);
         // Forks are counted from here on.
         generation();
-        let forking_thread = hold();
-        thread::scope(|scope| assert_ne!(scope.spawn(hold).join().unwrap(), forking_thread));
+        let hold = |start: usize| begin(PARENTS.get(), start..start + 8, true).unwrap();
+        let own = hold(0);
+        thread::scope(|scope| assert_ne!(scope.spawn(|| hold(800)).join().unwrap().thread, own.thread));
         // Any thread of the child may be the first to use the table.
-        let ask = || {
-            Table::after_fork(Some(&PARENTS))
-                .borrowed
-                .iter()
-                .map(|borrowed| borrowed.thread)
-                .collect::<Vec<_>>()
-        };
-        assert!(in_a_child(|| thread::scope(|scope| assert_eq!(
-            scope.spawn(ask).join().unwrap(),
-            [forking_thread]
-        ))));
+        let ask = || [0, 800].map(|start| begin(PARENTS.get(), start..start + 8, true).is_some());
+        assert!(in_a_child(|| {
+            thread::scope(|scope| assert_eq!(scope.spawn(ask).join().unwrap(), [false, true]));
+            PARENTS.get().end(&own);
+            assert!(begin(PARENTS.get(), 0..8, true).is_some());
+        }));
     }
 
     #[cfg(all(unix, not(miri)))]
     #[test]
     fn a_child_needs_no_lock_of_the_parent_and_never_reuses_tickets() {
         let mut before = Some(Borrow::new(40..48, true).unwrap());
-        let at_work = table();
+        let at_work: Vec<_> = TABLE.get().stripes.iter().map(|stripe| stripe.lock().unwrap()).collect();
         let child = in_a_child(|| {
             let after_fork = Borrow::new(40..48, true).unwrap();
             // The access from before the fork is not in the child's table, so its end must not end another one.
