@@ -1,6 +1,7 @@
 """The interpreter ends while arrays are alive: exit status 0 (R97, bugs 55 to 57)."""
 
 import os
+import subprocess
 import sys
 
 import pytest
@@ -103,3 +104,38 @@ def test_the_end_of_the_interpreter(ending, attempt):
             at_exit.argtypes = [ctypes.c_void_p] * 3
     """
     run(beginning + ENDINGS[ending])
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        ("interop_demo._Titled('x')", "(2,)"),
+        ("interop_demo._Titled('x')[1:]", "(1,)"),
+        ("interop_demo.edges(np.ones((3, 3, 3), 'f4'))[1:]", "(2, 3, 3)"),
+        ("interop_demo.Array.full((3,), 1.0, 'bfloat16')", "ArrayError"),
+    ],
+    ids=["an array", "a view", "a view of a result", "an array without a buffer"],
+)
+@pytest.mark.parametrize("function", ["memoryview", "np.asarray"])
+def test_an_object_in_a_cycle_uses_an_array_at_the_end(array, said, function):
+    """The interpreter is no longer initialized, but the thread is attached to it: a result, or an ordinary exception."""
+    program = f"""
+import gc, interop_demo, numpy as np
+
+class Node:
+    def __init__(self, array):
+        self.itself, self.array = self, array
+
+    def __del__(self, function={function}, print=print, Exception=Exception, type=type):
+        try:
+            print(function(self.array).shape)
+        except Exception as error:
+            print(type(error).__name__)
+
+gc.disable()
+Node({array})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    # NumPy imports a module for a bfloat16, which an ending interpreter does not.
+    assert done.stdout.strip() in {said, "ImportError"} if "ArrayError" in said else done.stdout.strip() == said
+    assert done.stderr == ""

@@ -103,16 +103,20 @@ fn reduced(error: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         let (kind, text) = (error.kind(), error.into_python_message(in_words));
-        with_attached(|py| match kind {
+        let of_class = |text: String| {
+            with_attached(|py| match array_error_type(py) {
+                Ok(class) => Self::from_type(class.clone(), text),
+                Err(failure) => failure,
+            })
+        };
+        match kind {
             ErrorKind::Type => PyTypeError::new_err(text),
             // `IndexError` ends iteration over an object with `__getitem__`.
             ErrorKind::IndexOutOfBounds => PyIndexError::new_err(text),
             ErrorKind::OutOfMemory => PyMemoryError::new_err(text),
-            _ => match array_error_type(py) {
-                Ok(class) => Self::from_type(class.clone(), text),
-                Err(failure) => failure,
-            },
-        })
+            // Without an interpreter nobody sees the class.
+            _ => of_class(text.clone()).unwrap_or_else(|| PyBufferError::new_err(text)),
+        }
     }
 }
 

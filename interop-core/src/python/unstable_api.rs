@@ -58,26 +58,25 @@ fn functions() -> Functions {
 /// Returns whether this thread may use Python objects. Returns false if that cannot be determined.
 ///
 /// The thread must have a thread state, and it must be the current one. `PyGILState_Check` is not sufficient: it
-/// returns true without a check after the interpreter has ended, or after a second interpreter existed.
+/// returns true without a check after the interpreter has ended, or after a second interpreter existed. Nor is
+/// `Py_IsInitialized` asked, because an interpreter that ends is no longer initialized and still runs code.
 pub(crate) fn is_attached() -> bool {
-    // SAFETY: the function may be called on any thread, before, during and after the life of the interpreter.
-    if unsafe { ffi::Py_IsInitialized() } == 0 {
-        return false;
-    }
-    // SAFETY: as above. The result is null if the thread has no state.
+    // SAFETY: the function may be called on any thread, before, during and after the life of the interpreter. The
+    // result is null if the thread has no state, and before and after that life.
     let own = unsafe { ffi::PyGILState_GetThisThreadState() };
     // SAFETY: as above. The result is null if no thread state is current.
     let current = functions().current_state.map(|current| unsafe { current() });
     !own.is_null() && current == Some(own)
 }
 
-/// Runs `run` while attached. Uses the current attachment if there is one, also while the interpreter ends.
-pub(crate) fn with_attached<R>(run: impl FnOnce(Python<'_>) -> R) -> R {
+/// Runs `run` while attached. Uses the current attachment if there is one, also while the interpreter ends, which PyO3
+/// does not know of. Returns `None` if the thread cannot be attached, because the interpreter ends or has ended.
+pub(crate) fn with_attached<R>(run: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     if is_attached() {
         // SAFETY: the check above found the thread attached.
-        run(unsafe { Python::assume_attached() })
+        Some(run(unsafe { Python::assume_attached() }))
     } else {
-        Python::attach(run)
+        Python::try_attach(run)
     }
 }
 

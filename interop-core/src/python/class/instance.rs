@@ -8,6 +8,7 @@ use crate::array::mutability::Mutability;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind, Result};
 use crate::python::class::array_class::{ArrayClass, struct_of};
+use crate::python::unstable_api::with_attached;
 
 /// An instance of an array class. Holds a reference to its Python object.
 pub(crate) struct Instance<T: ArrayClass>(pub(crate) Py<T>);
@@ -16,8 +17,7 @@ pub(crate) struct Instance<T: ArrayClass>(pub(crate) Py<T>);
 // frozen.
 unsafe impl<T: ArrayClass> CudaArray for Instance<T> {
     fn info(&self) -> Result<ArrayInfo> {
-        // A consumer's thread is already attached.
-        let info = Python::try_attach(|py| struct_of(self.0.bind(py)).info()).unwrap_or_else(|| {
+        let info = with_attached(|py| struct_of(self.0.bind(py)).info()).unwrap_or_else(|| {
             let allowed = "an interpreter that runs";
             Err(Error::new(ErrorKind::Unsupported, "python", "an interpreter at its end", allowed))
         })?;

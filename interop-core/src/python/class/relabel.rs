@@ -67,7 +67,8 @@ unsafe impl<T: ArrayClass> CudaArray for OnHost<T> {
         let info = self.0.info()?;
         if info.device() != Device::CPU {
             let wait = || synchronize_if_available(&info);
-            with_attached(|py| waiting(py, &info, wait))?;
+            // After the end of the interpreter no lock is held.
+            with_attached(|py| waiting(py, &info, wait)).unwrap_or_else(wait)?;
         }
         Ok(ArrayInfo { device: Device::CPU, pending: PendingWork::NOTHING, ..info })
     }
