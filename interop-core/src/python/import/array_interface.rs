@@ -3,7 +3,6 @@
 #![expect(unsafe_code, reason = "relies on what an array states about its memory")]
 
 use pyo3::intern;
-use pyo3::prelude::*;
 
 use crate::array::device::Device;
 use crate::array::info::ArrayInfo;
@@ -13,7 +12,7 @@ use crate::python::errors::of;
 use crate::python::import::interface_dict::interface_in;
 use crate::python::import::step::{Answer, Request};
 use crate::python::py_owner::PyOwner;
-use crate::python::unstable_api::{attribute, ignore_exception};
+use crate::python::unstable_api::attribute;
 
 /// Imports an array whose `__dlpack__` is `NumPy`'s, by its interface dict. The memory is the host's, by definition of
 /// that interface. Structs are left out, because they are not imported by DLPack either.
@@ -37,14 +36,4 @@ pub(crate) fn from_array_interface(request: &Request<'_, '_>, to: &mut Import) -
     *to = unsafe { Import::from_parts(info, Owner::new(owner)) };
     to.set_protocol(Protocol::ArrayInterface);
     Ok(true)
-}
-
-/// Returns whether a class has the `__dlpack__` of `numpy.ndarray`, not one of its own.
-pub(crate) fn has_method_of_numpy(class: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = class.py();
-    let module = class
-        .getattr(intern!(py, "__dlpack__"))
-        .and_then(|method| method.getattr(intern!(py, "__objclass__"))?.getattr(intern!(py, "__module__")))
-        .and_then(|module| module.eq("numpy"));
-    Ok(ignore_exception(py, module)?.unwrap_or(false))
 }

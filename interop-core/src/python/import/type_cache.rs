@@ -15,7 +15,6 @@ use crate::array::device::Device;
 use crate::error::Origin;
 use crate::process::fork::PerProcess;
 use crate::python::errors::origin_of;
-use crate::python::import::array_interface::has_method_of_numpy;
 use crate::python::import::capture_watch::watch;
 use crate::python::import::direct_call::DirectCall;
 use crate::python::import::dlpack_call::{DlpackMethod, ExpectedDevice};
@@ -180,6 +179,18 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         values,
         kind: PyOnceLock::new(),
     })
+}
+
+/// Returns whether a class has the `__dlpack__` of `numpy.ndarray`, not one of its own.
+fn has_method_of_numpy(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let py = class.py();
+    let module = class
+        .getattr(pyo3::intern!(py, "__dlpack__"))
+        .and_then(|method| {
+            method.getattr(pyo3::intern!(py, "__objclass__"))?.getattr(pyo3::intern!(py, "__module__"))
+        })
+        .and_then(|module| module.eq("numpy"));
+    Ok(ignore_exception(py, module)?.unwrap_or(false))
 }
 
 /// Returns the exchange table of a class, unless a `__dlpack__` of a subclass takes precedence.
