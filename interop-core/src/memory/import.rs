@@ -83,8 +83,10 @@ impl Import {
     ///
     /// # Safety
     ///
-    /// Until `owner` is dropped, the memory that `info` describes is live and initialized, on the device that it names.
-    /// The memory may be written if `info` states so.
+    /// 1. Until `owner` is dropped, the memory that `info` describes is live and initialized, on the device that it
+    ///    names. The memory may be written if `info` states so.
+    /// 2. The memory is not in a `Box` that was moved into `owner` after its address was taken, because a move of a
+    ///    `Box` invalidates pointers into it. A `Vec` or an `Arc` is fine.
     #[must_use]
     #[inline]
     pub unsafe fn from_parts(info: ArrayInfo, owner: Owner) -> Self {

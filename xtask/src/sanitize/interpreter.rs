@@ -14,6 +14,9 @@ const RUNTIME: [&str; 7] =
 /// The tests of derived structs.
 const DERIVE: [&str; 2] = ["--package=interop-tests", "--test=derive"];
 
+/// Tests of private parts of the core.
+const PRIVATE: [&str; 5] = ["--package=interop-core", "--lib", "--", "maybe_dangling::", "borrow_registry::"];
+
 /// The tests of bit and byte counts, repeated for 32-bit addresses.
 const NARROW: [&str; 5] =
     ["--package=interop-core", "--lib", "--target=i686-unknown-linux-gnu", "--", "a_gigabyte"];
@@ -39,7 +42,13 @@ pub(super) fn run(counts: &mut Counts) -> Result<(), Failure> {
     command_step::run(&mut canary("none"))?;
     must_fail(&mut canary("narrow"))?;
     let tree = format!("{FLAGS} -Zmiri-tree-borrows");
-    let tests = [(FLAGS, &RUNTIME[..]), (FLAGS, &DERIVE), (FLAGS, &NARROW), (&tree, &TREE_BORROWS)];
+    let tests = [
+        (FLAGS, &RUNTIME[..]),
+        (FLAGS, &DERIVE),
+        (FLAGS, &PRIVATE),
+        (FLAGS, &NARROW),
+        (&tree, &TREE_BORROWS),
+    ];
     tests.into_iter().try_for_each(|(flags, arguments)| {
         let mut tests = miri("test");
         tests.args(["--locked", "--no-fail-fast", "--target-dir"]);

@@ -79,6 +79,9 @@ struct Package<A, O> {
 /// 2. `ownership` is correct. If writes are allowed, no Rust reference to the memory exists until `owner` is dropped.
 ///    Writes are allowed if `info.mutability()` is [`Writable`](Mutability::Writable), or if it is
 ///    [`WhenOwned`](Mutability::WhenOwned) and `ownership` is not [`Shared`](Ownership::Shared).
+/// 3. The memory is not in a `Box` in `owner`, because `owner` is moved and a move of a `Box` invalidates pointers into
+///    it. A `Vec` or an `Arc` is fine. Export a struct around a `Box` by
+///    [`into_dlpack`](crate::derive::cuda_array::CudaArray::into_dlpack), which describes it in its place.
 ///
 /// ```
 /// use interop_core::dlpack::{Ownership, Versioned, export};
@@ -92,7 +95,7 @@ struct Package<A, O> {
 /// let address = memory.as_mut_ptr().expose_provenance();
 /// let info = RawDescriptor { dtype: DType::F32, ..RawDescriptor::new(address, Device::CPU, &[3]) }.validate()?;
 /// // SAFETY: 1: the vector owns the memory, its pointer was exposed, and any thread may use it. 2: only the export owns
-/// // the vector.
+/// // the vector. 3: the memory is in a vector.
 /// let tensor = unsafe { export::<Versioned, _>(&info, memory, Ownership::Owned) }?;
 /// assert_eq!(Samples::from_dlpack(tensor)?.to_vec::<f32>()?, [1.0, 2.0, 3.0]);
 /// # Ok::<(), interop_core::Error>(())
@@ -112,7 +115,7 @@ pub unsafe fn export<A: TensorAbi, O: Send + 'static>(
 ///
 /// # Safety
 ///
-/// As [`export`].
+/// As [`export`]. A `Box` with the memory may be in a [`MaybeDangling`].
 #[inline]
 pub(crate) unsafe fn export_kept<A: TensorAbi, O: ExportOwner>(
     info: &ArrayInfo,
@@ -127,7 +130,7 @@ pub(crate) unsafe fn export_kept<A: TensorAbi, O: ExportOwner>(
 ///
 /// # Safety
 ///
-/// As [`export`].
+/// As [`export`], rules 1 and 2.
 #[inline]
 pub(crate) unsafe fn export_described<A: TensorAbi, O: ExportOwner>(
     info: &ArrayInfo,

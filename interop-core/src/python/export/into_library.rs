@@ -18,6 +18,7 @@ use crate::cuda;
 use crate::cuda::release::erased::contain_panic;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind};
+use crate::memory::maybe_dangling::MaybeDangling;
 use crate::process::counters;
 use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
 use crate::protocols::dlpack::export::{Ownership, export_kept};
@@ -50,8 +51,10 @@ where
 {
     release_deferred_refs(py);
     free_detached();
+    // Wrapped before it is described: a plain move would invalidate addresses in its boxes.
+    let array = MaybeDangling::new(array);
     // By reference, because a description has about two hundred bytes.
-    match array.info() {
+    match array.get().info() {
         Ok(ref mut info) => described_into_library(py, kind, info, array),
         Err(error) => Err(error.into()),
     }
@@ -62,7 +65,7 @@ fn described_into_library<'py, A>(
     py: Python<'py>,
     kind: &Kind,
     info: &mut ArrayInfo,
-    array: A,
+    array: MaybeDangling<A>,
 ) -> PyResult<Bound<'py, PyAny>>
 where
     A: CudaArray + AnyThread,
@@ -82,7 +85,7 @@ where
             let cupy = library(py, Library::CuPy)?;
             check_writable(info, Library::CuPy)?;
             check_on_device(info)?;
-            by_from_dlpack(&cupy, array)
+            by_from_dlpack(&cupy, array.into_inner())
         }
         Kind::Jax => {
             let jax = library(py, Library::Jax)?;
@@ -90,8 +93,8 @@ where
             by_from_dlpack(&jax, Plain::of(info, array))
         }
         Kind::Table(table) => by_table(py, *table, info, array),
-        Kind::FromDlpack(module) => by_from_dlpack(module.bind(py), array),
-        Kind::Neutral => checked_into_object(py, array),
+        Kind::FromDlpack(module) => by_from_dlpack(module.bind(py), array.into_inner()),
+        Kind::Neutral => checked_into_object(py, array.into_inner()),
     }
 }
 
@@ -160,17 +163,17 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 struct Plain<A> {
     info: ArrayInfo,
     /// Held until this struct is dropped.
-    _array: A,
+    _array: MaybeDangling<A>,
 }
 
 impl<A> Plain<A> {
-    fn of(info: &ArrayInfo, array: A) -> Self {
+    fn of(info: &ArrayInfo, array: MaybeDangling<A>) -> Self {
         Self { info: info.clone(), _array: array }
     }
 }
 
-// SAFETY: 1 to 3: as for the array, which returned this description and which nothing accesses. The host can access
-// pinned memory, and the device its managed memory.
+// SAFETY: 1 to 3: as for the array, which returned this description, which is only moved as bytes, and which nothing
+// accesses. The host can access pinned memory, and the device its managed memory.
 unsafe impl<A: CudaArray> CudaArray for Plain<A> {
     fn info(&self) -> crate::Result<ArrayInfo> {
         Ok(self.info.clone())
@@ -190,7 +193,12 @@ fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 /// By the protocol, the library owns the tensor from the call on. If the call fails, some libraries have released the
 /// tensor and others have not. So the array is in an `Arc` that this function shares: if the tensor was not released,
 /// the array is taken out and dropped here.
-fn by_table<'py, A>(py: Python<'py>, table: Table, info: &ArrayInfo, array: A) -> PyResult<Bound<'py, PyAny>>
+fn by_table<'py, A>(
+    py: Python<'py>,
+    table: Table,
+    info: &ArrayInfo,
+    array: MaybeDangling<A>,
+) -> PyResult<Bound<'py, PyAny>>
 where
     A: CudaArray + AnyThread,
 {
@@ -239,7 +247,11 @@ unsafe fn disown(tensor: *mut Versioned) {
 }
 
 /// Converts to a `NumPy` array by the C API, or by the buffer protocol for element types without a type number.
-fn into_numpy<'py, A>(py: Python<'py>, info: &mut ArrayInfo, array: A) -> PyResult<Bound<'py, PyAny>>
+fn into_numpy<'py, A>(
+    py: Python<'py>,
+    info: &mut ArrayInfo,
+    array: MaybeDangling<A>,
+) -> PyResult<Bound<'py, PyAny>>
 where
     A: CudaArray + AnyThread,
 {
@@ -261,7 +273,7 @@ where
             // SAFETY: the base owns the array as long as it lives.
             unsafe { over(api, base, number, info) }
         }
-        _ => by_buffer(py, info, array),
+        _ => by_buffer(py, info, array.into_inner()),
     }
 }
 
@@ -269,7 +281,7 @@ where
 const KEEPER: &CStr = c"interop_core.result";
 
 /// Creates a capsule that owns an array. It costs a quarter of an object of a class.
-fn keeper<A: AnyThread>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>> {
+fn keeper<A: AnyThread>(py: Python<'_>, array: MaybeDangling<A>) -> PyResult<Bound<'_, PyAny>> {
     let place = Box::into_raw(Box::new(array));
     // SAFETY: the pointer is not null, and the name is static.
     let capsule = unsafe { ffi::PyCapsule_New(place.cast(), KEEPER.as_ptr(), Some(release::<A>)) };
@@ -304,7 +316,7 @@ unsafe extern "C" fn release<A: AnyThread>(capsule: *mut ffi::PyObject) {
     }
     counters::EXPORTS.sub();
     // SAFETY: this is the box of `keeper`, and it is freed once.
-    let array = unsafe { Box::from_raw(place.cast::<A>()) };
+    let array = unsafe { Box::from_raw(place.cast::<MaybeDangling<A>>()) };
     // SAFETY: the thread is attached.
     unsafe { with_saved_exception(|| contain_panic(|| drop(array))) };
 }
