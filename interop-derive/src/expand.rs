@@ -42,7 +42,12 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
     let export = model.directions.exports().then(|| export(model));
     let import = model.directions.imports().then(|| import(model));
     let (exports, imports) = (model.directions.exports(), model.directions.imports());
-    let python = python::calls(&model.krate, model.ident, &model.generics, &model.python, exports, imports);
+    let storage = match &model.data {
+        Data::Storage(role, _) => Some(role.ty),
+        Data::Raw { .. } => None,
+    };
+    let halves = (exports, imports);
+    let python = python::calls(&model.krate, model.ident, &model.generics, &model.python, storage, halves);
     let constants = constants(&model.shape);
     let unreached = (model.needs_probe() || !constants.is_empty()).then(|| {
         own!(

@@ -4,7 +4,7 @@
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote_spanned};
-use syn::{Generics, Path};
+use syn::{Generics, Path, Type};
 
 use crate::generics;
 use crate::hygiene::own;
@@ -16,8 +16,8 @@ pub(crate) fn calls(
     ident: &Ident,
     generics: &Generics,
     python: &Python,
-    export: bool,
-    import: bool,
+    storage: Option<&Type>,
+    (export, import): (bool, bool),
 ) -> impl Iterator<Item = TokenStream> {
     let arguments = generics::arguments(generics);
     let quiet = python.is_reported.then(|| own!(quiet));
@@ -31,7 +31,8 @@ pub(crate) fn calls(
     });
     let class = python.class.map(|place| {
         let pyo3 = pyo3(krate);
-        call(place, "python_class", own!(#quiet type: #ident, pyo3: #pyo3))
+        let storage = storage.map(|ty| own!(, storage: #ty));
+        call(place, "python_class", own!(#quiet type: #ident, pyo3: #pyo3 #storage))
     });
     conversions.into_iter().chain(class)
 }

@@ -16,7 +16,7 @@ pub(crate) fn array(input: &DeriveInput, krate: &Path, python: &Python) -> Token
     let (parameters, arguments, clause) = generics::split(&generics);
     let ident = &input.ident;
     let runtime = hygiene::runtime(krate);
-    let python = python::calls(krate, ident, &generics, python, true, true);
+    let python = python::calls(krate, ident, &generics, python, None, (true, true));
     own! {
         const _: () = {
             #runtime

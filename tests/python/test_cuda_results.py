@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import sys
+import threading
 import types
 
 import interop_demo
@@ -188,3 +189,12 @@ def test_memory_of_cupy(monkeypatch):
     result = interop_demo.twice(ndarray(full("cuda", (2, 3))))
     assert type(result) is ndarray and on_host(result.array).tolist() == [[3, 3, 3], [3, 3, 3]]
     assert notes == [("enter", 0), ((2, 3), "<f4"), ("exit", 0)]
+
+
+def test_a_returned_struct_is_dropped_in_the_context_of_its_memory():
+    """Python drops it on any thread. A buffer of cust leaks where no context is current."""
+    kept = [interop_demo._noted(4)]
+    thread = threading.Thread(target=kept.clear)
+    thread.start()
+    thread.join()
+    assert interop_demo._had_context()

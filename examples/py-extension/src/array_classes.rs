@@ -3,18 +3,20 @@
 #![expect(unsafe_code, reason = "implements `Storage`")]
 
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
 use interop_core::python::import;
 use interop_core::{
-    ArrayInfo, CudaArray, Element, ElementType, FromArray, FromImport, HostVec, Import, Lease, MemoryRegion,
-    Order, Refused, Storage,
+    ArrayInfo, CudaArray, DType, Element, ElementType, FromArray, FromImport, HostVec, Import, Lease,
+    MemoryRegion, Order, Refused, Storage,
 };
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::image::Image;
+use crate::launch;
 
 /// An array.
 #[pyclass(frozen, subclass, module = "interop_demo", name = "_Samples")]
@@ -233,6 +235,43 @@ fn on_device(obj: Row<OnDevice>) -> usize {
     obj.len
 }
 
+/// Device memory that notes at its drop whether a context is current, as a buffer of `cust` needs it.
+struct Noting(CudaBuffer);
+
+static HAD_CONTEXT: AtomicBool = AtomicBool::new(false);
+
+impl Drop for Noting {
+    fn drop(&mut self) {
+        HAD_CONTEXT.store(launch::has_context(), Ordering::Relaxed);
+    }
+}
+
+// SAFETY: as for the buffer, to which nothing else has access.
+unsafe impl Storage for Noting {
+    fn memory(&self) -> MemoryRegion {
+        self.0.memory()
+    }
+}
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, python)]
+struct Noted {
+    #[cuda_array(data)]
+    values: Noting,
+    len: usize,
+}
+
+#[pyfunction]
+fn noted(len: usize) -> PyResult<Noted> {
+    let values = Noting(CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F32, len)?);
+    Ok(Noted { values, len })
+}
+
+#[pyfunction]
+fn had_context() -> bool {
+    HAD_CONTEXT.load(Ordering::Relaxed)
+}
+
 /// Calls a Python function while the elements of an image are being read, and returns the function's result.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "the lease ends when the call does")]
@@ -263,6 +302,8 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr("_hits", wrap_pyfunction!(hits, module)?)?;
     module.setattr("_packed_hits", wrap_pyfunction!(packed_hits, module)?)?;
     module.setattr("_torn", wrap_pyfunction!(torn, module)?)?;
+    module.setattr("_noted", wrap_pyfunction!(noted, module)?)?;
+    module.setattr("_had_context", wrap_pyfunction!(had_context, module)?)?;
     module.setattr("_in_two_steps", wrap_pyfunction!(in_two_steps, module)?)?;
     module.setattr("_on_device", wrap_pyfunction!(on_device, module)?)?;
     module.setattr("_while_read", wrap_pyfunction!(while_read, module)?)?;

@@ -226,6 +226,13 @@ unsafe fn launch(
     })
 }
 
+/// Returns whether a context is current on this thread.
+pub(crate) fn has_context() -> bool {
+    let mut current = 0;
+    // SAFETY: the pointer is valid for the write of a context.
+    Driver::get().is_ok_and(|driver| unsafe { (driver.current)(&raw mut current) } == 0) && current != 0
+}
+
 /// Threads per block, as `Elementwise` assumes when it computes the number of blocks.
 const THREADS: u32 = 256;
 

@@ -13,7 +13,8 @@ pub use crate::derive::fields::stream::{AsStream, FromStream};
 pub use crate::derive::from_array::FromArray;
 pub use crate::derive::raw_memory::RawMemory;
 pub use crate::derive::single_error::{
-    Constant, FieldElement, FieldProbe, KnownField, NeverCalled, UnknownField, constant, element,
+    AnyContext, Constant, FieldElement, FieldProbe, KnownField, NeverCalled, UnknownField, check_context,
+    constant, element,
 };
 pub use crate::error::{Error, Result};
 pub use crate::memory::extraction::{Extraction, Requirements};
@@ -127,9 +128,15 @@ macro_rules! __python_class {
     (quiet $($rest:tt)*) => {
         $crate::__python_class! { $($rest)* }
     };
-    (type: $type:ty, pyo3: $pyo3:literal $(,)?) => {
+    (type: $type:ty, pyo3: $pyo3:literal $(, storage: $storage:ty)?) => {
         #[automatically_derived]
         impl $crate::__private::python::ArrayMethods for $type {}
+        $(
+            const _: () = {
+                use $crate::__private::AnyContext as _;
+                $crate::__private::check_context(<$crate::__private::FieldProbe<$storage>>::NEEDS_CONTEXT);
+            };
+        )?
         // `PyO3` reads this attribute when it creates the class. At that time the class gets the methods of an array.
         #[$crate::__private::python::pyo3::pymethods]
         #[pyo3(crate = $pyo3)]

@@ -44,6 +44,35 @@ impl<T: AsStream> FieldProbe<T> {
     }
 }
 
+#[cfg(feature = "cust")]
+impl<T: crate::adapters::cust::Buffer> FieldProbe<T> {
+    /// A buffer of `cust` is freed in the context that is current, and leaks without one.
+    pub const NEEDS_CONTEXT: bool = true;
+}
+
+#[cfg(feature = "cust")]
+impl<T: crate::adapters::cust::Buffer> FieldProbe<std::sync::Arc<T>> {
+    /// As for the buffer.
+    pub const NEEDS_CONTEXT: bool = true;
+}
+
+/// The constant of [`FieldProbe`] for types that may be dropped in any context.
+pub trait AnyContext {
+    /// Whether the drop needs the context of the memory to be current.
+    const NEEDS_CONTEXT: bool = false;
+}
+
+impl<T> AnyContext for FieldProbe<T> {}
+
+/// Refuses a storage that Python would drop on a thread without its context.
+pub const fn check_context(needs_context: bool) {
+    assert!(
+        !needs_context,
+        "Python drops a class on any thread, where a buffer of `cust` leaks without its context; \
+         help: write `InContext<DeviceBuffer<T>>` (`interop_core::adapters::cust::InContext`)"
+    );
+}
+
 /// The items of [`FieldProbe`] for types without the export trait. Code that selects them does not compile for another
 /// reason.
 pub trait NeverCalled<T> {

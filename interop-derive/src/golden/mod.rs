@@ -81,7 +81,7 @@ fn expansions_depend_on_no_name_in_scope() {
 
 /// What an expansion may name without a path: keywords, what it defines itself, attributes, fields of the runtime, keys of the
 /// Python macros.
-const NAMES: [&str; 35] = [
+const NAMES: [&str; 36] = [
     "Self",
     "self",
     "as",
@@ -117,6 +117,7 @@ const NAMES: [&str; 35] = [
     "type",
     "bounds",
     "pyo3",
+    "storage",
 ];
 
 /// Calls `see` with each identifier and the punctuation before it.

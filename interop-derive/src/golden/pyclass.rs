@@ -20,6 +20,7 @@ const _: () = {
         }
     }
     __p::python_class! {
-        type : Samples, pyo3 : "::interop_core::__interop_core::python::pyo3"
+        type : Samples, pyo3 : "::interop_core::__interop_core::python::pyo3", storage :
+        Vec < f32 >
     }
 };

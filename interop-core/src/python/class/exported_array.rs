@@ -1,11 +1,15 @@
 //! `ExportedArray`: the Python class of returned `#[cuda_array(python)]` structs.
 #![expect(unsafe_code, reason = "passes on the promises of the array inside")]
 
+use core::mem::ManuallyDrop;
+
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 
+use crate::array::device::Device;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
+use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::Result;
 use crate::python::class::array_class::{ArrayClass, ArrayMethods};
@@ -45,12 +49,24 @@ trait Described: Send + Sync {
     }
 }
 
-/// A user's struct. The objects that it keeps are not known.
-pub(crate) struct Returned<A>(A);
+/// A user's struct. The objects that it keeps are not known. Python drops it on any thread, and some buffers are freed
+/// in the current context, so it is dropped in the context of its memory.
+pub(crate) struct Returned<A: CudaArray>(ManuallyDrop<A>);
 
 impl<A: CudaArray + Send + Sync> Described for Returned<A> {
     fn describe(&self) -> Result<ArrayInfo> {
         self.0.info()
+    }
+}
+
+impl<A: CudaArray> Drop for Returned<A> {
+    fn drop(&mut self) {
+        // An import and host memory need no context.
+        let on_device = |info: &ArrayInfo| info.device() != Device::CPU && !info.drops_in_order;
+        let info = self.0.info().ok().filter(on_device);
+        let _home = info.and_then(|info| cuda::release_scope_of(&info)).and_then(cuda::enter_scope);
+        // SAFETY: the struct is dropped once.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }
 
@@ -124,7 +140,7 @@ pub(crate) fn into_checked_object<A>(py: Python<'_>, array: A) -> PyResult<Bound
 where
     A: CudaArray + AnyThread,
 {
-    exported(py, Box::new(Returned(array)), None)
+    exported(py, Box::new(Returned(ManuallyDrop::new(array))), None)
 }
 
 /// Creates a view of an object's array that keeps the object alive. A view of a view keeps the original object.
