@@ -30,8 +30,13 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 ///    as `self` is. It is on the stated device, and may be written if `info` says so. For host memory, the provenance
 ///    of the address has been exposed.
 /// 2. Moving `self` does not move the memory. Only methods that take `&mut self` free or replace the memory.
-/// 3. If `info` says [`Mutability::Writable`](crate::array::mutability::Mutability::Writable), no method with `&self`
-///    returns a reference to the memory.
+/// 3. No method with `&self` writes to the memory, except by a view, which records the access. If `info` says
+///    [`Mutability::Writable`](crate::array::mutability::Mutability::Writable), no method with `&self` returns a
+///    reference to the memory.
+/// 4. If `info` says [`Mutability::WhenOwned`](crate::array::mutability::Mutability::WhenOwned), nothing but borrows of
+///    `self` uses the memory as long as `self` exists: an export that consumes `self` lets its consumer write. A handle
+///    of a shared array, such as a struct around an `Arc`, says
+///    [`ReadOnly`](crate::array::mutability::Mutability::ReadOnly) instead, as `Arc<impl Storage>` does.
 ///
 /// # Example
 ///

@@ -99,8 +99,8 @@ impl<A: CudaArray> Relabeled<A> {
     }
 }
 
-// SAFETY: 1 to 3: as for the inner array. The host can access what is labelled as CPU memory, and the device what is
-// labelled as its own.
+// SAFETY: 1 to 4: as for the inner array, which nothing else has. The host can access what is labelled as CPU memory, and
+// the device what is labelled as its own.
 unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
     /// The description of the inner array with the other device. If that is the CPU, it first waits for pending work,
     /// because a consumer of CPU memory does not wait.

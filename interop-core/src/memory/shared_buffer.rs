@@ -145,8 +145,8 @@ impl SharedBuffer {
     }
 }
 
-// SAFETY: 1 to 3: as for the inner storage; `byte_offset` stays within its range. 4: `WhenOwned` memory is reported as
-// read-only.
+// SAFETY: 1 to 3 and 5: as for the inner storage; `byte_offset` stays within its range. 4: `WhenOwned` memory is reported
+// as read-only.
 unsafe impl Storage for SharedBuffer {
     #[inline]
     fn memory(&self) -> MemoryRegion {

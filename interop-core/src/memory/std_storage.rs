@@ -64,8 +64,8 @@ unsafe impl<T: Element> Storage for &[T] {
     }
 }
 
-// SAFETY: 1 to 3: as for the inner storage, which the handle keeps alive and lends as `&mut` only if it is unique. 4:
-// `WhenOwned` memory becomes read-only, because other handles may read it.
+// SAFETY: 1 to 3 and 5: as for the inner storage, which the handle keeps alive and lends as `&mut` only if it is unique.
+// 4: `WhenOwned` memory becomes read-only, because other handles may read it.
 unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
     fn memory(&self) -> MemoryRegion {
         shared(S::memory(self))

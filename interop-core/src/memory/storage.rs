@@ -28,10 +28,13 @@ use crate::memory::region::MemoryRegion;
 ///    counted from `address` in both directions.
 /// 2. Moving the storage does not move the memory. Only methods that take `&mut self` free or replace the memory.
 /// 3. `device` is the device of the memory.
-/// 4. If `mutability` is [`Mutability::Writable`](crate::Mutability::Writable), no method with `&self` returns a
+/// 4. No method with `&self` writes to the elements, because a view that borrows the storage may read them on another
+///    thread. If `mutability` is [`Mutability::Writable`](crate::Mutability::Writable), no method with `&self` returns a
 ///    reference to the elements. `bool` elements are then checked before each read, because consumers may write other
-///    bytes. If it is [`Mutability::WhenOwned`](crate::Mutability::WhenOwned), no reference to the elements outlives a
-///    borrow of `self`.
+///    bytes. If it is [`Mutability::WhenOwned`](crate::Mutability::WhenOwned), nothing but borrows of `self` uses the
+///    elements as long as `self` exists.
+/// 5. If `struct_type` is not `None`, each element has these fields: their bytes are initialized and valid values of
+///    their types, and elements have the size of the type in `memory()`. It is the same at every call.
 ///
 /// # Example
 ///
@@ -49,7 +52,7 @@ use crate::memory::region::MemoryRegion;
 /// unsafe impl Send for CBuffer {}
 ///
 /// // SAFETY: 1 and 2: the memory is zeroed by the constructor and lives until `drop`; 3: it is host memory;
-/// // 4: no method returns a reference to it.
+/// // 4: no method returns a reference to it or writes to it; 5: elements are not structs.
 /// unsafe impl Storage for CBuffer {
 ///     fn memory(&self) -> MemoryRegion {
 ///         MemoryRegion::new::<f32>(self.pointer.expose_provenance(), self.len, Device::CPU, Mutability::Writable)
@@ -95,7 +98,7 @@ pub unsafe trait Storage {
     /// The location and element type of the memory.
     fn memory(&self) -> MemoryRegion;
 
-    /// The fields of struct elements, if no Rust type describes them.
+    /// The fields of struct elements, if no Rust type describes them (rule 5).
     #[inline]
     fn struct_type(&self) -> Option<&StructType> {
         None

@@ -152,7 +152,8 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
 /// An import that is exported as an array.
 pub(crate) struct Adopted(pub(crate) Import);
 
-// SAFETY: 1: the import keeps its memory alive. 2: the memory is not inside the import. 3: it lends nothing.
+// SAFETY: 1: the import keeps its memory alive. 2: the memory is not inside the import. 3: it lends nothing. 4: an
+// import is read-only or writable.
 unsafe impl CudaArray for Adopted {
     fn info(&self) -> Result<ArrayInfo> {
         Ok(self.0.info().clone())

@@ -84,7 +84,8 @@ impl<T: ArrayClass> Described for Instance<T> {
     }
 }
 
-// SAFETY: 1 and 2: as for the inner struct. 3: nothing else has the struct, so no reference to its memory exists.
+// SAFETY: 1 and 2: as for the inner struct. 3: nothing else has the struct, so no reference to its memory exists. 4: the
+// memory is stated as writable or read-only.
 unsafe impl CudaArray for ExportedArray {
     /// Returns the description of the inner struct. Memory that its sole owner may write is writable for everyone who
     /// has the object.

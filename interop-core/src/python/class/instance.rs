@@ -14,7 +14,7 @@ use crate::python::unstable_api::with_attached;
 pub(crate) struct Instance<T: ArrayClass>(pub(crate) Py<T>);
 
 // SAFETY: 1 to 3: as for the instance, which lives as long as its object. Nothing changes it, because the class is
-// frozen.
+// frozen. 4: others have the object too, so memory that its sole owner may write is stated as read-only.
 unsafe impl<T: ArrayClass> CudaArray for Instance<T> {
     fn info(&self) -> Result<ArrayInfo> {
         let info = with_attached(|py| struct_of(self.0.bind(py)).info()).unwrap_or_else(|| {

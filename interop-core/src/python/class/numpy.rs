@@ -76,7 +76,7 @@ fn same_size(dtype: DType) -> Option<DType> {
 /// An array as integers of the same size, because the buffer protocol has a format for them.
 struct AsIntegers<T: ArrayClass>(Instance<T>);
 
-// SAFETY: 1 to 3: as for the instance; the element size determines the extent of the memory, and it is the same.
+// SAFETY: 1 to 4: as for the instance; the element size determines the extent of the memory, and it is the same.
 unsafe impl<T: ArrayClass> CudaArray for AsIntegers<T> {
     fn info(&self) -> Result<ArrayInfo> {
         let info = self.0.info()?;

@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn relabel_as_host<T: ArrayClass>(
 /// [`Relabeled`](crate::Relabeled) as host memory. Detaches from the interpreter while it waits for work.
 struct OnHost<T: ArrayClass>(Instance<T>);
 
-// SAFETY: 1 to 3: as for the instance. The host can access its memory, which was checked when this was created.
+// SAFETY: 1 to 4: as for the instance. The host can access its memory, which was checked when this was created.
 unsafe impl<T: ArrayClass> CudaArray for OnHost<T> {
     fn info(&self) -> Result<ArrayInfo> {
         let info = self.0.info()?;

@@ -251,7 +251,7 @@ struct Own {
 }
 
 // SAFETY: 1: the description is that of a struct over the storage, which does not move its memory. 2: nothing else accesses
-// the storage. 3: nothing is lent.
+// the storage. 3: nothing is lent. 4: nothing else has the memory.
 unsafe impl CudaArray for Own {
     fn info(&self) -> Result<ArrayInfo> {
         Ok(self.info.clone())

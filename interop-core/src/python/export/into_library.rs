@@ -172,7 +172,7 @@ impl<A> Plain<A> {
     }
 }
 
-// SAFETY: 1 to 3: as for the array, which returned this description, which is only moved as bytes, and which nothing
+// SAFETY: 1 to 4: as for the array, which returned this description, which is only moved as bytes, and which nothing
 // accesses. The host can access pinned memory, and the device its managed memory.
 unsafe impl<A: CudaArray> CudaArray for Plain<A> {
     fn info(&self) -> crate::Result<ArrayInfo> {
