@@ -1,27 +1,35 @@
 //! `cargo xtask bench-python` and `cargo xtask soak-python`: measures exchanges and checks that they leak no memory.
 
-use crate::failure::{Failure, no_arguments};
+use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
 use crate::{command_step, extension};
 
-/// Prints the table of times with their limits: all rows, or those whose names contain these words.
+/// Prints the table of times with their limits: all rows, or those whose names contain these words. `--once` measures
+/// each row once and holds it to no limit.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let words = arguments.join(" ");
-    script("Benchmarks", "One table, every column of a row in one run.", &["benches/python/bench.py", &words])
+    let (options, words): (Vec<_>, Vec<_>) =
+        arguments.iter().map(String::as_str).partition(|word| word.starts_with("--"));
+    let (mut script, words) = (vec!["benches/python/bench.py"], words.join(" "));
+    script.extend(options);
+    script.push(&words);
+    run_script("Benchmarks", "One table, every column of a row in one run.", &script)
 }
 
-/// Runs ten million round trips. The memory of the process must not grow.
+/// Returns why the memory of a process cannot be watched on this system, or `None`.
+pub(crate) fn no_proc() -> Option<String> {
+    (!cfg!(target_os = "linux"))
+        .then(|| "there is no /proc, from which the memory of a process is read".into())
+}
+
+/// Runs ten million round trips, or as many millions as are given. The memory of the process must not grow.
 pub(crate) fn soak(arguments: &[String]) -> Result<(), Failure> {
-    no_arguments("soak-python", arguments)?;
-    script(
-        "Soak",
-        "Ten million round trips, while the memory of the process is watched.",
-        &["benches/python/soak.py"],
-    )
+    let mut script = vec!["benches/python/soak.py"];
+    script.extend(arguments.iter().map(String::as_str));
+    run_script("Soak", "Millions of round trips, while the memory of the process is watched.", &script)
 }
 
 /// Runs a Python script in the environment of the tests.
-fn script(what: &str, why: &str, script: &[&str]) -> Result<(), Failure> {
+fn run_script(what: &str, why: &str, script: &[&str]) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
     extension::build(&environment)?;
     command_step::announce(what, why);

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::failure::{Failure, no_arguments};
+use crate::failure::Failure;
 use crate::{command_step, files, workspace};
 
 /// The maximum number of crates in the tree of `interop-core` with default features, including itself.
 const MAX_CRATES: usize = 8;
 /// The number of structs that a generated crate derives.
 const STRUCTS: usize = 500;
-/// How often each crate is checked.
+/// How often each crate is checked, unless a number is given.
 const RUNS: usize = 5;
 
 /// A generated crate of many structs with one derive.
@@ -64,11 +64,17 @@ const SUBJECTS: [Subject; 2] = [
 
 /// Counts the crates, then measures the times.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    no_arguments("compile-time", arguments)?;
+    let runs = match arguments {
+        [] => RUNS,
+        [runs] => runs.parse().ok().filter(|runs| *runs > 0).ok_or_else(|| {
+            Failure::usage(format!("`compile-time` takes a number of runs, found `{runs}`"))
+        })?,
+        _ => return Err(Failure::usage("`compile-time` takes one number of runs")),
+    };
     let folder = workspace::target().join("compile-time");
     let counted = count();
-    cold_build(&folder.join("cold"))?;
-    many_structs(&folder.join("structs"))?;
+    cold_build(&folder.join("cold"), runs)?;
+    many_structs(&folder.join("structs"), runs)?;
     counted
 }
 
@@ -110,14 +116,14 @@ fn tree(arguments: &[&str]) -> Result<Vec<String>, Failure> {
 }
 
 /// Builds `interop-core` into an empty folder.
-fn cold_build(folder: &Path) -> Result<(), Failure> {
+fn cold_build(folder: &Path, runs: usize) -> Result<(), Failure> {
     command_step::announce(
         "Cold build",
         "`cargo build -p interop-core` with default features, into an empty folder.",
     );
     quietly(&mut workspace::cargo(["fetch", "--locked"]))?;
     let mut times = Vec::new();
-    for _ in 0..RUNS {
+    for _ in 0..runs {
         files::clear(folder)?;
         let mut build = workspace::cargo(["build", "--package=interop-core", "--locked", "--target-dir"]);
         times.push(quietly(build.arg(folder))?);
@@ -127,14 +133,14 @@ fn cold_build(folder: &Path) -> Result<(), Failure> {
 }
 
 /// Checks both generated crates in turn.
-fn many_structs(folder: &Path) -> Result<(), Failure> {
+fn many_structs(folder: &Path, runs: usize) -> Result<(), Failure> {
     let why =
         format!("`cargo check` of {STRUCTS} structs, dependencies built: ours beside serde's `Serialize`.");
     command_step::announce("Many structs", &why);
     let sources = generate(folder)?;
     let mut times = SUBJECTS.map(|_| Vec::new());
     // One additional run: the first one builds the dependencies and is not counted.
-    for run in 0..=RUNS {
+    for run in 0..=runs {
         for ((subject, file), times) in SUBJECTS.iter().zip(&sources).zip(&mut times) {
             let time = check(folder, subject, file)?;
             if run > 0 {

@@ -17,6 +17,12 @@ const PACKAGES: [&str; 3] = ["numpy", "pytest", "nanobind"];
 const LEFT_OUT: [&str; 3] =
     ["tests/python/test_jax.py", "tests/python/test_allocations.py", "tests/python/test_faults.py"];
 
+/// Returns why the tests cannot run in `cargo xtask ci`, or `None`.
+pub(crate) fn no_interpreter() -> Option<String> {
+    let found = command_step::ask(Command::new("python3.14t").arg("--version"));
+    found.is_none().then(|| "there is no `python3.14t`".into())
+}
+
 /// `cargo xtask free-threaded PYTHON`: runs the Python tests on a free-threaded interpreter of 3.14 or later.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let [python] = arguments else {

@@ -46,6 +46,22 @@ struct Command {
     help: &'static str,
     /// Runs it with the arguments that followed the name.
     run: fn(&[String]) -> Result<(), Failure>,
+    /// How `cargo xtask ci` runs it, so that no command stops working unnoticed.
+    ci: InCi,
+}
+
+/// How `cargo xtask ci` runs a command.
+enum InCi {
+    /// As a check or suite of its own, which this text in `ci.rs` or `suites.rs` runs.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test looks for it"))]
+    As(&'static str),
+    /// With these arguments, which ask for the smallest size, unless the machine lacks something.
+    With(&'static [&'static str], fn() -> Option<String>),
+}
+
+/// Nothing that a command needs is missing on any machine.
+const fn nothing() -> Option<String> {
+    None
 }
 
 /// All commands.
@@ -55,108 +71,126 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         help: "a photograph goes through Rust, NumPy and JAX, and no pixel is copied on the way",
         run: demo::run,
+        ci: InCi::With(&[], nothing),
     },
     Command {
         name: "test",
         arguments: "[SUITE]...",
         help: "every test, or those of some suites: debug, cuda, release, doc, ptx, python, templates",
         run: suites::run,
+        ci: InCi::As("suites::run_all"),
     },
     Command {
         name: "ci",
         arguments: "",
         help: "everything that a change must pass: format, lints, documentation, packages, every test",
         run: ci::run,
+        ci: InCi::As("pub(crate) fn run"),
     },
     Command {
         name: "python",
         arguments: "",
         help: "the example extension in a virtual environment, to try it by hand",
         run: extension::run,
+        ci: InCi::With(&[], nothing),
     },
     Command {
         name: "bench-python",
-        arguments: "[WORDS]",
+        arguments: "[--once] [WORDS]",
         help: "what an exchange with Python costs, beside hand-written C and nanobind, and what it may cost at most",
         run: bench_python::run,
+        ci: InCi::With(&["--once"], nothing),
     },
     Command {
         name: "soak-python",
-        arguments: "",
+        arguments: "[MILLIONS]",
         help: "ten million exchanges with Python; the memory of the process stays what it was",
         run: bench_python::soak,
+        ci: InCi::With(&["0.1"], bench_python::no_proc),
     },
     Command {
         name: "sim",
         arguments: "",
         help: "the simulated CUDA driver in target/sim/lib64, for tests without a GPU",
         run: sim::run,
+        ci: InCi::As("sim::build"),
     },
     Command {
         name: "gpu-bundle",
         arguments: "",
         help: "tests, examples and benches, built, for a machine with a GPU and without Rust",
         run: bundle::run,
+        ci: InCi::With(&[], nothing),
     },
     Command {
         name: "bless",
-        arguments: "",
+        arguments: "[expansions]",
         help: "rewrite the expected messages and expansions of the derive, and the list of public items",
         run: bless::run,
+        ci: InCi::With(&["expansions"], nothing),
     },
     Command {
         name: "ptx",
         arguments: "",
         help: "compile the CUDA kernels of the core and of the examples to the PTX beside them",
         run: ptx::run,
+        ci: InCi::As("ptx::check"),
     },
     Command {
         name: "trace",
         arguments: "",
         help: "write the table from each rule of the protocols to its tests",
         run: trace::run,
+        ci: InCi::With(&[], nothing),
     },
     Command {
         name: "fuzz",
         arguments: "[SECONDS] [TARGET]...",
         help: "the fuzz targets, each for 60 seconds or as many as are given; needs the nightly compiler",
         run: fuzz::run,
+        ci: InCi::As("fuzz::suite"),
     },
     Command {
         name: "torture",
         arguments: "[SECONDS]",
         help: "random work in threads, for 60 seconds or as many as are given, and a hundred ends of the interpreter",
         run: suites::torture,
+        ci: InCi::With(&["1"], nothing),
     },
     Command {
         name: "free-threaded",
         arguments: "PYTHON",
         help: "the Python tests on an interpreter without the lock, 3.14 or later",
         run: free_threaded::run,
+        ci: InCi::With(&["python3.14t"], free_threaded::no_interpreter),
     },
     Command {
         name: "pyo3",
         arguments: "[MINOR]...",
         help: "the Python tests with each minor version of PyO3 that is allowed, or with those that are named",
         run: pyo3::run,
+        ci: InCi::As("pyo3::oldest"),
     },
     Command {
         name: "guard",
         arguments: "[CHECK]...",
         help: "what users build on: api, features, compiler (oldest), platforms, classes (messages), minimal (oldest dependencies), deny (licences)",
         run: published::run,
+        ci: InCi::With(&["classes"], nothing),
     },
     Command {
         name: "sanitize",
         arguments: "[SUITE]...",
-        help: "the tests under checkers of memory and threads: address, thread, python, valgrind, miri",
+        help: "the tests under checkers of memory and threads: address, thread, python, valgrind, miri; canaries (faults that they must find)",
         run: sanitize::run,
+        ci: InCi::With(&["canaries"], tools::no_nightly),
     },
     Command {
         name: "compile-time",
-        arguments: "",
+        arguments: "[RUNS]",
         help: "how long it takes to build the core and to check 500 structs, beside serde",
         run: compile_time::run,
+        ci: InCi::With(&["1"], nothing),
     },
 ];
 
@@ -190,4 +224,48 @@ fn table() -> String {
     };
     let lines: Vec<_> = COMMANDS.iter().map(line).collect();
     format!("usage: cargo xtask <command>\n\n{}", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn every_command_runs_in_ci() {
+        let read =
+            |name: &str| files::read(&workspace::root().join("xtask/src").join(name)).expect("a source");
+        let sources = read("ci.rs") + &read("suites.rs");
+        for Command { name, ci, .. } in COMMANDS {
+            match ci {
+                InCi::As(runs) => {
+                    assert!(sources.contains(runs), "`{runs}`, which runs `{name}`, is not there");
+                }
+                InCi::With(arguments, _) => {
+                    assert!(arguments.len() < 2, "`{name}` has a smallest size of one argument at most");
+                }
+            }
+        }
+    }
+
+    /// A test that was renamed would make a command fail before it runs anything, or leave out nothing.
+    #[test]
+    fn every_test_that_a_command_names_exists() {
+        let mut named = 0;
+        for source in files::entries(&workspace::root().join("xtask/src")).expect("the sources") {
+            let Ok(text) = fs::read_to_string(&source) else { continue };
+            for part in text.split("tests/").skip(1) {
+                let is_name = |c: char| c.is_alphanumeric() || "_/.:".contains(c);
+                let name = &part[..part.find(|c| !is_name(c)).unwrap_or(part.len())];
+                let Some((file, function)) = name.split_once(".py") else { continue };
+                let place = workspace::root().join(format!("tests/{file}.py"));
+                let code = files::read(&place).expect("the file of tests that a command names");
+                let function = function.trim_start_matches("::");
+                assert!(function.is_empty() || code.contains(&format!("def {function}(")), "tests/{name}");
+                named += 1;
+            }
+        }
+        assert!(named > 30, "{named} names were found");
+    }
 }

@@ -47,7 +47,7 @@ const SUITES: [Suite; 7] = [
         word: "compiler",
         name: "Oldest compiler",
         why: "Both packages compile with the version of Rust that they promise.",
-        run: |counts| no_oldest().map_or_else(|| oldest_compiler(counts), |why| Err(Failure::new(why))),
+        run: oldest_compiler,
     },
     Suite {
         word: "platforms",
@@ -60,8 +60,9 @@ const SUITES: [Suite; 7] = [
         name: "Python classes",
         why: "What the compiler says about structs that cannot be the Python objects or classes that they should be.",
         run: |counts| {
+            sim::build()?;
             let test = ["test", "--locked", "--package=interop-class-tests", "--tests"];
-            suites::follow(&mut workspace::cargo(test), counts)
+            suites::follow(sim::on_path(&mut workspace::cargo(test)), counts)
         },
     },
     Suite {
@@ -185,27 +186,26 @@ fn promised() -> Result<String, Failure> {
     Ok(version.trim_matches('"').to_owned())
 }
 
-/// Returns the reason why the oldest compiler cannot be used, or `None`.
-fn no_oldest() -> Option<String> {
-    let version = promised().unwrap_or_default();
-    let found = command_step::ask(tools::of_toolchain(&version, "rustc").arg("--version"));
-    let why = || format!("Rust {version} is missing: `rustup toolchain install {version} --profile minimal`");
-    found.is_none().then(why)
-}
-
-/// Runs the check if the oldest compiler is installed; otherwise skips it with the reason.
-pub(crate) fn oldest(counts: &mut Counts) -> Result<(), Failure> {
-    if let Some(why) = no_oldest() {
-        counts.skip(1, why);
+/// Installs the oldest compiler, unless it is there.
+fn install_oldest(version: &str) -> Result<(), Failure> {
+    if command_step::ask(tools::of_toolchain(version, "rustc").arg("--version")).is_some() {
         return Ok(());
     }
-    oldest_compiler(counts)
+    command_step::announce(
+        &format!("Rust {version}"),
+        "From rust-lang.org, the first time only, beside the compilers that are installed.",
+    );
+    let mut install = Command::new("rustup");
+    install.args(["toolchain", "install", version, "--profile", "minimal", "--no-self-update"]);
+    command_step::run(&mut install)
 }
 
 /// Compiles both packages with the oldest compiler, except the `cudarc` adapter, whose dependencies need a newer one.
-fn oldest_compiler(counts: &mut Counts) -> Result<(), Failure> {
+pub(crate) fn oldest_compiler(counts: &mut Counts) -> Result<(), Failure> {
+    let version = promised()?;
+    install_oldest(&version)?;
     sim::build()?;
-    let mut cargo = tools::of_toolchain(&promised()?, "cargo");
+    let mut cargo = tools::of_toolchain(&version, "cargo");
     cargo.args(["check", "--locked", "--package=interop-core", "--package=interop-derive"]);
     cargo.arg(workspace::features_but(&["cudarc"]));
     command_step::run(cargo.arg("--target-dir").arg(workspace::target().join("guard/compiler")))?;

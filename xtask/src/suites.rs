@@ -232,6 +232,15 @@ pub(crate) fn pytest_twice(python: impl Fn() -> Command, counts: &mut Counts) ->
     everything.and(pytest(sim::on_path(&mut python()), &simulated, counts))
 }
 
+/// The tests that `cargo xtask torture` runs.
+const TORTURE: [&str; 5] = [
+    "tests/python/test_torture.py",
+    "tests/python/test_interpreter_exit.py",
+    "tests/python/test_faults.py",
+    "tests/python/test_lifetime.py",
+    "tests/python/test_soak.py",
+];
+
 /// `cargo xtask torture`: searches for lost and repeated releases, for longer than the suite does.
 pub(crate) fn torture(arguments: &[String]) -> Result<(), Failure> {
     let seconds = match arguments {
@@ -245,14 +254,8 @@ pub(crate) fn torture(arguments: &[String]) -> Result<(), Failure> {
     };
     let environment = Environment::prepare(Requirements::Tests)?;
     extension::build(&environment)?;
-    let files = ["torture", "endings", "faults", "lifetime", "soak"]
-        .map(|name| format!("tests/python/test_{name}.py"));
     let mut python = environment.python();
-    pytest(
-        sim::hidden(python.env("INTEROP_TORTURE", seconds)),
-        &files.each_ref().map(String::as_str),
-        &mut Counts::default(),
-    )
+    pytest(sim::hidden(python.env("INTEROP_TORTURE", seconds)), &TORTURE, &mut Counts::default())
 }
 
 /// Runs pytest and sums up its tests.

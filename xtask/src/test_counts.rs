@@ -139,7 +139,7 @@ mod tests {
         for line in [
             "",
             "collected 3 items",
-            "tests/python/test_cai.py ... [100%]",
+            "tests/python/test_cai_dict.py ... [100%]",
             "2 apples in 3 baskets",
             "1 in 10",
         ] {
