@@ -7,15 +7,18 @@ use interop_core::cuda::{
     CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, finish_releases, pending_releases, poll_releases,
     release_policy, set_release_policy, stream_wait,
 };
-use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, LeaseMut, Owner, SharedBuffer};
+use interop_core::dlpack::{Ownership, Versioned, export};
+use interop_core::{
+    CudaArray, DType, Device, FromArray, Import, Lease, LeaseMut, Owner, RawDescriptor, SharedBuffer,
+};
 
 use crate::ORDERED;
 use crate::counted_imports::{arrive, drained, poll_in_passing};
 use crate::cuda_program::{LARGE, Place, current};
 use crate::exclusive_driver::{Turn, turn};
+use crate::support::allocator::{Tally, watch};
 use crate::support::arrays::Array;
-use crate::support::counted_owners::{Count, Panicking, elsewhere};
+use crate::support::counted_owners::{Count, Counted, Panicking, elsewhere};
 use crate::support::foreign_tensors::Ledger;
 
 const GPU: Device = Device::cuda(0);
@@ -44,6 +47,30 @@ fn an_import_waits_for_every_stream_of_its_context() {
     let data = place.bytes(0, 64);
     let (ledger, import) = arrive(&data, GPU);
     assert_waits(&turn, &ledger, place, || drop(import));
+}
+
+/// A failed allocation would end the program inside a foreign library.
+#[test]
+#[expect(unsafe_code, reason = "memory that is described by hand")]
+fn a_deleter_that_defers_its_release_allocates_nothing() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, stream) = (place.bytes(0, 64), place.non_blocking());
+    let deferred = || {
+        let (info, count) = (RawDescriptor::new(data.at(), GPU, &[4]).validate().unwrap(), Count::default());
+        let owner = Counted(count.clone(), [1_u64; 100]);
+        // SAFETY: the test frees the memory later.
+        let tensor = unsafe { export::<Versioned, _>(&info, owner, Ownership::Owned) }.unwrap();
+        let spin = stream.spin();
+        let ((), tally) = watch(|| drop(tensor));
+        assert_eq!((count.get(), pending_releases()), (0, 1));
+        turn.release(spin);
+        assert_eq!((drained(), count.get()), (0, 1));
+        tally
+    };
+    // The first one makes the lists of the queue.
+    let first = deferred();
+    assert_eq!(deferred(), Tally::default(), "after {first:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ They replace PyTorch and others. Their memory is counted as that of `Array`s.
 import ctypes
 
 import interop_demo
-from capsules import DLTensor, Versioned, new_capsule, numbers_at, python_function, take
+from capsules import DLTensor, Versioned, new_capsule, numbers_at, python_function, release_attached, take
 
 NAME, VERSIONED = b"dlpack_exchange_api", b"dltensor_versioned"
 FROM_OBJECT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
@@ -71,6 +71,7 @@ def library(*, module="fake", fails=None, allocator=True, refuses=None, stream=N
         struct = Versioned.from_address(address)
         Tensor.device = (struct.tensor.device_type, struct.tensor.device_id)
         if fails:
+            release_attached(struct)
             return -1
         name = ctypes.cast(VERSIONED, ctypes.c_void_p)
         tensor = Tensor(interop_demo.asarray(new_capsule(address, name, None)))

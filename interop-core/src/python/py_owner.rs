@@ -14,7 +14,7 @@ use crate::cuda::release::scope::ReleaseScope;
 use crate::memory::host_buffer::HostBuffer;
 use crate::process::fork::PerProcess;
 use crate::protocols::dlpack::export_owner::ExportOwner;
-use crate::python::unstable_api::is_attached;
+use crate::python::unstable_api::{is_attached, is_free_threaded};
 
 /// A reference to a Python object that any thread may drop.
 ///
@@ -58,13 +58,12 @@ impl PyOwner {
         Self(ManuallyDrop::new(object))
     }
 
-    /// Returns whether this is the last reference, and this thread may drop the object.
+    /// Returns whether this may be the last reference, and this thread may drop the object.
     ///
-    /// In a free-threaded interpreter two threads may drop the last two references at the same time. The object is then
-    /// dropped without the context of its memory, as it would be without an export.
-    fn is_the_last(&self) -> bool {
+    /// Without the interpreter's lock, another thread may drop the other references after they were counted.
+    fn may_be_the_last(&self) -> bool {
         // SAFETY: the object is alive, and the thread is attached.
-        is_attached() && unsafe { ffi::Py_REFCNT(self.0.as_ptr()) } == 1
+        is_attached() && (is_free_threaded() || unsafe { ffi::Py_REFCNT(self.0.as_ptr()) } == 1)
     }
 
     /// The object.
@@ -87,7 +86,7 @@ impl Drop for PyOwner {
 
 /// The Python object that an export keeps alive.
 ///
-/// If this is the last reference, the context of the memory is made current for the drop, because the object may free
+/// If this may be the last reference, the context of the memory is made current for the drop, because the object may free
 /// the memory in the current context.
 pub(crate) struct ExportedObject {
     object: ManuallyDrop<Py<PyAny>>,
@@ -114,7 +113,7 @@ impl Drop for ExportedObject {
         // SAFETY: the value is taken once, here.
         let object = PyOwner::new(unsafe { ManuallyDrop::take(&mut self.object) });
         // Host memory has no scope.
-        let _home = self.scope.filter(|_| object.is_the_last()).and_then(enter_scope);
+        let _home = self.scope.filter(|_| object.may_be_the_last()).and_then(enter_scope);
         drop(object);
     }
 }

@@ -69,6 +69,19 @@ pub(crate) fn is_attached() -> bool {
     !own.is_null() && current == Some(own)
 }
 
+/// Returns whether CPython was built to run without the interpreter's lock, which `Py_GetVersion` tells. One extension
+/// can run on both builds.
+pub(crate) fn is_free_threaded() -> bool {
+    static IS: OnceLock<bool> = OnceLock::new();
+    *IS.get_or_init(|| {
+        // SAFETY: the function may be called at any time.
+        let version = unsafe { ffi::Py_GetVersion() };
+        // SAFETY: the string is static and ends with a zero.
+        let version = unsafe { CStr::from_ptr(version) };
+        version.to_bytes().windows(14).any(|part| part == b"free-threading")
+    })
+}
+
 /// Runs `run` while attached. Uses the current attachment if there is one, also while the interpreter ends, which PyO3
 /// does not know of. Returns `None` if the thread cannot be attached, because the interpreter ends or has ended.
 pub(crate) fn with_attached<R>(run: impl FnOnce(Python<'_>) -> R) -> Option<R> {

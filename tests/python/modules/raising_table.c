@@ -18,11 +18,6 @@ static int fail(void) {
     return -1;
 }
 
-static int keeps(Tensor* tensor, void** out) {
-    (void)tensor, (void)out;
-    return fail();
-}
-
 static int releases(Tensor* tensor, void** out) {
     (void)out;
     tensor->deleter(tensor);
@@ -86,7 +81,6 @@ PyMODINIT_FUNC PyInit_raising_table(void) {
     PyObject* module = PyModule_Create(&definition);
     if (module == NULL) return NULL;
     // The addresses of the functions, for a table that is made elsewhere.
-    PyModule_AddObject(module, "keeps", PyLong_FromVoidPtr((void*)keeps));
     PyModule_AddObject(module, "releases", PyLong_FromVoidPtr((void*)releases));
     PyModule_AddObject(module, "later", PyLong_FromVoidPtr((void*)later));
     PyModule_AddObject(module, "stream", PyLong_FromVoidPtr((void*)stream));

@@ -3,7 +3,7 @@
 use core::alloc::Layout as AllocLayout;
 use core::ffi::c_void;
 use core::mem::offset_of;
-use core::ptr;
+use core::ptr::{self, NonNull};
 use std::alloc::{alloc, dealloc, handle_alloc_error};
 
 use crate::array::device::Device;
@@ -265,32 +265,46 @@ fn field_ptr<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
     package.wrapping_byte_add(offset).cast()
 }
 
-/// The deleter: drops the owner and frees the allocation.
+/// The deleter: drops the owner and frees the allocation, now or after the work that the release waits for. Nothing is
+/// allocated for the wait, because a failed allocation would end the program inside foreign code.
 ///
 /// A panic in the drop of the owner is caught, because it must not unwind into C; the remaining fields of the owner are
-/// dropped. The owner is dropped in place, and moved only if the release has to wait for work.
+/// dropped. The owner is dropped in place.
 ///
 /// # Safety
 ///
 /// `managed` was created by `pack::<A, O>`, and this is the only call with it.
 unsafe extern "C" fn release<A: TensorAbi, O: Send + 'static>(managed: *mut A) {
     let package = managed.cast::<Package<A, O>>();
-    // SAFETY: the struct is the first field of the package, and consumers do not write to `ndim`.
-    let ndim = unsafe { field_ptr::<A, O, u8>(package, offset_of!(Package<A, O>, ndim)).read() };
-    // SAFETY: as above.
+    // SAFETY: the struct is the first field of the package.
     let scope =
         unsafe { field_ptr::<A, O, Option<ReleaseScope>>(package, offset_of!(Package<A, O>, scope)).read() };
-    let owner = field_ptr::<A, O, MaybeDangling<O>>(package, offset_of!(Package<A, O>, owner)).cast_mut();
-    contain_panic(|| {
-        if scope.is_none() {
-            // SAFETY: the owner is dropped once and not used afterwards.
-            return unsafe { owner.drop_in_place() };
-        }
-        // SAFETY: as above.
-        let owner = unsafe { owner.read() };
-        drop(Owner::new(owner.into_inner()).after(scope));
-    });
-    // SAFETY: the memory was allocated with this layout, and no field needs to be dropped any more.
-    unsafe { dealloc(package.cast(), alloc_layout::<A, O>(ndim).0) };
     counters::EXPORTS.sub();
+    let Some(value) = NonNull::new(package.cast::<()>()) else { return };
+    // SAFETY: the package is dropped once, by this owner. Its own owner may be dropped on any thread.
+    let owner = unsafe { Owner::from_raw(value, drop_package::<A, O>) };
+    contain_panic(|| drop(owner.after(scope)));
+}
+
+/// Drops the owner in a package in place, and frees the package, also if the drop panics.
+///
+/// # Safety
+///
+/// `package` was created by `pack::<A, O>`, and is not used afterwards.
+unsafe fn drop_package<A: TensorAbi, O>(package: NonNull<()>) {
+    struct Freed<A, O>(*mut Package<A, O>);
+
+    impl<A, O> Drop for Freed<A, O> {
+        fn drop(&mut self) {
+            // SAFETY: the package is not freed yet, and consumers do not write to `ndim`.
+            let ndim = unsafe { field_ptr::<A, O, u8>(self.0, offset_of!(Package<A, O>, ndim)).read() };
+            // SAFETY: the memory was allocated with this layout, and no field needs to be dropped any more.
+            unsafe { dealloc(self.0.cast(), alloc_layout::<A, O>(ndim).0) };
+        }
+    }
+
+    let package = Freed(package.as_ptr().cast::<Package<A, O>>());
+    let owner = field_ptr::<A, O, MaybeDangling<O>>(package.0, offset_of!(Package<A, O>, owner)).cast_mut();
+    // SAFETY: the owner is dropped once and not used afterwards.
+    unsafe { owner.drop_in_place() };
 }

@@ -19,8 +19,9 @@ use crate::cuda::release::erased::contain_panic;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind};
 use crate::memory::maybe_dangling::MaybeDangling;
+use crate::memory::owner::Owner;
 use crate::process::counters;
-use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
+use crate::protocols::dlpack::abi::Versioned;
 use crate::protocols::dlpack::export::{Ownership, export_kept};
 use crate::protocols::dlpack::export_owner::Whole;
 use crate::python::class::exported_array::{AnyThread, ExportedArray};
@@ -191,8 +192,8 @@ fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 /// Passes the array to the exchange table of the library's class.
 ///
 /// By the protocol, the library owns the tensor from the call on. If the call fails, some libraries have released the
-/// tensor and others have not. So the array is in an `Arc` that this function shares: if the tensor was not released,
-/// the array is taken out and dropped here.
+/// tensor and others have not. So the array is in an `Arc` that this function shares, and is taken out and dropped here.
+/// A tensor that the library neither releases then nor later stays among the live exports.
 fn by_table<'py, A>(
     py: Python<'py>,
     table: Table,
@@ -221,29 +222,13 @@ where
         .into_raw();
     // SAFETY: the tensor was created above, and its ownership is passed on here.
     let made = unsafe { object_of(table, py, tensor) };
-    if made.is_err() && Arc::strong_count(&ours) > 1 {
-        // SAFETY: the owner of the tensor still exists, so the tensor was not released. The library has failed and no
-        // longer uses it.
-        unsafe { disown(tensor) };
+    if made.is_err() {
         let array = ours.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(array);
+        // The library may have launched work on the memory before it failed.
+        let scope = if info.device() == Device::CPU { None } else { cuda::release_scope_of(info) };
+        drop(Owner::new(array).after(scope));
     }
     made
-}
-
-/// Makes the release of a tensor do nothing.
-///
-/// The struct, about 150 bytes, is leaked, because a library that failed may still release the tensor, for example
-/// together with its exception.
-///
-/// # Safety
-/// `tensor` is an export of this crate that was not released, and no other thread uses it.
-unsafe fn disown(tensor: *mut Versioned) {
-    unsafe extern "C" fn nothing(_: *mut Versioned) {}
-    let deleter = Versioned::deleter(tensor).cast_mut();
-    // SAFETY: the pointer is that of the deleter field in a live struct of this crate.
-    unsafe { deleter.write(Some(nothing)) };
-    counters::EXPORTS.sub();
 }
 
 /// Converts to a `NumPy` array by the C API, or by the buffer protocol for element types without a type number.
