@@ -161,13 +161,13 @@ fn inner_type(model: &Model<'_>) -> TokenStream {
 /// compiler's error about the struct.
 fn element(ty: &Type, generics: &Generics) -> TokenStream {
     if generics::is_generic(ty, generics) {
-        return own!(<#ty as __p::Element>::TYPE);
+        return own!(__p::ElementType::of::<#ty>());
     }
     let (start, end) = generics::ends(ty);
     let mut part = quote_spanned!(start=> <__p::FieldProbe<);
     ty.to_tokens(&mut part);
     part.extend(quote_spanned!(end=> >>::FIELD));
-    own!(__p::element(#part))
+    quote_spanned!(start=> __p::ElementType::of_field::<#ty, _>(#part))
 }
 
 /// The expansion for a transparent struct with a second field: only the error about it.

@@ -19,6 +19,10 @@
 //! Both functions are `#[inline(always)]`: checks of constants of the struct, such as rank and element type, then
 //! disappear at compile time.
 //!
+//! The `unsafe impl` relies on what the traits of the runtime promise. Safe code can write a module for `crate = "path"`
+//! with other traits of these names, so a hidden function of `CudaArray` has them in its signature: with any other trait,
+//! it is not the function of `CudaArray` and does not compile.
+//!
 //! Each call names the field's type as `<Type as __p::Role>`, with the user's tokens. If the type does not implement
 //! the trait, the compiler's error points to it. Both halves name the same bound, and the compiler prints equal errors
 //! once.
@@ -93,6 +97,15 @@ fn export(model: &Model<'_>) -> TokenStream {
                 #access
                 #owner
                 #info
+            }
+
+            #[inline(always)]
+            fn __relies_on(
+                _: &dyn __p::Storage,
+                _: &dyn __p::ShapeField,
+                _: &dyn __p::StridesField,
+                _: &dyn __p::AsStream,
+            ) {
             }
         }
     }

@@ -9,6 +9,8 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
+use crate::derive::fields::axes::{ShapeField, StridesField};
+use crate::derive::fields::stream::AsStream;
 use crate::derive::relabel::Relabeled;
 use crate::error::{Refused, Result};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
@@ -16,6 +18,7 @@ use crate::memory::host::cells::ReadOnlyCell;
 use crate::memory::host::elements::{HostElements, HostElementsMut};
 use crate::memory::kernel_view::{KernelView, KernelViewMut};
 use crate::memory::maybe_dangling::MaybeDangling;
+use crate::memory::storage::Storage;
 use crate::protocols::cai::CudaArrayInterface;
 use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
 use crate::protocols::dlpack::export::{Ownership, export_described, export_kept};
@@ -75,6 +78,15 @@ pub unsafe trait CudaArray {
     /// that needs more memory than there is; otherwise as
     /// [`RawDescriptor::validate`](crate::array::raw_descriptor::RawDescriptor::validate).
     fn info(&self) -> Result<ArrayInfo>;
+
+    /// Expanded code overrides this function with the traits that its `unsafe impl` relies on. So it compiles only with
+    /// those of this crate, and not with others of these names in the module of `crate = "path"`.
+    #[doc(hidden)]
+    fn __relies_on(_: &dyn Storage, _: &dyn ShapeField, _: &dyn StridesField, _: &dyn AsStream)
+    where
+        Self: Sized,
+    {
+    }
 
     /// Returns a view of elements `T` with `N` axes.
     ///

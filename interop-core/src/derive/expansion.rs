@@ -14,7 +14,7 @@ pub use crate::derive::from_array::FromArray;
 pub use crate::derive::raw_memory::RawMemory;
 pub use crate::derive::single_error::{
     AnyContext, Constant, FieldElement, FieldProbe, KnownField, NeverCalled, UnknownField, check_context,
-    constant, element,
+    constant,
 };
 pub use crate::error::{Error, Result};
 pub use crate::memory::extraction::{Extraction, Requirements};

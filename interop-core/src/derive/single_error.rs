@@ -65,6 +65,10 @@ pub trait AnyContext {
 impl<T> AnyContext for FieldProbe<T> {}
 
 /// Refuses a storage that Python would drop on a thread without its context.
+///
+/// # Panics
+///
+/// At compile time, if the drop needs the context.
 pub const fn check_context(needs_context: bool) {
     assert!(
         !needs_context,
@@ -155,23 +159,34 @@ pub struct KnownField<T>(PhantomData<T>);
 #[derive(Clone, Copy)]
 pub struct UnknownField;
 
-/// A marker with an element type.
-pub trait FieldElement: Copy {
+/// The marker of a field of type `T`.
+pub trait FieldElement<T>: Copy {
     /// The element type.
     const TYPE: ElementType;
 }
 
-impl<T: Element> FieldElement for KnownField<T> {
+impl<T: Element> FieldElement<T> for KnownField<T> {
     const TYPE: ElementType = T::TYPE;
 }
 
-/// Not used as an element type, because the struct does not compile.
-impl FieldElement for UnknownField {
-    const TYPE: ElementType = u8::TYPE;
+/// Not used as an element type, because the struct does not compile. It has no bytes, so it is true for any field.
+impl<T> FieldElement<T> for UnknownField {
+    const TYPE: ElementType = ElementType { ndim: 1, size: 0, ..u8::TYPE };
 }
 
-/// The element type of a field.
-#[must_use]
-pub const fn element<P: FieldElement>(_: P) -> ElementType {
-    P::TYPE
+impl ElementType {
+    /// The type of a field. As a function of this type it is the one of this crate, whatever `crate = "path"` leads to,
+    /// and the marker cannot be that of another field.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn of_field<T, P: FieldElement<T>>(_: P) -> Self {
+        P::TYPE
+    }
+
+    /// As [`of_field`](Self::of_field), for a generic field.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn of<T: Element>() -> Self {
+        T::TYPE
+    }
 }

@@ -27,6 +27,13 @@ const _: () = {
                     __p::Extent::describe_field(&__EXTENT3),
                 ])
         }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
     }
     #[automatically_derived]
     impl __p::FromArray for Cells {

@@ -19,12 +19,12 @@ const _: () = {
             __p::Field::new(
                 "parts",
                 ::core::mem::offset_of!(Self, parts),
-                <[T; N] as __p::Element>::TYPE,
+                __p::ElementType::of::<[T; N]>(),
             ),
             __p::Field::new(
                 "norm",
                 ::core::mem::offset_of!(Self, norm),
-                <T as __p::Element>::TYPE,
+                __p::ElementType::of::<T>(),
             ),
         ];
         const TYPE: __p::ElementType = {

@@ -19,7 +19,7 @@ const _: () = {
             (__field0, __field1);
             __p::ElementType::newtype::<
                 Self,
-            >(__p::element(<__p::FieldProbe<f32>>::FIELD))
+            >(__p::ElementType::of_field::<f32, _>(<__p::FieldProbe<f32>>::FIELD))
         };
     }
 };

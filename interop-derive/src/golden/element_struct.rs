@@ -16,12 +16,15 @@ const _: () = {
             __p::Field::new(
                 "position",
                 ::core::mem::offset_of!(Self, position),
-                __p::element(<__p::FieldProbe<[f32; 3]>>::FIELD),
+                __p::ElementType::of_field::<
+                    [f32; 3],
+                    _,
+                >(<__p::FieldProbe<[f32; 3]>>::FIELD),
             ),
             __p::Field::new(
                 "type",
                 ::core::mem::offset_of!(Self, r#type),
-                __p::element(<__p::FieldProbe<u32>>::FIELD),
+                __p::ElementType::of_field::<u32, _>(<__p::FieldProbe<u32>>::FIELD),
             ),
         ];
         const TYPE: __p::ElementType = {

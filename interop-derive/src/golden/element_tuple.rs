@@ -13,12 +13,12 @@ const _: () = {
             __p::Field::new(
                 "f0",
                 ::core::mem::offset_of!(Self, 0),
-                __p::element(<__p::FieldProbe<f32>>::FIELD),
+                __p::ElementType::of_field::<f32, _>(<__p::FieldProbe<f32>>::FIELD),
             ),
             __p::Field::new(
                 "f1",
                 ::core::mem::offset_of!(Self, 1),
-                __p::element(<__p::FieldProbe<f32>>::FIELD),
+                __p::ElementType::of_field::<f32, _>(<__p::FieldProbe<f32>>::FIELD),
             ),
         ];
         const TYPE: __p::ElementType = {

@@ -34,5 +34,12 @@ const _: () = {
             let _ = &self.context;
             <[usize; 2] as __p::ShapeField>::finish(&self.shape, __described)
         }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
     }
 };

@@ -37,6 +37,13 @@ const _: () = {
                     <usize as __p::Extent>::describe_field(&self.len),
                 ])
         }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
     }
     #[automatically_derived]
     impl<'a, T: Element, L, M, const C: usize> __p::FromArray

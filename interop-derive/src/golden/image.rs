@@ -42,6 +42,13 @@ const _: () = {
                     3,
                 ])
         }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
     }
     #[automatically_derived]
     impl<S> __p::FromArray for Image<S>

@@ -81,11 +81,12 @@ fn expansions_depend_on_no_name_in_scope() {
 
 /// What an expansion may name without a path: keywords, what it defines itself, attributes, fields of the runtime, keys of the
 /// Python macros.
-const NAMES: [&str; 36] = [
+const NAMES: [&str; 37] = [
     "Self",
     "self",
     "as",
     "const",
+    "dyn",
     "fn",
     "for",
     "impl",

@@ -24,6 +24,13 @@ const _: () = {
                     <usize as __p::Extent>::describe_field(&self.columns),
                 ])
         }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
     }
     #[automatically_derived]
     impl __p::FromArray for Matrix {

@@ -18,6 +18,13 @@ const _: () = {
             let __described = <Vec<f32> as __p::Storage>::describe(&self.values);
             <Vec<usize> as __p::ShapeField>::finish(&self.shape, __described)
         }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
     }
     __p::python_class! {
         type : Samples, pyo3 : "::interop_core::__interop_core::python::pyo3", storage :

@@ -26,6 +26,13 @@ const _: () = {
             let __described = <S as __p::Storage>::describe(&self.values);
             <[usize; N] as __p::ShapeField>::finish(&self.shape, __described)
         }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
     }
     #[automatically_derived]
     impl<S: Clone, const N: usize> __p::FromArray for Samples<S, { N }>

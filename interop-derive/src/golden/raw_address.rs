@@ -26,6 +26,13 @@ const _: () = {
             let _ = &self.owner;
             __described.extents([<usize as __p::Extent>::describe_field(&self.len)])
         }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
     }
     #[automatically_derived]
     impl __p::FromArray for Raw {

@@ -23,6 +23,13 @@ const _: () = {
                     <usize as __p::Extent>::describe_field(&self.r#in),
                 ])
         }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
     }
     #[automatically_derived]
     impl __p::FromArray for r#Struct {

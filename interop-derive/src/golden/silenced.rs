@@ -26,5 +26,12 @@ const _: () = {
             );
             <[usize; 1] as __p::ShapeField>::finish(&self.shape, __described)
         }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
     }
 };

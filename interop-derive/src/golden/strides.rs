@@ -23,6 +23,13 @@ const _: () = {
             > as __p::StridesField>::describe_field(&self.strides, __described);
             <[usize; 2] as __p::ShapeField>::finish(&self.shape, __described)
         }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
     }
     #[automatically_derived]
     impl __p::FromArray for Strided {

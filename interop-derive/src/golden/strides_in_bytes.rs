@@ -26,6 +26,13 @@ const _: () = {
             let __described = __described.order(__p::Order::F);
             <[usize; 2] as __p::ShapeField>::finish(&self.shape, __described)
         }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
     }
     #[automatically_derived]
     impl __p::FromArray for Strided {

@@ -17,6 +17,13 @@ const _: () = {
             let __described = <Box<[f32]> as __p::Storage>::describe(&self.value);
             __described.extents([])
         }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
     }
     #[automatically_derived]
     impl __p::FromArray for Scalar {

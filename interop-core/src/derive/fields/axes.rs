@@ -156,10 +156,16 @@ impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
     label = "not a list of extents",
     note = "write `[usize; N]`, `Vec<usize>` or `Dims<usize>` (any integer type), or name integer fields: `#[cuda_array(shape = [height, width])]`"
 )]
-pub trait ShapeField: Sized {
+pub trait ShapeField {
     /// Whether the type fixes the number of axes.
     #[doc(hidden)]
-    const IS_FIXED: bool = false;
+    #[must_use]
+    fn is_fixed() -> bool
+    where
+        Self: Sized,
+    {
+        false
+    }
     /// The number of axes.
     fn count(&self) -> usize;
     /// Writes the extents to `to`, which has one item for each axis.
@@ -173,29 +179,42 @@ pub trait ShapeField: Sized {
     /// # Errors
     ///
     /// If the type cannot hold their number, or one of them.
-    fn from_extents(extents: &[usize], field: &str) -> Result<Self>;
+    fn from_extents(extents: &[usize], field: &str) -> Result<Self>
+    where
+        Self: Sized;
     /// A placeholder for a struct that is not returned.
-    fn blank() -> Self;
+    fn blank() -> Self
+    where
+        Self: Sized;
 
     /// Called last by expanded code for exports.
     #[doc(hidden)]
     #[inline]
-    fn finish(&self, of: InfoBuilder<'_>) -> Result<ArrayInfo> {
+    fn finish(&self, of: InfoBuilder<'_>) -> Result<ArrayInfo>
+    where
+        Self: Sized,
+    {
         let mut extents = Dims::zeroed(self.count());
         self.write(&mut extents)?;
-        if Self::IS_FIXED { of.finish_fixed(&extents) } else { of.finish(&extents) }
+        if Self::is_fixed() { of.finish_fixed(&extents) } else { of.finish(&extents) }
     }
 
     /// Called by expanded code for imports.
     #[doc(hidden)]
-    fn take(from: &mut Extraction<'_>, field: &'static str) -> Self {
+    fn take(from: &mut Extraction<'_>, field: &'static str) -> Self
+    where
+        Self: Sized,
+    {
         from.shape(field)
     }
 }
 
 #[diagnostic::do_not_recommend]
 impl<L: AxisList<Item: Extent>> ShapeField for L {
-    const IS_FIXED: bool = L::IS_FIXED;
+    #[inline]
+    fn is_fixed() -> bool {
+        L::IS_FIXED
+    }
 
     #[inline]
     fn count(&self) -> usize {
@@ -225,7 +244,7 @@ impl<L: AxisList<Item: Extent>> ShapeField for L {
     label = "not a list of strides",
     note = "write `[isize; N]`, `Vec<isize>` or `Dims<isize>`, or an `Option` of one, where `None` means contiguous"
 )]
-pub trait StridesField: Sized {
+pub trait StridesField {
     /// The number of strides, or `None` for a contiguous array.
     fn count(&self) -> Option<usize>;
     /// Writes the strides to `to`, which has one item for each axis, in elements or bytes as the attribute says.
@@ -239,33 +258,49 @@ pub trait StridesField: Sized {
     /// # Errors
     ///
     /// If the type cannot hold their number, or one of them.
-    fn from_strides(strides: &[isize], field: &str) -> Result<Self>;
+    fn from_strides(strides: &[isize], field: &str) -> Result<Self>
+    where
+        Self: Sized;
     /// A placeholder for a struct that is not returned.
-    fn blank() -> Self;
+    fn blank() -> Self
+    where
+        Self: Sized;
 
     /// Called by expanded code for exports.
     #[doc(hidden)]
     #[inline]
-    fn describe_field<'a>(&'a self, to: InfoBuilder<'a>) -> InfoBuilder<'a> {
+    fn describe_field<'a>(&'a self, to: InfoBuilder<'a>) -> InfoBuilder<'a>
+    where
+        Self: Sized,
+    {
         to.strides(self)
     }
 
     /// Called by expanded code for exports, for `strides(bytes)`.
     #[doc(hidden)]
     #[inline]
-    fn describe_field_in_bytes<'a>(&'a self, to: InfoBuilder<'a>) -> InfoBuilder<'a> {
+    fn describe_field_in_bytes<'a>(&'a self, to: InfoBuilder<'a>) -> InfoBuilder<'a>
+    where
+        Self: Sized,
+    {
         to.strides_in_bytes(self)
     }
 
     /// Called by expanded code for imports.
     #[doc(hidden)]
-    fn take(from: &mut Extraction<'_>, field: &'static str) -> Self {
+    fn take(from: &mut Extraction<'_>, field: &'static str) -> Self
+    where
+        Self: Sized,
+    {
         from.strides(field)
     }
 
     /// Called by expanded code for imports, for `strides(bytes)`.
     #[doc(hidden)]
-    fn take_in_bytes(from: &mut Extraction<'_>, field: &'static str) -> Self {
+    fn take_in_bytes(from: &mut Extraction<'_>, field: &'static str) -> Self
+    where
+        Self: Sized,
+    {
         from.strides_in_bytes(field)
     }
 }

@@ -1,0 +1,36 @@
+//! Safe code cannot describe memory by a module in the place of this crate.
+use interop_core::CudaArray;
+
+mod facade {
+    pub mod __interop_core {
+        pub use interop_core::__interop_core::*;
+
+        pub struct Description;
+
+        impl Description {
+            pub fn extents<const N: usize>(self, _: [i128; N]) -> Result<ArrayInfo> {
+                interop_core::RawDescriptor::new(0x10, interop_core::Device::CPU, &[4]).validate()
+            }
+        }
+
+        pub trait Storage {
+            fn describe(&self) -> Description {
+                Description
+            }
+        }
+
+        impl Storage for u8 {}
+    }
+}
+
+#[derive(CudaArray)]
+#[cuda_array(crate = "facade", export, shape = [len])]
+struct Samples {
+    #[cuda_array(data)]
+    values: u8,
+    len: usize,
+}
+
+fn main() {
+    Samples { values: 0, len: 4 }.to_vec::<u8>().unwrap();
+}
