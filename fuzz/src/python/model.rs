@@ -5,7 +5,7 @@ use interop_core::StreamHandle;
 use super::import::{Answer, Program};
 use super::outcome::{
     CAUSED, DICT_MAY_CAUSE, Expected, Kinds, MISSING, OWN_ATTRIBUTE, OWN_INTERRUPT, OWN_KEYWORD, REFUSED,
-    TYPE, UNSAID,
+    TYPE,
 };
 use super::tables::{Conduct, OFFERS};
 use crate::tensor::legal;
@@ -83,28 +83,26 @@ impl<'a> Model<'a> {
         }
         match self.program.conduct {
             Conduct::Hands if self.program.claims.versioned => {}
-            // Error 1 is a `BufferError`, after which the object itself is used.
-            Conduct::Hands | Conduct::Refuses | Conduct::Raises(1) => return None,
+            // Error 1 is a `BufferError`, after which the object itself is used, as after a failure without an exception.
+            Conduct::Hands | Conduct::Refuses | Conduct::Raises(1) | Conduct::Fails | Conduct::Nothing => {
+                return None;
+            }
             Conduct::Raises(own) => return Some(Err(1 << own)),
-            Conduct::Fails | Conduct::Nothing => return Some(Err(UNSAID)),
         }
         self.handed = true;
         if let Err(kinds) = self.receive(Given::Tensor) {
             return Some(Err(kinds));
         }
-        if self.program.claims.device[0] == 1 {
+        // Pinned and managed memory is used on no stream in particular, so the table is not asked for one.
+        if [1, 3, 13].contains(&self.program.claims.device[0]) {
             return Some(Ok(Asked::Table));
         }
         if !offer.names_stream {
             // The stream of its pending work is unknown, so the tensor is returned.
             return None;
         }
-        // The table works on the legacy default stream. Another stream cannot wait for it without a driver.
-        let same = matches!(
-            self.program.stream,
-            None | Some(StreamHandle::LegacyDefault | StreamHandle::NothingPending)
-        );
-        Some(if same { Ok(Asked::Table) } else { Err(REFUSED) })
+        // The table answers null: no stream is known. All work is waited for, of which there is none without a driver.
+        Some(Ok(Asked::Table))
     }
 
     /// Models `__dlpack_device__`, then `__dlpack__`.

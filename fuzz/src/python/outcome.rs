@@ -1,6 +1,6 @@
 //! The expected outcome of a call: a result, or a set of errors.
 
-use pyo3::exceptions::{PyAttributeError, PyBufferError, PySystemError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::world::World;
@@ -21,8 +21,6 @@ pub(super) const TYPE: Kinds = 1 << 6;
 pub(super) const REFUSED: Kinds = 1 << 7;
 /// An `AttributeError`: a member that the protocol requires is missing.
 pub(super) const MISSING: Kinds = 1 << 8;
-/// A `SystemError`: a table function failed without an exception.
-pub(super) const UNSAID: Kinds = 1 << 9;
 
 /// Not a kind: the error comes from a second call and has the first error as its cause, or the error of a property.
 pub(super) const CAUSED: Kinds = 1 << 15;
@@ -46,11 +44,7 @@ pub(super) fn kind(world: &World<'_>, error: &PyErr) -> Kinds {
     if is(&py.get_type::<PyBufferError>()) && is(&py.get_type::<PyValueError>()) {
         return REFUSED;
     }
-    let kinds = [
-        (py.get_type::<PyTypeError>(), TYPE),
-        (py.get_type::<PyAttributeError>(), MISSING),
-        (py.get_type::<PySystemError>(), UNSAID),
-    ];
+    let kinds = [(py.get_type::<PyTypeError>(), TYPE), (py.get_type::<PyAttributeError>(), MISSING)];
     let known = kinds.into_iter().find(|(class, _)| error.get_type(py).is(class));
     known.map_or_else(|| panic!("an error of no known kind: {error}"), |(_, kind)| kind)
 }

@@ -131,7 +131,7 @@ unsafe extern "C" fn hand(_: *mut c_void, out: *mut *mut Versioned) -> c_int {
 ///
 /// The thread is attached, and `out` is valid for the write of the stream.
 unsafe extern "C" fn stream(_: c_int, _: i32, out: *mut *mut c_void) -> c_int {
-    // SAFETY: forwarded to the caller. Null is the legacy default stream.
+    // SAFETY: forwarded to the caller. Null says that no stream is known.
     unsafe { out.write(null_mut()) };
     0
 }
