@@ -71,13 +71,14 @@ fn what_has_gaps_is_compact_before_it_comes() {
 /// A reset of the primary context unloads the kernels, and the next copy loads them again.
 #[test]
 fn kernels_that_went_with_their_context_are_loaded_again() {
-    let turn = turn();
+    let mut turn = turn();
     let layout = RandomLayout { shape: vec![3, 4], strides: vec![1, 3], first: 0, len: 12 };
     let elements: Vec<u8> = (0..12).collect();
     let expected: Vec<u8> = layout.offsets(false).into_iter().map(|at| elements[at]).collect();
     assert_eq!(part(&elements, &layout).to_vec::<u8>().unwrap(), expected);
     assert_eq!(finish_releases(), 0);
     Place::reset_primary(0);
+    turn.expect_what_is_live_now();
     turn.reset_calls();
     for loads in [1, 1] {
         assert_eq!(part(&elements, &layout).to_vec::<u8>().unwrap(), expected);

@@ -115,6 +115,11 @@ impl Turn {
         self.assert_no_reports();
     }
 
+    /// States that a reset has freed the memory that the core keeps in a primary context, such as pieces of uploads.
+    pub(crate) fn expect_what_is_live_now(&mut self) {
+        self.before = KEPT.map(|what| sim().live(what));
+    }
+
     /// Checks that the host did not wait.
     #[track_caller]
     pub(crate) fn assert_no_host_wait(&self) {

@@ -255,14 +255,16 @@ mod tests {
         let mut named = 0;
         for source in files::entries(&workspace::root().join("xtask/src")).expect("the sources") {
             let Ok(text) = fs::read_to_string(&source) else { continue };
-            for part in text.split("tests/").skip(1) {
-                let is_name = |c: char| c.is_alphanumeric() || "_/.:".contains(c);
+            for (start, _) in text.match_indices("tests/") {
+                let is_name = |c: char| c.is_alphanumeric() || "_-/.:".contains(c);
+                let folder = text[..start].rsplit(|c| !is_name(c)).next().unwrap_or_default();
+                let part = &text[start..];
                 let name = &part[..part.find(|c| !is_name(c)).unwrap_or(part.len())];
                 let Some((file, function)) = name.split_once(".py") else { continue };
-                let place = workspace::root().join(format!("tests/{file}.py"));
+                let place = workspace::root().join(folder.trim_start_matches('/')).join(format!("{file}.py"));
                 let code = files::read(&place).expect("the file of tests that a command names");
                 let function = function.trim_start_matches("::");
-                assert!(function.is_empty() || code.contains(&format!("def {function}(")), "tests/{name}");
+                assert!(function.is_empty() || code.contains(&format!("def {function}(")), "{name}");
                 named += 1;
             }
         }

@@ -53,6 +53,7 @@
 
 use core::fmt;
 use core::mem::ManuallyDrop;
+use std::sync::Arc;
 
 use ::cust::memory::{
     DeviceBox, DeviceBuffer, DeviceCopy, DevicePointer, LockedBuffer, UnifiedBuffer, UnifiedPointer,
@@ -70,6 +71,7 @@ use crate::cuda;
 use crate::cuda::allocation::{MemoryKind, to_usize};
 use crate::cuda::locate::current_device;
 use crate::derive::fields::stream::AsStream;
+use crate::derive::single_error::FieldProbe;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy_to_cuda::copied;
 use crate::memory::elementwise::Elementwise;
@@ -219,6 +221,18 @@ fn first<T>(address: usize, len: usize) -> *mut T {
 /// The buffer may be dropped on any thread on which the context of its memory is current. `&self` of an [`InContext`]
 /// gives no access to the elements.
 pub unsafe trait Buffer: Storage + sealed::Sealed {}
+
+impl<T: Buffer> FieldProbe<T> {
+    /// A buffer of `cust` is freed in the context that is current, and leaks without one.
+    #[doc(hidden)]
+    pub const NEEDS_CONTEXT: bool = true;
+}
+
+impl<T: Buffer> FieldProbe<Arc<T>> {
+    /// As for the buffer.
+    #[doc(hidden)]
+    pub const NEEDS_CONTEXT: bool = true;
+}
 
 mod sealed {
     /// Only the types below implement `Buffer`.

@@ -44,18 +44,6 @@ impl<T: AsStream> FieldProbe<T> {
     }
 }
 
-#[cfg(feature = "cust")]
-impl<T: crate::adapters::cust::Buffer> FieldProbe<T> {
-    /// A buffer of `cust` is freed in the context that is current, and leaks without one.
-    pub const NEEDS_CONTEXT: bool = true;
-}
-
-#[cfg(feature = "cust")]
-impl<T: crate::adapters::cust::Buffer> FieldProbe<std::sync::Arc<T>> {
-    /// As for the buffer.
-    pub const NEEDS_CONTEXT: bool = true;
-}
-
 /// The constant of [`FieldProbe`] for types that may be dropped in any context.
 pub trait AnyContext {
     /// Whether the drop needs the context of the memory to be current.
