@@ -304,7 +304,7 @@ fn a_capture_is_seen_before_the_order_of_all_work() {
         let error = import.unwrap_err();
         assert_told(
             &error,
-            (ErrorKind::StreamCapture, "stream", "a wait for all", "while a graph is captured"),
+            (ErrorKind::StreamCapture, "stream", "a wait for all", "the captured stream alone"),
         );
         assert_eq!((count.get(), turn.calls("cuCtxRecordEvent")), (1, 0));
         assert!(captures.end());

@@ -2,7 +2,9 @@
 #![expect(unsafe_code, reason = "states on which stream a caller works")]
 
 use interop_core::cuda::{finish_releases, pending_releases};
-use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, Kept, Lease, LeaseMut, StreamHandle};
+use interop_core::{
+    CudaArray, Device, ErrorKind, FromArray, Import, Kept, LaunchScope, Lease, LeaseMut, StreamHandle,
+};
 
 use crate::counted_imports::{arrive, drained, tell};
 use crate::cuda_program::{Bytes, LARGE, Place, Stream};
@@ -191,10 +193,53 @@ fn an_array_that_is_kept_leaves_the_stream() {
     let kept: Kept<Row<Lease<i16>>> = Kept::from_import(import).unwrap();
     turn.run_all();
     stream.destroy();
-    assert_eq!(kept.info().unwrap().stream(), Some(StreamHandle::LegacyDefault));
+    assert_eq!(kept.info().unwrap().stream(), None);
     assert_eq!(kept.to_vec::<i16>().unwrap(), [0x707; 32]);
     drop(kept.into_inner().into_dlpack().unwrap());
     assert_eq!((finish_releases(), ledger.released()), (0, 1));
+    turn.assert_no_reports();
+}
+
+/// Its library works on, on a stream that nobody knows: a scope comes after what the library did, and before what it does.
+/// The host reads what it did.
+#[test]
+fn an_array_that_is_kept_is_ordered_with_all_work() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, copied) = (place.bytes(0, 64), place.bytes(0, 64));
+    let (stream, theirs, other) = (place.non_blocking(), place.non_blocking(), place.non_blocking());
+    let (ledger, import) = on(&data, stream);
+    let kept: Kept<Row<Lease<i16>>> = Kept::from_import(import).unwrap();
+    let (field, import) = on(&data, stream);
+    let with_a_field: Kept<Array<Lease<i16>>> = Kept::from_import(import).unwrap();
+    assert_eq!(with_a_field.info().unwrap().stream(), Some(StreamHandle::LegacyDefault));
+    for (number, is_plain) in [(3, true), (4, false)] {
+        theirs.spin();
+        theirs.fill(&data, number);
+        let elements = if is_plain { kept.to_vec::<i16>() } else { with_a_field.to_vec::<i16>() };
+        assert_eq!(elements.unwrap(), [i16::from(number) * 0x101; 32]);
+        let (target, mut array) = row(&copied, other);
+        theirs.spin();
+        theirs.fill(&data, number + 2);
+        let scope = LaunchScope::new();
+        if is_plain {
+            scope.read_any(&kept).unwrap()
+        } else {
+            scope.read_any(&with_a_field).unwrap()
+        };
+        // The library of a kept array does not tell its stream, so that of the next array is the scope's.
+        scope.write_any(&mut array).unwrap();
+        assert_eq!(scope.stream::<StreamHandle>().unwrap(), other.handle());
+        other.spin();
+        other.copy(&copied, &data);
+        scope.finish().unwrap();
+        theirs.fill(&data, 9);
+        assert_eq!((other.reads(&copied), theirs.reads(&data)), (number + 2, 9));
+        drop(array);
+        assert_eq!(target.released(), 1);
+    }
+    drop((kept, with_a_field));
+    assert_eq!((finish_releases(), ledger.released(), field.released()), (0, 1, 1));
     turn.assert_no_reports();
 }
 

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
 use interop_core::{
-    CudaArray, DType, Device, ErrorKind, FromArray, LaunchScope, Lease, LeaseMut, StreamHandle,
+    CudaArray, DType, Device, ErrorKind, FromArray, Kept, LaunchScope, Lease, LeaseMut, StreamHandle,
 };
 use interop_sim_client::Mistake;
 
@@ -149,6 +149,42 @@ fn an_array_outside_of_the_capture_is_refused() {
     drop((target, source));
     assert_eq!([one.released(), two.released(), pending_releases()], [1, 1, 0]);
     assert!(captures.end());
+}
+
+/// No wait is possible then, and the graph is ordered where it is launched: nothing is pending on these arrays.
+#[test]
+fn arrays_on_no_known_stream_take_part_in_a_capture() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let captures = place.non_blocking();
+    let (ledger, import) = arrive(&place.bytes(2, 64), GPU);
+    // SAFETY: as in `row`.
+    let import = unsafe { import.with_callers_stream(captures.handle()) };
+    let kept: Kept<Row<Lease<i16>>> = Kept::from_import(import).unwrap();
+    let unknown = Row { data: CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 32).unwrap(), len: 32 };
+    let buffer = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 32).unwrap();
+    let mut nothing = Array::new(buffer, &[32]);
+    let target = place.bytes(1, 64);
+    let scope_of = |array: &mut Row<LeaseMut<i16>>, nothing: &mut Array<CudaBuffer>| {
+        let scope = LaunchScope::new();
+        scope.write::<i16, 1>(array).unwrap();
+        scope.read::<i16, 1>(&kept).unwrap();
+        scope.read::<i16, 1>(&unknown).unwrap();
+        scope.write::<i16, 1>(nothing).unwrap();
+        assert_eq!(scope.stream::<StreamHandle>().unwrap(), captures.handle());
+        captures.fill(&target, 4);
+        scope.finish().unwrap();
+    };
+    assert_eq!(finish_releases(), 0);
+    captures.begin();
+    let (one, mut array) = row::<LeaseMut<i16>>(&target, captures);
+    scope_of(&mut array, &mut nothing);
+    drop(array);
+    assert_eq!((one.released(), pending_releases()), (1, 0));
+    assert!(captures.end(), "the capture stays valid");
+    drop(kept);
+    assert_eq!((finish_releases(), ledger.released()), (0, 1));
+    turn.assert_no_reports();
 }
 
 /// Errors and panics after the launch leave the scope, too.

@@ -47,7 +47,10 @@ def test_fields_go_out_as_they_came(descr):
     memory = full("cuda", (6,))
     interface = {**memory.__cuda_array_interface__, "shape": (3,), "typestr": "|V8", "descr": descr}
     array = interop_demo.asarray(ByInterface(interface))
-    assert array.__cuda_array_interface__ == {**interface, "stream": 1}
+    found = array.__cuda_array_interface__
+    # A stream of ours, which waits for all work: the object's library works on without a word.
+    assert found.pop("stream") > 2
+    assert found == {name: value for name, value in interface.items() if name != "stream"}
 
 
 @pytest.mark.parametrize("kind", ["pinned", "managed"])

@@ -299,6 +299,34 @@ def test_an_array_that_was_kept_on_another_stream(library):
         assert library.from_dlpack(kept).tolist() == [6.0] * COUNT
 
 
+@each_library
+def test_the_library_goes_on_with_an_array_that_was_kept(library, stream):
+    """It writes and reads on any stream, without a word to the object."""
+    array = library.array([1.0] * COUNT)
+    kept = interop_demo.asarray(array)
+    for value in (2.0, 3.0):
+        with library.using(library.new_stream()):
+            array.fill_(value)
+            assert interop_demo.checksum(kept) == value * COUNT
+            array.fill_(value + 1.0)
+            interop_demo.scale_(kept, 10.0)
+            assert array.tolist() == [10.0 * (value + 1.0)] * COUNT
+        array.fill_(value + 2.0)
+        assert read(kept) == [value + 2.0] * COUNT
+
+
+@each_library
+def test_a_result_like_our_own_object(library, stream):
+    array = library.array([1.0] * COUNT)
+    kept = interop_demo.asarray(array)
+    array.fill_(4.0)
+    result = interop_demo.twice(kept)
+    assert (type(result), read(result)) == (type(kept), [8.0] * COUNT)
+    again = interop_demo.twice(result)
+    interop_demo.scale_(result, 0.5)
+    assert (read(again), read(result)) == ([16.0] * COUNT, [4.0] * COUNT)
+
+
 @each(["torch", "cupy"])
 def test_an_import_that_is_kept_in_a_capture_is_refused(library):
     warm_up(library)

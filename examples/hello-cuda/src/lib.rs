@@ -72,7 +72,7 @@ mod hello_cuda {
     ) -> PyResult<NewArray<Row<LeaseMut<f32>>>> {
         let mut doubled: NewArray<Row<LeaseMut<f32>>> = row.new_like(py)?;
         let scope = LaunchScope::new();
-        launch(&scope, "double_elements", scope.read(&*row)?, scope.write(&mut *doubled)?)?;
+        launch(&scope, "double_elements", scope.read(&row)?, scope.write(&mut doubled)?)?;
         scope.finish()?;
         Ok(doubled)
     }

@@ -137,6 +137,12 @@ impl PendingWork {
         self.stream
     }
 
+    /// As [`name`](Self::name). `None` if work may be pending on hidden streams, too.
+    #[inline]
+    pub(crate) fn only_name(self) -> Option<StreamHandle> {
+        self.stream.filter(|stream| !self.hidden_streams || *stream == StreamHandle::NothingPending)
+    }
+
     /// Whether no work is pending.
     #[inline]
     pub(crate) fn is_nothing(self) -> bool {

@@ -9,6 +9,8 @@ use crate::cuda::missing_stream::{handover_stream, synchronize_missing_stream, w
 use crate::cuda::proxy_stream::join_default_stream;
 #[cfg(feature = "python")]
 use crate::cuda::release::queue::poll_in_passing;
+#[cfg(feature = "python")]
+use crate::cuda::stream_wait::{make_context_wait, synchronize_stream_of};
 use crate::cuda::stream_wait::{stream_synchronize, stream_wait, wait_for_pending};
 use crate::cuda::verify::memory_use;
 use crate::error::{Error, ErrorKind, Result, text};
@@ -24,7 +26,7 @@ pub(crate) fn make_consumer_wait(info: &ArrayInfo, consumer: StreamHandle) -> Re
         return Ok(());
     }
     crate::cuda::release::queue::poll_in_passing();
-    match info.pending.name() {
+    match info.pending.only_name() {
         Some(_) => wait_for_pending(info.pending, consumer, info.device()),
         None => make_stream_wait_for_unknown(consumer, info.address, info.device()),
     }
@@ -60,7 +62,7 @@ pub(crate) fn make_stream_wait_for_unknown(
 ///
 /// As [`stream_wait`].
 pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
-    match info.stream() {
+    match info.pending.only_name().and(info.stream()) {
         Some(stream) => Ok(stream),
         None => match memory_use(info.address, info.device())? {
             Some((context, scope)) => handover_stream(info.device(), context, scope),
@@ -87,6 +89,30 @@ pub(crate) fn wait_for_consumer(info: &ArrayInfo, stream: StreamHandle) -> Resul
     }
     stream_wait(own, stream, info.device())?;
     join_default_stream(own, info.device())
+}
+
+/// Makes a library that does not name its stream wait for the work that is pending on an array: all later work of the
+/// memory's context does, or else the host.
+///
+/// # Errors
+///
+/// As [`stream_wait`].
+#[cfg(feature = "python")]
+pub(crate) fn make_context_wait_for(info: &ArrayInfo) -> Result<()> {
+    let device = info.device();
+    if device.device_type == DeviceType::CPU || info.pending.is_nothing() {
+        return Ok(());
+    }
+    let pending = if info.pending.only_name().is_some() {
+        info.pending
+    } else {
+        make_stream_wait_for_unknown(StreamHandle::LegacyDefault, info.address, device)?;
+        PendingWork::on_default_stream(device, None)?
+    };
+    if device.device_type == DeviceType::CUDA && make_context_wait(device, (pending, device))? {
+        return Ok(());
+    }
+    synchronize_stream_of((pending, device))
 }
 
 /// Waits on the host for the work that is pending on an array, before a consumer on the host gets it.
@@ -124,7 +150,7 @@ pub(crate) fn synchronize_if_available(info: &ArrayInfo) -> Result<()> {
 
 /// As [`synchronize`], for the memory at an address.
 pub(crate) fn synchronize_pending(pending: PendingWork, address: usize, device: Device) -> Result<()> {
-    if let Some(stream) = pending.stream(device) {
+    if let Some(stream) = pending.only_name().and(pending.stream(device)) {
         return stream_synchronize(stream, device);
     }
     match memory_use(address, device)? {

@@ -75,12 +75,12 @@ pub(crate) use crate::cuda::driver::is_opened;
 pub use crate::cuda::driver::{device_count, is_available};
 #[cfg(feature = "counters")]
 pub use crate::cuda::event::pooled_events;
-#[cfg(feature = "python")]
-pub(crate) use crate::cuda::handover::synchronize_for_host;
 pub(crate) use crate::cuda::handover::{
     make_consumer_wait, make_stream_wait_for_unknown, stream_for_interface, synchronize_if_available,
     wait_for_consumer,
 };
+#[cfg(feature = "python")]
+pub(crate) use crate::cuda::handover::{make_context_wait_for, synchronize_for_host};
 pub(crate) use crate::cuda::locate::locate_and_wait;
 pub use crate::cuda::memory_pool::trim_memory_pools;
 pub(crate) use crate::cuda::missing_stream::wait_for_missing_stream;
@@ -106,11 +106,11 @@ pub use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 pub(crate) use crate::cuda::release::queue::poll_in_passing;
 pub use crate::cuda::release::queue::{finish_releases, pending_releases, poll_releases};
 pub(crate) use crate::cuda::release::records_events;
-pub(crate) use crate::cuda::stream_query::captures;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::stream_query::is_stream_of;
 #[cfg(feature = "cudarc")]
 pub(crate) use crate::cuda::stream_query::legacy_stream_captures;
+pub(crate) use crate::cuda::stream_query::{capture_error, captures};
 #[cfg(feature = "cudarc")]
 pub(crate) use crate::cuda::stream_wait::wait_for_default_streams;
 pub(crate) use crate::cuda::stream_wait::{

@@ -88,6 +88,10 @@ pub(crate) fn dead_stream(failure: Failure, stream: StreamHandle) -> Error {
 #[cold]
 pub(crate) fn capture_error(stream: StreamHandle, what: impl core::fmt::Display) -> Error {
     let found = text!("{what} ({stream}), while a graph is captured");
-    let allowed = "the same stream on both sides, or no wait (-1), while a graph is captured";
+    let allowed = "work on the captured stream alone, and no wait for other work";
     Error::new(ErrorKind::StreamCapture, "stream", found, allowed)
+        .with_python_hint(
+            "make this call before the capture, or with arrays that the captured stream alone uses",
+        )
+        .with_rust_hint("do this before the capture, or use the array on the captured stream alone")
 }

@@ -1,18 +1,26 @@
 //! `Kept`: an imported array that outlives the call that imported it.
+#![expect(unsafe_code, reason = "forwards the description of an array")]
 
 use core::ops::{Deref, DerefMut};
 
+use crate::array::info::ArrayInfo;
+use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::error::Result;
 use crate::memory::extraction::{Extraction, Requirements};
 
 /// An imported array that outlives the call that imported it, for example in a global or in a struct.
 ///
-/// An argument of a function is on the stream on which the caller works. That stream may be destroyed after the call. An
-/// array that is imported as `Kept` is on the legacy default stream instead, which waits for the caller's stream once
-/// ([`Import::settle`](crate::Import::settle)). Structs with `#[cuda_array(pyclass)]` are always imported so.
+/// An argument of a function is on the stream on which the caller works. That stream may be destroyed after the call, and
+/// the caller's library may work on others then. So an array that is imported as `Kept` is on no known stream
+/// ([`Import::settle`](crate::Import::settle)): a [`LaunchScope`](crate::LaunchScope), a copy and an export wait for all
+/// work of the memory's context, and after a scope all later work waits for it. A `stream` field gets the legacy default
+/// stream. Structs with `#[cuda_array(pyclass)]` are always imported so.
 ///
-/// An import during graph capture fails, because the legacy default stream may not wait for a captured one.
+/// It dereferences to the struct, which [`into_inner`](Self::into_inner) returns. If a result shall be one of the caller's
+/// library, too, write `FromCaller<Kept<…>>`.
+///
+/// An import during graph capture fails, because the stream that captures is not known to later users of the array.
 ///
 /// ```
 /// use interop_core::{CudaArray, FromArray, HostVec, Kept, Lease};
@@ -44,6 +52,13 @@ impl<A> Kept<A> {
     #[must_use]
     pub fn into_inner(self) -> A {
         self.0
+    }
+}
+
+// SAFETY: as for the array, which a move of this struct moves as it does itself.
+unsafe impl<A: CudaArray> CudaArray for Kept<A> {
+    fn info(&self) -> Result<ArrayInfo> {
+        self.0.info()
     }
 }
 

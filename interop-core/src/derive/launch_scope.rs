@@ -1,7 +1,7 @@
 //! `LaunchScope`: orders kernels that are launched by hand with the arrays that they use.
 #![expect(unsafe_code, reason = "makes views of arrays that the scope borrows")]
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -21,7 +21,7 @@ use crate::memory::kernel_view::{KernelView, KernelViewMut};
 
 /// Orders the launch of kernels with the arrays that they use, whatever streams these are on.
 ///
-/// A scope has one stream: that of its first array, or one that you name ([`on`](Self::on)). [`read`](Self::read) and
+/// A scope has one stream: that of the first array whose stream is known, or one that you name ([`on`](Self::on)). [`read`](Self::read) and
 /// [`write`](Self::write) make that stream wait for an array and return the argument of a kernel. Launch on
 /// [`stream`](Self::stream). At the end of the scope the streams of all its arrays wait for the work in it. The end comes
 /// on every way out: [`finish`](Self::finish), an early return and a panic. A stream never waits for itself, so a function
@@ -34,9 +34,17 @@ use crate::memory::kernel_view::{KernelView, KernelViewMut};
 ///
 /// | the array | at its start | at the end |
 /// | --- | --- | --- |
-/// | its stream is unknown ([`ArrayInfo::stream`] is `None`) | the stream waits for all work of the memory's context | nothing: an export waits for all work, too |
+/// | its stream is unknown ([`ArrayInfo::stream`] is `None`) | the stream waits for all work of the memory's context | nothing: whoever uses it next waits for all work, too |
+/// | its library works on streams that it does not name (DALI, `PyCUDA`, nanobind), or the array is [kept](crate::Kept) | as above | all later work of the context waits; for pinned and managed memory the host |
 /// | it states that nothing is pending | nothing | the host waits, so that the statement is true |
-/// | its library works on streams that it does not name (DALI, `PyCUDA`, nanobind), or the array is [kept](crate::Kept) | as for its own stream | all later work of the context waits; for pinned and managed memory the host |
+///
+/// During graph capture none of these waits is possible, and the scope leaves them out: the graph is ordered where it is
+/// launched. Let pending work on such arrays end before the capture begins, as `torch.cuda.graph` does.
+///
+/// # The arrays of one scope
+///
+/// The arrays outlive the scope, so declare them before it. Rust allows no second use of an array that is written. But two
+/// arguments of a function can be imports of the same memory. The scope does not notice that.
 ///
 /// # Example
 ///
@@ -52,7 +60,7 @@ use crate::memory::kernel_view::{KernelView, KernelViewMut};
 ///
 /// # fn kernel() -> CudaFunction { unimplemented!() }
 /// fn add_(out: &mut Row<LeaseMut<f32>>, other: &Row<Lease<f32>>) -> Result<(), Box<dyn std::error::Error>> {
-///     let config = LaunchConfig::for_num_elems(u32::try_from(out.len)?);
+///     let config = LaunchConfig::for_num_elems(u32::try_from(out.len.max(1))?);
 ///     let scope = LaunchScope::new();
 ///     let out = scope.write::<f32, 1>(out)?;      // the scope is on the stream of this array
 ///     let other = scope.read::<f32, 1>(other)?;   // that stream waits for this one
@@ -68,8 +76,9 @@ use crate::memory::kernel_view::{KernelView, KernelViewMut};
 /// The kernel arguments borrow the scope, so they cannot be launched after its end.
 pub struct LaunchScope<'a> {
     state: RefCell<State>,
-    /// The arrays and the stream are borrowed. The scope stays on its thread, where default streams keep their meaning.
-    borrows: PhantomData<(&'a mut (), *const ())>,
+    /// The arrays and the stream are borrowed, for a lifetime that cannot shrink: an array that is dropped before the scope
+    /// does not compile. The scope stays on its thread, where default streams keep their meaning.
+    borrows: PhantomData<(Cell<&'a mut ()>, *const ())>,
 }
 
 /// The stream and the arrays of a scope.
@@ -108,15 +117,26 @@ struct Member {
 }
 
 impl Member {
+    /// Whether the array is on a stream that can be that of a scope.
+    fn has_stream(&self) -> bool {
+        self.pending.name().is_some() && !self.pending.is_nothing()
+    }
+
+    /// Whether all work on the array is on one stream, which can wait.
+    fn has_only_stream(&self) -> bool {
+        self.has_stream() && self.pending.only_name().is_some()
+    }
+
     fn of(info: &ArrayInfo) -> Self {
         Self { pending: info.pending, device: info.device, address: info.address, uses: info.uses }
     }
 
     /// Makes the stream of the scope wait for the work that is pending on the array.
     fn make_scope_wait(&self, (stream, device): StreamOnDevice, fork: Fork) -> Result<()> {
-        match self.pending.name() {
+        match self.pending.only_name() {
             _ if !cuda::is_available() => Ok(()),
             Some(_) => cuda::wait_between((stream, device), (self.pending, self.device), fork),
+            None if stream.stream(device).is_some_and(cuda::captures) => Ok(()),
             None => {
                 let waiter = stream.name().unwrap_or(StreamHandle::LegacyDefault);
                 cuda::make_stream_wait_for_unknown(waiter, self.address, self.device)
@@ -125,12 +145,10 @@ impl Member {
     }
 
     /// Makes a library that does not name its stream wait for the work in a scope: later work of the context does, if it is
-    /// device memory. Returns whether the host need not wait. A graph is ordered where it is launched.
+    /// device memory. Returns whether the host need not wait.
     fn make_library_wait(&self, scope: StreamOnDevice) -> bool {
-        if self.device.device_type.is_host_accessible() {
-            return scope.0.stream(scope.1).is_some_and(cuda::captures);
-        }
-        cuda::make_context_wait(self.device, scope).unwrap_or(false)
+        !self.device.device_type.is_host_accessible()
+            && cuda::make_context_wait(self.device, scope).unwrap_or(false)
     }
 }
 
@@ -178,7 +196,7 @@ impl<'a> LaunchScope<'a> {
         array: &'a (impl CudaArray + ?Sized),
     ) -> Result<KernelView<'s, T, N>> {
         let info = array.info()?;
-        // SAFETY: rule 1 of `CudaArray`, for the lifetime of the borrow, which the scope does not outlive.
+        // SAFETY: rule 1 of `CudaArray`, for the lifetime of the borrow, which the scope does not outlive: it is invariant.
         let view = unsafe { ArrayView::<'s, T, N>::from_info(&info) }?.kernel_view_in_scope()?;
         self.add(&info).map(|()| view)
     }
@@ -257,9 +275,14 @@ impl State {
     /// Returns the stream of the scope, and the device of its arrays.
     fn chosen(&mut self) -> Result<(StreamHandle, Device)> {
         let device = self.device().unwrap_or(Device::cuda(0));
-        let (stream, _) = match self.stream {
-            Some(stream) => stream,
-            None => self.choose((PendingWork::on_default_stream(device, None)?, device))?,
+        let (stream, _) = if let Some(stream) = self.stream {
+            stream
+        } else {
+            let stream = match self.arrays.iter().find(|member| member.has_stream()) {
+                Some(member) => (member.pending, member.device),
+                None => (PendingWork::on_default_stream(device, None)?, device),
+            };
+            self.choose(stream)?
         };
         Ok((stream.name().unwrap_or(StreamHandle::LegacyDefault), device))
     }
@@ -287,7 +310,8 @@ impl State {
                 member.make_scope_wait((stream, member.device), self.fork())?;
             }
             Some(stream) => member.make_scope_wait(stream, self.fork())?,
-            None if member.pending.name().is_some() && !member.pending.is_nothing() => {
+            // A library that hides its streams, or a kept array, leaves the choice to an array after it.
+            None if member.has_only_stream() => {
                 self.choose((member.pending, member.device))?;
             }
             None => {}
@@ -327,8 +351,15 @@ impl State {
             leave(&arrays);
             return Ok(());
         };
+        // The driver is asked only if it matters.
+        let is_captured = !arrays.iter().all(Member::has_only_stream)
+            && scope.0.stream(scope.1).is_some_and(cuda::captures);
         let mut needs_host = false;
         for member in &arrays {
+            if is_captured && !member.has_only_stream() {
+                // The graph is ordered where it is launched.
+                continue;
+            }
             match member.pending.name() {
                 // Whoever uses the array next waits for all work.
                 None => {}

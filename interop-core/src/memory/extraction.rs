@@ -51,6 +51,8 @@ pub struct Extraction<'a> {
     pub(crate) item_bytes: usize,
     /// Whether the struct outlives the call that imported it.
     is_kept: bool,
+    /// The caller's stream, which memory that is kept has left.
+    left: Option<StreamHandle>,
     pub(crate) field_stream: FieldStream,
     /// Runs a closure that may wait for a device.
     pub(crate) wait: fn(&mut dyn FnMut()),
@@ -71,6 +73,7 @@ impl<'a> Extraction<'a> {
             order: Order::C,
             item_bytes: 0,
             is_kept: false,
+            left: None,
             field_stream: FieldStream::OfImport,
             wait,
         }
@@ -169,6 +172,9 @@ impl<'a> Extraction<'a> {
     /// Fails if `field` fails.
     pub(crate) fn stream<F>(&mut self, field: fn(StreamHandle, Device) -> Result<F>) -> Option<F> {
         self.step(|this| {
+            if let Some(callers) = this.left {
+                this.import.move_to_default_stream(callers)?;
+            }
             let (stream, device) = (this.import.known_stream()?, this.info()?.device());
             let may_copy_later = this.field_stream != FieldStream::DefaultAfterCopy;
             this.import.set_stream_field(may_copy_later.then_some(stream));
@@ -209,7 +215,10 @@ impl<'a> Extraction<'a> {
     #[cold]
     fn leave_callers_stream(&mut self, copies: bool) -> Result<()> {
         if !copies {
-            return self.import.settle();
+            let stream = self.import.info.pending.name();
+            self.import.settle()?;
+            self.left = stream.filter(|_| self.import.is_settled());
+            return Ok(());
         }
         if self.field_stream == FieldStream::OfImport {
             self.field_stream = FieldStream::DefaultAfterCopy;

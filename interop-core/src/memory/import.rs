@@ -135,7 +135,7 @@ impl Import {
         let hidden = self.info.pending.has_hidden_streams();
         let pending = if self.is_stream_known() {
             PendingWork::NOTHING
-        } else if self.info.uses.is_some() {
+        } else if self.info.uses.is_some() || self.is_settled() {
             return Ok(self.info.pending);
         } else {
             self.pending_on_default_stream()?
@@ -181,8 +181,12 @@ impl Import {
     #[cold]
     fn wait_for_unknown(&mut self) -> Result<StreamHandle> {
         let (device, context) = (self.info.device, self.context());
+        let is_settled = self.is_settled();
         self.make_wait_for_unknown(StreamHandle::LegacyDefault)?;
         self.info.pending = PendingWork::on_default_stream(device, context)?;
+        if is_settled {
+            self.info.pending = self.info.pending.beside_hidden_streams();
+        }
         Ok(StreamHandle::LegacyDefault)
     }
 
@@ -201,35 +205,39 @@ impl Import {
 
     /// Prepares the import for a struct that is kept after the call that imported it.
     ///
-    /// An argument is on the stream on which the caller works. That stream may be destroyed after the call. So the legacy
-    /// default stream waits for it, and the array is on that one from then on. [`Kept`](crate::derive::kept::Kept) does
-    /// this for an argument, and `#[cuda_array(pyclass)]` for a class.
+    /// An argument is on the stream on which the caller works. That stream may be destroyed after the call, and the caller's
+    /// library works on, on any stream. So the stream of the array is unknown from then on: whoever uses it waits for all
+    /// work of the memory's context. A [`LaunchScope`](crate::derive::launch_scope::LaunchScope) also makes all later work
+    /// wait for it. [`Kept`](crate::derive::kept::Kept) does this for an argument, and `#[cuda_array(pyclass)]` for a class.
     ///
-    /// The caller's library works on without a word. A [`LaunchScope`](crate::derive::launch_scope::LaunchScope) orders
-    /// what is written to a kept array with it. An import on another stream than its caller's, or on a stream that the caller
-    /// has named, stays there.
+    /// An import on another stream than its caller's, or on a stream that the caller has named, stays there.
     ///
     /// # Errors
     ///
-    /// As [`cuda::stream_wait`]: [`ErrorKind::StreamCapture`](crate::error::ErrorKind::StreamCapture) if the stream captures
-    /// a graph.
+    /// [`ErrorKind::StreamCapture`](crate::error::ErrorKind::StreamCapture) if the stream captures a graph.
     pub fn settle(&mut self) -> Result<()> {
         if self.owner.end_record().is_none() {
             return Ok(());
         }
         cuda::poll_in_passing();
         self.info.uses = None;
-        let (pending, device) = (self.info.pending, self.info.device);
-        let context =
-            pending.context().and_then(|it| Context::from_driver(it.get())).or_else(|| self.context());
+        let pending = self.info.pending;
         let stream = pending.name().unwrap_or(StreamHandle::LegacyDefault);
         if self.is_stream_named {
-            self.put_on_ordered_stream(stream, None, context);
+            let context = pending.context().and_then(|it| Context::from_driver(it.get()));
+            self.put_on_ordered_stream(stream, None, context.or_else(|| self.context()));
             return Ok(());
         }
-        cuda::stream_wait_in(StreamHandle::LegacyDefault, stream, device, context)?;
-        self.info.pending = PendingWork::on_default_stream(device, context)?.beside_hidden_streams();
+        if cuda::captures(stream) {
+            return Err(cuda::capture_error(stream, "an array that is kept after the call"));
+        }
+        self.info.pending = PendingWork::UNKNOWN.beside_hidden_streams();
         Ok(())
+    }
+
+    /// Whether the import has [settled](Self::settle).
+    pub(crate) fn is_settled(&self) -> bool {
+        self.info.pending.name().is_none() && self.info.pending.has_hidden_streams()
     }
 
     /// Returns whether no work is pending, or the struct stores the stream with pending work.
@@ -415,7 +423,6 @@ impl Import {
     /// # Errors
     ///
     /// As [`cuda::stream_wait`].
-    #[cfg(feature = "python")]
     pub(crate) fn move_to_default_stream(&mut self, stream: StreamHandle) -> Result<()> {
         let (device, context) = (self.info.device, self.context());
         cuda::stream_wait_in(StreamHandle::LegacyDefault, stream, device, context)?;

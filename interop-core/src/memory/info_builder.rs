@@ -162,7 +162,7 @@ impl<'a> InfoBuilder<'a> {
         // In place: a move of the description costs more than its check.
         if let Ok(info) = &mut result {
             // What is unknown, the check has decided by the device.
-            if self.pending.name().is_some() {
+            if self.pending.name().is_some() || self.pending.has_hidden_streams() {
                 info.pending = self.pending;
             }
             info.drops_in_order = self.drops_in_order;

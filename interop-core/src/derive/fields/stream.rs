@@ -85,7 +85,7 @@ pub trait AsStream {
 /// }
 ///
 /// let samples = Samples { values: vec![0.0; 4], len: 4, stream: BorrowedStream(StreamHandle::NothingPending) };
-/// assert_eq!(samples.info()?.stream(), StreamHandle::NothingPending);
+/// assert_eq!(samples.info()?.stream(), Some(StreamHandle::NothingPending));
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(

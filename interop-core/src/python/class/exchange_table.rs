@@ -13,18 +13,13 @@ use pyo3::prelude::*;
 use crate::array::device::{Device, DeviceType};
 use crate::array::dims::MAX_NDIM;
 use crate::array::info::ArrayInfo;
-use crate::array::layout::Layout;
 use crate::array::layout::errors::no_extents;
-use crate::array::layout::order::Order;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::verify::Verification;
 use crate::derive::cuda_array::CudaArray;
-use crate::derive::fields::axes::ShapeField;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::host_buffer::HostBuffer;
 use crate::memory::import::Import;
-use crate::memory::info_builder::InfoBuilder;
 use crate::protocols::dlpack::abi::{DLPackVersion, DLTensor, MAJOR_VERSION, MINOR_VERSION, Versioned};
 use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader, SetError};
 use crate::protocols::dlpack::export::{Ownership, export, export_kept};
@@ -33,6 +28,7 @@ use crate::python::class::array_class::{ArrayClass, struct_of};
 use crate::python::class::exported_array::new_object;
 use crate::python::cures::in_words;
 use crate::python::errors::origin;
+use crate::python::export::zeroed_memory::zeroed_memory;
 use crate::python::ffi_boundary::catch_panics;
 use crate::python::import::exchange_table::CAPSULE_NAME;
 use crate::python::import::receive::receive;
@@ -160,8 +156,8 @@ unsafe impl CudaArray for Adopted {
     }
 }
 
-/// `managed_tensor_allocator`: allocates zeroed host memory. It is the only function that is called without a thread
-/// state.
+/// `managed_tensor_allocator`: allocates zeroed memory of any device. It is the only function that is called without a
+/// thread state.
 ///
 /// # Safety
 ///
@@ -207,10 +203,7 @@ unsafe extern "C" fn allocate(
 unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>> {
     // SAFETY: the fields are numbers and pointers, for which every bit pattern is valid.
     let DLTensor { device, ndim, dtype, shape: extents, .. } = unsafe { prototype.read() };
-    if device.normalized() != Device::CPU {
-        let allowed = format!("{}, where Rust allocates", Device::CPU);
-        return Err(Error::new(ErrorKind::Device, "prototype", device, allowed));
-    }
+    device.check()?;
     let Some(rank) = usize::try_from(ndim).ok().filter(|rank| *rank <= MAX_NDIM) else {
         return Err(Error::new(ErrorKind::Rank, "ndim", ndim, text!("0 to {MAX_NDIM}")));
     };
@@ -226,10 +219,9 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
         })?;
         shape.push(extent);
     }
-    let buffer = HostBuffer::zeroed(dtype, Layout::contiguous(&shape, Order::C)?.numel())?;
-    let info = shape.finish(InfoBuilder::storage(&buffer))?;
-    // SAFETY: the description is that of the buffer, and nobody else has the buffer.
-    Ok(unsafe { export(&info, buffer, Ownership::Owned) }?)
+    let (info, memory) = zeroed_memory((&shape, dtype, device))?;
+    // SAFETY: the description is that of the memory, and nobody else has the memory.
+    Ok(unsafe { export(&info, memory, Ownership::Owned) }?)
 }
 
 /// `current_work_stream`: returns the legacy default stream. Its handle is 1 (`CU_STREAM_LEGACY`): null would mean that no

@@ -15,22 +15,15 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use crate::array::device::{Device, DeviceType};
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
-use crate::array::layout::Layout;
-use crate::array::layout::order::Order;
 use crate::array::stream::StreamHandle;
-use crate::cuda::allocation::MemoryKind;
-use crate::cuda::buffer::CudaBuffer;
+use crate::cuda;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
-use crate::derive::fields::axes::ShapeField;
 use crate::derive::from_array::FromArray;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::extraction::Extraction;
-use crate::memory::host_buffer::HostBuffer;
 use crate::memory::import::Import;
-use crate::memory::info_builder::InfoBuilder;
 use crate::memory::owner::Owner;
-use crate::memory::storage::Storage;
 use crate::protocols::dlpack::abi::{DLTensor, Versioned};
 use crate::protocols::dlpack::exchange_api::SetError;
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
@@ -39,6 +32,7 @@ use crate::python::detach::{detached, free_detached};
 use crate::python::errors::of;
 use crate::python::export::into_library::into_library;
 use crate::python::export::numpy_api::{Api, type_number};
+use crate::python::export::zeroed_memory::{ZeroedMemory, zeroed_memory};
 use crate::python::import::argument::take_detached;
 use crate::python::import::exchange_table::{Table, makes_objects, member, object_of};
 use crate::python::import::kind::Kind;
@@ -67,7 +61,7 @@ enum MadeBy {
     /// The library's, of this object.
     Library(PyOwner),
     /// Rust's. The library gets it when the result is returned.
-    Rust(Kind, Arc<dyn Storage + Send + Sync>),
+    Rust(Kind, ZeroedMemory),
 }
 
 impl<A: fmt::Debug> fmt::Debug for NewArray<A> {
@@ -87,6 +81,13 @@ impl<A> Deref for NewArray<A> {
 impl<A> DerefMut for NewArray<A> {
     fn deref_mut(&mut self) -> &mut A {
         &mut self.array
+    }
+}
+
+// SAFETY: as for the array, which a move of this struct moves as it does itself.
+unsafe impl<A: CudaArray> CudaArray for NewArray<A> {
+    fn info(&self) -> Result<ArrayInfo> {
+        self.array.info()
     }
 }
 
@@ -112,7 +113,8 @@ impl<'py, A: CudaArray> IntoPyObject<'py> for NewArray<A> {
 /// The shape, element type and device of new memory.
 type Wish<'a> = (&'a [usize], DType, Device);
 
-/// Allocates memory and imports it as a struct that uses it in place.
+/// Allocates memory and imports it as a struct that uses it in place. `callers` is the stream on which the caller works, if
+/// it is known.
 ///
 /// # Errors
 ///
@@ -121,14 +123,19 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
     py: Python<'_>,
     kind: &Kind,
     wish: Wish<'_>,
+    callers: Option<StreamHandle>,
 ) -> PyResult<NewArray<B>> {
     release_deferred_refs(py);
     free_detached();
     let (mut import, made_by) = if let Some(object) = kind.empty(py, wish)? {
         (import(&object, None)?, MadeBy::Library(PyOwner::new(object.unbind())))
     } else {
-        let (import, memory) = detached(py, || own_memory(wish))?;
-        (import, MadeBy::Rust(kind.clone(), memory))
+        if let Some(stream) = callers.filter(|stream| cuda::captures(*stream)) {
+            let what = "memory for a result, which the library of the argument does not allocate";
+            return Err(cuda::capture_error(stream, what).into());
+        }
+        let (info, memory) = detached(py, || zeroed_memory(wish))?;
+        (lend(info, &memory), MadeBy::Rust(kind.clone(), memory))
     };
     let address = import.info().address;
     let array = B::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
@@ -143,30 +150,12 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
     Ok(NewArray { array, made_by })
 }
 
-/// Allocates memory of this crate. The import is on the legacy default stream.
-fn own_memory((shape, dtype, device): Wish<'_>) -> Result<(Import, Arc<dyn Storage + Send + Sync>)> {
-    let count = Layout::contiguous(shape, Order::C)?.numel();
-    let kind = match device.device_type {
-        DeviceType::CPU => return lent(shape, HostBuffer::zeroed(dtype, count)?),
-        DeviceType::CUDA_HOST => MemoryKind::Pinned,
-        DeviceType::CUDA_MANAGED => MemoryKind::Managed,
-        _ => MemoryKind::Device,
-    };
-    lent(shape, CudaBuffer::zeroed(kind, device.device_id, dtype, count)?)
-}
-
-/// Lends a storage to an import, which keeps it alive.
-fn lent(
-    shape: &[usize],
-    storage: impl Storage + Send + Sync + 'static,
-) -> Result<(Import, Arc<dyn Storage + Send + Sync>)> {
-    let memory = Arc::new(storage);
-    let info = shape.to_vec().finish(InfoBuilder::storage(&*memory))?;
+/// Lends memory of this crate to an import, which keeps it alive.
+fn lend(info: ArrayInfo, memory: &ZeroedMemory) -> Import {
     // Whoever has the storage last, orders its release.
-    let owner = Owner::new(Arc::clone(&memory)).after(Some(ReleaseScope::NONE));
+    let owner = Owner::new(Arc::clone(memory)).after(Some(ReleaseScope::NONE));
     // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
-    let import = unsafe { Import::from_parts(info, owner) };
-    Ok((import.with_stream(StreamHandle::LegacyDefault), memory))
+    unsafe { Import::from_parts(info, owner) }.with_stream(StreamHandle::LegacyDefault)
 }
 
 impl Kind {
@@ -247,7 +236,7 @@ fn cupy_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResul
 struct Own {
     info: ArrayInfo,
     /// Held until this struct is dropped.
-    _memory: Arc<dyn Storage + Send + Sync>,
+    _memory: ZeroedMemory,
 }
 
 // SAFETY: 1: the description is that of a struct over the storage, which does not move its memory. 2: nothing else accesses

@@ -13,7 +13,7 @@ use pyo3::{ffi, intern};
 use crate::array::device::{Device, DeviceType};
 use crate::array::dims::Dims;
 use crate::array::info::ArrayInfo;
-use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::stream::PendingWork;
 use crate::cuda;
 use crate::cuda::release::erased::contain_panic;
 use crate::derive::cuda_array::CudaArray;
@@ -34,6 +34,7 @@ use crate::python::export::numpy_api::{Api, extents, type_number};
 use crate::python::import::exchange_table::{Table, TableStream, object_of, table_stream};
 use crate::python::import::kind::Kind;
 use crate::python::import::library_kind::{Library, library};
+use crate::python::import::package::Package;
 use crate::python::py_owner::release_deferred_refs;
 
 /// Converts an array to an object of a library.
@@ -78,7 +79,7 @@ where
             check_forwards(info)?;
             place_plainly(py, info)?;
             match table {
-                Some(table) => by_table(py, *table, info, array),
+                Some(table) => by_table(py, (*table, Package::PyTorch), info, array),
                 None => by_from_dlpack(&library(py, Library::PyTorch)?, Plain::of(info, array)),
             }
         }
@@ -93,7 +94,7 @@ where
             place_plainly(py, info)?;
             by_from_dlpack(&jax, Plain::of(info, array))
         }
-        Kind::Table(table) => by_table(py, *table, info, array),
+        Kind::Table(table) => by_table(py, (*table, Package::Other), info, array),
         Kind::FromDlpack(module) => by_from_dlpack(module.bind(py), array.into_inner()),
         Kind::Neutral => checked_into_object(py, array.into_inner()),
     }
@@ -196,7 +197,7 @@ fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 /// A tensor that the library neither releases then nor later stays among the live exports.
 fn by_table<'py, A>(
     py: Python<'py>,
-    table: Table,
+    (table, package): (Table, Package),
     info: &ArrayInfo,
     array: MaybeDangling<A>,
 ) -> PyResult<Bound<'py, PyAny>>
@@ -205,14 +206,12 @@ where
 {
     match info.device().device_type {
         DeviceType::CPU => {}
-        DeviceType::CUDA => {
-            // A library that names no stream is expected on the legacy default stream, as DLPack defines it.
-            let stream = match table_stream(table, py, info.device())? {
-                TableStream::Handle(stream) => stream,
-                TableStream::Null | TableStream::Absent => StreamHandle::LegacyDefault,
-            };
-            cuda::make_consumer_wait(info, stream)?;
-        }
+        DeviceType::CUDA => match (table_stream(table, py, info.device())?, package.stream_of_null()) {
+            (TableStream::Handle(stream), _) | (TableStream::Null, Some(stream)) => {
+                cuda::make_consumer_wait(info, stream)?;
+            }
+            (TableStream::Null | TableStream::Absent, _) => cuda::make_context_wait_for(info)?,
+        },
         _ => waiting(py, info, || cuda::synchronize_for_host(info))?,
     }
     let ours = Arc::new(Mutex::new(Some(array)));

@@ -7,3 +7,4 @@ pub(crate) mod interface_dict;
 pub(crate) mod into_library;
 pub(crate) mod numpy_api;
 pub(crate) mod results;
+pub(crate) mod zeroed_memory;

@@ -1,4 +1,5 @@
 //! Return types of functions that return an array of a library: a fixed library, or that of the caller's array.
+#![expect(unsafe_code, reason = "forwards the description of an array")]
 
 use core::ops::{Deref, DerefMut};
 
@@ -6,6 +7,7 @@ use pyo3::prelude::*;
 
 use crate::array::device::Device;
 use crate::array::dtype::DType;
+use crate::array::info::ArrayInfo;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::python::class::exported_array::AnyThread;
@@ -198,7 +200,7 @@ impl<A> FromCaller<A> {
         A: CudaArray,
     {
         let info = self.array.info()?;
-        self.new_array(py, info.shape(), info.dtype(), info.device())
+        new_memory(py, &self.kind, (info.shape(), info.dtype(), info.device()), info.stream())
     }
 
     /// Allocates memory from the caller's library, by the allocator of its exchange table, `numpy.empty`, `torch.empty`
@@ -218,7 +220,7 @@ impl<A> FromCaller<A> {
         dtype: DType,
         device: Device,
     ) -> PyResult<NewArray<B>> {
-        new_memory(py, &self.kind, (shape, dtype, device))
+        new_memory(py, &self.kind, (shape, dtype, device), None)
     }
 }
 
@@ -233,6 +235,13 @@ impl<A> Deref for FromCaller<A> {
 impl<A> DerefMut for FromCaller<A> {
     fn deref_mut(&mut self) -> &mut A {
         &mut self.array
+    }
+}
+
+// SAFETY: as for the array, which a move of this struct moves as it does itself.
+unsafe impl<A: CudaArray> CudaArray for FromCaller<A> {
+    fn info(&self) -> crate::Result<ArrayInfo> {
+        self.array.info()
     }
 }
 

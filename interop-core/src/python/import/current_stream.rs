@@ -55,6 +55,8 @@ impl TypeInfo {
         }
         if let Some(table) = self.exchange {
             return Ok(match table_stream(table, py, device)? {
+                // The classes of this crate answer so. Their memory may be that of a library on another stream.
+                TableStream::Handle(handle) if !self.package.works_on(handle) => None,
                 TableStream::Handle(handle) => Some(CurrentStream { handle, owner: None }),
                 TableStream::Null => {
                     self.package.stream_of_null().map(|handle| CurrentStream { handle, owner: None })
@@ -84,6 +86,12 @@ impl Package {
             Self::TvmFfi => stream_of_tvm_ffi(py, device),
             _ => Ok(None),
         }
+    }
+
+    /// Whether the library works on the stream that its exchange table returns. A table that always returns the legacy
+    /// default stream, as those of this crate's classes do, only says that the array is ready there.
+    pub(crate) fn works_on(self, stream: StreamHandle) -> bool {
+        self == Self::PyTorch || stream != StreamHandle::LegacyDefault
     }
 
     /// Returns the stream that a null pointer of the exchange table means. In `PyTorch` it is the legacy default stream. In

@@ -47,7 +47,9 @@ pub(crate) fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut
     let captured = match (theirs, request.stream) {
         // A caller that names a per-thread default stream gets that one.
         (Some(handle), stream)
-            if stream.is_none_or(|stream| stream == handle && handle != StreamHandle::PerThreadDefault) =>
+            if request.class.package.works_on(handle)
+                && stream
+                    .is_none_or(|stream| stream == handle && handle != StreamHandle::PerThreadDefault) =>
         {
             CurrentStream { handle, owner: None }.receive(to);
             if stream.is_some() {

@@ -71,17 +71,18 @@ pub(crate) fn make_producer_wait_for(object: &Bound<'_, PyAny>, info: &ArrayInfo
     }
     match (stream_of(object, info.device())?, info.stream()) {
         (Some(theirs), _) => cuda::make_consumer_wait(info, theirs).map_err(|error| of(object, error).into()),
-        (None, Some(stream)) => make_producer_wait(object, stream, info.device()),
-        // Whoever uses the memory next must wait for all work, as for every array on an unknown stream.
-        (None, None) => Ok(()),
+        (None, _) => cuda::make_context_wait_for(info).map_err(|error| of(object, error).into()),
     }
 }
 
 /// Returns the stream on which the library of `object` works with memory of `device`, if it is known.
 fn stream_of(object: &Bound<'_, PyAny>, device: Device) -> PyResult<Option<StreamHandle>> {
-    let py = object.py();
-    if let Some(current) = type_info(object)?.current_stream(object, device)? {
+    let (py, class) = (object.py(), type_info(object)?);
+    if let Some(current) = class.current_stream(object, device)? {
         return Ok(Some(current.handle));
+    }
+    if class.exchange.is_some() {
+        return Ok(None);
     }
     let Some(interface) = attribute(object, intern!(py, "__cuda_array_interface__"))? else {
         return Ok(None);
