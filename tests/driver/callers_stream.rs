@@ -7,7 +7,7 @@ use interop_core::{
 };
 
 use crate::counted_imports::{arrive, drained, tell};
-use crate::cuda_program::{Bytes, LARGE, Place, Stream};
+use crate::cuda_program::{Bytes, LARGE, Place, Stream, set_current};
 use crate::exclusive_driver::turn;
 use crate::support::arrays::{Array, Matrix};
 use crate::support::counted_owners::elsewhere;
@@ -120,12 +120,16 @@ fn what_is_used_otherwise_is_released_after_the_work() {
         turn.release(spin);
         assert_eq!((drained(), ledger.released()), (0, 1), "{name}");
     }
-    let (ledger, import) = on(&data, stream);
-    let spin = place.non_blocking().spin();
-    drop(import.into_parts());
-    assert_eq!((drained(), ledger.released()), (1, 0));
-    turn.release(spin);
-    assert_eq!((drained(), ledger.released()), (0, 1));
+    let on_another = |import: Import| drop(import.with_stream(place.non_blocking().handle()));
+    let spends: [&dyn Fn(Import); 2] = [&|import| drop(import.into_parts()), &on_another];
+    for spend in spends {
+        let (ledger, import) = on(&data, stream);
+        let spin = place.non_blocking().spin();
+        spend(import);
+        assert_eq!((drained(), ledger.released()), (1, 0));
+        turn.release(spin);
+        assert_eq!((drained(), ledger.released()), (0, 1));
+    }
 }
 
 /// What only looks at the description uses nothing.
@@ -243,18 +247,108 @@ fn an_array_that_is_kept_is_ordered_with_all_work() {
     turn.assert_no_reports();
 }
 
+/// The import that comes back can be used for the call, on the stream that captures.
 #[test]
 fn an_array_cannot_be_kept_during_a_capture() {
-    let _turn = turn();
+    let turn = turn();
     let place = Place::primary(0);
     let (data, stream) = (place.bytes(0, 64), place.non_blocking());
+    // A release is pending, whose event would invalidate the capture.
+    drop(arrive(&data, GPU).1);
     stream.begin();
     let (ledger, import) = on(&data, stream);
     let refused = Kept::<Row<Lease<i16>>>::from_import(import).unwrap_err();
     assert_eq!(refused.error.kind(), ErrorKind::StreamCapture);
+    let array: Row<LeaseMut<i16>> = Row::from_import(refused.value).unwrap();
+    assert_eq!(array.info().unwrap().stream(), Some(stream.handle()));
+    drop(array);
     assert!(stream.end());
-    drop(refused.value);
     assert_eq!((finish_releases(), ledger.released()), (0, 1));
+    turn.assert_no_reports();
+}
+
+/// A graph orders its own work, also for an array whose stream the user has named.
+#[test]
+fn an_array_on_a_captured_stream_stays_there() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, stream) = (place.bytes(0, 64), place.non_blocking());
+    stream.begin();
+    let (ledger, import) = arrive(&data, GPU);
+    let array: Row<LeaseMut<i16>> = Row::from_import(import.with_stream(stream.handle())).unwrap();
+    assert_eq!(array.info().unwrap().stream(), Some(stream.handle()));
+    drop(array);
+    assert!(stream.end());
+    assert_eq!((finish_releases(), ledger.released()), (0, 1));
+    turn.assert_no_reports();
+}
+
+#[test]
+fn a_per_thread_stream_that_captures_stays() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    set_current(Some(place));
+    let stream = place.per_thread();
+    stream.begin();
+    let (ledger, mut array) = row(&data, stream);
+    let scope = LaunchScope::new();
+    scope.write_any(&mut array).unwrap();
+    assert_eq!(scope.stream::<StreamHandle>().unwrap(), StreamHandle::PerThreadDefault);
+    stream.fill(&data, 4);
+    scope.finish().unwrap();
+    drop(array);
+    assert!(stream.end());
+    set_current(None);
+    assert_eq!((finish_releases(), ledger.released()), (0, 1));
+    turn.assert_no_reports();
+}
+
+/// The table of records has an end. What comes without one is on the caller's stream all the same.
+#[test]
+fn an_array_without_a_record_is_on_the_stream() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, stream) = (place.bytes(0, 64), place.non_blocking());
+    let held: Vec<_> = (0..1500).map(|_| row(&data, stream)).collect();
+    let (first, import) = on(&data, stream);
+    let kept: Kept<Array<Lease<i16>>> = Kept::from_import(import).unwrap();
+    assert_eq!(kept.info().unwrap().stream(), Some(StreamHandle::LegacyDefault));
+    stream.begin();
+    let (second, array) = row(&data, stream);
+    assert_eq!(array.info().unwrap().stream(), Some(stream.handle()));
+    drop(array);
+    assert!(stream.end());
+    stream.destroy();
+    assert_eq!(kept.to_vec::<i16>().unwrap(), [0; 32]);
+    drop((kept, held));
+    assert_eq!((finish_releases(), first.released(), second.released()), (0, 1, 1));
+    turn.assert_no_reports();
+}
+
+#[test]
+fn an_empty_stream_field_leaves_the_stream_of_the_caller() {
+    #[derive(Debug, CudaArray)]
+    #[cuda_array(shape = [len])]
+    struct Optional<S> {
+        #[cuda_array(data)]
+        data: S,
+        len: usize,
+        #[cuda_array(stream)]
+        stream: Option<StreamHandle>,
+    }
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, stream) = (place.bytes(0, 64), place.non_blocking());
+    stream.spin();
+    stream.fill(&data, 7);
+    let (ledger, import) = on(&data, stream);
+    let mut array: Optional<Lease<i16>> = Optional::from_import(import).unwrap();
+    array.stream = None;
+    assert_eq!(array.to_vec::<i16>().unwrap(), [0x707; 32]);
+    drop(array);
+    assert_eq!((finish_releases(), ledger.released()), (0, 1));
+    turn.assert_no_reports();
 }
 
 /// The handle of a destroyed stream may belong to another one by now.

@@ -1,6 +1,7 @@
 //! `LaunchScope`: kernels that are launched by hand come after the work on their arrays, and before what follows.
 #![expect(unsafe_code, reason = "states on which stream a caller works")]
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
@@ -336,6 +337,125 @@ fn an_array_without_pending_work_makes_the_host_wait() {
     turn.assert_no_reports();
 }
 
+/// A struct with a stream of its own, as the launches of `cust` need it.
+#[derive(Debug, CudaArray)]
+#[cuda_array(shape = [len])]
+struct WithStream<S> {
+    #[cuda_array(data)]
+    data: S,
+    len: usize,
+    #[cuda_array(stream, default = OWN.get())]
+    stream: StreamHandle,
+}
+
+thread_local! {
+    static OWN: Cell<StreamHandle> = const { Cell::new(StreamHandle::LegacyDefault) };
+}
+
+/// The caller's library goes on with its stream. The memory is released after the kernel on the other one.
+#[test]
+fn a_stream_field_of_ones_own_is_ordered_with_the_caller() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (theirs, own, data) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 64));
+    OWN.set(own.handle());
+    for is_set_later in [false, true] {
+        theirs.spin();
+        theirs.fill(&data, 3);
+        let (ledger, import) = arrive(&data, GPU);
+        // SAFETY: as in `row`.
+        let import = unsafe { import.with_callers_stream(theirs.handle()) };
+        let launch = |scope: &LaunchScope<'_>| {
+            assert_eq!(scope.stream::<StreamHandle>().unwrap(), own.handle());
+            own.fill(&data, 4);
+            own.spin()
+        };
+        let scope = LaunchScope::new();
+        let spin = if is_set_later {
+            let mut array: Array<LeaseMut<i16>> = Array::from_import(import).unwrap();
+            array.stream = own.handle();
+            let scope = LaunchScope::new();
+            scope.write::<i16, 1>(&mut array).unwrap();
+            launch(&scope)
+        } else {
+            let mut array: WithStream<LeaseMut<i16>> = WithStream::from_import(import).unwrap();
+            let scope = LaunchScope::new();
+            scope.write::<i16, 1>(&mut array).unwrap();
+            launch(&scope)
+        };
+        scope.finish().unwrap();
+        assert_eq!((drained(), ledger.released()), (1, 0));
+        turn.release(spin);
+        assert_eq!(theirs.reads(&data), 4);
+        assert_eq!((finish_releases(), ledger.released()), (0, 1));
+    }
+    turn.assert_no_reports();
+}
+
+/// The library of a kept array works in the context of its memory, which is not that of the scope.
+#[test]
+fn the_context_of_the_memory_waits_for_the_scope() {
+    let turn = turn();
+    let (here, there, foreign) = (Place::primary(0), Place::primary(1), Place::foreign(0));
+    for (memory, device, other) in [(there, 1, here), (here, 0, foreign)] {
+        let (from, to) = (memory.bytes(5, 64), other.bytes(1, 64));
+        let (library, own) = (memory.non_blocking(), other.non_blocking());
+        let (ledger, import) = arrive(&from, Device::cuda(device));
+        // SAFETY: as in `row`.
+        let import = unsafe { import.with_callers_stream(library.handle()) };
+        let source: Kept<Row<Lease<i16>>> = Kept::from_import(import).unwrap();
+        let handle = own.handle();
+        let scope = LaunchScope::on(&handle).across_devices();
+        scope.read::<i16, 1>(&source).unwrap();
+        own.spin();
+        own.copy(&to, &from);
+        scope.finish().unwrap();
+        library.fill(&from, 7);
+        assert_eq!((own.reads(&to), library.reads(&from)), (5, 7));
+        drop(source);
+        assert_eq!((finish_releases(), ledger.released()), (0, 1));
+        turn.assert_no_reports();
+    }
+    foreign.destroy();
+}
+
+/// No stream is named, so the scope is on that of the array.
+#[test]
+fn a_scope_on_no_stream_is_on_that_of_its_array() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (theirs, data) = (place.non_blocking(), place.bytes(1, 64));
+    let (_ledger, mut array) = row::<LeaseMut<i16>>(&data, theirs);
+    let scope = LaunchScope::on(&StreamHandle::NothingPending);
+    scope.write::<i16, 1>(&mut array).unwrap();
+    assert_eq!(scope.stream::<StreamHandle>().unwrap(), theirs.handle());
+}
+
+/// An array that was refused does not decide on which device a default stream is.
+#[test]
+fn a_refused_array_leaves_the_scope_as_it_was() {
+    let turn = turn();
+    let (here, there) = (Place::primary(0), Place::primary(1));
+    let (other, data) = (here.bytes(1, 64), there.bytes(2, 64));
+    let (_refused, array) = row::<Lease<i16>>(&other, here.non_blocking());
+    let (_ledger, import) = arrive(&data, Device::cuda(1));
+    let theirs = there.non_blocking();
+    // SAFETY: as in `row`.
+    let import = unsafe { import.with_callers_stream(theirs.handle()) };
+    let mut target: Row<LeaseMut<i16>> = Row::from_import(import).unwrap();
+    theirs.spin();
+    theirs.fill(&data, 3);
+    let scope = LaunchScope::on(&StreamHandle::LegacyDefault);
+    turn.fail_next("cuStreamWaitEvent", 2);
+    assert_eq!(scope.read::<i16, 1>(&array).unwrap_err().kind(), ErrorKind::Driver);
+    scope.write::<i16, 1>(&mut target).unwrap();
+    there.legacy().fill(&data, 4);
+    scope.finish().unwrap();
+    drop(target);
+    assert_eq!(theirs.reads(&data), 4);
+    turn.assert_no_reports();
+}
+
 #[test]
 fn two_devices_need_leave() {
     let turn = turn();
@@ -353,6 +473,10 @@ fn two_devices_need_leave() {
         let refused = scope.read::<i16, 1>(&source).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Device);
         assert!(refused.to_string().contains("across_devices"), "{refused}");
+        // A scope that is asked for its stream first is on the first device.
+        let scope = LaunchScope::new();
+        assert_eq!(scope.stream::<StreamHandle>().unwrap(), StreamHandle::LegacyDefault);
+        assert_eq!(scope.read::<i16, 1>(&source).unwrap_err().kind(), ErrorKind::Device);
     }
     reader.spin();
     reader.fill(&from, 6);

@@ -36,6 +36,7 @@ const USED: u64 = 1;
 const SCOPE: u64 = 2;
 const GENERATION: u64 = 1 << 16;
 const INDEX: u64 = GENERATION - 1;
+const SCOPES: u64 = INDEX & !USED;
 
 thread_local! {
     /// The place that this thread used last. Threads start far apart.
@@ -58,7 +59,8 @@ impl UseRecord {
         if free & GENERATION != 0 {
             return None;
         }
-        let taken = free + GENERATION;
+        // A late note of a use may have marked a free place.
+        let taken = (free & !INDEX) + GENERATION;
         state.compare_exchange(free, taken, Ordering::Acquire, Ordering::Relaxed).ok()?;
         thread.store(this_thread(), Ordering::Relaxed);
         LAST.set(index);
@@ -84,14 +86,15 @@ impl UseRecord {
         }
     }
 
-    /// Notes that a launch scope has the array. A scope that is forgotten leaves it used.
+    /// Notes that a launch scope has the array. A scope that is forgotten leaves it used. So do more scopes than can be
+    /// counted.
     pub(crate) fn enter_scope(self) {
-        self.change(|state| state + SCOPE);
+        self.change(|state| if state & SCOPES == SCOPES { state | USED } else { state + SCOPE });
     }
 
     /// Notes that a launch scope has ordered its work with the caller's stream.
     pub(crate) fn leave_scope(self) {
-        self.change(|state| state - SCOPE);
+        self.change(|state| if state & SCOPES == 0 { state } else { state - SCOPE });
     }
 
     fn change(self, to: impl Fn(u64) -> u64) {
@@ -146,6 +149,32 @@ mod tests {
         old.enter_scope();
         assert!(!old.finish());
         assert!(new.finish());
+    }
+
+    #[test]
+    fn a_late_note_does_not_lose_the_place() {
+        let place = || UseRecord::start().unwrap();
+        let first = place();
+        let index = first.0.get() & INDEX;
+        assert!(first.finish());
+        TABLE[index as usize].state.fetch_or(USED, Ordering::Relaxed);
+        let again = UseRecord::take(index as usize).unwrap();
+        assert_eq!(again.0.get() & INDEX, index);
+        assert!(again.finish());
+    }
+
+    #[test]
+    fn scopes_beyond_the_count_leave_the_array_used() {
+        let many = UseRecord::start().unwrap();
+        let other = UseRecord::start().unwrap();
+        for _ in 0..=SCOPES / SCOPE {
+            many.enter_scope();
+        }
+        for _ in 0..SCOPES {
+            many.leave_scope();
+        }
+        assert!(!many.finish());
+        assert!(other.finish());
     }
 
     #[test]

@@ -109,7 +109,8 @@ pub(crate) fn make_context_wait_for(info: &ArrayInfo) -> Result<()> {
         make_stream_wait_for_unknown(StreamHandle::LegacyDefault, info.address, device)?;
         PendingWork::on_default_stream(device, None)?
     };
-    if device.device_type == DeviceType::CUDA && make_context_wait(device, (pending, device))? {
+    if device.device_type == DeviceType::CUDA && make_context_wait((info.address, device), (pending, device))?
+    {
         return Ok(());
     }
     synchronize_stream_of((pending, device))

@@ -10,6 +10,7 @@ use crate::cuda::event::Event;
 use crate::cuda::release::held::unless_captured;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream_query::{LEGACY, capture, capture_error, capture_of, context_of_live, dead_stream};
+use crate::cuda::verify::memory_use;
 use crate::error::{Result, text};
 
 /// Makes work that is queued later on `waiter` wait for the work that is on `on` now. The host does not wait.
@@ -217,34 +218,42 @@ fn wait_for_default_of(
     Ok(event.make_wait(target)?)
 }
 
-/// Makes all later work of the context of a stream wait for the work that is on the stream now, on every stream of the
-/// context. Returns `false` if that is not possible: with drivers before 12.5, or while a graph is captured elsewhere. A
-/// stream that captures a graph itself needs no such wait, because the graph is ordered where it is launched.
+/// Makes all later work of the context of memory wait for the work that is on a stream now, on every stream of that
+/// context. The address 0 stands for memory of the device in general. Returns `false` if that is not possible: with drivers
+/// before 12.5, or while a graph is captured elsewhere. A stream that captures a graph itself needs no such wait, because
+/// the graph is ordered where it is launched.
 ///
 /// # Errors
 ///
 /// As [`stream_wait`].
-pub(crate) fn make_context_wait(memory: Device, on: StreamOnDevice) -> Result<bool> {
+pub(crate) fn make_context_wait((address, device): (usize, Device), on: StreamOnDevice) -> Result<bool> {
     let Some((from, source)) = on.0.name().and_then(|from| Some((from, from.to_raw()?))) else {
         return Ok(true);
     };
     let driver = driver()?;
     let own = context_of_live(driver, from, source)?
         .map_or_else(|| context_of_default(driver, on), |own| Ok(Some(own)))?;
-    let context = own.map_or_else(|| context_for(driver, memory), Ok)?;
-    let _entered = context.enter(driver)?;
-    if capture(driver, from, source)?.is_some() {
-        return Ok(true);
-    }
+    let own = own.map_or_else(|| context_for(driver, on.1), Ok)?;
+    let waiting = match memory_use(address, device)? {
+        Some((Some(context), _)) => context,
+        _ => context_for(driver, device)?,
+    };
+    let event = {
+        let _entered = own.enter(driver)?;
+        if capture(driver, from, source)?.is_some() {
+            return Ok(true);
+        }
+        Event::of_stream(driver, Some(own), source)
+    };
+    let _entered = waiting.enter(driver)?;
     let wait = || {
         if capture_of(driver, LEGACY).is_err() {
             return None;
         }
-        let event = Event::of_stream(driver, Some(context), source).ok()?;
-        // SAFETY: the event and the context come from the driver.
-        unsafe { driver.context_wait(context.to_raw().get(), event.raw()) }.ok()
+        // SAFETY: the event and the context come from the driver, which allows an event of another context.
+        unsafe { driver.context_wait(waiting.to_raw().get(), event.as_ref().ok()?.raw()) }.ok()
     };
-    Ok(unless_captured(ReleaseScope::of_context(context), wait).is_some())
+    Ok(unless_captured(ReleaseScope::of_context(waiting), wait).is_some())
 }
 
 /// Waits on the host for the work on a stream, detached from Python.

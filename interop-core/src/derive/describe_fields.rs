@@ -40,7 +40,19 @@ impl<'a> InfoBuilder<'a> {
     /// Sets the `stream` field, which takes precedence over the storage's stream.
     #[inline]
     pub fn stream<F: AsStream>(mut self, stream: &F) -> Self {
-        self.pending = self.pending.with_field(stream.as_stream_on(self.memory.device));
+        let field = stream.as_stream_on(self.memory.device);
+        // The stream of the caller is another one. The caller's library goes on there, without a word to the field.
+        let leaves_callers = match (self.uses, field, self.pending.name()) {
+            (Some(uses), Some(field), Some(callers)) if field != callers => {
+                uses.note_used();
+                true
+            }
+            _ => false,
+        };
+        self.pending = self.pending.with_field(field);
+        if leaves_callers {
+            self.pending = self.pending.beside_hidden_streams();
+        }
         self
     }
 }

@@ -92,7 +92,8 @@ struct State {
     across_devices: bool,
 }
 
-/// The description of an array in a [`LaunchScope`], for launches in that scope.
+/// The description of an array in a [`LaunchScope`], for launches in that scope. Do not use the address of a copy of it after
+/// the scope, which has ordered only what came before its end.
 #[derive(Clone, Debug)]
 pub struct ArrayInScope<'s> {
     info: ArrayInfo,
@@ -148,7 +149,7 @@ impl Member {
     /// device memory. Returns whether the host need not wait.
     fn make_library_wait(&self, scope: StreamOnDevice) -> bool {
         !self.device.device_type.is_host_accessible()
-            && cuda::make_context_wait(self.device, scope).unwrap_or(false)
+            && cuda::make_context_wait((self.address, self.device), scope).unwrap_or(false)
     }
 }
 
@@ -163,14 +164,20 @@ impl<'a> LaunchScope<'a> {
         Self::with(State::default())
     }
 
-    /// Starts a scope on a stream of your own. It waits for each array, and the streams of the arrays for it.
+    /// Starts a scope on a stream of your own. It waits for each array, and the streams of the arrays for it. `on` with
+    /// [`NothingPending`](StreamHandle::NothingPending), which is no stream, is as [`new`](Self::new).
     ///
     /// During graph capture a stream that waits for an array on the capturing stream becomes part of the graph, and the end
     /// of the scope joins it again.
     #[must_use]
     pub fn on<S: AsStream + ?Sized>(stream: &'a S) -> Self {
-        let stream = Some((PendingWork::on(stream.as_stream()), Device::UNKNOWN));
-        Self::with(State { stream, is_named: true, ..State::default() })
+        match stream.as_stream() {
+            StreamHandle::NothingPending => Self::new(),
+            stream => {
+                let stream = Some((PendingWork::on(stream), Device::UNKNOWN));
+                Self::with(State { stream, is_named: true, ..State::default() })
+            }
+        }
     }
 
     fn with(state: State) -> Self {
@@ -306,8 +313,8 @@ impl State {
         match self.stream {
             Some((stream, Device::UNKNOWN)) => {
                 // A stream that was named belongs to the device of the first array.
-                self.stream = Some((stream, member.device));
                 member.make_scope_wait((stream, member.device), self.fork())?;
+                self.stream = Some((stream, member.device));
             }
             Some(stream) => member.make_scope_wait(stream, self.fork())?,
             // A library that hides its streams, or a kept array, leaves the choice to an array after it.
@@ -331,10 +338,11 @@ impl State {
     }
 
     fn check_device(&self, device: Device) -> Result<()> {
-        let own = self.device().filter(|own| own.device_type == DeviceType::CUDA);
+        let chosen = self.stream.map(|(_, device)| device);
+        let own = self.device().or(chosen).filter(|own| own.device_type == DeviceType::CUDA);
         match own {
             Some(own) if device.device_type == DeviceType::CUDA && own != device && !self.across_devices => {
-                let allowed = text!("{own}, where the arrays before it are");
+                let allowed = text!("{own}, where the scope is");
                 let error = Error::new(ErrorKind::Device, "device", device, allowed);
                 Err(error.with_rust_hint(
                     "write `LaunchScope::new().across_devices()` if the program has enabled peer access",
@@ -346,6 +354,10 @@ impl State {
 
     /// Makes the streams of all arrays wait for the scope.
     fn join(&mut self) -> Result<()> {
+        if self.stream.is_none() && cuda::is_available() && self.arrays.iter().any(Member::has_stream) {
+            // Nobody has asked for the stream, so the launches were on that of the array.
+            self.chosen()?;
+        }
         let arrays = core::mem::take(&mut self.arrays);
         let Some(scope) = self.stream.filter(|_| cuda::is_available()) else {
             leave(&arrays);

@@ -33,7 +33,9 @@ pub struct Import {
     pub(crate) owner: Owner,
     /// The value of the struct's `stream` field, if it has one: the stream on which work may be pending.
     stream_field: Option<StreamHandle>,
-    /// Whether the user has named the caller's stream, and so keeps it alive.
+    /// Whether the array is on the stream on which its caller works.
+    is_on_callers_stream: bool,
+    /// Whether the user has named that stream, and so keeps it alive.
     is_stream_named: bool,
     protocol: Option<Protocol>,
     /// The Python object, for errors.
@@ -69,6 +71,7 @@ impl Import {
             info,
             owner,
             stream_field: None,
+            is_on_callers_stream: false,
             is_stream_named: false,
             protocol: None,
             #[cfg(feature = "python")]
@@ -133,10 +136,10 @@ impl Import {
     #[inline]
     pub(crate) fn pending_work(&mut self) -> Result<PendingWork> {
         let hidden = self.info.pending.has_hidden_streams();
-        let pending = if self.is_stream_known() {
-            PendingWork::NOTHING
-        } else if self.info.uses.is_some() || self.is_settled() {
+        let pending = if self.is_on_callers_stream || self.is_settled() {
             return Ok(self.info.pending);
+        } else if self.is_stream_known() {
+            PendingWork::NOTHING
         } else {
             self.pending_on_default_stream()?
         };
@@ -154,10 +157,13 @@ impl Import {
             _ => return self.synchronize().map(|()| PendingWork::NOTHING),
         }
         if stream != StreamHandle::LegacyDefault {
-            // Without a driver no work is pending. During capture the graph orders its own work, and no stream outside
-            // it may wait.
-            if !cuda::is_available() || cuda::captures(stream) {
+            // Without a driver no work is pending.
+            if !cuda::is_available() {
                 return Ok(PendingWork::NOTHING);
+            }
+            // Work on the array belongs to the graph, and no stream outside of the capture may wait.
+            if cuda::captures(stream) {
+                return Ok(pending);
             }
             cuda::stream_wait_in(StreamHandle::LegacyDefault, stream, device, context)?;
         }
@@ -216,21 +222,23 @@ impl Import {
     ///
     /// [`ErrorKind::StreamCapture`](crate::error::ErrorKind::StreamCapture) if the stream captures a graph.
     pub fn settle(&mut self) -> Result<()> {
-        if self.owner.end_record().is_none() {
+        if !self.is_on_callers_stream {
             return Ok(());
         }
-        cuda::poll_in_passing();
-        self.info.uses = None;
         let pending = self.info.pending;
         let stream = pending.name().unwrap_or(StreamHandle::LegacyDefault);
+        if !self.is_stream_named && cuda::captures(stream) {
+            return Err(cuda::capture_error(stream, "an array that is kept after the call"));
+        }
+        self.is_on_callers_stream = false;
+        self.owner.end_record();
+        self.info.uses = None;
         if self.is_stream_named {
             let context = pending.context().and_then(|it| Context::from_driver(it.get()));
             self.put_on_ordered_stream(stream, None, context.or_else(|| self.context()));
             return Ok(());
         }
-        if cuda::captures(stream) {
-            return Err(cuda::capture_error(stream, "an array that is kept after the call"));
-        }
+        cuda::poll_in_passing();
         self.info.pending = PendingWork::UNKNOWN.beside_hidden_streams();
         Ok(())
     }
@@ -370,6 +378,9 @@ impl Import {
         if self.info.device == Device::CPU {
             return;
         }
+        // The library of the array knows nothing of this stream, so it may not order the release.
+        self.is_on_callers_stream = false;
+        self.owner.note_used();
         self.info.pending = pending_on(stream, context);
         // The query is needed only if an event would be recorded.
         if cuda::records_events() && captured.unwrap_or_else(|| cuda::captures(stream)) {
@@ -402,13 +413,20 @@ impl Import {
     /// both wait for each other.
     pub(crate) fn put_on_callers_stream(&mut self, stream: StreamHandle, context: Option<Context>) {
         let stream = match stream {
-            StreamHandle::PerThreadDefault => StreamHandle::LegacyDefault,
+            // Only the stream that captures can be used until the capture is over.
+            StreamHandle::PerThreadDefault if !cuda::captures(stream) => StreamHandle::LegacyDefault,
             stream => stream,
         };
         self.info.pending = pending_on(stream, context);
         if self.info.device.device_type == DeviceType::CUDA && self.owner.scope().is_some() {
+            self.is_on_callers_stream = true;
+            self.owner.end_record();
             self.owner.record_uses();
             self.info.uses = self.owner.uses();
+            // Without a record the release would record an event, which would invalidate the capture.
+            if self.info.uses.is_none() && cuda::captures(stream) {
+                self.owner = self.take_owner().after(Some(ReleaseScope::NONE));
+            }
         }
     }
 

@@ -105,10 +105,10 @@ impl Owner {
     }
 
     /// Ends the record: the release is ordered by an event.
-    pub(crate) fn end_record(&mut self) -> Option<UseRecord> {
-        let uses = self.uses.take()?;
-        uses.finish();
-        Some(uses)
+    pub(crate) fn end_record(&mut self) {
+        if let Some(uses) = self.uses.take() {
+            uses.finish();
+        }
     }
 
     /// The record of an import on its caller's stream.

@@ -54,7 +54,7 @@ pub fn make_producer_wait(object: &Bound<'_, PyAny>, stream: StreamHandle, devic
     if let Some(theirs) = stream_of(object, device)? {
         return cuda::stream_wait(theirs, stream, device).map_err(named);
     }
-    if cuda::make_context_wait(device, (PendingWork::on(stream), device)).map_err(named)? {
+    if cuda::make_context_wait((0, device), (PendingWork::on(stream), device)).map_err(named)? {
         return Ok(());
     }
     detached(object.py(), || cuda::stream_synchronize(stream, device)).map_err(named)
