@@ -1,5 +1,5 @@
 //! Checks that the folders of `interop-core/src` depend on one another in one direction, and that no files form a
-//! cycle.
+//! cycle. A file uses another by a path, or by a method that the other adds to a type of a third.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -43,8 +43,23 @@ fn paths(code: &str) -> impl Iterator<Item = Vec<&str>> {
     })
 }
 
-/// Returns the modules that a module uses.
-fn used(modules: &BTreeMap<String, String>, module: &str) -> BTreeSet<String> {
+/// The modules that each module uses: by a path, or by a call of a method that another file adds to a type.
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+fn arrows(modules: &BTreeMap<String, String>) -> Arrows {
+    let mut arrows: Arrows = modules.keys().map(|name| (name.clone(), by_path(modules, name))).collect();
+    for (method, file) in added_methods(modules) {
+        let calls = [format!(".{method}("), format!(".{method}::<"), format!("::{method}(")];
+        for (name, code) in modules {
+            if *name != file && calls.iter().any(|call| code.contains(call.as_str())) {
+                arrows.entry(name.clone()).or_default().insert(file.clone());
+            }
+        }
+    }
+    arrows
+}
+
+fn by_path(modules: &BTreeMap<String, String>, module: &str) -> BTreeSet<String> {
     let longest = |path: Vec<&str>| {
         (1..=path.len()).rev().find_map(|count| {
             let name = path[..count].join("/");
@@ -54,14 +69,70 @@ fn used(modules: &BTreeMap<String, String>, module: &str) -> BTreeSet<String> {
     paths(&modules[module]).filter_map(longest).filter(|name| name != module).collect()
 }
 
+/// Returns the name of the function that a line defines.
+fn function(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("fn ")?;
+    let is_head = before.split_whitespace().all(|word| {
+        matches!(word, "const" | "unsafe" | "extern" | "\"C\"") || word.starts_with("pub") || word == "crate)"
+    });
+    is_head.then(|| rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next()).flatten()
+}
+
+/// Returns the methods that a file adds to a type of another file, with that file. A name that several files define
+/// cannot be told apart, and is left out.
+fn added_methods(modules: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    let mut definers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut added = Vec::new();
+    for (name, code) in modules {
+        let mut extended = false;
+        for line in code.lines() {
+            if line.starts_with("impl") {
+                extended = extended_type(line).is_some_and(|of| {
+                    !["struct", "enum", "union"].iter().any(|kind| code.contains(&format!("{kind} {of}")))
+                });
+            } else if line == "}" {
+                extended = false;
+            }
+            let Some(function) = function(line) else { continue };
+            definers.entry(function).or_default().insert(name);
+            if extended && line.starts_with("    ") && !line.starts_with("     ") {
+                added.push((function, name));
+            }
+        }
+    }
+    let is_alone = |function: &str| definers[function].len() == 1;
+    let alone = added.into_iter().filter(|(function, _)| is_alone(function));
+    alone.map(|(function, name)| (function.to_owned(), name.clone())).collect()
+}
+
+/// Returns the type of an `impl` block that implements no trait.
+fn extended_type(line: &str) -> Option<&str> {
+    let mut rest = line.strip_prefix("impl")?;
+    if rest.starts_with('<') {
+        let mut depth = 0;
+        let end = rest.char_indices().find_map(|(at, letter)| {
+            depth += i32::from(letter == '<') - i32::from(letter == '>');
+            (depth == 0).then_some(at + 1)
+        })?;
+        rest = &rest[end..];
+    }
+    if rest.contains(" for ") {
+        return None;
+    }
+    let path =
+        rest.trim_start().split(|letter: char| !letter.is_alphanumeric() && !"_:".contains(letter)).next()?;
+    path.rsplit("::").next().filter(|name| !name.is_empty())
+}
+
 #[test]
 fn folders_are_used_in_one_direction() {
     let modules = modules();
+    let arrows = arrows(&modules);
     let rank = |name: &str| ORDER.iter().position(|folder| name.split('/').next() == Some(folder));
     for name in modules.keys().filter(|name| *name != "lib") {
         let own = rank(name).unwrap_or_else(|| panic!("{name} is in no folder of the order"));
-        for other in used(&modules, name) {
-            let is_below = rank(&other).is_some_and(|other| other <= own);
+        for other in &arrows[name] {
+            let is_below = rank(other).is_some_and(|other| other <= own);
             assert!(is_below, "{name} uses {other}");
         }
     }
@@ -69,8 +140,7 @@ fn folders_are_used_in_one_direction() {
 
 #[test]
 fn no_files_use_one_another_in_a_circle() {
-    let modules = modules();
-    let mut left: BTreeMap<_, _> = modules.keys().map(|name| (name.clone(), used(&modules, name))).collect();
+    let mut left = arrows(&modules());
     for name in CYCLE {
         let used = left.get_mut(name).unwrap_or_else(|| panic!("{name} is not there"));
         used.retain(|other| !CYCLE.contains(&other.as_str()));
@@ -92,4 +162,19 @@ fn numbers_touch_no_memory() {
         modules.iter().filter(|(name, code)| name.starts_with("array/") && code.contains("unsafe_code"));
     let names: Vec<_> = lifted.map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["array/element", "array/minifloat", "array/stream"]);
+}
+
+#[test]
+fn methods_that_are_added_to_types_are_seen() {
+    let modules = BTreeMap::from(
+        [
+            ("a", "pub struct Row;\nimpl Row {\n    pub fn own(&self) {}\n}\n"),
+            ("b", "use crate::a::Row;\nimpl<'a, T: Into<Vec<u8>>> Row {\n    pub(crate) const fn added(&self) {}\n}\n"),
+            ("c", "use crate::a::Row;\nfn call(row: &Row) {\n    row.own();\n    row.added();\n}\n"),
+        ]
+        .map(|(name, code)| (name.to_owned(), code.to_owned())),
+    );
+    assert_eq!(added_methods(&modules), [("added".to_owned(), "b".to_owned())]);
+    assert_eq!(arrows(&modules)["c"], ["a", "b"].map(str::to_owned).into());
+    assert_eq!(extended_type("impl<T> fmt::Debug for Row<T> {"), None);
 }

@@ -110,7 +110,7 @@ fn info_of<T: Element>(
     let elements =
         Elements(MemoryRegion { address, range, element: T::TYPE, device: Device::CPU, mutability });
     let strides = Dims::from(strides);
-    Dims::from(shape).finish(InfoBuilder::storage(&elements).strides(&strides))
+    Dims::from(shape).finish(InfoBuilder::storage(&elements).strides(&strides, false))
 }
 
 /// An array owns the gaps between its elements.
@@ -157,7 +157,7 @@ impl<T: Element, D: Dimension> FromArray for NdArray<Array<T, D>> {
 
     fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
         let elements = Vec::<T>::open(extraction, Self::REQUIREMENTS);
-        let shape: Vec<usize> = extraction.shape("shape");
+        let shape = <Vec<usize> as ShapeField>::take(extraction, "shape");
         check_extents(&shape)?;
         let Some(elements) = elements.take(extraction) else { return extraction.refused() };
         let array = Array::from_shape_vec(IxDyn(&shape), elements);

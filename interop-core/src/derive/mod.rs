@@ -1,9 +1,7 @@
 //! The traits that the derives implement, and the functions that expanded code calls.
 
 pub(crate) mod cuda_array;
-pub(crate) mod describe_fields;
 pub(crate) mod expansion;
-pub(crate) mod extract_fields;
 pub(crate) mod fields;
 pub(crate) mod from_array;
 pub(crate) mod kept;

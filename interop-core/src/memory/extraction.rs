@@ -1,17 +1,20 @@
 //! The import half of the derive: checks an import against the struct, then moves its parts into fields.
 #![expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
 
-use crate::array::device::Device;
+use crate::array::device::{Device, DeviceType};
 use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::errors::wrong_rank;
 use crate::array::layout::order::Order;
+use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::cuda::handover::make_consumer_wait;
 use crate::cuda::proxy_stream::join_default_stream;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Cure, Error, ErrorKind, Result, text};
+use crate::memory::array_view::read_only;
 use crate::memory::import::Import;
+use crate::memory::owner::Owner;
 
 /// The requirements of a struct on an import, besides the element type.
 #[derive(Clone, Copy, Debug)]
@@ -226,6 +229,96 @@ impl<'a> Extraction<'a> {
         Ok(())
     }
 
+    /// As [`check_layout`](Self::check_layout), for a struct with a pointer or address, which needs writable memory
+    /// unless `mutability` is `ReadOnly`.
+    pub(crate) fn check_in_place(
+        &mut self,
+        element: ElementType,
+        mutability: Mutability,
+        requirements: Requirements,
+    ) {
+        self.step(|this| {
+            if mutability != Mutability::ReadOnly {
+                check_import_writable(this.info()?)?;
+            }
+            this.check_layout(Some(&element), requirements, false)
+        });
+    }
+
+    /// Takes the owner for an `owner` field next to a raw pointer. Nothing can be taken afterwards.
+    ///
+    /// Fails like [`cuda::stream_synchronize`](crate::cuda::stream_synchronize).
+    pub fn owner(&mut self) -> Option<Owner> {
+        self.step(|this| {
+            this.info()?;
+            this.finish()?;
+            this.taken = true;
+            Ok(this.import.take_owner())
+        })
+    }
+
+    /// Checks the device of the import against the list in `device = ...`.
+    ///
+    /// Fails with [`ErrorKind::Device`].
+    pub fn on_one_of(&mut self, devices: &[DeviceType]) {
+        self.step(|this| {
+            let found = this.info()?.device();
+            if devices.contains(&found.device_type) { Ok(()) } else { Err(wrong_device(found, devices)) }
+        });
+    }
+
+    /// Checks an extent against a literal of `shape = [...]`.
+    ///
+    /// Fails with [`ErrorKind::Shape`] and the axis.
+    pub fn literal(&mut self, axis: usize, extent: usize) {
+        self.step(|this| {
+            let found = this.layout().shape()[axis];
+            if found == extent {
+                return Ok(());
+            }
+            Err(Error::new(ErrorKind::Shape, format_args!("shape[{axis}]"), found, extent))
+        });
+    }
+
+    /// As [`literal`](Self::literal), for a constant of any integer type.
+    ///
+    /// Fails with [`ErrorKind::Shape`] and the axis.
+    pub fn constant(&mut self, axis: usize, extent: i128) {
+        if let Some(extent) =
+            self.step(|_| usize::try_from(extent).map_err(|_| negative_constant(axis, extent)))
+        {
+            self.literal(axis, extent);
+        }
+    }
+
+    /// Checks that two axes with the same field have the same extent.
+    ///
+    /// Fails with [`ErrorKind::Shape`] and the axis.
+    pub fn same_extent(&mut self, axis: usize, other: usize, field: &'static str) {
+        self.step(|this| {
+            let (extent, found) = (this.layout().shape()[axis], this.layout().shape()[other]);
+            if extent == found {
+                return Ok(());
+            }
+            let allowed = text!("{extent}, as on axis {axis}, because both use the field `{field}`");
+            Err(Error::new(ErrorKind::Shape, format_args!("shape[{other}]"), found, allowed))
+        });
+    }
+
+    /// The strides in bytes, for a `strides(bytes)` field.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Strides`] for elements packed below the byte.
+    pub(crate) fn strides_in_bytes(&self, field: &'static str) -> Result<Vec<isize>> {
+        if self.item_bytes == 0 {
+            let found = "elements packed below the byte";
+            let allowed = "elements of whole bytes, because the field holds strides in bytes";
+            return Err(Error::new(ErrorKind::Strides, field, found, allowed));
+        }
+        Ok(self.layout().strides_in_bytes(self.item_bytes))
+    }
+
     /// The address of the first element, for a `data(unsafe_raw)` field.
     pub(crate) fn address(&mut self) -> usize {
         self.step(|this| Ok(this.info()?.address())).unwrap_or(0)
@@ -259,4 +352,37 @@ pub(crate) fn already_taken() -> Error {
         "memory that another field has taken",
         "one field that takes the memory",
     )
+}
+
+/// Returns an error for an import that must not be written.
+pub(crate) fn check_import_writable(info: &ArrayInfo) -> Result<()> {
+    if info.mutability() != Mutability::ReadOnly {
+        return Ok(());
+    }
+    let error = read_only().with_rust_hint(
+        "import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`; a legacy DLPack tensor, \
+         which cannot state who may write, is read-only",
+    );
+    Err(error.with_python_hint(Cure::Copy))
+}
+
+/// The error for a negative constant, which no extent can equal.
+#[cold]
+fn negative_constant(axis: usize, extent: i128) -> Error {
+    Error::new(
+        ErrorKind::Shape,
+        format_args!("shape[{axis}]"),
+        format_args!("{extent} in the struct"),
+        "0 or greater",
+    )
+}
+
+#[cold]
+fn wrong_device(found: Device, devices: &[DeviceType]) -> Error {
+    let allowed: Vec<String> = devices.iter().map(DeviceType::to_string).collect();
+    let error = Error::new(ErrorKind::Device, "device", found, allowed.join(" or "));
+    if devices.contains(&DeviceType::CPU) {
+        return error.with_python_hint(Cure::ToHost);
+    }
+    if devices.contains(&DeviceType::CUDA) { error.with_python_hint(Cure::ToDevice) } else { error }
 }

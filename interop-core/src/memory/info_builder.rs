@@ -6,7 +6,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
-use crate::array::stream::PendingWork;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
 use crate::array::use_record::UseRecord;
 use crate::error::Result;
@@ -66,6 +66,30 @@ impl<'a> InfoBuilder<'a> {
             drops_in_order,
             uses,
         }
+    }
+
+    /// Sets the `strides` field, in elements or in bytes.
+    #[inline]
+    pub(crate) fn strides(self, strides: &'a dyn StridesSource, in_bytes: bool) -> Self {
+        Self { strides: Some(strides), in_bytes, ..self }
+    }
+
+    /// Sets the value of the `stream` field, which takes precedence over the storage's stream.
+    #[inline]
+    pub(crate) fn stream(mut self, field: Option<StreamHandle>) -> Self {
+        // The stream of the caller is another one. The caller's library goes on there, without a word to the field.
+        let leaves_callers = match (self.uses, field, self.pending.name()) {
+            (Some(uses), Some(field), Some(callers)) if field != callers => {
+                uses.note_used();
+                true
+            }
+            _ => false,
+        };
+        self.pending = self.pending.with_field(field);
+        if leaves_callers {
+            self.pending = self.pending.beside_hidden_streams();
+        }
+        self
     }
 
     /// Sets `order = "..."`.

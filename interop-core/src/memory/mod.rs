@@ -19,7 +19,6 @@ pub(crate) mod import;
 pub(crate) mod info_builder;
 pub(crate) mod kernel_view;
 pub(crate) mod lease;
-pub(crate) mod lending;
 pub(crate) mod maybe_dangling;
 pub(crate) mod owner;
 pub(crate) mod region;

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use interop_core::__private::Extraction;
 use interop_core::dlpack::Versioned;
-use interop_core::{ErrorKind, FromArray, Import, Lease, Owner, Result};
+use interop_core::{ErrorKind, FromArray, Import, Lease, Result};
 
 use crate::support::assert_told;
 use crate::support::foreign_tensors::Claims;
@@ -13,7 +13,7 @@ use crate::support::foreign_tensors::Claims;
 type Ask = fn(&mut Extraction<'_>) -> Option<Box<dyn Send>>;
 
 const STORAGE: Ask = |arrival| Some(Box::new(arrival.storage::<Lease<i16>>()?));
-const OWNER: Ask = |arrival| Some(Box::new(arrival.owner::<Owner>()?));
+const OWNER: Ask = |arrival| Some(Box::new(arrival.owner()?));
 
 /// A struct that takes two parts.
 struct Two<const FIRST: bool, const SECOND: bool>([Box<dyn Send>; 2]);

@@ -5,7 +5,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::errors::axes_in_words;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::extraction::Extraction;
-use crate::memory::info_builder::InfoBuilder;
+use crate::memory::info_builder::{InfoBuilder, StridesSource};
 
 /// The type of a field named in `shape = [...]`.
 #[diagnostic::on_unimplemented(
@@ -23,7 +23,7 @@ pub trait Extent: Copy + Default {
     #[doc(hidden)]
     #[inline]
     fn take(from: &mut Extraction<'_>, axis: usize, field: &'static str) -> Self {
-        from.extent(axis, field)
+        from.step(|this| extent_of(this.layout().shape()[axis], field)).unwrap_or_default()
     }
 }
 
@@ -205,7 +205,7 @@ pub trait ShapeField {
     where
         Self: Sized,
     {
-        from.shape(field)
+        from.step(|this| Self::from_extents(this.layout().shape(), field)).unwrap_or_else(Self::blank)
     }
 }
 
@@ -273,7 +273,7 @@ pub trait StridesField {
     where
         Self: Sized,
     {
-        to.strides(self)
+        to.strides(self, false)
     }
 
     /// Called by expanded code for exports, for `strides(bytes)`.
@@ -283,7 +283,7 @@ pub trait StridesField {
     where
         Self: Sized,
     {
-        to.strides_in_bytes(self)
+        to.strides(self, true)
     }
 
     /// Called by expanded code for imports.
@@ -292,7 +292,7 @@ pub trait StridesField {
     where
         Self: Sized,
     {
-        from.strides(field)
+        from.step(|this| Self::from_strides(this.layout().strides(), field)).unwrap_or_else(Self::blank)
     }
 
     /// Called by expanded code for imports, for `strides(bytes)`.
@@ -301,7 +301,18 @@ pub trait StridesField {
     where
         Self: Sized,
     {
-        from.strides_in_bytes(field)
+        from.step(|this| Self::from_strides(&this.strides_in_bytes(field)?, field))
+            .unwrap_or_else(Self::blank)
+    }
+}
+
+impl<F: StridesField> StridesSource for F {
+    #[inline]
+    fn list(&self, to: &mut Dims<i64>) -> Result<bool> {
+        let Some(count) = self.count() else { return Ok(false) };
+        *to = Dims::zeroed(count);
+        self.write(to)?;
+        Ok(true)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Field types for the device and the owner of raw memory.
 
 use crate::array::device::Device;
+use crate::array::stream::PendingWork;
 use crate::derive::raw_memory::RawMemory;
 use crate::memory::extraction::Extraction;
 use crate::memory::info_builder::InfoBuilder;
@@ -21,7 +22,7 @@ pub trait DeviceField: Sized {
     /// Called by expanded code for exports.
     #[doc(hidden)]
     fn describe(&self, memory: RawMemory) -> InfoBuilder<'static> {
-        InfoBuilder::raw(memory, self)
+        InfoBuilder::new(memory.on(self.device()), None, false, PendingWork::UNKNOWN)
     }
 
     /// Called by expanded code for imports.
@@ -54,7 +55,7 @@ pub trait FromOwner: Sized {
     /// Called by expanded code for imports.
     #[doc(hidden)]
     fn take(from: &mut Extraction<'_>) -> Option<Self> {
-        from.owner()
+        from.owner().map(Self::from_owner)
     }
 }
 

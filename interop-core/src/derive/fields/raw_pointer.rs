@@ -42,7 +42,7 @@ pub trait RawPointer: Copy {
     /// Called by expanded code for imports, before anything is taken.
     #[doc(hidden)]
     fn open(from: &mut Extraction<'_>, requirements: Requirements) {
-        from.open_raw::<Self>(requirements);
+        from.check_in_place(Self::Element::TYPE, Self::MUTABILITY, requirements);
     }
 
     /// Called by expanded code for imports.
@@ -119,7 +119,7 @@ pub trait RawAddress: Copy {
     /// Called by expanded code for imports, before anything is taken.
     #[doc(hidden)]
     fn open<T: Element>(from: &mut Extraction<'_>, requirements: Requirements) {
-        from.open_address::<T, Self>(requirements);
+        from.check_in_place(T::TYPE, Self::MUTABILITY, requirements);
     }
 
     /// Called by expanded code for imports.

@@ -34,7 +34,8 @@ pub trait AsStream {
     where
         Self: Sized,
     {
-        to.stream(self)
+        let stream = self.as_stream_on(to.memory.device);
+        to.stream(stream)
     }
 
     /// Called by expanded code for imports with `stream, default = ...`: the struct's own stream.

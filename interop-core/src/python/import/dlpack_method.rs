@@ -13,8 +13,8 @@ use crate::python::capsule::take_from;
 use crate::python::convert::device;
 use crate::python::detach::free_detached;
 use crate::python::errors::{Failure, of};
-use crate::python::import::current_stream::CurrentStream;
 use crate::python::import::dlpack_call::{call_dlpack, call_dlpack_for, has_method, lacks_method};
+use crate::python::import::package::CurrentStream;
 use crate::python::import::receive::receive_capsule;
 use crate::python::import::step::{Answer, Request};
 

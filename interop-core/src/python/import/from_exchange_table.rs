@@ -6,8 +6,8 @@ use crate::cuda;
 use crate::memory::import::{Import, Protocol};
 use crate::python::detach::free_detached;
 use crate::python::errors::of;
-use crate::python::import::current_stream::CurrentStream;
 use crate::python::import::exchange_table::{Table, TableStream, table_stream, tensor_of};
+use crate::python::import::package::CurrentStream;
 use crate::python::import::receive::receive;
 use crate::python::import::step::{Answer, Request};
 

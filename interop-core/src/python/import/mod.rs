@@ -5,7 +5,6 @@ pub(crate) mod array_interface;
 pub(crate) mod capsule;
 pub(crate) mod capture_watch;
 pub(crate) mod cuda_array_interface;
-pub(crate) mod current_stream;
 pub(crate) mod direct_call;
 pub(crate) mod dlpack_call;
 pub(crate) mod dlpack_method;

@@ -7,7 +7,7 @@ use crate::array::stream::StreamHandle;
 use crate::cuda::verify::Verification;
 use crate::memory::import::Import;
 use crate::python::errors::Failure;
-use crate::python::import::current_stream::CurrentStream;
+use crate::python::import::package::CurrentStream;
 use crate::python::import::package::Package;
 use crate::python::import::type_cache::TypeInfo;
 

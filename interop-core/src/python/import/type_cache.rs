@@ -11,17 +11,17 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 
-use crate::array::device::Device;
+use crate::array::device::{Device, DeviceType};
 use crate::error::Origin;
 use crate::process::fork::PerProcess;
 use crate::python::errors::origin_of;
 use crate::python::import::capture_watch::watch;
 use crate::python::import::direct_call::DirectCall;
 use crate::python::import::dlpack_call::{DlpackMethod, ExpectedDevice};
-use crate::python::import::exchange_table::{Table, table};
+use crate::python::import::exchange_table::{Table, TableStream, table, table_stream};
 use crate::python::import::kind::Kind;
 use crate::python::import::lazy_values::Values;
-use crate::python::import::package::Package;
+use crate::python::import::package::{CurrentStream, Package};
 use crate::python::shared_borrows::share_borrow_table;
 use crate::python::unstable_api::ignore_exception;
 
@@ -69,6 +69,36 @@ impl TypeInfo {
 
     fn is_alive(&self, py: Python<'_>) -> bool {
         self.class.as_ref().is_none_or(|weak| weak.bind(py).upgrade().is_some())
+    }
+
+    /// Returns the stream on which the library of an object works now with memory of `device`, if that can be found out.
+    ///
+    /// # Errors
+    ///
+    /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception means that the stream is
+    /// unknown.
+    pub(crate) fn current_stream<'py>(
+        &self,
+        object: &Bound<'py, PyAny>,
+        device: Device,
+    ) -> PyResult<Option<CurrentStream<'py>>> {
+        let py = object.py();
+        // Host memory, also pinned and managed memory, is used on no stream in particular.
+        if device.device_type != DeviceType::CUDA {
+            return Ok(None);
+        }
+        if let Some(table) = self.exchange {
+            return Ok(match table_stream(table, py, device)? {
+                // The classes of this crate answer so. Their memory may be that of a library on another stream.
+                TableStream::Handle(handle) if !self.package.works_on(handle) => None,
+                TableStream::Handle(handle) => Some(CurrentStream { handle, owner: None }),
+                TableStream::Null => {
+                    self.package.stream_of_null().map(|handle| CurrentStream { handle, owner: None })
+                }
+                TableStream::Absent => None,
+            });
+        }
+        Ok(ignore_exception(py, self.package.current_stream(py, device))?.flatten())
     }
 }
 
