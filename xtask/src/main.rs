@@ -23,6 +23,8 @@ mod pyo3;
 mod python;
 mod report;
 mod sanitize;
+#[cfg(test)]
+mod shortcuts;
 mod sim;
 mod suites;
 mod templates;
