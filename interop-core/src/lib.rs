@@ -114,7 +114,7 @@ pub use error::{Error, ErrorKind, Refused, Result};
 pub use memory::array_view::{ArrayView, ArrayViewMut};
 pub use memory::elementwise::{DynKernelView, Elementwise, KernelOperand, LaunchSize};
 pub use memory::from_import::FromImport;
-pub use memory::host::cell_views::Lanes;
+pub use memory::host::cell_views::Rows;
 pub use memory::host::cells::ReadOnlyCell;
 pub use memory::host::iter::Iter;
 pub use memory::host::{HostView, HostViewMut};

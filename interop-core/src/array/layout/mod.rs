@@ -3,7 +3,7 @@
 pub(crate) mod axes;
 pub(crate) mod errors;
 pub(crate) mod order;
-pub(crate) mod reshape;
+pub(crate) mod parts;
 
 use core::fmt;
 use core::ops::Range;

@@ -86,22 +86,6 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     pub fn fold<A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
         self.strided().fold(Visit::Memory, start, add)
     }
-
-    /// Folds the elements of two arrays pair by pair, in the memory order of the first array.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) unless both arrays have the same shape; otherwise as
-    /// [`for_each`](Self::for_each).
-    #[inline]
-    pub fn zip_fold<U: Element, A>(
-        &self,
-        other: &HostView<'_, U, N>,
-        start: A,
-        add: impl FnMut(A, T, U) -> A,
-    ) -> Result<A> {
-        self.strided().zip_fold(&other.strided(), start, add)
-    }
 }
 
 impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
@@ -152,22 +136,6 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     ) -> Result<()> {
         // SAFETY: as in `map_inplace`.
         unsafe { self.strided().zip_map_inplace(&other.strided(), change) }
-    }
-
-    /// As [`zip_map_inplace`](Self::zip_map_inplace), with two other arrays.
-    ///
-    /// # Errors
-    ///
-    /// As [`zip_map_inplace`](Self::zip_map_inplace).
-    #[inline]
-    pub fn zip2_map_inplace<U: Element, V: Element>(
-        &mut self,
-        second: &HostView<'_, U, N>,
-        third: &HostView<'_, V, N>,
-        change: impl FnMut(T, U, V) -> T,
-    ) -> Result<()> {
-        // SAFETY: as in `map_inplace`.
-        unsafe { self.strided().zip2_map_inplace((&second.strided(), &third.strided()), change) }
     }
 
     /// Writes `value` to all elements.

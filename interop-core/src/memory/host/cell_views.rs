@@ -25,16 +25,16 @@ impl<const N: usize> RawView<N> {
         Ok(unsafe { core::slice::from_raw_parts(first.cast_const().cast::<C>(), count) })
     }
 
-    fn lanes<T: Element, C>(&self, axis: usize) -> Result<Lanes<'_, C, N>> {
+    fn rows<T: Element, C>(&self) -> Result<Rows<'_, C, N>> {
         check_any_bits::<T>()?;
-        let Some(len) = self.shape.get(axis).copied() else {
-            let allowed = text!("less than {N}, the number of axes");
-            return Err(Error::new(ErrorKind::Rank, "axis", axis, allowed));
+        let Some(axis) = N.checked_sub(1) else {
+            return Err(Error::new(ErrorKind::Rank, "shape", axes_in_words(0), "1 axis or more, for rows"));
         };
+        let len = self.shape[axis];
         if len > 1 && self.strides[axis] != 1 && !self.shape.contains(&0) {
             let found = text!("{} along axis {axis}", self.strides[axis]);
             let error =
-                Error::new(ErrorKind::Strides, "strides", found, "1, for contiguous elements along the axis");
+                Error::new(ErrorKind::Strides, "strides", found, "1, for contiguous elements in a row");
             let error = error.with_rust_hint("`iter`, `fold` and `for_each_chunk` take any strides");
             return Err(error.with_python_hint(Cure::COrder));
         }
@@ -42,7 +42,7 @@ impl<const N: usize> RawView<N> {
         shape[axis] = 1;
         let left = shape.iter().fold(1_usize, |all, extent| all.saturating_mul(*extent));
         let first = core::ptr::with_exposed_provenance(self.address);
-        Ok(Lanes { first, len, shape, strides: self.strides, index: [0; N], left, marker: PhantomData })
+        Ok(Rows { first, len, shape, strides: self.strides, index: [0; N], left, marker: PhantomData })
     }
 }
 
@@ -51,19 +51,20 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Strides`] unless the array is C-contiguous; [`rows`](Self::rows) and [`lanes`](Self::lanes) require
-    /// less. [`ErrorKind::DType`] for `bool`, because another library may write an invalid byte after the check.
+    /// [`ErrorKind::Strides`] unless the array is C-contiguous; [`rows`](Self::rows) requires less. [`ErrorKind::DType`] for `bool`, because another library may write an invalid byte after the check.
     pub fn as_cells(&self) -> Result<&[ReadOnlyCell<T>]> {
         // SAFETY: the elements are live and initialized while the view is borrowed (contract of `from_info`), and the
         // cell is transparent over `T`. Nothing is written through these cells, so read-only memory is allowed.
         unsafe { self.raw.cells::<T, ReadOnlyCell<T>>() }
     }
 
-    /// Returns an iterator over the rows, each a slice of cells. A row is a lane along the last axis.
+    /// Returns an iterator over the rows, each a slice of cells, in row-major order of the other indices. A row goes along
+    /// the last axis.
     ///
     /// # Errors
     ///
-    /// As [`lanes`](Self::lanes).
+    /// [`ErrorKind::Strides`] unless the elements of a row are contiguous; [`ErrorKind::Rank`] without an axis;
+    /// [`ErrorKind::DType`] as [`as_cells`](Self::as_cells).
     ///
     /// ```
     /// use interop_core::CudaArray;
@@ -78,19 +79,8 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     /// assert_eq!(sums, [3, 7]);
     /// # Ok::<(), interop_core::Error>(())
     /// ```
-    pub fn rows(&self) -> Result<Lanes<'_, ReadOnlyCell<T>, N>> {
-        self.lanes(last_axis::<N>()?)
-    }
-
-    /// Returns an iterator over the lanes along an axis, each a slice of cells, in row-major order of the other
-    /// indices.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Strides`] unless the elements along the axis are contiguous; [`ErrorKind::Rank`] if the axis does
-    /// not exist; [`ErrorKind::DType`] as [`as_cells`](Self::as_cells).
-    pub fn lanes(&self, axis: usize) -> Result<Lanes<'_, ReadOnlyCell<T>, N>> {
-        self.raw.lanes::<T, _>(axis)
+    pub fn rows(&self) -> Result<Rows<'_, ReadOnlyCell<T>, N>> {
+        self.raw.rows::<T, _>()
     }
 }
 
@@ -127,31 +117,17 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     ///
     /// # Errors
     ///
-    /// As [`HostView::lanes`].
-    pub fn rows(&mut self) -> Result<Lanes<'_, Cell<T>, N>> {
-        self.lanes(last_axis::<N>()?)
-    }
-
-    /// As [`HostView::lanes`], with writable cells.
-    ///
-    /// # Errors
-    ///
-    /// As [`HostView::lanes`].
-    pub fn lanes(&mut self, axis: usize) -> Result<Lanes<'_, Cell<T>, N>> {
-        self.raw.lanes::<T, _>(axis)
+    /// As [`HostView::rows`].
+    pub fn rows(&mut self) -> Result<Rows<'_, Cell<T>, N>> {
+        self.raw.rows::<T, _>()
     }
 }
 
-fn last_axis<const N: usize>() -> Result<usize> {
-    let none = || Error::new(ErrorKind::Rank, "shape", axes_in_words(0), "1 axis or more, for rows");
-    N.checked_sub(1).ok_or_else(none)
-}
-
-/// An iterator over the lanes of a view along one axis; see [`HostView::lanes`].
-pub struct Lanes<'a, C, const N: usize> {
+/// An iterator over the rows of a view; see [`HostView::rows`].
+pub struct Rows<'a, C, const N: usize> {
     first: *const C,
     len: usize,
-    /// The extents, with 1 for the axis of the lanes.
+    /// The extents, with 1 for the axis of the rows.
     shape: [usize; N],
     strides: [isize; N],
     index: [usize; N],
@@ -159,7 +135,7 @@ pub struct Lanes<'a, C, const N: usize> {
     marker: PhantomData<&'a [C]>,
 }
 
-impl<'a, C, const N: usize> Iterator for Lanes<'a, C, N> {
+impl<'a, C, const N: usize> Iterator for Rows<'a, C, N> {
     type Item = &'a [C];
 
     #[inline]
@@ -179,7 +155,7 @@ impl<'a, C, const N: usize> Iterator for Lanes<'a, C, N> {
             }
             self.index[axis] = 0;
         }
-        // SAFETY: the elements of a lane are contiguous (checked in `RawView::lanes`), and live, initialized and
+        // SAFETY: the elements of a row are contiguous (checked in `RawView::rows`), and live, initialized and
         // aligned while the view is borrowed.
         Some(unsafe { core::slice::from_raw_parts(here, self.len) })
     }
@@ -189,12 +165,12 @@ impl<'a, C, const N: usize> Iterator for Lanes<'a, C, N> {
     }
 }
 
-impl<C, const N: usize> ExactSizeIterator for Lanes<'_, C, N> {}
+impl<C, const N: usize> ExactSizeIterator for Rows<'_, C, N> {}
 
-impl<C, const N: usize> FusedIterator for Lanes<'_, C, N> {}
+impl<C, const N: usize> FusedIterator for Rows<'_, C, N> {}
 
-impl<C, const N: usize> fmt::Debug for Lanes<'_, C, N> {
+impl<C, const N: usize> fmt::Debug for Rows<'_, C, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lanes({} of {} elements)", self.left, self.len)
+        write!(f, "Rows({} of {} elements)", self.left, self.len)
     }
 }

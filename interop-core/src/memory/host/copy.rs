@@ -34,8 +34,8 @@ pub(crate) struct Side<'a, P> {
 /// The elements are live and initialized. `to` has room for as many, and nothing else uses it.
 #[inline]
 pub(crate) unsafe fn copy_runs<T: Element>(from: *const T, rows: Axis, run: Axis, to: *mut T) -> Result<()> {
-    let rows = Axis { steps: [run.extent as isize, rows.steps[0], 0], ..rows };
-    let run = Axis { steps: [1, run.steps[0], 0], ..run };
+    let rows = Axis { steps: [run.extent as isize, rows.steps[0]], ..rows };
+    let run = Axis { steps: [1, run.steps[0]], ..run };
     let (source, target) = (from.cast::<MaybeUninit<T>>(), to.cast::<MaybeUninit<T>>());
     if run.steps[1] == 1 && run.extent * size_of::<T>() > SHORT {
         // SAFETY: as the caller promises.
@@ -219,7 +219,7 @@ unsafe fn copy_units<U: Copy>(loops: &Loops, (from, to): (*const u8, *mut u8), _
 unsafe fn copy_dense<U: Copy>(from: *const U, to: *mut U, rows: Axis, run: Axis) {
     let bytes = run.extent * size_of::<U>();
     for row in 0..rows.extent {
-        let [target, source, _] = rows.to(row);
+        let [target, source] = rows.to(row);
         let (from, to) = (from.wrapping_offset(source).cast::<u8>(), to.wrapping_offset(target).cast::<u8>());
         // SAFETY: as the caller promises. Bytes have any alignment.
         unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
@@ -240,7 +240,7 @@ unsafe fn copy_steps<U: Copy, const TARGET: isize, const SOURCE: isize>(
     let target = if TARGET == 0 { run.steps[0] } else { TARGET };
     let source = if SOURCE == 0 { run.steps[1] } else { SOURCE };
     for row in 0..rows.extent {
-        let [to_row, from_row, _] = rows.to(row);
+        let [to_row, from_row] = rows.to(row);
         let (mut from, mut to) = (from.wrapping_offset(from_row), to.wrapping_offset(to_row));
         for _ in 0..run.extent {
             // SAFETY: an element of the run; any alignment is allowed.
@@ -264,7 +264,7 @@ unsafe fn copy_items(loops: &Loops, (from, to): (*const u8, *mut u8), item: usiz
         let (count, size) = if is_dense { (1, run.extent * item) } else { (run.extent, item) };
         for row in 0..rows.extent {
             for at in 0..count {
-                let [target, source, _] = core::array::from_fn(|side| {
+                let [target, source] = core::array::from_fn(|side| {
                     bytes(first[side].wrapping_add(rows.to(row)[side]).wrapping_add(run.to(at)[side]))
                 });
                 // SAFETY: an element on both sides, or a contiguous run of elements on both sides.

@@ -7,7 +7,7 @@
 use crate::array::element::Element;
 use crate::error::Result;
 use crate::memory::host::checked_read::invalid_bool;
-use crate::memory::host::loops::{Axis, Loops, Plane, Steps};
+use crate::memory::host::loops::{Axis, Loops, MOST, Plane, Steps};
 use crate::memory::host::operands::{Operands, Scratch};
 
 /// Elements of one run whose bytes were checked.
@@ -81,7 +81,7 @@ pub(crate) unsafe fn assign<T, S: Operands>(
     make: impl FnMut(S::Item) -> T,
 ) -> Result<()> {
     // SAFETY: as the caller promises.
-    unsafe { write::<T, S>(loops, to, from, |[_, second, third]| [second, third, 0], make) }
+    unsafe { write::<T, S>(loops, to, from, |[_, second]| [second, 0], make) }
 }
 
 /// As [`map`]. `read` selects the steps of the arrays that are read from the steps of all arrays.
@@ -134,7 +134,7 @@ unsafe fn write_run<T, S: Operands>(
     if step == 1 && S::is_dense(steps) {
         for at in 0..count {
             // SAFETY: `at < count`, so this is one of the elements.
-            let item = unsafe { from.moved([at as isize; 3]).read() };
+            let item = unsafe { from.moved([at as isize; MOST]).read() };
             // SAFETY: `to` has an element at each `at < count`, which may be written.
             unsafe { to.wrapping_add(at).write_unaligned(make(item)) };
         }
@@ -197,7 +197,7 @@ unsafe fn fold_run<S: Operands, A>(values: Values<S>, start: A, add: &mut impl F
     if S::is_dense(steps) {
         for at in 0..count {
             // SAFETY: `at < count`, so this is one of the elements.
-            folded = add(folded, unsafe { from.moved([at as isize; 3]).read() });
+            folded = add(folded, unsafe { from.moved([at as isize; MOST]).read() });
         }
         return folded;
     }

@@ -1,4 +1,4 @@
-//! Loops over one to three arrays of one shape. Axes are sorted by stride and merged where possible.
+//! Loops over one or two arrays of one shape. Axes are sorted by stride and merged where possible.
 
 use core::cmp::Reverse;
 
@@ -6,7 +6,7 @@ use crate::array::dims::Dims;
 use crate::array::layout::order::{Order, is_contiguous};
 
 /// The maximum number of arrays in one loop.
-pub(crate) const MOST: usize = 3;
+pub(crate) const MOST: usize = 2;
 
 /// The step of each array along an axis, in elements. Arrays that do not exist have step 0.
 pub(crate) type Steps = [isize; MOST];
@@ -156,21 +156,18 @@ impl Loops {
         self.ndim = last + 1;
     }
 
-    /// If another array has a smaller stride along another axis than along the inner one, makes that axis the second
+    /// If the second array has a smaller stride along another axis than along the inner one, makes that axis the second
     /// loop and tiles the two. If one of the two is short, the longer one becomes the inner loop.
     fn tile(&mut self, item: usize) {
         let inner = self.ndim - 1;
-        for array in 1..MOST {
-            let step = |axis: &Axis| axis.steps[array].unsigned_abs();
-            let others = self.axes[..inner].iter().enumerate().filter(|(_, axis)| step(axis) != 0);
-            let Some((at, nearest)) = others.min_by_key(|(_, axis)| step(axis)) else { continue };
-            if step(nearest) < step(&self.axes[inner]) {
-                let stride = step(&self.axes[inner]).wrapping_mul(item);
-                self.tile = Some(if item == 1 || apart(stride) < SQUARE.0 { NARROW } else { SQUARE });
-                let is_short = self.axes[inner].extent < SHORT && nearest.extent >= SHORT;
-                self.axes[at..inner + usize::from(is_short)].rotate_left(1);
-                break;
-            }
+        let step = |axis: &Axis| axis.steps[1].unsigned_abs();
+        let others = self.axes[..inner].iter().enumerate().filter(|(_, axis)| step(axis) != 0);
+        let Some((at, nearest)) = others.min_by_key(|(_, axis)| step(axis)) else { return };
+        if step(nearest) < step(&self.axes[inner]) {
+            let stride = step(&self.axes[inner]).wrapping_mul(item);
+            self.tile = Some(if item == 1 || apart(stride) < SQUARE.0 { NARROW } else { SQUARE });
+            let is_short = self.axes[inner].extent < SHORT && nearest.extent >= SHORT;
+            self.axes[at..inner + usize::from(is_short)].rotate_left(1);
         }
     }
 
@@ -300,25 +297,25 @@ mod tests {
     #[test]
     fn axes_are_turned_sorted_and_merged() {
         let memory = |shape: &[usize], strides: &[isize]| axes(shape, &[strides], Visit::Memory);
-        assert_eq!(memory(&[2, 3, 4], &[12, 4, 1]), (vec![(24, [1, 0, 0])], [0; 3], false));
-        assert_eq!(memory(&[2, 3, 4], &[1, 2, 6]), (vec![(24, [1, 0, 0])], [0; 3], false), "F order");
-        assert_eq!(memory(&[4, 3], &[-3, -1]), (vec![(12, [1, 0, 0])], [-11, 0, 0], false), "backwards");
-        assert_eq!(memory(&[4, 1, 3], &[8, 9, 1]).0, [(4, [8, 0, 0]), (3, [1, 0, 0])], "padded rows");
-        assert_eq!(memory(&[4, 3], &[1, 0]).0, [(3, [0, 0, 0]), (4, [1, 0, 0])], "repeated elements");
-        assert_eq!(memory(&[], &[]).0, [(1, [0; 3])]);
+        assert_eq!(memory(&[2, 3, 4], &[12, 4, 1]), (vec![(24, [1, 0])], [0; 2], false));
+        assert_eq!(memory(&[2, 3, 4], &[1, 2, 6]), (vec![(24, [1, 0])], [0; 2], false), "F order");
+        assert_eq!(memory(&[4, 3], &[-3, -1]), (vec![(12, [1, 0])], [-11, 0], false), "backwards");
+        assert_eq!(memory(&[4, 1, 3], &[8, 9, 1]).0, [(4, [8, 0]), (3, [1, 0])], "padded rows");
+        assert_eq!(memory(&[4, 3], &[1, 0]).0, [(3, [0, 0]), (4, [1, 0])], "repeated elements");
+        assert_eq!(memory(&[], &[]).0, [(1, [0; 2])]);
         let index = |strides: &[isize], order| axes(&[2, 3], &[strides], Visit::Index(order)).0;
-        assert_eq!(index(&[1, 2], Order::C), [(2, [1, 0, 0]), (3, [2, 0, 0])]);
-        assert_eq!(index(&[1, 2], Order::F), [(6, [1, 0, 0])]);
-        assert_eq!(index(&[-3, -1], Order::C), [(6, [-1, 0, 0])]);
+        assert_eq!(index(&[1, 2], Order::C), [(2, [1, 0]), (3, [2, 0])]);
+        assert_eq!(index(&[1, 2], Order::F), [(6, [1, 0])]);
+        assert_eq!(index(&[-3, -1], Order::C), [(6, [-1, 0])]);
     }
 
     #[test]
     fn opposite_orders_meet_in_tiles() {
         let found = axes(&[5, 7, 9], &[&[63, 9, 1], &[1, 5, 35]], Visit::Memory);
-        assert_eq!(found.0, [(7, [9, 5, 0]), (5, [63, 1, 0]), (9, [1, 35, 0])]);
+        assert_eq!(found.0, [(7, [9, 5]), (5, [63, 1]), (9, [1, 35])]);
         assert!(found.2);
         let found = axes(&[10, 7, 3], &[&[21, 3, 1], &[1, 10, 70]], Visit::Memory);
-        assert_eq!(found.0, [(7, [3, 10, 0]), (3, [1, 70, 0]), (10, [21, 1, 0])], "the longer of the two");
+        assert_eq!(found.0, [(7, [3, 10]), (3, [1, 70]), (10, [21, 1])], "the longer of the two");
         assert!(!axes(&[5, 7], &[&[7, 1], &[9, 1]], Visit::Memory).2);
         assert!(!axes(&[5, 7], &[&[7, 1], &[0, 0]], Visit::Memory).2, "a repeated element has no order");
     }
@@ -336,7 +333,7 @@ mod tests {
         for Plane { first, rows, run } in loops.planes() {
             for row in 0..rows.extent {
                 for at in 0..run.extent {
-                    let [here, there, _] = sum(sum(first, rows.to(row)), run.to(at));
+                    let [here, there] = sum(sum(first, rows.to(row)), run.to(at));
                     let index = [here / 120, here / 40 % 3, here % 40];
                     assert_eq!(there, index[0] + 70 * index[1] + 210 * index[2]);
                     seen[here.unsigned_abs()] += 1;

@@ -1,4 +1,4 @@
-//! The operands of elementwise loops: pointers into one to three arrays.
+//! The operands of elementwise loops: pointers into one or two arrays.
 
 use crate::array::element::Element;
 use crate::memory::host::checked_read::copy_or;
@@ -7,7 +7,7 @@ use crate::memory::host::loops::{MOST, Steps};
 /// The maximum number of bytes of one array that are checked together.
 const CHECKED: usize = 4096;
 
-/// Pointers to one element in each of one to three arrays, with any alignment.
+/// Pointers to one element in each of one or two arrays, with any alignment.
 pub(crate) trait Operands: Copy {
     /// The values of the elements, one of each array.
     type Item;
@@ -72,7 +72,7 @@ unsafe fn gather<T>(from: *const T, step: isize, count: usize, buffer: &mut Vec<
 
 macro_rules! operands {
     ($($type:ident $at:tt),+) => {
-        // Two or three arrays are a tuple, and so are their elements. The single element of one array is no tuple.
+        // Two arrays are a tuple, and so are their elements. The single element of one array is no tuple.
         #[allow(unused_parens, reason = "one array is no tuple")]
         impl<$($type: Element),+> Operands for ($(*const $type),+,) {
             type Item = ($($type),+);
@@ -125,5 +125,3 @@ macro_rules! operands {
 operands!(A 0);
 
 operands!(A 0, B 1);
-
-operands!(A 0, B 1, C 2);

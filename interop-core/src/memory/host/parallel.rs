@@ -76,26 +76,6 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
         let work = |loops: &Loops| unsafe { fold(loops, (all.as_ptr(),), identity(), &add) };
         pieces(loops, &work, &reduce)
     }
-
-    /// As [`par_fold`](Self::par_fold), for pairs of elements of two arrays.
-    ///
-    /// # Errors
-    ///
-    /// As [`zip_fold`](Self::zip_fold).
-    pub fn par_zip_fold<U: Element, A: Send>(
-        &self,
-        other: &HostView<'_, U, N>,
-        identity: impl Fn() -> A + Sync,
-        add: impl Fn(A, T, U) -> A + Sync,
-        reduce: impl Fn(A, A) -> A + Sync,
-    ) -> Result<A> {
-        let (one, other) = (self.strided(), other.strided());
-        let Some(loops) = one.loops_with(&other)? else { return Ok(identity()) };
-        let add = |folded, (one, other)| add(folded, one, other);
-        // SAFETY: as in `par_fold`.
-        let work = |loops: &Loops| unsafe { fold(loops, (one.as_ptr(), other.as_ptr()), identity(), add) };
-        pieces(loops, &work, &reduce)
-    }
 }
 
 impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
@@ -140,26 +120,6 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
         let Some(loops) = all.loops_with(&other)? else { return Ok(()) };
         let change = |(one, other)| change(one, other);
         let from = || (all.as_ptr(), other.as_ptr());
-        // SAFETY: as in `par_map_inplace`.
-        let work = |loops: &Loops| unsafe { map(loops, all.as_mut_ptr(), from(), change) };
-        pieces(loops, &work, &nothing)
-    }
-
-    /// As [`zip2_map_inplace`](Self::zip2_map_inplace), on the threads of rayon.
-    ///
-    /// # Errors
-    ///
-    /// As [`zip2_map_inplace`](Self::zip2_map_inplace). Any other elements may have been changed.
-    pub fn par_zip2_map_inplace<U: Element, V: Element>(
-        &mut self,
-        second: &HostView<'_, U, N>,
-        third: &HostView<'_, V, N>,
-        change: impl Fn(T, U, V) -> T + Sync,
-    ) -> Result<()> {
-        let (all, second, third) = (self.strided(), second.strided(), third.strided());
-        let Some(loops) = all.loops_with_two(&second, &third)? else { return Ok(()) };
-        let change = |(one, second, third)| change(one, second, third);
-        let from = || (all.as_ptr(), second.as_ptr(), third.as_ptr());
         // SAFETY: as in `par_map_inplace`.
         let work = |loops: &Loops| unsafe { map(loops, all.as_mut_ptr(), from(), change) };
         pieces(loops, &work, &nothing)

@@ -73,18 +73,6 @@ impl<'a, T: Element> Strided<'a, T> {
         Ok(Loops::tiled(self.shape, &[self.strides, other.strides], size_of::<T>()))
     }
 
-    /// Returns the loops over all three arrays, in memory order.
-    pub(crate) fn loops_with_two<U: Element, V: Element>(
-        &self,
-        second: &Strided<'_, U>,
-        third: &Strided<'_, V>,
-    ) -> Result<Option<Loops>> {
-        self.check_shape(second.shape)?;
-        self.check_shape(third.shape)?;
-        let strides = [self.strides, second.strides, third.strides];
-        Ok(Loops::tiled(self.shape, &strides, size_of::<T>()))
-    }
-
     /// Returns an error if the shape differs.
     fn check_shape(&self, shape: &[usize]) -> Result<()> {
         if self.shape == shape { Ok(()) } else { Err(other_shape(shape, self.shape)) }
@@ -144,19 +132,6 @@ impl<'a, T: Element> Strided<'a, T> {
         let Some(loops) = self.loops(visit) else { return Ok(start) };
         // SAFETY: the elements are live and initialized (contract of `new`).
         unsafe { fold(&loops, (self.as_ptr(),), start, add) }
-    }
-
-    #[inline]
-    pub(crate) fn zip_fold<U: Element, A>(
-        &self,
-        other: &Strided<'_, U>,
-        start: A,
-        mut add: impl FnMut(A, T, U) -> A,
-    ) -> Result<A> {
-        let Some(loops) = self.loops_with(other)? else { return Ok(start) };
-        let from = (self.as_ptr(), other.as_ptr());
-        // SAFETY: as in `fold`.
-        unsafe { fold(&loops, from, start, |folded, (one, other)| add(folded, one, other)) }
     }
 
     /// Calls `see` with chunks of elements in memory order. Long contiguous runs are passed in place, others are
@@ -268,21 +243,6 @@ impl<'a, T: Element> Strided<'a, T> {
         let from = (self.as_ptr(), other.as_ptr());
         // SAFETY: as in `map_inplace`.
         unsafe { map(&loops, self.as_mut_ptr(), from, |(one, other)| change(one, other)) }
-    }
-
-    /// # Safety
-    ///
-    /// As [`map_inplace`](Self::map_inplace).
-    #[inline]
-    pub(crate) unsafe fn zip2_map_inplace<U: Element, V: Element>(
-        &self,
-        (second, third): (&Strided<'_, U>, &Strided<'_, V>),
-        mut change: impl FnMut(T, U, V) -> T,
-    ) -> Result<()> {
-        let Some(loops) = self.loops_with_two(second, third)? else { return Ok(()) };
-        let from = (self.as_ptr(), second.as_ptr(), third.as_ptr());
-        // SAFETY: as in `map_inplace`.
-        unsafe { map(&loops, self.as_mut_ptr(), from, |(one, second, third)| change(one, second, third)) }
     }
 }
 

@@ -1,7 +1,5 @@
 //! Views of parts of a view, and views of the same elements under other indices.
 
-use core::ops::{Bound, RangeBounds};
-
 use crate::array::element::Element;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::RawView;
@@ -19,60 +17,11 @@ impl<const N: usize> RawView<N> {
         RawView { address, shape, strides, device, pending, uses, shared }
     }
 
-    /// Returns the view with its axes in the given order.
-    fn permuted(&self, axes: [usize; N]) -> Result<Self> {
-        let mut seen = [false; N];
-        for axis in axes {
-            if axis >= N || core::mem::replace(&mut seen[axis], true) {
-                let allowed = text!("each axis below {N} once");
-                return Err(Error::new(ErrorKind::Rank, "axes", format_args!("{axes:?}"), allowed));
-            }
-        }
-        let (shape, strides) = (axes.map(|axis| self.shape[axis]), axes.map(|axis| self.strides[axis]));
-        Ok(Self { shape, strides, ..*self })
-    }
-
     fn check_axis(axis: usize) -> Result<()> {
         if axis < N {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Rank, "axis", axis, text!("less than {N}, the number of axes")))
-    }
-
-    /// Returns every `step`-th element of a range of an axis. A negative step begins at the end of the range.
-    fn sliced<T>(&self, axis: usize, range: impl RangeBounds<usize>, step: isize) -> Result<Self> {
-        Self::check_axis(axis)?;
-        let extent = self.shape[axis];
-        let start = match range.start_bound() {
-            Bound::Included(start) => *start,
-            Bound::Excluded(before) => before.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(last) => last.saturating_add(1),
-            Bound::Excluded(end) => *end,
-            Bound::Unbounded => extent,
-        };
-        if start > end || end > extent {
-            let allowed = text!("a range within 0..{extent}, the indices of the axis");
-            return Err(Error::new(
-                ErrorKind::IndexOutOfBounds,
-                format_args!("index[{axis}]"),
-                format_args!("{start}..{end}"),
-                allowed,
-            ));
-        }
-        if step == 0 {
-            return Err(Error::new(ErrorKind::IndexOutOfBounds, "step", 0, "a step forwards or backwards"));
-        }
-        let len = (end - start).div_ceil(step.unsigned_abs());
-        let first = if step > 0 || len == 0 { start } else { end - 1 };
-        let (mut shape, mut strides) = (self.shape, self.strides);
-        shape[axis] = len;
-        if len > 1 {
-            strides[axis] = strides[axis].wrapping_mul(step);
-        }
-        Ok(self.with::<T, N>(shape, strides, self.strides[axis].wrapping_mul(first as isize)))
     }
 
     /// Removes an axis and selects one of its indices.
@@ -92,14 +41,6 @@ impl<const N: usize> RawView<N> {
         let shape = core::array::from_fn(|at| self.shape[other(at)]);
         let strides = core::array::from_fn(|at| self.strides[other(at)]);
         Ok(self.with::<T, M>(shape, strides, self.strides[axis].wrapping_mul(index as isize)))
-    }
-
-    /// Returns the elements under other extents in C order, if that needs no copy.
-    fn reshaped<T, const M: usize>(&self, shape: [usize; M]) -> Result<RawView<M>> {
-        let layout = self.layout().reshape(&shape)?;
-        let mut strides = [0; M];
-        strides.copy_from_slice(layout.strides());
-        Ok(self.with::<T, M>(shape, strides, 0))
     }
 
     /// Splits the view into the first `at` indices of the first axis and the others.
@@ -125,34 +66,6 @@ macro_rules! subviews {
                 $self.over(raw)
             }
 
-            /// Returns the view with its axes in another order, as NumPy's `transpose`: axis `i` is axis `axes[i]` of
-            /// this view.
-            ///
-            /// # Errors
-            ///
-            /// [`ErrorKind::Rank`] unless `axes` contains each axis once.
-            pub fn transpose($self: $Receiver, axes: [usize; N]) -> Result<Self> {
-                let raw = $self.raw.permuted(axes)?;
-                Ok($self.over(raw))
-            }
-
-            /// Selects every `step`-th index of a range of an axis. A negative step begins with the last index of the
-            /// range.
-            ///
-            /// # Errors
-            ///
-            /// [`ErrorKind::IndexOutOfBounds`] for a range beyond the axis and for a step of 0; [`ErrorKind::Rank`] if
-            /// the axis does not exist.
-            pub fn slice_axis(
-                $self: $Receiver,
-                axis: usize,
-                range: impl RangeBounds<usize>,
-                step: isize,
-            ) -> Result<Self> {
-                let raw = $self.raw.sliced::<T>(axis, range, step)?;
-                Ok($self.over(raw))
-            }
-
             /// Selects one index of an axis. The result has `M` axes, one less than this view.
             ///
             /// # Errors
@@ -165,17 +78,6 @@ macro_rules! subviews {
                 index: usize,
             ) -> Result<$View<'a, T, M>> {
                 let raw = $self.raw.indexed::<T, M>(axis, index)?;
-                Ok($self.over(raw))
-            }
-
-            /// Returns the same elements, in row-major order, under another shape.
-            ///
-            /// # Errors
-            ///
-            /// [`ErrorKind::Shape`] if the number of elements differs; [`ErrorKind::Strides`] if the shape requires a
-            /// copy.
-            pub fn reshape<const M: usize>($self: $Receiver, shape: [usize; M]) -> Result<$View<'a, T, M>> {
-                let raw = $self.raw.reshaped::<T, M>(shape)?;
                 Ok($self.over(raw))
             }
 

@@ -1,4 +1,4 @@
-//! New layouts over the same memory: slices, reshapes, and iteration over element offsets.
+//! New layouts over the same memory: slices, parts of elements, and iteration over element offsets.
 
 use crate::array::dims::Dims;
 use crate::array::layout::errors::{axes_in_words, out_of_reach};
@@ -61,46 +61,6 @@ impl Layout {
             .unwrap_or_else(|| unreachable!("it has no more elements than the layout"));
         let offset = if numel == 0 { 0 } else { self.strides()[axis] * index as isize };
         (Self::of(&shape, &strides, numel), offset)
-    }
-
-    /// The same elements, in row-major order, in another shape.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Shape`] for another number of elements, [`ErrorKind::Strides`] if the shape needs a copy.
-    pub(crate) fn reshape(&self, shape: &[usize]) -> Result<Self> {
-        let count = numel(shape)?;
-        if count != self.numel {
-            let found = text!("{shape:?}, of {count} elements");
-            let allowed = text!("{} elements, the number in {:?}", self.numel, self.shape());
-            return Err(Error::new(ErrorKind::Shape, "shape", found, allowed));
-        }
-        let mut strides = contiguous_strides(shape, Order::C);
-        if count == 0 {
-            return Ok(Self::of(shape, &strides, count));
-        }
-        // From the last axis on: merge old axes that continue one another, then split the merged axis into new ones.
-        let mut old =
-            self.shape().iter().zip(self.strides()).filter(|(extent, _)| **extent != 1).rev().peekable();
-        let mut new = (0..shape.len()).rev().filter(|axis| shape[*axis] != 1);
-        while let Some((&extent, &step)) = old.next() {
-            let (mut merged, mut reach) = (extent, step.wrapping_mul(extent as isize));
-            while let Some((&extent, _)) = old.next_if(|(_, outer)| **outer == reach) {
-                (merged, reach) = (merged * extent, reach.wrapping_mul(extent as isize));
-            }
-            let (mut part, mut stride) = (1, step);
-            while part < merged {
-                let Some(axis) = new.next() else { break };
-                strides[axis] = stride;
-                (part, stride) = (part * shape[axis], stride.wrapping_mul(shape[axis] as isize));
-            }
-            if part != merged {
-                let found = text!("{shape:?} for shape {:?}, strides {:?}", self.shape(), self.strides());
-                let error = Error::new(ErrorKind::Strides, "shape", found, "a shape that needs no copy");
-                return Err(error.with_rust_hint("use `to_vec` to copy the elements"));
-            }
-        }
-        Ok(Self::of(shape, &strides, count))
     }
 
     /// Divides each element into `parts` equal parts, which become the last axes. Strides count parts.
