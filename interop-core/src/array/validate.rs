@@ -36,17 +36,7 @@ impl RawDescriptor<'_> {
         let steps = Dims::from(if let Strides::Elements(steps) = self.strides { steps } else { &[] });
         let strides =
             if let Strides::Elements(_) = self.strides { Strides::Elements(&steps) } else { self.strides };
-        let is_simple = self.is_simple();
-        let descriptor = RawDescriptor { shape: &shape, strides, ..self };
-        if is_simple { Err(descriptor.refusal()) } else { descriptor.validate_full() }
-    }
-
-    /// Whether the fast path is complete for this array: if [`validate_fast`](Self::validate_fast) returns `None`, the
-    /// array is invalid.
-    #[inline(always)]
-    fn is_simple(&self) -> bool {
-        let compact = matches!(self.strides, Strides::Contiguous(_)) && self.shape.len() <= INLINE;
-        compact && self.struct_type.is_none() && self.dtype.bits() % 8 == 0
+        RawDescriptor { shape: &shape, strides, ..self }.validate_full()
     }
 
     /// The fast path, for at most five axes and elements of whole bytes. The strides are contiguous or not negative.
@@ -146,15 +136,6 @@ impl RawDescriptor<'_> {
         let end = start.checked_add(usize::try_from(bits / 8).ok()?)?;
         let inside = self.memory.as_ref().is_none_or(|memory| start >= memory.start && end <= memory.end);
         (inside && self.address != 0).then_some((start, start..end))
-    }
-
-    /// The error of a [simple](Self::is_simple) description that the fast path did not accept.
-    #[cold]
-    fn refusal(self) -> Error {
-        match self.validate_full() {
-            Err(error) => error,
-            Ok(_) => unreachable!("the fast path accepts every valid simple description"),
-        }
     }
 
     /// Checks every rule; returns the error of the first broken one.
@@ -341,6 +322,13 @@ impl RawDescriptor<'_> {
 mod tests {
     use super::*;
 
+    /// Whether the fast path accepts every valid array of this kind.
+    fn is_simple(descriptor: &RawDescriptor<'_>) -> bool {
+        let compact =
+            matches!(descriptor.strides, Strides::Contiguous(_)) && descriptor.shape.len() <= INLINE;
+        compact && descriptor.struct_type.is_none() && descriptor.dtype.bits() % 8 == 0
+    }
+
     /// The bits of a gigabyte must be counted in 64 bits, also with 32-bit addresses, which Miri tests.
     #[test]
     fn a_gigabyte_is_not_too_much() {
@@ -367,7 +355,7 @@ mod tests {
                 assert!(fast.is_none() || *fast == full.clone().ok(), "{descriptor:?}: {full:?}");
             }
             assert!(fast.is_none() || by_rank.is_some(), "{descriptor:?} is accepted_fast");
-            assert!(!descriptor.is_simple() || fast.is_some() == full.is_ok(), "{descriptor:?}: {full:?}");
+            assert!(!is_simple(descriptor) || fast.is_some() == full.is_ok(), "{descriptor:?}: {full:?}");
             accepted_fast += usize::from(fast.is_some());
             accepted_full += usize::from(full.is_ok());
         };

@@ -27,6 +27,9 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
 /// A struct that holds array memory. Implement it by `#[derive(CudaArray)]`.
 ///
+/// `dyn CudaArray` describes arrays of any struct: [`info`](Self::info), [`to_cai`](Self::to_cai), the waits, and
+/// [`LaunchScope`](crate::LaunchScope). Methods that are generic or take the struct need its type.
+///
 /// # Safety
 ///
 /// 1. The memory in the [`byte_range`](ArrayInfo::byte_range) of [`info`](Self::info) is live and initialized as long
@@ -96,7 +99,10 @@ pub unsafe trait CudaArray {
     /// another element type, [`ErrorKind::Rank`](crate::error::ErrorKind::Rank) for another number of axes.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as ArrayView::from_info")]
-    fn view<T: Element, const N: usize>(&self) -> Result<ArrayView<'_, T, N>> {
+    fn view<T: Element, const N: usize>(&self) -> Result<ArrayView<'_, T, N>>
+    where
+        Self: Sized,
+    {
         // SAFETY: rule 1, for the lifetime of the borrow.
         unsafe { ArrayView::from_info(&self.info()?) }
     }
@@ -109,7 +115,10 @@ pub unsafe trait CudaArray {
     /// [`ErrorKind::Strides`](crate::error::ErrorKind::Strides) if indices share elements, as in a broadcast array.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as ArrayView::from_info")]
-    fn view_mut<T: Element, const N: usize>(&mut self) -> Result<ArrayViewMut<'_, T, N>> {
+    fn view_mut<T: Element, const N: usize>(&mut self) -> Result<ArrayViewMut<'_, T, N>>
+    where
+        Self: Sized,
+    {
         // SAFETY: rule 1; the borrow is exclusive, so no other Rust code accesses the elements through the struct.
         unsafe { ArrayViewMut::from_info(&self.info()?) }
     }
@@ -120,7 +129,10 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// As [`view`](Self::view) and [`ArrayView::kernel_view`].
-    fn kernel_view<T: Element, const N: usize>(&self) -> Result<KernelView<'_, T, N>> {
+    fn kernel_view<T: Element, const N: usize>(&self) -> Result<KernelView<'_, T, N>>
+    where
+        Self: Sized,
+    {
         self.view::<T, N>()?.kernel_view()
     }
 
@@ -129,7 +141,10 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// As [`view_mut`](Self::view_mut) and [`ArrayView::kernel_view`].
-    fn kernel_view_mut<T: Element, const N: usize>(&mut self) -> Result<KernelViewMut<'_, T, N>> {
+    fn kernel_view_mut<T: Element, const N: usize>(&mut self) -> Result<KernelViewMut<'_, T, N>>
+    where
+        Self: Sized,
+    {
         self.view_mut::<T, N>()?.into_kernel_view_mut()
     }
 
@@ -146,7 +161,10 @@ pub unsafe trait CudaArray {
     /// - `AlreadyBorrowed` while Rust code writes to the memory through another struct.
     /// - `Stream` for a stream with CPU memory.
     /// - Otherwise as [`info`](Self::info) and [`cuda::stream_synchronize`](crate::cuda::stream_synchronize).
-    fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+    fn to_vec<T: Element>(&self) -> Result<Vec<T>>
+    where
+        Self: Sized,
+    {
         let info = self.info()?;
         if info.device().device_type != DeviceType::CUDA {
             // SAFETY: rule 1.
@@ -163,7 +181,10 @@ pub unsafe trait CudaArray {
     /// `Device` for memory that the host cannot access; otherwise as [`to_vec`](Self::to_vec), except `OutOfMemory`. If
     /// a byte is not a valid `bool`, `see` has been called for the elements before it.
     #[inline]
-    fn for_each<T: Element>(&self, see: impl FnMut(T)) -> Result<()> {
+    fn for_each<T: Element>(&self, see: impl FnMut(T)) -> Result<()>
+    where
+        Self: Sized,
+    {
         // SAFETY: rule 1.
         unsafe { HostElements::<T>::of(&self.info()?, false) }?.for_each(see)
     }
@@ -173,7 +194,10 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// As [`for_each`](Self::for_each), and `OutOfMemory`.
-    fn for_each_chunk<T: Element>(&self, see: impl FnMut(&[ReadOnlyCell<T>])) -> Result<()> {
+    fn for_each_chunk<T: Element>(&self, see: impl FnMut(&[ReadOnlyCell<T>])) -> Result<()>
+    where
+        Self: Sized,
+    {
         // SAFETY: rule 1.
         unsafe { HostElements::<T>::of(&self.info()?, false) }?.for_each_chunk(see)
     }
@@ -184,7 +208,10 @@ pub unsafe trait CudaArray {
     ///
     /// As [`for_each`](Self::for_each).
     #[inline]
-    fn fold<T: Element, A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
+    fn fold<T: Element, A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A>
+    where
+        Self: Sized,
+    {
         // SAFETY: rule 1.
         unsafe { HostElements::<T>::of(&self.info()?, false) }?.fold(start, add)
     }
@@ -198,7 +225,10 @@ pub unsafe trait CudaArray {
     /// alignment; [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`, after the
     /// elements before it have been changed.
     #[inline]
-    fn map_inplace<T: Element>(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
+    fn map_inplace<T: Element>(&mut self, change: impl FnMut(T) -> T) -> Result<()>
+    where
+        Self: Sized,
+    {
         // SAFETY: rule 1; the borrow is exclusive.
         unsafe { HostElementsMut::<T>::of(&self.info()?) }?.map_inplace(change)
     }
@@ -215,7 +245,10 @@ pub unsafe trait CudaArray {
         &mut self,
         other: &impl CudaArray,
         change: impl FnMut(T, U) -> T,
-    ) -> Result<()> {
+    ) -> Result<()>
+    where
+        Self: Sized,
+    {
         // SAFETY: rule 1, for the other array.
         let other = unsafe { HostElements::of(&other.info()?, false) }?;
         // SAFETY: as in `map_inplace`.
@@ -227,7 +260,10 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// As [`map_inplace`](Self::map_inplace).
-    fn fill<T: Element>(&mut self, value: T) -> Result<()> {
+    fn fill<T: Element>(&mut self, value: T) -> Result<()>
+    where
+        Self: Sized,
+    {
         // SAFETY: as in `map_inplace`.
         unsafe { HostElementsMut::of(&self.info()?) }.map(|elements| elements.fill(value))
     }
@@ -237,7 +273,10 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// As [`map_inplace`](Self::map_inplace); `Shape` if the lengths differ.
-    fn copy_from_slice<T: Element>(&mut self, slice: &[T]) -> Result<()> {
+    fn copy_from_slice<T: Element>(&mut self, slice: &[T]) -> Result<()>
+    where
+        Self: Sized,
+    {
         // SAFETY: as in `map_inplace`.
         unsafe { HostElementsMut::<T>::of(&self.info()?) }?.copy_from_slice(slice)
     }
@@ -247,7 +286,10 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// As [`for_each`](Self::for_each); `Shape` if the lengths differ.
-    fn copy_to_slice<T: Element>(&self, slice: &mut [T]) -> Result<()> {
+    fn copy_to_slice<T: Element>(&self, slice: &mut [T]) -> Result<()>
+    where
+        Self: Sized,
+    {
         // SAFETY: rule 1.
         unsafe { HostElements::<T>::of(&self.info()?, false) }?.copy_to_slice(slice)
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, FromImport, HostBuffer, HostVec, Lease, LeaseMut,
-    MemoryRegion, Mutability, Opaque, Order, SharedBuffer, Storage, StreamHandle, StructType,
+    CudaArray, DType, Device, Element, ErrorKind, FromImport, HostBuffer, HostVec, LaunchScope, Lease,
+    LeaseMut, MemoryRegion, Mutability, Opaque, Order, SharedBuffer, Storage, StreamHandle, StructType,
 };
 
 use crate::support::arrays::{Array, Borrowable, Claimed, Fortran, GPU_ADDRESS, Matrix, Pinned};
@@ -165,4 +165,16 @@ fn storages_can_be_shown() {
     assert_eq!(format!("{host:?}"), "HostBuffer(4 × float32)");
     let shared = format!("{:?}", SharedBuffer::new(Claimed::gpu::<f32>(6, 1)));
     assert_eq!(shared, format!("SharedBuffer(float32 at {GPU_ADDRESS:#x}, CUDA (2), ordinal 1)"));
+}
+
+/// Structs of several types in one list, described and read by a scope through the trait.
+#[test]
+fn arrays_of_any_struct_in_one_list() {
+    let arrays: [Box<dyn CudaArray>; 2] =
+        [Box::new(Array::new(vec![1_u8; 6], &[2, 3])), Box::new(Array::new(HostVec::from([1.5_f64]), &[1]))];
+    let scope = LaunchScope::new();
+    let described = arrays.iter().map(|array| scope.read_any(array.as_ref()).unwrap());
+    let found: Vec<_> = described.map(|info| (info.dtype(), info.shape().to_vec())).collect();
+    assert_eq!(found, [(DType::U8, vec![2, 3]), (DType::F64, vec![1])]);
+    assert_eq!(arrays[0].to_cai().unwrap_err().kind(), ErrorKind::Device);
 }
