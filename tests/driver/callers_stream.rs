@@ -1,12 +1,11 @@
 //! Imports on the stream on which their caller works: nothing is ordered, nothing is recorded, and graphs stay valid.
-#![expect(unsafe_code, reason = "states on which stream a caller works")]
 
 use interop_core::cuda::{finish_releases, pending_releases};
 use interop_core::{
     CudaArray, Device, ErrorKind, FromArray, Import, Kept, LaunchScope, Lease, LeaseMut, StreamHandle,
 };
 
-use crate::counted_imports::{arrive, drained, tell};
+use crate::counted_imports::{arrive, arrive_on, drained, tell};
 use crate::cuda_program::{Bytes, LARGE, Place, Stream, set_current};
 use crate::exclusive_driver::turn;
 use crate::support::arrays::{Array, Matrix};
@@ -26,9 +25,7 @@ struct Row<S> {
 
 /// Imports memory that its library uses on this stream.
 fn on(data: &Bytes, stream: Stream) -> (Ledger, Import) {
-    let (ledger, import) = arrive(data, GPU);
-    // SAFETY: the stream is live, and nothing uses the memory after the release but the tests, on the same stream.
-    (ledger, unsafe { import.with_callers_stream(stream.handle()) })
+    arrive_on(data, GPU, stream)
 }
 
 fn row(data: &Bytes, stream: Stream) -> (Ledger, Row<LeaseMut<i16>>) {

@@ -1,4 +1,5 @@
 //! Arrays from a producer that counts its releases.
+#![expect(unsafe_code, reason = "states on which stream a caller works")]
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use interop_core::cuda::{pending_releases, poll_releases};
 use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{CudaArray, Device, Import, StreamHandle};
 
-use crate::cuda_program::Bytes;
+use crate::cuda_program::{Bytes, Stream};
 use crate::support::arrays::{Array, Claimed};
 use crate::support::foreign_tensors::{Claims, Ledger};
 use crate::support::signed;
@@ -27,6 +28,14 @@ pub(crate) fn claim(address: usize, count: usize, device: Device) -> Claims {
 pub(crate) fn arrive(data: &Bytes, device: Device) -> (Ledger, Import) {
     let (ledger, tensor) = tell(data, device);
     (ledger, Import::from_dlpack(tensor).expect("the claims are true"))
+}
+
+/// As [`arrive`], from a library that works on this stream.
+#[track_caller]
+pub(crate) fn arrive_on(data: &Bytes, device: Device, stream: Stream) -> (Ledger, Import) {
+    let (ledger, import) = arrive(data, device);
+    // SAFETY: the stream is live, and nothing uses the memory after the release but the tests, on the same stream.
+    (ledger, unsafe { import.with_callers_stream(stream.handle()) })
 }
 
 /// Does what polls the deferred releases in passing: hands over an array, to a stream that needs not wait.

@@ -1,5 +1,4 @@
 //! `LaunchScope`: kernels that are launched by hand come after the work on their arrays, and before what follows.
-#![expect(unsafe_code, reason = "states on which stream a caller works")]
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +9,7 @@ use interop_core::{
 };
 use interop_sim_client::Mistake;
 
-use crate::counted_imports::{arrive, drained};
+use crate::counted_imports::{arrive_on, drained};
 use crate::cuda_program::{Bytes, Place, Stream};
 use crate::exclusive_driver::turn;
 use crate::support::arrays::Array;
@@ -27,9 +26,7 @@ struct Row<S> {
 }
 
 fn row<S: interop_core::FromImport>(data: &Bytes, stream: Stream) -> (Ledger, Row<S>) {
-    let (ledger, import) = arrive(data, GPU);
-    // SAFETY: the stream is live, and nothing uses the memory after the release but the tests, on the same stream.
-    let import = unsafe { import.with_callers_stream(stream.handle()) };
+    let (ledger, import) = arrive_on(data, GPU, stream);
     (ledger, Row::from_import(import).unwrap())
 }
 
@@ -158,9 +155,7 @@ fn arrays_on_no_known_stream_take_part_in_a_capture() {
     let turn = turn();
     let place = Place::primary(0);
     let captures = place.non_blocking();
-    let (ledger, import) = arrive(&place.bytes(2, 64), GPU);
-    // SAFETY: as in `row`.
-    let import = unsafe { import.with_callers_stream(captures.handle()) };
+    let (ledger, import) = arrive_on(&place.bytes(2, 64), GPU, captures);
     let kept: Kept<Row<Lease<i16>>> = Kept::from_import(import).unwrap();
     let unknown = Row { data: CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 32).unwrap(), len: 32 };
     let buffer = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 32).unwrap();
@@ -362,9 +357,7 @@ fn a_stream_field_of_ones_own_is_ordered_with_the_caller() {
     for is_set_later in [false, true] {
         theirs.spin();
         theirs.fill(&data, 3);
-        let (ledger, import) = arrive(&data, GPU);
-        // SAFETY: as in `row`.
-        let import = unsafe { import.with_callers_stream(theirs.handle()) };
+        let (ledger, import) = arrive_on(&data, GPU, theirs);
         let launch = |scope: &LaunchScope<'_>| {
             assert_eq!(scope.stream::<StreamHandle>().unwrap(), own.handle());
             own.fill(&data, 4);
@@ -400,9 +393,7 @@ fn the_context_of_the_memory_waits_for_the_scope() {
     for (memory, device, other) in [(there, 1, here), (here, 0, foreign)] {
         let (from, to) = (memory.bytes(5, 64), other.bytes(1, 64));
         let (library, own) = (memory.non_blocking(), other.non_blocking());
-        let (ledger, import) = arrive(&from, Device::cuda(device));
-        // SAFETY: as in `row`.
-        let import = unsafe { import.with_callers_stream(library.handle()) };
+        let (ledger, import) = arrive_on(&from, Device::cuda(device), library);
         let source: Kept<Row<Lease<i16>>> = Kept::from_import(import).unwrap();
         let handle = own.handle();
         let scope = LaunchScope::on(&handle).across_devices();
@@ -438,10 +429,8 @@ fn a_refused_array_leaves_the_scope_as_it_was() {
     let (here, there) = (Place::primary(0), Place::primary(1));
     let (other, data) = (here.bytes(1, 64), there.bytes(2, 64));
     let (_refused, array) = row::<Lease<i16>>(&other, here.non_blocking());
-    let (_ledger, import) = arrive(&data, Device::cuda(1));
     let theirs = there.non_blocking();
-    // SAFETY: as in `row`.
-    let import = unsafe { import.with_callers_stream(theirs.handle()) };
+    let (_ledger, import) = arrive_on(&data, Device::cuda(1), theirs);
     let mut target: Row<LeaseMut<i16>> = Row::from_import(import).unwrap();
     theirs.spin();
     theirs.fill(&data, 3);
@@ -462,10 +451,8 @@ fn two_devices_need_leave() {
     let (here, there) = (Place::primary(0), Place::primary(1));
     let (from, to) = (there.bytes(5, 64), here.bytes(1, 64));
     let (reader, writer) = (there.non_blocking(), here.non_blocking());
-    let (one, import) = arrive(&from, Device::cuda(1));
-    // SAFETY: as in `row`.
-    let source: Row<Lease<i16>> =
-        Row::from_import(unsafe { import.with_callers_stream(reader.handle()) }).unwrap();
+    let (one, import) = arrive_on(&from, Device::cuda(1), reader);
+    let source: Row<Lease<i16>> = Row::from_import(import).unwrap();
     let (two, mut target) = row::<LeaseMut<i16>>(&to, writer);
     {
         let scope = LaunchScope::new();

@@ -71,3 +71,19 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let found = fs::read_dir(folder).and_then(|found| found.map(|entry| Ok(entry?.path())).collect());
     found.map_err(at(folder))
 }
+
+/// Returns the files below a folder that have one of these extensions, with their text.
+#[cfg(test)]
+pub(crate) fn texts_below(folder: &Path, extensions: &[&str]) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for path in entries(folder).expect("a folder with sources") {
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        if path.is_dir() {
+            found.extend(texts_below(&path, extensions));
+        } else if extensions.contains(&extension) {
+            let text = read(&path).expect("a file of the repository");
+            found.push((path, text));
+        }
+    }
+    found
+}

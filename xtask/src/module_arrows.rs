@@ -2,7 +2,7 @@
 //! cycle. A file uses another by a path, or by a method that the other adds to a type of a third.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::PathBuf;
 
 use crate::{files, workspace};
 
@@ -16,23 +16,13 @@ const CYCLE: [&str; 2] = ["derive/cuda_array", "derive/relabel"];
 /// Returns the modules of the core with their code, by path without `.rs`.
 fn modules() -> BTreeMap<String, String> {
     let root = workspace::root().join("interop-core/src");
-    let mut found = BTreeMap::new();
-    collect(&root, &root, &mut found);
-    found
-}
-
-fn collect(root: &Path, folder: &Path, found: &mut BTreeMap<String, String>) {
-    for path in files::entries(folder).expect("a folder with sources") {
-        if path.is_dir() {
-            collect(root, &path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let name = path.strip_prefix(root).expect("below the root").with_extension("");
-            let text = files::read(&path).expect("a file of the repository");
-            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-            let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-            found.insert(name.to_string_lossy().replace('\\', "/"), lines.collect::<Vec<_>>().join("\n"));
-        }
-    }
+    let module = |(path, text): (PathBuf, String)| {
+        let name = path.strip_prefix(&root).expect("below the root").with_extension("");
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        (name.to_string_lossy().replace('\\', "/"), lines.collect::<Vec<_>>().join("\n"))
+    };
+    files::texts_below(&root, &["rs"]).into_iter().map(module).collect()
 }
 
 /// Returns the paths from the crate root that occur in the code.

@@ -1,6 +1,6 @@
 //! Checks that the shortcuts which ARCHITECTURE.md lists are there, and the tests that it names for them.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use crate::{files, workspace};
 
@@ -17,24 +17,12 @@ fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
 
-fn read_all(folder: &Path, extensions: &[&str], to: &mut Vec<(String, String)>) {
-    for path in files::entries(folder).expect("a folder with sources") {
-        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        if path.is_dir() {
-            read_all(&path, extensions, to);
-        } else if extensions.contains(&extension) {
-            to.push((path.to_string_lossy().replace('\\', "/"), files::read(&path).expect("a source file")));
-        }
-    }
-}
-
 #[test]
 fn every_shortcut_has_its_code_and_its_test() {
     let root = workspace::root();
     let page = files::read(&root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    let (mut code, mut tests) = (Vec::new(), Vec::new());
-    read_all(&root.join("interop-core/src"), &["rs"], &mut code);
-    read_all(&root.join("tests"), &["rs", "py"], &mut tests);
+    let code = files::texts_below(&root.join("interop-core/src"), &["rs"]);
+    let tests = files::texts_below(&root.join("tests"), &["rs", "py"]);
     let mut seen = 0;
     for row in rows(&page, "Shortcuts") {
         let (first, last) = (&row[0], &row[row.len() - 1]);
@@ -44,10 +32,11 @@ fn every_shortcut_has_its_code_and_its_test() {
         // What the row quotes first is an item or a file; other words of the row may be those of Python.
         let name = quoted(first).next().unwrap_or_else(|| panic!("a row without code: {first}"));
         let name = name.rsplit("::").next().unwrap_or(name);
-        let is_there = |(path, text): &(String, String)| text.contains(name) || path.ends_with(name);
+        let is_there = |(path, text): &(PathBuf, String)| text.contains(name) || path.ends_with(name);
         assert!(code.iter().any(is_there), "`{name}` is not in the code");
         for test in quoted(last) {
-            let is_test = |(path, _): &(String, String)| path.contains(test);
+            let is_test =
+                |(path, _): &(PathBuf, String)| path.to_string_lossy().replace('\\', "/").contains(test);
             assert!(code.iter().chain(&tests).any(is_test), "`{test}` is no test");
         }
         seen += 1;

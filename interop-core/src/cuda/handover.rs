@@ -7,7 +7,6 @@ use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::driver::is_available;
 use crate::cuda::missing_stream::{handover_stream, synchronize_missing_stream, wait_for_missing_stream};
 use crate::cuda::proxy_stream::join_default_stream;
-#[cfg(feature = "python")]
 use crate::cuda::release::queue::poll_in_passing;
 #[cfg(feature = "python")]
 use crate::cuda::stream_wait::{make_context_wait, synchronize_stream_of};
@@ -25,15 +24,15 @@ pub(crate) fn make_consumer_wait(info: &ArrayInfo, consumer: StreamHandle) -> Re
     if info.device().device_type == DeviceType::CPU {
         return Ok(());
     }
-    crate::cuda::release::queue::poll_in_passing();
+    poll_in_passing();
     match info.pending.only_name() {
         Some(_) => wait_for_pending(info.pending, consumer, info.device()),
         None => make_stream_wait_for_unknown(consumer, info.address, info.device()),
     }
 }
 
-/// Makes a stream wait for the work on memory at an address of which nobody knows the stream: all work of the memory's context, or
-/// what [`MissingStreamPolicy`](crate::cuda::missing_stream::MissingStreamPolicy) says.
+/// Makes a stream wait for the work on memory at an address of which nobody knows the stream: all work of the memory's
+/// context, or what [`MissingStreamPolicy`](crate::cuda::missing_stream::MissingStreamPolicy) says.
 ///
 /// # Errors
 ///
