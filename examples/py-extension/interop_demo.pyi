@@ -1,8 +1,8 @@
-from collections.abc import Iterator
 from enum import Enum
 from types import EllipsisType
-from typing import Any, Protocol, SupportsIndex, TypeAlias, TypedDict, TypeVar, final, type_check_only
+from typing import Any, ClassVar, Protocol, SupportsIndex, TypeAlias, TypedDict, TypeVar, final, type_check_only
 
+import numpy as np
 from interop_core import AnyArray, ExportedArray, SupportsCAI
 from typing_extensions import CapsuleType
 
@@ -59,7 +59,7 @@ class ArrayError(BufferError, ValueError): ...
 class StreamError(ArrayError, RuntimeError): ...
 
 @final
-class Array(ExportedArray):
+class Array:
     @staticmethod
     def full(
         shape: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex],
@@ -71,13 +71,40 @@ class Array(ExportedArray):
         order: str = "C",
         readonly: bool = False,
     ) -> Array: ...
+    __dlpack_c_exchange_api__: ClassVar[CapsuleType]
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int | Enum, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __len__(self) -> int: ...
     # Lists, arrays and masks are refused.
-    def __getitem__(  # type: ignore[override]
+    def __getitem__(
         self,
         key: SupportsIndex | slice | EllipsisType | tuple[SupportsIndex | slice | EllipsisType | None, ...] | None,
         /,
     ) -> Array: ...
-    def __iter__(self) -> Iterator[Array]: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def strides(self) -> tuple[int, ...] | None: ...
+    @property
+    def dtype(self) -> np.dtype[Any] | str: ...
+    def relabel_as_device(self) -> ExportedArray: ...
+    def relabel_as_host(self) -> ExportedArray: ...
 
 @final
 class Recording:

@@ -67,7 +67,7 @@ pub mod __private {
     //! Items that expanded code uses. The interface is not stable: the derive is pinned to the same version.
 
     pub use crate::derive::expansion::*;
-    #[cfg(feature = "python")]
+    #[cfg(all(feature = "python", not(python_too_old)))]
     pub use crate::python::expansion as python;
 }
 #[doc(hidden)]
@@ -83,7 +83,12 @@ pub mod guide;
 mod memory;
 mod process;
 mod protocols;
-#[cfg(feature = "python")]
+#[cfg(python_too_old)]
+compile_error!(
+    "`interop-core` needs Python 3.11, whose stable ABI has the buffer protocol: write `abi3-py311` in the place of an older \
+     `abi3-py3…` in the features of `pyo3`, and build with Python 3.11 or newer"
+);
+#[cfg(all(feature = "python", not(python_too_old)))]
 pub mod python;
 
 pub use protocols::{cai, dlpack};

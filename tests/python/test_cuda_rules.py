@@ -352,4 +352,4 @@ def test_the_dtype_of_struct_elements_is_numpys():
 
     particles = interop_demo.asarray(Particles())
     assert particles.dtype == np.dtype([("pos", "<f4", (3,)), ("id", "<u4"), ("in", inner)])
-    assert "dtype=struct {pos: float32[3] @0, id: uint32 @12, in: {a: uint8 @0, b: int16 @4} @16}" in repr(particles)
+    assert "dtype=struct {pos: float32[3] @0, id: uint32 @12, in: {a: uint8 @0, b: int16 @4} @16}" in repr(interop_demo._exported(particles))

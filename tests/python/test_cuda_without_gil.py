@@ -6,6 +6,7 @@ import interop_demo
 import native
 import numpy as np
 import pytest
+from capsules import CUDA_HOST
 from scripts import run
 from test_cuda_rules import Silent
 from test_cuda_arrays import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
@@ -35,7 +36,7 @@ def test_whoever_waits_for_a_device_lets_other_threads_run(way, stream):
     # Allocating memory waits for the default stream.
     stream = SIM.stream() if stream == "handle" and way != "new memory" else 1
     array = full("cuda" if way == "a copy for the host" else "pinned", (3, 3))
-    HOSTED[:] = [array.relabel_as_host()] if array.device == "cuda_host" else []
+    HOSTED[:] = [array.relabel_as_host()] if array.__dlpack_device__()[0] == CUDA_HOST else []
     interop_demo.scale_(array, 2, stream=stream)
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), ctypes.c_void_p(probe.attachment()), None)
     assert WAYS[way](array) == 15.0

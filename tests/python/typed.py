@@ -10,7 +10,7 @@ total: float = interop_demo.checksum(back) + interop_demo.checksum(array.__dlpac
 first: float = memoryview(array).cast("B")[0] + bytes(array)[0]
 extent: int = interop_demo.describe(array, stream=1)["shape"][0] + len(interop_demo.edges(array)) + array.shape[0]
 
-numbers: list[float] = [float(row) for row in array[0]]
+rows: list[interop_demo.Array] = [array[row] for row in range(len(array))]
 
 interop_demo.checksum("text")  # type: ignore[arg-type]
 interop_demo.describe(array, 1)  # type: ignore[call-arg]

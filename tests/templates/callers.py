@@ -7,18 +7,17 @@ row = np.arange(3, dtype=np.float32)
 hello_python.double_(row)
 doubled = hello_python.double(row)
 hello_python.double_(doubled)
-total: float = float(doubled.sum()) + float((doubled + 1)[0])
+total: float = float(np.asarray(doubled).sum())
 shape: tuple[int, ...] = doubled.shape
 half: np.ndarray[tuple[int], np.dtype[np.float32]] = hello_python.halved(row)
 
 samples = hello_python.Samples(3, rate=44_100)
 hello_python.double_(samples)
-extent: int = samples.shape[0] + samples.ndim + len(hello_python.double(samples))
-louder = samples + samples[1:].mean()
+extent: int = len(samples) + samples.rate + hello_python.double(samples)[1:].ndim
 
 hello_python.double_("nonsense")  # type: ignore[arg-type]
 hello_python.double_(3)  # type: ignore[arg-type]
 hello_python.halved("nonsense")  # type: ignore[arg-type]
 hello_python.double()  # type: ignore[call-arg]
 hello_python.Samples("nonsense", 1)  # type: ignore[arg-type]
-samples.shape = (4,)  # type: ignore[misc]
+samples.rate = 4  # type: ignore[misc]

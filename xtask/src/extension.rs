@@ -35,7 +35,7 @@ pub(crate) fn build(environment: &Environment) -> Result<(), Failure> {
 pub(crate) fn compile(environment: &Environment) -> Result<PathBuf, Failure> {
     command_step::announce(
         "Example extension",
-        "The Python module `interop_demo`, optimised, for any Python from 3.10 on.",
+        "The Python module `interop_demo`, optimised, for any Python from 3.11 on.",
     );
     // A separate build folder: an extension module uses other PyO3 settings than tests, and each build would invalidate
     // the other's.

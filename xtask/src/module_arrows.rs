@@ -13,6 +13,9 @@ const ORDER: [&str; 10] =
 /// The cycle that is allowed: `CudaArray` has methods that return a `Relabeled`, which is a `CudaArray` itself.
 const CYCLE: [&str; 2] = ["derive/cuda_array", "derive/relabel"];
 
+/// Methods of the core whose names types of the standard library have too. Calls of them cannot be told apart.
+const COMMON: [&str; 1] = ["iter"];
+
 /// Returns the modules of the core with their code, by path without `.rs`.
 fn modules() -> BTreeMap<String, String> {
     let root = workspace::root().join("interop-core/src");
@@ -90,7 +93,7 @@ fn added_methods(modules: &BTreeMap<String, String>) -> Vec<(String, String)> {
             }
         }
     }
-    let is_alone = |function: &str| definers[function].len() == 1;
+    let is_alone = |function: &str| definers[function].len() == 1 && !COMMON.contains(&function);
     let alone = added.into_iter().filter(|(function, _)| is_alone(function));
     alone.map(|(function, name)| (function.to_owned(), name.clone())).collect()
 }

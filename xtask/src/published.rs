@@ -227,7 +227,7 @@ fn platforms(counts: &mut Counts) -> Result<(), Failure> {
     for platform in PLATFORMS {
         let mut cargo = workspace::cargo(["clippy", "--quiet", "--locked", "--package=interop-core"]);
         // PyO3 needs no interpreter of that platform for the stable ABI.
-        cargo.arg(workspace::features_but(&["cust", "cudarc"])).arg("--features=pyo3/abi3-py310");
+        cargo.arg(workspace::features_but(&["cust", "cudarc"])).arg("--features=pyo3/abi3-py311");
         cargo.args(["--target", platform]).env("PYO3_NO_PYTHON", "1");
         cargo.arg("--target-dir").arg(workspace::target().join("guard/platforms"));
         command_step::run(cargo.args(["--", "-D", "warnings"]))?;

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::{command_step, files, sim, workspace};
 
 /// The oldest Python that the extension's stable ABI and the pinned packages support.
-const OLDEST: (u32, u32) = (3, 10);
+const OLDEST: (u32, u32) = (3, 11);
 
 /// Prints the properties in which two interpreters must match to be interchangeable, such as `3.11 cpython`.
 ///
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn suitable_interpreters_are_told_from_others() {
-        assert_eq!(unsuitable(Some("3.10 cpython")), None);
+        assert_eq!(unsuitable(Some("3.11 cpython")), None);
         assert_eq!(unsuitable(Some("3.14 cpython")), None);
         assert_eq!(unsuitable(Some("3.9 cpython")).as_deref(), Some("is Python 3.9"));
         assert_eq!(unsuitable(Some("2.7 cpython")).as_deref(), Some("is Python 2.7"));

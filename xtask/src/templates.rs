@@ -127,8 +127,8 @@ impl Template {
         let [wheel] = built.as_slice() else {
             return Err(Failure::new(format!("{} wheels were built, and not one", built.len())));
         };
-        if !wheel.to_string_lossy().contains("-cp310-abi3-") {
-            return Err(Failure::new(format!("{} is not for every Python from 3.10 on", wheel.display())));
+        if !wheel.to_string_lossy().contains("-cp311-abi3-") {
+            return Err(Failure::new(format!("{} is not for every Python from 3.11 on", wheel.display())));
         }
         let fresh = self.environment("fresh", &[&wheel.to_string_lossy(), PYTEST, MYPY])?;
         let mut pytest = python(&fresh);

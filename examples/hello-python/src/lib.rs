@@ -34,6 +34,10 @@ impl Samples {
     fn new(len: usize, rate: u32) -> PyResult<Self> {
         Ok(Self { values: HostVec::try_zeroed(len)?, len, rate })
     }
+
+    fn __len__(&self) -> usize {
+        self.len
+    }
 }
 
 /// Arrays from Rust.

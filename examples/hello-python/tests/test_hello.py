@@ -11,8 +11,8 @@ def test_in_place():
 
 def test_a_new_array():
     doubled = hello_python.double(np.arange(3, dtype=np.float32))
-    assert (doubled == [0, 2, 4]).all() and doubled.sum() == 6
-    assert np.asarray(doubled).tolist() == list(doubled + 0)
+    assert np.asarray(doubled).tolist() == [0, 2, 4]
+    assert np.asarray(doubled[::-1]).tolist() == [4, 2, 0] and doubled.shape == (3,)
 
 
 def test_an_array_of_the_callers_library():
@@ -22,9 +22,10 @@ def test_an_array_of_the_callers_library():
 
 def test_a_class_of_arrays():
     samples = hello_python.Samples(3, rate=44_100)
-    samples[1:] = 5
+    np.asarray(samples)[1:] = 5
     hello_python.double_(samples)
-    assert samples.tolist() == [0, 10, 10] and samples.rate == 44_100
+    assert np.asarray(samples).tolist() == [0, 10, 10]
+    assert len(samples) == 3 and samples.rate == 44_100
 
 
 @pytest.mark.parametrize("wrong", ["nonsense", [1.0, 2.0], np.zeros((2, 2), np.float32), np.zeros(2)])

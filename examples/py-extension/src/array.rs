@@ -1,10 +1,11 @@
 //! A Python class whose instances are arrays.
 
-use interop_core::python::{extract_integer, extract_stream, import_as, index_basic};
+use interop_core::python::{self, ExportedArray, extract_integer, extract_stream, import_as};
 use interop_core::{
     AsStream, CudaArray, DType, Dims, Error, ErrorKind, FromArray, Layout, Order, SharedBuffer, Storage,
     StreamHandle,
 };
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
 
@@ -101,12 +102,66 @@ impl Array {
         Ok(Self::of(memory, &layout, stream))
     }
 
-    /// Returns a view of the same memory. Supports integers, slices, an ellipsis, and `None` for a new axis, as `NumPy`
-    /// does.
-    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let view = index_basic(&self.info()?, key)?;
-        let memory = self.memory.byte_offset(view.byte_offset)?;
-        Ok(Self::of(memory, &view.layout, self.stream.clone()))
+    /// A view of the same memory, for integers, slices, `...` and `None`.
+    fn __getitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let Self { memory, stream, .. } = slf.get();
+        let (whole, part) = (slf.get().info()?, python::view(slf, key)?.info()?);
+        // A part without elements has no address.
+        let offset =
+            if part.numel() == 0 { 0 } else { part.address().wrapping_sub(whole.address()) as isize };
+        Ok(Self::of(memory.byte_offset(offset)?, part.layout(), stream.clone()))
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        let extent = self.shape.first().copied();
+        extent.ok_or_else(|| PyTypeError::new_err("len() of an array without axes"))
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let info = slf.get().info()?;
+        let shape = PyTuple::new(slf.py(), info.shape())?.repr()?;
+        Ok(format!("<Array shape={shape} dtype={} on {}>", info.dtype(), info.device()))
+    }
+
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.info()?.shape())
+    }
+
+    #[getter]
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        python::dtype(py, &self.info()?)
+    }
+
+    #[getter]
+    fn ndim(&self) -> usize {
+        self.shape.len()
+    }
+
+    #[getter]
+    fn size(&self) -> PyResult<usize> {
+        Ok(self.info()?.numel())
+    }
+
+    #[getter]
+    fn nbytes(&self) -> PyResult<usize> {
+        Ok(self.info()?.nbytes())
+    }
+
+    /// In bytes, as `NumPy`'s; `None` for elements packed below the byte.
+    #[getter]
+    fn strides<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        self.info()?.byte_strides().map(|strides| PyTuple::new(py, strides)).transpose()
+    }
+
+    /// The same managed memory as device memory, for libraries that accept nothing else.
+    fn relabel_as_device(slf: Py<Self>) -> PyResult<ExportedArray> {
+        Ok(ExportedArray::new(slf.relabel_as_device().map_err(|refused| refused.error)?)?)
+    }
+
+    /// The same pinned or managed memory as host memory, for libraries that accept nothing else.
+    fn relabel_as_host(slf: Py<Self>) -> PyResult<ExportedArray> {
+        Ok(ExportedArray::new(slf.relabel_as_host().map_err(|refused| refused.error)?)?)
     }
 }
 

@@ -2,19 +2,17 @@
 //! tests.
 #![expect(unsafe_code, reason = "implements `Storage`")]
 
-use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::python::import;
+use interop_core::python::{ExportedArray, import};
 use interop_core::{
     ArrayInfo, CudaArray, DType, Element, ElementType, FromArray, FromImport, HostVec, Import, Lease,
     MemoryRegion, Order, Refused, Storage,
 };
-use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
+use crate::array::Array;
 use crate::image::Image;
 use crate::launch;
 
@@ -46,11 +44,6 @@ impl Titled {
     #[new]
     fn new(title: String) -> PyClassInitializer<Self> {
         PyClassInitializer::from(Samples::of(&[1.0, 2.0])).add_subclass(Self { title })
-    }
-
-    /// The arguments to create a copy, also for pickling: the same title.
-    fn __getnewargs__(&self) -> (&str,) {
-        (&self.title,)
     }
 }
 
@@ -113,27 +106,10 @@ impl Named {
     }
 }
 
-/// An array class with its own `__dlpack__`, which exports nothing.
-#[pyclass(frozen, module = "interop_demo", name = "_Kept")]
-#[derive(CudaArray)]
-#[cuda_array(shape = [len], export, pyclass)]
-struct Kept {
-    #[cuda_array(data)]
-    values: HostVec<f32>,
-    len: usize,
-}
-
-#[pymethods]
-impl Kept {
-    #[new]
-    fn new() -> Self {
-        Self { values: HostVec::from_slice(&[1.0]), len: 1 }
-    }
-
-    #[pyo3(signature = (**_wishes))]
-    fn __dlpack__(&self, _wishes: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
-        Err(PyBufferError::new_err(format!("kept, as all {}", self.len)))
-    }
+/// Returns the class's own handle of an array.
+#[pyfunction]
+fn exported(array: Py<Array>) -> PyResult<ExportedArray> {
+    Ok(ExportedArray::new(array)?)
 }
 
 /// Returns a copy of an image in a vector that only the returned object owns.
@@ -280,23 +256,11 @@ fn while_read<'py>(obj: Image<Lease<f32>>, function: &Bound<'py, PyAny>) -> PyRe
     function.call0()
 }
 
-/// A Python class whose metaclass lists a subclass that is not one.
-const UNTRUE: &CStr = c"
-class Untrue(type):
-    def __subclasses__(cls):
-        return [_Stranger]
-
-class _Stranger:
-    pass
-
-class Derived(_Samples, metaclass=Untrue):
-    pass
-";
-
 /// Adds the classes and functions to the module. `PyO3` creates the base class `Samples` together with the first
 /// subclass.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    module.setattr("_exported", wrap_pyfunction!(exported, module)?)?;
     module.setattr("_in_a_vector", wrap_pyfunction!(in_a_vector, module)?)?;
     module.setattr("_bools_in_a_vector", wrap_pyfunction!(bools_in_a_vector, module)?)?;
     module.setattr("_hits", wrap_pyfunction!(hits, module)?)?;
@@ -308,12 +272,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr("_on_device", wrap_pyfunction!(on_device, module)?)?;
     module.setattr("_while_read", wrap_pyfunction!(while_read, module)?)?;
     module.setattr("_Titled", py.get_type::<Titled>())?;
-    let names = PyDict::new(py);
-    names.set_item("_Samples", py.get_type::<Samples>())?;
-    py.run(UNTRUE, Some(&names), None)?;
-    module.setattr("_Stranger", names.get_item("_Stranger")?)?;
     module.setattr("_Lent", py.get_type::<Lent>())?;
     module.setattr("_Named", py.get_type::<Named>())?;
-    module.setattr("_Kept", py.get_type::<Kept>())?;
     module.setattr("_Levels", py.get_type::<Levels>())
 }

@@ -40,19 +40,12 @@ impl Recording {
     fn __dlpack__<'py>(
         &self,
         py: Python<'py>,
-        stream: Option<Bound<'py, PyAny>>,
-        max_version: Option<Bound<'py, PyAny>>,
-        dl_device: Option<Bound<'py, PyAny>>,
-        copy: Option<Bound<'py, PyAny>>,
+        stream: Option<&Bound<'py, PyAny>>,
+        max_version: Option<&Bound<'py, PyAny>>,
+        dl_device: Option<&Bound<'py, PyAny>>,
+        copy: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mut request = DlpackArgs::default();
-        let given =
-            [("stream", stream), ("max_version", max_version), ("dl_device", dl_device), ("copy", copy)];
-        for (keyword, value) in given {
-            if let Some(value) = value {
-                request.set(keyword, &value)?;
-            }
-        }
+        let request = DlpackArgs::new([stream, max_version, dl_device, copy])?;
         export(py, &self.samples, &request)
     }
 

@@ -56,7 +56,6 @@ pub(crate) mod stream_wait;
 pub(crate) mod verify;
 
 pub use crate::cuda::allocation::MemoryKind;
-#[cfg(feature = "cust")]
 pub(crate) use crate::cuda::blocking::run_blocking;
 #[cfg(any(feature = "python", feature = "counters"))]
 #[doc(hidden)]

@@ -23,7 +23,7 @@ pub use crate::memory::storage::Storage;
 pub use crate::{__python_class as python_class, __python_conversions as python_conversions};
 pub use core::default::Default;
 pub use core::marker::{Copy, PhantomData, Send, Sync};
-pub use core::option::Option::{None, Some};
+pub use core::option::Option::{self, None, Some};
 pub use core::result::Result::Ok;
 
 /// The expansion of `#[cuda_array(python)]`.
@@ -112,14 +112,6 @@ macro_rules! __python_hint {
     ($($any:tt)*) => {};
 }
 
-/// Adds nothing, as for conversions.
-#[cfg(all(feature = "python", not(feature = "stubs")))]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __python_class_hints {
-    ($($any:tt)*) => {};
-}
-
 /// The expansion of `#[cuda_array(pyclass)]`.
 #[cfg(feature = "python")]
 #[doc(hidden)]
@@ -130,25 +122,79 @@ macro_rules! __python_class {
     };
     (type: $type:ty, pyo3: $pyo3:literal $(, storage: $storage:ty)?) => {
         #[automatically_derived]
-        impl $crate::__private::python::ArrayMethods for $type {}
+        impl $crate::__private::python::ArrayMethods for $type {
+            #[inline]
+            fn of<'a>(object: &'a $crate::__private::python::Bound<'_, Self>) -> &'a Self {
+                $crate::__private::python::struct_of(object)
+            }
+        }
         $(
             const _: () = {
                 use $crate::__private::AnyContext as _;
                 $crate::__private::check_context(<$crate::__private::FieldProbe<$storage>>::NEEDS_CONTEXT);
             };
         )?
-        // `PyO3` reads this attribute when it creates the class. At that time the class gets the methods of an array.
+        // The receivers are objects, because a borrow of the struct panics on another thread if the class is
+        // `unsendable`.
         #[$crate::__private::python::pyo3::pymethods]
         #[pyo3(crate = $pyo3)]
         impl $type {
+            // The functions by which C code exchanges tensors with this class, as DLPack 1.3 defines them.
             #[classattr]
-            fn __interop_core__(
+            #[pyo3(name = "__dlpack_c_exchange_api__")]
+            fn interop_exchange_api(
                 py: $crate::__private::python::Python<'_>,
-            ) -> $crate::Result<&'static $crate::__private::python::str, $crate::__private::python::PyErr> {
-                $crate::__private::python::install::<Self>(py)
+            ) -> $crate::__private::python::Answer<'_> {
+                $crate::__private::python::exchange_api::<Self>(py)
+            }
+
+            /// A DLPack capsule of the array; see the array API standard.
+            #[pyo3(name = "__dlpack__", signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+            fn interop_dlpack<'py>(
+                slf: &$crate::__private::python::Bound<'py, Self>,
+                stream: $crate::__private::Option<&$crate::__private::python::Bound<'py, $crate::__private::python::PyAny>>,
+                max_version: $crate::__private::Option<&$crate::__private::python::Bound<'py, $crate::__private::python::PyAny>>,
+                dl_device: $crate::__private::Option<&$crate::__private::python::Bound<'py, $crate::__private::python::PyAny>>,
+                copy: $crate::__private::Option<&$crate::__private::python::Bound<'py, $crate::__private::python::PyAny>>,
+            ) -> $crate::__private::python::Answer<'py> {
+                $crate::__private::python::dlpack(slf, [stream, max_version, dl_device, copy])
+            }
+
+            /// The device type and the ordinal.
+            #[pyo3(name = "__dlpack_device__")]
+            fn interop_dlpack_device(
+                slf: &$crate::__private::python::Bound<'_, Self>,
+            ) -> $crate::__private::python::PyResult<(i32, i32)> {
+                $crate::__private::python::dlpack_device(slf)
+            }
+
+            /// The CUDA Array Interface, version 3; absent for memory that CUDA cannot reach, and for element types that
+            /// it has no code for.
+            #[getter]
+            #[pyo3(name = "__cuda_array_interface__")]
+            fn interop_cuda_array_interface<'py>(
+                slf: &$crate::__private::python::Bound<'py, Self>,
+            ) -> $crate::__private::python::Answer<'py> {
+                $crate::__private::python::cuda_array_interface(slf)
+            }
+
+            unsafe fn __getbuffer__(
+                slf: &$crate::__private::python::Bound<'_, Self>,
+                buffer: *mut $crate::__private::python::pyo3::ffi::Py_buffer,
+                flags: i32,
+            ) -> $crate::__private::python::PyResult<()> {
+                // SAFETY: as Python promises for this slot.
+                unsafe { $crate::__private::python::get_buffer(slf, buffer, flags) }
+            }
+
+            unsafe fn __releasebuffer__(
+                _slf: &$crate::__private::python::Bound<'_, Self>,
+                buffer: *mut $crate::__private::python::pyo3::ffi::Py_buffer,
+            ) {
+                // SAFETY: as Python promises for this slot.
+                unsafe { $crate::__private::python::release_buffer(buffer) };
             }
         }
-        $crate::__python_class_hints! { [$type] $pyo3 }
     };
 }
 

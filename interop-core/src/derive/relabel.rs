@@ -113,7 +113,11 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
         if self.device != Device::CPU || info.device() == Device::CPU {
             return Ok(ArrayInfo { device: self.device, ..info });
         }
-        cuda::synchronize_if_available(&info)?;
+        if !info.pending.is_nothing() {
+            let mut done = Ok(());
+            cuda::run_blocking(|| done = cuda::synchronize_if_available(&info));
+            done?;
+        }
         Ok(ArrayInfo { device: self.device, pending: PendingWork::NOTHING, ..info })
     }
 }

@@ -12,7 +12,7 @@ use pyo3::ffi;
 /// # Safety
 ///
 /// The thread is attached.
-#[allow(deprecated, reason = "what replaces the two since 3.12 is not in the stable ABI of 3.10")]
+#[allow(deprecated, reason = "what replaces the two since 3.12 is not in the stable ABI of 3.11")]
 pub(crate) unsafe fn with_saved_exception(run: impl FnOnce()) {
     // SAFETY: the thread is attached.
     if unsafe { ffi::PyErr_Occurred() }.is_null() {

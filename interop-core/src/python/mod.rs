@@ -4,22 +4,13 @@
 //!
 //! * `#[cuda_array(python)]`: the struct is an argument and a return value of `#[pyfunction]`s. As an argument it is
 //!   [imported](import) from any object that supports DLPack or the CUDA Array Interface. As a return value it becomes
-//!   an object of the class `interop_core.ExportedArray`, which supports both protocols.
-//! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: the class gets the methods of an array in addition to your own
-//!   `#[pymethods]`. [`add_class`] adds the class to a module.
+//!   an [`ExportedArray`], a handle that supports both protocols.
+//! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: the class gets the methods of the protocols in addition to your own
+//!   `#[pymethods]`: `__dlpack__`, `__dlpack_device__`, `__dlpack_c_exchange_api__`, `__cuda_array_interface__` and the
+//!   buffer protocol. [`view`] is for its `__getitem__`.
 //! * By hand: call [`import_as`], [`import`], [`import_capsule`] and [`export`].
 //!
-//! Both kinds of classes behave as arrays in Python:
-//!
-//! * They have `shape`, `dtype` and similar attributes, `len()`, iteration, `T`, `transpose` and `reshape`.
-//! * Indices and slices are views of the same memory, on a device too.
-//! * Operators, elementwise comparisons, reductions and NumPy's functions are computed by NumPy. They need memory that
-//!   the host can access.
-//! * `copy` works. A pickle contains the elements as a NumPy array.
-//! * They support the buffer protocol.
-//!
-//! The Python object is frozen, but its memory is not: `array[0] = 1` and `array += 1` write if the array is writable.
-//! Like NumPy's arrays, the objects have no hash. Methods that your class defines itself are kept.
+//! The Python object is frozen, but its memory is not: libraries write to it if the array is writable.
 //!
 //! A function can return an array of a library: set its return type to [`NumPy`], [`PyTorch`], [`CuPy`] or [`Jax`].
 //! [`SameKind`] returns an array of the library whose array the caller passed as a [`FromCaller`]. The caller's library
@@ -144,13 +135,13 @@ pub(crate) mod shared_borrows;
 pub(crate) mod unstable_api;
 
 pub use crate::python::class::array_class::ArrayClass;
-pub use crate::python::class::index::{Indexed, index_basic};
-pub use crate::python::class::install::add_class;
+pub use crate::python::class::exported_array::{ExportedArray, view};
 pub use crate::python::convert::{extract_integer, extract_stream};
 pub use crate::python::errors::{array_error_type, stream_error_type};
 pub use crate::python::export::allocate::NewArray;
 pub use crate::python::export::dlpack::export;
 pub use crate::python::export::dlpack_args::DlpackArgs;
+pub use crate::python::export::numpy::dtype;
 pub use crate::python::export::results::{CuPy, FromCaller, Jax, NumPy, PyTorch, SameKind, like};
 pub use crate::python::import::argument::{import_as, import_as_unchecked};
 pub use crate::python::import::capsule::import_capsule;
@@ -162,19 +153,25 @@ pub use crate::python::py_owner::{deferred_ref_count, release_deferred_refs};
 /// The items that the expansions of `python` and `pyclass` use.
 #[doc(hidden)]
 pub mod expansion {
-    pub use crate::python::class::array_class::ArrayMethods;
-    pub use crate::python::class::install::install;
-    pub use crate::python::class::install::into_object;
+    pub use crate::python::class::array_class::{
+        ArrayMethods, cuda_array_interface, dlpack, dlpack_device, struct_of,
+    };
+    pub use crate::python::class::buffer::{get_buffer, release_buffer};
+    pub use crate::python::class::exchange_table::exchange_api;
+    pub use crate::python::class::exported_array::into_object;
     #[cfg(feature = "stubs")]
     pub use crate::python::hints;
     pub use crate::python::import::argument::import_as;
-    pub use core::primitive::str;
     pub use pyo3;
     pub use pyo3::Borrowed;
     pub use pyo3::PyAny;
     pub use pyo3::PyErr;
+    pub use pyo3::PyResult;
     pub use pyo3::prelude::Bound;
     pub use pyo3::prelude::FromPyObject;
     pub use pyo3::prelude::IntoPyObject;
     pub use pyo3::prelude::Python;
+
+    /// What a method of a protocol returns.
+    pub type Answer<'py> = PyResult<Bound<'py, PyAny>>;
 }

@@ -1,4 +1,4 @@
-//! Functions of the interpreter that every CPython exports, but that the stable ABI of 3.10 does not contain.
+//! Functions of the interpreter that every CPython exports, but that the stable ABI of 3.11 does not contain.
 //!
 //! They are looked up once, by name. Each has a fallback.
 #![expect(unsafe_code, reason = "calls C functions that were looked up by name")]

@@ -1,3 +1,4 @@
+use interop_core::python::{ExportedArray, view};
 use interop_core::{CudaArray, HostVec};
 use pyo3::prelude::*;
 
@@ -10,10 +11,11 @@ struct Samples {
     len: usize,
 }
 
-#[pymodule]
-fn samples(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Samples>()?;
-    interop_core::python::add_class::<Samples>(module)
+#[pymethods]
+impl Samples {
+    fn __getitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ExportedArray> {
+        view(slf, key)
+    }
 }
 
 fn main() {}

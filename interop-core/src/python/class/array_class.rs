@@ -1,15 +1,25 @@
-//! The trait of array classes, and the body of the C functions that are their methods.
-#![expect(unsafe_code, reason = "methods are C functions that Python calls")]
+//! The trait of array classes, and the methods that `#[cuda_array(pyclass)]` writes for them.
+#![expect(unsafe_code, reason = "exports rely on the promises of `CudaArray`")]
 
-use pyo3::exceptions::PyTypeError;
+use core::ffi::c_int;
+
+use pyo3::PyClass;
+use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
-use pyo3::{PyClass, ffi};
 
 use crate::array::info::ArrayInfo;
+use crate::array::mutability::Mutability;
+use crate::cuda;
+use crate::cuda::pointer::address_for_kernels;
 use crate::derive::cuda_array::CudaArray;
-use crate::python::ffi_boundary::catch_panics;
-use crate::python::py_owner::release_deferred_refs;
+use crate::error::{Error, ErrorKind, Result};
+use crate::protocols::cai::CaiFields;
+use crate::python::export::dlpack::answer;
+use crate::python::export::dlpack_args::DlpackArgs;
+use crate::python::export::interface_dict::dict_of;
+use crate::python::py_owner::{ExportedObject, release_deferred_refs};
+use crate::python::unstable_api::with_attached;
 
 /// `#[pyclass(frozen)]` as a type, as `PyO3` expresses it.
 #[doc(hidden)]
@@ -26,62 +36,145 @@ impl IsFrozen for True {
     }
 }
 
-/// Returns the struct of an array object.
-#[inline]
-pub(crate) fn struct_of<'a, T: ArrayClass>(array: &'a Bound<'_, T>) -> &'a T {
-    T::Frozen::get(array)
-}
-
-/// Implemented by `#[cuda_array(pyclass)]`, whether or not the struct is a class. An unmet bound then gives one error
-/// message, that of [`ArrayClass`].
+/// Implemented by `#[cuda_array(pyclass)]`, whether or not the struct is a frozen class.
 #[doc(hidden)]
-pub trait ArrayMethods: CudaArray + Send + Sync {}
+pub trait ArrayMethods: CudaArray + Send + Sync {
+    /// Returns the struct of an object. The expansion calls [`struct_of`] here and nowhere else, so that an unmet bound
+    /// gives one error message.
+    fn of<'a>(object: &'a Bound<'_, Self>) -> &'a Self
+    where
+        Self: Sized;
+}
 
 /// A `#[pyclass]` whose instances are arrays. `#[cuda_array(pyclass)]` implements it.
 ///
 /// The class is frozen: exports keep the Python object and its struct, which must not change while consumers use its
 /// memory.
+///
+/// A `Py<T>` of such a class is an array too. It keeps the object, and so the memory, alive.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no Python class of arrays",
+    message = "`{Self}` is not a Python class of arrays",
     label = "not a frozen class with `pyclass` in `#[cuda_array(...)]`",
     note = "write `#[pyclass(frozen)]`, `#[derive(CudaArray)]` and `#[cuda_array(pyclass)]` on the struct",
     note = "`frozen`: its memory is shared with Python, so nothing may replace it"
 )]
-pub trait ArrayClass: CudaArray + ArrayMethods + PyClass<Frozen: IsFrozen> + Send + Sync {}
+pub trait ArrayClass: ArrayMethods + PyClass<Frozen: IsFrozen> {}
 
 #[diagnostic::do_not_recommend]
 impl<T: ArrayMethods + PyClass<Frozen: IsFrozen>> ArrayClass for T {}
 
-/// Runs the body of a method. On an error or a panic, sets a Python exception and returns null.
-///
-/// # Safety
-///
-/// `this` is an instance of `T`, and the thread is attached.
-pub(crate) unsafe fn body<T: ArrayClass>(
-    this: *mut ffi::PyObject,
-    run: impl FnOnce(&Bound<'_, T>) -> PyResult<Py<PyAny>>,
-) -> *mut ffi::PyObject {
-    let run = |py: Python<'_>| {
-        release_deferred_refs(py);
-        // SAFETY: the object is alive; Python holds a reference to it during the call.
-        let this = unsafe { Borrowed::from_ptr(py, this) };
-        // SAFETY: the object is of this class, as the caller promises.
-        let this = unsafe { this.cast_unchecked::<T>() };
-        run(&this)
-    };
-    // SAFETY: the thread is attached, as the caller promises.
-    unsafe { catch_panics(run) }.map_or(core::ptr::null_mut(), Py::into_ptr)
+/// Returns the struct of an object of a class.
+#[doc(hidden)]
+#[inline]
+#[must_use]
+pub fn struct_of<'a, T: ArrayClass>(object: &'a Bound<'_, T>) -> &'a T {
+    T::Frozen::get(object)
 }
 
-/// Returns an iterator that calls `__getitem__` with increasing indices until an `IndexError`.
-///
-/// An array without axes is rejected here, because its `IndexError` would make it look empty.
-pub(crate) fn items<T: ArrayClass>(array: &Bound<'_, T>, info: &ArrayInfo) -> PyResult<Py<PyAny>> {
-    if info.ndim() == 0 {
-        return Err(PyTypeError::new_err("iteration over an array without axes"));
+// SAFETY: 1 to 3: as for the struct, which lives as long as its object. Nothing changes it, because the class is frozen.
+// 4: others have the object too, so memory that only its sole owner may write is stated as read-only.
+unsafe impl<T: ArrayClass> CudaArray for Py<T> {
+    fn info(&self) -> Result<ArrayInfo> {
+        with_attached(|py| shared_info(self.bind(py))).unwrap_or_else(|| {
+            let allowed = "an interpreter that runs";
+            Err(Error::new(ErrorKind::Unsupported, "python", "an interpreter at its end", allowed))
+        })
     }
-    // SAFETY: the object is alive and has a `__getitem__`.
-    let rows = unsafe { ffi::PySeqIter_New(array.as_ptr()) };
-    // SAFETY: a new reference, or null with an exception set.
-    Ok(unsafe { Bound::from_owned_ptr_or_err(array.py(), rows) }?.unbind())
 }
+
+/// Returns the description of an array whose object others have too.
+pub(crate) fn shared_info<T: ArrayMethods>(object: &Bound<'_, T>) -> Result<ArrayInfo> {
+    let info = T::of(object).info()?;
+    let mutability = match info.mutability() {
+        Mutability::WhenOwned => Mutability::ReadOnly,
+        other => other,
+    };
+    Ok(ArrayInfo { mutability, ..info })
+}
+
+/// `__dlpack__`.
+#[doc(hidden)]
+pub fn dlpack<'py, T: ArrayMethods>(
+    object: &Bound<'py, T>,
+    arguments: [Option<&Bound<'py, PyAny>>; 4],
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    release_deferred_refs(py);
+    let request = DlpackArgs::new(arguments)?;
+    let owner = ExportedObject::new(object.clone().into_any().unbind());
+    // SAFETY: the object keeps the array alive, and its class is frozen.
+    let capsule = unsafe { answer(py, T::of(object), owner, &request) };
+    capsule.map_err(|error| raised(py, error))
+}
+
+/// Creates the exception of an error here, where a panic is caught. `PyO3` aborts the process if it cannot allocate the
+/// exception later.
+#[cold]
+fn raised(py: Python<'_>, error: PyErr) -> PyErr {
+    error.value(py);
+    error
+}
+
+/// `__dlpack_device__`.
+#[doc(hidden)]
+pub fn dlpack_device<T: ArrayMethods>(object: &Bound<'_, T>) -> PyResult<(c_int, c_int)> {
+    release_deferred_refs(object.py());
+    let device = T::of(object).info()?.device();
+    Ok((device.device_type.0, device.device_id))
+}
+
+/// `__cuda_array_interface__`. If the interface cannot express the array, the attribute is missing, so that `hasattr`
+/// returns false.
+#[doc(hidden)]
+pub fn cuda_array_interface<'py, T: ArrayMethods>(object: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    release_deferred_refs(py);
+    let info = T::of(object).info()?;
+    let absent = |error| raised(py, PyAttributeError::new_err(format!("__cuda_array_interface__: {error}")));
+    let fields = CaiFields::of(&info).map_err(absent)?;
+    let address = address_for_kernels(info.address(), info.device()).map_err(absent)?;
+    let stream = cuda::stream_for_interface(&info)?;
+    Ok(dict_of(py, &info, (address, stream), &fields)?.into_any())
+}
+
+/// The methods of the protocols, and no others. Run as a test.
+///
+/// ```
+/// use interop_core::{CudaArray, HostVec};
+/// use pyo3::ffi::c_str;
+/// use pyo3::prelude::*;
+///
+/// #[pyclass(frozen)]
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len], export, pyclass)]
+/// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
+///
+/// #[pymethods]
+/// impl Samples {
+///     fn __len__(&self) -> usize { self.len }
+///     fn __eq__(&self, other: &Self) -> bool { self.len == other.len }
+/// }
+///
+/// Python::initialize();
+/// Python::attach(|py| -> PyResult<()> {
+///     let samples = Bound::new(py, Samples { values: HostVec::from_slice(&[1.0_f32, 2.0]), len: 2 })?;
+///     let own = pyo3::types::PyDict::new(py);
+///     own.set_item("samples", samples)?;
+///     let check = |code| py.eval(code, Some(&own), None)?.extract::<bool>();
+///     assert!(check(c_str!("len(samples) == 2 and samples == samples"))?);
+///     assert!(check(c_str!("'dltensor' in repr(samples.__dlpack__())"))?);
+///     assert!(check(c_str!("memoryview(samples).tolist() == [1.0, 2.0]"))?);
+///     // CUDA cannot reach the memory of a `HostVec`.
+///     assert!(check(c_str!("not hasattr(samples, '__cuda_array_interface__')"))?);
+///     let new = c_str!("sorted(set(dir(samples)) - set(dir(object)) - {'__len__', '__module__', '__buffer__', '__release_buffer__'})");
+///     let new: Vec<String> = py.eval(new, Some(&own), None)?.extract()?;
+///     assert_eq!(
+///         new,
+///         ["__cuda_array_interface__", "__dlpack__", "__dlpack_c_exchange_api__", "__dlpack_device__"],
+///     );
+///     Ok(())
+/// })
+/// # .unwrap();
+/// ```
+#[cfg(all(doctest, feature = "derive"))]
+struct Methods;

@@ -7,8 +7,8 @@ use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pyo3::exceptions::PyTypeError;
-use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::{PyTypeInfo, ffi};
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::dims::MAX_NDIM;
@@ -24,21 +24,23 @@ use crate::protocols::dlpack::abi::{DLPackVersion, DLTensor, MAJOR_VERSION, MINO
 use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader, SetError};
 use crate::protocols::dlpack::export::{Ownership, export, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
-use crate::python::class::array_class::{ArrayClass, struct_of};
-use crate::python::class::exported_array::new_object;
+use crate::python::class::array_class::ArrayMethods;
+use crate::python::class::exported_array::ExportedArray;
 use crate::python::cures::in_words;
+use crate::python::detach::free_detached;
 use crate::python::errors::origin;
 use crate::python::export::zeroed_memory::zeroed_memory;
 use crate::python::ffi_boundary::catch_panics;
 use crate::python::import::exchange_table::CAPSULE_NAME;
 use crate::python::import::receive::receive;
 use crate::python::py_owner::{ExportedObject, release_deferred_refs};
+use crate::python::shared_borrows::share_borrow_table;
 use crate::python::unstable_api::is_attached;
 
 /// The table of a class. It stays at the same address until the program ends.
 struct TableOf<T>(core::marker::PhantomData<T>);
 
-impl<T: ArrayClass> TableOf<T> {
+impl<T: ArrayMethods + PyTypeInfo> TableOf<T> {
     const TABLE: DLPackExchangeAPI = DLPackExchangeAPI {
         header: DLPackExchangeAPIHeader {
             version: DLPackVersion { major: MAJOR_VERSION, minor: MINOR_VERSION },
@@ -56,8 +58,12 @@ impl<T: ArrayClass> TableOf<T> {
     const PLACE: &'static DLPackExchangeAPI = &Self::TABLE;
 }
 
-/// Creates the capsule with the table of a class.
-pub(crate) fn capsule<T: ArrayClass>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+/// `__dlpack_c_exchange_api__`: the capsule with the table of a class. `PyO3` calls this when it creates the class, which is
+/// before the first export.
+#[doc(hidden)]
+pub fn exchange_api<T: ArrayMethods + PyTypeInfo>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    free_detached();
+    share_borrow_table(py)?;
     let table = core::ptr::from_ref(TableOf::<T>::PLACE).cast_mut().cast();
     // SAFETY: the table is static and not null, the name is static, and the capsule owns nothing.
     let capsule = unsafe { ffi::PyCapsule_New(table, CAPSULE_NAME.as_ptr(), None) };
@@ -80,7 +86,10 @@ unsafe fn answer(run: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
 /// # Safety
 ///
 /// `object` is a live object.
-unsafe fn instance<T: ArrayClass>(py: Python<'_>, object: *mut c_void) -> PyResult<Bound<'_, T>> {
+unsafe fn instance<T: ArrayMethods + PyTypeInfo>(
+    py: Python<'_>,
+    object: *mut c_void,
+) -> PyResult<Bound<'_, T>> {
     // SAFETY: the object is alive, as the caller promises.
     let object = unsafe { Bound::from_borrowed_ptr(py, object.cast()) };
     if !object.is_instance_of::<T>() {
@@ -97,14 +106,17 @@ unsafe fn instance<T: ArrayClass>(py: Python<'_>, object: *mut c_void) -> PyResu
 /// # Safety
 ///
 /// Called with the thread attached, a live object, and a pointer that is valid for writing the tensor.
-unsafe extern "C" fn own<T: ArrayClass>(object: *mut c_void, out: *mut *mut Versioned) -> c_int {
+unsafe extern "C" fn own<T: ArrayMethods + PyTypeInfo>(
+    object: *mut c_void,
+    out: *mut *mut Versioned,
+) -> c_int {
     let run = |py: Python<'_>| {
         // A consumer may call only this function and release on detached threads. Without this call its arrays would
         // accumulate.
         release_deferred_refs(py);
         // SAFETY: as the caller promises.
         let array = unsafe { instance::<T>(py, object) }?;
-        let info = struct_of(&array).info()?;
+        let info = T::of(&array).info()?;
         ready(&info)?;
         let owner = ExportedObject::new(array.into_any().unbind());
         // SAFETY: the array guarantees its memory as long as it lives, and the owner keeps it alive.
@@ -136,7 +148,7 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
         let tensor = unsafe { ManagedTensor::<Versioned>::from_raw(tensor.as_ptr()) };
         let mut import = Import::EMPTY;
         receive(&mut import, tensor, Verification::Full)?;
-        let object = new_object(py, Adopted(import))?;
+        let object = Bound::new(py, ExportedArray::new(Adopted(import))?)?;
         // SAFETY: the pointer is valid for a write, as the caller promises.
         unsafe { out.write(object.into_ptr().cast()) };
         Ok(())
@@ -146,7 +158,7 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
 }
 
 /// An import that is exported as an array.
-pub(crate) struct Adopted(pub(crate) Import);
+struct Adopted(Import);
 
 // SAFETY: 1: the import keeps its memory alive. 2: the memory is not inside the import. 3: it lends nothing. 4: an
 // import is read-only or writable.

@@ -1,106 +1,64 @@
-//! `ExportedArray`: the Python class of returned `#[cuda_array(python)]` structs.
+//! `ExportedArray`: the Python class of returned `#[cuda_array(python)]` structs, and of views of arrays.
 #![expect(unsafe_code, reason = "passes on the promises of the array inside")]
 
 use core::mem::ManuallyDrop;
 
+use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
+use pyo3::types::{PyMemoryView, PyTuple};
 
-use crate::array::device::Device;
+use crate::array::device::{Device, DeviceType};
+use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
-use crate::error::Result;
-use crate::python::class::array_class::{ArrayClass, ArrayMethods};
-use crate::python::class::index::Indexed;
-use crate::python::class::instance::Instance;
+use crate::error::{Error, ErrorKind, Result};
+use crate::python::class::array_class::{ArrayClass, shared_info};
+use crate::python::class::index::{Part, part_at};
+use crate::python::errors::of;
+use crate::python::export::numpy::{dtype, registered_type, same_size, type_name};
 
-/// An array that a function returned, for NumPy and other libraries to use in place, as by `numpy.from_dlpack(array)`.
+/// A Python object for an array: a handle that NumPy and other libraries use in place, as by `numpy.from_dlpack(array)`.
 ///
-/// It supports DLPack and, for memory that CUDA can reach, the CUDA Array Interface.
+/// It has the methods of the protocols (see [`ArrayClass`]), `shape`, `dtype`, `ndim`, `size`, `nbytes`, `strides` and
+/// `device` as in NumPy, `len()`, views by integers, slices, `...` and `None`, and a `repr` of these. For everything else,
+/// convert it with `numpy.asarray`, or with `from_dlpack` of a library.
+///
+/// A returned `#[cuda_array(python)]` struct becomes such an object. [`ExportedArray::new`] creates one from any array, and
+/// [`view`] from a part of an object's array.
 #[pyclass(frozen, weakref, module = "interop_core")]
-pub(crate) struct ExportedArray {
-    array: Box<dyn Described>,
+pub struct ExportedArray {
+    source: Source,
     /// The part of the array that this object shows, or `None` for all of it.
-    view: Option<Indexed>,
+    part: Option<Part>,
 }
 
-#[pymethods]
-impl ExportedArray {
-    /// For the garbage collector: an object that keeps a memoryview of itself would never be freed.
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.array.visit(&visit)
-    }
+/// Whose array an object shows.
+enum Source {
+    /// A user's struct. The Python objects that it keeps are not known.
+    Value(Box<dyn CudaArray + Send + Sync>),
+    /// The array of another object, of the class for which `describe` was made.
+    Object { object: Py<PyAny>, describe: fn(Python<'_>, &Py<PyAny>) -> Result<ArrayInfo> },
 }
 
-/// The part of [`CudaArray`] that needs no type parameter.
-trait Described: Send + Sync {
-    fn describe(&self) -> Result<ArrayInfo>;
-
-    /// Returns another handle of the Python object that keeps the array, or `None` if there is no such object.
-    fn again(&self, _: Python<'_>) -> Option<Box<dyn Described>> {
-        None
-    }
-
-    /// Visits the Python objects that the array keeps, as far as they are known.
-    fn visit(&self, _: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        Ok(())
+impl Source {
+    fn object<T: ArrayClass>(object: &Bound<'_, T>) -> Self {
+        let describe = |py: Python<'_>, object: &Py<PyAny>| {
+            // SAFETY: only `object` below stands beside this function, and it is of this class.
+            shared_info(unsafe { object.bind(py).cast_unchecked::<T>() })
+        };
+        Self::Object { object: object.clone().into_any().unbind(), describe }
     }
 }
 
-/// A user's struct. The objects that it keeps are not known. Python drops it on any thread, and some buffers are freed
-/// in the current context, so it is dropped in the context of its memory.
-pub(crate) struct Returned<A: CudaArray>(ManuallyDrop<A>);
-
-impl<A: CudaArray + Send + Sync> Described for Returned<A> {
-    fn describe(&self) -> Result<ArrayInfo> {
-        self.0.info()
+impl core::fmt::Debug for ExportedArray {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("ExportedArray").field("info", &self.info()).finish()
     }
 }
-
-impl<A: CudaArray> Drop for Returned<A> {
-    fn drop(&mut self) {
-        // An import and host memory need no context.
-        let on_device = |info: &ArrayInfo| info.device() != Device::CPU && !info.drops_in_order;
-        let info = self.0.info().ok().filter(on_device);
-        let _home = info.and_then(|info| cuda::release_scope_of(&info)).and_then(cuda::enter_scope);
-        // SAFETY: the struct is dropped once.
-        unsafe { ManuallyDrop::drop(&mut self.0) };
-    }
-}
-
-impl<T: ArrayClass> Described for Instance<T> {
-    fn describe(&self) -> Result<ArrayInfo> {
-        self.info()
-    }
-
-    fn again(&self, py: Python<'_>) -> Option<Box<dyn Described>> {
-        Some(Box::new(Self(self.0.clone_ref(py))))
-    }
-
-    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.0)
-    }
-}
-
-// SAFETY: 1 and 2: as for the inner struct. 3: nothing else has the struct, so no reference to its memory exists. 4: the
-// memory is stated as writable or read-only.
-unsafe impl CudaArray for ExportedArray {
-    /// Returns the description of the inner struct. Memory that its sole owner may write is writable for everyone who
-    /// has the object.
-    fn info(&self) -> Result<ArrayInfo> {
-        let mut info = self.array.describe()?;
-        if let Some(Indexed { layout, byte_offset }) = &self.view {
-            info = info.part(layout.clone(), *byte_offset)?;
-        }
-        let mutability =
-            if info.is_writable_by_owner() { Mutability::Writable } else { Mutability::ReadOnly };
-        Ok(ArrayInfo { mutability, ..info })
-    }
-}
-
-impl ArrayMethods for ExportedArray {}
 
 /// A struct that Python may use and release on any thread.
 ///
@@ -117,45 +75,318 @@ pub trait AnyThread: Send + Sync + 'static {}
 #[diagnostic::do_not_recommend]
 impl<T: Send + Sync + 'static> AnyThread for T {}
 
-/// Creates an object from an array. `install` has added the methods of the class before.
-pub(crate) fn new_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
-where
-    A: CudaArray + AnyThread,
-{
-    // Rejects a struct with inconsistent fields here, where the traceback shows who created it.
-    array.info()?;
-    into_checked_object(py, array)
+impl ExportedArray {
+    /// Creates the object of an array.
+    ///
+    /// Memory that its sole owner may write is writable for everyone who has the object.
+    ///
+    /// # Errors
+    ///
+    /// As [`CudaArray::info`].
+    ///
+    /// ```
+    /// use interop_core::python::ExportedArray;
+    /// use interop_core::{CudaArray, HostVec};
+    /// use pyo3::prelude::*;
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len], export)]
+    /// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
+    ///
+    /// Python::initialize();
+    /// Python::attach(|py| -> PyResult<()> {
+    ///     let samples = Samples { values: HostVec::from_slice(&[1.0_f32, 2.0]), len: 2 };
+    ///     let object = Bound::new(py, ExportedArray::new(samples)?)?;
+    ///     assert_eq!(object.getattr("shape")?.extract::<(usize,)>()?, (2,));
+    ///     Ok(())
+    /// })
+    /// # .unwrap();
+    /// ```
+    pub fn new<A: CudaArray + AnyThread>(array: A) -> Result<Self> {
+        // Rejects a struct with inconsistent fields here, where the traceback shows who created it.
+        array.info()?;
+        Ok(Self::from_checked(array))
+    }
+
+    /// As [`new`](Self::new), for an array whose description was checked.
+    pub(crate) fn from_checked<A: CudaArray + AnyThread>(array: A) -> Self {
+        Self { source: Source::Value(Box::new(Returned(ManuallyDrop::new(array)))), part: None }
+    }
+
+    /// Creates a view of a part of an object's array. A view of a view keeps the original object.
+    fn part_of<T: ArrayClass>(array: &Bound<'_, T>, part: Part) -> Self {
+        if let Ok(view) = array.as_any().cast_exact::<Self>() {
+            if let Self { source: Source::Object { object, describe }, part: of } = view.get() {
+                let offset = of.as_ref().map_or(0, |of| of.byte_offset);
+                let part = Part { byte_offset: offset + part.byte_offset, ..part };
+                let (object, describe) = (object.clone_ref(array.py()), *describe);
+                return Self { source: Source::Object { object, describe }, part: Some(part) };
+            }
+        }
+        Self { source: Source::object(array), part: Some(part) }
+    }
 }
 
-/// Creates an `ExportedArray` from an instance of an array class.
-pub(crate) fn of_instance<T: ArrayClass>(py: Python<'_>, array: Instance<T>) -> PyResult<Bound<'_, PyAny>> {
-    exported(py, Box::new(array), None)
+/// Returns the view that `array[key]` is in NumPy, for a class of arrays that defines `__getitem__`.
+///
+/// The key consists of integers, slices, an ellipsis, and `None` for a new axis, alone or in a tuple. The view uses the same
+/// memory and keeps the object alive.
+///
+/// # Errors
+///
+/// - `IndexError` for an index out of bounds, for too many indices, and for any other key, such as a list or an array,
+///   for which NumPy makes a copy.
+/// - `ArrayError` for an element that does not start at a whole byte.
+/// - Exceptions of `__index__` are passed on.
+///
+/// ```
+/// use interop_core::python::{ExportedArray, view};
+/// use interop_core::{CudaArray, HostVec};
+/// use pyo3::ffi::c_str;
+/// use pyo3::prelude::*;
+///
+/// #[pyclass(frozen)]
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len], export, pyclass)]
+/// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
+///
+/// #[pymethods]
+/// impl Samples {
+///     fn __getitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ExportedArray> {
+///         view(slf, key)
+///     }
+/// }
+///
+/// Python::initialize();
+/// Python::attach(|py| -> PyResult<()> {
+///     let values = HostVec::from_slice(&[1.0_f32, 2.0, 3.0]);
+///     let own = pyo3::types::PyDict::new(py);
+///     own.set_item("samples", Bound::new(py, Samples { values, len: 3 })?)?;
+///     let last = py.eval(c_str!("memoryview(samples[::-1][:2]).tolist()"), Some(&own), None)?;
+///     assert_eq!(last.extract::<[f32; 2]>()?, [3.0, 2.0]);
+///     Ok(())
+/// })
+/// # .unwrap();
+/// ```
+pub fn view<T: ArrayClass>(array: &Bound<'_, T>, key: &Bound<'_, PyAny>) -> PyResult<ExportedArray> {
+    let part = part_at(&T::of(array).info()?, key)?;
+    Ok(ExportedArray::part_of(array, part))
 }
 
-fn exported(py: Python<'_>, array: Box<dyn Described>, view: Option<Indexed>) -> PyResult<Bound<'_, PyAny>> {
-    Ok(Bound::new(py, ExportedArray { array, view })?.into_any())
+// SAFETY: 1 and 2: as for the inner struct. 3: nothing else has the struct, so no reference to its memory exists. 4: the
+// memory is stated as writable or read-only.
+unsafe impl CudaArray for ExportedArray {
+    fn info(&self) -> Result<ArrayInfo> {
+        let mut info = match &self.source {
+            Source::Value(array) => array.info()?,
+            Source::Object { object, describe } => {
+                let known = crate::python::unstable_api::with_attached(|py| describe(py, object));
+                known.unwrap_or_else(|| {
+                    let found = "an interpreter at its end";
+                    Err(Error::new(ErrorKind::Unsupported, "python", found, "an interpreter that runs"))
+                })?
+            }
+        };
+        if let Some(Part { layout, byte_offset }) = &self.part {
+            info = info.part(layout.clone(), *byte_offset)?;
+        }
+        let mutability =
+            if info.is_writable_by_owner() { Mutability::Writable } else { Mutability::ReadOnly };
+        Ok(ArrayInfo { mutability, ..info })
+    }
 }
 
-/// As [`new_object`], for a struct whose description was checked.
-pub(crate) fn into_checked_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
-where
-    A: CudaArray + AnyThread,
-{
-    exported(py, Box::new(Returned(ManuallyDrop::new(array))), None)
+/// The methods of the protocols.
+mod protocols {
+    #![allow(unsafe_op_in_unsafe_fn, reason = "PyO3 calls unsafe methods without a block of their own")]
+
+    use super::ExportedArray;
+
+    crate::__python_class! { type: ExportedArray, pyo3: "pyo3" }
 }
 
-/// Creates a view of an object's array that keeps the object alive. A view of a view keeps the original object.
-pub(crate) fn part_of<'py, T: ArrayClass>(
-    array: &Bound<'py, T>,
-    mut view: Indexed,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = array.py();
-    if let Ok(whole) = array.as_any().cast_exact::<ExportedArray>() {
-        let ExportedArray { array: of, view: own } = whole.get();
-        if let (Some(own), Some(of)) = (own, of.again(py)) {
-            view.byte_offset += own.byte_offset;
-            return exported(py, of, Some(view));
+#[pymethods]
+impl ExportedArray {
+    /// The extents, a tuple of ints.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.info()?.shape())
+    }
+
+    /// The number of axes.
+    #[getter]
+    fn ndim(&self) -> PyResult<usize> {
+        Ok(self.info()?.ndim())
+    }
+
+    /// The number of elements.
+    #[getter]
+    fn size(&self) -> PyResult<usize> {
+        Ok(self.info()?.numel())
+    }
+
+    /// The bytes that the elements take without gaps.
+    #[getter]
+    fn nbytes(&self) -> PyResult<usize> {
+        Ok(self.info()?.nbytes())
+    }
+
+    /// The strides in bytes, a tuple of ints; `None` for elements packed below the byte.
+    #[getter]
+    fn strides<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        self.info()?.byte_strides().map(|strides| PyTuple::new(py, strides)).transpose()
+    }
+
+    /// The element type: a `numpy.dtype` if NumPy has it or a package such as `ml_dtypes` registered it; otherwise its name.
+    #[getter]
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        dtype(py, &self.info()?)
+    }
+
+    /// Where the memory is: `'cpu'`, `'cuda:0'`, `'cuda_host'` or `'cuda_managed'`.
+    #[getter]
+    fn device(&self) -> PyResult<String> {
+        let device = self.info()?.device();
+        Ok(match device.device_type {
+            DeviceType::CUDA => format!("cuda:{}", device.device_id),
+            DeviceType::CUDA_HOST => "cuda_host".into(),
+            DeviceType::CUDA_MANAGED => "cuda_managed".into(),
+            _ => "cpu".into(),
+        })
+    }
+
+    /// The extent of the first axis.
+    fn __len__(&self) -> PyResult<usize> {
+        let info = self.info()?;
+        info.shape().first().copied().ok_or_else(|| PyTypeError::new_err("len() of an array without axes"))
+    }
+
+    /// A view of the same memory, for integers, slices, `...` and `None`.
+    fn __getitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<Self> {
+        view(slf, key)
+    }
+
+    /// The array for NumPy, in place where it can be. Without it, NumPy would take an array on a GPU for a sequence.
+    #[pyo3(signature = (dtype=None, *, copy=None))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, info) = (slf.py(), slf.get().info()?);
+        if !info.device().device_type.is_host_accessible() {
+            let allowed =
+                "memory that the host can reach; `numpy.from_dlpack(x, device=\"cpu\")` makes a copy there";
+            return Err(Error::new(ErrorKind::Device, "__array__", info.device(), allowed).into());
+        }
+        let (numpy, view) = (py.import("numpy")?, numpy_view(slf, &info)?);
+        // `array` always copies. `asarray` returns an array that has this dtype already.
+        let function = if copy == Some(true) { "array" } else { "asarray" };
+        let array = numpy.call_method1(function, (&view, dtype))?;
+        if copy == Some(false) && !array.is(&view) {
+            let allowed = format!("None or True, because a copy is needed to convert from {}", info.dtype());
+            return Err(Error::new(ErrorKind::CopyRequired, "copy", "False", allowed).into());
+        }
+        Ok(array)
+    }
+
+    /// Shape, element type, device and address.
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let (class, info, device) = (slf.get_type().qualname()?, slf.get().info()?, slf.get().device()?);
+        let (shape, address) = (PyTuple::new(slf.py(), info.shape())?.repr()?, info.address());
+        let dtype = type_name(&info);
+        Ok(format!("<{class} shape={shape} dtype={dtype} device={device} at {address:#x}>"))
+    }
+
+    /// For the garbage collector: an object that keeps a view of itself would never be freed.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> core::result::Result<(), PyTraverseError> {
+        match &self.source {
+            Source::Value(_) => Ok(()),
+            Source::Object { object, .. } => visit.call(object),
         }
     }
-    exported(py, Box::new(Instance(array.clone().unbind())), Some(view))
+}
+
+/// A user's struct. Python drops it on any thread, and some buffers are freed in the current context, so it is dropped in
+/// the context of its memory.
+struct Returned<A: CudaArray>(ManuallyDrop<A>);
+
+// SAFETY: 1 to 4: as for the struct, which is only moved as bytes.
+unsafe impl<A: CudaArray> CudaArray for Returned<A> {
+    fn info(&self) -> Result<ArrayInfo> {
+        self.0.info()
+    }
+}
+
+impl<A: CudaArray> Drop for Returned<A> {
+    fn drop(&mut self) {
+        // An import and host memory need no context.
+        let on_device = |info: &ArrayInfo| info.device() != Device::CPU && !info.drops_in_order;
+        let info = self.0.info().ok().filter(on_device);
+        let _home = info.and_then(|info| cuda::release_scope_of(&info)).and_then(cuda::enter_scope);
+        // SAFETY: the struct is dropped once.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
+    }
+}
+
+/// Converts a derived struct to the return value of a `#[pyfunction]`.
+#[doc(hidden)]
+pub fn into_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
+where
+    A: CudaArray + AnyThread,
+{
+    Ok(Bound::new(py, ExportedArray::new(array)?)?.into_any())
+}
+
+/// An array as integers of the same size, because the buffer protocol has a format for them.
+struct AsIntegers(Py<ExportedArray>);
+
+// SAFETY: 1 to 4: as for the instance; the element size determines the extent of the memory, and it is the same.
+unsafe impl CudaArray for AsIntegers {
+    fn info(&self) -> Result<ArrayInfo> {
+        let info = self.0.info()?;
+        Ok(ArrayInfo { dtype: same_size(info.dtype()).unwrap_or(info.dtype()), ..info })
+    }
+}
+
+/// Returns a `NumPy` array of memory that the host can access.
+///
+/// It uses the buffer protocol if that has a format for the elements. Every version of `NumPy` supports it, also for
+/// read-only memory, bools and structs. `from_dlpack` supports read-only memory and bools since 2.1.
+pub(crate) fn numpy_view<'py>(
+    array: &Bound<'py, ExportedArray>,
+    info: &ArrayInfo,
+) -> PyResult<Bound<'py, PyAny>> {
+    let numpy = &array.py().import(intern!(array.py(), "numpy"))?.into_any();
+    match PyMemoryView::from(array.as_any()) {
+        Ok(buffer) => return numpy.call_method1("asarray", (buffer,)),
+        // Only the buffer protocol expresses fields.
+        Err(error) if info.struct_type().is_some() => return Err(error),
+        Err(_) => {}
+    }
+    let dtype = info.dtype();
+    let Some(registered) = registered_type(numpy, dtype)? else {
+        let shared = numpy.call_method1("from_dlpack", (array,));
+        return shared.map_err(|error| without_type(array.as_any(), dtype, error));
+    };
+    let integers = Bound::new(array.py(), ExportedArray::new(AsIntegers(array.clone().unbind()))?)?;
+    let integers = numpy.call_method1("asarray", (PyMemoryView::from(&integers)?,))?;
+    integers.call_method1("view", (registered,))
+}
+
+/// Replaces an error of `from_dlpack`, which does not name the dtype, if `NumPy` may lack the dtype.
+///
+/// `NumPy` has the dtypes of other packages only if they are registered, which is possible since 2.5.
+#[cold]
+fn without_type(array: &Bound<'_, PyAny>, dtype: DType, error: PyErr) -> PyErr {
+    let py = array.py();
+    if dtype.typestr().is_some() || !error.is_instance_of::<PyException>(py) {
+        return error;
+    }
+    let allowed = "a type that NumPy has; after `import ml_dtypes` it has bfloat16 and the floats of 8 bits";
+    let error_of_ours = Error::new(ErrorKind::DType, "dtype", dtype, allowed);
+    let remedy = "return the array as one of PyTorch or JAX, which have this type";
+    let refusal = PyErr::from(of(array, error_of_ours.with_python_hint(remedy)));
+    refusal.set_cause(py, Some(error));
+    refusal
 }

@@ -2,99 +2,34 @@
 
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBool, PyEllipsis, PySlice, PyString, PyTuple};
 
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::error::{Error, ErrorKind};
 
-/// The view of an array that an index selects.
+/// The part of an array that an index selects.
 #[derive(Debug)]
-pub struct Indexed {
-    /// The shape and the strides of the view.
-    pub layout: Layout,
-    /// The offset of the view's first element from that of the array, in bytes.
-    pub byte_offset: isize,
+pub(crate) struct Part {
+    pub(crate) layout: Layout,
+    /// The offset of the first element from that of the array, in bytes.
+    pub(crate) byte_offset: isize,
 }
 
-/// Returns the view that `array[key]` is in NumPy, for a class that defines its own `__getitem__`.
-///
-/// The key consists of integers, slices, an ellipsis, and `None` for a new axis, alone or in a tuple.
-///
-/// # Errors
-///
-/// - `IndexError` for an index out of bounds, for too many indices, and for any other key, such as a list or an array,
-///   for which NumPy makes a copy.
-/// - [`ErrorKind::Alignment`] for an element that does not start at a whole byte.
-/// - Exceptions of `__index__` are passed on.
-///
-/// ```no_run
-/// use interop_core::python::index_basic;
-/// use interop_core::{CudaArray, Dims, SharedBuffer};
-/// use pyo3::prelude::*;
-///
-/// #[pyclass(frozen)]
-/// #[derive(CudaArray)]
-/// #[cuda_array(pyclass)]
-/// struct Array {
-///     #[cuda_array(data)] memory: SharedBuffer,
-///     #[cuda_array(shape)] shape: Dims<usize>,
-///     #[cuda_array(strides)] strides: Dims<isize>,
-/// }
-///
-/// #[pymethods]
-/// impl Array {
-///     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Self> {
-///         let view = index_basic(&self.info()?, key)?;
-///         let (shape, strides) = (view.layout.shape().into(), view.layout.strides().into());
-///         Ok(Self { memory: self.memory.byte_offset(view.byte_offset)?, shape, strides })
-///     }
-/// }
-/// ```
-pub fn index_basic(info: &ArrayInfo, key: &Bound<'_, PyAny>) -> PyResult<Indexed> {
-    let view = match key.cast::<PyTuple>() {
+/// Returns the part that `array[key]` is in NumPy. See [`view`](crate::python::view).
+pub(crate) fn part_at(info: &ArrayInfo, key: &Bound<'_, PyAny>) -> PyResult<Part> {
+    let part = match key.cast::<PyTuple>() {
         Ok(tuple) => take_all(info.layout(), &tuple.iter().collect::<Vec<_>>()),
         Err(_) => take_all(info.layout(), core::slice::from_ref(key)),
     };
-    let (layout, offset) = view?;
+    let (layout, offset) = part?;
     let bits = offset * info.dtype().item_bits(info.is_padded()) as isize;
     if bits % 8 != 0 {
         let found = format!("an element at bit {bits}");
         let allowed = "elements at the start of a byte";
         return Err(Error::new(ErrorKind::Alignment, "index", found, allowed).into());
     }
-    Ok(Indexed { layout, byte_offset: bits / 8 })
-}
-
-/// Returns whether NumPy returns a view for this key, not a copy. [`index_basic`] supports exactly these keys.
-pub(crate) fn is_basic(key: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let Ok(tuple) = key.cast::<PyTuple>() else { return is_basic_item(key) };
-    for item in tuple.iter_borrowed() {
-        if !is_basic_item(&item)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-fn is_basic_item(item: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if item.is_exact_instance_of::<PyInt>() || item.is_none() || item.is_instance_of::<PySlice>() {
-        return Ok(true);
-    }
-    // Arrays have an `__index__` too. It works only for an array of one element, and such an array is not an integer
-    // index.
-    let is_array = item.hasattr("__len__")?;
-    Ok(item.is_instance_of::<PyEllipsis>()
-        || !item.is_instance_of::<PyBool>() && !is_array && item.hasattr("__index__")?)
-}
-
-/// Returns whether a key contains an ellipsis. NumPy then returns an array for a single element, not a scalar.
-pub(crate) fn has_ellipsis(key: &Bound<'_, PyAny>) -> bool {
-    let is_ellipsis = |item: &Bound<'_, PyAny>| item.is_instance_of::<PyEllipsis>();
-    match key.cast::<PyTuple>() {
-        Ok(tuple) => tuple.iter_borrowed().any(|item| is_ellipsis(&item)),
-        Err(_) => is_ellipsis(key),
-    }
+    Ok(Part { layout, byte_offset: bits / 8 })
 }
 
 /// Applies all items of a key. Returns the layout, and the offset of its first element in elements.

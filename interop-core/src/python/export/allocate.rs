@@ -27,10 +27,10 @@ use crate::memory::owner::Owner;
 use crate::protocols::dlpack::abi::{DLTensor, Versioned};
 use crate::protocols::dlpack::exchange_api::SetError;
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
-use crate::python::class::numpy::dtype_of;
 use crate::python::detach::{detached, free_detached};
 use crate::python::errors::of;
 use crate::python::export::into_library::into_library;
+use crate::python::export::numpy::dtype_of;
 use crate::python::export::numpy_api::{Api, type_number};
 use crate::python::export::zeroed_memory::{ZeroedMemory, zeroed_memory};
 use crate::python::import::argument::take_detached;
@@ -187,7 +187,7 @@ fn numpy_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResu
     if let (Some(api), Some(number)) = (Api::get(py)?, type_number(dtype)) {
         return api.empty(py, number, shape);
     }
-    let numpy = library(py, Library::NumPy)?.cast_into::<PyModule>()?;
+    let numpy = library(py, Library::NumPy)?;
     let dtype = dtype_of(&numpy, dtype, None)?;
     numpy.call_method1(intern!(py, "empty"), (PyTuple::new(py, shape)?, dtype))
 }

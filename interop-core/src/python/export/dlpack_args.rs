@@ -3,7 +3,6 @@
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple};
@@ -29,29 +28,22 @@ pub struct DlpackArgs {
 }
 
 impl DlpackArgs {
-    /// Returns the arguments that request a versioned capsule with a copy of the elements.
-    pub(crate) fn for_a_copy() -> Self {
-        Self { versioned: true, copy: Some(true), ..Self::default() }
-    }
-
-    /// Sets one keyword argument.
+    /// Parses the arguments of a call, in the order `stream`, `max_version`, `dl_device`, `copy`. `None` of Rust and of
+    /// Python mean the same.
     ///
     /// # Errors
     ///
-    /// `TypeError` for an unknown keyword or a value of the wrong type, `ArrayError` for a number out of range.
-    /// Exceptions of the value are passed on.
-    pub fn set(&mut self, keyword: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let take: fn(&mut Self, &Bound<'_, PyAny>) -> PyResult<()> = match keyword {
-            "stream" => Self::take_stream,
-            "max_version" => Self::take_version,
-            "dl_device" => Self::take_device,
-            "copy" => Self::take_copy,
-            _ => {
-                let text = format!("__dlpack__() got an unexpected keyword argument '{keyword}'");
-                return Err(PyTypeError::new_err(text));
+    /// `TypeError` for a value of the wrong type, `ArrayError` for a number out of range. Exceptions of the value are passed
+    /// on.
+    pub fn new(arguments: [Option<&Bound<'_, PyAny>>; 4]) -> PyResult<Self> {
+        let takers = [Self::take_stream, Self::take_version, Self::take_device, Self::take_copy];
+        let mut request = Self::default();
+        for (argument, take) in arguments.into_iter().zip(takers) {
+            if let Some(value) = argument.filter(|value| !value.is_none()) {
+                take(&mut request, value)?;
             }
-        };
-        if value.is_none() { Ok(()) } else { take(self, value) }
+        }
+        Ok(request)
     }
 
     fn take_stream(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
-use pyo3::types::PyMemoryView;
 use pyo3::{ffi, intern};
 
 use crate::array::device::{Device, DeviceType};
@@ -24,9 +23,7 @@ use crate::process::counters;
 use crate::protocols::dlpack::abi::Versioned;
 use crate::protocols::dlpack::export::{Ownership, export_kept};
 use crate::protocols::dlpack::export_owner::Whole;
-use crate::python::class::exported_array::{AnyThread, ExportedArray};
-use crate::python::class::install::checked_into_object;
-use crate::python::class::numpy::view_of;
+use crate::python::class::exported_array::{AnyThread, ExportedArray, numpy_view};
 use crate::python::detach::free_detached;
 use crate::python::exception_state::with_saved_exception;
 use crate::python::export::dlpack::waiting;
@@ -96,7 +93,7 @@ where
         }
         Kind::Table(table) => by_table(py, (*table, Package::Other), info, array),
         Kind::FromDlpack(module) => by_from_dlpack(module.bind(py), array.into_inner()),
-        Kind::Neutral => checked_into_object(py, array.into_inner()),
+        Kind::Neutral => Ok(Bound::new(py, ExportedArray::from_checked(array.into_inner()))?.into_any()),
     }
 }
 
@@ -106,7 +103,7 @@ where
     A: CudaArray + AnyThread,
 {
     let py = library.py();
-    let object = checked_into_object(py, array)?;
+    let object = Bound::new(py, ExportedArray::from_checked(array))?;
     library.call_method1(intern!(py, "from_dlpack"), (object,))
 }
 
@@ -335,18 +332,13 @@ fn by_buffer<'py, A>(py: Python<'py>, info: &ArrayInfo, array: A) -> PyResult<Bo
 where
     A: CudaArray + AnyThread,
 {
-    let numpy = library(py, Library::NumPy)?.cast_into::<PyModule>()?;
-    let object = checked_into_object(py, array)?;
-    if info.struct_type().is_some() {
-        // Only the buffer protocol expresses fields, so its error is passed on.
-        return numpy.call_method1(intern!(py, "asarray"), (PyMemoryView::from(&object)?,));
-    }
-    if info.dtype().typestr().is_none() {
+    let object = Bound::new(py, ExportedArray::from_checked(array))?;
+    if info.struct_type().is_none() && info.dtype().typestr().is_none() {
         // `ml_dtypes` registers its dtypes in NumPy when it is imported.
         match py.import(intern!(py, "ml_dtypes")) {
             Err(error) if !error.is_instance_of::<PyImportError>(py) => return Err(error),
             _ => {}
         }
     }
-    view_of(&numpy, object.cast::<ExportedArray>()?, info.dtype())
+    numpy_view(&object, info)
 }

@@ -1,4 +1,4 @@
-//! Fills and releases the buffers of array classes.
+//! The buffer protocol of array classes.
 #![expect(unsafe_code, reason = "fills the C struct of the protocol")]
 
 use core::ffi::{c_char, c_int};
@@ -18,76 +18,72 @@ use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;
 use crate::memory::host::checked_read::check_readable;
 use crate::process::counters;
-use crate::python::class::array_class::{ArrayClass, struct_of};
-use crate::python::class::buffer::abi::{Buffer, Flags};
+use crate::python::class::array_class::ArrayMethods;
 use crate::python::export::dlpack::waiting;
-use crate::python::ffi_boundary::catch_panics;
 use crate::python::py_owner::release_deferred_refs;
 
-/// The memory that the pointers of a [`Buffer`] point to, until its release.
+/// The memory that the pointers of a buffer point to, until its release.
 struct Kept {
     format: CString,
     /// The extents, followed by the strides in bytes.
     numbers: Vec<isize>,
 }
 
-/// `bf_getbuffer` of an array class.
-///
-/// # Safety
-///
-/// Called by Python with an instance of `T`, a pointer for the buffer, and the thread attached.
-pub(crate) unsafe extern "C" fn get<T: ArrayClass>(
-    this: *mut ffi::PyObject,
-    place: *mut Buffer,
-    flags: c_int,
-) -> c_int {
-    let run = |py: Python<'_>| {
-        // SAFETY: the object is alive; Python holds a reference to it during the call.
-        let array = unsafe { Borrowed::from_ptr(py, this) };
-        // SAFETY: the object is of this class, as the caller promises.
-        let array = unsafe { array.cast_unchecked::<T>() };
-        lend(&array, array.as_any(), flags)
-    };
-    // SAFETY: as the caller promises.
-    unsafe { fill(place, run) }
-}
-
-/// Writes the buffer that `run` creates. On failure sets an exception and writes an empty buffer.
-///
-/// # Safety
-///
-/// `place` is valid for writing a buffer or null, and the thread is attached.
-pub(crate) unsafe fn fill(place: *mut Buffer, run: impl FnOnce(Python<'_>) -> PyResult<Buffer>) -> c_int {
-    let run = |py: Python<'_>| {
-        release_deferred_refs(py);
-        if place.is_null() {
-            Err(PyBufferError::new_err("the pointer to the buffer is null"))
-        } else {
-            run(py)
-        }
-    };
-    // SAFETY: the thread is attached, as the caller promises.
-    let buffer = unsafe { catch_panics(run) };
-    let done = if buffer.is_some() { 0 } else { -1 };
-    if !place.is_null() {
-        // SAFETY: `place` is valid for a write. After a failure the buffer has no object, which means that there is
-        // none.
-        unsafe { place.write(buffer.unwrap_or(Buffer::EMPTY)) };
-    }
-    done
-}
-
-/// Creates the buffer of an array that `owner` keeps alive.
+/// `__getbuffer__`: fills the buffer of an array. The buffer keeps the object alive.
 ///
 /// Waits for pending device work on the memory. Fails while Rust code writes the memory, and for a writable buffer also
 /// while Rust code reads it.
-pub(crate) fn lend<T: ArrayClass>(
-    array: &Bound<'_, T>,
-    owner: &Bound<'_, PyAny>,
+///
+/// # Safety
+///
+/// `place` is null or valid for writing a buffer.
+#[doc(hidden)]
+pub unsafe fn get_buffer<T: ArrayMethods>(
+    object: &Bound<'_, T>,
+    place: *mut ffi::Py_buffer,
     flags: c_int,
-) -> PyResult<Buffer> {
-    let (info, flags) = (struct_of(array).info()?, Flags(flags));
-    permit(array.py(), &info, flags)?;
+) -> PyResult<()> {
+    if place.is_null() {
+        return Err(PyBufferError::new_err("the pointer to the buffer is null"));
+    }
+    // SAFETY: `place` is valid for a write. A buffer without an object means that there is none, which holds until the
+    // last line.
+    unsafe { place.write(ffi::Py_buffer::new()) };
+    release_deferred_refs(object.py());
+    let buffer = lend(object, Request(flags))?;
+    // SAFETY: as above.
+    unsafe { place.write(buffer) };
+    Ok(())
+}
+
+/// `__releasebuffer__`. Python drops the reference to the object.
+///
+/// # Safety
+///
+/// Called once for a buffer that [`get_buffer`] filled.
+#[doc(hidden)]
+pub unsafe fn release_buffer(buffer: *mut ffi::Py_buffer) {
+    // SAFETY: the buffer is valid, as the caller promises.
+    let kept = unsafe { buffer.read() }.internal;
+    // SAFETY: this is the box of `lend`, and it is freed once.
+    drop(unsafe { Box::from_raw(kept.cast::<Kept>()) });
+    counters::EXPORTS.sub();
+}
+
+/// The flags of a request.
+#[derive(Clone, Copy)]
+struct Request(c_int);
+
+impl Request {
+    /// Returns whether the request has all these flags. Flags of `CPython` include those that they imply.
+    fn has(self, flags: c_int) -> bool {
+        self.0 & flags == flags
+    }
+}
+
+fn lend<T: ArrayMethods>(object: &Bound<'_, T>, request: Request) -> PyResult<ffi::Py_buffer> {
+    let info = T::of(object).info()?;
+    permit(object.py(), &info, request)?;
     check_padding(&info)?;
     let kept = Kept { format: format_of(info.dtype(), info.struct_type())?, numbers: numbers(&info)? };
     let itemsize = (info.dtype().packed_bits() / 8) as isize;
@@ -103,42 +99,46 @@ pub(crate) fn lend<T: ArrayClass>(
     // SAFETY: the box was created above.
     let Kept { format, numbers } = unsafe { &*kept };
     let numbers = numbers.as_ptr().cast_mut();
-    let said = |what: Flags| flags.ask(what) && ndim > 0;
     counters::EXPORTS.add();
-    Ok(Buffer {
-        buf: with_exposed_provenance_mut(address),
-        obj: owner.clone().into_ptr(),
-        len,
-        itemsize,
-        readonly: c_int::from(info.is_read_only()),
-        // Without a shape, the buffer is a row of bytes.
+    let mut buffer = ffi::Py_buffer::new();
+    buffer.buf = with_exposed_provenance_mut(address);
+    buffer.obj = object.clone().into_ptr();
+    buffer.len = len;
+    buffer.itemsize = itemsize;
+    buffer.readonly = c_int::from(info.is_read_only());
+    buffer.internal = kept.cast();
+    // Without a shape, the buffer is a row of bytes.
+    buffer.ndim = 1;
+    if request.has(ffi::PyBUF_FORMAT) {
+        buffer.format = format.as_ptr().cast::<c_char>().cast_mut();
+    }
+    if request.has(ffi::PyBUF_ND) {
         #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
-        ndim: if flags.ask(Flags::ND) { ndim as c_int } else { 1 },
-        format: if flags.ask(Flags::FORMAT) {
-            format.as_ptr().cast::<c_char>().cast_mut()
-        } else {
-            null_mut()
-        },
-        shape: if said(Flags::ND) { numbers } else { null_mut() },
-        strides: if said(Flags::STRIDES) { numbers.wrapping_add(ndim) } else { null_mut() },
-        suboffsets: null_mut(),
-        internal: kept.cast(),
-    })
+        {
+            buffer.ndim = ndim as c_int;
+        }
+        buffer.shape = if ndim > 0 { numbers } else { null_mut() };
+    }
+    if request.has(ffi::PyBUF_STRIDES) && ndim > 0 {
+        buffer.strides = numbers.wrapping_add(ndim);
+    }
+    Ok(buffer)
 }
 
 /// Fails if the request needs a property that the array does not have.
-pub(crate) fn permit(py: Python<'_>, info: &ArrayInfo, flags: Flags) -> Result<()> {
+fn permit(py: Python<'_>, info: &ArrayInfo, request: Request) -> Result<()> {
     waiting(py, info, || check_readable(info.pending, info.address, info.device()))?;
-    let writes = flags.ask(Flags::WRITABLE);
+    let writes = request.has(ffi::PyBUF_WRITABLE);
     if writes && info.is_read_only() {
         let allowed = "a request for reading only, or a copy of the array";
         return Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", allowed));
     }
     let compact = |order: Order| info.layout().is_contiguous(order);
     // A request without strides needs C order.
-    let refused = (flags.ask(Flags::C_CONTIGUOUS) || !flags.ask(Flags::STRIDES)) && !compact(Order::C)
-        || flags.ask(Flags::F_CONTIGUOUS) && !compact(Order::F)
-        || flags.ask(Flags::ANY_CONTIGUOUS) && !compact(Order::C) && !compact(Order::F);
+    let refused = (request.has(ffi::PyBUF_C_CONTIGUOUS) || !request.has(ffi::PyBUF_STRIDES))
+        && !compact(Order::C)
+        || request.has(ffi::PyBUF_F_CONTIGUOUS) && !compact(Order::F)
+        || request.has(ffi::PyBUF_ANY_CONTIGUOUS) && !compact(Order::C) && !compact(Order::F);
     if refused {
         let allowed = "the contiguous array that was asked for, or a request with PyBUF_STRIDES";
         return Err(Error::new(ErrorKind::Strides, "strides", format_args!("{:?}", info.strides()), allowed));
@@ -174,17 +174,4 @@ fn numbers(info: &ArrayInfo) -> Result<Vec<isize>> {
         strides = Layout::contiguous(info.shape(), Order::C)?.strides_in_bytes(item);
     }
     Ok(info.shape().iter().map(|extent| *extent as isize).chain(strides).collect())
-}
-
-/// `bf_releasebuffer`. Python drops the reference in `obj`.
-///
-/// # Safety
-///
-/// Called by Python once for a buffer that `lend` made.
-pub(crate) unsafe extern "C" fn release(_: *mut ffi::PyObject, buffer: *mut Buffer) {
-    // SAFETY: `lend` filled the buffer, as the caller promises.
-    let kept = unsafe { buffer.read() }.internal;
-    // SAFETY: this is the box of `lend`, and it is freed once.
-    drop(unsafe { Box::from_raw(kept.cast::<Kept>()) });
-    counters::EXPORTS.sub();
 }
