@@ -267,12 +267,6 @@ pub(crate) fn is_of_parent() -> bool {
     opener != 0 && opener != generation()
 }
 
-/// Returns whether the driver is already open and initialized.
-#[inline]
-pub(crate) fn is_opened() -> bool {
-    opened().is_some()
-}
-
 /// Returns the driver if it is already open and initialized.
 #[inline]
 pub(crate) fn opened() -> Option<&'static Driver> {

@@ -70,7 +70,6 @@ pub(crate) use crate::cuda::default_context::enter_context_of;
 pub(crate) use crate::cuda::default_context::enter_device_context;
 #[cfg(feature = "cudarc")]
 pub(crate) use crate::cuda::default_context::{enter_context, has_default_streams};
-pub(crate) use crate::cuda::driver::is_opened;
 pub use crate::cuda::driver::{device_count, is_available};
 #[cfg(feature = "counters")]
 pub use crate::cuda::event::pooled_events;
@@ -116,5 +115,5 @@ pub(crate) use crate::cuda::stream_wait::{
     make_context_wait, stream_wait_in, synchronize_stream_of, wait_between,
 };
 pub use crate::cuda::stream_wait::{stream_synchronize, stream_wait};
-pub(crate) use crate::cuda::verify::{check, is_host_memory, release_scope_in_use, release_scope_of};
+pub(crate) use crate::cuda::verify::{check, release_scope_in_use, release_scope_of};
 pub use crate::process::promise::OrderedByProgram;

@@ -157,13 +157,6 @@ fn compare_host(info: &ArrayInfo) -> Result<()> {
     }
 }
 
-/// Returns whether an address is not device memory. As [`compare_host`], but without an `ArrayInfo`, which would have
-/// to be written to memory first.
-#[inline(never)]
-pub(crate) fn is_host_memory(address: usize) -> bool {
-    !opened().is_some_and(|driver| is_of_a_device(driver, address))
-}
-
 #[cold]
 fn handed_out_as_host(driver: &Driver, info: &ArrayInfo) -> Error {
     let address = info.address;

@@ -74,38 +74,10 @@ impl Import {
         tensor: ManagedTensor<A>,
         verification: Verification,
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
+        let mut import = Self::EMPTY;
         // SAFETY: `release::<A>` releases a struct of type `A` on any thread (3 of `ManagedTensor::from_raw`).
-        match unsafe { Self::from_host_tensor(tensor, release::<A>, verification) } {
-            Ok(import) => Ok(import),
-            Err(tensor) => {
-                let mut import = Self::EMPTY;
-                // SAFETY: as above.
-                unsafe { import.receive(tensor, release::<A>, verification) }?;
-                Ok(import)
-            }
-        }
-    }
-
-    /// The fast path: host memory, and one to four axes. Returns any other tensor.
-    ///
-    /// # Safety
-    ///
-    /// `release` releases a struct of type `A` on any thread.
-    #[inline(always)]
-    pub(crate) unsafe fn from_host_tensor<A: TensorAbi>(
-        tensor: ManagedTensor<A>,
-        release: unsafe fn(NonNull<()>),
-        verification: Verification,
-    ) -> Result<Self, ManagedTensor<A>> {
-        let asks_driver = verification == Verification::Full && cuda::is_opened();
-        match tensor.info_fast(|address| !asks_driver || cuda::is_host_memory(address)) {
-            Some(info) => {
-                // SAFETY: the owner releases the struct once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
-                let owner = unsafe { Owner::from_raw(tensor.into_non_null(), release) };
-                Ok(Self::of(info, owner).by(protocol_of::<A>()))
-            }
-            None => Err(tensor),
-        }
+        unsafe { import.receive(tensor, release::<A>, verification) }?;
+        Ok(import)
     }
 
     /// Replaces [`EMPTY`](Self::EMPTY) by the array of any tensor, in any memory. On failure the import stays empty.
@@ -116,7 +88,7 @@ impl Import {
     ///
     /// # Safety
     ///
-    /// As [`from_host_tensor`](Self::from_host_tensor).
+    /// `release` releases a struct of type `A` on any thread.
     #[inline(never)]
     pub(crate) unsafe fn receive<A: TensorAbi>(
         &mut self,

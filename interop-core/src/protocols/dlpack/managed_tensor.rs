@@ -8,7 +8,6 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
-use crate::array::device::DeviceType;
 use crate::array::dims::{Dims, MAX_NDIM, for_rank};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::errors::no_extents;
@@ -88,29 +87,12 @@ impl<A: TensorAbi> ManagedTensor<A> {
     pub(crate) fn info_into(&self, to: &mut ArrayInfo) -> Result<()> {
         let flags = self.flags().map_err(unsupported_version)?;
         // SAFETY: the tensor is part of a live struct of a supported version; 2 of `from_raw`.
-        *to = match unsafe { read_fast(self.tensor_ptr(), flags, |_, _| true) } {
+        *to = match unsafe { read_fast(self.tensor_ptr(), flags) } {
             Some(info) => info,
             // SAFETY: as above.
             None => unsafe { read_any(self.tensor_ptr(), flags) }?,
         };
         Ok(())
-    }
-
-    /// The fast path of [`info`](Self::info), for host memory. `is_on_host` checks the address. Returns `None` for any
-    /// other array.
-    #[inline(always)]
-    pub(crate) fn info_fast(&self, is_on_host: impl FnOnce(usize) -> bool) -> Option<ArrayInfo> {
-        let is_wanted = |tensor: &DLTensor, shape: &[i64]| {
-            if tensor.device.device_type != DeviceType::CPU {
-                return false;
-            }
-            // The slow path reports an offset beyond the address space.
-            let offset = || usize::try_from(tensor.byte_offset).unwrap_or(0);
-            // An array without elements has no address to check.
-            shape.contains(&0) || is_on_host(tensor.data.addr().wrapping_add(offset()))
-        };
-        // SAFETY: as in `info_into`.
-        unsafe { read_fast(self.tensor_ptr(), self.flags().ok()?, is_wanted) }
     }
 
     /// Returns the flags, or the version if it is not supported.
@@ -144,17 +126,13 @@ fn unsupported_version(version: DLPackVersion) -> Error {
     Error::new(ErrorKind::Version, "version", found, "major version 1")
 }
 
-/// Reads a `DLTensor` of one to four axes if `is_wanted` accepts it.
+/// Reads a `DLTensor` of one to four axes. Returns `None` for what [`read_any`] is for.
 ///
 /// # Safety
 ///
 /// `tensor` points to a live tensor, whose `shape` and `strides` are null or point to `ndim` numbers.
 #[inline(always)]
-unsafe fn read_fast(
-    tensor: *const DLTensor,
-    flags: u64,
-    is_wanted: impl FnOnce(&DLTensor, &[i64]) -> bool,
-) -> Option<ArrayInfo> {
+unsafe fn read_fast(tensor: *const DLTensor, flags: u64) -> Option<ArrayInfo> {
     // SAFETY: the caller guarantees a live tensor; every bit pattern of its numbers and pointers is valid.
     let tensor = unsafe { tensor.read() };
     if tensor.shape.is_null() {
@@ -162,7 +140,7 @@ unsafe fn read_fast(
     }
     let ndim = usize::try_from(tensor.ndim).ok()?;
     // SAFETY: the shape is not null, so the caller guarantees `ndim` numbers.
-    for_rank!(ndim, N => unsafe { read_ranked::<N>(&tensor, flags, is_wanted) })
+    for_rank!(ndim, N => unsafe { read_ranked::<N>(&tensor, flags) })
 }
 
 /// Reads a tensor of `N` axes.
@@ -171,19 +149,12 @@ unsafe fn read_fast(
 ///
 /// `shape` points to `N` numbers, and so does `strides` unless it is null.
 #[inline(always)]
-unsafe fn read_ranked<const N: usize>(
-    tensor: &DLTensor,
-    flags: u64,
-    is_wanted: impl FnOnce(&DLTensor, &[i64]) -> bool,
-) -> Option<ArrayInfo> {
+unsafe fn read_ranked<const N: usize>(tensor: &DLTensor, flags: u64) -> Option<ArrayInfo> {
     // Numbers are read one by one, because a wide load over a producer's recent narrow stores stalls the CPU.
     let (mut shape, mut strides) = ([0; N], [0; N]);
     for (axis, extent) in shape.iter_mut().enumerate() {
         // SAFETY: the caller guarantees `N` numbers.
         *extent = unsafe { tensor.shape.wrapping_add(axis).read() };
-    }
-    if !is_wanted(tensor, &shape) {
-        return None;
     }
     if tensor.strides.is_null() {
         return descriptor_of(tensor, flags, &shape, Strides::Contiguous(Order::C)).validate_fast();

@@ -1,19 +1,14 @@
 //! Imports any object as a derived struct, for arguments of functions.
 #![expect(unsafe_code, reason = "believes what an object says of its memory")]
 
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use crate::cuda::verify::Verification;
 use crate::derive::from_array::FromArray;
 use crate::memory::extraction::Extraction;
 use crate::memory::import::Import;
-use crate::python::capsule::{CapsuleTensor, take_from};
 use crate::python::detach::{AssertSend, detached};
 use crate::python::errors::of;
-use crate::python::import::dlpack_call::{call_dlpack, lacks_method};
-use crate::python::import::exchange_table::tensor_of;
-use crate::python::import::receive::host_import;
 use crate::python::import::step::Request;
 use crate::python::import::type_cache::type_info;
 use crate::python::py_owner::release_deferred_refs;
@@ -72,49 +67,18 @@ pub unsafe fn import_as_unchecked<T: FromArray>(object: &Bound<'_, PyAny>) -> Py
     import_as_with(object, Verification::Skipped)
 }
 
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "the fast path is compiled for the struct")]
 fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, verification: Verification) -> PyResult<T> {
-    let named = |error| of(object, error).into();
-    release_deferred_refs(object.py());
-    let class = type_info(object)?;
-    let request = Request { object, class: &class, stream: None, verification };
-    let mut tensor = None;
-    if class.has_host_arrays() {
-        host_tensor(&request, &mut tensor)?;
-    }
-    // The fast path saves a tenth of an import from NumPy: the import is not moved.
-    if let Some(CapsuleTensor::Versioned(versioned)) = tensor {
-        match host_import(versioned, verification) {
-            Ok(mut import) => {
-                class.values.check(object, import.info())?;
-                return T::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached))
-                    .map_err(named);
-            }
-            Err(versioned) => tensor = Some(CapsuleTensor::Versioned(versioned)),
-        }
-    }
     let mut import = Import::EMPTY;
-    request.import_with_tensor(tensor, &mut import)?;
-    T::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached)).map_err(named)
+    import_to(object, verification, &mut import)?;
+    let array = T::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
+    array.map_err(|error| of(object, error).into())
 }
 
-/// Gets the tensor of an object whose class has so far had only host arrays. It needs no stream.
-fn host_tensor(request: &Request<'_, '_>, to: &mut Option<CapsuleTensor>) -> PyResult<()> {
-    let Request { object, class, .. } = *request;
-    *to = match class.exchange {
-        Some(table) => tensor_of(table, object)?.map(CapsuleTensor::Versioned),
-        None => match call_dlpack(object, &class.method, None) {
-            Ok(capsule) => Some(take_from(object, capsule)?),
-            // The import then tries the other protocols.
-            Err(error) if lacks_method(object, &error)? => None,
-            Err(error) if class.method.is_of_numpy && error.is_instance_of::<PyException>(object.py()) => {
-                None
-            }
-            Err(error) => return Err(error),
-        },
-    };
-    Ok(())
+/// Fills an empty import. Not generic, so that it is compiled once.
+fn import_to(object: &Bound<'_, PyAny>, verification: Verification, to: &mut Import) -> PyResult<()> {
+    release_deferred_refs(object.py());
+    let class = type_info(object)?;
+    Request { object, class: &class, stream: None, verification }.import_to(to)
 }
 
 /// Runs a closure for the storage of an argument, [`detached`] from the interpreter.

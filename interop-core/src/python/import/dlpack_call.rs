@@ -77,7 +77,7 @@ impl ExpectedDevice {
     const NONE: u64 = !Self::NEW;
 
     /// Creates the value for a class without imported arrays.
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self::of(Self::NEW)
     }
 

@@ -104,12 +104,16 @@ fn put_on(
     context: Option<Context>,
 ) -> Result<(), Failure> {
     let device_type = to.info().device().device_type;
+    // Host memory is used on no stream.
+    if device_type == DeviceType::CPU {
+        return Ok(());
+    }
     if let Some(current) = current.filter(|_| device_type == DeviceType::CUDA) {
         current.receive(to);
         return Ok(());
     }
     let is_unordered = !request.class.package.heeds_stream() && consumer != StreamHandle::NothingPending;
-    if is_unordered && device_type != DeviceType::CPU {
+    if is_unordered {
         free_detached();
         to.make_wait_for_unknown(consumer).map_err(|error| of(request.object, error))?;
     }

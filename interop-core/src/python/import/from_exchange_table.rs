@@ -16,7 +16,6 @@ pub(crate) fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) ->
     let Some(table) = request.class.exchange else { return Ok(false) };
     let Some(tensor) = tensor_of(table, request.object)? else { return Ok(false) };
     receive(to, tensor, request.verification).map_err(|error| of(request.object, error))?;
-    request.class.table_device.note(to.info().device());
     order_with_table(request, table, to)
 }
 
@@ -24,7 +23,7 @@ pub(crate) fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) ->
 ///
 /// If the table does not return the stream of that work, the import is emptied. The next step then calls `__dlpack__`,
 /// which accepts the consumer's stream.
-pub(crate) fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) -> Answer {
+fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) -> Answer {
     to.set_protocol(Protocol::ExchangeTable);
     let (device, context) = (to.info().device(), to.context());
     let named = |error| of(request.object, error);

@@ -6,20 +6,17 @@ use std::sync::Arc;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
 use crate::cuda::verify::Verification;
 use crate::error::{Error, ErrorKind};
 use crate::memory::import::{Import, Protocol};
-use crate::python::capsule::CapsuleTensor;
 use crate::python::cures::in_words;
-use crate::python::errors::{Failure, not_an_array, of};
+use crate::python::errors::{Failure, not_an_array};
 use crate::python::import::array_interface::from_array_interface;
 use crate::python::import::cuda_array_interface::from_cuda_array_interface;
 use crate::python::import::dlpack_method::from_dlpack;
-use crate::python::import::from_exchange_table::{from_exchange_table, order_with_table};
+use crate::python::import::from_exchange_table::from_exchange_table;
 use crate::python::import::legacy_writable::trust_interface;
-use crate::python::import::receive::receive_capsule;
 use crate::python::import::step::{Request, Step};
 use crate::python::import::type_cache::type_info;
 use crate::python::py_owner::release_deferred_refs;
@@ -31,36 +28,10 @@ impl Request<'_, '_> {
     /// Fills an empty import by the first step whose protocol the object supports.
     pub(crate) fn import_to(&self, to: &mut Import) -> PyResult<()> {
         self.ask_in_order(to)?;
-        self.finish(to)
-    }
-
-    fn finish(&self, to: &mut Import) -> PyResult<()> {
         if to.protocol() == Some(Protocol::DlpackLegacy) {
             trust_interface(self, to)?;
         }
         self.class.values.check(self.object, to.info())
-    }
-
-    /// As [`import_to`](Self::import_to), after the host fast path of this class returned `tensor`, or no tensor.
-    pub(crate) fn import_with_tensor(&self, tensor: Option<CapsuleTensor>, to: &mut Import) -> PyResult<()> {
-        let Some(tensor) = tensor else { return self.import_to(to) };
-        if let Err(error) = receive_capsule(to, tensor, self.verification) {
-            self.recover(of(self.object, error).into(), to)?;
-            return self.finish(to);
-        }
-        if to.info().device() != Device::CPU {
-            self.class.is_not_on_host();
-        }
-        // A tensor from a table needs no stream. A capsule of another device was asked for without the stream.
-        let is_done = match self.class.exchange {
-            Some(table) => order_with_table(self, table, to)?,
-            None => to.info().device() == Device::CPU,
-        };
-        if !is_done {
-            *to = Import::EMPTY;
-            return self.import_to(to);
-        }
-        self.finish(to)
     }
 
     fn ask_in_order(&self, to: &mut Import) -> PyResult<()> {

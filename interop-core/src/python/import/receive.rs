@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use crate::cuda::verify::Verification;
 use crate::error::{Refused, Result};
 use crate::memory::import::Import;
-use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
+use crate::protocols::dlpack::abi::TensorAbi;
 use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
 use crate::python::capsule::CapsuleTensor;
 use crate::python::exception_state::with_saved_exception;
@@ -37,17 +37,6 @@ pub(crate) fn receive_capsule(
         CapsuleTensor::Versioned(tensor) => receive(to, tensor, verification),
         CapsuleTensor::Legacy(tensor) => receive(to, tensor, verification),
     }
-}
-
-/// The fast path for most host arrays: a versioned tensor with one to four axes. Returns any other tensor.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "the import is built where it is used, without a move")]
-pub(crate) fn host_import(
-    tensor: ManagedTensor<Versioned>,
-    verification: Verification,
-) -> core::result::Result<Import, ManagedTensor<Versioned>> {
-    // SAFETY: `release_foreign::<Versioned>` releases a struct of this form, on any thread.
-    unsafe { Import::from_host_tensor(tensor, release_foreign::<Versioned>, verification) }
 }
 
 /// Releases a foreign tensor. Its deleter can be Python code, so a pending exception is saved and restored.

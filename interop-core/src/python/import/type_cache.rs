@@ -17,7 +17,7 @@ use crate::process::fork::PerProcess;
 use crate::python::errors::origin_of;
 use crate::python::import::capture_watch::watch;
 use crate::python::import::direct_call::DirectCall;
-use crate::python::import::dlpack_call::{DlpackMethod, ExpectedDevice};
+use crate::python::import::dlpack_call::DlpackMethod;
 use crate::python::import::exchange_table::{Table, TableStream, table, table_stream};
 use crate::python::import::kind::Kind;
 use crate::python::import::lazy_values::Values;
@@ -38,8 +38,6 @@ pub(crate) struct TypeInfo {
     pub(crate) origin: Arc<Origin>,
     /// The type's C exchange table.
     pub(crate) exchange: Option<Table>,
-    /// The device on which all arrays from the exchange table have been.
-    pub(crate) table_device: ExpectedDevice,
     /// How to call its `__dlpack__`.
     pub(crate) method: DlpackMethod,
     /// How the values of its objects relate to their memory.
@@ -49,20 +47,6 @@ pub(crate) struct TypeInfo {
 }
 
 impl TypeInfo {
-    /// Returns whether all arrays of the class have been in host memory. The next call then passes no stream.
-    pub(crate) fn has_host_arrays(&self) -> bool {
-        self.expected_device().device() == Some(Device::CPU)
-    }
-
-    /// Records that an array was on a device.
-    pub(crate) fn is_not_on_host(&self) {
-        self.expected_device().give_up();
-    }
-
-    fn expected_device(&self) -> &ExpectedDevice {
-        if self.exchange.is_some() { &self.table_device } else { &self.method.expected_device }
-    }
-
     fn is_of(&self, py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
         self.address == class.addr() && self.is_alive(py)
     }
@@ -204,7 +188,6 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         package,
         origin: Arc::new(origin_of(object)),
         exchange,
-        table_device: ExpectedDevice::new(),
         method,
         values,
         kind: PyOnceLock::new(),
