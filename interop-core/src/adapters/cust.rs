@@ -68,18 +68,19 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
-use crate::cuda::allocation::{MemoryKind, to_usize};
+use crate::cuda::allocation::MemoryKind;
+use crate::cuda::driver::to_usize;
 use crate::cuda::locate::current_device;
 use crate::derive::fields::stream::AsStream;
 use crate::derive::single_error::FieldProbe;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::copy_to_cuda::copied;
 use crate::memory::elementwise::Elementwise;
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
 use crate::memory::kernel_view::{KernelView, KernelViewMut};
-use crate::memory::region::MemoryRegion;
+use crate::memory::storage::MemoryRegion;
 use crate::memory::storage::Storage;
+use crate::memory::upload::copied;
 
 /// Describes device memory of `cust`; the driver determines the device.
 fn device_memory<T: Element>(address: u64, len: usize) -> MemoryRegion {

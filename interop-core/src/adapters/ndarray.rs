@@ -74,8 +74,8 @@ use crate::memory::extraction::{Extraction, Requirements};
 use crate::memory::from_import::FromImport;
 use crate::memory::host::cells::{ReadOnlyCell, check_any_bits};
 use crate::memory::host::{HostView, HostViewMut};
-use crate::memory::info_builder::InfoBuilder;
-use crate::memory::region::MemoryRegion;
+use crate::memory::storage::InfoBuilder;
+use crate::memory::storage::MemoryRegion;
 use crate::memory::storage::Storage;
 
 /// A wrapper around an array or view of `ndarray`, for exports, and for imports into an array.

@@ -6,18 +6,17 @@ use core::ptr::null_mut;
 use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::ElementType;
-use crate::cuda::allocation::{Allocation, MemoryKind, finished, to_usize, with_usable_stream};
+use crate::cuda::allocation::{
+    Allocation, MemoryKind, allocate_in_pool, finished, with_trimmed_pools, with_usable_stream,
+};
 use crate::cuda::context::{Context, Relaxed};
 #[cfg(feature = "python")]
 use crate::cuda::driver::code;
-use crate::cuda::driver::{Driver, Outcome, RawStream, driver};
-use crate::cuda::memory_pool::{self, with_trimmed_pools};
+use crate::cuda::driver::{Driver, Outcome, RawStream, driver, to_usize};
 #[cfg(feature = "python")]
 use crate::cuda::ordered_free::free_in_order;
-use crate::cuda::release::after_work::after_work;
-use crate::cuda::release::erased::ErasedOwner;
-use crate::cuda::release::queue::poll_in_passing;
-use crate::cuda::release::scope::ReleaseScope;
+use crate::cuda::release::queue::{after_work, poll_in_passing};
+use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
 use crate::cuda::stream_query::LEGACY;
 use crate::cuda::verify::release_scope_for;
 use crate::error::{Result, text};
@@ -151,7 +150,7 @@ impl CudaBuffer {
 
     /// Allocates memory of the pool, which is ready on the legacy default stream.
     fn allocate_in_order(&mut self, driver: &Driver, stream: RawStream) -> Outcome {
-        self.own(to_usize(memory_pool::allocate(driver, self.device.device_id, self.bytes, stream)?));
+        self.own(to_usize(allocate_in_pool(driver, self.device.device_id, self.bytes, stream)?));
         if stream == LEGACY {
             return Ok(());
         }
@@ -171,7 +170,7 @@ impl CudaBuffer {
         let (element, device) = (<u8 as crate::array::element::Element>::TYPE, Device::cuda(ordinal));
         let kind = MemoryKind::Pool;
         let mut buffer = Self { address: 0, bytes, element, kind, device, context, is_in_order: true };
-        let address = match memory_pool::allocate(driver, ordinal, bytes, stream) {
+        let address = match allocate_in_pool(driver, ordinal, bytes, stream) {
             Err(failure) if matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED) => {
                 (buffer.kind, buffer.is_in_order) = (MemoryKind::Device, false);
                 let mut address = 0;

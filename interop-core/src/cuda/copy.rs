@@ -1,13 +1,186 @@
-//! Copies between host and device that are complete when they return.
+//! Copies on a device: by the driver if it can, else by the copy kernel, which is loaded once for each context.
+
+use core::ffi::{CStr, c_char, c_void};
 
 use crate::array::device::Device;
 use crate::array::info::ArrayInfo;
 use crate::array::stream::PendingWork;
-use crate::cuda::allocation::finished;
-use crate::cuda::context::{Context, Relaxed};
-use crate::cuda::driver::{Driver, Outcome, driver};
+use crate::cuda::allocation::{allocate_in_pool, finished};
+use crate::cuda::context::{Context, PerContext, Relaxed};
+use crate::cuda::copy_plan::{CopyLaunch, CopyLaunches, CopyPlan, THREADS, visit};
+use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, driver, to_usize};
 use crate::cuda::handover::synchronize;
 use crate::error::{Error, Result};
+
+/// `kernels/copy.cu`, as `cargo xtask ptx` compiles it.
+const PTX: &str = concat!(include_str!("../../kernels/ptx/copy.ptx"), "\0");
+
+/// The kernels by unit: first those that read by stride, then those that use tiles.
+const KERNELS: [[&CStr; 5]; 2] = [
+    [
+        c"interop_copy_strided_1",
+        c"interop_copy_strided_2",
+        c"interop_copy_strided_4",
+        c"interop_copy_strided_8",
+        c"interop_copy_strided_16",
+    ],
+    [
+        c"interop_copy_tiled_1",
+        c"interop_copy_tiled_2",
+        c"interop_copy_tiled_4",
+        c"interop_copy_tiled_8",
+        c"interop_copy_tiled_16",
+    ],
+];
+
+/// Queues a copy on a stream of the current context.
+///
+/// # Safety
+///
+/// `from` is the first element of the plan, and `to` has space for the copy. The device of the context can reach both
+/// until the stream has executed the copy. The stream is live.
+pub(crate) unsafe fn queue_copy(
+    driver: &Driver,
+    (context, stream): (Context, RawStream),
+    plan: &CopyPlan,
+    from: usize,
+    to: usize,
+) -> Outcome {
+    if plan.run == 0 {
+        return Ok(());
+    }
+    if plan.axes.is_empty() {
+        // SAFETY: as the caller promises.
+        return unsafe { driver.copy(to as u64, from as u64, plan.run, stream) };
+    }
+    // SAFETY: as the caller promises.
+    match unsafe { launch_all(driver, (context, stream), plan, from, to) } {
+        // SAFETY: as the caller promises.
+        Err(failure) if failure.is_about_modules() => unsafe { by_runs(driver, stream, plan, from, to) },
+        done => done,
+    }
+}
+
+/// Queues one copy for each run of bytes, at a microsecond a run. For drivers that cannot load the kernel.
+///
+/// # Safety
+///
+/// As [`queue_copy`].
+unsafe fn by_runs(driver: &Driver, stream: RawStream, plan: &CopyPlan, from: usize, to: usize) -> Outcome {
+    visit(&plan.axes, (0, 0), &mut |from_offset, to_offset| {
+        let (from, to) = (from.wrapping_add_signed(from_offset), to.wrapping_add_signed(to_offset));
+        // SAFETY: the addresses are those of a run of the plan.
+        unsafe { driver.copy(to as u64, from as u64, plan.run, stream) }
+    })
+}
+
+/// Queues the launches of the kernel.
+///
+/// # Safety
+///
+/// As [`queue_copy`].
+unsafe fn launch_all(
+    driver: &Driver,
+    (context, stream): (Context, RawStream),
+    plan: &CopyPlan,
+    from: usize,
+    to: usize,
+) -> Outcome {
+    let launches = CopyLaunches::of(plan, from, to);
+    let mut function = function_for(driver, context, &launches)?;
+    let mut is_first = true;
+    launches.each(|launch| {
+        // SAFETY: the launch is a part of the copy.
+        let mut queued = unsafe { self::launch(driver, function, stream, launch, from, to) };
+        if is_first && queued.is_err_and(Failure::is_about_handles) {
+            // The primary context was reset, which destroyed the module.
+            LOADED.forget(context);
+            function = function_for(driver, context, &launches)?;
+            // SAFETY: as above.
+            queued = unsafe { self::launch(driver, function, stream, launch, from, to) };
+        }
+        is_first = false;
+        queued
+    })
+}
+
+/// # Safety
+///
+/// `function` is the one of [`KERNELS`] for this launch; otherwise as [`queue_copy`].
+unsafe fn launch(
+    driver: &Driver,
+    function: usize,
+    stream: RawStream,
+    launch: &CopyLaunch,
+    from: usize,
+    to: usize,
+) -> Outcome {
+    let (to, from) = (to.wrapping_add_signed(launch.to), from.wrapping_add_signed(launch.from));
+    let (mut to, mut from) = (to as u64, from as u64);
+    let mut arguments = launch.arguments;
+    let mut parameters: [*mut c_void; 3] =
+        [(&raw mut to).cast(), (&raw mut from).cast(), (&raw mut arguments).cast()];
+    let (blocks, parameters, none) = (launch.blocks, parameters.as_mut_ptr(), core::ptr::null_mut());
+    // SAFETY: the parameters have the number and the types of the kernel's. The driver copies them during the call.
+    unsafe { driver.launch(function, blocks, 1, 1, THREADS, 1, 1, 0, stream, parameters, none) }
+}
+
+/// The kernels of a context. `module` is an error if the driver cannot load it.
+struct Loaded {
+    module: Outcome<usize>,
+    functions: [[usize; 5]; 2],
+}
+
+static LOADED: PerContext<Loaded> = PerContext::new();
+
+/// Returns the kernel for these launches in the current context. The first call in a context loads the module, which
+/// the driver compiles.
+fn function_for(driver: &Driver, context: Context, launches: &CopyLaunches) -> Outcome<usize> {
+    let (row, column) = (usize::from(launches.is_tiled), launches.unit.ilog2() as usize);
+    let make = || match load(driver) {
+        Err(failure) if !failure.is_about_modules() => Err(failure),
+        module => Ok(Loaded { module, functions: [[0; 5]; 2] }),
+    };
+    LOADED.with(driver, context, make, |loaded| {
+        let (module, function) = (loaded.module?, &mut loaded.functions[row][column]);
+        if *function == 0 {
+            let name: *const c_char = KERNELS[row][column].as_ptr();
+            // SAFETY: `function` is valid for a write, the module belongs to this context, and the name is a C string.
+            unsafe { driver.module_function(&raw mut *function, module, name) }?;
+        }
+        Ok(*function)
+    })?
+}
+
+fn load(driver: &Driver) -> Outcome<usize> {
+    let mut module = 0;
+    // SAFETY: `module` is valid for a write, and the text ends with a zero.
+    unsafe { driver.module_load(&raw mut module, PTX.as_ptr().cast()) }?;
+    Ok(module)
+}
+
+/// Temporary memory from the device's pool. Its drop returns it in stream order.
+pub(crate) struct Scratch<'d> {
+    driver: &'d Driver,
+    pub(crate) address: usize,
+    stream: RawStream,
+}
+
+impl<'d> Scratch<'d> {
+    /// Allocates in the current context, to which `stream` belongs.
+    pub(crate) fn new(driver: &'d Driver, bytes: usize, stream: RawStream) -> Outcome<Self> {
+        let address = allocate_in_pool(driver, Context::current_ordinal(driver)?, bytes, stream)?;
+        Ok(Self { driver, address: to_usize(address), stream })
+    }
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it owns the memory and frees it once, after all work that was queued for it on its stream. If the
+        // context is gone, the memory was freed with it.
+        let _ = unsafe { self.driver.memory_pool_free(self.address as u64, self.stream) };
+    }
+}
 
 /// Copies bytes between any two addresses that the driver knows, and waits for the copy.
 ///
@@ -70,5 +243,20 @@ pub(crate) fn moved(info: &ArrayInfo, start: usize, device: Device) -> ArrayInfo
         device,
         pending: PendingWork::NOTHING,
         ..info.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_module_has_every_kernel_and_drivers_from_535_on_take_it() {
+        assert!(PTX.contains("\n.version 8.2\n") && PTX.contains("\n.target sm_70\n"));
+        for name in KERNELS.as_flattened() {
+            assert!(PTX.contains(&format!(".entry {}(", name.to_str().unwrap())), "{name:?}");
+        }
+        let size = size_of::<crate::cuda::copy_plan::CopyArguments>();
+        assert!(PTX.contains(&format!("interop_copy_tiled_4_param_2[{size}]")), "{size} bytes of arguments");
     }
 }

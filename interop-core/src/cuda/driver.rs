@@ -385,3 +385,9 @@ pub fn device_count() -> i32 {
 pub fn is_available() -> bool {
     driver().is_ok()
 }
+
+/// Converts a device address of the driver. CUDA has no 32-bit machines any more.
+#[expect(clippy::cast_possible_truncation, reason = "as wide as an address")]
+pub(crate) const fn to_usize(address: u64) -> usize {
+    address as usize
+}

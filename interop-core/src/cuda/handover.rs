@@ -5,8 +5,8 @@ use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::driver::is_available;
+use crate::cuda::missing_stream::join_default_stream;
 use crate::cuda::missing_stream::{handover_stream, synchronize_missing_stream, wait_for_missing_stream};
-use crate::cuda::proxy_stream::join_default_stream;
 use crate::cuda::release::queue::poll_in_passing;
 #[cfg(feature = "python")]
 use crate::cuda::stream_wait::{make_context_wait, synchronize_stream_of};

@@ -1,18 +1,21 @@
 //! Work whose stream is unknown, such as that of a producer that states no stream: what the consumer's stream waits for.
+#![expect(unsafe_code, reason = "makes a stream of a handle")]
 
 use core::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
 use crate::cuda::context::Context;
+use crate::cuda::context::PerContext;
 use crate::cuda::default_context::context_for;
-use crate::cuda::driver::driver;
-use crate::cuda::own_streams::OwnStreams;
+use crate::cuda::driver::{Driver, Outcome, driver};
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream_wait::{stream_synchronize, stream_wait_in, synchronize_all_work, wait_for_all_work};
 #[cfg(feature = "python")]
 use crate::cuda::verify::release_scope_for;
 use crate::error::Result;
+use crate::process::fork::PerProcess;
 use crate::process::promise::OrderedByProgram;
 
 /// What a consumer's stream waits for if it is unknown on which stream memory was last written.
@@ -134,4 +137,57 @@ pub(crate) fn handover_stream(
 #[cfg(feature = "python")]
 pub(crate) fn wait_for_unknown_stream(consumer: StreamHandle, device: Device) -> Result<()> {
     wait_for_missing_stream(consumer, device, None, release_scope_for(driver()?, device))
+}
+
+/// The proxy streams, each with the context of the default streams that it stands for.
+static PROXIES: PerProcess<Mutex<Vec<(StreamHandle, Context)>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+
+/// Registers a stream as the proxy of the per-thread default streams of its context. The stream lives as long as the
+/// program.
+///
+/// The legacy default stream needs no registration, because it and a blocking stream wait for each other.
+#[cfg(feature = "cudarc")]
+pub(crate) fn register_proxy(stream: StreamHandle, context: Context) {
+    PROXIES.get().lock().unwrap_or_else(PoisonError::into_inner).push((stream, context));
+}
+
+/// Makes this thread's default stream wait for the work on its proxy stream. Does nothing for any other stream.
+///
+/// # Errors
+///
+/// As [`stream_wait`](crate::cuda::stream_wait::stream_wait).
+pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Result<()> {
+    let known = PROXIES.get().lock().unwrap_or_else(PoisonError::into_inner);
+    let context = known.iter().find(|(of, _)| *of == stream).map(|(_, context)| *context);
+    drop(known);
+    let Some(context) = context else { return Ok(()) };
+    stream_wait_in(StreamHandle::PerThreadDefault, stream, device, Some(context)).map(|_| ())
+}
+
+/// One non-blocking stream for each context. It lives as long as its context.
+pub(crate) struct OwnStreams(PerContext<StreamHandle>);
+
+impl OwnStreams {
+    pub(crate) const fn new() -> Self {
+        Self(PerContext::new())
+    }
+
+    /// Returns the stream of a context.
+    pub(crate) fn of(&self, driver: &Driver, context: Context) -> Outcome<StreamHandle> {
+        const NON_BLOCKING: u32 = 1;
+        let _entered = context.enter(driver)?;
+        let make = || {
+            let mut stream = 0;
+            // SAFETY: `stream` is valid for a write.
+            unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
+            // SAFETY: the stream is never destroyed, except with its context, which `PerContext` finds out.
+            Ok(unsafe { StreamHandle::from_raw(stream) })
+        };
+        self.0.with(driver, context, make, |stream| *stream)
+    }
+
+    /// Forgets the stream of a context. This is for a primary context that was reset.
+    pub(crate) fn forget(&self, context: Context) {
+        self.0.forget(context);
+    }
 }

@@ -33,29 +33,24 @@ pub(crate) mod blocking;
 pub(crate) mod buffer;
 pub(crate) mod context;
 pub(crate) mod copy;
-pub(crate) mod copy_kernel;
-pub(crate) mod copy_launch;
 pub(crate) mod copy_plan;
 pub(crate) mod default_context;
 pub(crate) mod driver;
 pub(crate) mod event;
 pub(crate) mod handover;
 pub(crate) mod locate;
-pub(crate) mod memory_pool;
 pub(crate) mod missing_stream;
 #[cfg(feature = "python")]
 pub(crate) mod ordered_free;
-pub(crate) mod own_streams;
 pub(crate) mod pending_work;
-pub(crate) mod per_context;
 pub(crate) mod pointer;
-pub(crate) mod proxy_stream;
 pub(crate) mod release;
 pub(crate) mod stream_query;
 pub(crate) mod stream_wait;
 pub(crate) mod verify;
 
 pub use crate::cuda::allocation::MemoryKind;
+pub use crate::cuda::allocation::trim_memory_pools;
 pub(crate) use crate::cuda::blocking::run_blocking;
 #[cfg(any(feature = "python", feature = "counters"))]
 #[doc(hidden)]
@@ -64,12 +59,14 @@ pub use crate::cuda::buffer::CudaBuffer;
 pub use crate::cuda::context::Context;
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) use crate::cuda::context::relaxed;
+#[cfg(feature = "cudarc")]
+pub(crate) use crate::cuda::default_context::enter_context;
 #[cfg(feature = "cust")]
 pub(crate) use crate::cuda::default_context::enter_context_of;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::default_context::enter_device_context;
 #[cfg(feature = "cudarc")]
-pub(crate) use crate::cuda::default_context::{enter_context, has_default_streams};
+pub(crate) use crate::cuda::default_context::has_default_streams;
 pub use crate::cuda::driver::{device_count, is_available};
 #[cfg(feature = "counters")]
 pub use crate::cuda::event::pooled_events;
@@ -80,7 +77,8 @@ pub(crate) use crate::cuda::handover::{
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::handover::{make_context_wait_for, synchronize_for_host};
 pub(crate) use crate::cuda::locate::locate_and_wait;
-pub use crate::cuda::memory_pool::trim_memory_pools;
+#[cfg(feature = "cudarc")]
+pub(crate) use crate::cuda::missing_stream::register_proxy;
 pub(crate) use crate::cuda::missing_stream::wait_for_missing_stream;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::missing_stream::wait_for_unknown_stream;
@@ -89,21 +87,19 @@ pub use crate::cuda::missing_stream::{
 };
 pub(crate) use crate::cuda::pointer::address_for_kernels;
 pub use crate::cuda::pointer::{PointerAttributes, device_address, pointer_attributes};
-#[cfg(feature = "cudarc")]
-pub(crate) use crate::cuda::proxy_stream::register_proxy;
-pub use crate::cuda::release::after_work::set_release_policy;
-pub use crate::cuda::release::background::start_release_thread;
 #[cfg(feature = "counters")]
 #[doc(hidden)]
 pub use crate::cuda::release::batch::share_events_for;
-#[cfg(feature = "python")]
-pub(crate) use crate::cuda::release::held::set_capture_hook;
 pub use crate::cuda::release::hold::HoldReleases;
-pub(crate) use crate::cuda::release::in_context::enter_scope;
+#[cfg(feature = "python")]
+pub(crate) use crate::cuda::release::hold::set_capture_hook;
 pub use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 pub(crate) use crate::cuda::release::queue::poll_in_passing;
+pub use crate::cuda::release::queue::set_release_policy;
+pub use crate::cuda::release::queue::start_release_thread;
 pub use crate::cuda::release::queue::{finish_releases, pending_releases, poll_releases};
 pub(crate) use crate::cuda::release::records_events;
+pub(crate) use crate::cuda::release::scope::enter_scope;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::stream_query::is_stream_of;
 #[cfg(feature = "cudarc")]

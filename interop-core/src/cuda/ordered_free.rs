@@ -5,13 +5,11 @@ use crate::cuda::allocation::Allocation;
 use crate::cuda::context::Relaxed;
 use crate::cuda::driver::{Driver, Failure, Outcome, driver, is_of_parent};
 use crate::cuda::event::Event;
-use crate::cuda::own_streams::OwnStreams;
-use crate::cuda::release::after_work::after_work;
-use crate::cuda::release::erased::ErasedOwner;
+use crate::cuda::missing_stream::OwnStreams;
+use crate::cuda::release::hold::events_after;
 use crate::cuda::release::policy::{ReleasePolicy, release_policy};
-use crate::cuda::release::queue::poll_in_passing;
-use crate::cuda::release::record::events_after;
-use crate::cuda::release::scope::ReleaseScope;
+use crate::cuda::release::queue::{after_work, poll_in_passing};
+use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
 use crate::cuda::stream_query::LEGACY;
 
 /// Frees pool memory: a stream of this crate waits for all work of the scope's contexts and then frees the memory. The

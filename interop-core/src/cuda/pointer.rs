@@ -4,9 +4,8 @@ use core::ffi::c_void;
 use core::ops::Range;
 
 use crate::array::device::Device;
-use crate::cuda::allocation::to_usize;
 use crate::cuda::context::Context;
-use crate::cuda::driver::{Driver, Outcome, code, driver, is_available};
+use crate::cuda::driver::{Driver, Outcome, code, driver, is_available, to_usize};
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// The values of `CU_POINTER_ATTRIBUTE_...`.

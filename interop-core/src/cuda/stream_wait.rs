@@ -7,7 +7,7 @@ use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::default_context::{context_for, with_each_context};
 use crate::cuda::driver::{Driver, RawStream, code, driver};
 use crate::cuda::event::Event;
-use crate::cuda::release::held::unless_captured;
+use crate::cuda::release::hold::unless_captured;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream_query::{LEGACY, capture, capture_error, capture_of, context_of_live, dead_stream};
 use crate::cuda::verify::memory_use;

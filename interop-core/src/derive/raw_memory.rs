@@ -3,7 +3,7 @@
 use crate::array::device::Device;
 use crate::array::element::ElementType;
 use crate::array::mutability::Mutability;
-use crate::memory::region::MemoryRegion;
+use crate::memory::storage::MemoryRegion;
 
 /// The content of a `data(unsafe_raw)` field.
 #[derive(Clone, Copy, Debug)]

@@ -11,15 +11,14 @@ use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::allocation::{MemoryKind, with_usable_stream};
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::context::{Context, Relaxed};
-use crate::cuda::copy::{copy_now, stage};
-use crate::cuda::copy_kernel::queue_copy;
+use crate::cuda::copy::{copy_now, queue_copy, stage};
 use crate::cuda::copy_plan::CopyPlan;
 use crate::cuda::default_context::context_for;
 use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, driver};
 use crate::cuda::handover::{make_consumer_wait, synchronize, wait_for_consumer};
 use crate::cuda::stream_query::{capture_of, context_of_live};
 use crate::error::{Error, Result, text};
-use crate::memory::host_buffer::HostBuffer;
+use crate::memory::host_vec::HostBuffer;
 use crate::memory::storage::Storage as _;
 
 /// Copies an array on its device into new memory of the same kind. The copy is ready on the consumer's stream.

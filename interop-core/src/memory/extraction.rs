@@ -10,7 +10,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::cuda::handover::make_consumer_wait;
-use crate::cuda::proxy_stream::join_default_stream;
+use crate::cuda::missing_stream::join_default_stream;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::array_view::read_only;
 use crate::memory::import::Import;

@@ -9,17 +9,16 @@ use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::cuda::allocation::with_usable_stream;
 use crate::cuda::context::Relaxed;
-use crate::cuda::copy::stage;
-use crate::cuda::copy_kernel::{Scratch, queue_copy};
+use crate::cuda::copy::{Scratch, queue_copy, stage};
 use crate::cuda::copy_plan::CopyPlan;
 use crate::cuda::default_context::context_for;
 use crate::cuda::driver::driver;
 use crate::cuda::handover::synchronize;
 use crate::error::{Error, Result};
-use crate::memory::host::checked_read::check_run;
+use crate::memory::host::cells::check_run;
 use crate::memory::host::copy::copy_contiguous;
 #[cfg(feature = "python")]
-use crate::memory::host_buffer::HostBuffer;
+use crate::memory::host_vec::HostBuffer;
 
 /// Copies the elements of a device array to any memory that the driver can access. They are first made contiguous on
 /// their device. Waits for pending work on the array; the copy is complete on return. Returns `false` if the device has

@@ -1,18 +1,27 @@
-//! `HostVec`: a typed host buffer for sharing.
+//! Aligned host memory: `HostVec` with a type, `HostBuffer` without.
 #![expect(unsafe_code, reason = "lends its memory as slices")]
 
+use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Range;
+use core::ptr::NonNull;
+use std::alloc::{alloc, alloc_zeroed, dealloc, realloc};
 
+use crate::array::device::Device;
+use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
+#[cfg(feature = "python")]
+use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
-use crate::error::Result;
-use crate::memory::aligned_memory::AlignedMemory;
+use crate::array::mutability::Mutability;
+use crate::error::{Error, Result};
+use crate::memory::borrow_registry;
+#[cfg(feature = "python")]
+use crate::memory::host::copy::copy_contiguous;
 use crate::memory::host::elements::HostElements;
-use crate::memory::host_buffer::{ALIGN, HostBuffer};
-use crate::memory::region::MemoryRegion;
-use crate::memory::storage::Storage;
+use crate::memory::storage::{MemoryRegion, Storage};
+use crate::process::counters;
 
 /// A vector of elements in host memory that is meant to be shared with other libraries.
 ///
@@ -159,7 +168,7 @@ impl<T: Element> HostVec<T> {
         let (first, len) = (self.first(), self.len());
         // SAFETY: `len` elements are initialized; `&mut self` proves that nobody else has the buffer (rule 4 of
         // `Storage`).
-        unsafe { crate::memory::host::checked_read::check_run(first, len)? };
+        unsafe { crate::memory::host::cells::check_run(first, len)? };
         // SAFETY: as above; the memory is aligned for `T`, and all bytes are valid values.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, len) })
     }
@@ -235,5 +244,235 @@ unsafe impl<T: Element> Storage for HostVec<T> {
 impl<T> fmt::Debug for HostVec<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HostVec({} × {})", self.buffer.len(), self.buffer.element.describe())
+    }
+}
+
+/// Aligned memory from the global allocator.
+///
+/// The layout has alignment 1 and is larger by `align` bytes; the start is rounded up. With an aligned layout, the
+/// system allocator would clear fresh pages again, and `realloc` could not move pages.
+pub(crate) struct AlignedMemory {
+    base: NonNull<u8>,
+    layout: Layout,
+    align: usize,
+}
+
+// SAFETY: the value owns its memory, as a `Box<[u8]>` does; `&AlignedMemory` gives no access to it.
+unsafe impl Send for AlignedMemory {}
+
+// SAFETY: as above.
+unsafe impl Sync for AlignedMemory {}
+
+/// The layout of an allocation with `bytes` usable bytes.
+fn layout(bytes: usize, align: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes.checked_add(align)?, 1).ok()
+}
+
+impl AlignedMemory {
+    /// Whether an allocation of `bytes` bytes fits the address space.
+    pub(crate) fn fits(bytes: usize, align: usize) -> bool {
+        layout(bytes, align).is_some()
+    }
+
+    /// Allocates zeroed memory. The system provides the pages at the first write.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory).
+    pub(crate) fn zeroed(bytes: usize, align: usize) -> Result<Self> {
+        // SAFETY: the size of the layout is not 0.
+        Self::allocated(bytes, align, |layout| unsafe { alloc_zeroed(layout) })
+    }
+
+    /// Allocates uninitialized memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeroed`](Self::zeroed).
+    pub(crate) fn uninit(bytes: usize, align: usize) -> Result<Self> {
+        // SAFETY: as above.
+        Self::allocated(bytes, align, |layout| unsafe { alloc(layout) })
+    }
+
+    fn allocated(bytes: usize, align: usize, allocate: impl FnOnce(Layout) -> *mut u8) -> Result<Self> {
+        let layout = layout(bytes, align).ok_or_else(|| Error::no_memory(bytes))?;
+        let base = NonNull::new(allocate(layout)).ok_or_else(|| Error::no_memory(bytes))?;
+        let memory = Self { base, layout, align };
+        memory.request_large_pages();
+        Ok(memory)
+    }
+
+    /// The aligned start of the memory.
+    pub(crate) fn start(&self) -> *mut u8 {
+        let base = self.base.as_ptr();
+        base.wrapping_add(base.addr().next_multiple_of(self.align) - base.addr())
+    }
+
+    /// Enlarges the memory and keeps its bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeroed`](Self::zeroed); the memory is then unchanged.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<()> {
+        let layout = layout(bytes, self.align).ok_or_else(|| Error::no_memory(bytes))?;
+        let (old_start, old_bytes) =
+            (self.start().addr() - self.base.addr().get(), self.layout.size() - self.align);
+        // SAFETY: the memory was allocated with `self.layout`; the new size forms a valid layout.
+        let base = unsafe { realloc(self.base.as_ptr(), self.layout, layout.size()) };
+        (self.base, self.layout) = (NonNull::new(base).ok_or_else(|| Error::no_memory(bytes))?, layout);
+        self.request_large_pages();
+        if self.start() != base.wrapping_add(old_start) {
+            // SAFETY: `old_bytes` bytes from `old_start` on belong to the allocation, and the new start has as many
+            // behind it.
+            unsafe { self.start().copy_from(base.wrapping_add(old_start), old_bytes) };
+        }
+        Ok(())
+    }
+
+    /// Requests pages of 2 MB for large allocations, as NumPy does. First access then takes half the time. It has no
+    /// effect on systems without such pages.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn request_large_pages(&self) {
+        use core::ffi::{c_int, c_void};
+
+        unsafe extern "C" {
+            fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int;
+        }
+
+        const LARGE: usize = 1 << 22;
+        const PAGE: usize = 4096;
+        const MADV_HUGEPAGE: c_int = 14;
+        if self.layout.size() >= LARGE {
+            let base = self.base.as_ptr();
+            let skipped = base.addr().next_multiple_of(PAGE) - base.addr();
+            let bytes = self.layout.size() - skipped;
+            // SAFETY: the range is within the allocation and starts at a page; the advice changes no byte.
+            unsafe { madvise(base.wrapping_add(skipped).cast(), bytes, MADV_HUGEPAGE) };
+        }
+    }
+
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    fn request_large_pages(&self) {}
+}
+
+impl Drop for AlignedMemory {
+    fn drop(&mut self) {
+        // SAFETY: the memory was allocated with this layout and is freed once.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+/// The alignment in bytes: two cache lines. JAX uses an array without a copy from 64 bytes on.
+pub(crate) const ALIGN: usize = 128;
+
+/// Zeroed host memory for elements of a type that is known only at run time.
+///
+/// Its exports are writable, so it never returns a reference to its elements. [`HostVec`](crate::HostVec) does so for
+/// `&mut self`.
+pub struct HostBuffer {
+    pub(crate) memory: AlignedMemory,
+    pub(crate) bytes: usize,
+    pub(crate) element: ElementType,
+}
+
+impl HostBuffer {
+    /// Allocates `len` zeroed elements of this type.
+    ///
+    /// # Errors
+    ///
+    /// By [`ErrorKind`](crate::ErrorKind): `Overflow` if the size does not fit the address space, `OutOfMemory` if the
+    /// allocation fails, `DType` for an invalid type or a type packed below the byte.
+    ///
+    /// ```
+    /// use interop_core::{DType, HostBuffer, Storage};
+    /// let buffer = HostBuffer::zeroed(DType::F32, 12)?;
+    /// assert_eq!(buffer.memory().address % 128, 0);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub fn zeroed(dtype: DType, len: usize) -> Result<Self> {
+        Self::of(ElementType::of_whole_bytes(dtype, false)?, len)
+    }
+
+    /// As [`zeroed`](Self::zeroed), for an element type that was checked.
+    pub(crate) fn of(element: ElementType, len: usize) -> Result<Self> {
+        Self::made(element, len, AlignedMemory::zeroed)
+    }
+
+    /// Allocates `len` uninitialized elements.
+    pub(crate) fn uninit(element: ElementType, len: usize) -> Result<Self> {
+        Self::made(element, len, AlignedMemory::uninit)
+    }
+
+    fn made(
+        element: ElementType,
+        len: usize,
+        make: fn(usize, usize) -> Result<AlignedMemory>,
+    ) -> Result<Self> {
+        let bytes = len.checked_mul(element.size);
+        let align = ALIGN.max(element.align);
+        let bytes =
+            bytes.filter(|bytes| AlignedMemory::fits(*bytes, align)).ok_or_else(|| element.too_large(len))?;
+        let memory = make(bytes, align)?;
+        counters::ALLOCATIONS.add();
+        Ok(Self { memory, bytes, element })
+    }
+
+    /// Copies the elements that `info` describes into C order.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeroed`](Self::zeroed).
+    ///
+    /// # Safety
+    ///
+    /// The memory that `info` describes is live, initialized, and accessible to the host.
+    #[cfg(feature = "python")]
+    pub(crate) unsafe fn copy_of(info: &ArrayInfo) -> Result<Self> {
+        let element = ElementType::of_whole_bytes(info.dtype(), info.is_padded())?;
+        let buffer = Self::uninit(element, info.numel())?;
+        let (address, target) = (info.address, buffer.memory.start());
+        // SAFETY: the caller guarantees the source; the new buffer has the size of the elements.
+        unsafe { copy_contiguous(address, info.layout(), Order::C, element.size, target) };
+        Ok(buffer)
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes / self.element.size
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+}
+
+impl Drop for HostBuffer {
+    fn drop(&mut self) {
+        borrow_registry::forget(self.memory().range);
+        counters::ALLOCATIONS.sub();
+    }
+}
+
+// SAFETY: 1, 2: the heap memory lives until the drop and is initialized before the buffer is shared. 3: it is host
+// memory. 4: `&self` gives no references to elements.
+unsafe impl Storage for HostBuffer {
+    fn memory(&self) -> MemoryRegion {
+        let address = self.memory.start().expose_provenance();
+        MemoryRegion {
+            address,
+            range: address..address + self.bytes,
+            element: self.element,
+            device: Device::CPU,
+            mutability: Mutability::Writable,
+        }
+    }
+}
+
+impl fmt::Debug for HostBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostBuffer({} × {})", self.len(), self.element.describe())
     }
 }

@@ -21,7 +21,7 @@ use crate::memory::extraction::check_import_writable;
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
-use crate::memory::region::MemoryRegion;
+use crate::memory::storage::MemoryRegion;
 use crate::memory::storage::Storage;
 
 /// Foreign memory with elements `T`, used in place for reading: from an import or from

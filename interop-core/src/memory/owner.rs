@@ -8,9 +8,9 @@ use core::ptr::NonNull;
 
 use crate::array::use_record::UseRecord;
 use crate::cuda::driver::is_of_parent;
-use crate::cuda::release::after_work::after_work;
-use crate::cuda::release::erased::{ErasedOwner, contain_panic, drop_box};
+use crate::cuda::release::queue::after_work;
 use crate::cuda::release::scope::ReleaseScope;
+use crate::cuda::release::scope::{ErasedOwner, contain_panic, drop_box};
 
 /// A type-erased value that keeps foreign memory alive until it is dropped.
 ///

@@ -18,7 +18,7 @@ use crate::memory::import::Import;
 use crate::memory::lease::check_whole;
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
-use crate::memory::region::MemoryRegion;
+use crate::memory::storage::MemoryRegion;
 use crate::memory::storage::Storage;
 
 /// Memory of any element type that several structs share: slices of one array, or several views of one import.

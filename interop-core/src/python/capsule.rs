@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::protocols::dlpack::abi::{Legacy, TensorAbi, Versioned};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::errors::{of, origin};
-use crate::python::exception_state::{report_exception, with_saved_exception};
+use crate::python::interpreter::{report_exception, with_saved_exception};
 
 /// A tensor from a capsule. The name of the capsule determines the variant.
 pub(crate) enum CapsuleTensor {

@@ -9,7 +9,7 @@ use crate::array::device::{Device, DeviceType};
 use crate::array::stream::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::python::errors::{Failure, origin, with_length};
-use crate::python::unstable_api::{attribute, index};
+use crate::python::interpreter::{attribute, index};
 
 /// Extracts an integer from any object with `__index__`, except a bool. `place` names the value in the error message.
 ///

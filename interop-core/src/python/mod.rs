@@ -120,34 +120,31 @@
 pub(crate) mod capsule;
 pub(crate) mod class;
 pub(crate) mod convert;
-pub(crate) mod cures;
 pub(crate) mod detach;
 pub(crate) mod errors;
-pub(crate) mod exception_state;
 pub(crate) mod export;
-pub(crate) mod ffi_boundary;
 #[cfg(feature = "stubs")]
 #[doc(hidden)]
 pub mod hints;
 pub(crate) mod import;
+pub(crate) mod interpreter;
 pub(crate) mod py_owner;
 pub(crate) mod shared_borrows;
-pub(crate) mod unstable_api;
 
 pub use crate::python::class::array_class::ArrayClass;
 pub use crate::python::class::exported_array::{ExportedArray, view};
 pub use crate::python::convert::{extract_integer, extract_stream};
 pub use crate::python::errors::{array_error_type, stream_error_type};
 pub use crate::python::export::allocate::NewArray;
+pub use crate::python::export::dlpack::DlpackArgs;
 pub use crate::python::export::dlpack::export;
-pub use crate::python::export::dlpack_args::DlpackArgs;
 pub use crate::python::export::numpy::dtype;
 pub use crate::python::export::results::{CuPy, FromCaller, Jax, NumPy, PyTorch, SameKind, like};
-pub use crate::python::import::argument::{import_as, import_as_unchecked};
-pub use crate::python::import::capsule::import_capsule;
 pub use crate::python::import::interface_dict::extract_cai;
+pub use crate::python::import::library_kind::make_producer_wait;
 pub use crate::python::import::pipeline::{import, import_unchecked};
-pub use crate::python::import::producer_wait::make_producer_wait;
+pub use crate::python::import::pipeline::{import_as, import_as_unchecked};
+pub use crate::python::import::receive::import_capsule;
 pub use crate::python::py_owner::{deferred_ref_count, release_deferred_refs};
 
 /// The items that the expansions of `python` and `pyclass` use.
@@ -161,7 +158,7 @@ pub mod expansion {
     pub use crate::python::class::exported_array::into_object;
     #[cfg(feature = "stubs")]
     pub use crate::python::hints;
-    pub use crate::python::import::argument::import_as;
+    pub use crate::python::import::pipeline::import_as;
     pub use pyo3;
     pub use pyo3::Borrowed;
     pub use pyo3::PyAny;

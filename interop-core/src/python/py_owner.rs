@@ -9,12 +9,12 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::release::in_context::enter_scope;
 use crate::cuda::release::scope::ReleaseScope;
-use crate::memory::host_buffer::HostBuffer;
+use crate::cuda::release::scope::enter_scope;
+use crate::memory::host_vec::HostBuffer;
 use crate::process::fork::PerProcess;
 use crate::protocols::dlpack::export_owner::ExportOwner;
-use crate::python::unstable_api::{is_attached, is_free_threaded};
+use crate::python::interpreter::{is_attached, is_free_threaded};
 
 /// A reference to a Python object that any thread may drop.
 ///

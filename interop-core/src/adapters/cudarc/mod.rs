@@ -77,16 +77,16 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
-use crate::cuda::allocation::to_usize;
+use crate::cuda::driver::to_usize;
 use crate::derive::fields::stream::AsStream;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::copy_to_cuda::{DefaultStreamTarget, copy_on_default_stream};
 use crate::memory::elementwise::{Elementwise, LaunchSize};
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
 use crate::memory::kernel_view::{KernelView, KernelViewMut};
-use crate::memory::region::MemoryRegion;
+use crate::memory::storage::MemoryRegion;
 use crate::memory::storage::Storage;
+use crate::memory::upload::{DefaultStreamTarget, copy_on_default_stream};
 
 pub use crate::adapters::cudarc::context::context;
 

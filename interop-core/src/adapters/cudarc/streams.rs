@@ -11,7 +11,7 @@ use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::error::Result;
-use crate::memory::copy_to_cuda::ordinal_of;
+use crate::memory::upload::ordinal_of;
 use crate::process::fork::PerProcess;
 
 /// The handle of a stream that is valid on this thread and for memory of `device`. A default stream is replaced by a

@@ -5,9 +5,8 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::cuda::release::erased::ErasedOwner;
+use crate::cuda::release::scope::ErasedOwner;
 use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::release::ticks::{ABOUT_A_MILLISECOND, ticks};
 
 /// The number of releases in one list at which they get their event.
 pub(crate) const MOST_OWNERS: usize = 64;
@@ -29,11 +28,12 @@ pub(crate) struct Batches {
     slots: [Slot; SLOTS],
     /// Set when an owner is added, cleared when the lists are emptied.
     occupied: AtomicBool,
-    /// The time at which the lists were last emptied, in ticks. 0 means that the next import or export empties them.
-    emptied: AtomicU64,
 }
 
 const SLOTS: usize = 16;
+
+/// The time at which the lists were last emptied, in ticks. 0 means that the next import or export empties them.
+static EMPTIED: AtomicU64 = AtomicU64::new(0);
 
 /// How long releases may wait to share an event, in ticks.
 static SHARED_FOR: AtomicU64 = AtomicU64::new(ABOUT_A_MILLISECOND);
@@ -42,6 +42,17 @@ static SHARED_FOR: AtomicU64 = AtomicU64::new(ABOUT_A_MILLISECOND);
 #[cfg(feature = "counters")]
 pub fn share_events_for(ticks: u64) {
     SHARED_FOR.store(ticks, Ordering::Relaxed);
+}
+
+/// Returns whether the lists were last emptied so long ago that their owners should wait no longer.
+pub(crate) fn is_due() -> bool {
+    let emptied = EMPTIED.load(Ordering::Relaxed);
+    emptied == 0 || ticks().wrapping_sub(emptied) >= SHARED_FOR.load(Ordering::Relaxed)
+}
+
+/// Makes the next import or export empty the lists.
+pub(crate) fn make_due() {
+    EMPTIED.store(0, Ordering::Relaxed);
 }
 
 thread_local! {
@@ -81,11 +92,7 @@ impl Slot {
 
 impl Batches {
     pub(crate) const fn new() -> Self {
-        Self {
-            slots: [const { Slot::new() }; SLOTS],
-            occupied: AtomicBool::new(false),
-            emptied: AtomicU64::new(0),
-        }
+        Self { slots: [const { Slot::new() }; SLOTS], occupied: AtomicBool::new(false) }
     }
 
     fn own(&self) -> &Slot {
@@ -124,23 +131,12 @@ impl Batches {
         self.occupied.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the lists were last emptied so long ago that their owners should wait no longer.
-    pub(crate) fn is_due(&self) -> bool {
-        let emptied = self.emptied.load(Ordering::Relaxed);
-        emptied == 0 || ticks().wrapping_sub(emptied) >= SHARED_FOR.load(Ordering::Relaxed)
-    }
-
-    /// Makes the next import or export empty the lists.
-    pub(crate) fn make_due(&self) {
-        self.emptied.store(0, Ordering::Relaxed);
-    }
-
     /// Passes the owners in all lists to `receive`, and counts them in `count`.
     pub(crate) fn take_all(&self, count: &AtomicUsize, mut receive: impl FnMut(ErasedOwner)) {
         self.occupied.store(false, Ordering::SeqCst);
         // The lists may be empty already, because threads empty their own.
         if self.len() != 0 {
-            self.emptied.store(ticks().max(1), Ordering::Relaxed);
+            EMPTIED.store(ticks().max(1), Ordering::Relaxed);
         }
         self.slots.iter().for_each(|slot| slot.take(count, &mut receive));
     }
@@ -149,4 +145,26 @@ impl Batches {
     pub(crate) fn take_own(&self, count: &AtomicUsize, receive: impl FnMut(ErasedOwner)) {
         self.own().take(count, receive);
     }
+}
+
+/// The ticks of about a millisecond: half of one at 4 GHz, two in nanoseconds.
+pub(crate) const ABOUT_A_MILLISECOND: u64 = 2_000_000;
+
+/// Returns the time since an arbitrary start, in units of a nanosecond or less.
+///
+/// The clock of the standard library costs as much as a driver call, and is a system call on some virtual machines.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) fn ticks() -> u64 {
+    // SAFETY: every x86-64 processor has a time-stamp counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Returns the time since an arbitrary start, in nanoseconds.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+pub(crate) fn ticks() -> u64 {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,16 @@
-//! `HoldReleases`: a guard that keeps releases from recording events.
+//! The events of releases: whether one may be recorded (`HoldReleases`, captures), and how.
 
-use crate::cuda::release::held::HoldState;
-use crate::cuda::release::queue::make_due;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock, TryLockError};
+
+use crate::cuda::context::{Context, Relaxed};
+use crate::cuda::driver::{Driver, Failure, Outcome, code};
+use crate::cuda::event::Event;
+use crate::cuda::release::batch::make_due;
+use crate::cuda::release::scope::ReleaseScope;
+use crate::cuda::stream_query::{LEGACY, capture_of};
+use crate::process::fork::PerProcess;
 
 /// A guard that defers releases without recording events. Hold one while a graph is captured on a non-blocking stream,
 /// so that nothing that is dropped meanwhile affects the capture.
@@ -39,4 +48,168 @@ impl Drop for HoldReleases {
         self.0.release();
         make_due();
     }
+}
+
+/// The state that guards share with the threads that record events.
+#[derive(Debug)]
+pub(crate) struct HoldState {
+    /// The number of [`HoldReleases`](crate::cuda::HoldReleases) guards.
+    held: AtomicUsize,
+    /// Locked for reading while a thread checks whether a release may record events, and while it records them.
+    recording: RwLock<()>,
+}
+
+static HOLD_STATE: PerProcess<HoldState> =
+    PerProcess::new(|_| HoldState { held: AtomicUsize::new(0), recording: RwLock::new(()) });
+
+impl HoldState {
+    /// Holds releases from now on. Waits for the threads that are recording events.
+    pub(crate) fn hold() -> &'static Self {
+        let state = HOLD_STATE.get();
+        state.held.fetch_add(1, Ordering::SeqCst);
+        // Waits until the threads that have seen no hold have recorded their events.
+        drop(state.recording.write().unwrap_or_else(PoisonError::into_inner));
+        state
+    }
+
+    /// Ends one hold.
+    pub(crate) fn release(&self) {
+        self.held.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+thread_local! {
+    /// The number of [`DeferRecording`] guards of this thread.
+    static DEFER_DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+/// While a value of this type exists, its thread records no event for a new or deferred release, because it cannot ask
+/// libraries whether they capture a graph.
+#[cfg(feature = "python")]
+pub(crate) struct DeferRecording(());
+
+#[cfg(feature = "python")]
+impl DeferRecording {
+    pub(crate) fn new() -> Self {
+        DEFER_DEPTH.set(DEFER_DEPTH.get() + 1);
+        Self(())
+    }
+}
+
+#[cfg(feature = "python")]
+impl Drop for DeferRecording {
+    fn drop(&mut self) {
+        DEFER_DEPTH.set(DEFER_DEPTH.get() - 1);
+    }
+}
+
+/// Returns whether a stream with work on this device, or on any device, captures a graph. For libraries that can be
+/// asked.
+static CAPTURE_HOOK: OnceLock<fn(Option<i32>) -> bool> = OnceLock::new();
+
+/// Makes releases call `captures` first. While it returns true, releases are deferred without an event.
+#[cfg(feature = "python")]
+pub(crate) fn set_capture_hook(captures: fn(Option<i32>) -> bool) {
+    // The first hook stays.
+    let _ = CAPTURE_HOOK.set(captures);
+}
+
+/// Calls `record`, unless releases are held or a library captures a graph. [`HoldState::hold`] waits until `record`
+/// has returned.
+///
+/// While it waits, nothing else is recorded: `record` may be waiting for work that needs a lock of this thread, such as
+/// the Python interpreter's.
+pub(crate) fn unless_held<R>(scope: ReleaseScope, record: impl FnOnce() -> Option<R>) -> Option<R> {
+    if is_deferred() { None } else { unless_captured(scope, record) }
+}
+
+/// As [`unless_held`], also on a thread that records no event for a release.
+pub(crate) fn unless_captured<R>(scope: ReleaseScope, record: impl FnOnce() -> Option<R>) -> Option<R> {
+    // The hook is foreign code, so it runs without the lock.
+    if CAPTURE_HOOK.get().is_some_and(|captures| captures(scope.device())) {
+        return None;
+    }
+    let _recording = match HOLD_STATE.get().recording.try_read() {
+        Ok(recording) => recording,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return None,
+    };
+    if HOLD_STATE.get().held.load(Ordering::SeqCst) == 0 { record() } else { None }
+}
+
+/// Returns whether this thread must not record events now.
+pub(crate) fn is_held() -> bool {
+    is_deferred() || HOLD_STATE.get().held.load(Ordering::SeqCst) != 0
+}
+
+/// Returns whether a [`DeferRecording`] guard of this thread exists. A thread that is ending has none.
+fn is_deferred() -> bool {
+    DEFER_DEPTH.try_with(|later| later.get() != 0).unwrap_or(false)
+}
+
+/// Records an event after all work of each context in `scope`. Returns the events that are not done yet, or `None` if
+/// they cannot be recorded now, for example during a capture.
+pub(crate) fn events_after(driver: &'static Driver, scope: ReleaseScope) -> Option<Vec<Event<'static>>> {
+    unless_held(scope, || {
+        let _relaxed = Relaxed::new(driver);
+        let mut events = Vec::new();
+        for context in contexts(driver, scope)? {
+            match event_after(driver, context) {
+                Ok(Some(event)) => events.push(event),
+                // The state of the work is unknown. A later poll may succeed.
+                Err(failure) if !failure.is_final() => {
+                    WITHOUT_CONTEXT_EVENTS.fetch_or(failure.code == code::NOT_FOUND, Ordering::Relaxed);
+                    return None;
+                }
+                // The work is done; or the context is gone or broken, and its work with it.
+                Ok(None) | Err(_) => {}
+            }
+        }
+        Some(events)
+    })
+}
+
+/// Set when the driver has no `cuCtxRecordEvent`.
+static WITHOUT_CONTEXT_EVENTS: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether a release can only be completed by waiting on the host, as with drivers before 12.5.
+pub(crate) fn need_synchronize() -> bool {
+    WITHOUT_CONTEXT_EVENTS.load(Ordering::Relaxed)
+}
+
+/// Waits on the host for all contexts in `scope`, if no event can be recorded. Returns no events, or `None` if it
+/// cannot wait for one of the contexts, for example while a graph is captured.
+pub(crate) fn synchronized(driver: &Driver, scope: ReleaseScope) -> Option<Vec<Event<'static>>> {
+    unless_held(scope, || {
+        let _relaxed = Relaxed::new(driver);
+        let waited = |context| finish(driver, context).map_or_else(Failure::is_final, |()| true);
+        contexts(driver, scope)?.all(waited).then(Vec::new)
+    })
+}
+
+/// Waits on the host for all work of a context.
+fn finish(driver: &Driver, context: Context) -> Outcome {
+    let _entered = context.enter(driver)?;
+    capture_of(driver, LEGACY)?;
+    // SAFETY: the function has no preconditions; the context is current.
+    unsafe { driver.context_synchronize() }
+}
+
+/// Records an event after all work of a context. Returns `None` if that work is done.
+fn event_after(driver: &'static Driver, context: Context) -> Outcome<Option<Event<'static>>> {
+    let _entered = context.enter(driver)?;
+    capture_of(driver, LEGACY)?;
+    let event = Event::of_context(driver, context)?;
+    Ok(if event.is_done()? { None } else { Some(event) })
+}
+
+/// Returns the contexts of a scope, or `None` if the driver does not report which are in use.
+fn contexts(driver: &Driver, scope: ReleaseScope) -> Option<impl Iterator<Item = Context>> {
+    let others = match scope.others(driver) {
+        Ok(others) => others,
+        // The driver has shut down, so no work is left.
+        Err(failure) if failure.is_final() => Vec::new(),
+        Err(_) => return None,
+    };
+    Some(scope.own().into_iter().chain(others))
 }

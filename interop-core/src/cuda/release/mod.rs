@@ -14,20 +14,11 @@
 //! (`finish_releases`). The drop of an owner may wait by itself: `cuMemFree` waits for all work of the device, also for
 //! later work.
 
-pub(crate) mod after_work;
-pub(crate) mod background;
 pub(crate) mod batch;
-pub(crate) mod deferred;
-pub(crate) mod erased;
-pub(crate) mod held;
 pub(crate) mod hold;
-pub(crate) mod in_context;
 pub(crate) mod policy;
 pub(crate) mod queue;
-pub(crate) mod record;
 pub(crate) mod scope;
-pub(crate) mod signal;
-pub(crate) mod ticks;
 
 use crate::cuda::context::{Entered, Relaxed};
 use crate::cuda::release::policy::release_policy;

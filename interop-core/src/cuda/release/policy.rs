@@ -25,7 +25,7 @@ use crate::process::promise::OrderedByProgram;
 /// - 64 small arrays, or more than 16 MiB of them, wait on the same thread;
 /// - a call of [`poll_releases`](crate::cuda::release::queue::poll_releases) or
 ///   [`finish_releases`](crate::cuda::release::queue::finish_releases), or a poll by the thread of
-///   [`start_release_thread`](crate::cuda::release::background::start_release_thread);
+///   [`start_release_thread`](crate::cuda::release::queue::start_release_thread);
 /// - the end of the last [`HoldReleases`](crate::cuda::HoldReleases) guard, after which the next export records the
 ///   event.
 ///
@@ -62,7 +62,7 @@ use crate::process::promise::OrderedByProgram;
 /// Drivers before 12.5 cannot record an event for a whole context. With them a release is deferred until
 /// [`finish_releases`](crate::cuda::release::queue::finish_releases), which waits on the host. The same holds if the
 /// driver fails to record the event, unless a later poll succeeds. With such a driver the thread of
-/// [`start_release_thread`](crate::cuda::release::background::start_release_thread) waits; without it the memory stays
+/// [`start_release_thread`](crate::cuda::release::queue::start_release_thread) waits; without it the memory stays
 /// allocated until that call.
 ///
 /// ```

@@ -7,18 +7,17 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use crate::cuda::driver::{Driver, opened};
+use crate::cuda::context::Relaxed;
+use crate::cuda::driver::{Driver, driver, is_of_parent, opened};
 use crate::cuda::event::Event;
-use crate::cuda::release::batch::Batches;
-use crate::cuda::release::deferred::{Deferred, Queue, count};
-use crate::cuda::release::erased::ErasedOwner;
-use crate::cuda::release::erased::contain_panic;
-use crate::cuda::release::in_context::drop_in_context;
-use crate::cuda::release::record::{events_after, synchronized};
-use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::release::signal::Signal;
+use crate::cuda::release::batch::{Batches, is_due, make_due};
+use crate::cuda::release::hold::{events_after, is_held, need_synchronize, synchronized};
+use crate::cuda::release::policy::{ReleasePolicy, release_policy, store_policy};
+use crate::cuda::release::scope::{ErasedOwner, ReleaseScope, contain_panic, drop_in_context};
+use crate::error::{Error, ErrorKind, Result};
 use crate::process::fork::PerProcess;
 
 /// The largest vector that is kept for further owners.
@@ -133,7 +132,7 @@ impl List {
         let batches = &WAITING.get().batches;
         match poll {
             Poll::Requested | Poll::Blocking => true,
-            Poll::Opportunistic => self.unrecorded() != 0 || (batches.is_occupied() && batches.is_due()),
+            Poll::Opportunistic => self.unrecorded() != 0 || (batches.is_occupied() && is_due()),
             // Another thread may have emptied the batches meanwhile.
             Poll::Full => batches.own_is_full(),
         }
@@ -210,20 +209,13 @@ pub(crate) fn policy_changed() {
     list().update_worth_polling();
 }
 
-/// Makes the next import or export record the event of the releases in batches.
-pub(crate) fn make_due() {
-    WAITING.get().batches.make_due();
-}
-
 /// Polls the queue if that is worthwhile and no other thread polls in passing. One thread is enough; others would only
 /// wait for the lock. Everything that exports, hands over, allocates or releases CUDA memory calls this function. An import
 /// does not: on its caller's stream it must leave a capture alone, whatever is pending elsewhere.
 #[inline]
 pub(crate) fn poll_in_passing() {
     let waiting = WAITING.get();
-    if waiting.worth_polling.load(Ordering::Relaxed)
-        || (waiting.batches.is_occupied() && waiting.batches.is_due())
-    {
+    if waiting.worth_polling.load(Ordering::Relaxed) || (waiting.batches.is_occupied() && is_due()) {
         pass();
     }
 }
@@ -425,4 +417,164 @@ fn release(mut owners: Vec<ErasedOwner>, queue: ReleaseScope, driver: &Driver, p
         *kept = owners;
     }
     list.put_back(released);
+}
+
+/// The deferred releases that wait for the work of the same contexts.
+pub(crate) struct Queue {
+    pub(crate) scope: ReleaseScope,
+    /// Releases with events, in the order in which the events were recorded. Each event comes after all work before it,
+    /// so while the first is not done, no other is. Two threads may add theirs in the wrong order; one of the two
+    /// releases then waits a little longer than it has to.
+    pub(crate) recorded: VecDeque<Deferred>,
+    /// Owners for which no event is recorded yet.
+    pub(crate) unrecorded: Vec<ErasedOwner>,
+}
+
+/// Owners that share their events. The events that are done are removed.
+pub(crate) struct Deferred {
+    pub(crate) events: Vec<Event<'static>>,
+    pub(crate) owners: Vec<ErasedOwner>,
+}
+
+impl Queue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.recorded.is_empty() && self.unrecorded.is_empty()
+    }
+}
+
+impl Deferred {
+    /// Returns whether the work is done, and removes the events that are done. With `wait`, waits for the work on the
+    /// host.
+    pub(crate) fn is_done(&mut self, driver: &Driver, wait: bool) -> bool {
+        if self.events.is_empty() {
+            return true;
+        }
+        let _relaxed = Relaxed::new(driver);
+        self.events.retain(|event| {
+            let done = event.in_context(|| if wait { event.wait().map(|()| true) } else { event.is_done() });
+            // An invalid event was destroyed with its context, even if another context has the handle now. It counts as
+            // done.
+            !done.unwrap_or_else(|failure| failure.is_final() || failure.is_about_handles())
+        });
+        self.events.is_empty()
+    }
+}
+
+/// Returns the number of owners.
+pub(crate) fn count(deferred: &VecDeque<Deferred>) -> usize {
+    deferred.iter().map(|deferred| deferred.owners.len()).sum()
+}
+
+/// Wakes waiting threads. It counts them, because a wake-up costs a system call even if no thread waits.
+pub(crate) struct Signal {
+    waiting: AtomicUsize,
+    condition: Condvar,
+}
+
+impl Signal {
+    pub(crate) const fn new() -> Self {
+        Self { waiting: AtomicUsize::new(0), condition: Condvar::new() }
+    }
+
+    /// Wakes the waiting threads. The caller holds the lock.
+    pub(crate) fn notify(&self) {
+        if self.is_awaited() {
+            self.condition.notify_all();
+        }
+    }
+
+    /// Returns whether a thread waits, or is about to check whether it has to.
+    ///
+    /// A thread that changes something without the lock calls this afterwards. If the result is true, it takes the lock
+    /// and notifies. So a waiting thread either has seen the change or is counted here.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) != 0
+    }
+
+    /// Waits while `holds` is true for the guarded value.
+    pub(crate) fn wait_while<T>(&self, guarded: MutexGuard<'_, T>, holds: impl Fn(&T) -> bool) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let woken = self.condition.wait_while(guarded, |guarded| holds(guarded));
+        drop(woken.unwrap_or_else(PoisonError::into_inner));
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Starts a thread that polls deferred releases, for programs that import and export too rarely to poll in passing.
+///
+/// The thread polls about once a millisecond while something is deferred, and runs until the program ends. A forked
+/// process has no such thread until it starts its own. The thread waits for work on the host only with a driver before
+/// 12.5; see [`ReleasePolicy`](crate::cuda::release::policy::ReleasePolicy).
+///
+/// The thread cannot ask a library whether it captures a graph on another thread. A program that captures graphs holds
+/// releases meanwhile ([`HoldReleases`](crate::cuda::release::hold::HoldReleases)).
+///
+/// # Errors
+///
+/// [`ErrorKind::Unsupported`](crate::error::ErrorKind::Unsupported) if the thread cannot be started.
+pub fn start_release_thread() -> Result<()> {
+    static STARTED: PerProcess<Mutex<bool>> = PerProcess::new(|_| Mutex::new(false));
+    let mut started = STARTED.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if *started {
+        return Ok(());
+    }
+    let poll = || loop {
+        wait_until_not_empty();
+        poll_releases();
+        if need_synchronize() {
+            finish_releases();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let thread = std::thread::Builder::new().name("interop-release".to_owned()).spawn(poll);
+    thread.map_err(|error| {
+        Error::new(ErrorKind::Unsupported, "thread", error, "a thread that releases memory")
+    })?;
+    *started = true;
+    Ok(())
+}
+
+/// Sets what releases of CUDA memory wait for, for the whole program.
+pub fn set_release_policy(policy: ReleasePolicy) {
+    store_policy(policy);
+    policy_changed();
+}
+
+/// Drops `owner` when the work that may use its memory is done: now, or at a later poll.
+///
+/// In a process that was forked from one that uses CUDA, the owner is leaked: the driver cannot free the memory there,
+/// and the memory belongs to the parent.
+#[cold]
+pub(crate) fn after_work(owner: ErasedOwner, scope: ReleaseScope) {
+    if is_of_parent() {
+        return core::mem::forget(owner);
+    }
+    if scope == ReleaseScope::NONE {
+        return drop(owner);
+    }
+    let policy = release_policy();
+    let immediate = policy.is_immediate();
+    // A small array makes no driver call here, because another thread may be capturing a graph.
+    let small = scope.small_bytes() != 0 && !immediate;
+    if !small {
+        poll_in_passing();
+    }
+    let driver = if immediate { opened() } else { driver().ok() };
+    // Without a driver no work can be pending.
+    let Some(driver) = driver else { return drop(owner) };
+    if immediate {
+        return drop_in_context(driver, owner, scope);
+    }
+    // Applied now, because the policy may change before the events are recorded.
+    let scope = if policy == ReleasePolicy::AfterAllContexts { scope.everywhere() } else { scope };
+    if small {
+        return defer_in_batch(owner, scope);
+    }
+    if is_held() {
+        return defer(owner, scope, None);
+    }
+    match events_after(driver, scope) {
+        Some(events) if events.is_empty() => drop_in_context(driver, owner, scope),
+        events => defer(owner, scope, events),
+    }
 }

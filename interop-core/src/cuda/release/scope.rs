@@ -1,9 +1,12 @@
-//! Release scopes: the contexts that a release waits for, in one word.
+//! Release scopes: the contexts that a release waits for, in one word, and the erased owner that carries one.
 
 use core::num::NonZeroUsize;
+use core::ptr::NonNull;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::cuda::context::Context;
-use crate::cuda::driver::{Driver, Outcome};
+use crate::cuda::context::{Context, Relaxed};
+use crate::cuda::driver::{Driver, Outcome, is_of_parent, opened};
+use crate::cuda::release::ScopeContext;
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 use crate::cuda::release::policy::release_policy;
 
@@ -108,6 +111,102 @@ impl ReleaseScope {
     fn is_everywhere(self) -> bool {
         self.0.get() & Self::EVERYWHERE != 0
     }
+}
+
+/// A value of any type, as a pointer and the function that drops it.
+///
+/// It is dropped once, on any thread.
+pub(crate) struct ErasedOwner {
+    value: NonNull<()>,
+    release: unsafe fn(NonNull<()>),
+    /// What its release waits for.
+    scope: Option<ReleaseScope>,
+}
+
+// SAFETY: the constructors only take values that may be dropped on any thread.
+unsafe impl Send for ErasedOwner {}
+
+impl ErasedOwner {
+    /// Moves `value` into a box.
+    pub(crate) fn new<T: Send + 'static>(value: T) -> Self {
+        let place = NonNull::from(Box::leak(Box::new(value)));
+        Self { value: place.cast(), release: drop_box::<T>, scope: None }
+    }
+
+    /// Takes ownership of a value that `release` releases.
+    ///
+    /// # Safety
+    ///
+    /// `release(value)` may be called once, on any thread, at any time.
+    #[inline]
+    pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
+        Self { value, release, scope: None }
+    }
+
+    /// What its release waits for.
+    pub(crate) fn scope(&self) -> Option<ReleaseScope> {
+        self.scope
+    }
+
+    /// Sets what its release waits for.
+    pub(crate) fn after(mut self, scope: Option<ReleaseScope>) -> Self {
+        self.scope = scope;
+        self
+    }
+}
+
+impl Drop for ErasedOwner {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the constructors set `value` and `release` together, and a value is dropped once.
+        unsafe { (self.release)(self.value) };
+    }
+}
+
+/// # Safety
+///
+/// `value` comes from a leaked `Box<T>` and is not used afterwards.
+pub(crate) unsafe fn drop_box<T>(value: NonNull<()>) {
+    // SAFETY: as the caller promises.
+    drop(unsafe { Box::from_raw(value.cast::<T>().as_ptr()) });
+}
+
+/// Runs a drop and catches its panic.
+#[inline]
+pub(crate) fn contain_panic(run: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        // The payload is leaked, because its drop could panic again.
+        core::mem::forget(payload);
+    }
+}
+
+/// Drops an owner with the context of its memory current, in the relaxed capture mode. A self-reliant owner, such as
+/// one of another library, is dropped without either.
+///
+/// The drop may run on any thread. Some libraries free in whatever context is current (`cust`; `cudarc` on a default
+/// stream), some leave their own context current (`cudarc`), and an owner may destroy the context. Afterwards the
+/// thread's previous context is current again.
+pub(crate) fn drop_in_context(driver: &Driver, owner: ErasedOwner, scope: ReleaseScope) {
+    // The drop of an earlier owner may have forked.
+    if is_of_parent() {
+        return core::mem::forget(owner);
+    }
+    if scope.is_self_reliant() {
+        return drop(owner);
+    }
+    let _relaxed = Relaxed::new(driver);
+    let entered = scope.own().and_then(|context| context.enter(driver).ok());
+    drop(owner);
+    if let Some(entered) = entered {
+        entered.leave();
+    }
+}
+
+/// Makes the context of a scope current, in the relaxed capture mode, so that its memory may be freed during a capture.
+pub(crate) fn enter_scope(scope: ReleaseScope) -> Option<ScopeContext> {
+    let driver = opened()?;
+    let entered = scope.own()?.enter(driver).ok()?;
+    Some(ScopeContext { entered: Some(entered), _relaxed: Relaxed::new(driver) })
 }
 
 #[cfg(test)]

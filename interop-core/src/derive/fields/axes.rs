@@ -5,7 +5,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::errors::axes_in_words;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::extraction::Extraction;
-use crate::memory::info_builder::{InfoBuilder, StridesSource};
+use crate::memory::storage::{InfoBuilder, StridesSource};
 
 /// The type of a field named in `shape = [...]`.
 #[diagnostic::on_unimplemented(

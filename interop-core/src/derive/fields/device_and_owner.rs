@@ -4,8 +4,8 @@ use crate::array::device::Device;
 use crate::array::stream::PendingWork;
 use crate::derive::raw_memory::RawMemory;
 use crate::memory::extraction::Extraction;
-use crate::memory::info_builder::InfoBuilder;
 use crate::memory::owner::Owner;
+use crate::memory::storage::InfoBuilder;
 
 /// The type of a `device` field.
 #[diagnostic::on_unimplemented(

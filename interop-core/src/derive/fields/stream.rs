@@ -7,7 +7,7 @@ use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
 use crate::error::Result;
 use crate::memory::extraction::Extraction;
-use crate::memory::info_builder::InfoBuilder;
+use crate::memory::storage::InfoBuilder;
 
 /// The type of a `stream` field, for exports.
 #[diagnostic::on_unimplemented(

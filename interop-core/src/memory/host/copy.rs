@@ -9,7 +9,7 @@ use crate::array::element::Element;
 use crate::array::layout::Layout;
 use crate::array::layout::order::{Order, contiguous_strides};
 use crate::error::Result;
-use crate::memory::host::checked_read::{check_run, copy_or, first_invalid_bool, invalid_bool};
+use crate::memory::host::cells::{check_run, copy_or, first_invalid_bool, invalid_bool};
 use crate::memory::host::elementwise::assign;
 use crate::memory::host::loops::{Axis, Loops, Plane, Visit};
 

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::memory::array_view::{check_writable, shared_range};
 use crate::memory::borrow_registry::Borrow;
 use crate::memory::host::cells::ReadOnlyCell;
-use crate::memory::host::checked_read::check_readable;
+use crate::memory::host::cells::check_readable;
 use crate::memory::host::loops::Visit;
 use crate::memory::host::strided::Strided;
 

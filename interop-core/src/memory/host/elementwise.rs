@@ -6,9 +6,9 @@
 
 use crate::array::element::Element;
 use crate::error::Result;
-use crate::memory::host::checked_read::invalid_bool;
+use crate::memory::host::cells::invalid_bool;
 use crate::memory::host::loops::{Axis, Loops, MOST, Plane, Steps};
-use crate::memory::host::operands::{Operands, Scratch};
+use crate::memory::host::loops::{Operands, Scratch};
 
 /// Elements of one run whose bytes were checked.
 #[derive(Clone, Copy)]

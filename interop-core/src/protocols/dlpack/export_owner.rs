@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::cuda::release::in_context::enter_scope;
 use crate::cuda::release::scope::ReleaseScope;
+use crate::cuda::release::scope::enter_scope;
 
 /// The owner in an export.
 pub(crate) trait ExportOwner: Send + 'static {

@@ -15,11 +15,11 @@ use crate::cuda::pointer::address_for_kernels;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocols::cai::CaiFields;
+use crate::python::export::dlpack::DlpackArgs;
 use crate::python::export::dlpack::answer;
-use crate::python::export::dlpack_args::DlpackArgs;
 use crate::python::export::interface_dict::dict_of;
+use crate::python::interpreter::with_attached;
 use crate::python::py_owner::{ExportedObject, release_deferred_refs};
-use crate::python::unstable_api::with_attached;
 
 /// `#[pyclass(frozen)]` as a type, as `PyO3` expresses it.
 #[doc(hidden)]

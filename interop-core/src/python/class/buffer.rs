@@ -16,7 +16,7 @@ use crate::array::layout::order::Order;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;
-use crate::memory::host::checked_read::check_readable;
+use crate::memory::host::cells::check_readable;
 use crate::process::counters;
 use crate::python::class::array_class::ArrayMethods;
 use crate::python::export::dlpack::waiting;

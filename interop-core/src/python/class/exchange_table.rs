@@ -26,16 +26,16 @@ use crate::protocols::dlpack::export::{Ownership, export, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::class::array_class::ArrayMethods;
 use crate::python::class::exported_array::ExportedArray;
-use crate::python::cures::in_words;
 use crate::python::detach::free_detached;
+use crate::python::errors::in_words;
 use crate::python::errors::origin;
-use crate::python::export::zeroed_memory::zeroed_memory;
-use crate::python::ffi_boundary::catch_panics;
+use crate::python::export::allocate::zeroed_memory;
 use crate::python::import::exchange_table::CAPSULE_NAME;
 use crate::python::import::receive::receive;
+use crate::python::interpreter::catch_panics;
+use crate::python::interpreter::is_attached;
 use crate::python::py_owner::{ExportedObject, release_deferred_refs};
 use crate::python::shared_borrows::share_borrow_table;
-use crate::python::unstable_api::is_attached;
 
 /// The table of a class. It stays at the same address until the program ends.
 struct TableOf<T>(core::marker::PhantomData<T>);

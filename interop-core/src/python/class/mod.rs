@@ -4,4 +4,3 @@ pub(crate) mod array_class;
 pub(crate) mod buffer;
 pub(crate) mod exchange_table;
 pub(crate) mod exported_array;
-pub(crate) mod index;

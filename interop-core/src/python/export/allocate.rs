@@ -15,15 +15,22 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use crate::array::device::{Device, DeviceType};
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
+use crate::array::layout::Layout;
+use crate::array::layout::order::Order;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
+use crate::cuda::allocation::MemoryKind;
+use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
+use crate::derive::fields::axes::ShapeField;
 use crate::derive::from_array::FromArray;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::extraction::Extraction;
+use crate::memory::host_vec::HostBuffer;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
+use crate::memory::storage::{InfoBuilder, Storage};
 use crate::protocols::dlpack::abi::{DLTensor, Versioned};
 use crate::protocols::dlpack::exchange_api::SetError;
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
@@ -31,14 +38,13 @@ use crate::python::detach::{detached, free_detached};
 use crate::python::errors::of;
 use crate::python::export::into_library::into_library;
 use crate::python::export::numpy::dtype_of;
-use crate::python::export::numpy_api::{Api, type_number};
-use crate::python::export::zeroed_memory::{ZeroedMemory, zeroed_memory};
-use crate::python::import::argument::take_detached;
+use crate::python::export::numpy::{Api, type_number};
 use crate::python::import::exchange_table::{Table, makes_objects, member, object_of};
-use crate::python::import::kind::Kind;
+use crate::python::import::library_kind::make_producer_wait_for;
 use crate::python::import::library_kind::{Library, library};
+use crate::python::import::package::Kind;
 use crate::python::import::pipeline::import;
-use crate::python::import::producer_wait::make_producer_wait_for;
+use crate::python::import::pipeline::take_detached;
 use crate::python::py_owner::{PyOwner, release_deferred_refs};
 
 /// A result in new memory of the caller's library.
@@ -325,4 +331,33 @@ unsafe extern "C" fn note(context: *mut c_void, class: *const c_char, text: *con
     let said = (read(class).unwrap_or_default(), read(text).unwrap_or_default());
     // SAFETY: the context is the `Refusal` of the call in progress. The assignment drops only its earlier text.
     unsafe { (*context.cast::<Refusal>()).0 = Some(said) };
+}
+
+/// Zeroed memory of this crate.
+pub(crate) type ZeroedMemory = Arc<dyn Storage + Send + Sync>;
+
+/// Allocates zeroed memory on any device, and describes it as an array in C order. CUDA memory is ready on the legacy
+/// default stream.
+///
+/// # Errors
+///
+/// As [`CudaBuffer::zeroed`] and [`HostBuffer::zeroed`].
+pub(crate) fn zeroed_memory(
+    (shape, dtype, device): (&[usize], DType, Device),
+) -> Result<(ArrayInfo, ZeroedMemory)> {
+    fn described<S: Storage + Send + Sync + 'static>(
+        shape: &[usize],
+        storage: S,
+    ) -> Result<(ArrayInfo, ZeroedMemory)> {
+        let memory = Arc::new(storage);
+        Ok((shape.to_vec().finish(InfoBuilder::storage(&*memory))?, memory))
+    }
+    let count = Layout::contiguous(shape, Order::C)?.numel();
+    let kind = match device.device_type {
+        DeviceType::CPU => return described(shape, HostBuffer::zeroed(dtype, count)?),
+        DeviceType::CUDA_HOST => MemoryKind::Pinned,
+        DeviceType::CUDA_MANAGED => MemoryKind::Managed,
+        _ => MemoryKind::Device,
+    };
+    described(shape, CudaBuffer::zeroed(kind, device.device_id, dtype, count)?)
 }

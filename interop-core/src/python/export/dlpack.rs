@@ -1,9 +1,12 @@
 //! Exports an array as a DLPack capsule, for the arguments of `__dlpack__`.
 #![expect(unsafe_code, reason = "exports rely on the promises of `CudaArray` and copy host memory")]
 
+use core::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::Arc;
 
+use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyTuple};
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
@@ -15,16 +18,16 @@ use crate::error::{Error, ErrorKind};
 use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;
 use crate::memory::from_import::SHORT_COPY;
-use crate::memory::host_buffer::HostBuffer;
-use crate::memory::info_builder::InfoBuilder;
+use crate::memory::host_vec::HostBuffer;
+use crate::memory::storage::InfoBuilder;
 use crate::protocols::dlpack::abi::{Legacy, Versioned};
 use crate::protocols::dlpack::export::{Ownership, export_kept as pack};
 use crate::protocols::dlpack::export_owner::{ExportOwner, SharedHandle};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::capsule::wrap;
+use crate::python::convert::{device, extract_integer, pair};
 use crate::python::detach::{detached, free_detached};
-use crate::python::errors::no_such_stream;
-use crate::python::export::dlpack_args::DlpackArgs;
+use crate::python::errors::{no_such_stream, origin};
 use crate::python::py_owner::release_deferred_refs;
 use crate::python::shared_borrows::share_borrow_table;
 
@@ -232,10 +235,73 @@ fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
         // SAFETY: the array guarantees that its memory is live.
         unsafe { crate::memory::fetch::fetch_buffer(&flat) }?
     } else {
-        crate::memory::host::checked_read::check_readable(flat.pending, flat.address, flat.device())?;
+        crate::memory::host::cells::check_readable(flat.pending, flat.address, flat.device())?;
         // SAFETY: as above, and the host can access the memory.
         unsafe { HostBuffer::copy_of(&flat) }?
     };
     let info = flat.shape().to_vec().finish(InfoBuilder::storage(&buffer))?;
     Ok((info, buffer))
+}
+
+/// The parsed arguments of `__dlpack__`. The default value is a call without arguments.
+///
+/// They are not yet checked against an array. For an example see [`export`](crate::python::export::dlpack::export).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DlpackArgs {
+    pub(crate) stream: Option<i128>,
+    pub(crate) versioned: bool,
+    pub(crate) device: Option<Device>,
+    pub(crate) copy: Option<bool>,
+}
+
+impl DlpackArgs {
+    /// Parses the arguments of a call, in the order `stream`, `max_version`, `dl_device`, `copy`. `None` of Rust and of
+    /// Python mean the same.
+    ///
+    /// # Errors
+    ///
+    /// `TypeError` for a value of the wrong type, `ArrayError` for a number out of range. Exceptions of the value are passed
+    /// on.
+    pub fn new(arguments: [Option<&Bound<'_, PyAny>>; 4]) -> PyResult<Self> {
+        let [stream, max_version, dl_device, copy] =
+            arguments.map(|argument| argument.filter(|value| !value.is_none()));
+        Ok(Self {
+            stream: stream.map(|value| extract_integer(value, "stream")).transpose()?,
+            versioned: max_version.map_or(Ok(false), is_versioned)?,
+            device: dl_device.map(|value| device(value, "dl_device")).transpose()?,
+            copy: copy.map(boolean).transpose()?,
+        })
+    }
+}
+
+/// Returns whether `max_version` requests a versioned capsule.
+fn is_versioned(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    /// The last tuple that did. It is kept alive, because consumers pass the same constant repeatedly. A caller holds a
+    /// reference to its tuple, so an equal address means the same tuple.
+    static VERSIONED: AtomicPtr<ffi::PyObject> = AtomicPtr::new(core::ptr::null_mut());
+    if value.as_ptr() == VERSIONED.load(Ordering::Acquire) {
+        return Ok(true);
+    }
+    let pair = pair(value, "max_version", "(major, minor)")?;
+    let (major, minor) = (pair.get_borrowed_item(0)?, pair.get_borrowed_item(1)?);
+    extract_integer(&minor, "max_version")?;
+    let is_versioned = extract_integer(&major, "max_version")? >= 1;
+    // An exact tuple of exact ints is immutable and keeps no other objects alive.
+    let is_plain = |number: &Bound<'_, PyAny>| number.is_exact_instance_of::<PyInt>();
+    if is_versioned && value.is_exact_instance_of::<PyTuple>() && is_plain(&major) && is_plain(&minor) {
+        let last = VERSIONED.swap(value.clone().into_ptr(), Ordering::AcqRel);
+        // SAFETY: null, or the reference that was stored before.
+        drop(unsafe { Bound::from_owned_ptr_or_opt(value.py(), last) });
+    }
+    Ok(is_versioned)
+}
+
+/// Reads `copy`. Accepts a `NumPy` bool too, because `numpy.from_dlpack` passes on its argument.
+fn boolean(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if let Ok(copy) = value.extract::<bool>() {
+        return Ok(copy);
+    }
+    // A value without a truth value, such as an array, raises its own exception.
+    value.is_truthy()?;
+    Err(Error::new(ErrorKind::Type, "copy", origin(value), "True, False or None").into())
 }

@@ -14,7 +14,7 @@ use crate::array::dims::Dims;
 use crate::array::info::ArrayInfo;
 use crate::array::stream::PendingWork;
 use crate::cuda;
-use crate::cuda::release::erased::contain_panic;
+use crate::cuda::release::scope::contain_panic;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind};
 use crate::memory::maybe_dangling::MaybeDangling;
@@ -25,13 +25,13 @@ use crate::protocols::dlpack::export::{Ownership, export_kept};
 use crate::protocols::dlpack::export_owner::Whole;
 use crate::python::class::exported_array::{AnyThread, ExportedArray, numpy_view};
 use crate::python::detach::free_detached;
-use crate::python::exception_state::with_saved_exception;
 use crate::python::export::dlpack::waiting;
-use crate::python::export::numpy_api::{Api, extents, type_number};
+use crate::python::export::numpy::{Api, extents, type_number};
 use crate::python::import::exchange_table::{Table, TableStream, object_of, table_stream};
-use crate::python::import::kind::Kind;
 use crate::python::import::library_kind::{Library, library};
+use crate::python::import::package::Kind;
 use crate::python::import::package::Package;
+use crate::python::interpreter::with_saved_exception;
 use crate::python::py_owner::release_deferred_refs;
 
 /// Converts an array to an object of a library.

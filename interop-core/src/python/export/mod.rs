@@ -2,10 +2,7 @@
 
 pub(crate) mod allocate;
 pub(crate) mod dlpack;
-pub(crate) mod dlpack_args;
 pub(crate) mod interface_dict;
 pub(crate) mod into_library;
 pub(crate) mod numpy;
-pub(crate) mod numpy_api;
 pub(crate) mod results;
-pub(crate) mod zeroed_memory;

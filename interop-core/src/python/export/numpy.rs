@@ -1,13 +1,21 @@
 //! The dtypes of `NumPy`.
+#![expect(unsafe_code, reason = "calls functions of a foreign table")]
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::mem::transmute;
+use core::ptr::null_mut;
 
 use pyo3::exceptions::PyTypeError;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCapsule, PyDict, PyList, PyString, PyTuple};
+use pyo3::{ffi, intern};
 
+use crate::array::dims::Dims;
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::struct_type::StructType;
+use crate::python::import::library_kind::{Library, library};
 
 /// Returns the element type as a `numpy.dtype` if NumPy has it or a package such as `ml_dtypes` registered it. Otherwise,
 /// or without NumPy, returns its name as a `str`.
@@ -85,4 +93,198 @@ pub(crate) fn registered_type<'py>(
 pub(crate) fn same_size(dtype: DType) -> Option<DType> {
     let sizes = [DType::U8, DType::U16, DType::U32, DType::U64];
     sizes.into_iter().find(|size| dtype.lanes() == 1 && size.packed_bits() == dtype.packed_bits())
+}
+
+type New = unsafe extern "C" fn(
+    class: *mut ffi::PyTypeObject,
+    ndim: c_int,
+    extents: *const isize,
+    type_number: c_int,
+    strides: *const isize,
+    data: *mut c_void,
+    item_size: c_int,
+    flags: c_int,
+    from: *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+type SetBase = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> c_int;
+
+/// The functions of `PyArray_API`.
+#[derive(Clone, Copy)]
+pub(crate) struct Api {
+    class: *mut ffi::PyTypeObject,
+    new: New,
+    set_base: SetBase,
+}
+
+// SAFETY: the table and the class exist until the process ends, and do not change.
+unsafe impl Send for Api {}
+
+// SAFETY: as above.
+unsafe impl Sync for Api {}
+
+// Indices in the table: `PyArray_GetNDArrayCVersion`, `PyArray_Type`, `PyArray_New`, `PyArray_SetBaseObject`.
+const VERSION: usize = 0;
+
+const CLASS: usize = 2;
+
+const NEW: usize = 93;
+
+const SET_BASE: usize = 282;
+
+/// `NPY_ARRAY_WRITEABLE`.
+const WRITABLE: c_int = 0x400;
+
+impl Api {
+    /// Returns the functions, or `None` for a major version of `NumPy` whose table is not known. The Python functions
+    /// are then used.
+    ///
+    /// # Errors
+    ///
+    /// `ImportError` if `NumPy` is not installed.
+    pub(crate) fn get(py: Python<'_>) -> PyResult<Option<Self>> {
+        static API: PyOnceLock<Option<Api>> = PyOnceLock::new();
+        API.get_or_try_init(py, || Self::look_up(py)).copied()
+    }
+
+    #[cold]
+    fn look_up(py: Python<'_>) -> PyResult<Option<Self>> {
+        // Its error states what to do if NumPy is missing.
+        library(py, Library::NumPy)?;
+        // The first name is valid since 2.0, where the second raises a warning.
+        let modules = ["numpy._core._multiarray_umath", "numpy.core._multiarray_umath"];
+        let found = modules.iter().find_map(|module| py.import(*module).ok());
+        let Some(capsule) = found.and_then(|module| module.getattr("_ARRAY_API").ok()) else {
+            return Ok(None);
+        };
+        if !capsule.is_instance_of::<PyCapsule>() {
+            return Ok(None);
+        }
+        // SAFETY: the object is a capsule, and its name is null.
+        let table = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), null_mut()) };
+        if table.is_null() {
+            drop(PyErr::take(py));
+            return Ok(None);
+        }
+        let at = |place: usize| {
+            let entry = table.cast::<*mut c_void>().wrapping_add(place);
+            // SAFETY: the index is in the table, which has more than 300 entries in every version.
+            unsafe { entry.read() }
+        };
+        // SAFETY: this is the type of the function since 1.0.
+        let version = unsafe { transmute::<*mut c_void, unsafe extern "C" fn() -> c_uint>(at(VERSION)) };
+        // SAFETY: the function has no preconditions.
+        if !matches!(unsafe { version() } >> 24, 1 | 2) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            class: at(CLASS).cast(),
+            // SAFETY: this is the type of the function in the versions 1 and 2.
+            new: unsafe { transmute::<*mut c_void, New>(at(NEW)) },
+            // SAFETY: as above.
+            set_base: unsafe { transmute::<*mut c_void, SetBase>(at(SET_BASE)) },
+        }))
+    }
+
+    /// Creates an array over memory that `base` keeps alive.
+    ///
+    /// # Errors
+    ///
+    /// Exceptions of `NumPy`, for example for too many axes.
+    ///
+    /// # Safety
+    ///
+    /// `data` is not null. The elements of this type, shape and strides in bytes are live there as long as `base` is.
+    /// They may be written if `writable` is set.
+    pub(crate) unsafe fn array_over<'py>(
+        self,
+        base: Bound<'py, PyAny>,
+        type_number: c_int,
+        (data, writable): (*mut c_void, bool),
+        (shape, strides): (&[isize], &[isize]),
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = base.py();
+        let flags = if writable { WRITABLE } else { 0 };
+        // SAFETY: as the caller promises. The shape and strides are only read during the call.
+        let array = unsafe { self.call(py, type_number, shape, strides.as_ptr(), data, flags) }?;
+        // SAFETY: the array has no base yet. The function takes the reference, even if it fails.
+        if unsafe { (self.set_base)(array.as_ptr(), base.into_ptr()) } != 0 {
+            return Err(PyErr::fetch(py));
+        }
+        Ok(array)
+    }
+
+    /// Creates an array in new memory of `NumPy`, in C order. The elements have unspecified values.
+    ///
+    /// # Errors
+    ///
+    /// As [`array_over`](Self::array_over), and `MemoryError`.
+    pub(crate) fn empty<'py>(
+        self,
+        py: Python<'py>,
+        type_number: c_int,
+        shape: &[usize],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let shape = extents(shape);
+        // SAFETY: without `data`, NumPy allocates.
+        unsafe { self.call(py, type_number, &shape, core::ptr::null(), null_mut(), 0) }
+    }
+
+    /// `PyArray_New`.
+    ///
+    /// # Safety
+    ///
+    /// As [`array_over`](Self::array_over), where `data` is not null.
+    unsafe fn call<'py>(
+        self,
+        py: Python<'py>,
+        type_number: c_int,
+        shape: &[isize],
+        strides: *const isize,
+        data: *mut c_void,
+        flags: c_int,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
+        let ndim = shape.len() as c_int;
+        let extents = shape.as_ptr();
+        // SAFETY: the class is `NumPy`'s own, `shape` and `strides` have a number for each axis, and the caller
+        // guarantees `data`. The thread is attached.
+        let array = unsafe {
+            (self.new)(self.class, ndim, extents, type_number, strides, data, 0, flags, null_mut())
+        };
+        // SAFETY: a new reference, or null with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(py, array) }
+    }
+}
+
+/// Converts extents to `NumPy`'s type.
+pub(crate) fn extents(shape: &[usize]) -> Dims<isize> {
+    Dims::filled(shape.len(), |numbers| {
+        for (number, extent) in numbers.iter_mut().zip(shape) {
+            *number = *extent as isize;
+        }
+    })
+}
+
+/// Returns `NumPy`'s type number of an element type, or `None` if there is none.
+pub(crate) fn type_number(dtype: DType) -> Option<c_int> {
+    // The numbers of C types are used: `long` has 64 bits except on Windows, where `long long` has.
+    let (i64, u64) = if cfg!(all(target_pointer_width = "64", not(windows))) { (7, 8) } else { (9, 10) };
+    Some(match dtype {
+        DType::BOOL => 0,
+        DType::I8 => 1,
+        DType::U8 => 2,
+        DType::I16 => 3,
+        DType::U16 => 4,
+        DType::I32 => 5,
+        DType::U32 => 6,
+        DType::I64 => i64,
+        DType::U64 => u64,
+        DType::F16 => 23,
+        DType::F32 => 11,
+        DType::F64 => 12,
+        DType::COMPLEX64 => 14,
+        DType::COMPLEX128 => 15,
+        _ => return None,
+    })
 }

@@ -13,8 +13,8 @@ use crate::derive::from_array::FromArray;
 use crate::python::class::exported_array::AnyThread;
 use crate::python::export::allocate::{NewArray, new_memory};
 use crate::python::export::into_library::into_library;
-use crate::python::import::argument::import_as;
-use crate::python::import::kind::Kind;
+use crate::python::import::package::Kind;
+use crate::python::import::pipeline::import_as;
 
 /// Defines a return type. The types differ in the library that creates the object.
 macro_rules! result_of {

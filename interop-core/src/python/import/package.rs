@@ -1,6 +1,8 @@
 //! The libraries whose classes are treated in a way of their own, and the streams on which they work.
 #![expect(unsafe_code, reason = "a library states the handle of its own stream")]
 
+use std::sync::Arc;
+
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
@@ -9,8 +11,9 @@ use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
+use crate::python::import::exchange_table::Table;
+use crate::python::interpreter::{ignore_exception, imported};
 use crate::python::py_owner::PyOwner;
-use crate::python::unstable_api::{ignore_exception, imported};
 
 /// The library that defines a class or one of its bases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,4 +189,20 @@ fn stream_of_tvm_ffi(py: Python<'_>, device: Device) -> PyResult<Option<CurrentS
 /// Returns a module whose objects have been seen, so that it is loaded.
 fn module<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
     imported(name).map_or_else(|| py.import(name).map(Bound::into_any), Ok)
+}
+
+/// The library that creates a Python object from an array.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    NumPy,
+    /// With the exchange table of its tensors, which exists since 2.10.
+    PyTorch(Option<Table>),
+    CuPy,
+    Jax,
+    /// Any other class whose exchange table creates objects.
+    Table(Table),
+    /// A class, an array namespace or a package with a function `from_dlpack`.
+    FromDlpack(Arc<Py<PyAny>>),
+    /// No known library: the array becomes an object of this crate's class.
+    Neutral,
 }

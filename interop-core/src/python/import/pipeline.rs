@@ -1,24 +1,32 @@
-//! Imports a Python object: tries the protocols one after another.
+//! Imports a Python object, as it is or as a derived struct: tries the protocols one after another.
 #![expect(unsafe_code, reason = "does not verify what an object states about its memory")]
 
 use std::sync::Arc;
 
 use pyo3::exceptions::PyException;
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple};
 
+use crate::array::device::Device;
+use crate::array::info::ArrayInfo;
+use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::cuda::verify::Verification;
+use crate::derive::from_array::FromArray;
+use crate::derive::kept::Kept;
 use crate::error::{Error, ErrorKind};
+use crate::memory::extraction::Extraction;
 use crate::memory::import::{Import, Protocol};
-use crate::python::cures::in_words;
-use crate::python::errors::{Failure, not_an_array};
-use crate::python::import::array_interface::from_array_interface;
-use crate::python::import::cuda_array_interface::from_cuda_array_interface;
-use crate::python::import::dlpack_method::from_dlpack;
-use crate::python::import::from_exchange_table::from_exchange_table;
-use crate::python::import::legacy_writable::trust_interface;
-use crate::python::import::step::{Request, Step};
+use crate::python::detach::{AssertSend, detached};
+use crate::python::errors::{Failure, in_words, not_an_array, of};
+use crate::python::import::steps::from_array_interface;
+use crate::python::import::steps::from_cuda_array_interface;
+use crate::python::import::steps::from_dlpack;
+use crate::python::import::steps::from_exchange_table;
+use crate::python::import::steps::{Request, Step};
 use crate::python::import::type_cache::type_info;
+use crate::python::interpreter::attribute;
 use crate::python::py_owner::release_deferred_refs;
 
 /// The steps of an import, in their order.
@@ -164,4 +172,174 @@ fn import_with(
     Request { object, class: &class, stream, verification }.import_to(&mut import)?;
     import.set_origin(Arc::clone(&class.origin));
     Ok(import)
+}
+
+/// Imports any object as a derived struct.
+///
+/// `#[cuda_array(python)]` does this with an argument. Call this function yourself for example in a `#[new]` method of
+/// a class.
+///
+/// # Errors
+///
+/// As [`import`](crate::python::import::pipeline::import()), `ArrayError` for an array that does not match the struct,
+/// and `MemoryError` if a copy cannot be allocated.
+///
+/// ```no_run
+/// use interop_core::python::import_as;
+/// use interop_core::{CudaArray, Lease};
+/// use pyo3::prelude::*;
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
+///
+/// #[pyclass(frozen)]
+/// struct Peak { #[pyo3(get)] height: f32 }
+///
+/// #[pymethods]
+/// impl Peak {
+///     #[new]
+///     fn new(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+///         let samples: Samples<Lease<f32>> = import_as(array)?;
+///         Ok(Self { height: samples.to_vec::<f32>()?.into_iter().fold(f32::NEG_INFINITY, f32::max) })
+///     }
+/// }
+/// ```
+///
+/// If an argument may have one of several types, do not try one `import_as` after another, because that hides why the
+/// first one failed. Instead [`import`](crate::python::import::pipeline::import()) the object, check
+/// [`ArrayInfo::dtype`](crate::array::info::ArrayInfo::dtype), and create the struct with [`FromArray::from_import`].
+/// Do that in `py.detach`, because a copy, or an import of pinned or managed memory, may wait for a device.
+pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
+    import_as_with(object, Verification::Full)
+}
+
+/// As [`import_as`], but does not verify what a DLPack tensor states about its memory, as
+/// [`import_unchecked`](crate::python::import::pipeline::import_unchecked).
+///
+/// # Errors
+///
+/// As [`import_as`], for rules that need no driver.
+///
+/// # Safety
+///
+/// As [`import_unchecked`](crate::python::import::pipeline::import_unchecked).
+pub unsafe fn import_as_unchecked<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
+    import_as_with(object, Verification::Skipped)
+}
+
+fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, verification: Verification) -> PyResult<T> {
+    let mut import = Import::EMPTY;
+    import_to(object, verification, &mut import)?;
+    let array = T::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
+    array.map_err(|error| of(object, error).into())
+}
+
+/// Fills an empty import. Not generic, so that it is compiled once.
+fn import_to(object: &Bound<'_, PyAny>, verification: Verification, to: &mut Import) -> PyResult<()> {
+    release_deferred_refs(object.py());
+    let class = type_info(object)?;
+    Request { object, class: &class, stream: None, verification }.import_to(to)
+}
+
+/// Runs a closure for the storage of an argument, [`detached`] from the interpreter.
+pub(crate) fn take_detached(take: &mut dyn FnMut()) {
+    // SAFETY: an import runs on a thread that is attached.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: a storage holds no references to Python objects, because its `take` may be called on any thread.
+    let take = unsafe { AssertSend::new(take) };
+    detached(py, move || take.run());
+}
+
+/// The bounds that Python needs apply to the struct, not to each of its type parameters. Compiled as a test.
+///
+/// ```no_run
+/// use interop_core::{CudaArray, Lease};
+/// use pyo3::prelude::*;
+/// use std::marker::PhantomData;
+///
+/// trait Backend {
+///     type Buffer;
+/// }
+///
+/// struct Host;
+///
+/// impl Backend for Host {
+///     type Buffer = Lease<f32>;
+/// }
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len], python)]
+/// struct Samples<B: Backend, M> {
+///     #[cuda_array(data)]
+///     values: B::Buffer,
+///     len: usize,
+///     #[cuda_array(default)]
+///     marker: PhantomData<fn() -> M>,
+/// }
+///
+/// #[pyfunction]
+/// fn same(samples: Samples<Host, std::rc::Rc<u8>>) -> Samples<Host, std::rc::Rc<u8>> {
+///     samples
+/// }
+/// ```
+#[cfg(all(doctest, feature = "derive"))]
+struct Parameters;
+
+impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for Kept<A> {
+    type Error = PyErr;
+    crate::__python_hint! { INPUT_TYPE ANY_ARRAY }
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        import_as(&object)
+    }
+}
+
+/// Makes an import from a legacy capsule writable, if an interface dict of the object states so for the same address.
+///
+/// Warp has a CUDA Array Interface for device memory, and a `NumPy` array interface for host memory.
+///
+/// # Errors
+///
+/// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. A dict that cannot be read has no effect.
+pub(crate) fn trust_interface(request: &Request<'_, '_>, import: &mut Import) -> PyResult<()> {
+    let object = request.object;
+    if import.info().mutability() != Mutability::ReadOnly || !request.class.method.has_writable_dict {
+        return Ok(());
+    }
+    match says_writable(object, import.info()) {
+        Ok(true) => import.set_mutability(Mutability::Writable),
+        Err(error) if !error.is_instance_of::<PyException>(object.py()) => return Err(error),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn says_writable(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<bool> {
+    let py = object.py();
+    let names = [intern!(py, "__cuda_array_interface__"), intern!(py, "__array_interface__")];
+    // The second name is only for host memory.
+    let names = if info.device() == Device::CPU { &names[..] } else { &names[..1] };
+    for name in names {
+        if let Some(interface) = attribute(object, name)? {
+            return names_writable(&interface, intern!(py, "data"), info);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns whether `data` in the dict is `(address of the array, False)`. An array without elements may have any
+/// address.
+fn names_writable(
+    interface: &Bound<'_, PyAny>,
+    key: &Bound<'_, PyString>,
+    info: &ArrayInfo,
+) -> PyResult<bool> {
+    let Ok(dict) = interface.cast::<PyDict>() else { return Ok(false) };
+    let Some(data) = dict.get_item(key)? else { return Ok(false) };
+    let Some(pair) = data.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2) else { return Ok(false) };
+    let (address, readonly) = (pair.get_item(0)?, pair.get_item(1)?);
+    let here =
+        info.numel() == 0 || address.is_instance_of::<PyInt>() && address.extract::<usize>()? == info.address;
+    Ok(here && readonly.cast::<PyBool>().is_ok_and(|readonly| !readonly.is_true()))
 }

@@ -1,4 +1,4 @@
-//! Properties of Python types, cached per type.
+//! What is known of a Python type: its library, its exchange table, how its values relate to memory. Cached per type.
 #![expect(unsafe_code, reason = "reads the exchange table that a type points to")]
 
 use core::cell::Cell;
@@ -6,24 +6,25 @@ use core::ops::Deref;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyBool, PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::{ffi, intern};
 
 use crate::array::device::{Device, DeviceType};
-use crate::error::Origin;
+use crate::array::dtype::{COMPLEX, FLOAT};
+use crate::array::info::ArrayInfo;
+use crate::array::stream::StreamHandle;
+use crate::cuda;
+use crate::error::{Error, ErrorKind, Origin};
 use crate::process::fork::PerProcess;
-use crate::python::errors::origin_of;
-use crate::python::import::capture_watch::watch;
-use crate::python::import::direct_call::DirectCall;
-use crate::python::import::dlpack_call::DlpackMethod;
-use crate::python::import::exchange_table::{Table, TableStream, table, table_stream};
-use crate::python::import::kind::Kind;
-use crate::python::import::lazy_values::Values;
+use crate::python::errors::{of, origin_of};
+use crate::python::import::dunder_dlpack::{DirectCall, DlpackMethod};
+use crate::python::import::exchange_table::{Table, TableStream, ask_stream, table, table_stream};
+use crate::python::import::package::Kind;
 use crate::python::import::package::{CurrentStream, Package};
+use crate::python::interpreter::{attribute, ignore_exception, imported, is_attached, with_saved_exception};
 use crate::python::shared_borrows::share_borrow_table;
-use crate::python::unstable_api::ignore_exception;
 
 /// Properties of a type whose objects have been imported.
 pub(crate) struct TypeInfo {
@@ -233,4 +234,185 @@ fn has_method_below(class: &Bound<'_, PyType>, table: &str) -> PyResult<bool> {
         method |= own.contains("__dlpack__")?;
     }
     Ok(false)
+}
+
+/// How the values of a class's objects relate to their memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// The values are those in memory, as far as can be determined.
+    InMemory,
+    /// The values may be conjugated or negated on access, and have a gradient, as in `PyTorch` tensors.
+    Lazy,
+    /// Some elements may be masked, as in the masked arrays of `NumPy` and `astropy`.
+    Masked,
+}
+
+impl Values {
+    pub(crate) fn of(class: &Bound<'_, PyType>) -> PyResult<Self> {
+        let has =
+            |name| ignore_exception(class.py(), class.hasattr(name)).map(|answer| answer.unwrap_or(false));
+        if has("is_conj")? {
+            return Ok(Self::Lazy);
+        }
+        Ok(if has("mask")? && has("filled")? { Self::Masked } else { Self::InMemory })
+    }
+
+    /// Rejects an array whose values are not those in its memory, and one whose gradient would be lost.
+    #[inline]
+    pub(crate) fn check(self, object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
+        match self {
+            Self::InMemory => Ok(()),
+            Self::Lazy => {
+                check_gradient(object)?;
+                check_bits(object, info)
+            }
+            Self::Masked => check_mask(object),
+        }
+    }
+}
+
+/// Rejects a tensor that requires a gradient, as the `__dlpack__` of `PyTorch` does: its table exports such tensors, but
+/// what Rust does with them is not recorded, and training would go on with wrong gradients.
+fn check_gradient(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let requires = attribute(object, intern!(object.py(), "requires_grad"))?;
+    let requires = requires.is_some_and(|value| value.cast::<PyBool>().is_ok_and(PyBoolMethods::is_true));
+    if requires { check_recording(object) } else { Ok(()) }
+}
+
+/// Accepts the tensor where `PyTorch` records no gradients: under `no_grad` and `inference_mode`.
+#[cold]
+fn check_recording(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = object.py();
+    let Some(torch) = imported(intern!(py, "torch")) else { return Ok(()) };
+    if says(&torch, intern!(py, "is_grad_enabled"))? != Some(true) {
+        return Ok(());
+    }
+    let (found, allowed) =
+        ("a tensor that requires a gradient", "a tensor without, because Rust records none");
+    let error = Error::new(ErrorKind::Unsupported, "array", found, allowed);
+    Err(of(object, error.with_python_hint("call `detach()` first, or work under `torch.no_grad()`")).into())
+}
+
+/// Checks the bits by which `PyTorch` conjugates and negates a tensor.
+///
+/// Its `__dlpack__` rejects conjugated tensors and exports negated ones. Its exchange table exports both.
+///
+/// Only complex tensors are conjugated. A negated tensor is complex, or it is the imaginary part of a complex tensor,
+/// which is not contiguous.
+fn check_bits(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
+    let code = info.dtype().code();
+    if code != COMPLEX && code != FLOAT {
+        return Ok(());
+    }
+    // The stride of an axis of extent 1 is arbitrary.
+    let (extent, stride) = (info.shape().last(), info.layout().strides().last());
+    let in_steps = stride != Some(&1) || extent == Some(&1);
+    if code == COMPLEX || in_steps { ask_for_bits(object) } else { Ok(()) }
+}
+
+#[cold]
+fn ask_for_bits(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = object.py();
+    for (bit, values, remedy) in [
+        (intern!(py, "is_conj"), "the conjugates of the values in memory", "call `resolve_conj()` first"),
+        (intern!(py, "is_neg"), "the negatives of the values in memory", "call `resolve_neg()` first"),
+    ] {
+        match says(object, bit)? {
+            // The object is not from PyTorch.
+            None => return Ok(()),
+            Some(false) => {}
+            Some(true) => return Err(refused(object, values, remedy)),
+        }
+    }
+    Ok(())
+}
+
+/// Rejects an array with masked elements. A mask without masked elements has no effect. `NumPy` exports the memory
+/// whatever the mask is.
+#[cold]
+fn check_mask(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = object.py();
+    let Some(mask) = attribute(object, intern!(py, "mask"))? else { return Ok(()) };
+    // If `mask` has no method `any`, it is another attribute of that name.
+    match says(&mask, intern!(py, "any"))? {
+        Some(true) => Err(refused(object, "masked elements", "call `filled()` first")),
+        _ => Ok(()),
+    }
+}
+
+/// Calls a method without arguments and returns its truth value, or `None` if there is no such method.
+fn says(object: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> PyResult<Option<bool>> {
+    attribute(object, method)?.map(|method| method.call0()?.is_truthy()).transpose()
+}
+
+fn refused(object: &Bound<'_, PyAny>, found: &str, remedy: &'static str) -> PyErr {
+    let error = Error::new(ErrorKind::Unsupported, "array", found, "an array whose values are in its memory");
+    of(object, error.with_python_hint(remedy)).into()
+}
+
+/// A library that tells its current stream without one of its arrays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    Table(Table),
+    Package(Package),
+}
+
+/// The libraries that were seen. A list that grows leaks its predecessor; there are only as many as libraries.
+static WATCHED: PerProcess<Mutex<&[Watched]>> = PerProcess::new(|_| Mutex::new(&[]));
+
+/// Makes releases of CUDA memory check whether the library of a class captures a graph.
+pub(crate) fn watch(exchange: Option<Table>, package: Package) {
+    let library = match (exchange, package) {
+        (Some(table), _) => Watched::Table(table),
+        (None, Package::PyTorch | Package::CuPy | Package::Warp | Package::TvmFfi) => {
+            Watched::Package(package)
+        }
+        _ => return,
+    };
+    let mut watched = WATCHED.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if !watched.contains(&library) {
+        *watched = Vec::leak([*watched, &[library]].concat());
+    }
+    cuda::set_capture_hook(captures);
+}
+
+impl Watched {
+    /// Returns the current stream of the library on this thread. An exception may be set afterwards.
+    fn stream(self, py: Python<'_>, device: Device) -> Option<StreamHandle> {
+        match self {
+            Self::Table(table) => match ask_stream(table, py, device) {
+                TableStream::Handle(handle) => Some(handle),
+                TableStream::Null | TableStream::Absent => None,
+            },
+            Self::Package(package) => package.current_stream(py, device).ok()?.map(|stream| stream.handle),
+        }
+    }
+}
+
+/// Returns whether the current stream of a library captures a graph, for this thread and for one device or all devices.
+fn captures(device: Option<i32>) -> bool {
+    if !is_attached() {
+        return false;
+    }
+    // SAFETY: the check above found the thread attached.
+    let py = unsafe { Python::assume_attached() };
+    let watched = *WATCHED.get().lock().unwrap_or_else(PoisonError::into_inner);
+    let devices = device.map_or(0..cuda::device_count(), |ordinal| ordinal..ordinal + 1);
+    let mut found = false;
+    let ask = || {
+        found = watched.iter().any(|library| {
+            let at_work = |ordinal| {
+                let stream = library.stream(py, Device::cuda(ordinal));
+                // A release cannot raise an exception. `PyErr::take` would resume a panic that was raised as one.
+                // SAFETY: the thread is attached.
+                unsafe { ffi::PyErr_Clear() };
+                stream
+            };
+            devices.clone().filter_map(at_work).any(cuda::captures)
+        });
+    };
+    // A release may run while an exception is set.
+    // SAFETY: the thread is attached.
+    unsafe { with_saved_exception(ask) };
+    found
 }

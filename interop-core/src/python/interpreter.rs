@@ -1,10 +1,11 @@
-//! Functions of the interpreter that every CPython exports, but that the stable ABI of 3.11 does not contain.
-//!
-//! They are looked up once, by name. Each has a fallback.
+//! The interpreter: attachment, exceptions, and functions that every CPython exports, but that the stable ABI of 3.11 does
+//! not contain. These are looked up once, by name, and each has a fallback.
 #![expect(unsafe_code, reason = "calls C functions that were looked up by name")]
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;
+use core::ptr::null_mut;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use pyo3::exceptions::{PyAttributeError, PyException};
@@ -252,4 +253,79 @@ pub(crate) fn ignore_exception<T>(py: Python<'_>, answer: PyResult<T>) -> PyResu
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Runs code that may call Python. Saves the current exception before and restores it afterwards.
+///
+/// An exception that the code leaves set is reported like an exception in `__del__`, because no caller can catch it.
+///
+/// # Safety
+///
+/// The thread is attached.
+#[allow(deprecated, reason = "what replaces the two since 3.12 is not in the stable ABI of 3.11")]
+pub(crate) unsafe fn with_saved_exception(run: impl FnOnce()) {
+    // SAFETY: the thread is attached.
+    if unsafe { ffi::PyErr_Occurred() }.is_null() {
+        // The common case: no exception is set.
+        run();
+        // SAFETY: as above.
+        return unsafe { report_exception() };
+    }
+    let (mut class, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
+    // `PyErr::fetch` is not used, because it resumes a panic that was raised as an exception.
+    // SAFETY: the thread is attached, and the three pointers are valid for writes.
+    unsafe { ffi::PyErr_Fetch(&raw mut class, &raw mut value, &raw mut traceback) };
+    run();
+    // SAFETY: as above.
+    unsafe { report_exception() };
+    // SAFETY: these are the fetched references, or null without an exception.
+    unsafe { ffi::PyErr_Restore(class, value, traceback) };
+}
+
+/// Reports the current exception, if one is set, through `sys.unraisablehook`.
+///
+/// # Safety
+///
+/// The thread is attached.
+pub(crate) unsafe fn report_exception() {
+    // SAFETY: the thread is attached.
+    if !unsafe { ffi::PyErr_Occurred() }.is_null() {
+        // SAFETY: as above. A null object is allowed.
+        unsafe { ffi::PyErr_WriteUnraisable(null_mut()) };
+    }
+}
+
+/// Runs the body of a function that Python calls. If it fails, sets an exception and returns `None`.
+///
+/// `PyO3` creates the text of an exception when it is raised, and panics if it cannot allocate. That panic is caught
+/// too.
+///
+/// # Safety
+///
+/// The thread is attached.
+#[inline]
+pub(crate) unsafe fn catch_panics<R>(run: impl FnOnce(Python<'_>) -> PyResult<R>) -> Option<R> {
+    // `Python::attach` is not used, because it fails while the interpreter ends and still runs code.
+    // SAFETY: the thread is attached, as the caller promises.
+    let py = unsafe { Python::assume_attached() };
+    let raise = |error: PyErr| {
+        // PyO3 does not know that the thread is attached, so it deferred the drops of Python references on the way
+        // here, such as a replaced exception and all that it refers to. `try_attach` makes it drop them.
+        let _ = Python::try_attach(|_| ());
+        error.restore(py);
+    };
+    let done = catch_unwind(AssertUnwindSafe(|| run(py).map_err(raise).ok()));
+    done.unwrap_or_else(|payload| {
+        // The payload is leaked, because its drop could panic again.
+        core::mem::forget(payload);
+        // SAFETY: the thread is attached.
+        if unsafe { ffi::PyErr_Occurred() }.is_null() {
+            // SAFETY: the class is a static of the interpreter.
+            let class = unsafe { ffi::PyExc_RuntimeError };
+            // SAFETY: the arguments are a class and a C string. If the exception cannot be allocated, Python sets a
+            // `MemoryError`.
+            unsafe { ffi::PyErr_SetString(class, c"a panic in a `CudaArray`".as_ptr()) };
+        }
+        None
+    })
 }

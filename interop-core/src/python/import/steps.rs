@@ -1,0 +1,327 @@
+//! The steps of an import, one for each protocol, and their input.
+#![expect(unsafe_code, reason = "relies on what an object states about its memory")]
+
+use pyo3::exceptions::PyException;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use crate::array::device::{Device, DeviceType};
+use crate::array::info::ArrayInfo;
+use crate::array::stream::StreamHandle;
+use crate::cuda;
+use crate::cuda::context::{Context, Entered};
+use crate::cuda::verify::Verification;
+use crate::error::{Error, ErrorKind};
+use crate::memory::import::{Import, Protocol};
+use crate::memory::owner::Owner;
+use crate::python::capsule::take_from;
+use crate::python::convert::device;
+use crate::python::detach::free_detached;
+use crate::python::errors::{Failure, of};
+use crate::python::import::dunder_dlpack::{call_dlpack, call_dlpack_for, has_method, lacks_method};
+use crate::python::import::exchange_table::{Table, TableStream, table_stream, tensor_of};
+use crate::python::import::interface_dict::interface_in;
+use crate::python::import::package::{CurrentStream, Package};
+use crate::python::import::receive::{receive, receive_capsule};
+use crate::python::import::type_cache::TypeInfo;
+use crate::python::interpreter::attribute;
+use crate::python::py_owner::PyOwner;
+
+/// An object to import, and the inputs of the steps.
+pub(crate) struct Request<'a, 'py> {
+    pub(crate) object: &'a Bound<'py, PyAny>,
+    /// The cached properties of the object's type.
+    pub(crate) class: &'a TypeInfo,
+    /// The stream of the consumer's work. `None` is the one on which the library of the object works, or the legacy default
+    /// stream if that cannot be found out.
+    pub(crate) stream: Option<StreamHandle>,
+    pub(crate) verification: Verification,
+}
+
+impl<'py> Request<'_, 'py> {
+    /// Returns the stream on which the library of the object works with memory of `device`. `None` if the caller has named
+    /// a stream, or if the stream cannot be found out.
+    ///
+    /// # Errors
+    ///
+    /// As [`TypeInfo::current_stream`].
+    pub(crate) fn callers_stream(&self, device: Device) -> PyResult<Option<CurrentStream<'py>>> {
+        if self.stream.is_some() { Ok(None) } else { self.class.current_stream(self.object, device) }
+    }
+
+    /// States that the library of an import works on streams that it does not name, unless the caller has named one. JAX
+    /// does so too, but never writes an array again.
+    pub(crate) fn note_hidden_streams(&self, import: &mut Import) {
+        let is_changed = self.class.package != Package::Jax;
+        if is_changed && self.stream.is_none() && import.info().device() != Device::CPU {
+            import.note_hidden_streams();
+        }
+    }
+}
+
+/// The result of a step: whether the object supports the protocol.
+pub(crate) type Answer = Result<bool, Failure>;
+
+/// A step imports the object by one protocol. It fills an empty import, and leaves it empty unless it returns `true`.
+///
+/// The import is filled in place. Returning it would move it right after it was written, which makes an import from
+/// `NumPy` half as long again.
+pub(crate) type Step = fn(&Request<'_, '_>, to: &mut Import) -> Answer;
+
+/// The first step: an owned tensor from the exchange table of the object's type.
+pub(crate) fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) -> Answer {
+    let Some(table) = request.class.exchange else { return Ok(false) };
+    let Some(tensor) = tensor_of(table, request.object)? else { return Ok(false) };
+    receive(to, tensor, request.verification).map_err(|error| of(request.object, error))?;
+    order_with_table(request, table, to)
+}
+
+/// Orders an import from a table with the work of the table's library, which makes no stream wait itself.
+///
+/// If the table does not return the stream of that work, the import is emptied. The next step then calls `__dlpack__`,
+/// which accepts the consumer's stream.
+fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) -> Answer {
+    to.set_protocol(Protocol::ExchangeTable);
+    let (device, context) = (to.info().device(), to.context());
+    let named = |error| of(request.object, error);
+    // Host memory, also pinned and managed memory, is used on no stream in particular.
+    let theirs = match device.device_type {
+        DeviceType::CPU => return Ok(true),
+        DeviceType::CUDA => table_stream(table, request.object.py(), device)?,
+        _ => TableStream::Null,
+    };
+    let theirs = match theirs {
+        TableStream::Handle(handle) => Some(handle),
+        TableStream::Null if device.device_type == DeviceType::CUDA => request.class.package.stream_of_null(),
+        TableStream::Null => None,
+        TableStream::Absent => {
+            *to = Import::EMPTY;
+            return Ok(false);
+        }
+    };
+    let consumer = request.stream.unwrap_or(StreamHandle::LegacyDefault);
+    let captured = match (theirs, request.stream) {
+        // A caller that names a per-thread default stream gets that one.
+        (Some(handle), stream)
+            if request.class.package.works_on(handle)
+                && stream
+                    .is_none_or(|stream| stream == handle && handle != StreamHandle::PerThreadDefault) =>
+        {
+            CurrentStream { handle, owner: None }.receive(to);
+            if stream.is_some() {
+                to.note_named_stream();
+            }
+            return Ok(true);
+        }
+        (Some(handle), _) => cuda::stream_wait_in(consumer, handle, device, context).map_err(named)?,
+        (None, _) => {
+            free_detached();
+            to.make_wait_for_unknown(consumer).map_err(named)?;
+            None
+        }
+    };
+    to.put_on_ordered_stream(consumer, captured, context);
+    request.note_hidden_streams(to);
+    Ok(true)
+}
+
+/// The second step: `__dlpack__`, with the consumer's stream if the memory has streams.
+pub(crate) fn from_dlpack(request: &Request<'_, '_>, to: &mut Import) -> Answer {
+    let (object, method) = (request.object, &request.class.method);
+    if let Some(expected) = method.expected_device.device() {
+        if from_expected_device(request, to, expected)? {
+            return Ok(true);
+        }
+        *to = Import::EMPTY;
+    }
+    if !method.has_method && !has_method(object)? {
+        return Ok(false);
+    }
+    match from_any_device(request, to) {
+        Err(Failure::Raised(error)) if method.has_method && lacks_method(object, &error)? => Ok(false),
+        answer => answer.map(|()| true),
+    }
+}
+
+/// Imports the tensor of a capsule that the object returned.
+fn from_capsule(
+    request: &Request<'_, '_>,
+    to: &mut Import,
+    capsule: Bound<'_, PyAny>,
+) -> Result<(), Failure> {
+    let tensor = take_from(request.object, capsule)?;
+    Ok(receive_capsule(to, tensor, request.verification).map_err(|error| of(request.object, error))?)
+}
+
+/// Imports an array of a class whose device is not predicted: calls `__dlpack_device__` first.
+fn from_any_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), Failure> {
+    let (object, method, stream) = (request.object, &request.class.method, request.stream);
+    let stated = object.call_method0(pyo3::intern!(object.py(), "__dlpack_device__"))?;
+    let stated = device(&stated, "__dlpack_device__").map_err(|failure| failure.of(object))?;
+    let named = |error| of(object, error);
+    // Checked before the call of `__dlpack__`, because other device types have other rules about streams.
+    stated.check().map_err(named)?;
+    let current = request.callers_stream(stated)?;
+    // A library whose own stream is used from here on has nothing to order.
+    let stream = current.as_ref().map_or(stream, |_| Some(StreamHandle::NothingPending));
+    let consumer = method.consumer(stream, stated);
+    let entered = enter(stated, consumer).map_err(named)?;
+    let (capsule, told) = call_dlpack_for(object, method, consumer, stated)?;
+    from_capsule(request, to, capsule)?;
+    let found = to.info().device();
+    if !same_memory(stated, found) {
+        let allowed = format!("{found}, as its capsule states");
+        return Err(named(Error::new(ErrorKind::Device, "__dlpack_device__", stated, allowed)).into());
+    }
+    if told == Some(consumer) {
+        method.expected_device.note(found);
+    } else if found != Device::CPU && cuda::is_available() {
+        // The producer did not accept the consumer's stream, so this code makes it wait. CPU memory has no streams, but
+        // `PyTorch` describes pinned memory as CPU memory in its capsules.
+        free_detached();
+        match told {
+            Some(told) => cuda::stream_wait(consumer, told, found),
+            None => cuda::wait_for_unknown_stream(consumer, found),
+        }
+        .map_err(named)?;
+    }
+    put_on(request, to, current, consumer, entered.map(|entered| entered.context()))
+}
+
+/// Makes a context of the memory's device current for the call of a producer that has to make a stream wait: producers use
+/// the current device, and the default streams are those of the current context.
+fn enter(device: Device, consumer: StreamHandle) -> crate::error::Result<Option<Entered<'static>>> {
+    match consumer {
+        StreamHandle::NothingPending => Ok(None),
+        _ => cuda::enter_device_context(device),
+    }
+}
+
+/// Puts an import on the stream on which its library works, or on the consumer's, which the library has made wait. For a
+/// library that makes no stream wait, the consumer's stream waits for all work.
+///
+/// # Errors
+///
+/// As [`cuda::stream_wait`].
+fn put_on(
+    request: &Request<'_, '_>,
+    to: &mut Import,
+    current: Option<CurrentStream<'_>>,
+    consumer: StreamHandle,
+    context: Option<Context>,
+) -> Result<(), Failure> {
+    let device_type = to.info().device().device_type;
+    // Host memory is used on no stream.
+    if device_type == DeviceType::CPU {
+        return Ok(());
+    }
+    if let Some(current) = current.filter(|_| device_type == DeviceType::CUDA) {
+        current.receive(to);
+        return Ok(());
+    }
+    let is_unordered = !request.class.package.heeds_stream() && consumer != StreamHandle::NothingPending;
+    if is_unordered {
+        free_detached();
+        to.make_wait_for_unknown(consumer).map_err(|error| of(request.object, error))?;
+    }
+    to.put_on_ordered_stream(consumer, None, context);
+    request.note_hidden_streams(to);
+    Ok(())
+}
+
+/// Imports an array of a class whose arrays have all been on `expected`, with one call instead of two.
+///
+/// Returns `false` if this array is on another device, or if the object does not accept the consumer's stream.
+fn from_expected_device(request: &Request<'_, '_>, to: &mut Import, expected: Device) -> Answer {
+    let (object, method) = (request.object, &request.class.method);
+    let current = request.callers_stream(expected)?;
+    let stream = current.as_ref().map_or(request.stream, |_| Some(StreamHandle::NothingPending));
+    let consumer = method.consumer(stream, expected);
+    let entered = enter(expected, consumer).map_err(|error| of(object, error))?;
+    let capsule = match call_dlpack(object, method, consumer.to_dlpack(expected.device_type)) {
+        Ok(capsule) => capsule,
+        // The import then tries the other protocols.
+        Err(error) if expected == Device::CPU && lacks_method(object, &error)? => return Ok(false),
+        // The array may be on a device that accepts other streams.
+        Err(error) if expected != Device::CPU && error.is_instance_of::<PyException>(object.py()) => {
+            method.expected_device.give_up();
+            return Ok(false);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    from_capsule(request, to, capsule)?;
+    if to.info().device() != expected {
+        method.expected_device.give_up();
+        return Ok(false);
+    }
+    put_on(request, to, current, consumer, entered.map(|entered| entered.context()))?;
+    Ok(true)
+}
+
+/// Returns whether two statements about a device agree.
+///
+/// Libraries may describe pinned and managed memory differently in `__dlpack_device__` and in the capsule. So all kinds
+/// of host-accessible memory count as the same.
+fn same_memory(said: Device, found: Device) -> bool {
+    said.normalized() == found
+        || (said.device_type.is_host_accessible() && found.device_type.is_host_accessible())
+}
+
+/// The last step: the interface dict. The driver determines the device, and the consumer's stream waits for the
+/// producer's, unless it is that one.
+pub(crate) fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answer {
+    let object = request.object;
+    let name = pyo3::intern!(object.py(), "__cuda_array_interface__");
+    let Some(interface) = attribute(object, name)? else { return Ok(false) };
+    // Both are kept: a property may create an array that only the returned dict keeps alive.
+    let owner = [object, &interface].map(|held| PyOwner::new(held.clone().unbind()));
+    let interface = interface_in(&interface).map_err(|failure| failure.of(object))?;
+    // The dict of Numba names the stream of the array, on which its owner works.
+    let own =
+        (request.class.package == Package::Numba && request.stream.is_none()).then_some(interface.stream);
+    let own = own.map(|stream| match stream {
+        StreamHandle::NothingPending | StreamHandle::PerThreadDefault => StreamHandle::LegacyDefault,
+        stream => stream,
+    });
+    let consumer = own.or(request.stream).unwrap_or(StreamHandle::LegacyDefault);
+    free_detached();
+    // SAFETY: the object states that its memory lives as long as it does, and that its stream is alive now.
+    let import = unsafe { Import::from_cai_for_stream(&interface, consumer, owner) };
+    // Not `Failure::Invalid`: there is no other protocol to fall back to.
+    let named = |error| PyErr::from(of(object, error));
+    *to = import.map_err(named)?;
+    to.leave_to_its_owner();
+    match own {
+        Some(handle) if cuda::is_stream_of(handle, to.context()).map_err(named)? => {
+            CurrentStream { handle, owner: None }.receive(to);
+        }
+        // The stream belongs to another device.
+        Some(handle) => to.move_to_default_stream(handle).map_err(named)?,
+        None => request.note_hidden_streams(to),
+    }
+    Ok(true)
+}
+
+/// Imports an array whose `__dlpack__` is `NumPy`'s, by its interface dict. The memory is the host's, by definition of
+/// that interface. Structs are left out, because they are not imported by DLPack either.
+pub(crate) fn from_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answer {
+    let object = request.object;
+    if !request.class.method.is_of_numpy {
+        return Ok(false);
+    }
+    let Some(interface) = attribute(object, intern!(object.py(), "__array_interface__"))? else {
+        return Ok(false);
+    };
+    let owner = PyOwner::new(object.clone().unbind());
+    let interface = interface_in(&interface)?;
+    let info = interface.info().map_err(|error| of(object, error))?;
+    if info.struct_type().is_some() || interface.typestr.contains('V') {
+        return Ok(false);
+    }
+    let info = ArrayInfo { device: Device::CPU, ..info };
+    // SAFETY: the dict describes the array's own memory, which lives as long as the array: NumPy does not resize an
+    // array that others refer to.
+    *to = unsafe { Import::from_parts(info, Owner::new(owner)) };
+    to.set_protocol(Protocol::ArrayInterface);
+    Ok(true)
+}
