@@ -171,7 +171,10 @@ fn main() {
         b.iter(|| cuda::stream_wait(stream, stream, Device::cuda(0)));
     });
     criterion.bench_function("release: context event and query, bare", |b| b.iter(|| bare.fence()));
-    let share = || grid.share_dlpack_for_stream(StreamHandle::NothingPending).expect("an export");
+    let share = || {
+        grid.share_dlpack_as::<interop_core::dlpack::Versioned>(StreamHandle::NothingPending)
+            .expect("an export")
+    };
     criterion.bench_function("device memory: export, drop", |b| b.iter(|| drop(black_box(share()))));
     criterion.bench_function("device memory: export, import, drop", |b| {
         b.iter(|| Grid::<LeaseMut<f32>>::from_dlpack(black_box(share())).expect("an import"));

@@ -73,7 +73,7 @@ fn measure<S: Storage + Send + Sync + 'static>(data: S, shape: &[usize], strides
     let source = Arc::new(Source { data, shape: shape.to_vec(), strides: strides.to_vec(), stream });
     let finish = || cuda::stream_synchronize(StreamHandle::LegacyDefault, Device::cuda(0)).expect("a wait");
     let copy = || {
-        let tensor = source.share_dlpack_for_stream(stream).expect("an export");
+        let tensor = source.share_dlpack_as::<interop_core::dlpack::Versioned>(stream).expect("an export");
         let import = Import::from_dlpack(tensor).expect("an import").with_stream(StreamHandle::LegacyDefault);
         drop(Owned::from_import(import).expect("a copy"));
     };

@@ -183,7 +183,7 @@ fn contiguous() {
                 _ = black_box(&slice);
             },
             &mut || {
-                let mut view = grid.view_mut::<f32, 2>().unwrap().into_host_view_mut().unwrap();
+                let mut view = grid.view_mut::<f32, 2>().unwrap().host_view_mut().unwrap();
                 for y in 0..ROWS {
                     for x in 0..COLUMNS {
                         view.write([y, x], x as f32).unwrap();
@@ -195,7 +195,7 @@ fn contiguous() {
     pair(
         "cells, in place",
         [&mut || slice.iter_mut().for_each(|value| *value = *value * 0.5 + 1.0), &mut || {
-            let mut view = grid.view_mut::<f32, 2>().unwrap().into_host_view_mut().unwrap();
+            let mut view = grid.view_mut::<f32, 2>().unwrap().host_view_mut().unwrap();
             view.as_cells().unwrap().iter().for_each(|cell| cell.set(cell.get() * 0.5 + 1.0));
         }],
     );
@@ -318,7 +318,7 @@ fn threads() {
     pair(
         "par_map_inplace, of sqrt",
         [&mut || grid.map_inplace::<f32>(|value| (value.abs() + 1.0).sqrt().ln()).unwrap(), &mut || {
-            let mut view = other.view_mut::<f32, 2>().unwrap().into_host_view_mut().unwrap();
+            let mut view = other.view_mut::<f32, 2>().unwrap().host_view_mut().unwrap();
             view.par_map_inplace(|value| (value.abs() + 1.0).sqrt().ln()).unwrap();
         }],
     );

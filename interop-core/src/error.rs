@@ -270,8 +270,6 @@ impl core::error::Error for Error {}
 /// A failed export returns the struct; a failed import returns the tensor or array.
 ///
 /// If you do not need the value, `?` converts this into its [`Error`] and drops the value, which releases an import.
-/// Your own functions that return `Result<_, Refused<Import>>` trigger `clippy::result_large_err`; set its
-/// `large-error-threshold` to 256.
 ///
 /// If your function returns another error type, such as `Box<dyn Error>` or `anyhow::Error`, write
 /// `.map_err(Error::from)?`. A bare `?` would store the value in that error, does not compile if the value is not
@@ -281,8 +279,8 @@ impl core::error::Error for Error {}
 /// use interop_core::{Error, ErrorKind, Refused};
 ///
 /// let error = Error::new(ErrorKind::Rank, "shape", "3 axes", "2 axes");
-/// let refused = Refused { value: vec![1.0], error };
-/// assert_eq!(refused.value, [1.0]);
+/// let refused = Refused::new(vec![1.0], error);
+/// assert_eq!(*refused.value, [1.0]);
 /// assert_eq!(Error::from(refused).kind(), ErrorKind::Rank);
 ///
 /// fn elsewhere(refused: Refused<*const u8>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -290,10 +288,18 @@ impl core::error::Error for Error {}
 /// }
 /// ```
 pub struct Refused<T> {
-    /// The value that was not accepted.
-    pub value: T,
+    /// The value that was not accepted. In a box, so that a `Result` with this error stays small.
+    pub value: Box<T>,
     /// The reason.
     pub error: Error,
+}
+
+impl<T> Refused<T> {
+    /// Returns a value with the reason why it was not accepted.
+    #[must_use]
+    pub fn new(value: T, error: Error) -> Self {
+        Self { value: Box::new(value), error }
+    }
 }
 
 impl<T> From<Refused<T>> for Error {

@@ -24,7 +24,7 @@
 //! // Import: the array is checked, used in place, and released when the struct is dropped.
 //! let mut image: Image<LeaseMut<f32>> = Image::from_dlpack(tensor)?;
 //! assert_eq!((image.height, image.width, image.info()?.address()), (480, 640, address));
-//! image.view_mut::<f32, 3>()?.into_host_view_mut()?.write([0, 0, 2], 1.0)?;
+//! image.view_mut::<f32, 3>()?.host_view_mut()?.write([0, 0, 2], 1.0)?;
 //! # Ok::<(), interop_core::Error>(())
 //! ```
 //!
@@ -117,7 +117,6 @@ pub use derive::launch_scope::{ArrayInScope, LaunchScope};
 pub use derive::relabel::Relabeled;
 pub use error::{Error, ErrorKind, Refused, Result};
 pub use memory::array_view::{ArrayView, ArrayViewMut};
-pub use memory::elementwise::{DynKernelView, Elementwise, KernelOperand, LaunchSize};
 pub use memory::from_import::FromImport;
 pub use memory::host::all_elements::Rows;
 pub use memory::host::cells::ReadOnlyCell;
@@ -126,6 +125,7 @@ pub use memory::host::{HostView, HostViewMut};
 pub use memory::host_vec::HostBuffer;
 pub use memory::host_vec::HostVec;
 pub use memory::import::{Import, Protocol};
+pub use memory::kernel_arrays::{DynKernelView, KernelArrays, KernelOperand, LaunchSize};
 pub use memory::kernel_view::{KERNEL_HEADER, KernelView, KernelViewMut};
 pub use memory::lease::{Lease, LeaseMut};
 pub use memory::owner::Owner;

@@ -86,7 +86,7 @@ fn a_copy_on_the_default_stream_leaves_a_capture_beside_it_alone() {
         let import = send(source(MemoryKind::Device, 0, 3, 4));
         let refused = beside_a_capture(|| Matrix::<S>::from_import(import)).err().unwrap();
         assert_eq!(refused.error.kind(), ErrorKind::StreamCapture, "{}", refused.error);
-        let copy = Matrix::<S>::from_import(refused.value).unwrap();
+        let copy = Matrix::<S>::from_import(*refused.value).unwrap();
         assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12));
     }
     let _turn = turn();
@@ -220,7 +220,7 @@ fn a_copy_comes_after_the_default_stream_of_the_context_that_is_current() {
                 let (address, of) = (data.memory().address as u64, default.to_raw().unwrap());
                 ok!(sys::cuMemsetD8Async(address, 7, 64, of as CUstream));
                 let written = Streamed { data, rows: 8, columns: 8, stream: default };
-                let tensor = written.into_dlpack_for_stream(default).unwrap();
+                let tensor = written.into_dlpack_as::<interop_core::dlpack::Versioned>(default).unwrap();
                 let import = Import::from_dlpack(tensor).unwrap().with_stream(default);
                 let copy: Matrix<S> = Matrix::from_import(import).unwrap();
                 assert_eq!(copy.to_vec::<u8>().unwrap(), [7; 64], "{default}");
@@ -257,7 +257,7 @@ fn a_borrowed_default_stream_comes_after_that_of_the_context_that_is_current() {
             let (address, of) = (data.memory().address as u64, default.to_raw().unwrap());
             ok!(sys::cuMemsetD8Async(address, 7, 64, of as CUstream));
             let written = Streamed { data, rows: 8, columns: 8, stream: default };
-            let tensor = written.into_dlpack_for_stream(default).unwrap();
+            let tensor = written.into_dlpack_as::<interop_core::dlpack::Versioned>(default).unwrap();
             let import = Import::from_dlpack(tensor).unwrap().with_stream(default);
             let leased: Streamed<LeaseMut<u8>, Arc<CudaStream>> = Streamed::from_import(import).unwrap();
             let current = current_context();
@@ -283,7 +283,10 @@ fn read_from<A: CudaArray + Send + 'static>(ordinal: i32, make: impl FnOnce() ->
         primary.bind_to_thread().unwrap();
         let array = make();
         ok!(sys::cuCtxSetCurrent(other as CUcontext));
-        let tensor = array.into_dlpack_for_stream(handle(reader)).map_err(|refused| refused.error).unwrap();
+        let tensor = array
+            .into_dlpack_as::<interop_core::dlpack::Versioned>(handle(reader))
+            .map_err(|refused| refused.error)
+            .unwrap();
         let from = tensor.info().unwrap().address() as u64;
         ok!(sys::cuMemcpyAsync(to.memory().address as u64, from, 24, reader));
         ok!(sys::cuStreamSynchronize(reader));

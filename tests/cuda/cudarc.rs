@@ -48,11 +48,11 @@ fn every_slice_is_exported_in_place() {
     // SAFETY: written before it is read.
     let mut pinned = unsafe { context.alloc_pinned_with_flags::<f32>(6, 0) }.unwrap();
     pinned.as_mut_slice().unwrap().copy_from_slice(&numbers(6));
-    check(pinned, Device::CUDA_HOST, Mutability::WhenOwned);
+    check(pinned, Device::CUDA_HOST, Mutability::UniqueOwner);
     // SAFETY: as above.
     let mut unified = unsafe { context.alloc_unified::<f32>(6, true) }.unwrap();
     unified.as_mut_slice().unwrap().copy_from_slice(&numbers(6));
-    check(unified, Device::CUDA_MANAGED, Mutability::WhenOwned);
+    check(unified, Device::CUDA_MANAGED, Mutability::UniqueOwner);
 }
 
 /// If the struct states no stream, the export uses the stream of the slice.

@@ -43,12 +43,12 @@ fn every_buffer_is_exported_in_place() {
     let _context = cust::quick_init().unwrap();
     let values = numbers(6);
     check(DeviceBuffer::from_slice(&values).unwrap(), Device::cuda(0), Mutability::Writable);
-    check(LockedBuffer::from_slice(&values).unwrap(), Device::CUDA_HOST, Mutability::WhenOwned);
+    check(LockedBuffer::from_slice(&values).unwrap(), Device::CUDA_HOST, Mutability::UniqueOwner);
     let unified = UnifiedBuffer::from_slice(&values).unwrap();
     check(InContext::new(unified), Device::CUDA_MANAGED, Mutability::Writable);
     let unified = Matrix { data: UnifiedBuffer::from_slice(&values).unwrap(), rows: 2, columns: 3 };
     assert_eq!(unified.info().unwrap().device(), Device::CUDA_MANAGED);
-    assert_eq!(unified.data.memory().mutability, Mutability::WhenOwned);
+    assert_eq!(unified.data.memory().mutability, Mutability::UniqueOwner);
     assert_eq!(unified.to_vec::<f32>().unwrap(), values);
     let boxed = Matrix { data: DeviceBox::new(&2.5_f32).unwrap(), rows: 1, columns: 1 };
     assert_eq!(read(send(boxed)), [2.5]);
@@ -252,7 +252,7 @@ fn pending_work_comes_before_the_copy() {
             // SAFETY: as above; the export keeps the matrix alive until the work of the context has finished.
             unsafe { launch!(module.scale_f32<<<grid, block, 0, writer>>>(array, 2.0_f64)) }.unwrap();
         }
-        let tensor = matrix.into_dlpack_for_stream(handle(&reader)).unwrap();
+        let tensor = matrix.into_dlpack_as::<interop_core::dlpack::Versioned>(handle(&reader)).unwrap();
         let import = Import::from_dlpack(tensor).unwrap().with_stream(handle(&reader));
         let copy: Streamed<DeviceBuffer<f32>, StreamHandle> = Streamed::from_import(import).unwrap();
         assert_eq!(copy.stream, handle(&reader));

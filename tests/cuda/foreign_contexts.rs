@@ -75,7 +75,7 @@ fn a_stream_of_another_context_is_none_of_cudarc() {
         let import = send(source(MemoryKind::Device, 0, 2, 3)).with_stream(handle(foreign));
         let refused = Streamed::<LeaseMut<f32>, Arc<CudaStream>>::from_import(import).err().unwrap();
         assert_eq!(refused.error.kind(), ErrorKind::Stream, "{}", refused.error);
-        let held = Streamed::<LeaseMut<f32>, StreamHandle>::from_import(refused.value).unwrap();
+        let held = Streamed::<LeaseMut<f32>, StreamHandle>::from_import(*refused.value).unwrap();
         assert_eq!(held.stream, handle(foreign));
         drop(held);
         ok!(sys::cuStreamDestroy_v2(foreign));

@@ -279,7 +279,10 @@ fn bools_are_written_by_no_consumer() {
     let stream = CudaContext::new(0).unwrap().default_stream();
     let buffer = || Flags { data: DeviceBuffer::from_slice(&[true, false]).unwrap() };
     let mut slice = Flags { data: stream.clone_htod(&[true, false]).unwrap() };
-    assert_eq!(Flags { data: slice.data.slice_mut(..) }.info().unwrap().mutability(), Mutability::WhenOwned);
+    assert_eq!(
+        Flags { data: slice.data.slice_mut(..) }.info().unwrap().mutability(),
+        Mutability::UniqueOwner
+    );
     for import in [
         send(buffer()),
         send(Flags { data: stream.clone_htod(&[true, false]).unwrap() }),
@@ -289,7 +292,7 @@ fn bools_are_written_by_no_consumer() {
     ] {
         assert!(import.info().is_read_only(), "{:?}", import.info());
     }
-    assert_eq!(InContext::new(buffer().data).memory().mutability, Mutability::WhenOwned);
+    assert_eq!(InContext::new(buffer().data).memory().mutability, Mutability::UniqueOwner);
     let shared = [Arc::new(buffer()).share_dlpack().unwrap(), Arc::new(slice).share_dlpack().unwrap()];
     for tensor in shared {
         assert!(Import::from_dlpack(tensor).unwrap().info().is_read_only());

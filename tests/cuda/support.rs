@@ -110,7 +110,8 @@ pub(crate) const KINDS: [MemoryKind; 4] =
 
 /// Exports an array as another library would. It is ready on the legacy default stream.
 pub(crate) fn send<A: CudaArray + Send + 'static>(array: A) -> Import {
-    let tensor = array.into_dlpack_for_stream(StreamHandle::LegacyDefault).unwrap();
+    let tensor =
+        array.into_dlpack_as::<interop_core::dlpack::Versioned>(StreamHandle::LegacyDefault).unwrap();
     Import::from_dlpack(tensor).unwrap()
 }
 

@@ -57,7 +57,7 @@ fn a_shape_beyond_the_storage_is_refused() {
 #[test]
 fn who_may_write_depends_on_the_storage() {
     let vec = Samples { values: count(2), shape: vec![2] };
-    assert_eq!(vec.info().unwrap().mutability(), Mutability::WhenOwned);
+    assert_eq!(vec.info().unwrap().mutability(), Mutability::UniqueOwner);
     let host = Samples { values: HostVec::from_slice(&count(2)), shape: vec![2] };
     assert_eq!(host.info().unwrap().mutability(), Mutability::Writable);
     let shared: Samples<Arc<[f32]>> = Samples { values: count(2).into(), shape: vec![2] };
@@ -95,7 +95,7 @@ fn a_refused_import_comes_back_whole() {
     let refused = Samples::<Vec<f64>>::from_import(import).err().unwrap();
     assert_eq!(refused.error.kind(), interop_core::ErrorKind::DType);
     assert_eq!(receipt.releases(), 0, "nothing was taken");
-    let samples = Samples::<Vec<f32>>::from_import(refused.value).unwrap();
+    let samples = Samples::<Vec<f32>>::from_import(*refused.value).unwrap();
     assert_eq!(samples.values, count(6));
     assert_eq!(receipt.releases(), 1);
 }

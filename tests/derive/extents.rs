@@ -114,7 +114,7 @@ fn const_generics_are_extents() {
     let (import, receipt) = Foreign::new(&count(6), &[2, 3]).send();
     let refused = Table::<4>::from_import(import).err().unwrap();
     assert_eq!(refused.error.kind(), ErrorKind::Shape);
-    let table = Table::<3>::from_import(refused.value).unwrap();
+    let table = Table::<3>::from_import(*refused.value).unwrap();
     assert_eq!(table.rows, 2);
     assert_eq!(table.info().unwrap().shape(), [2, 3]);
     assert_eq!(table.info().unwrap().address(), receipt.address);
@@ -252,7 +252,7 @@ fn a_constant_below_zero_is_refused() {
     assert_eq!((refused.error.kind(), refused.error.location()), (ErrorKind::Shape, "shape[0]"));
     assert_eq!((refused.error.found(), refused.error.allowed()), ("-1 in the struct", "0 or greater"));
     assert_eq!(receipt.releases(), 0);
-    assert_eq!(Below::<1>::from_import(refused.value).unwrap().cells, [0.0]);
+    assert_eq!(Below::<1>::from_import(*refused.value).unwrap().cells, [0.0]);
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn what_does_not_fit_a_pointer_comes_back() {
         Foreign { mutability: Mutability::ReadOnly, ..Foreign::new(&count(6), &[3, 2]) }.send();
     let refused = Raw::<*mut f32>::from_import(import).err().unwrap();
     assert_eq!(refused.error.kind(), ErrorKind::ReadOnly);
-    let refused = Raw::<*const f64>::from_import(refused.value).err().unwrap();
+    let refused = Raw::<*const f64>::from_import(*refused.value).err().unwrap();
     assert_eq!(refused.error.kind(), ErrorKind::DType);
     assert_eq!(receipt.releases(), 0);
     drop(refused);

@@ -100,7 +100,9 @@ fn what_is_used_otherwise_is_released_after_the_work() {
             assert_ne!(interop_core::Storage::memory(&array.data).address, 0);
         }),
         ("an interface", |array, _| drop(array.to_cai().unwrap())),
-        ("an export", |array, stream| drop(array.into_dlpack_for_stream(stream.handle()).unwrap())),
+        ("an export", |array, stream| {
+            drop(array.into_dlpack_as::<interop_core::dlpack::Versioned>(stream.handle()).unwrap());
+        }),
         ("the owner", |array, _| drop(array.data.into_owner())),
         ("another thread", |array, _| {
             elsewhere(move || drop(array));
@@ -256,7 +258,7 @@ fn an_array_cannot_be_kept_during_a_capture() {
     let (ledger, import) = on(&data, stream);
     let refused = Kept::<Row<Lease<i16>>>::from_import(import).unwrap_err();
     assert_eq!(refused.error.kind(), ErrorKind::StreamCapture);
-    let array: Row<LeaseMut<i16>> = Row::from_import(refused.value).unwrap();
+    let array: Row<LeaseMut<i16>> = Row::from_import(*refused.value).unwrap();
     assert_eq!(array.info().unwrap().stream(), Some(stream.handle()));
     drop(array);
     assert!(stream.end());

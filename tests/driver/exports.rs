@@ -50,9 +50,9 @@ fn an_export_costs_the_edge_that_its_streams_need() {
             let array = array(MemoryKind::Device, pending);
             turn.reset_calls();
             let tensor = if shares {
-                Arc::new(array).share_dlpack_for_stream(consumer).unwrap()
+                Arc::new(array).share_dlpack_as::<interop_core::dlpack::Versioned>(consumer).unwrap()
             } else {
-                array.into_dlpack_for_stream(consumer).unwrap()
+                array.into_dlpack_as::<interop_core::dlpack::Versioned>(consumer).unwrap()
             };
             let calls = turn.calls_of(["cuEventRecord", "cuStreamWaitEvent", "cuEventCreate"]);
             assert_eq!(calls, [edges, edges, 0], "{pending} for {consumer}, shared: {shares}");
@@ -148,10 +148,11 @@ fn an_export_that_is_refused_gives_the_struct_back() {
     let dead = place.non_blocking();
     dead.destroy();
     let array = array(MemoryKind::Device, dead.handle());
-    let refused = array.into_dlpack_for_stream(place.non_blocking().handle()).unwrap_err();
+    let refused =
+        array.into_dlpack_as::<interop_core::dlpack::Versioned>(place.non_blocking().handle()).unwrap_err();
     assert_eq!(refused.error.kind(), ErrorKind::Driver);
     turn.expect(Mistake::DestroyedStream);
-    let again = Array { stream: StreamHandle::NothingPending, ..refused.value };
+    let again = Array { stream: StreamHandle::NothingPending, ..*refused.value };
     assert_eq!(again.to_vec::<i16>().unwrap(), [1, 2, 3, 4]);
     drop(again);
     assert_eq!((live_exports(), turn.live(Live::Operations)), (0, 0));
@@ -241,7 +242,7 @@ fn a_chain_of_imports_and_exports_is_ordered_from_end_to_end() {
     let mut array: Array<LeaseMut<i16>> =
         Array::from_import(import.with_stream(streams[0].handle())).unwrap();
     for stream in &streams[1..] {
-        let tensor = array.into_dlpack_for_stream(stream.handle()).unwrap();
+        let tensor = array.into_dlpack_as::<interop_core::dlpack::Versioned>(stream.handle()).unwrap();
         let import = Import::from_dlpack(tensor).unwrap().with_stream(stream.handle());
         array = Array::from_import(import).unwrap();
     }

@@ -32,7 +32,7 @@ fn by_dict(interface: &CudaArrayInterface, stream: Stream) -> Leased {
 
 /// Imports the array through a DLPack tensor made for the consumer.
 fn by_tensor(array: Leased, stream: Stream) -> Leased {
-    let tensor = array.into_dlpack_for_stream(stream.handle()).unwrap();
+    let tensor = array.into_dlpack_as::<interop_core::dlpack::Versioned>(stream.handle()).unwrap();
     Array::from_import(Import::from_dlpack(tensor).unwrap().with_stream(stream.handle())).unwrap()
 }
 

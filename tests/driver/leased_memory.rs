@@ -62,7 +62,7 @@ fn what_goes_on_is_ordered_after_what_was_pending() {
         stream.fill(&data, 7);
         let (_, row) = row::<S>(&data, Device::cuda(ordinal), stream);
         turn.reset_calls();
-        let again = row.into_dlpack_for_stream(consumer.handle()).unwrap();
+        let again = row.into_dlpack_as::<interop_core::dlpack::Versioned>(consumer.handle()).unwrap();
         turn.assert_no_host_wait();
         assert_eq!(consumer.reads(&data), 7, "{stream:?} {consumer:?}");
         drop(again);
@@ -92,7 +92,7 @@ fn the_stream_itself_is_not_kept() {
         let (_, row) = row::<Lease<i16>>(&data, device, stream);
         assert_eq!(row.info().unwrap().stream(), Some(kept));
         stream.destroy();
-        let again = row.into_dlpack_for_stream(consumer.handle()).unwrap();
+        let again = row.into_dlpack_as::<interop_core::dlpack::Versioned>(consumer.handle()).unwrap();
         assert_eq!(consumer.reads(&data), 7, "{device}");
         drop(again);
         while interop_core::cuda::finish_releases() > 0 {}
@@ -157,7 +157,9 @@ fn a_struct_that_cannot_say_what_is_pending_waits() {
             let import = arrives(&data, device, stream).1;
             let bare = Bare::from_import(import).unwrap();
             if device == Device::cuda(0) {
-                let again = bare.into_dlpack_for_stream(place.non_blocking().handle()).unwrap();
+                let again = bare
+                    .into_dlpack_as::<interop_core::dlpack::Versioned>(place.non_blocking().handle())
+                    .unwrap();
                 assert_eq!(place.non_blocking().reads(&data), 7, "{stream:?}");
                 drop(again);
             } else {
@@ -326,7 +328,7 @@ fn an_empty_stream_field_leaves_the_stream_to_the_storage() {
                 turn.host_reads(data.address, 8);
             }
             let consumer = place.non_blocking();
-            let again = told.into_dlpack_for_stream(consumer.handle()).unwrap();
+            let again = told.into_dlpack_as::<interop_core::dlpack::Versioned>(consumer.handle()).unwrap();
             assert_eq!(consumer.reads(&data), 7, "{stream:?} {device}");
             drop(again);
             while interop_core::cuda::finish_releases() > 0 {}
@@ -380,13 +382,13 @@ fn what_was_pending_is_known_after_a_struct_with_a_stream_has_refused() {
         let (_, import) = arrives(&data, device, stream);
         let Refused { value: import, error } = Particular::from_import(import).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Stream);
-        let row = Matrix::<Lease<i16>>::from_import(import).unwrap();
+        let row = Matrix::<Lease<i16>>::from_import(*import).unwrap();
         if device == Device::CUDA_MANAGED {
             assert_eq!(row.to_vec::<i16>().unwrap(), [0x707; 4]);
             turn.host_reads(data.address, 8);
             drop(row);
         } else {
-            let again = row.into_dlpack_for_stream(consumer.handle()).unwrap();
+            let again = row.into_dlpack_as::<interop_core::dlpack::Versioned>(consumer.handle()).unwrap();
             assert_eq!(consumer.reads(&data), 7);
             drop(again);
         }

@@ -162,13 +162,17 @@ impl Program<'_> {
         self.enter(home);
         let held = match (held, self.dice.below(4)) {
             (Held::Lease(array), 0) => Held::SharedBuffer(Arc::new(array)),
-            (Held::Lease(array), 1) => {
-                Held::Tensor(array.into_dlpack_for_stream(NOTHING).expect("an export"))
+            (Held::Lease(array), 1) => Held::Tensor(
+                array.into_dlpack_as::<interop_core::dlpack::Versioned>(NOTHING).expect("an export"),
+            ),
+            (Held::Lease(array), _) => {
+                lease(array.into_dlpack_as::<interop_core::dlpack::Versioned>(NOTHING).expect("an export"))
             }
-            (Held::Lease(array), _) => lease(array.into_dlpack_for_stream(NOTHING).expect("an export")),
             (Held::Tensor(tensor), _) => lease(tensor),
             (Held::SharedBuffer(array), _) => {
-                let held = lease(array.share_dlpack_for_stream(NOTHING).expect("an export"));
+                let held = lease(
+                    array.share_dlpack_as::<interop_core::dlpack::Versioned>(NOTHING).expect("an export"),
+                );
                 self.arrays.push(Known { held, kind, home, device, address, uses: uses.clone() });
                 Held::SharedBuffer(array)
             }

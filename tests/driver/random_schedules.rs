@@ -78,8 +78,12 @@ impl Held {
     /// Exports the array for a stream and consumes the struct.
     fn send(self, stream: StreamHandle) -> ManagedTensor<Versioned> {
         match self {
-            Self::Own(array) => array.share_dlpack_for_stream(stream).expect("an export"),
-            Self::Import(array) => array.into_dlpack_for_stream(stream).expect("an export"),
+            Self::Own(array) => {
+                array.share_dlpack_as::<interop_core::dlpack::Versioned>(stream).expect("an export")
+            }
+            Self::Import(array) => {
+                array.into_dlpack_as::<interop_core::dlpack::Versioned>(stream).expect("an export")
+            }
         }
     }
 }

@@ -127,7 +127,7 @@ fn what_comes_next_decides() {
     let stream = place.non_blocking().handle();
     let next: [(&str, &dyn Fn()); 4] = [
         ("another hand-over", &poll_in_passing),
-        ("an export", &|| drop(array.share_dlpack_for_stream(stream).unwrap())),
+        ("an export", &|| drop(array.share_dlpack_as::<interop_core::dlpack::Versioned>(stream).unwrap())),
         ("a hand-over", &|| array.make_stream_wait(stream).unwrap()),
         ("a request", &|| {
             poll_releases();
@@ -294,7 +294,8 @@ fn in_and_out_asks_two_questions_about_the_pointer() {
     let array = Array::new(CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 64).unwrap(), &[64]);
     let array = Arc::new(array);
     let import = || {
-        let tensor = array.share_dlpack_for_stream(StreamHandle::NothingPending).unwrap();
+        let tensor =
+            array.share_dlpack_as::<interop_core::dlpack::Versioned>(StreamHandle::NothingPending).unwrap();
         Import::from_dlpack(tensor).unwrap()
     };
     for current in [None, Some(Place::primary(0))] {

@@ -43,7 +43,7 @@ fn a_consumer_waits_for_all_work() {
         for hidden in [place.non_blocking(), place.blocking()] {
             let (array, bytes) = late(MemoryKind::Device, place, hidden);
             turn.reset_calls();
-            let tensor = array.share_dlpack_for_stream(consumer.handle()).unwrap();
+            let tensor = array.share_dlpack_as::<interop_core::dlpack::Versioned>(consumer.handle()).unwrap();
             assert_eq!(counted(&turn), [1, 0, 1], "one event, and one wait");
             turn.assert_no_host_wait();
             assert_eq!(consumer.reads(&bytes), 5);
@@ -61,7 +61,8 @@ fn a_consumer_that_wants_no_order_reads_too_early() {
     let turn = turn();
     let place = Place::primary(0);
     let (array, bytes) = late(MemoryKind::Device, place, place.non_blocking());
-    let tensor = array.share_dlpack_for_stream(StreamHandle::NothingPending).unwrap();
+    let tensor =
+        array.share_dlpack_as::<interop_core::dlpack::Versioned>(StreamHandle::NothingPending).unwrap();
     place.non_blocking().reads(&bytes);
     drop(tensor);
     turn.run_all();
@@ -121,7 +122,8 @@ fn the_policy_says_what_unknown_work_is() {
     for (policy, calls) in policies {
         set_missing_stream_policy(policy);
         turn.reset_calls();
-        let tensor = array.share_dlpack_for_stream(place.non_blocking().handle()).unwrap();
+        let tensor =
+            array.share_dlpack_as::<interop_core::dlpack::Versioned>(place.non_blocking().handle()).unwrap();
         assert_eq!(counted(&turn), calls, "{policy:?}");
         drop(tensor);
         assert_eq!(finish_releases(), 0);
@@ -136,7 +138,7 @@ fn a_capture_is_left_alone() {
     let array =
         Arc::new(Row { data: CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 32).unwrap(), len: 32 });
     let refused = |stream: StreamHandle| {
-        let error = array.share_dlpack_for_stream(stream).unwrap_err();
+        let error = array.share_dlpack_as::<interop_core::dlpack::Versioned>(stream).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StreamCapture, "{error}");
         assert_eq!(array.to_cai().unwrap_err().kind(), ErrorKind::StreamCapture);
     };
@@ -150,7 +152,7 @@ fn a_capture_is_left_alone() {
     refused(place.non_blocking().handle());
     drop(held);
     assert_eq!(counted(&turn)[0], 0);
-    drop(array.share_dlpack_for_stream(place.non_blocking().handle()).unwrap());
+    drop(array.share_dlpack_as::<interop_core::dlpack::Versioned>(place.non_blocking().handle()).unwrap());
     assert_eq!(finish_releases(), 0);
 }
 

@@ -122,9 +122,9 @@ fn other_ranks_and_elements_are_refused() {
     let import = Import::from_dlpack(tensor(counted((2, 3)))).unwrap();
     let Refused { value: import, error } = NdArray::<Array3<f32>>::from_import(import).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Rank);
-    let Refused { value: import, error } = NdArray::<Array2<f64>>::from_import(import).unwrap_err();
+    let Refused { value: import, error } = NdArray::<Array2<f64>>::from_import(*import).unwrap_err();
     assert_told(&error, (ErrorKind::DType, "dtype", "float32", "float64"));
-    assert_eq!(NdArray::<ArrayD<f32>>::from_import(import).unwrap(), NdArray(counted((2, 3)).into_dyn()));
+    assert_eq!(NdArray::<ArrayD<f32>>::from_import(*import).unwrap(), NdArray(counted((2, 3)).into_dyn()));
 }
 
 /// Views over any strides read the right elements and write to them.
@@ -147,14 +147,14 @@ fn views_lie_over_memory_with_any_strides() {
     assert_eq!(unsafe { host.as_ndarray() }.unwrap(), array![[7, 8], [7, 8], [7, 8]]);
 
     let mut columns = Strided::strided(HostVec::from_slice(&[0_i16; 6]), &[2, 3], &[1, 2]);
-    let host = columns.view_mut::<i16, 2>().unwrap().into_host_view_mut().unwrap();
+    let host = columns.view_mut::<i16, 2>().unwrap().host_view_mut().unwrap();
     // SAFETY: nothing else reads or writes meanwhile.
     unsafe { host.into_ndarray() }.unwrap().assign(&array![[1, 2, 3], [4, 5, 6]]);
     assert_eq!(columns.data.as_mut_slice().unwrap(), [1, 4, 2, 5, 3, 6]);
 
     let elements = SharedBuffer::new(HostVec::from_slice(&[0_i16; 6]));
     let mut turned = Strided::strided(elements.byte_offset(4).unwrap(), &[2, 3], &[3, -1]);
-    let host = turned.view_mut::<i16, 2>().unwrap().into_host_view_mut().unwrap();
+    let host = turned.view_mut::<i16, 2>().unwrap().host_view_mut().unwrap();
     // SAFETY: nothing else reads or writes meanwhile.
     unsafe { host.into_ndarray() }.unwrap().assign(&array![[1, 2, 3], [4, 5, 6]]);
     let all = Strided::new(elements, &[6]);
@@ -168,7 +168,7 @@ fn views_live_as_long_as_the_struct_is_borrowed() {
     // SAFETY: nothing writes meanwhile.
     let view = unsafe { row.view::<u8, 1>().unwrap().host_view().unwrap().as_ndarray() }.unwrap();
     assert_eq!(view, array![1, 2]);
-    let host = row.view_mut::<u8, 1>().unwrap().into_host_view_mut().unwrap();
+    let host = row.view_mut::<u8, 1>().unwrap().host_view_mut().unwrap();
     // SAFETY: nothing else reads or writes meanwhile.
     let mut view = unsafe { host.into_ndarray() }.unwrap();
     view += 1;
@@ -184,7 +184,7 @@ fn views_without_elements() {
     let view = unsafe { host.as_ndarray() }.unwrap();
     assert_eq!((view.shape(), view.strides()), (&[3, 0][..], &[0, 0][..]));
     drop(host);
-    let host = empty.view_mut::<u64, 2>().unwrap().into_host_view_mut().unwrap();
+    let host = empty.view_mut::<u64, 2>().unwrap().host_view_mut().unwrap();
     // SAFETY: as above.
     assert_eq!(unsafe { host.into_ndarray() }.unwrap().len(), 0);
 }
@@ -237,7 +237,8 @@ fn views_with_gaps_are_refused() {
     let all = Box::into_raw(Box::new(counted((4, 4))));
     // SAFETY: nothing else uses the array.
     let (left, right) = unsafe { &mut *all }.view_mut().split_at(Axis(1), 2);
-    let Refused { value: NdArray(left), error } = NdArray(left).into_dlpack().unwrap_err();
+    let Refused { value, error } = NdArray(left).into_dlpack().unwrap_err();
+    let NdArray(left) = *value;
     assert_told(&error, (ErrorKind::Strides, "strides", "[4, 1] for shape [4, 2]", "`to_owned`"));
     for gaps in [right.view(), right.slice(s![.., 0..1]), left.t(), left.slice(s![..;2, ..])] {
         assert_eq!(NdArray(gaps).info().unwrap_err().kind(), ErrorKind::Strides, "{gaps:?}");

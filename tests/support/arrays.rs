@@ -91,7 +91,7 @@ unsafe impl<T: Element> Storage for Managed<T> {
     }
 }
 
-/// A storage with [`Mutability::WhenOwned`], like one that lends ordinary references to its elements.
+/// A storage with [`Mutability::UniqueOwner`], like one that lends ordinary references to its elements.
 #[derive(Debug)]
 pub(crate) struct Borrowable(pub(crate) Vec<u16>);
 

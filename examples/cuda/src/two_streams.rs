@@ -55,7 +55,8 @@ pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
         let mut numbers = Numbers { data, len, stream: producer.clone() };
         kernels.write(&mut numbers, round, cycles)?;
         // The export records one event on the producer's stream and queues one wait on the consumer's stream.
-        let tensor = numbers.into_dlpack_for_stream(consumer.as_ref().as_stream())?;
+        let tensor =
+            numbers.into_dlpack_as::<interop_core::dlpack::Versioned>(consumer.as_ref().as_stream())?;
         let import = Import::from_dlpack(tensor)?.with_stream(consumer.as_ref().as_stream());
         let borrowed = Numbers::<LeaseMut<u32>>::from_import(import)?;
         kernels.count(&borrowed, round, &mut old)?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use interop_core::python::{FromCaller, NewArray};
+use interop_core::python::{NewArray, WithLibrary};
 use interop_core::{CudaArray, KernelView, KernelViewMut, LaunchScope, Lease, LeaseMut};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -66,10 +66,7 @@ mod hello_cuda {
 
     /// Returns a new tensor of the caller's library with every element doubled.
     #[pyfunction]
-    fn double(
-        py: Python<'_>,
-        row: FromCaller<Row<Lease<f32>>>,
-    ) -> PyResult<NewArray<Row<LeaseMut<f32>>>> {
+    fn double(py: Python<'_>, row: WithLibrary<Row<Lease<f32>>>) -> PyResult<NewArray<Row<LeaseMut<f32>>>> {
         let mut doubled: NewArray<Row<LeaseMut<f32>>> = row.new_like(py)?;
         let scope = LaunchScope::new();
         launch(&scope, "double_elements", scope.read(&row)?, scope.write(&mut doubled)?)?;

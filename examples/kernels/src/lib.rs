@@ -23,13 +23,13 @@
 
 pub mod host;
 
-use interop_core::{Elementwise, LaunchSize};
+use interop_core::{KernelArrays, LaunchSize};
 
 /// The maximum number of axes that arrays may have after merging.
 pub const AXES: usize = 8;
 
 /// The argument of the elementwise kernels.
-pub type Arrays<'a, const K: usize> = Elementwise<'a, K, AXES>;
+pub type Arrays<'a, const K: usize> = KernelArrays<'a, K, AXES>;
 
 /// The PTX of one source file, which is one module of the driver.
 #[derive(Clone, Copy, Debug)]

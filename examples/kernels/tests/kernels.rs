@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 
 use interop_core::{
-    CudaArray, Device, Elementwise, HostVec, KernelView, KernelViewMut, MemoryRegion, Storage,
+    CudaArray, Device, HostVec, KernelArrays, KernelView, KernelViewMut, MemoryRegion, Storage,
 };
 use interop_demo_kernels::host::{self, Host};
 use interop_demo_kernels::{
@@ -50,7 +50,7 @@ impl<T: interop_core::Element> Array<T> {
     }
 
     fn alone<const N: usize>(&mut self) -> Arrays<'_, 1> {
-        Elementwise::new([&self.write::<N>()]).expect("few axes")
+        KernelArrays::new([&self.write::<N>()]).expect("few axes")
     }
 }
 
@@ -133,7 +133,7 @@ fn vector_add_adds() {
     );
     let mut sum = Array::new(&[0.0_f32; 3], &[3]);
     let arrays: Arrays<'_, 3> =
-        Elementwise::new([&sum.write::<1>(), &left.read::<1>(), &right.read::<1>()]).unwrap();
+        KernelArrays::new([&sum.write::<1>(), &left.read::<1>(), &right.read::<1>()]).unwrap();
     launch("vector_add", 1, 32, &[pass(&arrays)]);
     assert_eq!(sum.to_vec::<f32>().unwrap(), [11.0, 22.0, 33.0]);
 }

@@ -30,7 +30,7 @@ const CHANNELS: usize = 3;
 pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize) -> PyResult<()> {
     let (height, width) = (obj.height, obj.width);
     wait(py, &obj)?;
-    let view = obj.view_mut::<f32, 3>()?.into_host_view_mut()?;
+    let view = obj.view_mut::<f32, 3>()?.host_view_mut()?;
     // The pass over rows reads from a copy. The pass over columns writes its result to the image.
     py.detach(|| -> interop_core::Result<()> {
         let source = view.as_view().to_vec()?;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use interop_core::cuda::{self, Context};
 use interop_core::{
-    ArrayInfo, DType, Device, DeviceType, DynKernelView, Elementwise, Error, ErrorKind, RawDescriptor,
+    ArrayInfo, DType, Device, DeviceType, DynKernelView, Error, ErrorKind, KernelArrays, RawDescriptor,
     Result, StreamHandle, Strides,
 };
 use libloading::Library;
@@ -20,7 +20,7 @@ use crate::parts::Parts;
 const PTX: &str = concat!(include_str!("../kernels/ptx/dynamic.ptx"), "\0");
 
 /// The arrays as the kernels take them. More than 32 axes that cannot be merged do not fit into any memory.
-type Arrays<'a, const COUNT: usize> = Elementwise<'a, COUNT, 32>;
+type Arrays<'a, const COUNT: usize> = KernelArrays<'a, COUNT, 32>;
 
 /// The types of [`KERNELS`] except `bool`, and complex numbers, for error messages.
 pub(crate) const SCALED: &str =
@@ -233,7 +233,7 @@ pub(crate) fn has_context() -> bool {
     Driver::get().is_ok_and(|driver| unsafe { (driver.current)(&raw mut current) } == 0) && current != 0
 }
 
-/// Threads per block, as `Elementwise` assumes when it computes the number of blocks.
+/// Threads per block, as `KernelArrays` assumes when it computes the number of blocks.
 const THREADS: u32 = 256;
 
 /// `CU_STREAM_LEGACY`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use interop_core::python::{CuPy, FromCaller, Jax, NewArray, NumPy, PyTorch, SameKind, import_as};
+use interop_core::python::{CuPy, InLibraryOf, Jax, NewArray, NumPy, PyTorch, WithLibrary, import_as};
 use interop_core::{CudaArray, Element, HostVec, Lease, LeaseMut};
 use pyo3::prelude::*;
 
@@ -36,8 +36,8 @@ fn as_jax(obj: &Bound<'_, PyAny>) -> PyResult<Jax<Array>> {
 
 /// Returns an array of the same kind as the argument, in the same memory.
 #[pyfunction]
-fn as_it_came(obj: FromCaller<Argument>) -> SameKind<Argument> {
-    obj.into_same_kind()
+fn as_it_came(obj: WithLibrary<Argument>) -> InLibraryOf<Argument> {
+    obj.into_library()
 }
 
 /// Returns new memory of the caller's library, filled with ones. Its previous contents are not used.
@@ -45,7 +45,7 @@ fn as_it_came(obj: FromCaller<Argument>) -> SameKind<Argument> {
 #[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
 fn ones_like(
     py: Python<'_>,
-    obj: FromCaller<Matrix<Lease<f32>>>,
+    obj: WithLibrary<Matrix<Lease<f32>>>,
 ) -> PyResult<NewArray<Matrix<LeaseMut<f32>>>> {
     let mut ones = obj.new_like::<Matrix<LeaseMut<f32>>>(py)?;
     ones.fill(1.0_f32)?;
@@ -55,7 +55,7 @@ fn ones_like(
 /// Returns a matrix with every element doubled, in memory that Rust owns.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
-fn doubled(obj: FromCaller<Matrix<Lease<f32>>>) -> PyResult<SameKind<Matrix<HostVec<f32>>>> {
+fn doubled(obj: WithLibrary<Matrix<Lease<f32>>>) -> PyResult<InLibraryOf<Matrix<HostVec<f32>>>> {
     let [rows, columns] = obj.view::<f32, 2>()?.shape();
     let mut elements = HostVec::try_zeroed(rows * columns)?;
     let mut places = elements.as_mut_slice()?.iter_mut();

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "vouches for the memory that kernels are launched on")]
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::python::{FromCaller, NewArray, import};
+use interop_core::python::{NewArray, WithLibrary, import};
 use interop_core::{
     ArrayInfo, CudaArray, Device, DeviceType, FromArray, HostBuffer, LaunchScope, Layout, Order,
     SharedBuffer, StreamHandle,
@@ -44,7 +44,7 @@ pub(crate) fn twice<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
     if !import.info().device().device_type.is_cuda_accessible() {
         return doubled_on_host(obj, import);
     }
-    let array = FromCaller::new(obj, Argument::from_import(import)?)?;
+    let array = WithLibrary::new(obj, Argument::from_import(import)?)?;
     let mut result: NewArray<Argument> = array.new_like(py)?;
     double(py, &array, &mut *result)?;
     result.into_pyobject(py)

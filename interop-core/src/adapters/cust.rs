@@ -74,9 +74,9 @@ use crate::cuda::locate::current_device;
 use crate::derive::fields::stream::AsStream;
 use crate::derive::single_error::FieldProbe;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::elementwise::Elementwise;
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
+use crate::memory::kernel_arrays::KernelArrays;
 use crate::memory::kernel_view::{KernelView, KernelViewMut};
 use crate::memory::storage::MemoryRegion;
 use crate::memory::storage::Storage;
@@ -114,7 +114,7 @@ unsafe impl<T: Element + DeviceCopy> Storage for DeviceBox<T> {
 unsafe impl<T: Element + DeviceCopy> Storage for LockedBuffer<T> {
     fn memory(&self) -> MemoryRegion {
         let address = self.as_ptr().expose_provenance();
-        MemoryRegion::new::<T>(address, self.len(), Device::CUDA_HOST, Mutability::WhenOwned)
+        MemoryRegion::new::<T>(address, self.len(), Device::CUDA_HOST, Mutability::UniqueOwner)
     }
 }
 
@@ -122,7 +122,7 @@ unsafe impl<T: Element + DeviceCopy> Storage for LockedBuffer<T> {
 unsafe impl<T: Element + DeviceCopy> Storage for UnifiedBuffer<T> {
     fn memory(&self) -> MemoryRegion {
         let address = self.as_ptr().expose_provenance();
-        MemoryRegion::new::<T>(address, self.len(), Device::CUDA_MANAGED, Mutability::WhenOwned)
+        MemoryRegion::new::<T>(address, self.len(), Device::CUDA_MANAGED, Mutability::UniqueOwner)
     }
 }
 
@@ -146,7 +146,7 @@ macro_rules! imported {
                         // SAFETY: the new memory is of this kind, has space for the elements, and is freed by nobody
                         // else. On the host the elements are initialized and valid values of `T`.
                         Ok((address, len)) => Ok(unsafe { $make(address, len) }),
-                        Err(error) => Err(Refused { value: import, error }),
+                        Err(error) => Err(Refused::new(import, error)),
                     }
                 }
             }
@@ -359,4 +359,4 @@ unsafe impl<T: Copy, const N: usize> DeviceCopy for KernelView<'_, T, N> {}
 unsafe impl<T: Copy, const N: usize> DeviceCopy for KernelViewMut<'_, T, N> {}
 
 // SAFETY: as above.
-unsafe impl<const K: usize, const N: usize> DeviceCopy for Elementwise<'_, K, N> {}
+unsafe impl<const K: usize, const N: usize> DeviceCopy for KernelArrays<'_, K, N> {}

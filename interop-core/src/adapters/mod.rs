@@ -20,5 +20,5 @@ use crate::array::mutability::Mutability;
 /// could write invalid bytes, which a later copy to the host would turn into `bool`.
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) fn device_writes<T: Element>() -> Mutability {
-    if T::TYPE.any_bits { Mutability::Writable } else { Mutability::WhenOwned }
+    if T::TYPE.any_bits { Mutability::Writable } else { Mutability::UniqueOwner }
 }

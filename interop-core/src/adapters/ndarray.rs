@@ -135,7 +135,7 @@ macro_rules! arrays {
             // SAFETY: 1: the elements live as long as the array, and an export needs a `'static` one. The array's own
             // pointer is exposed, with write permission if elements may be written. Borrowed elements have no gaps. 2:
             // the elements are on the heap or borrowed. 3: none is `Mutability::Writable`, and none writes
-            // through `&self`. 4: those that are `WhenOwned` own their elements or borrow them mutably.
+            // through `&self`. 4: those that are `UniqueOwner` own their elements or borrow them mutably.
             unsafe impl<T: Element, D: Dimension> CudaArray for NdArray<$array> {
                 fn info(&self) -> Result<ArrayInfo> {
                     info_of(self.0.as_ptr(), self.0.shape(), self.0.strides(), ($mutability, $check))
@@ -146,10 +146,10 @@ macro_rules! arrays {
 }
 
 arrays! {
-    ArrayBase<OwnedRepr<T>, D> => Mutability::WhenOwned, accept_any;
+    ArrayBase<OwnedRepr<T>, D> => Mutability::UniqueOwner, accept_any;
     ArrayBase<OwnedArcRepr<T>, D> => Mutability::ReadOnly, accept_any;
     ArrayBase<ViewRepr<&T>, D> => Mutability::ReadOnly, check_no_gaps;
-    ArrayBase<ViewRepr<&mut T>, D> => Mutability::WhenOwned, check_no_gaps;
+    ArrayBase<ViewRepr<&mut T>, D> => Mutability::UniqueOwner, check_no_gaps;
 }
 
 impl<T: Element, D: Dimension> FromArray for NdArray<Array<T, D>> {
@@ -316,7 +316,7 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     /// struct Table { #[cuda_array(data)] cells: HostVec<f32>, rows: usize }
     ///
     /// let mut table = Table { cells: HostVec::zeroed(4), rows: 2 };
-    /// let view = table.view_mut::<f32, 2>()?.into_host_view_mut()?;
+    /// let view = table.view_mut::<f32, 2>()?.host_view_mut()?;
     /// // SAFETY: the table is borrowed, and was not exported.
     /// let mut view = unsafe { view.into_ndarray()? };
     /// view.row_mut(1).fill(0.5);

@@ -250,7 +250,7 @@ impl ArrayInfo {
     pub(crate) fn is_writable_by_owner(&self) -> bool {
         match self.mutability {
             Mutability::Writable => true,
-            Mutability::WhenOwned => self.dtype != DType::BOOL,
+            Mutability::UniqueOwner => self.dtype != DType::BOOL,
             Mutability::ReadOnly => false,
         }
     }

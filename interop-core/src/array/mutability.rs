@@ -7,7 +7,7 @@ pub enum Mutability {
     ReadOnly,
     /// Only a sole owner. An export that consumes the array is writable; an export that shares it is read-only. This is
     /// the rule for a `Vec`, because Rust code may hold references to its elements.
-    WhenOwned,
+    UniqueOwner,
     /// Everybody who shares the array. This is the rule for memory to which Rust code never makes references, such as
     /// device memory.
     Writable,

@@ -39,7 +39,7 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 /// 3. No method with `&self` writes to the memory, except by a view, which records the access. If `info` says
 ///    [`Mutability::Writable`](crate::array::mutability::Mutability::Writable), no method with `&self` returns a
 ///    reference to the memory.
-/// 4. If `info` says [`Mutability::WhenOwned`](crate::array::mutability::Mutability::WhenOwned), nothing but borrows of
+/// 4. If `info` says [`Mutability::UniqueOwner`](crate::array::mutability::Mutability::UniqueOwner), nothing but borrows of
 ///    `self` uses the memory as long as `self` exists: an export that consumes `self` lets its consumer write. A handle
 ///    of a shared array, such as a struct around an `Arc`, says
 ///    [`ReadOnly`](crate::array::mutability::Mutability::ReadOnly) instead, as `Arc<impl Storage>` does.
@@ -145,7 +145,7 @@ pub unsafe trait CudaArray {
     where
         Self: Sized,
     {
-        self.view_mut::<T, N>()?.into_kernel_view_mut()
+        self.view_mut::<T, N>()?.kernel_view_mut()
     }
 
     /// Copies the elements into a `Vec`, in row-major order. Works for any rank, strides and memory. For CUDA memory it
@@ -221,7 +221,7 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`view_mut`](Self::view_mut), for any rank, and [`ArrayViewMut::into_host_view_mut`], except for the
+    /// As [`view_mut`](Self::view_mut), for any rank, and [`ArrayViewMut::host_view_mut`], except for the
     /// alignment; [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`, after the
     /// elements before it have been changed.
     #[inline]
@@ -413,7 +413,7 @@ pub unsafe trait CudaArray {
     ///
     /// | for | call |
     /// | --- | --- |
-    /// | a consumer that uses another stream | [`into_dlpack_for_stream`](Self::into_dlpack_for_stream) |
+    /// | a consumer that uses another stream | [`into_dlpack_as`](Self::into_dlpack_as) |
     /// | a consumer that does not know DLPack 1.0 | [`into_dlpack_as::<Legacy>`](Self::into_dlpack_as) |
     /// | a struct that stays usable | [`share_dlpack`](Self::share_dlpack) |
     ///
@@ -429,22 +429,11 @@ pub unsafe trait CudaArray {
         self.into_dlpack_as(StreamHandle::LegacyDefault)
     }
 
-    /// As [`into_dlpack`](Self::into_dlpack), for a consumer that uses `stream`, which is made to wait for pending
-    /// work. With [`NothingPending`](StreamHandle::NothingPending) nothing waits, because the caller has synchronized.
+    /// As [`into_dlpack`](Self::into_dlpack), for a consumer that uses `stream`, which is made to wait for pending work. With
+    /// [`NothingPending`](StreamHandle::NothingPending) nothing waits, because the caller has synchronized.
     ///
-    /// # Errors
-    ///
-    /// As [`into_dlpack`](Self::into_dlpack).
-    #[inline]
-    fn into_dlpack_for_stream(self, stream: StreamHandle) -> Result<ManagedTensor<Versioned>, Refused<Self>>
-    where
-        Self: Sized + Send + 'static,
-    {
-        self.into_dlpack_as(stream)
-    }
-
-    /// As [`into_dlpack_for_stream`](Self::into_dlpack_for_stream), in the form `A`:
-    /// [`Versioned`] or [`Legacy`](crate::dlpack::Legacy), which cannot say that an array is read-only.
+    /// The tensor has the form `A`: [`Versioned`] or [`Legacy`](crate::dlpack::Legacy), which cannot say that an array is
+    /// read-only.
     ///
     /// # Errors
     ///
@@ -471,14 +460,14 @@ pub unsafe trait CudaArray {
         let whole = MaybeDangling::new(Whole(self));
         let info = match whole.get().0.info() {
             Ok(info) => info,
-            Err(error) => return Err(Refused { value: whole.into_inner().0, error }),
+            Err(error) => return Err(Refused::new(whole.into_inner().0, error)),
         };
         let exported = match cuda::make_consumer_wait(&info, stream) {
             // SAFETY: rules 1 to 3 for as long as the export owns the struct, which nothing else can reach.
             Ok(()) => unsafe { export_described(&info, whole, Ownership::Owned) },
-            Err(error) => Err(Refused { value: whole.into_inner(), error }),
+            Err(error) => Err(Refused::new(whole.into_inner(), error)),
         };
-        exported.map_err(|Refused { value: Whole(value), error }| Refused { value, error })
+        exported.map_err(|Refused { value, error }| Refused::new(value.0, error))
     }
 
     /// Exports the array and keeps the struct. Each call returns a new tensor.
@@ -498,19 +487,7 @@ pub unsafe trait CudaArray {
         self.share_dlpack_as(StreamHandle::LegacyDefault)
     }
 
-    /// As [`share_dlpack`](Self::share_dlpack), for a consumer that uses `stream`.
-    ///
-    /// # Errors
-    ///
-    /// As [`share_dlpack`](Self::share_dlpack).
-    fn share_dlpack_for_stream(self: &Arc<Self>, stream: StreamHandle) -> Result<ManagedTensor<Versioned>>
-    where
-        Self: Sized + Send + Sync + 'static,
-    {
-        self.share_dlpack_as(stream)
-    }
-
-    /// As [`share_dlpack_for_stream`](Self::share_dlpack_for_stream), in the form `A`.
+    /// As [`share_dlpack`](Self::share_dlpack), for a consumer that uses `stream`, in the form `A`.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 /// A struct that can be created from an imported array. Implement it with `#[derive(CudaArray)]`.
 ///
 /// ```
-/// use interop_core::{CudaArray, FromArray, Import, Refused};
+/// use interop_core::{CudaArray, FromArray, Import};
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [rows, 3])]
@@ -31,9 +31,9 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 /// let import = Import::from_dlpack(points.into_dlpack()?)?;
 ///
 /// // What does not fit is refused, and nothing is lost.
-/// let Refused { value: import, error } = Pairs::from_import(import).unwrap_err();
-/// assert_eq!(error.to_string(), "`shape[1]`: found 3, allowed: 2");
-/// assert_eq!(Points::from_import(import)?.rows, 4);
+/// let refused = Pairs::from_import(import).unwrap_err();
+/// assert_eq!(refused.error.to_string(), "`shape[1]`: found 3, allowed: 2");
+/// assert_eq!(Points::from_import(*refused.value)?.rows, 4);
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
@@ -73,7 +73,8 @@ pub trait FromArray: Sized {
         let is_untaken = extraction.is_untaken();
         made.map_err(|error| {
             assert!(is_untaken, "the storage is taken last, and nothing can fail after it");
-            Refused { error: import.name(error), value: import }
+            let error = import.name(error);
+            Refused::new(import, error)
         })
     }
 

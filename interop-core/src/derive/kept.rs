@@ -18,7 +18,7 @@ use crate::memory::extraction::{Extraction, Requirements};
 /// stream. Structs with `#[cuda_array(pyclass)]` are always imported so.
 ///
 /// It dereferences to the struct, which [`into_inner`](Self::into_inner) returns. If a result shall be one of the caller's
-/// library, too, write `FromCaller<Kept<…>>`.
+/// library, too, write `WithLibrary<Kept<…>>`.
 ///
 /// An import during graph capture fails, because the stream that captures is not known to later users of the array.
 ///

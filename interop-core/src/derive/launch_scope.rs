@@ -219,7 +219,7 @@ impl<'a> LaunchScope<'a> {
     ) -> Result<KernelViewMut<'s, T, N>> {
         let info = array.info()?;
         // SAFETY: as in `read`; the borrow is exclusive.
-        let view = unsafe { ArrayViewMut::<'s, T, N>::from_info(&info) }?.into_kernel_view_mut_in_scope()?;
+        let view = unsafe { ArrayViewMut::<'s, T, N>::from_info(&info) }?.kernel_view_mut_in_scope()?;
         self.add(&info).map(|()| view)
     }
 

@@ -94,7 +94,7 @@ impl<A: CudaArray> Relabeled<A> {
             Ok((device, scope)) => {
                 Ok(Self { array: InScope { value: ManuallyDrop::new(array), scope }, device })
             }
-            Err(error) => Err(Refused { value: array, error }),
+            Err(error) => Err(Refused::new(array, error)),
         }
     }
 }

@@ -180,7 +180,7 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
 #[inline]
 pub(crate) fn shared_range(info: &ArrayInfo) -> Option<(usize, usize)> {
     let range = info.span();
-    (info.mutability() != Mutability::WhenOwned && !range.is_empty()).then_some((range.start, range.end))
+    (info.mutability() != Mutability::UniqueOwner && !range.is_empty()).then_some((range.start, range.end))
 }
 
 /// The error for a read-only array where a writable one is required.

@@ -187,7 +187,7 @@ pub trait FromImport: Storage + Sized {
     fn take(import: &mut Import, order: Order) -> Result<Self> {
         let taken = core::mem::replace(import, Import::EMPTY);
         Self::from_import(taken, order).map_err(|Refused { value, error }| {
-            *import = value;
+            *import = *value;
             error
         })
     }

@@ -172,22 +172,6 @@ impl<T: Element> HostVec<T> {
         // SAFETY: as above; the memory is aligned for `T`, and all bytes are valid values.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, len) })
     }
-
-    /// The elements as a `Vec`: a copy, because a `Vec` frees memory that is aligned for its element only.
-    ///
-    /// # Errors
-    ///
-    /// As [`as_mut_slice`](Self::as_mut_slice).
-    ///
-    /// ```
-    /// use interop_core::HostVec;
-    ///
-    /// assert_eq!(HostVec::from_slice(&[1_u8, 2, 3]).into_vec()?, [1, 2, 3]);
-    /// # Ok::<(), interop_core::Error>(())
-    /// ```
-    pub fn into_vec(mut self) -> Result<Vec<T>> {
-        Ok(self.as_mut_slice()?.to_vec())
-    }
 }
 
 impl<T: Element> From<Vec<T>> for HostVec<T> {

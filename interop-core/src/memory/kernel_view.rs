@@ -13,7 +13,7 @@ use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, RawView, printed};
 
 /// The C++ header that declares [`KernelView`] and [`KernelViewMut`] for kernels, as `interop::view<const T, N>` and
-/// `interop::view<T, N>`, and [`Elementwise`](crate::Elementwise) as `interop::elementwise<N, T...>`.
+/// `interop::view<T, N>`, and [`KernelArrays`](crate::KernelArrays) as `interop::elementwise<N, T...>`.
 ///
 /// It needs C++17 and includes nothing, so it can be handed to NVRTC as a header in memory. `nvcc`, and C++ on the
 /// host, find it in the folder `include` of this crate.
@@ -192,13 +192,13 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
     /// # Errors
     ///
     /// As [`ArrayView::kernel_view`].
-    pub fn into_kernel_view_mut(self) -> Result<KernelViewMut<'a, T, N>> {
+    pub fn kernel_view_mut(self) -> Result<KernelViewMut<'a, T, N>> {
         self.raw.note_used();
-        self.into_kernel_view_mut_in_scope()
+        self.kernel_view_mut_in_scope()
     }
 
-    /// As [`into_kernel_view_mut`](Self::into_kernel_view_mut), for a launch that is ordered with the array.
-    pub(crate) fn into_kernel_view_mut_in_scope(self) -> Result<KernelViewMut<'a, T, N>> {
+    /// As [`kernel_view_mut`](Self::kernel_view_mut), for a launch that is ordered with the array.
+    pub(crate) fn kernel_view_mut_in_scope(self) -> Result<KernelViewMut<'a, T, N>> {
         Ok(KernelViewMut { fields: Fields::of::<T>(&self.raw)?, marker: PhantomData })
     }
 }

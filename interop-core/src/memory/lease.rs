@@ -167,7 +167,7 @@ impl<T: Element> Lease<T> {
         match check_bytes::<T>(address, len) {
             Ok(()) => Ok(Self { memory, marker: PhantomData }),
             // SAFETY: the owner was made above for an `O`, and the borrow of its bytes is not used any more.
-            Err(error) => Err(Refused { value: unsafe { memory.owner.into_value::<O>() }, error }),
+            Err(error) => Err(Refused::new(unsafe { memory.owner.into_value::<O>() }, error)),
         }
     }
 }
@@ -333,7 +333,7 @@ macro_rules! lease {
             }
 
             fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                Self::take(&mut import, order).map_err(|error| Refused { value: import, error })
+                Self::take(&mut import, order).map_err(|error| Refused::new(import, error))
             }
 
             #[inline(always)]

@@ -4,13 +4,13 @@ pub(crate) mod array_view;
 pub(crate) mod borrow_registry;
 #[cfg(feature = "python")]
 pub(crate) mod duplicate;
-pub(crate) mod elementwise;
 pub(crate) mod extraction;
 pub(crate) mod fetch;
 pub(crate) mod from_import;
 pub(crate) mod host;
 pub(crate) mod host_vec;
 pub(crate) mod import;
+pub(crate) mod kernel_arrays;
 pub(crate) mod kernel_view;
 pub(crate) mod lease;
 pub(crate) mod maybe_dangling;

@@ -145,7 +145,7 @@ impl SharedBuffer {
     }
 }
 
-// SAFETY: 1 to 3 and 5: as for the inner storage; `byte_offset` stays within its range. 4: `WhenOwned` memory is reported
+// SAFETY: 1 to 3 and 5: as for the inner storage; `byte_offset` stays within its range. 4: `UniqueOwner` memory is reported
 // as read-only.
 unsafe impl Storage for SharedBuffer {
     #[inline]
@@ -201,7 +201,7 @@ impl FromImport for SharedBuffer {
     }
 
     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        Self::take(&mut import, order).map_err(|error| Refused { value: import, error })
+        Self::take(&mut import, order).map_err(|error| Refused::new(import, error))
     }
 
     #[inline(always)]

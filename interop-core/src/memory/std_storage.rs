@@ -26,7 +26,7 @@ use crate::memory::storage::{MemoryRegion, Storage};
 
 /// Memory that a sole owner may write. The pointer with write permission is exposed.
 fn owned_memory<T: Element>(first: *mut T, len: usize) -> MemoryRegion {
-    MemoryRegion::new::<T>(first.expose_provenance(), len, Device::CPU, Mutability::WhenOwned)
+    MemoryRegion::new::<T>(first.expose_provenance(), len, Device::CPU, Mutability::UniqueOwner)
 }
 
 // SAFETY: 1, 2: the elements live on the heap, and only `&mut self` can move them. 3: it is host memory. 4: no
@@ -69,7 +69,7 @@ unsafe impl<T: Element> Storage for &[T] {
 }
 
 // SAFETY: 1 to 3 and 5: as for the inner storage, which the handle keeps alive and lends as `&mut` only if it is unique.
-// 4: `WhenOwned` memory becomes read-only, because other handles may read it.
+// 4: `UniqueOwner` memory becomes read-only, because other handles may read it.
 unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
     fn memory(&self) -> MemoryRegion {
         shared(S::memory(self))
@@ -125,7 +125,7 @@ macro_rules! copying_storage {
                 }
 
                 fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                    Self::take(&mut import, order).map_err(|error| Refused { value: import, error })
+                    Self::take(&mut import, order).map_err(|error| Refused::new(import, error))
                 }
 
                 fn take(import: &mut Import, order: Order) -> Result<Self> {

@@ -39,7 +39,7 @@ use crate::error::Result;
 /// 4. No method with `&self` writes to the elements, because a view that borrows the storage may read them on another
 ///    thread. If `mutability` is [`Mutability::Writable`](crate::Mutability::Writable), no method with `&self` returns a
 ///    reference to the elements. `bool` elements are then checked before each read, because consumers may write other
-///    bytes. If it is [`Mutability::WhenOwned`](crate::Mutability::WhenOwned), nothing but borrows of `self` uses the
+///    bytes. If it is [`Mutability::UniqueOwner`](crate::Mutability::UniqueOwner), nothing but borrows of `self` uses the
 ///    elements as long as `self` exists.
 /// 5. If `struct_type` is not `None`, each element has these fields: their bytes are initialized and valid values of
 ///    their types, and elements have the size of the type in `memory()`. It is the same at every call.

@@ -13,8 +13,8 @@
 //! The Python object is frozen, but its memory is not: libraries write to it if the array is writable.
 //!
 //! A function can return an array of a library: set its return type to [`NumPy`], [`PyTorch`], [`CuPy`] or [`Jax`].
-//! [`SameKind`] returns an array of the library whose array the caller passed as a [`FromCaller`]. The caller's library
-//! can also allocate the memory for a result ([`FromCaller::new_like`]).
+//! [`InLibraryOf`] returns an array of the library whose array the caller passed as a [`WithLibrary`]. The caller's library
+//! can also allocate the memory for a result ([`WithLibrary::new_like`]).
 //!
 //! With the feature `stubs`, `maturin generate-stubs` writes the types of derived structs. They refer to
 //! `python/interop_core-stubs` in this crate: copy that folder to your project, as `examples/hello-python` does.
@@ -40,7 +40,7 @@
 //! /// Works on the caller's memory.
 //! #[pyfunction]
 //! fn invert(mut image: Gray<LeaseMut<f32>>) -> PyResult<()> {
-//!     image.view_mut::<f32, 2>()?.into_host_view_mut()?.map_inplace(|value| 1.0 - value)?;
+//!     image.view_mut::<f32, 2>()?.host_view_mut()?.map_inplace(|value| 1.0 - value)?;
 //!     Ok(())
 //! }
 //!
@@ -133,19 +133,23 @@ pub(crate) mod shared_borrows;
 
 pub use crate::python::class::array_class::ArrayClass;
 pub use crate::python::class::exported_array::{ExportedArray, view};
-pub use crate::python::convert::{extract_integer, extract_stream};
+#[doc(hidden)]
+pub use crate::python::convert::extract_integer;
+pub use crate::python::convert::extract_stream;
 pub use crate::python::errors::{array_error_type, stream_error_type};
 pub use crate::python::export::allocate::NewArray;
 pub use crate::python::export::dlpack::DlpackArgs;
 pub use crate::python::export::dlpack::export;
 pub use crate::python::export::numpy::dtype;
-pub use crate::python::export::results::{CuPy, FromCaller, Jax, NumPy, PyTorch, SameKind, like};
+pub use crate::python::export::results::{CuPy, InLibraryOf, Jax, NumPy, PyTorch, WithLibrary, like};
 pub use crate::python::import::interface_dict::extract_cai;
 pub use crate::python::import::library_kind::make_producer_wait;
 pub use crate::python::import::pipeline::{import, import_unchecked};
 pub use crate::python::import::pipeline::{import_as, import_as_unchecked};
 pub use crate::python::import::receive::import_capsule;
-pub use crate::python::py_owner::{deferred_ref_count, release_deferred_refs};
+#[doc(hidden)]
+pub use crate::python::py_owner::deferred_ref_count;
+pub use crate::python::py_owner::release_deferred_refs;
 
 /// The items that the expansions of `python` and `pyclass` use.
 #[doc(hidden)]

@@ -103,7 +103,7 @@ fn streams_and_versions() {
 #[test]
 fn the_readonly_flag() {
     for (mutability, readonly) in
-        [(Mutability::Writable, false), (Mutability::WhenOwned, true), (Mutability::ReadOnly, true)]
+        [(Mutability::Writable, false), (Mutability::UniqueOwner, true), (Mutability::ReadOnly, true)]
     {
         let claims = RawDescriptor { mutability, ..nothing_pending(0x1000, Device::cuda(0), &[1]) };
         assert_eq!(

@@ -196,7 +196,7 @@ fn an_interface_becomes_a_struct() {
     let import = unsafe { Import::from_cai_on_device(&readonly, Device::cuda(1), ()) }.unwrap();
     let refused = Array::<LeaseMut<i32>>::from_import(import).unwrap_err();
     assert_told(&refused.error, (ErrorKind::ReadOnly, "readonly", "a read-only array", "`Lease<T>`"));
-    let lease: Array<Lease<i32>> = Array::from_import(refused.value).unwrap();
+    let lease: Array<Lease<i32>> = Array::from_import(*refused.value).unwrap();
     assert!(lease.to_cai().unwrap().data.1, "R72: still read-only");
 }
 

@@ -21,7 +21,7 @@ fn facts_say_what_was_claimed() {
         byte_offset: 8,
         dtype: DType::F64,
         strides: Strides::Bytes(&[8, 16]),
-        mutability: Mutability::WhenOwned,
+        mutability: Mutability::UniqueOwner,
         stream: Some(stream),
         memory: Some(ADDRESS..ADDRESS + 0x100),
         ..on_cuda(&[2, 3])
@@ -33,7 +33,7 @@ fn facts_say_what_was_claimed() {
     assert_eq!((info.dtype(), info.is_padded(), info.struct_type()), (DType::F64, false, None));
     assert_eq!((info.ndim(), info.numel(), info.nbytes()), (2, 6, 48));
     assert_eq!((info.device(), info.stream()), (Device::cuda(3), Some(stream)));
-    assert_eq!((info.mutability(), info.is_read_only()), (Mutability::WhenOwned, true));
+    assert_eq!((info.mutability(), info.is_read_only()), (Mutability::UniqueOwner, true));
     assert_eq!(info.layout(), &Layout::contiguous(&[2, 3], Order::F).unwrap());
 }
 

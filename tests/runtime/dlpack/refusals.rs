@@ -144,7 +144,7 @@ fn what_a_struct_does_not_want_comes_back() {
         assert_told(&error, told);
         assert_eq!((ledger.released(), value.info()), (0, &info));
         assert_eq!(value.info().shape().len(), seen.shape.map_or(0, |shape| shape.len()));
-        let taken = Array::<Lease<i16>>::from_import(value).map_err(Error::from);
+        let taken = Array::<Lease<i16>>::from_import(*value).map_err(Error::from);
         assert_eq!(ledger.released(), 0);
         drop(taken);
         assert_eq!(ledger.released(), 1);

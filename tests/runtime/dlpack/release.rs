@@ -55,7 +55,7 @@ fn paths<A: Form>() -> Vec<Path<A>> {
         ("refused", |tensor| drop(Array::<Lease<f64>>::from_dlpack(tensor).unwrap_err())),
         ("refused, then taken", |tensor| {
             let refused = Matrix::<Lease<u8>>::from_import(Import::from_dlpack(tensor).unwrap()).unwrap_err();
-            drop(Array::<Lease<i16>>::from_import(refused.value).unwrap());
+            drop(Array::<Lease<i16>>::from_import(*refused.value).unwrap());
         }),
         ("exported again", |tensor| {
             let array: Array<Lease<i16>> = Array::from_dlpack(tensor).unwrap();

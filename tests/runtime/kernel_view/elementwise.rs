@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::slice;
 
 use interop_core::{
-    CudaArray, DynKernelView, Elementwise, ErrorKind, HostVec, KERNEL_HEADER, KernelOperand, MAX_NDIM,
+    CudaArray, DynKernelView, ErrorKind, HostVec, KERNEL_HEADER, KernelArrays, KernelOperand, MAX_NDIM,
     SharedBuffer,
 };
 use proptest::prelude::*;
@@ -27,11 +27,11 @@ type Plain = (Vec<usize>, Vec<isize>, u64, usize);
 
 fn together<const K: usize, const N: usize>(
     arrays: &[Plain; K],
-) -> interop_core::Result<Elementwise<'_, K, N>> {
+) -> interop_core::Result<KernelArrays<'_, K, N>> {
     let views = arrays.each_ref().map(|(shape, strides, address, size)| {
         DynKernelView::new(*address, *size, shape, strides).expect("one stride for each axis")
     });
-    Elementwise::new(views.each_ref().map(|view| view as &dyn KernelOperand<'_>))
+    KernelArrays::new(views.each_ref().map(|view| view as &dyn KernelOperand<'_>))
 }
 
 /// The address of each element in each array, element by element.
@@ -46,7 +46,7 @@ fn model<const K: usize>(arrays: &[Plain; K]) -> Vec<[i128; K]> {
 /// The same in the order of the kernel.
 fn found<const K: usize, const N: usize>(
     arrays: &[Plain; K],
-    taken: &Elementwise<'_, K, N>,
+    taken: &KernelArrays<'_, K, N>,
 ) -> Vec<[i128; K]> {
     let places = |number| {
         let offsets = taken.offsets(number);
@@ -58,7 +58,7 @@ fn found<const K: usize, const N: usize>(
     (0..taken.numel()).map(places).collect()
 }
 
-fn check<const K: usize>(arrays: &[Plain; K]) -> Elementwise<'_, K, 6> {
+fn check<const K: usize>(arrays: &[Plain; K]) -> KernelArrays<'_, K, 6> {
     let taken = together(arrays).expect("six axes at most");
     let (mut expected, mut found) = (model(arrays), found(arrays, &taken));
     expected.sort_unstable();
@@ -172,9 +172,9 @@ fn views_and_facts_are_operands() {
     let mut array = Array::strided(words.clone(), &[4, 8], &[1, 4]);
     let info = array.info().unwrap();
     let of_facts = DynKernelView::from_info(&info).unwrap();
-    let first = Elementwise::<1, 4>::new([&of_facts]).unwrap();
+    let first = KernelArrays::<1, 4>::new([&of_facts]).unwrap();
     let view = array.kernel_view_mut::<u16, 2>().unwrap();
-    let second = Elementwise::<2, 4>::new([&view, &view.as_view()]).unwrap();
+    let second = KernelArrays::<2, 4>::new([&view, &view.as_view()]).unwrap();
     assert_eq!((first.rank(), first.width(), first.numel()), (1, 8, 32));
     assert_eq!(
         (second.rank(), second.address(0), second.address(1)),
@@ -339,7 +339,7 @@ fn run<const K: usize>(program: &Path, kernel: u64, sizes: [usize; K], cases: u3
         if number % 3 == 0 {
             // Pretends that one index of the outermost axis has as many units as 32 bits can count, as for large
             // arrays.
-            let piece = input.len() - size_of::<Elementwise<'_, K, 8>>();
+            let piece = input.len() - size_of::<KernelArrays<'_, K, 8>>();
             input[piece..piece + 8].copy_from_slice(&1_i64.to_ne_bytes());
         }
         (0..K).for_each(|array| input.extend(memory(array)));

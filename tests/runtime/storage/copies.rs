@@ -93,7 +93,7 @@ fn refused<S: FromImport + std::fmt::Debug>() {
     let told = (ErrorKind::Device, "device", "CUDA (2), ordinal 0", "");
     assert_told(&refused.error, told);
     // The storage itself refuses too and returns the import.
-    let refused = S::from_import(refused.value, Order::C).unwrap_err();
+    let refused = S::from_import(*refused.value, Order::C).unwrap_err();
     assert_eq!((refused.error.kind(), ledger.released()), (ErrorKind::Device, 0));
 }
 
@@ -131,7 +131,7 @@ fn copies_do_not_overtake_pending_work() {
     let import = unsafe { Import::from_parts(info, interop_core::Owner::new(array)) };
     let refused = Array::<Vec<i16>>::from_import(import).unwrap_err();
     assert_told(&refused.error, told);
-    let lease: Array<Lease<i16>> = Array::from_import(refused.value).unwrap();
+    let lease: Array<Lease<i16>> = Array::from_import(*refused.value).unwrap();
     assert_eq!(lease.stream, StreamHandle::LegacyDefault, "whoever uses it in place is told");
 }
 
@@ -152,11 +152,11 @@ fn bytes_that_are_no_bool() {
     let told = (ErrorKind::DType, "data", "the byte 2 in a bool", "view the array as `u8`");
     let refused = Array::<Vec<bool>>::from_import(bad).unwrap_err();
     assert_told(&refused.error, told);
-    let refused = Array::<HostVec<bool>>::from_import(refused.value).unwrap_err();
+    let refused = Array::<HostVec<bool>>::from_import(*refused.value).unwrap_err();
     assert_told(&refused.error, told);
-    let refused = Array::<Vec<u8>>::from_import(refused.value).unwrap_err();
+    let refused = Array::<Vec<u8>>::from_import(*refused.value).unwrap_err();
     assert_told(&refused.error, (ErrorKind::DType, "dtype", "bool", "uint8"));
-    let lease: Array<Lease<bool>> = Array::from_import(refused.value).unwrap();
+    let lease: Array<Lease<bool>> = Array::from_import(*refused.value).unwrap();
     let view = lease.view::<bool, 1>().unwrap().host_view().unwrap();
     assert!(view.read([0]).unwrap(), "a good byte among bad ones is read");
     assert_told(&view.read([3]).unwrap_err(), told);

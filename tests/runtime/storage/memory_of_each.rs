@@ -26,9 +26,9 @@ const SIX: [u16; 6] = [0, 1, 2, 3, 4, 5];
 #[test]
 fn every_storage_says_where_it_is() {
     let vector = SIX.to_vec();
-    check(&vector, vector.as_ptr().addr(), Device::CPU, Mutability::WhenOwned);
+    check(&vector, vector.as_ptr().addr(), Device::CPU, Mutability::UniqueOwner);
     let boxed: Box<[u16]> = SIX.into();
-    check(&boxed, boxed.as_ptr().addr(), Device::CPU, Mutability::WhenOwned);
+    check(&boxed, boxed.as_ptr().addr(), Device::CPU, Mutability::UniqueOwner);
     let counted: Arc<[u16]> = SIX.into();
     check(&counted, counted.as_ptr().addr(), Device::CPU, Mutability::ReadOnly);
     let fixed: &'static [u16] = &[0, 1, 2, 3, 4, 5];
@@ -40,7 +40,7 @@ fn every_storage_says_where_it_is() {
     let shared = Arc::new(vector);
     check(&shared, shared.as_ptr().addr(), Device::CPU, Mutability::ReadOnly);
     let own = Borrowable(SIX.to_vec());
-    check(&own, own.0.as_ptr().addr(), Device::CPU, Mutability::WhenOwned);
+    check(&own, own.0.as_ptr().addr(), Device::CPU, Mutability::UniqueOwner);
     let pinned = Pinned(HostVec::from_slice(&SIX));
     check(&pinned, pinned.0.memory().address, Device::CUDA_HOST, Mutability::Writable);
     check(&Claimed::gpu::<u16>(6, 2), GPU_ADDRESS, Device::cuda(2), Mutability::Writable);
@@ -78,7 +78,7 @@ fn handles_hand_on_what_the_storage_knows() {
 fn capacity_is_no_memory() {
     let mut vector = Vec::with_capacity(100);
     vector.extend(SIX);
-    check(&vector, vector.as_ptr().addr(), Device::CPU, Mutability::WhenOwned);
+    check(&vector, vector.as_ptr().addr(), Device::CPU, Mutability::UniqueOwner);
     assert_eq!(Array::new(vector, &[7]).info().unwrap_err().kind(), ErrorKind::OutOfBounds);
 }
 

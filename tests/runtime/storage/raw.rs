@@ -83,13 +83,13 @@ fn pointers_refuse_what_does_not_fit() {
     let told = (ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array");
     let given = Mutable::from_import(given).map(drop).unwrap_err();
     assert_told(&given.error, told);
-    let given = NotNull::from_import(given.value).map(drop).unwrap_err();
+    let given = NotNull::from_import(*given.value).map(drop).unwrap_err();
     assert_told(&given.error, told);
-    let given = Address::from_import(given.value).map(drop).unwrap_err();
+    let given = Address::from_import(*given.value).map(drop).unwrap_err();
     assert_told(&given.error, told);
-    let given = Void::from_import(given.value).map(drop).unwrap_err();
+    let given = Void::from_import(*given.value).map(drop).unwrap_err();
     assert_told(&given.error, told);
-    assert!(Constant::from_import(given.value).is_ok());
+    assert!(Constant::from_import(*given.value).is_ok());
     assert_eq!(ledger.released(), 1);
     let (ledger, given) = import(readonly());
     assert!(ConstantVoid::from_import(given).is_ok());

@@ -25,8 +25,8 @@ fn exclusive<A: CudaArray, B: CudaArray>(mut a: A, mut b: B) {
             (ErrorKind::AlreadyBorrowed, "data", found, "one writer, or any number of readers"),
         );
     };
-    let writer = a.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
-    busy(&b.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap_err(), "a writer of 0x");
+    let writer = a.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap();
+    busy(&b.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap_err(), "a writer of 0x");
     busy(&b.view::<u32, 1>().unwrap().host_view().unwrap_err(), "a writer of 0x");
     busy(&b.map_inplace(|element: u32| element).unwrap_err(), "a writer of 0x");
     busy(&b.to_vec::<u32>().unwrap_err(), "a writer of 0x");
@@ -36,7 +36,7 @@ fn exclusive<A: CudaArray, B: CudaArray>(mut a: A, mut b: B) {
     let reader = a.view::<u32, 1>().unwrap().host_view().unwrap();
     assert!(b.view::<u32, 1>().unwrap().host_view().is_ok() && b.to_vec::<u32>().is_ok());
     b.for_each(|_: u32| ()).unwrap();
-    busy(&b.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap_err(), "a reader of 0x");
+    busy(&b.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap_err(), "a reader of 0x");
     busy(&b.map_inplace(|element: u32| element).unwrap_err(), "a reader of 0x");
     drop(reader);
     b.map_inplace(|element: u32| element + 1).unwrap();
@@ -96,7 +96,7 @@ fn a_reader_without_the_right_to_write_counts() {
     let reader = lease.view::<u32, 1>().unwrap().host_view().unwrap();
     assert_eq!(other.map_inplace(|element: u32| element).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
     drop(reader);
-    let writer = other.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
+    let writer = other.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap();
     assert_eq!(lease.to_vec::<u32>().unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
     drop(writer);
     assert_eq!(lease.to_vec::<u32>().unwrap(), [0; 4]);
@@ -107,7 +107,7 @@ fn a_reader_without_the_right_to_write_counts() {
 fn parts_of_a_view_hold_the_memory() {
     let all = SharedBuffer::new(host(4));
     let (mut a, b) = (Array::new(all.clone(), &[4]), Array::new(all, &[4]));
-    let (head, tail) = a.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap().split_at(2);
+    let (head, tail) = a.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap().split_at(2);
     drop(head);
     assert_eq!(b.to_vec::<u32>().unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
     drop(tail);
@@ -121,9 +121,9 @@ fn memory_apart_is_apart() {
     let mut first = Array::new(all.clone(), &[4]);
     let mut second = Array::new(all.byte_offset(16).unwrap(), &[4]);
     let mut empty = Array::new(all.clone(), &[0]);
-    let one = first.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
-    let two = second.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
-    let none = empty.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
+    let one = first.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap();
+    let two = second.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap();
+    let none = empty.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap();
     assert_eq!(
         Array::new(all.byte_offset(12).unwrap(), &[1]).to_vec::<u32>().unwrap_err().kind(),
         ErrorKind::AlreadyBorrowed
@@ -141,7 +141,7 @@ fn a_vector_is_borrowed_by_the_compiler() {
     );
     assert_eq!(a.to_vec().unwrap(), b.to_vec().unwrap());
     drop((a, b));
-    array.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap().write([0], 9).unwrap();
+    array.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap().write([0], 9).unwrap();
     assert_eq!(array.data, [9, 2, 3]);
 }
 
@@ -154,7 +154,7 @@ fn a_leaked_view_holds_no_later_memory() {
         let mut array = Array::new(host(64), &[64]);
         let address = array.info().unwrap().address();
         // This would be refused if the leaked view of an earlier vector still counted.
-        std::mem::forget(array.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap());
+        std::mem::forget(array.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap());
         assert_eq!(array.to_vec::<u32>().unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
         if seen.contains(&address) {
             return;
@@ -192,7 +192,7 @@ fn copies_are_readers() {
     let array = Arc::new(Array::new(host(4), &[4]));
     let send = || array.share_dlpack().unwrap();
     let mut lease: Array<LeaseMut<u32>> = Array::from_dlpack(send()).unwrap();
-    let writer = lease.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
+    let writer = lease.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap();
     assert_eq!(Array::<Vec<u32>>::from_dlpack(send()).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
     assert!(Array::<Lease<u32>>::from_dlpack(send()).is_ok(), "holding on to memory reads nothing");
     drop(writer);

@@ -26,7 +26,7 @@ fn contiguous_views_are_cells() {
     assert_told(&view.t().as_cells().unwrap_err(), told);
 
     let mut host = Array::new(HostVec::from([1_u16, 2, 3]), &[3]);
-    let mut view = host.view_mut::<u16, 1>().unwrap().into_host_view_mut().unwrap();
+    let mut view = host.view_mut::<u16, 1>().unwrap().host_view_mut().unwrap();
     let cells = view.as_cells().unwrap();
     cells[0].set(cells[1].get() + cells[2].get());
     assert_eq!(view.read([0]).unwrap(), 5);
@@ -92,7 +92,7 @@ fn bools_are_no_cells() {
     assert_eq!(view.iter().collect::<Vec<_>>(), [true, false, true, true]);
     assert_told(&view.as_ndarray_cells::<ndarray::Ix2>().unwrap_err(), told("bool"));
     drop(view);
-    let mut view = flags.view_mut::<[bool; 2], 1>().unwrap().into_host_view_mut().unwrap();
+    let mut view = flags.view_mut::<[bool; 2], 1>().unwrap().host_view_mut().unwrap();
     assert_told(&view.as_cells().unwrap_err(), told("bool with trailing axes [2]"));
     assert_told(&view.rows().unwrap_err(), told("bool with trailing axes [2]"));
     assert_told(&view.as_ndarray_cells::<ndarray::Ix1>().unwrap_err(), told("bool with trailing axes [2]"));
@@ -129,7 +129,7 @@ fn rows_are_slices() {
     drop(view);
 
     let mut cube = Array::strided(memory.clone(), &[2, 3, 2], &[1, 2, 6]);
-    let mut view = cube.view_mut::<u16, 3>().unwrap().into_host_view_mut().unwrap().t();
+    let mut view = cube.view_mut::<u16, 3>().unwrap().host_view_mut().unwrap().t();
     let last = |row: &[Cell<u16>]| row[1].get();
     assert_eq!(view.rows().unwrap().map(last).collect::<Vec<_>>(), [1, 3, 5, 7, 9, 11]);
     for row in view.rows().unwrap() {
@@ -219,7 +219,7 @@ fn parts_that_are_not_there() {
 fn parts_are_written() {
     let memory = SharedBuffer::new(HostVec::<u16>::zeroed(12));
     let mut array = Array::new(memory.clone(), &[3, 4]);
-    let mut view = array.view_mut::<u16, 2>().unwrap().into_host_view_mut().unwrap();
+    let mut view = array.view_mut::<u16, 2>().unwrap().host_view_mut().unwrap();
     view.as_view_mut().split_at(1).0.fill(1);
     view.as_view_mut().index_axis::<1>(0, 2).unwrap().map_inplace(|value| value + 5).unwrap();
     view.as_view_mut().t().copy_from_slice(&[9; 12]).unwrap();

@@ -156,7 +156,7 @@ fn compare<T: Element + PartialEq + Debug>(
     // A view of a fixed number of axes copies from another one.
     if to.shape.len() == 2 && [to, from].map(|place| place.shift) == [0, 0] {
         let other = other.view::<T, 2>().unwrap().host_view().unwrap();
-        let mut view = target.view_mut::<T, 2>().unwrap().into_host_view_mut().unwrap();
+        let mut view = target.view_mut::<T, 2>().unwrap().host_view_mut().unwrap();
         view.copy_from(&other).unwrap();
         assert_eq!(view.as_view().to_vec().unwrap(), values);
     }
@@ -263,7 +263,7 @@ fn other_shapes_are_refused() {
     let told = (ErrorKind::Shape, "shape", "[3, 2]", "[2, 3], the shape of the other array");
     assert_told(&array.zip_map_inplace(&other, |_: u8, other: u8| other).unwrap_err(), told);
     let from = other.view::<u8, 2>().unwrap().host_view().unwrap();
-    let mut view = array.view_mut::<u8, 2>().unwrap().into_host_view_mut().unwrap();
+    let mut view = array.view_mut::<u8, 2>().unwrap().host_view_mut().unwrap();
     assert_told(&view.copy_from(&from).unwrap_err(), told);
     drop(view);
     let told = (ErrorKind::Shape, "slice", "5 elements", "a slice of 6");
@@ -284,7 +284,7 @@ fn overlapping_targets_are_refused() {
     );
     let _from = from.view::<u16, 1>().unwrap().host_view().unwrap();
     assert_eq!(
-        to.view_mut::<u16, 1>().unwrap().into_host_view_mut().unwrap_err().kind(),
+        to.view_mut::<u16, 1>().unwrap().host_view_mut().unwrap_err().kind(),
         ErrorKind::AlreadyBorrowed
     );
 }

@@ -40,8 +40,8 @@ fn many_threads_do_what_one_does() {
         let (other, third) = (array(layout, 2).0, many_threads_source(layout));
         let other = other.view::<u32, 3>().unwrap().host_view().unwrap();
         let third = third.view::<u32, 3>().unwrap().host_view().unwrap();
-        let mut left = one.view_mut::<u32, 3>().unwrap().into_host_view_mut().unwrap();
-        let mut right = many.view_mut::<u32, 3>().unwrap().into_host_view_mut().unwrap();
+        let mut left = one.view_mut::<u32, 3>().unwrap().host_view_mut().unwrap();
+        let mut right = many.view_mut::<u32, 3>().unwrap().host_view_mut().unwrap();
         left.map_inplace(|value| value.rotate_left(3)).unwrap();
         right.par_map_inplace(|value| value.rotate_left(3)).unwrap();
         left.zip_map_inplace(&third, |one, two| one.wrapping_mul(3) ^ two).unwrap();
@@ -78,7 +78,7 @@ fn many_threads_source(layout: usize) -> Array<SharedBuffer> {
 fn threads_share_the_work_and_the_errors() {
     let mut array = Array::new(HostVec::<u32>::zeroed(1 << 20), &[1 << 20]);
     let calls = AtomicUsize::new(0);
-    let mut view = array.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
+    let mut view = array.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap();
     view.as_view().par_fold(|| calls.fetch_add(1, Ordering::Relaxed), |at, _| at, |one, _| one).unwrap();
     assert_eq!(calls.into_inner(), 32, "pieces");
     let short = Array::new(vec![0_u32; 3], &[3]);
@@ -98,13 +98,7 @@ fn bytes_that_are_no_bool() {
     let count = |view: &interop_core::HostView<'_, bool, 1>| {
         view.par_fold(|| 0, |sum, value| sum + usize::from(value), |one, other| one + other)
     };
-    array
-        .view_mut::<bool, 1>()
-        .unwrap()
-        .into_host_view_mut()
-        .unwrap()
-        .par_map_inplace(|value| !value)
-        .unwrap();
+    array.view_mut::<bool, 1>().unwrap().host_view_mut().unwrap().par_map_inplace(|value| !value).unwrap();
     assert_eq!(count(&array.view::<bool, 1>().unwrap().host_view().unwrap()).unwrap(), 100_000);
     let place = std::ptr::with_exposed_provenance_mut::<u8>(array.info().unwrap().address() + 70_000);
     // SAFETY: the byte belongs to memory for sharing, to which there are no references.

@@ -55,7 +55,7 @@ fn a_view_prints_what_it_is_of() {
     assert_eq!(words.view::<Silent, 1>().unwrap_err().kind(), ErrorKind::Rank);
     let view = words.view_mut::<Silent, 2>().unwrap();
     is_printed(format!("{view:?}"), "ArrayViewMut");
-    is_printed(format!("{:?}", view.into_host_view_mut().unwrap()), "HostViewMut");
+    is_printed(format!("{:?}", view.host_view_mut().unwrap()), "HostViewMut");
     let array = Array {
         stream: StreamHandle::PerThreadDefault,
         ..Array::strided(Claimed::gpu::<f64>(100, 2), &[4, 3], &[5, 1])

@@ -15,7 +15,7 @@ fn slices_are_compact() {
     let slice = unsafe { view.as_slice() }.unwrap();
     assert_eq!((slice, slice.as_ptr().addr()), (&[1, 2, 3, 4][..], array.info().unwrap().address()));
     drop(view);
-    let view = array.view_mut::<[u32; 2], 1>().unwrap().into_host_view_mut().unwrap();
+    let view = array.view_mut::<[u32; 2], 1>().unwrap().host_view_mut().unwrap();
     // SAFETY: nothing else reads or writes meanwhile.
     let slice = unsafe { view.into_slice() }.unwrap();
     slice[1] = [30, 40];
@@ -32,7 +32,7 @@ fn gaps_are_refused() {
         // SAFETY: nothing writes meanwhile.
         assert_told(&unsafe { view.as_slice() }.unwrap_err(), told);
         drop(view);
-        let view = array.view_mut::<u8, 2>().unwrap().into_host_view_mut().unwrap();
+        let view = array.view_mut::<u8, 2>().unwrap().host_view_mut().unwrap();
         // SAFETY: nothing else reads or writes meanwhile.
         assert_told(&unsafe { view.into_slice() }.unwrap_err(), told);
     };
@@ -60,7 +60,7 @@ fn empty_slices() {
     // SAFETY: nothing writes meanwhile.
     assert_eq!(unsafe { view.as_slice() }.unwrap(), [0_u64; 0]);
     drop(view);
-    let view = array.view_mut::<u64, 2>().unwrap().into_host_view_mut().unwrap();
+    let view = array.view_mut::<u64, 2>().unwrap().host_view_mut().unwrap();
     // SAFETY: nothing else reads or writes meanwhile.
     assert_eq!(unsafe { view.into_slice() }.unwrap(), [0_u64; 0]);
     let array = Array::new(Claimed::gpu::<u64>(0, 0), &[0]);
@@ -86,7 +86,7 @@ fn slices_of_bool() {
     // SAFETY: nothing writes meanwhile.
     assert_told(&unsafe { view.as_slice() }.unwrap_err(), told);
     drop(view);
-    let view = array.view_mut::<bool, 1>().unwrap().into_host_view_mut().unwrap();
+    let view = array.view_mut::<bool, 1>().unwrap().host_view_mut().unwrap();
     // SAFETY: nothing else reads or writes meanwhile.
     assert_told(&unsafe { view.into_slice() }.unwrap_err(), told);
 }

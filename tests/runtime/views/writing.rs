@@ -17,7 +17,7 @@ use crate::support::streams::stream as stream_of;
 #[test]
 fn elements_are_written() {
     let mut array = Array::strided(vec![0_i32; 8], &[2, 2], &[4, 2]);
-    let mut view = array.view_mut::<i32, 2>().unwrap().into_host_view_mut().unwrap();
+    let mut view = array.view_mut::<i32, 2>().unwrap().host_view_mut().unwrap();
     view.write([0, 1], 5).unwrap();
     view.write([1, 0], -7).unwrap();
     assert_eq!(
@@ -36,7 +36,7 @@ fn elements_are_written() {
 #[test]
 fn parts_are_written_whole() {
     let mut array = Array::new(HostVec::<u8>::zeroed(12), &[2, 2, 3]);
-    let mut view = array.view_mut::<[u8; 3], 2>().unwrap().into_host_view_mut().unwrap();
+    let mut view = array.view_mut::<[u8; 3], 2>().unwrap().host_view_mut().unwrap();
     view.write([1, 0], [1, 2, 3]).unwrap();
     drop(view);
     assert_eq!(array.data.as_mut_slice().unwrap(), [0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0]);
@@ -101,12 +101,12 @@ fn device_memory_is_not_written() {
     let mut gpu = Array::new(Claimed::gpu::<f32>(4, 0), &[4]);
     let told = (ErrorKind::Device, "device", "CUDA (2), ordinal 0", "memory that the host can reach");
     assert_eq!(gpu.view_mut::<f32, 1>().unwrap().device(), Device::cuda(0), "a view hands out the address");
-    assert_told(&gpu.view_mut::<f32, 1>().unwrap().into_host_view_mut().unwrap_err(), told);
+    assert_told(&gpu.view_mut::<f32, 1>().unwrap().host_view_mut().unwrap_err(), told);
     assert_told(&gpu.map_inplace(|element: f32| element).unwrap_err(), told);
     let mut busy = Array { stream: stream_of(9), ..Array::new(vec![1_u8; 4], &[4]) };
     let told =
         (ErrorKind::Stream, "stream", "work pending on the stream 0x9", "CPU memory has no pending work");
-    assert_told(&busy.view_mut::<u8, 1>().unwrap().into_host_view_mut().unwrap_err(), told);
+    assert_told(&busy.view_mut::<u8, 1>().unwrap().host_view_mut().unwrap_err(), told);
     assert_told(&busy.map_inplace(|element: u8| element).unwrap_err(), told);
 }
 
@@ -115,7 +115,7 @@ fn device_memory_is_not_written() {
 fn odd_addresses() {
     let bytes = SharedBuffer::new(HostVec::from_slice(&[1_u16, 2, 3]));
     let mut odd = Array::new(bytes.byte_offset(1).unwrap(), &[2]);
-    let error = odd.view_mut::<u16, 1>().unwrap().into_host_view_mut().unwrap_err();
+    let error = odd.view_mut::<u16, 1>().unwrap().host_view_mut().unwrap_err();
     assert_told(&error, (ErrorKind::Alignment, "data", "address 0x", "a multiple of 2"));
     odd.map_inplace(|element: u16| !element).unwrap();
     let all = Array::new(bytes, &[3]).to_vec::<u16>().unwrap();
@@ -132,7 +132,7 @@ fn odd_addresses() {
 #[test]
 fn parts_are_written_by_two_threads() {
     let mut array = Array::new(HostVec::<u32>::zeroed(1000), &[100, 10]);
-    let view = array.view_mut::<u32, 2>().unwrap().into_host_view_mut().unwrap();
+    let view = array.view_mut::<u32, 2>().unwrap().host_view_mut().unwrap();
     let (head, tail) = view.split_at(37);
     assert_eq!((head.shape(), tail.shape()), ([37, 10], [63, 10]));
     let fill = |first: u32| {
@@ -163,27 +163,24 @@ fn views_are_cut_anywhere() {
         &[-2],
     );
     for at in 0..=3 {
-        let (head, tail) = array.view_mut::<i16, 1>().unwrap().into_host_view_mut().unwrap().split_at(at);
+        let (head, tail) = array.view_mut::<i16, 1>().unwrap().host_view_mut().unwrap().split_at(at);
         let parts = [head.as_view().to_vec().unwrap(), tail.as_view().to_vec().unwrap()];
         assert_eq!((parts[0].len(), parts.concat()), (at, vec![5, 3, 1]));
     }
     let cut = panic::catch_unwind(panic::AssertUnwindSafe(|| {
-        drop(array.view_mut::<i16, 1>().unwrap().into_host_view_mut().unwrap().split_at(4));
+        drop(array.view_mut::<i16, 1>().unwrap().host_view_mut().unwrap().split_at(4));
     }));
     assert!(cut.is_err());
-    assert!(
-        array.view_mut::<i16, 1>().unwrap().into_host_view_mut().is_ok(),
-        "the panic let go of the memory"
-    );
+    assert!(array.view_mut::<i16, 1>().unwrap().host_view_mut().is_ok(), "the panic let go of the memory");
     let mut empty = Array::new(Vec::<i16>::new(), &[0, 5]);
-    let (head, tail) = empty.view_mut::<i16, 2>().unwrap().into_host_view_mut().unwrap().split_at(0);
+    let (head, tail) = empty.view_mut::<i16, 2>().unwrap().host_view_mut().unwrap().split_at(0);
     assert_eq!((head.shape(), tail.shape()), ([0, 5], [0, 5]));
     let mut wide = Array::strided(Vec::<i16>::new(), &[4, 0], &[isize::MAX, 1]);
-    let (head, tail) = wide.view_mut::<i16, 2>().unwrap().into_host_view_mut().unwrap().split_at(3);
+    let (head, tail) = wide.view_mut::<i16, 2>().unwrap().host_view_mut().unwrap().split_at(3);
     assert_eq!((head.shape(), tail.shape()), ([3, 0], [1, 0]), "strides that lead nowhere");
     let mut scalar = Array::new(vec![1_i16], &[]);
     let cut = panic::catch_unwind(panic::AssertUnwindSafe(|| {
-        drop(scalar.view_mut::<i16, 0>().unwrap().into_host_view_mut().unwrap().split_at(0));
+        drop(scalar.view_mut::<i16, 0>().unwrap().host_view_mut().unwrap().split_at(0));
     }));
     assert!(cut.is_err(), "there is no axis to cut");
 }
@@ -192,7 +189,7 @@ fn views_are_cut_anywhere() {
 #[test]
 fn indices_are_checked() {
     let mut array = Array::new(vec![0_u8; 6], &[2, 3]);
-    let mut view = array.view_mut::<u8, 2>().unwrap().into_host_view_mut().unwrap();
+    let mut view = array.view_mut::<u8, 2>().unwrap().host_view_mut().unwrap();
     assert_told(
         &view.write([0, 3], 1).unwrap_err(),
         (ErrorKind::IndexOutOfBounds, "index[1]", "3", "less than the extent 3"),
@@ -240,7 +237,7 @@ proptest! {
 fn leases_are_written_in_place() {
     let (_ledger, tensor) = Claims::new(&[3, 2]).send::<Versioned>();
     let mut lease: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
-    lease.view_mut::<[i16; 2], 1>().unwrap().into_host_view_mut().unwrap().write([1], [-2, -3]).unwrap();
+    lease.view_mut::<[i16; 2], 1>().unwrap().host_view_mut().unwrap().write([1], [-2, -3]).unwrap();
     let again = lease.into_dlpack().unwrap();
     assert_eq!(Array::<Vec<i16>>::from_dlpack(again).unwrap().data, [0, 1, -2, -3, 4, 5]);
 }

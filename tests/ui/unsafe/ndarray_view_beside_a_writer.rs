@@ -10,7 +10,7 @@ struct Samples {
 }
 
 fn written_in_two_ways(mut samples: Samples) {
-    let host = samples.view_mut::<f32, 1>().unwrap().into_host_view_mut().unwrap();
+    let host = samples.view_mut::<f32, 1>().unwrap().host_view_mut().unwrap();
     let mut view: ArrayViewMut1<f32> = unsafe { host.into_ndarray().unwrap() };
     samples.map_inplace::<f32>(|value| value + 1.0).unwrap();
     view.fill(0.0);

@@ -80,9 +80,9 @@ use crate::cuda;
 use crate::cuda::driver::to_usize;
 use crate::derive::fields::stream::AsStream;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::elementwise::{Elementwise, LaunchSize};
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
+use crate::memory::kernel_arrays::{KernelArrays, LaunchSize};
 use crate::memory::kernel_view::{KernelView, KernelViewMut};
 use crate::memory::storage::MemoryRegion;
 use crate::memory::storage::Storage;
@@ -164,7 +164,7 @@ views! {
 // the buffer.
 unsafe impl<T: Element> Storage for UnifiedSlice<T> {
     fn memory(&self) -> MemoryRegion {
-        MemoryRegion::new::<T>(address(self), self.len(), Device::CUDA_MANAGED, Mutability::WhenOwned)
+        MemoryRegion::new::<T>(address(self), self.len(), Device::CUDA_MANAGED, Mutability::UniqueOwner)
     }
 
     fn stream(&self) -> Option<StreamHandle> {
@@ -183,7 +183,7 @@ unsafe impl<T: Element> Storage for PinnedHostSlice<T> {
             forget(read);
             elements.as_ptr().expose_provenance()
         });
-        MemoryRegion::new::<T>(address, self.len(), Device::CUDA_HOST, Mutability::WhenOwned)
+        MemoryRegion::new::<T>(address, self.len(), Device::CUDA_HOST, Mutability::UniqueOwner)
     }
 
     /// The stream that `memory` made wait for pending work.
@@ -205,7 +205,7 @@ impl<T: Element + DeviceRepr> FromImport for CudaSlice<T> {
     }
 
     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        copied(&mut import, order).map_err(|error| Refused { value: import, error })
+        copied(&mut import, order).map_err(|error| Refused::new(import, error))
     }
 }
 
@@ -231,7 +231,7 @@ macro_rules! host_copies {
                 fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
                     let fits = Self::check(import.info());
                     let copy = fits.and_then(|()| copied_to_host_accessible::<T, _>(&mut import, order, $make));
-                    copy.map_err(|error| Refused { value: import, error })
+                    copy.map_err(|error| Refused::new(import, error))
                 }
             }
         )*
@@ -337,7 +337,7 @@ unsafe impl<T, const N: usize> DeviceRepr for KernelView<'_, T, N> {}
 unsafe impl<T, const N: usize> DeviceRepr for KernelViewMut<'_, T, N> {}
 
 // SAFETY: as above.
-unsafe impl<const K: usize, const N: usize> DeviceRepr for Elementwise<'_, K, N> {}
+unsafe impl<const K: usize, const N: usize> DeviceRepr for KernelArrays<'_, K, N> {}
 
 impl From<LaunchSize> for LaunchConfig {
     /// The grid and the blocks, without dynamic shared memory.

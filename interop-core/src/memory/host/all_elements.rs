@@ -131,7 +131,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     /// let x = Samples { values: vec![1.0_f32, 2.0], len: 2 };
     /// let mut y = Samples { values: HostVec::from([10.0_f32, 20.0]), len: 2 };
     /// let from = x.view::<f32, 1>()?.host_view()?;
-    /// y.view_mut::<f32, 1>()?.into_host_view_mut()?.zip_map_inplace(&from, |y, x| 3.0 * x + y)?;
+    /// y.view_mut::<f32, 1>()?.host_view_mut()?.zip_map_inplace(&from, |y, x| 3.0 * x + y)?;
     /// assert_eq!(y.to_vec::<f32>()?, [13.0, 26.0]);
     /// # Ok::<(), interop_core::Error>(())
     /// ```
@@ -260,7 +260,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     /// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
     ///
     /// let mut samples = Samples { values: HostVec::from([1.0, 2.0, 4.0]), len: 3 };
-    /// let mut view = samples.view_mut::<f32, 1>()?.into_host_view_mut()?;
+    /// let mut view = samples.view_mut::<f32, 1>()?.host_view_mut()?;
     /// for pair in view.as_cells()?.windows(2) {
     ///     pair[1].set(pair[0].get() + pair[1].get());
     /// }

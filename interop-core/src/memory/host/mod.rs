@@ -54,7 +54,7 @@ pub struct HostView<'a, T, const N: usize> {
 /// struct Table { #[cuda_array(data)] cells: HostVec<f32>, rows: usize }
 ///
 /// let mut table = Table { cells: HostVec::zeroed(8), rows: 4 };
-/// let mut view = table.view_mut::<f32, 2>()?.into_host_view_mut()?;
+/// let mut view = table.view_mut::<f32, 2>()?.host_view_mut()?;
 /// view.write([0, 1], 5.0)?;
 /// assert_eq!(view.read([0, 1])?, 5.0);
 ///
@@ -98,7 +98,7 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
     ///
     /// As [`ArrayView::host_view`]; also [`ErrorKind::AlreadyBorrowed`] while Rust code reads the memory through
     /// another struct.
-    pub fn into_host_view_mut(self) -> Result<HostViewMut<'a, T, N>> {
+    pub fn host_view_mut(self) -> Result<HostViewMut<'a, T, N>> {
         check_host::<T, N>(&self.raw)?;
         Ok(HostViewMut {
             raw: self.raw,

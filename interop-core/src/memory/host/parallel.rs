@@ -93,7 +93,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     /// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
     ///
     /// let mut samples = Samples { values: HostVec::zeroed(100_000), len: 100_000 };
-    /// samples.view_mut::<f32, 1>()?.into_host_view_mut()?.par_map_inplace(|value| value + 1.0)?;
+    /// samples.view_mut::<f32, 1>()?.host_view_mut()?.par_map_inplace(|value| value + 1.0)?;
     /// assert_eq!(samples.to_vec::<f32>()?, vec![1.0; 100_000]);
     /// # Ok::<(), interop_core::Error>(())
     /// ```

@@ -78,7 +78,7 @@ struct Package<A, O> {
 ///    initialized, and any thread may use it. For host memory, the provenance of the address has been exposed.
 /// 2. `ownership` is correct. If writes are allowed, no Rust reference to the memory exists until `owner` is dropped.
 ///    Writes are allowed if `info.mutability()` is [`Writable`](Mutability::Writable), or if it is
-///    [`WhenOwned`](Mutability::WhenOwned) and `ownership` is not [`Shared`](Ownership::Shared).
+///    [`UniqueOwner`](Mutability::UniqueOwner) and `ownership` is not [`Shared`](Ownership::Shared).
 /// 3. The memory is not in a `Box` in `owner`, because `owner` is moved and a move of a `Box` invalidates pointers into
 ///    it. A `Vec` or an `Arc` is fine. Export a struct around a `Box` by
 ///    [`into_dlpack`](crate::derive::cuda_array::CudaArray::into_dlpack), which describes it in its place.
@@ -108,7 +108,7 @@ pub unsafe fn export<A: TensorAbi, O: Send + 'static>(
 ) -> Result<ManagedTensor<A>, Refused<O>> {
     // SAFETY: as the caller promises.
     let exported = unsafe { export_kept(info, Plain(owner), ownership) };
-    exported.map_err(|Refused { value: Plain(value), error }| Refused { value, error })
+    exported.map_err(|Refused { value, error }| Refused::new(value.0, error))
 }
 
 /// As [`export`], for an owner that may adapt its release scope.
@@ -139,7 +139,7 @@ pub(crate) unsafe fn export_described<A: TensorAbi, O: ExportOwner>(
 ) -> Result<ManagedTensor<A>, Refused<O>> {
     let flags = match flags::<A>(info, ownership) {
         Ok(flags) => flags,
-        Err(error) => return Err(Refused { value: owner.into_inner(), error }),
+        Err(error) => return Err(Refused::new(owner.into_inner(), error)),
     };
     if info.struct_type().is_some() {
         // SAFETY: forwarded to the caller.
@@ -162,7 +162,7 @@ unsafe fn export_struct_elements<A: TensorAbi, O: ExportOwner>(
     match info.without_struct_type() {
         // SAFETY: forwarded to the caller; `flat` describes the same memory.
         Ok(flat) => unsafe { export_described(&flat, owner, ownership) },
-        Err(error) => Err(Refused { value: owner.into_inner(), error }),
+        Err(error) => Err(Refused::new(owner.into_inner(), error)),
     }
 }
 

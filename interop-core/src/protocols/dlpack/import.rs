@@ -101,7 +101,7 @@ impl Import {
             Ok(scope) => scope,
             Err(error) => {
                 self.info = ArrayInfo::EMPTY;
-                return Err(Refused { value: tensor, error });
+                return Err(Refused::new(tensor, error));
             }
         };
         if self.info.device != Device::CPU {

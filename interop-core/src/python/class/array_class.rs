@@ -86,7 +86,7 @@ unsafe impl<T: ArrayClass> CudaArray for Py<T> {
 pub(crate) fn shared_info<T: ArrayMethods>(object: &Bound<'_, T>) -> Result<ArrayInfo> {
     let info = T::of(object).info()?;
     let mutability = match info.mutability() {
-        Mutability::WhenOwned => Mutability::ReadOnly,
+        Mutability::UniqueOwner => Mutability::ReadOnly,
         other => other,
     };
     Ok(ArrayInfo { mutability, ..info })

@@ -54,8 +54,8 @@ use crate::python::py_owner::{PyOwner, release_deferred_refs};
 ///
 /// A library that cannot allocate memory that Rust may write, such as JAX, gets an array over memory of Rust's.
 ///
-/// [`FromCaller::new_like`](crate::python::export::results::FromCaller::new_like) and
-/// [`new_array`](crate::python::export::results::FromCaller::new_array) create it.
+/// [`WithLibrary::new_like`](crate::python::export::results::WithLibrary::new_like) and
+/// [`new_array`](crate::python::export::results::WithLibrary::new_array) create it.
 pub struct NewArray<A> {
     /// The first field, so that the memory is released before its object.
     array: A,
@@ -124,7 +124,7 @@ type Wish<'a> = (&'a [usize], DType, Device);
 ///
 /// # Errors
 ///
-/// As [`FromCaller::new_array`](crate::python::export::results::FromCaller::new_array).
+/// As [`WithLibrary::new_array`](crate::python::export::results::WithLibrary::new_array).
 pub(crate) fn new_memory<B: FromArray + CudaArray>(
     py: Python<'_>,
     kind: &Kind,

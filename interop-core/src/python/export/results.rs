@@ -120,7 +120,7 @@ result_of! {
 /// returns. [`like`] describes how the library is determined.
 ///
 /// ```no_run
-/// use interop_core::python::{FromCaller, SameKind};
+/// use interop_core::python::{WithLibrary, InLibraryOf};
 /// use interop_core::{CudaArray, HostVec, Lease};
 /// use pyo3::prelude::*;
 ///
@@ -130,18 +130,18 @@ result_of! {
 ///
 /// /// NumPy in, NumPy out; a tensor of PyTorch in, a tensor of PyTorch out.
 /// #[pyfunction]
-/// fn halved(samples: FromCaller<Samples<Lease<f32>>>) -> PyResult<SameKind<Samples<HostVec<f32>>>> {
+/// fn halved(samples: WithLibrary<Samples<Lease<f32>>>) -> PyResult<InLibraryOf<Samples<HostVec<f32>>>> {
 ///     let values = samples.to_vec::<f32>()?.into_iter().map(|value| value / 2.0).collect();
 ///     Ok(samples.like(Samples { values, len: samples.len }))
 /// }
 /// ```
 #[derive(Debug)]
-pub struct FromCaller<A> {
+pub struct WithLibrary<A> {
     array: A,
     kind: Kind,
 }
 
-impl<A> FromCaller<A> {
+impl<A> WithLibrary<A> {
     /// Creates a value from an array that was imported from `object` by hand.
     ///
     /// # Errors
@@ -153,14 +153,14 @@ impl<A> FromCaller<A> {
 
     /// Returns a result that becomes an array of the caller's library.
     #[must_use]
-    pub fn like<B>(&self, array: B) -> SameKind<B> {
-        SameKind { array, kind: self.kind.clone() }
+    pub fn like<B>(&self, array: B) -> InLibraryOf<B> {
+        InLibraryOf { array, kind: self.kind.clone() }
     }
 
     /// Returns the argument itself as a result of the caller's library.
     #[must_use]
-    pub fn into_same_kind(self) -> SameKind<A> {
-        SameKind { array: self.array, kind: self.kind }
+    pub fn into_library(self) -> InLibraryOf<A> {
+        InLibraryOf { array: self.array, kind: self.kind }
     }
 
     /// Returns the struct without the library.
@@ -176,7 +176,7 @@ impl<A> FromCaller<A> {
     /// As [`new_array`](Self::new_array), and as [`CudaArray::info`].
     ///
     /// ```no_run
-    /// use interop_core::python::{FromCaller, NewArray};
+    /// use interop_core::python::{WithLibrary, NewArray};
     /// use interop_core::{CudaArray, Lease, LeaseMut};
     /// use pyo3::prelude::*;
     ///
@@ -188,7 +188,7 @@ impl<A> FromCaller<A> {
     /// #[pyfunction]
     /// fn halved(
     ///     py: Python<'_>,
-    ///     samples: FromCaller<Samples<Lease<f32>>>,
+    ///     samples: WithLibrary<Samples<Lease<f32>>>,
     /// ) -> PyResult<NewArray<Samples<LeaseMut<f32>>>> {
     ///     let mut result = samples.new_like::<Samples<LeaseMut<f32>>>(py)?;
     ///     result.zip_map_inplace(&*samples, |_: f32, value: f32| value / 2.0)?;
@@ -224,7 +224,7 @@ impl<A> FromCaller<A> {
     }
 }
 
-impl<A> Deref for FromCaller<A> {
+impl<A> Deref for WithLibrary<A> {
     type Target = A;
 
     fn deref(&self) -> &A {
@@ -232,20 +232,20 @@ impl<A> Deref for FromCaller<A> {
     }
 }
 
-impl<A> DerefMut for FromCaller<A> {
+impl<A> DerefMut for WithLibrary<A> {
     fn deref_mut(&mut self) -> &mut A {
         &mut self.array
     }
 }
 
 // SAFETY: as for the array, which a move of this struct moves as it does itself.
-unsafe impl<A: CudaArray> CudaArray for FromCaller<A> {
+unsafe impl<A: CudaArray> CudaArray for WithLibrary<A> {
     fn info(&self) -> crate::Result<ArrayInfo> {
         self.array.info()
     }
 }
 
-impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for FromCaller<A> {
+impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for WithLibrary<A> {
     type Error = PyErr;
     crate::__python_hint! { INPUT_TYPE ANY_ARRAY }
 
@@ -255,14 +255,14 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for FromCaller<A> {
     }
 }
 
-/// A result that becomes an array of the caller's library. [`FromCaller::like`] and [`like`] create it.
+/// A result that becomes an array of the caller's library. [`WithLibrary::like`] and [`like`] create it.
 #[derive(Clone, Debug)]
-pub struct SameKind<A> {
+pub struct InLibraryOf<A> {
     array: A,
     kind: Kind,
 }
 
-impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for SameKind<A> {
+impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for InLibraryOf<A> {
     type Target = PyAny;
     type Output = Bound<'py, PyAny>;
     type Error = PyErr;
@@ -289,7 +289,7 @@ impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for SameKind<A> {
 /// time.
 ///
 /// ```no_run
-/// use interop_core::python::{SameKind, import, like};
+/// use interop_core::python::{InLibraryOf, import, like};
 /// use interop_core::{CudaArray, HostVec};
 /// use pyo3::prelude::*;
 ///
@@ -298,12 +298,12 @@ impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for SameKind<A> {
 /// struct Extents { #[cuda_array(data)] extents: HostVec<i64>, axes: usize }
 ///
 /// #[pyfunction]
-/// fn extents(object: &Bound<'_, PyAny>) -> PyResult<SameKind<Extents>> {
+/// fn extents(object: &Bound<'_, PyAny>) -> PyResult<InLibraryOf<Extents>> {
 ///     let array = import(object, None)?;
 ///     let extents: HostVec<i64> = array.info().shape().iter().map(|extent| *extent as i64).collect();
 ///     like(object, Extents { axes: extents.len(), extents })
 /// }
 /// ```
-pub fn like<A>(object: &Bound<'_, PyAny>, array: A) -> PyResult<SameKind<A>> {
-    Ok(SameKind { array, kind: Kind::of(object)? })
+pub fn like<A>(object: &Bound<'_, PyAny>, array: A) -> PyResult<InLibraryOf<A>> {
+    Ok(InLibraryOf { array, kind: Kind::of(object)? })
 }

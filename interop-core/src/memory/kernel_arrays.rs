@@ -43,20 +43,20 @@ const MAX_BLOCKS: u32 = 0x7FFF_FFFF;
 /// [`KernelView`].
 ///
 /// ```
-/// use interop_core::{DynKernelView, Elementwise};
+/// use interop_core::{DynKernelView, KernelArrays};
 ///
 /// // A C-ordered array and a transposed one, by their numbers: nothing here follows an address.
 /// let c = DynKernelView::new(0x7F00_0000_0000, 4, &[480, 640], &[640, 1])?;
 /// let transposed = DynKernelView::new(0x7F00_1000_0000, 4, &[640, 480], &[1, 640])?;
 /// for array in [c, transposed] {
-///     let arrays = Elementwise::<1, 8>::new([&array])?;
+///     let arrays = KernelArrays::<1, 8>::new([&array])?;
 ///     assert_eq!((arrays.rank(), arrays.width(), arrays.numel()), (1, 4, 480 * 640));
 ///     assert_eq!(arrays.launch_size().grid, (150, 1, 1));
 /// }
 ///
 /// // Rows that are padded stay two axes; both are loaded in one piece.
 /// let padded = DynKernelView::new(0x7F00_2000_0000, 4, &[480, 640], &[1024, 1])?;
-/// let arrays = Elementwise::<2, 8>::new([&c, &padded])?;
+/// let arrays = KernelArrays::<2, 8>::new([&c, &padded])?;
 /// assert_eq!((arrays.rank(), arrays.width()), (2, 4));
 /// # Ok::<(), interop_core::Error>(())
 /// ```
@@ -70,7 +70,7 @@ const MAX_BLOCKS: u32 = 0x7FFF_FFFF;
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
-pub struct Elementwise<'a, const K: usize, const N: usize> {
+pub struct KernelArrays<'a, const K: usize, const N: usize> {
     /// The number of indices of the outermost axis in a slab. The units of a slab are counted in 32 bits.
     piece: i64,
     /// The number of units in one index of the outermost axis. A unit is `width` elements that are loaded at once.
@@ -86,8 +86,8 @@ pub struct Elementwise<'a, const K: usize, const N: usize> {
 }
 
 const _: () = {
-    assert!(size_of::<Elementwise<'_, 1, 8>>() == 32 + 8 * 24 && align_of::<Elementwise<'_, 1, 8>>() == 8);
-    assert!(size_of::<Elementwise<'_, 2, 4>>() == 40 + 4 * 32);
+    assert!(size_of::<KernelArrays<'_, 1, 8>>() == 32 + 8 * 24 && align_of::<KernelArrays<'_, 1, 8>>() == 8);
+    assert!(size_of::<KernelArrays<'_, 2, 4>>() == 40 + 4 * 32);
 };
 
 /// The grid and block size of a launch, in the form that `cust` and `cudarc` use.
@@ -158,7 +158,7 @@ mod sealed {
     }
 }
 
-/// An array that [`Elementwise`] accepts: a [`KernelView`], a [`KernelViewMut`] or a [`DynKernelView`].
+/// An array that [`KernelArrays`] accepts: a [`KernelView`], a [`KernelViewMut`] or a [`DynKernelView`].
 pub trait KernelOperand<'a>: sealed::Layout {}
 
 macro_rules! operands {
@@ -210,7 +210,7 @@ impl sealed::Layout for DynKernelView<'_> {
 
 impl<'a> KernelOperand<'a> for DynKernelView<'a> {}
 
-impl<'a, const K: usize, const N: usize> Elementwise<'a, K, N> {
+impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
     /// Combines arrays into one argument. The output comes first.
     ///
     /// # Errors
@@ -305,10 +305,10 @@ impl<'a, const K: usize, const N: usize> Elementwise<'a, K, N> {
     /// Returns the offset of an element in each array, in elements. `number` is its position in kernel order.
     ///
     /// ```
-    /// use interop_core::{DynKernelView, Elementwise};
+    /// use interop_core::{DynKernelView, KernelArrays};
     ///
     /// let backwards = DynKernelView::new(0x7F00_0000_0100, 4, &[3], &[-2])?;
-    /// let arrays = Elementwise::<1, 1>::new([&backwards])?;
+    /// let arrays = KernelArrays::<1, 1>::new([&backwards])?;
     /// assert_eq!(arrays.address(0), 0x7F00_0000_0100 - 2 * 2 * 4);
     /// assert_eq!([0, 1, 2].map(|number| arrays.offsets(number)), [[0], [2], [4]]);
     /// # Ok::<(), interop_core::Error>(())
