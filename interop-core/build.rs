@@ -3,11 +3,23 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-check-cfg=cfg(python_too_old)");
-    // `pyo3-ffi` passes on the Python that it is built for, as lines of `name=value`.
+    // `pyo3-ffi` passes on what it is built for: lines of `name=value`, as hexadecimal digits.
     let Ok(config) = std::env::var("DEP_PYTHON_PYO3_CONFIG") else { return };
-    let minor =
-        config.split("version=3.").nth(1).map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
-    if minor.flatten().and_then(|minor| minor.parse::<u32>().ok()).is_some_and(|minor| minor < 11) {
+    if minor_version(&decoded(&config)).is_some_and(|minor| minor < 11) {
         println!("cargo::rustc-cfg=python_too_old");
     }
+}
+
+/// Returns the minor version of the stable ABI, or else of the interpreter. Newer versions of PyO3 state the former in a line
+/// such as `target_abi=CPython-abi3-3.10`.
+fn minor_version(config: &str) -> Option<u32> {
+    let value = |name: &str| config.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    let version = value("target_abi").or_else(|| value("version"))?;
+    version.rsplit("3.").next()?.parse().ok()
+}
+
+fn decoded(digits: &str) -> String {
+    let byte = |pair: &[u8]| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok();
+    let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
+    bytes.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_else(|| digits.to_owned())
 }

@@ -58,6 +58,8 @@
 //! - `stubs`: types for type checkers, by `maturin generate-stubs`; implies `python`.
 //! - `counters`: counts of live exports and allocations, for leak tests.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// The error below is the only message then.
+#![cfg_attr(python_too_old, allow(dead_code, unused_imports))]
 
 // The derive emits paths that begin with `interop_core`, also in the tests and examples of this crate.
 extern crate self as interop_core;

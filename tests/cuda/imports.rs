@@ -193,6 +193,9 @@ fn copies_after_a_reset_of_the_primary_context() {
             drop(copy);
             assert_eq!(finish_releases(), 0);
             ok!(cust::sys::cuDevicePrimaryCtxReset_v2(0));
+            // The driver makes the context usable again, under the same handle, for the next one that retains it.
+            let mut context = core::ptr::null_mut();
+            ok!(cust::sys::cuDevicePrimaryCtxRetain(&raw mut context, 0));
         }
     });
 }

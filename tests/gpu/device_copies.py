@@ -68,7 +68,8 @@ def test_copies_beside_a_capture_leave_it_good(memory):
     address, stream, graph = memory(base.nbytes), driver.stream(), ctypes.c_uint64()
     driver.write(address, bytearray(base.tobytes()))
     view = base.reshape(50, 60).T[:, ::2]
-    source = interop_demo.asarray(Part(address, base, view))
+    # On a stream that is named: work on an array that is kept is otherwise unknown, and a capture cannot wait for it.
+    source = interop_demo.asarray(Part(address, base, view), stream=1)
     held = interop_demo.HoldReleases()
     with held:
         driver.call("cuStreamBeginCapture_v2", ctypes.c_uint64(stream), 0)

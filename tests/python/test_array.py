@@ -5,6 +5,7 @@
 
 import copy
 import gc
+import math
 import pickle
 import sys
 import weakref
@@ -82,6 +83,15 @@ def test_repr():
     assert "device=cuda:0" in repr(exported(device=(2, 0)))
     # NumPy has no types for these.
     assert "dtype=float32x4" in repr(exported(dtype=(2, 32, 4)))
+
+
+def test_an_element_is_not_read_as_text():
+    """Python parses the bytes of any buffer that is not a number as digits: "53" became the number 53."""
+    exported = interop_demo._exported(interop_demo.asarray(np.frombuffer(b"53", np.uint8)))
+    for convert in (int, float, math.sqrt):
+        for array in (exported, exported[0]):
+            with pytest.raises(TypeError, match="numpy.asarray"):
+                convert(array)
 
 
 def test_numpy_functions():

@@ -175,7 +175,27 @@ fn feature_sets(counts: &mut Counts) -> Result<(), Failure> {
         command_step::run(cargo.arg("--target-dir").arg(workspace::target().join("guard/features")))?;
         counts.passed += 1;
     }
-    Ok(())
+    too_old_a_python(counts)
+}
+
+/// Checks that an extension for a Python that is too old gets one error, which names the cure.
+fn too_old_a_python(counts: &mut Counts) -> Result<(), Failure> {
+    let mut cargo = workspace::cargo(["check", "--quiet", "--locked", "--package=interop-core"]);
+    cargo.arg("--features=python,pyo3/abi3-py310");
+    cargo.arg("--target-dir").arg(workspace::target().join("guard/features"));
+    let output = cargo.output().map_err(|error| Failure::new(format!("cargo: {error}")))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let is_error = |line: &&str| line.starts_with("error") && !line.starts_with("error: could not compile");
+    let errors: Vec<&str> = text.lines().filter(is_error).collect();
+    match errors[..] {
+        [error] if error.contains("write `abi3-py311`") => {
+            counts.passed += 1;
+            Ok(())
+        }
+        _ => {
+            Err(Failure::new(format!("an extension with `abi3-py310` gets {} errors:\n{text}", errors.len())))
+        }
+    }
 }
 
 /// Returns the minimum Rust version that the packages promise.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use interop_core::python::{DlpackArgs, export, import_as};
+use interop_core::python::{DlpackArgs, dlpack_device, export, import_as};
 use interop_core::{CudaArray, HostVec};
 use pyo3::prelude::*;
 
@@ -50,8 +50,7 @@ impl Recording {
     }
 
     /// Returns the device type and the ordinal.
-    fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {
-        let device = self.samples.info()?.device();
-        Ok((device.device_type.0, device.device_id))
+    fn __dlpack_device__(&self, py: Python<'_>) -> PyResult<(i32, i32)> {
+        dlpack_device(py, &*self.samples)
     }
 }

@@ -165,7 +165,7 @@ macro_rules! __python_class {
             fn interop_dlpack_device(
                 slf: &$crate::__private::python::Bound<'_, Self>,
             ) -> $crate::__private::python::PyResult<(i32, i32)> {
-                $crate::__private::python::dlpack_device(slf)
+                $crate::__private::python::dlpack_device(slf.py(), <Self as $crate::__private::python::ArrayMethods>::of(slf))
             }
 
             /// The CUDA Array Interface, version 3; absent for memory that CUDA cannot reach, and for element types that
@@ -174,8 +174,8 @@ macro_rules! __python_class {
             #[pyo3(name = "__cuda_array_interface__")]
             fn interop_cuda_array_interface<'py>(
                 slf: &$crate::__private::python::Bound<'py, Self>,
-            ) -> $crate::__private::python::Answer<'py> {
-                $crate::__private::python::cuda_array_interface(slf)
+            ) -> $crate::__private::python::PyResult<$crate::__private::python::Bound<'py, $crate::__private::python::PyDict>> {
+                $crate::__private::python::cuda_array_interface(slf.py(), <Self as $crate::__private::python::ArrayMethods>::of(slf))
             }
 
             unsafe fn __getbuffer__(

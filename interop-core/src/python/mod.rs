@@ -109,7 +109,7 @@
 //!
 //! #[pymethods]
 //! impl Layer {
-//!     /// Takes a copy; with `LeaseMut<f32>` in the place of `HostVec<f32>` it keeps the caller's array.
+//!     /// Takes a copy of the caller's array.
 //!     #[setter]
 //!     fn set_weights(&mut self, weights: Weights<HostVec<f32>>) {
 //!         self.weights = Weights { values: Arc::new(weights.values), len: weights.len };
@@ -139,7 +139,8 @@ pub use crate::python::convert::extract_stream;
 pub use crate::python::errors::{array_error_type, stream_error_type};
 pub use crate::python::export::allocate::NewArray;
 pub use crate::python::export::dlpack::DlpackArgs;
-pub use crate::python::export::dlpack::export;
+pub use crate::python::export::dlpack::{dlpack_device, export};
+pub use crate::python::export::interface_dict::cuda_array_interface;
 pub use crate::python::export::numpy::dtype;
 pub use crate::python::export::results::{CuPy, InLibraryOf, Jax, NumPy, PyTorch, WithLibrary, like};
 pub use crate::python::import::interface_dict::extract_cai;
@@ -154,12 +155,12 @@ pub use crate::python::py_owner::release_deferred_refs;
 /// The items that the expansions of `python` and `pyclass` use.
 #[doc(hidden)]
 pub mod expansion {
-    pub use crate::python::class::array_class::{
-        ArrayMethods, cuda_array_interface, dlpack, dlpack_device, struct_of,
-    };
+    pub use crate::python::class::array_class::{ArrayMethods, dlpack, struct_of};
     pub use crate::python::class::buffer::{get_buffer, release_buffer};
     pub use crate::python::class::exchange_table::exchange_api;
     pub use crate::python::class::exported_array::into_object;
+    pub use crate::python::export::dlpack::dlpack_device;
+    pub use crate::python::export::interface_dict::cuda_array_interface;
     #[cfg(feature = "stubs")]
     pub use crate::python::hints;
     pub use crate::python::import::pipeline::import_as;
@@ -172,6 +173,7 @@ pub mod expansion {
     pub use pyo3::prelude::FromPyObject;
     pub use pyo3::prelude::IntoPyObject;
     pub use pyo3::prelude::Python;
+    pub use pyo3::types::PyDict;
 
     /// What a method of a protocol returns.
     pub type Answer<'py> = PyResult<Bound<'py, PyAny>>;

@@ -1,23 +1,17 @@
 //! The trait of array classes, and the methods that `#[cuda_array(pyclass)]` writes for them.
 #![expect(unsafe_code, reason = "exports rely on the promises of `CudaArray`")]
 
-use core::ffi::c_int;
-
 use pyo3::PyClass;
-use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
-use crate::cuda;
-use crate::cuda::pointer::address_for_kernels;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind, Result};
-use crate::protocols::cai::CaiFields;
+use crate::python::errors::raised;
 use crate::python::export::dlpack::DlpackArgs;
 use crate::python::export::dlpack::answer;
-use crate::python::export::interface_dict::dict_of;
 use crate::python::interpreter::with_attached;
 use crate::python::py_owner::{ExportedObject, release_deferred_refs};
 
@@ -105,36 +99,6 @@ pub fn dlpack<'py, T: ArrayMethods>(
     // SAFETY: the object keeps the array alive, and its class is frozen.
     let capsule = unsafe { answer(py, T::of(object), owner, &request) };
     capsule.map_err(|error| raised(py, error))
-}
-
-/// Creates the exception of an error here, where a panic is caught. `PyO3` aborts the process if it cannot allocate the
-/// exception later.
-#[cold]
-fn raised(py: Python<'_>, error: PyErr) -> PyErr {
-    error.value(py);
-    error
-}
-
-/// `__dlpack_device__`.
-#[doc(hidden)]
-pub fn dlpack_device<T: ArrayMethods>(object: &Bound<'_, T>) -> PyResult<(c_int, c_int)> {
-    release_deferred_refs(object.py());
-    let device = T::of(object).info()?.device();
-    Ok((device.device_type.0, device.device_id))
-}
-
-/// `__cuda_array_interface__`. If the interface cannot express the array, the attribute is missing, so that `hasattr`
-/// returns false.
-#[doc(hidden)]
-pub fn cuda_array_interface<'py, T: ArrayMethods>(object: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
-    let py = object.py();
-    release_deferred_refs(py);
-    let info = T::of(object).info()?;
-    let absent = |error| raised(py, PyAttributeError::new_err(format!("__cuda_array_interface__: {error}")));
-    let fields = CaiFields::of(&info).map_err(absent)?;
-    let address = address_for_kernels(info.address(), info.device()).map_err(absent)?;
-    let stream = cuda::stream_for_interface(&info)?;
-    Ok(dict_of(py, &info, (address, stream), &fields)?.into_any())
 }
 
 /// The methods of the protocols, and no others. Run as a test.

@@ -60,11 +60,15 @@ pub unsafe fn get_buffer<T: ArrayMethods>(
 ///
 /// # Safety
 ///
-/// Called once for a buffer that [`get_buffer`] filled.
+/// Called once for a buffer that [`get_buffer`] filled, or that has no `internal`.
 #[doc(hidden)]
 pub unsafe fn release_buffer(buffer: *mut ffi::Py_buffer) {
     // SAFETY: the buffer is valid, as the caller promises.
     let kept = unsafe { buffer.read() }.internal;
+    // A subclass inherits this function even if it fills its buffers itself.
+    if kept.is_null() {
+        return;
+    }
     // SAFETY: this is the box of `lend`, and it is freed once.
     drop(unsafe { Box::from_raw(kept.cast::<Kept>()) });
     counters::EXPORTS.sub();

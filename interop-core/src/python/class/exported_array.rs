@@ -15,6 +15,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
 use crate::cuda;
+use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind, Result};
 use crate::python::class::array_class::{ArrayClass, shared_info};
@@ -78,7 +79,8 @@ impl<T: Send + Sync + 'static> AnyThread for T {}
 impl ExportedArray {
     /// Creates the object of an array.
     ///
-    /// Memory that its sole owner may write is writable for everyone who has the object.
+    /// Memory that its sole owner may write is writable for everyone who has the object. Python's garbage collector does not
+    /// see the Python objects that the array keeps.
     ///
     /// # Errors
     ///
@@ -104,13 +106,17 @@ impl ExportedArray {
     /// ```
     pub fn new<A: CudaArray + AnyThread>(array: A) -> Result<Self> {
         // Rejects a struct with inconsistent fields here, where the traceback shows who created it.
-        array.info()?;
-        Ok(Self::from_checked(array))
+        let info = array.info()?;
+        Ok(Self::from_described(array, &info))
     }
 
-    /// As [`new`](Self::new), for an array whose description was checked.
-    pub(crate) fn from_checked<A: CudaArray + AnyThread>(array: A) -> Self {
-        Self { source: Source::Value(Box::new(Returned(ManuallyDrop::new(array)))), part: None }
+    /// As [`new`](Self::new), for an array with this description.
+    pub(crate) fn from_described<A: CudaArray + AnyThread>(array: A, info: &ArrayInfo) -> Self {
+        // An import and host memory need no context.
+        let on_device = info.device() != Device::CPU && !info.drops_in_order;
+        let scope = if on_device { cuda::release_scope_of(info) } else { None };
+        let array = Returned { array: ManuallyDrop::new(array), scope };
+        Self { source: Source::Value(Box::new(array)), part: None }
     }
 
     /// Creates a view of a part of an object's array. A view of a view keeps the original object.
@@ -290,6 +296,16 @@ impl ExportedArray {
         Ok(array)
     }
 
+    /// Refused: without it, Python would parse the bytes of the buffer as digits.
+    fn __float__(_slf: &Bound<'_, Self>) -> PyResult<f64> {
+        Err(no_number())
+    }
+
+    /// As `__float__`.
+    fn __int__(_slf: &Bound<'_, Self>) -> PyResult<i64> {
+        Err(no_number())
+    }
+
     /// Shape, element type, device and address.
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let (class, info, device) = (slf.get_type().qualname()?, slf.get().info()?, slf.get().device()?);
@@ -307,25 +323,31 @@ impl ExportedArray {
     }
 }
 
+#[cold]
+fn no_number() -> PyErr {
+    PyTypeError::new_err("an array is not a number; convert it by `float(numpy.asarray(x))`")
+}
+
 /// A user's struct. Python drops it on any thread, and some buffers are freed in the current context, so it is dropped in
-/// the context of its memory.
-struct Returned<A: CudaArray>(ManuallyDrop<A>);
+/// the context of its memory. That is found before, because a description may need the interpreter, and a drop must not
+/// wait for it.
+struct Returned<A: CudaArray> {
+    array: ManuallyDrop<A>,
+    scope: Option<ReleaseScope>,
+}
 
 // SAFETY: 1 to 4: as for the struct, which is only moved as bytes.
 unsafe impl<A: CudaArray> CudaArray for Returned<A> {
     fn info(&self) -> Result<ArrayInfo> {
-        self.0.info()
+        self.array.info()
     }
 }
 
 impl<A: CudaArray> Drop for Returned<A> {
     fn drop(&mut self) {
-        // An import and host memory need no context.
-        let on_device = |info: &ArrayInfo| info.device() != Device::CPU && !info.drops_in_order;
-        let info = self.0.info().ok().filter(on_device);
-        let _home = info.and_then(|info| cuda::release_scope_of(&info)).and_then(cuda::enter_scope);
+        let _home = self.scope.and_then(cuda::enter_scope);
         // SAFETY: the struct is dropped once.
-        unsafe { ManuallyDrop::drop(&mut self.0) };
+        unsafe { ManuallyDrop::drop(&mut self.array) };
     }
 }
 

@@ -52,7 +52,7 @@ use crate::python::py_owner::{PyOwner, release_deferred_refs};
 /// Rust writes it through the struct, to which this type dereferences. Python gets the library's own object, without a
 /// copy. When it is returned, the library's stream waits for work that is pending on the struct's stream.
 ///
-/// A library that cannot allocate memory that Rust may write, such as JAX, gets an array over memory of Rust's.
+/// A library that cannot allocate memory that Rust may write, such as JAX, gets an array over memory that Rust owns.
 ///
 /// [`WithLibrary::new_like`](crate::python::export::results::WithLibrary::new_like) and
 /// [`new_array`](crate::python::export::results::WithLibrary::new_array) create it.
@@ -186,7 +186,7 @@ impl Kind {
 /// Calls `numpy.empty`, or the C API for the types that have a type number.
 fn numpy_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResult<Bound<'py, PyAny>> {
     if !device.device_type.is_host_accessible() {
-        let allowed = "memory of the host, which NumPy's arrays are in";
+        let allowed = "host memory, where NumPy arrays are";
         let error = Error::new(ErrorKind::Device, "new memory", device, allowed);
         return Err(error.with_python_hint("PyTorch and CuPy have memory of devices").into());
     }

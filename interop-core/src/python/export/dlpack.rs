@@ -48,9 +48,10 @@ use crate::python::shared_borrows::share_borrow_table;
 /// ```no_run
 /// use std::sync::Arc;
 ///
-/// use interop_core::python::{DlpackArgs, export};
+/// use interop_core::python::{DlpackArgs, cuda_array_interface, dlpack_device, export};
 /// use interop_core::{CudaArray, HostVec};
 /// use pyo3::prelude::*;
+/// use pyo3::types::PyDict;
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len])]
@@ -75,9 +76,14 @@ use crate::python::shared_borrows::share_borrow_table;
 ///     }
 ///
 ///     /// Which consumers ask first.
-///     fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {
-///         let device = self.samples.info()?.device();
-///         Ok((device.device_type.0, device.device_id))
+///     fn __dlpack_device__(&self, py: Python<'_>) -> PyResult<(i32, i32)> {
+///         dlpack_device(py, &*self.samples)
+///     }
+///
+///     /// For memory that CUDA can reach.
+///     #[getter]
+///     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+///         cuda_array_interface(py, &*self.samples)
 ///     }
 /// }
 /// ```
@@ -91,6 +97,17 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
     share_borrow_table(py)?;
     // SAFETY: the `Arc` keeps the array alive and at its address, and allows only shared access.
     unsafe { answer(py, &**array, SharedHandle::new(array), request) }
+}
+
+/// Returns the result of `__dlpack_device__` for an array: the device type and the ordinal. For an example see [`export`].
+///
+/// # Errors
+///
+/// As [`CudaArray::info`].
+pub fn dlpack_device(py: Python<'_>, array: &(impl CudaArray + ?Sized)) -> PyResult<(i32, i32)> {
+    release_deferred_refs(py);
+    let device = array.info()?.device();
+    Ok((device.device_type.0, device.device_id))
 }
 
 /// As [`export`], for an array that `owner` keeps alive.

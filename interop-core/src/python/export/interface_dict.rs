@@ -1,5 +1,6 @@
 //! Creates the dict of `__cuda_array_interface__`.
 
+use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -9,14 +10,41 @@ use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::stream::StreamHandle;
 use crate::array::typestr::Typestr;
+use crate::cuda::handover::stream_for_interface;
+use crate::cuda::pointer::address_for_kernels;
+use crate::derive::cuda_array::CudaArray;
 use crate::protocols::cai::descr::{DescrEntry, DescrType};
 use crate::protocols::cai::{CaiFields, VERSION};
+use crate::python::errors::raised;
+use crate::python::py_owner::release_deferred_refs;
+
+/// Returns the value of `__cuda_array_interface__` for an array. For an example see [`export`](crate::python::export()).
+///
+/// A consumer's stream waits for the stream that the dict names, which waits for all work that is pending on the array.
+///
+/// # Errors
+///
+/// - `AttributeError` for an array that the interface cannot express, so that `hasattr` returns false: of memory that CUDA
+///   cannot reach, or of elements without a code.
+/// - As [`CudaArray::info`].
+pub fn cuda_array_interface<'py>(
+    py: Python<'py>,
+    array: &(impl CudaArray + ?Sized),
+) -> PyResult<Bound<'py, PyDict>> {
+    release_deferred_refs(py);
+    let info = array.info()?;
+    let absent = |error| raised(py, PyAttributeError::new_err(format!("__cuda_array_interface__: {error}")));
+    let fields = CaiFields::of(&info).map_err(absent)?;
+    let address = address_for_kernels(info.address(), info.device()).map_err(absent)?;
+    let stream = stream_for_interface(&info)?;
+    dict_of(py, &info, (address, stream), &fields)
+}
 
 /// Creates the dict of an array that the interface can express.
 ///
 /// `address` is the one that kernels use; `stream` is the one with pending work. The dict contains only tuples and ints, and of the optional keys always
 /// `strides`.
-pub(crate) fn dict_of<'py>(
+fn dict_of<'py>(
     py: Python<'py>,
     info: &ArrayInfo,
     (address, stream): (usize, StreamHandle),

@@ -77,33 +77,39 @@ where
             place_plainly(py, info)?;
             match table {
                 Some(table) => by_table(py, (*table, Package::PyTorch), info, array),
-                None => by_from_dlpack(&library(py, Library::PyTorch)?, Plain::of(info, array)),
+                None => by_from_dlpack(&library(py, Library::PyTorch)?, info, Plain::of(info, array)),
             }
         }
         Kind::CuPy => {
             let cupy = library(py, Library::CuPy)?;
             check_writable(info, Library::CuPy)?;
             check_on_device(info)?;
-            by_from_dlpack(&cupy, array.into_inner())
+            by_from_dlpack(&cupy, info, array.into_inner())
         }
         Kind::Jax => {
             let jax = library(py, Library::Jax)?;
             place_plainly(py, info)?;
-            by_from_dlpack(&jax, Plain::of(info, array))
+            by_from_dlpack(&jax, info, Plain::of(info, array))
         }
         Kind::Table(table) => by_table(py, (*table, Package::Other), info, array),
-        Kind::FromDlpack(module) => by_from_dlpack(module.bind(py), array.into_inner()),
-        Kind::Neutral => Ok(Bound::new(py, ExportedArray::from_checked(array.into_inner()))?.into_any()),
+        Kind::FromDlpack(module) => by_from_dlpack(module.bind(py), info, array.into_inner()),
+        Kind::Neutral => {
+            Ok(Bound::new(py, ExportedArray::from_described(array.into_inner(), info))?.into_any())
+        }
     }
 }
 
 /// Calls the function `from_dlpack` of a class, a namespace or a package with an object of this crate's class.
-fn by_from_dlpack<'py, A>(library: &Bound<'py, PyAny>, array: A) -> PyResult<Bound<'py, PyAny>>
+fn by_from_dlpack<'py, A>(
+    library: &Bound<'py, PyAny>,
+    info: &ArrayInfo,
+    array: A,
+) -> PyResult<Bound<'py, PyAny>>
 where
     A: CudaArray + AnyThread,
 {
     let py = library.py();
-    let object = Bound::new(py, ExportedArray::from_checked(array))?;
+    let object = Bound::new(py, ExportedArray::from_described(array, info))?;
     library.call_method1(intern!(py, "from_dlpack"), (object,))
 }
 
@@ -332,7 +338,7 @@ fn by_buffer<'py, A>(py: Python<'py>, info: &ArrayInfo, array: A) -> PyResult<Bo
 where
     A: CudaArray + AnyThread,
 {
-    let object = Bound::new(py, ExportedArray::from_checked(array))?;
+    let object = Bound::new(py, ExportedArray::from_described(array, info))?;
     if info.struct_type().is_none() && info.dtype().typestr().is_none() {
         // `ml_dtypes` registers its dtypes in NumPy when it is imported.
         match py.import(intern!(py, "ml_dtypes")) {

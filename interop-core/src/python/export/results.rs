@@ -58,7 +58,7 @@ result_of! {
     /// #[cuda_array(shape = [len])]
     /// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
     ///
-    /// /// An array of NumPy's in memory of Rust's, and how many elements it has.
+    /// /// A NumPy array over memory that Rust allocated, and the number of its elements.
     /// #[pyfunction]
     /// fn ramp(len: usize) -> (NumPy<Samples<HostVec<f32>>>, usize) {
     ///     let values = (0..len).map(|at| at as f32).collect();
