@@ -14,7 +14,7 @@ class Samples:
     """
     __dlpack_c_exchange_api__: Final[Any]
     @property
-    def __cuda_array_interface__(self, /) -> Any:
+    def __cuda_array_interface__(self, /) -> dict:
         """
         The CUDA Array Interface, version 3; absent for memory that CUDA cannot reach, and for element types that
         it has no code for.

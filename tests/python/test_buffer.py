@@ -155,10 +155,7 @@ def test_what_is_asked_for_is_given_or_refused_as_numpy_does(source, flags, more
         return answer
 
     given, expected = ask(of(source)), ask(source)
-    if flags | more == FORMAT and sys.version_info >= (3, 12):
-        assert given is None  # the intermediate memoryview of Python does not report a format without a shape
-    else:
-        assert given == expected
+    assert given == expected
 
 
 def test_read_only_memory_stays_so():
@@ -197,18 +194,14 @@ def test_a_view_keeps_the_array_and_gives_it_back():
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="this Python has no `__buffer__`; 3.12 has")
 def test_the_method_of_pep_688():
     array = Array.full((2,), 1.0, readonly=True)
-    view = array.__buffer__(0)
+    view = array.__buffer__(STRIDES | FORMAT)
     with pytest.raises(BufferError, match="`readonly`: found a read-only array"):
         array.__buffer__(WRITABLE)
-    with pytest.raises(TypeError, match="flags"):
+    with pytest.raises(TypeError):
         array.__buffer__("all")
     del array
     gc.collect()
     assert view.tolist() == [1.0, 1.0]
-    with pytest.raises(TypeError):
-        memoryview(type(view.obj)([1]))
-    with pytest.raises(IndexError):
-        memoryview(type(view.obj)())
 
 
 def test_results_of_rust_functions_have_it_too():

@@ -343,9 +343,9 @@ impl Failure {
         Error::new(ErrorKind::Driver, symbol, format_args!("{name} ({code}): {meaning}"), allowed)
     }
 
-    /// Returns whether a handle belongs to another context, or to one that is gone.
+    /// Returns whether a handle belongs to another context, or to one that is gone or was reset.
     pub(crate) fn is_about_handles(self) -> bool {
-        matches!(self.code, code::INVALID_HANDLE | code::CONTEXT_IS_DESTROYED)
+        matches!(self.code, code::INVALID_HANDLE | code::INVALID_CONTEXT | code::CONTEXT_IS_DESTROYED)
     }
 
     /// Returns whether no work is left: the context is gone or broken, or the driver has shut down, as at the end of
