@@ -118,9 +118,14 @@ struct PoolProperties {
     reserved: [u8; 54],
 }
 
+#[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<PoolProperties>() == 88);
 
-/// The pools by the ordinals of their devices.
+/// The pools by the ordinals of their devices, from which copies and results are allocated.
+///
+/// A device's default pool returns its free memory to the driver whenever the host has waited for the device, because its
+/// release threshold is 0. The next allocation maps the memory again, which takes longer than the copy into it. A pool of
+/// this crate keeps some memory, and leaves the default pool as the program has set it.
 static POOLS: PerProcess<Mutex<Vec<(i32, RawPool)>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
 
 fn pools() -> MutexGuard<'static, Vec<(i32, RawPool)>> {

@@ -336,6 +336,7 @@ impl AlignedMemory {
     }
 
     #[cfg(not(all(target_os = "linux", not(miri))))]
+    #[expect(clippy::unused_self, reason = "the same method as on Linux")]
     fn request_large_pages(&self) {}
 }
 

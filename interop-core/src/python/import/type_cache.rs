@@ -236,7 +236,8 @@ fn has_method_below(class: &Bound<'_, PyType>, table: &str) -> PyResult<bool> {
     Ok(false)
 }
 
-/// How the values of a class's objects relate to their memory.
+/// How the values of a class's objects relate to their memory, and whether they have a gradient. Neither a tensor nor an
+/// exchange table can express that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
     /// The values are those in memory, as far as can be determined.
