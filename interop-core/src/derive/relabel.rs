@@ -29,15 +29,24 @@ impl<A> Relabeled<A> {
     }
 }
 
-/// An array that is dropped in the CUDA context of its memory. Once the memory is labelled as CPU memory, the context
-/// cannot be looked up any more.
+/// An array that is dropped in the CUDA context of its memory, which was found before. Once the memory is labelled as CPU
+/// memory, the context cannot be looked up any more.
 #[derive(Clone, Debug)]
-struct InScope<A> {
+pub(crate) struct InScope<A> {
     value: ManuallyDrop<A>,
     scope: Option<ReleaseScope>,
 }
 
 impl<A> InScope<A> {
+    pub(crate) fn new(value: A, scope: Option<ReleaseScope>) -> Self {
+        Self { value: ManuallyDrop::new(value), scope }
+    }
+
+    #[cfg(feature = "python")]
+    pub(crate) fn get(&self) -> &A {
+        &self.value
+    }
+
     fn into_inner(self) -> A {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: the value is taken once, because `this` is not dropped.
@@ -91,9 +100,7 @@ impl<A: CudaArray> Relabeled<A> {
 
     fn new(array: A, label: Result<(Device, Option<ReleaseScope>)>) -> Result<Self, Refused<A>> {
         match label {
-            Ok((device, scope)) => {
-                Ok(Self { array: InScope { value: ManuallyDrop::new(array), scope }, device })
-            }
+            Ok((device, scope)) => Ok(Self { array: InScope::new(array, scope), device }),
             Err(error) => Err(Refused::new(array, error)),
         }
     }

@@ -69,11 +69,18 @@ pub fn struct_of<'a, T: ArrayClass>(object: &'a Bound<'_, T>) -> &'a T {
 // 4: others have the object too, so memory that only its sole owner may write is stated as read-only.
 unsafe impl<T: ArrayClass> CudaArray for Py<T> {
     fn info(&self) -> Result<ArrayInfo> {
-        with_attached(|py| shared_info(self.bind(py))).unwrap_or_else(|| {
-            let allowed = "an interpreter that runs";
-            Err(Error::new(ErrorKind::Unsupported, "python", "an interpreter at its end", allowed))
-        })
+        described_attached(|py| shared_info(self.bind(py)))
     }
+}
+
+/// Describes an array of a Python object, which needs the interpreter.
+pub(crate) fn described_attached(
+    describe: impl FnOnce(Python<'_>) -> Result<ArrayInfo>,
+) -> Result<ArrayInfo> {
+    with_attached(describe).unwrap_or_else(|| {
+        let allowed = "an interpreter that runs";
+        Err(Error::new(ErrorKind::Unsupported, "python", "an interpreter at its end", allowed))
+    })
 }
 
 /// Returns the description of an array whose object others have too.

@@ -1,8 +1,6 @@
 //! `ExportedArray`: the Python class of returned `#[cuda_array(python)]` structs, and of views of arrays.
 #![expect(unsafe_code, reason = "passes on the promises of the array inside")]
 
-use core::mem::ManuallyDrop;
-
 use pyo3::exceptions::{PyException, PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -15,10 +13,10 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
 use crate::cuda;
-use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
+use crate::derive::relabel::InScope;
 use crate::error::{Error, ErrorKind, Result};
-use crate::python::class::array_class::{ArrayClass, shared_info};
+use crate::python::class::array_class::{ArrayClass, described_attached, shared_info};
 use crate::python::errors::of;
 use crate::python::export::numpy::{dtype, registered_type, same_size, type_name};
 
@@ -115,8 +113,7 @@ impl ExportedArray {
         // An import and host memory need no context.
         let on_device = info.device() != Device::CPU && !info.drops_in_order;
         let scope = if on_device { cuda::release_scope_of(info) } else { None };
-        let array = Returned { array: ManuallyDrop::new(array), scope };
-        Self { source: Source::Value(Box::new(array)), part: None }
+        Self { source: Source::Value(Box::new(Returned(InScope::new(array, scope)))), part: None }
     }
 
     /// Creates a view of a part of an object's array. A view of a view keeps the original object.
@@ -185,13 +182,7 @@ unsafe impl CudaArray for ExportedArray {
     fn info(&self) -> Result<ArrayInfo> {
         let mut info = match &self.source {
             Source::Value(array) => array.info()?,
-            Source::Object { object, describe } => {
-                let known = crate::python::interpreter::with_attached(|py| describe(py, object));
-                known.unwrap_or_else(|| {
-                    let found = "an interpreter at its end";
-                    Err(Error::new(ErrorKind::Unsupported, "python", found, "an interpreter that runs"))
-                })?
-            }
+            Source::Object { object, describe } => described_attached(|py| describe(py, object))?,
         };
         if let Some(Part { layout, byte_offset }) = &self.part {
             info = info.part(layout.clone(), *byte_offset)?;
@@ -252,13 +243,7 @@ impl ExportedArray {
     /// Where the memory is: `'cpu'`, `'cuda:0'`, `'cuda_host'` or `'cuda_managed'`.
     #[getter]
     fn device(&self) -> PyResult<String> {
-        let device = self.info()?.device();
-        Ok(match device.device_type {
-            DeviceType::CUDA => format!("cuda:{}", device.device_id),
-            DeviceType::CUDA_HOST => "cuda_host".into(),
-            DeviceType::CUDA_MANAGED => "cuda_managed".into(),
-            _ => "cpu".into(),
-        })
+        Ok(place_name(self.info()?.device()))
     }
 
     /// The extent of the first axis.
@@ -308,9 +293,9 @@ impl ExportedArray {
 
     /// Shape, element type, device and address.
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let (class, info, device) = (slf.get_type().qualname()?, slf.get().info()?, slf.get().device()?);
+        let (class, info) = (slf.get_type().qualname()?, slf.get().info()?);
         let (shape, address) = (PyTuple::new(slf.py(), info.shape())?.repr()?, info.address());
-        let dtype = type_name(&info);
+        let (dtype, device) = (type_name(&info), place_name(info.device()));
         Ok(format!("<{class} shape={shape} dtype={dtype} device={device} at {address:#x}>"))
     }
 
@@ -323,6 +308,15 @@ impl ExportedArray {
     }
 }
 
+fn place_name(device: Device) -> String {
+    match device.device_type {
+        DeviceType::CUDA => format!("cuda:{}", device.device_id),
+        DeviceType::CUDA_HOST => "cuda_host".into(),
+        DeviceType::CUDA_MANAGED => "cuda_managed".into(),
+        _ => "cpu".into(),
+    }
+}
+
 #[cold]
 fn no_number() -> PyErr {
     PyTypeError::new_err("an array is not a number; convert it by `float(numpy.asarray(x))`")
@@ -331,23 +325,12 @@ fn no_number() -> PyErr {
 /// A user's struct. Python drops it on any thread, and some buffers are freed in the current context, so it is dropped in
 /// the context of its memory. That is found before, because a description may need the interpreter, and a drop must not
 /// wait for it.
-struct Returned<A: CudaArray> {
-    array: ManuallyDrop<A>,
-    scope: Option<ReleaseScope>,
-}
+struct Returned<A>(InScope<A>);
 
 // SAFETY: 1 to 4: as for the struct, which is only moved as bytes.
 unsafe impl<A: CudaArray> CudaArray for Returned<A> {
     fn info(&self) -> Result<ArrayInfo> {
-        self.array.info()
-    }
-}
-
-impl<A: CudaArray> Drop for Returned<A> {
-    fn drop(&mut self) {
-        let _home = self.scope.and_then(cuda::enter_scope);
-        // SAFETY: the struct is dropped once.
-        unsafe { ManuallyDrop::drop(&mut self.array) };
+        self.0.get().info()
     }
 }
 
@@ -415,14 +398,14 @@ fn without_type(array: &Bound<'_, PyAny>, dtype: DType, error: PyErr) -> PyErr {
 
 /// The part of an array that an index selects.
 #[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) layout: Layout,
+struct Part {
+    layout: Layout,
     /// The offset of the first element from that of the array, in bytes.
-    pub(crate) byte_offset: isize,
+    byte_offset: isize,
 }
 
 /// Returns the part that `array[key]` is in NumPy. See [`view`](crate::python::view).
-pub(crate) fn part_at(info: &ArrayInfo, key: &Bound<'_, PyAny>) -> PyResult<Part> {
+fn part_at(info: &ArrayInfo, key: &Bound<'_, PyAny>) -> PyResult<Part> {
     let part = match key.cast::<PyTuple>() {
         Ok(tuple) => take_all(info.layout(), &tuple.iter().collect::<Vec<_>>()),
         Err(_) => take_all(info.layout(), core::slice::from_ref(key)),

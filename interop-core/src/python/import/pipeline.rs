@@ -25,7 +25,7 @@ use crate::python::import::steps::from_cuda_array_interface;
 use crate::python::import::steps::from_dlpack;
 use crate::python::import::steps::from_exchange_table;
 use crate::python::import::steps::{Request, Step};
-use crate::python::import::type_cache::type_info;
+use crate::python::import::type_cache::{CachedType, type_info};
 use crate::python::interpreter::attribute;
 use crate::python::py_owner::release_deferred_refs;
 
@@ -166,12 +166,23 @@ fn import_with(
     stream: Option<StreamHandle>,
     verification: Verification,
 ) -> PyResult<Import> {
-    release_deferred_refs(object.py());
-    let class = type_info(object)?;
     let mut import = Import::EMPTY;
-    Request { object, class: &class, stream, verification }.import_to(&mut import)?;
+    let class = import_to(object, stream, verification, &mut import)?;
     import.set_origin(Arc::clone(&class.origin));
     Ok(import)
+}
+
+/// Fills an empty import. Returns what is known of the object's class. Not generic, so that it is compiled once.
+fn import_to(
+    object: &Bound<'_, PyAny>,
+    stream: Option<StreamHandle>,
+    verification: Verification,
+    to: &mut Import,
+) -> PyResult<CachedType> {
+    release_deferred_refs(object.py());
+    let class = type_info(object)?;
+    Request { object, class: &class, stream, verification }.import_to(to)?;
+    Ok(class)
 }
 
 /// Imports any object as a derived struct.
@@ -230,16 +241,9 @@ pub unsafe fn import_as_unchecked<T: FromArray>(object: &Bound<'_, PyAny>) -> Py
 
 fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, verification: Verification) -> PyResult<T> {
     let mut import = Import::EMPTY;
-    import_to(object, verification, &mut import)?;
+    import_to(object, None, verification, &mut import)?;
     let array = T::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
     array.map_err(|error| of(object, error).into())
-}
-
-/// Fills an empty import. Not generic, so that it is compiled once.
-fn import_to(object: &Bound<'_, PyAny>, verification: Verification, to: &mut Import) -> PyResult<()> {
-    release_deferred_refs(object.py());
-    let class = type_info(object)?;
-    Request { object, class: &class, stream: None, verification }.import_to(to)
 }
 
 /// Runs a closure for the storage of an argument, [`detached`] from the interpreter.
