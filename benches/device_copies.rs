@@ -65,7 +65,7 @@ fn elements(shape: &[usize], strides: &[isize]) -> usize {
 
 /// The milliseconds per copy, averaged over many copies.
 fn measure<S: Storage + Send + Sync + 'static>(data: S, shape: &[usize], strides: &[isize]) -> f64 {
-    let stream = if data.memory().device == Device::CPU {
+    let stream = if data.memory().unwrap().device == Device::CPU {
         StreamHandle::NothingPending
     } else {
         StreamHandle::LegacyDefault

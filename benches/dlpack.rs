@@ -57,9 +57,9 @@ struct Variables {
 // SAFETY: 1, 2: the memory is static. 3: it is host memory; a benchmark that calls it pinned starts no kernel. 4: the
 // elements are atomics, and no non-atomic references to them exist.
 unsafe impl Storage for Variables {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
         let address = VARIABLES.as_ptr().expose_provenance();
-        MemoryRegion::new::<u32>(address, VARIABLES.len(), self.device, Mutability::Writable)
+        Ok(MemoryRegion::new::<u32>(address, VARIABLES.len(), self.device, Mutability::Writable))
     }
 }
 

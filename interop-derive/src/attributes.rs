@@ -41,6 +41,7 @@ pub(crate) struct ContainerAttrs {
 #[derive(Default)]
 pub(crate) struct FieldAttrs {
     pub(crate) data: Option<Set<DataWord>>,
+    pub(crate) inner: Option<Set<()>>,
     pub(crate) shape: Option<Set<()>>,
     pub(crate) strides: Option<Set<Unit>>,
     pub(crate) stream: Option<Set<()>>,
@@ -134,6 +135,7 @@ impl FieldAttrs {
                 let value = keyword_options::strides(&entry, errors);
                 set(&mut self.strides, entry.word, Some(value), errors);
             }
+            "inner" => flag(&mut self.inner, entry, errors),
             "stream" => flag(&mut self.stream, entry, errors),
             "device" if matches!(entry.value, Value::Given(_)) => {
                 let help = "write `#[cuda_array(device = \"cuda\")]` on the struct; on the field with the device of a raw \
@@ -172,8 +174,9 @@ impl FieldAttrs {
 /// A keyword that gives a field a role, and its slot in the attributes.
 type Role = (&'static str, fn(&FieldAttrs) -> Option<&Ident>);
 
-pub(crate) const ROLES: [Role; 6] = [
+pub(crate) const ROLES: [Role; 7] = [
     ("data", |attrs| keyword(attrs.data.as_ref())),
+    ("inner", |attrs| keyword(attrs.inner.as_ref())),
     ("shape", |attrs| keyword(attrs.shape.as_ref())),
     ("strides", |attrs| keyword(attrs.strides.as_ref())),
     ("stream", |attrs| keyword(attrs.stream.as_ref())),

@@ -10,6 +10,7 @@
 //! 8. [`python`]: the requirements of Python classes and objects.
 //! 9. [`not_packed`]: an export can borrow the fields.
 //! 10. [`sized`]: the memory, and all fields that an import fills, have a size.
+//! 11. [`inner_is_alone`]: an inner array struct has the memory, the shape and all else.
 //!
 //! The rules about the list of `shape = [...]` are in `shape_rules`, those about raw pointers and owners in
 //! `pointer_rules`.
@@ -20,7 +21,7 @@
 use proc_macro2::Ident;
 use syn::{DeriveInput, GenericParam, Generics, Type};
 
-use crate::attributes::{ContainerAttrs, FieldAttrs, ROLES};
+use crate::attributes::{ContainerAttrs, FieldAttrs, ROLES, Set};
 use crate::errors::Errors;
 use crate::fields::{Field, bare};
 use crate::keywords::{join, shown};
@@ -63,6 +64,10 @@ impl<'a> StructSpec<'a> {
         self.with(|attrs| attrs.data.is_some())
     }
 
+    pub(crate) fn inner(&self) -> Option<&'a Field<'a>> {
+        self.with(|attrs| attrs.inner.is_some())
+    }
+
     /// Whether the memory is behind a raw pointer, and not in a storage.
     fn is_raw(&self) -> bool {
         let data = self.data().and_then(|field| field.attrs.data.as_ref());
@@ -74,9 +79,12 @@ impl<'a> StructSpec<'a> {
         self.extents().any(|named| std::ptr::eq(named, field))
     }
 
-    /// The fields that `shape = [...]` names. With two lists it is not known which one is intended.
+    /// The fields that `shape = [...]` names. With two lists it is not known which one is intended; beside `inner`, none is, unless
+    /// there is a `data` field too.
     pub(crate) fn extents(&self) -> impl Iterator<Item = &'a Field<'a>> {
-        let list = self.attrs.shape.iter().filter(|shape| !shape.is_reported).flat_map(|shape| &shape.value);
+        let is_meant =
+            |shape: &&Set<_>| !shape.is_reported && (self.inner().is_none() || self.data().is_some());
+        let list = self.attrs.shape.iter().filter(is_meant).flat_map(|shape| &shape.value);
         list.filter_map(|extent| shape_rules::field_of(extent, self.fields))
     }
 }
@@ -95,13 +103,14 @@ pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
     python(spec, errors);
     not_packed(spec, errors);
     sized(spec, errors);
+    inner_is_alone(spec, errors);
 }
 
 /// No two fields have the same role.
 fn roles_once(spec: &StructSpec<'_>, errors: &mut Errors) {
     for (role, _) in ROLES {
         let help = match role {
-            "data" => {
+            "data" | "inner" => {
                 "keep it on one, because a struct is one array; for several arrays see the guide, `interop_core::guide::several_arrays`"
             }
             "shape" => {
@@ -145,21 +154,26 @@ fn mark_roles_uncertain(errors: &mut Errors) {
 
 /// A struct is one array, so one field holds its memory.
 fn data_is_present(spec: &StructSpec<'_>, errors: &mut Errors) {
-    if spec.data().is_none() && errors.is_absent("data") {
+    if spec.data().is_none()
+        && spec.inner().is_none()
+        && errors.is_absent("data")
+        && errors.is_absent("inner")
+    {
         // An `unsafe_raw` outside of `data(...)` marks that field, and has been reported.
         if errors.is_absent("unsafe_raw") {
-            let help = "write `#[cuda_array(data)]` on the field that holds it";
+            let help = "write `#[cuda_array(data)]` on the field that holds it, or `#[cuda_array(inner)]` on a field that is an array struct itself";
             errors.push(&spec.input.ident, "no field of the struct holds the memory", help);
         }
-        // The fields that an import fills depend on the data.
+        // The fields that an import fills depend on the data, and the shape may be that of an inner struct.
         errors.mark_uncertain(Some("data"));
+        errors.mark_uncertain(Some("inner"));
     }
 }
 
 /// The shape is a field, or a list on the struct.
 fn shape_is_present(spec: &StructSpec<'_>, errors: &mut Errors) {
     let is_there = spec.attrs.shape.is_some() || spec.with(|attrs| attrs.shape.is_some()).is_some();
-    if !is_there && errors.is_absent("shape") {
+    if !is_there && spec.inner().is_none() && errors.is_absent("shape") && errors.is_absent("inner") {
         let help = "write `#[cuda_array(shape)]` on the field that holds it, or `#[cuda_array(shape = [height, \
                     width])]` on the struct, with the names of its integer fields";
         errors.push(&spec.input.ident, "the struct has no shape", help);
@@ -193,8 +207,10 @@ fn default_is_needed(spec: &StructSpec<'_>, errors: &mut Errors) {
         if let Some((role, _)) = filled {
             let is_first =
                 spec.with(|attrs| attrs.role(role).is_some()).is_some_and(|first| std::ptr::eq(first, field));
-            // A second field with the role, a second shape, and a device next to a storage have their own errors.
-            let is_second = !is_first || role == "shape" && spec.attrs.shape.is_some();
+            // A second field with the role, a second shape, a role beside `inner`, and a device next to a storage have their
+            // own errors.
+            let is_beside_inner = spec.inner().is_some() && (role != "inner" || spec.data().is_some());
+            let is_second = !is_first || is_beside_inner || role == "shape" && spec.attrs.shape.is_some();
             if is_second || role == "device" && !spec.is_raw() {
                 continue;
             }
@@ -261,7 +277,7 @@ fn first_default<'a>(spec: &StructSpec<'a>) -> Option<&'a Ident> {
 }
 
 /// The keywords that give a field a role. One that could not be read may belong to a field that seems to have none.
-const FILLING: [&str; 7] = ["data", "unsafe_raw", "shape", "strides", "stream", "device", "owner"];
+const FILLING: [&str; 8] = ["data", "inner", "unsafe_raw", "shape", "strides", "stream", "device", "owner"];
 
 /// The fields that an import cannot fill, as far as the keywords are certain. They include an owner next to a storage
 /// if there are others.
@@ -349,4 +365,27 @@ fn sized(spec: &StructSpec<'_>, errors: &mut Errors) {
     };
     let found = format!("a `{}` in the field `{}`, which has no size", shown(field.ty), field.name);
     errors.push(field.ty, found, help);
+}
+
+/// The struct in the `inner` field has its own memory, shape, strides, stream, device and owner.
+fn inner_is_alone(spec: &StructSpec<'_>, errors: &mut Errors) {
+    let Some(inner) = spec.only(|attrs| attrs.inner.is_some()) else { return };
+    let Some(word) = &inner.attrs.inner else { return };
+    if let Some(data) = spec.only(|attrs| attrs.data.is_some()) {
+        let found = format!("`inner` beside the `data` field `{}`: a struct is one array", data.name);
+        errors.push(&word.word, found, "remove one of the two");
+        return;
+    }
+    let roles =
+        spec.fields.iter().filter(|field| spec.has_one_use(field)).flat_map(|field| field.attrs.roles());
+    let roles = roles.filter(|(role, _)| !matches!(*role, "data" | "inner"));
+    let on_struct = [
+        ("shape", spec.attrs.shape.as_ref().map(|set| &set.word)),
+        ("order", spec.attrs.order.as_ref().map(|set| &set.word)),
+    ];
+    let on_struct = on_struct.into_iter().filter_map(|(role, word)| Some((role, word?)));
+    for (role, other) in roles.chain(on_struct) {
+        let found = format!("`{role}` beside `inner`, the field `{}`, whose struct has its own", inner.name);
+        errors.push(other, found, format_args!("remove `{role}`, or write `data` in place of `inner`"));
+    }
 }

@@ -48,7 +48,7 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
     let (exports, imports) = (model.directions.exports(), model.directions.imports());
     let storage = match &model.data {
         Data::Storage(role, _) => Some(role.ty),
-        Data::Raw { .. } => None,
+        Data::Inner(_) | Data::Raw { .. } => None,
     };
     let halves = (exports, imports);
     let python = python::calls(&model.krate, model.ident, &model.generics, &model.python, storage, halves);
@@ -117,7 +117,7 @@ fn import(model: &Model<'_>) -> TokenStream {
     let generics = generics::bounded(&model.generics, &generics::import_bounds(model));
     let (parameters, arguments, clause) = generics::split(&generics);
     let devices = devices(&model.devices);
-    let (requirements, open) = (requirements(model), open(model));
+    let open = open(model);
     let literals = literals(&model.shape);
     // The instances of a class outlive the call that imports them.
     let keep = model.python.class.map(|_| own!(__p::Extraction::keep(__extraction);));
@@ -127,8 +127,6 @@ fn import(model: &Model<'_>) -> TokenStream {
         #[automatically_derived]
         #lints
         impl #parameters __p::FromArray for #ident #arguments #clause {
-            const REQUIREMENTS: __p::Requirements = #requirements;
-
             #[inline(always)]
             fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
                 #devices
@@ -149,7 +147,10 @@ fn import(model: &Model<'_>) -> TokenStream {
 fn describe(data: &Data<'_>) -> TokenStream {
     match data {
         Data::Storage(Role { member, ty, .. }, _) => {
-            own!(let __described = <#ty as __p::Storage>::describe(&self.#member);)
+            own!(let __described = <#ty as __p::Storage>::describe(&self.#member)?;)
+        }
+        Data::Inner(Role { member, ty, .. }) => {
+            own!(let __described = <#ty as __p::CudaArray>::info(&self.#member)?;)
         }
         Data::Raw { pointer: Role { member, ty, .. }, pointee, device, unsafe_raw } => {
             let memory = match pointee {
@@ -168,7 +169,7 @@ fn describe(data: &Data<'_>) -> TokenStream {
 /// Tells whether other fields than those of the array have a drop.
 fn tell_others(model: &Model<'_>) -> Option<TokenStream> {
     let others = &model.others;
-    let matters = matches!(model.data, Data::Storage(..)) && !others.is_empty();
+    let matters = !matches!(model.data, Data::Raw { .. }) && !others.is_empty();
     matters.then(|| own!(let __described = __described.beside(#(::core::mem::needs_drop::<#others>())||*);))
 }
 
@@ -185,6 +186,7 @@ fn info(shape: &Shape<'_>) -> TokenStream {
         Shape::Field(Role { member, ty, .. }) => {
             own!(<#ty as __p::ShapeField>::finish(&self.#member, __described))
         }
+        Shape::OfInner => own!(__p::Ok(__described)),
         Shape::Extents(axes) => {
             let axes = axes.iter().enumerate().map(|(at, axis)| match axis {
                 Axis::Field(Role { member, ty, .. }) => {
@@ -196,6 +198,10 @@ fn info(shape: &Shape<'_>) -> TokenStream {
                     own!(__p::Extent::describe_field(&#constant))
                 }
                 Axis::Literal(extent) => self::extent(*extent),
+                Axis::Computed(expression, text) => {
+                    let at = Literal::usize_unsuffixed(at);
+                    own!(__p::ComputedExtent::to_extent(#expression, #at, #text)?)
+                }
             });
             own!(__described.extents([#(#axes),*]))
         }
@@ -249,7 +255,7 @@ fn read_owner(owner: &Owner<'_>) -> Option<TokenStream> {
 /// The requirements on an import.
 fn requirements(model: &Model<'_>) -> TokenStream {
     let axes = match &model.shape {
-        Shape::Field(_) => own!(__p::None),
+        Shape::Field(_) | Shape::OfInner => own!(__p::None),
         Shape::Extents(axes) => {
             let count = Literal::usize_unsuffixed(axes.len());
             own!(__p::Some(#count))
@@ -279,20 +285,22 @@ fn devices(devices: &Devices) -> Option<TokenStream> {
 
 /// The call that checks whether the import can be the data of this struct.
 fn open(model: &Model<'_>) -> TokenStream {
+    let requirements = requirements(model);
     match &model.data {
+        Data::Inner(_) => TokenStream::new(),
         Data::Storage(Role { ty, .. }, TraitAccess::ThroughProbe) => {
-            let open = probed(ty, "open", own!(__extraction, <Self as __p::FromArray>::REQUIREMENTS));
+            let open = probed(ty, "open", own!(__extraction, #requirements));
             own!(let __opened = #open;)
         }
         Data::Storage(Role { ty, .. }, TraitAccess::Directly) => {
-            own!(let __opened = <#ty as __p::FromImport>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);)
+            own!(let __opened = <#ty as __p::FromImport>::open(__extraction, #requirements);)
         }
         Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Typed, .. } => {
-            own!(<#ty as __p::RawPointer>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);)
+            own!(<#ty as __p::RawPointer>::open(__extraction, #requirements);)
         }
         Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Element(element), .. } => {
             let check = check_element(Pointee::Element(element));
-            own!(#check <#ty as __p::RawAddress>::open::<#element>(__extraction, <Self as __p::FromArray>::REQUIREMENTS);)
+            own!(#check <#ty as __p::RawAddress>::open::<#element>(__extraction, #requirements);)
         }
     }
 }
@@ -342,6 +350,7 @@ fn literals(shape: &Shape<'_>) -> Vec<TokenStream> {
                 let extent = check_constant(constant);
                 Some(own!(__p::Extraction::constant(__extraction, #index, #extent);))
             }
+            Axis::Computed(..) => None,
             Axis::Field(Role { name, .. }) => {
                 let first = axes[..at].iter().position(|other| is_named(other, name))?;
                 let first = Literal::usize_unsuffixed(first);
@@ -387,6 +396,13 @@ fn fill(Fill { member, with }: &Fill<'_>) -> TokenStream {
         }
         With::Storage => {
             own!(#member: match __opened.take(__extraction) { __p::Some(__value) => __value, _ => return __extraction.refused() })
+        }
+        With::Inner(Role { ty, .. }, TraitAccess::ThroughProbe) => {
+            let inner = probed(ty, "assemble", own!(__extraction));
+            own!(#member: #inner?)
+        }
+        With::Inner(Role { ty, .. }, TraitAccess::Directly) => {
+            own!(#member: <#ty as __p::FromArray>::assemble(__extraction)?)
         }
         With::Pointer(Role { ty, .. }, Pointee::Typed) => {
             own!(#member: <#ty as __p::RawPointer>::take(__extraction))

@@ -116,7 +116,7 @@ pub(crate) type Bound<'a> = (&'a Type, &'static str);
 
 /// The bounds of the export half on field types.
 pub(crate) fn export_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
-    let mut bounds = data_bounds(&model.data, "Storage");
+    let mut bounds = data_bounds(&model.data, ["Storage", "CudaArray"]);
     bounds.extend(shape_bounds(&model.shape));
     if let Strides::Field(field, _) = &model.strides {
         bounds.push((field.ty, "StridesField"));
@@ -129,16 +129,17 @@ pub(crate) fn export_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
 
 /// The bounds of the import half on field types.
 pub(crate) fn import_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
-    let mut bounds = data_bounds(&model.data, "FromImport");
+    let mut bounds = data_bounds(&model.data, ["FromImport", "FromArray"]);
     for fill in &model.fills {
         bounds.extend(fill_bounds(&fill.with));
     }
     bounds
 }
 
-fn data_bounds<'a>(data: &Data<'a>, role: &'static str) -> Vec<Bound<'a>> {
+fn data_bounds<'a>(data: &Data<'a>, [storage_role, array_role]: [&'static str; 2]) -> Vec<Bound<'a>> {
     match data {
-        Data::Storage(field, _) => vec![(field.ty, role)],
+        Data::Storage(field, _) => vec![(field.ty, storage_role)],
+        Data::Inner(field) => vec![(field.ty, array_role)],
         Data::Raw { pointer, pointee: Pointee::Typed, device, .. } => {
             vec![(pointer.ty, "RawPointer"), (device.ty, "DeviceField")]
         }
@@ -152,10 +153,11 @@ fn shape_bounds<'a>(shape: &Shape<'a>) -> Vec<Bound<'a>> {
     let axes = match shape {
         Shape::Field(field) => return vec![(field.ty, "ShapeField")],
         Shape::Extents(axes) => axes.iter(),
+        Shape::OfInner => return Vec::new(),
     };
     let fields = axes.filter_map(|axis| match axis {
         Axis::Field(field) => Some((field.ty, "Extent")),
-        Axis::Const(_) | Axis::Known(_) | Axis::Literal(_) => None,
+        Axis::Const(_) | Axis::Known(_) | Axis::Literal(_) | Axis::Computed(..) => None,
     });
     fields.collect()
 }
@@ -170,9 +172,11 @@ fn fill_bounds<'a>(with: &With<'a>) -> Vec<Bound<'a>> {
         With::OwnStream(field, Initial::Expression(_)) => vec![(field.ty, "AsStream")],
         With::Initial(Initial::Default(ty)) => vec![(*ty, "Default")],
         With::Owner(field) => vec![(field.ty, "FromOwner")],
-        With::Device(_) | With::Storage | With::Pointer(..) | With::Initial(Initial::Expression(_)) => {
-            Vec::new()
-        }
+        With::Device(_)
+        | With::Storage
+        | With::Inner(..)
+        | With::Pointer(..)
+        | With::Initial(Initial::Expression(_)) => Vec::new(),
     }
 }
 

@@ -102,7 +102,8 @@ impl Random {
     }
 }
 
-const ON_STRUCT: [&str; 30] = [
+const ON_STRUCT: [&str; 31] = [
+    "shape = [self.a(), 1 << a]",
     "shape = [a, b]",
     "shape = [a, 3, a, N]",
     "shape = [self.a]",
@@ -135,7 +136,8 @@ const ON_STRUCT: [&str; 30] = [
     "nonsense(x; y)",
 ];
 
-const ON_FIELD: [&str; 25] = [
+const ON_FIELD: [&str; 26] = [
+    "inner",
     "data",
     "data",
     "data(unsafe_raw)",

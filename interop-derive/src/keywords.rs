@@ -38,8 +38,9 @@ const STRUCT: [Keyword; 9] = [
     on_struct("crate", "crate = \"path\""),
 ];
 
-const FIELD: [Keyword; 7] = [
+const FIELD: [Keyword; 8] = [
     on_field("data", "the field that holds the memory"),
+    on_field("inner", "the field that holds the array struct"),
     on_field("shape", "the field that holds the shape"),
     on_field("strides", "the field that holds the strides"),
     on_field("stream", "the field that holds the stream"),
@@ -49,7 +50,7 @@ const FIELD: [Keyword; 7] = [
 ];
 
 /// Names that other libraries use, and the keyword for each.
-const SYNONYMS: [(&str, &str); 28] = [
+const SYNONYMS: [(&str, &str); 30] = [
     ("buffer", "data"),
     ("context", "owner"),
     ("cuda_stream", "stream"),
@@ -59,6 +60,7 @@ const SYNONYMS: [(&str, &str); 28] = [
     ("export_only", "export"),
     ("extent", "shape"),
     ("extents", "shape"),
+    ("flatten", "inner"),
     ("fortran", "order"),
     ("ignore", "default"),
     ("import_only", "import"),
@@ -78,6 +80,7 @@ const SYNONYMS: [(&str, &str); 28] = [
     ("size", "shape"),
     ("skip", "default"),
     ("storage", "data"),
+    ("transparent", "inner"),
 ];
 
 /// Names without a keyword: where the information comes from, and the keyword that becomes uncertain.
@@ -229,7 +232,20 @@ pub(crate) fn shown(tokens: impl ToTokens) -> String {
     ] {
         text = text.replace(spaced, written);
     }
-    text
+    // A call or an item: `rows()`, `sizes[0]`.
+    let mut joined = String::new();
+    for part in text.split(' ') {
+        let before = joined.rsplit(' ').next().unwrap_or_default();
+        let is_name = before.ends_with(|last: char| last.is_alphanumeric() || last == '_')
+            && !before.contains('\'')
+            && !["as", "const", "dyn", "mut"].contains(&before.trim_start_matches(['&', '*']));
+        let is_call = part.starts_with(['(', '[']) && is_name;
+        if !joined.is_empty() && !is_call {
+            joined.push(' ');
+        }
+        joined += part;
+    }
+    joined
 }
 
 /// Formats `a`; `a` or `b`; `a`, `b` or `c`, each in backticks.
@@ -369,6 +385,8 @@ mod tests {
             "HashMap<String, Vec<u8>>",
             "&'static [f32]",
             "self.height",
+            "self.rows(1)",
+            "2 * self.sizes[0]",
         ] {
             let tokens: TokenStream = written.parse().unwrap();
             assert_eq!(shown(tokens), written);

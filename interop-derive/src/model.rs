@@ -61,6 +61,8 @@ pub(crate) struct Role<'a> {
 pub(crate) enum Data<'a> {
     /// In a storage, which knows its address, size, element type and device.
     Storage(Role<'a>, TraitAccess),
+    /// In a field that is an array struct itself.
+    Inner(Role<'a>),
     /// Behind a raw pointer, for which the user guarantees the safety rules.
     Raw { pointer: Role<'a>, pointee: Pointee<'a>, device: Role<'a>, unsafe_raw: Span },
 }
@@ -89,6 +91,8 @@ pub(crate) enum Pointee<'a> {
 pub(crate) enum Shape<'a> {
     Field(Role<'a>),
     Extents(Vec<Axis<'a>>),
+    /// That of the inner struct.
+    OfInner,
 }
 
 /// One entry of `shape = [...]`.
@@ -98,6 +102,8 @@ pub(crate) enum Axis<'a> {
     Const(TokenStream),
     /// Any other constant, by a path that does not begin with `Self`.
     Known(TokenStream),
+    /// An expression, and how it is written. Only without an import.
+    Computed(TokenStream, String),
     Literal(u64),
 }
 
@@ -163,6 +169,7 @@ impl Model<'_> {
         let probed = |fill: &Fill<'_>| match fill.with {
             With::Stream(_, asks) => matches!(asks, TraitAccess::ThroughProbe),
             With::Storage => matches!(self.data, Data::Storage(_, TraitAccess::ThroughProbe)),
+            With::Inner(_, asks) => matches!(asks, TraitAccess::ThroughProbe),
             _ => false,
         };
         self.fills.iter().any(probed)
@@ -213,6 +220,8 @@ pub(crate) enum With<'a> {
     /// A value that does not depend on the import.
     Initial(Initial<'a>),
     Storage,
+    /// The inner struct, from the whole import.
+    Inner(Role<'a>, TraitAccess),
     Pointer(Role<'a>, Pointee<'a>),
     Owner(Role<'a>),
 }
@@ -222,7 +231,7 @@ impl With<'_> {
     pub(crate) fn fill_order(&self) -> u8 {
         match self {
             Self::Owner(_) => 3,
-            Self::Storage => 2,
+            Self::Storage | Self::Inner(..) => 2,
             Self::Pointer(..) => 1,
             _ => 0,
         }

@@ -19,6 +19,10 @@ pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
     else {
         return;
     };
+    // It has been reported beside the data, and it is not known which one is intended.
+    if spec.inner().is_some() {
+        return;
+    }
     pointers_have_unsafe_raw(field, data, errors);
     if storages_have_no_unsafe_raw(field, data, errors) {
         return;

@@ -69,6 +69,9 @@ pub(crate) fn krate(written: Option<&Path>) -> Path {
 }
 
 fn data<'a>(spec: &StructSpec<'a>) -> Option<Data<'a>> {
+    if let Some(inner) = spec.inner() {
+        return Some(Data::Inner(inner.role()));
+    }
     let field = spec.data()?;
     let word = &field.attrs.data.as_ref()?.value;
     let Some(raw) = &word.unsafe_raw else { return Some(Data::Storage(field.role(), asks(field, spec))) };
@@ -91,6 +94,9 @@ fn pointee(word: &DataWord) -> Pointee<'_> {
 }
 
 fn shape<'a>(spec: &StructSpec<'a>) -> Option<Shape<'a>> {
+    if spec.inner().is_some() {
+        return Some(Shape::OfInner);
+    }
     if let Some(field) = spec.with(|attrs| attrs.shape.is_some()) {
         return Some(Shape::Field(field.role()));
     }
@@ -103,9 +109,13 @@ fn shape<'a>(spec: &StructSpec<'a>) -> Option<Shape<'a>> {
 /// current context.
 fn others<'a>(spec: &StructSpec<'a>) -> Vec<&'a Type> {
     let is_other = |field: &&Field<'a>| {
-        let FieldAttrs { data, shape, strides, device, stream, .. } = &field.attrs;
-        let has_role =
-            data.is_some() || shape.is_some() || strides.is_some() || device.is_some() || stream.is_some();
+        let FieldAttrs { data, inner, shape, strides, device, stream, .. } = &field.attrs;
+        let has_role = data.is_some()
+            || inner.is_some()
+            || shape.is_some()
+            || strides.is_some()
+            || device.is_some()
+            || stream.is_some();
         !has_role && extent(field, field.role(), spec).is_none()
     };
     spec.fields.iter().filter(is_other).map(|field| field.ty).collect()
@@ -133,6 +143,9 @@ fn with<'a>(field: &'a Field<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
     if let Some(data) = &attrs.data {
         let raw = data.value.unsafe_raw.is_some();
         return Some(if raw { With::Pointer(role, pointee(&data.value)) } else { With::Storage });
+    }
+    if attrs.inner.is_some() {
+        return Some(With::Inner(role, asks(field, spec)));
     }
     if attrs.shape.is_some() {
         return Some(With::Shape(role));

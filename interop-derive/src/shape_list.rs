@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     Literal(u64),
     /// `Self::CHANNELS`, `sizes::CHANNELS`: a constant.
     Path(TokenStream),
+    /// `self.rows()`, `1 << self.bits`: an expression, which only an export can use. The texts are the error for an import.
+    Computed(Refusal),
 }
 
 /// The valid forms, for messages.
@@ -112,8 +114,11 @@ fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
     let read = syn::parse2::<Expr>(tokens.clone()).map_or_else(
         |_| refused("not an extent", "separate extents by commas"),
         |expression| {
-            let other = || refused("an expression", "store the result in a field or a constant");
-            classify(bare(expression)).unwrap_or_else(other)
+            let advice = "store the result in a field or a constant, or write `export` on a struct that is never imported";
+            classify(bare(expression)).unwrap_or_else(|| {
+                let found = format!("`{}` is an expression, which an import cannot fill", shown(&tokens));
+                Ok(Kind::Computed((found, format!("{TAKES}; {advice}"))))
+            })
         },
     );
     match read {
@@ -146,7 +151,7 @@ fn name(kind: &Kind) -> Option<String> {
     match kind {
         Kind::Name(name) => Some(name.unraw().to_string()),
         Kind::Field(member) => Some(fields::shown(member)),
-        Kind::Literal(_) | Kind::Path(_) => None,
+        Kind::Literal(_) | Kind::Path(_) | Kind::Computed(_) => None,
     }
 }
 
@@ -159,7 +164,8 @@ fn bare(expression: Expr) -> Expr {
     }
 }
 
-type Refusal = (String, String);
+/// What was found, and what to write.
+pub(crate) type Refusal = (String, String);
 
 /// The extent that an expression is, or the reason if it is a common mistake. `None` for any other expression.
 fn classify(expression: Expr) -> Option<Result<Kind, Refusal>> {
@@ -171,7 +177,9 @@ fn classify(expression: Expr) -> Option<Result<Kind, Refusal>> {
         }
         Expr::Field(field) => match bare(*field.base) {
             Expr::Path(base) if base.path.is_ident("self") => Some(Ok(Kind::Field(field.member))),
-            base @ (Expr::Path(_) | Expr::Field(_)) => Some(Err(nested_field(&base, &field.member))),
+            base @ (Expr::Path(_) | Expr::Field(_)) => {
+                Some(Ok(Kind::Computed(nested_field(&base, &field.member))))
+            }
             _ => None,
         },
         Expr::Lit(literal) => Some(self::literal(&literal.lit)),
@@ -185,11 +193,11 @@ fn classify(expression: Expr) -> Option<Result<Kind, Refusal>> {
             }
             _ => None,
         },
-        Expr::Cast(cast) => Some(Err((
+        Expr::Cast(cast) if matches!(*cast.expr, Expr::Path(_)) => Some(Ok(Kind::Computed((
             format!("the extent `{}` is converted", shown(&cast.expr)),
             format!("write `{}`; an extent can have any integer type", shown(&cast.expr)),
-        ))),
-        Expr::Index(index) => Some(Err(item(&index))),
+        )))),
+        Expr::Index(index) => Some(Ok(Kind::Computed(item(&index)))),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! The compiler checks that a constant exists and is an integer.
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::{Expr, ExprLit, Lit, Member, Path, Type};
@@ -21,8 +21,8 @@ use crate::model::Axis;
 use crate::shape_list::{Extent, Kind};
 
 pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
-    // An item without fields has been reported, and has no names to compare with.
-    if spec.fields.is_empty() || has_two_shapes(spec) {
+    // An item without fields has been reported, and has no names to compare with. So has a shape beside `inner`.
+    if spec.fields.is_empty() || has_two_shapes(spec) || spec.inner().is_some() {
         return;
     }
     for extent in spec.attrs.shape.iter().flat_map(|shape| &shape.value) {
@@ -30,6 +30,12 @@ pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
             let found = format!("`{}` is a constant, and `{name}` is a field", keywords::shown(&extent.at));
             errors.push(&extent.at, found, format_args!("write `{name}`"));
             errors.mark_uncertain(Some("shape"));
+        } else if let Kind::Computed((found, help)) = &extent.kind {
+            // With `export` any expression is an extent.
+            if spec.is_imported() && errors.is_absent("export") {
+                errors.push(&extent.at, found, help);
+                errors.mark_uncertain(Some("shape"));
+            }
         } else if axis(extent, spec).is_none() {
             resolve(extent, spec, errors);
         }
@@ -81,7 +87,10 @@ pub(crate) fn axis<'a>(extent: &Extent, spec: &StructSpec<'a>) -> Option<Axis<'a
         Kind::Name(name) if is_constant(extent.name.as_ref()?, spec) => {
             Some(constant(name.to_token_stream(), spec))
         }
-        Kind::Name(_) | Kind::Field(_) => None,
+        Kind::Computed(_) if !spec.is_imported() => {
+            Some(Axis::Computed(with_own_self(extent.at.clone()), keywords::shown(&extent.at)))
+        }
+        Kind::Name(_) | Kind::Field(_) | Kind::Computed(_) => None,
     })
 }
 
@@ -106,6 +115,22 @@ fn without_self(path: TokenStream, name: &Ident) -> TokenStream {
         other => other,
     });
     named.collect()
+}
+
+/// The expression with the `self` of the generated method, which hides the user's.
+fn with_own_self(expression: TokenStream) -> TokenStream {
+    let own = expression.into_iter().map(|token| match token {
+        TokenTree::Ident(word) if word == "self" => {
+            TokenTree::Ident(Ident::new("self", Span::mixed_site().located_at(word.span())))
+        }
+        TokenTree::Group(group) => {
+            let mut own = Group::new(group.delimiter(), with_own_self(group.stream()));
+            own.set_span(group.span());
+            own.into()
+        }
+        other => other,
+    });
+    own.collect()
 }
 
 /// The field that `Self::height` probably means: the name is a field's and not in the case of a constant.

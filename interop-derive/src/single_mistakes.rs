@@ -6,7 +6,8 @@ use syn::DeriveInput;
 type Field = (&'static str, &'static str, &'static str);
 
 /// The attributes of a struct, and its fields.
-const LEGAL: [(&[&str], &[Field]); 8] = [
+const LEGAL: [(&[&str], &[Field]); 9] = [
+    (&["python"], &[("inner", "d", "Image"), ("default", "h", "usize")]),
     (&["shape = [h, w, 3]"], &[("data", "d", "Vec<f32>"), ("", "h", "usize"), ("", "w", "usize")]),
     (&[], &[("data", "d", "Vec<f32>"), ("shape", "s", "[usize; 2]"), ("strides", "t", "[isize; 2]")]),
     (
@@ -50,7 +51,8 @@ const LEGAL: [(&[&str], &[Field]); 8] = [
     ),
 ];
 
-const ON_STRUCT: [&str; 24] = [
+const ON_STRUCT: [&str; 25] = [
+    "shape = [self.h()]",
     "shape = [h]",
     "shape = [h, h]",
     "shape = [k]",
@@ -77,7 +79,8 @@ const ON_STRUCT: [&str; 24] = [
     "nonsense",
 ];
 
-const ON_FIELD: [&str; 22] = [
+const ON_FIELD: [&str; 23] = [
+    "inner",
     "data",
     "data(unsafe_raw)",
     "data(unsafe_raw, element = f32)",

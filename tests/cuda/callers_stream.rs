@@ -36,7 +36,7 @@ impl Library {
 
     /// Fills the memory. The work is pending on the library's stream.
     fn fill(&self, value: f32) {
-        let (address, stream) = (self.memory.memory().address as u64, self.stream.as_inner());
+        let (address, stream) = (self.memory.memory().unwrap().address as u64, self.stream.as_inner());
         // SAFETY: the memory has room for six elements, and it and the stream are live.
         let code = unsafe { cust::sys::cuMemsetD32Async(address, value.to_bits(), 6, stream) };
         assert_eq!(code as u32, 0);
@@ -46,7 +46,7 @@ impl Library {
         let claims = RawDescriptor {
             dtype: DType::F32,
             stream: Some(self.stream.as_stream()),
-            ..RawDescriptor::new(self.memory.memory().address, Device::cuda(0), &[2, 3])
+            ..RawDescriptor::new(self.memory.memory().unwrap().address, Device::cuda(0), &[2, 3])
         };
         // SAFETY: the memory lives longer than the import.
         let import = unsafe { Import::from_parts(claims.validate().unwrap(), interop_core::Owner::new(())) };

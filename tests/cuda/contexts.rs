@@ -136,7 +136,7 @@ fn a_copy_beside_a_strict_capture_is_made() {
 fn a_buffer_in_its_context_is_freed_beside_a_strict_capture() {
     fn check<B: Buffer>(buffer: B) {
         let buffer = InContext::new(buffer);
-        let address = buffer.memory().address;
+        let address = buffer.memory().unwrap().address;
         beside_a_strict_capture(|| drop(buffer));
         assert_eq!(pointer_attributes(address).unwrap(), None, "not freed");
     }
@@ -217,7 +217,7 @@ fn a_copy_comes_after_the_default_stream_of_the_context_that_is_current() {
         for default in [StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault] {
             in_another_context(0, || {
                 let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
-                let (address, of) = (data.memory().address as u64, default.to_raw().unwrap());
+                let (address, of) = (data.memory().unwrap().address as u64, default.to_raw().unwrap());
                 ok!(sys::cuMemsetD8Async(address, 7, 64, of as CUstream));
                 let written = Streamed { data, rows: 8, columns: 8, stream: default };
                 let tensor = written.into_dlpack_as::<interop_core::dlpack::Versioned>(default).unwrap();
@@ -254,7 +254,7 @@ fn a_borrowed_default_stream_comes_after_that_of_the_context_that_is_current() {
         let read = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::U8, 64).unwrap();
         in_another_context(0, || {
             let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
-            let (address, of) = (data.memory().address as u64, default.to_raw().unwrap());
+            let (address, of) = (data.memory().unwrap().address as u64, default.to_raw().unwrap());
             ok!(sys::cuMemsetD8Async(address, 7, 64, of as CUstream));
             let written = Streamed { data, rows: 8, columns: 8, stream: default };
             let tensor = written.into_dlpack_as::<interop_core::dlpack::Versioned>(default).unwrap();
@@ -263,7 +263,7 @@ fn a_borrowed_default_stream_comes_after_that_of_the_context_that_is_current() {
             let current = current_context();
             leased.stream.context().bind_to_thread().unwrap();
             let stream = leased.stream.cu_stream().cast();
-            ok!(sys::cuMemcpyAsync(read.memory().address as u64, address, 64, stream));
+            ok!(sys::cuMemcpyAsync(read.memory().unwrap().address as u64, address, 64, stream));
             ok!(sys::cuStreamSynchronize(stream));
             ok!(sys::cuCtxSetCurrent(current as CUcontext));
         });
@@ -288,7 +288,7 @@ fn read_from<A: CudaArray + Send + 'static>(ordinal: i32, make: impl FnOnce() ->
             .map_err(|refused| refused.error)
             .unwrap();
         let from = tensor.info().unwrap().address() as u64;
-        ok!(sys::cuMemcpyAsync(to.memory().address as u64, from, 24, reader));
+        ok!(sys::cuMemcpyAsync(to.memory().unwrap().address as u64, from, 24, reader));
         ok!(sys::cuStreamSynchronize(reader));
         let to = Matrix { data: to, rows: 2, columns: 3 };
         assert_eq!(to.to_vec::<f32>().unwrap(), numbers(6));
@@ -356,7 +356,7 @@ impl Written {
 
 // SAFETY: forwards to the inner storage.
 unsafe impl Storage for Written {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
         self.storage().memory()
     }
 

@@ -31,7 +31,7 @@ fn stream() -> Arc<CudaStream> {
 #[test]
 fn every_slice_is_exported_in_place() {
     fn check<S: Storage + Send + 'static>(data: S, device: Device, mutability: Mutability) {
-        let memory = data.memory();
+        let memory = data.memory().unwrap();
         assert_eq!((memory.device, memory.mutability), (device, mutability));
         let import = send(Matrix { data, rows: 2, columns: 3 });
         assert_eq!((import.info().address(), import.info().device()), (memory.address, device));
@@ -93,7 +93,7 @@ fn views_are_described() {
     let _turn = turn();
     let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
     let mut slice = stream.clone_htod(&numbers(12)).unwrap();
-    let first = Storage::memory(&slice).address;
+    let first = Storage::memory(&slice).unwrap().address;
     {
         let part: CudaView<'_, f32> = slice.slice(6..);
         let matrix = Matrix { data: part, rows: 2, columns: 3 };

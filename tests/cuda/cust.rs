@@ -33,7 +33,7 @@ fn handle(stream: &Stream) -> StreamHandle {
 #[test]
 fn every_buffer_is_exported_in_place() {
     fn check<S: Storage + Send + 'static>(data: S, device: Device, mutability: Mutability) {
-        let memory = data.memory();
+        let memory = data.memory().unwrap();
         assert_eq!((memory.device, memory.mutability), (device, mutability));
         let import = send(Matrix { data, rows: 2, columns: 3 });
         assert_eq!((import.info().address(), import.info().device()), (memory.address, device));
@@ -48,7 +48,7 @@ fn every_buffer_is_exported_in_place() {
     check(InContext::new(unified), Device::CUDA_MANAGED, Mutability::Writable);
     let unified = Matrix { data: UnifiedBuffer::from_slice(&values).unwrap(), rows: 2, columns: 3 };
     assert_eq!(unified.info().unwrap().device(), Device::CUDA_MANAGED);
-    assert_eq!(unified.data.memory().mutability, Mutability::UniqueOwner);
+    assert_eq!(unified.data.memory().unwrap().mutability, Mutability::UniqueOwner);
     assert_eq!(unified.to_vec::<f32>().unwrap(), values);
     let boxed = Matrix { data: DeviceBox::new(&2.5_f32).unwrap(), rows: 1, columns: 1 };
     assert_eq!(read(send(boxed)), [2.5]);

@@ -33,8 +33,8 @@ fn a_copy_is_ready_on_the_borrowed_default_stream_beside_it() {
             let (current, stream) = (current_context(), copy.stream.cu_stream().cast());
             copy.stream.context().bind_to_thread().unwrap();
             ok!(sys::cuMemcpyAsync(
-                read.memory().address as u64,
-                copy.data.memory().address as u64,
+                read.memory().unwrap().address as u64,
+                copy.data.memory().unwrap().address as u64,
                 24,
                 stream
             ));
@@ -102,7 +102,7 @@ fn pinned() -> CudaBuffer {
 fn found_by(stream: &CudaStream, address: usize, seen: CudaBuffer) -> Vec<u8> {
     let (current, raw) = (current_context(), stream.cu_stream().cast());
     stream.context().bind_to_thread().unwrap();
-    ok!(sys::cuMemcpyAsync(seen.memory().address as u64, address as u64, 64, raw));
+    ok!(sys::cuMemcpyAsync(seen.memory().unwrap().address as u64, address as u64, 64, raw));
     ok!(sys::cuStreamSynchronize(raw));
     ok!(sys::cuCtxSetCurrent(current as CUcontext));
     Matrix { data: seen, rows: 8, columns: 8 }.to_vec().unwrap()
@@ -141,11 +141,14 @@ fn later_work_on_the_default_stream_of_a_struct_comes_after_what_was_pending() {
     in_another_context(0, || {
         let (other, seen) = (stream(NON_BLOCKING), pinned());
         let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
-        let address = data.memory().address;
+        let address = data.memory().unwrap().address;
         ok!(sys::cuMemsetD8Async(address as u64, 7, 64, other));
         let import = send(Matrix { data, rows: 1, columns: 64 }).with_stream(handle(other));
         let own = Own::from_import(import).unwrap();
-        assert_eq!((found_by(&own.stream, address, seen), own.data.memory().address), (vec![7; 64], address));
+        assert_eq!(
+            (found_by(&own.stream, address, seen), own.data.memory().unwrap().address),
+            (vec![7; 64], address)
+        );
         drop(own);
         ok!(sys::cuStreamDestroy_v2(other));
     });

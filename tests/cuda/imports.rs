@@ -295,7 +295,7 @@ fn bools_are_written_by_no_consumer() {
     ] {
         assert!(import.info().is_read_only(), "{:?}", import.info());
     }
-    assert_eq!(InContext::new(buffer().data).memory().mutability, Mutability::UniqueOwner);
+    assert_eq!(InContext::new(buffer().data).memory().unwrap().mutability, Mutability::UniqueOwner);
     let shared = [Arc::new(buffer()).share_dlpack().unwrap(), Arc::new(slice).share_dlpack().unwrap()];
     for tensor in shared {
         assert!(Import::from_dlpack(tensor).unwrap().info().is_read_only());
@@ -307,7 +307,7 @@ fn bools_are_written_by_no_consumer() {
 fn bools_are_looked_at() {
     fn flags(bytes: [bool; 2]) -> Import {
         let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &bytes).unwrap();
-        let address = data.memory().address as u64;
+        let address = data.memory().unwrap().address as u64;
         if bytes[1] {
             // SAFETY: the address is that of the second of two bytes in the buffer.
             let answer = unsafe { cust::sys::cuMemsetD8_v2(address + 1, 7, 1) };
@@ -385,7 +385,7 @@ fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
     struct Reused(CudaBuffer);
     impl Drop for Reused {
         fn drop(&mut self) {
-            let (mut stream, address) = (null_mut(), self.0.memory().address as u64);
+            let (mut stream, address) = (null_mut(), self.0.memory().unwrap().address as u64);
             // SAFETY: the pointer is valid for a write of a stream.
             assert_eq!(unsafe { cust::sys::cuStreamCreate(&raw mut stream, 1) } as u32, 0);
             // SAFETY: the range lies within the buffer.
@@ -400,7 +400,7 @@ fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
         let claims = RawDescriptor {
             dtype: DType::F32,
             strides: Strides::Elements(&[1, 4, 16, 64, 256, 1024, 4096, 16384]),
-            ..RawDescriptor::new(buffer.memory().address, Device::cuda(0), &[2; 8])
+            ..RawDescriptor::new(buffer.memory().unwrap().address, Device::cuda(0), &[2; 8])
         };
         let info = claims.validate().unwrap();
         // SAFETY: the owner keeps the memory alive.

@@ -23,7 +23,7 @@ use crate::support::{
 /// Returns an import for a stream. A long task is pending there and sets all bytes to 7 at its end.
 fn written_late(sim: &Sim, stream: CUstream) -> (Spin, Import) {
     let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
-    let address = data.memory().address as u64;
+    let address = data.memory().unwrap().address as u64;
     let import = send(Matrix { data, rows: 8, columns: 8 }).with_stream(handle(stream));
     let spin = sim.spin(stream as u64);
     ok!(sys::cuMemsetD8Async(address, 7, 64, stream));
@@ -32,7 +32,7 @@ fn written_late(sim: &Sim, stream: CUstream) -> (Spin, Import) {
 
 /// Copies to pinned memory on a stream and synchronizes only that stream.
 fn read_on(stream: CUstream, address: usize, to: CudaBuffer) -> Vec<u8> {
-    ok!(sys::cuMemcpyAsync(to.memory().address as u64, address as u64, 64, stream));
+    ok!(sys::cuMemcpyAsync(to.memory().unwrap().address as u64, address as u64, 64, stream));
     ok!(sys::cuStreamSynchronize(stream));
     Matrix { data: to, rows: 8, columns: 8 }.to_vec().unwrap()
 }
@@ -52,7 +52,7 @@ fn sim_only_a_slice_is_copied_in_the_order_of_the_stream_beside_it() {
     let (spin, import) = written_late(sim, user);
     let copy: Streamed<CudaSlice<u8>, StreamHandle> = Streamed::from_import(import).unwrap();
     assert!(sim.is_pending(spin), "the host waits");
-    assert_eq!(read_on(user, copy.data.memory().address, seen), [7; 64]);
+    assert_eq!(read_on(user, copy.data.memory().unwrap().address, seen), [7; 64]);
     // `cudarc` itself makes other streams wait for the copy, also those of another `CudaContext`.
     let other = CudaContext::new(0).unwrap().new_stream().unwrap();
     let (_, import) = written_late(sim, user);
@@ -102,7 +102,7 @@ fn sim_only_a_copy_beside_a_default_stream_of_another_context_is_complete() {
             let import = send(Matrix { data, rows: 8, columns: 8 }).with_stream(default);
             let copy: Streamed<CudaSlice<u8>, StreamHandle> = Streamed::from_import(import).unwrap();
             let raw = default.to_raw().unwrap() as CUstream;
-            assert_eq!(read_on(raw, copy.data.memory().address, seen), [7; 64], "{default}");
+            assert_eq!(read_on(raw, copy.data.memory().unwrap().address, seen), [7; 64], "{default}");
             // A drop outside the library leaves the context of `cudarc` current.
             let current = current_context();
             drop(copy);
@@ -117,13 +117,13 @@ fn sim_only_the_source_of_a_copy_in_another_context_is_not_written_before_it() {
     struct Rewritten(CudaBuffer);
     // SAFETY: forwards to the inner buffer.
     unsafe impl Storage for Rewritten {
-        fn memory(&self) -> MemoryRegion {
+        fn memory(&self) -> interop_core::Result<MemoryRegion> {
             self.0.memory()
         }
     }
     impl Drop for Rewritten {
         fn drop(&mut self) {
-            let (stream, address) = (stream(NON_BLOCKING), self.0.memory().address as u64);
+            let (stream, address) = (stream(NON_BLOCKING), self.0.memory().unwrap().address as u64);
             ok!(sys::cuMemsetD8Async(address, 9, 24, stream));
             ok!(sys::cuStreamSynchronize(stream));
             ok!(sys::cuStreamDestroy_v2(stream));
@@ -159,7 +159,7 @@ fn sim_only_a_slice_that_was_looked_at_is_freed_after_those_who_read_it() {
     let mut copy = reader.alloc_zeros::<f32>(6).unwrap();
     sim.spin(reader.cu_stream() as u64);
     reader.memcpy_dtod(&data, &mut copy).unwrap();
-    data.memory();
+    data.memory().unwrap();
     drop(data);
     assert_eq!(reader.clone_dtoh(&copy).unwrap(), numbers(6));
 }
@@ -176,7 +176,7 @@ fn sim_only_pinned_memory_that_was_looked_at_is_read_without_a_wait() {
     // With a second stream `cudarc` records which stream reads.
     let _second = context.new_stream().unwrap();
     let spin = sim.spin(0);
-    pinned.memory();
+    pinned.memory().unwrap();
     assert_eq!(pinned.as_slice().unwrap().len(), pinned.len());
     assert!(sim.is_pending(spin), "the host waits");
 }
@@ -192,7 +192,7 @@ fn sim_only_a_look_beside_a_capture_comes_after_what_is_pending() {
     let mut data = context.default_stream().clone_htod(&numbers(6)).unwrap();
     let spin = sim.spin(writer.cu_stream() as u64);
     writer.memset_zeros(&mut data).unwrap();
-    beside_a_capture(|| data.memory());
+    beside_a_capture(|| data.memory().unwrap());
     assert!(!sim.is_pending(spin), "nobody has waited");
 }
 

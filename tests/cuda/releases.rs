@@ -58,7 +58,7 @@ fn every_buffer(elsewhere: fn()) {
 #[test]
 fn memory_behind_an_array_without_elements_is_freed_in_its_context() {
     fn check<S: Storage + Send + 'static>(data: S) {
-        let address = data.memory().address;
+        let address = data.memory().unwrap().address;
         let tensor = Matrix { data, rows: 0, columns: 3 }.into_dlpack().unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -110,7 +110,7 @@ fn memory_that_is_called_the_hosts_is_freed_in_its_context() {
 #[expect(unsafe_code, reason = "an interface dict says nothing of its memory's life")]
 fn the_owner_of_an_interface_is_freed_where_no_context_is_current() {
     fn check<S: Storage + Send + 'static>(data: S) {
-        let memory = data.memory();
+        let memory = data.memory().unwrap();
         let interface = CudaArrayInterface {
             shape: vec![6],
             typestr: "<f4".into(),
@@ -189,7 +189,7 @@ fn a_buffer_in_its_context_is_freed_anywhere() {
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
     let buffer = InContext::new(DeviceBuffer::from_slice(&numbers(6)).unwrap());
-    let address = buffer.memory().address;
+    let address = buffer.memory().unwrap().address;
     thread::scope(|scope| {
         scope.spawn(|| {
             no_context();
@@ -214,7 +214,7 @@ fn a_buffer_from_a_pool_is_freed_on_its_device() {
     // SAFETY: never read.
     let buffer = InContext::new(unsafe { DeviceBuffer::<f32>::uninitialized_async(6, &stream) }.unwrap());
     stream.synchronize().unwrap();
-    let address = buffer.memory().address;
+    let address = buffer.memory().unwrap().address;
     CurrentContext::set_current(&first).unwrap();
     drop(buffer);
     assert_eq!(pointer_attributes(address).unwrap(), None, "the memory was not freed");
@@ -235,7 +235,7 @@ fn a_buffer_in_its_context_is_freed_without_a_lock() {
         FREED.fetch_add(1, Ordering::Relaxed);
     });
     let buffer = || InContext::new(UnifiedBuffer::from_slice(&numbers(6)).unwrap());
-    let address = buffer().memory().address;
+    let address = buffer().memory().unwrap().address;
     assert_eq!((FREED.load(Ordering::Relaxed), pointer_attributes(address).unwrap()), (1, None));
     drop(Matrix { data: buffer(), rows: 2, columns: 3 }.into_dlpack().unwrap());
     assert_eq!((finish_releases(), FREED.load(Ordering::Relaxed)), (0, 2));

@@ -284,3 +284,38 @@ fn keywords_are_names_of_fields() {
     let names = RawNames::from_import(import).unwrap();
     assert_eq!((names.r#type, names.r#in, names.r#while), (3, 2, 1));
 }
+
+/// An export can compute extents from any fields.
+#[derive(Debug, CudaArray)]
+#[cuda_array(shape = [self.grid.rows, 1 << self.bits, self.sizes[0], self.last(), 1], export)]
+struct Computed {
+    #[cuda_array(data)]
+    cells: Vec<f32>,
+    grid: Grid,
+    bits: u32,
+    sizes: [i64; 2],
+}
+
+#[derive(Debug)]
+struct Grid {
+    rows: u8,
+}
+
+impl Computed {
+    fn last(&self) -> Option<usize> {
+        self.cells.len().checked_div(usize::from(self.grid.rows) * 12)
+    }
+}
+
+#[test]
+fn expressions_are_extents_of_an_export() {
+    let computed =
+        |rows, first| Computed { cells: count(24), grid: Grid { rows }, bits: 2, sizes: [first, 0] };
+    assert_eq!(computed(1, 3).info().unwrap().shape(), [1, 4, 3, 2, 1]);
+    let refused = |array: Computed| array.into_dlpack().unwrap_err();
+    let none = refused(computed(0, 3));
+    assert_eq!(none.error.to_string(), "`shape[3]`: found `None` from `self.last()`, allowed: an extent");
+    assert_eq!(none.value.bits, 2);
+    assert_eq!(refused(computed(1, -1)).error.location(), "shape[2]");
+    assert_eq!(refused(computed(1, 100)).error.kind(), ErrorKind::OutOfBounds);
+}

@@ -11,6 +11,7 @@ mod element;
 mod extents;
 mod generics;
 mod hygiene;
+mod inner;
 mod lints;
 mod macros;
 mod raw;

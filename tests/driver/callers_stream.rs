@@ -97,7 +97,7 @@ fn what_is_used_otherwise_is_released_after_the_work() {
         ("the address", |array, _| assert_ne!(array.info().unwrap().address(), 0)),
         ("the addresses", |array, _| assert!(!array.info().unwrap().byte_range().is_empty())),
         ("the region", |array, _| {
-            assert_ne!(interop_core::Storage::memory(&array.data).address, 0);
+            assert_ne!(interop_core::Storage::memory(&array.data).unwrap().address, 0);
         }),
         ("an interface", |array, _| drop(array.to_cai().unwrap())),
         ("an export", |array, stream| {

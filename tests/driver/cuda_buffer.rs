@@ -26,7 +26,7 @@ fn every_kind_is_zeroed_and_on_its_device() {
             MemoryKind::Managed => Device::CUDA_MANAGED,
             other => panic!("{other:?} has no device here"),
         };
-        assert_eq!((buffer.kind(), buffer.memory().device, live_allocations()), (kind, device, 1));
+        assert_eq!((buffer.kind(), buffer.memory().unwrap().device, live_allocations()), (kind, device, 1));
         assert_eq!((buffer.len(), buffer.is_empty()), (33, false));
         assert_eq!(Array::new(buffer, &[33]).to_vec::<f32>().unwrap(), [0.0; 33], "{kind:?}");
         assert_eq!((finish_releases(), live_allocations(), current()), (0, 0, None));
@@ -39,11 +39,11 @@ fn pinned_memory_is_portable_and_nothing_is_not_copied() {
     const PORTABLE: u32 = 1;
     let turn = turn();
     let pinned = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::U8, 8).unwrap();
-    assert_eq!(flags_of(pinned.memory().address), PORTABLE);
+    assert_eq!(flags_of(pinned.memory().unwrap().address), PORTABLE);
     drop(pinned);
     for kind in KINDS {
         let (empty, calls) = turn.count(|| CudaBuffer::from_slice::<u8>(kind, 0, &[]).unwrap());
-        assert_eq!((calls, empty.memory().address), (0, 0), "{kind:?}");
+        assert_eq!((calls, empty.memory().unwrap().address), (0, 0), "{kind:?}");
     }
 }
 
@@ -131,7 +131,7 @@ fn negative_strides_are_read_from_the_device() {
     let _turn = turn();
     for kind in KINDS {
         let buffer = CudaBuffer::from_slice(kind, 1, &[10_i16, 11, 12, 13, 14, 15]).unwrap();
-        let MemoryRegion { address, device, .. } = buffer.memory();
+        let MemoryRegion { address, device, .. } = buffer.memory().unwrap();
         for (start, strides, shape, expected) in [
             (10, vec![-1], vec![6], vec![15_i16, 14, 13, 12, 11, 10]),
             (10, vec![-2], vec![3], vec![15, 13, 11]),
@@ -149,13 +149,78 @@ fn negative_strides_are_read_from_the_device() {
     assert_eq!(finish_releases(), 0);
 }
 
+/// Imports of any source become memory of the device where the array is; host arrays go to the current device.
+#[test]
+fn imports_are_copied_to_their_own_device() {
+    use interop_core::{FromArray, HostVec};
+
+    fn check<T: Element + PartialEq + std::fmt::Debug>(elements: [T; 6], dtype: DType) {
+        let [a, b, c, d, e, f] = elements;
+        let sources = KINDS.into_iter().flat_map(|kind| [(kind, 0), (kind, 1)]);
+        for (kind, ordinal) in sources {
+            let data = CudaBuffer::from_slice(kind, ordinal, &elements).unwrap();
+            let tensor = Array::strided(data, &[2, 3], &[1, 2]).into_dlpack().unwrap();
+            let copy: Array<CudaBuffer> = Array::from_dlpack(tensor).unwrap();
+            let info = copy.info().unwrap();
+            let shared = matches!(kind, MemoryKind::Pinned | MemoryKind::Managed);
+            let device = Device::cuda(if shared { 0 } else { ordinal });
+            assert_eq!((info.device(), info.dtype(), copy.data.kind()), (device, dtype, MemoryKind::Device));
+            assert_eq!(copy.to_vec::<T>().unwrap(), [a, c, e, b, d, f], "{kind:?} {ordinal}");
+        }
+        let tensor = Array::new(HostVec::from_slice(&elements), &[6]).into_dlpack().unwrap();
+        let copy: Array<CudaBuffer> = Array::from_dlpack(tensor).unwrap();
+        assert_eq!(copy.info().unwrap().device(), Device::cuda(0));
+        assert_eq!(copy.to_vec::<T>().unwrap(), elements);
+    }
+
+    let turn = turn();
+    let before = turn.live(Live::Allocations);
+    check([1_u8, 2, 3, 4, 5, 6], DType::U8);
+    check([1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0], DType::F32);
+    check([true, false, true, true, false, true], DType::BOOL);
+    check([1.5_f64, 2.0, 3.0, 4.0, 5.0, 6.0], DType::F64);
+    let none = Array::new(CudaBuffer::zeroed(MemoryKind::Device, 1, DType::F32, 0).unwrap(), &[0, 2]);
+    let none: Array<CudaBuffer> = Array::from_dlpack(none.into_dlpack().unwrap()).unwrap();
+    assert_eq!((none.shape.as_slice(), none.data.len()), (&[0, 2][..], 0));
+    let struct_data = HostVec::from_slice(&[[1_u8; 3]; 2]);
+    let rows: Array<CudaBuffer> =
+        Array::from_dlpack(Array::new(struct_data, &[2]).into_dlpack().unwrap()).unwrap();
+    assert_eq!((rows.shape.as_slice(), rows.to_vec::<[u8; 3]>().unwrap()), (&[2, 3][..], vec![[1; 3]; 2]));
+    drop(rows);
+    assert_eq!((finish_releases(), turn.live(Live::Allocations)), (0, before));
+}
+
+/// A copy waits for the work that is pending on the array, and for no other.
+#[test]
+fn imports_are_copied_after_pending_work() {
+    use interop_core::FromArray;
+
+    let turn = turn();
+    let place = Place::primary(0);
+    let (producer, other) = (place.non_blocking(), place.non_blocking());
+    let source = place.bytes(7, 64);
+    let buffer = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
+    let target = source.like(buffer.memory().unwrap().address);
+    let (busy, slow) = (other.spin(), producer.spin());
+    producer.copy(&target, &source);
+    let array = Array { stream: producer.handle(), ..Array::new(buffer, &[64]) };
+    let import = interop_core::Import::from_dlpack(array.into_dlpack().unwrap()).unwrap();
+    let copy: Array<CudaBuffer> = Array::from_import(import).unwrap();
+    assert!(turn.is_pending(busy));
+    assert_eq!(copy.to_vec::<u8>().unwrap(), [7; 64]);
+    assert_eq!((turn.is_pending(slow), turn.is_pending(busy)), (false, true));
+    turn.run_all();
+    drop(copy);
+    assert_eq!(finish_releases(), 0);
+}
+
 #[test]
 fn empty_buffers_are_no_memory() {
     let turn = turn();
     let before = turn.live(Live::Allocations);
     for kind in KINDS {
         let buffer = CudaBuffer::zeroed(kind, 0, DType::F64, 0).unwrap();
-        assert_eq!((buffer.memory().address, turn.live(Live::Allocations)), (0, before), "{kind:?}");
+        assert_eq!((buffer.memory().unwrap().address, turn.live(Live::Allocations)), (0, before), "{kind:?}");
         assert_eq!((buffer.len(), buffer.is_empty()), (0, true));
         assert_eq!(Array::new(buffer, &[3, 0]).to_vec::<f64>().unwrap(), [0.0; 0]);
     }
@@ -237,7 +302,7 @@ fn reading_waits_for_the_work_that_is_pending_on_the_array() {
         let (producer, other) = (place.non_blocking(), place.non_blocking());
         let source = place.bytes(7, 64);
         let buffer = CudaBuffer::zeroed(kind, 0, DType::U8, 64).unwrap();
-        let target = source.like(buffer.memory().address);
+        let target = source.like(buffer.memory().unwrap().address);
         let (busy, slow) = (other.spin(), producer.spin());
         producer.copy(&target, &source);
         let array = Array { stream: producer.handle(), ..Array::new(buffer, &[64]) };
@@ -261,7 +326,7 @@ fn without_a_stream_the_old_bytes_are_read() {
     let producer = place.non_blocking();
     let buffer = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::U8, 8).unwrap();
     let source = place.bytes(7, 8);
-    let address = buffer.memory().address;
+    let address = buffer.memory().unwrap().address;
     producer.spin();
     producer.copy(&source.like(address), &source);
     let array = Array::new(buffer, &[8]);
@@ -280,7 +345,7 @@ fn host_views_of_pinned_and_managed_memory_wait() {
         for producer in [place.non_blocking(), place.legacy(), place.per_thread(), place.blocking()] {
             let source = place.bytes(9, 16);
             let buffer = CudaBuffer::zeroed(kind, 0, DType::U8, 16).unwrap();
-            let target = source.like(buffer.memory().address);
+            let target = source.like(buffer.memory().unwrap().address);
             let address = target.address;
             producer.spin();
             producer.copy(&target, &source);

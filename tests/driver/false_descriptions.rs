@@ -28,7 +28,7 @@ pub(crate) fn assert_refused(claims: Claims, told: (ErrorKind, &str, &str, &str)
 fn host_memory_that_is_called_cuda_is_refused() {
     let _turn = turn();
     let host = HostVec::<i16>::zeroed(8);
-    let address = interop_core::Storage::memory(&host).address;
+    let address = interop_core::Storage::memory(&host).unwrap().address;
     let unknown = "which the driver does not know: a plain host address, or freed memory";
     for (device, allowed) in [
         (Device::cuda(0), "an address of CUDA (2), ordinal 0"),
@@ -47,7 +47,7 @@ fn host_memory_of_many_axes_is_asked_about() {
     let _turn = turn();
     let (host, gpu) = (HostVec::<i16>::zeroed(8), Place::primary(0).bytes(0, 16));
     let claims = |address| Claims { device: Device::CPU, ..Claims::at(address, &[1, 2, 1, 2, 1, 2, 1]) };
-    let (ledger, tensor) = claims(interop_core::Storage::memory(&host).address).send::<Versioned>();
+    let (ledger, tensor) = claims(interop_core::Storage::memory(&host).unwrap().address).send::<Versioned>();
     drop(Import::from_dlpack(tensor).unwrap());
     assert_eq!(ledger.released(), 1);
     let told = (ErrorKind::Device, "device", "memory of CPU (1)", "CUDA (2), ordinal 0, which the driver");

@@ -106,9 +106,13 @@ fn buffers_of_the_core_are_what_they_say() {
     for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed] {
         for ordinal in [0, 1] {
             let buffer = CudaBuffer::zeroed(kind, ordinal, DType::F64, 5).unwrap();
-            let known = known(buffer.memory().address);
-            assert_eq!((known.device(), known.ordinal()), (buffer.memory().device, ordinal), "{kind:?}");
-            assert_eq!(known.range(), buffer.memory().range, "{kind:?}");
+            let known = known(buffer.memory().unwrap().address);
+            assert_eq!(
+                (known.device(), known.ordinal()),
+                (buffer.memory().unwrap().device, ordinal),
+                "{kind:?}"
+            );
+            assert_eq!(known.range(), buffer.memory().unwrap().range, "{kind:?}");
             assert_eq!(known.context().is_none(), kind == MemoryKind::Pool, "{kind:?}");
         }
     }

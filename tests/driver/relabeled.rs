@@ -55,7 +55,7 @@ fn memory_of_a_device_has_its_own_address_there() {
     let _turn = turn();
     for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed] {
         let buffer = CudaBuffer::zeroed(kind, 1, DType::U8, 8).unwrap();
-        let address = buffer.memory().address;
+        let address = buffer.memory().unwrap().address;
         let ask = || device_address(address).unwrap();
         assert_eq!(
             [ask(), Place::primary(0).with(ask), Place::primary(1).with(ask)],

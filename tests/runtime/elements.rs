@@ -170,7 +170,7 @@ fn the_alignment_is_that_of_the_rust_type() {
     let all = SharedBuffer::new(vec![0_f32; 4]);
     for bytes in [0, 4] {
         let part = all.byte_offset(bytes).unwrap();
-        let aligned = Storage::memory(&part).address % 8 == 0;
+        let aligned = Storage::memory(&part).unwrap().address % 8 == 0;
         let array = Array::new(part, &[1, 2]);
         let host = array.view::<Pixel, 1>().unwrap().host_view();
         assert_eq!(

@@ -64,8 +64,8 @@ pub(crate) const GPU_ADDRESS: usize = 0x7F00_0000_0000;
 
 // SAFETY: the tests that use it read nothing at the address; see [`Claimed`].
 unsafe impl Storage for Claimed {
-    fn memory(&self) -> MemoryRegion {
-        self.0.clone()
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
+        Ok(self.0.clone())
     }
 }
 
@@ -75,8 +75,8 @@ pub(crate) struct Pinned<T>(pub(crate) HostVec<T>);
 
 // SAFETY: as for a `HostVec`, except rule 3: the host can access the memory, and no test uses a GPU with it.
 unsafe impl<T: Element> Storage for Pinned<T> {
-    fn memory(&self) -> MemoryRegion {
-        MemoryRegion { device: Device::CUDA_HOST, ..self.0.memory() }
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
+        Ok(MemoryRegion { device: Device::CUDA_HOST, ..self.0.memory()? })
     }
 }
 
@@ -86,8 +86,8 @@ pub(crate) struct Managed<T>(pub(crate) HostVec<T>);
 
 // SAFETY: as for [`Pinned`].
 unsafe impl<T: Element> Storage for Managed<T> {
-    fn memory(&self) -> MemoryRegion {
-        MemoryRegion { device: Device::CUDA_MANAGED, ..self.0.memory() }
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
+        Ok(MemoryRegion { device: Device::CUDA_MANAGED, ..self.0.memory()? })
     }
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct Borrowable(pub(crate) Vec<u16>);
 
 // SAFETY: forwards to the inner vector.
 unsafe impl Storage for Borrowable {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
         self.0.memory()
     }
 }

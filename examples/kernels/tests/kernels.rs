@@ -16,8 +16,8 @@ struct Pinned<T>(HostVec<T>);
 
 // SAFETY: as for a `HostVec`, because the kernels of these tests run on the host.
 unsafe impl<T: interop_core::Element> Storage for Pinned<T> {
-    fn memory(&self) -> MemoryRegion {
-        MemoryRegion { device: Device::CUDA_HOST, ..self.0.memory() }
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
+        Ok(MemoryRegion { device: Device::CUDA_HOST, ..self.0.memory()? })
     }
 }
 

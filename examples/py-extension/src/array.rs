@@ -97,7 +97,7 @@ impl Array {
         // interpreter's lock.
         let (memory, filled_on) = py.detach(|| filled(dtype, layout.numel(), value, place))?;
         let memory = if readonly { memory.read_only() } else { memory };
-        let stream = LastStream::on(memory.memory().device);
+        let stream = LastStream::on(memory.memory().unwrap().device);
         stream.set(filled_on);
         Ok(Self::of(memory, &layout, stream))
     }

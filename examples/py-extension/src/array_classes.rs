@@ -176,7 +176,7 @@ struct OnDevice(CudaBuffer);
 
 // SAFETY: as for the buffer, to which nothing else has access.
 unsafe impl Storage for OnDevice {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
         self.0.memory()
     }
 }
@@ -224,7 +224,7 @@ impl Drop for Noting {
 
 // SAFETY: as for the buffer, to which nothing else has access.
 unsafe impl Storage for Noting {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
         self.0.memory()
     }
 }

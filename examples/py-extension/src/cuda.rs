@@ -61,7 +61,7 @@ impl Place {
             // SAFETY: the kernel fills the memory on the stream that all later users wait for. If the launch fails, the
             // buffer is dropped.
             let buffer = unsafe { CudaBuffer::uninit::<T>(kind, self.ordinal, len) }?;
-            let MemoryRegion { address, device, .. } = buffer.memory();
+            let MemoryRegion { address, device, .. } = buffer.memory().unwrap();
             // SAFETY: numbers have no padding, so the bytes of an element are initialized.
             let bytes = unsafe { slice::from_raw_parts((&raw const value).cast(), size_of::<T>()) };
             // SAFETY: the memory is new and has `len` elements.

@@ -23,8 +23,8 @@ struct Imagined {
 
 // SAFETY: the memory is that of the vector inside, which the host can access. No GPU uses it.
 unsafe impl Storage for Imagined {
-    fn memory(&self) -> MemoryRegion {
-        MemoryRegion { device: self.device, ..self.numbers.memory() }
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
+        Ok(MemoryRegion { device: self.device, ..self.numbers.memory()? })
     }
 }
 

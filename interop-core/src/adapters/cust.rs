@@ -69,6 +69,7 @@ use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::allocation::MemoryKind;
+use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::driver::to_usize;
 use crate::cuda::locate::current_device;
 use crate::derive::fields::stream::AsStream;
@@ -83,10 +84,10 @@ use crate::memory::storage::Storage;
 use crate::memory::upload::copied;
 
 /// Describes device memory of `cust`; the driver determines the device.
-fn device_memory<T: Element>(address: u64, len: usize) -> MemoryRegion {
+fn device_memory<T: Element>(address: u64, len: usize) -> Result<MemoryRegion> {
     let address = to_usize(address);
     let device = if len == 0 { current_device() } else { device_of(address) };
-    MemoryRegion::new::<T>(address, len, device.unwrap_or(Device::UNKNOWN), device_writes::<T>())
+    Ok(MemoryRegion::new::<T>(address, len, device.unwrap_or(Device::UNKNOWN), device_writes::<T>()))
 }
 
 /// The device of an address, according to the driver.
@@ -97,14 +98,14 @@ fn device_of(address: usize) -> Result<Device> {
 // SAFETY: 1: `cust` makes uninitialized buffers only in `unsafe` functions. 2: the buffer frees its memory on drop. 3:
 // the driver determines the device. 4: it is device memory, without references to elements.
 unsafe impl<T: Element + DeviceCopy> Storage for DeviceBuffer<T> {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> Result<MemoryRegion> {
         device_memory::<T>(self.as_device_ptr().as_raw(), self.len())
     }
 }
 
 // SAFETY: as for `DeviceBuffer`.
 unsafe impl<T: Element + DeviceCopy> Storage for DeviceBox<T> {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> Result<MemoryRegion> {
         device_memory::<T>(self.as_device_ptr().as_raw(), 1)
     }
 }
@@ -112,17 +113,17 @@ unsafe impl<T: Element + DeviceCopy> Storage for DeviceBox<T> {
 // SAFETY: 1, 2: as for `DeviceBuffer`. 3: it comes from `cuMemAllocHost`. 4: no slice of elements outlives a borrow of
 // the buffer.
 unsafe impl<T: Element + DeviceCopy> Storage for LockedBuffer<T> {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> Result<MemoryRegion> {
         let address = self.as_ptr().expose_provenance();
-        MemoryRegion::new::<T>(address, self.len(), Device::CUDA_HOST, Mutability::UniqueOwner)
+        Ok(MemoryRegion::new::<T>(address, self.len(), Device::CUDA_HOST, Mutability::UniqueOwner))
     }
 }
 
 // SAFETY: 1, 2: as for `DeviceBuffer`. 3: it comes from `cuMemAllocManaged`. 4: as for `LockedBuffer`.
 unsafe impl<T: Element + DeviceCopy> Storage for UnifiedBuffer<T> {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> Result<MemoryRegion> {
         let address = self.as_ptr().expose_provenance();
-        MemoryRegion::new::<T>(address, self.len(), Device::CUDA_MANAGED, Mutability::UniqueOwner)
+        Ok(MemoryRegion::new::<T>(address, self.len(), Device::CUDA_MANAGED, Mutability::UniqueOwner))
     }
 }
 
@@ -143,9 +144,13 @@ macro_rules! imported {
                 fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
                     let copy = Self::check(import.info()).and_then(|()| copied::<T>(&mut import, $kind, order));
                     match copy {
-                        // SAFETY: the new memory is of this kind, has space for the elements, and is freed by nobody
-                        // else. On the host the elements are initialized and valid values of `T`.
-                        Ok((address, len)) => Ok(unsafe { $make(address, len) }),
+                        Ok(copy) => {
+                            let len = copy.as_ref().map_or(0, CudaBuffer::len);
+                            let address = copy.map_or(0, CudaBuffer::into_address);
+                            // SAFETY: the new memory is of this kind, has space for the elements, and is freed by
+                            // nobody else. On the host the elements are initialized and valid values of `T`.
+                            Ok(unsafe { $make(address, len) })
+                        }
                         Err(error) => Err(Refused::new(import, error)),
                     }
                 }
@@ -295,6 +300,10 @@ impl<B: Buffer> InContext<B> {
         &mut self.0
     }
 
+    fn address(&self) -> usize {
+        self.0.memory().map_or(0, |memory| memory.address)
+    }
+
     /// Returns the buffer, which is then dropped as in `cust`.
     #[must_use]
     pub fn into_inner(self) -> B {
@@ -306,7 +315,7 @@ impl<B: Buffer> InContext<B> {
 
 impl<B: Buffer> Drop for InContext<B> {
     fn drop(&mut self) {
-        let _guards = (cuda::enter_context_of(self.0.memory().address), cuda::relaxed());
+        let _guards = (cuda::enter_context_of(self.address()), cuda::relaxed());
         // SAFETY: the value is dropped once.
         cuda::run_blocking(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
@@ -314,11 +323,11 @@ impl<B: Buffer> Drop for InContext<B> {
 
 // SAFETY: 1 to 3: as for the inner buffer. 4: references to elements need `&mut self`.
 unsafe impl<B: Buffer> Storage for InContext<B> {
-    fn memory(&self) -> MemoryRegion {
-        let memory = self.0.memory();
+    fn memory(&self) -> Result<MemoryRegion> {
+        let memory = self.0.memory()?;
         // A consumer may write any bits, and `get_mut` returns references to elements again.
         let mutability = if memory.element.any_bits { Mutability::Writable } else { memory.mutability };
-        MemoryRegion { mutability, ..memory }
+        Ok(MemoryRegion { mutability, ..memory })
     }
 }
 
@@ -340,8 +349,7 @@ impl<B: Buffer + FromImport> FromImport for InContext<B> {
 
 impl<B: Buffer> fmt::Debug for InContext<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MemoryRegion { address, device, .. } = self.0.memory();
-        write!(f, "InContext({address:#x}, {device})")
+        write!(f, "InContext({:#x})", self.address())
     }
 }
 

@@ -89,8 +89,8 @@ struct Elements(MemoryRegion);
 
 // SAFETY: 1 to 4: as for the array, which outlives this value.
 unsafe impl Storage for Elements {
-    fn memory(&self) -> MemoryRegion {
-        self.0.clone()
+    fn memory(&self) -> Result<MemoryRegion> {
+        Ok(self.0.clone())
     }
 }
 
@@ -110,7 +110,7 @@ fn info_of<T: Element>(
     let elements =
         Elements(MemoryRegion { address, range, element: T::TYPE, device: Device::CPU, mutability });
     let strides = Dims::from(strides);
-    Dims::from(shape).finish(InfoBuilder::storage(&elements).strides(&strides, false))
+    Dims::from(shape).finish(InfoBuilder::storage(&elements)?.strides(&strides, false))
 }
 
 /// An array owns the gaps between its elements.
@@ -153,10 +153,8 @@ arrays! {
 }
 
 impl<T: Element, D: Dimension> FromArray for NdArray<Array<T, D>> {
-    const REQUIREMENTS: Requirements = Requirements { axes: D::NDIM, order: None };
-
     fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
-        let elements = Vec::<T>::open(extraction, Self::REQUIREMENTS);
+        let elements = Vec::<T>::open(extraction, Requirements { axes: D::NDIM, order: None });
         let shape = <Vec<usize> as ShapeField>::take(extraction, "shape");
         check_extents(&shape)?;
         let Some(elements) = elements.take(extraction) else { return extraction.refused() };

@@ -44,9 +44,11 @@ impl FromStr for DType {
 
 /// Runs code with the Rust type of an element type: `dispatch!(dtype, T => expression)`.
 ///
-/// In the expression, `T` is the Rust type. By default it is an integer of 8 to 64 bits, an `f32` or an `f64`. A list
-/// selects other types: `dispatch!(dtype, [f32, bool], T => expression)`. The expression is compiled for each type. The
-/// value is a `Result`, with [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a type that is not listed.
+/// In the expression, `T` is the Rust type. Without a list it is any scalar element type of this crate: `bool`, the
+/// integers of 8 to 64 bits, `f32`, `f64`, the floats of 8, 6 and 4 bits, and those of the features `half` and
+/// `num-complex`. A list selects types: `dispatch!(dtype, [f32, f64], T => expression)`. The expression is compiled for
+/// each type, so code that calculates needs a list of numbers. The value is a `Result`, with
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for any other type.
 ///
 /// ```
 /// use interop_core::{CudaArray, DType, ErrorKind, HostVec, Result, dispatch};
@@ -56,14 +58,18 @@ impl FromStr for DType {
 /// }
 ///
 /// assert_eq!(bytes_of(DType::F64, 3)?, 24);
-/// assert_eq!(bytes_of(DType::BOOL, 3).unwrap_err().kind(), ErrorKind::DType);
-/// assert_eq!(dispatch!(DType::BOOL, [bool, u8], T => size_of::<T>())?, 1);
+/// assert_eq!((bytes_of(DType::BOOL, 3)?, bytes_of(DType::F8_E4M3FN, 3)?), (3, 3));
+/// assert_eq!(bytes_of(DType::new(77, 8, 1), 3).unwrap_err().kind(), ErrorKind::DType);
+///
+/// fn sum(array: &impl CudaArray) -> Result<f64> {
+///     dispatch!(array.info()?.dtype(), [i32, f32, f64], T => array.fold::<T, _>(0.0, |sum, value| sum + f64::from(value))?)
+/// }
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 #[macro_export]
 macro_rules! dispatch {
     ($dtype:expr, $name:ident => $value:expr $(,)?) => {
-        $crate::dispatch!($dtype, [i8, i16, i32, i64, u8, u16, u32, u64, f32, f64], $name => $value)
+        $crate::__dispatch_half!($dtype, [], $name => $value)
     };
     ($dtype:expr, [$($known:ty),+ $(,)?], $name:ident => $value:expr $(,)?) => {{
         let dtype: $crate::DType = $dtype;
@@ -74,6 +80,73 @@ macro_rules! dispatch {
             $crate::Result::<_, $crate::Error>::Err($crate::__interop_core::unlisted(dtype, &[$($crate::DType::of::<$known>()),+]))
         }
     }};
+}
+
+/// Adds the types of the feature `half`.
+#[doc(hidden)]
+#[macro_export]
+#[cfg(feature = "half")]
+macro_rules! __dispatch_half {
+    ($dtype:expr, [], $($rest:tt)*) => {
+        $crate::__dispatch_complex!(
+            $dtype, [$crate::__interop_core::half::f16, $crate::__interop_core::half::bf16,], $($rest)*
+        )
+    };
+}
+
+/// Adds nothing.
+#[doc(hidden)]
+#[macro_export]
+#[cfg(not(feature = "half"))]
+macro_rules! __dispatch_half {
+    ($($all:tt)*) => {
+        $crate::__dispatch_complex!($($all)*)
+    };
+}
+
+/// Adds the types of the feature `num-complex`.
+#[doc(hidden)]
+#[macro_export]
+#[cfg(feature = "num-complex")]
+macro_rules! __dispatch_complex {
+    ($dtype:expr, [$($types:tt)*], $($rest:tt)*) => {
+        $crate::__dispatch_all!(
+            $dtype,
+            [
+                $($types)* $crate::__interop_core::num_complex::Complex<f32>,
+                $crate::__interop_core::num_complex::Complex<f64>,
+            ],
+            $($rest)*
+        )
+    };
+}
+
+/// Adds nothing.
+#[doc(hidden)]
+#[macro_export]
+#[cfg(not(feature = "num-complex"))]
+macro_rules! __dispatch_complex {
+    ($($all:tt)*) => {
+        $crate::__dispatch_all!($($all)*)
+    };
+}
+
+/// Adds the types that need no feature.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __dispatch_all {
+    ($dtype:expr, [$($types:tt)*], $($rest:tt)*) => {
+        $crate::dispatch!(
+            $dtype,
+            [
+                bool, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, $($types)*
+                $crate::Float4E2m1fnX2, $crate::Float6E2m3fn, $crate::Float6E3m2fn, $crate::Float8E3m4,
+                $crate::Float8E4m3, $crate::Float8E4m3b11fnuz, $crate::Float8E4m3fn, $crate::Float8E4m3fnuz,
+                $crate::Float8E5m2, $crate::Float8E5m2fnuz, $crate::Float8E8m0fnu,
+            ],
+            $($rest)*
+        )
+    };
 }
 
 /// The error for an element type that is not in the list.

@@ -195,6 +195,12 @@ impl DType {
         self.code == OPAQUE
     }
 
+    /// The alignment in bytes of one item, or of one part of a complex number. Opaque bytes need none.
+    pub(crate) const fn align(self) -> usize {
+        let bits = if self.code == COMPLEX { self.bits / 2 } else { self.bits } as usize;
+        if bits > 8 && bits.is_power_of_two() { bits / 8 } else { 1 }
+    }
+
     #[inline]
     pub(crate) fn row(self) -> Option<&'static Row> {
         // The codes are 0, 1, 2, … without a gap (asserted below the table), so a code is the index of its row.

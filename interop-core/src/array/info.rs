@@ -255,6 +255,21 @@ impl ArrayInfo {
         }
     }
 
+    /// Declares whether other fields of a struct around the array have a drop. It may need the context of the memory.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn beside(mut self, needs_drop: bool) -> Self {
+        self.drops_in_order &= !needs_drop;
+        self
+    }
+
+    /// The same array, which nobody may write to.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn readonly(self) -> Self {
+        Self { mutability: Mutability::ReadOnly, ..self }
+    }
+
     /// Returns true unless [`mutability`](Self::mutability) is `Writable`. The memory of a `Vec` counts as read-only
     /// here, although an export that consumes the struct may be written.
     #[inline]

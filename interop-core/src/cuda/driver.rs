@@ -53,10 +53,8 @@ pub(crate) mod code {
     #[cfg(feature = "python")]
     pub(crate) const NOT_SUPPORTED: i32 = 801;
     pub(crate) const CONTEXT_IS_DESTROYED: i32 = 709;
-    #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
     pub(crate) const CAPTURE_IMPLICIT: i32 = 906;
-    #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) const CAPTURE_WRONG_THREAD: i32 = 908;
 
     /// The codes after which no work is left: `NOT_INITIALIZED` and `DEINITIALIZED`; `ECC_UNCORRECTABLE`; `CONTAINED`;
@@ -362,7 +360,6 @@ impl Failure {
     }
 
     /// Returns whether the call was refused because a stream captures a graph.
-    #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn is_about_capture(self) -> bool {
         (code::CAPTURE_UNSUPPORTED..=code::CAPTURE_WRONG_THREAD).contains(&self.code)
     }

@@ -17,7 +17,6 @@ const DEVICE_POINTER: i32 = 3;
 
 const HOST_POINTER: i32 = 4;
 
-#[cfg(any(feature = "cust", feature = "cudarc"))]
 const BUFFER_ID: i32 = 7;
 
 const IS_MANAGED: i32 = 8;
@@ -186,7 +185,6 @@ pub(crate) fn is_of_a_device(driver: &Driver, address: usize) -> bool {
 
 /// Returns the number that distinguishes an allocation from all others of the process, earlier ones at its address
 /// included. 0 for an address that is not CUDA memory.
-#[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) fn allocation_id(driver: &Driver, address: usize) -> Outcome<usize> {
     answers(driver, address, [BUFFER_ID]).map(|[id]| id)
 }

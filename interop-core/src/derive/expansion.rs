@@ -6,7 +6,7 @@ pub use crate::array::element::{Element, ElementType, Field};
 pub use crate::array::info::ArrayInfo;
 pub use crate::array::layout::order::Order;
 pub use crate::derive::cuda_array::CudaArray;
-pub use crate::derive::fields::axes::{Extent, ShapeField, StridesField};
+pub use crate::derive::fields::axes::{ComputedExtent, Extent, ShapeField, StridesField};
 pub use crate::derive::fields::device_and_owner::{DeviceField, FromOwner};
 pub use crate::derive::fields::raw_pointer::{RawAddress, RawPointer};
 pub use crate::derive::fields::stream::{AsStream, FromStream};
@@ -25,6 +25,10 @@ pub use core::default::Default;
 pub use core::marker::{Copy, PhantomData, Send, Sync};
 pub use core::option::Option::{self, None, Some};
 pub use core::result::Result::Ok;
+#[cfg(feature = "half")]
+pub use half;
+#[cfg(feature = "num-complex")]
+pub use num_complex;
 
 /// The expansion of `#[cuda_array(python)]`.
 #[cfg(feature = "python")]

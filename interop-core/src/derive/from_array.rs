@@ -1,7 +1,7 @@
 //! The trait that creates derived structs from imports.
 
 use crate::error::{Refused, Result};
-use crate::memory::extraction::{Extraction, Requirements};
+use crate::memory::extraction::Extraction;
 use crate::memory::import::Import;
 use crate::protocols::dlpack::abi::TensorAbi;
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
@@ -42,10 +42,6 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
     note = "write `#[derive(CudaArray)]` on the struct, without `#[cuda_array(export)]`"
 )]
 pub trait FromArray: Sized {
-    /// The rank and memory order that the struct requires.
-    #[doc(hidden)]
-    const REQUIREMENTS: Requirements = Requirements { axes: None, order: None };
-
     /// Fills the fields from an import; the storage is taken last.
     ///
     /// # Errors

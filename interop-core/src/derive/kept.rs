@@ -7,7 +7,7 @@ use crate::array::info::ArrayInfo;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::error::Result;
-use crate::memory::extraction::{Extraction, Requirements};
+use crate::memory::extraction::Extraction;
 
 /// An imported array that outlives the call that imported it, for example in a global or in a struct.
 ///
@@ -63,8 +63,6 @@ unsafe impl<A: CudaArray> CudaArray for Kept<A> {
 }
 
 impl<A: FromArray> FromArray for Kept<A> {
-    const REQUIREMENTS: Requirements = A::REQUIREMENTS;
-
     fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
         extraction.keep();
         A::assemble(extraction).map(Self)

@@ -13,8 +13,11 @@
 use core::marker::PhantomData;
 
 use crate::array::element::{Element, ElementType};
+use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::Extent;
 use crate::derive::fields::stream::{AsStream, FromStream};
+use crate::derive::from_array::FromArray;
+use crate::error::Result;
 use crate::memory::extraction::{Extraction, Requirements};
 use crate::memory::from_import::{CheckedStorage, FromImport};
 use crate::memory::storage::Storage;
@@ -31,6 +34,22 @@ impl<T: Storage> FieldProbe<T> {
         T: FromImport,
     {
         T::open(from, requirements)
+    }
+}
+
+impl<T: CudaArray> FieldProbe<T> {
+    /// As [`FromArray::assemble`].
+    ///
+    /// # Errors
+    ///
+    /// As that function.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of `FromArray::assemble`")]
+    pub fn assemble(from: &mut Extraction<'_>) -> Result<T>
+    where
+        T: FromArray,
+    {
+        T::assemble(from)
     }
 }
 
@@ -73,6 +92,15 @@ pub trait NeverCalled<T> {
 
     /// Never called.
     fn open(_: &mut Extraction<'_>, _: Requirements) -> CheckedStorage<T> {
+        unreachable!("the export half does not compile")
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    fn assemble(_: &mut Extraction<'_>) -> Result<T> {
         unreachable!("the export half does not compile")
     }
 

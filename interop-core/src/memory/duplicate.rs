@@ -19,7 +19,6 @@ use crate::cuda::handover::{make_consumer_wait, synchronize, wait_for_consumer};
 use crate::cuda::stream_query::{capture_of, context_of_live};
 use crate::error::{Error, Result, text};
 use crate::memory::host_vec::HostBuffer;
-use crate::memory::storage::Storage as _;
 
 /// Copies an array on its device into new memory of the same kind. The copy is ready on the consumer's stream.
 ///
@@ -142,7 +141,7 @@ impl CompactCopy {
         let _relaxed = Relaxed::new(driver);
         let buffer = CudaBuffer::in_order(driver, at, info.device().device_id, self.bytes);
         let buffer = buffer.map_err(|failure| self.explain(failure))?;
-        let to = buffer.memory().address;
+        let to = buffer.address;
         // SAFETY: the elements of the array are live, as the caller promises. The buffer is new and as large as the
         // copy.
         let queued = unsafe { queue_copy(driver, at, &self.plan, self.from, to) }.map_err(Error::from);
@@ -168,7 +167,7 @@ impl CompactCopy {
     ) -> Outcome<CudaBuffer> {
         let buffer = CudaBuffer::in_order(driver, at, info.device().device_id, self.bytes)?;
         // SAFETY: as in `queue`.
-        let queued = unsafe { queue_copy(driver, at, &self.plan, self.from, buffer.memory().address) };
+        let queued = unsafe { queue_copy(driver, at, &self.plan, self.from, buffer.address) };
         // SAFETY: the stream is live.
         queued.and(unsafe { driver.stream_synchronize(at.1) }).map(|()| buffer)
     }
@@ -183,13 +182,13 @@ impl CompactCopy {
 
     /// Returns the description of the copy, with work pending on `stream`.
     fn info(&self, info: &ArrayInfo, buffer: &CudaBuffer, stream: StreamHandle) -> ArrayInfo {
-        let start = buffer.memory().address;
+        let start = buffer.address;
         let mutability = if self.layout.is_injective() { Mutability::Writable } else { info.mutability() };
         ArrayInfo {
             address: if info.numel() == 0 { 0 } else { start + self.first },
             range: start..start + self.bytes,
             layout: self.layout.clone(),
-            device: buffer.memory().device,
+            device: buffer.device,
             mutability,
             pending: PendingWork::on(stream),
             uses: None,
@@ -243,10 +242,10 @@ unsafe fn duplicate_shared(info: &ArrayInfo) -> Result<(CudaBuffer, ArrayInfo)> 
         // SAFETY: forwarded to the caller.
         let staged = unsafe { stage(&info) }?;
         // SAFETY: `staged` is live host memory, filled above.
-        contiguous = unsafe { HostBuffer::copy_of(&staged.info) }?;
-        start = contiguous.memory().address;
+        contiguous = unsafe { HostBuffer::copy_of(&staged.info, Order::C) }?;
+        start = contiguous.address();
         let layout = Layout::contiguous(info.shape(), Order::C)?;
-        info = ArrayInfo { layout, address: start, range: contiguous.memory().range, ..info };
+        info = ArrayInfo { layout, address: start, range: start..start + contiguous.bytes, ..info };
     } else {
         synchronize(&info)?;
     }
@@ -254,9 +253,9 @@ unsafe fn duplicate_shared(info: &ArrayInfo) -> Result<(CudaBuffer, ArrayInfo)> 
     let buffer = CudaBuffer::for_elements(kind, ordinal, u8::TYPE, bytes)?;
     // SAFETY: the source is the range of the array, live as the caller promises, or the contiguous copy made above. The
     // buffer is new and has as many bytes.
-    unsafe { copy_now(driver()?, buffer.context(), buffer.memory().address, start, bytes) }?;
+    unsafe { copy_now(driver()?, buffer.context(), buffer.address, start, bytes) }?;
     let mutability = if info.layout().is_injective() { Mutability::Writable } else { info.mutability() };
-    let device: Device = buffer.memory().device;
-    let info = ArrayInfo { mutability, ..crate::cuda::copy::moved(&info, buffer.memory().address, device) };
+    let device: Device = buffer.device;
+    let info = ArrayInfo { mutability, ..crate::cuda::copy::moved(&info, buffer.address, device) };
     Ok((buffer, info))
 }

@@ -128,11 +128,9 @@ pub(crate) unsafe fn fetch_vec<T: Element>(info: &ArrayInfo, order: Order) -> Re
 /// As [`fetch_vec`].
 #[cfg(feature = "python")]
 pub(crate) unsafe fn fetch_buffer(info: &ArrayInfo) -> Result<HostBuffer> {
-    use crate::memory::storage::Storage as _;
-
     let element = ElementType::of_whole_bytes(info.dtype(), info.is_padded())?;
     let buffer = HostBuffer::of(element, info.numel())?;
-    let target = core::ptr::with_exposed_provenance_mut(buffer.memory().address);
+    let target = core::ptr::with_exposed_provenance_mut(buffer.address());
     // SAFETY: as the caller promises. The buffer is new and has room for the elements.
     unsafe { copy_to_host(info, info.layout(), element.size, Order::C, target) }?;
     Ok(buffer)

@@ -123,7 +123,7 @@ impl<T> CheckedStorage<T> {
 ///
 /// // SAFETY: as for the vector, and `Volts` gives no other access to it.
 /// unsafe impl Storage for Volts {
-///     fn memory(&self) -> MemoryRegion {
+///     fn memory(&self) -> interop_core::Result<MemoryRegion> {
 ///         self.0.memory()
 ///     }
 /// }

@@ -11,13 +11,11 @@ use std::alloc::{alloc, alloc_zeroed, dealloc, realloc};
 use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
-#[cfg(feature = "python")]
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::error::{Error, Result};
 use crate::memory::borrow_registry;
-#[cfg(feature = "python")]
 use crate::memory::host::copy::copy_contiguous;
 use crate::memory::host::elements::HostElements;
 use crate::memory::storage::{MemoryRegion, Storage};
@@ -154,7 +152,7 @@ impl<T: Element> HostVec<T> {
         self
     }
 
-    fn first(&self) -> *mut T {
+    pub(crate) fn first(&self) -> *mut T {
         self.buffer.memory.start().cast()
     }
 
@@ -220,7 +218,7 @@ impl<T: Element> Default for HostVec<T> {
 
 // SAFETY: as for its buffer; slices need `&mut self`.
 unsafe impl<T: Element> Storage for HostVec<T> {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> Result<MemoryRegion> {
         self.buffer.memory()
     }
 }
@@ -371,7 +369,7 @@ impl HostBuffer {
     /// ```
     /// use interop_core::{DType, HostBuffer, Storage};
     /// let buffer = HostBuffer::zeroed(DType::F32, 12)?;
-    /// assert_eq!(buffer.memory().address % 128, 0);
+    /// assert_eq!(buffer.memory()?.address % 128, 0);
     /// # Ok::<(), interop_core::Error>(())
     /// ```
     pub fn zeroed(dtype: DType, len: usize) -> Result<Self> {
@@ -402,7 +400,7 @@ impl HostBuffer {
         Ok(Self { memory, bytes, element })
     }
 
-    /// Copies the elements that `info` describes into C order.
+    /// Copies the elements that `info` describes, contiguous in `order`.
     ///
     /// # Errors
     ///
@@ -411,14 +409,18 @@ impl HostBuffer {
     /// # Safety
     ///
     /// The memory that `info` describes is live, initialized, and accessible to the host.
-    #[cfg(feature = "python")]
-    pub(crate) unsafe fn copy_of(info: &ArrayInfo) -> Result<Self> {
+    pub(crate) unsafe fn copy_of(info: &ArrayInfo, order: Order) -> Result<Self> {
         let element = ElementType::of_whole_bytes(info.dtype(), info.is_padded())?;
         let buffer = Self::uninit(element, info.numel())?;
         let (address, target) = (info.address, buffer.memory.start());
         // SAFETY: the caller guarantees the source; the new buffer has the size of the elements.
-        unsafe { copy_contiguous(address, info.layout(), Order::C, element.size, target) };
+        unsafe { copy_contiguous(address, info.layout(), order, element.size, target) };
         Ok(buffer)
+    }
+
+    /// The exposed address of the first element.
+    pub(crate) fn address(&self) -> usize {
+        self.memory.start().expose_provenance()
     }
 
     /// The number of elements.
@@ -436,7 +438,8 @@ impl HostBuffer {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        borrow_registry::forget(self.memory().range);
+        let address = self.address();
+        borrow_registry::forget(address..address + self.bytes);
         counters::ALLOCATIONS.sub();
     }
 }
@@ -444,15 +447,15 @@ impl Drop for HostBuffer {
 // SAFETY: 1, 2: the heap memory lives until the drop and is initialized before the buffer is shared. 3: it is host
 // memory. 4: `&self` gives no references to elements.
 unsafe impl Storage for HostBuffer {
-    fn memory(&self) -> MemoryRegion {
-        let address = self.memory.start().expose_provenance();
-        MemoryRegion {
+    fn memory(&self) -> Result<MemoryRegion> {
+        let address = self.address();
+        Ok(MemoryRegion {
             address,
             range: address..address + self.bytes,
             element: self.element,
             device: Device::CPU,
             mutability: Mutability::Writable,
-        }
+        })
     }
 }
 

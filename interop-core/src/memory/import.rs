@@ -295,7 +295,6 @@ impl Import {
     /// # Errors
     ///
     /// As [`cuda::stream_wait`].
-    #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn copy_stream(&mut self) -> Result<(StreamHandle, Option<ReleaseScope>)> {
         let own = self.known_stream()?;
         let may_change = self.info.pending.has_hidden_streams() && !self.info.is_read_only();
@@ -310,7 +309,6 @@ impl Import {
     /// # Errors
     ///
     /// As [`cuda::stream_wait`].
-    #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn wait_for_copy(&self, stream: StreamHandle) -> Result<()> {
         match self.info.stream() {
             Some(own) if own != stream => cuda::stream_wait(own, stream, self.info.device),

@@ -8,6 +8,7 @@ use core::any::TypeId;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Range;
+use core::ptr::NonNull;
 
 use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
@@ -118,23 +119,54 @@ impl<T: Element> Lease<T> {
     /// use interop_core::Lease;
     ///
     /// let lease = Lease::from_owner_with(vec![[1_u8, 2], [3, 4]], |pairs| pairs.as_flattened());
-    /// # assert_eq!(interop_core::Storage::memory(&lease).range.len(), 4);
+    /// # assert_eq!(interop_core::Storage::memory(&lease)?.range.len(), 4);
+    /// # Ok::<(), interop_core::Error>(())
     /// ```
     pub fn from_owner_with<O, F>(owner: O, elements: F) -> Self
     where
         O: Send + 'static,
         F: FnOnce(&O) -> &[T],
     {
-        let (owner, place) = Owner::new_with_address(owner);
-        // SAFETY: the value stays in its box until the owner is dropped, which happens after the last use of the
-        // elements. Nothing else accesses the value until then, so this borrow stays valid.
-        let elements = elements(unsafe { place.as_ref() });
-        let memory = LeasedMemory::from_owned_memory::<O>(
-            elements.as_ptr().expose_provenance(),
-            size_of_val(elements),
-            owner,
-        );
-        Self { memory, marker: PhantomData }
+        let lent = Self::try_from_owner_with(owner, |owner| Ok(elements(owner)));
+        lent.unwrap_or_else(|_| unreachable!("the function does not fail"))
+    }
+
+    /// As [`from_owner_with`](Self::from_owner_with), for a value that may refuse: a tensor of a run-time type or on
+    /// another device.
+    ///
+    /// # Errors
+    ///
+    /// That of the function, with the value.
+    ///
+    /// ```
+    /// use interop_core::{Error, ErrorKind, Lease};
+    ///
+    /// enum Tensor { Floats(Vec<f32>), Text(Vec<String>) }
+    ///
+    /// fn floats(tensor: &Tensor) -> Result<&[f32], Error> {
+    ///     match tensor {
+    ///         Tensor::Floats(floats) => Ok(floats),
+    ///         Tensor::Text(_) => Err(Error::new(ErrorKind::DType, "dtype", "text", "float32")),
+    ///     }
+    /// }
+    ///
+    /// let lease = Lease::try_from_owner_with(Tensor::Floats(vec![0.5]), floats)?;
+    /// let refused = Lease::try_from_owner_with(Tensor::Text(vec![]), floats).unwrap_err();
+    /// assert_eq!(refused.error.to_string(), "`dtype`: found text, allowed: float32");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn try_from_owner_with<O, F>(owner: O, elements: F) -> Result<Self, Refused<O>>
+    where
+        O: Send + 'static,
+        F: FnOnce(&O) -> Result<&[T]>,
+    {
+        let memory = LeasedMemory::lend(owner, |place| {
+            // SAFETY: the value stays in its box until the owner is dropped, which happens after the last use of the
+            // elements. Nothing else accesses the value until then, so this borrow stays valid.
+            let elements = elements(unsafe { place.as_ref() })?;
+            Ok((elements.as_ptr().expose_provenance(), size_of_val(elements)))
+        });
+        Ok(Self { memory: memory?, marker: PhantomData })
     }
 
     /// Uses the bytes of a value in place as elements `T`: those of an Arrow `Buffer`, of `Bytes` or of a memory map.
@@ -159,16 +191,14 @@ impl<T: Element> Lease<T> {
         const {
             assert!(T::TYPE.any_bits, "not every byte is a value of this type");
         };
-        let (owner, place) = Owner::new_with_address(owner);
-        // SAFETY: as in `from_owner_with`.
-        let bytes: &[u8] = unsafe { place.as_ref() }.as_ref();
-        let (address, len) = (bytes.as_ptr().expose_provenance(), bytes.len());
-        let memory = LeasedMemory::from_owned_memory::<O>(address, len, owner);
-        match check_bytes::<T>(address, len) {
-            Ok(()) => Ok(Self { memory, marker: PhantomData }),
-            // SAFETY: the owner was made above for an `O`, and the borrow of its bytes is not used any more.
-            Err(error) => Err(Refused::new(unsafe { memory.owner.into_value::<O>() }, error)),
-        }
+        let memory = LeasedMemory::lend(owner, |place| {
+            // SAFETY: as in `try_from_owner_with`.
+            let bytes: &[u8] = unsafe { place.as_ref() }.as_ref();
+            let address = bytes.as_ptr().expose_provenance();
+            let element = ElementType { align: align_of::<T>(), ..T::TYPE };
+            check_bytes(&element, address, bytes.len()).map(|()| (address, bytes.len()))
+        });
+        Ok(Self { memory: memory?, marker: PhantomData })
     }
 }
 
@@ -219,28 +249,52 @@ impl<T: Element> LeaseMut<T> {
         O: Send + 'static,
         F: FnOnce(&mut O) -> &mut [T],
     {
+        let lent = Self::try_from_owner_with(owner, |owner| Ok(elements(owner)));
+        lent.unwrap_or_else(|_| unreachable!("the function does not fail"))
+    }
+
+    /// As [`Lease::try_from_owner_with`], for reading and writing.
+    ///
+    /// # Errors
+    ///
+    /// That of the function, with the value.
+    pub fn try_from_owner_with<O, F>(owner: O, elements: F) -> Result<Self, Refused<O>>
+    where
+        O: Send + 'static,
+        F: FnOnce(&mut O) -> Result<&mut [T]>,
+    {
         const {
             assert!(
                 T::TYPE.any_bits,
                 "not every byte that a consumer may write is a `bool`: lend it as `u8`"
             );
         };
-        let (owner, mut place) = Owner::new_with_address(owner);
-        // SAFETY: as for `Lease`; this is the only borrow.
-        let elements = elements(unsafe { place.as_mut() });
-        let bytes = size_of_val(elements);
-        let memory =
-            LeasedMemory::from_owned_memory::<O>(elements.as_mut_ptr().expose_provenance(), bytes, owner);
-        Self { memory, marker: PhantomData }
+        let memory = LeasedMemory::lend(owner, |mut place| {
+            // SAFETY: as for `Lease`; this is the only borrow.
+            let elements = elements(unsafe { place.as_mut() })?;
+            let bytes = size_of_val(elements);
+            Ok((elements.as_mut_ptr().expose_provenance(), bytes))
+        });
+        Ok(Self { memory: memory?, marker: PhantomData })
     }
 }
 
 impl LeasedMemory {
-    /// Describes host memory that lives as long as its owner.
-    fn from_owned_memory<O: 'static>(address: usize, bytes: usize, owner: Owner) -> Self {
-        let pending = PendingWork::NOTHING;
-        let (range, lender) = (address..address + bytes, Some(TypeId::of::<O> as fn() -> TypeId));
-        Self { address, range, device: Device::CPU, pending, owner, lender }
+    /// Boxes a value and describes the host memory that it lends: the address and the number of bytes.
+    fn lend<O: Send + 'static>(
+        value: O,
+        find: impl FnOnce(NonNull<O>) -> Result<(usize, usize)>,
+    ) -> Result<Self, Refused<O>> {
+        let (owner, place) = Owner::new_with_address(value);
+        match find(place) {
+            Ok((address, bytes)) => {
+                let pending = PendingWork::NOTHING;
+                let (range, lender) = (address..address + bytes, Some(TypeId::of::<O> as fn() -> TypeId));
+                Ok(Self { address, range, device: Device::CPU, pending, owner, lender })
+            }
+            // SAFETY: the owner was made above for an `O`, and no borrow of the value is left after an error.
+            Err(error) => Err(Refused::new(unsafe { owner.into_value::<O>() }, error)),
+        }
     }
 }
 
@@ -281,21 +335,21 @@ macro_rules! lease {
         // the value ensures. 4: the lease returns no reference.
         unsafe impl<T: Element> Storage for $lease<T> {
             #[inline]
-            fn memory(&self) -> MemoryRegion {
+            fn memory(&self) -> Result<MemoryRegion> {
                 self.memory.owner.note_used();
                 self.region()
             }
 
             #[inline]
-            fn region(&self) -> MemoryRegion {
+            fn region(&self) -> Result<MemoryRegion> {
                 let LeasedMemory { address, ref range, device, .. } = self.memory;
-                MemoryRegion {
+                Ok(MemoryRegion {
                     address,
                     range: range.clone(),
                     element: T::TYPE,
                     device,
                     mutability: $mutability,
-                }
+                })
             }
 
             #[inline]
@@ -368,15 +422,15 @@ fn accept_any(_: &ArrayInfo) -> Result<()> {
     Ok(())
 }
 
-/// Returns an error if the bytes cannot be elements `T`.
-fn check_bytes<T: Element>(address: usize, len: usize) -> Result<()> {
-    let (align, size) = (align_of::<T>(), size_of::<T>());
+/// Returns an error if the bytes cannot be such elements.
+pub(crate) fn check_bytes(element: &ElementType, address: usize, len: usize) -> Result<()> {
+    let ElementType { align, size, .. } = *element;
     if len > 0 && address % align != 0 {
-        let allowed = format!("a multiple of {align}, the alignment of {}", T::TYPE.describe());
+        let allowed = format!("a multiple of {align}, the alignment of {}", element.describe());
         return Err(Error::new(ErrorKind::Alignment, "address", format_args!("{address:#x}"), allowed));
     }
     if size == 0 || len % size != 0 {
-        let allowed = format!("a multiple of {size}, the size of {}", T::TYPE.describe());
+        let allowed = format!("a multiple of {size}, the size of {}", element.describe());
         return Err(Error::new(ErrorKind::OutOfBounds, "bytes", len, allowed));
     }
     Ok(())

@@ -90,7 +90,7 @@ mod tests {
     fn described_boxes_are_written_wherever_they_are_moved() {
         fn check<W>(wrap: impl FnOnce(MaybeDangling<Samples>) -> W, read: impl FnOnce(W) -> Vec<u8>) {
             let samples = MaybeDangling::new(Samples { values: Box::new([1, 2, 3]), _len: 3 });
-            let address = samples.get().values.memory().address;
+            let address = samples.get().values.memory().unwrap().address;
             let held = wrap(samples);
             // SAFETY: the box is alive, and nothing else accesses it.
             unsafe { with_exposed_provenance_mut::<u8>(address).write(7) };

@@ -18,5 +18,4 @@ pub(crate) mod owner;
 pub(crate) mod shared_buffer;
 pub(crate) mod std_storage;
 pub(crate) mod storage;
-#[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) mod upload;

@@ -1,10 +1,13 @@
 //! `SharedBuffer`: a storage of any element type that several structs share.
-#![expect(unsafe_code, reason = "implements `Storage`")]
+#![expect(unsafe_code, reason = "implements `Storage`, and reads the bytes of `bool` to check them")]
 #![expect(clippy::inline_always, reason = "otherwise the storage goes through memory, which stalls the CPU")]
 
 use core::fmt;
+use core::ops::Range;
 use std::sync::Arc;
 
+use crate::array::device::Device;
+use crate::array::dtype::DType;
 use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
@@ -14,8 +17,9 @@ use crate::array::struct_type::StructType;
 use crate::array::use_record::UseRecord;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
+use crate::memory::host::elements::HostElements;
 use crate::memory::import::Import;
-use crate::memory::lease::check_whole;
+use crate::memory::lease::{check_bytes, check_whole};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
 use crate::memory::storage::MemoryRegion;
@@ -30,7 +34,7 @@ use crate::memory::storage::Storage;
 ///
 /// let all = SharedBuffer::new(HostVec::from_slice(&[0.0_f32, 1.0, 2.0]));
 /// let rest = all.byte_offset(4)?;
-/// assert_eq!(rest.memory().address, all.memory().address + 4);
+/// assert_eq!(rest.memory()?.address, all.memory()?.address + 4);
 /// assert!(all.byte_offset(13).is_err());
 /// # Ok::<(), interop_core::Error>(())
 /// ```
@@ -44,7 +48,8 @@ pub struct SharedBuffer {
 
 /// The whole memory, shared by all handles.
 struct Inner<K: ?Sized = dyn SharedOwner> {
-    memory: MemoryRegion,
+    /// Or the refusal of the storage, which every use of the buffer returns.
+    memory: Result<MemoryRegion>,
     struct_type: Option<StructType>,
     owner: K,
 }
@@ -90,7 +95,8 @@ impl SharedOwner for (Owner, PendingWork) {
 }
 
 impl SharedBuffer {
-    /// Shares a storage. If only a sole owner may write to it (a `Vec`), it becomes read-only.
+    /// Shares a storage. If only a sole owner may write to it (a `Vec`), it becomes read-only. The error of a storage that
+    /// [refuses](Storage::memory) is that of every use of the buffer.
     pub fn new(storage: impl Storage + Send + Sync + 'static) -> Self {
         // The storage is described first and moved afterwards.
         let owner = MaybeDangling::new(storage);
@@ -100,9 +106,11 @@ impl SharedBuffer {
 
     #[inline(always)]
     fn of(inner: Inner<impl SharedOwner + 'static>) -> Self {
-        let (address, readonly) =
-            (inner.memory.address, usize::from(inner.memory.mutability != Mutability::Writable));
-        Self { address, readonly, inner: Arc::new(inner) }
+        let (address, writable) = match &inner.memory {
+            Ok(memory) => (memory.address, memory.mutability == Mutability::Writable),
+            Err(_) => (0, false),
+        };
+        Self { address, readonly: usize::from(!writable), inner: Arc::new(inner) }
     }
 
     /// Returns a handle whose first element is `bytes` further on. For struct elements, `bytes` must be a multiple of
@@ -125,8 +133,8 @@ impl SharedBuffer {
     /// assert_eq!(hits.byte_offset(8).unwrap_err().kind(), ErrorKind::Alignment);
     /// ```
     pub fn byte_offset(&self, bytes: isize) -> Result<Self> {
-        let MemoryRegion { range, element, .. } = &self.inner.memory;
-        if element.fields.is_some() || self.inner.struct_type.is_some() {
+        let MemoryRegion { range, element, .. } = self.inner.memory.as_ref().map_err(Clone::clone)?;
+        if self.has_struct_elements(element) {
             check_whole(bytes, element.dtype.packed_bits() / 8)?;
         }
         let address = self.address.checked_add_signed(bytes);
@@ -136,6 +144,77 @@ impl SharedBuffer {
                 Error::new(ErrorKind::OutOfBounds, "offset", format_args!("{bytes} bytes"), allowed)
             })?;
         Ok(Self { address, ..self.clone() })
+    }
+
+    /// Returns a handle to these bytes, counted from the first element, as elements of another type, in place. The type is
+    /// known at run time only: a tensor in a `safetensors` file, a chunk of a Zarr array, a data set of HDF5.
+    ///
+    /// The bytes of `bool` elements are checked here. To use other bits, reinterpret them as `u8`.
+    ///
+    /// # Errors
+    ///
+    /// By [`ErrorKind`]:
+    ///
+    /// - `OutOfBounds` for bytes outside the memory, or if their number is not a multiple of the element size.
+    /// - `Alignment` if the first byte is not aligned for the type.
+    /// - `DType` for a type packed below the byte, for memory that holds structs, and for a byte that is not a valid
+    ///   `bool`.
+    /// - `Device` for `bool` in memory that the host cannot access; as
+    ///   [`to_vec`](crate::derive::cuda_array::CudaArray::to_vec) for `bool`.
+    ///
+    /// ```
+    /// use interop_core::{CudaArray, DType, ErrorKind, Lease, SharedBuffer};
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(export)]
+    /// struct Tensor {
+    ///     #[cuda_array(data)]
+    ///     bytes: SharedBuffer,
+    ///     #[cuda_array(shape)]
+    ///     shape: Vec<usize>,
+    /// }
+    ///
+    /// // A file in memory: two `int32`, then three `bool`.
+    /// let file = vec![1_u8, 0, 0, 0, 2, 0, 0, 0, 1, 0, 1];
+    /// let file = SharedBuffer::new(Lease::<u8>::from_owner(file));
+    /// let numbers = Tensor { bytes: file.reinterpret(DType::I32, 0..8)?, shape: vec![2] };
+    /// let flags = Tensor { bytes: file.reinterpret(DType::BOOL, 8..11)?, shape: vec![3] };
+    /// assert_eq!((numbers.to_vec::<i32>()?, flags.to_vec::<bool>()?), (vec![1, 2], vec![true, false, true]));
+    ///
+    /// let refused = |dtype, bytes| file.reinterpret(dtype, bytes).unwrap_err();
+    /// assert_eq!(refused(DType::BOOL, 4..8).found(), "the byte 2 in a bool");
+    /// assert_eq!(refused(DType::I16, 1..3).kind(), ErrorKind::Alignment);
+    /// assert_eq!(refused(DType::F64, 8..16).kind(), ErrorKind::OutOfBounds);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub fn reinterpret(&self, dtype: DType, bytes: Range<usize>) -> Result<Self> {
+        let MemoryRegion { range, element: old, device, mutability, .. } = self.region()?;
+        let element = ElementType::of_whole_bytes(dtype, false)?;
+        if self.has_struct_elements(&old) {
+            let found = text!("elements of {}", old.describe());
+            return Err(Error::new(ErrorKind::DType, "dtype", found, "memory of numbers or bytes"));
+        }
+        let space = range.end - self.address;
+        if bytes.start > bytes.end || bytes.end > space {
+            let allowed = text!("a range in the {space} bytes of memory");
+            return Err(Error::new(ErrorKind::OutOfBounds, "bytes", format_args!("{bytes:?}"), allowed));
+        }
+        let (address, len) = (self.address + bytes.start, bytes.len());
+        check_bytes(&ElementType { align: dtype.align(), ..element }, address, len)?;
+        let memory = MemoryRegion { address, range: address..address + len, element, device, mutability };
+        let owner = MaybeDangling::new(self.clone());
+        let all = Self::of(Inner { memory: Ok(memory), struct_type: None, owner });
+        if dtype == DType::BOOL {
+            let info = all.describe()?.finish(&[len as i64])?;
+            // SAFETY: the handle keeps the memory alive.
+            unsafe { HostElements::<bool>::of(&info, false) }?.for_each(drop)?;
+        }
+        Ok(all)
+    }
+
+    /// Whether padding could be read as elements of another type.
+    fn has_struct_elements(&self, element: &ElementType) -> bool {
+        element.fields.is_some() || self.inner.struct_type.is_some()
     }
 
     /// Returns a handle to the same memory that must not write, and whose exports are read-only.
@@ -149,7 +228,7 @@ impl SharedBuffer {
 // as read-only.
 unsafe impl Storage for SharedBuffer {
     #[inline]
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> Result<MemoryRegion> {
         if let Some(uses) = self.uses() {
             uses.note_used();
         }
@@ -157,10 +236,11 @@ unsafe impl Storage for SharedBuffer {
     }
 
     #[inline]
-    fn region(&self) -> MemoryRegion {
-        let MemoryRegion { ref range, element, device, .. } = self.inner.memory;
+    fn region(&self) -> Result<MemoryRegion> {
+        let MemoryRegion { ref range, element, device, .. } =
+            *self.inner.memory.as_ref().map_err(Clone::clone)?;
         let mutability = if self.readonly == 0 { Mutability::Writable } else { Mutability::ReadOnly };
-        MemoryRegion { address: self.address, range: range.clone(), element, device, mutability }
+        Ok(MemoryRegion { address: self.address, range: range.clone(), element, device, mutability })
     }
 
     #[inline]
@@ -175,7 +255,8 @@ unsafe impl Storage for SharedBuffer {
 
     #[inline]
     fn stream(&self) -> Option<StreamHandle> {
-        self.pending().stream(self.inner.memory.device)
+        let device = self.inner.memory.as_ref().map_or(Device::UNKNOWN, |memory| memory.device);
+        self.pending().stream(device)
     }
 
     #[inline]
@@ -218,13 +299,17 @@ impl FromImport for SharedBuffer {
         };
         let struct_type = info.struct_type().cloned();
         let pending = import.pending_work()?;
-        Ok(Self::of(Inner { memory, struct_type, owner: (import.take_owner(), pending) }))
+        Ok(Self::of(Inner { memory: Ok(memory), struct_type, owner: (import.take_owner(), pending) }))
     }
 }
 
 impl fmt::Debug for SharedBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (address, MemoryRegion { element, device, .. }) = (self.address, &self.inner.memory);
-        write!(f, "SharedBuffer({} at {address:#x}, {device})", element.describe())
+        match self.region() {
+            Ok(MemoryRegion { address, element, device, .. }) => {
+                write!(f, "SharedBuffer({} at {address:#x}, {device})", element.describe())
+            }
+            Err(error) => write!(f, "SharedBuffer({error})"),
+        }
     }
 }

@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 use std::sync::Arc;
 
 use crate::array::device::Device;
-use crate::array::element::{Element, ElementType};
+use crate::array::element::{Element, ElementType, Opaque};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
@@ -17,29 +17,33 @@ use crate::cuda::allocation::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::copy::copy_now;
 use crate::cuda::driver::driver;
-use crate::error::{Cure, Error, ErrorKind, Refused, Result};
+use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
+use crate::memory::array_view::shared_range;
+use crate::memory::borrow_registry::Borrow;
 use crate::memory::from_import::FromImport;
+use crate::memory::host::cells::check_readable;
 use crate::memory::host::elements::HostElements;
-use crate::memory::host_vec::HostVec;
+use crate::memory::host_vec::{HostBuffer, HostVec};
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
+use crate::memory::upload::copied;
 
 /// Memory that a sole owner may write. The pointer with write permission is exposed.
-fn owned_memory<T: Element>(first: *mut T, len: usize) -> MemoryRegion {
-    MemoryRegion::new::<T>(first.expose_provenance(), len, Device::CPU, Mutability::UniqueOwner)
+fn owned_memory<T: Element>(first: *mut T, len: usize) -> Result<MemoryRegion> {
+    Ok(MemoryRegion::new::<T>(first.expose_provenance(), len, Device::CPU, Mutability::UniqueOwner))
 }
 
 // SAFETY: 1, 2: the elements live on the heap, and only `&mut self` can move them. 3: it is host memory. 4: no
 // reference to elements outlives a borrow of the vector.
 unsafe impl<T: Element> Storage for Vec<T> {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> Result<MemoryRegion> {
         owned_memory(self.as_ptr().cast_mut(), self.len())
     }
 }
 
 // SAFETY: as for a vector. Exports move the box as bytes (`MaybeDangling`), so the address stays valid.
 unsafe impl<T: Element> Storage for Box<[T]> {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> Result<MemoryRegion> {
         // Use the box's own pointer, which may write; one through a shared reference may not.
         let elements = &raw const **self;
         owned_memory(elements.cast::<T>().cast_mut(), self.len())
@@ -48,35 +52,35 @@ unsafe impl<T: Element> Storage for Box<[T]> {
 
 // SAFETY: 1, 2: the elements live as long as any handle. 3: it is host memory. 4: the memory is read-only.
 unsafe impl<T: Element> Storage for Arc<[T]> {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> Result<MemoryRegion> {
         // Use the handle's own pointer, whose provenance is not limited to a borrow of the elements.
         let address = Self::as_ptr(self).cast::<T>().expose_provenance();
-        MemoryRegion::new::<T>(address, self.len(), Device::CPU, Mutability::ReadOnly)
+        Ok(MemoryRegion::new::<T>(address, self.len(), Device::CPU, Mutability::ReadOnly))
     }
 }
 
 // SAFETY: 1, 2: the slice is borrowed while it exists; an export needs a `'static` struct. 3: it is host memory. 4: the
 // memory is read-only.
 unsafe impl<T: Element> Storage for &[T] {
-    fn memory(&self) -> MemoryRegion {
-        MemoryRegion::new::<T>(
+    fn memory(&self) -> Result<MemoryRegion> {
+        Ok(MemoryRegion::new::<T>(
             self.as_ptr().expose_provenance(),
             self.len(),
             Device::CPU,
             Mutability::ReadOnly,
-        )
+        ))
     }
 }
 
 // SAFETY: 1 to 3 and 5: as for the inner storage, which the handle keeps alive and lends as `&mut` only if it is unique.
 // 4: `UniqueOwner` memory becomes read-only, because other handles may read it.
 unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
-    fn memory(&self) -> MemoryRegion {
-        shared(S::memory(self))
+    fn memory(&self) -> Result<MemoryRegion> {
+        S::memory(self).map(shared)
     }
 
-    fn region(&self) -> MemoryRegion {
-        shared(S::region(self))
+    fn region(&self) -> Result<MemoryRegion> {
+        S::region(self).map(shared)
     }
 
     fn uses(&self) -> Option<UseRecord> {
@@ -105,6 +109,123 @@ fn shared(memory: MemoryRegion) -> MemoryRegion {
     match memory.mutability {
         Mutability::Writable => memory,
         _ => MemoryRegion { mutability: Mutability::ReadOnly, ..memory },
+    }
+}
+
+impl FromImport for HostBuffer {
+    const COPIES: bool = true;
+
+    const ON_HOST: bool = true;
+
+    fn element() -> Option<ElementType> {
+        None
+    }
+
+    fn check(info: &ArrayInfo) -> Result<()> {
+        check_host_copy(info)?;
+        whole_numbers(info).map(drop)
+    }
+
+    fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
+        Self::take(&mut import, order).map_err(|error| Refused::new(import, error))
+    }
+
+    fn take(import: &mut Import, order: Order) -> Result<Self> {
+        let info = import.info();
+        Self::check(info)?;
+        check_readable(info.pending, info.address, info.device())?;
+        let _access = Borrow::of(shared_range(info), false)?;
+        // SAFETY: the memory is live while the import is, the host can access it, and no work is pending on it.
+        unsafe { Self::copy_of(info, order) }
+    }
+}
+
+impl FromImport for CudaBuffer {
+    const COPIES: bool = true;
+
+    fn element() -> Option<ElementType> {
+        None
+    }
+
+    fn check(info: &ArrayInfo) -> Result<()> {
+        match whole_numbers(info)?.size {
+            1 | 2 | 4 | 8 | 16 | 32 => Ok(()),
+            size => {
+                let found = text!("elements of {size} bytes");
+                Err(Error::new(ErrorKind::DType, "dtype", found, "elements of 1, 2, 4, 8, 16 or 32 bytes"))
+            }
+        }
+    }
+
+    fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
+        Self::take(&mut import, order).map_err(|error| Refused::new(import, error))
+    }
+
+    fn take(import: &mut Import, order: Order) -> Result<Self> {
+        Self::check(import.info())?;
+        let element = whole_numbers(import.info())?;
+        let copy = match element.size {
+            1 => copied_as::<u8>,
+            2 => copied_as::<u16>,
+            4 => copied_as::<u32>,
+            8 => copied_as::<u64>,
+            16 => copied_as::<Opaque<16>>,
+            _ => copied_as::<Opaque<32>>,
+        };
+        let ordinal = import.info().device().device_id;
+        match copy(import, order)? {
+            Some(buffer) => Ok(buffer.holding(element)),
+            None => Self::for_elements(MemoryKind::Device, ordinal, element, 0),
+        }
+    }
+}
+
+/// Copies elements to a device as bits of the same size, so that few types are compiled.
+fn copied_as<T: Element>(import: &mut Import, order: Order) -> Result<Option<CudaBuffer>> {
+    let (dtype, padded) = (import.info.dtype, import.info.padded);
+    (import.info.dtype, import.info.padded) = (T::TYPE.dtype, false);
+    let copy = copied::<T>(import, MemoryKind::Device, order);
+    (import.info.dtype, import.info.padded) = (dtype, padded);
+    copy
+}
+
+/// Returns the element type of an import for memory that has no Rust type.
+///
+/// # Errors
+///
+/// [`ErrorKind::DType`] for structs, whose fields the memory would not know, and for types packed below the byte.
+fn whole_numbers(info: &ArrayInfo) -> Result<ElementType> {
+    match info.struct_type() {
+        None => ElementType::of_whole_bytes(info.dtype(), info.is_padded()),
+        Some(fields) => {
+            let error =
+                Error::new(ErrorKind::DType, "dtype", text!("struct {fields}"), "numbers, `bool` or bytes");
+            Err(error.with_rust_hint("use `SharedBuffer`, or `Vec<T>` of a struct with `#[derive(Element)]`"))
+        }
+    }
+}
+
+impl<S: FromImport> FromImport for Arc<S> {
+    const COPIES: bool = S::COPIES;
+
+    const IS_FREED_ON_DEFAULT_STREAM: bool = S::IS_FREED_ON_DEFAULT_STREAM;
+
+    const ON_HOST: bool = S::ON_HOST;
+
+    fn element() -> Option<ElementType> {
+        S::element()
+    }
+
+    fn check(info: &ArrayInfo) -> Result<()> {
+        S::check(info)
+    }
+
+    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+        S::from_import(import, order).map(Self::new)
+    }
+
+    fn take(import: &mut Import, order: Order) -> Result<Self> {
+        S::take(import, order).map(Self::new)
     }
 }
 
@@ -180,14 +301,14 @@ fn check_host_copy(info: &ArrayInfo) -> Result<()> {
 // SAFETY: 1, 2: the memory is allocated and initialized by the constructors and freed on drop. 3: `device` is where it
 // was allocated. 4: `&self` gives no references to elements.
 unsafe impl Storage for CudaBuffer {
-    fn memory(&self) -> MemoryRegion {
-        MemoryRegion {
+    fn memory(&self) -> Result<MemoryRegion> {
+        Ok(MemoryRegion {
             address: self.address,
             range: self.address..self.address + self.bytes,
             element: self.element,
             device: self.device,
             mutability: Mutability::Writable,
-        }
+        })
     }
 
     // The free of other kinds makes the host wait, so an export defers it until the work is done.
@@ -219,7 +340,7 @@ impl CudaBuffer {
         let cleared =
             if padding.is_empty() { None } else { Some(HostVec::without_padding(elements, &padding)?) };
         let source = elements.as_ptr().expose_provenance();
-        let from = cleared.as_ref().map_or(source, |cleared| cleared.memory().address);
+        let from = cleared.as_ref().map_or(source, |cleared| cleared.first().expose_provenance());
         // SAFETY: both ranges have `buffer.bytes` bytes and stay live until the copy is complete.
         unsafe { copy_now(driver()?, buffer.context, buffer.address, from, buffer.bytes) }?;
         Ok(buffer)

@@ -49,7 +49,7 @@ use crate::error::Result;
 /// Memory from a C allocator:
 ///
 /// ```
-/// use interop_core::{CudaArray, Device, MemoryRegion, Storage, Mutability};
+/// use interop_core::{CudaArray, Device, MemoryRegion, Mutability, Result, Storage};
 /// # mod c { use std::alloc::*;
 /// # pub fn malloc(n: usize) -> *mut f32 { unsafe { alloc_zeroed(Layout::array::<f32>(n).unwrap()).cast() } }
 /// # pub unsafe fn free(p: *mut f32, n: usize) { unsafe { dealloc(p.cast(), Layout::array::<f32>(n).unwrap()) } } }
@@ -62,8 +62,8 @@ use crate::error::Result;
 /// // SAFETY: 1 and 2: the memory is zeroed by the constructor and lives until `drop`; 3: it is host memory;
 /// // 4: no method returns a reference to it or writes to it; 5: elements are not structs.
 /// unsafe impl Storage for CBuffer {
-///     fn memory(&self) -> MemoryRegion {
-///         MemoryRegion::new::<f32>(self.pointer.expose_provenance(), self.len, Device::CPU, Mutability::Writable)
+///     fn memory(&self) -> Result<MemoryRegion> {
+///         Ok(MemoryRegion::new::<f32>(self.pointer.expose_provenance(), self.len, Device::CPU, Mutability::Writable))
 ///     }
 /// }
 ///
@@ -104,7 +104,12 @@ use crate::error::Result;
 )]
 pub unsafe trait Storage {
     /// The location and element type of the memory.
-    fn memory(&self) -> MemoryRegion;
+    ///
+    /// # Errors
+    ///
+    /// For memory that cannot be described, for example a variant of an `enum` of devices that no protocol knows. The
+    /// error is that of every description and export of the struct. Make it by [`Error::new`](crate::Error::new).
+    fn memory(&self) -> Result<MemoryRegion>;
 
     /// The fields of struct elements, if no Rust type describes them (rule 5).
     #[inline]
@@ -128,9 +133,13 @@ pub unsafe trait Storage {
     }
 
     /// As [`memory`](Self::memory), for a description that does not give the address away.
+    ///
+    /// # Errors
+    ///
+    /// As [`memory`](Self::memory).
     #[doc(hidden)]
     #[inline]
-    fn region(&self) -> MemoryRegion {
+    fn region(&self) -> Result<MemoryRegion> {
         self.memory()
     }
 
@@ -150,9 +159,13 @@ pub unsafe trait Storage {
     }
 
     /// Describes the memory. Expanded code of the derive macro calls this.
+    ///
+    /// # Errors
+    ///
+    /// As [`memory`](Self::memory).
     #[doc(hidden)]
     #[inline]
-    fn describe(&self) -> InfoBuilder<'_>
+    fn describe(&self) -> Result<InfoBuilder<'_>>
     where
         Self: Sized,
     {
@@ -162,11 +175,15 @@ pub unsafe trait Storage {
 
 impl<'a> InfoBuilder<'a> {
     /// Starts a description with the `data` field.
+    ///
+    /// # Errors
+    ///
+    /// As [`Storage::memory`].
     #[inline]
-    pub fn storage<S: Storage>(storage: &'a S) -> Self {
+    pub fn storage<S: Storage>(storage: &'a S) -> Result<Self> {
         let (drops_in_order, uses) = (storage.drops_in_order(), storage.uses());
-        let described = Self::new(storage.region(), storage.struct_type(), true, storage.pending());
-        Self { drops_in_order, uses, ..described }
+        let described = Self::new(storage.region()?, storage.struct_type(), true, storage.pending());
+        Ok(Self { drops_in_order, uses, ..described })
     }
 }
 

@@ -8,10 +8,8 @@ use crate::array::device::{Device, DeviceType};
 use crate::array::element::Element;
 use crate::array::layout::order::Order;
 use crate::array::stream::StreamHandle;
-#[cfg(feature = "cust")]
 use crate::cuda::allocation::MemoryKind;
 use crate::cuda::allocation::with_usable_stream;
-#[cfg(feature = "cust")]
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::context::{Context, PerContext, Relaxed};
 use crate::cuda::copy::{copy_now, queue_copy};
@@ -29,8 +27,6 @@ use crate::memory::fetch::{copy_compacted, fetch_vec};
 use crate::memory::host::elements::HostElements;
 use crate::memory::host::strided::Strided;
 use crate::memory::import::Import;
-#[cfg(feature = "cust")]
-use crate::memory::storage::Storage;
 
 /// The size of a piece in bytes. Two pieces are used in turn.
 const PIECE: usize = 4 << 20;
@@ -320,7 +316,6 @@ impl CopyTarget {
 
     /// Whether another library that keeps the stream handle refers to the same stream. It may use a default stream in
     /// the primary context, while another context is current here.
-    #[cfg(feature = "cust")]
     fn is_named(&self, stream: StreamHandle) -> bool {
         let is_primary = || Context::primary_in_use(self.driver, self.ordinal) == Ok(Some(self.context));
         matches!(stream, StreamHandle::Raw(_)) || is_primary()
@@ -388,8 +383,8 @@ impl DefaultStreamTarget {
     }
 }
 
-/// Copies the elements of an import into new memory, contiguous in `order`. Returns its address, which the caller must
-/// free, and the number of elements. Without elements no memory is allocated, and no driver is needed.
+/// Copies the elements of an import into new memory, contiguous in `order`. Returns `None` without elements; then no
+/// driver is needed.
 ///
 /// Device memory is allocated on the device of the import's copy stream. On return, the copy may still be pending on
 /// that stream. A copy into host-accessible memory is complete.
@@ -398,15 +393,14 @@ impl DefaultStreamTarget {
 ///
 /// [`ErrorKind::Driver`] without a driver or if the allocation fails; [`ErrorKind::StreamCapture`] for a stream that
 /// captures a graph; [`ErrorKind::DType`] for other element types and for a byte that is not a valid `bool`.
-#[cfg(feature = "cust")]
 pub(crate) fn copied<T: Element>(
     import: &mut Import,
     kind: MemoryKind,
     order: Order,
-) -> Result<(usize, usize)> {
+) -> Result<Option<CudaBuffer>> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
     if count == 0 {
-        return Ok((0, 0));
+        return Ok(None);
     }
     let (stream, scope) = import.copy_stream()?;
     let site = CopyTarget::of(stream, import.info().device())?;
@@ -415,13 +409,13 @@ pub(crate) fn copied<T: Element>(
     let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| T::TYPE.too_large(count))?;
     let target = CudaBuffer::uninitialized(kind, site.context, site.ordinal, T::TYPE, bytes)?;
     // SAFETY: the memory is new and has room for the elements.
-    let pending = unsafe { site.copy::<T>(import, order, target.memory().address) }?;
+    let pending = unsafe { site.copy::<T>(import, order, target.address) }?;
     if pending && !(kind == MemoryKind::Device && site.is_guarded(scope) && site.is_named(stream)) {
         site.finish()?;
     } else if pending {
         import.wait_for_copy(stream)?;
     }
-    Ok((target.into_address(), count))
+    Ok(Some(target))
 }
 
 /// Copies the elements of an import to `target`, contiguous in `order`, on the legacy default stream of a device. The

@@ -18,7 +18,7 @@ const _: () = {
     unsafe impl __p::CudaArray for Cells {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <Vec<f32> as __p::Storage>::describe(&self.values);
+            let __described = <Vec<f32> as __p::Storage>::describe(&self.values)?;
             __described
                 .extents([
                     <usize as __p::Extent>::describe_field(&self.n),
@@ -37,15 +37,17 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Cells {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::Some(4),
-            order: __p::Some(__p::Order::C),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<f32>,
-            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
+            >>::open(
+                __extraction,
+                __p::Requirements {
+                    axes: __p::Some(4),
+                    order: __p::Some(__p::Order::C),
+                },
+            );
             __p::Extraction::literal(__extraction, 1, __EXTENT1);
             __p::Extraction::literal(__extraction, 2, __EXTENT2);
             __p::Extraction::literal(__extraction, 3, __EXTENT3);

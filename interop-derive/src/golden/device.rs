@@ -16,7 +16,7 @@ const _: () = {
     unsafe impl __p::CudaArray for OnDevice {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <Lease<f32> as __p::Storage>::describe(&self.values);
+            let __described = <Lease<f32> as __p::Storage>::describe(&self.values)?;
             <Vec<usize> as __p::ShapeField>::finish(&self.shape, __described)
         }
         #[inline(always)]
@@ -29,10 +29,6 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for OnDevice {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::None,
-            order: __p::Some(__p::Order::C),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             __p::Extraction::on_one_of(
@@ -41,7 +37,13 @@ const _: () = {
             );
             let __opened = <__p::FieldProbe<
                 Lease<f32>,
-            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
+            >>::open(
+                __extraction,
+                __p::Requirements {
+                    axes: __p::None,
+                    order: __p::Some(__p::Order::C),
+                },
+            );
             __p::Ok(Self {
                 shape: <Vec<usize> as __p::ShapeField>::take(__extraction, "shape"),
                 values: match __opened.take(__extraction) {

@@ -20,7 +20,7 @@ const _: () = {
     unsafe impl<'a> __p::CudaArray for Table<'a> {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <&'static [f32] as __p::Storage>::describe(&self.cells);
+            let __described = <&'static [f32] as __p::Storage>::describe(&self.cells)?;
             let __described = __described
                 .beside(
                     ::core::mem::needs_drop::<Arc<Context>>()

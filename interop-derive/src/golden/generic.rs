@@ -26,7 +26,7 @@ const _: () = {
     {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <Lease<T> as __p::Storage>::describe(&self.values);
+            let __described = <Lease<T> as __p::Storage>::describe(&self.values)?;
             let __described = __described
                 .beside(::core::mem::needs_drop::<PhantomData<&'a M>>());
             __described
@@ -54,17 +54,16 @@ const _: () = {
         L: __p::Extent,
         PhantomData<&'a M>: __p::Default,
     {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::Some(4),
-            order: __p::Some(__p::Order::C),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <Lease<
                 T,
             > as __p::FromImport>::open(
                 __extraction,
-                <Self as __p::FromArray>::REQUIREMENTS,
+                __p::Requirements {
+                    axes: __p::Some(4),
+                    order: __p::Some(__p::Order::C),
+                },
             );
             __p::Extraction::same_extent(__extraction, 0, 1, "n");
             __p::Extraction::constant(__extraction, 2, __p::Extent::describe_field(&C));

@@ -25,7 +25,7 @@ const _: () = {
     {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <S as __p::Storage>::describe(&self.pixels);
+            let __described = <S as __p::Storage>::describe(&self.pixels)?;
             let __described = __described
                 .beside(
                     ::core::mem::needs_drop::<String>()
@@ -55,15 +55,14 @@ const _: () = {
     where
         S: __p::FromImport,
     {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::Some(3),
-            order: __p::Some(__p::Order::C),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <S as __p::FromImport>::open(
                 __extraction,
-                <Self as __p::FromArray>::REQUIREMENTS,
+                __p::Requirements {
+                    axes: __p::Some(3),
+                    order: __p::Some(__p::Order::C),
+                },
             );
             __p::Extraction::literal(__extraction, 2, 3);
             __p::Extraction::check(__extraction)?;

@@ -17,17 +17,16 @@ const _: () = {
     use ::interop_core::__interop_core as __p;
     #[automatically_derived]
     impl __p::FromArray for Batch {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::None,
-            order: __p::None,
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <Lease<
                 f32,
             > as __p::FromImport>::open(
                 __extraction,
-                <Self as __p::FromArray>::REQUIREMENTS,
+                __p::Requirements {
+                    axes: __p::None,
+                    order: __p::None,
+                },
             );
             __p::Ok(Self {
                 shape: <Vec<usize> as __p::ShapeField>::take(__extraction, "shape"),

@@ -15,7 +15,7 @@ const _: () = {
     unsafe impl __p::CudaArray for Samples {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <Vec<f32> as __p::Storage>::describe(&self.values);
+            let __described = <Vec<f32> as __p::Storage>::describe(&self.values)?;
             <Vec<usize> as __p::ShapeField>::finish(&self.shape, __described)
         }
         #[inline(always)]
@@ -28,15 +28,17 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Samples {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::None,
-            order: __p::Some(__p::Order::C),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<f32>,
-            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
+            >>::open(
+                __extraction,
+                __p::Requirements {
+                    axes: __p::None,
+                    order: __p::Some(__p::Order::C),
+                },
+            );
             __p::Ok(Self {
                 shape: <Vec<usize> as __p::ShapeField>::take(__extraction, "shape"),
                 values: match __opened.take(__extraction) {

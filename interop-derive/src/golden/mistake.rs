@@ -29,5 +29,5 @@ const _: () = {
     }
 };
 ::core::compile_error! {
-    "unknown keyword `dta` on a field\n= help: write `data`; a field takes `data`, `shape`, `strides`, `stream`, `device`, `owner` or `default`"
+    "unknown keyword `dta` on a field\n= help: write `data`; a field takes `data`, `inner`, `shape`, `strides`, `stream`, `device`, `owner` or `default`"
 }

@@ -16,7 +16,7 @@ const _: () = {
     unsafe impl __p::CudaArray for Matrix {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <Vec<f64> as __p::Storage>::describe(&self.values);
+            let __described = <Vec<f64> as __p::Storage>::describe(&self.values)?;
             let __described = __described.order(__p::Order::F);
             __described
                 .extents([
@@ -34,15 +34,17 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Matrix {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::Some(2),
-            order: __p::Some(__p::Order::F),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<f64>,
-            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
+            >>::open(
+                __extraction,
+                __p::Requirements {
+                    axes: __p::Some(2),
+                    order: __p::Some(__p::Order::F),
+                },
+            );
             __p::Ok(Self {
                 rows: <usize as __p::Extent>::take(__extraction, 0, "rows"),
                 columns: <usize as __p::Extent>::take(__extraction, 1, "columns"),

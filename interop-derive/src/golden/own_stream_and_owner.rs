@@ -19,7 +19,7 @@ const _: () = {
     unsafe impl __p::CudaArray for Samples {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <Vec<f32> as __p::Storage>::describe(&self.values);
+            let __described = <Vec<f32> as __p::Storage>::describe(&self.values)?;
             let __described = __described
                 .beside(::core::mem::needs_drop::<Option<Context>>());
             let __described = <Stream as __p::AsStream>::describe_field(
@@ -39,15 +39,17 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Samples {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::None,
-            order: __p::Some(__p::Order::C),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<f32>,
-            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
+            >>::open(
+                __extraction,
+                __p::Requirements {
+                    axes: __p::None,
+                    order: __p::Some(__p::Order::C),
+                },
+            );
             __p::Extraction::check(__extraction)?;
             __p::Ok(Self {
                 shape: <Vec<usize> as __p::ShapeField>::take(__extraction, "shape"),

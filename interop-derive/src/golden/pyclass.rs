@@ -15,7 +15,7 @@ const _: () = {
     unsafe impl __p::CudaArray for Samples {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <Vec<f32> as __p::Storage>::describe(&self.values);
+            let __described = <Vec<f32> as __p::Storage>::describe(&self.values)?;
             <Vec<usize> as __p::ShapeField>::finish(&self.shape, __described)
         }
         #[inline(always)]

@@ -23,7 +23,7 @@ const _: () = {
     {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <S as __p::Storage>::describe(&self.values);
+            let __described = <S as __p::Storage>::describe(&self.values)?;
             <[usize; N] as __p::ShapeField>::finish(&self.shape, __described)
         }
         #[inline(always)]
@@ -41,15 +41,14 @@ const _: () = {
         S: __p::FromImport,
         [usize; N]: __p::ShapeField,
     {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::None,
-            order: __p::Some(__p::Order::C),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <S as __p::FromImport>::open(
                 __extraction,
-                <Self as __p::FromArray>::REQUIREMENTS,
+                __p::Requirements {
+                    axes: __p::None,
+                    order: __p::Some(__p::Order::C),
+                },
             );
             __p::Ok(Self {
                 shape: <[usize; N] as __p::ShapeField>::take(__extraction, "shape"),

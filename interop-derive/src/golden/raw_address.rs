@@ -36,16 +36,18 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Raw {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::Some(1),
-            order: __p::Some(__p::Order::C),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let _ = <f32 as __p::Element>::TYPE;
             <CUdeviceptr as __p::RawAddress>::open::<
                 f32,
-            >(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
+            >(
+                __extraction,
+                __p::Requirements {
+                    axes: __p::Some(1),
+                    order: __p::Some(__p::Order::C),
+                },
+            );
             __p::Ok(Self {
                 len: <usize as __p::Extent>::take(__extraction, 0, "len"),
                 device: <Device as __p::DeviceField>::take(__extraction),

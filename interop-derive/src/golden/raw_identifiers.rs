@@ -16,7 +16,7 @@ const _: () = {
     unsafe impl __p::CudaArray for r#Struct {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <Vec<f32> as __p::Storage>::describe(&self.r#type);
+            let __described = <Vec<f32> as __p::Storage>::describe(&self.r#type)?;
             __described
                 .extents([
                     <usize as __p::Extent>::describe_field(&self.r#loop),
@@ -33,15 +33,17 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for r#Struct {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::Some(2),
-            order: __p::Some(__p::Order::C),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<f32>,
-            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
+            >>::open(
+                __extraction,
+                __p::Requirements {
+                    axes: __p::Some(2),
+                    order: __p::Some(__p::Order::C),
+                },
+            );
             __p::Ok(Self {
                 r#loop: <usize as __p::Extent>::take(__extraction, 0, "loop"),
                 r#in: <usize as __p::Extent>::take(__extraction, 1, "in"),

@@ -35,15 +35,14 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Raw {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::None,
-            order: __p::Some(__p::Order::C),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             <*mut f32 as __p::RawPointer>::open(
                 __extraction,
-                <Self as __p::FromArray>::REQUIREMENTS,
+                __p::Requirements {
+                    axes: __p::None,
+                    order: __p::Some(__p::Order::C),
+                },
             );
             __p::Ok(Self {
                 shape: <[usize; 1] as __p::ShapeField>::take(__extraction, "shape"),

@@ -17,7 +17,7 @@ const _: () = {
     unsafe impl __p::CudaArray for Strided {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <Vec<f64> as __p::Storage>::describe(&self.values);
+            let __described = <Vec<f64> as __p::Storage>::describe(&self.values)?;
             let __described = <Option<
                 [isize; 2],
             > as __p::StridesField>::describe_field(&self.strides, __described);
@@ -33,15 +33,17 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Strided {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::None,
-            order: __p::None,
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<f64>,
-            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
+            >>::open(
+                __extraction,
+                __p::Requirements {
+                    axes: __p::None,
+                    order: __p::None,
+                },
+            );
             __p::Ok(Self {
                 shape: <[usize; 2] as __p::ShapeField>::take(__extraction, "shape"),
                 strides: <Option<

@@ -18,7 +18,7 @@ const _: () = {
     unsafe impl __p::CudaArray for Strided {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <Vec<f64> as __p::Storage>::describe(&self.values);
+            let __described = <Vec<f64> as __p::Storage>::describe(&self.values)?;
             let __described = <[i64; 2] as __p::StridesField>::describe_field_in_bytes(
                 &self.strides,
                 __described,
@@ -36,15 +36,17 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Strided {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::None,
-            order: __p::Some(__p::Order::F),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<f64>,
-            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
+            >>::open(
+                __extraction,
+                __p::Requirements {
+                    axes: __p::None,
+                    order: __p::Some(__p::Order::F),
+                },
+            );
             __p::Ok(Self {
                 shape: <[usize; 2] as __p::ShapeField>::take(__extraction, "shape"),
                 strides: <[i64; 2] as __p::StridesField>::take_in_bytes(

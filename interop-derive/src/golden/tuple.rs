@@ -11,7 +11,7 @@ const _: () = {
     unsafe impl __p::CudaArray for Grid {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <Vec<u8> as __p::Storage>::describe(&self.0);
+            let __described = <Vec<u8> as __p::Storage>::describe(&self.0)?;
             let __described = __described.beside(::core::mem::needs_drop::<(u8, u8)>());
             __described
                 .extents([
@@ -29,15 +29,17 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Grid {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::Some(2),
-            order: __p::Some(__p::Order::C),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<u8>,
-            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
+            >>::open(
+                __extraction,
+                __p::Requirements {
+                    axes: __p::Some(2),
+                    order: __p::Some(__p::Order::C),
+                },
+            );
             __p::Extraction::check(__extraction)?;
             __p::Ok(Self {
                 1: <usize as __p::Extent>::take(__extraction, 0, "1"),

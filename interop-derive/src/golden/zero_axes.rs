@@ -14,7 +14,7 @@ const _: () = {
     unsafe impl __p::CudaArray for Scalar {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
-            let __described = <Box<[f32]> as __p::Storage>::describe(&self.value);
+            let __described = <Box<[f32]> as __p::Storage>::describe(&self.value)?;
             __described.extents([])
         }
         #[inline(always)]
@@ -27,15 +27,17 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Scalar {
-        const REQUIREMENTS: __p::Requirements = __p::Requirements {
-            axes: __p::Some(0),
-            order: __p::Some(__p::Order::C),
-        };
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Box<[f32]>,
-            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
+            >>::open(
+                __extraction,
+                __p::Requirements {
+                    axes: __p::Some(0),
+                    order: __p::Some(__p::Order::C),
+                },
+            );
             __p::Ok(Self {
                 value: match __opened.take(__extraction) {
                     __p::Some(__value) => __value,

@@ -81,7 +81,7 @@ struct Grenade(HostVec<i16>, Count);
 
 // SAFETY: forwards to the inner vector.
 unsafe impl Storage for Grenade {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
         self.0.memory()
     }
 }

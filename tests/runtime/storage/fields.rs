@@ -67,8 +67,8 @@ struct Blobs(StructType);
 // SAFETY: nothing is read at the address.
 #[expect(unsafe_code, reason = "a storage vouches for its memory")]
 unsafe impl Storage for Blobs {
-    fn memory(&self) -> MemoryRegion {
-        MemoryRegion::new::<Opaque<4>>(0x1000, 6, Device::CPU, Mutability::ReadOnly)
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
+        Ok(MemoryRegion::new::<Opaque<4>>(0x1000, 6, Device::CPU, Mutability::ReadOnly))
     }
 
     fn struct_type(&self) -> Option<&StructType> {

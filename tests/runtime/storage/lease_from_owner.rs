@@ -38,7 +38,7 @@ impl Drop for Inline {
 fn a_value_lends_its_elements_in_place() {
     let (end, ended) = channel();
     let lease = LeaseMut::<i16>::from_owner(Inline { elements: [0, 1, 2, 3, 4, 5], end });
-    let memory = lease.memory();
+    let memory = lease.memory().unwrap();
     assert_eq!((memory.mutability, memory.range.len(), memory.element.size()), (Mutability::Writable, 12, 2));
     let mut array = Array::new(lease, &[6]);
     array.map_inplace(|element: i16| element * 2).unwrap();
@@ -57,7 +57,7 @@ fn a_value_lends_its_elements_in_place() {
 fn a_value_lends_its_elements_for_reading() {
     let (end, ended) = channel();
     let lease = Lease::<i16>::from_owner(Inline { elements: [0, 1, 2, 3, 4, 5], end });
-    let address = lease.memory().address;
+    let address = lease.memory().unwrap().address;
     let table = Arc::new(Fortran { data: lease, rows: 2, columns: 3 });
     assert_eq!(table.to_vec::<i16>().unwrap(), [0, 2, 4, 1, 3, 5]);
     let tensor = table.share_dlpack().unwrap();
@@ -128,7 +128,7 @@ fn bytes_are_lent_as_elements() {
         }
     }
     let lease = Lease::<u32>::try_from_bytes(Aligned([1; 16], 4)).ok().unwrap();
-    assert_eq!(lease.memory().range.len(), 12);
+    assert_eq!(lease.memory().unwrap().range.len(), 12);
     let array = Array::new(lease, &[3]);
     assert_eq!(array.to_vec::<u32>().unwrap(), [0x0101_0101; 3]);
     for (offset, kind) in [(1, ErrorKind::Alignment), (6, ErrorKind::Alignment)] {

@@ -42,7 +42,10 @@ fn leases_take_memory_from_anywhere() {
     };
     for device in [Device::CPU, Device::cuda(4), Device::CUDA_HOST, Device::CUDA_MANAGED] {
         let lease: Array<Lease<f32>> = Array::from_import(import(on(device))).unwrap();
-        assert_eq!((lease.data.memory().device, lease.strides.as_deref()), (device, Some(&[1, 2][..])));
+        assert_eq!(
+            (lease.data.memory().unwrap().device, lease.strides.as_deref()),
+            (device, Some(&[1, 2][..]))
+        );
         assert_eq!(lease.info().unwrap().device(), device);
         assert!(Fortran::<Lease<f32>>::from_import(import(on(device))).is_ok());
         let refused = Matrix::<Lease<f32>>::from_import(import(on(device))).unwrap_err();
@@ -73,7 +76,7 @@ fn leases_end_where_the_import_ends() {
         Claims { shape: Some(vec![3]), strides: Some(vec![-2]), byte_offset: 10, ..Claims::new(&[12]) };
     let mut lease: Array<Lease<i16>> = Array::from_import(import(part)).unwrap();
     assert_eq!(lease.to_vec::<i16>().unwrap(), [5, 3, 1]);
-    assert_eq!(lease.data.memory().range.len(), 10);
+    assert_eq!(lease.data.memory().unwrap().range.len(), 10);
     for (shape, strides) in [(vec![4], vec![-2]), (vec![2], vec![1]), (vec![6], vec![-1])] {
         (lease.shape, lease.strides) = (shape, Some(strides));
         let told = (ErrorKind::OutOfBounds, "shape", "of int16 with strides", "the 10 bytes of memory");
@@ -105,9 +108,12 @@ fn leases_check_for_themselves() {
         Lease::<[i16; 3]>::from_import(import, Order::C).map(drop)
     });
     let lease = Lease::<i16>::from_import(import(readonly()), Order::C).unwrap();
-    assert_eq!(lease.memory().mutability, Mutability::ReadOnly);
+    assert_eq!(lease.memory().unwrap().mutability, Mutability::ReadOnly);
     let lease = LeaseMut::<[i16; 2]>::from_import(import(Claims::new(&[3, 2])), Order::F).unwrap();
-    assert_eq!((lease.memory().mutability, lease.memory().range.len()), (Mutability::Writable, 12));
+    assert_eq!(
+        (lease.memory().unwrap().mutability, lease.memory().unwrap().range.len()),
+        (Mutability::Writable, 12)
+    );
 }
 
 /// Trailing axes become the parts of an element if their layout matches.
@@ -175,7 +181,7 @@ fn owners_outlive_leases() {
 #[test]
 fn empty_leases() {
     let lease: Array<LeaseMut<i16>> = Array::from_import(import(Claims::at(0xDEAD_BEEF, &[0, 3]))).unwrap();
-    assert_eq!((lease.data.memory().range, lease.to_vec::<i16>().unwrap()), (0..0, vec![]));
+    assert_eq!((lease.data.memory().unwrap().range, lease.to_vec::<i16>().unwrap()), (0..0, vec![]));
     let host = Array::new(HostVec::<i16>::zeroed(0), &[0]);
     assert!(Array::<LeaseMut<i16>>::from_dlpack(host.into_dlpack().unwrap()).is_ok());
 }

@@ -14,7 +14,8 @@ use crate::support::streams::stream as stream_of;
 /// Compares the description of a storage of six `u16` with the expected values.
 #[track_caller]
 fn check(storage: &impl Storage, address: usize, device: Device, mutability: Mutability) {
-    let MemoryRegion { address: said, range, element, device: on, mutability: who } = storage.memory();
+    let MemoryRegion { address: said, range, element, device: on, mutability: who } =
+        storage.memory().unwrap();
     assert_eq!((said, range), (address, address..address + 12));
     assert_eq!((element.dtype(), element.axes(), storage.struct_type()), (DType::U16, &[][..], None));
     assert_eq!((on, who), (device, mutability));
@@ -42,7 +43,7 @@ fn every_storage_says_where_it_is() {
     let own = Borrowable(SIX.to_vec());
     check(&own, own.0.as_ptr().addr(), Device::CPU, Mutability::UniqueOwner);
     let pinned = Pinned(HostVec::from_slice(&SIX));
-    check(&pinned, pinned.0.memory().address, Device::CUDA_HOST, Mutability::Writable);
+    check(&pinned, pinned.0.memory().unwrap().address, Device::CUDA_HOST, Mutability::Writable);
     check(&Claimed::gpu::<u16>(6, 2), GPU_ADDRESS, Device::cuda(2), Mutability::Writable);
     check(&Arc::new(Claimed::gpu::<u16>(6, 2)), GPU_ADDRESS, Device::cuda(2), Mutability::Writable);
 }
@@ -55,8 +56,8 @@ fn handles_hand_on_what_the_storage_knows() {
     // SAFETY: nothing is read at the address.
     #[expect(unsafe_code, reason = "a storage vouches for its memory")]
     unsafe impl Storage for Known {
-        fn memory(&self) -> MemoryRegion {
-            MemoryRegion::new::<Opaque<4>>(GPU_ADDRESS, 6, Device::cuda(0), Mutability::Writable)
+        fn memory(&self) -> interop_core::Result<MemoryRegion> {
+            Ok(MemoryRegion::new::<Opaque<4>>(GPU_ADDRESS, 6, Device::cuda(0), Mutability::Writable))
         }
 
         fn struct_type(&self) -> Option<&StructType> {

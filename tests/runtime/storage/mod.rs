@@ -7,5 +7,7 @@ mod lease_from_owner;
 mod leases;
 mod memory_of_each;
 mod raw;
+mod refusing;
+mod runtime_types;
 mod shared_buffer;
 mod taken_once;

@@ -20,15 +20,15 @@ use crate::support::streams::stream as stream_of;
 #[test]
 fn parts_stay_inside() {
     let all = SharedBuffer::new(HostVec::from_slice(&[0_u32, 1, 2, 3]));
-    let start = all.memory().address;
+    let start = all.memory().unwrap().address;
     for bytes in [0, 4, 8, 16, 3] {
         assert_eq!(
-            all.byte_offset(bytes).unwrap().memory().address,
+            all.byte_offset(bytes).unwrap().memory().unwrap().address,
             start.checked_add_signed(bytes).unwrap()
         );
     }
     let back = all.byte_offset(12).unwrap().byte_offset(-12).unwrap();
-    assert_eq!(back.memory().address, start);
+    assert_eq!(back.memory().unwrap().address, start);
     for bytes in [-1, 17, isize::MAX, isize::MIN] {
         let told = (ErrorKind::OutOfBounds, "offset", "", "an offset into the 16 bytes of memory");
         let error = all.byte_offset(bytes).unwrap_err();
@@ -71,7 +71,10 @@ fn parts_of_structs_are_whole() {
     assert_eq!(whole(&hits, 16).to_vec::<Hit>().unwrap(), [hit(2)]);
     let pairs = SharedBuffer::new(vec![[hit(1), hit(2)]]);
     assert_eq!(whole(&pairs, 0).to_vec::<[Hit; 2]>().unwrap(), [[hit(1), hit(2)]]);
-    assert_eq!(pairs.byte_offset(16).unwrap().memory().address, pairs.memory().address + 16);
+    assert_eq!(
+        pairs.byte_offset(16).unwrap().memory().unwrap().address,
+        pairs.memory().unwrap().address + 16
+    );
 }
 
 /// The last handle to be dropped releases the memory.
@@ -87,7 +90,7 @@ fn the_last_handle_releases() {
     // SAFETY: forwards to the inner vector.
     #[expect(unsafe_code, reason = "a storage vouches for its memory")]
     unsafe impl Storage for Noted {
-        fn memory(&self) -> MemoryRegion {
+        fn memory(&self) -> interop_core::Result<MemoryRegion> {
             self.0.memory()
         }
     }
@@ -151,8 +154,8 @@ fn work_that_is_pending_stays_pending_when_memory_is_shared() {
     // SAFETY: the memory is on a GPU, at an address that is never dereferenced.
     #[expect(unsafe_code, reason = "a storage vouches for its memory")]
     unsafe impl Storage for Busy {
-        fn memory(&self) -> MemoryRegion {
-            MemoryRegion::new::<f32>(GPU_ADDRESS, 8, Device::cuda(0), Mutability::Writable)
+        fn memory(&self) -> interop_core::Result<MemoryRegion> {
+            Ok(MemoryRegion::new::<f32>(GPU_ADDRESS, 8, Device::cuda(0), Mutability::Writable))
         }
 
         fn stream(&self) -> Option<StreamHandle> {
@@ -174,10 +177,13 @@ fn work_that_is_pending_stays_pending_when_memory_is_shared() {
 /// Memory that only a sole owner may write becomes read-only when it is shared.
 #[test]
 fn sharing_takes_the_right_of_a_sole_owner() {
-    assert_eq!(SharedBuffer::new(vec![1_u8]).memory().mutability, Mutability::ReadOnly);
-    assert_eq!(SharedBuffer::new(HostVec::from_slice(&[1_u8])).memory().mutability, Mutability::Writable);
+    assert_eq!(SharedBuffer::new(vec![1_u8]).memory().unwrap().mutability, Mutability::ReadOnly);
     assert_eq!(
-        SharedBuffer::new(HostVec::from_slice(&[1_u8])).read_only().memory().mutability,
+        SharedBuffer::new(HostVec::from_slice(&[1_u8])).memory().unwrap().mutability,
+        Mutability::Writable
+    );
+    assert_eq!(
+        SharedBuffer::new(HostVec::from_slice(&[1_u8])).read_only().memory().unwrap().mutability,
         Mutability::ReadOnly
     );
     let mut array = Array::new(SharedBuffer::new(vec![1_u8]), &[1]);

@@ -336,7 +336,7 @@ fn lists_that_are_no_bools() {
 /// The same bytes as an array of `bool` and as bytes.
 fn flags(bytes: HostVec<u8>, len: usize, step: isize) -> (Array<Flags>, Array<SharedBuffer>) {
     let bytes = SharedBuffer::new(bytes);
-    let count = bytes.memory().range.len();
+    let count = bytes.memory().unwrap().range.len();
     (Array::strided(Flags(bytes.clone()), &[len], &[step]), Array::new(bytes, &[count]))
 }
 
@@ -346,7 +346,7 @@ struct Flags(SharedBuffer);
 
 // SAFETY: forwards to the inner storage. The rules allow any byte for a foreign `bool`.
 unsafe impl Storage for Flags {
-    fn memory(&self) -> MemoryRegion {
-        MemoryRegion { element: bool::TYPE, ..self.0.memory() }
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
+        Ok(MemoryRegion { element: bool::TYPE, ..self.0.memory()? })
     }
 }

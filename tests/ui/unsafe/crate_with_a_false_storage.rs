@@ -14,8 +14,8 @@ mod facade {
         }
 
         pub trait Storage {
-            fn describe(&self) -> Description {
-                Description
+            fn describe(&self) -> Result<Description> {
+                Ok(Description)
             }
         }
 

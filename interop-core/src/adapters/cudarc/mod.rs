@@ -127,8 +127,8 @@ fn after_pending(stream: &Arc<CudaStream>, get_address: impl Fn(&CudaStream) -> 
 // SAFETY: 1: `cudarc` makes uninitialized slices only in `unsafe` functions. 2: the slice frees its memory on drop. 3:
 // the memory is on the device of its context. 4: it is device memory, without references to elements.
 unsafe impl<T: Element> Storage for CudaSlice<T> {
-    fn memory(&self) -> MemoryRegion {
-        MemoryRegion::new::<T>(address(self), self.len(), device_of(self.context()), device_writes::<T>())
+    fn memory(&self) -> Result<MemoryRegion> {
+        Ok(MemoryRegion::new::<T>(address(self), self.len(), device_of(self.context()), device_writes::<T>()))
     }
 
     fn stream(&self) -> Option<StreamHandle> {
@@ -141,9 +141,9 @@ macro_rules! views {
         $(
             // SAFETY: as for the borrowed slice.
             unsafe impl<T: Element> Storage for $view<'_, T> {
-                fn memory(&self) -> MemoryRegion {
+                fn memory(&self) -> Result<MemoryRegion> {
                     let device = device_of(DeviceSlice::stream(self).context());
-                    MemoryRegion::new::<T>(address(self), self.len(), device, $mutability)
+                    Ok(MemoryRegion::new::<T>(address(self), self.len(), device, $mutability))
                 }
 
                 fn stream(&self) -> Option<StreamHandle> {
@@ -163,8 +163,8 @@ views! {
 // SAFETY: 1, 2: as for `CudaSlice`. 3: it comes from `cuMemAllocManaged`. 4: no slice of elements outlives a borrow of
 // the buffer.
 unsafe impl<T: Element> Storage for UnifiedSlice<T> {
-    fn memory(&self) -> MemoryRegion {
-        MemoryRegion::new::<T>(address(self), self.len(), Device::CUDA_MANAGED, Mutability::UniqueOwner)
+    fn memory(&self) -> Result<MemoryRegion> {
+        Ok(MemoryRegion::new::<T>(address(self), self.len(), Device::CUDA_MANAGED, Mutability::UniqueOwner))
     }
 
     fn stream(&self) -> Option<StreamHandle> {
@@ -175,7 +175,7 @@ unsafe impl<T: Element> Storage for UnifiedSlice<T> {
 // SAFETY: 1, 2: as for `CudaSlice`. 3: it comes from `cuMemHostAlloc`. 4: no slice of elements outlives a borrow of the
 // buffer.
 unsafe impl<T: Element> Storage for PinnedHostSlice<T> {
-    fn memory(&self) -> MemoryRegion {
+    fn memory(&self) -> Result<MemoryRegion> {
         let address = after_pending(&self.context().default_stream(), |stream| {
             // SAFETY: only the address of the slice is used.
             let (elements, read) = unsafe { self.stream_synced_slice(stream) };
@@ -183,7 +183,7 @@ unsafe impl<T: Element> Storage for PinnedHostSlice<T> {
             forget(read);
             elements.as_ptr().expose_provenance()
         });
-        MemoryRegion::new::<T>(address, self.len(), Device::CUDA_HOST, Mutability::UniqueOwner)
+        Ok(MemoryRegion::new::<T>(address, self.len(), Device::CUDA_HOST, Mutability::UniqueOwner))
     }
 
     /// The stream that `memory` made wait for pending work.
@@ -261,7 +261,7 @@ fn copied_to_host_accessible<T: Element + DeviceRepr, S: Storage>(
     let lacking = text!("{bytes} bytes of free memory");
     let slice = make(&context, count).map_err(|error| failed("alloc", error, lacking))?;
     // SAFETY: the new memory has space for the elements; the device accesses it at the same address.
-    unsafe { copy_on_default_stream::<T>(import, order, &site, slice.memory().address) }?;
+    unsafe { copy_on_default_stream::<T>(import, order, &site, slice.memory()?.address) }?;
     cuda::stream_synchronize(StreamHandle::LegacyDefault, device_of(&context))?;
     Ok(slice)
 }

@@ -7,7 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::driver::{Driver, Outcome, is_of_parent, opened};
 use crate::cuda::release::ScopeContext;
-#[cfg(any(feature = "cust", feature = "cudarc"))]
 use crate::cuda::release::policy::release_policy;
 
 /// The contexts in which memory may be in use when it is released, and how its owner is dropped.
@@ -78,7 +77,6 @@ impl ReleaseScope {
     }
 
     /// Returns whether the release waits for the work of a context.
-    #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn covers(self, driver: &Driver, context: Context, ordinal: i32) -> bool {
         // Under `Immediate` the user makes sure of their own work only, not of work that this crate queues.
         if release_policy().is_immediate() {

@@ -27,6 +27,38 @@ pub trait Extent: Copy + Default {
     }
 }
 
+/// The type of an expression in `shape = [...]`, which only exports can have.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an extent of a shape",
+    label = "not an integer type, nor an `Option` of one",
+    note = "the type of an expression in `shape = [...]` is one of `usize`, `u8`…`u64`, `isize`, `i8`…`i64`, or an `Option` of it"
+)]
+pub trait ComputedExtent {
+    /// The extent as an `i128`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Shape`] for `None`, with the expression.
+    fn to_extent(self, axis: usize, expression: &'static str) -> Result<i128>;
+}
+
+impl<E: Extent> ComputedExtent for E {
+    #[inline]
+    fn to_extent(self, _: usize, _: &'static str) -> Result<i128> {
+        Ok(self.describe_field())
+    }
+}
+
+impl<E: Extent> ComputedExtent for Option<E> {
+    #[inline]
+    fn to_extent(self, axis: usize, expression: &'static str) -> Result<i128> {
+        self.map(|extent| extent.describe_field()).ok_or_else(|| {
+            let (at, found) = (text!("shape[{axis}]"), text!("`None` from `{expression}`"));
+            Error::new(ErrorKind::Shape, at, found, "an extent")
+        })
+    }
+}
+
 /// The item type of a `strides` field.
 pub trait Stride: Copy + Default {
     /// The stride as an `i128`, which holds every integer type's values.

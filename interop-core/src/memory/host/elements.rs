@@ -47,7 +47,6 @@ impl<T: Element> HostElements<T> {
     }
 
     /// Returns the address of element \[0, …, 0\] and the layout.
-    #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn address_and_layout(&self) -> (usize, &Layout) {
         (self.address, &self.layout)
     }

@@ -350,7 +350,7 @@ pub(crate) fn zeroed_memory(
         storage: S,
     ) -> Result<(ArrayInfo, ZeroedMemory)> {
         let memory = Arc::new(storage);
-        Ok((shape.to_vec().finish(InfoBuilder::storage(&*memory))?, memory))
+        Ok((shape.to_vec().finish(InfoBuilder::storage(&*memory)?)?, memory))
     }
     let count = Layout::contiguous(shape, Order::C)?.numel();
     let kind = match device.device_type {

@@ -10,6 +10,7 @@ use pyo3::types::{PyInt, PyTuple};
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
+use crate::array::layout::order::Order;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
@@ -254,9 +255,9 @@ fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
     } else {
         crate::memory::host::cells::check_readable(flat.pending, flat.address, flat.device())?;
         // SAFETY: as above, and the host can access the memory.
-        unsafe { HostBuffer::copy_of(&flat) }?
+        unsafe { HostBuffer::copy_of(&flat, Order::C) }?
     };
-    let info = flat.shape().to_vec().finish(InfoBuilder::storage(&buffer))?;
+    let info = flat.shape().to_vec().finish(InfoBuilder::storage(&buffer)?)?;
     Ok((info, buffer))
 }
 

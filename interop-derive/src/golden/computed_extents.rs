@@ -1,0 +1,40 @@
+#[derive(CudaArray)]
+#[cuda_array(shape = [self.rows(), 1 << self.bits, self.sizes[0], 3], export)]
+struct Planes {
+    #[cuda_array(data)]
+    values: Vec<f32>,
+    bits: u32,
+    sizes: [usize; 2],
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__interop_core as __p;
+    #[automatically_derived]
+    unsafe impl __p::CudaArray for Planes {
+        #[inline(always)]
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
+            let __described = <Vec<f32> as __p::Storage>::describe(&self.values)?;
+            let __described = __described
+                .beside(
+                    ::core::mem::needs_drop::<u32>()
+                        || ::core::mem::needs_drop::<[usize; 2]>(),
+                );
+            __described
+                .extents([
+                    __p::ComputedExtent::to_extent(self.rows(), 0, "self.rows()")?,
+                    __p::ComputedExtent::to_extent(1 << self.bits, 1, "1 << self.bits")?,
+                    __p::ComputedExtent::to_extent(self.sizes[0], 2, "self.sizes[0]")?,
+                    3,
+                ])
+        }
+        #[inline(always)]
+        fn __relies_on(
+            _: &dyn __p::Storage,
+            _: &dyn __p::ShapeField,
+            _: &dyn __p::StridesField,
+            _: &dyn __p::AsStream,
+        ) {}
+    }
+};
