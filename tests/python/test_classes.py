@@ -32,6 +32,27 @@ def test_an_array_of_a_class_for_one_thread_is_one_on_all():
     assert answers == [(1, 0), [1, 2], [1, 2], [1, 2], (2,)]
 
 
+def test_a_class_around_an_array_struct_is_an_array():
+    """It is filled by an import, its memory is in place, and its own attributes are its own."""
+    array = np.arange(6, dtype="f4").reshape(2, 3)
+    page = interop_demo._Page(array, None)
+    assert (page.mode, page.rows, interop_demo._Page(page, "RGB").mode) == ("L", 2, "RGB")
+    np.from_dlpack(page)[1, 2] = 9
+    memoryview(page)[0, 0] = 7
+    assert array.tolist() == [[7, 1, 2], [3, 4, 9]]
+    assert np.asarray(page).__array_interface__["data"][0] == array.ctypes.data
+    assert interop_demo.trace(page) == 11
+    with pytest.raises(BufferError, match="found 1 axis.*allowed: 2 axes"):
+        interop_demo._Page(array[0], None)
+
+
+def test_a_class_by_hand_is_an_array():
+    header = interop_demo._Header()
+    views = [np.from_dlpack(header), np.asarray(header), np.frombuffer(header, "u1")]
+    assert [(view.tolist(), view.flags.writeable) for view in views] == [([1, 2, 3], False)] * 3
+    assert interop_demo.describe(header)["protocol"] == "exchange"
+
+
 def test_nobody_writes_to_what_rust_may_have_lent():
     """Through none of the protocols."""
     lent = interop_demo._Lent()

@@ -5,16 +5,17 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::python::{ExportedArray, import};
+use interop_core::python::{ExportedArray, import, import_as};
 use interop_core::{
-    ArrayInfo, CudaArray, DType, Element, ElementType, FromArray, FromImport, HostVec, Import, Lease,
-    MemoryRegion, Order, Refused, Storage,
+    ArrayInfo, CudaArray, DType, Device, Element, ElementType, FromArray, FromImport, HostVec, Import, Lease,
+    LeaseMut, MemoryRegion, Mutability, Order, RawDescriptor, Refused, Storage,
 };
 use pyo3::prelude::*;
 
 use crate::array::Array;
 use crate::image::Image;
 use crate::launch;
+use crate::matrix::Matrix;
 
 /// An array.
 #[pyclass(frozen, subclass, module = "interop_demo", name = "_Samples")]
@@ -248,6 +249,55 @@ fn had_context() -> bool {
     HAD_CONTEXT.load(Ordering::Relaxed)
 }
 
+/// A class around an array struct, as a Python crate has it beside a core crate.
+#[pyclass(frozen, module = "interop_demo", name = "_Page")]
+#[derive(CudaArray)]
+#[cuda_array(pyclass)]
+struct Page {
+    #[cuda_array(inner)]
+    cells: Matrix<LeaseMut<f32>>,
+    #[pyo3(get)]
+    #[cuda_array(default = "L".to_string())]
+    mode: String,
+}
+
+#[pymethods]
+impl Page {
+    #[new]
+    fn new(obj: &Bound<'_, PyAny>, mode: Option<String>) -> PyResult<Self> {
+        let page = import_as::<Self>(obj)?;
+        Ok(Self { mode: mode.unwrap_or(page.mode), cells: page.cells })
+    }
+
+    #[getter]
+    fn rows(&self) -> usize {
+        self.cells.rows
+    }
+}
+
+/// A class that implements the trait by hand.
+#[pyclass(frozen, module = "interop_demo", name = "_Header")]
+struct Header(Vec<u8>);
+
+// SAFETY: the bytes are owned, initialized host memory that only `&mut self` could move. They are read-only.
+unsafe impl CudaArray for Header {
+    fn info(&self) -> interop_core::Result<ArrayInfo> {
+        let (address, shape) = (self.0.as_ptr().expose_provenance(), [self.0.len() as i64]);
+        let bytes = RawDescriptor::new(address, Device::CPU, &shape);
+        RawDescriptor { dtype: DType::U8, mutability: Mutability::ReadOnly, ..bytes }.validate()
+    }
+}
+
+interop_core::array_class!(Header);
+
+#[pymethods]
+impl Header {
+    #[new]
+    fn new() -> Self {
+        Self(vec![1, 2, 3])
+    }
+}
+
 /// Calls a Python function while the elements of an image are being read, and returns the function's result.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "the lease ends when the call does")]
@@ -273,6 +323,8 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr("_while_read", wrap_pyfunction!(while_read, module)?)?;
     module.setattr("_Titled", py.get_type::<Titled>())?;
     module.setattr("_Lent", py.get_type::<Lent>())?;
+    module.setattr("_Page", py.get_type::<Page>())?;
+    module.setattr("_Header", py.get_type::<Header>())?;
     module.setattr("_Named", py.get_type::<Named>())?;
     module.setattr("_Levels", py.get_type::<Levels>())
 }

@@ -202,6 +202,47 @@ macro_rules! __python_class {
     };
 }
 
+/// Makes a `#[pyclass(frozen)]` that implements [`CudaArray`](crate::CudaArray) by hand a class of arrays, as
+/// `#[cuda_array(pyclass)]` does for a derived struct (feature `python`).
+///
+/// ```
+/// use interop_core::{ArrayInfo, CudaArray, DType, Device, Mutability, RawDescriptor, Result};
+/// use pyo3::prelude::*;
+///
+/// #[pyclass(frozen)]
+/// struct Header(Vec<u8>);
+///
+/// // SAFETY: the bytes are owned, initialized host memory that only `&mut self` could move. They are read-only.
+/// unsafe impl CudaArray for Header {
+///     fn info(&self) -> Result<ArrayInfo> {
+///         let (address, shape) = (self.0.as_ptr().expose_provenance(), [self.0.len() as i64]);
+///         let bytes = RawDescriptor::new(address, Device::CPU, &shape);
+///         RawDescriptor { dtype: DType::U8, mutability: Mutability::ReadOnly, ..bytes }.validate()
+///     }
+/// }
+///
+/// interop_core::array_class!(Header);
+///
+/// Python::initialize();
+/// Python::attach(|py| -> PyResult<()> {
+///     let header = Bound::new(py, Header(vec![1, 2, 3]))?;
+///     assert_eq!(header.call_method0("__dlpack_device__")?.extract::<(i32, i32)>()?, (1, 0));
+///     Ok(())
+/// })
+/// # .unwrap();
+/// ```
+#[cfg(feature = "python")]
+#[macro_export]
+macro_rules! array_class {
+    ($type:ty) => {
+        const _: () = {
+            $crate::__python_class! {
+                type: $type, pyo3: "::interop_core::__interop_core::python::pyo3"
+            }
+        };
+    };
+}
+
 /// Reports the missing feature, unless the attribute already has an error.
 #[cfg(not(feature = "python"))]
 #[doc(hidden)]

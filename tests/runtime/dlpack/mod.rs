@@ -3,6 +3,7 @@
 mod abi;
 mod allocations;
 #[cfg(unix)]
+mod borrowed;
 mod c_library;
 mod export;
 mod import;

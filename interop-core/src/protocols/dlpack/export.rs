@@ -237,16 +237,7 @@ fn pack<A: TensorAbi, O: ExportOwner>(
         // SAFETY: as above.
         unsafe { strides.wrapping_add(axis).write(*step as i64) };
     }
-    let null_without_axes = |pointer| if ndim == 0 { ptr::null_mut() } else { pointer };
-    let tensor = DLTensor {
-        data: ptr::with_exposed_provenance_mut(info.address()),
-        device: info.device(),
-        ndim: i32::from(ndim),
-        dtype: info.dtype(),
-        shape: null_without_axes(shape),
-        strides: null_without_axes(strides),
-        byte_offset: 0,
-    };
+    let tensor = tensor_of(info, shape);
     let drops_in_order = O::IS_THE_ARRAY && info.drops_in_order;
     let is_free = info.device() == Device::CPU || drops_in_order || owner.get_mut().waits_on_drop();
     let scope = if is_free { None } else { cuda::release_scope_of(info) };
@@ -258,6 +249,22 @@ fn pack<A: TensorAbi, O: ExportOwner>(
     counters::EXPORTS.add();
     // SAFETY: the struct is complete and not shared; the caller of `export` guarantees that its memory is live.
     unsafe { ManagedTensor::from_raw(package.cast::<A>()) }
+}
+
+/// Describes the array by numbers at `shape`: the extents, then the strides.
+#[inline]
+pub(crate) fn tensor_of(info: &ArrayInfo, shape: *mut i64) -> DLTensor {
+    let ndim = info.ndim();
+    let null_without_axes = |pointer| if ndim == 0 { ptr::null_mut() } else { pointer };
+    DLTensor {
+        data: ptr::with_exposed_provenance_mut(info.address()),
+        device: info.device(),
+        ndim: ndim as i32,
+        dtype: info.dtype(),
+        shape: null_without_axes(shape),
+        strides: null_without_axes(shape.wrapping_add(ndim)),
+        byte_offset: 0,
+    }
 }
 
 /// A pointer to a field of a package.

@@ -87,12 +87,7 @@ impl<A: TensorAbi> ManagedTensor<A> {
     pub(crate) fn info_into(&self, to: &mut ArrayInfo) -> Result<()> {
         let flags = self.flags().map_err(unsupported_version)?;
         // SAFETY: the tensor is part of a live struct of a supported version; 2 of `from_raw`.
-        *to = match unsafe { read_fast(self.tensor_ptr(), flags) } {
-            Some(info) => info,
-            // SAFETY: as above.
-            None => unsafe { read_any(self.tensor_ptr(), flags) }?,
-        };
-        Ok(())
+        unsafe { read_tensor(self.tensor_ptr(), flags, to) }
     }
 
     /// Returns the flags, or the version if it is not supported.
@@ -124,6 +119,26 @@ impl<A: TensorAbi> ManagedTensor<A> {
 fn unsupported_version(version: DLPackVersion) -> Error {
     let found = text!("DLPack {}.{}", version.major, version.minor);
     Error::new(ErrorKind::Version, "version", found, "major version 1")
+}
+
+/// Reads and checks a `DLTensor`, and writes the description to `to`.
+///
+/// # Errors
+///
+/// As [`ManagedTensor::info`].
+///
+/// # Safety
+///
+/// As [`read_fast`].
+#[inline(always)]
+pub(crate) unsafe fn read_tensor(tensor: *const DLTensor, flags: u64, to: &mut ArrayInfo) -> Result<()> {
+    // SAFETY: as the caller promises.
+    *to = match unsafe { read_fast(tensor, flags) } {
+        Some(info) => info,
+        // SAFETY: as above.
+        None => unsafe { read_any(tensor, flags) }?,
+    };
+    Ok(())
 }
 
 /// Reads a `DLTensor` of one to four axes. Returns `None` for what [`read_any`] is for.
