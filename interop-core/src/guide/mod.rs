@@ -25,6 +25,8 @@ pages! {
     streams, "streams.md", "cudarc";
     kernels, "kernels.md", "cudarc";
     several_arrays, "several_arrays.md", "python";
+    core_crate, "core_crate.md", "python";
+    from_handwritten_class, "from_handwritten_class.md", "python";
     from_rust_numpy, "from_rust_numpy.md", "python", "ndarray";
     from_dlpark, "from_dlpark.md", "python";
     from_cudarc_capsules, "from_cudarc_capsules.md", "python", "cudarc";

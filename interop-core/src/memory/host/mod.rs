@@ -162,18 +162,22 @@ impl<const N: usize> RawView<N> {
         Error::new(ErrorKind::IndexOutOfBounds, format_args!("index[{axis}]"), index[axis], allowed)
     }
 
+    /// Returns a pointer to the first element. It dangles without elements.
+    fn pointer<T>(&self) -> *mut T {
+        if self.shape.contains(&0) {
+            ptr::dangling_mut()
+        } else {
+            ptr::with_exposed_provenance_mut(self.address)
+        }
+    }
+
     /// Returns a pointer to the first element, and the number of elements, if the array is contiguous in this order.
     fn run<T>(&self, order: Order) -> Result<(*mut T, usize)> {
         let layout = self.layout();
         let hinted =
             |error: Error| error.with_rust_hint("`iter`, `fold` and `for_each_chunk` take any strides");
         layout.check_contiguous(order).map_err(hinted)?;
-        let first = if layout.is_empty() {
-            ptr::dangling_mut()
-        } else {
-            ptr::with_exposed_provenance_mut(self.address)
-        };
-        Ok((first, layout.numel()))
+        Ok((self.pointer(), layout.numel()))
     }
 
     /// Returns a pointer to the element with the lowest address.
@@ -217,6 +221,36 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     #[must_use]
     pub fn shape(&self) -> [usize; N] {
         self.raw.shape
+    }
+
+    /// The strides, in elements.
+    #[must_use]
+    pub fn strides(&self) -> [isize; N] {
+        self.raw.strides
+    }
+
+    /// Returns a pointer to element \[0, …, 0\], for a library that takes a pointer, extents and [`strides`](Self::strides):
+    /// BLAS, `faer`, C code. It may be used for reading all elements as long as the view exists. Without elements it must
+    /// not be read.
+    ///
+    /// ```
+    /// use interop_core::{CudaArray, HostVec};
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [rows, columns], order = "F")]
+    /// struct Matrix { #[cuda_array(data)] cells: HostVec<f64>, rows: usize, columns: usize }
+    ///
+    /// let matrix = Matrix { cells: HostVec::from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), rows: 2, columns: 3 };
+    /// let view = matrix.view::<f64, 2>()?.host_view()?;
+    /// let ([_, columns], [_, step]) = (view.shape(), view.strides());
+    /// // SAFETY: the elements of the last row lie within the array, and nobody writes to it meanwhile.
+    /// let last = (0..columns).map(|at| unsafe { view.as_ptr().offset(1 + at as isize * step).read() });
+    /// assert_eq!(last.collect::<Vec<f64>>(), [2.0, 4.0, 6.0]);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn as_ptr(&self) -> *const T {
+        self.raw.pointer()
     }
 
     /// Reads the element at `index`.
@@ -275,6 +309,18 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     #[must_use]
     pub fn shape(&self) -> [usize; N] {
         self.raw.shape
+    }
+
+    /// The strides, in elements.
+    #[must_use]
+    pub fn strides(&self) -> [isize; N] {
+        self.raw.strides
+    }
+
+    /// As [`HostView::as_ptr`], for reading and writing. Bytes of `bool` elements must stay 0 or 1.
+    #[must_use]
+    pub fn as_mut_ptr(&mut self) -> *mut T {
+        self.raw.pointer()
     }
 
     /// Reads the element at `index`.
