@@ -50,7 +50,7 @@ fn no_folder_and_no_message_is_forgotten() {
 }
 
 /// The files in which a struct has more than one mistake, and those of which rustc says more.
-const SEVERAL: [&str; 13] = [
+const SEVERAL: [&str; 14] = [
     "all_mistakes_in_one_compile",
     "beside_other_words",
     "computed",
@@ -60,6 +60,7 @@ const SEVERAL: [&str; 13] = [
     "feature_for_python_beside_a_mistake",
     "marker_of_a_pointer",
     "misspelt_word_beside_an_unfilled_field",
+    "references_to_elements",
     "three_data",
     "three_wrong_types_that_go_both_ways",
     "two_devices_unknown",

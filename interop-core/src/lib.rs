@@ -111,6 +111,7 @@ pub use array::raw_descriptor::{RawDescriptor, Strides};
 pub use array::stream::{RawStream, StreamHandle};
 pub use array::struct_type::{StructField, StructType};
 pub use array::typestr::Typestr;
+pub use derive::bare_tensor::{BorrowedTensor, LentTensor};
 pub use derive::cuda_array::CudaArray;
 pub use derive::fields::stream::{AsStream, FromStream};
 pub use derive::from_array::FromArray;

@@ -167,9 +167,8 @@ impl Model<'_> {
     /// Whether an import uses `FieldProbe`.
     pub(crate) fn needs_probe(&self) -> bool {
         let probed = |fill: &Fill<'_>| match fill.with {
-            With::Stream(_, asks) => matches!(asks, TraitAccess::ThroughProbe),
+            With::Stream(_, asks) | With::Inner(_, asks) => matches!(asks, TraitAccess::ThroughProbe),
             With::Storage => matches!(self.data, Data::Storage(_, TraitAccess::ThroughProbe)),
-            With::Inner(_, asks) => matches!(asks, TraitAccess::ThroughProbe),
             _ => false,
         };
         self.fills.iter().any(probed)

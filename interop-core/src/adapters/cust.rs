@@ -87,7 +87,7 @@ use crate::memory::upload::copied;
 fn device_memory<T: Element>(address: u64, len: usize) -> Result<MemoryRegion> {
     let address = to_usize(address);
     let device = if len == 0 { current_device() } else { device_of(address) };
-    Ok(MemoryRegion::new::<T>(address, len, device.unwrap_or(Device::UNKNOWN), device_writes::<T>()))
+    Ok(MemoryRegion::new::<T>(address, len, device?, device_writes::<T>()))
 }
 
 /// The device of an address, according to the driver.

@@ -1,5 +1,6 @@
 //! The traits that the derives implement, and the functions that expanded code calls.
 
+pub(crate) mod bare_tensor;
 pub(crate) mod cuda_array;
 pub(crate) mod expansion;
 pub(crate) mod fields;

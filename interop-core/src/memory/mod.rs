@@ -14,6 +14,7 @@ pub(crate) mod kernel_arrays;
 pub(crate) mod kernel_view;
 pub(crate) mod lease;
 pub(crate) mod maybe_dangling;
+pub(crate) mod no_references;
 pub(crate) mod owner;
 pub(crate) mod shared_buffer;
 pub(crate) mod std_storage;

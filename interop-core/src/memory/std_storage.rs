@@ -29,15 +29,15 @@ use crate::memory::storage::{MemoryRegion, Storage};
 use crate::memory::upload::copied;
 
 /// Memory that a sole owner may write. The pointer with write permission is exposed.
-fn owned_memory<T: Element>(first: *mut T, len: usize) -> Result<MemoryRegion> {
-    Ok(MemoryRegion::new::<T>(first.expose_provenance(), len, Device::CPU, Mutability::UniqueOwner))
+fn owned_memory<T: Element>(first: *mut T, len: usize) -> MemoryRegion {
+    MemoryRegion::new::<T>(first.expose_provenance(), len, Device::CPU, Mutability::UniqueOwner)
 }
 
 // SAFETY: 1, 2: the elements live on the heap, and only `&mut self` can move them. 3: it is host memory. 4: no
 // reference to elements outlives a borrow of the vector.
 unsafe impl<T: Element> Storage for Vec<T> {
     fn memory(&self) -> Result<MemoryRegion> {
-        owned_memory(self.as_ptr().cast_mut(), self.len())
+        Ok(owned_memory(self.as_ptr().cast_mut(), self.len()))
     }
 }
 
@@ -46,7 +46,7 @@ unsafe impl<T: Element> Storage for Box<[T]> {
     fn memory(&self) -> Result<MemoryRegion> {
         // Use the box's own pointer, which may write; one through a shared reference may not.
         let elements = &raw const **self;
-        owned_memory(elements.cast::<T>().cast_mut(), self.len())
+        Ok(owned_memory(elements.cast::<T>().cast_mut(), self.len()))
     }
 }
 

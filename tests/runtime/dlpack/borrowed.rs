@@ -3,10 +3,14 @@
 
 use core::ptr::{null, null_mut};
 
-use interop_core::dlpack::{BorrowedTensor, DLTensor, LentTensor};
-use interop_core::{CudaArray, DType, Device, Element, ErrorKind, HostVec, Mutability, StreamHandle};
+use interop_core::dlpack::DLTensor;
+use interop_core::{
+    BorrowedTensor, CudaArray, DType, Device, Element, ErrorKind, HostVec, LentTensor, Mutability,
+    StreamHandle,
+};
 
 use crate::support::arrays::Array;
+use crate::support::signed;
 
 const NOTHING: StreamHandle = StreamHandle::NothingPending;
 
@@ -15,7 +19,7 @@ fn tensor(values: *mut f32, shape: &mut [i64]) -> DLTensor {
     DLTensor {
         data: values.cast(),
         device: Device::CPU,
-        ndim: shape.len() as i32,
+        ndim: signed(shape.len()),
         dtype: DType::F32,
         shape: shape.as_mut_ptr(),
         strides: null_mut(),
@@ -42,7 +46,7 @@ fn borrowed_memory_is_read_and_written_in_place() {
     (shape, strides) = ([0, 0], [0, 0]);
     assert_eq!((array.to_vec::<f32>().unwrap(), shape, strides), (vec![3.0, 5.0, 0.0, 2.0], [0, 0], [0, 0]));
     array.map_inplace(|value: f32| -value).unwrap();
-    assert_eq!(values, [-0.0, 1.0, -2.0, -3.0, 4.0, -5.0]);
+    assert_eq!(values.map(f32::to_bits), [-0.0, 1.0, -2.0, -3.0, 4.0, -5.0].map(f32::to_bits));
 
     let mut array = borrowed(&tensor(values.as_mut_ptr(), &mut [6]), Mutability::ReadOnly).unwrap();
     assert_eq!(array.fill(0.0_f32).unwrap_err().kind(), ErrorKind::ReadOnly);
@@ -90,6 +94,13 @@ fn lent_arrays_describe_their_memory() {
 
 #[test]
 fn what_a_bare_tensor_cannot_say_is_refused() {
+    #[derive(Clone, Copy, Element)]
+    #[repr(C)]
+    struct Point {
+        x: f32,
+        y: f32,
+    }
+
     let kind = |lent: interop_core::Result<LentTensor<'_>>| lent.err().map(|error| error.kind());
     let mut read_only = Array::new(std::sync::Arc::new(HostVec::from_slice(&[1_u8])), &[1]);
     assert_eq!(kind(LentTensor::new_mut(&mut read_only, NOTHING)), None, "a shared `HostVec` is writable");
@@ -100,13 +111,6 @@ fn what_a_bare_tensor_cannot_say_is_refused() {
     assert_eq!(kind(LentTensor::new_mut(&mut broadcast, NOTHING)), Some(ErrorKind::Strides));
     let padded = Array::new(HostVec::from_slice(&[interop_core::Float6E2m3fn::default()]), &[1]);
     assert_eq!(kind(LentTensor::new(&padded, NOTHING)), Some(ErrorKind::Unsupported));
-
-    #[derive(Clone, Copy, Element)]
-    #[repr(C)]
-    struct Point {
-        x: f32,
-        y: f32,
-    }
     let points = Array::new(vec![Point { x: 1.0, y: 2.0 }; 3], &[3]);
     let lent = LentTensor::new(&points, NOTHING).unwrap();
     // SAFETY: the tensor lends live memory.

@@ -56,16 +56,17 @@ fn refusals_reach_through_handles() {
 
 #[test]
 fn owners_that_lend_nothing_come_back() {
-    let refused = Lease::<f32>::try_from_owner_with(Tensor::Metal, |_| Err(refusal())).unwrap_err();
-    assert!(matches!(*refused.value, Tensor::Metal) && refused.error == refusal());
-    let refused = LeaseMut::<f32>::try_from_owner_with("text".to_string(), |_| Err(refusal())).unwrap_err();
-    assert_eq!((refused.value.as_str(), refused.error), ("text", refusal()));
     fn elements(tensor: &mut Tensor) -> Result<&mut [f32]> {
         match tensor {
             Tensor::Cpu(elements) => Ok(elements),
             Tensor::Metal => Err(refusal()),
         }
     }
+
+    let refused = Lease::<f32>::try_from_owner_with(Tensor::Metal, |_| Err(refusal())).unwrap_err();
+    assert!(matches!(*refused.value, Tensor::Metal) && refused.error == refusal());
+    let refused = LeaseMut::<f32>::try_from_owner_with("text".to_string(), |_| Err(refusal())).unwrap_err();
+    assert_eq!((refused.value.as_str(), refused.error), ("text", refusal()));
     let mut array =
         Array::new(LeaseMut::try_from_owner_with(Tensor::Cpu(vec![2.0]), elements).unwrap(), &[1]);
     array.fill(3.0_f32).unwrap();

@@ -259,7 +259,7 @@ pub(crate) fn tensor_of(info: &ArrayInfo, shape: *mut i64) -> DLTensor {
     DLTensor {
         data: ptr::with_exposed_provenance_mut(info.address()),
         device: info.device(),
-        ndim: ndim as i32,
+        ndim: i32::try_from(ndim).unwrap_or_else(|_| unreachable!("a layout has at most 64 axes")),
         dtype: info.dtype(),
         shape: null_without_axes(shape),
         strides: null_without_axes(shape.wrapping_add(ndim)),

@@ -1,4 +1,5 @@
 //! Bare `DLTensor`s, which own nothing: those that another library lends, and those that are lent to it.
+#![expect(unsafe_code, reason = "reads tensors that the caller vouches for, and implements `CudaArray`")]
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -22,8 +23,8 @@ use crate::protocols::dlpack::managed_tensor::read_tensor;
 /// To keep such memory beyond the call, copy it, or take a managed tensor by [`Import`](crate::Import).
 ///
 /// ```
-/// use interop_core::dlpack::{BorrowedTensor, DLTensor};
-/// use interop_core::{CudaArray, DType, Device, Mutability};
+/// use interop_core::dlpack::DLTensor;
+/// use interop_core::{BorrowedTensor, CudaArray, DType, Device, Mutability};
 ///
 /// /// As a library calls it from C.
 /// ///
@@ -113,8 +114,7 @@ impl fmt::Debug for BorrowedTensor<'_> {
 /// An array as a `DLTensor`, lent to another library for a call: to a function of `tvm-ffi`, or to C code.
 ///
 /// ```
-/// use interop_core::dlpack::{BorrowedTensor, LentTensor};
-/// use interop_core::{CudaArray, HostVec, Mutability, StreamHandle};
+/// use interop_core::{BorrowedTensor, CudaArray, HostVec, LentTensor, Mutability, StreamHandle};
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len])]
