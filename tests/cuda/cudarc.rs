@@ -9,8 +9,8 @@ use cudarc::driver::{
 use cudarc::nvrtc::Ptx;
 use interop_core::cuda::MemoryKind;
 use interop_core::{
-    AsStream, CudaArray, Device, ErrorKind, FromArray, FromImport, FromStream, Import, Mutability, Storage,
-    StreamHandle,
+    ArrayInfo, AsStream, CudaArray, DType, Device, ElementType, Error, ErrorKind, FromArray, FromImport,
+    FromStream, Import, MemoryRegion, Mutability, Order, Refused, Storage, StreamHandle,
 };
 use interop_demo_kernels as kernels;
 use interop_sim_client::Live;
@@ -274,4 +274,72 @@ fn an_imported_slice_is_freed_on_any_thread() {
     context.synchronize().unwrap();
     assert_eq!(context.check_err(), Ok(()));
     assert_eq!(interop_core::cuda::pointer_attributes(address).unwrap(), None);
+}
+
+/// As on the page `cudarc` of the guide.
+enum Pixels {
+    Bytes(CudaSlice<u8>),
+    Floats(CudaSlice<f32>),
+}
+
+// SAFETY: each rule holds as for the slice.
+unsafe impl Storage for Pixels {
+    fn memory(&self) -> interop_core::Result<MemoryRegion> {
+        match self {
+            Self::Bytes(slice) => slice.memory(),
+            Self::Floats(slice) => slice.memory(),
+        }
+    }
+
+    fn stream(&self) -> Option<StreamHandle> {
+        match self {
+            Self::Bytes(slice) => Storage::stream(slice),
+            Self::Floats(slice) => Storage::stream(slice),
+        }
+    }
+}
+
+impl FromImport for Pixels {
+    const COPIES: bool = true;
+
+    fn element() -> Option<ElementType> {
+        None
+    }
+
+    fn check(info: &ArrayInfo) -> interop_core::Result<()> {
+        match info.dtype() {
+            DType::U8 | DType::F32 => Ok(()),
+            other => Err(Error::new(ErrorKind::DType, "dtype", other, "uint8 or float32")),
+        }
+    }
+
+    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+        match import.info().dtype() {
+            DType::U8 => CudaSlice::from_import(import, order).map(Self::Bytes),
+            _ => CudaSlice::from_import(import, order).map(Self::Floats),
+        }
+    }
+}
+
+#[test]
+fn enums_of_slices_go_both_ways() {
+    let _turn = turn();
+    let floats = Matrix { data: numbers(6), rows: 2, columns: 3 };
+    let bytes = Matrix { data: vec![7_u8; 6], rows: 2, columns: 3 };
+    for (import, dtype) in [(send(floats), DType::F32), (send(bytes), DType::U8)] {
+        let image: Matrix<Pixels> = Matrix::from_import(import).unwrap();
+        let info = image.info().unwrap();
+        assert_eq!(
+            (info.dtype(), info.device(), info.stream()),
+            (dtype, Device::cuda(0), Some(StreamHandle::LegacyDefault))
+        );
+        let back = send(image);
+        assert_eq!(back.info().address(), info.address(), "exported without a copy");
+        if dtype == DType::F32 {
+            assert_eq!(read(back), numbers(6));
+        }
+    }
+    let refused =
+        Matrix::<Pixels>::from_import(send(Matrix { data: vec![1_i64], rows: 1, columns: 1 })).err().unwrap();
+    assert_eq!((refused.error.kind(), refused.error.allowed()), (ErrorKind::DType, "uint8 or float32"));
 }

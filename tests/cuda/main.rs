@@ -10,6 +10,7 @@ mod failed_imports;
 mod foreign_contexts;
 mod imports;
 mod launches;
+mod lent_slices;
 mod pending_work;
 #[path = "../support/random_layouts.rs"]
 mod random_layouts;

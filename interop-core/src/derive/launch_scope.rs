@@ -171,7 +171,12 @@ impl<'a> LaunchScope<'a> {
     /// of the scope joins it again.
     #[must_use]
     pub fn on<S: AsStream + ?Sized>(stream: &'a S) -> Self {
-        match stream.as_stream() {
+        Self::on_handle(stream.as_stream())
+    }
+
+    /// As [`on`](Self::on), for a stream that the caller keeps for longer than the scope.
+    pub(crate) fn on_handle(stream: StreamHandle) -> Self {
+        match stream {
             StreamHandle::NothingPending => Self::new(),
             stream => {
                 let stream = Some((PendingWork::on(stream), Device::UNKNOWN));
@@ -249,7 +254,8 @@ impl<'a> LaunchScope<'a> {
         Ok(ArrayInScope { info: ArrayInfo { uses: None, ..info }, scope: PhantomData })
     }
 
-    fn add(&self, info: &ArrayInfo) -> Result<()> {
+    /// Adds the array of a description.
+    pub(crate) fn add(&self, info: &ArrayInfo) -> Result<()> {
         self.state.borrow_mut().add(Member::of(info))
     }
 

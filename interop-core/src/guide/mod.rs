@@ -24,6 +24,7 @@ pages! {
     elements, "elements.md", "rayon";
     streams, "streams.md", "cudarc";
     kernels, "kernels.md", "cudarc";
+    cudarc, "cudarc.md", "cudarc";
     several_arrays, "several_arrays.md", "python";
     core_crate, "core_crate.md", "python";
     from_handwritten_class, "from_handwritten_class.md", "python";

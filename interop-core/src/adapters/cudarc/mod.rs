@@ -16,6 +16,8 @@
 //! blocking stream of the first context is used instead. While the slice's stream captures a graph, the host waits for
 //! the last write, so that a view does not invalidate the capture.
 //!
+//! An array that another library owns is lent to `cudarc` without a copy: see [`LentSlice`].
+//!
 //! `cudarc` frees its memory itself. It frees a `CudaSlice` in stream order if the device has memory pools. It frees
 //! all other memory after waiting for pending work; the drop of a Python object then waits while it is attached to the
 //! interpreter. (A [`CudaBuffer`](crate::cuda::CudaBuffer) detaches first.)
@@ -56,6 +58,7 @@
 #![expect(unsafe_code, reason = "implements `Storage` for cudarc's slices and borrows streams")]
 
 pub(crate) mod context;
+pub(crate) mod lend;
 pub(crate) mod streams;
 
 use core::mem::forget;
@@ -89,6 +92,7 @@ use crate::memory::storage::Storage;
 use crate::memory::upload::{DefaultStreamTarget, copy_on_default_stream};
 
 pub use crate::adapters::cudarc::context::context;
+pub use crate::adapters::cudarc::lend::{LentSlice, LentSliceMut};
 
 /// The address of a slice. The slice's stream waits for the work that `cudarc` tracks.
 fn address<T, S: DevicePtr<T>>(slice: &S) -> usize {
@@ -298,25 +302,28 @@ fn copied<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> Result<
     let (target, written) = slice.device_ptr_mut(&stream);
     // SAFETY: the new memory belongs to the context and has space for the elements.
     let outcome = unsafe { copy_on_default_stream::<T>(import, order, &site, to_usize(target)) };
-    if let SyncOnDrop::Record(Some((event, stream))) = &written {
-        // `cudarc` records the event only if the context has several streams. They may belong to another `CudaContext`.
-        let recorded = event.record(stream);
-        recorded.map_err(|error| failed("record", error, "an event of the stream's own context"))?;
-    }
-    forget(written);
+    record(written)?;
     outcome.map(|()| slice)
 }
 
-/// Turns a slice into one without elements that owns the same memory.
+/// Records that a slice was written, as `cudarc` would, but returns the error.
 ///
-/// `cudarc` has only one function for this. It unwraps errors of the events that it creates, so the panic is caught
-/// here. The panic hook still runs, and with `panic = "abort"` the program ends.
+/// `cudarc` records the event only if the context has several streams. They may belong to another `CudaContext`.
+fn record(written: SyncOnDrop<'_>) -> Result<()> {
+    let recorded = match &written {
+        SyncOnDrop::Record(Some((event, stream))) => event.record(stream),
+        _ => Ok(()),
+    };
+    forget(written);
+    recorded.map_err(|error| failed("record", error, "an event of the stream's own context"))
+}
+
+/// Turns a slice into one without elements that owns the same memory.
 fn without_elements<T>(slice: CudaSlice<T>) -> Result<CudaSlice<T>> {
     let stream = CudaSlice::stream(&slice).clone();
     let address = slice.leak();
     // SAFETY: the address belongs to the leaked slice and is freed once: by the new slice, or below on failure.
-    let made = catch_unwind(AssertUnwindSafe(|| unsafe { stream.upgrade_device_ptr(address, 0) }));
-    made.map_err(|panic| {
+    unsafe { slice_over(&stream, address, 0) }.inspect_err(|_| {
         let freed = if stream.context().has_async_alloc() {
             // SAFETY: nobody else has this memory of the pool; the stream is live.
             unsafe { result::free_async(address, stream.cu_stream()) }
@@ -325,6 +332,22 @@ fn without_elements<T>(slice: CudaSlice<T>) -> Result<CudaSlice<T>> {
             unsafe { result::free_sync(address) }
         };
         stream.context().record_err(freed);
+    })
+}
+
+/// Makes a slice over memory, which its drop frees.
+///
+/// `cudarc` has only one function for this. It unwraps errors of the events that it creates, so the panic is caught
+/// here. The panic hook still runs, and with `panic = "abort"` the program ends.
+///
+/// # Safety
+///
+/// There are `len` values of `T` at `address`, in memory of the stream's context. The slice is dropped only if it may free
+/// them.
+unsafe fn slice_over<T>(stream: &Arc<CudaStream>, address: u64, len: usize) -> Result<CudaSlice<T>> {
+    // SAFETY: as the caller promises.
+    let made = catch_unwind(AssertUnwindSafe(|| unsafe { stream.upgrade_device_ptr(address, len) }));
+    made.map_err(|panic| {
         let found = panic.downcast_ref::<String>().map_or("a panic of `cudarc`", String::as_str);
         Error::new(ErrorKind::Driver, "cuEventCreate", found, "a context that can have two more events")
     })

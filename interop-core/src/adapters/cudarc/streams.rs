@@ -56,13 +56,13 @@ pub(crate) fn proxy_stream(context: &Arc<CudaContext>, default: StreamHandle) ->
     Ok(handle)
 }
 
-fn handle_of(context: &CudaContext) -> Option<cuda::Context> {
+pub(crate) fn handle_of(context: &CudaContext) -> Option<cuda::Context> {
     // SAFETY: `cudarc` keeps the context alive.
     unsafe { cuda::Context::from_raw(context.cu_ctx() as usize) }
 }
 
 /// Makes a context current while the guard lives; `cudarc` would leave it current.
-pub(crate) fn current(context: &CudaContext) -> Option<impl Drop> {
+pub(crate) fn current(context: &CudaContext) -> Option<impl Drop + use<>> {
     cuda::enter_context(handle_of(context)?)
 }
 
