@@ -53,6 +53,7 @@
 //! - `derive` (default): `#[derive(CudaArray)]` and `#[derive(Element)]`.
 //! - `python`: import and export of Python objects, through PyO3.
 //! - `cust`, `cudarc`, `ndarray`: buffers, streams, arrays and views of these crates as fields; see `adapters`.
+//! - `cuda-core`: the same for NVIDIA's CUDA Rust; needs Rust 1.89, CUDA headers and libclang.
 //! - `half`, `num-complex`: the types of these crates as elements.
 //! - `rayon`: parallel loops over elements on the host.
 //! - `stubs`: types for type checkers, by `maturin generate-stubs`; implies `python`.
@@ -74,7 +75,7 @@ pub mod __private {
 }
 #[doc(hidden)]
 pub use crate::__private as __interop_core;
-#[cfg(any(feature = "cust", feature = "cudarc", feature = "ndarray"))]
+#[cfg(any(feature = "cust", feature = "cudarc", feature = "cuda-core", feature = "ndarray"))]
 pub mod adapters;
 mod array;
 pub mod cuda;

@@ -84,7 +84,7 @@ fn pointers_have_unsafe_raw(field: &Field<'_>, data: &DataWord, errors: &mut Err
 }
 
 /// Names of known storages. The compiler checks aliases.
-const STORAGES: [&str; 19] = [
+const STORAGES: [&str; 21] = [
     "Arc",
     "Box",
     "CudaBuffer",
@@ -93,8 +93,10 @@ const STORAGES: [&str; 19] = [
     "CudaViewMut",
     "DeviceBox",
     "DeviceBuffer",
+    "DeviceBufferView",
     "HostBuffer",
     "HostVec",
+    "ImportedBuffer",
     "InContext",
     "Lease",
     "LeaseMut",

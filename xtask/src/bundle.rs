@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use crate::cuda_core::Headers;
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
 use crate::{command_step, extension, files, sim, templates, workspace};
@@ -19,16 +20,35 @@ struct Programs {
     build: &'static [&'static str],
     /// The folder in the bundle, which determines how `run.py` runs the programs.
     to: &'static str,
+    /// Whether the build needs CUDA headers and libclang.
+    has_headers: bool,
 }
 
 /// The packages. To bundle another package of tests, examples or benches, add a line here.
-const PROGRAMS: [Programs; 3] = [
-    Programs { folder: "tests/cuda", build: &["test", "--no-run", "--release", "--test=cuda"], to: "rust" },
-    Programs { folder: "examples/cuda", build: &["build", "--release", "--bins"], to: "examples" },
+const PROGRAMS: [Programs; 4] = [
+    Programs {
+        folder: "tests/cuda",
+        build: &["test", "--no-run", "--release", "--test=cuda"],
+        to: "rust",
+        has_headers: false,
+    },
+    Programs {
+        folder: "tests/cuda-core",
+        build: &["test", "--no-run", "--release", "--test=cuda-core"],
+        to: "rust",
+        has_headers: true,
+    },
+    Programs {
+        folder: "examples/cuda",
+        build: &["build", "--release", "--bins"],
+        to: "examples",
+        has_headers: false,
+    },
     Programs {
         folder: "benches",
         build: &["bench", "--no-run", "--bench=cuda", "--bench=device_copies"],
         to: "benches",
+        has_headers: false,
     },
 ];
 
@@ -97,6 +117,9 @@ impl Programs {
         let mut cargo = workspace::cargo(self.build);
         cargo.args(["--locked", "--message-format=json-render-diagnostics", "--manifest-path"]);
         cargo.arg(workspace::root().join(self.folder).join("Cargo.toml"));
+        if self.has_headers {
+            Headers::install()?.known_to(&mut cargo);
+        }
         let mut programs = Vec::new();
         command_step::read(&mut cargo, |line| programs.extend(executable(line)))?;
         Ok(programs)

@@ -8,6 +8,7 @@ mod bundle;
 mod ci;
 mod command_step;
 mod compile_time;
+mod cuda_core;
 mod demo;
 mod extension;
 mod failure;
@@ -78,7 +79,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "[SUITE]...",
-        help: "every test, or those of some suites: debug, cuda, release, doc, ptx, python, templates",
+        help: "every test, or those of some suites: debug, cuda, release, doc, ptx, python, templates; cuda-core, which only ci runs",
         run: suites::run,
         ci: InCi::As("suites::run_all"),
     },

@@ -141,11 +141,14 @@ fn record(package: &str) -> String {
     format!("{package}/public-api.txt")
 }
 
-/// Returns the public items of a package with all its features.
+/// Returns the public items of a package with all its features but that of `cuda-core`.
 fn items(package: &str) -> Result<String, Failure> {
     let folder = workspace::target().join("guard/api");
     let mut rustdoc = tools::nightly("cargo");
-    rustdoc.args(["rustdoc", "--lib", "--locked", "--quiet", "--all-features", "--package", package]);
+    rustdoc.args(["rustdoc", "--lib", "--locked", "--quiet", "--package", package]);
+    if package == "interop-core" {
+        rustdoc.arg(workspace::features_but(&[]));
+    }
     rustdoc.arg("--target-dir").arg(&folder);
     command_step::run(rustdoc.args([
         "--",

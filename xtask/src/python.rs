@@ -29,6 +29,8 @@ pub(crate) enum Requirements {
     Tests,
     /// The compiler of the kernels.
     Kernels,
+    /// The headers and the libclang with which `cuda-core` is compiled.
+    CudaCore,
 }
 
 impl Requirements {
@@ -38,6 +40,7 @@ impl Requirements {
             Self::Demo => "examples/py-extension/requirements.txt",
             Self::Tests => "tests/python/requirements.txt",
             Self::Kernels => "examples/kernels/requirements.txt",
+            Self::CudaCore => "tests/cuda-core/requirements.txt",
         })
     }
 
@@ -45,7 +48,7 @@ impl Requirements {
     /// the others.
     fn apart(self) -> Vec<(PathBuf, PathBuf)> {
         let versions: &[&str] = match self {
-            Self::Demo | Self::Kernels => &[],
+            Self::Demo | Self::Kernels | Self::CudaCore => &[],
             Self::Tests => &["oldest", "1.26", "2.0"],
         };
         let place = |version: &&str| {
@@ -61,6 +64,7 @@ impl Requirements {
             Self::Demo => "demo.installed",
             Self::Tests => "tests.installed",
             Self::Kernels => "kernels.installed",
+            Self::CudaCore => "cuda-core.installed",
         })
     }
 
@@ -69,6 +73,7 @@ impl Requirements {
         match self {
             Self::Demo | Self::Tests => 400,
             Self::Kernels => 23,
+            Self::CudaCore => 105,
         }
     }
 }

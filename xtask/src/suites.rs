@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::python::{Environment, Library, Requirements};
 use crate::report::Report;
 use crate::test_counts::Counts;
-use crate::{command_step, extension, ptx, sim, templates, workspace};
+use crate::{command_step, cuda_core, extension, ptx, sim, templates, workspace};
 
 /// Everything except the Python extension, which is tested from Python, and the packages that use a driver.
 const ALL: [&str; 7] = [
@@ -32,6 +32,7 @@ const RUNTIME: [&str; 3] =
     ["--package=interop-core", "--package=interop-tests", "--package=interop-demo-kernels"];
 
 /// A test suite.
+#[derive(Clone, Copy)]
 pub(crate) struct Suite {
     /// The word that selects it on the command line.
     pub(crate) word: &'static str,
@@ -96,9 +97,13 @@ const SUITES: [Suite; 7] = [
     },
 ];
 
-/// Runs the suites named in `arguments`, or all.
+/// Runs the suites named in `arguments`, or all that need nothing but Rust and Python.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    choose(&SUITES, arguments)
+    if arguments.is_empty() {
+        return choose(&SUITES, arguments);
+    }
+    let suites: Vec<Suite> = SUITES.into_iter().chain([cuda_core::SUITE]).collect();
+    choose(&suites, arguments)
 }
 
 /// Runs the suites of `suites` that are named in `arguments`, or all.
@@ -115,7 +120,7 @@ pub(crate) fn choose(suites: &[Suite], arguments: &[String]) -> Result<(), Failu
 
 /// Runs every suite into a report.
 pub(crate) fn run_all(report: &mut Report) {
-    run_into(report, SUITES.iter());
+    run_into(report, SUITES.iter().chain([&cuda_core::SUITE]));
 }
 
 fn run_into<'a>(report: &mut Report, suites: impl Iterator<Item = &'a Suite>) {

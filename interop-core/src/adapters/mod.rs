@@ -1,9 +1,11 @@
 //! Types of other libraries, each behind a feature of the same name: arrays of `ndarray`; buffers, streams and launches
-//! of `cust` and `cudarc`.
+//! of `cust`, `cudarc` and `cuda-core`.
 //!
 //! Buffers and streams can be fields of a derived struct, and a [`KernelView`](crate::KernelView) is an argument of a
 //! launch.
 
+#[cfg(feature = "cuda-core")]
+pub mod cuda_core;
 #[cfg(feature = "cudarc")]
 pub mod cudarc;
 #[cfg(feature = "cust")]
@@ -11,14 +13,50 @@ pub mod cust;
 #[cfg(feature = "ndarray")]
 pub mod ndarray;
 
-#[cfg(any(feature = "cust", feature = "cudarc"))]
+#[cfg(any(feature = "cust", feature = "cudarc", feature = "cuda-core"))]
 use crate::array::element::Element;
-#[cfg(any(feature = "cust", feature = "cudarc"))]
+#[cfg(any(feature = "cust", feature = "cudarc", feature = "cuda-core"))]
 use crate::array::mutability::Mutability;
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
+use crate::{
+    array::{info::ArrayInfo, layout::order::Order},
+    cuda,
+    error::{Cure, Error, ErrorKind, Result, text},
+    memory::kernel_view,
+};
 
 /// The mutability of device memory in another library's buffer. Exports of `bool` are read-only, because a consumer
 /// could write invalid bytes, which a later copy to the host would turn into `bool`.
-#[cfg(any(feature = "cust", feature = "cudarc"))]
+#[cfg(any(feature = "cust", feature = "cudarc", feature = "cuda-core"))]
 pub(crate) fn device_writes<T: Element>() -> Mutability {
     if T::TYPE.any_bits { Mutability::Writable } else { Mutability::UniqueOwner }
+}
+
+/// Returns the address and the number of the elements `T` of a contiguous array.
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
+pub(crate) fn contiguous_elements<T: Element>(info: &ArrayInfo) -> Result<(u64, usize)> {
+    let layout = info.layout_of(&T::TYPE)?;
+    if !layout.is_contiguous(Order::C) && !layout.is_contiguous(Order::F) {
+        let found = text!("{:?} for shape {:?}", layout.strides(), layout.shape());
+        let allowed = "strides of a contiguous array, in C or Fortran order; copy the array";
+        return Err(Error::new(ErrorKind::Strides, "strides", found, allowed).with_python_hint(Cure::COrder));
+    }
+    Ok((kernel_view::address(info.address, info.device, align_of::<T>())?, layout.numel()))
+}
+
+/// Returns an error for memory that was allocated in another context than this one. Pool memory belongs to no context.
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
+pub(crate) fn check_context(address: usize, expected: Option<cuda::Context>) -> Result<()> {
+    // An array without elements has address 0.
+    let known = if address == 0 { None } else { cuda::pointer_attributes(address)? };
+    match known.and_then(|known| known.context()) {
+        Some(found) if expected != Some(found) => {
+            let allowed = text!(
+                "{:#x}, in which the array shall be used; copy the array",
+                expected.map_or(0, |context| context.to_raw().get())
+            );
+            Err(Error::new(ErrorKind::Device, "context", format_args!("{:#x}", found.to_raw()), allowed))
+        }
+        _ => Ok(()),
+    }
 }

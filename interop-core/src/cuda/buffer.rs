@@ -216,7 +216,7 @@ impl CudaBuffer {
     }
 
     /// Returns the address. The caller frees the memory.
-    #[cfg(feature = "cust")]
+    #[cfg(any(feature = "cust", feature = "cuda-core"))]
     pub(crate) fn into_address(self) -> usize {
         counters::ALLOCATIONS.sub();
         core::mem::ManuallyDrop::new(self).address

@@ -72,7 +72,7 @@ pub(crate) fn enter_context(context: Context) -> Option<Entered<'static>> {
 /// # Errors
 ///
 /// [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) without a driver, and for an ordinal that does not exist.
-#[cfg(feature = "cudarc")]
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) fn enter_primary_context(ordinal: i32) -> Result<Entered<'static>> {
     Ok(Context::primary(ordinal)?.enter(driver()?)?)
 }

@@ -57,7 +57,7 @@ pub(crate) use crate::cuda::blocking::run_blocking;
 pub use crate::cuda::blocking::set_blocking_hook;
 pub use crate::cuda::buffer::CudaBuffer;
 pub use crate::cuda::context::Context;
-#[cfg(any(feature = "cust", feature = "cudarc"))]
+#[cfg(any(feature = "cust", feature = "cudarc", feature = "cuda-core"))]
 pub(crate) use crate::cuda::context::relaxed;
 #[cfg(feature = "cudarc")]
 pub(crate) use crate::cuda::default_context::enter_context;
@@ -65,7 +65,7 @@ pub(crate) use crate::cuda::default_context::enter_context;
 pub(crate) use crate::cuda::default_context::enter_context_of;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::default_context::enter_device_context;
-#[cfg(feature = "cudarc")]
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) use crate::cuda::default_context::has_default_streams;
 pub use crate::cuda::driver::{device_count, is_available};
 #[cfg(feature = "counters")]
@@ -105,7 +105,7 @@ pub(crate) use crate::cuda::stream_query::is_stream_of;
 #[cfg(feature = "cudarc")]
 pub(crate) use crate::cuda::stream_query::legacy_stream_captures;
 pub(crate) use crate::cuda::stream_query::{capture_error, captures};
-#[cfg(feature = "cudarc")]
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) use crate::cuda::stream_wait::wait_for_default_streams;
 pub(crate) use crate::cuda::stream_wait::{
     make_context_wait, stream_wait_in, synchronize_stream_of, wait_between,

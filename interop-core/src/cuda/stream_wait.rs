@@ -274,7 +274,7 @@ pub(crate) fn synchronize_stream_of((pending, device): StreamOnDevice) -> Result
 /// # Errors
 ///
 /// As [`stream_wait`].
-#[cfg(feature = "cudarc")]
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) fn wait_for_default_streams(
     default: StreamHandle,
     device: Device,

@@ -20,7 +20,7 @@ use crate::cuda::event::Event;
 use crate::cuda::pointer::allocation_id;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream_query::{LEGACY, capture_of, context_of_live, dead_stream};
-#[cfg(feature = "cudarc")]
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::cuda::stream_wait::{stream_synchronize, stream_wait_in};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::fetch::{copy_compacted, fetch_vec};
@@ -333,27 +333,26 @@ impl CopyTarget {
 /// # Errors
 ///
 /// [`ErrorKind::Driver`] without a driver; [`ErrorKind::Stream`] for a stream of another context than the primary one.
-#[cfg(feature = "cudarc")]
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) fn ordinal_of(stream: StreamHandle, device: Device) -> Result<usize> {
     let CopyTarget { context, ordinal, .. } = CopyTarget::of(stream, device)?;
     if matches!(stream, StreamHandle::Raw(_)) && Context::primary(ordinal)? != context {
         let found = text!("{stream}, of a context that is not the primary one of device {ordinal}");
-        let allowed =
-            "a stream of the primary context, the only one that `cudarc` uses; a `StreamHandle` holds any";
+        let allowed = "a stream of the primary context, in which `cudarc` and `cuda-core` work; a `StreamHandle` holds any";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
     Ok(ordinal.unsigned_abs() as usize)
 }
 
 /// The target of a copy on the legacy default stream of a device's primary context, in which `cudarc` works.
-#[cfg(feature = "cudarc")]
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) struct DefaultStreamTarget {
     site: CopyTarget,
     /// The copy waits for this stream, and the stream for the copy. The scope is the release scope of the source.
     beside: (StreamHandle, Option<ReleaseScope>),
 }
 
-#[cfg(feature = "cudarc")]
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 impl DefaultStreamTarget {
     /// Creates the target on the device of the import's copy stream.
     ///
@@ -429,7 +428,7 @@ pub(crate) fn copied<T: Element>(
 ///
 /// `at` was created for this import. `target` has room for as many elements, in memory of its device, and nothing else
 /// uses it.
-#[cfg(feature = "cudarc")]
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) unsafe fn copy_on_default_stream<T: Element>(
     import: &Import,
     order: Order,

@@ -8,8 +8,10 @@ use std::ptr;
 use crate::api_call::{Code, In, Out, call, call_early};
 use crate::status::{Answer, Status, describe};
 
-/// CUDA 12.2.
-const VERSION: i32 = 12020;
+/// The version of the driver: that of `INTEROP_SIM_VERSION`, or else CUDA 12.2.
+fn version() -> i32 {
+    std::env::var("INTEROP_SIM_VERSION").ok().and_then(|value| value.parse().ok()).unwrap_or(12020)
+}
 
 #[unsafe(no_mangle)]
 extern "C" fn cuInit(flags: u32) -> Code {
@@ -27,7 +29,7 @@ extern "C" fn cuInit(flags: u32) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDriverGetVersion(out: Out<i32>) -> Code {
-    call_early("cuDriverGetVersion", |_| out.set(VERSION))
+    call_early("cuDriverGetVersion", |_| out.set(version()))
 }
 
 #[unsafe(no_mangle)]

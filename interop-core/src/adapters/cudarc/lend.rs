@@ -1,23 +1,23 @@
 //! Arrays of any owner as slices of `cudarc`, without a copy.
 
-use core::mem::ManuallyDrop;
+use core::mem::{ManuallyDrop, forget};
 use core::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use ::cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtrMut};
+use ::cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtrMut, SyncOnDrop};
 
+use crate::adapters::cudarc::context::failed;
 use crate::adapters::cudarc::streams::{current, device_of, handle_of, handle_on};
-use crate::adapters::cudarc::{record, slice_over};
+use crate::adapters::{check_context, contiguous_elements};
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
-use crate::array::layout::order::Order;
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::AsStream;
 use crate::derive::launch_scope::LaunchScope;
-use crate::error::{Cure, Error, ErrorKind, Result, text};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::check_writable;
-use crate::memory::kernel_view;
 
 /// An array in memory of a device, lent to `cudarc` for reading. Nothing is copied.
 ///
@@ -106,7 +106,7 @@ impl<'a, T: Element> LentSlice<'a, T> {
         const {
             assert!(T::TYPE.any_bits, "not every byte is a value of this type");
         };
-        let (address, len) = elements::<T>(info)?;
+        let (address, len) = contiguous_elements::<T>(info)?;
         let (scope, stream) = if let Some(stream) = stream {
             check_place(info, stream)?;
             let scope = LaunchScope::on_handle(handle_on(stream, device_of(stream.context())));
@@ -217,17 +217,6 @@ impl<T> Drop for Unowned<T> {
     }
 }
 
-/// Returns the address and the number of the elements `T` of a contiguous array.
-fn elements<T: Element>(info: &ArrayInfo) -> Result<(u64, usize)> {
-    let layout = info.layout_of(&T::TYPE)?;
-    if !layout.is_contiguous(Order::C) && !layout.is_contiguous(Order::F) {
-        let found = text!("{:?} for shape {:?}", layout.strides(), layout.shape());
-        let allowed = "strides of a contiguous array, in C or Fortran order; copy the array";
-        return Err(Error::new(ErrorKind::Strides, "strides", found, allowed).with_python_hint(Cure::COrder));
-    }
-    Ok((kernel_view::address(info.address, info.device, align_of::<T>())?, layout.numel()))
-}
-
 /// Returns an error unless the memory is on the device of a stream, and of its context or of none.
 fn check_place(info: &ArrayInfo, stream: &CudaStream) -> Result<()> {
     let (context, device) = (stream.context(), device_of(stream.context()));
@@ -235,17 +224,7 @@ fn check_place(info: &ArrayInfo, stream: &CudaStream) -> Result<()> {
         let allowed = text!("memory of {device}, the device of the stream; copy the array there");
         return Err(Error::new(ErrorKind::Device, "device", info.device, allowed));
     }
-    if info.address == 0 {
-        return Ok(());
-    }
-    let known = cuda::pointer_attributes(info.address)?;
-    match known.and_then(|known| known.context()) {
-        Some(other) if handle_of(context) != Some(other) => {
-            let allowed = text!("{:p}, the context of the stream; copy the array", context.cu_ctx());
-            Err(Error::new(ErrorKind::Device, "context", format_args!("{:#x}", other.to_raw()), allowed))
-        }
-        _ => Ok(()),
-    }
+    check_context(info.address, handle_of(context))
 }
 
 /// Returns an error for a captured stream if `cudarc` would make it wait for an event that was recorded outside the graph.
@@ -256,4 +235,38 @@ fn check_capture(stream: &CudaStream) -> Result<()> {
     let found = "a captured stream of a `CudaContext` with event tracking";
     let allowed = "a `CudaContext` without event tracking (`disable_event_tracking`), or a kernel view in a `LaunchScope`";
     Err(Error::new(ErrorKind::StreamCapture, "stream", found, allowed))
+}
+
+/// Records that a slice was written, as `cudarc` would, but returns the error.
+///
+/// `cudarc` records the event only if the context has several streams. They may belong to another `CudaContext`.
+pub(crate) fn record(written: SyncOnDrop<'_>) -> Result<()> {
+    let recorded = match &written {
+        SyncOnDrop::Record(Some((event, stream))) => event.record(stream),
+        _ => Ok(()),
+    };
+    forget(written);
+    recorded.map_err(|error| failed("record", error, "an event of the stream's own context"))
+}
+
+/// Makes a slice over memory, which its drop frees.
+///
+/// `cudarc` has only one function for this. It unwraps errors of the events that it creates, so the panic is caught
+/// here. The panic hook still runs, and with `panic = "abort"` the program ends.
+///
+/// # Safety
+///
+/// There are `len` values of `T` at `address`, in memory of the stream's context. The slice is dropped only if it may free
+/// them.
+pub(crate) unsafe fn slice_over<T>(
+    stream: &Arc<CudaStream>,
+    address: u64,
+    len: usize,
+) -> Result<CudaSlice<T>> {
+    // SAFETY: as the caller promises.
+    let made = catch_unwind(AssertUnwindSafe(|| unsafe { stream.upgrade_device_ptr(address, len) }));
+    made.map_err(|panic| {
+        let found = panic.downcast_ref::<String>().map_or("a panic of `cudarc`", String::as_str);
+        Error::new(ErrorKind::Driver, "cuEventCreate", found, "a context that can have two more events")
+    })
 }

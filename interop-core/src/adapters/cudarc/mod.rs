@@ -62,15 +62,15 @@ pub(crate) mod lend;
 pub(crate) mod streams;
 
 use core::mem::forget;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use ::cudarc::driver::{
     CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceRepr,
-    DeviceSlice, DriverError, HostSlice, LaunchConfig, PinnedHostSlice, SyncOnDrop, UnifiedSlice, result,
+    DeviceSlice, DriverError, HostSlice, LaunchConfig, PinnedHostSlice, UnifiedSlice, result,
 };
 
 use crate::adapters::cudarc::context::{captured, failed};
+use crate::adapters::cudarc::lend::{record, slice_over};
 use crate::adapters::cudarc::streams::{current, device_of, handle_on, proxy_stream};
 use crate::adapters::device_writes;
 use crate::array::device::Device;
@@ -306,18 +306,6 @@ fn copied<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> Result<
     outcome.map(|()| slice)
 }
 
-/// Records that a slice was written, as `cudarc` would, but returns the error.
-///
-/// `cudarc` records the event only if the context has several streams. They may belong to another `CudaContext`.
-fn record(written: SyncOnDrop<'_>) -> Result<()> {
-    let recorded = match &written {
-        SyncOnDrop::Record(Some((event, stream))) => event.record(stream),
-        _ => Ok(()),
-    };
-    forget(written);
-    recorded.map_err(|error| failed("record", error, "an event of the stream's own context"))
-}
-
 /// Turns a slice into one without elements that owns the same memory.
 fn without_elements<T>(slice: CudaSlice<T>) -> Result<CudaSlice<T>> {
     let stream = CudaSlice::stream(&slice).clone();
@@ -332,24 +320,6 @@ fn without_elements<T>(slice: CudaSlice<T>) -> Result<CudaSlice<T>> {
             unsafe { result::free_sync(address) }
         };
         stream.context().record_err(freed);
-    })
-}
-
-/// Makes a slice over memory, which its drop frees.
-///
-/// `cudarc` has only one function for this. It unwraps errors of the events that it creates, so the panic is caught
-/// here. The panic hook still runs, and with `panic = "abort"` the program ends.
-///
-/// # Safety
-///
-/// There are `len` values of `T` at `address`, in memory of the stream's context. The slice is dropped only if it may free
-/// them.
-unsafe fn slice_over<T>(stream: &Arc<CudaStream>, address: u64, len: usize) -> Result<CudaSlice<T>> {
-    // SAFETY: as the caller promises.
-    let made = catch_unwind(AssertUnwindSafe(|| unsafe { stream.upgrade_device_ptr(address, len) }));
-    made.map_err(|panic| {
-        let found = panic.downcast_ref::<String>().map_or("a panic of `cudarc`", String::as_str);
-        Error::new(ErrorKind::Driver, "cuEventCreate", found, "a context that can have two more events")
     })
 }
 
