@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cuda_core::{Context, DeviceBuffer, Stream, sys};
 use interop_core::adapters::cuda_core::{ImportedBuffer, context};
-use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pointer_attributes};
+use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, finish_releases, pointer_attributes};
 use interop_core::{
     AsStream, CudaArray, DType, Device, ErrorKind, FromArray, FromStream, HostVec, Import, LaunchScope,
     Lease, LeaseMut, Mutability, Storage, StreamHandle,
@@ -196,6 +196,24 @@ fn copies_of_imports_are_complete() {
     assert_eq!((empty.data.len(), empty.info().unwrap().device()), (0, Device::cuda(0)));
     // The stream above made its context current.
     assert!(before == 0 || before == current_context());
+}
+
+/// The stream of the field waits for the copy, but other streams do not.
+#[test]
+fn sim_only_a_copy_beside_a_stream_is_complete() {
+    let _turn = turn();
+    let Some(sim) = simulated() else { return };
+    sim.set_policy(Policy::Late);
+    let (user, own) = (stream(), stream());
+    let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
+    let address = data.memory().unwrap().address as u64;
+    let import = send(Matrix { data, rows: 8, columns: 8 }).with_stream(user.as_stream());
+    ok!(sys::cuMemsetD8Async(address, 7, 64, user.cu_stream()));
+    // Freeing the source would wait for the copy.
+    let held = HoldReleases::new();
+    let copy: Streamed<DeviceBuffer<u8>, StreamHandle> = Streamed::from_import(import).unwrap();
+    assert_eq!(copy.data.to_host_vec(&own).unwrap(), [7; 64]);
+    drop(held);
 }
 
 #[test]
