@@ -4,7 +4,6 @@
 Their interfaces are in test_cai_objects.py.
 """
 
-import array
 import collections
 import enum
 import inspect
@@ -65,9 +64,7 @@ NOTHING = {
     "int": 3,
     "float": 1.5,
     "str": "array",
-    "bytes": b"\0" * 16,
     "list": [1.0, 2.0],
-    "memoryview": memoryview(b"ab"),
     "dict": {"shape": (2,)},
     "interface-dict": dict_with(),
     "object": object(),
@@ -311,7 +308,7 @@ def test_a_class_of_rust_may_lack_the_word():
     with pytest.raises(TypeError, match=r"found interop_demo.HoldReleases, .* add `#\[cuda_array\(pyclass\)\]`$"):
         describe(interop_demo.HoldReleases())
     for other in [Plain(), Slotted(), 3, "text", re.compile("x"), dict, enum.IntEnum, Device.CPU, describe]:
-        with pytest.raises(TypeError, match="`__cuda_array_interface__`$"):
+        with pytest.raises(TypeError, match="or a buffer$"):
             describe(other)
 
 
@@ -345,15 +342,10 @@ class Picture:
 
 def test_what_numpy_makes_an_array_of():
     """The message says so, and it works."""
-    lent = [bytearray(4), memoryview(b"bytes"), array.array("f", [1.0])]
-    for other in [[1.0], (1.0,), *lent, np.float32(1), np.ones(2).sum(), Series(), Picture()]:
+    for other in [[1.0], (1.0,), Series(), Picture()]:
         assert describe(np.asarray(other))
         with pytest.raises(TypeError, match="convert it by `numpy.asarray`$"):
             describe(other)
-    # NumPy's `asarray` makes one string of it, which no protocol can express.
-    assert describe(np.frombuffer(b"bytes", "u1"))
-    with pytest.raises(TypeError, match="convert it by `numpy.frombuffer`$"):
-        describe(b"bytes")
 
 
 def test_none_in_the_place_of_a_method():
@@ -381,7 +373,7 @@ def test_a_property_that_raises_keeps_its_error():
 def test_a_class_that_does_not_say_what_it_has():
     """It is inspected only for an error message."""
     meta = type("Meta", (type,), {"__getattribute__": raising(RuntimeError("no"))})
-    with pytest.raises(TypeError, match="allowed: an object with `__dlpack__` or `__cuda_array_interface__`$"):
+    with pytest.raises(TypeError, match="allowed: an object with `__dlpack__`, `__cuda_array_interface__` or a buffer$"):
         describe(meta("Mute", (), {})())
 
 

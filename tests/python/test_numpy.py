@@ -125,8 +125,8 @@ def test_numpy_asks_as_it_likes():
 
 
 def test_what_numpy_refuses_is_passed_on():
-    """Bugs 73, 106, 149: foreign byte order, strings, objects, dates, records."""
-    for dtype in (">f4", ">i8", "S4", "U4", "O", "M8[s]", "m8[s]", "V8", "f4,f4"):
+    """Bugs 73, 106, 149: foreign byte order, strings, objects, dates."""
+    for dtype in (">f4", ">i8", "S4", "U4", "O", "M8[s]", "m8[s]"):
         with pytest.raises(BufferError) as caught:
             interop_demo.describe(np.zeros(3, dtype))
         assert not isinstance(caught.value, ArrayError)
@@ -152,8 +152,7 @@ def test_numpy_classes():
     assert interop_demo.describe(np.matrix([[1.0, 2.0]]))["shape"] == (1, 2)
     assert interop_demo.checksum(np.ma.array([1.0, 2.0])) == 3
     assert interop_demo.checksum(type("Mine", (np.ndarray,), {})((2,), "f8", np.array([1.0, 2.0]))) == 3
-    with pytest.raises((TypeError, AttributeError)):
-        interop_demo.describe(np.float32(3))
+    assert interop_demo.describe(np.float32(3))["shape"] == ()
 
 
 @pytest.mark.parametrize("function", [interop_demo.asarray, interop_demo.describe, interop_demo.is_square])

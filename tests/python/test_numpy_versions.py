@@ -68,13 +68,13 @@ assert strided.strides == (24, -8) and strided.sum() == 9
 
 
 def test_read_only_arrays(with_numpy):
-    """A legacy capsule cannot carry one: NumPy's come in by its interface dict, and ours are refused with a message."""
+    """A legacy capsule cannot carry one: NumPy's come in by the buffer protocol, and ours are refused with a message."""
     with_numpy("""
 ours, theirs = interop_demo.Array.full((2,), 1.0, readonly=True), np.ones(2)
 theirs.flags.writeable = False
 facts = interop_demo.describe(theirs)
 assert facts["readonly"] and facts["data"] == theirs.__array_interface__["data"][0]
-assert facts["protocol"] == ("dlpack_versioned" if V2 else "array_interface")
+assert facts["protocol"] == ("dlpack_versioned" if V2 else "buffer")
 assert interop_demo.checksum(np.broadcast_to(2.0, (3,))) == 6
 assert interop_demo.checksum(theirs[::-1]) == 2
 assert refused(lambda array: interop_demo.scale_(array, 2.0), theirs, "read-only array, allowed: a writable array")
@@ -116,15 +116,15 @@ class Closed(np.ndarray):
 
 assert refused(interop_demo.describe, np.ones(2).view(Closed), "^closed")
 for array in (np.ones(2, ">f8"), np.array([None]), np.array(["a"])):
-    assert refused(interop_demo.describe, array, "(?i)dlpack|native")
+    assert refused(interop_demo.describe, array, "byte order of this machine|numbers")
 for dates in (np.zeros(2, "M8[s]"), np.zeros(2, "m8[ns]")):
     assert refused(interop_demo.describe, dates, 'dates and times.*x.view."i8".*numpy.ndarray')
     assert interop_demo.describe(dates.view("i8"))["dtype"] == "<i8"
-assert refused(interop_demo.describe, np.zeros(2, "i4,f4"), "(?i)dlpack")
+assert interop_demo.describe(np.zeros(2, "i4,f4"))["dtype"] == "|V8"
 """)
 
 
-def test_the_references_of_an_array_that_came_by_its_dict(with_numpy):
+def test_the_references_of_an_array_that_came_by_its_buffer(with_numpy):
     with_numpy("""
 array = np.ones(2)
 array.flags.writeable = False

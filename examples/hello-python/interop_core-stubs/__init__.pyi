@@ -5,7 +5,7 @@ from types import EllipsisType
 from typing import Any, ClassVar, Protocol, SupportsIndex, TypeAlias, type_check_only
 
 import numpy as np
-from typing_extensions import CapsuleType
+from typing_extensions import Buffer, CapsuleType
 
 @type_check_only
 class SupportsDLPack(Protocol):
@@ -23,7 +23,7 @@ class SupportsCAI(Protocol):
     def __cuda_array_interface__(self) -> Any: ...
 
 # The type of an argument. NumPy's arrays are listed because their `__dlpack__` is typed for arrays of numbers only.
-AnyArray: TypeAlias = SupportsDLPack | SupportsCAI | np.ndarray[Any, Any]
+AnyArray: TypeAlias = SupportsDLPack | SupportsCAI | Buffer | np.ndarray[Any, Any]
 
 _Index: TypeAlias = SupportsIndex | slice | EllipsisType | None
 _Key: TypeAlias = _Index | tuple[_Index, ...]

@@ -18,7 +18,7 @@ pub(crate) fn describe<'py>(
         Some(Protocol::ExchangeTable) => "exchange",
         Some(Protocol::DlpackVersioned) => "dlpack_versioned",
         Some(Protocol::DlpackLegacy) => "dlpack",
-        Some(Protocol::ArrayInterface) => "array_interface",
+        Some(Protocol::Buffer) => "buffer",
         _ => "cai",
     };
     dict_of(obj.py(), import.info(), protocol)

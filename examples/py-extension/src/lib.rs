@@ -12,8 +12,10 @@
 //! | `launch.rs` | kernels on arrays from any library |
 //! | `twice.rs` | results of the caller's kind, in memory of the caller's library |
 //! | `results.rs` | results as arrays of a library that is chosen by name |
+//! | `arguments.rs` | structs of NumPy and other buffers |
 //! | `array_classes.rs` | classes that inherit from a class of arrays |
 
+mod arguments;
 mod array;
 mod array_classes;
 mod cuda;
@@ -64,6 +66,7 @@ mod interop_demo {
             class.setattr("__module__", module.name()?)?;
             module.add(class.name()?, class)?;
         }
+        super::arguments::add(module)?;
         super::array_classes::add(module)?;
         super::results::add(module)
     }

@@ -37,10 +37,11 @@ pub(crate) fn twice<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
         }
         return Ok(Bound::new(py, result)?.into_any());
     }
-    let import = match import(obj, None) {
-        Ok(import) => import,
-        Err(error) => return fields_of(obj)?.map_or(Err(error), |names| twice_of_each(obj, &names)),
-    };
+    let import = import(obj, None)?;
+    let is_struct = import.info().struct_type().is_some();
+    if let Some(names) = is_struct.then(|| fields_of(obj)).transpose()?.flatten() {
+        return twice_of_each(obj, &names);
+    }
     if !import.info().device().device_type.is_cuda_accessible() {
         return doubled_on_host(obj, import);
     }
@@ -50,7 +51,7 @@ pub(crate) fn twice<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
     result.into_pyobject(py)
 }
 
-/// Returns the field names of a `NumPy` structured array, which no tensor can represent.
+/// Returns the field names of a `NumPy` structured array.
 fn fields_of<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
     let is_of_numpy = obj.get_type().module().is_ok_and(|module| module == "numpy");
     if !is_of_numpy {

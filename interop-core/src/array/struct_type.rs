@@ -54,7 +54,22 @@ impl StructField {
     }
 }
 
+/// The greatest nesting depth of structs that is read.
+pub(crate) const MAX_DEPTH: usize = 16;
+
 impl StructType {
+    /// Returns an error for two fields of one name. The names are sorted, because comparing all pairs of a large struct
+    /// can take half a minute.
+    pub(crate) fn check_names(&self, location: &str) -> Result<()> {
+        let mut names: Vec<&str> = self.fields.iter().map(|field| field.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some([name, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let found = text!("two fields named {name:?}");
+            return Err(Error::new(ErrorKind::DType, location, found, "different names"));
+        }
+        Ok(())
+    }
+
     /// Returns an error unless `dtype` is opaque bytes and contains all fields.
     pub(crate) fn check(&self, dtype: DType) -> Result<()> {
         let fail = |found: &str| {

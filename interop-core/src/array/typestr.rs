@@ -142,7 +142,7 @@ fn allowed_sizes(row: &Row) -> String {
 }
 
 /// The start of a foreign text, short enough for a message.
-fn clip(text: &str) -> String {
+pub(crate) fn clip(text: &str) -> String {
     const MOST: usize = 40;
     if text.chars().count() <= MOST {
         return text.into();

@@ -55,8 +55,8 @@ pub enum Protocol {
     DlpackLegacy,
     /// A CUDA Array Interface.
     CudaArrayInterface,
-    /// `NumPy`'s array interface, for an array that `NumPy` does not export by DLPack.
-    ArrayInterface,
+    /// Python's buffer protocol, for host memory that is not exported by DLPack.
+    Buffer,
 }
 
 impl Import {

@@ -1,5 +1,6 @@
 //! The Python exceptions for the errors of this crate.
 
+use core::iter::successors;
 use std::borrow::Cow;
 
 use pyo3::exceptions::{
@@ -8,7 +9,7 @@ use pyo3::exceptions::{
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyCFunction, PyCapsule, PyDict, PyList, PyMemoryView, PyString, PyTuple, PyType};
+use pyo3::types::{PyCFunction, PyCapsule, PyDict, PyList, PyString, PyTuple, PyType};
 
 use crate::error::{Cure, Error, ErrorKind, Origin, Refused};
 use crate::python::interpreter::with_attached;
@@ -197,14 +198,25 @@ pub(crate) fn of(object: &Bound<'_, PyAny>, error: Error) -> Error {
     error.with_object(&origin_of(object))
 }
 
-/// Returns the error for an object that supports neither protocol.
+/// Makes an earlier exception the cause of one that has none.
+pub(crate) fn set_first_cause(py: Python<'_>, error: &PyErr, first: PyErr) {
+    /// The chain of causes may be circular.
+    const MOST_CAUSES: usize = 64;
+    // Foreign code may raise the same exception object again. An exception must not become its own cause, directly or
+    // indirectly.
+    let mut causes = successors(Some(first.clone_ref(py)), |error| error.cause(py)).take(MOST_CAUSES);
+    if error.cause(py).is_none() && !causes.any(|cause| cause.value(py).is(error.value(py))) {
+        error.set_cause(py, Some(first));
+    }
+}
+
+/// Returns the error for an object that supports none of the protocols.
 #[cold]
 pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
-    let (found, allowed) = (origin(object), "an object with `__dlpack__` or `__cuda_array_interface__`");
+    let found = origin(object);
+    let allowed = "an object with `__dlpack__`, `__cuda_array_interface__` or a buffer";
     let hint = if object.is_instance_of::<PyCapsule>() {
         "; pass the array instead of its capsule"
-    } else if object.is_instance_of::<PyBytes>() {
-        "; convert it by `numpy.frombuffer`"
     } else if holds_elements(object) {
         // Checked first, because `is_compiled` is also true for compiled classes of other libraries.
         "; convert it by `numpy.asarray`"
@@ -233,8 +245,7 @@ fn withheld(object: &Bound<'_, PyAny>) -> Option<PyErr> {
 
 /// Returns whether `NumPy` can convert the object to an array.
 ///
-/// That is so for a list or tuple, for an object that supports NumPy's protocols (NumPy scalars, series, images), and
-/// for an object with the buffer protocol.
+/// That is so for a list or tuple, and for an object that supports NumPy's protocols (series, images).
 fn holds_elements(object: &Bound<'_, PyAny>) -> bool {
     let class = object.get_type();
     let says_so = |name: &str| class.hasattr(name).unwrap_or(false);
@@ -242,7 +253,6 @@ fn holds_elements(object: &Bound<'_, PyAny>) -> bool {
         || object.is_instance_of::<PyTuple>()
         || says_so("__array__")
         || says_so("__array_interface__")
-        || PyMemoryView::from(object).is_ok()
 }
 
 /// Returns whether the class may be a `PyO3` class. No attribute states that Rust created a class.

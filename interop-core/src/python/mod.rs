@@ -3,8 +3,8 @@
 //! There are three ways to use this module:
 //!
 //! * `#[cuda_array(python)]`: the struct is an argument and a return value of `#[pyfunction]`s. As an argument it is
-//!   [imported](import) from any object that supports DLPack or the CUDA Array Interface. As a return value it becomes
-//!   an [`ExportedArray`], a handle that supports both protocols.
+//!   [imported](import) from any object that supports DLPack, the CUDA Array Interface or the buffer protocol. As a return
+//!   value it becomes an [`ExportedArray`], a handle that supports these protocols.
 //! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: the class gets the methods of the protocols in addition to your own
 //!   `#[pymethods]`: `__dlpack__`, `__dlpack_device__`, `__dlpack_c_exchange_api__`, `__cuda_array_interface__` and the
 //!   buffer protocol. [`view`] is for its `__getitem__`.

@@ -2,11 +2,8 @@
 
 use crate::array::dims::MAX_NDIM;
 use crate::array::dtype::DType;
-use crate::array::struct_type::{StructField, StructType};
+use crate::array::struct_type::{MAX_DEPTH, StructField, StructType};
 use crate::error::{Error, ErrorKind, Result, text};
-
-/// The greatest nesting depth that is read.
-pub(crate) const MAX_DEPTH: usize = 16;
 
 /// One entry of `descr`: name, type, and the shape of a field that is an array. An entry without a name is padding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,20 +118,8 @@ fn fields(descr: &[DescrEntry], depth: usize) -> Result<(StructType, usize)> {
             struct_type.fields.push(field);
         }
     }
-    check_names(&struct_type)?;
+    struct_type.check_names("descr")?;
     Ok((struct_type, end))
-}
-
-/// Returns an error for two fields of one name. The names are sorted, because comparing all pairs of a large struct can
-/// take half a minute.
-fn check_names(struct_type: &StructType) -> Result<()> {
-    let mut names: Vec<&str> = struct_type.fields.iter().map(|field| field.name.as_str()).collect();
-    names.sort_unstable();
-    if let Some([name, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        let found = text!("two fields named {name:?}");
-        return Err(Error::new(ErrorKind::DType, "descr", found, "different names"));
-    }
-    Ok(())
 }
 
 fn extents(entry: &DescrEntry) -> Result<Vec<usize>> {

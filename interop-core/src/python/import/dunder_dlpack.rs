@@ -1,7 +1,6 @@
 //! Calls `__dlpack__` with a stream and a version, and retries with fewer arguments for producers that accept less.
 #![expect(unsafe_code, reason = "calls a method as what was found for a type says")]
 
-use core::iter::successors;
 use core::mem::transmute;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +13,7 @@ use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use crate::array::device::{Device, DeviceType};
 use crate::array::stream::StreamHandle;
 use crate::protocols::dlpack::abi::{MAJOR_VERSION, MINOR_VERSION};
+use crate::python::errors::set_first_cause;
 use crate::python::import::package::Package;
 use crate::python::interpreter::{attribute, call_with_keywords};
 
@@ -28,8 +28,9 @@ pub(crate) struct DlpackMethod {
     pub(crate) expected_device: ExpectedDevice,
     /// Whether its objects may have an interface dict that states whether memory is writable, for legacy capsules.
     pub(crate) has_writable_dict: bool,
-    /// Whether the method is that of `numpy.ndarray`.
-    pub(crate) is_of_numpy: bool,
+    /// Whether the method is defined in C, by the class that also defines how its memory is lent as a buffer. A Python
+    /// subclass that overrides the method does not intend the inherited buffer.
+    pub(crate) is_native: bool,
     /// The C function of the method, for a type that cannot change.
     direct: Option<DirectCall>,
 }
@@ -50,7 +51,7 @@ impl DlpackMethod {
         // Arrays of JAX are immutable.
         let has_writable_dict = package != Package::Jax;
         let takes_unordered = package.takes_unordered();
-        Self { has_method, takes_unordered, expected_device, has_writable_dict, is_of_numpy: false, direct }
+        Self { has_method, takes_unordered, expected_device, has_writable_dict, is_native: false, direct }
     }
 
     /// Returns the stream to pass to arrays on `device`.
@@ -227,8 +228,6 @@ fn call_with_fewer_keywords<'py>(
     stream: Option<i128>,
     first: PyErr,
 ) -> PyResult<Bound<'py, PyAny>> {
-    /// A producer's chain of causes may be circular.
-    const MOST_CAUSES: usize = 64;
     let py = object.py();
     if !is_about_keywords(py, &first) {
         return Err(first);
@@ -237,14 +236,9 @@ fn call_with_fewer_keywords<'py>(
     if let Some(stream) = stream {
         keywords.set_item(pyo3::intern!(py, "stream"), stream)?;
     }
-    object.call_method(pyo3::intern!(py, "__dlpack__"), (), Some(&keywords)).inspect_err(|error| {
-        // A producer may raise the same exception object again. An exception must not become its own cause, directly or
-        // indirectly.
-        let mut causes = successors(Some(first.clone_ref(py)), |error| error.cause(py)).take(MOST_CAUSES);
-        if error.cause(py).is_none() && !causes.any(|cause| cause.value(py).is(error.value(py))) {
-            error.set_cause(py, Some(first));
-        }
-    })
+    object
+        .call_method(pyo3::intern!(py, "__dlpack__"), (), Some(&keywords))
+        .inspect_err(|error| set_first_cause(py, error, first))
 }
 
 /// The arguments of a `__dlpack__` call, created once.
@@ -298,18 +292,7 @@ impl DirectCall {
     /// [`call`](Self::call).
     pub(crate) fn of(object: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> Option<Self> {
         let class = object.get_type();
-        // SAFETY: the argument is a type.
-        let changes = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
-        // SAFETY: the arguments are a type and the number of a slot that holds a function.
-        let lookup = unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_getattro) };
-        let generic: unsafe extern "C" fn(_, _) -> _ = ffi::PyObject_GenericGetAttr;
-        // A metaclass may override attribute lookups on the class.
-        let plain = class.get_type().is(class.py().get_type::<PyType>());
-        if changes || !plain || lookup.addr() != generic as usize {
-            return None;
-        }
-        let dict: isize = class.getattr("__dictoffset__").ok()?.extract().ok()?;
-        if dict != 0 {
+        if !has_fixed_attributes(&class) {
             return None;
         }
         let method = class.getattr(method).ok().filter(|method| is_method_of(method, &class))?;
@@ -363,9 +346,23 @@ impl DirectCall {
     }
 }
 
+/// Returns whether a lookup finds the same attributes for all objects of a class, at any time: it is static, and its
+/// objects have no dict.
+pub(crate) fn has_fixed_attributes(class: &Bound<'_, PyType>) -> bool {
+    // SAFETY: the argument is a type.
+    let changes = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
+    // SAFETY: the arguments are a type and the number of a slot that holds a function.
+    let lookup = unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_getattro) };
+    let generic: unsafe extern "C" fn(_, _) -> _ = ffi::PyObject_GenericGetAttr;
+    // A metaclass may override attribute lookups on the class.
+    let plain = class.get_type().is(class.py().get_type::<PyType>());
+    let dict = || class.getattr("__dictoffset__").and_then(|offset| offset.extract::<isize>());
+    !changes && plain && lookup.addr() == generic as usize && dict().is_ok_and(|offset| offset == 0)
+}
+
 /// Returns whether an attribute is a method that was defined in C for the class or a base. Only such an attribute is
 /// known to be the same function for every object.
-fn is_method_of(attribute: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool {
+pub(crate) fn is_method_of(attribute: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool {
     let descriptor = (&raw const ffi::PyMethodDescr_Type).cast_mut();
     if attribute.get_type_ptr() != descriptor {
         return false;

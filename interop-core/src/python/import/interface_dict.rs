@@ -7,9 +7,10 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString, PyTuple};
 
 use crate::array::dims::MAX_NDIM;
 use crate::array::stream::StreamHandle;
+use crate::array::struct_type::MAX_DEPTH;
 use crate::error::{Error, ErrorKind, text};
 use crate::protocols::cai::CudaArrayInterface;
-use crate::protocols::cai::descr::{DescrEntry, DescrType, MAX_DEPTH};
+use crate::protocols::cai::descr::{DescrEntry, DescrType};
 use crate::python::convert::number;
 use crate::python::errors::{Failure, origin, with_length};
 

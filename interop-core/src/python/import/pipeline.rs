@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyBufferError, PyException, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple};
 
 use crate::array::device::Device;
+use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
@@ -20,7 +21,7 @@ use crate::memory::extraction::Extraction;
 use crate::memory::import::{Import, Protocol};
 use crate::python::detach::{AssertSend, detached};
 use crate::python::errors::{Failure, in_words, not_an_array, of};
-use crate::python::import::steps::from_array_interface;
+use crate::python::import::buffer::from_buffer;
 use crate::python::import::steps::from_cuda_array_interface;
 use crate::python::import::steps::from_dlpack;
 use crate::python::import::steps::from_exchange_table;
@@ -30,11 +31,11 @@ use crate::python::interpreter::attribute;
 use crate::python::py_owner::release_deferred_refs;
 
 /// The steps of an import, in their order.
-const STEPS: [Step; 3] = [from_exchange_table, from_dlpack, from_cuda_array_interface];
+const STEPS: [Step; 4] = [from_exchange_table, from_dlpack, from_cuda_array_interface, from_buffer];
 
 impl Request<'_, '_> {
     /// Fills an empty import by the first step whose protocol the object supports.
-    pub(crate) fn import_to(&self, to: &mut Import) -> PyResult<()> {
+    fn import_to(&self, to: &mut Import) -> PyResult<()> {
         self.ask_in_order(to)?;
         if to.protocol() == Some(Protocol::DlpackLegacy) {
             trust_interface(self, to)?;
@@ -53,29 +54,18 @@ impl Request<'_, '_> {
         Err(not_an_array(self.object))
     }
 
-    /// After a failure, imports by the interface dict if negative strides caused it. `CuPy` writes these correctly in
-    /// its dict. An array that `NumPy` refused to export is imported by its own kind of dict.
+    /// After a failure, imports by another protocol if the object supports one that can express the array: by the
+    /// interface dict if negative strides were the reason, which `CuPy` writes correctly there, and by the buffer protocol
+    /// if `__dlpack__` refused the array.
     ///
-    /// Without a usable dict the failure is returned. Its cause is then the error about the dict of `CuPy`.
+    /// Otherwise the failure is returned. An error of the other protocol is its cause, or has it as the cause.
     #[cold]
     fn recover(&self, failure: Failure, to: &mut Import) -> PyResult<()> {
         let lost_strides = matches!(&failure, Failure::Invalid(error) if lost_negative_strides(error));
         let is_raised = matches!(&failure, Failure::Raised(_));
         let (py, refused) = (self.object.py(), PyErr::from(failure));
-        if is_raised && refused.is_instance_of::<PyException>(py) {
-            return match from_array_interface(self, to) {
-                Ok(true) => Ok(()),
-                // NumPy does not say what to do with dates. The class of the exception stays.
-                Err(Failure::Invalid(error)) if error.has_python_hint() => {
-                    let advised = PyErr::from_type(refused.get_type(py), error.into_python_message(in_words));
-                    advised.set_cause(py, Some(refused));
-                    Err(advised)
-                }
-                Err(Failure::Raised(interrupt)) if !interrupt.is_instance_of::<PyException>(py) => {
-                    Err(interrupt)
-                }
-                _ => Err(refused),
-            };
+        if is_raised && self.class.method.is_native && is_refusal(py, &refused) {
+            return self.recover_by_buffer(refused, to);
         }
         if !lost_strides {
             return Err(refused);
@@ -88,6 +78,41 @@ impl Request<'_, '_> {
         }
         Err(refused)
     }
+
+    /// Imports by the buffer protocol an array that `__dlpack__` refused: structs, and read-only arrays of `NumPy` before
+    /// 2.1 and flags before 1.25.
+    fn recover_by_buffer(&self, refused: PyErr, to: &mut Import) -> PyResult<()> {
+        let py = self.object.py();
+        match from_buffer(self, to) {
+            Ok(true) => Ok(()),
+            Err(Failure::Invalid(error)) => Err(explained(py, refused, error)),
+            Err(Failure::Raised(interrupt)) if !interrupt.is_instance_of::<PyException>(py) => Err(interrupt),
+            _ => Err(match date_error(self.object) {
+                Some(error) => explained(py, refused, error),
+                None => refused,
+            }),
+        }
+    }
+}
+
+/// Returns whether an exception of `__dlpack__` means that the protocol cannot express the array.
+fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyBufferError>(py) || error.is_instance_of::<PyTypeError>(py)
+}
+
+/// An exception of the class of `refused`, with the reason from this crate.
+fn explained(py: Python<'_>, refused: PyErr, error: Error) -> PyErr {
+    let explained = PyErr::from_type(refused.get_type(py), error.into_python_message(in_words));
+    explained.set_cause(py, Some(refused));
+    explained
+}
+
+/// Returns the error for an array of dates: `NumPy` does not say what to do with them.
+fn date_error(object: &Bound<'_, PyAny>) -> Option<Error> {
+    let dtype = object.getattr(intern!(object.py(), "dtype")).ok()?;
+    let typestr: String = dtype.getattr(intern!(object.py(), "str")).ok()?.extract().ok()?;
+    let error = DType::from_typestr(&typestr).err()?;
+    error.has_python_hint().then(|| of(object, error))
 }
 
 /// Returns whether a tensor was rejected for the strides that `CuPy` writes for a reversed array: it divides them as
@@ -96,10 +121,14 @@ fn lost_negative_strides(error: &Error) -> bool {
     error.kind() == ErrorKind::Overflow && error.location() == "strides"
 }
 
-/// Imports any object that supports DLPack or the CUDA Array Interface, for work on `stream`.
+/// Imports any object that supports DLPack, the CUDA Array Interface or the buffer protocol, for work on `stream`.
 ///
 /// `__dlpack__` is preferred to `__cuda_array_interface__`. If the tensor's strides are not valid, the interface dict
 /// is used: `CuPy` loses the sign of negative strides in DLPack, but not in its dict.
+///
+/// Host memory without `__dlpack__` is imported by the buffer protocol: `bytearray`, `memoryview`, `array.array`, `ctypes`.
+/// So is an array that a `__dlpack__` in C refuses, such as a structured array of `NumPy`. The buffer is released when the
+/// import is dropped, so a `bytearray` cannot be resized meanwhile.
 ///
 /// The import passes the stream to the producer: no argument for CPU memory, otherwise a number. If `stream` is `None`,
 /// that is the legacy default stream. Some producers accept the stream but do not wait (arrays of nanobind, TVM FFI and
@@ -112,7 +141,7 @@ fn lost_negative_strides(error: &Error) -> bool {
 /// A legacy capsule cannot express whether its memory is writable, so it counts as read-only. It is writable if an
 /// interface dict of the object (`__cuda_array_interface__`, or `__array_interface__` for host memory) states so for
 /// the same address, as that of Warp does, and that of `NumPy` before 2.1. A read-only array, which such a `NumPy` does
-/// not export, is imported by its dict.
+/// not export, is imported by the buffer protocol.
 ///
 /// The import keeps the object alive, or the object that it returned. The garbage collector does not see this
 /// reference, as with NumPy arrays that are imported by DLPack. So an object that holds an array imported from itself
@@ -120,10 +149,11 @@ fn lost_negative_strides(error: &Error) -> bool {
 ///
 /// # Errors
 ///
-/// - `TypeError` for an object that supports neither protocol, or returns a value of the wrong type.
+/// - `TypeError` for an object that supports none of these protocols, or returns a value of the wrong type.
 /// - `ArrayError` (a `BufferError` and a `ValueError`) for an array that cannot be used.
 ///
-/// Both messages name the class of the object. Exceptions of the producer are passed on unchanged.
+/// Both messages name the class of the object. Exceptions of the producer are passed on unchanged. If a `__dlpack__` and
+/// the buffer protocol have failed, the first exception is the cause of the second (`__cause__`).
 ///
 /// ```no_run
 /// use interop_core::python::{extract_stream, import};

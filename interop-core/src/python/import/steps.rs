@@ -2,18 +2,15 @@
 #![expect(unsafe_code, reason = "relies on what an object states about its memory")]
 
 use pyo3::exceptions::PyException;
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::array::device::{Device, DeviceType};
-use crate::array::info::ArrayInfo;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::context::{Context, Entered};
 use crate::cuda::verify::Verification;
 use crate::error::{Error, ErrorKind};
 use crate::memory::import::{Import, Protocol};
-use crate::memory::owner::Owner;
 use crate::python::capsule::take_from;
 use crate::python::convert::device;
 use crate::python::detach::free_detached;
@@ -134,7 +131,7 @@ pub(crate) fn from_dlpack(request: &Request<'_, '_>, to: &mut Import) -> Answer 
         }
         *to = Import::EMPTY;
     }
-    if !method.has_method && !has_method(object)? {
+    if !method.has_method && (request.class.lacks_attributes || !has_method(object)?) {
         return Ok(false);
     }
     match from_any_device(request, to) {
@@ -267,10 +264,13 @@ fn same_memory(said: Device, found: Device) -> bool {
         || (said.device_type.is_host_accessible() && found.device_type.is_host_accessible())
 }
 
-/// The last step: the interface dict. The driver determines the device, and the consumer's stream waits for the
+/// The third step: the interface dict. The driver determines the device, and the consumer's stream waits for the
 /// producer's, unless it is that one.
 pub(crate) fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answer {
     let object = request.object;
+    if request.class.lacks_attributes {
+        return Ok(false);
+    }
     let name = pyo3::intern!(object.py(), "__cuda_array_interface__");
     let Some(interface) = attribute(object, name)? else { return Ok(false) };
     // Both are kept: a property may create an array that only the returned dict keeps alive.
@@ -299,30 +299,5 @@ pub(crate) fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Impo
         Some(handle) => to.move_to_default_stream(handle).map_err(named)?,
         None => request.note_hidden_streams(to),
     }
-    Ok(true)
-}
-
-/// Imports an array whose `__dlpack__` is `NumPy`'s, by its interface dict: `NumPy` before 2.1 refuses to export read-only
-/// memory, and before 1.25 flags. The memory is the host's, by definition of
-/// that interface. Structs are left out, because they are not imported by DLPack either.
-pub(crate) fn from_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answer {
-    let object = request.object;
-    if !request.class.method.is_of_numpy {
-        return Ok(false);
-    }
-    let Some(interface) = attribute(object, intern!(object.py(), "__array_interface__"))? else {
-        return Ok(false);
-    };
-    let owner = PyOwner::new(object.clone().unbind());
-    let interface = interface_in(&interface)?;
-    let info = interface.info().map_err(|error| of(object, error))?;
-    if info.struct_type().is_some() || interface.typestr.contains('V') {
-        return Ok(false);
-    }
-    let info = ArrayInfo { device: Device::CPU, ..info };
-    // SAFETY: the dict describes the array's own memory, which lives as long as the array: NumPy does not resize an
-    // array that others refer to.
-    *to = unsafe { Import::from_parts(info, Owner::new(owner)) };
-    to.set_protocol(Protocol::ArrayInterface);
     Ok(true)
 }

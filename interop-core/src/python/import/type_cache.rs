@@ -6,6 +6,7 @@ use core::ops::Deref;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
@@ -19,7 +20,7 @@ use crate::cuda;
 use crate::error::{Error, ErrorKind, Origin};
 use crate::process::fork::PerProcess;
 use crate::python::errors::{of, origin_of};
-use crate::python::import::dunder_dlpack::{DirectCall, DlpackMethod};
+use crate::python::import::dunder_dlpack::{DirectCall, DlpackMethod, has_fixed_attributes, is_method_of};
 use crate::python::import::exchange_table::{Table, TableStream, ask_stream, table, table_stream};
 use crate::python::import::package::Kind;
 use crate::python::import::package::{CurrentStream, Package};
@@ -41,6 +42,8 @@ pub(crate) struct TypeInfo {
     pub(crate) exchange: Option<Table>,
     /// How to call its `__dlpack__`.
     pub(crate) method: DlpackMethod,
+    /// Whether no object of the type has an attribute of a protocol, as `bytearray`. It may have a buffer.
+    pub(crate) lacks_attributes: bool,
     /// How the values of its objects relate to their memory.
     pub(crate) values: Values,
     /// The library that creates arrays of this kind. Determined on first use.
@@ -177,7 +180,9 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     watch(exchange, package);
     let direct = DirectCall::of(object, pyo3::intern!(py, "__dlpack__"));
     let mut method = DlpackMethod::new(package, has_method, host_only, direct);
-    method.is_of_numpy = host_only && has_method_of_numpy(class)?;
+    method.is_native =
+        ignore_exception(py, class.getattr(dlpack))?.is_some_and(|method| is_method_of(&method, class));
+    let lacks_attributes = has_fixed_attributes(class) && !has(dlpack)? && !has(cuda)?;
     let values = Values::of(class)?;
     let address = class.as_ptr().addr();
     // SAFETY: the argument is a type.
@@ -190,21 +195,10 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         origin: Arc::new(origin_of(object)),
         exchange,
         method,
+        lacks_attributes,
         values,
         kind: PyOnceLock::new(),
     })
-}
-
-/// Returns whether a class has the `__dlpack__` of `numpy.ndarray`, not one of its own.
-fn has_method_of_numpy(class: &Bound<'_, PyType>) -> PyResult<bool> {
-    let py = class.py();
-    let module = class
-        .getattr(pyo3::intern!(py, "__dlpack__"))
-        .and_then(|method| {
-            method.getattr(pyo3::intern!(py, "__objclass__"))?.getattr(pyo3::intern!(py, "__module__"))
-        })
-        .and_then(|module| module.eq("numpy"));
-    Ok(ignore_exception(py, module)?.unwrap_or(false))
 }
 
 /// Returns the exchange table of a class, unless a `__dlpack__` of a subclass takes precedence.
@@ -335,10 +329,14 @@ fn check_mask(object: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = object.py();
     let Some(mask) = attribute(object, intern!(py, "mask"))? else { return Ok(()) };
     // If `mask` has no method `any`, it is another attribute of that name.
-    match says(&mask, intern!(py, "any"))? {
-        Some(true) => Err(refused(object, "masked elements", "call `filled()` first")),
-        _ => Ok(()),
-    }
+    let found = match says(&mask, intern!(py, "any")) {
+        Ok(Some(true)) => "masked elements",
+        Ok(_) => return Ok(()),
+        // The mask of structs is one of structs, of which `NumPy` finds no truth.
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => "a mask of structs",
+        Err(error) => return Err(error),
+    };
+    Err(refused(object, found, "call `filled()` first"))
 }
 
 /// Calls a method without arguments and returns its truth value, or `None` if there is no such method.

@@ -1,0 +1,137 @@
+//! Imports host memory by the buffer protocol: `bytearray`, `array.array`, `ctypes` arrays, structs of `NumPy`.
+#![expect(
+    unsafe_code,
+    reason = "reads the C struct of the protocol, and relies on what an object states about its memory"
+)]
+
+use core::ffi::CStr;
+use core::mem;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::array::buffer_format::read;
+use crate::array::device::Device;
+use crate::array::dims::MAX_NDIM;
+use crate::array::info::ArrayInfo;
+use crate::array::layout::order::Order;
+use crate::array::mutability::Mutability;
+use crate::array::raw_descriptor::{RawDescriptor, Strides};
+use crate::array::stream::StreamHandle;
+use crate::error::{Error, ErrorKind, Result, text};
+use crate::memory::import::{Import, Protocol};
+use crate::memory::owner::Owner;
+use crate::python::errors::of;
+use crate::python::import::steps::{Answer, Request};
+use crate::python::interpreter::with_saved_exception;
+use crate::python::py_owner::PyOwner;
+
+/// The last step: the buffer protocol, for objects in host memory without `__dlpack__`, and for arrays that `__dlpack__`
+/// refuses.
+pub(crate) fn from_buffer(request: &Request<'_, '_>, to: &mut Import) -> Answer {
+    let object = request.object;
+    // SAFETY: the object is alive.
+    if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
+        return Ok(false);
+    }
+    let lent = LentBuffer::of(object)?;
+    let info = lent.info().map_err(|error| of(object, error))?;
+    let owner = PyOwner::new(lent.into_capsule(object.py())?.unbind());
+    // SAFETY: the object keeps the memory where it is until the buffer is released, which the owner does. The info is
+    // writable only if the buffer is.
+    *to = unsafe { Import::from_parts(info, Owner::new(owner)) };
+    to.set_protocol(Protocol::Buffer);
+    Ok(true)
+}
+
+/// A buffer of an object, in a box of its own until its release. It may contain pointers into itself.
+struct LentBuffer(*mut ffi::Py_buffer);
+
+impl LentBuffer {
+    /// The name of the capsule around a buffer.
+    const NAME: &'static CStr = c"interop_core.buffer";
+
+    /// # Errors
+    ///
+    /// Exceptions of the object.
+    fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        // A buffer without an object needs no release.
+        let lent = Self(Box::into_raw(Box::new(ffi::Py_buffer::new())));
+        // SAFETY: the object is alive, and the pointer is valid for a write.
+        let failed = unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), lent.0, ffi::PyBUF_RECORDS_RO) };
+        if failed == 0 { Ok(lent) } else { Err(PyErr::fetch(object.py())) }
+    }
+
+    /// The checked description of the memory.
+    fn info(&self) -> Result<ArrayInfo> {
+        // SAFETY: the pointer is that of a box, in which the object has filled the struct.
+        let buffer = unsafe { self.0.read() };
+        if !buffer.suboffsets.is_null() {
+            let allowed = "one block of memory, without suboffsets";
+            return Err(Error::new(ErrorKind::Strides, "suboffsets", "pointers to rows", allowed));
+        }
+        // SAFETY: the format is null, or a C string that lives as long as the buffer. Without one, the items are bytes.
+        let format = (!buffer.format.is_null()).then(|| unsafe { CStr::from_ptr(buffer.format) });
+        let itemsize = usize::try_from(buffer.itemsize).unwrap_or_default();
+        let (dtype, struct_type) = read(format.map_or(b"B", CStr::to_bytes), itemsize)?;
+        let ndim = usize::try_from(buffer.ndim).ok().filter(|ndim| *ndim <= MAX_NDIM).ok_or_else(|| {
+            let found = text!("{} axes", buffer.ndim);
+            Error::new(ErrorKind::Rank, "ndim", found, format_args!("0 to {MAX_NDIM} axes"))
+        })?;
+        // SAFETY: a list that is not null has a number for each axis, as the protocol states.
+        let [shape, strides] = [buffer.shape, buffer.strides].map(|list| unsafe { numbers(list, ndim) });
+        RawDescriptor {
+            dtype,
+            struct_type: struct_type.as_ref(),
+            strides: strides.as_deref().map_or(Strides::Contiguous(Order::C), Strides::Bytes),
+            mutability: if buffer.readonly == 0 { Mutability::Writable } else { Mutability::ReadOnly },
+            stream: Some(StreamHandle::NothingPending),
+            ..RawDescriptor::new(buffer.buf.expose_provenance(), Device::CPU, &shape.unwrap_or_default())
+        }
+        .validate()
+    }
+
+    /// Moves the buffer into a capsule. Like any Python object, it can be dropped on any thread by a `PyOwner`. The
+    /// garbage collector does not list it, so Python code cannot release the buffer.
+    fn into_capsule(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        // SAFETY: the pointer is not null and the name is static.
+        let capsule = unsafe { ffi::PyCapsule_New(self.0.cast(), Self::NAME.as_ptr(), Some(release)) };
+        // SAFETY: a new reference, or null with an exception set.
+        let capsule = unsafe { Bound::from_owned_ptr_or_err(py, capsule) }?;
+        mem::forget(self);
+        Ok(capsule)
+    }
+}
+
+impl Drop for LentBuffer {
+    fn drop(&mut self) {
+        // SAFETY: `of` filled the buffer, and this releases it once.
+        let release = || unsafe { ffi::PyBuffer_Release(self.0) };
+        // SAFETY: the thread is attached, because the value is local to an import or to a destructor that Python calls.
+        unsafe { with_saved_exception(release) };
+        // SAFETY: this is the box of `of`.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+/// Returns the numbers of a list, or `None` for null.
+///
+/// # Safety
+///
+/// The pointer is null or that of `count` numbers.
+unsafe fn numbers(list: *const ffi::Py_ssize_t, count: usize) -> Option<Vec<i64>> {
+    // SAFETY: the place is in the list, as the caller promises.
+    let number = |at: usize| unsafe { list.wrapping_add(at).read() } as i64;
+    (!list.is_null()).then(|| (0..count).map(number).collect())
+}
+
+/// Releases the buffer of a capsule.
+///
+/// # Safety
+///
+/// Python calls this once for a capsule of `into_capsule`, with the thread attached.
+unsafe extern "C" fn release(capsule: *mut ffi::PyObject) {
+    // SAFETY: the capsule has this name, which nothing changes.
+    let buffer = unsafe { ffi::PyCapsule_GetPointer(capsule, LentBuffer::NAME.as_ptr()) };
+    drop(LentBuffer(buffer.cast()));
+}
