@@ -117,7 +117,7 @@ fn import(model: &Model<'_>) -> TokenStream {
     let generics = generics::bounded(&model.generics, &generics::import_bounds(model));
     let (parameters, arguments, clause) = generics::split(&generics);
     let devices = devices(&model.devices);
-    let open = open(model);
+    let (data, open) = (data(model), open(model));
     let literals = literals(&model.shape);
     // The instances of a class outlive the call that imports them.
     let keep = model.python.class.map(|_| own!(__p::Extraction::keep(__extraction);));
@@ -127,6 +127,8 @@ fn import(model: &Model<'_>) -> TokenStream {
         #[automatically_derived]
         #lints
         impl #parameters __p::FromArray for #ident #arguments #clause {
+            #data
+
             #[inline(always)]
             fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
                 #devices
@@ -269,6 +271,31 @@ fn requirements(model: &Model<'_>) -> TokenStream {
         }
     };
     own!(__p::Requirements { axes: #axes, order: #order })
+}
+
+/// The constant for arguments that are only read. Raw pointers have the default.
+fn data(model: &Model<'_>) -> Option<TokenStream> {
+    let data = match &model.data {
+        Data::Storage(Role { ty, .. }, TraitAccess::ThroughProbe) => {
+            own!(<__p::FieldProbe<#ty>>::DATA_FIELD)
+        }
+        Data::Storage(Role { ty, .. }, TraitAccess::Directly) => own!(<#ty as __p::FromImport>::DATA_FIELD),
+        Data::Inner(_) => model.fills.iter().find_map(|fill| match &fill.with {
+            With::Inner(Role { ty, .. }, TraitAccess::ThroughProbe) => {
+                Some(own!(<__p::FieldProbe<#ty>>::INNER_FIELD))
+            }
+            With::Inner(Role { ty, .. }, TraitAccess::Directly) => {
+                Some(own!(<#ty as __p::FromArray>::DATA_FIELD))
+            }
+            _ => None,
+        })?,
+        Data::Raw { .. } => return None,
+    };
+    let order = match model.demand() {
+        Demand::Order(Order::F) => Some(own!(.in_order(__p::Order::F))),
+        _ => None,
+    };
+    Some(own!(const DATA_FIELD: __p::DataField = #data #order;))
 }
 
 /// The call that checks the device, before all other checks.

@@ -1,7 +1,8 @@
-//! Arguments that come by the buffer protocol.
+//! Arguments that come by the buffer protocol, and arguments that are converted.
 #![expect(clippy::needless_pass_by_value, reason = "arguments of Python functions are handles")]
 
-use interop_core::{CudaArray, Element, Lease, LeaseMut};
+use interop_core::python::ArrayLike;
+use interop_core::{CudaArray, Element, HostVec, Kept, Lease, LeaseMut, Storage};
 use pyo3::prelude::*;
 
 #[derive(CudaArray)]
@@ -33,8 +34,95 @@ fn heat(mut hits: Row<LeaseMut<Hit>>, by: f64) -> PyResult<()> {
     Ok(hits.map_inplace(|hit: Hit| Hit { energy: hit.energy + by, ..hit })?)
 }
 
+/// Returns the address and the elements of what was converted, or used in place.
+fn seen<S: Storage, T: Element>(row: &Row<S>) -> PyResult<(usize, Vec<T>)>
+where
+    Row<S>: CudaArray,
+{
+    Ok((row.info()?.address(), row.to_vec()?))
+}
+
+#[pyfunction]
+fn like_f64(obj: ArrayLike<Row<Lease<f64>>>) -> PyResult<(usize, Vec<f64>)> {
+    seen(&obj)
+}
+
+#[pyfunction]
+fn like_f32(obj: ArrayLike<Row<HostVec<f32>>>) -> PyResult<(usize, Vec<f32>)> {
+    seen(&obj)
+}
+
+#[pyfunction]
+fn like_i32(obj: ArrayLike<Row<Lease<i32>>>) -> PyResult<(usize, Vec<i32>)> {
+    seen(&obj)
+}
+
+#[pyfunction]
+fn like_u64(obj: ArrayLike<Row<Vec<u64>>>) -> Vec<u64> {
+    obj.into_inner().values
+}
+
+#[pyfunction]
+fn like_flags(obj: ArrayLike<Kept<Row<Lease<bool>>>>) -> PyResult<Vec<bool>> {
+    Ok(obj.to_vec()?)
+}
+
+#[pyfunction]
+fn like_points(obj: ArrayLike<Row<Lease<[f32; 2]>>>) -> PyResult<Vec<[f32; 2]>> {
+    Ok(obj.to_vec()?)
+}
+
+#[pyfunction]
+fn like_hits(obj: ArrayLike<Row<Lease<Hit>>>) -> usize {
+    obj.len
+}
+
+/// A matrix whose columns are contiguous.
+#[derive(CudaArray)]
+#[cuda_array(shape = [rows, columns], order = "F")]
+struct Table {
+    #[cuda_array(data)]
+    values: Lease<f32>,
+    rows: usize,
+    columns: usize,
+}
+
+#[pyfunction]
+fn like_columns(obj: ArrayLike<Table>) -> PyResult<(usize, Vec<f32>)> {
+    Ok((obj.info()?.address(), obj.to_vec()?))
+}
+
+#[pyfunction]
+fn like_bf16(obj: ArrayLike<Row<Lease<half::bf16>>>) -> usize {
+    obj.len
+}
+
+/// An array with a value that is not of the array.
+#[derive(CudaArray)]
+#[cuda_array(python)]
+struct Labeled {
+    #[cuda_array(inner)]
+    table: Table,
+    #[cuda_array(default)]
+    label: u8,
+}
+
+#[pyfunction]
+fn like_inner(obj: ArrayLike<Labeled>) -> PyResult<(u8, Vec<f32>)> {
+    Ok((obj.label, obj.table.to_vec()?))
+}
+
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr("_energy", wrap_pyfunction!(energy, module)?)?;
     module.setattr("_heat", wrap_pyfunction!(heat, module)?)?;
-    Ok(())
+    module.setattr("_like_f64", wrap_pyfunction!(like_f64, module)?)?;
+    module.setattr("_like_f32", wrap_pyfunction!(like_f32, module)?)?;
+    module.setattr("_like_i32", wrap_pyfunction!(like_i32, module)?)?;
+    module.setattr("_like_u64", wrap_pyfunction!(like_u64, module)?)?;
+    module.setattr("_like_flags", wrap_pyfunction!(like_flags, module)?)?;
+    module.setattr("_like_points", wrap_pyfunction!(like_points, module)?)?;
+    module.setattr("_like_hits", wrap_pyfunction!(like_hits, module)?)?;
+    module.setattr("_like_columns", wrap_pyfunction!(like_columns, module)?)?;
+    module.setattr("_like_inner", wrap_pyfunction!(like_inner, module)?)?;
+    module.setattr("_like_bf16", wrap_pyfunction!(like_bf16, module)?)
 }

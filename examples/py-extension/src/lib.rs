@@ -12,7 +12,7 @@
 //! | `launch.rs` | kernels on arrays from any library |
 //! | `twice.rs` | results of the caller's kind, in memory of the caller's library |
 //! | `results.rs` | results as arrays of a library that is chosen by name |
-//! | `arguments.rs` | structs of NumPy and other buffers |
+//! | `arguments.rs` | structs of NumPy, other buffers, and arguments that are converted |
 //! | `array_classes.rs` | classes that inherit from a class of arrays |
 
 mod arguments;

@@ -71,7 +71,7 @@ use crate::derive::from_array::FromArray;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::RawView;
 use crate::memory::extraction::{Extraction, Requirements};
-use crate::memory::from_import::FromImport;
+use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::host::cells::{ReadOnlyCell, check_any_bits};
 use crate::memory::host::{HostView, HostViewMut};
 use crate::memory::storage::InfoBuilder;
@@ -153,6 +153,8 @@ arrays! {
 }
 
 impl<T: Element, D: Dimension> FromArray for NdArray<Array<T, D>> {
+    const DATA_FIELD: DataField = Vec::<T>::DATA_FIELD;
+
     fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
         let elements = Vec::<T>::open(extraction, Requirements { axes: D::NDIM, order: None });
         let shape = <Vec<usize> as ShapeField>::take(extraction, "shape");

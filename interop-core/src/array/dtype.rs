@@ -99,6 +99,12 @@ const _: () = {
 };
 
 #[cfg(feature = "python")]
+pub(crate) const INT: u8 = 0;
+
+#[cfg(feature = "python")]
+pub(crate) const UINT: u8 = 1;
+
+#[cfg(feature = "python")]
 pub(crate) const FLOAT: u8 = 2;
 
 pub(crate) const OPAQUE: u8 = 3;

@@ -18,7 +18,7 @@ pub use crate::derive::single_error::{
 };
 pub use crate::error::{Error, Result};
 pub use crate::memory::extraction::{Extraction, Requirements};
-pub use crate::memory::from_import::{CheckedStorage, FromImport};
+pub use crate::memory::from_import::{CheckedStorage, DataField, FromImport};
 pub use crate::memory::storage::Storage;
 pub use crate::{__python_class as python_class, __python_conversions as python_conversions};
 pub use core::default::Default;

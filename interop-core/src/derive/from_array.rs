@@ -2,6 +2,7 @@
 
 use crate::error::{Refused, Result};
 use crate::memory::extraction::Extraction;
+use crate::memory::from_import::DataField;
 use crate::memory::import::Import;
 use crate::protocols::dlpack::abi::TensorAbi;
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
@@ -42,6 +43,10 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
     note = "write `#[derive(CudaArray)]` on the struct, without `#[cuda_array(export)]`"
 )]
 pub trait FromArray: Sized {
+    /// The field with the data, for arguments that are only read.
+    #[doc(hidden)]
+    const DATA_FIELD: DataField = DataField::RAW;
+
     /// Fills the fields from an import; the storage is taken last.
     ///
     /// # Errors

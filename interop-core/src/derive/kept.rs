@@ -8,6 +8,7 @@ use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::error::Result;
 use crate::memory::extraction::Extraction;
+use crate::memory::from_import::DataField;
 
 /// An imported array that outlives the call that imported it, for example in a global or in a struct.
 ///
@@ -63,6 +64,8 @@ unsafe impl<A: CudaArray> CudaArray for Kept<A> {
 }
 
 impl<A: FromArray> FromArray for Kept<A> {
+    const DATA_FIELD: DataField = A::DATA_FIELD;
+
     fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
         extraction.keep();
         A::assemble(extraction).map(Self)

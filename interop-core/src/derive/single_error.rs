@@ -19,7 +19,7 @@ use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::from_array::FromArray;
 use crate::error::Result;
 use crate::memory::extraction::{Extraction, Requirements};
-use crate::memory::from_import::{CheckedStorage, FromImport};
+use crate::memory::from_import::{CheckedStorage, DataField, FromImport};
 use crate::memory::storage::Storage;
 
 /// The import trait of a type that implements the export trait.
@@ -51,6 +51,16 @@ impl<T: CudaArray> FieldProbe<T> {
     {
         T::assemble(from)
     }
+}
+
+impl<T: FromArray> FieldProbe<T> {
+    /// As [`FromArray::DATA_FIELD`].
+    pub const INNER_FIELD: DataField = T::DATA_FIELD;
+}
+
+impl<T: FromImport> FieldProbe<T> {
+    /// As [`FromImport::DATA_FIELD`].
+    pub const DATA_FIELD: DataField = T::DATA_FIELD;
 }
 
 impl<T: AsStream> FieldProbe<T> {
@@ -89,6 +99,12 @@ pub const fn check_context(needs_context: bool) {
 pub trait NeverCalled<T> {
     /// Never used.
     const FIELD: UnknownField = UnknownField;
+
+    /// Never used.
+    const DATA_FIELD: DataField = DataField::RAW;
+
+    /// Never used.
+    const INNER_FIELD: DataField = DataField::RAW;
 
     /// Never called.
     fn open(_: &mut Extraction<'_>, _: Requirements) -> CheckedStorage<T> {

@@ -86,6 +86,33 @@ fn takes_at_once<S: FromImport>(info: &ArrayInfo) -> bool {
     }
 }
 
+/// What is known at compile time of the field with the data.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "python"), expect(dead_code, reason = "for arguments of Python functions"))]
+pub struct DataField {
+    /// The element type, or `None` for any.
+    pub(crate) element: fn() -> Option<ElementType>,
+    /// Whether the struct writes to the memory of the caller.
+    pub(crate) is_written: bool,
+    /// The memory order of a converted array.
+    pub(crate) order: Order,
+}
+
+impl DataField {
+    /// A raw pointer.
+    pub(crate) const RAW: Self = Self::new(|| None, true);
+
+    pub(crate) const fn new(element: fn() -> Option<ElementType>, is_written: bool) -> Self {
+        Self { element, is_written, order: Order::C }
+    }
+
+    /// The data of a struct with `order = "F"`.
+    #[must_use]
+    pub const fn in_order(self, order: Order) -> Self {
+        Self { order, ..self }
+    }
+}
+
 /// A storage type whose check against the extraction has been done.
 #[must_use]
 pub struct CheckedStorage<T> {
@@ -163,6 +190,10 @@ pub trait FromImport: Storage + Sized {
     /// Whether the elements are copied into memory of the host, which waits for no device.
     #[doc(hidden)]
     const ON_HOST: bool = false;
+
+    /// For arguments that are only read.
+    #[doc(hidden)]
+    const DATA_FIELD: DataField = DataField::new(Self::element, false);
 
     /// The element type, or `None` to accept any.
     fn element() -> Option<ElementType>;

@@ -19,7 +19,7 @@ use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::UseRecord;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::check_import_writable;
-use crate::memory::from_import::FromImport;
+use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::MemoryRegion;
@@ -375,6 +375,8 @@ macro_rules! lease {
 
         impl<T: Element> FromImport for $lease<T> {
             const COPIES: bool = false;
+            const DATA_FIELD: DataField =
+                DataField::new(Self::element, matches!($mutability, Mutability::Writable));
 
             #[inline]
             fn element() -> Option<ElementType> {

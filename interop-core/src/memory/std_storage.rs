@@ -20,7 +20,7 @@ use crate::cuda::driver::driver;
 use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
 use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;
-use crate::memory::from_import::FromImport;
+use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::host::cells::check_readable;
 use crate::memory::host::elements::HostElements;
 use crate::memory::host_vec::{HostBuffer, HostVec};
@@ -211,6 +211,8 @@ impl<S: FromImport> FromImport for Arc<S> {
     const IS_FREED_ON_DEFAULT_STREAM: bool = S::IS_FREED_ON_DEFAULT_STREAM;
 
     const ON_HOST: bool = S::ON_HOST;
+
+    const DATA_FIELD: DataField = S::DATA_FIELD;
 
     fn element() -> Option<ElementType> {
         S::element()

@@ -10,7 +10,7 @@ pub const ANY_ARRAY: PyStaticExpr = type_hint_identifier!("interop_core", "AnyAr
 /// The type of a return value.
 pub const EXPORTED_ARRAY: PyStaticExpr = type_hint_identifier!("interop_core", "ExportedArray");
 
-/// The type of a result whose library depends on the argument.
+/// The type of a result whose library depends on the argument, and of an argument that is converted.
 pub const ANYTHING: PyStaticExpr = type_hint_identifier!("typing", "Any");
 
 /// The type of a [`NumPy`](crate::python::NumPy) result.

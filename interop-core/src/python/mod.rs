@@ -4,7 +4,8 @@
 //!
 //! * `#[cuda_array(python)]`: the struct is an argument and a return value of `#[pyfunction]`s. As an argument it is
 //!   [imported](import) from any object that supports DLPack, the CUDA Array Interface or the buffer protocol. As a return
-//!   value it becomes an [`ExportedArray`], a handle that supports these protocols.
+//!   value it becomes an [`ExportedArray`], a handle that supports these protocols. [`ArrayLike`] converts an argument that
+//!   does not fit.
 //! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: the class gets the methods of the protocols in addition to your own
 //!   `#[pymethods]`: `__dlpack__`, `__dlpack_device__`, `__dlpack_c_exchange_api__`, `__cuda_array_interface__` and the
 //!   buffer protocol. [`view`] is for its `__getitem__`.
@@ -143,6 +144,7 @@ pub use crate::python::export::dlpack::{dlpack_device, export};
 pub use crate::python::export::interface_dict::cuda_array_interface;
 pub use crate::python::export::numpy::dtype;
 pub use crate::python::export::results::{CuPy, InLibraryOf, Jax, NumPy, PyTorch, WithLibrary, like};
+pub use crate::python::import::array_like::ArrayLike;
 pub use crate::python::import::interface_dict::extract_cai;
 pub use crate::python::import::library_kind::make_producer_wait;
 pub use crate::python::import::pipeline::{import, import_unchecked};

@@ -29,6 +29,7 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for OnDevice {
+        const DATA_FIELD: __p::DataField = <__p::FieldProbe<Lease<f32>>>::DATA_FIELD;
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             __p::Extraction::on_one_of(

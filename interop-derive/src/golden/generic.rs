@@ -54,6 +54,7 @@ const _: () = {
         L: __p::Extent,
         PhantomData<&'a M>: __p::Default,
     {
+        const DATA_FIELD: __p::DataField = <Lease<T> as __p::FromImport>::DATA_FIELD;
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <Lease<

@@ -55,6 +55,7 @@ const _: () = {
     where
         S: __p::FromImport,
     {
+        const DATA_FIELD: __p::DataField = <S as __p::FromImport>::DATA_FIELD;
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <S as __p::FromImport>::open(

@@ -17,6 +17,7 @@ const _: () = {
     use ::interop_core::__interop_core as __p;
     #[automatically_derived]
     impl __p::FromArray for Batch {
+        const DATA_FIELD: __p::DataField = <Lease<f32> as __p::FromImport>::DATA_FIELD;
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <Lease<

@@ -30,6 +30,9 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for PyImage {
+        const DATA_FIELD: __p::DataField = <__p::FieldProbe<
+            core_crate::Image,
+        >>::INNER_FIELD;
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             __p::Extraction::keep(__extraction);

@@ -81,7 +81,7 @@ fn expansions_depend_on_no_name_in_scope() {
 
 /// What an expansion may name without a path: keywords, what it defines itself, attributes, fields of the runtime, keys of the
 /// Python macros.
-const NAMES: [&str; 37] = [
+const NAMES: [&str; 38] = [
     "Self",
     "self",
     "as",
@@ -105,6 +105,7 @@ const NAMES: [&str; 37] = [
     "assemble",
     "TYPE",
     "REQUIREMENTS",
+    "DATA_FIELD",
     "FIELDS",
     "automatically_derived",
     "inline",

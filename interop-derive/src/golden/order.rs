@@ -34,6 +34,8 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Matrix {
+        const DATA_FIELD: __p::DataField = <__p::FieldProbe<Vec<f64>>>::DATA_FIELD
+            .in_order(__p::Order::F);
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<

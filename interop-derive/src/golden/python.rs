@@ -41,6 +41,7 @@ const _: () = {
         S: __p::FromImport,
         [usize; N]: __p::ShapeField,
     {
+        const DATA_FIELD: __p::DataField = <S as __p::FromImport>::DATA_FIELD;
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <S as __p::FromImport>::open(

@@ -33,6 +33,7 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for r#Struct {
+        const DATA_FIELD: __p::DataField = <__p::FieldProbe<Vec<f32>>>::DATA_FIELD;
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<

@@ -1,5 +1,6 @@
 //! Imports any Python object. `pipeline.rs` lists the steps in their order.
 
+pub(crate) mod array_like;
 pub(crate) mod buffer;
 pub(crate) mod dunder_dlpack;
 pub(crate) mod exchange_table;

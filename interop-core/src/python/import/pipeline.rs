@@ -35,7 +35,7 @@ const STEPS: [Step; 4] = [from_exchange_table, from_dlpack, from_cuda_array_inte
 
 impl Request<'_, '_> {
     /// Fills an empty import by the first step whose protocol the object supports.
-    fn import_to(&self, to: &mut Import) -> PyResult<()> {
+    pub(crate) fn import_to(&self, to: &mut Import) -> PyResult<()> {
         self.ask_in_order(to)?;
         if to.protocol() == Some(Protocol::DlpackLegacy) {
             trust_interface(self, to)?;
@@ -203,7 +203,7 @@ fn import_with(
 }
 
 /// Fills an empty import. Returns what is known of the object's class. Not generic, so that it is compiled once.
-fn import_to(
+pub(crate) fn import_to(
     object: &Bound<'_, PyAny>,
     stream: Option<StreamHandle>,
     verification: Verification,

@@ -1,0 +1,292 @@
+//! `ArrayLike`: an argument that is only read, and that `NumPy` converts where it does not fit.
+
+use core::ops::Deref;
+
+use pyo3::exceptions::PyException;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyString};
+
+use crate::array::device::Device;
+use crate::array::dtype::{COMPLEX, DType, FLOAT, INT, UINT};
+use crate::array::element::ElementType;
+use crate::array::layout::order::Order;
+use crate::array::mutability::Mutability;
+use crate::cuda::verify::Verification;
+use crate::derive::from_array::FromArray;
+use crate::error::{Error, ErrorKind, text};
+use crate::memory::extraction::Extraction;
+use crate::memory::from_import::DataField;
+use crate::memory::import::Import;
+use crate::python::convert::{device, extract_integer};
+use crate::python::errors::{of, origin, set_first_cause};
+use crate::python::import::pipeline::{import_to, take_detached};
+use crate::python::import::type_cache::{Values, type_info};
+use crate::python::interpreter::{attribute, ignore_exception};
+
+/// An argument that is only read, and that is converted if it does not fit: a list, a scalar, an array of another element
+/// type or memory order.
+///
+/// An array that fits is used as it is, without a copy. Otherwise `numpy.asarray` makes an array of the object, and
+/// `astype` converts it:
+///
+/// | from | to | |
+/// | --- | --- | --- |
+/// | integers, bools | integers | if all values fit |
+/// | integers, bools, floats | floats, complex numbers | rounded; a finite value must stay finite |
+/// | floats | integers | refused |
+/// | complex numbers | floats | refused |
+/// | an empty array | any type | always |
+///
+/// It dereferences to the struct, for reading only, because a write to a converted copy would be lost. So a struct with
+/// a `LeaseMut` or a raw pointer does not compile here. A copy of your own is `HostVec<T>` or `Vec<T>`.
+///
+/// Arrays on a GPU are not copied to the host, and masked arrays and structs are not converted: they must fit. `NumPy`
+/// has no `bfloat16` and no floats of 8 bits to convert to.
+///
+/// # Errors
+///
+/// The extraction fails with the reason why the conversion failed. Its cause (`__cause__`) is the reason why the object
+/// did not fit.
+///
+/// ```no_run
+/// use interop_core::python::ArrayLike;
+/// use interop_core::{CudaArray, Lease};
+/// use pyo3::prelude::*;
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
+///
+/// /// `mean([1, 2, 3])`, `mean(np.arange(3))`, `mean(array.array("f", [1.0]))`.
+/// #[pyfunction]
+/// fn mean(samples: ArrayLike<Samples<Lease<f64>>>) -> PyResult<f64> {
+///     Ok(samples.fold(0.0, |sum, value: f64| sum + value)? / samples.len as f64)
+/// }
+/// ```
+///
+/// An array that is written is an argument without `ArrayLike`:
+///
+/// ```compile_fail,E0080
+/// use interop_core::python::ArrayLike;
+/// use interop_core::{CudaArray, LeaseMut};
+/// use pyo3::prelude::*;
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
+///
+/// #[pyfunction]
+/// fn clear(samples: ArrayLike<Samples<LeaseMut<f64>>>) {}
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct ArrayLike<A>(A);
+
+impl<A> ArrayLike<A> {
+    /// Returns the array.
+    #[must_use]
+    pub fn into_inner(self) -> A {
+        self.0
+    }
+}
+
+impl<A: FromArray> ArrayLike<A> {
+    /// Evaluated by every extraction.
+    #[doc(hidden)]
+    pub const ONLY_READ: () = check_only_read(A::DATA_FIELD.is_written);
+}
+
+/// # Panics
+///
+/// At compile time, if the struct writes to the memory of the caller.
+#[track_caller]
+const fn check_only_read(is_written: bool) {
+    assert!(
+        !is_written,
+        "an `ArrayLike` is only read, because a write to a converted copy would be lost; \
+         help: write `Lease<T>`, `HostVec<T>` or `Vec<T>` as its data, or take the array without `ArrayLike`"
+    );
+}
+
+impl<A> Deref for ArrayLike<A> {
+    type Target = A;
+
+    fn deref(&self) -> &A {
+        &self.0
+    }
+}
+
+impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for ArrayLike<A> {
+    type Error = PyErr;
+    crate::__python_hint! { INPUT_TYPE ANYTHING }
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let () = Self::ONLY_READ;
+        import_like(&object).map(Self)
+    }
+}
+
+/// Imports an object as it is, or what `NumPy` makes of it.
+fn import_like<A: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<A> {
+    let py = object.py();
+    let DataField { element, order, .. } = A::DATA_FIELD;
+    let element = element();
+    let Refusal { error, is_curable } = match import_exactly(object, object, element) {
+        Ok(array) => return Ok(array),
+        Err(refusal) => refusal,
+    };
+    if !is_curable || !ignore_exception(py, is_convertible(object))?.unwrap_or(false) {
+        return Err(error);
+    }
+    let converted = convert(object, element, order);
+    let imported = converted
+        .and_then(|converted| import_exactly(&converted, object, None).map_err(|refusal| refusal.error));
+    imported.inspect_err(|why| set_first_cause(py, why, error))
+}
+
+/// Why an object was not imported, and whether another element type or layout would help.
+struct Refusal {
+    error: PyErr,
+    is_curable: bool,
+}
+
+/// Imports an array without a conversion. Errors name `named`. The array is aligned for the scalars of `element`.
+fn import_exactly<A: FromArray>(
+    object: &Bound<'_, PyAny>,
+    named: &Bound<'_, PyAny>,
+    element: Option<ElementType>,
+) -> Result<A, Refusal> {
+    let mut import = Import::EMPTY;
+    open(object, element, &mut import)?;
+    let array = A::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
+    array.map_err(|error| Refusal::of(named, error))
+}
+
+/// Fills an empty import, for reading only.
+fn open(object: &Bound<'_, PyAny>, element: Option<ElementType>, to: &mut Import) -> Result<(), Refusal> {
+    let opened = import_to(object, None, Verification::Full, to);
+    opened.map_err(|error| {
+        let is_curable = error.is_instance_of::<PyException>(object.py());
+        Refusal { error, is_curable }
+    })?;
+    to.set_mutability(Mutability::ReadOnly);
+    let align = element.map_or(1, |element| element.align.min(element.dtype.packed_bits() / 8));
+    let address = to.info().address;
+    if to.info().numel() > 0 && align > 1 && address % align != 0 {
+        let (found, allowed) = (text!("{address:#x}"), text!("a multiple of {align}"));
+        return Err(Refusal::of(object, Error::new(ErrorKind::Alignment, "address", found, allowed)));
+    }
+    Ok(())
+}
+
+impl Refusal {
+    #[cold]
+    fn of(object: &Bound<'_, PyAny>, error: Error) -> Self {
+        let is_curable = matches!(error.kind(), ErrorKind::DType | ErrorKind::Strides | ErrorKind::Alignment);
+        Self { error: of(object, error).into(), is_curable }
+    }
+}
+
+/// Returns whether `NumPy` reads all values of the object and copies none from a device.
+fn is_convertible(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    if type_info(object)?.values == Values::Masked {
+        return Ok(false);
+    }
+    match attribute(object, intern!(py, "__dlpack_device__"))? {
+        Some(method) => Ok(device(&method.call0()?, "__dlpack_device__")? == Device::CPU),
+        None => Ok(attribute(object, intern!(py, "__cuda_array_interface__"))?.is_none()),
+    }
+}
+
+/// Makes an aligned array of `NumPy` in this order, with elements of this type.
+#[cold]
+fn convert<'py>(
+    object: &Bound<'py, PyAny>,
+    element: Option<ElementType>,
+    order: Order,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let dtype = element.map(|element| element.dtype).filter(|dtype| !dtype.is_opaque());
+    let order = if order == Order::C { "C" } else { "F" };
+    let numpy = py.import("numpy")?;
+    let mut array = numpy.call_method1("asarray", (object,))?;
+    if let Some(dtype) = dtype {
+        array = Cast { numpy: &numpy, object, array: &array, dtype }.in_order(order)?;
+    }
+    numpy.call_method1("require", (array, py.None(), [order, "A"]))
+}
+
+/// A conversion of the elements of an array.
+struct Cast<'a, 'py> {
+    numpy: &'a Bound<'py, PyModule>,
+    object: &'a Bound<'py, PyAny>,
+    array: &'a Bound<'py, PyAny>,
+    dtype: DType,
+}
+
+impl<'py> Cast<'_, 'py> {
+    fn in_order(&self, order: &str) -> PyResult<Bound<'py, PyAny>> {
+        let typestr = self.dtype.typestr().ok_or_else(|| {
+            let allowed = text!("an array of {} as it is: NumPy cannot convert to this type", self.dtype);
+            self.refusal(origin(self.object), allowed)
+        })?;
+        let target = self.numpy.call_method1("dtype", (typestr.as_str(),))?;
+        let found = self.array.getattr("dtype")?;
+        if found.eq(&target)? {
+            return Ok(self.array.clone());
+        }
+        if self.array.getattr("size")?.eq(0)? {
+            return self.numpy.call_method1("empty_like", (self.array, target));
+        }
+        let is_integer = |code: u8| code == INT || code == UINT;
+        let kind = found.getattr("kind")?;
+        let by_range =
+            matches!(kind.cast::<PyString>()?.to_str()?, "i" | "u") && is_integer(self.dtype.code());
+        let casting = if by_range { "unsafe" } else { "same_kind" };
+        if by_range {
+            self.check_range()?;
+        } else if !self.numpy.call_method1("can_cast", (&found, &target, casting))?.is_truthy()? {
+            let allowed = text!("values that NumPy casts to {} by the rule \"same_kind\"", self.dtype);
+            return Err(self.refusal(found, allowed));
+        }
+        let keywords = [("order", order), ("casting", casting)].into_py_dict(self.object.py())?;
+        let cast = self.array.call_method("astype", (target,), Some(&keywords))?;
+        self.check_finite(&cast)?;
+        Ok(cast)
+    }
+
+    /// Checks that all integers fit.
+    fn check_range(&self) -> PyResult<()> {
+        let values = 1_i128 << self.dtype.bits();
+        let first = if self.dtype.code() == INT { -values / 2 } else { 0 };
+        for method in ["min", "max"] {
+            let value = extract_integer(&self.array.call_method0(method)?, "array")?;
+            if value < first || value >= first + values {
+                let allowed = text!("{first} to {}, the values of {}", first + values - 1, self.dtype);
+                return Err(self.refusal(value, allowed));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that no finite value became infinite.
+    fn check_finite(&self, cast: &Bound<'py, PyAny>) -> PyResult<()> {
+        if !matches!(self.dtype.code(), FLOAT | COMPLEX) {
+            return Ok(());
+        }
+        let infinite = |array: &Bound<'py, PyAny>| -> PyResult<usize> {
+            self.numpy.call_method1("isinf", (array,))?.call_method0("sum")?.extract()
+        };
+        let count = infinite(cast)?;
+        if count == 0 || count == infinite(self.array)? {
+            return Ok(());
+        }
+        Err(self.refusal("a finite value that becomes infinite", text!("the values of {}", self.dtype)))
+    }
+
+    #[cold]
+    fn refusal(&self, found: impl core::fmt::Display, allowed: impl core::fmt::Display) -> PyErr {
+        of(self.object, Error::new(ErrorKind::DType, "array", found, allowed)).into()
+    }
+}
