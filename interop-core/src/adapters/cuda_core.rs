@@ -77,7 +77,7 @@ use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::launch_scope::LaunchScope;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::check_import_writable;
-use crate::memory::from_import::FromImport;
+use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::import::Import;
 use crate::memory::lease::LeaseMut;
 use crate::memory::storage::{MemoryRegion, Storage};
@@ -321,6 +321,7 @@ fn place<T: Element>(info: &ArrayInfo) -> Result<(u64, usize, Arc<Context>)> {
 
 impl<T: Element + DeviceCopy> FromImport for ImportedBuffer<T> {
     const COPIES: bool = false;
+    const DATA_FIELD: DataField = DataField::new(Self::element, true);
 
     fn element() -> Option<ElementType> {
         Some(T::TYPE)
