@@ -29,6 +29,14 @@ fn raw_stream(stream: cust::sys::CUstream) -> StreamHandle {
 /// Runs a check for each storage that an import copies into.
 macro_rules! for_each_storage {
     ($check:ident $(, $argument:expr)*) => {
+        $check::<CudaBuffer>($($argument),*);
+        for_each_typed_storage!($check $(, $argument)*);
+    };
+}
+
+/// As `for_each_storage`, for the storages of one element type.
+macro_rules! for_each_typed_storage {
+    ($check:ident $(, $argument:expr)*) => {
         $check::<DeviceBuffer<f32>>($($argument),*);
         $check::<LockedBuffer<f32>>($($argument),*);
         $check::<UnifiedBuffer<f32>>($($argument),*);
@@ -234,7 +242,7 @@ fn what_does_not_fit_comes_back() {
     }
     let _turn = turn();
     let _context = context();
-    for_each_storage!(check);
+    for_each_typed_storage!(check);
 }
 
 /// A copy needs new memory, and the allocation would end the capture.
