@@ -442,10 +442,13 @@ fn default_streams_of_other_contexts_are_not_named() {
     ok!(sys::cuCtxCreate_v4(&raw mut own, null_mut(), 0, 0));
     assert_eq!(matrix.info().unwrap().stream(), None);
     assert_eq!(array.data.on(&default).unwrap_err().kind(), ErrorKind::Stream);
+    ok!(sys::cuCtxPopCurrent_v2(&raw mut own));
+    {
+        // SAFETY: the context lives longer than this handle and its stream.
+        let foreign = unsafe { Context::borrow_raw(own.cast(), 0, 0) };
+        assert_eq!(array.data.on(&foreign.default_stream()).unwrap_err().kind(), ErrorKind::Stream);
+    }
     ok!(sys::cuCtxDestroy_v2(own));
-    // SAFETY: the stream is used no further.
-    let foreign = unsafe { Context::borrow_raw(1 as _, 0, 0) };
-    assert_eq!(array.data.on(&foreign.default_stream()).unwrap_err().kind(), ErrorKind::Stream);
 }
 
 #[test]
