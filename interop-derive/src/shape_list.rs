@@ -50,7 +50,9 @@ pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<Exte
         (Some(TokenTree::Literal(text)), None) if is_list(&text) => {
             format!("write `shape = [{}]`", text.to_string().trim_matches('"'))
         }
-        _ => "write `shape = [height, width, 3]`".to_string(),
+        _ => "write `shape = [height, width, 3]`; for any rank, mark a field such as a `Vec<usize>` with \
+              `#[cuda_array(shape)]`"
+            .to_string(),
     };
     errors.push(tokens, "the extents are not in brackets", help);
     errors.mark_uncertain(Some("shape"));

@@ -117,6 +117,37 @@ fn device_words_hold_for_the_inner_struct() {
     assert_eq!(OnHost::from_import(import).unwrap().image.width, 3);
 }
 
+/// As a Python class holds the struct that the core crate shares.
+#[derive(CudaArray)]
+struct Handle {
+    #[cuda_array(inner)]
+    image: Arc<Image>,
+}
+
+/// As a vector that other handles read.
+#[derive(CudaArray)]
+#[cuda_array(shape = [len])]
+struct Row {
+    #[cuda_array(data)]
+    values: Vec<f32>,
+    len: usize,
+}
+
+#[test]
+fn handles_of_an_array_are_arrays() {
+    let image = Arc::new(image());
+    let tensor = Handle { image: image.clone() }.into_dlpack().unwrap();
+    assert_eq!((Arc::strong_count(&image), tensor.info().unwrap().mutability()), (2, Mutability::Writable));
+    let back = Handle::from_dlpack(tensor).unwrap();
+    assert_eq!((Arc::strong_count(&image), Arc::strong_count(&back.image)), (1, 1));
+    assert_eq!(back.to_vec::<f32>().unwrap(), image.to_vec::<f32>().unwrap());
+
+    let row = Arc::new(Row { values: count(2), len: 2 });
+    assert_eq!(row.clone().into_dlpack().unwrap().info().unwrap().mutability(), Mutability::ReadOnly);
+    let any: Arc<dyn CudaArray + Send + Sync> = row;
+    assert_eq!(any.info().unwrap().shape(), [2]);
+}
+
 /// Four numbers in a struct that implements the trait by hand.
 struct Own(Vec<u8>);
 

@@ -119,6 +119,12 @@ def test_other_records_are_refused(dtype):
         interop_demo._energy(np.zeros(2, dtype))
 
 
+def test_records_of_another_size_name_both_sizes():
+    dtype = np.dtype({"names": ["detector", "energy"], "formats": ["u1", "f8"], "offsets": [0, 8], "itemsize": 24})
+    with pytest.raises(ArrayError, match="of 24 bytes, allowed: one of 16 bytes.*align=True"):
+        interop_demo._energy(np.zeros(2, dtype))
+
+
 def test_records_go_round():
     """Rust's own records go out by the buffer protocol, and come in."""
     theirs = np.asarray(interop_demo._points())

@@ -155,5 +155,14 @@ macro_rules! __dispatch_all {
 #[must_use]
 pub fn unlisted(dtype: DType, known: &[DType]) -> Error {
     let names: Vec<String> = known.iter().map(|known| known.name()).collect();
-    Error::new(ErrorKind::DType, "dtype", dtype, names.join(", "))
+    let error = Error::new(ErrorKind::DType, "dtype", dtype, names.join(", "));
+    match dtype {
+        DType::F16 | DType::BF16 => {
+            error.with_rust_hint("`half` of `interop-core` is the feature with this type")
+        }
+        DType::COMPLEX64 | DType::COMPLEX128 => {
+            error.with_rust_hint("`num-complex` of `interop-core` is the feature with this type")
+        }
+        _ => error,
+    }
 }

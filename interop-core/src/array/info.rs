@@ -11,7 +11,7 @@ use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
 use crate::array::use_record::UseRecord;
-use crate::error::{Cure, Error, ErrorKind, Result};
+use crate::error::{Cure, Error, ErrorKind, Result, text};
 
 /// A checked description of an array: address, element type, layout, device, mutability and stream.
 ///
@@ -312,6 +312,14 @@ impl ArrayInfo {
             let found = self
                 .struct_type()
                 .map_or_else(|| self.dtype.to_string(), |struct_type| format!("struct {struct_type}"));
+            let (size, element_size) = (self.dtype.packed_bits() / 8, element.dtype.packed_bits() / 8);
+            if self.struct_type().is_some() && self.struct_type() == element.to_struct_type().as_ref() {
+                // The fields are equal, so padding at the end differs.
+                let (found, allowed) =
+                    (text!("{found} of {size} bytes"), text!("one of {element_size} bytes"));
+                let error = Error::new(ErrorKind::DType, "dtype", found, allowed);
+                return error.with_python_hint("make the dtype with `align=True`");
+            }
             let error = Error::new(ErrorKind::DType, "dtype", found, element.describe());
             if element.to_struct_type().is_some() {
                 return error;

@@ -121,9 +121,9 @@ impl StructType {
     pub(crate) fn as_single_scalar(&self, size: usize) -> Result<(DType, usize)> {
         let scalar = self.scalar(size);
         scalar.map(|dtype| (dtype, size / (dtype.packed_bits() / 8))).ok_or_else(|| {
-            let allowed = "a struct whose fields are all of one scalar type, without padding, for DLPack; any struct \
-                           goes by the CUDA Array Interface, or out of host memory by the buffer protocol \
-                           (`numpy.asarray`)";
+            let allowed = "a struct whose fields are all of one scalar type, without padding, for DLPack; any other \
+                           struct without padding goes by the CUDA Array Interface, or out of host memory by the buffer \
+                           protocol (`numpy.asarray`)";
             Error::new(ErrorKind::DType, "dtype", format_args!("struct {self}"), allowed)
         })
     }

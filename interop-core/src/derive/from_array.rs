@@ -40,7 +40,8 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be made from an import",
     label = "this type does not implement `FromArray`",
-    note = "write `#[derive(CudaArray)]` on the struct, without `#[cuda_array(export)]`"
+    note = "write `#[derive(CudaArray)]` on the struct, without `#[cuda_array(export)]`",
+    note = "or write `export` on the struct that holds it as `inner`, which is then never imported"
 )]
 pub trait FromArray: Sized {
     /// The field with the data, for arguments that are only read.

@@ -9,4 +9,5 @@ pub(crate) mod kept;
 pub(crate) mod launch_scope;
 pub(crate) mod raw_memory;
 pub(crate) mod relabel;
+pub(crate) mod shared_array;
 pub(crate) mod single_error;

@@ -5,6 +5,7 @@ use core::ops::Range;
 
 use crate::array::device::Device;
 use crate::array::dims::{Dims, signed};
+use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
@@ -209,6 +210,31 @@ impl MemoryRegion {
         // Existing memory does not wrap around; a wrong length is rejected when the shape is compared with the range.
         let end = address.saturating_add(len.saturating_mul(size_of::<T>()));
         Self { address, range: address..end, element: T::TYPE, device, mutability }
+    }
+
+    /// Describes `len` elements of a type that is known at run time.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an invalid type, and for types packed below the byte.
+    ///
+    /// ```
+    /// use interop_core::{DType, Device, MemoryRegion, Mutability};
+    ///
+    /// let region = MemoryRegion::from_dtype("bfloat16".parse()?, 0x1000, 3, Device::cuda(0), Mutability::Writable)?;
+    /// assert_eq!((region.range, region.element.dtype()), (0x1000..0x1006, DType::BF16));
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub fn from_dtype(
+        dtype: DType,
+        address: usize,
+        len: usize,
+        device: Device,
+        mutability: Mutability,
+    ) -> Result<Self> {
+        let element = ElementType::of_whole_bytes(dtype, false)?;
+        let end = address.saturating_add(len.saturating_mul(element.size));
+        Ok(Self { address, range: address..end, element, device, mutability })
     }
 }
 

@@ -247,7 +247,12 @@ impl<'py> Cast<'_, 'py> {
         if by_range {
             self.check_range()?;
         } else if !self.numpy.call_method1("can_cast", (&found, &target, casting))?.is_truthy()? {
-            let allowed = text!("values that NumPy casts to {} by the rule \"same_kind\"", self.dtype);
+            let kinds = match self.dtype.code() {
+                INT | UINT => "integers or bools",
+                FLOAT => "integers, bools or floats",
+                _ => "numbers of the same kind",
+            };
+            let allowed = text!("{kinds}, which become {} without a loss", self.dtype);
             return Err(self.refusal(found, allowed));
         }
         let keywords = [("order", order), ("casting", casting)].into_py_dict(self.object.py())?;

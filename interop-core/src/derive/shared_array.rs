@@ -1,0 +1,29 @@
+//! `Arc` of an array: an array that several handles share.
+#![expect(unsafe_code, reason = "implements `CudaArray`")]
+
+use std::sync::Arc;
+
+use crate::array::info::ArrayInfo;
+use crate::array::mutability::Mutability;
+use crate::derive::cuda_array::CudaArray;
+use crate::derive::from_array::FromArray;
+use crate::error::Result;
+use crate::memory::extraction::Extraction;
+use crate::memory::from_import::DataField;
+
+// SAFETY: 1 to 3: as for the array, which lives as long as any handle, and which a move of a handle does not move. 4: other
+// handles use the memory too, so what only a sole owner may write is described as read-only.
+unsafe impl<T: CudaArray + ?Sized> CudaArray for Arc<T> {
+    fn info(&self) -> Result<ArrayInfo> {
+        let info = T::info(self)?;
+        Ok(if info.mutability() == Mutability::Writable { info } else { info.readonly() })
+    }
+}
+
+impl<T: FromArray> FromArray for Arc<T> {
+    const DATA_FIELD: DataField = T::DATA_FIELD;
+
+    fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
+        T::assemble(extraction).map(Self::new)
+    }
+}
