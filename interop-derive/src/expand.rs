@@ -188,7 +188,8 @@ fn info(shape: &Shape<'_>) -> TokenStream {
         Shape::Field(Role { member, ty, .. }) => {
             own!(<#ty as __p::ShapeField>::finish(&self.#member, __described))
         }
-        Shape::OfInner => own!(__p::Ok(__described)),
+        // A method, because `crate = "path"` may have another function `Ok`.
+        Shape::OfInner => own!(__described.finish()),
         Shape::Extents(axes) => {
             let axes = axes.iter().enumerate().map(|(at, axis)| match axis {
                 Axis::Field(Role { member, ty, .. }) => {
@@ -202,7 +203,8 @@ fn info(shape: &Shape<'_>) -> TokenStream {
                 Axis::Literal(extent) => self::extent(*extent),
                 Axis::Computed(expression, text) => {
                     let at = Literal::usize_unsuffixed(at);
-                    own!(__p::ComputedExtent::to_extent(#expression, #at, #text)?)
+                    // A closure, because a `return` in the expression would leave `info` with the description of another array.
+                    own!((|| -> __p::Result<_> { __p::ComputedExtent::to_extent(#expression, #at, #text) })()?)
                 }
             });
             own!(__described.extents([#(#axes),*]))

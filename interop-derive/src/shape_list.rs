@@ -111,15 +111,14 @@ fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
         errors.mark_uncertain(Some("shape"));
         return None;
     }
-    let refused =
-        |found, advice| Err((format!("`{}` is {found}", shown(&tokens)), format!("{TAKES}; {advice}")));
+    let computed = |found, advice| Ok(Kind::Computed((found, format!("{TAKES}; {advice}"))));
     let read = syn::parse2::<Expr>(tokens.clone()).map_or_else(
-        |_| refused("not an extent", "separate extents by commas"),
+        // Which expressions can be parsed depends on the features of `syn`, which other crates turn on.
+        |_| computed(format!("`{}` is not an extent", shown(&tokens)), "separate extents by commas"),
         |expression| {
             let advice = "store the result in a field or a constant, or write `export` on a struct that is never imported";
             classify(bare(expression)).unwrap_or_else(|| {
-                let found = format!("`{}` is an expression, which an import cannot fill", shown(&tokens));
-                Ok(Kind::Computed((found, format!("{TAKES}; {advice}"))))
+                computed(format!("`{}` is an expression, which an import cannot fill", shown(&tokens)), advice)
             })
         },
     );

@@ -6,10 +6,10 @@
 //!
 //! The compiler checks that a constant exists and is an integer.
 
-use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Group, Ident, Literal, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::{Expr, ExprLit, Lit, Member, Path, Type};
+use syn::{Expr, ExprLit, Lit, LitInt, Member, Path, Type};
 
 use crate::cross_rules::StructSpec;
 use crate::errors::Errors;
@@ -88,7 +88,8 @@ pub(crate) fn axis<'a>(extent: &Extent, spec: &StructSpec<'a>) -> Option<Axis<'a
             Some(constant(name.to_token_stream(), spec))
         }
         Kind::Computed(_) if !spec.is_imported() => {
-            Some(Axis::Computed(with_own_self(extent.at.clone()), keywords::shown(&extent.at)))
+            let expression = with_sized_shift(with_own_self(extent.at.clone()));
+            Some(Axis::Computed(expression, keywords::shown(&extent.at)))
         }
         Kind::Name(_) | Kind::Field(_) | Kind::Computed(_) => None,
     })
@@ -131,6 +132,36 @@ fn with_own_self(expression: TokenStream) -> TokenStream {
         other => other,
     });
     own.collect()
+}
+
+/// The expression with the type `usize` for the `1` of `1 << self.bits`, which would be an `i32`: nothing else in such an
+/// expression tells the type. The same in parentheses, if all beside them are numbers.
+fn with_sized_shift(expression: TokenStream) -> TokenStream {
+    let mut tokens: Vec<TokenTree> = expression.into_iter().collect();
+    if let [TokenTree::Literal(first), TokenTree::Punct(one), TokenTree::Punct(two), ..] = &tokens[..] {
+        let is_shift = matches!((one.as_char(), two.as_char()), ('<', '<') | ('>', '>'));
+        let sized = syn::parse2::<LitInt>(first.to_token_stream())
+            .ok()
+            .filter(|int| is_shift && int.suffix().is_empty());
+        if let Some(int) = sized {
+            let mut sized = Literal::usize_suffixed(int.base10_parse().unwrap_or(usize::MAX));
+            sized.set_span(first.span());
+            tokens[0] = sized.into();
+        }
+        return tokens.into_iter().collect();
+    }
+    if tokens.iter().any(|token| matches!(token, TokenTree::Ident(_))) {
+        return tokens.into_iter().collect();
+    }
+    let inner = tokens.into_iter().map(|token| match token {
+        TokenTree::Group(group) => {
+            let mut sized = Group::new(group.delimiter(), with_sized_shift(group.stream()));
+            sized.set_span(group.span());
+            sized.into()
+        }
+        other => other,
+    });
+    inner.collect()
 }
 
 /// The field that `Self::height` probably means: the name is a field's and not in the case of a constant.

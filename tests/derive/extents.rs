@@ -319,3 +319,48 @@ fn expressions_are_extents_of_an_export() {
     assert_eq!(refused(computed(1, -1)).error.location(), "shape[2]");
     assert_eq!(refused(computed(1, 100)).error.kind(), ErrorKind::OutOfBounds);
 }
+
+/// The memory is too small for these extents. A literal alone would be an `i32`.
+#[test]
+fn shifts_of_literals_are_wide() {
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [1 << self.bits, 2 * (1 << self.bits), (1 << self.bits) - 1], export)]
+    struct States {
+        #[cuda_array(data)]
+        cells: Vec<u8>,
+        bits: u32,
+    }
+
+    let states = |bits| States { cells: vec![0; 12], bits }.info();
+    assert_eq!(states(1).unwrap().shape(), [2, 4, 1]);
+    for bits in [20, 31, 32, 40] {
+        let error = states(bits).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::OutOfBounds | ErrorKind::Overflow), "{bits}: {error}");
+    }
+}
+
+/// Expressions that `syn` reads only with a feature. A `return` leaves the expression alone.
+#[test]
+fn any_expression_is_an_extent() {
+    macro_rules! leave {
+        ($me:ident) => {
+            match &$me.other {
+                Some(other) => return interop_core::Result::Ok(other.len() as i128),
+                None => 1_usize,
+            }
+        };
+    }
+
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [if self.len > 1 { 2_usize } else { 1 }, match self.len { 0 => 0, _ => 1_u8 }, leave!(self)], export)]
+    struct Cells {
+        #[cuda_array(data)]
+        cells: Vec<u8>,
+        len: usize,
+        other: Option<Vec<u8>>,
+    }
+
+    let shape = |len, other| Cells { cells: vec![0; 6], len, other }.info().unwrap().shape().to_vec();
+    assert_eq!((shape(2, None), shape(1, None)), (vec![2, 1, 1], vec![1, 1, 1]));
+    assert_eq!(shape(2, Some(vec![0; 3])), [2, 1, 3]);
+}

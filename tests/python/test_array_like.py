@@ -102,7 +102,7 @@ def test_floats_round_and_stay_finite():
     assert f32([float("inf"), float("-inf")])[1] == [float("inf"), float("-inf")]
     assert np.isnan(f32([float("nan")])[1][0])
     assert f32([2**24 + 1])[1] == [2.0**24]
-    with pytest.warns(RuntimeWarning, match="overflow"), pytest.raises(ArrayError, match="becomes infinite.*float32"):
+    with pytest.raises(ArrayError, match="becomes infinite.*float32"):
         f32([1e300, float("inf")])
 
 
@@ -189,6 +189,26 @@ class OnDevice:
     def __array__(self, dtype=None, copy=None):
         OnDevice.copies += 1
         return np.zeros(2)
+
+
+def test_masks_within_lists_are_not_dropped():
+    masked = np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0])
+    for values in ([1.0, np.ma.masked], [np.float64(1), np.ma.masked], (np.ma.masked,)):
+        with pytest.raises(ArrayError, match="masked elements"):
+            f64(values)
+    with pytest.raises(ArrayError, match="masked elements"):
+        interop_demo._like_columns([masked, masked])
+    assert f64([np.ma.array(1.0), 2])[1] == [1.0, 2.0]
+
+
+def test_warnings_of_numpy_are_not_errors():
+    """What rounds to zero is rounded; what becomes infinite is one error of ours."""
+    with np.errstate(all="raise"):
+        assert f32(np.array([1e-300]))[1] == [0.0]
+        with pytest.raises(ArrayError, match="becomes infinite"):
+            f32(np.array([1e300]))
+        with pytest.raises(FloatingPointError):
+            np.array([1e300]).astype("f4")
 
 
 def test_memory_of_a_device_is_not_copied():

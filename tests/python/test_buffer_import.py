@@ -119,6 +119,28 @@ def test_other_records_are_refused(dtype):
         interop_demo._energy(np.zeros(2, dtype))
 
 
+def test_places_that_a_format_does_not_state_are_refused():
+    """The formats of ctypes state bit fields as whole numbers, and leave out base classes."""
+
+    class Bits(ctypes.Structure):
+        _fields_ = [("detector", ctypes.c_uint8, 4), ("energy", ctypes.c_double)]
+
+    class Base(ctypes.Structure):
+        _fields_ = [("detector", ctypes.c_uint8)]
+
+    class Derived(Base):
+        _fields_ = [("energy", ctypes.c_double)]
+
+    class Plain(ctypes.Structure):
+        _fields_ = [("detector", ctypes.c_uint8), ("rest", ctypes.c_uint8 * 7), ("energy", ctypes.c_double)]
+
+    for item in (Bits, Derived):
+        for value in ((item * 2)(), memoryview((item * 2)())):
+            with pytest.raises(ArrayError):
+                describe(value)
+    assert describe((Plain * 2)())["dtype"] == "|V16"
+
+
 def test_records_of_another_size_name_both_sizes():
     dtype = np.dtype({"names": ["detector", "energy"], "formats": ["u1", "f8"], "offsets": [0, 8], "itemsize": 24})
     with pytest.raises(ArrayError, match="of 24 bytes, allowed: one of 16 bytes.*align=True"):

@@ -270,6 +270,17 @@ impl ArrayInfo {
         Self { mutability: Mutability::ReadOnly, ..self }
     }
 
+    /// The end of a description by an `inner` field. No function of the user can take its place.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    #[doc(hidden)]
+    #[inline]
+    pub fn finish(self) -> Result<Self> {
+        Ok(self)
+    }
+
     /// Returns true unless [`mutability`](Self::mutability) is `Writable`. The memory of a `Vec` counts as read-only
     /// here, although an export that consumes the struct may be written.
     #[inline]

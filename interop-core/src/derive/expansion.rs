@@ -236,9 +236,9 @@ macro_rules! __python_class {
 macro_rules! array_class {
     ($type:ty) => {
         const _: () = {
-            $crate::__python_class! {
-                type: $type, pyo3: "::interop_core::__interop_core::python::pyo3"
-            }
+            use $crate::__interop_core::python::pyo3 as __interop_pyo3;
+
+            $crate::__python_class! { type: $type, pyo3: "__interop_pyo3" }
         };
     };
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::array::device::Device;
 use crate::array::dtype::DType;
-use crate::array::element::ElementType;
+use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
@@ -22,8 +22,7 @@ use crate::memory::import::Import;
 use crate::memory::lease::{check_bytes, check_whole};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
-use crate::memory::storage::MemoryRegion;
-use crate::memory::storage::Storage;
+use crate::memory::storage::{InfoBuilder, MemoryRegion, Storage};
 
 /// Memory of any element type that several structs share: slices of one array, or several views of one import.
 ///
@@ -203,13 +202,13 @@ impl SharedBuffer {
         check_bytes(&ElementType { align: dtype.align(), ..element }, address, len)?;
         let memory = MemoryRegion { address, range: address..address + len, element, device, mutability };
         let owner = MaybeDangling::new(self.clone());
-        let all = Self::of(Inner { memory: Ok(memory), struct_type: None, owner });
-        if dtype == DType::BOOL {
-            let info = all.describe()?.finish(&[len as i64])?;
+        if dtype.with_lanes(1) == DType::BOOL {
+            let flags = MemoryRegion { element: <bool as Element>::TYPE, ..memory.clone() };
+            let info = InfoBuilder::new(flags, None, true, self.pending()).finish(&[len as i64])?;
             // SAFETY: the handle keeps the memory alive.
             unsafe { HostElements::<bool>::of(&info, false) }?.for_each(drop)?;
         }
-        Ok(all)
+        Ok(Self::of(Inner { memory: Ok(memory), struct_type: None, owner }))
     }
 
     /// Whether padding could be read as elements of another type.

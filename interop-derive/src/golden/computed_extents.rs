@@ -23,9 +23,19 @@ const _: () = {
                 );
             __described
                 .extents([
-                    __p::ComputedExtent::to_extent(self.rows(), 0, "self.rows()")?,
-                    __p::ComputedExtent::to_extent(1 << self.bits, 1, "1 << self.bits")?,
-                    __p::ComputedExtent::to_extent(self.sizes[0], 2, "self.sizes[0]")?,
+                    (|| -> __p::Result<_> {
+                        __p::ComputedExtent::to_extent(self.rows(), 0, "self.rows()")
+                    })()?,
+                    (|| -> __p::Result<_> {
+                        __p::ComputedExtent::to_extent(
+                            1usize << self.bits,
+                            1,
+                            "1 << self.bits",
+                        )
+                    })()?,
+                    (|| -> __p::Result<_> {
+                        __p::ComputedExtent::to_extent(self.sizes[0], 2, "self.sizes[0]")
+                    })()?,
                     3,
                 ])
         }

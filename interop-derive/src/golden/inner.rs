@@ -18,7 +18,7 @@ const _: () = {
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <core_crate::Image as __p::CudaArray>::info(&self.image)?;
             let __described = __described.beside(::core::mem::needs_drop::<String>());
-            __p::Ok(__described)
+            __described.finish()
         }
         #[inline(always)]
         fn __relies_on(

@@ -28,6 +28,8 @@ use crate::memory::array_view::check_writable;
 /// The array must be contiguous, in C or Fortran order; the view has its elements in the order of the memory. `bool`, and
 /// other types for which some bytes are invalid, do not compile, because `cudarc` copies elements to the host unchecked.
 ///
+/// A loan that is leaked (`mem::forget`) does not end: the array's stream does not wait for the work on the view.
+///
 /// Use the view on its own stream. `cudarc` orders uses on other streams of the same `CudaContext` as it does for its own
 /// slices: if event tracking is on, by the last read and the last write. A stream that captures a graph needs a
 /// `CudaContext` without event tracking (`disable_event_tracking`), because `cudarc` would wait for events outside the graph.

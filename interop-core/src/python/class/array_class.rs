@@ -50,6 +50,7 @@ pub trait ArrayMethods: CudaArray + Send + Sync {
     message = "`{Self}` is not a Python class of arrays",
     label = "not a frozen class with `pyclass` in `#[cuda_array(...)]`",
     note = "write `#[pyclass(frozen)]`, `#[derive(CudaArray)]` and `#[cuda_array(pyclass)]` on the struct",
+    note = "for a class that implements `CudaArray` by hand write `interop_core::array_class!(Class)`",
     note = "`frozen`: its memory is shared with Python, so nothing may replace it"
 )]
 pub trait ArrayClass: ArrayMethods + PyClass<Frozen: IsFrozen> {}

@@ -5,7 +5,7 @@ use core::ops::Deref;
 use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyString};
+use pyo3::types::{IntoPyDict, PyDict, PyString};
 
 use crate::array::device::Device;
 use crate::array::dtype::{COMPLEX, DType, FLOAT, INT, UINT};
@@ -210,11 +210,26 @@ fn convert<'py>(
     let dtype = element.map(|element| element.dtype).filter(|dtype| !dtype.is_opaque());
     let order = if order == Order::C { "C" } else { "F" };
     let numpy = py.import("numpy")?;
-    let mut array = numpy.call_method1("asarray", (object,))?;
+    let mut array = unmasked(&numpy, object)?;
     if let Some(dtype) = dtype {
         array = Cast { numpy: &numpy, object, array: &array, dtype }.in_order(order)?;
     }
     numpy.call_method1("require", (array, py.None(), [order, "A"]))
+}
+
+/// Returns what `numpy.asarray` makes of the object. Values that are masked, also within a list, are refused.
+fn unmasked<'py>(numpy: &Bound<'py, PyModule>, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let modules = object.py().import("sys")?.getattr("modules")?;
+    if object.is_instance(&numpy.getattr("ndarray")?)? || !modules.contains("numpy.ma")? {
+        return numpy.call_method1("asarray", (object,));
+    }
+    let masked = numpy.getattr("ma")?;
+    let array = masked.call_method1("asanyarray", (object,))?;
+    if masked.call_method1("is_masked", (&array,))?.is_truthy()? {
+        let error = Error::new(ErrorKind::Unsupported, "array", "masked elements", "elements without a mask");
+        return Err(of(object, error).into());
+    }
+    numpy.call_method1("asarray", (array,))
 }
 
 /// A conversion of the elements of an array.
@@ -245,8 +260,13 @@ impl<'py> Cast<'_, 'py> {
             matches!(kind.cast::<PyString>()?.to_str()?, "i" | "u") && is_integer(self.dtype.code());
         let casting = if by_range { "unsafe" } else { "same_kind" };
         if by_range {
-            self.check_range()?;
-        } else if !self.numpy.call_method1("can_cast", (&found, &target, casting))?.is_truthy()? {
+            // A copy, because another thread could change the array after the check.
+            let array = self.array.call_method0("copy")?;
+            let own = Cast { numpy: self.numpy, object: self.object, array: &array, dtype: self.dtype };
+            own.check_range()?;
+            return own.cast(&target, order, casting);
+        }
+        if !self.numpy.call_method1("can_cast", (&found, &target, casting))?.is_truthy()? {
             let kinds = match self.dtype.code() {
                 INT | UINT => "integers or bools",
                 FLOAT => "integers, bools or floats",
@@ -255,10 +275,22 @@ impl<'py> Cast<'_, 'py> {
             let allowed = text!("{kinds}, which become {} without a loss", self.dtype);
             return Err(self.refusal(found, allowed));
         }
-        let keywords = [("order", order), ("casting", casting)].into_py_dict(self.object.py())?;
-        let cast = self.array.call_method("astype", (target,), Some(&keywords))?;
+        // The check below reports what NumPy would warn of, and rounding to 0 is none of it.
+        let before = self.numpy.call_method(
+            "seterr",
+            (),
+            Some(&[("all", "ignore")].into_py_dict(self.object.py())?),
+        )?;
+        let cast = self.cast(&target, order, casting);
+        self.numpy.call_method("seterr", (), Some(before.cast::<PyDict>()?))?;
+        let cast = cast?;
         self.check_finite(&cast)?;
         Ok(cast)
+    }
+
+    fn cast(&self, target: &Bound<'py, PyAny>, order: &str, casting: &str) -> PyResult<Bound<'py, PyAny>> {
+        let keywords = [("order", order), ("casting", casting)].into_py_dict(self.object.py())?;
+        self.array.call_method("astype", (target,), Some(&keywords))
     }
 
     /// Checks that all integers fit.
@@ -281,7 +313,10 @@ impl<'py> Cast<'_, 'py> {
             return Ok(());
         }
         let infinite = |array: &Bound<'py, PyAny>| -> PyResult<usize> {
-            self.numpy.call_method1("isinf", (array,))?.call_method0("sum")?.extract()
+            let count = |part: &str| -> PyResult<usize> {
+                self.numpy.call_method1("isinf", (array.getattr(part)?,))?.call_method0("sum")?.extract()
+            };
+            Ok(count("real")? + count("imag")?)
         };
         let count = infinite(cast)?;
         if count == 0 || count == infinite(self.array)? {

@@ -8,7 +8,9 @@ use core::ffi::CStr;
 use core::mem;
 
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
 
 use crate::array::buffer_format::read;
 use crate::array::device::Device;
@@ -18,11 +20,13 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
 use crate::array::stream::StreamHandle;
+use crate::array::struct_type::StructType;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::{Import, Protocol};
 use crate::memory::owner::Owner;
 use crate::python::errors::of;
 use crate::python::import::steps::{Answer, Request};
+use crate::python::interpreter::attribute;
 use crate::python::interpreter::with_saved_exception;
 use crate::python::py_owner::PyOwner;
 
@@ -36,12 +40,68 @@ pub(crate) fn from_buffer(request: &Request<'_, '_>, to: &mut Import) -> Answer 
     }
     let lent = LentBuffer::of(object)?;
     let info = lent.info().map_err(|error| of(object, error))?;
+    if let Some(struct_type) = info.struct_type() {
+        check_ctypes(object, struct_type)?;
+    }
     let owner = PyOwner::new(lent.into_capsule(object.py())?.unbind());
     // SAFETY: the object keeps the memory where it is until the buffer is released, which the owner does. The info is
     // writable only if the buffer is.
     *to = unsafe { Import::from_parts(info, Owner::new(owner)) };
     to.set_protocol(Protocol::Buffer);
     Ok(true)
+}
+
+/// Compares the fields with those of a `ctypes` class. Its formats state a bit field as a whole number, and a union, a packed
+/// struct and the fields of a base class not at all.
+///
+/// # Errors
+///
+/// `ArrayError` for a field at another place or of another size; exceptions of the class.
+#[cold]
+fn check_ctypes(object: &Bound<'_, PyAny>, struct_type: &StructType) -> PyResult<()> {
+    let mut owner = object.clone();
+    while owner.is_instance_of::<PyMemoryView>() {
+        owner = owner.getattr("obj")?;
+    }
+    let class = item_class(owner.get_type().into_any())?;
+    match attribute(&class, intern!(object.py(), "_fields_"))? {
+        Some(_) => compare_ctypes(object, &class, struct_type),
+        None => Ok(()),
+    }
+}
+
+/// The class of the items of an array of arrays.
+fn item_class(mut class: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    while class.hasattr("_length_")? {
+        class = class.getattr("_type_")?;
+    }
+    Ok(class)
+}
+
+fn compare_ctypes(
+    object: &Bound<'_, PyAny>,
+    class: &Bound<'_, PyAny>,
+    struct_type: &StructType,
+) -> PyResult<()> {
+    for base in class.getattr("__mro__")?.try_iter()? {
+        let Some(fields) = attribute(&base?, intern!(object.py(), "_fields_"))? else { continue };
+        for field in fields.try_iter()? {
+            let field = field?;
+            let name: String = field.get_item(0)?.extract()?;
+            let place = class.getattr(name.as_str())?;
+            let (offset, size): (usize, usize) =
+                (place.getattr("offset")?.extract()?, place.getattr("size")?.extract()?);
+            let read = struct_type.fields.iter().find(|read| read.name == name);
+            let read = read.filter(|read| read.offset == offset && read.size() == Some(size)).ok_or_else(|| {
+                let allowed = "a struct without bit fields, unions, packed structs and base classes, whose places the format does not state";
+                PyErr::from(of(object, Error::new(ErrorKind::DType, "format", text!("the field {name:?} at byte {offset}"), allowed)))
+            })?;
+            if let Some(nested) = &read.struct_type {
+                compare_ctypes(object, &item_class(field.get_item(1)?)?, nested)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A buffer of an object, in a box of its own until its release. It may contain pointers into itself.
@@ -66,6 +126,10 @@ impl LentBuffer {
     fn info(&self) -> Result<ArrayInfo> {
         // SAFETY: the pointer is that of a box, in which the object has filled the struct.
         let buffer = unsafe { self.0.read() };
+        if buffer.obj.is_null() || buffer.ndim > 0 && buffer.shape.is_null() {
+            let allowed = "a buffer with an owner and extents, as Python asks of exporters";
+            return Err(Error::new(ErrorKind::NullPointer, "buffer", "a null pointer", allowed));
+        }
         if !buffer.suboffsets.is_null() {
             let allowed = "one block of memory, without suboffsets";
             return Err(Error::new(ErrorKind::Strides, "suboffsets", "pointers to rows", allowed));
