@@ -353,14 +353,14 @@ fn any_expression_is_an_extent() {
 
     #[derive(CudaArray)]
     #[cuda_array(shape = [if self.len > 1 { 2_usize } else { 1 }, match self.len { 0 => 0, _ => 1_u8 }, leave!(self)], export)]
-    struct Cells {
+    struct Chosen {
         #[cuda_array(data)]
         cells: Vec<u8>,
         len: usize,
         other: Option<Vec<u8>>,
     }
 
-    let shape = |len, other| Cells { cells: vec![0; 6], len, other }.info().unwrap().shape().to_vec();
+    let shape = |len, other| Chosen { cells: vec![0; 6], len, other }.info().unwrap().shape().to_vec();
     assert_eq!((shape(2, None), shape(1, None)), (vec![2, 1, 1], vec![1, 1, 1]));
     assert_eq!(shape(2, Some(vec![0; 3])), [2, 1, 3]);
 }
