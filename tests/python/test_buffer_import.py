@@ -183,7 +183,6 @@ def test_the_first_refusal_is_the_cause(value, words):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (Unpadded(), "16 bytes.*ctypes.c_uint8"),
         (Bits(), "4 bytes"),
         (ctypes.c_void_p(), "numbers"),
         (ctypes.c_wchar("a"), "numbers"),
@@ -192,11 +191,20 @@ def test_the_first_refusal_is_the_cause(value, words):
         (array.array("u", "ab"), "numbers"),
         (np.str_("ab"), "numbers"),
     ],
-    ids=["padding", "bits", "pointer", "wchar", "char", "reference", "text", "numpy text"],
+    ids=["bits", "pointer", "wchar", "char", "reference", "text", "numpy text"],
 )
 def test_other_formats_are_refused(value, words):
     with pytest.raises(ArrayError, match=f"`format`: .*{words}"):
         describe(value)
+
+
+def test_padding_that_ctypes_leaves_out_is_refused():
+    """Before Python 3.12 the format of a struct has no padding between the fields."""
+    if "7x" in memoryview(Unpadded()).format:
+        assert describe(Unpadded())["dtype"] == "|V16"
+        return
+    with pytest.raises(ArrayError, match="`format`: .*16 bytes.*ctypes.c_uint8"):
+        describe(Unpadded())
 
 
 def test_dates_keep_their_advice():

@@ -79,7 +79,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "[SUITE]...",
-        help: "every test, or those of some suites: debug, cuda, release, doc, ptx, python, templates; cuda-core, which only ci runs",
+        help: "the tests, or some suites: debug, cuda, doc, python; and those that only ci runs: release, ptx, templates, cuda-core",
         run: suites::run,
         ci: InCi::As("suites::run_all"),
     },
@@ -199,13 +199,13 @@ const COMMANDS: &[Command] = &[
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let Some((name, rest)) = arguments.split_first() else {
-        return list("a command is missing");
+    let (name, rest) = match arguments.split_first() {
+        Some((name, rest)) if !matches!(name.as_str(), "help" | "--help" | "-h") => (name, rest),
+        _ => {
+            println!("{}", table());
+            return ExitCode::SUCCESS;
+        }
     };
-    if matches!(name.as_str(), "help" | "--help" | "-h") {
-        println!("{}", table());
-        return ExitCode::SUCCESS;
-    }
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
         return list(&format!("there is no command `{name}`"));
     };
@@ -220,13 +220,17 @@ fn list(why: &str) -> ExitCode {
     Failure::usage(format!("{why}\n\n{}", table())).exit()
 }
 
+/// The number of commands for everybody, at the start of [`COMMANDS`].
+const FOR_EVERYBODY: usize = 4;
+
 /// Formats the commands with one line of help each.
 fn table() -> String {
     let line = |Command { name, arguments, help, .. }: &Command| {
         format!("  {:<27}{help}", format!("{name} {arguments}"))
     };
-    let lines: Vec<_> = COMMANDS.iter().map(line).collect();
-    format!("usage: cargo xtask <command>\n\n{}", lines.join("\n"))
+    let (everybody, others) = COMMANDS.split_at(FOR_EVERYBODY);
+    let lines = |commands: &[Command]| commands.iter().map(line).collect::<Vec<_>>().join("\n");
+    format!("usage: cargo xtask <command>\n\n{}\n\nfor special work:\n\n{}", lines(everybody), lines(others))
 }
 
 #[cfg(test)]

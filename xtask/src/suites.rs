@@ -44,8 +44,12 @@ pub(crate) struct Suite {
     pub(crate) run: fn(&mut Counts) -> Result<(), Failure>,
 }
 
-/// All suites, in the order in which they run.
-const SUITES: [Suite; 7] = [
+/// The number of suites that `cargo xtask test` runs: they tell somebody who changed the code whether it still works. The
+/// others build everything once more, or need more than Rust and Python. `cargo xtask ci` runs all.
+const EVERYDAY: usize = 4;
+
+/// All suites, in the order in which they run, the everyday ones first.
+const SUITES: [Suite; 8] = [
     Suite {
         word: "debug",
         name: "Rust tests, debug build",
@@ -62,6 +66,18 @@ const SUITES: [Suite; 7] = [
         },
     },
     Suite {
+        word: "doc",
+        name: "Rust doc tests",
+        why: "Every example in the documentation and the README compiles and does what it says.",
+        run: doc,
+    },
+    Suite {
+        word: "python",
+        name: "Python tests",
+        why: "The example extension, against the libraries that people use, in a virtual environment of its own.",
+        run: python,
+    },
+    Suite {
         word: "release",
         name: "Rust tests, release build",
         why: "The runtime without those: a number that would wrap must be caught by a check of our own.",
@@ -72,22 +88,10 @@ const SUITES: [Suite; 7] = [
         },
     },
     Suite {
-        word: "doc",
-        name: "Rust doc tests",
-        why: "Every example in the documentation and the README compiles and does what it says.",
-        run: doc,
-    },
-    Suite {
         word: "ptx",
         name: "PTX of the kernels",
         why: "What drivers get is what the CUDA sources compile to.",
         run: ptx::check,
-    },
-    Suite {
-        word: "python",
-        name: "Python tests",
-        why: "The example extension, against the libraries that people use, in a virtual environment of its own.",
-        run: python,
     },
     Suite {
         word: "templates",
@@ -95,15 +99,13 @@ const SUITES: [Suite; 7] = [
         why: "Copied out and built with maturin from PyPI, as a user would.",
         run: templates::run,
     },
+    cuda_core::SUITE,
 ];
 
-/// Runs the suites named in `arguments`, or all that need nothing but Rust and Python.
+/// Runs the suites named in `arguments`, or the everyday ones.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    if arguments.is_empty() {
-        return choose(&SUITES, arguments);
-    }
-    let suites: Vec<Suite> = SUITES.into_iter().chain([cuda_core::SUITE]).collect();
-    choose(&suites, arguments)
+    let suites = if arguments.is_empty() { &SUITES[..EVERYDAY] } else { &SUITES };
+    choose(suites, arguments)
 }
 
 /// Runs the suites of `suites` that are named in `arguments`, or all.
@@ -120,7 +122,7 @@ pub(crate) fn choose(suites: &[Suite], arguments: &[String]) -> Result<(), Failu
 
 /// Runs every suite into a report.
 pub(crate) fn run_all(report: &mut Report) {
-    run_into(report, SUITES.iter().chain([&cuda_core::SUITE]));
+    run_into(report, SUITES.iter());
 }
 
 fn run_into<'a>(report: &mut Report, suites: impl Iterator<Item = &'a Suite>) {
