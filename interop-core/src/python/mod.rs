@@ -143,7 +143,9 @@ pub use crate::python::export::dlpack::DlpackArgs;
 pub use crate::python::export::dlpack::{dlpack_device, export};
 pub use crate::python::export::interface_dict::cuda_array_interface;
 pub use crate::python::export::numpy::dtype;
-pub use crate::python::export::results::{CuPy, InLibraryOf, Jax, NumPy, PyTorch, WithLibrary, like};
+pub use crate::python::export::results::{
+    CuPy, Exported, InLibraryOf, Jax, NumPy, PyTorch, WithLibrary, like,
+};
 pub use crate::python::import::array_like::ArrayLike;
 pub use crate::python::import::interface_dict::extract_cai;
 pub use crate::python::import::library_kind::make_producer_wait;

@@ -10,7 +10,7 @@ use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
-use crate::python::class::exported_array::AnyThread;
+use crate::python::class::exported_array::{AnyThread, into_object};
 use crate::python::export::allocate::{NewArray, new_memory};
 use crate::python::export::into_library::into_library;
 use crate::python::import::package::Kind;
@@ -18,7 +18,7 @@ use crate::python::import::pipeline::import_as;
 
 /// Defines a return type. The types differ in the library that creates the object.
 macro_rules! result_of {
-    ($(#[$documentation:meta])* $name:ident, $hint:ident, |$py:ident| $kind:expr) => {
+    ($(#[$documentation:meta])* $name:ident, $hint:ident, |$py:ident, $array:ident| $object:expr) => {
         $(#[$documentation])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct $name<A>(pub A);
@@ -30,7 +30,8 @@ macro_rules! result_of {
             crate::__python_hint! { OUTPUT_TYPE $hint }
 
             fn into_pyobject(self, $py: Python<'py>) -> PyResult<Self::Output> {
-                into_library($py, $kind, self.0)
+                let $array = self.0;
+                $object
             }
         }
     };
@@ -65,7 +66,7 @@ result_of! {
     ///     (NumPy(Samples { values, len }), len)
     /// }
     /// ```
-    NumPy, NUMPY_ARRAY, |py| &Kind::NumPy
+    NumPy, NUMPY_ARRAY, |py, array| into_library(py, &Kind::NumPy, array)
 }
 
 result_of! {
@@ -92,7 +93,7 @@ result_of! {
     ///     Ok(PyTorch(Samples { values, len }))
     /// }
     /// ```
-    PyTorch, TORCH_TENSOR, |py| &Kind::pytorch(py)?
+    PyTorch, TORCH_TENSOR, |py, array| into_library(py, &Kind::pytorch(py)?, array)
 }
 
 result_of! {
@@ -101,7 +102,7 @@ result_of! {
     ///
     /// The conversion raises `ArrayError` for host memory and for a read-only array, because arrays of `CuPy` are
     /// always writable. It raises `ImportError` if `CuPy` is not installed.
-    CuPy, CUPY_ARRAY, |py| &Kind::CuPy
+    CuPy, CUPY_ARRAY, |py, array| into_library(py, &Kind::CuPy, array)
 }
 
 result_of! {
@@ -110,7 +111,37 @@ result_of! {
     ///
     /// The conversion raises `ImportError` if JAX is not installed, and passes on exceptions of
     /// `jax.dlpack.from_dlpack`.
-    Jax, JAX_ARRAY, |py| &Kind::Jax
+    Jax, JAX_ARRAY, |py, array| into_library(py, &Kind::Jax, array)
+}
+
+result_of! {
+    /// A result that becomes an [`ExportedArray`](crate::python::ExportedArray), a handle that every library takes. A
+    /// struct with `#[cuda_array(python)]` becomes one by itself; this is for arrays without the word: a struct of
+    /// another crate, an `Arc` of one.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    ///
+    /// use interop_core::python::Exported;
+    /// use interop_core::{CudaArray, HostVec};
+    /// use pyo3::prelude::*;
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len], export)]
+    /// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
+    ///
+    /// #[pyclass]
+    /// struct Recorder { last: Arc<Samples> }
+    ///
+    /// #[pymethods]
+    /// impl Recorder {
+    ///     #[getter]
+    ///     fn last(&self) -> Exported<Arc<Samples>> {
+    ///         Exported(self.last.clone())
+    ///     }
+    /// }
+    /// ```
+    Exported, EXPORTED_ARRAY, |py, array| into_object(py, array)
 }
 
 /// An argument that also stores the library of the caller's array, so that a result can use the same library. It
