@@ -226,7 +226,7 @@ const FOR_EVERYBODY: usize = 4;
 /// Formats the commands with one line of help each.
 fn table() -> String {
     let line = |Command { name, arguments, help, .. }: &Command| {
-        format!("  {:<27}{help}", format!("{name} {arguments}"))
+        format!("  {:<30}{help}", format!("{name} {arguments}"))
     };
     let (everybody, others) = COMMANDS.split_at(FOR_EVERYBODY);
     let lines = |commands: &[Command]| commands.iter().map(line).collect::<Vec<_>>().join("\n");
