@@ -77,6 +77,8 @@ def test_elements_that_are_arrays():
     assert interop_demo._like_points([[1, 2], [3, 4]]) == [[1.0, 2.0], [3.0, 4.0]]
     with pytest.raises(ArrayError, match="shape"):
         interop_demo._like_points([[1, 2, 3]])
+    with pytest.raises(ArrayError, match=r"found 1 axis, shape \[2\], allowed: 2 axes"):
+        interop_demo._like_points([1.0, 2.0])
 
 
 # Values

@@ -154,7 +154,9 @@ impl<'a> Extraction<'a> {
         }
         let layout = self.layout();
         if let Some(rank) = requirements.axes.filter(|rank| *rank != layout.ndim()) {
-            return Err(wrong_rank(layout.shape(), rank));
+            // As the caller sees the array: with the axes that an element takes.
+            let info = self.import.info();
+            return Err(wrong_rank(info.shape(), rank + info.ndim().saturating_sub(layout.ndim())));
         }
         let order = requirements.order.unwrap_or_default();
         if copies {
