@@ -48,7 +48,7 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
     let (exports, imports) = (model.directions.exports(), model.directions.imports());
     let storage = match &model.data {
         Data::Storage(role, _) => Some(role.ty),
-        Data::Inner(_) | Data::Raw { .. } => None,
+        Data::Inner(..) | Data::Raw { .. } => None,
     };
     let halves = (exports, imports);
     let python = python::calls(&model.krate, model.ident, &model.generics, &model.python, storage, halves);
@@ -151,7 +151,7 @@ fn describe(data: &Data<'_>) -> TokenStream {
         Data::Storage(Role { member, ty, .. }, _) => {
             own!(let __described = <#ty as __p::Storage>::describe(&self.#member)?;)
         }
-        Data::Inner(Role { member, ty, .. }) => {
+        Data::Inner(Role { member, ty, .. }, _) => {
             own!(let __described = <#ty as __p::CudaArray>::info(&self.#member)?;)
         }
         Data::Raw { pointer: Role { member, ty, .. }, pointee, device, unsafe_raw } => {
@@ -282,15 +282,10 @@ fn data(model: &Model<'_>) -> Option<TokenStream> {
             own!(<__p::FieldProbe<#ty>>::DATA_FIELD)
         }
         Data::Storage(Role { ty, .. }, TraitAccess::Directly) => own!(<#ty as __p::FromImport>::DATA_FIELD),
-        Data::Inner(_) => model.fills.iter().find_map(|fill| match &fill.with {
-            With::Inner(Role { ty, .. }, TraitAccess::ThroughProbe) => {
-                Some(own!(<__p::FieldProbe<#ty>>::INNER_FIELD))
-            }
-            With::Inner(Role { ty, .. }, TraitAccess::Directly) => {
-                Some(own!(<#ty as __p::FromArray>::DATA_FIELD))
-            }
-            _ => None,
-        })?,
+        Data::Inner(Role { ty, .. }, TraitAccess::ThroughProbe) => {
+            own!(<__p::FieldProbe<#ty>>::INNER_FIELD)
+        }
+        Data::Inner(Role { ty, .. }, TraitAccess::Directly) => own!(<#ty as __p::FromArray>::DATA_FIELD),
         Data::Raw { .. } => return None,
     };
     let order = match model.demand() {
@@ -316,7 +311,7 @@ fn devices(devices: &Devices) -> Option<TokenStream> {
 fn open(model: &Model<'_>) -> TokenStream {
     let requirements = requirements(model);
     match &model.data {
-        Data::Inner(_) => TokenStream::new(),
+        Data::Inner(..) => TokenStream::new(),
         Data::Storage(Role { ty, .. }, TraitAccess::ThroughProbe) => {
             let open = probed(ty, "open", own!(__extraction, #requirements));
             own!(let __opened = #open;)

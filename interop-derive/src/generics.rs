@@ -139,7 +139,7 @@ pub(crate) fn import_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
 fn data_bounds<'a>(data: &Data<'a>, [storage_role, array_role]: [&'static str; 2]) -> Vec<Bound<'a>> {
     match data {
         Data::Storage(field, _) => vec![(field.ty, storage_role)],
-        Data::Inner(field) => vec![(field.ty, array_role)],
+        Data::Inner(field, _) => vec![(field.ty, array_role)],
         Data::Raw { pointer, pointee: Pointee::Typed, device, .. } => {
             vec![(pointer.ty, "RawPointer"), (device.ty, "DeviceField")]
         }

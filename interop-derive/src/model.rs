@@ -62,7 +62,7 @@ pub(crate) enum Data<'a> {
     /// In a storage, which knows its address, size, element type and device.
     Storage(Role<'a>, TraitAccess),
     /// In a field that is an array struct itself.
-    Inner(Role<'a>),
+    Inner(Role<'a>, TraitAccess),
     /// Behind a raw pointer, for which the user guarantees the safety rules.
     Raw { pointer: Role<'a>, pointee: Pointee<'a>, device: Role<'a>, unsafe_raw: Span },
 }

@@ -70,7 +70,7 @@ pub(crate) fn krate(written: Option<&Path>) -> Path {
 
 fn data<'a>(spec: &StructSpec<'a>) -> Option<Data<'a>> {
     if let Some(inner) = spec.inner() {
-        return Some(Data::Inner(inner.role()));
+        return Some(Data::Inner(inner.role(), asks(inner, spec)));
     }
     let field = spec.data()?;
     let word = &field.attrs.data.as_ref()?.value;

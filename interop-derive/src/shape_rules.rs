@@ -124,14 +124,17 @@ fn with_own_self(expression: TokenStream) -> TokenStream {
         TokenTree::Ident(word) if word == "self" => {
             TokenTree::Ident(Ident::new("self", Span::mixed_site().located_at(word.span())))
         }
-        TokenTree::Group(group) => {
-            let mut own = Group::new(group.delimiter(), with_own_self(group.stream()));
-            own.set_span(group.span());
-            own.into()
-        }
+        TokenTree::Group(group) => regrouped(&group, with_own_self(group.stream())),
         other => other,
     });
     own.collect()
+}
+
+/// The group with other tokens in it.
+fn regrouped(group: &Group, tokens: TokenStream) -> TokenTree {
+    let mut other = Group::new(group.delimiter(), tokens);
+    other.set_span(group.span());
+    other.into()
 }
 
 /// The expression with the type `usize` for the `1` of `1 << self.bits`, which would be an `i32`: nothing else in such an
@@ -154,11 +157,7 @@ fn with_sized_shift(expression: TokenStream) -> TokenStream {
         return tokens.into_iter().collect();
     }
     let inner = tokens.into_iter().map(|token| match token {
-        TokenTree::Group(group) => {
-            let mut sized = Group::new(group.delimiter(), with_sized_shift(group.stream()));
-            sized.set_span(group.span());
-            sized.into()
-        }
+        TokenTree::Group(group) => regrouped(&group, with_sized_shift(group.stream())),
         other => other,
     });
     inner.collect()

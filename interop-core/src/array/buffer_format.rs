@@ -276,7 +276,7 @@ impl Reader<'_> {
             let error = self.refusal("the byte order of this machine");
             return Err(error.with_python_hint("call `x.astype(x.dtype.newbyteorder(\"=\"))`"));
         }
-        let align = alignment(dtype);
+        let align = dtype.align();
         if self.order == b'@' && (self.offset % align != 0 || (self.offset - self.start) % align != 0) {
             return Err(self.refusal("padding that is written as `x`"));
         }
@@ -352,16 +352,8 @@ fn extend_last(fields: &mut [StructField], gap: usize) {
 
 fn alignment_of(struct_type: &StructType) -> usize {
     let field =
-        |field: &StructField| field.struct_type.as_ref().map_or_else(|| alignment(field.dtype), alignment_of);
+        |field: &StructField| field.struct_type.as_ref().map_or_else(|| field.dtype.align(), alignment_of);
     struct_type.fields.iter().map(field).max().unwrap_or(1)
-}
-
-/// The alignment of a scalar in C.
-fn alignment(dtype: DType) -> usize {
-    match dtype.bits() {
-        bits if dtype.code() == COMPLEX => usize::from(bits / 16),
-        bits => usize::from(bits / 8),
-    }
 }
 
 #[cfg(test)]

@@ -207,9 +207,13 @@ impl MemoryRegion {
     /// Describes `len` elements `T` that start at `address`.
     #[must_use]
     pub fn new<T: Element>(address: usize, len: usize, device: Device, mutability: Mutability) -> Self {
+        Self::of(T::TYPE, address, len, device, mutability)
+    }
+
+    fn of(element: ElementType, address: usize, len: usize, device: Device, mutability: Mutability) -> Self {
         // Existing memory does not wrap around; a wrong length is rejected when the shape is compared with the range.
-        let end = address.saturating_add(len.saturating_mul(size_of::<T>()));
-        Self { address, range: address..end, element: T::TYPE, device, mutability }
+        let end = address.saturating_add(len.saturating_mul(element.size));
+        Self { address, range: address..end, element, device, mutability }
     }
 
     /// Describes `len` elements of a type that is known at run time.
@@ -233,8 +237,7 @@ impl MemoryRegion {
         mutability: Mutability,
     ) -> Result<Self> {
         let element = ElementType::of_whole_bytes(dtype, false)?;
-        let end = address.saturating_add(len.saturating_mul(element.size));
-        Ok(Self { address, range: address..end, element, device, mutability })
+        Ok(Self::of(element, address, len, device, mutability))
     }
 }
 

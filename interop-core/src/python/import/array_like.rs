@@ -258,15 +258,14 @@ impl<'py> Cast<'_, 'py> {
         let kind = found.getattr("kind")?;
         let by_range =
             matches!(kind.cast::<PyString>()?.to_str()?, "i" | "u") && is_integer(self.dtype.code());
-        let casting = if by_range { "unsafe" } else { "same_kind" };
         if by_range {
             // A copy, because another thread could change the array after the check.
             let array = self.array.call_method0("copy")?;
             let own = Cast { numpy: self.numpy, object: self.object, array: &array, dtype: self.dtype };
             own.check_range()?;
-            return own.cast(&target, order, casting);
+            return own.cast(&target, order, "unsafe");
         }
-        if !self.numpy.call_method1("can_cast", (&found, &target, casting))?.is_truthy()? {
+        if !self.numpy.call_method1("can_cast", (&found, &target, "same_kind"))?.is_truthy()? {
             let kinds = match self.dtype.code() {
                 INT | UINT => "integers or bools",
                 FLOAT => "integers, bools or floats",
@@ -281,7 +280,7 @@ impl<'py> Cast<'_, 'py> {
             (),
             Some(&[("all", "ignore")].into_py_dict(self.object.py())?),
         )?;
-        let cast = self.cast(&target, order, casting);
+        let cast = self.cast(&target, order, "same_kind");
         self.numpy.call_method("seterr", (), Some(before.cast::<PyDict>()?))?;
         let cast = cast?;
         self.check_finite(&cast)?;
