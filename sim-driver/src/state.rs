@@ -136,7 +136,7 @@ impl State {
             polls: 0,
             reuse: Reuse::default(),
             // Far from small numbers, device ordinals and user addresses.
-            next_handle: 0x7a00_0000_0000_0000,
+            next_handle: 0x7a00_0000_0000,
         }
     }
 

@@ -86,7 +86,7 @@ fn kernels_that_went_with_their_context_are_loaded_again() {
     }
 }
 
-/// During a capture the copy uses its own stream, and the kernel is loaded.
+/// During a capture the copy uses a stream of the core, and the kernel is loaded.
 #[test]
 fn strided_arrays_are_read_while_streams_capture() {
     let turn = turn();
@@ -97,6 +97,7 @@ fn strided_arrays_are_read_while_streams_capture() {
     place.with(|| {
         for captures in [place.blocking(), place.non_blocking()] {
             let array = part(&elements, &layout);
+            assert_eq!(array.to_vec::<u8>().unwrap(), expected);
             let streams = turn.live(Live::Streams);
             captures.begin();
             assert_eq!(array.to_vec::<u8>().unwrap(), expected);

@@ -5,10 +5,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use interop_core::cuda::{
-    Context, MissingStreamPolicy, ReleasePolicy, finish_releases, pending_releases, pooled_events,
-    set_missing_stream_policy, set_release_policy, share_events_for,
+    Context, CudaBuffer, MemoryKind, MissingStreamPolicy, ReleasePolicy, finish_releases, pending_releases,
+    pooled_events, set_missing_stream_policy, set_release_policy, share_events_for,
 };
-use interop_core::live_exports;
+use interop_core::{DType, live_exports};
 use interop_sim_client::{Live, Mark, Mistake, Policy, Sim, sim};
 
 use crate::cuda_program::{Place, current, end_captures, set_current, thread_mode};
@@ -64,6 +64,9 @@ fn warm(place: Place, ordinal: i32) {
     interop_core::cuda::stream_wait(interop_core::StreamHandle::LegacyDefault, stream.handle(), device)
         .expect("an edge");
     stream.destroy();
+    // The core has streams of its own for pool memory, and a small allocation that tells whether they are still there.
+    drop(CudaBuffer::zeroed(MemoryKind::Pool, ordinal, DType::U8, 1).expect("memory"));
+    finish_releases();
 }
 
 impl std::ops::Deref for Turn {
@@ -117,6 +120,7 @@ impl Turn {
 
     /// States that a reset has freed the memory that the core keeps in a primary context, such as pieces of uploads.
     pub(crate) fn expect_what_is_live_now(&mut self) {
+        warm(Place::primary(0), 0);
         self.before = KEPT.map(|what| sim().live(what));
     }
 

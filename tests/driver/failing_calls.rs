@@ -88,7 +88,7 @@ fn fail_each(turn: &Turn, what: &str, matters: &[&str], work: &dyn Fn() -> Resul
         turn.clear_faults();
         let answer = answer.unwrap_or_else(|_| panic!("{what}: {name} fails with {code}: a panic"));
         // If memory runs out, the pools return what they keep, and the call is repeated.
-        let is_repeated = (name, code) == ("cuMemAlloc_v2", 2);
+        let is_repeated = matches!((name, code), ("cuMemAlloc_v2" | "cuMemAllocFromPoolAsync", 2));
         if is_repeated {
             answer.unwrap_or_else(|error| panic!("{what}: {error}"));
         } else if matters.contains(&name) {

@@ -77,6 +77,7 @@ def parts(work):
     yield Part("speed", "speed", [sys.executable, "-B", GPU / "speed.py"], table, 240)
     yield Part("speed", "kernel_speed", [sys.executable, "-B", GPU / "kernel_speed.py"], table, 240)
     yield Part("speed", "copies", [sys.executable, "-B", GPU / "copies.py"], table, 240)
+    yield Part("speed", "loops", [sys.executable, "-B", GPU / "loops.py"], table, 240)
     for program in programs("benches"):
         yield Part("speed", f"bench {program.name}", [program, "--bench"], status, 120)
     for program in programs("examples"):

@@ -2,7 +2,7 @@
 
 use interop_core::python::{self, ExportedArray, extract_integer, extract_stream, import_as};
 use interop_core::{
-    AsStream, CudaArray, DType, Dims, Error, ErrorKind, FromArray, Layout, Order, SharedBuffer, Storage,
+    AsStream, CudaArray, DType, Device, Dims, Error, ErrorKind, FromArray, Layout, Order, SharedBuffer,
     StreamHandle,
 };
 use pyo3::exceptions::PyTypeError;
@@ -97,9 +97,10 @@ impl Array {
         // interpreter's lock.
         let (memory, filled_on) = py.detach(|| filled(dtype, layout.numel(), value, place))?;
         let memory = if readonly { memory.read_only() } else { memory };
-        let stream = LastStream::on(memory.memory().unwrap().device);
+        let array = Self::of(memory, &layout, LastStream::on(Device::CPU));
+        let stream = LastStream::on(array.info()?.device());
         stream.set(filled_on);
-        Ok(Self::of(memory, &layout, stream))
+        Ok(Self { stream, ..array })
     }
 
     /// A view of the same memory, for integers, slices, `...` and `None`.

@@ -11,8 +11,8 @@ use interop_core::cuda::{
 };
 use interop_core::python::extract_stream;
 use interop_core::{
-    AsStream, CudaArray, Device, Element, Error, ErrorKind, FromStream, HostVec, MemoryRegion, Result,
-    SharedBuffer, Storage, StreamHandle,
+    AsStream, CudaArray, Device, Element, Error, ErrorKind, FromStream, HostVec, LaunchScope, Layout, Order,
+    Result, SharedBuffer, StreamHandle,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -58,15 +58,28 @@ impl Place {
         if let Some(kind @ (MemoryKind::Device | MemoryKind::Pool)) = self.kind
             && len > 0
         {
-            // SAFETY: the kernel fills the memory on the stream that all later users wait for. If the launch fails, the
-            // buffer is dropped.
-            let buffer = unsafe { CudaBuffer::uninit::<T>(kind, self.ordinal, len) }?;
-            let MemoryRegion { address, device, .. } = buffer.memory().unwrap();
+            let (stream, dtype) = (StreamHandle::LegacyDefault, T::TYPE.dtype());
+            // The kernel fills the memory on this stream, for which all later users wait. If the launch fails, the buffer is
+            // dropped.
+            let buffer = match kind {
+                // SAFETY: the kernel writes all of it, on that stream, as stated above.
+                MemoryKind::Pool => unsafe { CudaBuffer::uninit_on(stream, self.ordinal, dtype, len) },
+                // SAFETY: as above.
+                _ => unsafe { CudaBuffer::uninit::<T>(kind, self.ordinal, len) },
+            }?;
+            let (memory, device) = (SharedBuffer::new(buffer), Device::cuda(self.ordinal));
+            let last = LastStream::on(device);
+            last.set(stream);
+            let mut array = Array::of(memory.clone(), &Layout::contiguous(&[len], Order::C)?, last);
             // SAFETY: numbers have no padding, so the bytes of an element are initialized.
             let bytes = unsafe { slice::from_raw_parts((&raw const value).cast(), size_of::<T>()) };
+            let scope = LaunchScope::new();
+            let address = scope.write_any(&mut array)?.address();
             // SAFETY: the memory is new and has `len` elements.
-            if unsafe { launch::fill(device, address, len, bytes) }? {
-                return Ok((SharedBuffer::new(buffer), StreamHandle::LegacyDefault));
+            let is_filled = unsafe { launch::fill(device, address, len, bytes) }?;
+            scope.finish()?;
+            if is_filled {
+                return Ok((memory, stream));
             }
         }
         let mut elements = HostVec::<T>::try_zeroed(len)?;
@@ -202,9 +215,10 @@ pub(crate) fn finish_releases(py: Python<'_>) -> usize {
 // SAFETY: the tests that choose the settings with this promise wait for the device, or expect the race.
 const ORDERED: OrderedByProgram = unsafe { OrderedByProgram::promise() };
 
-const POLICIES: [(&str, ReleasePolicy); 3] = [
+const POLICIES: [(&str, ReleasePolicy); 4] = [
     ("after_context", ReleasePolicy::AfterContext),
     ("after_all_contexts", ReleasePolicy::AfterAllContexts),
+    ("after_named_stream", ReleasePolicy::AfterNamedStream(ORDERED)),
     ("immediate", ReleasePolicy::Immediate(ORDERED)),
 ];
 
@@ -214,14 +228,20 @@ const UNSTATED: [(&str, MissingStreamPolicy); 3] = [
     ("nothing_pending", MissingStreamPolicy::NothingPending(ORDERED)),
 ];
 
-/// Sets what releases of CUDA memory wait for (`"after_context"`, `"after_all_contexts"`, `"immediate"`),
-/// and returns the previous setting.
+/// Sets what releases of CUDA memory wait for (`"after_context"`, `"after_all_contexts"`,
+/// `"after_named_stream"`, `"immediate"`), and returns the previous setting.
 #[pyfunction]
 pub(crate) fn set_release_policy(name: &str) -> PyResult<&'static str> {
     let policy = value_of(&POLICIES, name)?;
     let before = word_of(&POLICIES, &cuda::release_policy());
     cuda::set_release_policy(policy);
     Ok(before)
+}
+
+/// Sets how many bytes of each device may wait for their release before an allocation waits; `None` is the default.
+#[pyfunction]
+pub(crate) fn set_release_limit(bytes: Option<usize>) -> PyResult<()> {
+    Ok(cuda::set_release_limit(bytes)?)
 }
 
 /// Sets what work on an array waits for if its producer states no stream (`"wait_for_all"`, `"legacy_default"`,

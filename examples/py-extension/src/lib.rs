@@ -42,7 +42,7 @@ mod interop_demo {
     #[pymodule_export]
     use super::cuda::{
         HoldReleases, finish_releases, order, pending_releases, poll_releases, set_missing_stream_policy,
-        set_release_policy,
+        set_release_limit, set_release_policy,
     };
     #[pymodule_export]
     use super::describe::{describe, parse_cai};

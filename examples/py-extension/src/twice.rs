@@ -81,21 +81,24 @@ fn double(py: Python<'_>, from: &Argument, to: &mut impl CudaArray) -> interop_c
     scope.finish()
 }
 
-/// Allocates new memory that Rust owns, on the device of the data. The driver may wait for other work first.
+/// Allocates new memory that Rust owns, on the device of the data, for work on its stream.
 fn in_own_memory(info: &ArrayInfo) -> interop_core::Result<Array> {
+    let on = info.stream().unwrap_or(StreamHandle::LegacyDefault);
     let layout = Layout::contiguous(info.shape(), Order::C)?;
     let (device, dtype, count) = (info.device(), info.dtype(), layout.numel());
-    let kind = match device.device_type {
-        DeviceType::CUDA => MemoryKind::Device,
-        DeviceType::CUDA_HOST => MemoryKind::Pinned,
-        DeviceType::CUDA_MANAGED => MemoryKind::Managed,
-        _ => {
-            let memory = SharedBuffer::new(HostBuffer::zeroed(dtype, count)?);
-            return Ok(Array::of(memory, &layout, LastStream::on(device)));
-        }
-    };
-    let memory = SharedBuffer::new(CudaBuffer::zeroed(kind, device.device_id, dtype, count)?);
+    let ordinal = device.device_id;
     let stream = LastStream::on(device);
-    stream.set(StreamHandle::LegacyDefault);
+    stream.set(on);
+    let memory = match device.device_type {
+        // SAFETY: the kernel that doubles the elements writes all of them, after the stream.
+        DeviceType::CUDA => SharedBuffer::new(unsafe { CudaBuffer::uninit_on(on, ordinal, dtype, count) }?),
+        DeviceType::CUDA_HOST => {
+            SharedBuffer::new(CudaBuffer::zeroed(MemoryKind::Pinned, ordinal, dtype, count)?)
+        }
+        DeviceType::CUDA_MANAGED => {
+            SharedBuffer::new(CudaBuffer::zeroed(MemoryKind::Managed, ordinal, dtype, count)?)
+        }
+        _ => SharedBuffer::new(HostBuffer::zeroed(dtype, count)?),
+    };
     Ok(Array::of(memory, &layout, stream))
 }

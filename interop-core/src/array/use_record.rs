@@ -2,17 +2,19 @@
 //!
 //! An array that is on the stream of its library, and was used there alone, can be released as that library releases its
 //! own arrays: at once. Any other use needs an event. Only evidence counts. So a record starts clean, and everything that
-//! gives away the address makes it used.
+//! gives away the address makes it used. Pool memory of this crate has such records too (`cuda/block.rs`).
 
 use core::cell::Cell;
 use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::process::fork::this_thread;
 
-/// The record of one imported array. A copy refers to the same record, and to none once that is finished.
+/// The record of one imported array, or of one block of pool memory. A copy refers to the same record, and to none once
+/// that is finished.
 ///
-/// The records lie in a table of fixed size. An import that finds no free place there has no record, and counts as used.
+/// The records lie in a table of fixed size. Memory that finds no free place there has no record, and counts as used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UseRecord(NonZeroU64);
 
@@ -24,13 +26,20 @@ struct Place {
     thread: AtomicUsize,
 }
 
+/// The number of places for imports, which live for a call.
 const PLACES: usize = 1024;
 
-/// How many places a thread tries before it does without a record.
+/// The number of places for blocks of pool memory, which follow those of imports.
+pub(crate) const BLOCKS: usize = 8192;
+
+/// How many places a thread tries before an import does without a record.
 const TRIES: usize = 8;
 
-static TABLE: [Place; PLACES] =
-    [const { Place { state: AtomicU64::new(0), thread: AtomicUsize::new(0) } }; PLACES];
+static TABLE: [Place; PLACES + BLOCKS] =
+    [const { Place { state: AtomicU64::new(0), thread: AtomicUsize::new(0) } }; PLACES + BLOCKS];
+
+/// The places for blocks that are free again, and the number of those that were taken at any time.
+static FREE_BLOCKS: Mutex<(Vec<u16>, u16)> = Mutex::new((Vec::new(), 0));
 
 const USED: u64 = 1;
 const SCOPE: u64 = 2;
@@ -53,6 +62,28 @@ impl UseRecord {
         (0..TRIES).find_map(|step| Self::take((last + step) % PLACES))
     }
 
+    /// Starts the record of a block of pool memory. `None` if no place is free.
+    pub(crate) fn start_block() -> Option<Self> {
+        let mut free = FREE_BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+        let (again, taken) = &mut *free;
+        let block =
+            again.pop().or_else(|| (usize::from(*taken) < BLOCKS).then(|| (*taken, *taken += 1).0))?;
+        Self::take(PLACES + usize::from(block))
+    }
+
+    /// The number of the block whose record this is. `None` for the record of an import.
+    pub(crate) fn block(self) -> Option<usize> {
+        ((self.0.get() & INDEX) as usize).checked_sub(PLACES)
+    }
+
+    /// Finishes the record of a block. Returns whether the memory was used in launch scopes alone.
+    pub(crate) fn finish_block(self) -> bool {
+        let Some(Ok(block)) = self.block().map(u16::try_from) else { return false };
+        let is_clean = self.close();
+        FREE_BLOCKS.lock().unwrap_or_else(PoisonError::into_inner).0.push(block);
+        is_clean
+    }
+
     fn take(index: usize) -> Option<Self> {
         let Place { state, thread } = &TABLE[index];
         let free = state.load(Ordering::Relaxed);
@@ -63,7 +94,9 @@ impl UseRecord {
         let taken = (free & !INDEX) + GENERATION;
         state.compare_exchange(free, taken, Ordering::Acquire, Ordering::Relaxed).ok()?;
         thread.store(this_thread(), Ordering::Relaxed);
-        LAST.set(index);
+        if index < PLACES {
+            LAST.set(index);
+        }
         NonZeroU64::new(taken | index as u64).map(Self)
     }
 
@@ -103,17 +136,25 @@ impl UseRecord {
         let _ = self.place().state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, own);
     }
 
-    /// Finishes the record. Returns whether the array was used on the caller's stream alone, and this is the thread that
-    /// imported it.
+    /// Finishes the record of an import. Returns whether the array was used on the caller's stream alone, and this is the
+    /// thread that imported it. The record of a block goes on: its memory is not the import's.
     pub(crate) fn finish(self) -> bool {
-        let Place { state, thread } = self.place();
-        let is_here = thread.load(Ordering::Relaxed) == this_thread();
+        if self.block().is_some() {
+            return false;
+        }
+        let is_here = self.place().thread.load(Ordering::Relaxed) == this_thread();
+        self.close() && is_here
+    }
+
+    /// Finishes the record. Returns whether it is clean.
+    fn close(self) -> bool {
+        let state = &self.place().state;
         let last = state.load(Ordering::Acquire);
         if !self.is_of(last) {
             return false;
         }
         state.store((last & !INDEX).wrapping_add(GENERATION), Ordering::Release);
-        last & INDEX == 0 && is_here
+        last & INDEX == 0
     }
 }
 

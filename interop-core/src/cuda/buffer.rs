@@ -6,18 +6,19 @@ use core::ptr::null_mut;
 use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::ElementType;
-use crate::cuda::allocation::{
-    Allocation, MemoryKind, allocate_in_pool, finished, with_trimmed_pools, with_usable_stream,
-};
+use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::use_record::UseRecord;
+use crate::cuda::allocation::{Allocation, MemoryKind};
+use crate::cuda::block::{free_in_order, note_work, start_record};
 use crate::cuda::context::{Context, Relaxed};
-#[cfg(feature = "python")]
-use crate::cuda::driver::code;
-use crate::cuda::driver::{Driver, Outcome, RawStream, driver, to_usize};
-#[cfg(feature = "python")]
-use crate::cuda::ordered_free::free_in_order;
+use crate::cuda::driver::{Driver, Outcome, RawStream, code, driver, is_of_parent, to_usize};
+use crate::cuda::event::Event;
+use crate::cuda::own_streams::{SPARE, key_of};
+use crate::cuda::pool::{allocate, finished, pool_stream, with_room};
 use crate::cuda::release::queue::{after_work, poll_in_passing};
 use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
-use crate::cuda::stream_query::LEGACY;
+use crate::cuda::release::trusted::free_behind;
+use crate::cuda::stream_query::{capture_of, context_of_live};
 use crate::cuda::verify::release_scope_for;
 use crate::error::{Result, text};
 use crate::process::counters;
@@ -26,8 +27,11 @@ use crate::process::counters;
 ///
 /// This is one type for all kinds of memory, so code that takes one kind takes all. The memory is freed in its context,
 /// from any thread, whatever context is current there. The driver frees after all work of the device, and waits for
-/// that work; if an array class drops the buffer, the lock of the Python interpreter is released meanwhile. Pool
-/// memory, which the driver would free at once, is released according to
+/// that work; if an array class drops the buffer, the lock of the Python interpreter is released meanwhile.
+///
+/// Pool memory is freed without a wait. If it was made for a stream ([`zeroed_on`](Self::zeroed_on)) and only this crate
+/// has used it, in a [`LaunchScope`](crate::LaunchScope) on that stream, it is free for the next allocation on that stream
+/// as soon as it is dropped. All other pool memory is released according to
 /// [`ReleasePolicy`](crate::cuda::release::policy::ReleasePolicy).
 ///
 /// ```no_run
@@ -50,9 +54,10 @@ pub struct CudaBuffer {
     kind: MemoryKind,
     pub(crate) device: Device,
     pub(crate) context: Context,
-    /// Whether the memory returns to the pool in stream order, as it was allocated.
-    #[cfg(feature = "python")]
-    is_in_order: bool,
+    /// The key of the stream on which pool memory was allocated.
+    home: usize,
+    /// The record of pool memory that was allocated for a stream.
+    pub(crate) record: Option<UseRecord>,
 }
 
 impl CudaBuffer {
@@ -72,7 +77,37 @@ impl CudaBuffer {
         Ok(buffer)
     }
 
-    /// As [`uninitialized`](Self::uninitialized), in the primary context. The memory is ready on every stream.
+    /// Allocates `len` zeroed elements of pool memory for work on a stream of the device `ordinal`. They are zeroed in the
+    /// order of that stream; work on another stream waits for it first. No call waits for a device.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeroed`](Self::zeroed), and as [`stream_wait`](crate::cuda::stream_wait()).
+    ///
+    /// ```no_run
+    /// use interop_core::cuda::CudaBuffer;
+    /// use interop_core::{DType, StreamHandle};
+    ///
+    /// let buffer = CudaBuffer::zeroed_on(StreamHandle::LegacyDefault, 0, DType::F32, 1 << 20)?;
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub fn zeroed_on(stream: StreamHandle, ordinal: i32, dtype: DType, len: usize) -> Result<Self> {
+        let buffer = Self::for_stream(stream, ordinal, dtype, len)?;
+        let bytes = buffer.bytes;
+        if bytes != 0 {
+            let driver = driver()?;
+            let _entered = buffer.context.enter(driver)?;
+            match stream.to_raw() {
+                // SAFETY: this many bytes were allocated; the stream is live.
+                Some(raw) => unsafe { driver.set(buffer.address as u64, 0, bytes, raw) }?,
+                None => buffer.zero(driver)?,
+            }
+            buffer.note_work(stream);
+        }
+        Ok(buffer)
+    }
+
+    /// As [`uninitialized`](Self::uninitialized), in the primary context.
     pub(crate) fn for_elements(
         kind: MemoryKind,
         ordinal: i32,
@@ -80,18 +115,11 @@ impl CudaBuffer {
         len: usize,
     ) -> Result<Self> {
         let bytes = len.checked_mul(element.size).ok_or_else(|| element.too_large(len))?;
-        let buffer = Self::uninitialized(kind, Context::primary(ordinal)?, ordinal, element, bytes)?;
-        if kind == MemoryKind::Pool && bytes != 0 {
-            let driver = driver()?;
-            let _entered = buffer.context.enter(driver)?;
-            let _relaxed = Relaxed::new(driver);
-            finished(driver, |_| Ok(()))?;
-        }
-        Ok(buffer)
+        Self::uninitialized(kind, Context::primary(ordinal)?, ordinal, element, bytes)
     }
 
     /// Allocates uninitialized memory in a context of the device `ordinal`. The caller writes all of it before anybody
-    /// else gets it. Memory of the pool is ready on the legacy default stream.
+    /// else gets it. The memory is ready on every stream.
     pub(crate) fn uninitialized(
         kind: MemoryKind,
         context: Context,
@@ -99,44 +127,94 @@ impl CudaBuffer {
         element: ElementType,
         bytes: usize,
     ) -> Result<Self> {
+        Self::allocated(kind, context, ordinal, element, bytes, |this, driver| match kind {
+            MemoryKind::Pool => {
+                this.allocate_in_pool(driver, SPARE)?;
+                finished(driver, |_| Ok(()))
+            }
+            _ => this.allocate(driver),
+        })
+    }
+
+    /// Allocates uninitialized pool memory for work on a stream, in the primary context: plain device memory if the device has
+    /// no pool. It is ready on that stream, or on every stream if that one captures a graph.
+    pub(crate) fn for_stream(stream: StreamHandle, ordinal: i32, dtype: DType, len: usize) -> Result<Self> {
+        let element = ElementType::of_whole_bytes(dtype, false)?;
+        let bytes = len.checked_mul(element.size).ok_or_else(|| element.too_large(len))?;
+        let context = Context::primary(ordinal)?;
+        if let Some(raw) = stream.to_raw().filter(|_| bytes != 0) {
+            let driver = driver()?;
+            let _entered = context.enter(driver)?;
+            context_of_live(driver, stream, raw)?;
+            if capture_of(driver, raw) == Ok(None) {
+                return Self::in_order((context, stream, raw), ordinal, element, bytes);
+            }
+        }
+        Self::uninitialized(MemoryKind::Pool, context, ordinal, element, bytes)
+    }
+
+    /// As [`for_stream`](Self::for_stream), for a stream of a known context, which captures no graph.
+    pub(crate) fn in_order(
+        (context, stream, raw): (Context, StreamHandle, RawStream),
+        ordinal: i32,
+        element: ElementType,
+        bytes: usize,
+    ) -> Result<Self> {
+        Self::allocated(MemoryKind::Pool, context, ordinal, element, bytes, |this, driver| {
+            let key = key_of(stream);
+            free_behind(driver, (context, key), raw);
+            match this.allocate_in_pool(driver, key) {
+                Err(failure) if matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED) => {
+                    this.kind = MemoryKind::Device;
+                    return this.allocate(driver);
+                }
+                done => done?,
+            }
+            this.record = start_record(this.home);
+            let own = pool_stream(driver, context, this.home)?.0;
+            Event::of_stream(driver, Some(context), own)?.make_wait(raw)
+        })
+    }
+
+    fn allocated(
+        kind: MemoryKind,
+        context: Context,
+        ordinal: i32,
+        element: ElementType,
+        bytes: usize,
+        allocate: impl FnOnce(&mut Self, &Driver) -> Outcome,
+    ) -> Result<Self> {
         let device = match kind {
             MemoryKind::Device | MemoryKind::Pool => Device::cuda(ordinal),
             MemoryKind::Pinned => Device::CUDA_HOST,
             MemoryKind::Managed => Device::CUDA_MANAGED,
         };
-        let mut buffer = Self {
-            address: 0,
-            bytes,
-            element,
-            kind,
-            device,
-            context,
-            #[cfg(feature = "python")]
-            is_in_order: false,
-        };
+        let mut buffer =
+            Self { address: 0, bytes, element, kind, device, context, home: SPARE, record: None };
         if bytes != 0 {
             poll_in_passing();
+            let driver = driver()?;
+            let _entered = context.enter(driver)?;
+            let _relaxed = Relaxed::new(driver);
             let lacking = text!("{bytes} bytes of free memory");
-            buffer.allocate(driver()?).map_err(|failure| failure.expecting(lacking))?;
+            allocate(&mut buffer, driver).map_err(|failure| failure.expecting(lacking))?;
         }
         Ok(buffer)
     }
 
+    /// Allocates memory that is not of the pool.
     fn allocate(&mut self, driver: &Driver) -> Outcome {
         const PORTABLE: u32 = 1;
         const GLOBAL: u32 = 1;
-        let _entered = self.context.enter(driver)?;
-        let _relaxed = Relaxed::new(driver);
         let bytes = self.bytes;
         let (mut address, mut host) = (0, null_mut());
         // After a failure the variables may hold anything.
         match self.kind {
-            MemoryKind::Device => with_trimmed_pools(driver, || {
-                // SAFETY: `address` is valid for a write; a context is current.
-                unsafe { driver.memory_alloc(&raw mut address, bytes) }
-            })?,
-            MemoryKind::Pool => {
-                return with_usable_stream(driver, |stream| self.allocate_in_order(driver, stream));
+            MemoryKind::Device | MemoryKind::Pool => {
+                with_room(driver, self.device.device_id, bytes, || {
+                    // SAFETY: `address` is valid for a write; a context is current.
+                    unsafe { driver.memory_alloc(&raw mut address, bytes) }
+                })?;
             }
             // SAFETY: as above.
             MemoryKind::Managed => unsafe { driver.memory_managed_alloc(&raw mut address, bytes, GLOBAL) }?,
@@ -148,46 +226,31 @@ impl CudaBuffer {
         Ok(())
     }
 
-    /// Allocates memory of the pool, which is ready on the legacy default stream.
-    fn allocate_in_order(&mut self, driver: &Driver, stream: RawStream) -> Outcome {
-        self.own(to_usize(allocate_in_pool(driver, self.device.device_id, self.bytes, stream)?));
-        if stream == LEGACY {
-            return Ok(());
-        }
-        // SAFETY: the stream is live.
-        unsafe { driver.stream_synchronize(stream) }
+    /// Allocates memory of the pool, in the order of a stream of this crate.
+    fn allocate_in_pool(&mut self, driver: &Driver, key: usize) -> Outcome {
+        let (address, home) = allocate(driver, (self.context, key), self.device.device_id, self.bytes)?;
+        self.home = home;
+        self.own(to_usize(address));
+        Ok(())
     }
 
-    /// Allocates uninitialized bytes from the device's pool, for use in stream order on a stream of the current
-    /// context. If the device has no pool, allocates plain device memory.
-    #[cfg(feature = "python")]
-    pub(crate) fn in_order(
-        driver: &Driver,
-        (context, stream): (Context, RawStream),
-        ordinal: i32,
-        bytes: usize,
-    ) -> Outcome<Self> {
-        let (element, device) = (<u8 as crate::array::element::Element>::TYPE, Device::cuda(ordinal));
-        let kind = MemoryKind::Pool;
-        let mut buffer = Self { address: 0, bytes, element, kind, device, context, is_in_order: true };
-        let address = match allocate_in_pool(driver, ordinal, bytes, stream) {
-            Err(failure) if matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED) => {
-                (buffer.kind, buffer.is_in_order) = (MemoryKind::Device, false);
-                let mut address = 0;
-                // SAFETY: `address` is valid for a write; a context is current.
-                unsafe { driver.memory_alloc(&raw mut address, bytes) }?;
-                address
-            }
-            allocated => allocated?,
-        };
-        buffer.own(to_usize(address));
-        Ok(buffer)
+    /// Notes that this crate has queued work on the memory.
+    pub(crate) fn note_work(&self, stream: StreamHandle) {
+        if let Some(record) = self.record {
+            note_work(record, (PendingWork::in_context(stream, self.context), self.device));
+        }
     }
 
     /// Returns whether the drop itself makes the release come after pending work, so that the owner need not.
-    #[cfg(feature = "python")]
-    pub(crate) fn is_in_order(&self) -> bool {
-        self.is_in_order
+    pub(crate) fn drops_in_order(&self) -> bool {
+        self.kind == MemoryKind::Pool
+    }
+
+    /// Notes that the memory may be used in a way that this crate does not see.
+    pub(crate) fn note_used(&self) {
+        if let Some(record) = self.record {
+            record.note_used();
+        }
     }
 
     #[cfg(feature = "python")]
@@ -219,6 +282,7 @@ impl CudaBuffer {
     #[cfg(any(feature = "cust", feature = "cuda-core"))]
     pub(crate) fn into_address(self) -> usize {
         counters::ALLOCATIONS.sub();
+        debug_assert!(self.record.is_none(), "memory of a pool is freed in its order");
         core::mem::ManuallyDrop::new(self).address
     }
 
@@ -260,14 +324,19 @@ impl Drop for CudaBuffer {
         if self.address == 0 {
             return;
         }
-        let allocation = Allocation { address: self.address, kind: self.kind, context: self.context };
-        match self.kind {
-            #[cfg(feature = "python")]
-            MemoryKind::Pool if self.is_in_order => free_in_order(allocation, self.scope()),
-            // Freeing pool memory does not wait, so the next owner could write while kernels still read.
-            MemoryKind::Pool => after_work(ErasedOwner::new(allocation), self.scope()),
-            _ => drop(allocation),
+        let Self { address, kind, context, home, .. } = *self;
+        let allocation = Allocation { address, kind, context, home };
+        if kind != MemoryKind::Pool {
+            return drop(allocation);
         }
+        // A forked child takes no lock, and frees nothing.
+        let freed = match self.record.filter(|_| !is_of_parent()) {
+            Some(record) => free_in_order(record, allocation, || self.scope()),
+            None => Err(allocation),
+        };
+        let Err(allocation) = freed else { return };
+        // Freeing pool memory does not wait, so the next owner could write while kernels still read.
+        after_work(ErasedOwner::new(allocation), self.scope());
     }
 }
 

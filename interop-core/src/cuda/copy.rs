@@ -5,11 +5,11 @@ use core::ffi::{CStr, c_char, c_void};
 use crate::array::device::Device;
 use crate::array::info::ArrayInfo;
 use crate::array::stream::PendingWork;
-use crate::cuda::allocation::{allocate_in_pool, finished};
 use crate::cuda::context::{Context, PerContext, Relaxed};
 use crate::cuda::copy_plan::{CopyLaunch, CopyLaunches, CopyPlan, THREADS, visit};
 use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, driver, to_usize};
 use crate::cuda::handover::synchronize;
+use crate::cuda::pool::{allocate_on, finished};
 use crate::error::{Error, Result};
 
 /// `kernels/copy.cu`, as `cargo xtask ptx` compiles it.
@@ -169,7 +169,7 @@ pub(crate) struct Scratch<'d> {
 impl<'d> Scratch<'d> {
     /// Allocates in the current context, to which `stream` belongs.
     pub(crate) fn new(driver: &'d Driver, bytes: usize, stream: RawStream) -> Outcome<Self> {
-        let address = allocate_in_pool(driver, Context::current_ordinal(driver)?, bytes, stream)?;
+        let address = allocate_on(driver, Context::current_ordinal(driver)?, bytes, stream)?;
         Ok(Self { driver, address: to_usize(address), stream })
     }
 }

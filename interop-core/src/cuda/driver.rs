@@ -50,7 +50,6 @@ pub(crate) mod code {
     pub(crate) const INVALID_HANDLE: i32 = 400;
     pub(crate) const NOT_FOUND: i32 = 500;
     pub(crate) const NOT_READY: i32 = 600;
-    #[cfg(feature = "python")]
     pub(crate) const NOT_SUPPORTED: i32 = 801;
     pub(crate) const CONTEXT_IS_DESTROYED: i32 = 709;
     pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
@@ -163,8 +162,6 @@ table! {
     stream_wait = cuStreamWaitEvent(stream: RawStream, event: RawEvent, flags: c_uint);
     /// Creates a stream in the current context.
     stream_create = cuStreamCreate(stream: *mut RawStream, flags: c_uint);
-    /// Destroys a stream. Its queued work still runs.
-    stream_destroy = cuStreamDestroy_v2(stream: RawStream);
     /// Waits on the host for all work of a stream.
     stream_synchronize = cuStreamSynchronize(stream: RawStream);
     /// Returns whether the work on a stream is done.
@@ -205,6 +202,10 @@ table! {
     memory_pool_free = cuMemFreeAsync(address: c_ulonglong, stream: RawStream);
     /// Creates a memory pool.
     pool_create = cuMemPoolCreate(pool: *mut RawPool, properties: *const c_void);
+    /// Returns whether a device can reach the memory of another.
+    peer_access = cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int);
+    /// Lets other devices use the memory of a pool.
+    pool_set_access = cuMemPoolSetAccess(pool: RawPool, access: *const c_void, count: usize);
     /// Sets an attribute of a memory pool.
     pool_set = cuMemPoolSetAttribute(pool: RawPool, attribute: c_int, value: *mut c_void);
     /// Returns free memory of a pool to the driver.

@@ -1,5 +1,4 @@
 //! Work whose stream is unknown, such as that of a producer that states no stream: what the consumer's stream waits for.
-#![expect(unsafe_code, reason = "makes a stream of a handle")]
 
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
 use crate::cuda::context::Context;
-use crate::cuda::context::PerContext;
 use crate::cuda::default_context::context_for;
-use crate::cuda::driver::{Driver, Outcome, driver};
+use crate::cuda::driver::driver;
+use crate::cuda::own_streams::{HANDOVER, own_stream};
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream_wait::{stream_synchronize, stream_wait_in, synchronize_all_work, wait_for_all_work};
 #[cfg(feature = "python")]
@@ -115,20 +114,16 @@ pub(crate) fn handover_stream(
     context: Option<Context>,
     scope: ReleaseScope,
 ) -> Result<StreamHandle> {
-    static STREAMS: OwnStreams = OwnStreams::new();
     match missing_stream_policy() {
         MissingStreamPolicy::NothingPending(_) => Ok(StreamHandle::NothingPending),
         MissingStreamPolicy::LegacyDefault => Ok(StreamHandle::LegacyDefault),
         MissingStreamPolicy::WaitForAll => {
             let driver = driver()?;
             let context = context.map_or_else(|| context_for(driver, device), Ok)?;
-            let stream = STREAMS.of(driver, context)?;
-            let waited = wait_for_all_work(stream, device, Some(context), scope);
-            if waited.is_err() {
-                // A reset of the primary context destroys the stream.
-                STREAMS.forget(context);
-            }
-            waited.map(|()| stream)
+            let _entered = context.enter(driver)?;
+            let (stream, _) = own_stream(driver, context, HANDOVER)?;
+            wait_for_all_work(stream, device, Some(context), scope)?;
+            Ok(stream)
         }
     }
 }
@@ -162,32 +157,4 @@ pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Resul
     drop(known);
     let Some(context) = context else { return Ok(()) };
     stream_wait_in(StreamHandle::PerThreadDefault, stream, device, Some(context)).map(|_| ())
-}
-
-/// One non-blocking stream for each context. It lives as long as its context.
-pub(crate) struct OwnStreams(PerContext<StreamHandle>);
-
-impl OwnStreams {
-    pub(crate) const fn new() -> Self {
-        Self(PerContext::new())
-    }
-
-    /// Returns the stream of a context.
-    pub(crate) fn of(&self, driver: &Driver, context: Context) -> Outcome<StreamHandle> {
-        const NON_BLOCKING: u32 = 1;
-        let _entered = context.enter(driver)?;
-        let make = || {
-            let mut stream = 0;
-            // SAFETY: `stream` is valid for a write.
-            unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
-            // SAFETY: the stream is never destroyed, except with its context, which `PerContext` finds out.
-            Ok(unsafe { StreamHandle::from_raw(stream) })
-        };
-        self.0.with(driver, context, make, |stream| *stream)
-    }
-
-    /// Forgets the stream of a context. This is for a primary context that was reset.
-    pub(crate) fn forget(&self, context: Context) {
-        self.0.forget(context);
-    }
 }

@@ -29,6 +29,7 @@
 #![expect(unsafe_code, reason = "calls the driver")]
 
 pub(crate) mod allocation;
+pub(crate) mod block;
 pub(crate) mod blocking;
 pub(crate) mod buffer;
 pub(crate) mod context;
@@ -40,17 +41,17 @@ pub(crate) mod event;
 pub(crate) mod handover;
 pub(crate) mod locate;
 pub(crate) mod missing_stream;
-#[cfg(feature = "python")]
-pub(crate) mod ordered_free;
+pub(crate) mod own_streams;
 pub(crate) mod pending_work;
 pub(crate) mod pointer;
+pub(crate) mod pool;
 pub(crate) mod release;
 pub(crate) mod stream_query;
 pub(crate) mod stream_wait;
 pub(crate) mod verify;
 
 pub use crate::cuda::allocation::MemoryKind;
-pub use crate::cuda::allocation::trim_memory_pools;
+pub(crate) use crate::cuda::block::note_work;
 pub(crate) use crate::cuda::blocking::run_blocking;
 #[cfg(any(feature = "python", feature = "counters"))]
 #[doc(hidden)]
@@ -87,12 +88,16 @@ pub use crate::cuda::missing_stream::{
 };
 pub(crate) use crate::cuda::pointer::address_for_kernels;
 pub use crate::cuda::pointer::{PointerAttributes, device_address, pointer_attributes};
+pub use crate::cuda::pool::trim_memory_pools;
 #[cfg(feature = "counters")]
 #[doc(hidden)]
 pub use crate::cuda::release::batch::share_events_for;
 pub use crate::cuda::release::hold::HoldReleases;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::release::hold::set_capture_hook;
+#[cfg(feature = "python")]
+pub(crate) use crate::cuda::release::limit::make_room_on;
+pub use crate::cuda::release::limit::set_release_limit;
 pub use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 pub(crate) use crate::cuda::release::queue::poll_in_passing;
 pub use crate::cuda::release::queue::set_release_policy;

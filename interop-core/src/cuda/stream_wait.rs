@@ -3,7 +3,7 @@
 use crate::array::device::Device;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::blocking::run_blocking;
-use crate::cuda::context::{Context, Relaxed};
+use crate::cuda::context::{Context, Entered, Relaxed};
 use crate::cuda::default_context::{context_for, with_each_context};
 use crate::cuda::driver::{Driver, RawStream, code, driver};
 use crate::cuda::event::Event;
@@ -171,6 +171,15 @@ fn context_of_default(driver: &Driver, (pending, device): StreamOnDevice) -> Res
         }
         _ => Ok(None),
     }
+}
+
+/// Makes the context of a stream current, if it is a default stream.
+pub(crate) fn enter_default(
+    driver: &Driver,
+    stream: StreamOnDevice,
+) -> Result<(Option<Context>, Option<Entered<'_>>)> {
+    let context = context_of_default(driver, stream)?;
+    Ok((context, context.map(|context| context.enter(driver)).transpose()?))
 }
 
 /// As [`stream_wait`], for streams that may be default streams of two contexts: these are not the same, although they have

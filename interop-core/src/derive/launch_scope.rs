@@ -369,6 +369,9 @@ impl State {
             leave(&arrays);
             return Ok(());
         };
+        for uses in arrays.iter().filter_map(|member| member.uses) {
+            cuda::note_work(uses, scope);
+        }
         // The driver is asked only if it matters.
         let is_captured = !arrays.iter().all(Member::has_only_stream)
             && scope.0.stream(scope.1).is_some_and(cuda::captures);

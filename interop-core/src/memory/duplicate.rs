@@ -8,16 +8,17 @@ use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
-use crate::cuda::allocation::{MemoryKind, with_usable_stream};
+use crate::cuda::allocation::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::copy::{copy_now, queue_copy, stage};
 use crate::cuda::copy_plan::CopyPlan;
 use crate::cuda::default_context::context_for;
-use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, driver};
+use crate::cuda::driver::{Driver, RawStream, driver};
 use crate::cuda::handover::{make_consumer_wait, synchronize, wait_for_consumer};
+use crate::cuda::pool::finished;
 use crate::cuda::stream_query::{capture_of, context_of_live};
-use crate::error::{Error, Result, text};
+use crate::error::{Error, Result};
 use crate::memory::host_vec::HostBuffer;
 
 /// Copies an array on its device into new memory of the same kind. The copy is ready on the consumer's stream.
@@ -57,11 +58,8 @@ pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Resu
     } else {
         synchronize(info)?;
         let context = context_for(driver, info.device())?;
-        let _entered = context.enter(driver)?;
-        let _relaxed = Relaxed::new(driver);
         // SAFETY: as the caller promises.
-        with_usable_stream(driver, |stream| unsafe { copy.finish(driver, (context, stream), info) })
-            .map_err(|failure| copy.explain(failure))?
+        unsafe { copy.finish(driver, context, info) }?
     };
     let info = copy.info(info, &buffer, StreamHandle::NothingPending);
     Ok((buffer, info))
@@ -139,8 +137,8 @@ impl CompactCopy {
         make_consumer_wait(info, consumer)?;
         let _entered = at.0.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
-        let buffer = CudaBuffer::in_order(driver, at, info.device().device_id, self.bytes);
-        let buffer = buffer.map_err(|failure| self.explain(failure))?;
+        let ordinal = info.device().device_id;
+        let buffer = CudaBuffer::in_order((at.0, consumer, at.1), ordinal, u8::TYPE, self.bytes)?;
         let to = buffer.address;
         // SAFETY: the elements of the array are live, as the caller promises. The buffer is new and as large as the
         // copy.
@@ -151,6 +149,7 @@ impl CompactCopy {
             // SAFETY: the stream is live.
             let _ = unsafe { driver.stream_synchronize(at.1) };
         }
+        buffer.note_work(consumer);
         done.map(|()| buffer)
     }
 
@@ -158,26 +157,17 @@ impl CompactCopy {
     ///
     /// # Safety
     ///
-    /// As [`duplicate`]. The context is current, and the stream belongs to it.
-    unsafe fn finish(
-        &self,
-        driver: &Driver,
-        at: (Context, RawStream),
-        info: &ArrayInfo,
-    ) -> Outcome<CudaBuffer> {
-        let buffer = CudaBuffer::in_order(driver, at, info.device().device_id, self.bytes)?;
-        // SAFETY: as in `queue`.
-        let queued = unsafe { queue_copy(driver, at, &self.plan, self.from, buffer.address) };
-        // SAFETY: the stream is live.
-        queued.and(unsafe { driver.stream_synchronize(at.1) }).map(|()| buffer)
-    }
-
-    /// Converts a failed call into an error that states how much memory was requested.
-    fn explain(&self, failure: Failure) -> Error {
-        if failure.symbol.starts_with("cuMemAlloc") {
-            return failure.expecting(text!("{} bytes of free memory", self.bytes));
-        }
-        failure.into()
+    /// As [`duplicate`].
+    unsafe fn finish(&self, driver: &Driver, context: Context, info: &ArrayInfo) -> Result<CudaBuffer> {
+        let _entered = context.enter(driver)?;
+        let _relaxed = Relaxed::new(driver);
+        let ordinal = info.device().device_id;
+        let buffer = CudaBuffer::uninitialized(MemoryKind::Pool, context, ordinal, u8::TYPE, self.bytes)?;
+        finished(driver, |stream| {
+            // SAFETY: as in `queue`.
+            unsafe { queue_copy(driver, (context, stream), &self.plan, self.from, buffer.address) }
+        })?;
+        Ok(buffer)
     }
 
     /// Returns the description of the copy, with work pending on `stream`.
@@ -192,6 +182,7 @@ impl CompactCopy {
             mutability,
             pending: PendingWork::on(stream),
             uses: None,
+            drops_in_order: buffer.drops_in_order(),
             ..info.clone()
         }
     }
@@ -256,6 +247,7 @@ unsafe fn duplicate_shared(info: &ArrayInfo) -> Result<(CudaBuffer, ArrayInfo)> 
     unsafe { copy_now(driver()?, buffer.context(), buffer.address, start, bytes) }?;
     let mutability = if info.layout().is_injective() { Mutability::Writable } else { info.mutability() };
     let device: Device = buffer.device;
-    let info = ArrayInfo { mutability, ..crate::cuda::copy::moved(&info, buffer.address, device) };
+    let info = crate::cuda::copy::moved(&info, buffer.address, device);
+    let info = ArrayInfo { mutability, uses: None, drops_in_order: buffer.drops_in_order(), ..info };
     Ok((buffer, info))
 }

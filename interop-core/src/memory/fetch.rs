@@ -7,13 +7,13 @@ use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
-use crate::cuda::allocation::with_usable_stream;
 use crate::cuda::context::Relaxed;
 use crate::cuda::copy::{Scratch, queue_copy, stage};
 use crate::cuda::copy_plan::CopyPlan;
 use crate::cuda::default_context::context_for;
 use crate::cuda::driver::driver;
 use crate::cuda::handover::synchronize;
+use crate::cuda::pool::with_spare_stream;
 use crate::error::{Error, Result};
 use crate::memory::host::cells::check_run;
 use crate::memory::host::copy::copy_contiguous;
@@ -54,7 +54,7 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
         // SAFETY: as above.
         unsafe { driver.copy(to, compact.address as u64, bytes, stream) }.map(|()| true)
     };
-    let copied = with_usable_stream(driver, |stream| {
+    let copied = with_spare_stream(driver, |stream| {
         let queued = queue(stream);
         // SAFETY: the stream is live.
         let finished = unsafe { driver.stream_synchronize(stream) };

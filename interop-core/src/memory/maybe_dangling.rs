@@ -3,7 +3,9 @@
 
 use core::mem::{ManuallyDrop, MaybeUninit};
 
+use crate::array::dtype::DType;
 use crate::array::element::Element;
+use crate::array::stream::StreamHandle;
 use crate::cuda::allocation::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::context::Context;
@@ -45,8 +47,7 @@ impl<T> Drop for MaybeDangling<T> {
 }
 
 impl CudaBuffer {
-    /// Allocates uninitialized memory for `len` elements that a kernel writes. Unlike [`zeroed`](Self::zeroed) it waits
-    /// for no work. Memory of the pool is allocated in the order of the legacy default stream.
+    /// Allocates uninitialized memory for `len` elements that a kernel writes. It is ready on every stream.
     ///
     /// # Errors
     ///
@@ -54,9 +55,7 @@ impl CudaBuffer {
     ///
     /// # Safety
     ///
-    /// 1. Every element is written before anything reads it, in stream order.
-    /// 2. Work that uses memory of [`MemoryKind::Pool`] is ordered after the legacy default stream of the device's
-    ///    primary context.
+    /// Every element is written before anything reads it, in stream order.
     ///
     /// ```no_run
     /// use interop_core::cuda::{CudaBuffer, MemoryKind};
@@ -68,6 +67,21 @@ impl CudaBuffer {
     pub unsafe fn uninit<T: Element>(kind: MemoryKind, ordinal: i32, len: usize) -> Result<Self> {
         let bytes = len.checked_mul(size_of::<T>()).ok_or_else(|| T::TYPE.too_large(len))?;
         Self::uninitialized(kind, Context::primary(ordinal)?, ordinal, T::TYPE, bytes)
+    }
+
+    /// As [`uninit`](Self::uninit), of pool memory for work on a stream, as [`zeroed_on`](Self::zeroed_on). It is ready on
+    /// that stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeroed_on`](Self::zeroed_on).
+    ///
+    /// # Safety
+    ///
+    /// 1. Every element is written before anything reads it, in stream order.
+    /// 2. The first work on the memory is ordered after what is on the stream now.
+    pub unsafe fn uninit_on(stream: StreamHandle, ordinal: i32, dtype: DType, len: usize) -> Result<Self> {
+        Self::for_stream(stream, ordinal, dtype, len)
     }
 }
 

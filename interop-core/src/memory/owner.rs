@@ -1,4 +1,4 @@
-//! Type-erased owners of memory, of three words.
+//! Type-erased owners of memory.
 #![expect(unsafe_code, reason = "an erased owner is a pointer and the function that releases it")]
 
 use core::cell::{Cell, RefCell};
@@ -33,7 +33,7 @@ pub struct Owner {
     release: Option<unsafe fn(NonNull<()>)>,
     /// The work that the release must come after, for memory that devices use.
     scope: Option<ReleaseScope>,
-    /// The record of an import on its caller's stream.
+    /// The record of an import on its caller's stream, or of a block of pool memory, which goes on without this owner.
     uses: Option<UseRecord>,
 }
 
@@ -99,6 +99,13 @@ impl Owner {
         self
     }
 
+    /// Sets the record of the block of pool memory that this owner keeps alive.
+    #[cfg(feature = "python")]
+    pub(crate) fn recorded_by(mut self, uses: Option<UseRecord>) -> Self {
+        self.uses = uses;
+        self
+    }
+
     /// Starts the record of an import on its caller's stream.
     pub(crate) fn record_uses(&mut self) {
         self.uses = UseRecord::start();
@@ -107,6 +114,7 @@ impl Owner {
     /// Ends the record: the release is ordered by an event.
     pub(crate) fn end_record(&mut self) {
         if let Some(uses) = self.uses.take() {
+            uses.note_used();
             uses.finish();
         }
     }

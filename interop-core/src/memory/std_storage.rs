@@ -304,6 +304,11 @@ fn check_host_copy(info: &ArrayInfo) -> Result<()> {
 // was allocated. 4: `&self` gives no references to elements.
 unsafe impl Storage for CudaBuffer {
     fn memory(&self) -> Result<MemoryRegion> {
+        self.note_used();
+        self.region()
+    }
+
+    fn region(&self) -> Result<MemoryRegion> {
         Ok(MemoryRegion {
             address: self.address,
             range: self.address..self.address + self.bytes,
@@ -313,9 +318,13 @@ unsafe impl Storage for CudaBuffer {
         })
     }
 
+    fn uses(&self) -> Option<UseRecord> {
+        self.record
+    }
+
     // The free of other kinds makes the host wait, so an export defers it until the work is done.
     fn drops_in_order(&self) -> bool {
-        self.kind() == MemoryKind::Pool
+        self.drops_in_order()
     }
 }
 

@@ -9,7 +9,6 @@ use crate::array::element::Element;
 use crate::array::layout::order::Order;
 use crate::array::stream::StreamHandle;
 use crate::cuda::allocation::MemoryKind;
-use crate::cuda::allocation::with_usable_stream;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::context::{Context, PerContext, Relaxed};
 use crate::cuda::copy::{copy_now, queue_copy};
@@ -18,6 +17,7 @@ use crate::cuda::default_context::context_for;
 use crate::cuda::driver::{Driver, Outcome, RawStream, driver};
 use crate::cuda::event::Event;
 use crate::cuda::pointer::allocation_id;
+use crate::cuda::pool::with_spare_stream;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream_query::{LEGACY, capture_of, context_of_live, dead_stream};
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
@@ -62,7 +62,7 @@ pub(crate) unsafe fn upload<T: Element>(
     let mut copied = Ok(());
     let work = |pieces: &mut Pieces| -> Outcome<Outcome> {
         let pieces = pieces.live(driver)?;
-        Ok(with_usable_stream(driver, |stream| {
+        Ok(with_spare_stream(driver, |stream| {
             let mut turns = Turns { driver, context, stream, pieces, queued: [None, None], next: 0 };
             // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits
             // into a piece, as checked above.

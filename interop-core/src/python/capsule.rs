@@ -13,6 +13,7 @@ use pyo3::sync::critical_section::with_critical_section;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::protocols::dlpack::abi::{Legacy, TensorAbi, Versioned};
+use crate::protocols::dlpack::export::drop_untaken;
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::errors::{of, origin};
 use crate::python::interpreter::{report_exception, with_saved_exception};
@@ -53,7 +54,7 @@ unsafe extern "C" fn destructor<A: TensorAbi>(capsule: *mut ffi::PyObject) {
     // consumer took it.
     let tensor = unsafe { ManagedTensor::from_raw(tensor.cast::<A>()) };
     // SAFETY: the thread is attached.
-    unsafe { with_saved_exception(|| drop(tensor)) };
+    unsafe { with_saved_exception(|| drop_untaken(tensor)) };
 }
 
 /// Takes the tensor from a capsule and renames the capsule in the same critical section.

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::cuda::block::note_taken;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::release::scope::enter_scope;
@@ -126,8 +127,8 @@ impl ExportOwner for HostBuffer {
 impl ExportOwner for CudaBuffer {
     const IS_THE_ARRAY: bool = true;
 
-    fn waits_on_drop(&self) -> bool {
-        self.is_in_order()
+    fn note_taken(&self) {
+        self.record.into_iter().for_each(note_taken);
     }
 }
 

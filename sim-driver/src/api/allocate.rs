@@ -19,7 +19,7 @@ fn allocate(sim: &mut Sim, kind: Kind, bytes: usize, flags: u32) -> Answer<u64> 
 /// Returns an address to the caller. On failure it writes an address that belongs to no memory, because the driver
 /// leaves the result undefined.
 pub(super) fn give(out: &Out<u64>, allocated: Answer<u64>) -> Answer {
-    const NOBODYS: u64 = 0x7c00_0000_0000_0000;
+    const NOBODYS: u64 = 0x7c00_0000_0000;
     if allocated.is_err() {
         out.set_if_wanted(NOBODYS);
     }

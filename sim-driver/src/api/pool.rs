@@ -11,9 +11,9 @@ use crate::status::{Answer, Status};
 use super::allocate::{check_owner, give, unknown};
 
 /// The bits that mark the handle of a device memory pool; the device's ordinal is added.
-const POOL: Handle = 0x7b00_0000_0000_0000;
+const POOL: Handle = 0x7b00_0000_0000;
 /// The handle of the host memory pool.
-const HOST_POOL: Handle = 0x7b01_0000_0000_0000;
+const HOST_POOL: Handle = 0x7b01_0000_0000;
 
 /// Returns the pool that memory of this kind comes from, or zero.
 pub(super) fn pool_of(kind: Kind, device: usize) -> Handle {

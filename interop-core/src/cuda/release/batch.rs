@@ -11,8 +11,9 @@ use crate::cuda::release::scope::ReleaseScope;
 /// The number of releases in one list at which they get their event.
 pub(crate) const MOST_OWNERS: usize = 64;
 
-/// The number of bytes of the arrays in one list above which they get their event.
-const MOST_BYTES: usize = 16 << 20;
+/// The number of bytes of the arrays in one list at which they get their event: sixteen arrays of nearly a mebibyte, as the
+/// sizes are rounded down.
+const MOST_BYTES: usize = 15 << 20;
 
 /// One list. The alignment keeps it in cache lines to which no thread with another list writes.
 #[repr(align(128))]
@@ -73,7 +74,7 @@ impl Slot {
     }
 
     fn is_full(&self) -> bool {
-        self.count.load(Ordering::SeqCst) >= MOST_OWNERS || self.bytes.load(Ordering::Relaxed) > MOST_BYTES
+        self.count.load(Ordering::SeqCst) >= MOST_OWNERS || self.bytes.load(Ordering::Relaxed) >= MOST_BYTES
     }
 
     /// Passes all owners to `receive`. `count` increases before the count of the list decreases, so a reader of
@@ -107,7 +108,7 @@ impl Batches {
         owners.push(owner.after(Some(scope)));
         // No other thread writes, because the list is locked.
         slot.count.store(owners.len(), Ordering::SeqCst);
-        slot.bytes.store(slot.bytes.load(Ordering::Relaxed) + scope.small_bytes(), Ordering::Relaxed);
+        slot.bytes.store(slot.bytes.load(Ordering::Relaxed) + scope.bytes(), Ordering::Relaxed);
         // Set after the count, because `take` clears it before it reads the counts.
         if !self.occupied.load(Ordering::SeqCst) {
             self.occupied.store(true, Ordering::SeqCst);

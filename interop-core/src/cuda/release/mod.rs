@@ -11,14 +11,16 @@
 //!
 //! The queue is polled in passing by exports, hand-overs, allocations and the releases of larger arrays, and on request by
 //! `poll_releases` and `finish_releases`. Nothing here waits on the host unless the user asks for it
-//! (`finish_releases`). The drop of an owner may wait by itself: `cuMemFree` waits for all work of the device, also for
+//! (`finish_releases`), or more bytes are deferred than the `limit` when memory is allocated. The drop of an owner may wait by itself: `cuMemFree` waits for all work of the device, also for
 //! later work.
 
 pub(crate) mod batch;
 pub(crate) mod hold;
+pub(crate) mod limit;
 pub(crate) mod policy;
 pub(crate) mod queue;
 pub(crate) mod scope;
+pub(crate) mod trusted;
 
 use crate::cuda::context::{Entered, Relaxed};
 use crate::cuda::release::policy::release_policy;

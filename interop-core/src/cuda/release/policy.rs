@@ -13,6 +13,7 @@ use crate::process::promise::OrderedByProgram;
 /// | --- | --- | --- | --- |
 /// | [`AfterContext`](Self::AfterContext) | every stream of the memory's context; for pinned and managed memory also of every primary context in use | one event for each context, which costs more the more streams the context has, and one query; small arrays share both | the event invalidates a capture on a non-blocking stream of the context, with an error: see below. Does not cover work of another GPU on memory of this one |
 /// | [`AfterAllContexts`](Self::AfterAllContexts) | every stream of the memory's context and of every device's primary context in use | one event for each device in use, and one query; small arrays share both | the same for captures |
+/// | [`AfterNamedStream`](Self::AfterNamedStream) | for a copy that a consumer asked for (`copy=True`): the work on the stream that the consumer named. The next such call that names this stream records one event for all copies dropped since. All else as `AfterContext` | one event for each call | a data race if a consumer uses its copy on another stream, which the program promises it does not by `unsafe` code |
 /// | [`Immediate`](Self::Immediate) | nothing: the program itself makes the release come after the work, as it promises by `unsafe` code | nothing | a data race otherwise |
 ///
 /// # Small arrays
@@ -22,7 +23,7 @@ use crate::process::promise::OrderedByProgram;
 ///
 /// - the next export, hand-over or allocation of CUDA memory on any thread, unless earlier releases got their event less
 ///   than about a millisecond ago;
-/// - 64 small arrays, or more than 16 MiB of them, wait on the same thread;
+/// - 64 small arrays, or about 16 MiB of them, wait on the same thread;
 /// - a call of [`poll_releases`](crate::cuda::release::queue::poll_releases) or
 ///   [`finish_releases`](crate::cuda::release::queue::finish_releases), or a poll by the thread of
 ///   [`start_release_thread`](crate::cuda::release::queue::start_release_thread);
@@ -80,6 +81,9 @@ pub enum ReleasePolicy {
     AfterContext,
     /// Waits for all work of all contexts in use, for memory that other GPUs read.
     AfterAllContexts,
+    /// Waits for the stream that the consumer of a copy named, and as `AfterContext` for all else. A loop of copies then never
+    /// holds the host to the rate of the device.
+    AfterNamedStream(OrderedByProgram),
     /// Waits for nothing: the program itself makes the release come after the work.
     Immediate(OrderedByProgram),
 }
@@ -99,6 +103,7 @@ pub(crate) fn store_policy(policy: ReleasePolicy) {
         ReleasePolicy::AfterContext => 0,
         ReleasePolicy::AfterAllContexts => 1,
         ReleasePolicy::Immediate(_) => 2,
+        ReleasePolicy::AfterNamedStream(_) => 3,
     };
     POLICY.store(number, Ordering::Relaxed);
 }
@@ -109,6 +114,7 @@ pub fn release_policy() -> ReleasePolicy {
     match POLICY.load(Ordering::Relaxed) {
         0 => ReleasePolicy::AfterContext,
         1 => ReleasePolicy::AfterAllContexts,
+        3 => ReleasePolicy::AfterNamedStream(OrderedByProgram::GIVEN),
         _ => ReleasePolicy::Immediate(OrderedByProgram::GIVEN),
     }
 }

@@ -15,8 +15,10 @@ use crate::cuda::driver::{Driver, driver, is_of_parent, opened};
 use crate::cuda::event::Event;
 use crate::cuda::release::batch::{Batches, is_due, make_due};
 use crate::cuda::release::hold::{events_after, is_held, need_synchronize, synchronized};
+use crate::cuda::release::limit::{count_deferred, count_released};
 use crate::cuda::release::policy::{ReleasePolicy, release_policy, store_policy};
 use crate::cuda::release::scope::{ErasedOwner, ReleaseScope, contain_panic, drop_in_context};
+use crate::cuda::release::trusted::{release_otherwise, trusted_releases};
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::fork::PerProcess;
 
@@ -122,6 +124,10 @@ impl List {
         }
     }
 
+    fn on_device(&self, ordinal: i32) -> impl Iterator<Item = &Queue> {
+        self.queues.iter().filter(move |queue| queue.scope.ordinal() == Some(ordinal))
+    }
+
     /// Returns the number of owners in the list without an event.
     fn unrecorded(&self) -> usize {
         self.queues.iter().map(|queue| queue.unrecorded.len()).sum()
@@ -170,7 +176,7 @@ impl List {
 pub fn pending_releases() -> usize {
     let waiting = WAITING.get();
     // In this order, because owners are counted in `pending` before they leave the batches.
-    waiting.batches.len() + waiting.pending.load(Ordering::SeqCst)
+    waiting.batches.len() + waiting.pending.load(Ordering::SeqCst) + trusted_releases()
 }
 
 /// Defers a release until `events` are done. With `None` it is deferred without an event, until a poll records one.
@@ -179,12 +185,15 @@ pub(crate) fn defer(owner: ErasedOwner, scope: ReleaseScope, events: Option<Vec<
     let queue = list.queue(scope);
     let owner = owner.after(Some(scope));
     match events {
-        Some(events) => queue.recorded.push_back(Deferred { events, owners: vec![owner] }),
+        Some(events) => {
+            queue.recorded.push_back(Deferred { events, owners: vec![owner], is_given_up: false });
+        }
         // All releases without an event get their events together.
         None => queue.unrecorded.push(owner),
     }
     let waiting = WAITING.get();
     waiting.pending.fetch_add(1, Ordering::AcqRel);
+    count_deferred(scope);
     list.update_worth_polling();
     waiting.not_empty.notify();
 }
@@ -192,6 +201,7 @@ pub(crate) fn defer(owner: ErasedOwner, scope: ReleaseScope, events: Option<Vec<
 /// Defers a release in a batch, so that it shares an event. Makes no driver call, unless this release fills the batch.
 pub(crate) fn defer_in_batch(owner: ErasedOwner, scope: ReleaseScope) {
     let waiting = WAITING.get();
+    count_deferred(scope);
     let full = waiting.batches.push(owner, scope);
     if waiting.not_empty.is_awaited() {
         let _list = list();
@@ -257,6 +267,7 @@ fn pass() {
 /// ```
 #[expect(clippy::must_use_candidate, reason = "called for what it does")]
 pub fn poll_releases() -> usize {
+    release_otherwise();
     // One release may lead to another: releasing an import releases the export that it came from.
     while pending_releases() != 0 && drain(Poll::Requested).released {}
     make_due();
@@ -272,6 +283,7 @@ pub fn poll_releases() -> usize {
 /// (`py.detach`): another thread may be waiting for that lock to release something. A call from the drop of an owner
 /// that is being released does not wait for other threads, because they may be waiting for that drop.
 pub fn finish_releases() -> usize {
+    release_otherwise();
     while pending_releases() != 0 {
         let result = drain(Poll::Blocking);
         make_due();
@@ -286,6 +298,28 @@ pub fn finish_releases() -> usize {
         WAITING.get().put_back.wait_while(list(), |list| list.in_progress != 0);
     }
     pending_releases()
+}
+
+/// Records missing events and releases what is done, for an allocation at the limit of deferred releases.
+pub(crate) fn poll_for_room() {
+    drain(Poll::Opportunistic);
+}
+
+/// Returns whether a release on this device has an event for which no allocation has waited in vain.
+pub(crate) fn is_worth_waiting(ordinal: i32) -> bool {
+    let list = list();
+    // What another thread has taken out to poll it will be back, or dropped.
+    list.in_progress != OWN_IN_PROGRESS.get()
+        || list
+            .on_device(ordinal)
+            .any(|queue| queue.recorded.front().is_some_and(|oldest| !oldest.is_given_up))
+}
+
+/// Makes allocations wait no longer for the oldest releases on this device.
+pub(crate) fn give_up_on_oldest(ordinal: i32) {
+    let mut list = list();
+    let queues = list.queues.iter_mut().filter(|queue| queue.scope.ordinal() == Some(ordinal));
+    queues.filter_map(|queue| queue.recorded.front_mut()).for_each(|oldest| oldest.is_given_up = true);
 }
 
 /// Waits until a release is deferred.
@@ -345,7 +379,7 @@ fn record_events(driver: &'static Driver, scope: ReleaseScope, poll: Poll, resul
     let (mut list, recorded) = (list(), owners.len());
     let queue = list.queue(scope);
     if let Some(events) = events {
-        queue.recorded.push_back(Deferred { events, owners });
+        queue.recorded.push_back(Deferred { events, owners, is_given_up: false });
     } else {
         owners.append(&mut queue.unrecorded);
         queue.unrecorded = owners;
@@ -409,6 +443,7 @@ fn release(mut owners: Vec<ErasedOwner>, queue: ReleaseScope, driver: &Driver, p
     for owner in owners.drain(..) {
         let scope = owner.scope().unwrap_or(ReleaseScope::NONE);
         contain_panic(|| drop_in_context(driver, owner, scope));
+        count_released(scope);
     }
     pending.fetch_sub(released, Ordering::AcqRel);
     let mut list = list();
@@ -434,6 +469,8 @@ pub(crate) struct Queue {
 pub(crate) struct Deferred {
     pub(crate) events: Vec<Event<'static>>,
     pub(crate) owners: Vec<ErasedOwner>,
+    /// Whether an allocation has waited for the events in vain.
+    pub(crate) is_given_up: bool,
 }
 
 impl Queue {
@@ -555,7 +592,7 @@ pub(crate) fn after_work(owner: ErasedOwner, scope: ReleaseScope) {
     let policy = release_policy();
     let immediate = policy.is_immediate();
     // A small array makes no driver call here, because another thread may be capturing a graph.
-    let small = scope.small_bytes() != 0 && !immediate;
+    let small = scope.is_small() && !immediate;
     if !small {
         poll_in_passing();
     }

@@ -11,26 +11,27 @@ use crate::cuda::release::policy::release_policy;
 
 /// The contexts in which memory may be in use when it is released, and how its owner is dropped.
 ///
-/// It is one word, because every owner carries one. A `CUcontext` is the address of an allocation, so four bits are
-/// free:
+/// It is one word, because every owner carries one. A `CUcontext` is the address of an allocation in user space, so the
+/// lowest bits and the highest are free:
 ///
 /// | bits | meaning |
 /// | --- | --- |
 /// | 0 | every primary context in use belongs to the scope too |
-/// | 1, 2 | the size class of the array: 1 to 3, as in `SMALL`; 0: larger, or unknown |
+/// | 1 | without a context: nothing to wait for |
 /// | 3 | the release needs neither a current context nor a capture mode |
+/// | 56 to 63 | the size class of the array; 0: unknown |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReleaseScope(NonZeroUsize);
 
-/// The limits of the size classes, in bytes. Arrays below the last limit share the event of their release.
-const SMALL: [usize; 3] = [16 << 10, 128 << 10, 1 << 20];
+/// Arrays of fewer bytes share the event of their release.
+const SMALL: usize = 1 << 20;
 
 impl ReleaseScope {
     const EVERYWHERE: usize = 1;
-    const SIZE: usize = 6;
     const SELF_RELIANT: usize = 8;
-    /// No contexts: somebody else makes sure that the release comes after the work. It is encoded as a size class
-    /// without a context.
+    const SIZE: u32 = usize::BITS - 8;
+    const FLAGS: usize = 0xff << Self::SIZE | Self::SELF_RELIANT;
+    /// No contexts: somebody else makes sure that the release comes after the work.
     pub(crate) const NONE: Self = Self(NonZeroUsize::MIN.saturating_add(1));
 
     /// The scope of memory of one device.
@@ -49,8 +50,8 @@ impl ReleaseScope {
 
     /// Sets the size class to that of an array of `bytes` bytes.
     pub(crate) fn holding(self, bytes: usize) -> Self {
-        let class = SMALL.iter().position(|limit| bytes < *limit).map_or(0, |class| class + 1);
-        NonZeroUsize::new(self.0.get() & !Self::SIZE | class << 1).map_or(self, Self)
+        let without = self.0.get() & !(0xff << Self::SIZE);
+        NonZeroUsize::new(without | class_of(bytes) << Self::SIZE).map_or(self, Self)
     }
 
     /// Marks an owner that belongs to another library, or that itself makes current what it needs.
@@ -63,16 +64,20 @@ impl ReleaseScope {
         self.0.get() & Self::SELF_RELIANT != 0
     }
 
-    /// Returns the size of an array that is small enough to share an event, rounded up to its class; 0 for any other
-    /// array.
-    pub(crate) fn small_bytes(self) -> usize {
-        let class = (self.0.get() & Self::SIZE) >> 1;
-        class.checked_sub(1).map_or(0, |class| SMALL[class])
+    /// Returns the size of the array, rounded down to its class; 0 if it is unknown.
+    pub(crate) fn bytes(self) -> usize {
+        bytes_of(self.0.get() >> Self::SIZE)
+    }
+
+    /// Returns whether the array is small enough to share an event.
+    pub(crate) fn is_small(self) -> bool {
+        let class = self.0.get() >> Self::SIZE;
+        class != 0 && bytes_of(class) < SMALL
     }
 
     /// Returns the scope without size class and flag. Releases with equal results share their events.
     pub(crate) fn contexts(self) -> Self {
-        let contexts = self.0.get() & !(Self::SIZE | Self::SELF_RELIANT);
+        let contexts = self.0.get() & !Self::FLAGS;
         NonZeroUsize::new(contexts).map_or(self, Self)
     }
 
@@ -87,7 +92,7 @@ impl ReleaseScope {
     }
 
     pub(crate) fn own(self) -> Option<Context> {
-        Context::from_driver(self.0.get() & !(Self::EVERYWHERE | Self::SIZE | Self::SELF_RELIANT))
+        Context::from_driver(self.0.get() & !(Self::EVERYWHERE | Self::NONE.0.get() | Self::FLAGS))
     }
 
     /// Returns the one device whose work the release waits for, if it is known. A graph may be captured on any other
@@ -106,8 +111,31 @@ impl ReleaseScope {
         Ok(others)
     }
 
+    /// Returns the device whose primary context this is the scope of, if there is one.
+    pub(crate) fn ordinal(self) -> Option<i32> {
+        self.own()?.primary_ordinal()
+    }
+
     fn is_everywhere(self) -> bool {
         self.0.get() & Self::EVERYWHERE != 0
+    }
+}
+
+/// Returns the size class of an array, from 1: eight for each power of two, from 64 bytes on.
+fn class_of(bytes: usize) -> usize {
+    let blocks = bytes >> 6;
+    let class = match blocks.checked_ilog2() {
+        Some(power @ 3..) => (power as usize - 3) * 8 + (blocks >> (power - 3)),
+        _ => blocks,
+    };
+    class.min(0xfe) + 1
+}
+
+/// Returns the smallest size of a class; 0 for class 0.
+fn bytes_of(class: usize) -> usize {
+    match class.saturating_sub(1) {
+        class @ 0..8 => class << 6,
+        class => ((8 + class % 8) << (class / 8 - 1)) << 6,
     }
 }
 
@@ -214,18 +242,25 @@ mod tests {
     #[test]
     fn flags_and_sizes_leave_the_context_alone() {
         let context = Context::from_driver(0x7fff_fff0).unwrap();
-        for (bytes, rounded) in
-            [(0, SMALL[0]), (1 << 14, SMALL[1]), (0xf_ffff, SMALL[2]), (1 << 20, 0), (usize::MAX, 0)]
-        {
+        for (bytes, rounded, is_small) in [
+            (0, 0, true),
+            (64, 64, true),
+            (1 << 14, 1 << 14, true),
+            (0xf_ffff, 15 << 16, true),
+            (1 << 20, 1 << 20, false),
+            (256_000_000, 240 << 20, false),
+            (1 << 30, 1 << 30, false),
+        ] {
             let scope = ReleaseScope::of_context(context).holding(bytes);
-            assert_eq!((scope.small_bytes(), scope.own()), (rounded, Some(context)), "{bytes}");
+            assert_eq!((scope.bytes(), scope.is_small(), scope.own()), (rounded, is_small, Some(context)));
             let all = scope.everywhere().self_reliant();
             assert_eq!((all.own(), all.is_self_reliant()), (Some(context), true));
             assert_eq!(all.contexts(), ReleaseScope::of_all(Some(context)));
             assert_eq!(scope.self_reliant().holding(1).contexts(), ReleaseScope::of_context(context));
             assert_ne!(ReleaseScope::of_all(None).holding(bytes), ReleaseScope::NONE);
         }
-        assert_eq!(ReleaseScope::of_context(context).small_bytes(), 0, "nobody said how large it is");
+        assert!(!ReleaseScope::of_context(context).is_small(), "nobody said how large it is");
+        assert!(ReleaseScope::of_context(context).holding(usize::MAX).bytes() >= 1 << 40);
         assert_eq!(ReleaseScope::of_all(None).holding(64).self_reliant().own(), None);
         assert_eq!((ReleaseScope::NONE.own(), ReleaseScope::NONE.contexts()), (None, ReleaseScope::NONE));
     }

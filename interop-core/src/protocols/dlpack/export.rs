@@ -1,6 +1,7 @@
 //! DLPack exports: one allocation for the C struct, shape, strides and owner.
 
 use core::alloc::Layout as AllocLayout;
+use core::cell::Cell;
 use core::ffi::c_void;
 use core::mem::offset_of;
 use core::ptr::{self, NonNull};
@@ -239,7 +240,7 @@ fn pack<A: TensorAbi, O: ExportOwner>(
     }
     let tensor = tensor_of(info, shape);
     let drops_in_order = O::IS_THE_ARRAY && info.drops_in_order;
-    let is_free = info.device() == Device::CPU || drops_in_order || owner.get_mut().waits_on_drop();
+    let is_free = info.device() == Device::CPU || drops_in_order;
     let scope = if is_free { None } else { cuda::release_scope_of(info) };
     let scope = scope.map(|scope| owner.get_mut().adapt_scope(scope));
     let managed = A::wrap(tensor, flags, start.cast::<c_void>(), release::<A, O>);
@@ -281,8 +282,13 @@ fn field_ptr<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
 /// # Safety
 ///
 /// `managed` was created by `pack::<A, O>`, and this is the only call with it.
-unsafe extern "C" fn release<A: TensorAbi, O: Send + 'static>(managed: *mut A) {
+unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
     let package = managed.cast::<Package<A, O>>();
+    if UNTAKEN.try_with(Cell::take).ok() != Some(managed.addr()) {
+        let owner = field_ptr::<A, O, MaybeDangling<O>>(package, offset_of!(Package<A, O>, owner));
+        // SAFETY: the owner is live until the package is dropped, below.
+        unsafe { &*owner }.get().note_taken();
+    }
     // SAFETY: the struct is the first field of the package.
     let scope =
         unsafe { field_ptr::<A, O, Option<ReleaseScope>>(package, offset_of!(Package<A, O>, scope)).read() };
@@ -291,6 +297,20 @@ unsafe extern "C" fn release<A: TensorAbi, O: Send + 'static>(managed: *mut A) {
     // SAFETY: the package is dropped once, by this owner. Its own owner may be dropped on any thread.
     let owner = unsafe { Owner::from_raw(value, drop_package::<A, O>) };
     contain_panic(|| drop(owner.after(scope)));
+}
+
+thread_local! {
+    /// The address of the tensor that this thread releases although no consumer took it.
+    static UNTAKEN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Releases a tensor that no consumer has taken.
+#[cfg(feature = "python")]
+pub(crate) fn drop_untaken<A: TensorAbi>(tensor: ManagedTensor<A>) {
+    let tensor = tensor.into_raw();
+    let _ = UNTAKEN.try_with(|untaken| untaken.set(tensor.addr()));
+    // SAFETY: the tensor was owned above.
+    drop(unsafe { ManagedTensor::from_raw(tensor) });
 }
 
 /// Drops the owner in a package in place, and frees the package, also if the drop panics.

@@ -16,10 +16,8 @@ pub(crate) trait ExportOwner: Send + 'static {
     /// Whether the drop is that of the described array, or of a reference to it.
     const IS_THE_ARRAY: bool;
 
-    /// Whether the drop itself is ordered after work on the memory, so that the release need not be deferred.
-    fn waits_on_drop(&self) -> bool {
-        false
-    }
+    /// Notes that a consumer has taken the memory, which only this crate had used before.
+    fn note_taken(&self) {}
 }
 
 /// An owner of any type. It may free the memory in the context that is current.

@@ -29,7 +29,7 @@ use crate::python::class::exported_array::ExportedArray;
 use crate::python::detach::free_detached;
 use crate::python::errors::in_words;
 use crate::python::errors::origin;
-use crate::python::export::allocate::zeroed_memory;
+use crate::python::export::allocate::new_memory_of_rust;
 use crate::python::import::exchange_table::CAPSULE_NAME;
 use crate::python::import::receive::receive;
 use crate::python::interpreter::catch_panics;
@@ -231,7 +231,7 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
         })?;
         shape.push(extent);
     }
-    let (info, memory) = zeroed_memory((&shape, dtype, device))?;
+    let (info, memory) = new_memory_of_rust((&shape, dtype, device), None)?;
     // SAFETY: the description is that of the memory, and nobody else has the memory.
     Ok(unsafe { export(&info, memory, Ownership::Owned) }?)
 }

@@ -67,7 +67,7 @@ enum MadeBy {
     /// The library's, of this object.
     Library(PyOwner),
     /// Rust's. The library gets it when the result is returned.
-    Rust(Kind, ZeroedMemory),
+    Rust(Kind, RustMemory),
 }
 
 impl<A: fmt::Debug> fmt::Debug for NewArray<A> {
@@ -133,6 +133,8 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
 ) -> PyResult<NewArray<B>> {
     release_deferred_refs(py);
     free_detached();
+    let (shape, dtype, device) = wish;
+    cuda::make_room_on(device, shape.iter().product::<usize>().saturating_mul(dtype.item_bits(false) / 8));
     let (mut import, made_by) = if let Some(object) = kind.empty(py, wish)? {
         (import(&object, None)?, MadeBy::Library(PyOwner::new(object.unbind())))
     } else {
@@ -140,8 +142,9 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
             let what = "memory for a result, which the library of the argument does not allocate";
             return Err(cuda::capture_error(stream, what).into());
         }
-        let (info, memory) = detached(py, || zeroed_memory(wish))?;
-        (lend(info, &memory), MadeBy::Rust(kind.clone(), memory))
+        let stream = callers.unwrap_or(StreamHandle::LegacyDefault);
+        let (info, memory) = detached(py, || new_memory_of_rust(wish, Some(stream)))?;
+        (lend(info, &memory, stream), MadeBy::Rust(kind.clone(), memory))
     };
     let address = import.info().address;
     let array = B::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
@@ -157,11 +160,11 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
 }
 
 /// Lends memory of this crate to an import, which keeps it alive.
-fn lend(info: ArrayInfo, memory: &ZeroedMemory) -> Import {
+fn lend(info: ArrayInfo, memory: &RustMemory, stream: StreamHandle) -> Import {
     // Whoever has the storage last, orders its release.
-    let owner = Owner::new(Arc::clone(memory)).after(Some(ReleaseScope::NONE));
+    let owner = Owner::new(Arc::clone(memory)).after(Some(ReleaseScope::NONE)).recorded_by(memory.uses());
     // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
-    unsafe { Import::from_parts(info, owner) }.with_stream(StreamHandle::LegacyDefault)
+    unsafe { Import::from_parts(info, owner) }.with_stream(stream)
 }
 
 impl Kind {
@@ -242,7 +245,7 @@ fn cupy_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResul
 struct Own {
     info: ArrayInfo,
     /// Held until this struct is dropped.
-    _memory: ZeroedMemory,
+    _memory: RustMemory,
 }
 
 // SAFETY: 1: the description is that of a struct over the storage, which does not move its memory. 2: nothing else accesses
@@ -333,22 +336,23 @@ unsafe extern "C" fn note(context: *mut c_void, class: *const c_char, text: *con
     unsafe { (*context.cast::<Refusal>()).0 = Some(said) };
 }
 
-/// Zeroed memory of this crate.
-pub(crate) type ZeroedMemory = Arc<dyn Storage + Send + Sync>;
+/// Memory of this crate.
+pub(crate) type RustMemory = Arc<dyn Storage + Send + Sync>;
 
-/// Allocates zeroed memory on any device, and describes it as an array in C order. CUDA memory is ready on the legacy
-/// default stream.
+/// Allocates memory on any device, and describes it as an array in C order. Device memory comes from the pool: with a
+/// `stream` it is ready there and not initialized, else it is ready everywhere and zeroed, as all other memory is.
 ///
 /// # Errors
 ///
 /// As [`CudaBuffer::zeroed`] and [`HostBuffer::zeroed`].
-pub(crate) fn zeroed_memory(
+pub(crate) fn new_memory_of_rust(
     (shape, dtype, device): (&[usize], DType, Device),
-) -> Result<(ArrayInfo, ZeroedMemory)> {
+    stream: Option<StreamHandle>,
+) -> Result<(ArrayInfo, RustMemory)> {
     fn described<S: Storage + Send + Sync + 'static>(
         shape: &[usize],
         storage: S,
-    ) -> Result<(ArrayInfo, ZeroedMemory)> {
+    ) -> Result<(ArrayInfo, RustMemory)> {
         let memory = Arc::new(storage);
         Ok((shape.to_vec().finish(InfoBuilder::storage(&*memory)?)?, memory))
     }
@@ -357,7 +361,14 @@ pub(crate) fn zeroed_memory(
         DeviceType::CPU => return described(shape, HostBuffer::zeroed(dtype, count)?),
         DeviceType::CUDA_HOST => MemoryKind::Pinned,
         DeviceType::CUDA_MANAGED => MemoryKind::Managed,
-        _ => MemoryKind::Device,
+        _ => MemoryKind::Pool,
     };
-    described(shape, CudaBuffer::zeroed(kind, device.device_id, dtype, count)?)
+    let ordinal = device.device_id;
+    described(
+        shape,
+        match stream.filter(|_| kind == MemoryKind::Pool) {
+            Some(stream) => CudaBuffer::for_stream(stream, ordinal, dtype, count)?,
+            None => CudaBuffer::zeroed(kind, ordinal, dtype, count)?,
+        },
+    )
 }

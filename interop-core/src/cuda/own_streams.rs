@@ -1,0 +1,81 @@
+//! Streams of this crate: non-blocking, several for each context. They live as long as their context.
+
+use crate::array::stream::StreamHandle;
+use crate::cuda::context::{Context, PerContext};
+use crate::cuda::driver::{Driver, Outcome, to_usize};
+use crate::cuda::pointer::allocation_id;
+use crate::process::fork::this_thread;
+
+/// The key of the stream that belongs to no consumer. Nothing on it ever waits for work of others.
+pub(crate) const SPARE: usize = 0;
+
+/// The key of the stream that interface dicts name for unknown work.
+pub(crate) const HANDOVER: usize = usize::MAX;
+
+/// The number of streams in one context, at which all further keys get the spare one.
+const MOST: usize = 16;
+
+/// Returns the key of the stream that belongs to a consumer's stream. It is the number of that stream, and is never used
+/// as a handle. The default streams of threads differ.
+pub(crate) fn key_of(consumer: StreamHandle) -> usize {
+    match consumer {
+        StreamHandle::PerThreadDefault => this_thread() | 1,
+        stream => stream.to_raw().unwrap_or(SPARE),
+    }
+}
+
+/// The streams of one context, by their keys.
+struct Streams {
+    known: Vec<(usize, StreamHandle)>,
+    /// The address and the driver's identifier of a small allocation. A reset of the primary context, which keeps its handle,
+    /// frees it and destroys the streams. To use one of them then could end the process.
+    sentinel: (usize, usize),
+}
+
+impl Streams {
+    /// Makes the first of them, when one is needed, in the current context.
+    fn new(driver: &Driver) -> Outcome<Self> {
+        let mut address = 0;
+        // SAFETY: `address` is valid for a write. A context is current.
+        unsafe { driver.memory_alloc(&raw mut address, 1) }?;
+        let address = to_usize(address);
+        Ok(Self { known: Vec::new(), sentinel: (address, allocation_id(driver, address)?) })
+    }
+
+    fn find(&self, key: usize) -> Option<(StreamHandle, usize)> {
+        self.known.iter().find(|(of, _)| *of == key).map(|(of, stream)| (*stream, *of))
+    }
+
+    fn of(&mut self, driver: &Driver, key: usize) -> Outcome<(StreamHandle, usize)> {
+        if allocation_id(driver, self.sentinel.0)? != self.sentinel.1 {
+            *self = Self::new(driver)?;
+        }
+        if let Some(known) = self.find(key) {
+            return Ok(known);
+        }
+        let key = if self.known.len() < MOST || key == HANDOVER { key } else { SPARE };
+        if let Some(known) = self.find(key) {
+            return Ok(known);
+        }
+        let stream = create(driver)?;
+        self.known.push((key, stream));
+        Ok((stream, key))
+    }
+}
+
+/// The streams of each context.
+static STREAMS: PerContext<Streams> = PerContext::new();
+
+/// Returns the stream of a context for this key, and the key. The context is current.
+pub(crate) fn own_stream(driver: &Driver, context: Context, key: usize) -> Outcome<(StreamHandle, usize)> {
+    STREAMS.with(driver, context, || Streams::new(driver), |streams| streams.of(driver, key))?
+}
+
+fn create(driver: &Driver) -> Outcome<StreamHandle> {
+    const NON_BLOCKING: u32 = 1;
+    let mut stream = 0;
+    // SAFETY: `stream` is valid for a write.
+    unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
+    // SAFETY: the stream is never destroyed, except with its context, which `PerContext` finds out.
+    Ok(unsafe { StreamHandle::from_raw(stream) })
+}

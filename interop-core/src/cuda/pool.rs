@@ -1,0 +1,227 @@
+//! This crate's pool of each device, and the streams on which its memory is allocated and freed.
+//!
+//! Memory for work on a stream is allocated and freed on a stream of this crate that belongs to that consumer's stream. The
+//! two are joined by events, so the next allocation for the same consumer has the memory without a wait on the host, and
+//! no consumer waits for another. The pool inserts no dependencies of its own: memory would wait for work that may itself
+//! wait for what the host has not queued yet.
+
+use core::ffi::c_int;
+use core::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::cuda::context::Context;
+use crate::cuda::driver::{Driver, Failure, Outcome, RawPool, RawStream, code, opened};
+use crate::cuda::own_streams::{SPARE, own_stream};
+use crate::cuda::release::limit::{limit_of, make_all_room, make_room};
+use crate::cuda::stream_query::LEGACY;
+use crate::process::fork::PerProcess;
+
+/// Returns the stream of this crate for a key, as the driver takes it. The context is current.
+pub(crate) fn pool_stream(driver: &Driver, context: Context, key: usize) -> Outcome<(RawStream, usize)> {
+    own_stream(driver, context, key).map(|(stream, key)| (stream.to_raw().unwrap_or(LEGACY), key))
+}
+
+/// Runs `work` with a stream of this crate in the current context, on which nothing waits for work of others.
+pub(crate) fn with_spare_stream<R>(
+    driver: &Driver,
+    work: impl FnOnce(RawStream) -> Outcome<R>,
+) -> Outcome<R> {
+    const NO_CONTEXT: Failure = Failure { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
+    let context = Context::current(driver)?.ok_or(NO_CONTEXT)?;
+    work(pool_stream(driver, context, SPARE)?.0)
+}
+
+/// Queues work on a stream of this crate in the current context, and waits for it.
+pub(crate) fn finished(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome) -> Outcome {
+    with_spare_stream(driver, |stream| {
+        work(stream)?;
+        // SAFETY: the stream is live.
+        unsafe { driver.stream_synchronize(stream) }
+    })
+}
+
+/// Allocates from the pool of a device, in the order of the stream of this crate for `key`. Returns the address, and the
+/// key of the stream that was used. The context is current.
+pub(crate) fn allocate(
+    driver: &Driver,
+    (context, key): (Context, usize),
+    ordinal: i32,
+    bytes: usize,
+) -> Outcome<(u64, usize)> {
+    let (stream, home) = pool_stream(driver, context, key)?;
+    let allocate = || allocate_on(driver, ordinal, bytes, stream).map(|address| (address, home));
+    with_room(driver, ordinal, bytes, allocate)
+}
+
+/// Frees pool memory in the order of the stream on which it was allocated. The context is current.
+pub(crate) fn free_in_pool(driver: &Driver, context: Context, home: usize, address: usize) -> Outcome {
+    let (stream, _) = pool_stream(driver, context, home)?;
+    // SAFETY: the memory is from the pool, and nothing uses it later than what the stream waits for; the stream is live.
+    unsafe { driver.memory_pool_free(address as u64, stream) }
+}
+
+/// `CUmemPoolProps`.
+#[repr(C)]
+struct PoolProperties {
+    allocation_type: c_int,
+    handle_types: c_int,
+    location_type: c_int,
+    location: c_int,
+    security_attributes: *mut u8,
+    max_size: usize,
+    usage: u16,
+    reserved: [u8; 54],
+}
+
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<PoolProperties>() == 88);
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+struct Access {
+    location_type: c_int,
+    location: c_int,
+    flags: c_int,
+}
+
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+const DEVICE: c_int = 1;
+
+/// The pools by the ordinals of their devices, from which copies and results are allocated.
+///
+/// A device's default pool returns its free memory to the driver whenever the host has waited for the device, because its
+/// release threshold is 0. The next allocation maps the memory again, which takes longer than the copy into it. A pool of
+/// this crate keeps some memory, and leaves the default pool as the program has set it.
+static POOLS: PerProcess<Mutex<Vec<(i32, RawPool)>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+
+fn pools() -> MutexGuard<'static, Vec<(i32, RawPool)>> {
+    POOLS.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Allocates from the pool of a device, in stream order on a live stream of that device.
+pub(crate) fn allocate_on(driver: &Driver, ordinal: i32, bytes: usize, stream: RawStream) -> Outcome<u64> {
+    let mut address = 0;
+    let mut allocate = || {
+        let pool = pool_of(driver, ordinal)?;
+        // SAFETY: `address` is valid for a write, and the pool and the stream are live.
+        unsafe { driver.memory_pool_alloc(&raw mut address, bytes, pool, stream) }
+    };
+    match allocate() {
+        Err(failure) if failure.is_about_handles() => {
+            // The device was reset, which destroyed the pool.
+            pools().retain(|(of, _)| *of != ordinal);
+            allocate()?;
+        }
+        done => done?,
+    }
+    Ok(address)
+}
+
+fn pool_of(driver: &Driver, ordinal: i32) -> Outcome<RawPool> {
+    let mut pools = pools();
+    if let Some((_, pool)) = pools.iter().find(|(of, _)| *of == ordinal) {
+        return Ok(*pool);
+    }
+    let pool = create(driver, ordinal)?;
+    pools.push((ordinal, pool));
+    Ok(pool)
+}
+
+fn create(driver: &Driver, ordinal: i32) -> Outcome<RawPool> {
+    const PINNED: c_int = 1;
+    const REUSE_ALLOW_INTERNAL_DEPENDENCIES: c_int = 3;
+    let properties = PoolProperties {
+        allocation_type: PINNED,
+        handle_types: 0,
+        location_type: DEVICE,
+        location: ordinal,
+        security_attributes: null_mut(),
+        max_size: 0,
+        usage: 0,
+        reserved: [0; 54],
+    };
+    let mut pool = 0;
+    // SAFETY: `pool` is valid for a write, and the properties live during the call.
+    unsafe { driver.pool_create(&raw mut pool, (&raw const properties).cast()) }?;
+    let mut off: c_int = 0;
+    // SAFETY: the pool is live, and `off` is the `int` of this attribute.
+    unsafe { driver.pool_set(pool, REUSE_ALLOW_INTERNAL_DEPENDENCIES, (&raw mut off).cast()) }?;
+    set_threshold(driver, ordinal, pool)?;
+    share_with_peers(driver, ordinal, pool);
+    Ok(pool)
+}
+
+/// Sets how much free memory a pool keeps when the host waits for the device.
+fn set_threshold(driver: &Driver, ordinal: i32, pool: RawPool) -> Outcome {
+    const RELEASE_THRESHOLD: c_int = 4;
+    let mut kept = limit_of(driver, ordinal)? as u64;
+    // SAFETY: the pool is live, and `kept` has the 64 bits of this attribute.
+    unsafe { driver.pool_set(pool, RELEASE_THRESHOLD, (&raw mut kept).cast()) }
+}
+
+/// Makes all pools keep as much free memory as the limit of deferred releases allows now.
+pub(crate) fn set_release_thresholds(driver: &Driver) -> Outcome {
+    pools().iter().try_for_each(|(ordinal, pool)| set_threshold(driver, *ordinal, *pool))
+}
+
+/// Lets every device that can reach the memory use it, as it may use memory of `cuMemAlloc` once peer access is enabled.
+fn share_with_peers(driver: &Driver, ordinal: i32, pool: RawPool) {
+    const READ_AND_WRITE: c_int = 3;
+    for peer in (0..driver.devices().unwrap_or(0)).filter(|peer| *peer != ordinal) {
+        let mut can: c_int = 0;
+        // SAFETY: any number may be queried; `can` is valid for a write.
+        let asked = unsafe { driver.peer_access(&raw mut can, peer, ordinal) };
+        if asked.is_ok() && can != 0 {
+            let access = Access { location_type: DEVICE, location: peer, flags: READ_AND_WRITE };
+            // Without access, a kernel of that device fails with an error, as without peer access.
+            // SAFETY: the pool is live, and the description lives during the call.
+            let _ = unsafe { driver.pool_set_access(pool, (&raw const access).cast(), 1) };
+        }
+    }
+}
+
+/// Returns the free memory of this crate's memory pools to the driver.
+///
+/// Copies on a device (`copy=True`) and [`MemoryKind::Pool`](crate::cuda::MemoryKind::Pool) allocate from a pool of
+/// each device. It keeps as much free memory as [`set_release_limit`](crate::cuda::set_release_limit) allows. Call this
+/// before other code of the process needs nearly all of the device's memory. Memory that is in use, or whose release is
+/// still deferred, stays.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`](crate::ErrorKind::Driver) with the driver's answer (`cuMemPoolTrimTo`).
+///
+/// ```
+/// interop_core::cuda::trim_memory_pools()?; // nothing to do without a driver
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+pub fn trim_memory_pools() -> crate::Result<()> {
+    let Some(driver) = opened() else { return Ok(()) };
+    Ok(trim(driver)?)
+}
+
+fn trim(driver: &Driver) -> Outcome {
+    pools().iter().try_for_each(|(_, pool)| {
+        // SAFETY: the pool is live.
+        unsafe { driver.pool_trim(*pool, 0) }
+    })
+}
+
+/// Runs an allocation on a device, after a limited wait if too much is deferred there. If no memory is left, waits for
+/// what is deferred, returns the free memory of the pools, and runs it once more.
+pub(crate) fn with_room<R>(
+    driver: &Driver,
+    ordinal: i32,
+    bytes: usize,
+    mut allocate: impl FnMut() -> Outcome<R>,
+) -> Outcome<R> {
+    make_room(driver, ordinal, bytes);
+    match allocate() {
+        Err(failure) if failure.code == code::OUT_OF_MEMORY => {
+            make_all_room(ordinal);
+            trim(driver)?;
+            allocate()
+        }
+        done => done,
+    }
+}

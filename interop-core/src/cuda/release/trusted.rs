@@ -1,0 +1,80 @@
+//! Copies that their consumers have dropped, under [`ReleasePolicy::AfterNamedStream`](crate::cuda::ReleasePolicy).
+//!
+//! A stream may be gone when a consumer drops its copy. So the copy waits here for the next call that names the stream: then
+//! one event is behind the work on all copies that were dropped since.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::cuda::allocation::Allocation;
+use crate::cuda::context::Context;
+use crate::cuda::driver::{Driver, Outcome, RawStream};
+use crate::cuda::event::Event;
+use crate::cuda::pool::pool_stream;
+use crate::cuda::release::limit::{count_deferred, count_released};
+use crate::cuda::release::queue::after_work;
+use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
+use crate::process::fork::PerProcess;
+
+type Waiting = Vec<(Allocation, ReleaseScope)>;
+
+static WAITING: PerProcess<Mutex<Waiting>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+
+/// The number of copies that wait.
+static COUNT: PerProcess<AtomicUsize> = PerProcess::new(|_| AtomicUsize::new(0));
+
+fn waiting() -> MutexGuard<'static, Waiting> {
+    WAITING.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number of copies that wait for a call that names their stream.
+pub(crate) fn trusted_releases() -> usize {
+    COUNT.get().load(Ordering::Acquire)
+}
+
+/// Defers the free of a block until its stream is named again.
+pub(crate) fn wait_for_its_stream(block: Allocation, scope: ReleaseScope) {
+    count_deferred(scope);
+    let mut waiting = waiting();
+    waiting.push((block, scope));
+    COUNT.get().store(waiting.len(), Ordering::Release);
+}
+
+fn take(is_taken: impl Fn(&Allocation) -> bool) -> Waiting {
+    let mut waiting = waiting();
+    let (taken, left) = waiting.drain(..).partition(|(block, _)| is_taken(block));
+    *waiting = left;
+    COUNT.get().store(waiting.len(), Ordering::Release);
+    taken
+}
+
+/// Frees the blocks that wait for this stream, which is alive and has this key, in the order of its work until now. The
+/// context is current.
+pub(crate) fn free_behind(driver: &Driver, (context, key): (Context, usize), stream: RawStream) {
+    if trusted_releases() == 0 {
+        return;
+    }
+    let blocks = take(|block| (block.context, block.home) == (context, key));
+    let joined = || -> Outcome {
+        let (own, _) = pool_stream(driver, context, key)?;
+        Event::of_stream(driver, Some(context), stream)?.make_wait(own)
+    };
+    let is_joined = blocks.is_empty() || joined().is_ok();
+    for (block, scope) in blocks {
+        count_released(scope);
+        let freed = if is_joined { block.free_after(None) } else { Err(block) };
+        if let Err(block) = freed {
+            after_work(ErasedOwner::new(block), scope);
+        }
+    }
+}
+
+/// Releases all that waits as other memory is released: after all work of its context.
+pub(crate) fn release_otherwise() {
+    if trusted_releases() != 0 {
+        for (block, scope) in take(|_| true) {
+            count_released(scope);
+            after_work(ErasedOwner::new(block), scope);
+        }
+    }
+}
