@@ -26,6 +26,7 @@ mod happens_before;
 mod joined_streams;
 mod launch_scopes;
 mod leased_memory;
+mod loops;
 mod mapped_memory;
 mod no_driver;
 mod pointer_attributes;

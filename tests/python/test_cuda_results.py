@@ -88,8 +88,9 @@ def test_complex_numbers(kind, dtype):
 
 
 def test_what_a_kernel_cannot_double():
+    array = full("cuda", value=True, dtype="|b1")
     with pytest.raises(ArrayError, match="found bool"):
-        interop_demo.twice(full("cuda", value=True, dtype="|b1"))
+        interop_demo.twice(array)
 
 
 def test_a_library_gets_results_in_memory_of_its_own():

@@ -45,10 +45,10 @@ def test_whoever_waits_for_a_device_lets_other_threads_run(way, stream):
 
 
 @in_c
-@pytest.mark.parametrize(("kind", "wanted"), [("cuda", (1, 0)), ("pool", (1, 0)), ("pinned", None), ("managed", None)])
+@pytest.mark.parametrize(("kind", "wanted"), [("cuda", (1, 0)), ("pool", (1, 0))])
 def test_a_copy_that_waits_lets_other_threads_run(kind, wanted):
-    """The copy waits for the default stream, on which other work is pending. Copies on the device are queued and wait
-    for nothing.
+    """The copy waits for the stream of the array, on which other work is pending. Copies on the device are queued, and
+    copies of memory on which nothing is pending use a stream of their own.
     """
     probe, array = native.load("threads"), full(kind, (3, 3))
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)

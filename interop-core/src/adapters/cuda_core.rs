@@ -239,7 +239,12 @@ impl<T: Element + DeviceCopy> ImportedBuffer<T> {
         if self.info.pending.is_nothing() && self.info.address != 0 && !cuda::captures(handle) {
             // The import left its work to a `stream` field of the struct, which is not known here. At its end the scope
             // makes the host wait, so that nothing is pending beside that stream either.
-            cuda::make_stream_wait_for_unknown(handle, self.info.address, self.info.device)?;
+            cuda::make_stream_wait_for_unknown(
+                handle,
+                self.info.address,
+                self.info.device,
+                self.info.followed(),
+            )?;
         }
         let scope = LaunchScope::on_handle(handle);
         scope.add(&self.info)?;

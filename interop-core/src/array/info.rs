@@ -105,6 +105,11 @@ impl ArrayInfo {
         }
     }
 
+    /// The record of the memory, if this crate knows all work on it.
+    pub(crate) fn followed(&self) -> Option<UseRecord> {
+        self.uses.filter(|uses| uses.is_clean())
+    }
+
     /// Replaces the address by another one of the same memory.
     pub(crate) fn move_to(&mut self, address: usize) {
         let relocated = |end: usize| end.wrapping_sub(self.address).wrapping_add(address);

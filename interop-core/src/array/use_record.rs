@@ -105,6 +105,12 @@ impl UseRecord {
         &TABLE[index]
     }
 
+    /// Whether only this crate has used the memory, and all of its launch scopes have ended.
+    pub(crate) fn is_clean(self) -> bool {
+        let state = self.place().state.load(Ordering::Acquire);
+        self.is_of(state) && state & INDEX == 0
+    }
+
     fn is_of(self, state: u64) -> bool {
         state & !INDEX == self.0.get() & !INDEX
     }

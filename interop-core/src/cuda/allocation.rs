@@ -27,7 +27,9 @@ impl Allocation {
             let _entered = self.context.enter(driver).ok()?;
             let _relaxed = Relaxed::new(driver);
             if let Some(work) = work {
-                work.make_wait(pool_stream(driver, self.context, self.home).ok()?.0).ok()?;
+                let (stream, key) = pool_stream(driver, self.context, self.home).ok()?;
+                // The spare stream waits for nobody.
+                (key == self.home).then(|| work.make_wait(stream))?.ok()?;
             }
             free_in_pool(driver, self.context, self.home, self.address).ok()
         };
@@ -74,7 +76,8 @@ impl Drop for Allocation {
 pub enum MemoryKind {
     /// Memory of one device (`cuMemAlloc`).
     Device,
-    /// Memory of one device from this crate's stream-ordered pool for it (`cuMemAllocFromPoolAsync`).
+    /// Memory of one device from this crate's stream-ordered pool for it (`cuMemAllocFromPoolAsync`), or as `Device` if the
+    /// device has no pools. `cudaIpcGetMemHandle` refuses it, so other processes cannot open it.
     Pool,
     /// Host memory that all devices can reach (`cuMemHostAlloc`, portable).
     Pinned,

@@ -6,11 +6,15 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::array::device::Device;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::{BLOCKS, UseRecord};
 use crate::cuda::allocation::Allocation;
-use crate::cuda::driver::driver;
+use crate::cuda::context::Context;
+use crate::cuda::driver::{Driver, Outcome, driver};
 use crate::cuda::event::Event;
 use crate::cuda::own_streams::{SPARE, key_of};
+use crate::cuda::pool::pool_stream;
 #[cfg(feature = "python")]
 use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 use crate::cuda::release::scope::ReleaseScope;
@@ -21,12 +25,25 @@ use crate::process::fork::PerProcess;
 
 /// The work on a block.
 struct Work {
-    /// The key of the consumer's stream.
-    home: usize,
+    /// The context, and the key of the consumer's stream.
+    home: (Context, usize),
     /// The event behind the work.
     last: Option<Event<'static>>,
     /// Whether the consumer has the memory, and is trusted to use it on that stream alone.
     is_taken: bool,
+}
+
+impl Work {
+    /// Calls `with` with the event behind the work, or behind the allocation if there was no work.
+    fn with_last(&self, driver: &'static Driver, with: impl FnOnce(&Event<'_>) -> Outcome) -> Option<()> {
+        if let Some(last) = &self.last {
+            return with(last).ok();
+        }
+        let (context, key) = self.home;
+        let _entered = context.enter(driver).ok()?;
+        let (own, _) = pool_stream(driver, context, key).ok()?;
+        with(&Event::of_stream(driver, Some(context), own).ok()?).ok()
+    }
 }
 
 /// The work on each block that has a record.
@@ -38,8 +55,8 @@ fn work_of(record: UseRecord) -> Option<MutexGuard<'static, Option<Work>>> {
 }
 
 /// Starts the record of a block that is allocated for the stream with this key. `None` if its work cannot be followed.
-pub(crate) fn start_record(home: usize) -> Option<UseRecord> {
-    let record = (home != SPARE).then(UseRecord::start_block)??;
+pub(crate) fn start_record(home: (Context, usize)) -> Option<UseRecord> {
+    let record = (home.1 != SPARE).then(UseRecord::start_block)??;
     *work_of(record)? = Some(Work { home, last: None, is_taken: false });
     Some(record)
 }
@@ -56,7 +73,7 @@ fn follow(record: UseRecord, on: StreamOnDevice) -> Option<()> {
     let stream = on.0.name()?;
     let raw = stream.to_raw()?;
     let mut work = work_of(record)?;
-    let work = work.as_mut().filter(|work| work.home == key_of(stream))?;
+    let work = work.as_mut().filter(|work| work.home.1 == key_of(stream))?;
     let (context, _entered) = enter_default(driver, on).ok()?;
     // An event inside of a capture is no event for anybody else.
     if capture_of(driver, raw) != Ok(None) {
@@ -68,6 +85,29 @@ fn follow(record: UseRecord, on: StreamOnDevice) -> Option<()> {
     }
     work.last = Some(Event::of_stream(driver, context, raw).ok()?);
     Some(())
+}
+
+/// Makes a stream wait for the work on memory with this clean record, and for nothing else. Returns `None` if that is not
+/// known, or not possible.
+pub(crate) fn make_wait(record: UseRecord, stream: StreamHandle, device: Device) -> Option<()> {
+    let (driver, raw) = (driver().ok()?, stream.to_raw()?);
+    let work = work_of(record)?;
+    let work = work.as_ref()?;
+    let (_, _entered) = enter_default(driver, (PendingWork::on(stream), device)).ok()?;
+    if capture_of(driver, raw) != Ok(None) {
+        return None;
+    }
+    work.with_last(driver, |last| last.make_wait(raw))
+}
+
+/// Waits on the host for the work on memory with this clean record. Returns `None` if that is not known, or not possible.
+pub(crate) fn wait(record: UseRecord) -> Option<()> {
+    let driver = driver().ok()?;
+    let work = work_of(record)?.take()?;
+    // Without the lock, as this may take long. The record counts as used meanwhile.
+    let done = work.with_last(driver, |last| last.in_context(|| last.wait()));
+    *work_of(record)? = Some(work);
+    done
 }
 
 /// Notes that the consumer for whose stream the block was allocated has it.

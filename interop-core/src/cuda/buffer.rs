@@ -163,14 +163,11 @@ impl CudaBuffer {
         Self::allocated(MemoryKind::Pool, context, ordinal, element, bytes, |this, driver| {
             let key = key_of(stream);
             free_behind(driver, (context, key), raw);
-            match this.allocate_in_pool(driver, key) {
-                Err(failure) if matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED) => {
-                    this.kind = MemoryKind::Device;
-                    return this.allocate(driver);
-                }
-                done => done?,
+            this.allocate_in_pool(driver, key)?;
+            if this.kind != MemoryKind::Pool {
+                return Ok(());
             }
-            this.record = start_record(this.home);
+            this.record = start_record((context, this.home));
             let own = pool_stream(driver, context, this.home)?.0;
             Event::of_stream(driver, Some(context), own)?.make_wait(raw)
         })
@@ -226,12 +223,21 @@ impl CudaBuffer {
         Ok(())
     }
 
-    /// Allocates memory of the pool, in the order of a stream of this crate.
+    /// Allocates memory of the pool, in the order of a stream of this crate. If the device has no pool, allocates plain
+    /// device memory.
     fn allocate_in_pool(&mut self, driver: &Driver, key: usize) -> Outcome {
-        let (address, home) = allocate(driver, (self.context, key), self.device.device_id, self.bytes)?;
-        self.home = home;
-        self.own(to_usize(address));
-        Ok(())
+        match allocate(driver, (self.context, key), self.device.device_id, self.bytes) {
+            Err(failure) if matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED) => {
+                self.kind = MemoryKind::Device;
+                self.allocate(driver)
+            }
+            allocated => {
+                let (address, home) = allocated?;
+                self.home = home;
+                self.own(to_usize(address));
+                Ok(())
+            }
+        }
     }
 
     /// Notes that this crate has queued work on the memory.

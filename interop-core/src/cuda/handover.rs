@@ -4,6 +4,8 @@
 use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
 use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::use_record::UseRecord;
+use crate::cuda::block;
 use crate::cuda::driver::is_available;
 use crate::cuda::missing_stream::join_default_stream;
 use crate::cuda::missing_stream::{handover_stream, synchronize_missing_stream, wait_for_missing_stream};
@@ -27,12 +29,12 @@ pub(crate) fn make_consumer_wait(info: &ArrayInfo, consumer: StreamHandle) -> Re
     poll_in_passing();
     match info.pending.only_name() {
         Some(_) => wait_for_pending(info.pending, consumer, info.device()),
-        None => make_stream_wait_for_unknown(consumer, info.address, info.device()),
+        None => make_stream_wait_for_unknown(consumer, info.address, info.device(), info.followed()),
     }
 }
 
-/// Makes a stream wait for the work on memory at an address of which nobody knows the stream: all work of the memory's
-/// context, or what [`MissingStreamPolicy`](crate::cuda::missing_stream::MissingStreamPolicy) says.
+/// Makes a stream wait for the work on memory at an address of which nobody knows the stream: the work that this crate has
+/// has `followed`, or all work of the memory's context, or what [`MissingStreamPolicy`](crate::cuda::missing_stream::MissingStreamPolicy) says.
 ///
 /// # Errors
 ///
@@ -42,8 +44,12 @@ pub(crate) fn make_stream_wait_for_unknown(
     stream: StreamHandle,
     address: usize,
     device: Device,
+    followed: Option<UseRecord>,
 ) -> Result<()> {
     if stream == StreamHandle::NothingPending {
+        return Ok(());
+    }
+    if followed.and_then(|uses| block::make_wait(uses, stream, device)).is_some() {
         return Ok(());
     }
     match memory_use(address, device)? {
@@ -105,7 +111,7 @@ pub(crate) fn make_context_wait_for(info: &ArrayInfo) -> Result<()> {
     let pending = if info.pending.only_name().is_some() {
         info.pending
     } else {
-        make_stream_wait_for_unknown(StreamHandle::LegacyDefault, info.address, device)?;
+        make_stream_wait_for_unknown(StreamHandle::LegacyDefault, info.address, device, info.followed())?;
         PendingWork::on_default_stream(device, None)?
     };
     if device.device_type == DeviceType::CUDA && make_context_wait((info.address, device), (pending, device))?
@@ -136,6 +142,10 @@ pub(crate) fn synchronize_for_host(info: &ArrayInfo) -> Result<()> {
 ///
 /// As [`stream_synchronize`].
 pub(crate) fn synchronize(info: &ArrayInfo) -> Result<()> {
+    let followed = info.followed().filter(|_| info.pending.only_name().is_none());
+    if followed.and_then(block::wait).is_some() {
+        return Ok(());
+    }
     synchronize_pending(info.pending, info.address, info.device())
 }
 

@@ -12,7 +12,10 @@ pub(crate) const SPARE: usize = 0;
 /// The key of the stream that interface dicts name for unknown work.
 pub(crate) const HANDOVER: usize = usize::MAX;
 
-/// The number of streams in one context, at which all further keys get the spare one.
+/// The keys that are no numbers of streams.
+const OWN_KEYS: [usize; 2] = [SPARE, HANDOVER];
+
+/// The number of streams in one context. A further key gets a stream that has nothing to do, or else the spare one.
 const MOST: usize = 16;
 
 /// Returns the key of the stream that belongs to a consumer's stream. It is the number of that stream, and is never used
@@ -53,13 +56,29 @@ impl Streams {
         if let Some(known) = self.find(key) {
             return Ok(known);
         }
-        let key = if self.known.len() < MOST || key == HANDOVER { key } else { SPARE };
-        if let Some(known) = self.find(key) {
-            return Ok(known);
-        }
-        let stream = create(driver)?;
+        let is_full = self.known.len() >= MOST && !OWN_KEYS.contains(&key);
+        let idle = if is_full { self.take_idle(driver) } else { None };
+        let (key, stream) = match idle {
+            Some(idle) => (key, idle),
+            None if is_full => match self.find(SPARE) {
+                Some(spare) => return Ok(spare),
+                None => (SPARE, create(driver)?),
+            },
+            None => (key, create(driver)?),
+        };
         self.known.push((key, stream));
         Ok((stream, key))
+    }
+
+    /// Takes the stream of another key that has nothing to do: the one that got its key first.
+    fn take_idle(&mut self, driver: &Driver) -> Option<StreamHandle> {
+        // SAFETY: the streams are there, as the caller has found out.
+        let is_idle = |stream| unsafe { driver.stream_query(stream) }.is_ok();
+        let has_ended = |(key, stream): &(usize, StreamHandle)| {
+            !OWN_KEYS.contains(key) && stream.to_raw().is_some_and(is_idle)
+        };
+        let at = self.known.iter().position(has_ended)?;
+        Some(self.known.remove(at).1)
     }
 }
 

@@ -115,6 +115,8 @@ struct Member {
     device: Device,
     address: usize,
     uses: Option<UseRecord>,
+    /// The record, if this crate knew all work on the array before the scope.
+    followed: Option<UseRecord>,
 }
 
 impl Member {
@@ -129,7 +131,8 @@ impl Member {
     }
 
     fn of(info: &ArrayInfo) -> Self {
-        Self { pending: info.pending, device: info.device, address: info.address, uses: info.uses }
+        let ArrayInfo { pending, device, address, uses, .. } = *info;
+        Self { pending, device, address, uses, followed: info.followed() }
     }
 
     /// Makes the stream of the scope wait for the work that is pending on the array.
@@ -140,7 +143,7 @@ impl Member {
             None if stream.stream(device).is_some_and(cuda::captures) => Ok(()),
             None => {
                 let waiter = stream.name().unwrap_or(StreamHandle::LegacyDefault);
-                cuda::make_stream_wait_for_unknown(waiter, self.address, self.device)
+                cuda::make_stream_wait_for_unknown(waiter, self.address, self.device, self.followed)
             }
         }
     }

@@ -1,0 +1,278 @@
+//! Loops that do not wait: memory of the pool that only this crate has used waits for nobody, and what others have used is
+//! bounded.
+
+use std::time::{Duration, Instant};
+
+use interop_core::cuda::{
+    CudaBuffer, MemoryKind, finish_releases, pending_releases, poll_releases, set_release_limit,
+};
+use interop_core::{CudaArray, DType, LaunchScope, Result, live_allocations};
+use interop_sim_client::Live;
+
+use crate::cuda_program::{Place, Stream};
+use crate::exclusive_driver::turn;
+
+/// Large enough for an event of its own.
+const LARGE: usize = 2 << 20;
+
+#[derive(Debug, CudaArray)]
+#[cuda_array(shape = [len], export)]
+struct Row {
+    #[cuda_array(data)]
+    data: CudaBuffer,
+    len: usize,
+}
+
+impl Row {
+    fn new(stream: Stream) -> Self {
+        Self { data: CudaBuffer::zeroed_on(stream.handle(), 0, DType::U8, LARGE).unwrap(), len: LARGE }
+    }
+
+    /// Writes the elements in a scope on a stream.
+    fn write(&mut self, stream: Stream) -> Result<()> {
+        let handle = stream.handle();
+        let scope = LaunchScope::on(&handle);
+        let view = scope.write::<u8, 1>(self)?;
+        stream.fill(&stream.bytes_at(usize::try_from(view.address()).unwrap(), LARGE), 3);
+        scope.finish()
+    }
+
+    /// Somebody else uses the memory from now on.
+    fn give_away(self) -> Self {
+        assert_ne!(self.info().unwrap().address(), 0);
+        self
+    }
+}
+
+/// One turn makes two events for the memory and one for the work, and asks the host for nothing. The free is queued although
+/// the stream, and another one, are busy.
+#[test]
+fn what_only_we_have_used_waits_for_nobody() {
+    let turn = turn();
+    let place = Place::primary(0);
+    turn.set_reuse(true);
+    let before = turn.live(Live::Allocations);
+    let (other, streams) = (place.non_blocking(), [place.non_blocking(), place.blocking(), place.legacy()]);
+    for stream in streams {
+        Row::new(stream).write(stream).unwrap();
+    }
+    place.with(|| streams.map(Stream::finish));
+    let busy = other.spin();
+    for stream in streams.into_iter().cycle().take(30) {
+        turn.reset_calls();
+        let mut row = Row::new(stream);
+        row.write(stream).unwrap();
+        drop(row);
+        assert_eq!((pending_releases(), live_allocations()), (0, 0));
+        turn.assert_no_host_wait();
+        let counted = ["cuCtxRecordEvent", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuEventQuery"];
+        assert_eq!(turn.calls_of(counted), [0, 1, 1, 0]);
+    }
+    for stream in streams {
+        stream.finish();
+    }
+    turn.assert_no_reports();
+    turn.run_all();
+    assert!(!turn.is_pending(busy));
+    assert_eq!(turn.live(Live::Allocations), before);
+}
+
+/// A stream that waits for what another writes after its loop must hold up nothing.
+#[test]
+fn the_streams_of_two_consumers_know_nothing_of_each_other() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (stuck, runs) = (place.non_blocking(), place.non_blocking());
+    let busy = stuck.spin();
+    drop(Row::new(stuck));
+    for _ in 0..10 {
+        Row::new(runs).write(runs).unwrap();
+    }
+    runs.finish();
+    assert!(turn.is_pending(busy), "the other stream is still stuck");
+    assert_eq!(pending_releases(), 0);
+}
+
+/// The release of everything else waits for all work, as ever.
+#[test]
+fn all_other_uses_are_released_after_all_work() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (own, other, busy) = (place.non_blocking(), place.non_blocking(), place.non_blocking());
+    let on_another_stream = || {
+        let mut row = Row::new(own);
+        row.write(other).unwrap();
+        row
+    };
+    let in_a_capture = || {
+        let mut row = Row::new(own);
+        own.begin();
+        row.write(own).unwrap();
+        assert!(own.end(), "the capture is as it was");
+        row
+    };
+    let forgotten_scope = || {
+        let mut row = Row::new(own);
+        let scope = LaunchScope::new();
+        scope.write::<u8, 1>(&mut row).unwrap();
+        std::mem::forget(scope);
+        row
+    };
+    let exported = || {
+        let row = std::sync::Arc::new(Row::new(own));
+        drop(row.share_dlpack().unwrap());
+        std::sync::Arc::into_inner(row).expect("the only one")
+    };
+    let uses: [(&str, &dyn Fn() -> Row); 5] = [
+        ("another stream", &on_another_stream),
+        ("a capture", &in_a_capture),
+        ("a forgotten scope", &forgotten_scope),
+        ("the address", &|| Row::new(own).give_away()),
+        ("an export", &exported),
+    ];
+    for (what, make) in uses {
+        let row = make();
+        let spin = busy.spin();
+        drop(row);
+        assert_eq!((pending_releases(), turn.is_pending(spin)), (1, true), "{what}");
+        turn.release(spin);
+        turn.run_all();
+        assert_eq!(poll_releases(), 0, "{what}");
+    }
+    turn.assert_no_reports();
+}
+
+/// Beyond sixteen busy streams the memory is released as all other.
+#[test]
+fn many_streams_share_what_is_left() {
+    let turn = turn();
+    let place = Place::foreign(0);
+    place.with(|| {
+        let streams: Vec<Stream> = (0..20).map(|_| place.non_blocking()).collect();
+        let before = turn.live(Live::Streams);
+        for stream in &streams {
+            Row::new(*stream).write(*stream).unwrap();
+        }
+        assert!(turn.live(Live::Streams) - before <= 17);
+        assert_ne!(pending_releases(), 0);
+        turn.run_all();
+        assert_eq!(poll_releases(), 0);
+        for stream in &streams {
+            Row::new(*stream).write(*stream).unwrap();
+            turn.run_all();
+            assert_eq!(pending_releases(), 0, "a stream that has nothing to do is free for another consumer");
+        }
+        turn.assert_no_reports();
+        streams.into_iter().for_each(Stream::destroy);
+    });
+    assert_eq!(finish_releases(), 0);
+    place.destroy();
+}
+
+#[test]
+fn a_reset_takes_the_streams_with_it() {
+    let mut turn = turn();
+    let stream = Place::primary(0).non_blocking();
+    let mut row = Row::new(stream);
+    row.write(stream).unwrap();
+    stream.finish();
+    drop(row);
+    Place::reset_primary(0);
+    turn.expect_what_is_live_now();
+    let stream = Place::primary(0).non_blocking();
+    let mut row = Row::new(stream);
+    row.write(stream).unwrap();
+    drop(row);
+    stream.finish();
+    turn.assert_no_reports();
+}
+
+/// The setting for one test.
+struct Limit;
+
+impl Limit {
+    fn of(bytes: usize) -> Self {
+        set_release_limit(Some(bytes)).unwrap();
+        Self
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        set_release_limit(None).unwrap();
+    }
+}
+
+/// What another stream holds up is waited for once, for 20 ms, and then more memory is taken.
+#[test]
+fn an_allocation_at_the_limit_waits_once_for_each_event() {
+    let turn = turn();
+    let _limit = Limit::of(2 * LARGE);
+    let place = Place::primary(0);
+    let (stream, busy) = (place.non_blocking(), place.non_blocking());
+    let spin = busy.spin();
+    let timed = || {
+        let start = Instant::now();
+        drop(Row::new(stream).give_away());
+        start.elapsed()
+    };
+    let below = [timed(), timed()];
+    let at_the_limit = timed();
+    let later = [timed(), timed(), timed()];
+    assert!(at_the_limit >= Duration::from_millis(20), "{below:?} {at_the_limit:?} {later:?}");
+    assert!(below.iter().chain(&later).sum::<Duration>() < Duration::from_millis(20), "{below:?} {later:?}");
+    assert_eq!((pending_releases(), turn.is_pending(spin)), (6, true));
+    // Another device is not concerned.
+    let start = Instant::now();
+    drop(CudaBuffer::zeroed(MemoryKind::Device, 1, DType::U8, LARGE).unwrap());
+    assert!(start.elapsed() < Duration::from_millis(20));
+    turn.release(spin);
+    turn.run_all();
+    drop(Row::new(stream));
+    assert_eq!(pending_releases(), 0, "the next allocation has released what was due");
+}
+
+/// Without an event there is nothing to wait for: the loop goes on with more memory.
+#[test]
+fn a_hold_at_the_limit_takes_more_memory() {
+    let turn = turn();
+    let _limit = Limit::of(LARGE);
+    let place = Place::primary(0);
+    let stream = place.non_blocking();
+    let spin = place.non_blocking().spin();
+    let start = Instant::now();
+    {
+        let _held = interop_core::cuda::HoldReleases::new();
+        for _ in 0..4 {
+            drop(Row::new(stream).give_away());
+        }
+        assert_eq!(pending_releases(), 4);
+    }
+    assert!(start.elapsed() < Duration::from_millis(20), "{:?}", start.elapsed());
+    turn.release(spin);
+    assert_eq!(finish_releases(), 0);
+}
+
+/// Memory that is used up is an error after one more attempt, and nothing is lost.
+#[test]
+fn no_memory_is_an_error_after_what_is_deferred_was_released() {
+    const OUT_OF_MEMORY: i32 = 2;
+    const ALLOCATE: &str = "cuMemAllocFromPoolAsync";
+    let turn = turn();
+    let place = Place::primary(0);
+    let stream = place.non_blocking();
+    let spin = place.non_blocking().spin();
+    drop(Row::new(stream).give_away());
+    turn.release(spin);
+    turn.run_all();
+    turn.reset_calls();
+    turn.fail_next(ALLOCATE, OUT_OF_MEMORY);
+    drop(Row::new(stream));
+    assert_eq!(turn.calls_of([ALLOCATE, "cuMemPoolTrimTo"]), [2, 2], "both devices have pools");
+    assert_eq!(pending_releases(), 0);
+    turn.fail_all(OUT_OF_MEMORY);
+    let refused = CudaBuffer::zeroed_on(stream.handle(), 0, DType::U8, LARGE);
+    turn.clear_faults();
+    assert!(refused.is_err());
+    assert_eq!(live_allocations(), 0);
+}
