@@ -5,7 +5,9 @@ Run the tests with `cargo xtask test python`, which first builds the extension a
 
 import gc
 import importlib.util
+import sys
 import time
+from pathlib import Path
 
 import interop_demo
 import pytest
@@ -13,6 +15,9 @@ import pytest
 # The time in seconds in which a library must release memory from its own thread.
 PATIENCE = 5.0
 
+
+# The reader of the corpus, and structs made by hand (`capsules.py`).
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "conformance"))
 
 pytest.register_assert_rewrite("interfaces", "scripts")
 

@@ -12,19 +12,20 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+CORPUS = HERE.parent.parent / "conformance"
 
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
 
 
 def run(program, *, timeout=60, limited=False):
-    """Runs a Python program that can import the helpers of this folder. Returns its output, or fails with the end of
+    """Runs a Python program that can import the helpers of this folder and of the corpus. Returns its output, or fails with the end of
     it.
     """
     # The address sanitizer reserves far more addresses than it uses, and so does a free-threaded Python.
     reserves = "ASAN_OPTIONS" in os.environ or sysconfig.get_config_var("Py_GIL_DISABLED")
     limited = limited and os.name == "posix" and not reserves
     program = (LIMITED if limited else "") + textwrap.dedent(program)
-    folders = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    folders = [str(HERE), str(CORPUS), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "RUST_BACKTRACE": "0"}
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", program],

@@ -6,6 +6,7 @@ compared.
 """
 
 import ctypes
+import os
 import re
 import subprocess
 import sys
@@ -14,11 +15,11 @@ from pathlib import Path
 import interop_demo
 import numpy as np
 import pytest
+import reader
 from capsules import CPU, Producer, Tensor
+from reader import BEFORE, BEHIND, read, value
 
-CORPUS = Path(__file__).resolve().parents[2] / "conformance"
-sys.path.insert(0, str(CORPUS))
-from reader import BEFORE, BEHIND, read, value  # noqa: E402
+CORPUS = Path(reader.HERE)
 
 ArrayError = interop_demo.ArrayError
 PROTOCOLS = {"versioned": "dlpack_versioned", "legacy": "dlpack"}
@@ -60,6 +61,28 @@ def test_the_corpus_is_well_formed_and_what_its_tables_say(arguments):
         [sys.executable, "-S", *arguments], cwd=CORPUS, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="each case runs in a forked process")
+@pytest.mark.parametrize(
+    "consumer, words, outcome",
+    [
+        ("--from-dlpack=interop_demo:asarray", "null or strides or flags", " passed"),
+        ("--from-cai=interop_demo:asarray", "data or stream or readonly", " passed"),
+        ("--from-dlpack=numpy:from_dlpack", "shape-null-versioned", "the consumer ended the process by SIGSEGV"),
+        ("--from-dlpack=builtins:id", "plain-versioned", "Invisible: 'int' object has no attribute '__dlpack__'"),
+        ("--from-dlpack=builtins:id", "ndim-lowest", "2 failed"),
+    ],
+)
+def test_the_tests_for_any_consumer(consumer, words, outcome):
+    """They pass with our library, survive a crash, and tell a refusal from an acceptance."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "-q", str(CORPUS), consumer, "-k", words]
+    folders = os.pathsep.join(filter(None, [str(Path(interop_demo.__file__).parent), os.environ.get("PYTHONPATH")]))
+    driver = CORPUS.parent / "target/sim/lib64"
+    environment = {**os.environ, "PYTHONPATH": folders, "LD_LIBRARY_PATH": str(driver)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert outcome in done.stdout, done.stdout + done.stderr
+    assert (done.returncode == 0) == ("failed" not in outcome and "SIGSEGV" not in outcome), done.stdout
 
 
 @pytest.mark.parametrize("case", cases("cai.json"))

@@ -68,7 +68,7 @@ const FILES: [(&str, &str); 8] = [
     ("examples/README.md", "gpu/examples.md"),
     ("examples/hello-cuda/tests/libraries.py", "gpu/libraries.py"),
     ("tests/python/native.py", "gpu/native.py"),
-    ("tests/python/capsules.py", "gpu/capsules.py"),
+    ("conformance/capsules.py", "gpu/capsules.py"),
     ("tests/python/scripts.py", "gpu/scripts.py"),
     ("tests/gpu/run.sh", "run.sh"),
 ];

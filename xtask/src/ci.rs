@@ -3,7 +3,7 @@
 use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
 use crate::{
-    COMMANDS, Command, InCi, command_step, free_threaded, fuzz, newest_numpy, published, pyo3, sim, suites,
+    COMMANDS, Command, InCi, command_step, free_threaded, fuzz, newest_numpy, packages, published, pyo3, sim, suites,
     workspace,
 };
 
@@ -19,7 +19,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         "Builds without a warning: no broken link, nothing public without a page.",
         docs,
     );
-    report.check("Packages", "What would be published builds from its own archive alone.", packages);
+    report.suite(
+        "Packages",
+        "What would be published is tested and documented from its archives alone.",
+        packages::run,
+    );
     report.suite(
         "Public items",
         "What users can name is what is recorded, where there is a nightly.",
@@ -93,15 +97,4 @@ fn docs() -> Result<(), Failure> {
     command_step::run(
         docs.arg(workspace::features_but(&["python", "stubs"])).env("RUSTDOCFLAGS", "-D warnings"),
     )
-}
-
-/// Packages the two published crates.
-fn packages() -> Result<(), Failure> {
-    let mut cargo =
-        workspace::cargo(["package", "--package=interop-derive", "--package=interop-core", "--locked"]);
-    if !workspace::unattended() {
-        // Developers may run this before they commit.
-        cargo.arg("--allow-dirty");
-    }
-    command_step::run(&mut cargo)
 }

@@ -18,6 +18,7 @@ mod fuzz;
 #[cfg(test)]
 mod module_arrows;
 mod newest_numpy;
+mod packages;
 mod ptx;
 mod published;
 mod pyo3;
@@ -113,8 +114,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "sim",
-        arguments: "",
-        help: "the simulated CUDA driver in target/sim/lib64, for tests without a GPU",
+        arguments: "[FOLDER]",
+        help: "the simulated CUDA driver in target/sim/lib64 or in a folder of yours, for tests without a GPU",
         run: sim::run,
         ci: InCi::As("sim::build"),
     },
@@ -177,7 +178,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "guard",
         arguments: "[CHECK]...",
-        help: "what users build on: api, features, compiler (oldest), platforms, classes (messages), minimal (oldest dependencies), deny (licences)",
+        help: "what users build on: packages, api, features, compiler (oldest), platforms, classes (messages), minimal (oldest dependencies), deny (licences)",
         run: published::run,
         ci: InCi::With(&["classes"], nothing),
     },

@@ -20,14 +20,35 @@ use crate::failure::Failure;
 use crate::suites::{self, Suite};
 use crate::test_counts::Counts;
 use crate::tools::{self, Tool};
-use crate::{command_step, files, sim, workspace};
+use crate::{command_step, files, packages, sim, workspace};
 
 const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
-/// The published packages.
-const PUBLISHED: [&str; 2] = ["interop-core", "interop-derive"];
+/// Returns the names of the published packages, which are also those of their folders: the ones whose manifests do not
+/// say `publish = false`.
+fn published() -> Result<Vec<String>, Failure> {
+    let metadata = workspace::cargo(["metadata", "--no-deps", "--format-version=1", "--locked", "--quiet"]);
+    let metadata = command_step::ask(&mut { metadata });
+    let metadata = metadata.ok_or_else(|| Failure::new("`cargo metadata` fails".to_owned()))?;
+    let (mut names, mut current) = (Vec::new(), "");
+    for part in metadata.split(r#"{"name":""#) {
+        // A package has a version after its name, and a dependency has a source.
+        current = part.split_once(r#"","version":"#).map_or(current, |(name, _)| name);
+        if part.contains(r#""publish":null"#) {
+            names.push(current.to_owned());
+        }
+    }
+    Ok(names)
+}
 
-const SUITES: [Suite; 7] = [
+const SUITES: [Suite; 8] = [
+    Suite {
+        word: "packages",
+        name: "Packages",
+        why: "What would be published from the last commit passes its own tests and is documented as docs.rs does it, \
+              from its archives alone.",
+        run: packages::run,
+    },
     Suite {
         word: "api",
         name: "Public items",
@@ -92,7 +113,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 /// Runs the fast check if there is a nightly compiler; otherwise skips it with the reason.
 pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
     if let Some(why) = tools::no_nightly() {
-        counts.skip(PUBLISHED.len(), why);
+        counts.skip(published()?.len(), why);
         return Ok(());
     }
     public_items(counts)
@@ -101,7 +122,7 @@ pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
 /// Compares the public items with the recorded ones.
 fn public_items(counts: &mut Counts) -> Result<(), Failure> {
     let mut changes = Vec::new();
-    for package in PUBLISHED {
+    for package in &published()? {
         let found = items(package)?;
         let file = record(package);
         let recorded = files::read(&workspace::root().join(&file))?;
@@ -130,7 +151,7 @@ pub(crate) fn bless() -> Result<(), Failure> {
         println!("    left as they are: {why}");
         return Ok(());
     }
-    for package in PUBLISHED {
+    for package in &published()? {
         files::write(&workspace::root().join(record(package)), items(package)?)?;
     }
     Ok(())
@@ -229,7 +250,7 @@ pub(crate) fn oldest_compiler(counts: &mut Counts) -> Result<(), Failure> {
     install_oldest(&version)?;
     sim::build()?;
     let mut cargo = tools::of_toolchain(&version, "cargo");
-    cargo.args(["check", "--locked", "--package=interop-core", "--package=interop-derive"]);
+    cargo.args(["check", "--locked"]).args(each_package()?);
     cargo.arg(workspace::features_but(&["cudarc"]));
     command_step::run(cargo.arg("--target-dir").arg(workspace::target().join("guard/compiler")))?;
     counts.passed = 1;
@@ -259,20 +280,25 @@ fn platforms(counts: &mut Counts) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns the arguments that select the published packages.
+pub(crate) fn each_package() -> Result<Vec<String>, Failure> {
+    Ok(published()?.iter().map(|package| format!("--package={package}")).collect())
+}
+
 /// Compiles both packages, in a separate workspace, with the oldest dependencies that their manifests allow.
 fn oldest_dependencies(counts: &mut Counts) -> Result<(), Failure> {
     tools::need_nightly()?;
     let place = workspace::target().join("guard/oldest");
     // Files of an earlier run would interfere.
     files::clear(&place)?;
-    for package in PUBLISHED {
+    let published = published()?;
+    for package in &published {
         files::copy_all(&workspace::root().join(package), &place.join(package))?;
     }
     let manifest = files::read(&workspace::root().join("Cargo.toml"))?;
     let others = |line: &&str| !line.starts_with("members") && !line.starts_with("default-members");
     let manifest = manifest.lines().filter(others).collect::<Vec<_>>().join("\n");
-    let members = PUBLISHED.map(|package| format!("{package:?}")).join(", ");
-    let manifest = manifest.replacen("[workspace]", &format!("[workspace]\nmembers = [{members}]"), 1);
+    let manifest = manifest.replacen("[workspace]", &format!("[workspace]\nmembers = {published:?}"), 1);
     files::write(&place.join("Cargo.toml"), manifest)?;
     let mut lock = tools::nightly("cargo");
     command_step::run(lock.args(["generate-lockfile", "-Zminimal-versions"]).current_dir(&place))?;
@@ -281,6 +307,6 @@ fn oldest_dependencies(counts: &mut Counts) -> Result<(), Failure> {
     check.arg(workspace::features_but(&["cust"]));
     check.arg("--target-dir").arg(place.with_file_name("oldest-build")).current_dir(&place);
     command_step::run(&mut check)?;
-    counts.passed = PUBLISHED.len() as u64;
+    counts.passed = published.len() as u64;
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use crate::failure::{Failure, no_arguments};
+use crate::failure::Failure;
 use crate::{command_step, files, workspace};
 
 /// The name that programs use at run time.
@@ -18,11 +18,20 @@ const NAME: &str = "libcuda.so.1";
 /// a second driver.
 const LINK: &str = "libcuda.so";
 
-/// Builds the simulated driver for manual use.
+/// Builds the simulated driver for manual use, and puts it into another folder too if one is named.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    no_arguments("sim", arguments)?;
+    let folder = match arguments {
+        [] => folder(),
+        // Relative to where the user is, not to the workspace.
+        [folder] => std::path::absolute(folder).map_err(files::at(Path::new(folder)))?,
+        _ => return Err(Failure::usage("write `cargo xtask sim`, or `cargo xtask sim FOLDER`".to_owned())),
+    };
     build()?;
-    println!("    Programs use it with LD_LIBRARY_PATH=target/sim/lib64");
+    install(&folder)?;
+    println!(
+        "    Programs use it with LD_LIBRARY_PATH={}. INTEROP_SIM_VERSION=12050 makes it a driver for CUDA 12.5.",
+        folder.display()
+    );
     Ok(())
 }
 
@@ -33,16 +42,19 @@ pub(crate) fn build() -> Result<(), Failure> {
         "In target/sim/lib64, so that programs for CUDA link and run without a GPU.",
     );
     command_step::run(&mut workspace::cargo(["build", "--package=interop-sim-driver", "--locked"]))?;
-    // Cargo may use another folder than `target`.
-    let built = env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(workspace::target, |folder| workspace::root().join(folder));
-    let library = built.join("debug/libinterop_sim_driver.so");
-    let folder = folder();
-    files::replace(&library, &folder.join(NAME))?;
     // An invalid library file ends the search for a driver.
     for name in [NAME, LINK] {
         files::write(&nothing().join(name), "")?;
     }
+    install(&folder())
+}
+
+/// Copies the driver that was built into a folder, under both of its names.
+fn install(folder: &Path) -> Result<(), Failure> {
+    // Cargo may use another folder than `target`.
+    let built = env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(workspace::target, |folder| workspace::root().join(folder));
+    files::replace(&built.join("debug/libinterop_sim_driver.so"), &folder.join(NAME))?;
     let link = folder.join(LINK);
     if fs::read_link(&link).is_ok_and(|target| target == Path::new(NAME)) {
         return Ok(());

@@ -44,7 +44,11 @@ fn instantiate(state: &mut State, out: &Out<Handle>, graph: Handle) -> Answer {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuGraphInstantiateWithFlags(out: Out<Handle>, graph: Handle, _flags: u64) -> Code {
+extern "C" fn cuGraphInstantiateWithFlags(out: Out<Handle>, graph: Handle, flags: u64) -> Code {
+    // AUTO_FREE_ON_LAUNCH and DEVICE_LAUNCH exclude each other. There are four flags.
+    if flags & 0b101 == 0b101 || flags > 0b1111 {
+        return call("cuGraphInstantiateWithFlags", |_| Err(Status::INVALID_VALUE));
+    }
     call("cuGraphInstantiateWithFlags", |sim| instantiate(sim, &out, graph))
 }
 

@@ -149,7 +149,10 @@ fn captured_work_runs_when_its_graph_is_launched() {
     assert_eq!([state(first), state(second)], [0, 0]);
     ok(cuStreamSynchronize(first));
     assert_eq!(room.peek(target), 0);
-    let executable = get(|out| cuGraphInstantiateWithFlags(out, graph, 0));
+    let (auto_free, device_launch) = (1, 4);
+    let refused = cuGraphInstantiateWithFlags(&mut 0, graph, auto_free | device_launch);
+    assert_eq!(refused, code::INVALID_VALUE, "these two exclude each other");
+    let executable = get(|out| cuGraphInstantiateWithFlags(out, graph, auto_free));
     for _ in 0..2 {
         ok(cuMemsetD8Async(target, 0, 4, first));
         ok(cuGraphLaunch(executable, first));
