@@ -48,12 +48,16 @@ def rank(rank, world, port, results):
 
 
 def main():
+    import importlib.util
     import multiprocessing
     import socket
 
+    world = 2
+    if missing := [name for name in ("torch", "cupy") if importlib.util.find_spec(name) is None]:
+        print(f"skipped: {' and '.join(missing)} not installed")
+        return 0
     import torch
 
-    world = 2
     if torch.cuda.device_count() < world:
         print(f"skipped: needs {world} GPUs, found {torch.cuda.device_count()}")
         return 0

@@ -53,6 +53,16 @@ def test_there_and_back_again():
     assert again.sum() == sum(6 * row + column for row in (1, 2, 3) for column in (0, 2, 4))
 
 
+def test_a_copy_is_made_by_jnp_array():
+    """COMPATIBILITY.md says which call copies. If `copy=True` starts to, that entry must go."""
+    array = Array.full((1000,), 1.0)
+    address = interop_demo.describe(array)["data"]
+    assert jax.numpy.array(array).unsafe_buffer_pointer() != address
+    shared = jax.numpy.from_dlpack(array, copy=True)
+    assert (shared.unsafe_buffer_pointer() == address) == (jax.__version_info__ < (0, 11))
+    del shared
+
+
 @pytest.mark.parametrize(
     "dtype",
     [

@@ -21,8 +21,9 @@ pub(crate) fn run(counts: &mut Counts) -> Result<(), Failure> {
     let alone = place.join("alone");
     files::make(&alone)?;
     for archive in files::entries(&place.join("package"))? {
+        // `-m`: the files in an archive are as old as each other, and cargo would take changed ones for built.
         if archive.extension().is_some_and(|extension| extension == "crate") {
-            command_step::run(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(&alone))?;
+            command_step::run(Command::new("tar").arg("-xmzf").arg(archive).arg("-C").arg(&alone))?;
         }
     }
     let mut manifest = "[workspace]\nresolver = \"3\"\nmembers = [\"*\"]\n[patch.crates-io]\n".to_owned();

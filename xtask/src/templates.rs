@@ -127,8 +127,9 @@ impl Template {
         let [wheel] = built.as_slice() else {
             return Err(Failure::new(format!("{} wheels were built, and not one", built.len())));
         };
-        if !wheel.to_string_lossy().contains("-cp311-abi3-") {
-            return Err(Failure::new(format!("{} is not for every Python from 3.11 on", wheel.display())));
+        let tags = if cfg!(target_os = "linux") { "-cp311-abi3-manylinux_" } else { "-cp311-abi3-" };
+        if !wheel.to_string_lossy().contains(tags) {
+            return Err(Failure::new(format!("{} has not the tags {tags}", wheel.display())));
         }
         let fresh = self.environment("fresh", &[&wheel.to_string_lossy(), PYTEST, MYPY])?;
         let mut pytest = python(&fresh);

@@ -27,6 +27,8 @@ pages! {
     cudarc, "cudarc.md", "cudarc";
     several_arrays, "several_arrays.md", "python";
     core_crate, "core_crate.md", "python";
+    many_processes, "many_processes.md";
+    testing, "testing.md";
     from_handwritten_class, "from_handwritten_class.md", "python";
     from_rust_numpy, "from_rust_numpy.md", "python", "ndarray";
     from_dlpark, "from_dlpark.md", "python";
