@@ -3,8 +3,8 @@
 use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
 use crate::{
-    COMMANDS, Command, InCi, command_step, free_threaded, fuzz, newest_numpy, packages, published, pyo3, sim, suites,
-    workspace,
+    COMMANDS, Command, InCi, command_step, free_threaded, fuzz, newest_numpy, packages, published, pyo3, sim,
+    suites, workspace,
 };
 
 /// Runs every check and every suite, even after one has failed.

@@ -118,29 +118,39 @@ impl Template {
         Ok(())
     }
 
-    /// Builds the wheel and tests it in an environment that contains nothing else, away from the sources.
-    fn wheel(&self, counts: &mut Counts) -> Result<(), Failure> {
+    /// Builds a wheel with these arguments of maturin, and returns it. Its name must have these tags, and on Linux
+    /// `manylinux` after them.
+    fn build(&self, arguments: &[&str], tags: &str) -> Result<PathBuf, Failure> {
         let wheels = self.folder.join("wheels");
         files::clear(&wheels)?;
-        command_step::run(self.command("maturin").args(["build", "--release", "--out"]).arg(&wheels))?;
+        command_step::run(self.command("maturin").arg("build").args(arguments).arg("--out").arg(&wheels))?;
         let built = files::entries(&wheels)?;
         let [wheel] = built.as_slice() else {
             return Err(Failure::new(format!("{} wheels were built, and not one", built.len())));
         };
-        let tags = if cfg!(target_os = "linux") { "-cp311-abi3-manylinux_" } else { "-cp311-abi3-" };
-        if !wheel.to_string_lossy().contains(tags) {
-            return Err(Failure::new(format!("{} has not the tags {tags}", wheel.display())));
+        let tags = if cfg!(target_os = "linux") { format!("{tags}manylinux_") } else { tags.to_owned() };
+        if !wheel.to_string_lossy().contains(&tags) {
+            return Err(Failure::new(format!("{} has not the tags `{tags}`", wheel.display())));
         }
+        Ok(wheel.clone())
+    }
+
+    /// Builds the wheel and tests it in an environment that contains nothing else, away from the sources.
+    fn wheel(&self, counts: &mut Counts) -> Result<(), Failure> {
+        // For free-threaded Python, of which the interpreter need not be there. That one is not run.
+        self.build(&["--features=pyo3/abi3t-py315", "--interpreter=3.15t"], "-cp315-abi3.abi3t-")?;
+        let wheel = self.build(&["--release"], "-cp311-abi3-")?;
+        let wheels = wheel.parent().unwrap_or(&self.folder);
         let fresh = self.environment("fresh", &[&wheel.to_string_lossy(), PYTEST, MYPY])?;
         let mut pytest = python(&fresh);
-        counted(pytest.args(["-m", "pytest"]).current_dir(&wheels).arg(self.folder.join("tests")), counts)?;
+        counted(pytest.args(["-m", "pytest"]).current_dir(wheels).arg(self.folder.join("tests")), counts)?;
         // Checks that the stubs reject what Python rejects, and that they match the module.
         let callers = workspace::root().join("tests/templates/callers.py");
         command_step::run(
             python(&fresh)
                 .args(["-m", "mypy", "--strict", "--no-incremental"])
                 .arg(callers)
-                .current_dir(&wheels),
+                .current_dir(wheels),
         )?;
         let allowed = workspace::root().join("tests/templates/allowed.txt");
         command_step::run(
@@ -148,7 +158,7 @@ impl Template {
                 .args(["-m", "mypy.stubtest", "hello_python"])
                 .arg("--allowlist")
                 .arg(allowed)
-                .current_dir(&wheels),
+                .current_dir(wheels),
         )
     }
 }

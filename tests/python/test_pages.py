@@ -1,0 +1,44 @@
+"""The pages: no sentence is too long, and the plots are those of the tables."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST = 40
+PAGES = [
+    page
+    for pattern in ("*.md", "conformance/README.md", "examples/**/*.md", "fuzz/*.md", "inter*/**/*.md", "sim-driver/*.md", "tests/gpu/*.md")
+    for page in sorted(ROOT.glob(pattern))
+    if not page.is_symlink()
+]
+
+
+def sentences(text):
+    """Yields the sentences of Markdown: of paragraphs, list items and cells. Code and the target of a link are one word."""
+    text = re.sub(r"^\s*```.*?^\s*```", "", text, flags=re.M | re.S)
+    text = re.sub(r"(`+).+?\1", "code", re.sub(r"\]\([^)]*\)", "]", text))
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )|\||^#.*$|^\[.*\]: .*$", text, flags=re.M):
+        yield from re.split(r"(?<=[.?!])\s+", " ".join(block.split()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_sentence_is_too_long(page):
+    text = page.read_text(encoding="utf-8")
+    assert [sentence for sentence in sentences(text) if len(sentence.split()) > MOST] == []
+
+
+def test_a_long_sentence_is_found():
+    assert len(next(sentences("word " * 41 + "`some code`. Another.")).split()) == 42
+
+
+def test_the_plots_are_those_of_the_tables():
+    command = [sys.executable, ROOT / "benches/python/plots.py", "--check"]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
