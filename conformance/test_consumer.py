@@ -64,14 +64,15 @@ def judge(case, check):
             outcome = ("skip", f"{type(error).__name__}: {error}")
         except BaseException as error:  # the parent must hear of anything
             outcome = ("fail", repr(error))
-        os.write(writing, json.dumps(outcome).encode()[:4000])
+        os.write(writing, json.dumps([outcome[0], outcome[1][:600]]).encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
         told = pipe.read()
     status = os.waitpid(child, 0)[1]
-    if os.WIFSIGNALED(status):
-        pytest.fail(f"the consumer ended the process by {signal.Signals(os.WTERMSIG(status)).name}: {case['why']}")
+    if status or not told:
+        how = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"an exit status, {status >> 8}"
+        pytest.fail(f"the consumer ended the process by {how}: {case['why']}")
     kind, text = json.loads(told)
     if kind == "skip" and "facts" in case:
         pytest.skip(text)

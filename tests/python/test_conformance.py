@@ -69,7 +69,7 @@ def test_the_corpus_is_well_formed_and_what_its_tables_say(arguments):
     [
         ("--from-dlpack=interop_demo:asarray", "null or strides or flags", " passed"),
         ("--from-cai=interop_demo:asarray", "data or stream or readonly", " passed"),
-        ("--from-dlpack=numpy:from_dlpack", "shape-null-versioned", "the consumer ended the process by SIGSEGV"),
+        ("--from-dlpack=numpy:from_dlpack", "shape-null-versioned", "the consumer ended the process by "),
         ("--from-dlpack=builtins:id", "plain-versioned", "Invisible: 'int' object has no attribute '__dlpack__'"),
         ("--from-dlpack=builtins:id", "ndim-lowest", "2 failed"),
     ],
@@ -82,7 +82,7 @@ def test_the_tests_for_any_consumer(consumer, words, outcome):
     environment = {**os.environ, "PYTHONPATH": folders, "LD_LIBRARY_PATH": str(driver)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert outcome in done.stdout, done.stdout + done.stderr
-    assert (done.returncode == 0) == ("failed" not in outcome and "SIGSEGV" not in outcome), done.stdout
+    assert (done.returncode == 0) == ("failed" not in outcome and "ended" not in outcome), done.stdout
 
 
 @pytest.mark.parametrize("case", cases("cai.json"))
