@@ -95,7 +95,7 @@ pub use crate::cuda::release::batch::share_events_for;
 pub use crate::cuda::release::hold::HoldReleases;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::release::hold::set_capture_hook;
-#[cfg(feature = "python")]
+#[cfg(any(feature = "python", feature = "cudarc"))]
 pub(crate) use crate::cuda::release::limit::make_room_on;
 pub use crate::cuda::release::limit::set_release_limit;
 pub use crate::cuda::release::policy::{ReleasePolicy, release_policy};

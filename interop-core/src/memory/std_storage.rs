@@ -175,7 +175,7 @@ impl FromImport for CudaBuffer {
         let ordinal = import.info().device().device_id;
         match copy(import, order)? {
             Some(buffer) => Ok(buffer.holding(element)),
-            None => Self::for_elements(MemoryKind::Device, ordinal, element, 0),
+            None => Self::for_elements(MemoryKind::Pool, ordinal, element, 0),
         }
     }
 }
@@ -184,7 +184,7 @@ impl FromImport for CudaBuffer {
 fn copied_as<T: Element>(import: &mut Import, order: Order) -> Result<Option<CudaBuffer>> {
     let (dtype, padded) = (import.info.dtype, import.info.padded);
     (import.info.dtype, import.info.padded) = (T::TYPE.dtype, false);
-    let copy = copied::<T>(import, MemoryKind::Device, order);
+    let copy = copied::<T>(import, MemoryKind::Pool, order);
     (import.info.dtype, import.info.padded) = (dtype, padded);
     copy
 }

@@ -406,10 +406,18 @@ pub(crate) fn copied<T: Element>(
     site.refuse_capture(stream)?;
     // The contiguous copy of a broadcast array can be larger than the memory that the array spans.
     let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| T::TYPE.too_large(count))?;
-    let target = CudaBuffer::uninitialized(kind, site.context, site.ordinal, T::TYPE, bytes)?;
+    // What is copied by the host first is not in the order of the stream.
+    let is_queued = T::TYPE.any_bits && site.reaches(import.info().device());
+    let target = if kind == MemoryKind::Pool && is_queued {
+        CudaBuffer::in_order((site.context, stream, site.stream), site.ordinal, T::TYPE, bytes)?
+    } else {
+        CudaBuffer::uninitialized(kind, site.context, site.ordinal, T::TYPE, bytes)?
+    };
     // SAFETY: the memory is new and has room for the elements.
     let pending = unsafe { site.copy::<T>(import, order, target.address) }?;
-    if pending && !(kind == MemoryKind::Device && site.is_guarded(scope) && site.is_named(stream)) {
+    target.note_work(stream);
+    let is_of_device = matches!(kind, MemoryKind::Device | MemoryKind::Pool);
+    if pending && !(is_of_device && site.is_guarded(scope) && site.is_named(stream)) {
         site.finish()?;
     } else if pending {
         import.wait_for_copy(stream)?;

@@ -292,6 +292,7 @@ fn copied<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> Result<
     // The driver cannot allocate 0 bytes, but `cudarc` would free the null pointer.
     let capacity = count.max(1);
     let bytes = size_in_bytes::<T>(capacity)?;
+    cuda::make_room_on(import.info().device(), bytes);
     // SAFETY: the memory is written before it is read.
     let slice = unsafe { stream.alloc::<T>(capacity) };
     let lacking = text!("{bytes} bytes of free memory");

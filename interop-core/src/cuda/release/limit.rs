@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "python")]
+#[cfg(any(feature = "python", feature = "cudarc"))]
 use crate::array::device::{Device, DeviceType};
 use crate::cuda::blocking::run_blocking;
 use crate::cuda::driver::{Driver, Outcome, opened};
@@ -109,7 +109,7 @@ pub(crate) fn make_room(driver: &Driver, ordinal: i32, bytes: usize) {
 }
 
 /// As [`make_room`], before another library allocates on a device, which may hold memory whose release is deferred.
-#[cfg(feature = "python")]
+#[cfg(any(feature = "python", feature = "cudarc"))]
 pub(crate) fn make_room_on(device: Device, bytes: usize) {
     if let (DeviceType::CUDA, Some(driver)) = (device.device_type, opened()) {
         make_room(driver, device.device_id, bytes);

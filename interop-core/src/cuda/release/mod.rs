@@ -20,6 +20,7 @@ pub(crate) mod limit;
 pub(crate) mod policy;
 pub(crate) mod queue;
 pub(crate) mod scope;
+pub(crate) mod signal;
 pub(crate) mod trusted;
 
 use crate::cuda::context::{Entered, Relaxed};

@@ -7,7 +7,7 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::cuda::context::Relaxed;
@@ -18,6 +18,7 @@ use crate::cuda::release::hold::{events_after, is_held, need_synchronize, synchr
 use crate::cuda::release::limit::{count_deferred, count_released};
 use crate::cuda::release::policy::{ReleasePolicy, release_policy, store_policy};
 use crate::cuda::release::scope::{ErasedOwner, ReleaseScope, contain_panic, drop_in_context};
+use crate::cuda::release::signal::Signal;
 use crate::cuda::release::trusted::{release_otherwise, trusted_releases};
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::fork::PerProcess;
@@ -500,41 +501,6 @@ impl Deferred {
 /// Returns the number of owners.
 pub(crate) fn count(deferred: &VecDeque<Deferred>) -> usize {
     deferred.iter().map(|deferred| deferred.owners.len()).sum()
-}
-
-/// Wakes waiting threads. It counts them, because a wake-up costs a system call even if no thread waits.
-pub(crate) struct Signal {
-    waiting: AtomicUsize,
-    condition: Condvar,
-}
-
-impl Signal {
-    pub(crate) const fn new() -> Self {
-        Self { waiting: AtomicUsize::new(0), condition: Condvar::new() }
-    }
-
-    /// Wakes the waiting threads. The caller holds the lock.
-    pub(crate) fn notify(&self) {
-        if self.is_awaited() {
-            self.condition.notify_all();
-        }
-    }
-
-    /// Returns whether a thread waits, or is about to check whether it has to.
-    ///
-    /// A thread that changes something without the lock calls this afterwards. If the result is true, it takes the lock
-    /// and notifies. So a waiting thread either has seen the change or is counted here.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) != 0
-    }
-
-    /// Waits while `holds` is true for the guarded value.
-    pub(crate) fn wait_while<T>(&self, guarded: MutexGuard<'_, T>, holds: impl Fn(&T) -> bool) {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let woken = self.condition.wait_while(guarded, |guarded| holds(guarded));
-        drop(woken.unwrap_or_else(PoisonError::into_inner));
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 /// Starts a thread that polls deferred releases, for programs that import and export too rarely to poll in passing.
