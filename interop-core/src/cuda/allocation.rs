@@ -6,7 +6,7 @@ use crate::cuda::blocking::run_blocking;
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::driver::{Driver, Outcome, driver};
 use crate::cuda::event::Event;
-use crate::cuda::pool::{free_in_pool, pool_stream};
+use crate::cuda::own_streams::own_raw_stream;
 use crate::process::counters;
 
 /// Allocated memory. Its drop frees it.
@@ -27,7 +27,7 @@ impl Allocation {
             let _entered = self.context.enter(driver).ok()?;
             let _relaxed = Relaxed::new(driver);
             if let Some(work) = work {
-                let (stream, key) = pool_stream(driver, self.context, self.home).ok()?;
+                let (stream, key) = own_raw_stream(driver, self.context, self.home).ok()?;
                 // The spare stream waits for nobody.
                 (key == self.home).then(|| work.make_wait(stream))?.ok()?;
             }
@@ -68,6 +68,13 @@ impl Drop for Allocation {
         }
         counters::ALLOCATIONS.sub();
     }
+}
+
+/// Frees pool memory in the order of the stream on which it was allocated. The context is current.
+fn free_in_pool(driver: &Driver, context: Context, home: usize, address: usize) -> Outcome {
+    let (stream, _) = own_raw_stream(driver, context, home)?;
+    // SAFETY: the memory is from the pool, and nothing uses it later than what the stream waits for; the stream is live.
+    unsafe { driver.memory_pool_free(address as u64, stream) }
 }
 
 /// The kinds of CUDA memory.

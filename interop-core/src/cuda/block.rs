@@ -13,8 +13,7 @@ use crate::cuda::allocation::Allocation;
 use crate::cuda::context::Context;
 use crate::cuda::driver::{Driver, Outcome, driver};
 use crate::cuda::event::Event;
-use crate::cuda::own_streams::{SPARE, key_of};
-use crate::cuda::pool::pool_stream;
+use crate::cuda::own_streams::{SPARE, key_of, own_raw_stream};
 #[cfg(feature = "python")]
 use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 use crate::cuda::release::scope::ReleaseScope;
@@ -41,7 +40,7 @@ impl Work {
         }
         let (context, key) = self.home;
         let _entered = context.enter(driver).ok()?;
-        let (own, _) = pool_stream(driver, context, key).ok()?;
+        let (own, _) = own_raw_stream(driver, context, key).ok()?;
         with(&Event::of_stream(driver, Some(context), own).ok()?).ok()
     }
 }

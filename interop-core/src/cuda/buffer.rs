@@ -13,8 +13,8 @@ use crate::cuda::block::{free_in_order, note_work, start_record};
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::driver::{Driver, Outcome, RawStream, code, driver, is_of_parent, to_usize};
 use crate::cuda::event::Event;
-use crate::cuda::own_streams::{SPARE, key_of};
-use crate::cuda::pool::{allocate, finished, pool_stream, with_room};
+use crate::cuda::own_streams::{SPARE, key_of, own_raw_stream};
+use crate::cuda::pool::{allocate, finished, with_room};
 use crate::cuda::release::queue::{after_work, poll_in_passing};
 use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
 use crate::cuda::release::trusted::free_behind;
@@ -168,7 +168,7 @@ impl CudaBuffer {
                 return Ok(());
             }
             this.record = start_record((context, this.home));
-            let own = pool_stream(driver, context, this.home)?.0;
+            let own = own_raw_stream(driver, context, this.home)?.0;
             Event::of_stream(driver, Some(context), own)?.make_wait(raw)
         })
     }

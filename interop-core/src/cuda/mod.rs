@@ -88,22 +88,22 @@ pub use crate::cuda::missing_stream::{
 };
 pub(crate) use crate::cuda::pointer::address_for_kernels;
 pub use crate::cuda::pointer::{PointerAttributes, device_address, pointer_attributes};
-pub use crate::cuda::pool::trim_memory_pools;
+pub use crate::cuda::pool::{set_release_limit, trim_memory_pools};
 #[cfg(feature = "counters")]
 #[doc(hidden)]
 pub use crate::cuda::release::batch::share_events_for;
 pub use crate::cuda::release::hold::HoldReleases;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::release::hold::set_capture_hook;
-#[cfg(any(feature = "python", feature = "cudarc"))]
-pub(crate) use crate::cuda::release::limit::make_room_on;
-pub use crate::cuda::release::limit::set_release_limit;
 pub use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 pub(crate) use crate::cuda::release::queue::poll_in_passing;
 pub use crate::cuda::release::queue::set_release_policy;
-pub use crate::cuda::release::queue::start_release_thread;
-pub use crate::cuda::release::queue::{finish_releases, pending_releases, poll_releases};
 pub(crate) use crate::cuda::release::records_events;
+pub use crate::cuda::release::requests::{
+    finish_releases, pending_releases, poll_releases, start_release_thread,
+};
+#[cfg(any(feature = "python", feature = "cudarc"))]
+pub(crate) use crate::cuda::release::room::make_room_on;
 pub(crate) use crate::cuda::release::scope::enter_scope;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::stream_query::is_stream_of;

@@ -2,8 +2,9 @@
 
 use crate::array::stream::StreamHandle;
 use crate::cuda::context::{Context, PerContext};
-use crate::cuda::driver::{Driver, Outcome, to_usize};
+use crate::cuda::driver::{Driver, Outcome, RawStream, to_usize};
 use crate::cuda::pointer::allocation_id;
+use crate::cuda::stream_query::LEGACY;
 use crate::process::fork::this_thread;
 
 /// The key of the stream that belongs to no consumer. Nothing on it ever waits for work of others.
@@ -88,6 +89,11 @@ static STREAMS: PerContext<Streams> = PerContext::new();
 /// Returns the stream of a context for this key, and the key. The context is current.
 pub(crate) fn own_stream(driver: &Driver, context: Context, key: usize) -> Outcome<(StreamHandle, usize)> {
     STREAMS.with(driver, context, || Streams::new(driver), |streams| streams.of(driver, key))?
+}
+
+/// As [`own_stream`], as the driver takes the stream.
+pub(crate) fn own_raw_stream(driver: &Driver, context: Context, key: usize) -> Outcome<(RawStream, usize)> {
+    own_stream(driver, context, key).map(|(stream, key)| (stream.to_raw().unwrap_or(LEGACY), key))
 }
 
 fn create(driver: &Driver) -> Outcome<StreamHandle> {

@@ -11,15 +11,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::context::Context;
 use crate::cuda::driver::{Driver, Failure, Outcome, RawPool, RawStream, code, opened};
-use crate::cuda::own_streams::{SPARE, own_stream};
-use crate::cuda::release::limit::{limit_of, make_all_room, make_room};
-use crate::cuda::stream_query::LEGACY;
+use crate::cuda::own_streams::{SPARE, own_raw_stream};
+use crate::cuda::release::limit::{limit_of, store_limit};
+use crate::cuda::release::room::{make_all_room, make_room};
 use crate::process::fork::PerProcess;
-
-/// Returns the stream of this crate for a key, as the driver takes it. The context is current.
-pub(crate) fn pool_stream(driver: &Driver, context: Context, key: usize) -> Outcome<(RawStream, usize)> {
-    own_stream(driver, context, key).map(|(stream, key)| (stream.to_raw().unwrap_or(LEGACY), key))
-}
 
 /// Runs `work` with a stream of this crate in the current context, on which nothing waits for work of others.
 pub(crate) fn with_spare_stream<R>(
@@ -28,7 +23,7 @@ pub(crate) fn with_spare_stream<R>(
 ) -> Outcome<R> {
     const NO_CONTEXT: Failure = Failure { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
     let context = Context::current(driver)?.ok_or(NO_CONTEXT)?;
-    work(pool_stream(driver, context, SPARE)?.0)
+    work(own_raw_stream(driver, context, SPARE)?.0)
 }
 
 /// Queues work on a stream of this crate in the current context, and waits for it.
@@ -48,16 +43,9 @@ pub(crate) fn allocate(
     ordinal: i32,
     bytes: usize,
 ) -> Outcome<(u64, usize)> {
-    let (stream, home) = pool_stream(driver, context, key)?;
+    let (stream, home) = own_raw_stream(driver, context, key)?;
     let allocate = || allocate_on(driver, ordinal, bytes, stream).map(|address| (address, home));
     with_room(driver, ordinal, bytes, allocate)
-}
-
-/// Frees pool memory in the order of the stream on which it was allocated. The context is current.
-pub(crate) fn free_in_pool(driver: &Driver, context: Context, home: usize, address: usize) -> Outcome {
-    let (stream, _) = pool_stream(driver, context, home)?;
-    // SAFETY: the memory is from the pool, and nothing uses it later than what the stream waits for; the stream is live.
-    unsafe { driver.memory_pool_free(address as u64, stream) }
 }
 
 /// `CUmemPoolProps`.
@@ -159,11 +147,6 @@ fn set_threshold(driver: &Driver, ordinal: i32, pool: RawPool) -> Outcome {
     unsafe { driver.pool_set(pool, RELEASE_THRESHOLD, (&raw mut kept).cast()) }
 }
 
-/// Makes all pools keep as much free memory as the limit of deferred releases allows now.
-pub(crate) fn set_release_thresholds(driver: &Driver) -> Outcome {
-    pools().iter().try_for_each(|(ordinal, pool)| set_threshold(driver, *ordinal, *pool))
-}
-
 /// Lets every device that can reach the memory use it, as it may use memory of `cuMemAlloc` once peer access is enabled.
 fn share_with_peers(driver: &Driver, ordinal: i32, pool: RawPool) {
     const READ_AND_WRITE: c_int = 3;
@@ -178,6 +161,32 @@ fn share_with_peers(driver: &Driver, ordinal: i32, pool: RawPool) {
             let _ = unsafe { driver.pool_set_access(pool, (&raw const access).cast(), 1) };
         }
     }
+}
+
+/// Sets how many bytes of each device's memory may wait for their release before an allocation waits for the oldest
+/// release. `None` is the default: a thirty-second of the device's memory, and at most 1.5 GiB.
+///
+/// A program that drops arrays faster than the device works on them would otherwise hold ever more memory. At the limit an
+/// allocation by this crate waits on the host, at most 20 ms for one release, with Python's interpreter lock given up. If
+/// the release is not due by then, or has no event yet because of a capture or a [`HoldReleases`](crate::cuda::HoldReleases),
+/// the allocation goes on, more memory is held, and no later allocation waits for that release. Imports, exports and drops
+/// never wait.
+///
+/// The pools of this crate keep as many bytes of free memory when the host waits for a device.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`](crate::ErrorKind::Driver) with the driver's answer for a pool that exists.
+///
+/// ```
+/// interop_core::cuda::set_release_limit(Some(256 << 20))?; // a small GPU
+/// interop_core::cuda::set_release_limit(None)?;
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+pub fn set_release_limit(bytes: Option<usize>) -> crate::Result<()> {
+    store_limit(bytes);
+    let set = |driver| pools().iter().try_for_each(|(ordinal, pool)| set_threshold(driver, *ordinal, *pool));
+    Ok(opened().map_or(Ok(()), set)?)
 }
 
 /// Returns the free memory of this crate's memory pools to the driver.

@@ -19,6 +19,8 @@ pub(crate) mod hold;
 pub(crate) mod limit;
 pub(crate) mod policy;
 pub(crate) mod queue;
+pub(crate) mod requests;
+pub(crate) mod room;
 pub(crate) mod scope;
 pub(crate) mod signal;
 pub(crate) mod trusted;

@@ -8,19 +8,16 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crate::cuda::context::Relaxed;
 use crate::cuda::driver::{Driver, driver, is_of_parent, opened};
 use crate::cuda::event::Event;
 use crate::cuda::release::batch::{Batches, is_due, make_due};
-use crate::cuda::release::hold::{events_after, is_held, need_synchronize, synchronized};
+use crate::cuda::release::hold::{events_after, is_held, synchronized};
 use crate::cuda::release::limit::{count_deferred, count_released};
 use crate::cuda::release::policy::{ReleasePolicy, release_policy, store_policy};
 use crate::cuda::release::scope::{ErasedOwner, ReleaseScope, contain_panic, drop_in_context};
 use crate::cuda::release::signal::Signal;
-use crate::cuda::release::trusted::{release_otherwise, trusted_releases};
-use crate::error::{Error, ErrorKind, Result};
 use crate::process::fork::PerProcess;
 
 /// The largest vector that is kept for further owners.
@@ -172,12 +169,11 @@ impl List {
     }
 }
 
-/// Returns the number of deferred releases.
-#[must_use]
-pub fn pending_releases() -> usize {
+/// Returns the number of deferred releases in the queue.
+pub(crate) fn queued() -> usize {
     let waiting = WAITING.get();
     // In this order, because owners are counted in `pending` before they leave the batches.
-    waiting.batches.len() + waiting.pending.load(Ordering::SeqCst) + trusted_releases()
+    waiting.batches.len() + waiting.pending.load(Ordering::SeqCst)
 }
 
 /// Defers a release until `events` are done. With `None` it is deferred without an event, until a poll records one.
@@ -255,37 +251,17 @@ fn pass() {
     }
 }
 
-/// Records missing events, releases memory whose work is done, and returns the number of releases that are still
-/// deferred.
-///
-/// Exports, allocations and releases of CUDA memory poll in passing, and so does
-/// [`make_stream_wait`](crate::derive::cuda_array::CudaArray::make_stream_wait).
-///
-/// ```
-/// // At a point where the program is idle, so that nothing stays until the next import:
-/// let waiting = interop_core::cuda::poll_releases();
-/// assert_eq!(waiting, 0);
-/// ```
-#[expect(clippy::must_use_candidate, reason = "called for what it does")]
-pub fn poll_releases() -> usize {
-    release_otherwise();
+/// Records missing events and releases memory whose work is done. Returns [`queued`].
+pub(crate) fn poll() -> usize {
     // One release may lead to another: releasing an import releases the export that it came from.
-    while pending_releases() != 0 && drain(Poll::Requested).released {}
+    while queued() != 0 && drain(Poll::Requested).released {}
     make_due();
-    pending_releases()
+    queued()
 }
 
-/// Waits on the host until every deferred release is done, by this thread or by another.
-///
-/// Returns the number of releases that are still deferred: those that a guard holds, those deferred during a capture,
-/// and those for whose work the driver fails to wait.
-///
-/// Before the call, release every lock that a deferred release may need, such as the Python interpreter's
-/// (`py.detach`): another thread may be waiting for that lock to release something. A call from the drop of an owner
-/// that is being released does not wait for other threads, because they may be waiting for that drop.
-pub fn finish_releases() -> usize {
-    release_otherwise();
-    while pending_releases() != 0 {
+/// Waits on the host until every release in the queue is done. Returns [`queued`].
+pub(crate) fn finish() -> usize {
+    while queued() != 0 {
         let result = drain(Poll::Blocking);
         make_due();
         // One release may lead to another: releasing an import releases the export that it came from.
@@ -298,7 +274,7 @@ pub fn finish_releases() -> usize {
         }
         WAITING.get().put_back.wait_while(list(), |list| list.in_progress != 0);
     }
-    pending_releases()
+    queued()
 }
 
 /// Records missing events and releases what is done, for an allocation at the limit of deferred releases.
@@ -501,40 +477,6 @@ impl Deferred {
 /// Returns the number of owners.
 pub(crate) fn count(deferred: &VecDeque<Deferred>) -> usize {
     deferred.iter().map(|deferred| deferred.owners.len()).sum()
-}
-
-/// Starts a thread that polls deferred releases, for programs that import and export too rarely to poll in passing.
-///
-/// The thread polls about once a millisecond while something is deferred, and runs until the program ends. A forked
-/// process has no such thread until it starts its own. The thread waits for work on the host only with a driver before
-/// 12.5; see [`ReleasePolicy`](crate::cuda::release::policy::ReleasePolicy).
-///
-/// The thread cannot ask a library whether it captures a graph on another thread. A program that captures graphs holds
-/// releases meanwhile ([`HoldReleases`](crate::cuda::release::hold::HoldReleases)).
-///
-/// # Errors
-///
-/// [`ErrorKind::Unsupported`](crate::error::ErrorKind::Unsupported) if the thread cannot be started.
-pub fn start_release_thread() -> Result<()> {
-    static STARTED: PerProcess<Mutex<bool>> = PerProcess::new(|_| Mutex::new(false));
-    let mut started = STARTED.get().lock().unwrap_or_else(PoisonError::into_inner);
-    if *started {
-        return Ok(());
-    }
-    let poll = || loop {
-        wait_until_not_empty();
-        poll_releases();
-        if need_synchronize() {
-            finish_releases();
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    };
-    let thread = std::thread::Builder::new().name("interop-release".to_owned()).spawn(poll);
-    thread.map_err(|error| {
-        Error::new(ErrorKind::Unsupported, "thread", error, "a thread that releases memory")
-    })?;
-    *started = true;
-    Ok(())
 }
 
 /// Sets what releases of CUDA memory wait for, for the whole program.

@@ -10,7 +10,7 @@ use crate::cuda::allocation::Allocation;
 use crate::cuda::context::Context;
 use crate::cuda::driver::{Driver, Outcome, RawStream};
 use crate::cuda::event::Event;
-use crate::cuda::pool::pool_stream;
+use crate::cuda::own_streams::own_raw_stream;
 use crate::cuda::release::limit::{count_deferred, count_released};
 use crate::cuda::release::queue::after_work;
 use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
@@ -56,7 +56,7 @@ pub(crate) fn free_behind(driver: &Driver, (context, key): (Context, usize), str
     }
     let blocks = take(|block| (block.context, block.home) == (context, key));
     let joined = || -> Outcome {
-        let (own, _) = pool_stream(driver, context, key)?;
+        let (own, _) = own_raw_stream(driver, context, key)?;
         Event::of_stream(driver, Some(context), stream)?.make_wait(own)
     };
     let is_joined = blocks.is_empty() || joined().is_ok();
