@@ -1,9 +1,9 @@
-"""Compiles the kernels of this folder, of the other examples and of the core to `ptx/`, with this Python's NVRTC.
+"""Compiles the kernels in C++ of this folder, of the extension, of the benches and of the core to `ptx/`, with this Python's NVRTC.
 
     python build_ptx.py            writes every ptx/<name>.ptx
     python build_ptx.py --check    writes nothing, and fails if a file differs from what its source compiles to
 
-`cargo xtask ptx` runs this script with the pinned version of NVRTC.
+`cargo xtask ptx` runs this script with the pinned version of NVRTC, and rustc for `ptx/kernels.ptx`.
 """
 
 import ctypes
@@ -13,7 +13,9 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLES, CORE = HERE.parent, HERE.parent.parent / "interop-core"
-FOLDERS = [HERE, *(at / "kernels" for at in (EXAMPLES / "py-extension", EXAMPLES / "hello-cuda", CORE))]
+FOLDERS = [HERE, *(at / "kernels" for at in (EXAMPLES / "py-extension", EXAMPLES.parent / "benches", CORE))]
+# The PTX of the kernels in Rust.
+RUST = HERE / "ptx" / "kernels.ptx"
 HEADERS = [CORE / "include" / "interop.cuh", HERE / "elements.cuh"]
 PACKAGE = "nvidia-cuda-nvrtc-cu12"
 # CUDA 13's drivers accept older targets, but this one has independent thread scheduling and every feature that the
@@ -86,7 +88,7 @@ def main(arguments):
     check = arguments == ["--check"]
     nvrtc = Nvrtc()
     sources = [source for folder in FOLDERS for source in sorted(folder.glob("*.cu"))]
-    written = {file for folder in FOLDERS for file in folder.glob("ptx/*.ptx")}
+    written = {file for folder in FOLDERS for file in folder.glob("ptx/*.ptx")} - {RUST}
     wrong = sorted(written - {place(source) for source in sources})
     wrong = [f"{file} has no source" for file in wrong]
     for source in sources:

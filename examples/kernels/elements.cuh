@@ -1,4 +1,4 @@
-// Shared by the kernels: the assignment of elements to threads, the sum over a block, and the table of element types.
+// Shared by the kernels in C++: the assignment of elements to threads, and the sum over a block.
 
 #pragma once
 #include "interop.cuh"
@@ -7,8 +7,8 @@ namespace elements {
 
 using interop::index_t;
 
-// The same value as `AXES` in `lib.rs`.
-constexpr int AXES = 8;
+// As in `Elementwise` of Rust, if it names no other number.
+constexpr int AXES = 4;
 template <typename... T>
 using arrays = interop::elementwise<AXES, T...>;
 
@@ -38,6 +38,3 @@ __device__ __noinline__ inline double sum_of_block(double value) {
 }
 
 }  // namespace elements
-
-// Defines a kernel for each element type. `DEFINE` takes a name and a type.
-#define FOR_EACH_TYPE(DEFINE, name) DEFINE(name##_f32, float) DEFINE(name##_u8, unsigned char)

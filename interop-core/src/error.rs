@@ -265,6 +265,18 @@ impl fmt::Debug for Error {
 
 impl core::error::Error for Error {}
 
+impl From<interop_kernel::ArgumentError> for Error {
+    fn from(error: interop_kernel::ArgumentError) -> Self {
+        let kind = match error.kind() {
+            interop_kernel::MistakeKind::Rank => ErrorKind::Rank,
+            interop_kernel::MistakeKind::Overflow => ErrorKind::Overflow,
+            interop_kernel::MistakeKind::Strides => ErrorKind::Strides,
+            _ => ErrorKind::Shape,
+        };
+        Self::new(kind, error.location(), error.found(), error.allowed())
+    }
+}
+
 /// A value that an operation did not accept, returned together with the [`Error`].
 ///
 /// A failed export returns the struct; a failed import returns the tensor or array.

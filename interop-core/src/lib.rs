@@ -42,7 +42,8 @@
 //! | import an array into a struct | [`FromArray`], [`Import`] |
 //! | choose the owner of the memory | `Vec<T>`, [`HostVec`], [`Lease`], [`LeaseMut`], [`SharedBuffer`], your own [`Storage`] |
 //! | read and write elements on the host | [`CudaArray::map_inplace`] and similar methods, [`HostView`], [`HostViewMut`] |
-//! | pass an array to a kernel | [`KernelView`], [`KernelViewMut`], [`KERNEL_HEADER`] |
+//! | write and launch a kernel in Rust | [`kernel`], [`KernelModule`], [`LaunchScope`] |
+//! | pass an array to a kernel in C++ | [`KernelView`], [`KernelViewMut`], [`KERNEL_HEADER`] |
 //! | declare an element type | [`Element`](trait@Element) |
 //! | exchange tensors, or interface dicts as plain data | [`dlpack`], [`cai`] |
 //! | allocate CUDA memory, synchronize streams, control releases | [`cuda`] |
@@ -96,6 +97,12 @@ pub mod python;
 
 pub use protocols::{cai, dlpack};
 
+/// The arguments of kernels, and kernels in Rust.
+pub use interop_kernel as kernel;
+pub use interop_kernel::{
+    DynKernelView, InScope, KernelArrays, KernelOperand, KernelView, KernelViewMut, LaunchSize,
+};
+
 pub use array::device::{Device, DeviceType};
 pub use array::dims::{Dims, MAX_NDIM};
 pub use array::dtype::DType;
@@ -112,8 +119,10 @@ pub use array::raw_descriptor::{RawDescriptor, Strides};
 pub use array::stream::{RawStream, StreamHandle};
 pub use array::struct_type::{StructField, StructType};
 pub use array::typestr::Typestr;
+pub use cuda::KernelModule;
 pub use derive::bare_tensor::{BorrowedTensor, LentTensor};
 pub use derive::cuda_array::CudaArray;
+pub use derive::elementwise::{ElementwiseArrays, ElementwiseOperand};
 pub use derive::fields::stream::{AsStream, FromStream};
 pub use derive::from_array::FromArray;
 pub use derive::kept::Kept;
@@ -129,8 +138,7 @@ pub use memory::host::{HostView, HostViewMut};
 pub use memory::host_vec::HostBuffer;
 pub use memory::host_vec::HostVec;
 pub use memory::import::{Import, Protocol};
-pub use memory::kernel_arrays::{DynKernelView, KernelArrays, KernelOperand, LaunchSize};
-pub use memory::kernel_view::{KERNEL_HEADER, KernelView, KernelViewMut};
+pub use memory::kernel_view::KERNEL_HEADER;
 pub use memory::lease::{Lease, LeaseMut};
 pub use memory::owner::Owner;
 pub use memory::shared_buffer::SharedBuffer;

@@ -1,5 +1,5 @@
-//! The derives of [`interop-core`](https://docs.rs/interop-core): `#[derive(CudaArray)]` for structs that hold array
-//! memory, `#[derive(Element)]` for element types.
+//! The macros of [`interop-core`](https://docs.rs/interop-core): `#[derive(CudaArray)]` for structs that hold array
+//! memory, `#[derive(Element)]` for element types. And of [`interop-kernel`](https://docs.rs/interop-kernel): `#[kernel]`.
 //!
 //! Depend on `interop-core`, which re-exports both and contains the functions that they call. Each macro has a manual:
 //! [`CudaArray`](macro@CudaArray), [`Element`](macro@Element).
@@ -19,6 +19,7 @@ mod generics;
 #[cfg(test)]
 mod golden;
 mod hygiene;
+mod kernel;
 #[cfg(test)]
 mod keyword_combinations;
 mod keyword_options;
@@ -98,6 +99,45 @@ pub fn derive_cuda_array(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(Element, attributes(cuda_array))]
 pub fn derive_element(input: TokenStream) -> TokenStream {
     derive_element::derive(&parse_macro_input!(input as DeriveInput)).into()
+}
+
+/// Makes a function a CUDA kernel: an entry point on the device, and on the host a type of the same name.
+///
+/// ```
+/// use interop_kernel::{LaunchSize, Thread, View, ViewMut, kernel};
+///
+/// /// Adds the elements of one array to those of another.
+/// #[kernel(same_shape(to, from))]
+/// pub fn add(thread: Thread<'_>, mut to: ViewMut<'_, f32, 2>, from: View<'_, f32, 2>, factor: f32) {
+///     for at in thread.elements(to.shape()) {
+///         to.set(at, to.get(at) + factor * from.get(at));
+///     }
+/// }
+///
+/// let (mut to, from) = ([1.0; 6], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+/// add::run(LaunchSize::for_units(6), ViewMut::new(&mut to, [2, 3]), View::new(&from, [2, 3]), 10.0);
+/// assert_eq!(to, [11.0, 21.0, 31.0, 41.0, 51.0, 61.0]);
+/// ```
+///
+/// The first parameter is the thread, `Thread<'_>` or `BlockThread<'_>`. Up to twelve others are views, `Elementwise`, and
+/// numbers. `same_shape(a, b)` names views whose shapes a launch compares: on a device, an index of another shape ends CUDA for
+/// the process.
+///
+/// # Generated code
+///
+/// For the target `nvptx64-nvidia-cuda`, an `extern "ptx-kernel"` function. For all others, the function as it is written, and an
+/// empty enum of its name:
+///
+/// | function | what it does |
+/// | --- | --- |
+/// | `add::run(size, …)` | runs the kernel on the CPU, one thread after the other |
+/// | `add::run_in_threads(size, …)` | the same with one thread of the system for each thread of a block |
+/// | `add::with(…)` | returns the arguments of a launch, with the types of the parameters |
+///
+/// The entry point is `#[unsafe(no_mangle)]`, so the crate cannot `forbid(unsafe_code)`. It can `deny` it.
+#[proc_macro_attribute]
+pub fn kernel(options: TokenStream, item: TokenStream) -> TokenStream {
+    kernel::expand(options.into(), item.into()).into()
 }
 
 /// Compiles the example of the README as a test.

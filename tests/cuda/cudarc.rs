@@ -184,7 +184,7 @@ fn a_kernel_takes_views_of_every_kind() {
 
     let _turn = turn();
     let stream = stream();
-    let module = stream.context().load_module(Ptx::from_src(kernels::SCALE_PTX)).unwrap();
+    let module = stream.context().load_module(Ptx::from_src(kernels::KERNELS_PTX)).unwrap();
     let kernel = module.load_function("scale_f32").unwrap();
     let twice: Vec<f32> = numbers(12).iter().map(|value| 2.0 * value).collect();
     let data = stream.clone_htod(&numbers(12)).unwrap();
@@ -204,7 +204,7 @@ fn an_imported_slice_is_ready_on_every_stream() {
     let _turn = turn();
     // A second handle of the context that the import used.
     let context = CudaContext::new(0).unwrap();
-    let module = context.load_module(Ptx::from_src(kernels::SCALE_PTX)).unwrap();
+    let module = context.load_module(Ptx::from_src(kernels::KERNELS_PTX)).unwrap();
     let kernel = module.load_function("scale_f32").unwrap();
     let (writer, reader) = (context.new_stream().unwrap(), context.new_stream().unwrap());
     for _ in 0..20 {

@@ -211,7 +211,7 @@ fn a_kernel_takes_views_of_every_kind() {
 
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
-    let module = Module::from_ptx(kernels::SCALE_PTX, &[]).unwrap();
+    let module = Module::from_ptx(kernels::KERNELS_PTX, &[]).unwrap();
     let stream = stream();
     let twice: Vec<f32> = numbers(12).iter().map(|value| 2.0 * value).collect();
     let mut matrix = Matrix { data: DeviceBuffer::from_slice(&numbers(12)).unwrap(), rows: 3, columns: 4 };
@@ -239,7 +239,7 @@ fn a_kernel_takes_views_of_every_kind() {
 fn pending_work_comes_before_the_copy() {
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
-    let module = Module::from_ptx(kernels::SCALE_PTX, &[]).unwrap();
+    let module = Module::from_ptx(kernels::KERNELS_PTX, &[]).unwrap();
     let (writer, reader) = (stream(), stream());
     for _ in 0..20 {
         let data = DeviceBuffer::from_slice(&vec![1.0_f32; 1 << 16]).unwrap();

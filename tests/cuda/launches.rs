@@ -7,7 +7,7 @@ use cust::launch;
 use cust::memory::{DeviceBuffer, DeviceCopy};
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
-use interop_core::CudaArray;
+use interop_core::{CudaArray, LaunchSize};
 use interop_demo_kernels::{self as kernels, Arrays};
 use interop_sim_client::find;
 
@@ -35,7 +35,7 @@ unsafe impl DeviceCopy for Bare {}
 ///
 /// The argument is what the kernel takes for a view of memory that lives until this function returns.
 unsafe fn round<A: Copy + DeviceCopy>(function: &Function<'_>, stream: &Stream, argument: A) -> Duration {
-    let launch = kernels::elementwise(ROWS * COLUMNS);
+    let launch = LaunchSize::for_units(ROWS * COLUMNS);
     let start = Instant::now();
     for _ in 0..LAUNCHES {
         let (grid, block) = (launch.grid, launch.block);
@@ -56,7 +56,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 fn a_view_is_launched_again_and_again_like_bare_arguments() {
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
-    let module = Module::from_ptx(kernels::SCALE_PTX, &[]).unwrap();
+    let module = Module::from_ptx(kernels::KERNELS_PTX, &[]).unwrap();
     let function = module.get_function("scale_f32").unwrap();
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None).unwrap();
     let data = DeviceBuffer::from_slice(&numbers(12)).unwrap();

@@ -2,49 +2,15 @@
 
 import contextlib
 import ctypes
+import os
 import sys
 
 import streamed_library
 
 DRIVER = streamed_library.DRIVER
-DRIVER.interop_sim_translate.restype = ctypes.c_void_p
-DRIVER.interop_sim_translate.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32]
-KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, ctypes.c_uint32, ctypes.POINTER(ctypes.c_void_p))
 
-
-class View(ctypes.Structure):
-    """`interop::view<float, 1>`."""
-
-    _fields_ = [("data", ctypes.c_uint64), ("extent", ctypes.c_int64), ("stride", ctypes.c_int64)]
-
-    def element(self, at, write=0):
-        place = DRIVER.interop_sim_translate(self.data + 4 * at * self.stride, 4, write)
-        # The driver has recorded a mistake if there is no place.
-        return ctypes.c_float.from_address(place) if place else ctypes.c_float(0.0)
-
-
-def kernel(function):
-    """Registers the function of one element for the kernel of its name."""
-
-    @KERNEL
-    def run(grid, block, shared, parameters):
-        source, target = (View.from_address(parameters[at]) for at in range(2))
-        for at in range(target.extent):
-            function(source.element(at).value, target.element(at, write=1))
-
-    sizes = (ctypes.c_size_t * 2)(*[ctypes.sizeof(View)] * 2)
-    DRIVER.interop_sim_register_kernel(function.__name__.encode(), run, sizes, ctypes.c_uint64(2))
-    return run
-
-
-@kernel
-def double_elements(source, target):
-    target.value = 2 * source
-
-
-@kernel
-def add_elements(source, target):
-    target.value += source
+# The kernels are the functions of the template itself (`lib.rs` here).
+ctypes.CDLL(os.environ["TEMPLATE_KERNELS"]).register_kernels()
 
 
 class Library:

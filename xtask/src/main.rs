@@ -24,6 +24,7 @@ mod published;
 mod pyo3;
 mod python;
 mod report;
+mod rust_kernels;
 mod sanitize;
 #[cfg(test)]
 mod shortcuts;
@@ -136,7 +137,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "ptx",
         arguments: "",
-        help: "compile the CUDA kernels of the core and of the examples to the PTX beside them",
+        help: "compile the CUDA kernels of the core and of the examples, in Rust and in C++, to the PTX beside them",
         run: ptx::run,
         ci: InCi::As("ptx::check"),
     },

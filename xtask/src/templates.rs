@@ -25,7 +25,13 @@ pub(crate) fn run(counts: &mut Counts) -> Result<(), Failure> {
     if cfg!(target_os = "linux") {
         sim::build()?;
         let hello = Template::copy("hello-cuda")?;
+        hello.kernels(counts)?;
         hello.develop()?;
+        command_step::run(&mut workspace::cargo([
+            "build",
+            "--locked",
+            "--package=interop-template-kernels",
+        ]))?;
         hello.test(sim::on_path, counts)?;
     }
     Ok(())
@@ -40,13 +46,18 @@ pub(crate) fn hello_cuda(python: &OsStr) -> Result<PathBuf, Failure> {
     Ok(target().join("target/release/libhello_cuda.so"))
 }
 
+/// Copies a template as its README says, without an environment, and returns the folder.
+pub(crate) fn sources(name: &str) -> Result<PathBuf, Failure> {
+    Ok(Template::copy_sources(name)?.folder)
+}
+
 /// A copy of a template, with its own environment.
 struct Template {
     folder: PathBuf,
 }
 
 impl Template {
-    /// Copies a template out of the workspace, and points its dependency to the core, as its README says.
+    /// Copies a template out of the workspace, and points its dependencies to those here, as its README says.
     fn copy(name: &str) -> Result<Self, Failure> {
         let template = Self::copy_sources(name)?;
         template.environment("venv", &TOOLS)?;
@@ -61,9 +72,15 @@ impl Template {
             files::clear(&folder.join(part))?;
         }
         files::copy_all(&workspace::root().join("examples").join(name), &folder)?;
-        let manifest = files::read(&folder.join("Cargo.toml"))?;
-        let core = workspace::root().join("interop-core").display().to_string().replace('\\', "/");
-        files::write(&folder.join("Cargo.toml"), manifest.replace("../../interop-core", &core))?;
+        for (manifest, dependency) in
+            [("Cargo.toml", "interop-core"), ("kernels/Cargo.toml", "interop-kernel")]
+        {
+            let (file, up) = (folder.join(manifest), "../".repeat(manifest.matches('/').count() + 2));
+            if file.is_file() {
+                let path = workspace::root().join(dependency).display().to_string().replace('\\', "/");
+                files::write(&file, files::read(&file)?.replace(&format!("{up}{dependency}"), &path))?;
+            }
+        }
         // Uses the versions that are tested elsewhere, for the packages that both have.
         files::copy(&workspace::root().join("Cargo.lock"), &folder.join("Cargo.lock"))?;
         Ok(Self { folder })
@@ -101,7 +118,15 @@ impl Template {
         let mut pytest = self.command("pytest");
         let helpers = ["tests/templates", "tests/python"].map(|folder| workspace::root().join(folder));
         pytest.env("PYTHONPATH", std::env::join_paths(helpers).unwrap_or_default());
+        pytest.env("TEMPLATE_KERNELS", workspace::target().join("debug/libinterop_template_kernels.so"));
         counted(with(&mut pytest), counts)
+    }
+
+    /// Runs the tests of the kernels on the CPU.
+    fn kernels(&self, counts: &mut Counts) -> Result<(), Failure> {
+        let mut cargo = workspace::cargo(["test", "--package=hello-cuda-kernels"]);
+        cargo.current_dir(&self.folder).env("CARGO_TARGET_DIR", target().join("target"));
+        suites::follow(&mut cargo, counts)
     }
 
     /// Checks that the type stubs in the wheel are those that maturin generates.

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg, sys};
 use cudarc::nvrtc::Ptx;
-use interop_core::CudaArray;
-use interop_demo_kernels::{Arrays, BLUR_PTX, FILL_PTX, VECTOR_ADD_PTX, blur};
+use interop_core::{CudaArray, LaunchScope};
+use interop_demo_kernels::{Arrays, KERNELS_PTX, blur_size, kernels};
 
-use crate::Outcome;
+use crate::{KERNELS, Outcome};
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], export)]
@@ -61,8 +61,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn load(&self, ptx: &str, name: &str) -> Any<CudaFunction> {
-        Ok(self.context.load_module(Ptx::from_src(ptx))?.load_function(name)?)
+    fn load(&self, name: &str) -> Any<CudaFunction> {
+        Ok(self.context.load_module(Ptx::from_src(KERNELS_PTX))?.load_function(name)?)
     }
 
     /// The median of `ROUNDS` times in seconds, measured with events before and after the work.
@@ -88,15 +88,11 @@ impl Bench {
         let bytes = (len * size_of::<f32>()) as f64;
         let copied = self.seconds(|| Ok(self.stream.memcpy_dtod(&left.values, &mut sum.values)?))?;
 
-        let kernel = self.load(VECTOR_ADD_PTX, "vector_add")?;
-        let (a, b, c) =
-            (left.kernel_view::<f32, 1>()?, right.kernel_view::<f32, 1>()?, sum.kernel_view_mut::<f32, 1>()?);
-        let arrays: Arrays<'_, 3> = Arrays::new([&c, &a, &b])?;
-        let launch = LaunchConfig::from(arrays.launch_size());
         let added = self.seconds(|| {
-            // SAFETY: `vector_add` takes these three arrays, which stay alive until the time has been measured.
-            unsafe { self.stream.launch_builder(&kernel).arg(&arrays).launch(launch)? };
-            Ok(())
+            let scope = LaunchScope::new();
+            let arrays = scope.elementwise((&mut sum, &left, &right))?;
+            scope.launch(&KERNELS, arrays.launch_size(), kernels::vector_add::with(arrays))?;
+            Ok(scope.finish()?)
         })?;
         Ok((2.0 * bytes / copied, 3.0 * bytes / added))
     }
@@ -107,13 +103,11 @@ impl Bench {
             Ok(Picture { pixels: self.stream.alloc_zeros::<f32>(height * width * 3)?, height, width })
         };
         let (from, mut to) = (picture()?, picture()?);
-        let kernel = self.load(BLUR_PTX, "blur_f32")?;
-        let launch = LaunchConfig::from(blur(height, width, 3, size_of::<f32>()));
-        let (source, target) = (from.kernel_view::<f32, 3>()?, to.kernel_view_mut::<f32, 3>()?);
         let blurred = self.seconds(|| {
-            // SAFETY: `blur_f32` takes these two views, which stay alive until the time has been measured.
-            unsafe { self.stream.launch_builder(&kernel).arg(&source).arg(&target).launch(launch)? };
-            Ok(())
+            let scope = LaunchScope::new();
+            let arguments = kernels::blur_f32::with(scope.read(&from)?, scope.write(&mut to)?);
+            scope.launch(&KERNELS, blur_size(height, width, 3), arguments)?;
+            Ok(scope.finish()?)
         })?;
         Ok(2.0 * (height * width * 3 * size_of::<f32>()) as f64 / blurred)
     }
@@ -123,7 +117,7 @@ impl Bench {
         const ROUNDS: usize = 15;
         const LAUNCHES: u32 = 1000;
         let stream = &self.stream;
-        let kernel = self.load(FILL_PTX, "fill_f32")?;
+        let kernel = self.load("fill_f32")?;
         let mut vector = Vector { values: stream.alloc_zeros::<f32>(256)?, len: 256 };
         let array: Arrays<'_, 1> = Arrays::new([&vector.kernel_view_mut::<f32, 1>()?])?;
         // SAFETY: both types consist of integers without padding.

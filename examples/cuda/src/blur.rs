@@ -1,14 +1,12 @@
 //! Blurs strided views with `cudarc`: reads a region of a larger picture upside down, and writes a contiguous picture.
-#![expect(unsafe_code, reason = "a kernel does what its source says")]
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, CudaStream, PushKernelArg};
-use cudarc::nvrtc::Ptx;
+use cudarc::driver::{CudaSlice, CudaStream};
 use interop_core::{CudaArray, LaunchScope, SharedBuffer};
-use interop_demo_kernels::{BLUR_PTX, blur};
+use interop_demo_kernels::{blur_size, kernels};
 
-use crate::Outcome;
+use crate::{KERNELS, Outcome};
 
 /// A picture, whose rows need not be contiguous with each other.
 #[derive(CudaArray)]
@@ -34,7 +32,6 @@ const CHANNELS: usize = 3;
 pub fn run(height: usize, width: usize) -> Outcome {
     let context = interop_core::adapters::cudarc::context(0)?;
     let stream = context.new_stream()?;
-    let kernel = context.load_module(Ptx::from_src(BLUR_PTX))?.load_function("blur_f32")?;
 
     let row = width * CHANNELS;
     let source: Vec<f32> = (0..height * row).map(|index| (index % 251) as f32).collect();
@@ -55,12 +52,9 @@ pub fn run(height: usize, width: usize) -> Outcome {
         stream: stream.clone(),
     };
 
-    let config = blur(half, width, CHANNELS, size_of::<f32>()).into();
     let scope = LaunchScope::new();
-    let (from, to) = (scope.read::<f32, 3>(&turned)?, scope.write::<f32, 3>(&mut blurred)?);
-    // SAFETY: `blur_f32` takes these two views. Both pictures live until the result has been read, which waits for the
-    // kernel.
-    unsafe { scope.stream::<Arc<CudaStream>>()?.launch_builder(&kernel).arg(&from).arg(&to).launch(config)? };
+    let (from, to) = (scope.read(&turned)?, scope.write(&mut blurred)?);
+    scope.launch(&KERNELS, blur_size(half, width, CHANNELS), kernels::blur_f32::with(from, to))?;
     scope.finish()?;
 
     let picture = blurred.to_vec::<f32>()?;

@@ -5,6 +5,10 @@
     clippy::float_cmp,
     reason = "small numbers, of which all sums are exact"
 )]
+#![expect(unsafe_code, reason = "names the PTX of the kernels")]
+
+use interop_core::KernelModule;
+use interop_demo_kernels::KERNELS_PTX;
 
 pub mod bandwidth;
 pub mod blur;
@@ -13,6 +17,10 @@ pub mod pinned;
 pub mod simulated;
 pub mod two_streams;
 pub mod vector_add;
+
+/// The kernels of the examples. A launch scope loads them.
+// SAFETY: the PTX is compiled from the functions of `interop_demo_kernels::kernels`.
+pub static KERNELS: KernelModule = unsafe { KernelModule::new(KERNELS_PTX) };
 
 /// The text that an example prints, or the reason why it failed.
 pub type Outcome = Result<String, Box<dyn std::error::Error>>;

@@ -1,12 +1,11 @@
 //! Runs a kernel on pinned memory: the device reads and writes host memory in place, without a copy.
-#![expect(unsafe_code, reason = "a kernel does what its source says")]
 
 use cust::memory::LockedBuffer;
-use cust::prelude::{Module, Stream, StreamFlags, launch};
-use interop_core::{AsStream, CudaArray, LaunchScope, LaunchSize, StreamHandle};
-use interop_demo_kernels::{Arrays, SCALE_PTX};
+use cust::prelude::{Stream, StreamFlags};
+use interop_core::{AsStream, CudaArray, LaunchScope, StreamHandle};
+use interop_demo_kernels::kernels;
 
-use crate::Outcome;
+use crate::{KERNELS, Outcome};
 
 /// Samples in pinned host memory, which devices can access.
 #[derive(CudaArray)]
@@ -26,7 +25,6 @@ struct Samples {
 /// Returns an error if a driver call fails.
 pub fn run(len: usize) -> Outcome {
     let _context = cust::quick_init()?;
-    let module = Module::from_ptx(SCALE_PTX, &[])?;
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
 
     let numbers: Vec<f32> = (0..len).map(|index| (index % 1000) as f32).collect();
@@ -34,11 +32,8 @@ pub fn run(len: usize) -> Outcome {
     let mut samples = Samples { values, len, stream: stream.as_stream() };
 
     let scope = LaunchScope::on(&stream);
-    let array: Arrays<'_, 1> = Arrays::new([&scope.write::<f32, 1>(&mut samples)?])?;
-    let LaunchSize { grid, block } = array.launch_size();
-    // SAFETY: `scale_f32` takes this array and a factor. The samples live until they have been read, which waits for
-    // the kernel.
-    unsafe { launch!(module.scale_f32<<<grid, block, 0, stream>>>(array, 2.0_f64))? };
+    let array = scope.elementwise((&mut samples,))?;
+    scope.launch(&KERNELS, array.launch_size(), kernels::scale_f32::with(array, 2.0))?;
     scope.finish()?;
 
     // A host view waits for the stream in the struct.

@@ -1,13 +1,12 @@
-//! Adds vectors with `cust`: derived structs hold the buffers, `launch!` takes them, and the sum is exported through
-//! DLPack.
-#![expect(unsafe_code, reason = "a kernel does what its source says")]
+//! Adds vectors of `cust` by a kernel in Rust: derived structs hold the buffers, a scope launches the kernel on a stream of
+//! `cust`, and the sum is exported through DLPack.
 
 use cust::memory::DeviceBuffer;
-use cust::prelude::{Module, Stream, StreamFlags, launch};
-use interop_core::{CudaArray, FromArray, LaunchScope, LaunchSize, Lease, StreamHandle};
-use interop_demo_kernels::{Arrays, VECTOR_ADD_PTX};
+use cust::prelude::{Stream, StreamFlags};
+use interop_core::{CudaArray, FromArray, LaunchScope, Lease, StreamHandle};
+use interop_demo_kernels::kernels;
 
-use crate::Outcome;
+use crate::{KERNELS, Outcome};
 
 /// A vector in any kind of memory, and the stream on which it was last written.
 #[derive(CudaArray)]
@@ -34,7 +33,6 @@ impl Vector {
 /// Returns an error if a driver call fails.
 pub fn run(len: usize) -> Outcome {
     let _context = cust::quick_init()?;
-    let module = Module::from_ptx(VECTOR_ADD_PTX, &[])?;
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
 
     let numbers: Vec<f32> = (0..len).map(|index| (index % 1000) as f32).collect();
@@ -43,14 +41,9 @@ pub fn run(len: usize) -> Outcome {
 
     // The stream of the scope waits for each array, and at the end of the scope the arrays' streams wait for it.
     let scope = LaunchScope::on(&stream);
-    let (a, b, c) =
-        (scope.read::<f32, 1>(&left)?, scope.read::<f32, 1>(&right)?, scope.write::<f32, 1>(&mut sum)?);
-    // All arrays form one argument, the output first. The kernel adds arrays of any rank and any strides.
-    let arrays: Arrays<'_, 3> = Arrays::new([&c, &a, &b])?;
-    let LaunchSize { grid, block } = arrays.launch_size();
-    // SAFETY: `vector_add` takes these three arrays. All vectors live until the sum has been read, which waits for the
-    // kernel.
-    unsafe { launch!(module.vector_add<<<grid, block, 0, stream>>>(arrays))? };
+    // All arrays form one argument. The kernel adds arrays of any rank and any strides.
+    let arrays = scope.elementwise((&mut sum, &left, &right))?;
+    scope.launch(&KERNELS, arrays.launch_size(), kernels::vector_add::with(arrays))?;
     scope.finish()?;
 
     // Exports the sum and imports it again, as another library would: in place, after the kernel, released with

@@ -86,5 +86,5 @@ def test_anything_else_is_refused(wrong):
 
 
 def test_rows_of_two_lengths_are_refused(library):
-    with pytest.raises(ValueError, match="`other`: found 2 elements, allowed: 3, as in `row`"):
+    with pytest.raises(ValueError, match="`other`: found 2 elements, allowed: 3 elements, as in `row`"):
         hello_cuda.add_(library.array([1.0] * 3), library.array([1.0] * 2))

@@ -1,74 +1,24 @@
-//! Checks that the PTX and the host versions contain the same kernels, and that the host versions compute correctly.
-#![expect(unsafe_code, reason = "a storage implements `Storage`")]
+//! Checks what the kernels compute, on the CPU, and what their PTX looks like.
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::float_cmp,
+    reason = "small numbers, of which all sums are exact"
+)]
 
-use core::ffi::c_void;
-
-use interop_core::{
-    CudaArray, Device, HostVec, KernelArrays, KernelView, KernelViewMut, MemoryRegion, Storage,
-};
 use interop_demo_kernels::host::{self, Host};
-use interop_demo_kernels::{
-    Arrays, FILL_PTX, MODULES, Module, SCALE_PTX, SUM_PTX, VECTOR_ADD_PTX, blur, elementwise,
+use interop_demo_kernels::kernels::{
+    blur_f32, blur_pixels, blur_u8, fill_f32, scale_f32, scale_packs, scale_row, scale_u8, sum_f32, sum_f64,
+    sum_u8, vector_add,
 };
+use interop_demo_kernels::{KERNELS_PTX, ORDER_PTX, blur_size, entries};
+use interop_kernel::{Elementwise, LaunchSize, View, ViewMut};
 
-/// Host memory that reports itself as pinned.
-struct Pinned<T>(HostVec<T>);
-
-// SAFETY: as for a `HostVec`, because the kernels of these tests run on the host.
-unsafe impl<T: interop_core::Element> Storage for Pinned<T> {
-    fn memory(&self) -> interop_core::Result<MemoryRegion> {
-        Ok(MemoryRegion { device: Device::CUDA_HOST, ..self.0.memory()? })
-    }
-}
-
-#[derive(CudaArray)]
-#[cuda_array(export)]
-struct Array<T> {
-    #[cuda_array(data)]
-    data: Pinned<T>,
-    #[cuda_array(shape)]
-    shape: Vec<usize>,
-    #[cuda_array(strides)]
-    strides: Option<Vec<isize>>,
-}
-
-impl<T: interop_core::Element> Array<T> {
-    fn new(items: &[T], shape: &[usize]) -> Self {
-        Self { data: Pinned(HostVec::from_slice(items)), shape: shape.to_vec(), strides: None }
-    }
-
-    fn strided(items: &[T], shape: &[usize], strides: &[isize]) -> Self {
-        Self { strides: Some(strides.to_vec()), ..Self::new(items, shape) }
-    }
-
-    fn read<const N: usize>(&self) -> KernelView<'_, T, N> {
-        self.kernel_view().expect("pinned memory of this rank")
-    }
-
-    fn write<const N: usize>(&mut self) -> KernelViewMut<'_, T, N> {
-        self.kernel_view_mut().expect("pinned memory of this rank")
-    }
-
-    fn alone<const N: usize>(&mut self) -> Arrays<'_, 1> {
-        KernelArrays::new([&self.write::<N>()]).expect("few axes")
-    }
-}
-
-/// Returns the pointer to an argument.
-fn pass<A>(argument: &A) -> *const c_void {
-    (&raw const *argument).cast()
-}
-
-fn launch(name: &str, grid: u32, threads: u32, params: &[*const c_void]) {
-    let kernel = host::find::<Host>(name).expect(name);
-    assert_eq!(kernel.sizes.len(), params.len(), "{name}");
-    // Every test passes the arguments that the table of kernels lists, over its own arrays.
-    (kernel.run)([grid, 1, 1].as_ptr(), [threads, 1, 1].as_ptr(), 0, params.as_ptr());
-}
+const SMALL: LaunchSize = LaunchSize { grid: (2, 1, 1), block: (32, 1, 1) };
 
 /// The parameter sizes of a kernel, from its PTX: `.param .align 8 .b8 name[24]` or `.param .f64 name`.
-fn parameters(module: &Module, name: &str) -> Vec<usize> {
-    let (_, rest) = module.ptx.split_once(&format!(".entry {name}(")).expect("the PTX has the kernel");
+fn parameters(ptx: &str, name: &str) -> Vec<usize> {
+    let (_, rest) = ptx.split_once(&format!(".entry {name}(")).expect("the PTX has the kernel");
     let (list, _) = rest.split_once(')').expect("a list of parameters ends");
     let size = |parameter: &str| {
         let words: Vec<_> = parameter.split_whitespace().collect();
@@ -80,144 +30,183 @@ fn parameters(module: &Module, name: &str) -> Vec<usize> {
 }
 
 #[test]
-fn every_kernel_has_a_reference_and_no_name_is_lost() {
-    for module in MODULES {
-        for name in module.kernels() {
-            let kernel = host::find::<Host>(name).unwrap_or_else(|| panic!("{name} has no reference"));
-            assert_eq!(kernel.sizes, parameters(module, name), "{name}");
+fn kernels_of_the_ptx_and_of_the_host_are_the_same() {
+    for ptx in [KERNELS_PTX, ORDER_PTX] {
+        for name in entries(ptx) {
+            let kernel = host::find::<Host>(name).unwrap_or_else(|| panic!("the host has no {name}"));
+            assert_eq!(kernel.sizes, parameters(ptx, name), "{name}");
         }
     }
-    let found: Vec<_> = MODULES.iter().flat_map(Module::kernels).collect();
-    let mut expected: Vec<String> =
-        ["blur_f32", "blur_u8", "consume", "produce", "spin", "vector_add"].map(String::from).to_vec();
-    for stem in ["fill", "scale", "sum"] {
-        expected.extend(["f32", "u8"].map(|element| format!("{stem}_{element}")));
-    }
-    expected.push("sum_f64".into());
-    let mut found: Vec<_> = found.into_iter().map(String::from).collect();
-    found.sort();
-    expected.sort();
-    assert_eq!(found, expected);
-    for name in ["", "scale", "scale_", "scale_f16", "scale_f64", "f32", "blur_f32_f32", "sum_f32_1"] {
+    let expected = [
+        "blur_f32",
+        "blur_pixels",
+        "blur_u8",
+        "fill_f32",
+        "fill_u8",
+        "scale_f32",
+        "scale_packs",
+        "scale_row",
+        "scale_u8",
+        "sum_f32",
+        "sum_f64",
+        "sum_u8",
+        "vector_add",
+    ];
+    assert_eq!(entries(KERNELS_PTX).collect::<Vec<_>>(), expected);
+    for name in ["", "scale", "scale_", "scale_f16", "blur_f32_f32"] {
         assert!(host::find::<Host>(name).is_none(), "{name}");
     }
 }
 
 /// Drivers since 535 accept this PTX, for devices since Volta.
 #[test]
-fn the_ptx_is_old_enough() {
-    for Module { name, ptx } in MODULES {
-        assert!(ptx.contains("\n.version 8.2\n") && ptx.contains("\n.target sm_70\n"), "{name}");
+fn ptx_is_old_enough() {
+    for ptx in [KERNELS_PTX, ORDER_PTX] {
+        let version = ptx.lines().find_map(|line| line.strip_prefix(".version ")).expect("a version");
+        assert!(version.parse::<f32>().expect("a number") <= 8.2, "{version}");
+        assert!(ptx.contains("\n.target sm_70\n"));
     }
 }
 
-/// Checks that memory is accessed in wide loads and stores, and that no argument is copied to local memory.
+/// Checks that memory is accessed in wide loads and stores, that no argument is copied to local memory, and that no message of a
+/// panic is linked.
 #[test]
-fn elements_are_loaded_in_wide_pieces() {
-    for Module { name, ptx } in MODULES {
-        assert!(!ptx.contains(".local"), "{name}");
+fn ptx_is_what_a_device_needs() {
+    assert!(!KERNELS_PTX.contains(".local") && !KERNELS_PTX.contains("call"), "local memory, or a call");
+    let text = |name: &str| {
+        let (_, rest) = KERNELS_PTX.split_once(&format!(".entry {name}(")).expect("the PTX has the kernel");
+        rest.split(".entry").next().expect("its text").to_owned()
+    };
+    for name in ["scale_f32", "scale_packs", "scale_u8", "sum_f32", "vector_add"] {
+        let is_wide = text(name).contains("ld.v") || text(name).contains("ld.b64 \t%rd");
+        assert!(is_wide, "{name}");
     }
-    assert!(SCALE_PTX.contains("ld.global.v4") && SCALE_PTX.contains("st.global.v4"));
-    assert!(VECTOR_ADD_PTX.contains("ld.global.v4") && SUM_PTX.contains("ld.global.v4"));
-    assert!(
-        FILL_PTX.contains("st.global.v4") && !FILL_PTX.contains("ld.global"),
-        "what is filled is not read"
-    );
+    assert!(text("fill_f32").contains("st.v4."));
+    let reads = |name: &str| {
+        text(name).lines().any(|line| line.trim_start().starts_with("ld.b") || line.contains("ld.v"))
+    };
+    assert!(reads("scale_f32") && !reads("fill_f32"), "what is filled is not read");
 }
 
 #[test]
 fn vector_add_adds() {
-    let (left, right) = (
-        Array::new(&[1.0_f32, 2.0, 3.0], &[3]),
-        Array::strided(&[10.0, 0.0, 20.0, 0.0, 30.0_f32], &[3], &[2]),
-    );
-    let mut sum = Array::new(&[0.0_f32; 3], &[3]);
-    let arrays: Arrays<'_, 3> =
-        KernelArrays::new([&sum.write::<1>(), &left.read::<1>(), &right.read::<1>()]).unwrap();
-    launch("vector_add", 1, 32, &[pass(&arrays)]);
-    assert_eq!(sum.to_vec::<f32>().unwrap(), [11.0, 22.0, 33.0]);
+    let mut sum = [0.0; 3];
+    let arrays = Elementwise::new((
+        ViewMut::<_, 1>::new(&mut sum, [3]),
+        View::new(&[1.0, 2.0, 3.0], [3]),
+        View::strided(&[10.0, 0.0, 20.0, 0.0, 30.0], 0, [3], [2]),
+    ));
+    vector_add::run(SMALL, arrays.unwrap());
+    assert_eq!(sum, [11.0, 22.0, 33.0]);
 }
 
 #[test]
 fn scale_rounds_towards_zero_and_to_the_limits() {
-    let mut bytes = Array::strided(&[1_u8, 9, 3, 9, 200, 9], &[3, 1], &[2, 1]);
-    launch("scale_u8", 1, 32, &[pass(&bytes.alone::<2>()), pass(&1.5_f64)]);
-    assert_eq!(bytes.to_vec::<u8>().unwrap(), [1, 4, 255]);
-    assert_eq!(
-        bytes.data.0.as_mut_slice().unwrap(),
-        [1, 9, 4, 9, 255, 9],
-        "nothing between the elements is touched"
-    );
-    launch("scale_u8", 1, 32, &[pass(&bytes.alone::<2>()), pass(&-0.5_f64)]);
-    assert_eq!(bytes.to_vec::<u8>().unwrap(), [0, 0, 0]);
-    let mut floats = Array::new(&[-3.0_f32, f32::MAX], &[2]);
-    launch("scale_f32", 1, 32, &[pass(&floats.alone::<1>()), pass(&-1.5_f64)]);
-    assert_eq!(floats.to_vec::<f32>().unwrap(), [4.5, f32::NEG_INFINITY]);
-    let mut bytes = Array::new(&[7_u8, 0], &[2]);
-    launch("scale_u8", 1, 32, &[pass(&bytes.alone::<1>()), pass(&f64::NAN)]);
-    assert_eq!(bytes.to_vec::<u8>().unwrap(), [0, 0]);
+    let mut bytes = [1_u8, 9, 3, 9, 200, 9];
+    let scaled = |bytes: &mut [u8], factor| {
+        let array = Elementwise::new((ViewMut::<_, 2>::strided(bytes, 0, [3, 1], [2, 1]),));
+        scale_u8::run(SMALL, array.unwrap(), factor);
+    };
+    scaled(&mut bytes, 1.5);
+    assert_eq!(bytes, [1, 9, 4, 9, 255, 9], "nothing between the elements is touched");
+    scaled(&mut bytes, -0.5);
+    assert_eq!(bytes, [0, 9, 0, 9, 0, 9]);
+    bytes[0] = 7;
+    scaled(&mut bytes, f64::NAN);
+    assert_eq!(bytes[0], 0);
+    let mut floats = [-3.0_f32, f32::MAX];
+    scale_f32::run(SMALL, Elementwise::new((ViewMut::<_, 1>::new(&mut floats, [2]),)).unwrap(), -1.5);
+    assert_eq!(floats, [4.5, f32::NEG_INFINITY]);
+}
+
+/// Rows that end in the middle of a pack, and rows whose elements do not lie next to each other.
+#[test]
+fn rows_are_scaled_by_elements_and_by_packs() {
+    for (len, stride) in [(1, 1), (4, 1), (11, 1), (5, 2)] {
+        let mut rows = [[1.0_f32; 12]; 2];
+        let [elements, packs] = &mut rows;
+        scale_row::run(SMALL, ViewMut::strided(elements, 1, [len], [stride]), 3.0);
+        scale_packs::run(SMALL, ViewMut::strided(packs, 1, [len], [stride]), 3.0);
+        let is_scaled = |number: usize| {
+            number % stride as usize == 1 % stride as usize && number >= 1 && number <= len * stride as usize
+        };
+        let expected: [f32; 12] = core::array::from_fn(|number| if is_scaled(number) { 3.0 } else { 1.0 });
+        assert_eq!(rows, [expected; 2], "{len} {stride}");
+    }
 }
 
 #[test]
 fn fill_fills_the_elements_alone() {
-    let mut array = Array::strided(&[0.0_f32; 9], &[2, 2, 1, 1], &[4, 2, 1, 1]);
-    launch("fill_f32", 1, 32, &[pass(&array.alone::<4>()), pass(&7.0_f32)]);
-    let expected = [7.0, 0.0, 7.0, 0.0, 7.0, 0.0, 7.0, 0.0, 0.0];
-    assert_eq!(array.data.0.as_mut_slice().unwrap(), expected);
+    let mut array = [0.0_f32; 9];
+    let view = ViewMut::<_, 4>::strided(&mut array, 0, [2, 2, 1, 1], [4, 2, 1, 1]);
+    fill_f32::run(SMALL, Elementwise::new((view,)).unwrap(), 7.0);
+    assert_eq!(array, [7.0, 0.0, 7.0, 0.0, 7.0, 0.0, 7.0, 0.0, 0.0]);
 }
 
 #[test]
 fn sum_leaves_a_part_for_each_block() {
     let items: Vec<f32> = (0..100_u8).map(f32::from).collect();
-    let mut array = Array::new(&items, &[10, 10]);
-    let mut parts = Array::new(&[-1.0_f64; 3], &[3]);
-    launch("sum_f32", 3, 16, &[pass(&array.alone::<2>()), pass(&parts.write::<1>())]);
-    assert!(parts.to_vec::<f64>().unwrap().iter().all(|part| *part > 0.0));
-    let mut sum = Array::new(&[-1.0_f64], &[1]);
-    launch("sum_f64", 1, 32, &[pass(&parts.alone::<1>()), pass(&sum.write::<1>())]);
-    assert_eq!(sum.to_vec::<f64>().unwrap(), [4950.0]);
+    let (mut parts, mut sum) = ([-1.0; 3], [-1.0]);
+    let array = Elementwise::new((View::new(&items, [10, 10]),)).unwrap();
+    let size = LaunchSize { grid: (3, 1, 1), block: (32, 1, 1) };
+    sum_f32::run(size, array, ViewMut::new(&mut parts, [3]));
+    assert!(parts.iter().filter(|part| **part > 0.0).count() > 0 && !parts.contains(&-1.0), "{parts:?}");
+    let size = LaunchSize { grid: (1, 1, 1), block: (64, 1, 1) };
+    let array = Elementwise::new((View::new(&parts, [3]),)).unwrap();
+    sum_f64::run(size, array, ViewMut::new(&mut sum, [1]));
+    assert_eq!(sum, [4950.0]);
+    let array = Elementwise::new((View::new(&[200_u8; 7], [7]),)).unwrap();
+    sum_u8::run(size, array, ViewMut::new(&mut sum, [1]));
+    assert_eq!(sum, [1400.0]);
 }
 
 #[test]
 fn blur_repeats_the_edges() {
-    let image = Array::new(&[0_u8, 90, 0, 0, 0, 0], &[2, 3, 1]);
-    let mut blurred = Array::new(&[7_u8; 6], &[2, 3, 1]);
-    let (from, to) = (image.read::<3>(), blurred.write::<3>());
-    launch("blur_u8", 1, 32, &[pass(&from), pass(&to)]);
+    let mut blurred = [7_u8; 6];
+    let (from, to) = (View::new(&[0, 90, 0, 0, 0, 0], [2, 3, 1]), ViewMut::new(&mut blurred, [2, 3, 1]));
+    blur_u8::run(SMALL, from, to);
     // The row above the first row is the first row itself, so its 90 counts twice there.
-    assert_eq!(blurred.to_vec::<u8>().unwrap(), [20, 20, 20, 10, 10, 10]);
-    let channels = Array::new(&[1.0_f32, 100.0, 2.0, 200.0, 3.0, 300.0], &[1, 3, 2]);
-    let mut blurred = Array::new(&[0.0_f32; 6], &[1, 3, 2]);
-    let (from, to) = (channels.read::<3>(), blurred.write::<3>());
-    launch("blur_f32", 1, 32, &[pass(&from), pass(&to)]);
-    for (found, expected) in blurred.to_vec::<f32>().unwrap().iter().zip([4.0, 400.0, 6.0, 600.0, 8.0, 800.0])
-    {
+    assert_eq!(blurred, [20, 20, 20, 10, 10, 10]);
+    let mut blurred = [0.0_f32; 6];
+    let from = View::new(&[1.0, 100.0, 2.0, 200.0, 3.0, 300.0], [1, 3, 2]);
+    blur_f32::run(SMALL, from, ViewMut::new(&mut blurred, [1, 3, 2]));
+    for (found, expected) in blurred.iter().zip([4.0, 400.0, 6.0, 600.0, 8.0, 800.0]) {
         assert!((found * 3.0 - expected).abs() < 1e-3, "{found} is not a third of {expected}");
     }
 }
 
+/// Tiles that are cut off, and more tiles than threads.
 #[test]
-fn a_consumer_counts_what_is_missing() {
-    let mut values = Array::new(&[0_u32; 5], &[5]);
-    launch("spin", 1, 1, &[pass(&1000_u64)]);
-    launch("produce", 1, 32, &[pass(&values.write::<1>()), pass(&(u32::MAX - 1))]);
-    assert_eq!(values.to_vec::<u32>().unwrap(), [u32::MAX - 1, u32::MAX, 0, 1, 2]);
-    let mut mismatches = Array::new(&[10_u64], &[]);
-    for (value, expected) in [(u32::MAX - 1, 10), (u32::MAX, 15)] {
-        let (from, count) = (values.read::<1>(), mismatches.write::<0>());
-        launch("consume", 1, 32, &[pass(&from), pass(&value), pass(&count)]);
-        assert_eq!(mismatches.to_vec::<u64>().unwrap(), [expected]);
+fn blur_covers_every_pixel() {
+    let (height, width) = (37, 5);
+    let from: Vec<f32> = (0..height * width).map(|number| (number % 11) as f32).collect();
+    let mut blurred = vec![-1.0; height * width];
+    let shape = [height, width, 1];
+    let mut by_pixel = blurred.clone();
+    blur_pixels::run(SMALL, View::new(&from, shape), ViewMut::new(&mut by_pixel, shape));
+    for size in [blur_size(height, width, 1), LaunchSize { grid: (1, 1, 1), block: (2, 1, 1) }] {
+        blurred.fill(-1.0);
+        blur_f32::run(size, View::new(&from, shape), ViewMut::new(&mut blurred, shape));
+        for y in 0..height {
+            for x in 0..width {
+                let at = |y: usize, x: usize| from[y.min(height - 1) * width + x.min(width - 1)];
+                let rows = [y.saturating_sub(1), y, y + 1];
+                let columns = [x.saturating_sub(1), x, x + 1];
+                let sum: f32 = rows.iter().flat_map(|y| columns.map(|x| at(*y, x))).sum();
+                for found in [&blurred, &by_pixel] {
+                    assert!((found[y * width + x] - sum / 9.0).abs() < 1e-4, "{y} {x}");
+                }
+            }
+        }
     }
 }
 
 #[test]
-fn launches_cover_the_array_and_fit_the_device() {
-    assert_eq!(elementwise(1024).grid, (1, 1, 1));
-    assert_eq!(elementwise(1025).grid, (2, 1, 1));
-    assert_eq!(blur(0, 0, 0, 1).grid, (1, 1, 1));
-    let huge = blur(10_000_000, usize::MAX / 4, 4, 1);
-    assert_eq!(huge.grid, (0x7FFF_FFFF, 65_535, 1));
-    // 30 of 32 lanes of 16 bytes, in 4 warps.
-    assert_eq!(blur(12, 30 * 16 * 4, 1, 1).grid, (1, 1, 1));
-    assert_eq!(blur(13, 30 * 16 * 4 + 1, 1, 1).grid, (2, 2, 1));
+fn empty_arrays_have_nothing_to_do() {
+    let none: [f32; 0] = [];
+    blur_f32::run(blur_size(0, 3, 1), View::new(&none, [0, 3, 1]), ViewMut::new(&mut [], [0, 3, 1]));
+    fill_f32::run(SMALL, Elementwise::new((ViewMut::<_, 2>::new(&mut [], [4, 0]),)).unwrap(), 1.0);
+    let (mut sum, none) = ([-1.0], Elementwise::new((View::new(&none, [0]),)).unwrap());
+    sum_f32::run(LaunchSize { grid: (1, 1, 1), block: (32, 1, 1) }, none, ViewMut::new(&mut sum, [1]));
+    assert_eq!(sum, [0.0]);
 }

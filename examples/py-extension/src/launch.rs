@@ -132,7 +132,7 @@ pub(crate) unsafe fn scale(
     if from.numel() == 0 {
         return Ok(());
     }
-    let mut arrays = Arrays::<2>::new([&DynKernelView::from_info(to)?, &DynKernelView::from_info(from)?])?;
+    let mut arrays = Arrays::<2>::new([&to.kernel_view()?, &from.kernel_view()?])?;
     let (blocks, mut variant) = (arrays.launch_size().grid.0, kernels.variant);
     let mut arguments = [(&raw mut arrays).cast(), (&raw mut factor).cast(), (&raw mut variant).cast()];
     // SAFETY: these are the kernel's parameters, with its types.
@@ -149,7 +149,7 @@ pub(crate) unsafe fn sum(info: &ArrayInfo, stream: StreamHandle) -> Result<f64> 
     if info.numel() == 0 {
         return Ok(0.0);
     }
-    let mut array = Arrays::<1>::new([&DynKernelView::from_info(info)?])?;
+    let mut array = Arrays::<1>::new([&info.kernel_view()?])?;
     let blocks = array.launch_size_within(Parts::MOST).grid.0;
     let driver = Driver::get()?;
     if driver.captures(info.device(), stream) {

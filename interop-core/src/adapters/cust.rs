@@ -77,8 +77,6 @@ use crate::derive::single_error::FieldProbe;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
-use crate::memory::kernel_arrays::KernelArrays;
-use crate::memory::kernel_view::{KernelView, KernelViewMut};
 use crate::memory::storage::MemoryRegion;
 use crate::memory::storage::Storage;
 use crate::memory::upload::copied;
@@ -359,12 +357,3 @@ impl AsStream for Stream {
         unsafe { StreamHandle::from_raw(self.as_inner() as usize) }
     }
 }
-
-// SAFETY: the view has only plain numbers, among them an address for the device.
-unsafe impl<T: Copy, const N: usize> DeviceCopy for KernelView<'_, T, N> {}
-
-// SAFETY: as above.
-unsafe impl<T: Copy, const N: usize> DeviceCopy for KernelViewMut<'_, T, N> {}
-
-// SAFETY: as above.
-unsafe impl<const K: usize, const N: usize> DeviceCopy for KernelArrays<'_, K, N> {}

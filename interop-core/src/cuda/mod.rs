@@ -39,6 +39,7 @@ pub(crate) mod default_context;
 pub(crate) mod driver;
 pub(crate) mod event;
 pub(crate) mod handover;
+pub(crate) mod kernel_module;
 pub(crate) mod locate;
 pub(crate) mod missing_stream;
 pub(crate) mod own_streams;
@@ -77,6 +78,7 @@ pub(crate) use crate::cuda::handover::{
 };
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::handover::{make_context_wait_for, synchronize_for_host};
+pub use crate::cuda::kernel_module::KernelModule;
 pub(crate) use crate::cuda::locate::locate_and_wait;
 #[cfg(feature = "cudarc")]
 pub(crate) use crate::cuda::missing_stream::register_proxy;

@@ -161,7 +161,10 @@ pub(crate) fn wait_for_pending(pending: PendingWork, consumer: StreamHandle, dev
 pub(crate) type StreamOnDevice = (PendingWork, Device);
 
 /// Returns the context of a stream, if it is a default stream.
-fn context_of_default(driver: &Driver, (pending, device): StreamOnDevice) -> Result<Option<Context>> {
+pub(crate) fn context_of_default(
+    driver: &Driver,
+    (pending, device): StreamOnDevice,
+) -> Result<Option<Context>> {
     match (pending.name(), pending.context()) {
         (Some(StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault), Some(context)) => {
             Ok(Context::from_driver(context.get()))

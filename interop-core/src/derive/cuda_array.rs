@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use interop_kernel::{KernelView, KernelViewMut};
+
 use crate::array::device::DeviceType;
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
@@ -16,7 +18,7 @@ use crate::error::{Refused, Result};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
 use crate::memory::host::cells::ReadOnlyCell;
 use crate::memory::host::elements::{HostElements, HostElementsMut};
-use crate::memory::kernel_view::{KernelView, KernelViewMut};
+
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::storage::Storage;
 use crate::protocols::cai::CudaArrayInterface;

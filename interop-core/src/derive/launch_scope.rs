@@ -6,18 +6,20 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
 
+use interop_kernel::{Arguments, InScope, Kernel, KernelView, KernelViewMut, LaunchSize};
+
 use crate::array::device::{Device, DeviceType};
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::UseRecord;
 use crate::cuda;
+use crate::cuda::KernelModule;
 use crate::cuda::stream_wait::{Fork, StreamOnDevice};
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, check_writable};
-use crate::memory::kernel_view::{KernelView, KernelViewMut};
 
 /// Orders the launch of kernels with the arrays that they use, whatever streams these are on.
 ///
@@ -209,11 +211,13 @@ impl<'a> LaunchScope<'a> {
     pub fn read<'s, T: Element, const N: usize>(
         &'s self,
         array: &'a (impl CudaArray + ?Sized),
-    ) -> Result<KernelView<'s, T, N>> {
+    ) -> Result<InScope<KernelView<'s, T, N>>> {
         let info = array.info()?;
         // SAFETY: rule 1 of `CudaArray`, for the lifetime of the borrow, which the scope does not outlive: it is invariant.
         let view = unsafe { ArrayView::<'s, T, N>::from_info(&info) }?.kernel_view_in_scope()?;
-        self.add(&info).map(|()| view)
+        self.add(&info)?;
+        // SAFETY: kernels of the scope run after the work on the array, and before what comes after the scope.
+        Ok(unsafe { InScope::new(view) })
     }
 
     /// Adds an array that the kernels write, and returns it as a kernel argument.
@@ -224,11 +228,13 @@ impl<'a> LaunchScope<'a> {
     pub fn write<'s, T: Element, const N: usize>(
         &'s self,
         array: &'a mut (impl CudaArray + ?Sized),
-    ) -> Result<KernelViewMut<'s, T, N>> {
+    ) -> Result<InScope<KernelViewMut<'s, T, N>>> {
         let info = array.info()?;
         // SAFETY: as in `read`; the borrow is exclusive.
         let view = unsafe { ArrayViewMut::<'s, T, N>::from_info(&info) }?.kernel_view_mut_in_scope()?;
-        self.add(&info).map(|()| view)
+        self.add(&info)?;
+        // SAFETY: as in `read`; the borrow is exclusive.
+        Ok(unsafe { InScope::new(view) })
     }
 
     /// Adds an array of any element type and rank that the kernels read, and returns its description.
@@ -249,6 +255,59 @@ impl<'a> LaunchScope<'a> {
         let info = array.info()?;
         check_writable(&info)?;
         self.describe(info)
+    }
+
+    /// Launches a kernel in Rust on the stream of the scope. `arguments` is what the kernel's function `with` returns, so an
+    /// argument that does not fit the kernel does not compile.
+    ///
+    /// Any stream does: one of `cust`, of `cudarc`, or of a Python library.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Shape`] if arrays do not have one shape, although the kernel says `same_shape`; as [`cuda::stream_wait`]; and
+    /// [`ErrorKind::Driver`] with the driver's answer.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use interop_core::kernel::{Thread, View, ViewMut, kernel};
+    /// use interop_core::{CudaArray, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut};
+    ///
+    /// #[kernel(same_shape(row, other))]
+    /// fn add(thread: Thread<'_>, mut row: ViewMut<'_, f32, 1>, other: View<'_, f32, 1>) {
+    ///     for at in thread.elements(row.shape()) {
+    ///         row.set(at, row.get(at) + other.get(at));
+    ///     }
+    /// }
+    ///
+    /// # const PTX: &str = "";
+    /// // SAFETY: the PTX is compiled from the kernel above.
+    /// static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len], device = "cuda")]
+    /// struct Row<S> { #[cuda_array(data)] values: S, len: usize }
+    ///
+    /// fn add_(row: &mut Row<LeaseMut<f32>>, other: &Row<Lease<f32>>) -> interop_core::Result<()> {
+    ///     let size = LaunchSize::for_units(row.len);
+    ///     let scope = LaunchScope::new();
+    ///     scope.launch(&KERNELS, size, add::with(scope.write(row)?, scope.read(other)?))?;
+    ///     scope.finish()
+    /// }
+    /// ```
+    #[expect(clippy::needless_pass_by_value, reason = "`InScope` is for one launch")]
+    pub fn launch<K: Kernel>(
+        &self,
+        module: &KernelModule,
+        size: LaunchSize,
+        arguments: Arguments<'_, K>,
+    ) -> Result<()> {
+        arguments.check()?;
+        let stream = self.state.borrow_mut().stream_on_device()?;
+        let mut parameters = Vec::new();
+        arguments.for_each_pointer(|argument| parameters.push(argument.cast_mut()));
+        // SAFETY: the module has the kernel `K`, whose arguments these are. Their arrays are `InScope`.
+        unsafe { module.queue(stream, K::NAME, size, &mut parameters) }
     }
 
     fn describe(&self, info: ArrayInfo) -> Result<ArrayInScope<'_>> {
@@ -290,6 +349,12 @@ impl<'a> LaunchScope<'a> {
 impl State {
     /// Returns the stream of the scope, and the device of its arrays.
     fn chosen(&mut self) -> Result<(StreamHandle, Device)> {
+        let (stream, device) = self.stream_on_device()?;
+        Ok((stream.name().unwrap_or(StreamHandle::LegacyDefault), device))
+    }
+
+    /// As [`chosen`](Self::chosen), with the context of a default stream.
+    fn stream_on_device(&mut self) -> Result<StreamOnDevice> {
         let device = self.device().unwrap_or(Device::cuda(0));
         let (stream, _) = if let Some(stream) = self.stream {
             stream
@@ -300,7 +365,7 @@ impl State {
             };
             self.choose(stream)?
         };
-        Ok((stream.name().unwrap_or(StreamHandle::LegacyDefault), device))
+        Ok((stream, device))
     }
 
     /// A stream that was named may become part of the capture of an array's stream. The end of the scope joins it again.

@@ -2,6 +2,7 @@
 
 pub(crate) mod bare_tensor;
 pub(crate) mod cuda_array;
+pub(crate) mod elementwise;
 pub(crate) mod expansion;
 pub(crate) mod fields;
 pub(crate) mod from_array;

@@ -10,7 +10,6 @@ pub(crate) mod from_import;
 pub(crate) mod host;
 pub(crate) mod host_vec;
 pub(crate) mod import;
-pub(crate) mod kernel_arrays;
 pub(crate) mod kernel_view;
 pub(crate) mod lease;
 pub(crate) mod maybe_dangling;

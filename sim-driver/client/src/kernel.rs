@@ -2,6 +2,11 @@
 
 use std::ffi::c_void;
 
+use interop_kernel::Kernel;
+use interop_kernel::host::{self, Memory};
+
+use crate::{Sim, find};
+
 /// The host function that simulates a kernel.
 ///
 /// It receives the three extents of the grid, the three of the block, the bytes of dynamic shared memory, and a pointer
@@ -59,5 +64,23 @@ impl Arguments {
         // SAFETY: the caller promises that it points to a `T`. The driver stores it in words that are aligned for any
         // parameter.
         unsafe { value.cast::<T>().read() }
+    }
+}
+
+/// The memory of the simulated devices, for kernels in Rust.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceMemory;
+
+impl Memory for DeviceMemory {
+    fn place(address: u64, bytes: usize, writes: bool) -> Option<*mut u8> {
+        let sim = find().ok()?;
+        if writes { sim.write(address, bytes) } else { sim.read(address, bytes).map(<*const u8>::cast_mut) }
+    }
+}
+
+impl Sim {
+    /// Registers a kernel in Rust: the driver runs the function itself.
+    pub fn register<K: Kernel>(&self) {
+        self.register_kernel(K::NAME, host::sizes::<K>(), host::simulate::<K, DeviceMemory>);
     }
 }

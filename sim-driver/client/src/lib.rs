@@ -18,7 +18,7 @@
 mod kernel;
 mod report;
 
-pub use kernel::{Arguments, KernelFunction};
+pub use kernel::{Arguments, DeviceMemory, KernelFunction};
 pub use report::{Mark, Mistake, NoWaits, Report};
 
 use std::ffi::{CString, c_char};

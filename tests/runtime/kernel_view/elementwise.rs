@@ -31,7 +31,7 @@ fn together<const K: usize, const N: usize>(
     let views = arrays.each_ref().map(|(shape, strides, address, size)| {
         DynKernelView::new(*address, *size, shape, strides).expect("one stride for each axis")
     });
-    KernelArrays::new(views.each_ref().map(|view| view as &dyn KernelOperand<'_>))
+    Ok(KernelArrays::new(views.each_ref().map(|view| view as &dyn KernelOperand<'_>))?)
 }
 
 /// The address of each element in each array, element by element.
@@ -161,9 +161,9 @@ fn what_does_not_go_together_is_told() {
         (ErrorKind::Overflow, "shape", "more than 2147483647 elements", "fewer; copy the array"),
     );
     let wrong = DynKernelView::new(ADDRESS, 4, &[2, 2], &[1]).unwrap_err();
-    assert_told(&wrong, (ErrorKind::Strides, "strides", "1", "one for each of 2 axes"));
+    assert_told(&wrong.into(), (ErrorKind::Strides, "strides", "1", "one for each of 2 axes"));
     let wrong = DynKernelView::new(ADDRESS, 4, &[1; MAX_NDIM + 1], &[1; MAX_NDIM + 1]).unwrap_err();
-    assert_told(&wrong, (ErrorKind::Rank, "shape", "65 axes", "at most 64 axes"));
+    assert_told(&wrong.into(), (ErrorKind::Rank, "shape", "65 axes", "at most 64 axes"));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn views_and_facts_are_operands() {
     let words = SharedBuffer::new(Managed(HostVec::from_slice(&[0_u16; 64])));
     let mut array = Array::strided(words.clone(), &[4, 8], &[1, 4]);
     let info = array.info().unwrap();
-    let of_facts = DynKernelView::from_info(&info).unwrap();
+    let of_facts = info.kernel_view().unwrap();
     let first = KernelArrays::<1, 4>::new([&of_facts]).unwrap();
     let view = array.kernel_view_mut::<u16, 2>().unwrap();
     let second = KernelArrays::<2, 4>::new([&view, &view.as_view()]).unwrap();
@@ -183,10 +183,10 @@ fn views_and_facts_are_operands() {
 
     let odd = Array::new(words.byte_offset(1).unwrap(), &[2]).info().unwrap();
     let told = (ErrorKind::Alignment, "data", "0x", "a multiple of 2, the alignment of the element; copy");
-    assert_told(&DynKernelView::from_info(&odd).unwrap_err(), told);
+    assert_told(&odd.kernel_view().unwrap_err(), told);
     let host = Array::new(SharedBuffer::new(HostVec::from_slice(&[0_u16; 2])), &[2]).info().unwrap();
     let told = (ErrorKind::Device, "device", "CPU (1)", "memory that a kernel reaches");
-    assert_told(&DynKernelView::from_info(&host).unwrap_err(), told);
+    assert_told(&host.kernel_view().unwrap_err(), told);
 }
 
 /// If a computation used 32 bits, an offset of these arrays would be wrong.

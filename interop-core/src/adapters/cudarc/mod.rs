@@ -66,7 +66,7 @@ use std::sync::Arc;
 
 use ::cudarc::driver::{
     CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceRepr,
-    DeviceSlice, DriverError, HostSlice, LaunchConfig, PinnedHostSlice, UnifiedSlice, result,
+    DeviceSlice, DriverError, HostSlice, PinnedHostSlice, UnifiedSlice, result,
 };
 
 use crate::adapters::cudarc::context::{captured, failed};
@@ -85,8 +85,6 @@ use crate::derive::fields::stream::AsStream;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
-use crate::memory::kernel_arrays::{KernelArrays, LaunchSize};
-use crate::memory::kernel_view::{KernelView, KernelViewMut};
 use crate::memory::storage::MemoryRegion;
 use crate::memory::storage::Storage;
 use crate::memory::upload::{DefaultStreamTarget, copy_on_default_stream};
@@ -322,20 +320,4 @@ fn without_elements<T>(slice: CudaSlice<T>) -> Result<CudaSlice<T>> {
         };
         stream.context().record_err(freed);
     })
-}
-
-// SAFETY: the view has the layout that `interop.cuh` declares, and only plain numbers.
-unsafe impl<T, const N: usize> DeviceRepr for KernelView<'_, T, N> {}
-
-// SAFETY: as above.
-unsafe impl<T, const N: usize> DeviceRepr for KernelViewMut<'_, T, N> {}
-
-// SAFETY: as above.
-unsafe impl<const K: usize, const N: usize> DeviceRepr for KernelArrays<'_, K, N> {}
-
-impl From<LaunchSize> for LaunchConfig {
-    /// The grid and the blocks, without dynamic shared memory.
-    fn from(LaunchSize { grid, block }: LaunchSize) -> Self {
-        Self { grid_dim: grid, block_dim: block, shared_mem_bytes: 0 }
-    }
 }

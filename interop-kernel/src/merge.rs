@@ -1,4 +1,5 @@
-//! Arguments of elementwise kernels: arrays of one shape and any layouts, with sorted, merged and vectorized axes.
+//! Sorts, merges and vectorizes the axes of arrays for an elementwise kernel, on the host.
+#![expect(unsafe_code, reason = "the caller vouches for the arrays of a launch")]
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -8,96 +9,26 @@
 
 use core::cmp::Ordering;
 use core::marker::PhantomData;
-use core::mem::{align_of, size_of};
+use core::mem::size_of;
 use core::ops::RangeInclusive;
 
-use crate::array::dims::MAX_NDIM;
-use crate::array::element::Element;
-use crate::array::info::ArrayInfo;
-use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::kernel_view;
-use crate::memory::kernel_view::{KernelView, KernelViewMut};
+use crate::LaunchSize;
+use crate::arrays::{Axis, KernelArrays, width_of};
+use crate::element::KernelElement;
+use crate::elementwise::sealed::Located as _;
+use crate::elementwise::{Arrays, Elementwise, In, KernelElementwise, Out};
+use crate::error::{ArgumentError, MistakeKind};
+use crate::kernel::InScope;
+use crate::view::{KernelView, KernelViewMut, Pointer, View, ViewMut};
+
+/// The maximum number of axes of an array, as in `interop-core`.
+const MAX_NDIM: usize = 64;
 
 /// The number of threads per block.
 const THREADS: u32 = 256;
 
 /// The maximum extent of a grid along x.
 const MAX_BLOCKS: u32 = 0x7FFF_FFFF;
-
-/// `K` arrays of one shape, passed by value to an elementwise kernel.
-///
-/// In C++ the type is `interop::elementwise<N, T...>`. The `K` types are in the order of the arrays, and const if the
-/// kernel only reads the array.
-///
-/// One kernel serves every rank and every layout:
-///
-/// - Axes of extent 1 are dropped.
-/// - The other axes are sorted by the stride of the first array (the output), then by those of the next arrays.
-/// - An axis that runs backwards in all arrays is reversed.
-/// - Adjacent axes are merged if all arrays allow it.
-///
-/// So a transposed array is as fast as a contiguous one. Contiguous elements are loaded 16 bytes at a time if all
-/// addresses and strides are aligned for it. `N` is the maximum number of axes that remain.
-///
-/// The kernel visits the elements in memory order, not in index order. For memory, lifetime and streams see
-/// [`KernelView`].
-///
-/// ```
-/// use interop_core::{DynKernelView, KernelArrays};
-///
-/// // A C-ordered array and a transposed one, by their numbers: nothing here follows an address.
-/// let c = DynKernelView::new(0x7F00_0000_0000, 4, &[480, 640], &[640, 1])?;
-/// let transposed = DynKernelView::new(0x7F00_1000_0000, 4, &[640, 480], &[1, 640])?;
-/// for array in [c, transposed] {
-///     let arrays = KernelArrays::<1, 8>::new([&array])?;
-///     assert_eq!((arrays.rank(), arrays.width(), arrays.numel()), (1, 4, 480 * 640));
-///     assert_eq!(arrays.launch_size().grid, (150, 1, 1));
-/// }
-///
-/// // Rows that are padded stay two axes; both are loaded in one piece.
-/// let padded = DynKernelView::new(0x7F00_2000_0000, 4, &[480, 640], &[1024, 1])?;
-/// let arrays = KernelArrays::<2, 8>::new([&c, &padded])?;
-/// assert_eq!((arrays.rank(), arrays.width()), (2, 4));
-/// # Ok::<(), interop_core::Error>(())
-/// ```
-///
-/// A kernel with this argument, which includes [`KERNEL_HEADER`](crate::KERNEL_HEADER):
-///
-/// ```cuda
-/// extern "C" __global__ void add(interop::elementwise<8, float, const float, const float> arrays) {
-///     arrays.map([](float left, float right) { return left + right; });
-/// }
-/// ```
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(8))]
-pub struct KernelArrays<'a, const K: usize, const N: usize> {
-    /// The number of indices of the outermost axis in a slab. The units of a slab are counted in 32 bits.
-    piece: i64,
-    /// The number of units in one index of the outermost axis. A unit is `width` elements that are loaded at once.
-    inner: u32,
-    rank: u32,
-    width: u32,
-    /// The number of elements after the last unit. Only arrays that are contiguous as a whole have such a tail.
-    tail: u32,
-    addresses: [u64; K],
-    /// Innermost first.
-    axes: [Axis<K>; N],
-    marker: PhantomData<&'a ()>,
-}
-
-const _: () = {
-    assert!(size_of::<KernelArrays<'_, 1, 8>>() == 32 + 8 * 24 && align_of::<KernelArrays<'_, 1, 8>>() == 8);
-    assert!(size_of::<KernelArrays<'_, 2, 4>>() == 40 + 4 * 32);
-};
-
-/// The grid and block size of a launch, in the form that `cust` and `cudarc` use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaunchSize {
-    /// The number of blocks along x, y and z.
-    pub grid: (u32, u32, u32),
-    /// The number of threads of a block along x, y and z.
-    pub block: (u32, u32, u32),
-}
 
 /// The layout of an array whose element type and rank are known only at run time. It borrows the shape and strides, not
 /// the memory.
@@ -115,42 +46,30 @@ impl<'a> DynKernelView<'a> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Rank`] for more than [`MAX_NDIM`] axes; [`ErrorKind::Strides`] if the number of strides is not the
+    /// [`MistakeKind::Rank`](MistakeKind) for more than 64 axes; [`MistakeKind::Strides`](MistakeKind) if the number of strides is not the
     /// number of axes.
-    pub fn new(address: u64, item_size: usize, shape: &'a [usize], strides: &'a [isize]) -> Result<Self> {
+    pub fn new(
+        address: u64,
+        item_size: usize,
+        shape: &'a [usize],
+        strides: &'a [isize],
+    ) -> Result<Self, ArgumentError> {
         if shape.len() > MAX_NDIM {
-            return Err(crate::array::layout::errors::too_many(shape.len()));
+            let (found, allowed) = (format!("{} axes", shape.len()), format!("at most {MAX_NDIM} axes"));
+            return Err(ArgumentError::new(MistakeKind::Rank, "shape", found, allowed));
         }
         if shape.len() != strides.len() {
-            let allowed = text!("one for each of {} axes", shape.len());
-            return Err(Error::new(ErrorKind::Strides, "strides", strides.len(), allowed));
+            let allowed = format!("one for each of {} axes", shape.len());
+            return Err(ArgumentError::new(MistakeKind::Strides, "strides", strides.len(), allowed));
         }
         Ok(Self { address, item_size, shape, strides })
     }
-
-    /// Describes a checked array, at the address that kernels use.
-    ///
-    /// # Errors
-    ///
-    /// As [`ArrayView::kernel_view`](crate::memory::array_view::ArrayView::kernel_view); [`ErrorKind::DType`] for
-    /// packed sub-byte elements.
-    pub fn from_info(info: &'a ArrayInfo) -> Result<Self> {
-        let bits = info.dtype().item_bits(info.is_padded());
-        if bits % 8 != 0 {
-            return Err(Error::new(ErrorKind::DType, "dtype", info.dtype(), "elements of whole bytes"));
-        }
-        let item_size = bits / 8;
-        // The lowest set bit of the size: 4 for 12 bytes.
-        let align = (item_size & item_size.wrapping_neg()).clamp(1, MAX_LOAD);
-        let address = kernel_view::address(info.address(), info.device(), align)?;
-        Ok(Self { address, item_size, shape: info.shape(), strides: info.strides() })
-    }
 }
 
-mod sealed {
+pub(crate) mod sealed {
     /// The parts of an array's layout.
     pub trait Layout {
-        fn address(&self) -> u64;
+        fn pointer(&self) -> *mut u8;
         fn item_size(&self) -> usize;
         fn ndim(&self) -> usize;
         /// The extent and the stride.
@@ -161,12 +80,12 @@ mod sealed {
 /// An array that [`KernelArrays`] accepts: a [`KernelView`], a [`KernelViewMut`] or a [`DynKernelView`].
 pub trait KernelOperand<'a>: sealed::Layout {}
 
-macro_rules! operands {
-    ($($view:ident)*) => {
+macro_rules! layouts {
+    ($($view:ident $($mapping:ident)?;)*) => {
         $(
-            impl<T: Element, const N: usize> sealed::Layout for $view<'_, T, N> {
-                fn address(&self) -> u64 {
-                    $view::address(self)
+            impl<T, const N: usize $(, $mapping)?> sealed::Layout for $view<'_, T, N $(, $mapping)?> {
+                fn pointer(&self) -> *mut u8 {
+                    self.fields.pointer.low
                 }
 
                 fn item_size(&self) -> usize {
@@ -178,20 +97,116 @@ macro_rules! operands {
                 }
 
                 fn axis(&self, axis: usize) -> (i64, i64) {
-                    (self.shape()[axis], self.strides()[axis])
+                    (self.fields.shape[axis], self.fields.strides[axis])
                 }
             }
-
-            impl<'a, T: Element, const N: usize> KernelOperand<'a> for $view<'a, T, N> {}
         )*
     };
 }
 
-operands!(KernelView KernelViewMut);
+layouts!(KernelView; KernelViewMut; View; ViewMut M;);
+
+impl<'a, T, const N: usize> KernelOperand<'a> for KernelView<'a, T, N> {}
+
+impl<'a, T, const N: usize> KernelOperand<'a> for KernelViewMut<'a, T, N> {}
+
+impl<V: sealed::Layout> sealed::Layout for InScope<V> {
+    fn pointer(&self) -> *mut u8 {
+        V::pointer(self)
+    }
+
+    fn item_size(&self) -> usize {
+        V::item_size(self)
+    }
+
+    fn ndim(&self) -> usize {
+        V::ndim(self)
+    }
+
+    fn axis(&self, axis: usize) -> (i64, i64) {
+        V::axis(self, axis)
+    }
+}
+
+impl<'a, V: KernelOperand<'a>> KernelOperand<'a> for InScope<V> {}
+
+impl<'a, A: Arrays, const N: usize> Elementwise<'a, A, N> {
+    /// Makes an argument of views of slices, for a run on the CPU: a tuple, in the order of `A`, with a [`ViewMut`] for `Out` and
+    /// a [`View`] for `In`.
+    ///
+    /// # Errors
+    ///
+    /// As [`KernelArrays::new`].
+    pub fn new(views: impl Views<'a, A, N>) -> Result<Self, ArgumentError> {
+        views.merged().map(Self)
+    }
+}
+
+impl<'a, A: Arrays, const N: usize> KernelElementwise<'a, A, N> {
+    /// Makes an argument of arrays that were merged.
+    ///
+    /// # Safety
+    ///
+    /// The arrays are those of `A`: they have elements of these types, which live for `'a`. If `A` begins with `Out`, nobody else
+    /// uses the elements of the first array, and each index of it has its own.
+    #[must_use]
+    pub unsafe fn from_arrays(arrays: A::Arguments<'a, N>) -> Self {
+        Self(arrays)
+    }
+
+    /// Returns the launch size of [`KernelArrays::launch_size`].
+    #[must_use]
+    pub fn launch_size(&self) -> LaunchSize {
+        self.0.launch_size_within(MAX_BLOCKS)
+    }
+
+    /// Returns the launch size of [`KernelArrays::launch_size_within`].
+    #[must_use]
+    pub fn launch_size_within(&self, blocks: u32) -> LaunchSize {
+        self.0.launch_size_within(blocks)
+    }
+}
+
+/// Views of the arrays of an [`Elementwise`], as a tuple.
+#[diagnostic::on_unimplemented(message = "`{Self}` are no views of the arrays `{A}`")]
+pub trait Views<'a, A: Arrays, const N: usize> {
+    #[doc(hidden)]
+    fn merged(self) -> Result<A::Arguments<'a, N>, ArgumentError>;
+}
+
+macro_rules! views {
+    ($($count:literal: $($other:ident $number:tt)*;)*) => {
+        $(
+            impl<'a, A: KernelElement, $($other: KernelElement,)* M, const N: usize, const R: usize>
+                Views<'a, (Out<A>, $(In<$other>,)*), N> for (ViewMut<'a, A, R, M>, $(View<'a, $other, R>,)*)
+            {
+                fn merged(self) -> Result<KernelArrays<'a, $count, N>, ArgumentError> {
+                    KernelArrays::merged([&self.0 as &dyn sealed::Layout, $(&self.$number),*])
+                }
+            }
+
+            impl<'a, A: KernelElement, $($other: KernelElement,)* const N: usize, const R: usize>
+                Views<'a, (In<A>, $(In<$other>,)*), N> for (View<'a, A, R>, $(View<'a, $other, R>,)*)
+            {
+                fn merged(self) -> Result<KernelArrays<'a, $count, N>, ArgumentError> {
+                    KernelArrays::merged([&self.0 as &dyn sealed::Layout, $(&self.$number),*])
+                }
+            }
+        )*
+    };
+}
+
+views! {
+    1: ;
+    2: B 1;
+    3: B 1 C 2;
+    4: B 1 C 2 D 3;
+}
 
 impl sealed::Layout for DynKernelView<'_> {
-    fn address(&self) -> u64 {
-        self.address
+    fn pointer(&self) -> *mut u8 {
+        // Host code does not follow it.
+        core::ptr::without_provenance_mut(self.address as usize)
     }
 
     fn item_size(&self) -> usize {
@@ -215,13 +230,17 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Shape`] unless all arrays have the same shape; [`ErrorKind::Rank`] if more than `N` axes remain;
-    /// [`ErrorKind::Overflow`] if the number of elements does not fit 63 bits, or 31 bits without the longest axis.
-    pub fn new(arrays: [&dyn KernelOperand<'a>; K]) -> Result<Self> {
+    /// [`MistakeKind::Shape`](MistakeKind) unless all arrays have the same shape; [`MistakeKind::Rank`](MistakeKind) if more than `N` axes remain;
+    /// [`MistakeKind::Overflow`](MistakeKind) if the number of elements does not fit 63 bits, or 31 bits without the longest axis.
+    pub fn new(arrays: [&dyn KernelOperand<'a>; K]) -> Result<Self, ArgumentError> {
+        Self::merged(arrays)
+    }
+
+    fn merged<L: sealed::Layout + ?Sized>(arrays: [&L; K]) -> Result<Self, ArgumentError> {
         const { assert!(K > 0 && N > 0, "at least one array, and room for one axis") };
-        let (ndim, sizes) = (arrays[0].ndim(), arrays.map(sealed::Layout::item_size));
+        let (ndim, sizes) = (arrays[0].ndim(), arrays.map(L::item_size));
         let shape = common_shape(&arrays)?;
-        let mut merged = Axes::at(arrays.map(sealed::Layout::address));
+        let mut merged = Axes::at(arrays.map(L::pointer));
         if numel(&shape[..ndim])? == 0 {
             merged.push(Axis { extent: 0, ..Axis::ONE });
         } else {
@@ -235,10 +254,10 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
         let inner = merged.cut()?;
         let Axes { list, len, addresses } = merged;
         if len > N {
-            let found = text!("{len} axes that do not merge");
+            let found = format!("{len} axes that do not merge");
             let allowed =
-                text!("{N} at most, for this kernel; copy the array, so that its axes are without gaps");
-            return Err(Error::new(ErrorKind::Rank, "shape", found, allowed));
+                format!("{N} at most, for this kernel; copy the array, so that its axes are without gaps");
+            return Err(ArgumentError::new(MistakeKind::Rank, "shape", found, allowed));
         }
         let mut axes = [Axis::ONE; N];
         axes[..len].copy_from_slice(&list[..len]);
@@ -246,7 +265,15 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
             axis.inverse = inverse(axis.extent);
         }
         let piece = (MAX_UNITS / i64::from(inner)).min(axes[len - 1].extent).max(1);
+        let addresses = addresses.map(Pointer::new);
         Ok(Self { piece, inner, rank: len as u32, width, tail, addresses, axes, marker: PhantomData })
+    }
+
+    /// Returns the same argument for a lifetime that the caller chooses: no element can be reached through it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn unbound<'b>(self) -> KernelArrays<'b, K, N> {
+        KernelArrays { marker: PhantomData, ..self }
     }
 
     /// Returns the launch size in which each thread processes two vectors or four elements. Any other one-dimensional
@@ -299,19 +326,19 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
     /// If there is no such array.
     #[must_use]
     pub fn address(&self, array: usize) -> u64 {
-        self.addresses[array]
+        self.addresses[array].low.addr() as u64
     }
 
     /// Returns the offset of an element in each array, in elements. `number` is its position in kernel order.
     ///
     /// ```
-    /// use interop_core::{DynKernelView, KernelArrays};
+    /// use interop_kernel::{DynKernelView, KernelArrays};
     ///
     /// let backwards = DynKernelView::new(0x7F00_0000_0100, 4, &[3], &[-2])?;
     /// let arrays = KernelArrays::<1, 1>::new([&backwards])?;
     /// assert_eq!(arrays.address(0), 0x7F00_0000_0100 - 2 * 2 * 4);
     /// assert_eq!([0, 1, 2].map(|number| arrays.offsets(number)), [[0], [2], [4]]);
-    /// # Ok::<(), interop_core::Error>(())
+    /// # Ok::<(), interop_kernel::ArgumentError>(())
     /// ```
     #[must_use]
     pub fn offsets(&self, number: usize) -> [i64; K] {
@@ -347,19 +374,31 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
 }
 
 /// Returns the extents, which must be the same for all arrays.
-fn common_shape<const K: usize>(arrays: &[&dyn KernelOperand<'_>; K]) -> Result<[i64; MAX_NDIM]> {
+fn common_shape<L: sealed::Layout + ?Sized, const K: usize>(
+    arrays: &[&L; K],
+) -> Result<[i64; MAX_NDIM], ArgumentError> {
     let mut shape = [1; MAX_NDIM];
     for (at, array) in arrays.iter().enumerate() {
         let (ndim, first) = (array.ndim(), arrays[0].ndim());
         if ndim != first {
-            let found = text!("{ndim} in array {at} of the launch");
-            return Err(Error::new(ErrorKind::Shape, "axes", found, text!("{first}, as in the first")));
+            let found = format!("{ndim} in array {at} of the launch");
+            return Err(ArgumentError::new(
+                MistakeKind::Shape,
+                "axes",
+                found,
+                format!("{first}, as in the first"),
+            ));
         }
         for (axis, extent) in shape.iter_mut().enumerate().take(ndim) {
             let found = array.axis(axis).0;
             if at > 0 && found != *extent {
-                let found = text!("{found} in axis {axis} of array {at} of the launch");
-                return Err(Error::new(ErrorKind::Shape, "shape", found, text!("{extent}, as in the first")));
+                let found = format!("{found} in axis {axis} of array {at} of the launch");
+                return Err(ArgumentError::new(
+                    MistakeKind::Shape,
+                    "shape",
+                    found,
+                    format!("{extent}, as in the first"),
+                ));
             }
             *extent = found;
         }
@@ -367,40 +406,25 @@ fn common_shape<const K: usize>(arrays: &[&dyn KernelOperand<'_>; K]) -> Result<
     Ok(shape)
 }
 
-fn numel(shape: &[i64]) -> Result<i64> {
+fn numel(shape: &[i64]) -> Result<i64, ArgumentError> {
     if shape.contains(&0) {
         return Ok(0);
     }
     shape.iter().try_fold(1_i64, |product, extent| product.checked_mul(*extent)).ok_or_else(|| {
-        Error::new(ErrorKind::Overflow, "shape", format_args!("{shape:?}"), "fewer than 2^63 elements")
+        ArgumentError::new(
+            MistakeKind::Overflow,
+            "shape",
+            format_args!("{shape:?}"),
+            "fewer than 2^63 elements",
+        )
     })
 }
 
-/// The maximum number of bytes that a thread loads at once.
-pub(crate) const MAX_LOAD: usize = 16;
-
-/// The maximum number of elements that a thread loads at once.
-const MAX_WIDTH: usize = 8;
-
 /// The maximum number of units in a slab. The indices by which a launch exceeds the slab still fit 32 bits.
-pub(crate) const MAX_UNITS: i64 = i32::MAX as i64;
-
-/// An axis. The extent is counted in units, the strides in elements.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Axis<const K: usize> {
-    pub(crate) extent: i64,
-    /// 2^64 / extent, rounded up. A multiplication by it divides any 32-bit number by the extent.
-    pub(crate) inverse: u64,
-    pub(crate) strides: [i64; K],
-}
-
-impl<const K: usize> Axis<K> {
-    pub(crate) const ONE: Self = Self { extent: 1, inverse: 0, strides: [1; K] };
-}
+const MAX_UNITS: i64 = i32::MAX as i64;
 
 /// Returns 2^64 / extent, rounded up, or 0 for extents 1 and 0, by which kernels do not divide.
-pub(crate) fn inverse(extent: i64) -> u64 {
+fn inverse(extent: i64) -> u64 {
     if extent < 2 { 0 } else { u64::MAX / extent.unsigned_abs() + 1 }
 }
 
@@ -408,11 +432,11 @@ pub(crate) fn inverse(extent: i64) -> u64 {
 pub(crate) struct Axes<const K: usize> {
     pub(crate) list: [Axis<K>; MAX_NDIM],
     pub(crate) len: usize,
-    pub(crate) addresses: [u64; K],
+    pub(crate) addresses: [*mut u8; K],
 }
 
 impl<const K: usize> Axes<K> {
-    pub(crate) fn at(addresses: [u64; K]) -> Self {
+    pub(crate) fn at(addresses: [*mut u8; K]) -> Self {
         Self { list: [Axis::ONE; MAX_NDIM], len: 0, addresses }
     }
 
@@ -426,7 +450,8 @@ impl<const K: usize> Axes<K> {
         let last = axis.extent - 1;
         if axis.strides.iter().all(|stride| *stride <= 0) {
             for ((address, stride), size) in self.addresses.iter_mut().zip(&mut axis.strides).zip(sizes) {
-                *address = address.wrapping_add_signed(stride.wrapping_mul(last).wrapping_mul(size as i64));
+                *address =
+                    address.wrapping_offset(stride.wrapping_mul(last).wrapping_mul(size as i64) as isize);
                 *stride = stride.wrapping_neg();
             }
         }
@@ -461,7 +486,7 @@ impl<const K: usize> Axes<K> {
     /// Returns the number of units in one index of the outermost axis, along which slabs are split. If that number
     /// exceeds [`MAX_UNITS`], the longest axis becomes the outermost. Accesses are then not coalesced, but the units
     /// can be counted.
-    pub(crate) fn cut(&mut self) -> Result<u32> {
+    pub(crate) fn cut(&mut self) -> Result<u32, ArgumentError> {
         let inner =
             |axes: &[Axis<K>]| axes.iter().try_fold(1_i64, |units, axis| units.checked_mul(axis.extent));
         let fits = |units: &i64| *units <= MAX_UNITS;
@@ -472,9 +497,9 @@ impl<const K: usize> Axes<K> {
             list[longest..].rotate_left(1);
         }
         let units = inner(&list[..outermost]).filter(fits).ok_or_else(|| {
-            let found = text!("more than {MAX_UNITS} elements, the longest axis not counted");
-            Error::new(
-                ErrorKind::Overflow,
+            let found = format!("more than {MAX_UNITS} elements, the longest axis not counted");
+            ArgumentError::new(
+                MistakeKind::Overflow,
                 "shape",
                 found,
                 "fewer; copy the array, so that its axes are without gaps",
@@ -489,7 +514,7 @@ impl<const K: usize> Axes<K> {
         let width = width_of(sizes);
         let wide = width as i64;
         let (inner, others) = (self.list[0], &self.list[1..self.len]);
-        let is_even = |(address, size): (&u64, usize)| address % (width * size).max(1) as u64 == 0;
+        let is_even = |(address, size): (&*mut u8, usize)| address.addr() % (width * size).max(1) == 0;
         let fits = inner.strides == [1; K]
             && inner.extent >= wide
             && (inner.extent % wide == 0 || others.is_empty())
@@ -511,13 +536,4 @@ impl<const K: usize> Axes<K> {
 fn compare<const K: usize>(left: &Axis<K>, right: &Axis<K>) -> Ordering {
     let key = |axis: &Axis<K>| axis.strides.map(|stride| stride.unsigned_abs().wrapping_sub(1));
     key(left).cmp(&key(right))
-}
-
-/// Returns how many elements of these sizes are loaded at once. `interop.cuh` computes the same number.
-fn width_of<const K: usize>(sizes: [usize; K]) -> usize {
-    let most = sizes.into_iter().max().unwrap_or(1);
-    if most > MAX_LOAD || !sizes.iter().all(|size| size.is_power_of_two()) {
-        return 1;
-    }
-    (MAX_LOAD / most).min(MAX_WIDTH)
 }

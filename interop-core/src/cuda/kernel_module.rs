@@ -1,0 +1,141 @@
+//! `KernelModule`: PTX that is loaded once for each context, and launches of its kernels.
+
+use core::ffi::c_void;
+use core::fmt;
+use core::ptr;
+use std::ffi::CString;
+
+use interop_kernel::LaunchSize;
+
+use crate::array::stream::StreamHandle;
+use crate::cuda::context::{Context, PerContext, Relaxed};
+use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, driver};
+use crate::cuda::stream_query::context_of_live;
+use crate::cuda::stream_wait::{StreamOnDevice, context_of_default};
+use crate::error::{Error, ErrorKind, Result, text};
+
+/// The PTX of kernels in Rust, for [`LaunchScope::launch`](crate::LaunchScope::launch).
+///
+/// The first launch in a context loads it, and the driver compiles it for its device. It is never unloaded, so keep it in a
+/// `static`. Launch once before a graph is captured.
+///
+/// ```
+/// use interop_core::KernelModule;
+///
+/// # const PTX: &str = "";
+/// // In a program: `const PTX: &str = include_str!("kernels.ptx");`
+/// // SAFETY: this PTX is compiled from the kernels of this program.
+/// static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
+/// ```
+pub struct KernelModule {
+    ptx: &'static str,
+    loaded: PerContext<Loaded>,
+}
+
+/// The module in a context, and those of its functions that were launched.
+struct Loaded {
+    module: usize,
+    functions: Vec<(&'static str, usize)>,
+}
+
+impl KernelModule {
+    /// Names the PTX.
+    ///
+    /// # Safety
+    ///
+    /// An entry point of the PTX that has the name of a kernel which is launched from this module was compiled from that kernel.
+    #[must_use]
+    pub const unsafe fn new(ptx: &'static str) -> Self {
+        Self { ptx, loaded: PerContext::new() }
+    }
+
+    /// Queues a kernel.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Driver`] with the driver's answer, without a driver, or if the PTX has no such kernel.
+    ///
+    /// # Safety
+    ///
+    /// `parameters` are pointers to the arguments of the kernel with this name. The arrays are what the kernel may use, at its
+    /// place in the order of the stream, which is live.
+    pub(crate) unsafe fn queue(
+        &self,
+        (pending, device): StreamOnDevice,
+        name: &'static str,
+        size: LaunchSize,
+        parameters: &mut [*mut c_void],
+    ) -> Result<()> {
+        let driver = driver()?;
+        let handle = pending.stream(device).unwrap_or(StreamHandle::LegacyDefault);
+        let Some(stream) = handle.to_raw() else { return Ok(()) };
+        let own = context_of_live(driver, handle, stream)?;
+        let context =
+            own.map_or_else(|| context_of_default(driver, (pending, device)), |own| Ok(Some(own)))?;
+        let context =
+            context.unwrap_or_else(|| unreachable!("a stream has a context, or is a default stream"));
+        let _entered = context.enter(driver)?;
+        // SAFETY: as the caller promises; the function is that of this name.
+        let mut launch = |function| unsafe { launch(driver, function, stream, size, parameters) };
+        match launch(self.function(driver, context, name)?) {
+            Err(failure) if failure.is_about_handles() => {
+                // The primary context was reset, which destroyed the module.
+                self.loaded.forget(context);
+                Ok(launch(self.function(driver, context, name)?)?)
+            }
+            queued => Ok(queued?),
+        }
+    }
+
+    /// Returns the kernel in a context, which is current.
+    fn function(&self, driver: &Driver, context: Context, name: &'static str) -> Result<usize> {
+        if !self.ptx.contains(&format!(".entry {name}(")) {
+            let allowed = "PTX of the kernels that are launched from it: compile it again";
+            return Err(Error::new(ErrorKind::Driver, name, "no kernel of this name in the PTX", allowed));
+        }
+        let make = || Ok(Loaded { module: load(driver, self.ptx)?, functions: Vec::new() });
+        let found = self.loaded.with(driver, context, make, |loaded| {
+            if let Some((_, function)) = loaded.functions.iter().find(|(known, _)| *known == name) {
+                return Ok(*function);
+            }
+            let (mut function, entry) = (0, CString::new(name).unwrap_or_default());
+            // SAFETY: `function` is valid for a write, the module belongs to this context, and the name is a C string.
+            unsafe { driver.module_function(&raw mut function, loaded.module, entry.as_ptr()) }?;
+            loaded.functions.push((name, function));
+            Ok(function)
+        });
+        found.and_then(|found| found).map_err(|failure: Failure| {
+            failure.expecting(text!("PTX that the driver can compile, with the kernel {name}"))
+        })
+    }
+}
+
+fn load(driver: &Driver, ptx: &str) -> Outcome<usize> {
+    let (mut module, text) = (0, CString::new(ptx).unwrap_or_default());
+    let _relaxed = Relaxed::new(driver);
+    // SAFETY: `module` is valid for a write, and the text ends with a zero.
+    unsafe { driver.module_load(&raw mut module, text.as_ptr()) }?;
+    Ok(module)
+}
+
+/// # Safety
+///
+/// As [`KernelModule::queue`]; the function is that of the kernel, in the current context.
+unsafe fn launch(
+    driver: &Driver,
+    function: usize,
+    stream: RawStream,
+    LaunchSize { grid, block }: LaunchSize,
+    parameters: &mut [*mut c_void],
+) -> Outcome {
+    let ((x, y, z), (width, height, depth)) = (grid, block);
+    let (parameters, none) = (parameters.as_mut_ptr(), ptr::null_mut());
+    // SAFETY: the parameters have the number and the types of the kernel's. The driver copies them during the call.
+    unsafe { driver.launch(function, x, y, z, width, height, depth, 0, stream, parameters, none) }
+}
+
+impl fmt::Debug for KernelModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelModule").field("ptx", &self.ptx.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,188 @@
+//! Arrays of one shape as the argument of an elementwise kernel in Rust.
+#![expect(unsafe_code, reason = "makes arguments of arrays that the scope borrows")]
+
+use core::mem::size_of;
+
+use interop_kernel::{
+    Arrays, DynKernelView, In, InScope, KernelArrays, KernelElement, KernelElementwise, Out,
+};
+
+use crate::array::element::Element;
+use crate::array::info::ArrayInfo;
+use crate::array::layout::Layout;
+use crate::derive::cuda_array::CudaArray;
+use crate::derive::launch_scope::LaunchScope;
+use crate::error::Result;
+use crate::memory::array_view::check_writable;
+use crate::memory::kernel_view::address;
+
+/// An array of a [`LaunchScope::elementwise`]: `&mut` for one that the kernel writes, `&` for one that it reads.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no array for `{O}` of the kernel",
+    note = "pass `&mut array` for `Out<T>` and `&array` for `In<T>`"
+)]
+pub trait ElementwiseOperand<'a, O>: sealed::Operand<O> {}
+
+mod sealed {
+    use super::{ArrayInfo, Layout, Result};
+
+    pub trait Operand<O> {
+        /// The size of an element.
+        const SIZE: usize;
+
+        /// Describes the array, and its layout in elements of the kernel.
+        fn described(&self) -> Result<(ArrayInfo, Layout)>;
+    }
+}
+
+fn described<T: Element>(info: ArrayInfo) -> Result<(ArrayInfo, Layout)> {
+    let joined = if info.has_scalar_type(&T::TYPE) { None } else { info.join(T::TYPE)? };
+    let layout = joined.unwrap_or_else(|| info.layout().clone());
+    Ok((info, layout))
+}
+
+impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'a, In<T>> for &'a S {}
+
+impl<T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<In<T>> for &S {
+    const SIZE: usize = size_of::<T>();
+
+    fn described(&self) -> Result<(ArrayInfo, Layout)> {
+        described::<T>(CudaArray::info(*self)?)
+    }
+}
+
+impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'a, Out<T>> for &'a mut S {}
+
+impl<T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<Out<T>> for &mut S {
+    const SIZE: usize = size_of::<T>();
+
+    fn described(&self) -> Result<(ArrayInfo, Layout)> {
+        let info = CudaArray::info(*self)?;
+        check_writable(&info)?;
+        described::<T>(info)
+    }
+}
+
+/// The arrays of a [`LaunchScope::elementwise`], as a tuple.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` are not the arrays of the kernel",
+    note = "pass a tuple with `&mut array` for each `Out<T>` and `&array` for each `In<T>` of the kernel, in its order"
+)]
+pub trait ElementwiseArrays<'a, A: Arrays> {
+    /// Adds the arrays to a scope, and merges their axes.
+    #[doc(hidden)]
+    fn merged<'s, const N: usize>(self, scope: &'s LaunchScope<'a>) -> Result<KernelElementwise<'s, A, N>>
+    where
+        'a: 's;
+}
+
+macro_rules! tuples {
+    ($($count:literal: $($array:ident $operand:ident $number:tt)*;)*) => {
+        $(
+            tuples!(@ $count Out $($array $operand $number)*);
+            tuples!(@ $count In $($array $operand $number)*);
+        )*
+    };
+    (@ $count:literal $wrapper:ident $first:ident $first_operand:ident 0 $($other:ident $operand:ident $number:tt)*) => {
+        impl<'a, $first_operand: KernelElement, $($operand: KernelElement,)* $first, $($other),*>
+            ElementwiseArrays<'a, ($wrapper<$first_operand>, $(In<$operand>,)*)> for ($first, $($other,)*)
+        where
+            $first: ElementwiseOperand<'a, $wrapper<$first_operand>>,
+            $($other: ElementwiseOperand<'a, In<$operand>>,)*
+        {
+            fn merged<'s, const N: usize>(
+                self,
+                scope: &'s LaunchScope<'a>,
+            ) -> Result<KernelElementwise<'s, ($wrapper<$first_operand>, $(In<$operand>,)*), N>>
+            where
+                'a: 's,
+            {
+                let arrays = [
+                    (self.0.described()?, $first::SIZE),
+                    $((self.$number.described()?, $other::SIZE),)*
+                ];
+                let merged = merged::<$count, N>(scope, &arrays)?;
+                // SAFETY: the arrays have these element types, the scope borrows them, and the first one was checked to have an
+                // element for each index.
+                Ok(unsafe { KernelElementwise::from_arrays(merged) })
+            }
+        }
+    };
+}
+
+tuples! {
+    1: S A 0;
+    2: S A 0 T B 1;
+    3: S A 0 T B 1 U C 2;
+    4: S A 0 T B 1 U C 2 V D 3;
+}
+
+/// An array in the units of a kernel: its description, its layout and the size of its elements.
+type Described = ((ArrayInfo, Layout), usize);
+
+fn merged<'s, const K: usize, const N: usize>(
+    scope: &'s LaunchScope<'_>,
+    arrays: &[Described; K],
+) -> Result<KernelArrays<'s, K, N>> {
+    let mut views = Vec::with_capacity(K);
+    for ((info, layout), size) in arrays {
+        let address = address(info.address(), info.device(), size & size.wrapping_neg())?;
+        views.push(DynKernelView::new(address, *size, layout.shape(), layout.strides())?);
+    }
+    let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?;
+    arrays.iter().try_for_each(|((info, _), _)| scope.add(info))?;
+    Ok(merged.unbound())
+}
+
+impl<'a> LaunchScope<'a> {
+    /// Adds arrays of one shape, of any rank and any layouts, and returns them as one argument of a kernel in Rust, a
+    /// [`kernel::Elementwise`](crate::kernel::Elementwise). The kernel decides how many there are, their types, and which one it
+    /// writes: pass `(&mut sum, &left, &right)` for `(Out<f32>, In<f32>, In<f32>)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read), [`write_any`](Self::write_any) and [`KernelArrays::new`].
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use interop_core::kernel::{Elementwise, In, Out, Thread, kernel};
+    /// use interop_core::{CudaArray, Dims, KernelModule, LaunchScope, Lease, LeaseMut};
+    ///
+    /// #[kernel]
+    /// fn add(thread: Thread<'_>, arrays: Elementwise<'_, (Out<f32>, In<f32>)>) {
+    ///     arrays.map_inplace(&thread, |sum, other| sum + other);
+    /// }
+    ///
+    /// /// An array of any rank.
+    /// #[derive(CudaArray)]
+    /// struct Tensor<S> {
+    ///     #[cuda_array(data)]
+    ///     elements: S,
+    ///     #[cuda_array(shape)]
+    ///     shape: Dims<usize>,
+    ///     #[cuda_array(strides)]
+    ///     strides: Option<Dims<isize>>,
+    /// }
+    ///
+    /// # const PTX: &str = "";
+    /// // SAFETY: the PTX is compiled from the kernel above.
+    /// static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
+    ///
+    /// fn add_(sum: &mut Tensor<LeaseMut<f32>>, other: &Tensor<Lease<f32>>) -> interop_core::Result<()> {
+    ///     let scope = LaunchScope::new();
+    ///     let arrays = scope.elementwise((sum, other))?;
+    ///     scope.launch(&KERNELS, arrays.launch_size(), add::with(arrays))?;
+    ///     scope.finish()
+    /// }
+    /// ```
+    pub fn elementwise<'s, A: Arrays, const N: usize>(
+        &'s self,
+        arrays: impl ElementwiseArrays<'a, A>,
+    ) -> Result<InScope<KernelElementwise<'s, A, N>>> {
+        let merged = arrays.merged(self)?;
+        // SAFETY: kernels of the scope run after the work on the arrays, and before what comes after the scope; the array that is
+        // written is borrowed exclusively.
+        Ok(unsafe { InScope::new(merged) })
+    }
+}

@@ -1,0 +1,90 @@
+//! What the device has: the numbers of a thread, barriers, shuffles, atomics, and the end of a kernel that fails.
+#![expect(unsafe_code, reason = "instructions of the device")]
+
+use core::arch::asm;
+use core::arch::nvptx::{
+    _block_dim_x, _block_dim_y, _block_dim_z, _block_idx_x, _block_idx_y, _block_idx_z, _grid_dim_x,
+    _grid_dim_y, _grid_dim_z, _thread_idx_x, _thread_idx_y, _thread_idx_z,
+};
+
+/// Ends the kernel with an error of the launch.
+#[inline(always)]
+pub(crate) fn trap() -> ! {
+    // SAFETY: it has no preconditions.
+    unsafe { core::arch::nvptx::trap() }
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    trap()
+}
+
+macro_rules! extents {
+    ($($name:ident: $x:ident $y:ident $z:ident;)*) => {
+        $(
+            #[inline(always)]
+            pub(crate) fn $name() -> [u32; 3] {
+                // SAFETY: it reads a register.
+                let x = unsafe { $x() };
+                // SAFETY: as above.
+                let y = unsafe { $y() };
+                // SAFETY: as above.
+                let z = unsafe { $z() };
+                [x as u32, y as u32, z as u32]
+            }
+        )*
+    };
+}
+
+extents! {
+    thread: _thread_idx_x _thread_idx_y _thread_idx_z;
+    block: _block_idx_x _block_idx_y _block_idx_z;
+    block_size: _block_dim_x _block_dim_y _block_dim_z;
+    grid_size: _grid_dim_x _grid_dim_y _grid_dim_z;
+}
+
+unsafe extern "C" {
+    #[link_name = "llvm.nvvm.barrier0"]
+    fn barrier0();
+    #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
+    fn shuffle_down(mask: u32, value: u32, distance: u32, clamp: u32) -> u32;
+}
+
+/// Waits for all threads of the block.
+///
+/// # Safety
+///
+/// All threads of the block make this call.
+#[inline(always)]
+pub(crate) unsafe fn barrier() {
+    // SAFETY: as the caller promises.
+    unsafe { barrier0() }
+}
+
+/// Returns the value of the lane `distance` further on in the warp.
+///
+/// # Safety
+///
+/// All 32 threads of the warp make this call.
+#[inline(always)]
+pub(crate) unsafe fn value_of_lane(value: u64, distance: u32) -> u64 {
+    const ALL: u32 = u32::MAX;
+    // SAFETY: as the caller promises.
+    let low = unsafe { shuffle_down(ALL, value as u32, distance, 31) };
+    // SAFETY: as above.
+    let high = unsafe { shuffle_down(ALL, (value >> 32) as u32, distance, 31) };
+    u64::from(high) << 32 | u64::from(low)
+}
+
+core::arch::global_asm!(".shared .align 8 .b8 interop_kernel_words[256];");
+
+/// Returns the 32 words of shared memory that a sum of the block uses.
+#[inline(always)]
+pub(crate) fn shared_words() -> *mut u64 {
+    let shared: u64;
+    // SAFETY: it converts the address of the variable above, which every block has, to one that plain loads use.
+    unsafe {
+        asm!("cvta.shared.u64 {}, interop_kernel_words;", out(reg64) shared, options(pure, nomem, nostack))
+    };
+    core::ptr::with_exposed_provenance_mut(shared as usize)
+}

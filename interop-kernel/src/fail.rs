@@ -1,0 +1,34 @@
+//! What a kernel does with an index that it must not use.
+
+/// The mistakes that end a kernel.
+#[cfg_attr(target_arch = "nvptx64", allow(dead_code, reason = "a device has no text"))]
+#[derive(Clone, Copy)]
+pub(crate) enum Mistake<'a> {
+    /// An index outside of the shape.
+    Outside(&'a [usize], &'a [usize]),
+    /// The index of another shape.
+    OtherShape(&'a [usize], &'a [usize]),
+    /// The nearest element of an array that has none.
+    Empty(&'a [usize]),
+}
+
+/// Panics on the CPU.
+#[cfg(not(target_arch = "nvptx64"))]
+#[cold]
+#[track_caller]
+pub(crate) fn fail(mistake: Mistake<'_>) -> ! {
+    match mistake {
+        Mistake::Outside(at, shape) => panic!("the index {at:?} is outside of the shape {shape:?}"),
+        Mistake::OtherShape(made, own) => {
+            panic!("the index was made for the shape {made:?}, and the array has {own:?}")
+        }
+        Mistake::Empty(shape) => panic!("an array of the shape {shape:?} has no nearest element"),
+    }
+}
+
+/// Traps on the device: the launch fails, and with it all later work of the context.
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+pub(crate) fn fail(_: Mistake<'_>) -> ! {
+    crate::device::trap()
+}

@@ -1,0 +1,314 @@
+//! What `#[kernel]` writes about a kernel for the host: its parameters, and what a launch passes for them.
+#![expect(unsafe_code, reason = "reads arguments of a launch as what the kernel takes")]
+
+use core::ffi::c_void;
+use core::fmt;
+use core::ops::RangeInclusive;
+
+use crate::element::KernelElement;
+use crate::elementwise::sealed::Located;
+use crate::elementwise::{Arrays, Elementwise, KernelElementwise};
+use crate::error::{ArgumentError, MistakeKind};
+use crate::host::Memory;
+use crate::thread::Thread;
+use crate::view::{KernelView, KernelViewMut, View, ViewMut, on_host};
+
+/// A type of parameters of kernels: [`View`], [`ViewMut`], [`Elementwise`] and each [`KernelElement`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no parameter of a kernel",
+    label = "not for a kernel",
+    note = "parameters are `View`, `ViewMut`, `Elementwise`, and integers of 8 to 64 bits, `f32`, `f64` and arrays of them; \
+            pass a `bool` as `u8`, a `usize` as `u64`, and a slice as a `View`"
+)]
+pub trait Parameter: sealed::Sealed {
+    /// What a launch passes for it: the same launched.
+    type Launched;
+
+    /// Finds the memory of what a launch has passed.
+    ///
+    /// # Safety
+    ///
+    /// As [`simulate`](crate::host::simulate).
+    #[doc(hidden)]
+    unsafe fn located<M: Memory>(launched: Self::Launched) -> Option<Self>;
+
+    /// The extents, of a view.
+    #[doc(hidden)]
+    #[must_use]
+    fn shape(_: &Self::Launched) -> Option<&[i64]> {
+        None
+    }
+}
+
+mod sealed {
+    pub trait Sealed: Sized {}
+}
+
+/// An argument of a launch whose memory outlives the kernel: what a launch passes for an array.
+///
+/// `interop_core::LaunchScope` makes it, of an array with which it orders the launch. It has the bytes of `V`, a
+/// [`KernelView`], a [`KernelViewMut`] or a [`KernelElementwise`], and derefs to it. What the kernel writes is not `Copy`: a
+/// second argument with the same memory would be a race. [`reborrow`](Self::reborrow) it for a second launch.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct InScope<V>(V);
+
+impl<V> InScope<V> {
+    /// States that an argument can be passed to a kernel by safe code.
+    ///
+    /// # Safety
+    ///
+    /// The kernel that gets it is queued in an order in which, until it is done, the elements live and nobody else writes them;
+    /// for what the kernel writes, nobody else uses them, and each index has its own element.
+    #[must_use]
+    pub const unsafe fn new(view: V) -> Self {
+        Self(view)
+    }
+}
+
+impl<T, const N: usize> InScope<KernelViewMut<'_, T, N>> {
+    /// Returns the argument for one launch. `self` can be used again after it.
+    #[must_use]
+    pub fn reborrow(&mut self) -> InScope<KernelViewMut<'_, T, N>> {
+        InScope(self.0.reborrowed())
+    }
+}
+
+impl<V> core::ops::Deref for InScope<V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        &self.0
+    }
+}
+
+#[expect(clippy::expl_impl_clone_on_copy, reason = "only what the kernel reads is `Copy`")]
+impl<T: Copy, const N: usize> Clone for InScope<KernelView<'_, T, N>> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Copy, const N: usize> Copy for InScope<KernelView<'_, T, N>> {}
+
+/// Finds the place of element \[0, …, 0\] for the addresses from `low` to `high`, which are offsets in elements.
+fn place<M: Memory>(address: u64, size: usize, span: RangeInclusive<i64>, writes: bool) -> Option<*mut u8> {
+    let size = size as i64;
+    let bytes = usize::try_from((span.end() - span.start() + 1) * size).ok()?;
+    let low = span.start() * size;
+    let lowest = M::place(address.wrapping_add_signed(low), bytes, writes)?;
+    Some(lowest.wrapping_offset(isize::try_from(-low).ok()?))
+}
+
+impl<T: KernelElement, const N: usize> sealed::Sealed for View<'_, T, N> {}
+
+impl<'a, T: KernelElement, const N: usize> Parameter for View<'a, T, N> {
+    type Launched = InScope<KernelView<'a, T, N>>;
+
+    unsafe fn located<M: Memory>(launched: Self::Launched) -> Option<Self> {
+        located::<T, N, M>(&launched.0.fields, false).map(on_host::view)
+    }
+
+    fn shape(launched: &Self::Launched) -> Option<&[i64]> {
+        Some(&launched.0.fields.shape)
+    }
+}
+
+fn located<T, const N: usize, M: Memory>(
+    fields: &crate::view::Fields<N>,
+    writes: bool,
+) -> Option<crate::view::Fields<N>> {
+    let mut fields = *fields;
+    if !fields.shape.contains(&0) {
+        let (low, high) = fields.span();
+        let pointer = place::<M>(fields.pointer.low.addr() as u64, size_of::<T>(), low..=high, writes)?;
+        fields.pointer = crate::view::Pointer::new(pointer);
+    }
+    Some(fields)
+}
+
+impl<T: KernelElement, const N: usize, M> sealed::Sealed for ViewMut<'_, T, N, M> {}
+
+impl<'a, T: KernelElement, const N: usize, M> Parameter for ViewMut<'a, T, N, M> {
+    type Launched = InScope<KernelViewMut<'a, T, N>>;
+
+    unsafe fn located<P: Memory>(launched: Self::Launched) -> Option<Self> {
+        located::<T, N, P>(&launched.0.fields, true).map(on_host::view_mut)
+    }
+
+    fn shape(launched: &Self::Launched) -> Option<&[i64]> {
+        Some(&launched.0.fields.shape)
+    }
+}
+
+impl<A: Arrays, const N: usize> sealed::Sealed for Elementwise<'_, A, N> {}
+
+impl<'a, A: Arrays, const N: usize> Parameter for Elementwise<'a, A, N> {
+    type Launched = InScope<KernelElementwise<'a, A, N>>;
+
+    unsafe fn located<M: Memory>(launched: Self::Launched) -> Option<Self> {
+        let find = &mut |array: usize, address, span| {
+            place::<M>(address, A::SIZES[array], span, A::WRITES && array == 0)
+        };
+        launched.0.0.located(find).map(Elementwise)
+    }
+}
+
+impl<T: KernelElement> sealed::Sealed for T {}
+
+impl<T: KernelElement> Parameter for T {
+    type Launched = T;
+
+    unsafe fn located<M: Memory>(launched: T) -> Option<Self> {
+        Some(launched)
+    }
+}
+
+/// A kernel, as the host knows it: `#[kernel]` makes a type of its name, which implements this.
+///
+/// # Safety
+///
+/// 1. The PTX of the kernel's crate has an entry point `NAME`, which takes `Parameters` in this order.
+/// 2. It is `call`, compiled for the device.
+/// 3. `NEEDS_BLOCK` is that of the type of its thread.
+pub unsafe trait Kernel: Sized {
+    /// The name of the entry point.
+    const NAME: &'static str;
+    /// The names of the parameters after the thread.
+    const PARAMETERS: &'static [&'static str];
+    /// Groups of parameters, by number, that must have one shape.
+    const SAME_SHAPE: &'static [&'static [usize]];
+    /// Whether the threads of a block work together.
+    const NEEDS_BLOCK: bool;
+    /// The parameters after the thread.
+    type Parameters<'a>: Parameters;
+
+    /// Runs the kernel in a thread.
+    fn call(thread: Thread<'_>, parameters: Self::Parameters<'_>);
+}
+
+/// Up to twelve parameters, as a tuple.
+pub trait Parameters: Sized {
+    /// What a launch passes for them.
+    type Launched;
+    /// The size of each in bytes.
+    const SIZES: &'static [usize];
+
+    #[doc(hidden)]
+    fn pointers(launched: &Self::Launched, to: &mut dyn FnMut(*const c_void));
+
+    /// # Safety
+    ///
+    /// As [`simulate`](crate::host::simulate).
+    #[doc(hidden)]
+    unsafe fn located<M: Memory>(pointers: *const *const c_void) -> Option<Self>;
+
+    #[doc(hidden)]
+    fn shape(launched: &Self::Launched, number: usize) -> Option<&[i64]>;
+}
+
+macro_rules! tuples {
+    ($($parameter:ident $number:tt)*) => {
+        impl<$($parameter: Parameter),*> Parameters for ($($parameter,)*) {
+            type Launched = ($($parameter::Launched,)*);
+            const SIZES: &'static [usize] = &[$(size_of::<$parameter::Launched>()),*];
+
+            #[expect(clippy::allow_attributes, reason = "a kernel without parameters has none to use")]
+            #[allow(unused_variables, reason = "as above")]
+            fn pointers(launched: &Self::Launched, to: &mut dyn FnMut(*const c_void)) {
+                $(to((&raw const launched.$number).cast());)*
+            }
+
+            #[expect(clippy::allow_attributes, reason = "as above")]
+            #[allow(unused_variables, clippy::multiple_unsafe_ops_per_block, reason = "as above; one step for each parameter")]
+            unsafe fn located<Z: Memory>(pointers: *const *const c_void) -> Option<Self> {
+                Some(($(
+                    // SAFETY: the caller promises that many pointers, each to an argument of its type, and the memory of it.
+                    unsafe { $parameter::located::<Z>(pointers.add($number).read().cast::<$parameter::Launched>().read_unaligned()) }?,
+                )*))
+            }
+
+            #[expect(clippy::allow_attributes, reason = "as above")]
+            #[allow(unused_variables, reason = "as above")]
+            fn shape(launched: &Self::Launched, number: usize) -> Option<&[i64]> {
+                match number {
+                    $($number => $parameter::shape(&launched.$number),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+tuples!();
+tuples!(A 0);
+tuples!(A 0 B 1);
+tuples!(A 0 B 1 C 2);
+tuples!(A 0 B 1 C 2 D 3);
+tuples!(A 0 B 1 C 2 D 3 E 4);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5 G 6);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10);
+tuples!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11);
+
+/// The arguments of a launch of `K`: what its function `with` returns.
+///
+/// They have the types of the kernel's parameters. `interop_core::LaunchScope::launch` takes them.
+pub struct Arguments<'a, K: Kernel>(<K::Parameters<'a> as Parameters>::Launched);
+
+impl<'a, K: Kernel> Arguments<'a, K> {
+    /// Called by the function `with` of a kernel.
+    #[doc(hidden)]
+    pub fn new(launched: <K::Parameters<'a> as Parameters>::Launched) -> Self {
+        Self(launched)
+    }
+
+    /// Checks what the compiler cannot: that arrays have the same shape where the kernel says so.
+    ///
+    /// # Errors
+    ///
+    /// [`MistakeKind::Shape`], with the name of the argument.
+    pub fn check(&self) -> Result<(), ArgumentError> {
+        for group in K::SAME_SHAPE {
+            let Some((first, others)) = group.split_first() else { continue };
+            let expected = K::Parameters::shape(&self.0, *first);
+            for other in others {
+                let found = K::Parameters::shape(&self.0, *other);
+                if found != expected {
+                    let allowed = format!("{}, as in `{}`", Shape(expected), K::PARAMETERS[*first]);
+                    let name = K::PARAMETERS[*other];
+                    return Err(ArgumentError::new(MistakeKind::Shape, name, Shape(found), allowed));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `to` with a pointer to each argument, in the order of the parameters, as `cuLaunchKernel` needs them. They live as
+    /// long as `self`.
+    pub fn for_each_pointer(&self, mut to: impl FnMut(*const c_void)) {
+        K::Parameters::pointers(&self.0, &mut to);
+    }
+}
+
+impl<K: Kernel> fmt::Debug for Arguments<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Arguments of {}{:?}", K::NAME, K::PARAMETERS)
+    }
+}
+
+/// The extents of an array, for messages.
+struct Shape<'a>(Option<&'a [i64]>);
+
+impl fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some([len]) => write!(f, "{len} elements"),
+            Some(shape) => write!(f, "the shape {shape:?}"),
+            None => f.write_str("no view"),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(target_arch = "nvptx64", no_std)]
+// Barriers and shuffles are intrinsics of LLVM.
+#![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, link_llvm_intrinsics, stdarch_nvptx))]
+#![expect(clippy::inline_always, reason = "a call costs a device more than the work of most functions here")]
+
+// `#[kernel]` emits paths that begin with `interop_kernel`, also in the tests and examples of this crate.
+extern crate self as interop_kernel;
+
+#[cfg(all(any(feature = "cust", feature = "cudarc"), not(target_arch = "nvptx64")))]
+mod adapters;
+mod arrays;
+#[cfg(target_arch = "nvptx64")]
+mod device;
+mod element;
+mod elementwise;
+#[cfg(not(target_arch = "nvptx64"))]
+mod error;
+mod fail;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod host;
+#[cfg(not(target_arch = "nvptx64"))]
+mod kernel;
+mod launch_size;
+mod mapping;
+#[cfg(not(target_arch = "nvptx64"))]
+mod merge;
+mod thread;
+mod view;
+mod wide;
+
+#[doc(hidden)]
+pub mod __private {
+    //! Items that expanded code uses. The interface is not stable: the macro is pinned to the same version.
+
+    use crate::thread::Thread;
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub use crate::host::{run, run_in_threads};
+
+    /// Converts the thread to the type of a kernel's first parameter.
+    #[inline(always)]
+    #[must_use]
+    pub fn first_parameter<'t, F: crate::FirstParameter<'t>>(thread: Thread<'t>) -> F {
+        F::from_thread(thread)
+    }
+
+    /// Whether a type of threads works together with others.
+    #[must_use]
+    pub const fn needs_block<'t, F: crate::FirstParameter<'t>>() -> bool {
+        F::NEEDS_BLOCK
+    }
+
+    /// The thread that calls this.
+    ///
+    /// # Safety
+    ///
+    /// Each thread of a launch calls this once: an entry point does.
+    #[cfg(target_arch = "nvptx64")]
+    #[expect(unsafe_code, reason = "only an entry point may call it")]
+    #[inline(always)]
+    pub unsafe fn this_thread<'t>() -> Thread<'t> {
+        // SAFETY: as the caller promises.
+        unsafe { Thread::new() }
+    }
+}
+
+pub use arrays::KernelArrays;
+pub use element::KernelElement;
+pub use elementwise::{Arrays, Elementwise, In, KernelElementwise, Out};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use error::{ArgumentError, MistakeKind};
+#[cfg(feature = "derive")]
+pub use interop_derive::kernel;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use kernel::{Arguments, InScope, Kernel, Parameter, Parameters};
+pub use launch_size::LaunchSize;
+pub use mapping::{Blocks, Elements, Mapping, Packs, Tiles};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use merge::{DynKernelView, KernelOperand, Views};
+pub use thread::{BlockThread, FirstParameter, Index, Own, Position, Rows, Thread};
+pub use view::{KernelView, KernelViewMut, View, ViewMut};

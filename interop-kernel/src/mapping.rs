@@ -1,0 +1,81 @@
+//! How the elements of an array that a kernel writes are shared among its threads.
+
+/// A rule that gives each element of an array to one thread.
+///
+/// The rule is part of the type of an argument, [`ViewMut`](crate::ViewMut), so all threads follow the same one.
+pub trait Mapping<const N: usize>: sealed::Mapping<N> {}
+
+pub(crate) mod sealed {
+    pub trait Mapping<const N: usize> {
+        /// Returns the number of units along each axis.
+        fn units(shape: [usize; N]) -> [usize; N];
+        /// Returns the first element of a unit.
+        fn first(unit: [usize; N]) -> [usize; N];
+    }
+}
+
+/// Element by element: [`Thread::elements`](crate::Thread::elements).
+#[derive(Clone, Copy, Debug)]
+pub struct Elements;
+
+/// Packs of `W` elements along the last axis: [`Thread::packs`](crate::Thread::packs). The last pack of a row may have
+/// fewer.
+#[derive(Clone, Copy, Debug)]
+pub struct Packs<const W: usize>;
+
+/// Tiles of `R` rows along the first axis: [`Thread::tiles`](crate::Thread::tiles). A thread has one element of each of
+/// these rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiles<const R: usize>;
+
+/// One element for each block: [`Thread::of_block`](crate::Thread::of_block).
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks;
+
+impl<const N: usize> Mapping<N> for Elements {}
+
+impl<const N: usize> sealed::Mapping<N> for Elements {
+    #[inline(always)]
+    fn units(shape: [usize; N]) -> [usize; N] {
+        shape
+    }
+
+    #[inline(always)]
+    fn first(unit: [usize; N]) -> [usize; N] {
+        unit
+    }
+}
+
+impl<const N: usize, const W: usize> Mapping<N> for Packs<W> {}
+
+impl<const N: usize, const W: usize> sealed::Mapping<N> for Packs<W> {
+    #[inline(always)]
+    fn units(mut shape: [usize; N]) -> [usize; N] {
+        const { assert!(N > 0 && W > 0, "packs need an axis, and a width") };
+        shape[N - 1] = shape[N - 1].div_ceil(W);
+        shape
+    }
+
+    #[inline(always)]
+    fn first(mut unit: [usize; N]) -> [usize; N] {
+        unit[N - 1] *= W;
+        unit
+    }
+}
+
+impl<const N: usize, const R: usize> Mapping<N> for Tiles<R> {}
+
+impl<const N: usize, const R: usize> sealed::Mapping<N> for Tiles<R> {
+    #[inline(always)]
+    fn units(mut shape: [usize; N]) -> [usize; N] {
+        const { assert!(N > 0 && R > 0, "tiles need an axis, and a row") };
+        shape[0] = shape[0].div_ceil(R);
+        shape
+    }
+
+    #[inline(always)]
+    fn first(mut unit: [usize; N]) -> [usize; N] {
+        unit[0] *= R;
+        unit
+    }
+}

@@ -1,0 +1,65 @@
+//! Loads and stores of several elements at once.
+#![expect(unsafe_code, reason = "elements are moved as words")]
+
+use core::mem::size_of;
+
+use crate::element::KernelElement;
+
+/// Words that a device moves in one instruction.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Word16([u32; 4]);
+
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Word8([u32; 2]);
+
+/// Loads `W` elements. A struct of small items would be loaded item by item, so they are loaded as a word.
+///
+/// # Safety
+///
+/// `from` points to `W` elements that live, and is aligned for all of them together. Nobody writes them.
+#[inline(always)]
+pub(crate) unsafe fn load<T: KernelElement, const W: usize>(from: *const T) -> [T; W] {
+    macro_rules! by {
+        ($word:ty) => {{
+            // SAFETY: as many bytes, with this alignment, as the caller promises; the word has any bits.
+            let word = unsafe { from.cast::<$word>().read() };
+            // SAFETY: the same size, and any bits are elements.
+            unsafe { core::mem::transmute_copy(&word) }
+        }};
+    }
+    match size_of::<[T; W]>() {
+        16 => by!(Word16),
+        8 => by!(Word8),
+        4 => by!(u32),
+        2 => by!(u16),
+        // SAFETY: as the caller promises.
+        _ => unsafe { from.cast::<[T; W]>().read() },
+    }
+}
+
+/// Stores `W` elements.
+///
+/// # Safety
+///
+/// As [`load`], and nobody else uses the elements.
+#[inline(always)]
+pub(crate) unsafe fn store<T: KernelElement, const W: usize>(to: *mut T, pack: [T; W]) {
+    macro_rules! by {
+        ($word:ty) => {{
+            // SAFETY: the same size, and elements have no padding.
+            let word: $word = unsafe { core::mem::transmute_copy(&pack) };
+            // SAFETY: as in `load`.
+            unsafe { to.cast::<$word>().write(word) }
+        }};
+    }
+    match size_of::<[T; W]>() {
+        16 => by!(Word16),
+        8 => by!(Word8),
+        4 => by!(u32),
+        2 => by!(u16),
+        // SAFETY: as the caller promises.
+        _ => unsafe { to.cast::<[T; W]>().write(pack) },
+    }
+}

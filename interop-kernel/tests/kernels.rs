@@ -1,0 +1,243 @@
+//! Kernels on the CPU: what they compute, how they fail, and how the threads of a block meet.
+#![expect(clippy::float_cmp, reason = "small numbers, of which all sums are exact")]
+#![expect(unsafe_code, reason = "all threads of a block have to reach a barrier")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use interop_kernel::{
+    ArgumentError, BlockThread, Blocks, Elementwise, In, Kernel as _, KernelArrays, KernelView, LaunchSize,
+    MistakeKind, Out, Packs, Thread, Tiles, View, ViewMut, kernel,
+};
+
+/// A launch in all directions, of 30 threads.
+const CUBE: LaunchSize = LaunchSize { grid: (5, 1, 1), block: (3, 2, 1) };
+
+#[kernel]
+fn number(thread: Thread<'_>, mut owners: ViewMut<'_, u64, 2>) {
+    for at in thread.elements(owners.shape()) {
+        owners.set(at, owners.get(at) + thread.number() + 1);
+    }
+}
+
+#[test]
+fn each_element_has_one_thread_in_any_grid() {
+    for size in [CUBE, LaunchSize { grid: (2, 3, 2), block: (1, 2, 2) }, LaunchSize::for_units(1)] {
+        let mut owners = [0; 77];
+        number::run(size, ViewMut::new(&mut owners, [7, 11]));
+        let (x, y, z) = size.grid;
+        let (width, height, depth) = size.block;
+        let threads = u64::from(x * y * z * width * height * depth);
+        for (element, owner) in (0_u64..).zip(owners) {
+            assert_eq!(owner, element % threads + 1, "{size:?}");
+        }
+    }
+}
+
+#[kernel]
+fn count_packs(thread: Thread<'_>, mut counts: ViewMut<'_, u8, 2, Packs<4>>) {
+    for at in thread.packs(counts.shape()) {
+        counts.set_pack(at, counts.pack(at, 0).map(|count| count + 1));
+    }
+}
+
+#[kernel]
+fn count_tiles(thread: Thread<'_>, mut counts: ViewMut<'_, u8, 2, Tiles<3>>) {
+    for tile in thread.tiles(counts.shape()) {
+        for at in tile.rows() {
+            counts.set(at, counts.get(at) + 1);
+        }
+    }
+}
+
+#[test]
+fn each_element_is_in_one_pack_and_in_one_tile() {
+    for (height, width) in [(0, 3), (1, 1), (7, 9), (3, 4), (10, 16)] {
+        let mut counts = vec![0; height * width];
+        count_packs::run(CUBE, ViewMut::new(&mut counts, [height, width]));
+        count_tiles::run(CUBE, ViewMut::new(&mut counts, [height, width]));
+        assert!(counts.iter().all(|count| *count == 2), "{height} x {width}: {counts:?}");
+    }
+}
+
+/// Adds neighbours by a barrier: a thread writes for the next one, which reads afterwards.
+#[kernel]
+fn add_in_block(thread: BlockThread<'_>, numbers: View<'_, f64, 1>, mut sums: ViewMut<'_, f64, 1, Blocks>) {
+    let mut own = 0.0;
+    for at in thread.elements(numbers.shape()) {
+        own += numbers.get(at);
+    }
+    // SAFETY: all threads of the block get here.
+    let sum = unsafe { thread.sum_of_block(own) };
+    if let Some(at) = thread.of_block(sums.shape()) {
+        sums.set(at, sum);
+    }
+}
+
+#[test]
+fn threads_of_a_block_meet() {
+    let numbers: Vec<f64> = (0..50).map(f64::from).collect();
+    for threads in [32, 64] {
+        let mut sums = [-1.0; 3];
+        let size = LaunchSize { grid: (3, 1, 1), block: (threads, 1, 1) };
+        add_in_block::run(size, View::new(&numbers, [50]), ViewMut::new(&mut sums, [3]));
+        assert_eq!(sums.iter().sum::<f64>(), 1225.0);
+    }
+}
+
+#[kernel]
+fn odd_threads_wait(thread: BlockThread<'_>) {
+    if thread.number() % 2 == 1 {
+        // SAFETY: not kept, which the run on the CPU finds.
+        unsafe { thread.barrier() };
+    }
+}
+
+fn panic_of(work: impl FnOnce()) -> String {
+    let failure = catch_unwind(AssertUnwindSafe(work)).expect_err("a panic");
+    let text = failure.downcast_ref::<String>().cloned();
+    text.or_else(|| failure.downcast_ref::<&str>().map(ToString::to_string)).expect("a text")
+}
+
+#[test]
+fn barrier_that_a_thread_does_not_reach_panics() {
+    let text = panic_of(|| odd_threads_wait::run(LaunchSize { grid: (1, 1, 1), block: (4, 1, 1) }));
+    assert!(text.contains("does not reach the barrier"), "{text}");
+}
+
+#[kernel]
+fn index_beyond(thread: BlockThread<'_>, row: View<'_, f32, 1>, mut to: ViewMut<'_, f32, 1>) {
+    for at in thread.elements(to.shape()) {
+        to.set(at, row.get([at.at()[0] + 1]));
+    }
+    // SAFETY: all threads get here, but the one that has panicked.
+    unsafe { thread.barrier() };
+}
+
+#[test]
+fn first_mistake_is_reported() {
+    let mut to = [0.0; 4];
+    let size = LaunchSize { grid: (1, 1, 1), block: (4, 1, 1) };
+    let text = panic_of(|| index_beyond::run(size, View::new(&[0.0; 4], [4]), ViewMut::new(&mut to, [4])));
+    assert_eq!(text, "the index [4] is outside of the shape [4]");
+}
+
+#[kernel(same_shape(to, from))]
+fn copy(thread: Thread<'_>, mut to: ViewMut<'_, f32, 2>, from: View<'_, f32, 2>) {
+    for at in thread.elements(to.shape()) {
+        to.set(at, from.get(at));
+    }
+}
+
+#[test]
+fn index_of_another_shape_panics() {
+    let text =
+        panic_of(|| copy::run(CUBE, ViewMut::new(&mut [0.0; 6], [2, 3]), View::new(&[0.0; 6], [3, 2])));
+    assert_eq!(text, "the index was made for the shape [2, 3], and the array has [3, 2]");
+    let text = panic_of(|| {
+        let _ = View::new(&[0.0_f32; 0], [0]).nearest([3]);
+    });
+    assert_eq!(text, "an array of the shape [0] has no nearest element");
+}
+
+/// Miri looks for races here: one thread of the system for each thread of a block.
+#[test]
+fn kernels_without_unsafe_have_no_race() {
+    let (mut to, from) = ([0.0_f32; 12], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0]);
+    let size = LaunchSize { grid: (2, 1, 1), block: (3, 1, 1) };
+    copy::run_in_threads(size, ViewMut::new(&mut to, [3, 4]), View::strided(&from, 0, [3, 4], [1, 3]));
+    assert_eq!(to, [1.0, 4.0, 7.0, 10.0, 2.0, 5.0, 8.0, 11.0, 3.0, 6.0, 9.0, 12.0]);
+    let mut counts = [0; 35];
+    count_packs::run_in_threads(size, ViewMut::new(&mut counts, [5, 7]));
+    count_tiles::run_in_threads(size, ViewMut::new(&mut counts, [5, 7]));
+    assert_eq!(counts, [2; 35]);
+    let mut sum = [0.0; 12];
+    let arrays = Elementwise::new((
+        ViewMut::<_, 1>::new(&mut sum, [12]),
+        View::new(&from, [12]),
+        View::new(&to, [12]),
+    ));
+    add::run_in_threads(size, arrays.unwrap());
+    assert_eq!(sum[..3], [2.0, 6.0, 10.0]);
+}
+
+#[kernel]
+fn add(thread: Thread<'_>, arrays: Elementwise<'_, (Out<f32>, In<f32>, In<f32>)>) {
+    arrays.map(&thread, |left, right| left + right);
+}
+
+#[kernel]
+fn count(thread: Thread<'_>, arrays: Elementwise<'_, (Out<u16>, In<u8>), 2>) {
+    arrays.map_inplace(&thread, |count, by| count + u16::from(by));
+}
+
+/// Packs with a tail, strides, axes that do not merge, backwards, and elements of two sizes.
+#[test]
+fn elementwise_visits_each_element_once() {
+    let ones = [1_u8; 400];
+    for (shape, strides, first) in [
+        ([1, 27], [27, 1], 0),
+        ([5, 16], [16, 1], 0),
+        ([5, 16], [20, 1], 4),
+        ([5, 3], [1, 5], 0),
+        ([4, 8], [-8, -1], 31),
+        ([3, 0], [1, 1], 0),
+    ] {
+        for size in [CUBE, LaunchSize { grid: (1, 1, 1), block: (2, 1, 1) }] {
+            let mut counts = [0_u16; 128];
+            let out = ViewMut::<_, 2>::strided(&mut counts, first, shape, strides);
+            let by = View::strided(&ones, 3, shape, [40, 2]);
+            count::run(size, Elementwise::new((out, by)).unwrap());
+            let elements: u64 = counts.iter().map(|count| u64::from(*count)).sum();
+            assert_eq!(elements, (shape[0] * shape[1]) as u64, "{shape:?} {strides:?}");
+            assert!(counts.iter().all(|count| *count < 2), "{shape:?} {strides:?}: {counts:?}");
+        }
+    }
+}
+
+#[test]
+fn arguments_are_checked() {
+    let told = |error: ArgumentError| (error.kind(), error.to_string());
+    let (mut out, row) = ([0.0; 6], [0.0; 6]);
+    let arrays = Elementwise::<(Out<f32>, In<f32>)>::new((
+        ViewMut::<_, 1>::new(&mut out, [6]),
+        View::new(&row[..5], [5]),
+    ));
+    let text = "`shape`: found 5 in axis 0 of array 1 of the launch, allowed: 6, as in the first";
+    assert_eq!(told(arrays.unwrap_err()), (MistakeKind::Shape, text.into()));
+    let text = panic_of(|| {
+        let _ = ViewMut::<_, 2>::strided(&mut out, 0, [2, 3], [1, 1]);
+    });
+    assert!(text.starts_with("two threads would write one element"), "{text}");
+    let text = panic_of(|| {
+        let _ = View::strided(&row, 1, [3], [-1]);
+    });
+    assert!(text.contains("does not lie in 6 elements"), "{text}");
+    assert!(panic_of(|| drop(ViewMut::<_, 1>::new(&mut out, [7]))).contains("a slice of 6 elements"));
+}
+
+/// A kernel has its parameters, in order, whatever they are named.
+#[kernel]
+fn thread(own: Thread<'_>, thread: f32, parameters: u8, size: [u16; 2], mut to: ViewMut<'_, f32, 0>) {
+    for at in own.elements([]) {
+        to.set(at, thread + f32::from(parameters) + f32::from(size[1]));
+    }
+}
+
+#[test]
+fn parameters_may_have_any_name() {
+    let mut sum = [0.0];
+    thread::run(CUBE, 1.5, 2, [3, 4], ViewMut::new(&mut sum, []));
+    assert_eq!(sum, [7.5]);
+    assert_eq!((thread::NAME, thread::PARAMETERS), ("thread", &["thread", "parameters", "size", "to"][..]));
+    assert_eq!(interop_kernel::host::sizes::<thread>(), [4, 1, 4, 8]);
+}
+
+/// The numbers that `interop.cuh` asserts, too.
+#[test]
+fn layouts_are_those_of_the_header() {
+    assert_eq!(size_of::<KernelView<'_, u8, 0>>(), 8);
+    assert_eq!(size_of::<KernelView<'_, f64, 4>>(), 8 + 16 * 4);
+    assert_eq!(size_of::<KernelArrays<'_, 1, 8>>(), 32 + 8 * 24);
+    assert_eq!(size_of::<KernelArrays<'_, 2, 4>>(), 40 + 4 * 32);
+    assert_eq!(size_of::<Elementwise<'_, (Out<u8>, In<f64>), 4>>(), 40 + 4 * 32);
+}
