@@ -39,6 +39,7 @@ mod relabeled;
 mod release;
 mod release_scope;
 mod reused_handles;
+mod rust_kernels;
 mod shared_events;
 mod stream_wait;
 #[path = "../support/mod.rs"]

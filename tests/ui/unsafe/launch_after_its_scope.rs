@@ -15,7 +15,7 @@ fn launch(_: KernelView<'_, f32, 1>) {}
 fn main() {
     let row = Row { values: HostVec::zeroed(3), len: 3 };
     let scope = LaunchScope::new();
-    let view = scope.read::<f32, 1>(&row).unwrap();
+    let view = *scope.read::<f32, 1>(&row).unwrap();
     scope.finish().unwrap();
     launch(view);
 }

@@ -1,0 +1,162 @@
+//! `LaunchScope::launch` of kernels in Rust: the driver runs the functions themselves, after the work on their arrays and before what
+//! follows, and what does not fit is an error before the launch.
+#![expect(unsafe_code, reason = "names the PTX of the kernels")]
+
+use interop_core::cuda::{CudaBuffer, MemoryKind};
+use interop_core::kernel::{Elementwise, In, Out, Thread, View, ViewMut, kernel};
+use interop_core::{
+    CudaArray, Device, ErrorKind, FromArray, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut,
+    StreamHandle,
+};
+
+use crate::counted_imports::arrive_on;
+use crate::cuda_program::{Bytes, Place, Stream};
+use crate::exclusive_driver::turn;
+use crate::support::arrays::Array;
+use crate::support::assert_told;
+
+#[kernel(same_shape(to, from))]
+fn add(thread: Thread<'_>, mut to: ViewMut<'_, i16, 1>, from: View<'_, i16, 1>, by: i16) {
+    for at in thread.elements(to.shape()) {
+        to.set(at, to.get(at) + from.get(at) + by);
+    }
+}
+
+#[kernel]
+fn add_all(thread: Thread<'_>, arrays: Elementwise<'_, (Out<i16>, In<i16>)>) {
+    arrays.map_inplace(&thread, |to, from| to + from);
+}
+
+/// No PTX has it.
+#[kernel]
+fn forgotten(_thread: Thread<'_>) {}
+
+/// The simulated driver reads the names only.
+const PTX: &str = ".version 7.0\n.target sm_70\n.visible .entry add(\n)\n.visible .entry add_all(\n)\n";
+
+// SAFETY: it runs on the simulated driver, which runs the functions above.
+static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
+
+const FEW: LaunchSize = LaunchSize { grid: (2, 1, 1), block: (3, 1, 1) };
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [len])]
+struct Row<S> {
+    #[cuda_array(data)]
+    data: S,
+    len: usize,
+}
+
+fn row<S: interop_core::FromImport>(data: &Bytes, stream: Stream) -> Row<S> {
+    let (_, import) = arrive_on(data, Device::cuda(0), stream);
+    Row::from_import(import).unwrap()
+}
+
+#[test]
+fn kernel_comes_after_the_work_on_both_arrays_and_before_what_follows() {
+    let turn = turn();
+    turn.register::<add>();
+    let place = Place::primary(0);
+    for (writer, reader) in [(place.non_blocking(), place.blocking()), (place.legacy(), place.non_blocking())]
+    {
+        let (to, from) = (place.bytes(1, 64), place.bytes(1, 64));
+        writer.spin();
+        writer.fill(&to, 3);
+        reader.spin();
+        reader.fill(&from, 5);
+        let (mut target, source) = (row::<LeaseMut<i16>>(&to, writer), row::<Lease<i16>>(&from, reader));
+        let scope = LaunchScope::new();
+        let arguments = add::with(scope.write(&mut target).unwrap(), scope.read(&source).unwrap(), 0x0101);
+        scope.launch(&KERNELS, FEW, arguments).unwrap();
+        scope.finish().unwrap();
+        drop((target, source));
+        reader.fill(&from, 6);
+        // Each byte is 3 + 5 + 1.
+        assert_eq!((writer.reads(&to), reader.reads(&from)), (9, 6));
+        turn.assert_no_reports();
+    }
+}
+
+fn array(numbers: &[i16], shape: &[usize], strides: &[isize]) -> Array<CudaBuffer> {
+    Array::strided(CudaBuffer::from_slice(MemoryKind::Managed, 0, numbers).unwrap(), shape, strides)
+}
+
+#[test]
+fn arrays_of_any_rank_are_one_argument() {
+    let turn = turn();
+    turn.register::<add_all>();
+    let numbers: Vec<i16> = (0..24).collect();
+    for (shape, strides) in
+        [(&[24][..], &[1][..]), (&[4, 6], &[6, 1]), (&[6, 4], &[1, 6]), (&[2, 3, 4], &[1, 2, 6])]
+    {
+        let (mut to, from) = (array(&numbers, shape, strides), array(&numbers, shape, strides));
+        let scope = LaunchScope::new();
+        let arrays = scope.elementwise((&mut to, &from)).unwrap();
+        scope.launch(&KERNELS, arrays.launch_size(), add_all::with(arrays)).unwrap();
+        scope.finish().unwrap();
+        let (sums, before) = (to.to_vec::<i16>().unwrap(), from.to_vec::<i16>().unwrap());
+        assert!(sums.iter().zip(before).all(|(sum, before)| *sum == 2 * before), "{shape:?}");
+        turn.assert_no_reports();
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_an_error_before_the_launch() {
+    let turn = turn();
+    turn.register::<add>();
+    turn.register::<add_all>();
+    let (mut to, from, mut same) =
+        (array(&[1; 3], &[3], &[1]), array(&[1; 2], &[2], &[1]), array(&[1; 1], &[3], &[0]));
+    turn.reset_calls();
+    let told = |error: &interop_core::Error, kind, at, found, allowed| {
+        assert_told(error, (kind, at, found, allowed));
+    };
+    {
+        let scope = LaunchScope::on(&StreamHandle::LegacyDefault);
+        let arguments = add::with(scope.write(&mut to).unwrap(), scope.read(&from).unwrap(), 1);
+        let error = scope.launch(&KERNELS, FEW, arguments).unwrap_err();
+        told(&error, ErrorKind::Shape, "from", "2 elements", "3 elements, as in `to`");
+    }
+    {
+        let scope = LaunchScope::on(&StreamHandle::LegacyDefault);
+        let error = scope.elementwise((&mut same, &to)).map(add_all::with).unwrap_err();
+        told(
+            &error,
+            ErrorKind::Strides,
+            "strides",
+            "[0] for shape [3]",
+            "strides under which no two indices",
+        );
+    }
+    {
+        let scope = LaunchScope::on(&StreamHandle::LegacyDefault);
+        let error =
+            scope.write(&mut same).map(|to| add::with(to, scope.read(&from).unwrap(), 1)).unwrap_err();
+        told(
+            &error,
+            ErrorKind::Strides,
+            "strides",
+            "[0] for shape [3]",
+            "strides under which no two indices",
+        );
+        let error = scope.launch(&KERNELS, FEW, forgotten::with()).unwrap_err();
+        told(
+            &error,
+            ErrorKind::Driver,
+            "forgotten",
+            "no kernel of this name in the PTX",
+            "PTX of the kernels",
+        );
+    }
+    assert_eq!(turn.calls("cuLaunchKernel"), 0);
+}
+
+#[test]
+fn elements_of_another_type_are_refused_by_the_type_of_the_kernel() {
+    let _turn = turn();
+    let mut floats = Array::new(CudaBuffer::from_slice(MemoryKind::Managed, 0, &[1.0_f32; 3]).unwrap(), &[3]);
+    let from = array(&[1; 3], &[3], &[1]);
+    let scope = LaunchScope::new();
+    let error = scope.write(&mut floats).map(|to| add::with(to, scope.read(&from).unwrap(), 1)).unwrap_err();
+    assert_told(&error, (ErrorKind::DType, "dtype", "float32", "int16"));
+}

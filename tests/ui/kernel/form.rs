@@ -1,0 +1,25 @@
+//! What is no kernel.
+
+#![allow(unused)]
+
+use interop_kernel::{Thread, View, kernel};
+
+#[kernel]
+fn without_thread() {}
+
+#[kernel]
+fn generic<T>(thread: Thread<'_>, row: View<'_, T, 1>) {}
+
+#[kernel]
+fn returns(thread: Thread<'_>) -> f32 { 0.0 }
+
+#[kernel]
+unsafe fn not_safe(thread: Thread<'_>) {}
+
+#[kernel]
+fn pattern(thread: Thread<'_>, (a, b): [f32; 2]) {}
+
+#[kernel]
+struct NoFunction;
+
+fn main() {}

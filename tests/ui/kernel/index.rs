@@ -1,0 +1,40 @@
+//! An index of a thread cannot be made, kept, sent, or used by another rule.
+
+#![allow(unused)]
+
+use std::cell::Cell;
+
+use interop_kernel::{Index, Thread, Tiles, ViewMut, kernel};
+
+#[kernel]
+fn made(thread: Thread<'_>, mut row: ViewMut<'_, f32, 1>) {
+    row.set([0], 1.0);
+}
+
+#[kernel]
+fn other_rule(thread: Thread<'_>, mut row: ViewMut<'_, f32, 1, Tiles<4>>) {
+    for at in thread.elements(row.shape()) {
+        row.set(at, 1.0);
+    }
+}
+
+#[kernel]
+fn other_rank(thread: Thread<'_>, mut row: ViewMut<'_, f32, 1>) {
+    for at in thread.elements([2, 2]) {
+        row.set(at, 1.0);
+    }
+}
+
+#[kernel]
+fn sent(thread: Thread<'_>, row: ViewMut<'_, f32, 1>) {
+    for at in thread.elements(row.shape()) {
+        std::thread::scope(|scope| scope.spawn(move || at.at()).join().unwrap());
+    }
+}
+
+#[kernel]
+fn copied(thread: Thread<'_>, row: ViewMut<'_, f32, 1>) {
+    let two = (row.clone(), row);
+}
+
+fn main() {}
