@@ -46,7 +46,7 @@ const PROGRAMS: [Programs; 4] = [
     },
     Programs {
         folder: "benches",
-        build: &["bench", "--no-run", "--bench=cuda", "--bench=device_copies"],
+        build: &["bench", "--no-run", "--bench=cuda", "--bench=device_copies", "--bench=rust_kernels"],
         to: "benches",
         has_headers: false,
     },
