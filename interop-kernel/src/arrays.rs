@@ -22,7 +22,7 @@ use crate::view::Pointer;
 /// addresses and strides are aligned for it. `N` is the maximum number of axes that remain.
 ///
 /// The kernel visits the elements in memory order, not in index order. For memory, lifetime and streams see
-/// [`KernelView`].
+/// [`KernelView`](crate::KernelView).
 ///
 /// ```
 /// use interop_kernel::{DynKernelView, KernelArrays};

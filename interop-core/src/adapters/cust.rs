@@ -1,4 +1,4 @@
-//! `cust` 0.3: its buffers and streams as fields, [`KernelView`] as an argument of `launch!`.
+//! `cust` 0.3: its buffers and streams as fields, [`KernelView`](crate::KernelView) as an argument of `launch!`.
 //!
 //! | field | attribute | an import | exports are writable |
 //! | --- | --- | --- | --- |

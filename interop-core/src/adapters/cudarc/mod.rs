@@ -1,4 +1,4 @@
-//! `cudarc` 0.19: its slices and streams as fields, [`KernelView`] as an argument of its launch builder.
+//! `cudarc` 0.19: its slices and streams as fields, [`KernelView`](crate::KernelView) as an argument of its launch builder.
 //!
 //! | field | attribute | an import | exports are writable |
 //! | --- | --- | --- | --- |
@@ -10,7 +10,7 @@
 //!
 //! A slice knows its device and its stream. If a struct has no `stream` field, or `None` in it, the consumer of an
 //! export waits for the slice's own stream, which waits for the last write that `cudarc` tracks. `cudarc` does not see
-//! launches with a [`KernelView`]: put their stream in a `stream` field.
+//! launches with a [`KernelView`](crate::KernelView): put their stream in a `stream` field.
 //!
 //! A default stream, of a slice or in a field, belongs to its own context. On a thread with another current context, a
 //! blocking stream of the first context is used instead. While the slice's stream captures a graph, the host waits for
