@@ -38,6 +38,10 @@ pub trait Parameter: sealed::Sealed {
     fn shape(_: &Self::Launched) -> Option<&[i64]> {
         None
     }
+
+    /// Calls `to` with the address of each array.
+    #[doc(hidden)]
+    fn addresses(_: &Self::Launched, _to: &mut dyn FnMut(u64)) {}
 }
 
 mod sealed {
@@ -112,6 +116,10 @@ impl<'a, T: KernelElement, const N: usize> Parameter for View<'a, T, N> {
     fn shape(launched: &Self::Launched) -> Option<&[i64]> {
         Some(&launched.0.fields.shape)
     }
+
+    fn addresses(launched: &Self::Launched, to: &mut dyn FnMut(u64)) {
+        to(launched.0.address());
+    }
 }
 
 fn located<T, const N: usize, M: Memory>(
@@ -139,6 +147,10 @@ impl<'a, T: KernelElement, const N: usize, M> Parameter for ViewMut<'a, T, N, M>
     fn shape(launched: &Self::Launched) -> Option<&[i64]> {
         Some(&launched.0.fields.shape)
     }
+
+    fn addresses(launched: &Self::Launched, to: &mut dyn FnMut(u64)) {
+        to(launched.0.address());
+    }
 }
 
 impl<A: Arrays, const N: usize> sealed::Sealed for Elementwise<'_, A, N> {}
@@ -151,6 +163,14 @@ impl<'a, A: Arrays, const N: usize> Parameter for Elementwise<'a, A, N> {
             place::<M>(address, A::SIZES[array], span, A::WRITES && array == 0)
         };
         launched.0.0.located(find).map(Elementwise)
+    }
+
+    fn addresses(launched: &Self::Launched, to: &mut dyn FnMut(u64)) {
+        let each = &mut |_, address, _| {
+            to(address);
+            Some(core::ptr::null_mut())
+        };
+        let _ = launched.0.0.located(each);
     }
 }
 
@@ -205,6 +225,9 @@ pub trait Parameters: Sized {
 
     #[doc(hidden)]
     fn shape(launched: &Self::Launched, number: usize) -> Option<&[i64]>;
+
+    #[doc(hidden)]
+    fn addresses(launched: &Self::Launched, to: &mut dyn FnMut(u64));
 }
 
 macro_rules! tuples {
@@ -235,6 +258,12 @@ macro_rules! tuples {
                     $($number => $parameter::shape(&launched.$number),)*
                     _ => None,
                 }
+            }
+
+            #[expect(clippy::allow_attributes, reason = "as above")]
+            #[allow(unused_variables, reason = "as above")]
+            fn addresses(launched: &Self::Launched, to: &mut dyn FnMut(u64)) {
+                $($parameter::addresses(&launched.$number, to);)*
             }
         }
     };
@@ -285,6 +314,11 @@ impl<'a, K: Kernel> Arguments<'a, K> {
             }
         }
         Ok(())
+    }
+
+    /// Calls `to` with the address of each array.
+    pub fn for_each_address(&self, mut to: impl FnMut(u64)) {
+        K::Parameters::addresses(&self.0, &mut to);
     }
 
     /// Calls `to` with a pointer to each argument, in the order of the parameters, as `cuLaunchKernel` needs them. They live as

@@ -77,6 +77,41 @@ fn kernel_comes_after_the_work_on_both_arrays_and_before_what_follows() {
     }
 }
 
+/// Both scopes order their own arrays only.
+#[test]
+fn arguments_of_another_scope_are_refused() {
+    let turn = turn();
+    turn.register::<add>();
+    let place = Place::primary(0);
+    let (to, from) = (place.bytes(3, 64), place.bytes(5, 64));
+    let (one, two) = (place.non_blocking(), place.non_blocking());
+    let (mut target, source) = (row::<LeaseMut<i16>>(&to, one), row::<Lease<i16>>(&from, two));
+    let (first, second) = (LaunchScope::new(), LaunchScope::new());
+    let arguments = add::with(first.write(&mut target).unwrap(), second.read(&source).unwrap(), 0);
+    turn.reset_calls();
+    let refused = first.launch(&KERNELS, FEW, arguments).unwrap_err();
+    assert_eq!((refused.kind(), refused.found()), (ErrorKind::Stream, "an array of another scope"));
+    assert_eq!(turn.calls_of(["cuLaunchKernel"]), [0]);
+}
+
+/// The scope is all that uses the arrays, so they are released at once.
+#[test]
+fn an_argument_of_any_rank_does_not_give_the_address_away() {
+    let turn = turn();
+    turn.register::<add_all>();
+    let place = Place::primary(0);
+    let (stream, busy, to, from) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 64), place.bytes(2, 64));
+    busy.spin();
+    let (mut target, source) = (row::<LeaseMut<i16>>(&to, stream), row::<Lease<i16>>(&from, stream));
+    let scope = LaunchScope::new();
+    let arrays = scope.elementwise((&mut target, &source)).unwrap();
+    scope.launch(&KERNELS, arrays.launch_size(), add_all::with(arrays)).unwrap();
+    scope.finish().unwrap();
+    drop((target, source));
+    assert_eq!(interop_core::cuda::pending_releases(), 0);
+    assert_eq!(stream.reads(&to), 3);
+}
+
 fn array(numbers: &[i16], shape: &[usize], strides: &[isize]) -> Array<CudaBuffer> {
     Array::strided(CudaBuffer::from_slice(MemoryKind::Managed, 0, numbers).unwrap(), shape, strides)
 }

@@ -4,7 +4,7 @@
 use core::mem::size_of;
 
 use interop_kernel::{
-    Arrays, DynKernelView, In, InScope, KernelArrays, KernelElement, KernelElementwise, Out,
+    Arrays, DynKernelView, Elementwise, In, InScope, KernelArrays, KernelElement, KernelElementwise, Out, Parameter,
 };
 
 use crate::array::element::Element;
@@ -126,7 +126,7 @@ fn merged<'s, const K: usize, const N: usize>(
 ) -> Result<KernelArrays<'s, K, N>> {
     let mut views = Vec::with_capacity(K);
     for ((info, layout), size) in arrays {
-        let address = address(info.address(), info.device(), size & size.wrapping_neg())?;
+        let address = address(info.address, info.device(), size & size.wrapping_neg())?;
         views.push(DynKernelView::new(address, *size, layout.shape(), layout.strides())?);
     }
     let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?;
@@ -180,9 +180,11 @@ impl<'a> LaunchScope<'a> {
         &'s self,
         arrays: impl ElementwiseArrays<'a, A>,
     ) -> Result<InScope<KernelElementwise<'s, A, N>>> {
-        let merged = arrays.merged(self)?;
+        let merged: KernelElementwise<'s, A, N> = arrays.merged(self)?;
         // SAFETY: kernels of the scope run after the work on the arrays, and before what comes after the scope; the array that is
         // written is borrowed exclusively.
-        Ok(unsafe { InScope::new(merged) })
+        let argument = unsafe { InScope::new(merged) };
+        <Elementwise<'s, A, N> as Parameter>::addresses(&argument, &mut |address| self.note_argument(address));
+        Ok(argument)
     }
 }

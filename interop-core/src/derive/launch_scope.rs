@@ -91,6 +91,8 @@ struct State {
     /// Whether the stream was named by the user.
     is_named: bool,
     arrays: Vec<Member>,
+    /// The addresses in the arguments that the scope has returned.
+    arguments: Vec<u64>,
     across_devices: bool,
 }
 
@@ -216,6 +218,7 @@ impl<'a> LaunchScope<'a> {
         // SAFETY: rule 1 of `CudaArray`, for the lifetime of the borrow, which the scope does not outlive: it is invariant.
         let view = unsafe { ArrayView::<'s, T, N>::from_info(&info) }?.kernel_view_in_scope()?;
         self.add(&info)?;
+        self.note_argument(view.address());
         // SAFETY: kernels of the scope run after the work on the array, and before what comes after the scope.
         Ok(unsafe { InScope::new(view) })
     }
@@ -233,6 +236,7 @@ impl<'a> LaunchScope<'a> {
         // SAFETY: as in `read`; the borrow is exclusive.
         let view = unsafe { ArrayViewMut::<'s, T, N>::from_info(&info) }?.kernel_view_mut_in_scope()?;
         self.add(&info)?;
+        self.note_argument(view.address());
         // SAFETY: as in `read`; the borrow is exclusive.
         Ok(unsafe { InScope::new(view) })
     }
@@ -264,7 +268,8 @@ impl<'a> LaunchScope<'a> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Shape`] if arrays do not have one shape, although the kernel says `same_shape`; as [`cuda::stream_wait`]; and
+    /// [`ErrorKind::Shape`] if arrays do not have one shape, although the kernel says `same_shape`; [`ErrorKind::Stream`] for an
+    /// argument of another scope; as [`cuda::stream_wait`]; and
     /// [`ErrorKind::Driver`] with the driver's answer.
     ///
     /// # Example
@@ -303,11 +308,22 @@ impl<'a> LaunchScope<'a> {
         arguments: Arguments<'_, K>,
     ) -> Result<()> {
         arguments.check()?;
+        let mut is_ours = true;
+        arguments.for_each_address(|address| is_ours &= self.state.borrow().arguments.contains(&address));
+        if !is_ours {
+            let allowed = "arguments that this scope has returned: with the arrays of another scope the launch is not ordered";
+            return Err(Error::new(ErrorKind::Stream, "arguments", "an array of another scope", allowed));
+        }
         let stream = self.state.borrow_mut().stream_on_device()?;
         let mut parameters = Vec::new();
         arguments.for_each_pointer(|argument| parameters.push(argument.cast_mut()));
         // SAFETY: the module has the kernel `K`, whose arguments these are. Their arrays are `InScope`.
         unsafe { module.queue(stream, K::NAME, size, &mut parameters) }
+    }
+
+    /// Notes the address in an argument that this scope returns.
+    pub(crate) fn note_argument(&self, address: u64) {
+        self.state.borrow_mut().arguments.push(address);
     }
 
     fn describe(&self, info: ArrayInfo) -> Result<ArrayInScope<'_>> {
