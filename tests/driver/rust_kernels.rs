@@ -100,7 +100,8 @@ fn an_argument_of_any_rank_does_not_give_the_address_away() {
     let turn = turn();
     turn.register::<add_all>();
     let place = Place::primary(0);
-    let (stream, busy, to, from) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 64), place.bytes(2, 64));
+    let (stream, busy, to, from) =
+        (place.non_blocking(), place.non_blocking(), place.bytes(1, 64), place.bytes(2, 64));
     busy.spin();
     let (mut target, source) = (row::<LeaseMut<i16>>(&to, stream), row::<Lease<i16>>(&from, stream));
     let scope = LaunchScope::new();

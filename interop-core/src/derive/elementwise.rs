@@ -4,7 +4,8 @@
 use core::mem::size_of;
 
 use interop_kernel::{
-    Arrays, DynKernelView, Elementwise, In, InScope, KernelArrays, KernelElement, KernelElementwise, Out, Parameter,
+    Arrays, DynKernelView, Elementwise, In, InScope, KernelArrays, KernelElement, KernelElementwise, Out,
+    Parameter,
 };
 
 use crate::array::element::Element;
@@ -184,7 +185,9 @@ impl<'a> LaunchScope<'a> {
         // SAFETY: kernels of the scope run after the work on the arrays, and before what comes after the scope; the array that is
         // written is borrowed exclusively.
         let argument = unsafe { InScope::new(merged) };
-        <Elementwise<'s, A, N> as Parameter>::addresses(&argument, &mut |address| self.note_argument(address));
+        <Elementwise<'s, A, N> as Parameter>::addresses(&argument, &mut |address| {
+            self.note_argument(address);
+        });
         Ok(argument)
     }
 }
