@@ -1,12 +1,17 @@
 """Fixtures of the GPU tests. `cargo xtask test python` runs some of them on the simulated driver."""
 
 import gc
+import os
 import time
 
 import interop_demo
 import pytest
 
 PATIENCE = 5.0
+
+# With `RELEASE_LIMIT=0` every allocation waits for what is deferred.
+if limit := os.environ.get("RELEASE_LIMIT"):
+    interop_demo.set_release_limit(int(limit))
 
 
 def pytest_addoption(parser):

@@ -56,6 +56,20 @@ def show(name, theirs, ours, held=False):
     print(f"{name:<46}{figures}  {'holds' if fits else 'MISSED':>8}", flush=True)
 
 
+def show_cupy():
+    """What CuPy does in such a loop, without a limit."""
+    if importlib.util.find_spec("cupy") is None:
+        return
+    import cupy
+
+    array = cupy.ones(COUNT, cupy.float32)
+    for name, turn in (("CuPy: a copy", lambda _: array.copy()), ("CuPy: 2 * array", lambda _: 2 * array)):
+        host, device, more = loop(turn)
+        print(f"{name:<46}{host:>9.0f}{device:>9.0f}{more:>8.1f}", flush=True)
+    del array
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
 def on_threads(torch, make_turn, threads=4):
     """A loop on each of several threads with a stream of its own, as one."""
     streams = [torch.cuda.Stream() for _ in range(threads)]
@@ -222,6 +236,7 @@ def main():
     torch.cuda.init()
     print(f"{'':<46}{'PyTorch':>26}{'ours':>29}")
     print(HEADER)
+    show_cupy()
     rows(torch)
     torch.cuda.empty_cache()
     a_wait_for_what_comes_after_the_loop(torch)
