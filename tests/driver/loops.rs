@@ -1,16 +1,22 @@
 //! Loops that do not wait: memory of the pool that only this crate has used waits for nobody, and what others have used is
 //! bounded.
+#![expect(unsafe_code, reason = "imports a tensor on a stream")]
 
 use std::time::{Duration, Instant};
 
 use interop_core::cuda::{
     CudaBuffer, MemoryKind, finish_releases, pending_releases, poll_releases, set_release_limit,
 };
-use interop_core::{CudaArray, DType, LaunchScope, Result, live_allocations};
+use interop_core::dlpack::Versioned;
+use interop_core::{
+    CudaArray, DType, Device, ErrorKind, FromArray, Import, LaunchScope, Result, live_allocations,
+};
 use interop_sim_client::Live;
 
+use crate::counted_imports::claim;
 use crate::cuda_program::{Place, Stream};
 use crate::exclusive_driver::turn;
+use crate::support::arrays::Array;
 
 /// Large enough for an event of its own.
 const LARGE: usize = 2 << 20;
@@ -184,6 +190,91 @@ fn a_reset_takes_the_streams_with_it() {
     row.write(stream).unwrap();
     drop(row);
     stream.finish();
+    turn.assert_no_reports();
+}
+
+/// Another consumer must not get the stream of one that waits at the limit: its memory is ordered on that stream.
+#[test]
+fn a_stream_that_is_idle_is_not_taken_from_an_allocation_that_waits() {
+    let turn = turn();
+    turn.set_reuse(true);
+    let place = Place::primary(0);
+    let own = place.non_blocking();
+    drop(Row::new(own));
+    own.finish();
+    for _ in 0..14 {
+        drop(Row::new(place.non_blocking()));
+    }
+    turn.run_all();
+    let (further, busy) = (place.non_blocking(), place.non_blocking());
+    let limit = Limit::of(2 * LARGE);
+    let spin = busy.spin();
+    for _ in 0..2 {
+        let row = Row::new(own).give_away();
+        own.finish();
+        drop(row);
+    }
+    assert_eq!(pending_releases(), 2);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let row = Row::new(own);
+            own.finish();
+            row
+        });
+        std::thread::sleep(Duration::from_millis(6));
+        drop(limit);
+        let mut row = Row::new(further);
+        let held = further.spin();
+        row.write(further).unwrap();
+        drop(row);
+        drop(waits.join().unwrap());
+        turn.release(held);
+    });
+    turn.release(spin);
+    turn.run_all();
+    finish_releases();
+    turn.assert_no_reports();
+}
+
+/// The parts that were queued before the failure still write the memory.
+#[test]
+fn an_import_that_fails_half_way_keeps_its_memory_until_then() {
+    const NO_KERNELS: i32 = 218;
+    let turn = turn();
+    let place = Place::primary(0);
+    let stream = place.non_blocking();
+    drop(Row::new(stream));
+    stream.finish();
+    let data = place.bytes(1, 64);
+    let mut claims = claim(data.at(), 32, Device::cuda(0));
+    (claims.shape, claims.strides) = (Some(vec![3, 2]), Some(vec![4, 1]));
+    let (_ledger, tensor) = claims.send::<Versioned>();
+    // SAFETY: the stream lives as long as the program.
+    let import = unsafe { Import::from_dlpack(tensor).unwrap().with_callers_stream(stream.handle()) };
+    let busy = stream.spin();
+    turn.fail_next("cuModuleLoadData", NO_KERNELS);
+    for code in [0, 0, 2] {
+        turn.fail_next("cuMemcpyAsync", code);
+    }
+    assert!(Array::<CudaBuffer>::from_import(import).is_err());
+    turn.clear_faults();
+    assert!(turn.is_pending(busy));
+    turn.release(busy);
+    turn.run_all();
+    turn.assert_no_reports();
+}
+
+#[test]
+fn a_stream_that_captures_gets_no_memory() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let stream = place.non_blocking();
+    place.with(|| {
+        stream.begin();
+        let refused = CudaBuffer::zeroed_on(stream.handle(), 0, DType::U8, LARGE).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::StreamCapture, "{refused}");
+        assert!(stream.end(), "the capture is as it was");
+    });
     turn.assert_no_reports();
 }
 

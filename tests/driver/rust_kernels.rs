@@ -94,6 +94,34 @@ fn arguments_of_another_scope_are_refused() {
     assert_eq!(turn.calls_of(["cuLaunchKernel"]), [0]);
 }
 
+/// Pinned memory is of no device. The default stream of the scope is that of the device of the array after it.
+#[test]
+fn pinned_memory_first_and_another_device_after_it() {
+    let turn = turn();
+    turn.register::<add>();
+    let (zero, one) = (Place::primary(0), Place::primary(1));
+    zero.with(|| {
+        let mut from = array(&[5; 8], &[8], &[1]);
+        from.stream = StreamHandle::LegacyDefault;
+        let data = CudaBuffer::zeroed(MemoryKind::Device, 1, interop_core::DType::I16, 8).unwrap();
+        let mut to = Row { data, len: 8 };
+        turn.run_all();
+        let address = from.info().unwrap().address();
+        let busy = zero.legacy().spin();
+        zero.legacy().fill(&zero.legacy().bytes_at(address, 16), 7);
+        let scope = LaunchScope::new();
+        let arguments = {
+            let from = scope.read(&from).unwrap();
+            add::with(scope.write(&mut to).unwrap(), from, 0)
+        };
+        scope.launch(&KERNELS, FEW, arguments).unwrap();
+        scope.finish().unwrap();
+        one.with(|| one.legacy().finish());
+        assert!(!turn.is_pending(busy), "the kernel came after the write");
+        turn.assert_no_reports();
+    });
+}
+
 /// The scope is all that uses the arrays, so they are released at once.
 #[test]
 fn an_argument_of_any_rank_does_not_give_the_address_away() {

@@ -195,6 +195,19 @@ def test_a_copy_that_was_taken_waits_for_all_work():
     SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
 
 
+def test_the_original_of_a_copy_is_not_free_before_the_copy():
+    """The copy is on another stream than the array, which is dropped at once."""
+    stream = SIM.stream()
+    spin = SIM.library.interop_sim_spin(ctypes.c_uint64(stream))
+    array = full("pool", (512, 1024), 1.0)
+    copy = take(array.__dlpack__(copy=True, stream=stream, **V1))
+    del array
+    assert SIM.library.interop_sim_is_pending(ctypes.c_uint64(spin))
+    SIM.library.interop_sim_run_all()
+    release(copy)
+    assert SIM.reports() == []
+
+
 def test_a_stream_that_is_trusted_frees_the_copies_when_it_is_named_again():
     array, stream, other = full("cuda", (512, 1024), 1.0), SIM.stream(), SIM.stream()
     spin = SIM.library.interop_sim_spin(ctypes.c_uint64(SIM.stream()))

@@ -4,9 +4,9 @@ use core::ptr::with_exposed_provenance_mut;
 
 use crate::cuda::blocking::run_blocking;
 use crate::cuda::context::{Context, Relaxed};
-use crate::cuda::driver::{Driver, Outcome, driver};
+use crate::cuda::driver::{Driver, Outcome, RawStream, driver};
 use crate::cuda::event::Event;
-use crate::cuda::own_streams::own_raw_stream;
+use crate::cuda::own_streams::with_own_stream;
 use crate::process::counters;
 
 /// Allocated memory. Its drop frees it.
@@ -26,19 +26,32 @@ impl Allocation {
             let driver = driver().ok()?;
             let _entered = self.context.enter(driver).ok()?;
             let _relaxed = Relaxed::new(driver);
-            if let Some(work) = work {
-                let (stream, key) = own_raw_stream(driver, self.context, self.home).ok()?;
-                // The spare stream waits for nobody.
-                (key == self.home).then(|| work.make_wait(stream))?.ok()?;
-            }
-            free_in_pool(driver, self.context, self.home, self.address).ok()
+            let free = |stream, key| {
+                if let Some(work) = work {
+                    // The spare stream waits for nobody.
+                    (key == self.home).then(|| work.make_wait(stream))?.ok()?;
+                }
+                self.free_on(driver, stream).ok()
+            };
+            with_own_stream(driver, self.context, self.home, free).ok()?
         };
         if queued().is_none() {
             return Err(self);
         }
+        self.was_freed();
+        Ok(())
+    }
+
+    /// Frees pool memory in the order of a stream of this crate. [`was_freed`](Self::was_freed) follows.
+    pub(crate) fn free_on(&self, driver: &Driver, stream: RawStream) -> Outcome {
+        // SAFETY: the memory is from the pool, and nothing uses it later than what the stream waits for; the stream is live.
+        unsafe { driver.memory_pool_free(self.address as u64, stream) }
+    }
+
+    /// Forgets the allocation, because the call that frees it was made.
+    pub(crate) fn was_freed(self) {
         core::mem::forget(self);
         counters::ALLOCATIONS.sub();
-        Ok(())
     }
 
     fn free(&self, driver: &Driver) -> Outcome {
@@ -47,7 +60,10 @@ impl Allocation {
         match self.kind {
             // SAFETY: the allocation owns the memory and frees it once.
             MemoryKind::Device | MemoryKind::Managed => unsafe { driver.memory_free(self.address as u64) },
-            MemoryKind::Pool => free_in_pool(driver, self.context, self.home, self.address),
+            MemoryKind::Pool => {
+                let free = |stream, _| self.free_on(driver, stream);
+                with_own_stream(driver, self.context, self.home, free)?
+            }
             // SAFETY: as above.
             MemoryKind::Pinned => unsafe {
                 driver.memory_host_free(with_exposed_provenance_mut(self.address))
@@ -68,13 +84,6 @@ impl Drop for Allocation {
         }
         counters::ALLOCATIONS.sub();
     }
-}
-
-/// Frees pool memory in the order of the stream on which it was allocated. The context is current.
-fn free_in_pool(driver: &Driver, context: Context, home: usize, address: usize) -> Outcome {
-    let (stream, _) = own_raw_stream(driver, context, home)?;
-    // SAFETY: the memory is from the pool, and nothing uses it later than what the stream waits for; the stream is live.
-    unsafe { driver.memory_pool_free(address as u64, stream) }
 }
 
 /// The kinds of CUDA memory.

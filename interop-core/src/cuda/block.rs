@@ -13,7 +13,7 @@ use crate::cuda::allocation::Allocation;
 use crate::cuda::context::Context;
 use crate::cuda::driver::{Driver, Outcome, driver};
 use crate::cuda::event::Event;
-use crate::cuda::own_streams::{SPARE, key_of, own_raw_stream};
+use crate::cuda::own_streams::{SPARE, key_of, with_own_stream};
 #[cfg(feature = "python")]
 use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 use crate::cuda::release::scope::ReleaseScope;
@@ -40,8 +40,8 @@ impl Work {
         }
         let (context, key) = self.home;
         let _entered = context.enter(driver).ok()?;
-        let (own, _) = own_raw_stream(driver, context, key).ok()?;
-        with(&Event::of_stream(driver, Some(context), own).ok()?).ok()
+        let allocated = |own, _| Event::of_stream(driver, Some(context), own);
+        with(&with_own_stream(driver, context, key, allocated).ok()?.ok()?).ok()
     }
 }
 

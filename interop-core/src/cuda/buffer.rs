@@ -12,13 +12,12 @@ use crate::cuda::allocation::{Allocation, MemoryKind};
 use crate::cuda::block::{free_in_order, note_work, start_record};
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::driver::{Driver, Outcome, RawStream, code, driver, is_of_parent, to_usize};
-use crate::cuda::event::Event;
-use crate::cuda::own_streams::{SPARE, key_of, own_raw_stream};
+use crate::cuda::own_streams::{SPARE, key_of};
 use crate::cuda::pool::{allocate, finished, with_room};
 use crate::cuda::release::queue::{after_work, poll_in_passing};
 use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
 use crate::cuda::release::trusted::free_behind;
-use crate::cuda::stream_query::{capture_of, context_of_live};
+use crate::cuda::stream_query::{capture, capture_error, context_of_live};
 use crate::cuda::verify::release_scope_for;
 use crate::error::{Result, text};
 use crate::process::counters;
@@ -82,7 +81,9 @@ impl CudaBuffer {
     ///
     /// # Errors
     ///
-    /// As [`zeroed`](Self::zeroed), and as [`stream_wait`](crate::cuda::stream_wait()).
+    /// As [`zeroed`](Self::zeroed), and as [`stream_wait`](crate::cuda::stream_wait());
+    /// [`ErrorKind::StreamCapture`](crate::ErrorKind::StreamCapture) for a stream that captures a graph, of which the memory
+    /// could not be a part.
     ///
     /// ```no_run
     /// use interop_core::cuda::CudaBuffer;
@@ -129,7 +130,7 @@ impl CudaBuffer {
     ) -> Result<Self> {
         Self::allocated(kind, context, ordinal, element, bytes, |this, driver| match kind {
             MemoryKind::Pool => {
-                this.allocate_in_pool(driver, SPARE)?;
+                this.allocate_in_pool(driver, SPARE, None)?;
                 finished(driver, |_| Ok(()))
             }
             _ => this.allocate(driver),
@@ -137,7 +138,7 @@ impl CudaBuffer {
     }
 
     /// Allocates uninitialized pool memory for work on a stream, in the primary context: plain device memory if the device has
-    /// no pool. It is ready on that stream, or on every stream if that one captures a graph.
+    /// no pool. It is ready on that stream.
     pub(crate) fn for_stream(stream: StreamHandle, ordinal: i32, dtype: DType, len: usize) -> Result<Self> {
         let element = ElementType::of_whole_bytes(dtype, false)?;
         let bytes = len.checked_mul(element.size).ok_or_else(|| element.too_large(len))?;
@@ -146,9 +147,10 @@ impl CudaBuffer {
             let driver = driver()?;
             let _entered = context.enter(driver)?;
             context_of_live(driver, stream, raw)?;
-            if capture_of(driver, raw) == Ok(None) {
-                return Self::in_order((context, stream, raw), ordinal, element, bytes);
+            if capture(driver, stream, raw)?.is_some() {
+                return Err(capture_error(stream, "new memory"));
             }
+            return Self::in_order((context, stream, raw), ordinal, element, bytes);
         }
         Self::uninitialized(MemoryKind::Pool, context, ordinal, element, bytes)
     }
@@ -163,13 +165,9 @@ impl CudaBuffer {
         Self::allocated(MemoryKind::Pool, context, ordinal, element, bytes, |this, driver| {
             let key = key_of(stream);
             free_behind(driver, (context, key), raw);
-            this.allocate_in_pool(driver, key)?;
-            if this.kind != MemoryKind::Pool {
-                return Ok(());
-            }
+            this.allocate_in_pool(driver, key, Some(raw))?;
             this.record = start_record((context, this.home));
-            let own = own_raw_stream(driver, context, this.home)?.0;
-            Event::of_stream(driver, Some(context), own)?.make_wait(raw)
+            Ok(())
         })
     }
 
@@ -179,7 +177,7 @@ impl CudaBuffer {
         ordinal: i32,
         element: ElementType,
         bytes: usize,
-        allocate: impl FnOnce(&mut Self, &Driver) -> Outcome,
+        allocate: impl FnOnce(&mut Self, &'static Driver) -> Outcome,
     ) -> Result<Self> {
         let device = match kind {
             MemoryKind::Device | MemoryKind::Pool => Device::cuda(ordinal),
@@ -225,8 +223,13 @@ impl CudaBuffer {
 
     /// Allocates memory of the pool, in the order of a stream of this crate. If the device has no pool, allocates plain
     /// device memory.
-    fn allocate_in_pool(&mut self, driver: &Driver, key: usize) -> Outcome {
-        match allocate(driver, (self.context, key), self.device.device_id, self.bytes) {
+    fn allocate_in_pool(
+        &mut self,
+        driver: &'static Driver,
+        key: usize,
+        consumer: Option<RawStream>,
+    ) -> Outcome {
+        match allocate(driver, (self.context, key, consumer), self.device.device_id, self.bytes) {
             Err(failure) if matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED) => {
                 self.kind = MemoryKind::Device;
                 self.allocate(driver)

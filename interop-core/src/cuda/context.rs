@@ -16,7 +16,26 @@ static PRIMARY_CONTEXTS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64]
 #[repr(transparent)]
 pub struct Context(NonZeroUsize);
 
+/// How often the primary context of each device was reset, as far as this crate has found out.
+static RESETS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+
 impl Context {
+    /// Notes that the primary context was reset: what was made in it before is gone.
+    pub(crate) fn note_reset(self) {
+        if let Some(resets) = self.resets_of() {
+            resets.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The number of resets that this crate has found out.
+    pub(crate) fn resets(self) -> usize {
+        self.resets_of().map_or(0, |resets| resets.load(Ordering::Acquire))
+    }
+
+    fn resets_of(self) -> Option<&'static AtomicUsize> {
+        RESETS.get(usize::try_from(self.primary_ordinal()?).ok()?)
+    }
+
     /// Wraps a `CUcontext` that a library returned; `None` for null.
     ///
     /// # Safety

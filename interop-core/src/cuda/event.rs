@@ -16,17 +16,24 @@ const DISABLE_TIMING: u32 = 2;
 struct EventContext {
     context: Context,
     number: Option<u64>,
+    /// The resets of the primary context before the event was created. A driver that records an event of before may end the
+    /// process.
+    resets: usize,
 }
 
 impl EventContext {
     fn of(driver: &Driver, context: Context) -> Outcome<Self> {
-        Ok(Self { context, number: context.number(driver)? })
+        Ok(Self { context, number: context.number(driver)?, resets: context.resets() })
     }
 
     /// Returns whether the handle still belongs to the context in which the event was created. A primary context, as
     /// nearly all are, needs no query.
     fn is_there(self, driver: &Driver) -> bool {
-        self.number.is_none() || Self::of(driver, self.context) == Ok(self)
+        self.is_of_this_reset() && (self.number.is_none() || Self::of(driver, self.context) == Ok(self))
+    }
+
+    fn is_of_this_reset(self) -> bool {
+        self.resets == self.context.resets()
     }
 }
 
@@ -189,6 +196,9 @@ impl<'d> Event<'d> {
 
     /// Makes later work of `stream` wait for the event.
     pub(crate) fn make_wait(&self, stream: RawStream) -> Outcome {
+        if !self.home.is_of_this_reset() {
+            return Err(Failure { symbol: "cuStreamWaitEvent", code: code::CONTEXT_IS_DESTROYED });
+        }
         // SAFETY: as for `of_stream`.
         unsafe { self.driver.stream_wait(stream, self.raw, 0) }
     }
@@ -222,6 +232,9 @@ impl<'d> Event<'d> {
 
 impl Drop for Event<'_> {
     fn drop(&mut self) {
+        if !self.home.is_of_this_reset() {
+            return;
+        }
         // A thread that is ending has no such slot any more.
         let before = LAST.try_with(|last| last.0.replace(Some((self.home, self.raw))));
         let spare = before.unwrap_or(Some((self.home, self.raw)));

@@ -121,7 +121,7 @@ pub(crate) fn handover_stream(
             let driver = driver()?;
             let context = context.map_or_else(|| context_for(driver, device), Ok)?;
             let _entered = context.enter(driver)?;
-            let (stream, _) = own_stream(driver, context, HANDOVER)?;
+            let stream = own_stream(driver, context, HANDOVER)?;
             wait_for_all_work(stream, device, Some(context), scope)?;
             Ok(stream)
         }

@@ -50,8 +50,9 @@ impl Streams {
         self.known.iter().find(|(of, _)| *of == key).map(|(of, stream)| (*stream, *of))
     }
 
-    fn of(&mut self, driver: &Driver, key: usize) -> Outcome<(StreamHandle, usize)> {
+    fn of(&mut self, driver: &Driver, context: Context, key: usize) -> Outcome<(StreamHandle, usize)> {
         if allocation_id(driver, self.sentinel.0)? != self.sentinel.1 {
+            context.note_reset();
             *self = Self::new(driver)?;
         }
         if let Some(known) = self.find(key) {
@@ -86,14 +87,25 @@ impl Streams {
 /// The streams of each context.
 static STREAMS: PerContext<Streams> = PerContext::new();
 
-/// Returns the stream of a context for this key, and the key. The context is current.
-pub(crate) fn own_stream(driver: &Driver, context: Context, key: usize) -> Outcome<(StreamHandle, usize)> {
-    STREAMS.with(driver, context, || Streams::new(driver), |streams| streams.of(driver, key))?
+/// Returns a stream of a context that belongs to no consumer: [`SPARE`] or [`HANDOVER`]. The context is current.
+pub(crate) fn own_stream(driver: &Driver, context: Context, key: usize) -> Outcome<StreamHandle> {
+    let found = |streams: &mut Streams| streams.of(driver, context, key).map(|(stream, _)| stream);
+    STREAMS.with(driver, context, || Streams::new(driver), found)?
 }
 
-/// As [`own_stream`], as the driver takes the stream.
-pub(crate) fn own_raw_stream(driver: &Driver, context: Context, key: usize) -> Outcome<(RawStream, usize)> {
-    own_stream(driver, context, key).map(|(stream, key)| (stream.to_raw().unwrap_or(LEGACY), key))
+/// Calls `work` with the stream of a context for this key, and the key. No other consumer gets the stream meanwhile. The
+/// context is current.
+pub(crate) fn with_own_stream<R>(
+    driver: &Driver,
+    context: Context,
+    key: usize,
+    work: impl FnOnce(RawStream, usize) -> R,
+) -> Outcome<R> {
+    let found = |streams: &mut Streams| {
+        let (stream, key) = streams.of(driver, context, key)?;
+        Ok(work(stream.to_raw().unwrap_or(LEGACY), key))
+    };
+    STREAMS.with(driver, context, || Streams::new(driver), found)?
 }
 
 fn create(driver: &Driver) -> Outcome<StreamHandle> {

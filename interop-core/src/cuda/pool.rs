@@ -11,9 +11,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::context::Context;
 use crate::cuda::driver::{Driver, Failure, Outcome, RawPool, RawStream, code, opened};
-use crate::cuda::own_streams::{SPARE, own_raw_stream};
+use crate::cuda::event::Event;
+use crate::cuda::own_streams::{SPARE, own_stream, with_own_stream};
 use crate::cuda::release::limit::{limit_of, store_limit};
 use crate::cuda::release::room::{make_all_room, make_room};
+use crate::cuda::stream_query::LEGACY;
 use crate::process::fork::PerProcess;
 
 /// Runs `work` with a stream of this crate in the current context, on which nothing waits for work of others.
@@ -23,29 +25,40 @@ pub(crate) fn with_spare_stream<R>(
 ) -> Outcome<R> {
     const NO_CONTEXT: Failure = Failure { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
     let context = Context::current(driver)?.ok_or(NO_CONTEXT)?;
-    work(own_raw_stream(driver, context, SPARE)?.0)
+    work(own_stream(driver, context, SPARE)?.to_raw().unwrap_or(LEGACY))
 }
 
 /// Queues work on a stream of this crate in the current context, and waits for it.
 pub(crate) fn finished(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome) -> Outcome {
     with_spare_stream(driver, |stream| {
-        work(stream)?;
+        let queued = work(stream);
+        // After a failure too, because a part may be queued.
         // SAFETY: the stream is live.
-        unsafe { driver.stream_synchronize(stream) }
+        let done = unsafe { driver.stream_synchronize(stream) };
+        queued.and(done)
     })
 }
 
 /// Allocates from the pool of a device, in the order of the stream of this crate for `key`. Returns the address, and the
-/// key of the stream that was used. The context is current.
+/// key of the stream that was used. The stream of the consumer, if there is one, waits for the allocation. The context is
+/// current.
 pub(crate) fn allocate(
-    driver: &Driver,
-    (context, key): (Context, usize),
+    driver: &'static Driver,
+    (context, key, consumer): (Context, usize, Option<RawStream>),
     ordinal: i32,
     bytes: usize,
 ) -> Outcome<(u64, usize)> {
-    let (stream, home) = own_raw_stream(driver, context, key)?;
-    let allocate = || allocate_on(driver, ordinal, bytes, stream).map(|address| (address, home));
-    with_room(driver, ordinal, bytes, allocate)
+    let allocate = |stream, home| {
+        let address = allocate_on(driver, ordinal, bytes, stream)?;
+        let join = |consumer| Event::of_stream(driver, Some(context), stream)?.make_wait(consumer);
+        if let Err(failure) = consumer.map_or(Ok(()), join) {
+            // SAFETY: nobody has the memory yet; the stream is live.
+            let _ = unsafe { driver.memory_pool_free(address, stream) };
+            return Err(failure);
+        }
+        Ok((address, home))
+    };
+    with_room(driver, ordinal, bytes, || with_own_stream(driver, context, key, allocate)?)
 }
 
 /// `CUmemPoolProps`.

@@ -134,6 +134,12 @@ impl Member {
         self.has_stream() && self.pending.only_name().is_some()
     }
 
+    /// Whether the array is on a default stream, and in memory of no single device: an array after it tells of which.
+    fn is_on_any_default_stream(&self) -> bool {
+        self.device.device_type.is_host_accessible()
+            && !matches!(self.pending.name(), Some(StreamHandle::Raw(_)))
+    }
+
     fn of(info: &ArrayInfo) -> Self {
         let ArrayInfo { pending, device, address, uses, .. } = *info;
         Self { pending, device, address, uses, followed: info.followed() }
@@ -372,16 +378,21 @@ impl State {
     /// As [`chosen`](Self::chosen), with the context of a default stream.
     fn stream_on_device(&mut self) -> Result<StreamOnDevice> {
         let device = self.device().unwrap_or(Device::cuda(0));
-        let (stream, _) = if let Some(stream) = self.stream {
+        let (stream, of) = if let Some(stream) = self.stream {
             stream
         } else {
-            let stream = match self.arrays.iter().find(|member| member.has_stream()) {
-                Some(member) => (member.pending, member.device),
-                None => (PendingWork::on_default_stream(device, None)?, device),
+            let on_its_device = |member: &&Member| member.has_stream() && !member.is_on_any_default_stream();
+            let chosen = self.arrays.iter().find(on_its_device).map(|member| (member.pending, member.device));
+            let any = || {
+                self.arrays.iter().find(|member| member.has_stream()).map(|member| (member.pending, device))
             };
-            self.choose(stream)?
+            let stream = chosen.or_else(any);
+            let default = || PendingWork::on_default_stream(device, None).map(|stream| (stream, device));
+            self.choose(stream.map_or_else(default, Ok)?)?
         };
-        Ok((stream, device))
+        // A default stream is that of the device with which it was waited for.
+        let is_default = !matches!(stream.name(), Some(StreamHandle::Raw(_)));
+        Ok((stream, if is_default && of != Device::UNKNOWN { of } else { device }))
     }
 
     /// A stream that was named may become part of the capture of an array's stream. The end of the scope joins it again.
@@ -408,7 +419,7 @@ impl State {
             }
             Some(stream) => member.make_scope_wait(stream, self.fork())?,
             // A library that hides its streams, or a kept array, leaves the choice to an array after it.
-            None if member.has_only_stream() => {
+            None if member.has_only_stream() && !member.is_on_any_default_stream() => {
                 self.choose((member.pending, member.device))?;
             }
             None => {}

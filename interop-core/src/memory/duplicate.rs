@@ -9,6 +9,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::allocation::MemoryKind;
+use crate::cuda::block::note_work;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::copy::{copy_now, queue_copy, stage};
@@ -150,6 +151,9 @@ impl CompactCopy {
             let _ = unsafe { driver.stream_synchronize(at.1) };
         }
         buffer.note_work(consumer);
+        if let Some(uses) = info.uses {
+            note_work(uses, (PendingWork::in_context(consumer, at.0), info.device()));
+        }
         done.map(|()| buffer)
     }
 

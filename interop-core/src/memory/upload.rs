@@ -414,8 +414,10 @@ pub(crate) fn copied<T: Element>(
         CudaBuffer::uninitialized(kind, site.context, site.ordinal, T::TYPE, bytes)?
     };
     // SAFETY: the memory is new and has room for the elements.
-    let pending = unsafe { site.copy::<T>(import, order, target.address) }?;
+    let pending = unsafe { site.copy::<T>(import, order, target.address) };
+    // If a part failed, the parts before it are still queued.
     target.note_work(stream);
+    let pending = pending?;
     let is_of_device = matches!(kind, MemoryKind::Device | MemoryKind::Pool);
     if pending && !(is_of_device && site.is_guarded(scope) && site.is_named(stream)) {
         site.finish()?;

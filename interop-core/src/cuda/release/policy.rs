@@ -82,7 +82,8 @@ pub enum ReleasePolicy {
     /// Waits for all work of all contexts in use, for memory that other GPUs read.
     AfterAllContexts,
     /// Waits for the stream that the consumer of a copy named, and as `AfterContext` for all else. A loop of copies then never
-    /// holds the host to the rate of the device.
+    /// holds the host to the rate of the device. The promise includes that no consumer destroys such a stream while a copy is
+    /// in use there: a new stream may get its number.
     AfterNamedStream(OrderedByProgram),
     /// Waits for nothing: the program itself makes the release come after the work.
     Immediate(OrderedByProgram),

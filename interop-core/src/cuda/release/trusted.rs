@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::allocation::Allocation;
 use crate::cuda::context::Context;
-use crate::cuda::driver::{Driver, Outcome, RawStream};
+use crate::cuda::driver::{Driver, RawStream};
 use crate::cuda::event::Event;
-use crate::cuda::own_streams::own_raw_stream;
+use crate::cuda::own_streams::with_own_stream;
 use crate::cuda::release::limit::{count_deferred, count_released};
 use crate::cuda::release::queue::after_work;
 use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
@@ -50,22 +50,28 @@ fn take(is_taken: impl Fn(&Allocation) -> bool) -> Waiting {
 
 /// Frees the blocks that wait for this stream, which is alive and has this key, in the order of its work until now. The
 /// context is current.
-pub(crate) fn free_behind(driver: &Driver, (context, key): (Context, usize), stream: RawStream) {
+pub(crate) fn free_behind(driver: &'static Driver, (context, key): (Context, usize), stream: RawStream) {
     if trusted_releases() == 0 {
         return;
     }
     let blocks = take(|block| (block.context, block.home) == (context, key));
-    let joined = || -> Outcome {
-        let (own, _) = own_raw_stream(driver, context, key)?;
-        Event::of_stream(driver, Some(context), stream)?.make_wait(own)
+    if blocks.is_empty() {
+        return;
+    }
+    let free = |own, home| -> Option<()> {
+        // The spare stream waits for nobody.
+        let behind = (home == key).then(|| Event::of_stream(driver, Some(context), stream))?.ok()?;
+        behind.make_wait(own).ok()?;
+        // A free fails if the memory is gone with its context.
+        for (block, _) in &blocks {
+            let _ = block.free_on(driver, own);
+        }
+        Some(())
     };
-    let is_joined = blocks.is_empty() || joined().is_ok();
+    let is_freed = with_own_stream(driver, context, key, free).ok().flatten().is_some();
     for (block, scope) in blocks {
         count_released(scope);
-        let freed = if is_joined { block.free_after(None) } else { Err(block) };
-        if let Err(block) = freed {
-            after_work(ErasedOwner::new(block), scope);
-        }
+        if is_freed { block.was_freed() } else { after_work(ErasedOwner::new(block), scope) }
     }
 }
 
