@@ -123,7 +123,7 @@ def test_a_blur_of_a_large_image(memory, shape):
     last = bytes - 1
     driver.write(source + last, bytearray([90]))
     arguments = [driver.View3.of(source, shape), driver.View3.of(target, shape)]
-    driver.launch(driver.kernel("blur_u8", "blur"), 1, arguments, threads=256 * 4096)
+    driver.launch(driver.kernel("blur_u8", "kernels"), 1, arguments, threads=256 * 4096)
     driver.synchronize()
     # Beyond the edges a pixel is repeated: the corner counts four times in its own mean, twice in those beside it,
     # once diagonally.
