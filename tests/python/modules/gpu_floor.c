@@ -51,7 +51,7 @@ static PyObject *edge(PyObject *module, PyObject *arguments) {
     return PyFloat_FromDouble((now() - start) / turns);
 }
 
- * and the stream. */
+/* The exchange table of an object's type. */
 static Table *table_of(PyObject *object) {
     PyObject *value = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__dlpack_c_exchange_api__");
     if (!value) return NULL;
