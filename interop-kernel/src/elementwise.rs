@@ -51,7 +51,11 @@ pub struct Out<T>(PhantomData<T>);
 /// # Ok::<(), interop_kernel::ArgumentError>(())
 /// ```
 #[repr(transparent)]
-pub struct Elementwise<'a, A: Arrays, const N: usize = 4>(pub(crate) A::Arguments<'a, N>);
+pub struct Elementwise<'a, A: Arrays, const N: usize = 4>(
+    pub(crate) A::Arguments<'a, N>,
+    /// It stays in its thread: another one would visit the same elements.
+    pub(crate) PhantomData<*const ()>,
+);
 
 /// What a launch passes for an [`Elementwise`]: the same bytes. Host code cannot reach an element through it.
 #[repr(transparent)]

@@ -1,6 +1,7 @@
 //! Runs of kernels on the CPU, without a GPU.
 #![expect(unsafe_code, reason = "each thread of a launch gets the same arguments")]
 
+use core::cell::Cell;
 use core::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::panic::resume_unwind;
@@ -37,6 +38,8 @@ impl Place<'_> {
     pub(crate) fn sum(&self, value: f64) -> f64 {
         let ((width, height, _), [x, y, z]) = (self.size.block, self.thread);
         let (gate, number) = (self.gate(), ((z * height + y) * width + x) as usize);
+        let threads = gate.lock().values.len();
+        assert!(threads % WARP == 0, "the sum of a block needs a multiple of 32 threads: found {threads}");
         gate.wait();
         gate.lock().values[number] = value;
         gate.wait();
@@ -44,9 +47,11 @@ impl Place<'_> {
     }
 }
 
+/// The number of threads of a warp.
+const WARP: usize = 32;
+
 /// Adds in the order of the device: the lanes of each warp, then the warps.
 fn sum_of_block(values: &[f64]) -> f64 {
-    const WARP: usize = 32;
     let sum_of_warp = |values: &[f64]| {
         let mut lanes = [0.0; WARP];
         lanes[..values.len()].copy_from_slice(values);
@@ -166,38 +171,84 @@ impl<P: Parameters> Shared<P> {
     }
 }
 
+thread_local! {
+    static IS_IN_KERNEL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Panics in a kernel. A second launch, or a second rule that gives elements to threads, would let two threads write one
+/// element.
+#[track_caller]
+pub(crate) fn assert_outside(what: &str) {
+    assert!(!IS_IN_KERNEL.get(), "{what} is called in a kernel; call it before the launch");
+}
+
+/// Marks that a thread of the system has left a kernel, also by a panic.
+struct Inside;
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        IS_IN_KERNEL.set(false);
+    }
+}
+
+/// Runs a kernel in one thread of a launch.
+fn call<K: Kernel>(place: &Place<'_>, parameters: K::Parameters<'_>) {
+    IS_IN_KERNEL.set(true);
+    let _inside = Inside;
+    K::call(Thread::new(place), parameters);
+}
+
+/// Compares a launch with what every device takes.
+#[track_caller]
+fn assert_launchable(size: LaunchSize) {
+    assert_outside("`run` or `run_in_threads`");
+    let ((x, y, z), (width, height, depth)) = (size.grid, size.block);
+    let threads =
+        [width, height, depth].iter().try_fold(1_u32, |threads, extent| threads.checked_mul(*extent));
+    assert!(
+        threads.is_some_and(|threads| (1..=1024).contains(&threads)) && x > 0 && y > 0 && z > 0,
+        "a launch has at least one block, and 1 to 1024 threads in a block: found {size:?}"
+    );
+}
+
 fn positions((width, height, depth): (u32, u32, u32)) -> impl Iterator<Item = [u32; 3]> {
     (0..depth).flat_map(move |z| (0..height).flat_map(move |y| (0..width).map(move |x| [x, y, z])))
 }
 
 /// Runs a kernel in all threads of a launch: one after the other, or, if they work together, those of a block at the same time.
 #[doc(hidden)]
+#[track_caller]
 pub fn run<K: Kernel>(size: LaunchSize, parameters: K::Parameters<'_>) {
+    assert_launchable(size);
     if K::NEEDS_BLOCK {
         return run_in_threads::<K>(size, parameters);
     }
     let parameters = Shared::new(parameters);
     for block in positions(size.grid) {
         for thread in positions(size.block) {
-            K::call(Thread::new(&Place { thread, block, size, gate: None }), parameters.copy());
+            call::<K>(&Place { thread, block, size, gate: None }, parameters.copy());
         }
     }
 }
 
 /// Runs a kernel with one thread of the system for each thread of a block, block after block.
 #[doc(hidden)]
+#[track_caller]
 pub fn run_in_threads<K: Kernel>(size: LaunchSize, parameters: K::Parameters<'_>) {
+    assert_launchable(size);
     let threads: Vec<[u32; 3]> = positions(size.block).collect();
     let (gate, parameters) = (Gate::new(threads.len()), Shared::new(parameters));
     let work = |thread: [u32; 3]| {
         let _guard = Guard(&gate);
         for block in positions(size.grid) {
-            K::call(Thread::new(&Place { thread, block, size, gate: Some(&gate) }), parameters.copy());
+            call::<K>(&Place { thread, block, size, gate: Some(&gate) }, parameters.copy());
             gate.end();
         }
     };
     let work = &work;
     let failures: Vec<_> = thread::scope(|scope| {
+        // If the system has no further thread, those that run wait for nobody.
+        let _guard = Guard(&gate);
         let running: Vec<_> = threads.iter().map(|thread| scope.spawn(move || work(*thread))).collect();
         running.into_iter().filter_map(|thread| thread.join().err()).collect()
     });
@@ -213,7 +264,12 @@ pub fn run_in_threads<K: Kernel>(size: LaunchSize, parameters: K::Parameters<'_>
 }
 
 /// Memory that a kernel knows by its device address, for [`simulate`].
-pub trait Memory: 'static {
+///
+/// # Safety
+///
+/// `place` returns a pointer to what a launch names by this address. If an array of the launch is there, the pointer is good for
+/// its bytes until the kernel has run.
+pub unsafe trait Memory: 'static {
     /// Returns a pointer of the host to the `bytes` bytes at `address`, or `None` if a kernel may not access them. The kernel
     /// then does nothing.
     fn place(address: u64, bytes: usize, writes: bool) -> Option<*mut u8>;
@@ -222,14 +278,13 @@ pub trait Memory: 'static {
 /// Runs a kernel on the CPU with the arguments of a launch, as a simulated driver gets them: the three extents of the grid and of
 /// a block, and a pointer to each argument.
 ///
-/// The type is not `unsafe`, because tables of kernels hold safe functions. Still, the caller promises what a launch
-/// requires:
+/// # Safety
 ///
 /// 1. `grid` and `block` point to three extents, and `arguments` to a pointer for each parameter of `K`, to an argument of its
 ///    type.
-/// 2. The pointers of `M` are good for the elements of the arrays, as the kernel uses them, and nobody else uses them.
-#[expect(clippy::not_unsafe_ptr_arg_deref, reason = "tables of kernels hold safe functions")]
-pub extern "C" fn simulate<K: Kernel, M: Memory>(
+/// 2. The arrays are those of a launch: until the kernel has run, nobody else writes the elements, and nobody else uses those
+///    that the kernel writes.
+pub unsafe extern "C" fn simulate<K: Kernel, M: Memory>(
     grid: *const u32,
     block: *const u32,
     _: u32,

@@ -162,7 +162,7 @@ impl<'a, A: Arrays, const N: usize> Parameter for Elementwise<'a, A, N> {
         let find = &mut |array: usize, address, span| {
             place::<M>(address, A::SIZES[array], span, A::WRITES && array == 0)
         };
-        launched.0.0.located(find).map(Elementwise)
+        launched.0.0.located(find).map(|arrays| Elementwise(arrays, core::marker::PhantomData))
     }
 
     fn addresses(launched: &Self::Launched, to: &mut dyn FnMut(u64)) {

@@ -137,8 +137,14 @@ impl<'a, A: Arrays, const N: usize> Elementwise<'a, A, N> {
     /// # Errors
     ///
     /// As [`KernelArrays::new`].
+    ///
+    /// # Panics
+    ///
+    /// In a kernel: an `Elementwise` gives a thread other elements than the views do.
+    #[track_caller]
     pub fn new(views: impl Views<'a, A, N>) -> Result<Self, ArgumentError> {
-        views.merged().map(Self)
+        crate::host::assert_outside("`Elementwise::new`");
+        views.merged().map(|arrays| Self(arrays, PhantomData))
     }
 }
 
@@ -147,7 +153,8 @@ impl<'a, A: Arrays, const N: usize> KernelElementwise<'a, A, N> {
     ///
     /// # Safety
     ///
-    /// The arrays are those of `A`: they have elements of these types, which live for `'a`. If `A` begins with `Out`, nobody else
+    /// The arrays are those of `A`: they have elements of these types, which live for `'a`, at addresses that are aligned
+    /// for them. If `A` begins with `Out`, nobody else
     /// uses the elements of the first array, and each index of it has its own.
     #[must_use]
     pub unsafe fn from_arrays(arrays: A::Arguments<'a, N>) -> Self {

@@ -171,11 +171,14 @@ impl<const N: usize> Fields<N> {
             return fields;
         }
         let ends = fields.shape.iter().zip(&fields.strides);
-        let ends = ends.map(|(extent, stride)| i128::from(extent - 1) * i128::from(*stride));
-        let (low, high) = ends.fold((0, 0), |(low, high), end| (low + end.min(0), high + end.max(0)));
+        let mut ends = ends.map(|(extent, stride)| i128::from(extent - 1) * i128::from(*stride));
         let first = first as i128;
+        // Three products are enough for more than 128 bits.
+        let span = ends.try_fold((first, first), |(low, high), end| {
+            Some((low.checked_add(end.min(0))?, high.checked_add(end.max(0))?))
+        });
         assert!(
-            first + low >= 0 && first + high < len as i128,
+            span.is_some_and(|(low, high)| low >= 0 && high < len as i128),
             "an array of the shape {shape:?} with the strides {strides:?} from element {first} on does not lie in {len} elements"
         );
         fields

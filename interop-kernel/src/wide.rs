@@ -1,7 +1,7 @@
 //! Loads and stores of several elements at once.
 #![expect(unsafe_code, reason = "elements are moved as words")]
 
-use core::mem::size_of;
+use core::mem::{align_of, size_of};
 
 use crate::element::KernelElement;
 
@@ -14,26 +14,34 @@ struct Word16([u32; 4]);
 #[repr(C, align(8))]
 struct Word8([u32; 2]);
 
+/// Returns whether elements are aligned as one word. Of several elements the caller knows that they are; one alone may be an
+/// array of small items, which has only the alignment of an item.
+#[inline(always)]
+fn is_word<T, const W: usize>(place: *const T) -> bool {
+    W > 1 || align_of::<T>() >= size_of::<T>() || place.addr() % size_of::<T>() == 0
+}
+
 /// Loads `W` elements. A struct of small items would be loaded item by item, so they are loaded as a word.
 ///
 /// # Safety
 ///
-/// `from` points to `W` elements that live, and is aligned for all of them together. Nobody writes them.
+/// `from` points to `W` elements that live, and is aligned for all of them together; a single one only for its type. Nobody
+/// writes them.
 #[inline(always)]
 pub(crate) unsafe fn load<T: KernelElement, const W: usize>(from: *const T) -> [T; W] {
     macro_rules! by {
         ($word:ty) => {{
-            // SAFETY: as many bytes, with this alignment, as the caller promises; the word has any bits.
+            // SAFETY: as many bytes, with this alignment, which `is_word` has found; the word has any bits.
             let word = unsafe { from.cast::<$word>().read() };
             // SAFETY: the same size, and any bits are elements.
             unsafe { core::mem::transmute_copy(&word) }
         }};
     }
     match size_of::<[T; W]>() {
-        16 => by!(Word16),
-        8 => by!(Word8),
-        4 => by!(u32),
-        2 => by!(u16),
+        16 if is_word::<T, W>(from) => by!(Word16),
+        8 if is_word::<T, W>(from) => by!(Word8),
+        4 if is_word::<T, W>(from) => by!(u32),
+        2 if is_word::<T, W>(from) => by!(u16),
         // SAFETY: as the caller promises.
         _ => unsafe { from.cast::<[T; W]>().read() },
     }
@@ -55,10 +63,10 @@ pub(crate) unsafe fn store<T: KernelElement, const W: usize>(to: *mut T, pack: [
         }};
     }
     match size_of::<[T; W]>() {
-        16 => by!(Word16),
-        8 => by!(Word8),
-        4 => by!(u32),
-        2 => by!(u16),
+        16 if is_word::<T, W>(to) => by!(Word16),
+        8 if is_word::<T, W>(to) => by!(Word8),
+        4 if is_word::<T, W>(to) => by!(u32),
+        2 if is_word::<T, W>(to) => by!(u16),
         // SAFETY: as the caller promises.
         _ => unsafe { to.cast::<[T; W]>().write(pack) },
     }

@@ -232,6 +232,114 @@ fn parameters_may_have_any_name() {
     assert_eq!(interop_kernel::host::sizes::<thread>(), [4, 1, 4, 8]);
 }
 
+#[kernel]
+fn add_one(thread: Thread<'_>, mut numbers: ViewMut<'_, u64, 1>) {
+    for at in thread.elements(numbers.shape()) {
+        numbers.set(at, numbers.get(at) + 1);
+    }
+}
+
+/// One thread of this launch would have the elements of all others.
+#[kernel]
+fn launch_again(_thread: Thread<'_>, numbers: ViewMut<'_, u64, 1>) {
+    add_one::run(LaunchSize::for_units(1), numbers);
+}
+
+#[kernel]
+fn launch_again_in_threads(_thread: BlockThread<'_>, numbers: ViewMut<'_, u64, 1>) {
+    add_one::run_in_threads(LaunchSize { grid: (1, 1, 1), block: (1, 1, 1) }, numbers);
+}
+
+/// Units of several elements belong to other threads than elements.
+#[kernel]
+fn second_rule(thread: Thread<'_>, numbers: ViewMut<'_, u64, 1>) {
+    if let Ok(arrays) = Elementwise::<(Out<u64>,)>::new((numbers,)) {
+        arrays.map_inplace(&thread, |number| number + 1);
+    }
+}
+
+#[test]
+fn elements_get_no_second_thread() {
+    let mut numbers = [0; 16];
+    let size = LaunchSize { grid: (1, 1, 1), block: (8, 1, 1) };
+    for run in [launch_again::run, launch_again_in_threads::run, second_rule::run] {
+        let text = panic_of(|| run(size, ViewMut::new(&mut numbers, [16])));
+        assert!(text.contains("is called in a kernel"), "{text}");
+    }
+    assert_eq!(numbers, [0; 16]);
+    // The mark of a kernel does not outlive its panic.
+    add_one::run(size, ViewMut::new(&mut numbers, [16]));
+    assert_eq!(numbers, [1; 16]);
+}
+
+#[test]
+fn launch_that_no_device_takes_panics() {
+    let mut numbers = [0; 4];
+    let sizes =
+        [(1, (2000, 1, 1)), (1, (32, 33, 1)), (1, (0, 1, 1)), (0, (1, 1, 1)), (1, (1 << 16, 1 << 16, 1))];
+    for (blocks, block) in sizes {
+        let size = LaunchSize { grid: (blocks, 1, 1), block };
+        for run in [add_one::run, add_one::run_in_threads] {
+            let text = panic_of(|| run(size, ViewMut::new(&mut numbers, [4])));
+            assert!(text.contains("1 to 1024 threads in a block"), "{text}");
+        }
+    }
+    assert_eq!(numbers, [0; 4]);
+}
+
+#[test]
+fn sum_of_threads_that_fill_no_warp_panics() {
+    let mut sums = [0.0];
+    let size = LaunchSize { grid: (1, 1, 1), block: (48, 1, 1) };
+    let text = panic_of(|| add_in_block::run(size, View::new(&[1.0; 3], [3]), ViewMut::new(&mut sums, [1])));
+    assert!(text.contains("a multiple of 32"), "{text}");
+}
+
+#[kernel]
+fn invert(thread: Thread<'_>, arrays: Elementwise<'_, (Out<[u8; 4]>, In<[u8; 4]>)>) {
+    arrays.map(&thread, |pixel| pixel.map(|byte| 255 - byte));
+}
+
+#[kernel]
+fn double(thread: Thread<'_>, arrays: Elementwise<'_, (Out<[f32; 4]>,)>) {
+    arrays.map_inplace(&thread, |vector| vector.map(|number| 2.0 * number));
+}
+
+/// Debug builds find reads at addresses that are not aligned.
+#[test]
+fn elements_have_the_alignment_of_their_items() {
+    let (mut bytes, source, mut floats) = ([0_u8; 16], [1_u8; 16], [1.0_f32; 8]);
+    for first in 0..4 {
+        let (pixels, _) = bytes[first..].as_chunks_mut::<4>();
+        let (from, _) = source[first..].as_chunks::<4>();
+        let len = pixels.len();
+        let arrays = Elementwise::new((ViewMut::<_, 1>::new(pixels, [len]), View::new(from, [len])));
+        invert::run(LaunchSize::for_units(len), arrays.expect("one shape"));
+        assert!(pixels.iter().all(|pixel| *pixel == [254; 4]));
+        let (vectors, _) = floats[first..].as_chunks_mut::<4>();
+        let len = vectors.len();
+        let arrays = Elementwise::new((ViewMut::<_, 1>::new(vectors, [len]),));
+        double::run(LaunchSize::for_units(len), arrays.expect("one shape"));
+    }
+    // Only the first place has two vectors.
+    assert_eq!(floats, [2.0, 4.0, 8.0, 16.0, 16.0, 8.0, 4.0, 2.0]);
+}
+
+/// The sum of the offsets does not fit 128 bits: the view would reach all of memory.
+#[test]
+fn offsets_beyond_all_numbers_panic() {
+    let far = isize::MAX.unsigned_abs();
+    let text = panic_of(|| {
+        let _ = View::strided(
+            &[0_u8],
+            0,
+            [far, far, far, far, 101],
+            [isize::MIN, isize::MIN, isize::MIN, isize::MIN, -1],
+        );
+    });
+    assert!(text.contains("does not lie in 1 elements"), "{text}");
+}
+
 /// The numbers that `interop.cuh` asserts, too.
 #[test]
 fn layouts_are_those_of_the_header() {

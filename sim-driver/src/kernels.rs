@@ -17,7 +17,7 @@ use crate::status::{Answer, Status};
 ///
 /// It receives three extents of the grid, three of the block, the bytes of dynamic shared memory, and pointers to the
 /// parameter values. It runs once per launch and loops over the threads itself.
-pub(crate) type KernelFunction = extern "C" fn(*const u32, *const u32, u32, *const *const c_void);
+pub(crate) type KernelFunction = unsafe extern "C" fn(*const u32, *const u32, u32, *const *const c_void);
 
 /// A registered kernel.
 #[derive(Clone, Debug)]
@@ -68,7 +68,8 @@ pub(crate) fn entries(text: &str) -> Answer<Vec<String>> {
 /// Runs a launched kernel.
 pub(crate) fn run(launch: &Launch) {
     let pointers: Vec<*const c_void> = launch.parameters.iter().map(|words| words.as_ptr().cast()).collect();
-    (launch.run)(launch.grid.as_ptr(), launch.block.as_ptr(), launch.shared, pointers.as_ptr());
+    // SAFETY: the extents and the parameters live during the call, and have the sizes that were registered with the function.
+    unsafe { (launch.run)(launch.grid.as_ptr(), launch.block.as_ptr(), launch.shared, pointers.as_ptr()) };
 }
 
 impl Kernel {

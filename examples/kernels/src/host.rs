@@ -1,4 +1,5 @@
 //! The kernels as functions of the host, for a simulated driver: those in Rust are the kernels themselves.
+#![expect(unsafe_code, reason = "states what an address of pinned memory is")]
 
 use core::ffi::c_void;
 use core::ptr;
@@ -13,7 +14,8 @@ use crate::kernels;
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     /// Does the work of the whole grid, as [`simulate`] says.
-    pub run: extern "C" fn(grid: *const u32, block: *const u32, shared: u32, params: *const *const c_void),
+    pub run:
+        unsafe extern "C" fn(grid: *const u32, block: *const u32, shared: u32, params: *const *const c_void),
     /// The size of each argument in bytes.
     pub sizes: &'static [usize],
 }
@@ -22,7 +24,8 @@ pub struct Kernel {
 #[derive(Clone, Copy, Debug)]
 pub struct Host;
 
-impl Memory for Host {
+// SAFETY: the address of such memory is the pointer.
+unsafe impl Memory for Host {
     fn place(address: u64, _bytes: usize, _writes: bool) -> Option<*mut u8> {
         // Arguments name memory by its address as an integer, so the pointer is made from that.
         usize::try_from(address).ok().map(ptr::with_exposed_provenance_mut)

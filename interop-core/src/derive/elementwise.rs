@@ -1,7 +1,7 @@
 //! Arrays of one shape as the argument of an elementwise kernel in Rust.
 #![expect(unsafe_code, reason = "makes arguments of arrays that the scope borrows")]
 
-use core::mem::size_of;
+use core::mem::{align_of, size_of};
 
 use interop_kernel::{
     Arrays, DynKernelView, Elementwise, In, InScope, KernelArrays, KernelElement, KernelElementwise, Out,
@@ -28,8 +28,8 @@ mod sealed {
     use super::{ArrayInfo, Layout, Result};
 
     pub trait Operand<O> {
-        /// The size of an element.
-        const SIZE: usize;
+        /// The size of an element, and its alignment.
+        const SIZE_AND_ALIGN: (usize, usize);
 
         /// Describes the array, and its layout in elements of the kernel.
         fn described(&self) -> Result<(ArrayInfo, Layout)>;
@@ -45,7 +45,7 @@ fn described<T: Element>(info: ArrayInfo) -> Result<(ArrayInfo, Layout)> {
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'a, In<T>> for &'a S {}
 
 impl<T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<In<T>> for &S {
-    const SIZE: usize = size_of::<T>();
+    const SIZE_AND_ALIGN: (usize, usize) = (size_of::<T>(), align_of::<T>());
 
     fn described(&self) -> Result<(ArrayInfo, Layout)> {
         described::<T>(CudaArray::info(*self)?)
@@ -55,7 +55,7 @@ impl<T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<In<T>> f
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'a, Out<T>> for &'a mut S {}
 
 impl<T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<Out<T>> for &mut S {
-    const SIZE: usize = size_of::<T>();
+    const SIZE_AND_ALIGN: (usize, usize) = (size_of::<T>(), align_of::<T>());
 
     fn described(&self) -> Result<(ArrayInfo, Layout)> {
         let info = CudaArray::info(*self)?;
@@ -99,12 +99,12 @@ macro_rules! tuples {
                 'a: 's,
             {
                 let arrays = [
-                    (self.0.described()?, $first::SIZE),
-                    $((self.$number.described()?, $other::SIZE),)*
+                    (self.0.described()?, $first::SIZE_AND_ALIGN),
+                    $((self.$number.described()?, $other::SIZE_AND_ALIGN),)*
                 ];
                 let merged = merged::<$count, N>(scope, &arrays)?;
-                // SAFETY: the arrays have these element types, the scope borrows them, and the first one was checked to have an
-                // element for each index.
+                // SAFETY: the arrays have these element types, at addresses aligned for them; the scope borrows them, and the
+                // first one was checked to have an element for each index.
                 Ok(unsafe { KernelElementwise::from_arrays(merged) })
             }
         }
@@ -118,16 +118,16 @@ tuples! {
     4: S A 0 T B 1 U C 2 V D 3;
 }
 
-/// An array in the units of a kernel: its description, its layout and the size of its elements.
-type Described = ((ArrayInfo, Layout), usize);
+/// An array in the units of a kernel: its description, its layout, and the size and the alignment of its elements.
+type Described = ((ArrayInfo, Layout), (usize, usize));
 
 fn merged<'s, const K: usize, const N: usize>(
     scope: &'s LaunchScope<'_>,
     arrays: &[Described; K],
 ) -> Result<KernelArrays<'s, K, N>> {
     let mut views = Vec::with_capacity(K);
-    for ((info, layout), size) in arrays {
-        let address = address(info.address, info.device(), size & size.wrapping_neg())?;
+    for ((info, layout), (size, align)) in arrays {
+        let address = address(info.address, info.device(), *align)?;
         views.push(DynKernelView::new(address, *size, layout.shape(), layout.strides())?);
     }
     let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?;

@@ -13,7 +13,7 @@ use crate::{Sim, find};
 /// to each parameter. It runs once per launch and loops over the threads itself. It must not call the driver and must
 /// not panic. [`crate::Sim::read`] and [`crate::Sim::write`] turn device addresses into usable pointers.
 pub type KernelFunction =
-    extern "C" fn(grid: *const u32, block: *const u32, shared: u32, parameters: *const *const c_void);
+    unsafe extern "C" fn(grid: *const u32, block: *const u32, shared: u32, parameters: *const *const c_void);
 
 /// The parameters of a launch, for use in a [`KernelFunction`].
 ///
@@ -71,7 +71,8 @@ impl Arguments {
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceMemory;
 
-impl Memory for DeviceMemory {
+// SAFETY: the driver looks the address up in its live allocations.
+unsafe impl Memory for DeviceMemory {
     fn place(address: u64, bytes: usize, writes: bool) -> Option<*mut u8> {
         let sim = find().ok()?;
         if writes { sim.write(address, bytes) } else { sim.read(address, bytes).map(<*const u8>::cast_mut) }
