@@ -210,10 +210,10 @@ impl Kernel {
     fn for_device(&self) -> TokenStream {
         let Self { attributes, visibility, name, parameters, body, .. } = self;
         // A parameter may have the name of the kernel.
-        let own = |index| Ident::new(&format!("parameter_{index}"), Span::mixed_site());
+        let own = |index| Ident::new(&format!("__interop_parameter_{index}"), Span::mixed_site());
         let names: Vec<_> = (1..parameters.len()).map(own).collect();
         let types = self.arguments().map(|parameter| &parameter.ty);
-        let thread = Ident::new("thread", Span::mixed_site());
+        let thread = Ident::new("__interop_thread", Span::mixed_site());
         quote! {
             #[cfg(target_arch = "nvptx64")]
             #[allow(missing_docs, unsafe_code, unreachable_pub, improper_ctypes_definitions)]
@@ -237,9 +237,9 @@ impl Kernel {
         let launched =
             types.iter().map(|ty| quote_spanned!(ty.span()=> <#ty as ::interop_kernel::Parameter>::Launched));
         let thread = parameters.first().map(|thread| &thread.ty);
-        // A parameter may have the name of the kernel, or any of these.
-        let [own_thread, own, size] =
-            ["thread", "parameters", "size"].map(|name| Ident::new(name, Span::mixed_site()));
+        // A parameter may have the name of the kernel. A constant of this name would be a pattern, in spite of the span.
+        let [own_thread, own, size] = ["__interop_thread", "__interop_parameters", "__interop_size"]
+            .map(|name| Ident::new(name, Span::mixed_site()));
         let numbers = (0..names.len()).map(Index::from);
         let texts = names.iter().map(|name| name.to_string().trim_start_matches("r#").to_owned());
         let entry = name.to_string().trim_start_matches("r#").to_owned();

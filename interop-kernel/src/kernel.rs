@@ -52,7 +52,8 @@ mod sealed {
 ///
 /// `interop_core::LaunchScope` makes it, of an array with which it orders the launch. It has the bytes of `V`, a
 /// [`KernelView`], a [`KernelViewMut`] or a [`KernelElementwise`], and derefs to it. What the kernel writes is not `Copy`: a
-/// second argument with the same memory would be a race. [`reborrow`](Self::reborrow) it for a second launch.
+/// second argument with the same memory would be a race. [`reborrow`](Self::reborrow) it for a second launch, or
+/// [`as_view`](Self::as_view) it for one that reads.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct InScope<V>(V);
@@ -75,6 +76,13 @@ impl<T, const N: usize> InScope<KernelViewMut<'_, T, N>> {
     #[must_use]
     pub fn reborrow(&mut self) -> InScope<KernelViewMut<'_, T, N>> {
         InScope(self.0.reborrowed())
+    }
+
+    /// Returns the argument for a kernel that reads what an earlier launch in the scope has written. It can be used until `self` is
+    /// used again.
+    #[must_use]
+    pub fn as_view(&self) -> InScope<KernelView<'_, T, N>> {
+        InScope(self.0.as_view())
     }
 }
 

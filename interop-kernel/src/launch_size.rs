@@ -9,6 +9,9 @@ pub struct LaunchSize {
     pub block: (u32, u32, u32),
 }
 
+/// The number of threads of a block.
+const THREADS: u32 = 256;
+
 impl LaunchSize {
     /// Returns a launch of blocks of 256 threads along x, with one thread for each unit of work, such as an element.
     ///
@@ -23,10 +26,29 @@ impl LaunchSize {
     /// ```
     #[must_use]
     pub fn for_units(units: usize) -> Self {
-        const THREADS: u32 = 256;
-        const MOST: u32 = 8192;
-        let wanted = units.div_ceil(THREADS as usize);
-        let blocks = u32::try_from(wanted).map_or(MOST, |wanted| wanted.clamp(1, MOST));
-        Self { grid: (blocks, 1, 1), block: (THREADS, 1, 1) }
+        const MOST: usize = 8192;
+        Self::for_blocks(units.div_ceil(THREADS as usize).min(MOST))
+    }
+
+    /// Returns a launch of as many blocks of 256 threads along x, at least one: for a kernel that writes one element for each
+    /// block, with [`Thread::of_block`](crate::Thread::of_block).
+    ///
+    /// ```
+    /// use interop_kernel::LaunchSize;
+    ///
+    /// assert_eq!(LaunchSize::for_blocks(1000).grid, (1000, 1, 1));
+    /// assert_eq!(LaunchSize::for_blocks(0).grid, (1, 1, 1));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 2^31 - 1 blocks, which no device takes.
+    #[must_use]
+    #[track_caller]
+    pub fn for_blocks(blocks: usize) -> Self {
+        match i32::try_from(blocks.max(1)) {
+            Ok(blocks) => Self { grid: (blocks.unsigned_abs(), 1, 1), block: (THREADS, 1, 1) },
+            Err(_) => panic!("a grid has less than 2^31 blocks along x: found {blocks}"),
+        }
     }
 }

@@ -24,6 +24,7 @@ pub mod host;
 mod kernel;
 mod launch_size;
 mod mapping;
+pub mod math;
 #[cfg(not(target_arch = "nvptx64"))]
 mod merge;
 mod thread;

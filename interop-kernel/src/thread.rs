@@ -212,6 +212,9 @@ impl<'t> Thread<'t> {
 
     /// Returns the index of the element with the number of this block, for one thread of the block: its first. `None` for the
     /// other threads, and where the array has no such element.
+    ///
+    /// A launch with fewer blocks than elements does not write the others: use
+    /// [`LaunchSize::for_blocks`](crate::LaunchSize::for_blocks).
     #[inline(always)]
     #[must_use]
     pub fn of_block(&self, shape: [usize; 1]) -> Option<Index<'_, 1, Blocks>> {
@@ -244,7 +247,7 @@ impl BlockThread<'_> {
     ///
     /// # Safety
     ///
-    /// As [`barrier`](Self::barrier), and the number of threads is a multiple of 32.
+    /// As [`barrier`](Self::barrier), and the number of threads is a multiple of 32. On the CPU another number panics.
     #[inline(always)]
     #[must_use]
     pub unsafe fn sum_of_block(&self, value: f64) -> f64 {

@@ -349,3 +349,43 @@ fn layouts_are_those_of_the_header() {
     assert_eq!(size_of::<KernelArrays<'_, 2, 4>>(), 40 + 4 * 32);
     assert_eq!(size_of::<Elementwise<'_, (Out<u8>, In<f64>), 4>>(), 40 + 4 * 32);
 }
+
+/// Constants in the scope of a kernel do not turn names of its expansion into patterns.
+mod beside_constants {
+    use super::{LaunchSize, Thread, ViewMut, kernel};
+
+    #[expect(non_upper_case_globals, dead_code, reason = "the names of variables")]
+    mod constants {
+        pub(super) const thread: u8 = 0;
+        pub(super) const size: u8 = 1;
+        pub(super) const parameters: u8 = 2;
+    }
+    #[expect(unused_imports, reason = "they are only in scope")]
+    use constants::*;
+
+    #[kernel]
+    pub(super) fn set(own: Thread<'_>, mut to: ViewMut<'_, u8, 0>) {
+        for at in own.elements([]) {
+            to.set(at, 1);
+        }
+    }
+
+    #[test]
+    fn kernel_expands() {
+        let mut to = [0];
+        set::run(LaunchSize::for_units(1), ViewMut::new(&mut to, []));
+        assert_eq!(to, [1]);
+    }
+}
+
+/// [`Elementwise`] is for the thread that has it: this is ambiguous for a type that is `Send`.
+#[test]
+fn arrays_of_an_argument_stay_in_their_thread() {
+    trait IfNotSend<A> {
+        fn holds() {}
+    }
+    struct Sendable;
+    impl<T: ?Sized> IfNotSend<()> for T {}
+    impl<T: ?Sized + Send> IfNotSend<Sendable> for T {}
+    <Elementwise<'_, (Out<f32>,)> as IfNotSend<_>>::holds();
+}

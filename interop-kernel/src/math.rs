@@ -1,0 +1,51 @@
+//! Functions of `f32` that a kernel cannot call as methods: on a device there is only `core`.
+//!
+//! On a device each is one or two instructions, on the CPU the method of the standard library. The results of [`sqrt`], [`floor`]
+//! and [`mul_add`] are the same, bit for bit. Those of the others differ in the last digits.
+//!
+//! ```
+//! use interop_kernel::math;
+//!
+//! assert_eq!((math::sqrt(9.0), math::floor(-1.5), math::mul_add(2.0, 3.0, 1.0)), (3.0, -2.0, 7.0));
+//! let sigmoid = |x: f32| 1.0 / (1.0 + math::exp2(-x * core::f32::consts::LOG2_E));
+//! assert_eq!(sigmoid(0.0), 0.5);
+//! ```
+#![cfg_attr(target_arch = "nvptx64", expect(unsafe_code, reason = "instructions of the device"))]
+
+macro_rules! functions {
+    ($($(#[doc = $doc:literal])* $name:ident($($argument:ident)*) = $instruction:literal, $on_host:expr;)*) => {
+        $(
+            $(#[doc = $doc])*
+            #[inline(always)]
+            #[must_use]
+            pub fn $name($($argument: f32),*) -> f32 {
+                #[cfg(not(target_arch = "nvptx64"))]
+                return $on_host;
+                #[cfg(target_arch = "nvptx64")]
+                {
+                    let result: f32;
+                    // SAFETY: the instruction computes a number of numbers.
+                    unsafe {
+                        core::arch::asm!($instruction, $(in(reg32) $argument,)* out = out(reg32) result, options(pure, nomem, nostack));
+                    }
+                    result
+                }
+            }
+        )*
+    };
+}
+
+functions! {
+    /// Returns the square root, rounded to the nearest number; NaN of a negative number.
+    sqrt(x) = "sqrt.rn.f32 {out}, {};", x.sqrt();
+    /// Returns 1 / √x. On a device it is wrong by at most 3e-7 of the result.
+    rsqrt(x) = "rsqrt.approx.f32 {out}, {};", x.sqrt().recip();
+    /// Returns 2 to the power `x`. On a device it is wrong by at most 3e-7 of the result.
+    exp2(x) = "ex2.approx.f32 {out}, {};", x.exp2();
+    /// Returns the logarithm to the base 2. On a device it is wrong by at most 3e-7, of the result outside of (0.5, 2).
+    log2(x) = "lg2.approx.f32 {out}, {};", x.log2();
+    /// Returns the greatest integer that is not greater than `x`.
+    floor(x) = "cvt.rmi.f32.f32 {out}, {};", x.floor();
+    /// Returns `x * factor + summand`, rounded once.
+    mul_add(x factor summand) = "fma.rn.f32 {out}, {}, {}, {};", x.mul_add(factor, summand);
+}
