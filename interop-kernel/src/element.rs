@@ -4,7 +4,8 @@
 /// A type whose values a kernel reads and writes in arrays, and takes as arguments.
 ///
 /// All integers of 8 to 64 bits, `f32` and `f64` are elements, and so are arrays of elements. `bool` is none: memory of
-/// another library may hold any byte. Read it as `u8`. `usize` is none: write `u64`. Read 16-bit floats as `u16`.
+/// another library may hold any byte. Read it as `u8`. `usize` is none: write `u64`. A 16-bit float is none: convert
+/// the array to `f32` first.
 ///
 /// ```
 /// use interop_kernel::KernelElement;

@@ -42,6 +42,9 @@ pub(crate) unsafe fn load<T: KernelElement, const W: usize>(from: *const T) -> [
         8 if is_word::<T, W>(from) => by!(Word8),
         4 if is_word::<T, W>(from) => by!(u32),
         2 if is_word::<T, W>(from) => by!(u16),
+        // Volatile, or the compiler shares accesses between the branches, and none is wide.
+        // SAFETY: as the caller promises.
+        2 | 4 | 8 | 16 => unsafe { from.cast::<[T; W]>().read_volatile() },
         // SAFETY: as the caller promises.
         _ => unsafe { from.cast::<[T; W]>().read() },
     }
@@ -67,6 +70,8 @@ pub(crate) unsafe fn store<T: KernelElement, const W: usize>(to: *mut T, pack: [
         8 if is_word::<T, W>(to) => by!(Word8),
         4 if is_word::<T, W>(to) => by!(u32),
         2 if is_word::<T, W>(to) => by!(u16),
+        // SAFETY: as the caller promises; volatile as in `load`.
+        2 | 4 | 8 | 16 => unsafe { to.cast::<[T; W]>().write_volatile(pack) },
         // SAFETY: as the caller promises.
         _ => unsafe { to.cast::<[T; W]>().write(pack) },
     }

@@ -6,13 +6,14 @@ use interop_core::cuda::{CudaBuffer, MemoryKind};
 use interop_core::kernel::{Elementwise, In, Out, Thread, View, ViewMut, kernel};
 use interop_core::{
     CudaArray, Device, ErrorKind, FromArray, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut,
-    StreamHandle,
+    MemoryRegion, Mutability, Storage as _, StreamHandle,
 };
+use interop_sim_client::Mistake;
 
 use crate::counted_imports::arrive_on;
 use crate::cuda_program::{Bytes, Place, Stream};
 use crate::exclusive_driver::turn;
-use crate::support::arrays::Array;
+use crate::support::arrays::{Array, Claimed};
 use crate::support::assert_told;
 
 #[kernel(same_shape(to, from))]
@@ -27,12 +28,22 @@ fn add_all(thread: Thread<'_>, arrays: Elementwise<'_, (Out<i16>, In<i16>)>) {
     arrays.map_inplace(&thread, |to, from| to + from);
 }
 
+#[kernel]
+fn quadruple(thread: Thread<'_>, arrays: Elementwise<'_, (Out<[i16; 4]>, In<[i16; 4]>)>) {
+    arrays.map(&thread, |from| from.map(|number| 4 * number));
+}
+
+/// The simulated driver has no function for it.
+#[kernel]
+fn unregistered(_thread: Thread<'_>) {}
+
 /// No PTX has it.
 #[kernel]
 fn forgotten(_thread: Thread<'_>) {}
 
 /// The simulated driver reads the names only.
-const PTX: &str = ".version 7.0\n.target sm_70\n.visible .entry add(\n)\n.visible .entry add_all(\n)\n";
+const PTX: &str = ".version 7.0\n.target sm_70\n.visible .entry add(\n)\n.visible .entry add_all(\n)\n\
+    .visible .entry quadruple(\n)\n.visible .entry unregistered(\n)\n";
 
 // SAFETY: it runs on the simulated driver, which runs the functions above.
 static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
@@ -162,6 +173,49 @@ fn arrays_of_any_rank_are_one_argument() {
         assert!(sums.iter().zip(before).all(|(sum, before)| *sum == 2 * before), "{shape:?}");
         turn.assert_no_reports();
     }
+}
+
+/// The address of an element is a multiple of the size of its items, not of its own size.
+#[test]
+fn elements_of_small_items_begin_at_any_item() {
+    let turn = turn();
+    turn.register::<quadruple>();
+    let numbers: Vec<i16> = (0..9).collect();
+    for first in [0, 1] {
+        let owner = CudaBuffer::from_slice(MemoryKind::Managed, 0, &numbers).unwrap();
+        let mut to = Array::new(part(&owner, first), &[2, 4]);
+        let from = Array::new(part(&owner, first), &[2, 4]);
+        let scope = LaunchScope::new();
+        let arrays = scope.elementwise((&mut to, &from)).unwrap();
+        scope.launch(&KERNELS, arrays.launch_size(), quadruple::with(arrays)).unwrap();
+        scope.finish().unwrap();
+        let first = first as i16;
+        assert_eq!(
+            to.to_vec::<i16>().unwrap(),
+            (first..first + 8).map(|number| 4 * number).collect::<Vec<_>>()
+        );
+        turn.assert_no_reports();
+    }
+}
+
+/// Eight numbers of managed memory.
+fn part(owner: &CudaBuffer, first: usize) -> Claimed {
+    let region = owner.memory().unwrap();
+    let (address, device) = (region.address + 2 * first, region.device);
+    Claimed(MemoryRegion::new::<i16>(address, 8, device, Mutability::Writable))
+}
+
+#[test]
+fn kernel_that_the_driver_lacks_is_a_mistake_in_the_ptx() {
+    let turn = turn();
+    let scope = LaunchScope::on(&StreamHandle::LegacyDefault);
+    let error = scope.launch(&KERNELS, FEW, unregistered::with()).unwrap_err();
+    assert_eq!((error.kind(), error.location()), (ErrorKind::Driver, "cuModuleGetFunction"));
+    assert!(
+        error.found().contains("(500)") && error.allowed().contains("with the kernel unregistered"),
+        "{error}"
+    );
+    turn.expect(Mistake::NoKernel);
 }
 
 #[test]

@@ -327,7 +327,8 @@ impl Failure {
                 "a process that was not forked; in Python, `multiprocessing` with the start method \"spawn\"";
             return Error::new(ErrorKind::Driver, symbol, found, allowed);
         }
-        if code == code::NOT_FOUND {
+        // A missing kernel is a mistake in the PTX.
+        if code == code::NOT_FOUND && symbol != "cuModuleGetFunction" {
             return Error::new(ErrorKind::Driver, symbol, "a driver without this function", "a newer driver");
         }
         let text = |ask: unsafe fn(&Driver, c_int, *mut *const c_char) -> Outcome| {

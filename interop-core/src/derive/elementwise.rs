@@ -146,6 +146,8 @@ impl<'a> LaunchScope<'a> {
     ///
     /// # Example
     ///
+    /// The crate of a kernel depends on `interop-kernel`, too.
+    ///
     /// ```no_run
     /// use interop_core::kernel::{Elementwise, In, Out, Thread, kernel};
     /// use interop_core::{CudaArray, Dims, KernelModule, LaunchScope, Lease, LeaseMut};

@@ -280,6 +280,8 @@ impl<'a> LaunchScope<'a> {
     ///
     /// # Example
     ///
+    /// The crate of a kernel depends on `interop-kernel`, too.
+    ///
     /// ```no_run
     /// use interop_core::kernel::{Thread, View, ViewMut, kernel};
     /// use interop_core::{CudaArray, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut};
