@@ -46,12 +46,23 @@ impl Parse for Parameter {
             );
         }
         let mutability = input.parse()?;
-        let Ok(name) = input.parse() else {
+        let Ok(name) = name(input) else {
             return Err(
                 input.error("found a pattern\n= help: write a name: the host's functions have the same")
             );
         };
         Ok(Self { attributes, mutability, name, colon: input.parse()?, ty: input.parse()? })
+    }
+}
+
+/// The name of a thread that nobody uses.
+const NOBODY: &str = "__interop_thread";
+
+/// Reads a name. `_` is one for the thread only.
+fn name(input: ParseStream<'_>) -> syn::Result<Ident> {
+    match input.parse::<Option<Token![_]>>()? {
+        Some(nobody) => Ok(Ident::new(NOBODY, nobody.span)),
+        None => input.parse(),
     }
 }
 
@@ -165,10 +176,15 @@ impl Kernel {
                 "write `fn`: `#[kernel]` makes the entry point, and the function is safe",
             );
         }
-        if !self.generics.params.is_empty() {
-            let help =
-                "write one kernel for each type, and call a generic function in it; a lifetime is `'_`";
+        if self.generics.type_params().next().is_some() || self.generics.const_params().next().is_some() {
+            let help = "write one kernel for each type, and call a generic function in it";
             errors.push(&self.generics.params, "found generics: an entry point has one list of types", help);
+        } else if !self.generics.params.is_empty() {
+            errors.push(
+                &self.generics.params,
+                "found a lifetime",
+                "write `'_` in the types of the parameters",
+            );
         }
         if !self.rest.is_empty() {
             let found = format!("found `{}`", self.rest);
@@ -187,6 +203,10 @@ impl Kernel {
             );
         }
         for parameter in self.arguments() {
+            if parameter.name == NOBODY {
+                let help = "write a name: the host's functions have the same";
+                errors.push(&parameter.name, "found `_`", help);
+            }
             if let Some((found, help)) = refusal(&parameter.ty) {
                 errors.push(&parameter.ty, format_args!("found {found} as `{}`", parameter.name), help);
             }

@@ -241,7 +241,7 @@ fn add_one(thread: Thread<'_>, mut numbers: ViewMut<'_, u64, 1>) {
 
 /// One thread of this launch would have the elements of all others.
 #[kernel]
-fn launch_again(_thread: Thread<'_>, numbers: ViewMut<'_, u64, 1>) {
+fn launch_again(_: Thread<'_>, numbers: ViewMut<'_, u64, 1>) {
     add_one::run(LaunchSize::for_units(1), numbers);
 }
 

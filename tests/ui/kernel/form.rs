@@ -11,6 +11,12 @@ fn without_thread() {}
 fn generic<T>(thread: Thread<'_>, row: View<'_, T, 1>) {}
 
 #[kernel]
+fn lifetime<'a>(thread: Thread<'_>, row: View<'a, f32, 1>) {}
+
+#[kernel]
+fn without_name(thread: Thread<'_>, _: f32) {}
+
+#[kernel]
 fn returns(thread: Thread<'_>) -> f32 { 0.0 }
 
 #[kernel]

@@ -4,11 +4,16 @@
 
 use std::cell::Cell;
 
-use interop_kernel::{Index, Thread, Tiles, ViewMut, kernel};
+use interop_kernel::{Index, Thread, Tiles, View, ViewMut, kernel};
 
 #[kernel]
 fn made(thread: Thread<'_>, mut row: ViewMut<'_, f32, 1>) {
     row.set([0], 1.0);
+}
+
+#[kernel]
+fn number(thread: Thread<'_>, row: View<'_, f32, 1>) {
+    row.get(0_usize);
 }
 
 #[kernel]
