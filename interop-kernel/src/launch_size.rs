@@ -46,9 +46,9 @@ impl LaunchSize {
     #[must_use]
     #[track_caller]
     pub fn for_blocks(blocks: usize) -> Self {
-        match i32::try_from(blocks.max(1)) {
-            Ok(blocks) => Self { grid: (blocks.unsigned_abs(), 1, 1), block: (THREADS, 1, 1) },
-            Err(_) => panic!("a grid has less than 2^31 blocks along x: found {blocks}"),
-        }
+        let most = i32::MAX.unsigned_abs();
+        let grid = u32::try_from(blocks.max(1)).ok().filter(|blocks| *blocks <= most);
+        let x = grid.unwrap_or_else(|| panic!("a grid has less than 2^31 blocks along x: found {blocks}"));
+        Self { grid: (x, 1, 1), block: (THREADS, 1, 1) }
     }
 }
