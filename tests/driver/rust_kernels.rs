@@ -181,7 +181,7 @@ fn elements_of_small_items_begin_at_any_item() {
     let turn = turn();
     turn.register::<quadruple>();
     let numbers: Vec<i16> = (0..9).collect();
-    for first in [0, 1] {
+    for first in [0, 1_u8] {
         let owner = CudaBuffer::from_slice(MemoryKind::Managed, 0, &numbers).unwrap();
         let mut to = Array::new(part(&owner, first), &[2, 4]);
         let from = Array::new(part(&owner, first), &[2, 4]);
@@ -189,7 +189,7 @@ fn elements_of_small_items_begin_at_any_item() {
         let arrays = scope.elementwise((&mut to, &from)).unwrap();
         scope.launch(&KERNELS, arrays.launch_size(), quadruple::with(arrays)).unwrap();
         scope.finish().unwrap();
-        let first = first as i16;
+        let first = i16::from(first);
         assert_eq!(
             to.to_vec::<i16>().unwrap(),
             (first..first + 8).map(|number| 4 * number).collect::<Vec<_>>()
@@ -199,9 +199,9 @@ fn elements_of_small_items_begin_at_any_item() {
 }
 
 /// Eight numbers of managed memory.
-fn part(owner: &CudaBuffer, first: usize) -> Claimed {
+fn part(owner: &CudaBuffer, first: u8) -> Claimed {
     let region = owner.memory().unwrap();
-    let (address, device) = (region.address + 2 * first, region.device);
+    let (address, device) = (region.address + 2 * usize::from(first), region.device);
     Claimed(MemoryRegion::new::<i16>(address, 8, device, Mutability::Writable))
 }
 
