@@ -21,7 +21,7 @@ fn is_word<T, const W: usize>(place: *const T) -> bool {
     W > 1 || align_of::<T>() >= size_of::<T>() || place.addr() % size_of::<T>() == 0
 }
 
-/// Loads `W` elements. A struct of small items would be loaded item by item, so they are loaded as a word.
+/// Loads `W` elements. A debug build checks the alignment of a place, which it does not in `read`. A struct of small items would be loaded item by item, so they are loaded as a word.
 ///
 /// # Safety
 ///
@@ -32,7 +32,7 @@ pub(crate) unsafe fn load<T: KernelElement, const W: usize>(from: *const T) -> [
     macro_rules! by {
         ($word:ty) => {{
             // SAFETY: as many bytes, with this alignment, which `is_word` has found; the word has any bits.
-            let word = unsafe { from.cast::<$word>().read() };
+            let word = unsafe { *from.cast::<$word>() };
             // SAFETY: the same size, and any bits are elements.
             unsafe { core::mem::transmute_copy(&word) }
         }};
@@ -62,7 +62,7 @@ pub(crate) unsafe fn store<T: KernelElement, const W: usize>(to: *mut T, pack: [
             // SAFETY: the same size, and elements have no padding.
             let word: $word = unsafe { core::mem::transmute_copy(&pack) };
             // SAFETY: as in `load`.
-            unsafe { to.cast::<$word>().write(word) }
+            unsafe { *to.cast::<$word>() = word }
         }};
     }
     match size_of::<[T; W]>() {
