@@ -37,13 +37,24 @@ fn quadruple(thread: Thread<'_>, arrays: Elementwise<'_, (Out<[i16; 4]>, In<[i16
 #[kernel]
 fn unregistered(_thread: Thread<'_>) {}
 
+/// The PTX is that of an array with two axes.
+#[kernel]
+fn changed(_: Thread<'_>, _array: View<'_, i16, 1>) {}
+
 /// No PTX has it.
 #[kernel]
 fn forgotten(_thread: Thread<'_>) {}
 
-/// The simulated driver reads the names only.
-const PTX: &str = ".version 7.0\n.target sm_70\n.visible .entry add(\n)\n.visible .entry add_all(\n)\n\
-    .visible .entry quadruple(\n)\n.visible .entry unregistered(\n)\n";
+/// The simulated driver reads the names only, and the launch the sizes of the parameters, too.
+const PTX: &str = "
+    .version 7.0
+    .target sm_70
+    .visible .entry add(.param .b8 a[24], .param .b8 b[24], .param .b16 c)
+    .visible .entry add_all(.param .b8 a[168])
+    .visible .entry quadruple(.param .b8 a[168])
+    .visible .entry unregistered()
+    .visible .entry changed(.param .b8 a[40])
+";
 
 // SAFETY: it runs on the simulated driver, which runs the functions above.
 static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
@@ -257,6 +268,9 @@ fn what_does_not_fit_is_an_error_before_the_launch() {
             "[0] for shape [3]",
             "strides under which no two indices",
         );
+        let error = scope.launch(&KERNELS, FEW, changed::with(scope.read(&from).unwrap())).unwrap_err();
+        let found = "parameters of [40] bytes in the PTX, and of [24] in the program";
+        told(&error, ErrorKind::Driver, "changed", found, "compile it again");
         let error = scope.launch(&KERNELS, FEW, forgotten::with()).unwrap_err();
         told(
             &error,

@@ -57,13 +57,14 @@ impl KernelModule {
     ///
     /// # Safety
     ///
-    /// `parameters` are pointers to the arguments of the kernel with this name. The arrays are what the kernel may use, at its
-    /// place in the order of the stream, which is live.
+    /// `parameters` are pointers to the arguments of the kernel with this name, which have these sizes in bytes. The arrays are
+    /// what the kernel may use, at its place in the order of the stream, which is live.
     pub(crate) unsafe fn queue(
         &self,
         (pending, device): StreamOnDevice,
         name: &'static str,
         size: LaunchSize,
+        sizes: &'static [usize],
         parameters: &mut [*mut c_void],
     ) -> Result<()> {
         let driver = driver()?;
@@ -77,36 +78,83 @@ impl KernelModule {
         let _entered = context.enter(driver)?;
         // SAFETY: as the caller promises; the function is that of this name.
         let mut launch = |function| unsafe { launch(driver, function, stream, size, parameters) };
-        match launch(self.function(driver, context, name)?) {
+        match launch(self.function(driver, context, (name, sizes))?) {
             Err(failure) if failure.is_about_handles() => {
                 // The primary context was reset, which destroyed the module.
                 self.loaded.forget(context);
-                Ok(launch(self.function(driver, context, name)?)?)
+                Ok(launch(self.function(driver, context, (name, sizes))?)?)
             }
             queued => Ok(queued?),
         }
     }
 
     /// Returns the kernel in a context, which is current.
-    fn function(&self, driver: &Driver, context: Context, name: &'static str) -> Result<usize> {
-        if !self.ptx.contains(&format!(".entry {name}(")) {
-            let allowed = "PTX of the kernels that are launched from it: compile it again";
-            return Err(Error::new(ErrorKind::Driver, name, "no kernel of this name in the PTX", allowed));
-        }
+    fn function(
+        &self,
+        driver: &Driver,
+        context: Context,
+        (name, sizes): (&'static str, &[usize]),
+    ) -> Result<usize> {
         let make = || Ok(Loaded { module: load(driver, self.ptx)?, functions: Vec::new() });
         let found = self.loaded.with(driver, context, make, |loaded| {
             if let Some((_, function)) = loaded.functions.iter().find(|(known, _)| *known == name) {
-                return Ok(*function);
+                return Ok(Ok(*function));
+            }
+            if let Err(mistake) = self.check(name, sizes) {
+                return Ok(Err(mistake));
             }
             let (mut function, entry) = (0, CString::new(name).unwrap_or_default());
             // SAFETY: `function` is valid for a write, the module belongs to this context, and the name is a C string.
             unsafe { driver.module_function(&raw mut function, loaded.module, entry.as_ptr()) }?;
             loaded.functions.push((name, function));
-            Ok(function)
+            Ok(Ok(function))
         });
-        found.and_then(|found| found).map_err(|failure: Failure| {
+        let found = found.and_then(|found| found);
+        found.map_err(|failure: Failure| {
             failure.expecting(text!("PTX that the driver can compile, with the kernel {name}"))
-        })
+        })?
+    }
+
+    /// Compares the kernel of the PTX with that of the program: an old PTX would read other bytes.
+    fn check(&self, name: &'static str, sizes: &[usize]) -> Result<()> {
+        let found = match sizes_in(self.ptx, name) {
+            Some(found) if found == sizes => return Ok(()),
+            Some(found) => {
+                format!("parameters of {found:?} bytes in the PTX, and of {sizes:?} in the program")
+            }
+            None => "no kernel of this name in the PTX".to_owned(),
+        };
+        let allowed = "PTX of the kernels that are launched from it: compile it again";
+        Err(Error::new(ErrorKind::Driver, name, found, allowed))
+    }
+}
+
+/// Returns the sizes of an entry point's parameters in bytes, or `None` if the PTX has no such entry point.
+///
+/// A parameter is written `.param .b32 name`, or `.param .align 8 .b8 name[24]`.
+fn sizes_in(ptx: &str, name: &str) -> Option<Vec<usize>> {
+    let (_, list) = ptx.split_once(&format!(".entry {name}("))?;
+    let (list, _) = list.split_once(')')?;
+    let size = |parameter: &str| {
+        let mut words = parameter.split_whitespace();
+        let bits = words.find_map(|word| word.strip_prefix(['.'])?.get(1..)?.parse::<usize>().ok())?;
+        let (_, count) = words.last()?.split_once('[').unwrap_or(("", "1]"));
+        Some(bits / 8 * count.strip_suffix(']')?.parse::<usize>().ok()?)
+    };
+    list.split(',').filter(|parameter| parameter.contains(".param")).map(size).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sizes_in;
+
+    #[test]
+    fn sizes_of_parameters_are_read() {
+        let ptx = ".visible .entry none()\n.visible .entry all(\n\t.param .align 8 .b8 all_param_0[24],\n\
+            \t.param .b32 all_param_1,\n\t.param .u64 .ptr .global .align 4 all_param_2,\n\t.param .u8 all_param_3\n)\n";
+        assert_eq!(sizes_in(ptx, "none"), Some(Vec::new()));
+        assert_eq!(sizes_in(ptx, "all"), Some(vec![24, 4, 8, 1]));
+        assert_eq!(sizes_in(ptx, "al"), None);
     }
 }
 
