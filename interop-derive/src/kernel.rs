@@ -219,7 +219,7 @@ impl Kernel {
         quote! {
             #device
             #[cfg(not(target_arch = "nvptx64"))]
-            #[allow(clippy::needless_pass_by_value, clippy::type_complexity)]
+            #[allow(clippy::needless_pass_by_value, clippy::type_complexity, clippy::used_underscore_binding)]
             #(#attributes)*
             #visibility fn #name(#parameters) #body
             #host
@@ -236,7 +236,7 @@ impl Kernel {
         let thread = Ident::new("__interop_thread", Span::mixed_site());
         quote! {
             #[cfg(target_arch = "nvptx64")]
-            #[allow(missing_docs, unsafe_code, unreachable_pub, improper_ctypes_definitions)]
+            #[allow(missing_docs, unsafe_code, unreachable_pub, improper_ctypes_definitions, clippy::used_underscore_binding)]
             #[unsafe(no_mangle)]
             #visibility extern "ptx-kernel" fn #name(#(#names: #types),*) {
                 #(#attributes)*
@@ -274,7 +274,7 @@ impl Kernel {
             #visibility enum #name {}
 
             #[cfg(not(target_arch = "nvptx64"))]
-            #[allow(unsafe_code)]
+            #[allow(unsafe_code, clippy::used_underscore_binding)]
             unsafe impl ::interop_kernel::Kernel for #name {
                 const NAME: &'static ::core::primitive::str = #entry;
                 const PARAMETERS: &'static [&'static ::core::primitive::str] = &[#(#texts),*];
@@ -288,7 +288,7 @@ impl Kernel {
             }
 
             #[cfg(not(target_arch = "nvptx64"))]
-            #[allow(dead_code, clippy::extra_unused_lifetimes, clippy::too_many_arguments, clippy::type_complexity)]
+            #[allow(dead_code, clippy::extra_unused_lifetimes, clippy::too_many_arguments, clippy::type_complexity, clippy::used_underscore_binding)]
             impl #name {
                 /// Runs the kernel on the CPU, one thread of the launch after the other. The threads of a block run at the same time if
                 /// the kernel has a `BlockThread`.

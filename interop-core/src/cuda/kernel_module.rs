@@ -144,20 +144,6 @@ fn sizes_in(ptx: &str, name: &str) -> Option<Vec<usize>> {
     list.split(',').filter(|parameter| parameter.contains(".param")).map(size).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::sizes_in;
-
-    #[test]
-    fn sizes_of_parameters_are_read() {
-        let ptx = ".visible .entry none()\n.visible .entry all(\n\t.param .align 8 .b8 all_param_0[24],\n\
-            \t.param .b32 all_param_1,\n\t.param .u64 .ptr .global .align 4 all_param_2,\n\t.param .u8 all_param_3\n)\n";
-        assert_eq!(sizes_in(ptx, "none"), Some(Vec::new()));
-        assert_eq!(sizes_in(ptx, "all"), Some(vec![24, 4, 8, 1]));
-        assert_eq!(sizes_in(ptx, "al"), None);
-    }
-}
-
 fn load(driver: &Driver, ptx: &str) -> Outcome<usize> {
     let (mut module, text) = (0, CString::new(ptx).unwrap_or_default());
     let _relaxed = Relaxed::new(driver);
@@ -185,5 +171,19 @@ unsafe fn launch(
 impl fmt::Debug for KernelModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KernelModule").field("ptx", &self.ptx.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sizes_in;
+
+    #[test]
+    fn sizes_of_parameters_are_read() {
+        let ptx = ".visible .entry none()\n.visible .entry all(\n\t.param .align 8 .b8 all_param_0[24],\n\
+            \t.param .b32 all_param_1,\n\t.param .u64 .ptr .global .align 4 all_param_2,\n\t.param .u8 all_param_3\n)\n";
+        assert_eq!(sizes_in(ptx, "none"), Some(Vec::new()));
+        assert_eq!(sizes_in(ptx, "all"), Some(vec![24, 4, 8, 1]));
+        assert_eq!(sizes_in(ptx, "al"), None);
     }
 }
