@@ -141,7 +141,7 @@ fn sizes_in(ptx: &str, name: &str) -> Option<Vec<usize>> {
         let (_, count) = words.last()?.split_once('[').unwrap_or(("", "1]"));
         Some(bits / 8 * count.strip_suffix(']')?.parse::<usize>().ok()?)
     };
-    list.split(',').filter(|parameter| parameter.contains(".param")).map(size).collect()
+    list.split_terminator(',').filter(|parameter| parameter.contains(".param")).map(size).collect()
 }
 
 fn load(driver: &Driver, ptx: &str) -> Outcome<usize> {

@@ -208,6 +208,8 @@ struct CopyTarget {
     context: Context,
     ordinal: i32,
     stream: RawStream,
+    /// Whether the target is memory that was allocated in the order of the stream.
+    is_in_order: bool,
 }
 
 impl CopyTarget {
@@ -219,7 +221,7 @@ impl CopyTarget {
             context_of_live(driver, stream, raw)?.map_or_else(|| context_for(driver, device), Ok)?;
         let _entered = context.enter(driver)?;
         let ordinal = Context::current_ordinal(driver)?;
-        Ok(Self { driver, context, ordinal, stream: raw })
+        Ok(Self { driver, context, ordinal, stream: raw, is_in_order: false })
     }
 
     /// Copies the elements of an import to `target`, contiguous in `order`. Returns whether the copy may still be
@@ -238,6 +240,10 @@ impl CopyTarget {
             // SAFETY: the elements of the import are live while the import is. The target has room for them.
             unsafe { queue_copy(self.driver, at, &plan, info.address, target) }?;
             return Ok(true);
+        }
+        if self.is_in_order {
+            // What follows uses other streams.
+            self.finish()?;
         }
         if T::TYPE.any_bits && info.device().device_type == DeviceType::CUDA {
             // SAFETY: as above; the driver copies between devices.
@@ -365,7 +371,8 @@ impl DefaultStreamTarget {
         let device = import.info().device();
         let user = CopyTarget::of(stream, device)?;
         user.refuse_capture(stream)?;
-        let site = CopyTarget { context: Context::primary(user.ordinal)?, stream: LEGACY, ..user };
+        let context = Context::primary(user.ordinal)?;
+        let site = CopyTarget { context, stream: LEGACY, is_in_order: true, ..user };
         site.refuse_capture(StreamHandle::LegacyDefault)?;
         let is_named = matches!(stream, StreamHandle::Raw(_));
         if is_named || user.context == site.context {
@@ -415,8 +422,11 @@ pub(crate) fn copied<T: Element>(
     };
     // SAFETY: the memory is new and has room for the elements.
     let pending = unsafe { site.copy::<T>(import, order, target.address) };
-    // If a part failed, the parts before it are still queued.
     target.note_work(stream);
+    if pending.is_err() {
+        // The parts before the one that failed are still queued, and read the source.
+        let _ = site.finish();
+    }
     let pending = pending?;
     let is_of_device = matches!(kind, MemoryKind::Device | MemoryKind::Pool);
     if pending && !(is_of_device && site.is_guarded(scope) && site.is_named(stream)) {
