@@ -300,7 +300,7 @@ pub unsafe extern "C" fn simulate<K: Kernel, M: Memory>(
     run::<K>(LaunchSize { grid: extents(grid), block: extents(block) }, parameters);
 }
 
-/// The size of each argument of a kernel in bytes, for a simulated driver.
+/// The size of each argument of a kernel in bytes.
 #[must_use]
 pub fn sizes<K: Kernel>() -> &'static [usize] {
     <K::Parameters<'static> as Parameters>::SIZES

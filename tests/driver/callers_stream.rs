@@ -5,7 +5,7 @@ use interop_core::{
     CudaArray, Device, ErrorKind, FromArray, Import, Kept, LaunchScope, Lease, LeaseMut, StreamHandle,
 };
 
-use crate::counted_imports::{arrive, arrive_on, drained, tell};
+use crate::counted_imports::{self, Row, arrive, arrive_on, drained, tell};
 use crate::cuda_program::{Bytes, LARGE, Place, Stream, set_current};
 use crate::exclusive_driver::turn;
 use crate::support::arrays::{Array, Matrix};
@@ -14,23 +14,13 @@ use crate::support::foreign_tensors::Ledger;
 
 const GPU: Device = Device::cuda(0);
 
-/// A struct without a `stream` field.
-#[derive(Debug, CudaArray)]
-#[cuda_array(shape = [len])]
-struct Row<S> {
-    #[cuda_array(data)]
-    data: S,
-    len: usize,
-}
-
 /// Imports memory that its library uses on this stream.
 fn on(data: &Bytes, stream: Stream) -> (Ledger, Import) {
     arrive_on(data, GPU, stream)
 }
 
 fn row(data: &Bytes, stream: Stream) -> (Ledger, Row<LeaseMut<i16>>) {
-    let (ledger, import) = on(data, stream);
-    (ledger, Row::from_import(import).unwrap())
+    counted_imports::row(data, stream)
 }
 
 /// Each kind of stream of a library.

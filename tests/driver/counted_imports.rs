@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use interop_core::cuda::{pending_releases, poll_releases};
 use interop_core::dlpack::{ManagedTensor, Versioned};
-use interop_core::{CudaArray, Device, Import, StreamHandle};
+use interop_core::{CudaArray, Device, FromArray, FromImport, Import, StreamHandle};
 
 use crate::cuda_program::{Bytes, Stream};
 use crate::support::arrays::{Array, Claimed};
@@ -36,6 +36,22 @@ pub(crate) fn arrive_on(data: &Bytes, device: Device, stream: Stream) -> (Ledger
     let (ledger, import) = arrive(data, device);
     // SAFETY: the stream is live, and nothing uses the memory after the release but the tests, on the same stream.
     (ledger, unsafe { import.with_callers_stream(stream.handle()) })
+}
+
+/// A struct without a `stream` field.
+#[derive(Debug, CudaArray)]
+#[cuda_array(shape = [len])]
+pub(crate) struct Row<S> {
+    #[cuda_array(data)]
+    pub(crate) data: S,
+    pub(crate) len: usize,
+}
+
+/// Imports memory that its library uses on this stream.
+#[track_caller]
+pub(crate) fn row<S: FromImport>(data: &Bytes, stream: Stream) -> (Ledger, Row<S>) {
+    let (ledger, import) = arrive_on(data, Device::cuda(0), stream);
+    (ledger, Row::from_import(import).expect("a row"))
 }
 
 /// Does what polls the deferred releases in passing: hands over an array, to a stream that needs not wait.

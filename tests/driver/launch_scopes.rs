@@ -9,26 +9,12 @@ use interop_core::{
 };
 use interop_sim_client::Mistake;
 
-use crate::counted_imports::{arrive_on, drained};
-use crate::cuda_program::{Bytes, Place, Stream};
+use crate::counted_imports::{Row, arrive_on, drained, row};
+use crate::cuda_program::{Place, Stream};
 use crate::exclusive_driver::turn;
 use crate::support::arrays::Array;
-use crate::support::foreign_tensors::Ledger;
 
 const GPU: Device = Device::cuda(0);
-
-#[derive(Debug, CudaArray)]
-#[cuda_array(shape = [len])]
-struct Row<S> {
-    #[cuda_array(data)]
-    data: S,
-    len: usize,
-}
-
-fn row<S: interop_core::FromImport>(data: &Bytes, stream: Stream) -> (Ledger, Row<S>) {
-    let (ledger, import) = arrive_on(data, GPU, stream);
-    (ledger, Row::from_import(import).unwrap())
-}
 
 /// The stream on which a test launches: that of the scope.
 fn stream_of(scope: &LaunchScope<'_>, known: &[Stream]) -> Stream {

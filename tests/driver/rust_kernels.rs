@@ -5,13 +5,13 @@
 use interop_core::cuda::{CudaBuffer, MemoryKind};
 use interop_core::kernel::{Elementwise, In, Out, Thread, View, ViewMut, kernel};
 use interop_core::{
-    CudaArray, Device, ErrorKind, FromArray, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut,
-    MemoryRegion, Mutability, Storage as _, StreamHandle,
+    CudaArray, ErrorKind, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut, MemoryRegion, Mutability,
+    Storage as _, StreamHandle,
 };
 use interop_sim_client::Mistake;
 
-use crate::counted_imports::arrive_on;
-use crate::cuda_program::{Bytes, Place, Stream};
+use crate::counted_imports::{Row, row};
+use crate::cuda_program::Place;
 use crate::exclusive_driver::turn;
 use crate::support::arrays::{Array, Claimed};
 use crate::support::assert_told;
@@ -61,19 +61,6 @@ static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
 
 const FEW: LaunchSize = LaunchSize { grid: (2, 1, 1), block: (3, 1, 1) };
 
-#[derive(CudaArray)]
-#[cuda_array(shape = [len])]
-struct Row<S> {
-    #[cuda_array(data)]
-    data: S,
-    len: usize,
-}
-
-fn row<S: interop_core::FromImport>(data: &Bytes, stream: Stream) -> Row<S> {
-    let (_, import) = arrive_on(data, Device::cuda(0), stream);
-    Row::from_import(import).unwrap()
-}
-
 #[test]
 fn kernel_comes_after_the_work_on_both_arrays_and_before_what_follows() {
     let turn = turn();
@@ -86,7 +73,7 @@ fn kernel_comes_after_the_work_on_both_arrays_and_before_what_follows() {
         writer.fill(&to, 3);
         reader.spin();
         reader.fill(&from, 5);
-        let (mut target, source) = (row::<LeaseMut<i16>>(&to, writer), row::<Lease<i16>>(&from, reader));
+        let (mut target, source) = (row::<LeaseMut<i16>>(&to, writer).1, row::<Lease<i16>>(&from, reader).1);
         let scope = LaunchScope::new();
         let arguments = add::with(scope.write(&mut target).unwrap(), scope.read(&source).unwrap(), 0x0101);
         scope.launch(&KERNELS, FEW, arguments).unwrap();
@@ -107,7 +94,7 @@ fn arguments_of_another_scope_are_refused() {
     let place = Place::primary(0);
     let (to, from) = (place.bytes(3, 64), place.bytes(5, 64));
     let (one, two) = (place.non_blocking(), place.non_blocking());
-    let (mut target, source) = (row::<LeaseMut<i16>>(&to, one), row::<Lease<i16>>(&from, two));
+    let (mut target, source) = (row::<LeaseMut<i16>>(&to, one).1, row::<Lease<i16>>(&from, two).1);
     let (first, second) = (LaunchScope::new(), LaunchScope::new());
     let arguments = add::with(first.write(&mut target).unwrap(), second.read(&source).unwrap(), 0);
     turn.reset_calls();
@@ -153,7 +140,7 @@ fn an_argument_of_any_rank_does_not_give_the_address_away() {
     let (stream, busy, to, from) =
         (place.non_blocking(), place.non_blocking(), place.bytes(1, 64), place.bytes(2, 64));
     busy.spin();
-    let (mut target, source) = (row::<LeaseMut<i16>>(&to, stream), row::<Lease<i16>>(&from, stream));
+    let (mut target, source) = (row::<LeaseMut<i16>>(&to, stream).1, row::<Lease<i16>>(&from, stream).1);
     let scope = LaunchScope::new();
     let arrays = scope.elementwise((&mut target, &source)).unwrap();
     scope.launch(&KERNELS, arrays.launch_size(), add_all::with(arrays)).unwrap();

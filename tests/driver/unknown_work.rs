@@ -9,17 +9,9 @@ use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease
 use interop_sim_client::{Live, Mistake};
 
 use crate::ORDERED;
+use crate::counted_imports::Row;
 use crate::cuda_program::{Bytes, Place, Stream};
 use crate::exclusive_driver::{Turn, turn};
-
-/// A struct around memory whose storage knows no stream, without a `stream` field.
-#[derive(CudaArray)]
-#[cuda_array(shape = [len])]
-struct Row<S> {
-    #[cuda_array(data)]
-    data: S,
-    len: usize,
-}
 
 /// Memory that work on a stream which nobody names is still writing: with 5 in each byte.
 fn late(kind: MemoryKind, place: Place, hidden: Stream) -> (Arc<Row<CudaBuffer>>, Bytes) {

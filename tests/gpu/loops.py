@@ -32,21 +32,25 @@ def settle():
     interop_demo.finish_releases()
 
 
-def loop(turn, turns=TURNS):
-    """The microseconds of the host and of the device for a turn, and the gigabytes that the loop holds."""
-    for number in range(4):
-        turn(number)
+def measured(run, turns, wait=driver.synchronize):
+    """The microseconds of the host and of the device for a turn of a loop, and the gigabytes that it holds."""
     settle()
-    before = free_now()
-    start = time.perf_counter()
-    for number in range(turns):
-        turn(number)
-    queued = time.perf_counter()
-    more = before - free_now()
-    driver.synchronize()
+    before, start = free_now(), time.perf_counter()
+    run()
+    queued, more = time.perf_counter(), before - free_now()
+    wait()
     done = time.perf_counter()
     settle()
     return (queued - start) * 1e6 / turns, (done - start) * 1e6 / turns, more / 1e9
+
+
+def loop(turn, turns=TURNS):
+    def run(count):
+        for number in range(count):
+            turn(number)
+
+    run(4)
+    return measured(lambda: run(turns), turns)
 
 
 def show(name, theirs, ours, held=False):
@@ -88,14 +92,7 @@ def on_threads(torch, make_turn, threads=4):
             thread.join()
 
     run(4)
-    settle()
-    before, start = free_now(), time.perf_counter()
-    run(TURNS // threads)
-    queued, more = time.perf_counter(), before - free_now()
-    driver.synchronize()
-    done = time.perf_counter()
-    settle()
-    return (queued - start) * 1e6 / TURNS, (done - start) * 1e6 / TURNS, more / 1e9
+    return measured(lambda: run(TURNS // threads), TURNS)
 
 
 def rows(torch):
@@ -165,20 +162,17 @@ def loop_that_keeps(make):
 
 def beside_a_kernel(torch, make):
     """50 turns while another stream is busy for 58 ms."""
-    other = torch.cuda.Stream()
+    other, turns = torch.cuda.Stream(), 50
     make()
-    settle()
-    rate = torch.cuda.get_device_properties(0).clock_rate if hasattr(torch.cuda.get_device_properties(0), "clock_rate") else 1_700_000
-    with torch.cuda.stream(other):
-        torch.cuda._sleep(int(58 * rate))
-    before, start = free_now(), time.perf_counter()
-    for _ in range(50):
-        make()
-    queued, more = time.perf_counter(), before - free_now()
-    torch.cuda.default_stream().synchronize()
-    done = time.perf_counter()
-    settle()
-    return (queued - start) * 1e6 / 50, (done - start) * 1e6 / 50, more / 1e9
+    rate = getattr(torch.cuda.get_device_properties(0), "clock_rate", 1_700_000)
+
+    def run():
+        with torch.cuda.stream(other):
+            torch.cuda._sleep(int(58 * rate))
+        for _ in range(turns):
+            make()
+
+    return measured(run, turns, torch.cuda.default_stream().synchronize)
 
 
 def a_wait_for_what_comes_after_the_loop(torch):

@@ -8,7 +8,7 @@ use crate::array::stream::StreamHandle;
 use crate::cuda::context::Context;
 use crate::cuda::default_context::context_for;
 use crate::cuda::driver::driver;
-use crate::cuda::own_streams::{HANDOVER, own_stream};
+use crate::cuda::own_streams::handover;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream_wait::{stream_synchronize, stream_wait_in, synchronize_all_work, wait_for_all_work};
 #[cfg(feature = "python")]
@@ -121,7 +121,7 @@ pub(crate) fn handover_stream(
             let driver = driver()?;
             let context = context.map_or_else(|| context_for(driver, device), Ok)?;
             let _entered = context.enter(driver)?;
-            let stream = own_stream(driver, context, HANDOVER)?;
+            let stream = handover(driver, context)?;
             wait_for_all_work(stream, device, Some(context), scope)?;
             Ok(stream)
         }

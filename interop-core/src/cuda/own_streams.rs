@@ -4,14 +4,13 @@ use crate::array::stream::StreamHandle;
 use crate::cuda::context::{Context, PerContext};
 use crate::cuda::driver::{Driver, Outcome, RawStream, to_usize};
 use crate::cuda::pointer::allocation_id;
-use crate::cuda::stream_query::LEGACY;
 use crate::process::fork::this_thread;
 
 /// The key of the stream that belongs to no consumer. Nothing on it ever waits for work of others.
 pub(crate) const SPARE: usize = 0;
 
 /// The key of the stream that interface dicts name for unknown work.
-pub(crate) const HANDOVER: usize = usize::MAX;
+const HANDOVER: usize = usize::MAX;
 
 /// The keys that are no numbers of streams.
 const OWN_KEYS: [usize; 2] = [SPARE, HANDOVER];
@@ -30,7 +29,7 @@ pub(crate) fn key_of(consumer: StreamHandle) -> usize {
 
 /// The streams of one context, by their keys.
 struct Streams {
-    known: Vec<(usize, StreamHandle)>,
+    known: Vec<(usize, RawStream)>,
     /// The address and the driver's identifier of a small allocation. A reset of the primary context, which keeps its handle,
     /// frees it and destroys the streams. To use one of them then could end the process.
     sentinel: (usize, usize),
@@ -46,11 +45,11 @@ impl Streams {
         Ok(Self { known: Vec::new(), sentinel: (address, allocation_id(driver, address)?) })
     }
 
-    fn find(&self, key: usize) -> Option<(StreamHandle, usize)> {
+    fn find(&self, key: usize) -> Option<(RawStream, usize)> {
         self.known.iter().find(|(of, _)| *of == key).map(|(of, stream)| (*stream, *of))
     }
 
-    fn of(&mut self, driver: &Driver, context: Context, key: usize) -> Outcome<(StreamHandle, usize)> {
+    fn of(&mut self, driver: &Driver, context: Context, key: usize) -> Outcome<(RawStream, usize)> {
         if allocation_id(driver, self.sentinel.0)? != self.sentinel.1 {
             context.note_reset();
             *self = Self::new(driver)?;
@@ -73,11 +72,10 @@ impl Streams {
     }
 
     /// Takes the stream of another key that has nothing to do: the one that got its key first.
-    fn take_idle(&mut self, driver: &Driver) -> Option<StreamHandle> {
-        // SAFETY: the streams are there, as the caller has found out.
-        let is_idle = |stream| unsafe { driver.stream_query(stream) }.is_ok();
-        let has_ended = |(key, stream): &(usize, StreamHandle)| {
-            !OWN_KEYS.contains(key) && stream.to_raw().is_some_and(is_idle)
+    fn take_idle(&mut self, driver: &Driver) -> Option<RawStream> {
+        let has_ended = |(key, stream): &(usize, RawStream)| {
+            // SAFETY: the streams are there, as the caller has found out.
+            !OWN_KEYS.contains(key) && unsafe { driver.stream_query(*stream) }.is_ok()
         };
         let at = self.known.iter().position(has_ended)?;
         Some(self.known.remove(at).1)
@@ -87,12 +85,6 @@ impl Streams {
 /// The streams of each context.
 static STREAMS: PerContext<Streams> = PerContext::new();
 
-/// Returns a stream of a context that belongs to no consumer: [`SPARE`] or [`HANDOVER`]. The context is current.
-pub(crate) fn own_stream(driver: &Driver, context: Context, key: usize) -> Outcome<StreamHandle> {
-    let found = |streams: &mut Streams| streams.of(driver, context, key).map(|(stream, _)| stream);
-    STREAMS.with(driver, context, || Streams::new(driver), found)?
-}
-
 /// Calls `work` with the stream of a context for this key, and the key. No other consumer gets the stream meanwhile. The
 /// context is current.
 pub(crate) fn with_own_stream<R>(
@@ -101,18 +93,21 @@ pub(crate) fn with_own_stream<R>(
     key: usize,
     work: impl FnOnce(RawStream, usize) -> R,
 ) -> Outcome<R> {
-    let found = |streams: &mut Streams| {
-        let (stream, key) = streams.of(driver, context, key)?;
-        Ok(work(stream.to_raw().unwrap_or(LEGACY), key))
-    };
+    let found =
+        |streams: &mut Streams| streams.of(driver, context, key).map(|(stream, key)| work(stream, key));
     STREAMS.with(driver, context, || Streams::new(driver), found)?
 }
 
-fn create(driver: &Driver) -> Outcome<StreamHandle> {
+/// Returns the stream of a context that interface dicts name for unknown work. The context is current.
+pub(crate) fn handover(driver: &Driver, context: Context) -> Outcome<StreamHandle> {
+    // SAFETY: the stream is never destroyed, except with its context, which `PerContext` finds out.
+    with_own_stream(driver, context, HANDOVER, |stream, _| unsafe { StreamHandle::from_raw(stream) })
+}
+
+fn create(driver: &Driver) -> Outcome<RawStream> {
     const NON_BLOCKING: u32 = 1;
     let mut stream = 0;
     // SAFETY: `stream` is valid for a write.
     unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
-    // SAFETY: the stream is never destroyed, except with its context, which `PerContext` finds out.
-    Ok(unsafe { StreamHandle::from_raw(stream) })
+    Ok(stream)
 }

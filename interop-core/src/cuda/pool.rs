@@ -12,10 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::cuda::context::Context;
 use crate::cuda::driver::{Driver, Failure, Outcome, RawPool, RawStream, code, opened};
 use crate::cuda::event::Event;
-use crate::cuda::own_streams::{SPARE, own_stream, with_own_stream};
+use crate::cuda::own_streams::{SPARE, with_own_stream};
 use crate::cuda::release::limit::{limit_of, store_limit};
 use crate::cuda::release::room::{make_all_room, make_room};
-use crate::cuda::stream_query::LEGACY;
 use crate::process::fork::PerProcess;
 
 /// Runs `work` with a stream of this crate in the current context, on which nothing waits for work of others.
@@ -25,7 +24,7 @@ pub(crate) fn with_spare_stream<R>(
 ) -> Outcome<R> {
     const NO_CONTEXT: Failure = Failure { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
     let context = Context::current(driver)?.ok_or(NO_CONTEXT)?;
-    work(own_stream(driver, context, SPARE)?.to_raw().unwrap_or(LEGACY))
+    work(with_own_stream(driver, context, SPARE, |stream, _| stream)?)
 }
 
 /// Queues work on a stream of this crate in the current context, and waits for it.

@@ -6,6 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
 
+use interop_kernel::host::sizes;
 use interop_kernel::{Arguments, InScope, Kernel, KernelView, KernelViewMut, LaunchSize};
 
 use crate::array::device::{Device, DeviceType};
@@ -326,15 +327,7 @@ impl<'a> LaunchScope<'a> {
         let mut parameters = Vec::new();
         arguments.for_each_pointer(|argument| parameters.push(argument.cast_mut()));
         // SAFETY: the module has the kernel `K`, whose arguments these are. Their arrays are `InScope`.
-        unsafe {
-            module.queue(
-                stream,
-                K::NAME,
-                size,
-                <K::Parameters<'static> as interop_kernel::Parameters>::SIZES,
-                &mut parameters,
-            )
-        }
+        unsafe { module.queue(stream, K::NAME, size, sizes::<K>(), &mut parameters) }
     }
 
     /// Notes the address in an argument that this scope returns.

@@ -44,14 +44,26 @@ pub(crate) fn count_released(scope: ReleaseScope) {
 /// Returns the limit for a device.
 pub(crate) fn limit_of(driver: &Driver, ordinal: i32) -> Outcome<usize> {
     match LIMIT.load(Ordering::Relaxed) {
-        usize::MAX => {
-            let mut bytes = 0;
-            // SAFETY: `bytes` is valid for a write.
-            unsafe { driver.device_memory(&raw mut bytes, ordinal) }?;
-            Ok((bytes / DEFAULT_PART).min(DEFAULT_MOST))
-        }
+        usize::MAX => default_of(driver, ordinal),
         limit => Ok(limit),
     }
+}
+
+/// Returns the default for a device. The driver is asked once for each.
+fn default_of(driver: &Driver, ordinal: i32) -> Outcome<usize> {
+    static KNOWN: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+    let known = usize::try_from(ordinal).ok().and_then(|ordinal| KNOWN.get(ordinal));
+    if let Some(limit) = known.map(|known| known.load(Ordering::Relaxed)).filter(|limit| *limit != 0) {
+        return Ok(limit);
+    }
+    let mut bytes = 0;
+    // SAFETY: `bytes` is valid for a write.
+    unsafe { driver.device_memory(&raw mut bytes, ordinal) }?;
+    let limit = (bytes / DEFAULT_PART).min(DEFAULT_MOST);
+    if let Some(known) = known {
+        known.store(limit, Ordering::Relaxed);
+    }
+    Ok(limit)
 }
 
 /// Stores the limit for each device; `None` for the default.

@@ -3,7 +3,6 @@
 //! A stream may be gone when a consumer drops its copy. So the copy waits here for the next call that names the stream: then
 //! one event is behind the work on all copies that were dropped since.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::allocation::Allocation;
@@ -20,40 +19,31 @@ type Waiting = Vec<(Allocation, ReleaseScope)>;
 
 static WAITING: PerProcess<Mutex<Waiting>> = PerProcess::new(|_| Mutex::new(Vec::new()));
 
-/// The number of copies that wait.
-static COUNT: PerProcess<AtomicUsize> = PerProcess::new(|_| AtomicUsize::new(0));
-
 fn waiting() -> MutexGuard<'static, Waiting> {
     WAITING.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The number of copies that wait for a call that names their stream.
 pub(crate) fn trusted_releases() -> usize {
-    COUNT.get().load(Ordering::Acquire)
+    waiting().len()
 }
 
 /// Defers the free of a block until its stream is named again.
 pub(crate) fn wait_for_its_stream(block: Allocation, scope: ReleaseScope) {
     count_deferred(scope);
-    let mut waiting = waiting();
-    waiting.push((block, scope));
-    COUNT.get().store(waiting.len(), Ordering::Release);
+    waiting().push((block, scope));
 }
 
 fn take(is_taken: impl Fn(&Allocation) -> bool) -> Waiting {
     let mut waiting = waiting();
-    let (taken, left) = waiting.drain(..).partition(|(block, _)| is_taken(block));
+    let (taken, left) = core::mem::take(&mut *waiting).into_iter().partition(|(block, _)| is_taken(block));
     *waiting = left;
-    COUNT.get().store(waiting.len(), Ordering::Release);
     taken
 }
 
 /// Frees the blocks that wait for this stream, which is alive and has this key, in the order of its work until now. The
 /// context is current.
 pub(crate) fn free_behind(driver: &'static Driver, (context, key): (Context, usize), stream: RawStream) {
-    if trusted_releases() == 0 {
-        return;
-    }
     let blocks = take(|block| (block.context, block.home) == (context, key));
     if blocks.is_empty() {
         return;
@@ -77,10 +67,8 @@ pub(crate) fn free_behind(driver: &'static Driver, (context, key): (Context, usi
 
 /// Releases all that waits as other memory is released: after all work of its context.
 pub(crate) fn release_otherwise() {
-    if trusted_releases() != 0 {
-        for (block, scope) in take(|_| true) {
-            count_released(scope);
-            after_work(ErasedOwner::new(block), scope);
-        }
+    for (block, scope) in take(|_| true) {
+        count_released(scope);
+        after_work(ErasedOwner::new(block), scope);
     }
 }
