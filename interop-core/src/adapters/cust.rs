@@ -43,7 +43,7 @@
 //! let scope = LaunchScope::on(&stream);
 //! let view = scope.write::<f32, 3>(&mut image)?;
 //! // SAFETY: `brighten` takes an `interop::view<float, 3>`; the image lives until the stream has been waited for.
-//! unsafe { launch!(module.brighten<<<3600, 256, 0, stream>>>(view))? };
+//! unsafe { launch!(module.brighten<<<3600, 256, 0, stream>>>(*view))? };
 //! scope.finish()?;
 //! let tensor = image.into_dlpack()?;      // for torch, CuPy, ...: the consumer waits for the kernel
 //! let copy: Image = Image::from_dlpack(tensor)?;       // copies into new memory
