@@ -1,4 +1,4 @@
-"""Compiles the kernels in C++ of this folder, of the extension, of the benches and of the core to `ptx/`, with this Python's NVRTC.
+"""Compiles the kernels in C++ of this folder, of the extension and of the benches to `ptx/`, with this Python's NVRTC.
 
     python build_ptx.py            writes every ptx/<name>.ptx
     python build_ptx.py --check    writes nothing, and fails if a file differs from what its source compiles to
@@ -13,7 +13,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLES, CORE = HERE.parent, HERE.parent.parent / "interop-core"
-FOLDERS = [HERE, *(at / "kernels" for at in (EXAMPLES / "py-extension", EXAMPLES.parent / "benches", CORE))]
+FOLDERS = [HERE, *(at / "kernels" for at in (EXAMPLES / "py-extension", EXAMPLES.parent / "benches"))]
 # The PTX of the kernels in Rust.
 RUST = HERE / "ptx" / "kernels.ptx"
 HEADERS = [CORE / "include" / "interop.cuh", HERE / "elements.cuh"]

@@ -11,6 +11,8 @@ extern crate self as interop_kernel;
 #[cfg(all(any(feature = "cust", feature = "cudarc"), not(target_arch = "nvptx64")))]
 mod adapters;
 mod arrays;
+#[doc(hidden)]
+pub mod copy;
 #[cfg(target_arch = "nvptx64")]
 mod device;
 mod element;

@@ -28,7 +28,7 @@ fn is_word<T, const W: usize>(place: *const T) -> bool {
 /// `from` points to `W` elements that live, and is aligned for all of them together; a single one only for its type. Nobody
 /// writes them.
 #[inline(always)]
-pub(crate) unsafe fn load<T: KernelElement, const W: usize>(from: *const T) -> [T; W] {
+pub(crate) unsafe fn load<T: Copy, const W: usize>(from: *const T) -> [T; W] {
     macro_rules! by {
         ($word:ty) => {{
             // SAFETY: as many bytes, with this alignment, which `is_word` has found; the word has any bits.

@@ -15,14 +15,15 @@ use crate::{command_step, files, templates, tools, workspace};
 struct Kernels {
     /// Its folder in the workspace.
     folder: &'static str,
-    /// The PTX in it.
+    /// The PTX, from that folder.
     ptx: &'static str,
     /// The template of which it is a part: a project of its own, which is compiled where it is copied to.
     template: Option<&'static str>,
 }
 
 /// The crates. To add another one, add a line here.
-const CRATES: [Kernels; 2] = [
+const CRATES: [Kernels; 3] = [
+    Kernels { folder: "interop-core/kernels", ptx: "../src/cuda/copy.ptx", template: None },
     Kernels { folder: "examples/kernels", ptx: "ptx/kernels.ptx", template: None },
     Kernels { folder: "examples/hello-cuda/kernels", ptx: "kernels.ptx", template: Some("hello-cuda") },
 ];

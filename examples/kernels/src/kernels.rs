@@ -51,7 +51,7 @@ pub fn sum_f32(
     leave(&thread, sum, parts);
 }
 
-/// As [`sum_f32`].
+/// As [`sum_f32()`].
 #[kernel]
 pub fn sum_u8(
     thread: BlockThread<'_>,
@@ -63,7 +63,7 @@ pub fn sum_u8(
     leave(&thread, sum, parts);
 }
 
-/// As [`sum_f32`], for the partial sums: one block adds them.
+/// As [`sum_f32()`], for the partial sums: one block adds them.
 #[kernel]
 pub fn sum_f64(
     thread: BlockThread<'_>,
@@ -95,14 +95,14 @@ pub fn blur_f32(thread: Thread<'_>, from: View<'_, f32, 3>, to: ViewMut<'_, f32,
     blur(&thread, from, to, |pixel| pixel, |sum| sum * (1.0 / 9.0));
 }
 
-/// As [`blur_f32`], rounded to the nearest byte.
+/// As [`blur_f32()`], rounded to the nearest byte.
 #[kernel(same_shape(from, to))]
 #[expect(clippy::cast_possible_truncation, reason = "a mean of bytes is a byte")]
 pub fn blur_u8(thread: Thread<'_>, from: View<'_, u8, 3>, to: ViewMut<'_, u8, 3, Tiles<ROWS>>) {
     blur(&thread, from, to, u32::from, |sum| ((sum + 4) / 9) as u8);
 }
 
-/// As [`blur_f32`], one pixel at a time: shorter, and each element is loaded nine times.
+/// As [`blur_f32()`], one pixel at a time: shorter, and each element is loaded nine times.
 #[kernel(same_shape(from, to))]
 #[expect(clippy::cast_possible_wrap, reason = "extents are below 2^63")]
 pub fn blur_pixels(thread: Thread<'_>, from: View<'_, f32, 3>, mut to: ViewMut<'_, f32, 3>) {

@@ -12,26 +12,12 @@ use crate::cuda::handover::synchronize;
 use crate::cuda::pool::{allocate_on, finished};
 use crate::error::{Error, Result};
 
-/// `kernels/copy.cu`, as `cargo xtask ptx` compiles it.
-const PTX: &str = concat!(include_str!("../../kernels/ptx/copy.ptx"), "\0");
+/// The kernels of `kernels`, as `cargo xtask ptx` compiles them.
+const PTX: &str = concat!(include_str!("copy.ptx"), "\0");
 
-/// The kernels by unit: first those that read by stride, then those that use tiles.
-const KERNELS: [[&CStr; 5]; 2] = [
-    [
-        c"interop_copy_strided_1",
-        c"interop_copy_strided_2",
-        c"interop_copy_strided_4",
-        c"interop_copy_strided_8",
-        c"interop_copy_strided_16",
-    ],
-    [
-        c"interop_copy_tiled_1",
-        c"interop_copy_tiled_2",
-        c"interop_copy_tiled_4",
-        c"interop_copy_tiled_8",
-        c"interop_copy_tiled_16",
-    ],
-];
+/// The kernels, by the logarithm of the size of a unit.
+const KERNELS: [&CStr; 5] =
+    [c"interop_copy_1", c"interop_copy_2", c"interop_copy_4", c"interop_copy_8", c"interop_copy_16"];
 
 /// Queues a copy on a stream of the current context.
 ///
@@ -86,7 +72,7 @@ unsafe fn launch_all(
     from: usize,
     to: usize,
 ) -> Outcome {
-    let launches = CopyLaunches::of(plan, from, to);
+    let launches = CopyLaunches::new(plan, from, to);
     let mut function = function_for(driver, context, &launches)?;
     let mut is_first = true;
     launches.each(|launch| {
@@ -117,9 +103,9 @@ unsafe fn launch(
 ) -> Outcome {
     let (to, from) = (to.wrapping_add_signed(launch.to), from.wrapping_add_signed(launch.from));
     let (mut to, mut from) = (to as u64, from as u64);
-    let mut arguments = launch.arguments;
+    let mut part = launch.part;
     let mut parameters: [*mut c_void; 3] =
-        [(&raw mut to).cast(), (&raw mut from).cast(), (&raw mut arguments).cast()];
+        [(&raw mut to).cast(), (&raw mut from).cast(), (&raw mut part).cast()];
     let (blocks, parameters, none) = (launch.blocks, parameters.as_mut_ptr(), core::ptr::null_mut());
     // SAFETY: the parameters have the number and the types of the kernel's. The driver copies them during the call.
     unsafe { driver.launch(function, blocks, 1, 1, THREADS, 1, 1, 0, stream, parameters, none) }
@@ -128,7 +114,7 @@ unsafe fn launch(
 /// The kernels of a context. `module` is an error if the driver cannot load it.
 struct Loaded {
     module: Outcome<usize>,
-    functions: [[usize; 5]; 2],
+    functions: [usize; 5],
 }
 
 static LOADED: PerContext<Loaded> = PerContext::new();
@@ -136,15 +122,15 @@ static LOADED: PerContext<Loaded> = PerContext::new();
 /// Returns the kernel for these launches in the current context. The first call in a context loads the module, which
 /// the driver compiles.
 fn function_for(driver: &Driver, context: Context, launches: &CopyLaunches) -> Outcome<usize> {
-    let (row, column) = (usize::from(launches.is_tiled), launches.unit.ilog2() as usize);
+    let size = launches.unit.ilog2() as usize;
     let make = || match load(driver) {
         Err(failure) if !failure.is_about_modules() => Err(failure),
-        module => Ok(Loaded { module, functions: [[0; 5]; 2] }),
+        module => Ok(Loaded { module, functions: [0; 5] }),
     };
     LOADED.with(driver, context, make, |loaded| {
-        let (module, function) = (loaded.module?, &mut loaded.functions[row][column]);
+        let (module, function) = (loaded.module?, &mut loaded.functions[size]);
         if *function == 0 {
-            let name: *const c_char = KERNELS[row][column].as_ptr();
+            let name: *const c_char = KERNELS[size].as_ptr();
             // SAFETY: `function` is valid for a write, the module belongs to this context, and the name is a C string.
             unsafe { driver.module_function(&raw mut *function, module, name) }?;
         }
@@ -252,11 +238,12 @@ mod tests {
 
     #[test]
     fn the_module_has_every_kernel_and_drivers_from_535_on_take_it() {
-        assert!(PTX.contains("\n.version 8.2\n") && PTX.contains("\n.target sm_70\n"));
-        for name in KERNELS.as_flattened() {
+        assert!(PTX.contains(".target sm_70\n"));
+        for name in KERNELS {
             assert!(PTX.contains(&format!(".entry {}(", name.to_str().unwrap())), "{name:?}");
         }
-        let size = size_of::<crate::cuda::copy_plan::CopyArguments>();
-        assert!(PTX.contains(&format!("interop_copy_tiled_4_param_2[{size}]")), "{size} bytes of arguments");
+        let size = size_of::<interop_kernel::copy::CopyPart>();
+        assert!(PTX.contains(&format!("interop_copy_4_param_2[{size}]")), "{size} bytes of arguments");
+        assert!(!PTX.contains(".local"), "the arguments or units of a thread are in slow memory");
     }
 }

@@ -1,5 +1,7 @@
 //! The plan of a copy of a strided array into compact memory, and the launches of the copy kernel that it takes.
 
+use interop_kernel::copy::{AXES, Axis, CopyPart, UNITS};
+
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 
@@ -80,17 +82,8 @@ pub(crate) fn visit<E>(
     Ok(())
 }
 
-/// The number of threads in a block. This and the next three constants are as in the kernel's source.
+/// The number of threads in a block.
 pub(crate) const THREADS: u32 = 256;
-
-const UNITS_OF_THREAD: usize = 4;
-
-const MOST_AXES: usize = 6;
-
-const TILE_BYTES: usize = 16384;
-
-/// A tile has at least four units along an axis.
-const LEAST_LOG: u32 = 2;
 
 /// The size of the largest unit in bytes.
 const MOST_UNIT: usize = 16;
@@ -98,58 +91,35 @@ const MOST_UNIT: usize = 16;
 /// The maximum number of units in a launch, because the kernel counts them in 31 bits.
 const MOST_UNITS: usize = 0x7FFF_FFFF;
 
-/// From this distance of neighbouring units in the source on, in bytes, a tile reads as many sectors as the strided
-/// kernel.
-const FARTHEST_NEIGHBOUR: usize = 64;
+/// The number of bytes that a device reads at once.
+const SECTOR: usize = 32;
 
-/// The kernel's struct `Axis`.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(crate) struct AxisArgument {
-    extent: u32,
-    multiplier: u32,
-    shift: u32,
-    unused: u32,
-    from: i64,
-    to: i64,
-}
-
-/// The kernel's struct `Arguments`.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(crate) struct CopyArguments {
-    count: u32,
-    rank: u32,
-    log_across: u32,
-    log_down: u32,
-    tiles: [AxisArgument; 2],
-    axes: [AxisArgument; MOST_AXES],
-}
-
-/// One launch: the offsets of its first unit from the first unit of the array, in bytes, and the kernel's arguments.
+/// One launch: the offsets of its first unit from the first unit of the array, in bytes, and the kernel's argument.
 #[derive(Debug)]
 pub(crate) struct CopyLaunch {
     pub(crate) from: isize,
     pub(crate) to: isize,
     pub(crate) blocks: u32,
-    pub(crate) arguments: CopyArguments,
+    pub(crate) part: CopyPart,
 }
 
 /// All launches for a plan.
 #[derive(Debug)]
 pub(crate) struct CopyLaunches {
-    /// The number of bytes that a thread moves at once: 1, 2, 4, 8 or 16.
+    /// The size of a unit in bytes: 1, 2, 4, 8 or 16.
     pub(crate) unit: usize,
-    /// Whether the kernel copies tiles through shared memory.
-    pub(crate) is_tiled: bool,
-    /// With tiles, the fastest axis of the target comes first, then the fastest axis of the source, then the others.
+    /// The address of the first unit of the source.
+    from: usize,
+    /// Whether the units of a thread lie side by side in the source; else those of neighbouring threads do.
+    is_along_source: bool,
+    /// The fastest axis of the target comes first, then the one along which a thread copies, then the others.
     axes: Vec<CopyAxis>,
     most_units: usize,
 }
 
 impl CopyLaunches {
     /// Creates the launches for a plan with elements, from one address to another.
-    pub(crate) fn of(plan: &CopyPlan, from: usize, to: usize) -> Self {
+    pub(crate) fn new(plan: &CopyPlan, from: usize, to: usize) -> Self {
         let strides = plan.axes.iter().map(|axis| axis.from.unsigned_abs());
         let bits = strides.fold(plan.run | from | to | MOST_UNIT, |bits, stride| bits | stride);
         let unit = 1 << bits.trailing_zeros();
@@ -158,24 +128,27 @@ impl CopyLaunches {
             let step = unit as isize;
             axes.insert(0, CopyAxis { extent: plan.run / unit, from: step, to: step });
         }
-        let neighbours = neighbours_of_source(&axes);
-        if let Some(down) = neighbours {
-            axes[1..=down].rotate_right(1);
+        // Threads that are neighbours write whole sectors of the target, so each of them can read one of the source.
+        let along_source = neighbours_of_source(&axes).filter(|_| axes[0].extent * unit >= SECTOR);
+        let longest = (0..axes.len()).max_by_key(|at| axes[*at].extent).unwrap_or_default();
+        match along_source.unwrap_or(longest) {
+            0 => axes.insert(0, CopyAxis { extent: 1, from: 0, to: 0 }),
+            along => axes[1..=along].rotate_right(1),
         }
-        Self { unit, is_tiled: neighbours.is_some(), axes, most_units: MOST_UNITS }
+        Self { unit, from, is_along_source: along_source.is_some(), axes, most_units: MOST_UNITS }
     }
 
     /// Calls `launch` for each launch of the copy.
     pub(crate) fn each<E>(&self, mut launch: impl FnMut(&CopyLaunch) -> Result<(), E>) -> Result<(), E> {
         let (mut inner, mut units) = (0, 1_usize);
-        while inner < self.axes.len().min(MOST_AXES) {
+        while inner < self.axes.len().min(AXES) {
             match units.checked_mul(self.axes[inner].extent) {
                 Some(product) if product <= self.most_units => units = product,
                 _ => break,
             }
             inner += 1;
         }
-        let is_cut = inner < self.axes.len().min(MOST_AXES);
+        let is_cut = inner < self.axes.len().min(AXES);
         let outer = self.axes.get(inner + usize::from(is_cut)..).unwrap_or_default();
         visit(outer, (0, 0), &mut |from, to| {
             if !is_cut {
@@ -193,42 +166,34 @@ impl CopyLaunches {
     }
 
     fn launch(&self, axes: &[CopyAxis], from: isize, to: isize) -> CopyLaunch {
-        let mut arguments = CopyArguments::default();
-        for (argument, axis) in arguments.axes.iter_mut().zip(axes) {
-            *argument = AxisArgument { from: axis.from as i64, to: axis.to as i64, ..divisor(axis.extent) };
+        let mut part = CopyPart { rank: small(axes.len()).max(2), extent: 1, ..CopyPart::default() };
+        // A piece of an axis that is longer than a launch has no second axis.
+        part.axes[1] = Axis::new(1, 0, 0);
+        for (argument, axis) in part.axes.iter_mut().zip(axes) {
+            *argument = Axis::new(small(axis.extent), axis.from as i64, axis.to as i64);
         }
-        let units: usize = axes.iter().map(|axis| axis.extent).product();
-        (arguments.count, arguments.rank) = (small(units), small(axes.len()));
-        let blocks = if self.is_tiled {
-            self.tile(axes, &mut arguments)
-        } else {
-            let packed = (4 / self.unit).max(1);
-            units.div_ceil(THREADS as usize * UNITS_OF_THREAD * packed)
-        };
-        CopyLaunch { from, to, blocks: small(blocks), arguments }
+        if let Some(along) = axes.get(1) {
+            part.extent = small(along.extent);
+            let parts = part.extent.div_ceil(UNITS);
+            part.axes[1] = Axis::new(parts, along.from as i64, along.to as i64);
+            (part.part_step, part.unit_step) = if self.is_along_source { (UNITS, 1) } else { (1, parts) };
+            part.is_packed = u32::from(self.is_packed(axes, from));
+        }
+        let threads = part.axes[..part.rank as usize].iter().map(|axis| axis.extent).product();
+        part.threads = threads;
+        CopyLaunch { from, to, blocks: threads.div_ceil(THREADS), part }
     }
 
-    /// Sets the arguments about tiles, and returns the number of tiles.
-    fn tile(&self, axes: &[CopyAxis], arguments: &mut CopyArguments) -> usize {
-        let extent = |at: usize| axes.get(at).map_or(1, |axis: &CopyAxis| axis.extent);
-        if axes.len() < 2 {
-            // A piece of an axis that is longer than a launch has no second axis.
-            (arguments.rank, arguments.axes[1]) = (2, divisor(1));
-        }
-        let log = (TILE_BYTES / self.unit.max(4)).ilog2();
-        let enough = |extent: usize| extent.next_power_of_two().ilog2().max(LEAST_LOG);
-        let (across, down) = (enough(extent(0)), enough(extent(1)));
-        let log_across = if across < log / 2 {
-            across
-        } else {
-            // The other axis uses what a short axis leaves free.
-            (log - down.min(log - log / 2)).min(log - LEAST_LOG)
-        };
-        (arguments.log_across, arguments.log_down) = (log_across, log - log_across);
-        let tiles = [(0, log_across), (1, log - log_across)].map(|(at, log)| extent(at).div_ceil(1 << log));
-        arguments.tiles = tiles.map(divisor);
-        let batches: usize = axes.iter().skip(2).map(|axis| axis.extent).product();
-        tiles[0] * tiles[1] * batches
+    /// Whether each thread of a launch reads eight units side by side, which are aligned together, up to 16 bytes.
+    fn is_packed(&self, axes: &[CopyAxis], from: isize) -> bool {
+        let pack = (UNITS as usize * self.unit).min(MOST_UNIT);
+        let (along, others) = (axes[1], axes.iter().enumerate().filter(|(at, _)| *at != 1));
+        let starts = self.from.wrapping_add_signed(from);
+        let bits = others.fold(starts, |bits, (_, axis)| bits | axis.from.unsigned_abs());
+        self.is_along_source
+            && along.from == self.unit as isize
+            && along.extent % UNITS as usize == 0
+            && bits % pack == 0
     }
 }
 
@@ -237,24 +202,13 @@ fn neighbours_of_source(axes: &[CopyAxis]) -> Option<usize> {
     let distance = |axis: &CopyAxis| axis.from.unsigned_abs();
     let steps = axes.iter().enumerate().filter(|(_, axis)| axis.from != 0);
     let (at, nearest) = steps.min_by_key(|(_, axis)| distance(axis))?;
-    let is_nearer = distance(nearest) < distance(&axes[0]) && distance(nearest) < FARTHEST_NEIGHBOUR;
-    (at != 0 && is_nearer).then_some(at)
+    (at != 0 && distance(nearest) < distance(&axes[0]) && distance(nearest) < SECTOR).then_some(at)
 }
 
 /// Returns the length of the pieces of an axis, so that tiles are not cut if possible.
 fn piece_of(most: usize) -> usize {
     const TILE: usize = 64;
     if most > TILE { most - most % TILE } else { most.max(1) }
-}
-
-/// Returns the numbers with which the kernel divides numbers below 2^31 by an extent without a division.
-fn divisor(extent: usize) -> AxisArgument {
-    let shift = extent.next_power_of_two().ilog2();
-    let rest = (1_u64 << shift) - extent as u64;
-    let multiplier = (rest << 32) / extent as u64 + 1;
-    let multiplier =
-        u32::try_from(multiplier).unwrap_or_else(|_| unreachable!("below 2^32, as rest < extent"));
-    AxisArgument { extent: small(extent), multiplier, shift, ..AxisArgument::default() }
 }
 
 /// Converts a number that is bounded by the limit of a launch.
@@ -292,52 +246,22 @@ mod copy_launch_tests {
     use crate::array::layout::Layout;
     use crate::array::layout::order::Order;
 
-    impl AxisArgument {
-        fn divide(self, number: u32) -> u32 {
-            let high = (u64::from(number) * u64::from(self.multiplier)) >> 32;
-            u32::try_from((high + u64::from(number)) >> self.shift).unwrap()
-        }
-    }
-
-    /// Returns both offsets, in bytes, of every unit of a launch, computed as the kernel does.
-    fn units(launches: &CopyLaunches, launch: &CopyLaunch) -> Vec<(i64, i64)> {
-        let CopyArguments { count, rank, log_across, log_down, tiles, axes } = launch.arguments;
-        let offsets = |mut number: u32, axes: &[AxisArgument]| {
-            let mut at = (launch.from as i64, launch.to as i64);
-            for axis in axes {
-                let quotient = axis.divide(number);
-                let index = i64::from(number - quotient * axis.extent);
-                (at.0, at.1) = (at.0 + index * axis.from, at.1 + index * axis.to);
-                number = quotient;
-            }
-            at
-        };
-        let axes = &axes[..rank as usize];
-        if !launches.is_tiled {
-            let covered = u64::from(launch.blocks) * 1024 * (4 / launches.unit as u64).max(1);
-            assert!(covered >= u64::from(count), "too few blocks");
-            return (0..count).map(|number| offsets(number, axes)).collect();
-        }
-        assert_eq!((1_usize << (log_across + log_down)) * launches.unit.max(4), TILE_BYTES);
-        assert!(log_across >= LEAST_LOG && log_down >= LEAST_LOG);
-        let mut found = Vec::new();
-        for block in 0..launch.blocks {
-            let row = tiles[1].divide(block);
-            let batch = tiles[0].divide(row);
-            let first_down = (block - row * tiles[1].extent) << log_down;
-            let first_across = (row - batch * tiles[0].extent) << log_across;
-            let start = offsets(batch, &axes[2..]);
-            for number in 0..1_u32 << (log_across + log_down) {
-                let a = first_across + (number & ((1 << log_across) - 1));
-                let d = first_down + (number >> log_across);
-                if a < axes[0].extent && d < axes[1].extent {
-                    let (a, d) = (i64::from(a), i64::from(d));
-                    let from = start.0 + a * axes[0].from + d * axes[1].from;
-                    found.push((from, start.1 + a * axes[0].to + d * axes[1].to));
+    /// Copies with the kernel, on the CPU.
+    fn copy(launches: &CopyLaunches, launch: &CopyLaunch, to: &mut [u8], from: &[u8], first: usize) {
+        let to = to.as_mut_ptr().wrapping_offset(launch.to);
+        let from = from.as_ptr().wrapping_add(first).wrapping_offset(launch.from);
+        for number in 0..u64::from(launch.blocks) * u64::from(THREADS) {
+            // SAFETY: the test compares all bytes; Miri sees an access outside of them.
+            unsafe {
+                match launches.unit {
+                    1 => interop_kernel::copy::copy::<u8, 8>(number, to, from, &launch.part),
+                    2 => interop_kernel::copy::copy::<u16, 8>(number, to, from, &launch.part),
+                    4 => interop_kernel::copy::copy::<u32, 4>(number, to, from, &launch.part),
+                    8 => interop_kernel::copy::copy::<u64, 2>(number, to, from, &launch.part),
+                    _ => interop_kernel::copy::copy::<(u64, u64), 1>(number, to, from, &launch.part),
                 }
             }
         }
-        found
     }
 
     /// Checks that the launches move every byte of the elements to its place exactly once.
@@ -350,25 +274,31 @@ mod copy_launch_tests {
     ) -> CopyLaunches {
         let layout = Layout::strided(shape, strides).unwrap();
         let plan = CopyPlan::compact(&layout, order, item);
-        let mut launches = CopyLaunches::of(&plan, 0, 0);
+        let offsets: Vec<isize> = layout.walk(order).map(|offset| offset * item as isize).collect();
+        let low = offsets.iter().min().unwrap().unsigned_abs().next_multiple_of(16);
+        let bytes = low + offsets.iter().max().unwrap().unsigned_abs() + item;
+        let content: Vec<u128> = (1..=bytes.div_ceil(16) as u128)
+            .map(|word| word.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
+            .collect();
+        let mut target = vec![0_u128; (offsets.len() * item).div_ceil(16)];
+        // SAFETY: any bits are bytes.
+        let (_, from, _) = unsafe { content.align_to::<u8>() };
+        // SAFETY: as above.
+        let (_, to, _) = unsafe { target.align_to_mut::<u8>() };
+        let mut launches = CopyLaunches::new(&plan, from.as_ptr().addr() + low, to.as_ptr().addr());
         launches.most_units = most_units;
-        let mut places = vec![None; layout.numel() * item];
         let mut launch = |launch: &CopyLaunch| {
-            assert!(launch.arguments.count as usize <= most_units);
-            for (from, to) in units(&launches, launch) {
-                for byte in 0..launches.unit as i64 {
-                    let place = &mut places[usize::try_from(to + byte).unwrap()];
-                    assert_eq!(place.replace(from + byte), None, "written twice: {shape:?} {strides:?}");
-                }
-            }
+            assert!(launch.part.threads as usize <= most_units);
+            copy(&launches, launch, to, from, low);
             Ok::<_, ()>(())
         };
         launches.each(&mut launch).unwrap();
-        let mut expected = Vec::new();
-        for offset in layout.walk(order) {
-            expected.extend((0..item as i64).map(|byte| Some(offset as i64 * item as i64 + byte)));
-        }
-        assert_eq!(places, expected, "{shape:?} {strides:?} {order:?} {item} {launches:?}");
+        let element = |offset: &isize| &from[low.wrapping_add_signed(*offset)..][..item];
+        let expected = offsets.iter().flat_map(element);
+        assert!(
+            expected.eq(&to[..offsets.len() * item]),
+            "{shape:?} {strides:?} {order:?} {item} {launches:?}"
+        );
         launches
     }
 
@@ -376,8 +306,8 @@ mod copy_launch_tests {
     fn units_are_as_wide_as_everything_is_aligned() {
         let unit = |shape: &[usize], strides: &[isize], item, from| {
             let layout = Layout::strided(shape, strides).unwrap();
-            let launches = CopyLaunches::of(&CopyPlan::compact(&layout, Order::C, item), from, 0);
-            (launches.unit, launches.is_tiled)
+            let launches = CopyLaunches::new(&CopyPlan::compact(&layout, Order::C, item), from, 0);
+            (launches.unit, launches.is_along_source)
         };
         assert_eq!(unit(&[5, 8], &[12, 1], 4, 0), (16, false));
         assert_eq!(unit(&[5, 8], &[12, 1], 4, 4), (4, false), "a source that is less aligned");
@@ -420,18 +350,6 @@ mod copy_launch_tests {
                 }
                 for most_units in [MOST_UNITS, 1000, 64, 7] {
                     check(shape, strides, order, item, most_units);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn divisors_divide() {
-        for extent in [1_usize, 2, 3, 5, 7, 64, 641, 65_537, 1 << 30, 0x7FFF_FFFE, MOST_UNITS] {
-            let divisor = divisor(extent);
-            for number in [0, 1, extent - 1, extent, 2 * extent - 1, 3 * extent, MOST_UNITS - 1, MOST_UNITS] {
-                if number <= MOST_UNITS {
-                    assert_eq!(divisor.divide(small(number)), small(number / extent), "{number} / {extent}");
                 }
             }
         }

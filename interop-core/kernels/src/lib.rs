@@ -1,0 +1,31 @@
+//! The kernels with which `interop-core` copies arrays on a device, one for each size of a unit in bytes.
+//!
+//! `cargo xtask ptx` compiles them to `interop-core/src/cuda/copy.ptx`.
+#![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx))]
+#![allow(unsafe_code, reason = "copies between addresses")]
+
+use interop_kernel::copy::{CopyPart, copy};
+use interop_kernel::{Thread, kernel};
+
+macro_rules! copies {
+    ($($name:ident: $unit:ty, $width:literal;)*) => {$(
+        /// Copies units of this many bytes.
+        ///
+        /// `interop-core` launches it with addresses and a plan for which [`copy`] is safe.
+        #[kernel]
+        pub fn $name(thread: Thread<'_>, to: u64, from: u64, part: CopyPart) {
+            let (to, from) = (to as usize, from as usize);
+            let (to, from) = (core::ptr::with_exposed_provenance_mut(to), core::ptr::with_exposed_provenance(from));
+            // SAFETY: as the launch promises.
+            unsafe { copy::<$unit, $width>(thread.number(), to, from, &part) };
+        }
+    )*};
+}
+
+copies! {
+    interop_copy_1: u8, 8;
+    interop_copy_2: u16, 8;
+    interop_copy_4: u32, 4;
+    interop_copy_8: u64, 2;
+    interop_copy_16: (u64, u64), 1;
+}

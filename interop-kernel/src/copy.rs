@@ -1,0 +1,213 @@
+//! The kernel with which `interop-core` copies the elements of a strided array into compact memory.
+//!
+//! A unit has 1, 2, 4, 8 or 16 bytes. Both addresses and all strides are aligned to it. `interop-core` merges axes, makes
+//! units as wide as possible, and splits a copy with more units than 31 bits count. Each thread copies up to eight units
+//! along one axis, the second. It loads all of them before it stores the first, so that they arrive at the same time.
+#![expect(unsafe_code, reason = "moves units between addresses")]
+
+use crate::element::KernelElement;
+use crate::wide;
+
+/// The number of units that a thread copies at most.
+pub const UNITS: u32 = 8;
+
+/// The number of axes of a launch.
+pub const AXES: usize = 6;
+
+/// A type of units.
+pub trait Unit: Copy {
+    /// Loads a unit.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is to a unit, and aligned to its size. Nobody writes it.
+    unsafe fn load(from: *const u8) -> Self;
+    /// Stores a unit.
+    ///
+    /// # Safety
+    ///
+    /// As [`load`](Self::load), and nobody else uses it.
+    unsafe fn store(self, to: *mut u8);
+}
+
+macro_rules! numbers {
+    ($($unit:ty)*) => {$(
+        impl Unit for $unit {
+            #[inline(always)]
+            unsafe fn load(from: *const u8) -> Self {
+                // SAFETY: as the caller promises.
+                unsafe { *from.cast() }
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, to: *mut u8) {
+                // SAFETY: as the caller promises.
+                unsafe { *to.cast() = self }
+            }
+        }
+    )*};
+}
+
+numbers!(u8 u16 u32 u64);
+
+/// A unit of 16 bytes in memory.
+#[repr(C, align(16))]
+struct Unit16(u64, u64);
+
+/// As two numbers, it stays in registers.
+impl Unit for (u64, u64) {
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: as the caller promises.
+        let [low, high] = unsafe { wide::load(from.cast()) };
+        (low, high)
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: as the caller promises.
+        unsafe { to.cast::<Unit16>().write(Unit16(self.0, self.1)) };
+    }
+}
+
+/// An axis: its extent, the numbers with which [`divide`](Self::divide) divides by it, and its strides in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Axis {
+    /// Of the second axis, the number of its parts, each of which a thread copies.
+    pub extent: u32,
+    multiplier: u32,
+    shift: u32,
+    unused: u32,
+    /// The distance of neighbours in the source. Of the second axis, that of neighbouring units too.
+    pub from: i64,
+    /// As `from`, in the target.
+    pub to: i64,
+}
+
+impl Axis {
+    /// Describes an axis of up to 2^31 - 1 indices.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[must_use]
+    pub fn new(extent: u32, from: i64, to: i64) -> Self {
+        let shift = extent.next_power_of_two().ilog2();
+        let rest = (1_u64 << shift) - u64::from(extent);
+        // Below 2^32, because `rest` is less than the extent.
+        let multiplier = ((rest << 32) / u64::from(extent) + 1) as u32;
+        Self { extent, multiplier, shift, unused: 0, from, to }
+    }
+
+    /// Returns `number` / extent, for numbers below 2^31 (Granlund and Montgomery).
+    #[inline(always)]
+    const fn divide(&self, number: u32) -> u32 {
+        let high = (number as u64 * self.multiplier as u64) >> 32;
+        (high as u32).wrapping_add(number) >> (self.shift & 31)
+    }
+}
+
+/// A copy, or a part of one.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct CopyPart {
+    /// The number of threads that copy: the product of the axes' extents.
+    pub threads: u32,
+    /// The number of axes, at least two. The first varies fastest in the target.
+    pub rank: u32,
+    /// The number of units along the second axis.
+    pub extent: u32,
+    /// The distance of the first units of neighbouring parts of the second axis.
+    pub part_step: u32,
+    /// The distance of neighbouring units of a part.
+    pub unit_step: u32,
+    /// 1 if the eight units of each part are side by side in the source and aligned together, else 0.
+    pub is_packed: u32,
+    /// The axes.
+    pub axes: [Axis; AXES],
+}
+
+// SAFETY: 1, 2, 3: numbers without padding.
+unsafe impl KernelElement for CopyPart {}
+
+/// Copies the units of one thread. `W` units have 16 bytes; of one byte there are eight.
+///
+/// # Safety
+///
+/// `from` points to the first unit of the source, `to` to that of the target. The units that `copy` describes live and are
+/// aligned. Nobody writes those of the source, nobody else uses those of the target.
+#[inline(always)]
+pub unsafe fn copy<T: Unit, const W: usize>(number: u64, to: *mut u8, from: *const u8, copy: &CopyPart) {
+    if number >= u64::from(copy.threads) {
+        return;
+    }
+    let (mut rest, mut first) = (number as u32, 0);
+    let (mut to, mut from) = (to, from);
+    // A device copies all arguments to its slow memory if one is indexed by a variable.
+    macro_rules! move_along {
+        ($($axis:literal)*) => {
+            'axes: {$(
+                if copy.rank <= $axis {
+                    break 'axes;
+                }
+                let axis = &copy.axes[$axis];
+                let quotient = axis.divide(rest);
+                let mut index = rest.wrapping_sub(quotient.wrapping_mul(axis.extent));
+                if $axis == 1 {
+                    index = index.wrapping_mul(copy.part_step);
+                    first = index;
+                }
+                from = from.wrapping_offset((i64::from(index) * axis.from) as isize);
+                to = to.wrapping_offset((i64::from(index) * axis.to) as isize);
+                rest = quotient;
+            )*
+            debug_assert_eq!(rest, 0, "fewer threads than the axes have parts");
+            }
+        };
+    }
+    move_along!(0 1 2 3 4 5);
+    let along = &copy.axes[1];
+    let (step_from, step_to) = (i64::from(copy.unit_step) * along.from, i64::from(copy.unit_step) * along.to);
+    let is_unit = |at: u32| first + at * copy.unit_step < copy.extent;
+    // SAFETY: as the caller promises, for a unit that there is.
+    let load = |at: u32| unsafe { T::load(from.wrapping_offset((i64::from(at) * step_from) as isize)) };
+    let units = if W > 1 && copy.is_packed == 1 {
+        // SAFETY: any bits are a number.
+        let mut units: [T; UNITS as usize] = unsafe { core::mem::zeroed() };
+        for (part, units) in units.chunks_exact_mut(W).enumerate() {
+            let place = from.wrapping_add(part * W * size_of::<T>());
+            // SAFETY: as the caller promises, all eight units exist, side by side, and are aligned together.
+            units.copy_from_slice(&unsafe { wide::load::<T, W>(place.cast()) });
+        }
+        units
+    } else {
+        // The first unit of a part exists.
+        let first = load(0);
+        let load = |at| if is_unit(at) { load(at) } else { first };
+        [first, load(1), load(2), load(3), load(4), load(5), load(6), load(7)]
+    };
+    macro_rules! store {
+        ($($at:literal)*) => {$(
+            if is_unit($at) {
+                // SAFETY: as the caller promises, a unit of the target.
+                unsafe { units[$at].store(to.wrapping_offset(($at * step_to) as isize)) };
+            }
+        )*};
+    }
+    store!(0 1 2 3 4 5 6 7);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Axis;
+
+    #[test]
+    fn axes_divide() {
+        const MOST: u32 = 0x7FFF_FFFF;
+        for extent in [1, 2, 3, 5, 7, 64, 641, 65_537, 1 << 30, MOST - 1, MOST] {
+            let axis = Axis::new(extent, 0, 0);
+            let times = |factor: u32| extent.saturating_mul(factor).min(MOST);
+            for number in [0, 1, extent - 1, extent, times(2) - 1, times(2), times(3), MOST - 1, MOST] {
+                assert_eq!(axis.divide(number), number / extent, "{number} / {extent}");
+            }
+        }
+    }
+}
