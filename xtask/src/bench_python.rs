@@ -31,7 +31,7 @@ pub(crate) fn soak(arguments: &[String]) -> Result<(), Failure> {
 /// Runs a Python script in the environment of the tests.
 fn run_script(what: &str, why: &str, script: &[&str]) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
-    extension::build(&environment)?;
+    extension::build(&environment, extension::Build::Optimised)?;
     command_step::announce(what, why);
     command_step::run(environment.python().args(script))
 }

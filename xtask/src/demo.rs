@@ -8,7 +8,7 @@ use crate::{command_step, extension};
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("demo", arguments)?;
     let environment = Environment::prepare(Requirements::Demo)?;
-    extension::build(&environment)?;
+    extension::build(&environment, extension::Build::Quick)?;
     command_step::announce(
         "Demo",
         "A photograph travels between Python and Rust; its pixels stay where they are.",

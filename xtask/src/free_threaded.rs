@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::extension::Build;
 use crate::failure::Failure;
 use crate::test_counts::Counts;
 use crate::{command_step, extension, files, sim, suites, workspace};
@@ -51,7 +52,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 /// Builds the extension for this interpreter, and returns the folder in which Python finds it.
 fn build(python: &Path) -> Result<PathBuf, Failure> {
     let modules = folder().join("modules");
-    let library = extension::compile_for(python.as_os_str(), &folder().join("extension"))?;
+    let library = extension::compile_in(
+        &workspace::root(),
+        python.as_os_str(),
+        &folder().join("extension"),
+        Build::Optimised,
+        true,
+    )?;
     files::replace(&library, &modules.join("interop_demo.so"))?;
     Ok(modules)
 }

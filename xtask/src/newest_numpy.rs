@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::extension::Build;
 use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
 use crate::test_counts::Counts;
@@ -33,7 +34,7 @@ pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
     let mut pip = python();
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
     command_step::run(pip.args(["--requirement", "tests/python/numpy/newest.txt"]))?;
-    let library = extension::compile(&Environment::prepare(Requirements::Tests)?)?;
+    let library = extension::compile(&Environment::prepare(Requirements::Tests)?, Build::Quick)?;
     let modules = folder.join("modules");
     files::replace(&library, &modules.join("interop_demo.abi3.so"))?;
     let left_out = LEFT_OUT.iter().chain(&suites::ON_SIMULATION).flat_map(|file| ["--ignore", *file]);

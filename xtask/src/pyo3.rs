@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::extension::Build;
 use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
 use crate::test_counts::Counts;
@@ -39,7 +40,7 @@ pub(crate) fn oldest(counts: &mut Counts) -> Result<(), Failure> {
 fn test(minor: &str, counts: &mut Counts) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
     // Installs the stubs and the other modules that the tests import.
-    extension::build(&environment)?;
+    extension::build(&environment, Build::Quick)?;
     if cfg!(target_os = "linux") {
         sim::build()?;
     }
@@ -47,7 +48,7 @@ fn test(minor: &str, counts: &mut Counts) -> Result<(), Failure> {
     let copy = folder.join("workspace");
     copy_workspace(&copy, minor)?;
     let python = environment.python().get_program().to_owned();
-    let library = extension::compile_in(&copy, &python, &folder.join("target"), false)?;
+    let library = extension::compile_in(&copy, &python, &folder.join("target"), Build::Optimised, false)?;
     let modules = folder.join("modules");
     files::replace(&library, &modules.join("interop_demo.abi3.so"))?;
     let with_module = || {

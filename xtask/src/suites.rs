@@ -220,7 +220,7 @@ const FAULTS: [&str; 11] = [
 /// Builds the extension and runs pytest on it.
 fn python(counts: &mut Counts) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
-    extension::build(&environment)?;
+    extension::build(&environment, extension::Build::Quick)?;
     if cfg!(target_os = "linux") {
         sim::build()?;
     }
@@ -260,7 +260,7 @@ pub(crate) fn torture(arguments: &[String]) -> Result<(), Failure> {
         }
     };
     let environment = Environment::prepare(Requirements::Tests)?;
-    extension::build(&environment)?;
+    extension::build(&environment, extension::Build::Quick)?;
     let mut python = environment.python();
     pytest(sim::hidden(python.env("INTEROP_TORTURE", seconds)), &TORTURE, &mut Counts::default())
 }
