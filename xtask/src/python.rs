@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::{env, fs};
 
 use crate::failure::Failure;
@@ -78,6 +79,9 @@ impl Requirements {
     }
 }
 
+/// Held by the thread that prepares the environment. Another one that needs it waits.
+static PREPARING: Mutex<()> = Mutex::new(());
+
 /// A virtual environment that is ready for use.
 pub(crate) struct Environment {
     interpreter: PathBuf,
@@ -86,6 +90,7 @@ pub(crate) struct Environment {
 impl Environment {
     /// Creates the environment and installs the packages, unless this has already been done.
     pub(crate) fn prepare(requirements: Requirements) -> Result<Self, Failure> {
+        let _turn = PREPARING.lock().unwrap_or_else(PoisonError::into_inner);
         let base = Interpreter::find()?;
         let environment = Self {
             interpreter: folder().join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" }),

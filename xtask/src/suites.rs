@@ -1,6 +1,7 @@
 //! `cargo xtask test`: the test suites and how each is run.
 
 use std::process::Command;
+use std::thread;
 
 use crate::failure::Failure;
 use crate::python::{Environment, Library, Requirements};
@@ -105,6 +106,10 @@ const SUITES: [Suite; 8] = [
 /// Runs the suites named in `arguments`, or the everyday ones.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let suites = if arguments.is_empty() { &SUITES[..EVERYDAY] } else { &SUITES };
+    if arguments.is_empty() {
+        // The packages arrive while the compiler works. If they do not, the suite that needs them says why.
+        drop(thread::spawn(|| Environment::prepare(Requirements::Tests)));
+    }
     choose(suites, arguments)
 }
 
