@@ -15,7 +15,11 @@ pub const UNITS: u32 = 8;
 pub const AXES: usize = 6;
 
 /// A type of units.
-pub trait Unit: Copy {
+///
+/// # Safety
+///
+/// Any bits are a value.
+pub unsafe trait Unit: Copy {
     /// Loads a unit.
     ///
     /// # Safety
@@ -32,7 +36,8 @@ pub trait Unit: Copy {
 
 macro_rules! numbers {
     ($($unit:ty)*) => {$(
-        impl Unit for $unit {
+        // SAFETY: a number.
+        unsafe impl Unit for $unit {
             #[inline(always)]
             unsafe fn load(from: *const u8) -> Self {
                 // SAFETY: as the caller promises.
@@ -54,8 +59,8 @@ numbers!(u8 u16 u32 u64);
 #[repr(C, align(16))]
 struct Unit16(u64, u64);
 
-/// As two numbers, it stays in registers.
-impl Unit for (u64, u64) {
+// SAFETY: two numbers, which stay in registers.
+unsafe impl Unit for (u64, u64) {
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
         // SAFETY: as the caller promises.
@@ -64,6 +69,7 @@ impl Unit for (u64, u64) {
     }
 
     #[inline(always)]
+    #[expect(clippy::cast_ptr_alignment, reason = "the caller promises the alignment")]
     unsafe fn store(self, to: *mut u8) {
         // SAFETY: as the caller promises.
         unsafe { to.cast::<Unit16>().write(Unit16(self.0, self.1)) };
@@ -88,11 +94,11 @@ pub struct Axis {
 impl Axis {
     /// Describes an axis of up to 2^31 - 1 indices.
     #[cfg(not(target_arch = "nvptx64"))]
+    #[expect(clippy::cast_possible_truncation, reason = "below 2^32, because `rest` is less than the extent")]
     #[must_use]
     pub fn new(extent: u32, from: i64, to: i64) -> Self {
         let shift = extent.next_power_of_two().ilog2();
         let rest = (1_u64 << shift) - u64::from(extent);
-        // Below 2^32, because `rest` is less than the extent.
         let multiplier = ((rest << 32) / u64::from(extent) + 1) as u32;
         Self { extent, multiplier, shift, unused: 0, from, to }
     }
@@ -128,6 +134,13 @@ pub struct CopyPart {
 // SAFETY: 1, 2, 3: numbers without padding.
 unsafe impl KernelElement for CopyPart {}
 
+/// Returns an address `steps` times `stride` bytes further on.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "addresses of the device have 64 bits")]
+fn moved(from: *mut u8, steps: u32, stride: i64) -> *mut u8 {
+    from.wrapping_offset((i64::from(steps) * stride) as isize)
+}
+
 /// Copies the units of one thread. `W` units have 16 bytes; of one byte there are eight.
 ///
 /// # Safety
@@ -139,8 +152,9 @@ pub unsafe fn copy<T: Unit, const W: usize>(number: u64, to: *mut u8, from: *con
     if number >= u64::from(copy.threads) {
         return;
     }
-    let (mut rest, mut first) = (number as u32, 0);
-    let (mut to, mut from) = (to, from);
+    #[expect(clippy::cast_possible_truncation, reason = "less than the number of threads")]
+    let mut rest = number as u32;
+    let (mut first, mut to, mut from) = (0, to, from.cast_mut());
     // A device copies all arguments to its slow memory if one is indexed by a variable.
     macro_rules! move_along {
         ($($axis:literal)*) => {
@@ -155,8 +169,7 @@ pub unsafe fn copy<T: Unit, const W: usize>(number: u64, to: *mut u8, from: *con
                     index = index.wrapping_mul(copy.part_step);
                     first = index;
                 }
-                from = from.wrapping_offset((i64::from(index) * axis.from) as isize);
-                to = to.wrapping_offset((i64::from(index) * axis.to) as isize);
+                (to, from) = (moved(to, index, axis.to), moved(from, index, axis.from));
                 rest = quotient;
             )*
             debug_assert_eq!(rest, 0, "fewer threads than the axes have parts");
@@ -168,7 +181,7 @@ pub unsafe fn copy<T: Unit, const W: usize>(number: u64, to: *mut u8, from: *con
     let (step_from, step_to) = (i64::from(copy.unit_step) * along.from, i64::from(copy.unit_step) * along.to);
     let is_unit = |at: u32| first + at * copy.unit_step < copy.extent;
     // SAFETY: as the caller promises, for a unit that there is.
-    let load = |at: u32| unsafe { T::load(from.wrapping_offset((i64::from(at) * step_from) as isize)) };
+    let load = |at: u32| unsafe { T::load(moved(from, at, step_from)) };
     let units = if W > 1 && copy.is_packed == 1 {
         // SAFETY: any bits are a number.
         let mut units: [T; UNITS as usize] = unsafe { core::mem::zeroed() };
@@ -188,7 +201,7 @@ pub unsafe fn copy<T: Unit, const W: usize>(number: u64, to: *mut u8, from: *con
         ($($at:literal)*) => {$(
             if is_unit($at) {
                 // SAFETY: as the caller promises, a unit of the target.
-                unsafe { units[$at].store(to.wrapping_offset(($at * step_to) as isize)) };
+                unsafe { units[$at].store(moved(to, $at, step_to)) };
             }
         )*};
     }

@@ -26,7 +26,7 @@ fn is_word<T, const W: usize>(place: *const T) -> bool {
 /// # Safety
 ///
 /// `from` points to `W` elements that live, and is aligned for all of them together; a single one only for its type. Nobody
-/// writes them.
+/// writes them. Any bits are an element.
 #[inline(always)]
 pub(crate) unsafe fn load<T: Copy, const W: usize>(from: *const T) -> [T; W] {
     macro_rules! by {

@@ -58,8 +58,8 @@ extern "C" fn run<T: Unit, const W: usize>(
     }
     let source = source.wrapping_offset(-low as isize);
     // SAFETY: every launch passes three extents.
-    let threads = unsafe { u64::from(grid.read()) * u64::from(block.read()) };
-    for number in 0..threads {
+    let (blocks, threads) = (unsafe { grid.read() }, unsafe { block.read() });
+    for number in 0..u64::from(blocks) * u64::from(threads) {
         // SAFETY: the units lie within the bytes that `translate` has checked.
         unsafe { copy::<T, W>(number, target, source, &part) };
     }

@@ -242,6 +242,8 @@ mod tests {
 
 #[cfg(test)]
 mod copy_launch_tests {
+    use interop_kernel::copy as kernel;
+
     use super::*;
     use crate::array::layout::Layout;
     use crate::array::layout::order::Order;
@@ -250,17 +252,16 @@ mod copy_launch_tests {
     fn copy(launches: &CopyLaunches, launch: &CopyLaunch, to: &mut [u8], from: &[u8], first: usize) {
         let to = to.as_mut_ptr().wrapping_offset(launch.to);
         let from = from.as_ptr().wrapping_add(first).wrapping_offset(launch.from);
+        let copy = match launches.unit {
+            1 => kernel::copy::<u8, 8>,
+            2 => kernel::copy::<u16, 8>,
+            4 => kernel::copy::<u32, 4>,
+            8 => kernel::copy::<u64, 2>,
+            _ => kernel::copy::<(u64, u64), 1>,
+        };
         for number in 0..u64::from(launch.blocks) * u64::from(THREADS) {
             // SAFETY: the test compares all bytes; Miri sees an access outside of them.
-            unsafe {
-                match launches.unit {
-                    1 => interop_kernel::copy::copy::<u8, 8>(number, to, from, &launch.part),
-                    2 => interop_kernel::copy::copy::<u16, 8>(number, to, from, &launch.part),
-                    4 => interop_kernel::copy::copy::<u32, 4>(number, to, from, &launch.part),
-                    8 => interop_kernel::copy::copy::<u64, 2>(number, to, from, &launch.part),
-                    _ => interop_kernel::copy::copy::<(u64, u64), 1>(number, to, from, &launch.part),
-                }
-            }
+            unsafe { copy(number, to, from, &launch.part) };
         }
     }
 
