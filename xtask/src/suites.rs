@@ -63,7 +63,12 @@ const SUITES: [Suite; 8] = [
         why: "The adapters and everything else that is linked to a driver, on one that needs no GPU.",
         run: |counts| {
             rust(&SIMULATED, &["--tests"], sim::on_path, counts)?;
-            rust(&["--package=interop-core"], &["--doc", "--features=cust", "adapters"], sim::on_path, counts)
+            rust(
+                &["--package=interop-core"],
+                &["--doc", "--features=cust", "--", "adapters", "quick_start"],
+                sim::on_path,
+                counts,
+            )
         },
     },
     Suite {

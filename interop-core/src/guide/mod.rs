@@ -33,6 +33,7 @@ pages! {
     from_rust_numpy, "from_rust_numpy.md", "python", "ndarray";
     from_dlpark, "from_dlpark.md", "python";
     from_cudarc_capsules, "from_cudarc_capsules.md", "python", "cudarc";
+    checked, "checked.md";
     troubleshooting, "troubleshooting.md", "python";
     glossary, "glossary.md";
 }
