@@ -1,6 +1,6 @@
 //! The reference: decides what is legal in 128-bit arithmetic, and by visiting all elements if there are few.
 
-use interop_core::{ArrayInfo, Error, MAX_NDIM, Order};
+use interop_core::{ArrayInfo, Error, ErrorKind, MAX_NDIM, Order};
 
 /// The maximum number of elements that are visited one by one.
 const FEW: i128 = 512;
@@ -157,15 +157,15 @@ pub fn check(info: &ArrayInfo, shape: &[i128], strides: &[i128], first: i128, bi
     }
 }
 
-/// Checks that an error states a location, what was found, and what is allowed.
+/// Checks that an error states a location, what was found, and what is allowed, unless the machine lacks something.
 ///
 /// # Panics
 ///
 /// If a part is missing.
 pub fn check_error(error: &Error) {
-    for part in [error.location(), error.found(), error.allowed()] {
-        assert!(!part.is_empty(), "{error:?}");
-    }
+    let states = matches!(error.kind(), ErrorKind::Driver | ErrorKind::OutOfMemory);
+    let said = !error.location().is_empty() && !error.found().is_empty();
+    assert!(said && (states || !error.allowed().is_empty()), "{error:?}");
 }
 
 /// Checks that two descriptions are the same, ignoring strides without meaning.

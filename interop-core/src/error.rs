@@ -166,8 +166,13 @@ impl Error {
     /// The error for a failed allocation of `bytes` bytes.
     #[cold]
     pub(crate) fn no_memory(bytes: usize) -> Self {
-        let found = text!("a failed allocation of {bytes} bytes");
-        Self::new(ErrorKind::OutOfMemory, "memory", found, "at most the free memory")
+        Self::state(ErrorKind::OutOfMemory, "memory", text!("could not allocate {bytes} bytes"))
+    }
+
+    /// Creates an error that states a condition in a sentence, where no value could be found or allowed.
+    #[cold]
+    pub(crate) fn state(kind: ErrorKind, location: impl fmt::Display, sentence: impl fmt::Display) -> Self {
+        Self::new(kind, location, sentence, "")
     }
 
     /// Adds the type of the object that the value came from, such as `cupy.ndarray`.
@@ -229,13 +234,13 @@ impl Error {
         &self.0.location
     }
 
-    /// The value that was found there.
+    /// The value that was found there, or a sentence that states what is wrong.
     #[must_use]
     pub fn found(&self) -> &str {
         &self.0.found
     }
 
-    /// The values that are allowed there.
+    /// The values that are allowed there. It is empty if the error states a condition instead of a value.
     #[must_use]
     pub fn allowed(&self) -> &str {
         &self.0.allowed
@@ -251,7 +256,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Parts { location, found, allowed, origin, rust_hint, .. } = &*self.0;
-        write!(f, "`{location}`: found {found}, allowed: {allowed}")?;
+        match &**allowed {
+            "" => write!(f, "`{location}`: {found}")?,
+            allowed => write!(f, "`{location}`: found {found}, allowed: {allowed}")?,
+        }
         rust_hint.as_ref().map_or(Ok(()), |advice| write!(f, "; {advice}"))?;
         origin.as_ref().map_or(Ok(()), |origin| write!(f, " (from {origin})"))
     }

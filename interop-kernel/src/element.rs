@@ -24,7 +24,7 @@
 /// 2. It has no padding: an argument is passed as bytes.
 /// 3. It has a size, and the same layout on the host and on the device: `#[repr(C)]`, no `usize` and no pointer.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no element of a kernel",
+    message = "`{Self}` cannot be an element of a kernel",
     note = "elements are integers of 8 to 64 bits, `f32`, `f64` and arrays of them; read a `bool` as `u8`, write `u64` for `usize`"
 )]
 pub unsafe trait KernelElement: Copy + Send + Sync + 'static {}

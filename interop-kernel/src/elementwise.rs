@@ -71,7 +71,7 @@ impl<A: Arrays, const N: usize> Copy for KernelElementwise<'_, A, N> {}
 
 /// The list of arrays of an [`Elementwise`].
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no list of arrays",
+    message = "`{Self}` is not a list of arrays",
     note = "write a tuple of one to four: `Out<T>` or `In<T>` first, then `In<T>`, such as `(Out<f32>, In<f32>)`"
 )]
 pub trait Arrays: sealed::Arrays {}

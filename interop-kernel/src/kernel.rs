@@ -15,7 +15,7 @@ use crate::view::{KernelView, KernelViewMut, View, ViewMut, on_host};
 
 /// A type of parameters of kernels: [`View`], [`ViewMut`], [`Elementwise`] and each [`KernelElement`].
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no parameter of a kernel",
+    message = "`{Self}` cannot be a parameter of a kernel",
     label = "not for a kernel",
     note = "parameters are `View`, `ViewMut`, `Elementwise`, and integers of 8 to 64 bits, `f32`, `f64` and arrays of them; \
             pass a `bool` as `u8`, a `usize` as `u64`, and a slice as a `View`"

@@ -419,7 +419,7 @@ fn indices_of<const N: usize>(mut number: u64, shape: [usize; N]) -> [usize; N] 
 
 /// The position of an element: the index along each axis, which is compared with the extents, or an [`Index`].
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no position in an array of {N} axes",
+    message = "`{Self}` is not a position in an array of {N} axes",
     note = "write an index for each axis, as `usize` in brackets: `[i]`, `[y, x]`; or pass one of `thread.elements(shape)`"
 )]
 pub trait Position<const N: usize>: position::Inside<N> {}

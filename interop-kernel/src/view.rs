@@ -436,7 +436,7 @@ fn assert_count(len: usize, shape: &[usize]) {
     } else {
         shape.iter().try_fold(1_usize, |count, extent| count.checked_mul(*extent))
     };
-    assert!(count == Some(len), "a slice of {len} elements is no array of the shape {shape:?}");
+    assert!(count == Some(len), "a slice of {len} elements does not have the shape {shape:?}");
 }
 
 impl<const N: usize> Fields<N> {

@@ -143,7 +143,7 @@ impl State {
                 Ok(handle)
             }
             _ => match self.streams.get(&raw) {
-                None => die(function, raw, "this is no stream"),
+                None => die(function, raw, "this is not a stream"),
                 Some(stream) if stream.dead => {
                     self.report(
                         Mistake::DestroyedStream,
@@ -165,7 +165,7 @@ impl State {
             return Err(Status::CONTEXT_IS_DESTROYED);
         }
         if !self.events.contains_key(&handle) {
-            let text = format!("{function}: {handle:#x} is no event, or one that was destroyed");
+            let text = format!("{function}: {handle:#x} is not an event, or was destroyed");
             self.report(Mistake::DestroyedEvent, text);
         }
         self.events.get_mut(&handle).ok_or(Status::INVALID_HANDLE)

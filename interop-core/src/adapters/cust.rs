@@ -11,7 +11,7 @@
 //!
 //! An element type must implement [`Element`] and `DeviceCopy`.
 //!
-//! A `cust` buffer does not know its device or context, so the driver is asked. `cust` frees it in the current context.
+//! A `cust` buffer does not know its device or context, so the driver looks it up. `cust` frees it in the current context.
 //! An export therefore makes the memory's context current for the drop, on any thread. It also keeps the device's
 //! primary context alive, which `cust` uses. A struct that is dropped without an export is dropped as in `cust`; see
 //! [`InContext`].

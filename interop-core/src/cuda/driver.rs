@@ -283,8 +283,8 @@ fn open() -> Result<Driver> {
         unsafe { Library::new(*name) }.map_err(|error| missing.push(error.to_string())).ok()
     });
     let library = library.ok_or_else(|| {
-        let allowed = "an installed NVIDIA driver, for memory and streams of CUDA";
-        Error::new(ErrorKind::Driver, "libcuda", missing.join("; "), allowed)
+        let sentence = format!("no NVIDIA driver could be loaded: {}", missing.join("; "));
+        Error::state(ErrorKind::Driver, "libcuda", sentence)
     })?;
     let driver = Driver::find(&library);
     // The library stays loaded, because its functions are used until the end of the program.
@@ -322,14 +322,13 @@ impl Failure {
     fn explain(self, driver: Option<&Driver>, allowed: impl core::fmt::Display) -> Error {
         let Self { symbol, code } = self;
         if is_of_parent() {
-            let found = "CUDA_ERROR_NOT_INITIALIZED (3): CUDA was in use when this process was forked";
-            let allowed =
-                "a process that was not forked; in Python, `multiprocessing` with the start method \"spawn\"";
-            return Error::new(ErrorKind::Driver, symbol, found, allowed);
+            let sentence = "CUDA was in use when this process was forked (CUDA_ERROR_NOT_INITIALIZED, 3); \
+                            in Python, use `multiprocessing` with the start method \"spawn\"";
+            return Error::state(ErrorKind::Driver, symbol, sentence);
         }
         // A missing kernel is a mistake in the PTX.
         if code == code::NOT_FOUND && symbol != "cuModuleGetFunction" {
-            return Error::new(ErrorKind::Driver, symbol, "a driver without this function", "a newer driver");
+            return Error::state(ErrorKind::Driver, symbol, "this driver is too old and lacks the function");
         }
         let text = |ask: unsafe fn(&Driver, c_int, *mut *const c_char) -> Outcome| {
             let mut text = null();

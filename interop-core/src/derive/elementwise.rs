@@ -19,7 +19,7 @@ use crate::memory::kernel_view::address;
 
 /// An array of a [`LaunchScope::elementwise`]: `&mut` for one that the kernel writes, `&` for one that it reads.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no array for `{O}` of the kernel",
+    message = "`{Self}` is not an array for `{O}` of the kernel",
     note = "pass `&mut array` for `Out<T>` and `&array` for `In<T>`"
 )]
 pub trait ElementwiseOperand<'a, O>: sealed::Operand<O> {}

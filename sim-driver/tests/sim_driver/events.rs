@@ -90,7 +90,7 @@ fn a_destroyed_event_is_an_error_of_the_program() {
     let event = room.event();
     ok(cuEventDestroy_v2(event));
     assert_eq!(cuEventQuery(event), code::INVALID_HANDLE);
-    room.expect(Mistake::DestroyedEvent, "is no event, or one that was destroyed");
+    room.expect(Mistake::DestroyedEvent, "is not an event, or was destroyed");
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn leaving_a_context_that_was_destroyed_before_it_was_entered_ends_the_process()
 
 #[test]
 fn a_handle_that_is_no_stream_ends_the_process_everywhere() {
-    let words = "this is no stream";
+    let words = "this is not a stream";
     dies("handles::a_handle_that_is_no_stream_ends_the_process_everywhere", words, |room| {
         // An event is not a stream either.
         cuStreamGetCtx(room.event(), &mut 0);

@@ -217,7 +217,7 @@ fn a_struct_with_its_own_stream_takes_what_is_ready_there() {
         assert_eq!(OnItsOwnStream::from_import(import(ready)).unwrap().stream, own);
     }
     let refused = OnItsOwnStream::from_import(import(stream_of(7))).unwrap_err();
-    let told = (ErrorKind::Driver, "libcuda", "libcuda", "an installed NVIDIA driver");
+    let told = (ErrorKind::Driver, "libcuda", "no NVIDIA driver could be loaded", "");
     assert_told(&refused.error, told);
     assert_eq!(refused.value.info().stream(), Some(stream_of(7)));
 }

@@ -79,8 +79,7 @@ pub(crate) fn described_attached(
     describe: impl FnOnce(Python<'_>) -> Result<ArrayInfo>,
 ) -> Result<ArrayInfo> {
     with_attached(describe).unwrap_or_else(|| {
-        let allowed = "an interpreter that runs";
-        Err(Error::new(ErrorKind::Unsupported, "python", "an interpreter at its end", allowed))
+        Err(Error::state(ErrorKind::Unsupported, "python", "the interpreter is shutting down"))
     })
 }
 
