@@ -40,7 +40,7 @@
 //! | --- | --- |
 //! | describe, export and view a struct | [`CudaArray`] |
 //! | import an array into a struct | [`FromArray`], [`Import`] |
-//! | choose the owner of the memory | `Vec<T>`, [`HostVec`], [`Lease`], [`LeaseMut`], [`SharedBuffer`], your own [`Storage`] |
+//! | choose the owner of the memory | start with [`HostVec`] and [`LeaseMut`]; then `Vec<T>`, [`Lease`], [`SharedBuffer`], your own [`Storage`] |
 //! | read and write elements on the host | [`CudaArray::map_inplace`] and similar methods, [`HostView`], [`HostViewMut`] |
 //! | write and launch a kernel in Rust | [`kernel`], [`KernelModule`], [`LaunchScope`] |
 //! | pass an array to a kernel in C++ | [`KernelView`], [`KernelViewMut`], [`KERNEL_HEADER`] |

@@ -1,7 +1,8 @@
-//! The macros of [`interop-core`](https://docs.rs/interop-core): `#[derive(CudaArray)]` for structs that hold array
-//! memory, `#[derive(Element)]` for element types. And of [`interop-kernel`](https://docs.rs/interop-kernel): `#[kernel]`.
+//! The derives of [`interop-core`](https://docs.rs/interop-core): `#[derive(CudaArray)]` for structs that hold array
+//! memory, and `#[derive(Element)]` for element types. Also the attribute `#[kernel]` of
+//! [`interop-kernel`](https://docs.rs/interop-kernel).
 //!
-//! Depend on `interop-core`, which re-exports both and contains the functions that they call. Each macro has a manual:
+//! Depend on `interop-core`, which re-exports the derives and contains the functions that they call. Each derive has a manual:
 //! [`CudaArray`](macro@CudaArray), [`Element`](macro@Element).
 
 mod attribute_syntax;

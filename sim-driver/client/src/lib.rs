@@ -7,7 +7,7 @@
 //! use interop_sim_client::{Live, sim};
 //!
 //! let sim = sim();
-//! // … what is to be tested …
+//! // … the code to test …
 //! sim.assert_no_reports();
 //! assert_eq!(sim.live(Live::Allocations), 0);
 //! ```
