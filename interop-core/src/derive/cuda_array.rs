@@ -17,7 +17,8 @@ use crate::derive::relabel::Relabeled;
 use crate::error::{Refused, Result};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
 use crate::memory::host::cells::ReadOnlyCell;
-use crate::memory::host::elements::{HostElements, HostElementsMut};
+use crate::memory::host::loops::Visit;
+use crate::memory::host::strided::{HostElements, HostElementsMut};
 
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::storage::Storage;
@@ -170,7 +171,7 @@ pub unsafe trait CudaArray {
         let info = self.info()?;
         if info.device().device_type != DeviceType::CUDA {
             // SAFETY: rule 1.
-            return unsafe { HostElements::<T>::of(&info, false) }?.to_vec(Order::C);
+            return unsafe { HostElements::<T>::new(&info, false) }?.strided().to_vec(Order::C);
         }
         // SAFETY: rule 1.
         unsafe { crate::memory::fetch::fetch_vec(&info, Order::C) }
@@ -188,7 +189,7 @@ pub unsafe trait CudaArray {
         Self: Sized,
     {
         // SAFETY: rule 1.
-        unsafe { HostElements::<T>::of(&self.info()?, false) }?.for_each(see)
+        unsafe { HostElements::<T>::new(&self.info()?, false) }?.strided().for_each(see)
     }
 
     /// As [`HostView::for_each_chunk`](crate::memory::host::HostView::for_each_chunk).
@@ -201,7 +202,7 @@ pub unsafe trait CudaArray {
         Self: Sized,
     {
         // SAFETY: rule 1.
-        unsafe { HostElements::<T>::of(&self.info()?, false) }?.for_each_chunk(see)
+        unsafe { HostElements::<T>::new(&self.info()?, false) }?.strided().for_each_chunk(see)
     }
 
     /// Folds all elements into one value, in memory order, which ignores the indices.
@@ -215,7 +216,7 @@ pub unsafe trait CudaArray {
         Self: Sized,
     {
         // SAFETY: rule 1.
-        unsafe { HostElements::<T>::of(&self.info()?, false) }?.fold(start, add)
+        unsafe { HostElements::<T>::new(&self.info()?, false) }?.strided().fold(Visit::Memory, start, add)
     }
 
     /// Replaces each element by the result of `change`, in memory order. Works for any rank and strides, in
@@ -232,7 +233,7 @@ pub unsafe trait CudaArray {
         Self: Sized,
     {
         // SAFETY: rule 1; the borrow is exclusive.
-        unsafe { HostElementsMut::<T>::of(&self.info()?) }?.map_inplace(change)
+        unsafe { HostElementsMut::<T>::new(&self.info()?) }?.strided().map_inplace(change)
     }
 
     /// As [`map_inplace`](Self::map_inplace). `change` also gets the element at the same index of another array of the
@@ -252,9 +253,9 @@ pub unsafe trait CudaArray {
         Self: Sized,
     {
         // SAFETY: rule 1, for the other array.
-        let other = unsafe { HostElements::of(&other.info()?, false) }?;
+        let other = unsafe { HostElements::new(&other.info()?, false) }?;
         // SAFETY: as in `map_inplace`.
-        unsafe { HostElementsMut::of(&self.info()?) }?.zip_map_inplace(&other, change)
+        unsafe { HostElementsMut::new(&self.info()?) }?.strided().zip_map_inplace(&other.strided(), change)
     }
 
     /// Writes `value` to all elements.
@@ -267,7 +268,7 @@ pub unsafe trait CudaArray {
         Self: Sized,
     {
         // SAFETY: as in `map_inplace`.
-        unsafe { HostElementsMut::of(&self.info()?) }.map(|elements| elements.fill(value))
+        unsafe { HostElementsMut::new(&self.info()?) }.map(|mut elements| elements.strided().fill(value))
     }
 
     /// Copies the elements of a slice, in row-major order, into the array.
@@ -280,7 +281,7 @@ pub unsafe trait CudaArray {
         Self: Sized,
     {
         // SAFETY: as in `map_inplace`.
-        unsafe { HostElementsMut::<T>::of(&self.info()?) }?.copy_from_slice(slice)
+        unsafe { HostElementsMut::<T>::new(&self.info()?) }?.strided().copy_from_slice(slice)
     }
 
     /// Copies the elements, in row-major order, into a slice of the same length.
@@ -293,7 +294,7 @@ pub unsafe trait CudaArray {
         Self: Sized,
     {
         // SAFETY: rule 1.
-        unsafe { HostElements::<T>::of(&self.info()?, false) }?.copy_to_slice(slice)
+        unsafe { HostElements::<T>::new(&self.info()?, false) }?.strided().copy_to_slice(slice)
     }
 
     /// Returns the CUDA Array Interface of the array as plain data. The address is the one that kernels use

@@ -17,7 +17,7 @@ use crate::array::mutability::Mutability;
 use crate::error::{Error, Result};
 use crate::memory::borrow_registry;
 use crate::memory::host::copy::copy_contiguous;
-use crate::memory::host::elements::HostElements;
+use crate::memory::host::strided::Strided;
 use crate::memory::storage::{MemoryRegion, Storage};
 use crate::process::counters;
 
@@ -127,7 +127,7 @@ impl<T: Element> HostVec<T> {
     ///
     /// As [`try_zeroed`](Self::try_zeroed), and [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is
     /// not a valid `bool`.
-    pub(crate) fn copied(elements: &HostElements<T>, order: Order) -> Result<Self> {
+    pub(crate) fn copied(elements: Strided<'_, T>, order: Order) -> Result<Self> {
         let vector = Self::uninit(elements.count())?;
         // SAFETY: the vector is new and has as many elements.
         unsafe { elements.copy_to(order, vector.first())? };

@@ -20,7 +20,7 @@ use crate::cuda::release::scope::ReleaseScope;
 #[cfg(feature = "python")]
 use crate::error::Origin;
 use crate::error::{Error, Result};
-use crate::memory::host::elements::HostElements;
+use crate::memory::host::strided::HostElements;
 use crate::memory::owner::Owner;
 
 /// An imported array: a checked description and the owner that keeps its memory alive. All protocols import to this
@@ -483,7 +483,7 @@ impl Import {
     pub(crate) unsafe fn elements<T: Element>(&self) -> Result<HostElements<T>> {
         // SAFETY: the constructors guarantee that the memory is live while `self` is; the caller does not use the
         // elements longer.
-        unsafe { HostElements::of(&self.info, false) }
+        unsafe { HostElements::new(&self.info, false) }
     }
 }
 

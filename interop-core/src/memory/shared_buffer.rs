@@ -17,7 +17,7 @@ use crate::array::struct_type::StructType;
 use crate::array::use_record::UseRecord;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
-use crate::memory::host::elements::HostElements;
+use crate::memory::host::strided::HostElements;
 use crate::memory::import::Import;
 use crate::memory::lease::{check_bytes, check_whole};
 use crate::memory::maybe_dangling::MaybeDangling;
@@ -206,7 +206,7 @@ impl SharedBuffer {
             let flags = MemoryRegion { element: <bool as Element>::TYPE, ..memory.clone() };
             let info = InfoBuilder::new(flags, None, true, self.pending()).finish(&[len as i64])?;
             // SAFETY: the handle keeps the memory alive.
-            unsafe { HostElements::<bool>::of(&info, false) }?.for_each(drop)?;
+            unsafe { HostElements::<bool>::new(&info, false) }?.strided().for_each(drop)?;
         }
         Ok(Self::of(Inner { memory: Ok(memory), struct_type: None, owner }))
     }

@@ -22,7 +22,7 @@ use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;
 use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::host::cells::check_readable;
-use crate::memory::host::elements::HostElements;
+use crate::memory::host::strided::Strided;
 use crate::memory::host_vec::{HostBuffer, HostVec};
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
@@ -252,9 +252,9 @@ macro_rules! copying_storage {
                 }
 
                 fn take(import: &mut Import, order: Order) -> Result<Self> {
-                    let copy: fn(&HostElements<T>, Order) -> Result<Self> = $copy;
+                    let copy: fn(Strided<'_, T>, Order) -> Result<Self> = $copy;
                     // SAFETY: the elements are not used after this call.
-                    copy(&unsafe { import.elements() }?, order)
+                    copy(unsafe { import.elements() }?.strided(), order)
                 }
             }
         )*
@@ -262,14 +262,14 @@ macro_rules! copying_storage {
 }
 
 copying_storage! {
-    Vec<T>, HostElements::to_vec;
+    Vec<T>, |elements, order| elements.to_vec(order);
     Box<[T]>, |elements, order| elements.to_vec(order).map(Vec::into_boxed_slice);
     Arc<[T]>, copy_to_arc;
-    HostVec<T>, HostVec::copied;
+    HostVec<T>, |elements, order| Self::copied(elements, order);
 }
 
 /// Copies the elements directly into the memory of a new `Arc`.
-fn copy_to_arc<T: Element>(elements: &HostElements<T>, order: Order) -> Result<Arc<[T]>> {
+fn copy_to_arc<T: Element>(elements: Strided<'_, T>, order: Order) -> Result<Arc<[T]>> {
     let mut copy = try_new_arc(elements.count())?;
     let target = Arc::get_mut(&mut copy).map_or_else(|| unreachable!("a new handle"), <[_]>::as_mut_ptr);
     // SAFETY: the memory is new and has space for the elements.

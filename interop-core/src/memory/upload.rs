@@ -24,8 +24,7 @@ use crate::cuda::stream_query::{LEGACY, capture_of, context_of_live, dead_stream
 use crate::cuda::stream_wait::{stream_synchronize, stream_wait_in};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::fetch::{copy_compacted, fetch_vec};
-use crate::memory::host::elements::HostElements;
-use crate::memory::host::strided::Strided;
+use crate::memory::host::strided::{HostElements, Strided};
 use crate::memory::import::Import;
 
 /// The size of a piece in bytes. Two pieces are used in turn.
@@ -150,7 +149,7 @@ unsafe fn copy_pieces<T: Element>(
     order: Order,
     target: usize,
 ) -> Result<()> {
-    let (first, layout) = elements.address_and_layout();
+    let (first, layout) = (elements.strided().as_ptr().expose_provenance(), elements.layout());
     let (mut shape, mut strides) = (layout.shape().to_vec(), layout.strides().to_vec());
     if order == Order::F {
         shape.reverse();
@@ -288,7 +287,7 @@ impl CopyTarget {
                 return Ok(());
             }
         }
-        let elements = elements.to_vec(order)?;
+        let elements = elements.strided().to_vec(order)?;
         copy_from(elements.as_ptr().expose_provenance(), size_of_val(&*elements))
     }
 

@@ -1,8 +1,6 @@
 //! Operations on all elements of a host view, and its cells and rows.
 
 use core::cell::Cell;
-use core::fmt;
-use core::iter::FusedIterator;
 use core::marker::PhantomData;
 
 use crate::array::element::Element;
@@ -11,8 +9,9 @@ use crate::array::layout::order::Order;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::array_view::RawView;
 use crate::memory::host::cells::{ReadOnlyCell, check_any_bits};
+use crate::memory::host::iter::{Rows, Walk};
 use crate::memory::host::loops::Visit;
-use crate::memory::host::strided::Strided;
+use crate::memory::host::strided::{Strided, StridedMut};
 use crate::memory::host::{HostView, HostViewMut};
 
 impl<T: Element, const N: usize> HostView<'_, T, N> {
@@ -50,8 +49,8 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`. `see` has been
     /// called for the elements before it.
     #[inline]
-    pub fn for_each(&self, mut see: impl FnMut(T)) -> Result<()> {
-        self.strided().fold(Visit::Index(Order::C), (), |(), element| see(element))
+    pub fn for_each(&self, see: impl FnMut(T)) -> Result<()> {
+        self.strided().for_each(see)
     }
 
     /// Calls `see` with chunks of elements, in memory order: by address, independent of the indices. Long contiguous
@@ -96,9 +95,12 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
 }
 
 impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
-    pub(crate) fn strided(&mut self) -> Strided<'_, T> {
+    pub(crate) fn strided(&mut self) -> StridedMut<'_, T> {
         // SAFETY: as in `HostView::strided`.
-        unsafe { Strided::new(self.raw.address, &self.raw.shape, &self.raw.strides) }
+        let elements = unsafe { Strided::new(self.raw.address, &self.raw.shape, &self.raw.strides) };
+        // SAFETY: the elements are writable, no two indices share one, and no other Rust code uses them (contract of
+        // `from_info`).
+        unsafe { StridedMut::new(elements) }
     }
 
     /// Replaces each element by `change` of it, in memory order: by address, independent of the indices.
@@ -109,9 +111,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     /// it have been changed.
     #[inline]
     pub fn map_inplace(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
-        // SAFETY: the elements are writable, no two indices share one, and no other Rust code uses them (contract of
-        // `from_info`).
-        unsafe { self.strided().map_inplace(change) }
+        self.strided().map_inplace(change)
     }
 
     /// Replaces each element by `change` of it and of the element at the same index in another array, in memory order.
@@ -141,14 +141,12 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
         other: &HostView<'_, U, N>,
         change: impl FnMut(T, U) -> T,
     ) -> Result<()> {
-        // SAFETY: as in `map_inplace`.
-        unsafe { self.strided().zip_map_inplace(&other.strided(), change) }
+        self.strided().zip_map_inplace(&other.strided(), change)
     }
 
     /// Writes `value` to all elements.
     pub fn fill(&mut self, value: T) {
-        // SAFETY: as in `map_inplace`.
-        unsafe { self.strided().fill(value) };
+        self.strided().fill(value);
     }
 
     /// Copies all elements of another array. The two arrays cannot share memory, because the second view would fail
@@ -158,9 +156,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     ///
     /// As [`zip_map_inplace`](Self::zip_map_inplace).
     pub fn copy_from(&mut self, other: &HostView<'_, T, N>) -> Result<()> {
-        // SAFETY: as in `map_inplace`. No other Rust code reads these elements, so none of them is an element of
-        // `other`.
-        unsafe { self.strided().copy_from(&other.strided()) }
+        self.strided().copy_from(&other.strided())
     }
 
     /// Copies the elements of a slice, which are in row-major order of the indices.
@@ -169,8 +165,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     ///
     /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) if the length of the slice is not the number of elements.
     pub fn copy_from_slice(&mut self, slice: &[T]) -> Result<()> {
-        // SAFETY: as in `map_inplace`.
-        unsafe { self.strided().copy_from_slice(slice) }
+        self.strided().copy_from_slice(slice)
     }
 }
 
@@ -199,11 +194,8 @@ impl<const N: usize> RawView<N> {
             let error = error.with_rust_hint("`iter`, `fold` and `for_each_chunk` take any strides");
             return Err(error.with_python_hint(Cure::COrder));
         }
-        let mut shape = self.shape;
-        shape[axis] = 1;
-        let left = shape.iter().fold(1_usize, |all, extent| all.saturating_mul(*extent));
         let first = core::ptr::with_exposed_provenance(self.address);
-        Ok(Rows { first, len, shape, strides: self.strides, index: [0; N], left, marker: PhantomData })
+        Ok(Rows { first, len, rows: Walk::of_runs(self), marker: PhantomData })
     }
 }
 
@@ -281,57 +273,5 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     /// As [`HostView::rows`].
     pub fn rows(&mut self) -> Result<Rows<'_, Cell<T>, N>> {
         self.raw.rows::<T, _>()
-    }
-}
-
-/// An iterator over the rows of a view; see [`HostView::rows`].
-pub struct Rows<'a, C, const N: usize> {
-    first: *const C,
-    len: usize,
-    /// The extents, with 1 for the axis of the rows.
-    shape: [usize; N],
-    strides: [isize; N],
-    index: [usize; N],
-    left: usize,
-    marker: PhantomData<&'a [C]>,
-}
-
-impl<'a, C, const N: usize> Iterator for Rows<'a, C, N> {
-    type Item = &'a [C];
-
-    #[inline]
-    fn next(&mut self) -> Option<&'a [C]> {
-        self.left = self.left.checked_sub(1)?;
-        if self.len == 0 {
-            return Some(&[]);
-        }
-        let mut here = self.first;
-        for axis in 0..N {
-            here = here.wrapping_offset((self.index[axis] as isize).wrapping_mul(self.strides[axis]));
-        }
-        for axis in (0..N).rev() {
-            self.index[axis] += 1;
-            if self.index[axis] < self.shape[axis] {
-                break;
-            }
-            self.index[axis] = 0;
-        }
-        // SAFETY: the elements of a row are contiguous (checked in `RawView::rows`), and live, initialized and
-        // aligned while the view is borrowed.
-        Some(unsafe { core::slice::from_raw_parts(here, self.len) })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-}
-
-impl<C, const N: usize> ExactSizeIterator for Rows<'_, C, N> {}
-
-impl<C, const N: usize> FusedIterator for Rows<'_, C, N> {}
-
-impl<C, const N: usize> fmt::Debug for Rows<'_, C, N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rows({} of {} elements)", self.left, self.len)
     }
 }

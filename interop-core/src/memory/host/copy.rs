@@ -10,7 +10,6 @@ use crate::array::layout::Layout;
 use crate::array::layout::order::{Order, contiguous_strides};
 use crate::error::Result;
 use crate::memory::host::cells::{check_run, copy_or, first_invalid_bool, invalid_bool};
-use crate::memory::host::elementwise::assign;
 use crate::memory::host::loops::{Axis, Loops, Plane, Visit};
 
 /// Runs of at most this many bytes are copied by loads and stores, because a call of `memcpy` would take longer.
@@ -27,7 +26,7 @@ pub(crate) struct Side<'a, P> {
 ///
 /// # Errors
 ///
-/// As [`copy_values`].
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`.
 ///
 /// # Safety
 ///
@@ -66,12 +65,6 @@ pub(crate) unsafe fn copy_contiguous(
     let (from, to) = (Side { first, strides: layout.strides() }, Side { first: target, strides: &strides });
     // SAFETY: as the caller promises; the target is contiguous.
     unsafe { copy(layout.shape(), item, from, to) };
-}
-
-impl<'a, T> Side<'a, *const T> {
-    pub(crate) fn bytes(self) -> Side<'a, *const u8> {
-        Side { first: self.first.cast(), strides: self.strides }
-    }
 }
 
 /// The number of bytes that are copied and checked together, in a loop that the compiler vectorizes.
@@ -132,34 +125,6 @@ unsafe fn check_copied(first: *mut u8, range: Range<usize>) -> Result<()> {
             Err(invalid_bool(byte))
         }
     }
-}
-
-/// Copies elements. Without an error, all copied elements are valid values of `T`.
-///
-/// # Errors
-///
-/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`.
-///
-/// # Safety
-///
-/// `from` has live, initialized elements of this shape. `to` has room for as many, and nothing else uses it.
-pub(crate) unsafe fn copy_values<T: Element>(
-    shape: &[usize],
-    from: Side<'_, *const T>,
-    to: Side<'_, *mut T>,
-) -> Result<()> {
-    if T::TYPE.any_bits {
-        // SAFETY: as the caller promises. The two sides do not overlap, because nothing else uses the target.
-        unsafe {
-            copy(shape, size_of::<T>(), from.bytes(), Side { first: to.first.cast(), strides: to.strides });
-        };
-        return Ok(());
-    }
-    let Some(loops) = Loops::tiled(shape, &[to.strides, from.strides], size_of::<T>()) else {
-        return Ok(());
-    };
-    // SAFETY: as the caller promises.
-    unsafe { assign(&loops, to.first, (from.first,), |element| element) }
 }
 
 /// Copies elements of `item` bytes.

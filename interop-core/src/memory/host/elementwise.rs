@@ -41,75 +41,34 @@ unsafe fn next_values<S: Operands>(
     (Values { from, steps, count: good }, (good < count).then_some(byte))
 }
 
-/// Replaces each element of the first array of `loops` by `change` of the elements of all arrays at the same index.
+/// Calls `see` with each run of elements, or with the checked part of one: a state, the elements, and the offset of the
+/// first of them in the first array. Returns the last state.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`. The elements before it
-/// have been changed.
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`, after the elements before
+/// it.
 ///
 /// # Safety
 ///
-/// The elements of `loops` are live, at offsets from the pointers in `from`. `to` is the pointer of the first array.
-/// Its elements may be written, and no other Rust code reads or writes them during the call.
+/// The elements of `loops` are live, at offsets from the pointers in `from`.
 #[inline(always)]
-pub(crate) unsafe fn map<T: Element, S: Operands>(
+unsafe fn fold_runs<S: Operands, A>(
     loops: &Loops,
-    to: *mut T,
     from: S,
-    change: impl FnMut(S::Item) -> T,
-) -> Result<()> {
-    // SAFETY: as the caller promises.
-    unsafe { write::<T, S>(loops, to, from, |steps| steps, change) }
-}
-
-/// Writes to each element of the first array of `loops` the result of `make` for the elements of the other arrays.
-///
-/// # Errors
-///
-/// As [`map`].
-///
-/// # Safety
-///
-/// As for [`map`]. `from` holds the pointers of the second and third arrays. The elements of the first array may be
-/// uninitialized.
-#[inline(always)]
-pub(crate) unsafe fn assign<T, S: Operands>(
-    loops: &Loops,
-    to: *mut T,
-    from: S,
-    make: impl FnMut(S::Item) -> T,
-) -> Result<()> {
-    // SAFETY: as the caller promises.
-    unsafe { write::<T, S>(loops, to, from, |[_, second]| [second, 0], make) }
-}
-
-/// As [`map`]. `read` selects the steps of the arrays that are read from the steps of all arrays.
-///
-/// # Safety
-///
-/// As for [`map`].
-#[inline(always)]
-unsafe fn write<T, S: Operands>(
-    loops: &Loops,
-    to: *mut T,
-    from: S,
-    read: impl Fn(Steps) -> Steps,
-    mut make: impl FnMut(S::Item) -> T,
-) -> Result<()> {
-    let mut scratch = Scratch::default();
+    start: A,
+    mut see: impl FnMut(A, Values<S>, isize, isize) -> A,
+) -> Result<A> {
+    let (mut scratch, mut state) = (Scratch::default(), start);
     for Plane { first, rows, run } in loops.planes() {
-        let read_run = Axis { steps: read(run.steps), ..run };
         for row in 0..rows.extent {
             let begin = rows.to(row);
-            let to = to.wrapping_offset(first[0].wrapping_add(begin[0]));
-            let from = from.moved(read(first)).moved(read(begin));
+            let (from, offset) = (from.moved(first).moved(begin), first[0].wrapping_add(begin[0]));
             let mut at = 0;
             while at < run.extent {
                 // SAFETY: these are elements of the loops, as the caller promises.
-                let (values, bad) = unsafe { next_values(from, read_run, at, &mut scratch) };
-                // SAFETY: `to` has as many elements, which may be written.
-                unsafe { write_run(to.wrapping_offset(run.to(at)[0]), run.steps[0], values, &mut make) };
+                let (values, bad) = unsafe { next_values(from, run, at, &mut scratch) };
+                state = see(state, values, offset.wrapping_add(run.to(at)[0]), run.steps[0]);
                 if let Some(byte) = bad {
                     return Err(invalid_bool(byte));
                 }
@@ -117,7 +76,32 @@ unsafe fn write<T, S: Operands>(
             }
         }
     }
-    Ok(())
+    Ok(state)
+}
+
+/// Replaces each element of the first array of `loops` by `change` of the elements of all arrays at the same index.
+///
+/// # Errors
+///
+/// As [`fold_runs`]. The elements before it have been changed.
+///
+/// # Safety
+///
+/// As for [`fold_runs`]. `to` is the pointer of the first array. Its elements may be written, and no other Rust code
+/// reads or writes them during the call.
+#[inline(always)]
+pub(crate) unsafe fn map<T: Element, S: Operands>(
+    loops: &Loops,
+    to: *mut T,
+    from: S,
+    mut change: impl FnMut(S::Item) -> T,
+) -> Result<()> {
+    let write = |(), values, offset, step| {
+        // SAFETY: the elements of the first array at this offset, which are as many as the values.
+        unsafe { write_run(to.wrapping_offset(offset), step, values, &mut change) };
+    };
+    // SAFETY: as the caller promises.
+    unsafe { fold_runs(loops, from, (), write) }
 }
 
 /// # Safety
@@ -154,12 +138,11 @@ unsafe fn write_run<T, S: Operands>(
 ///
 /// # Errors
 ///
-/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`. The elements before it
-/// have been passed to `add`.
+/// As [`fold_runs`]. The elements before it have been passed to `add`.
 ///
 /// # Safety
 ///
-/// The elements of `loops` are live, at offsets from the pointers in `from`.
+/// As for [`fold_runs`].
 #[inline(always)]
 pub(crate) unsafe fn fold<S: Operands, A>(
     loops: &Loops,
@@ -167,24 +150,10 @@ pub(crate) unsafe fn fold<S: Operands, A>(
     start: A,
     mut add: impl FnMut(A, S::Item) -> A,
 ) -> Result<A> {
-    let (mut scratch, mut folded) = (Scratch::default(), start);
-    for Plane { first, rows, run } in loops.planes() {
-        for row in 0..rows.extent {
-            let from = from.moved(first).moved(rows.to(row));
-            let mut at = 0;
-            while at < run.extent {
-                // SAFETY: these are elements of the loops, as the caller promises.
-                let (values, bad) = unsafe { next_values(from, run, at, &mut scratch) };
-                // SAFETY: `next_values` returned `count` checked elements.
-                folded = unsafe { fold_run(values, folded, &mut add) };
-                if let Some(byte) = bad {
-                    return Err(invalid_bool(byte));
-                }
-                at += values.count;
-            }
-        }
-    }
-    Ok(folded)
+    // SAFETY: `fold_runs` passes live, checked elements.
+    let add_run = |folded, values, _, _| unsafe { fold_run(values, folded, &mut add) };
+    // SAFETY: as the caller promises.
+    unsafe { fold_runs(loops, from, start, add_run) }
 }
 
 /// # Safety

@@ -1,4 +1,4 @@
-//! An iterator over the elements by value.
+//! Iterators over the elements of a view by value, and over its rows.
 
 use core::fmt;
 use core::iter::FusedIterator;
@@ -7,21 +7,55 @@ use core::mem::MaybeUninit;
 
 use crate::array::element::Element;
 use crate::array::layout::order::Order;
+use crate::memory::array_view::RawView;
 use crate::memory::host::HostView;
+
+/// The offsets of the runs of elements along the last axis, in row-major order of the other indices.
+pub(crate) struct Walk<const N: usize> {
+    /// The extents, with 1 for the last axis.
+    shape: [usize; N],
+    strides: [isize; N],
+    index: [usize; N],
+    offset: isize,
+    left: usize,
+}
+
+impl<const N: usize> Walk<N> {
+    pub(crate) fn of_runs(view: &RawView<N>) -> Self {
+        let mut shape = view.shape;
+        if let Some(last) = shape.last_mut() {
+            *last = 1;
+        }
+        let left = shape.iter().fold(1_usize, |all, extent| all.saturating_mul(*extent));
+        Self { shape, strides: view.strides, index: [0; N], offset: 0, left }
+    }
+
+    fn next(&mut self) -> Option<isize> {
+        self.left = self.left.checked_sub(1)?;
+        let offset = self.offset;
+        for axis in (0..N).rev() {
+            self.index[axis] += 1;
+            self.offset = self.offset.wrapping_add(self.strides[axis]);
+            if self.index[axis] < self.shape[axis] {
+                break;
+            }
+            let back = self.strides[axis].wrapping_mul(self.shape[axis] as isize);
+            (self.index[axis], self.offset) = (0, self.offset.wrapping_sub(back));
+        }
+        Some(offset)
+    }
+}
 
 /// An iterator over the elements of a view by value, in row-major order; see [`HostView::iter`].
 pub struct Iter<'a, T, const N: usize> {
+    first: *const T,
     /// The next element. `run` elements are left in the current run.
     next: *const T,
-    step: isize,
     run: usize,
-    /// The number of the other runs that are left. Each has `len` elements; the current one begins at `begin`.
-    runs: usize,
+    step: isize,
+    /// The other runs, of `len` elements each.
+    runs: Walk<N>,
     len: usize,
-    begin: *const T,
-    index: [usize; N],
-    shape: [usize; N],
-    strides: [isize; N],
     marker: PhantomData<&'a T>,
 }
 
@@ -46,17 +80,16 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     /// ```
     #[must_use]
     pub fn iter(&self) -> Iter<'_, T, N> {
-        let layout = self.raw.layout();
-        let (shape, strides) = (self.raw.shape, self.raw.strides);
-        let (run, step) = match (layout.is_contiguous(Order::C), shape.last(), strides.last()) {
+        let (raw, layout) = (&self.raw, self.raw.layout());
+        let mut runs = Walk::of_runs(raw);
+        let (len, step) = match (layout.is_contiguous(Order::C), raw.shape.last(), raw.strides.last()) {
             (false, Some(extent), Some(stride)) => (*extent, *stride),
             _ => (layout.numel(), 1),
         };
-        // An array without elements has one run of length 0.
-        let runs = layout.numel().checked_div(run).map_or(0, |runs| runs - 1);
-        let begin = core::ptr::with_exposed_provenance(self.raw.address);
-        let index = [0; N];
-        Iter { next: begin, step, run, runs, len: run, begin, index, shape, strides, marker: PhantomData }
+        // An array without elements has no run.
+        runs.left = layout.numel().checked_div(len).unwrap_or(0);
+        let first = core::ptr::with_exposed_provenance(raw.address);
+        Iter { first, next: first, run: 0, step, runs, len, marker: PhantomData }
     }
 }
 
@@ -83,20 +116,11 @@ unsafe fn read<T: Element>(element: *const T) -> T {
 }
 
 impl<T, const N: usize> Iter<'_, T, N> {
-    /// Moves to the first element of the next run, which must exist.
-    fn advance(&mut self) {
-        for axis in (0..N.saturating_sub(1)).rev() {
-            self.index[axis] += 1;
-            self.begin = self.begin.wrapping_offset(self.strides[axis]);
-            if self.index[axis] < self.shape[axis] {
-                break;
-            }
-            let back = self.strides[axis].wrapping_mul(self.shape[axis] as isize);
-            self.begin = self.begin.wrapping_offset(back.wrapping_neg());
-            self.index[axis] = 0;
-        }
-        self.runs -= 1;
-        (self.next, self.run) = (self.begin, self.len);
+    /// Moves to the first element of the next run.
+    fn advance(&mut self) -> Option<()> {
+        self.next = self.first.wrapping_offset(self.runs.next()?);
+        self.run = self.len;
+        Some(())
     }
 }
 
@@ -106,10 +130,7 @@ impl<T: Element, const N: usize> Iterator for Iter<'_, T, N> {
     #[inline]
     fn next(&mut self) -> Option<T> {
         if self.run == 0 {
-            if self.runs == 0 {
-                return None;
-            }
-            self.advance();
+            self.advance()?;
         }
         // SAFETY: an element of the borrowed view, which is live, initialized and aligned.
         let element = unsafe { read(self.next) };
@@ -119,7 +140,7 @@ impl<T: Element, const N: usize> Iterator for Iter<'_, T, N> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.run + self.runs * self.len;
+        let left = self.run + self.runs.left * self.len;
         (left, Some(left))
     }
 
@@ -140,10 +161,9 @@ impl<T: Element, const N: usize> Iterator for Iter<'_, T, N> {
                     folded = add(folded, unsafe { read(element) });
                 }
             }
-            if self.runs == 0 {
+            if self.advance().is_none() {
                 return folded;
             }
-            self.advance();
         }
     }
 }
@@ -164,5 +184,42 @@ impl<T: Element, const N: usize> FusedIterator for Iter<'_, T, N> {}
 impl<T: Element, const N: usize> fmt::Debug for Iter<'_, T, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Iter({} elements left)", self.size_hint().0)
+    }
+}
+
+/// An iterator over the rows of a view; see [`HostView::rows`].
+pub struct Rows<'a, C, const N: usize> {
+    pub(super) first: *const C,
+    pub(super) len: usize,
+    pub(super) rows: Walk<N>,
+    pub(super) marker: PhantomData<&'a [C]>,
+}
+
+impl<'a, C, const N: usize> Iterator for Rows<'a, C, N> {
+    type Item = &'a [C];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [C]> {
+        let row = self.first.wrapping_offset(self.rows.next()?);
+        if self.len == 0 {
+            return Some(&[]);
+        }
+        // SAFETY: the elements of a row are contiguous (checked in `RawView::rows`), and live, initialized and
+        // aligned while the view is borrowed.
+        Some(unsafe { core::slice::from_raw_parts(row, self.len) })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.rows.left, Some(self.rows.left))
+    }
+}
+
+impl<C, const N: usize> ExactSizeIterator for Rows<'_, C, N> {}
+
+impl<C, const N: usize> FusedIterator for Rows<'_, C, N> {}
+
+impl<C, const N: usize> fmt::Debug for Rows<'_, C, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rows({} of {} elements)", self.rows.left, self.len)
     }
 }

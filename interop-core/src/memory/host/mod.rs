@@ -5,7 +5,6 @@
 pub(crate) mod all_elements;
 pub(crate) mod cells;
 pub(crate) mod copy;
-pub(crate) mod elements;
 pub(crate) mod elementwise;
 pub(crate) mod iter;
 pub(crate) mod loops;
@@ -217,18 +216,6 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
         HostView { raw, access: self.access.clone(), marker: PhantomData }
     }
 
-    /// The extents.
-    #[must_use]
-    pub fn shape(&self) -> [usize; N] {
-        self.raw.shape
-    }
-
-    /// The strides, in elements.
-    #[must_use]
-    pub fn strides(&self) -> [isize; N] {
-        self.raw.strides
-    }
-
     /// Returns a pointer to element \[0, …, 0\], for a library that takes a pointer, extents and [`strides`](Self::strides):
     /// BLAS, `faer`, C code. It may be used for reading all elements as long as the view exists. Without elements it must
     /// not be read.
@@ -251,20 +238,6 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     #[must_use]
     pub fn as_ptr(&self) -> *const T {
         self.raw.pointer()
-    }
-
-    /// Reads the element at `index`.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::IndexOutOfBounds`] outside the array; [`ErrorKind::DType`] for a byte that is not a valid `bool`.
-    #[inline]
-    pub fn read(&self, index: [usize; N]) -> Result<T> {
-        let element = self.raw.element::<T>(index)?;
-        // SAFETY: the memory of the view is live and initialized (contract of `from_info`). `element` lies within it.
-        // `check_host` ensured that it is host memory and that the address is aligned for `T`; strides count whole
-        // elements.
-        unsafe { read(element) }
     }
 
     /// Returns the elements as a slice.
@@ -305,34 +278,10 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
         HostView { raw: self.raw, access: self.access.clone(), marker: PhantomData }
     }
 
-    /// The extents.
-    #[must_use]
-    pub fn shape(&self) -> [usize; N] {
-        self.raw.shape
-    }
-
-    /// The strides, in elements.
-    #[must_use]
-    pub fn strides(&self) -> [isize; N] {
-        self.raw.strides
-    }
-
     /// As [`HostView::as_ptr`], for reading and writing. Bytes of `bool` elements must stay 0 or 1.
     #[must_use]
     pub fn as_mut_ptr(&mut self) -> *mut T {
         self.raw.pointer()
-    }
-
-    /// Reads the element at `index`.
-    ///
-    /// # Errors
-    ///
-    /// As [`HostView::read`].
-    #[inline]
-    pub fn read(&self, index: [usize; N]) -> Result<T> {
-        let element = self.raw.element::<T>(index)?;
-        // SAFETY: as in `HostView::read`.
-        unsafe { read(element) }
     }
 
     /// Writes the element at `index`.
@@ -418,9 +367,37 @@ impl<const N: usize> RawView<N> {
     }
 }
 
-macro_rules! subviews {
+/// The methods of both views. Those that return a part of the view take `$Receiver`.
+macro_rules! views {
     ($View:ident, $self:ident: $Receiver:ty) => {
         impl<'a, T: Element, const N: usize> $View<'a, T, N> {
+            /// The extents.
+            #[must_use]
+            pub fn shape(&self) -> [usize; N] {
+                self.raw.shape
+            }
+
+            /// The strides, in elements.
+            #[must_use]
+            pub fn strides(&self) -> [isize; N] {
+                self.raw.strides
+            }
+
+            /// Reads the element at `index`.
+            ///
+            /// # Errors
+            ///
+            /// [`ErrorKind::IndexOutOfBounds`] outside the array; [`ErrorKind::DType`] for a byte that is not a valid
+            /// `bool`.
+            #[inline]
+            pub fn read(&self, index: [usize; N]) -> Result<T> {
+                let element = self.raw.element::<T>(index)?;
+                // SAFETY: the memory of the view is live and initialized (contract of `from_info`). `element` lies
+                // within it. `check_host` ensured that it is host memory and that the address is aligned for `T`;
+                // strides count whole elements.
+                unsafe { read(element) }
+            }
+
             /// Returns the view with its axes in reverse order, as NumPy's `.T`.
             #[must_use]
             pub fn t($self: $Receiver) -> Self {
@@ -459,6 +436,6 @@ macro_rules! subviews {
     };
 }
 
-subviews!(HostView, self: &Self);
+views!(HostView, self: &Self);
 
-subviews!(HostViewMut, self: Self);
+views!(HostViewMut, self: Self);

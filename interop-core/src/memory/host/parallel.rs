@@ -99,10 +99,11 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     /// ```
     pub fn par_map_inplace(&mut self, change: impl Fn(T) -> T + Sync) -> Result<()> {
         let all = self.strided();
-        let Some(loops) = all.loops(Visit::Memory) else { return Ok(()) };
+        let (to, from) = (&all, all.as_strided());
+        let Some(loops) = from.loops(Visit::Memory) else { return Ok(()) };
         // SAFETY: the elements of the view are live, writable and not used by other Rust code (contract of
         // `from_info`). No two indices share an element, so no two parts do.
-        let work = |loops: &Loops| unsafe { map(loops, all.as_mut_ptr(), (all.as_ptr(),), &change) };
+        let work = |loops: &Loops| unsafe { map(loops, to.as_mut_ptr(), (from.as_ptr(),), &change) };
         pieces(loops, &work, &nothing)
     }
 
@@ -117,9 +118,9 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
         change: impl Fn(T, U) -> T + Sync,
     ) -> Result<()> {
         let (all, other) = (self.strided(), other.strided());
-        let Some(loops) = all.loops_with(&other)? else { return Ok(()) };
+        let Some(loops) = all.as_strided().loops_with(&other)? else { return Ok(()) };
         let change = |(one, other)| change(one, other);
-        let from = || (all.as_ptr(), other.as_ptr());
+        let from = || (all.as_strided().as_ptr(), other.as_ptr());
         // SAFETY: as in `par_map_inplace`.
         let work = |loops: &Loops| unsafe { map(loops, all.as_mut_ptr(), from(), change) };
         pieces(loops, &work, &nothing)

@@ -4,16 +4,74 @@ use core::marker::PhantomData;
 use core::ptr;
 
 use crate::array::element::Element;
+use crate::array::info::ArrayInfo;
 use crate::array::layout::order::{Order, contiguous_strides, is_contiguous};
-use crate::array::layout::product;
+use crate::array::layout::{Layout, product};
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::host::cells::ReadOnlyCell;
-use crate::memory::host::copy::{Side, copy, copy_bools, copy_runs, copy_values};
+use crate::memory::array_view::{check_writable, shared_range};
+use crate::memory::borrow_registry::Borrow;
+use crate::memory::host::cells::{ReadOnlyCell, check_readable};
+use crate::memory::host::copy::{Side, copy, copy_bools, copy_runs};
 use crate::memory::host::elementwise::{fill, fold, map};
 use crate::memory::host::loops::{Axis, Loops, Plane, Visit};
 
 /// The size of a chunk of copied elements, in bytes. Contiguous runs of at least this size are passed in place.
 const CHUNK: usize = 8192;
+
+/// The elements of an array of any rank in host memory, and the record that they are used.
+pub(crate) struct HostElements<T> {
+    address: usize,
+    layout: Layout,
+    _access: Option<Borrow>,
+    marker: PhantomData<T>,
+}
+
+impl<T: Element> HostElements<T> {
+    /// Records an access to the array of a description, for reading or writing, until the value is dropped.
+    ///
+    /// # Safety
+    ///
+    /// The memory that `info` describes is live and initialized while the value is used.
+    pub(crate) unsafe fn new(info: &ArrayInfo, exclusive: bool) -> Result<Self> {
+        check_readable(info.pending, info.address, info.device())?;
+        let layout = info.layout_of(&T::TYPE)?;
+        let access = Borrow::of(shared_range(info), exclusive)?;
+        Ok(Self { address: info.address, layout, _access: access, marker: PhantomData })
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn strided(&self) -> Strided<'_, T> {
+        // SAFETY: the memory is live and initialized (contract of `new`), and host memory. A layout was checked when it
+        // was made.
+        unsafe { Strided::new(self.address, self.layout.shape(), self.layout.strides()) }
+    }
+}
+
+/// As [`HostElements`], for writing.
+pub(crate) struct HostElementsMut<T>(HostElements<T>);
+
+impl<T: Element> HostElementsMut<T> {
+    /// As [`HostElements::new`]. Returns an error for read-only arrays and for arrays in which two indices may share an
+    /// element.
+    ///
+    /// # Safety
+    ///
+    /// As for [`HostElements::new`]. The memory may be written if `info` says so. While the value is used, no Rust code
+    /// reads or writes the memory without recording an access.
+    pub(crate) unsafe fn new(info: &ArrayInfo) -> Result<Self> {
+        check_writable(info)?;
+        // SAFETY: as the caller promises.
+        unsafe { HostElements::new(info, true) }.map(Self)
+    }
+
+    pub(crate) fn strided(&mut self) -> StridedMut<'_, T> {
+        // SAFETY: `check_writable` accepted the array, and the recorded access excludes other Rust code.
+        unsafe { StridedMut::new(self.0.strided()) }
+    }
+}
 
 /// The elements of an array in host memory.
 #[derive(Clone, Copy)]
@@ -41,12 +99,8 @@ impl<'a, T: Element> Strided<'a, T> {
         Self { first: ptr::with_exposed_provenance_mut(address), shape, strides, marker: PhantomData }
     }
 
-    fn source(&self) -> Side<'a, *const T> {
-        Side { first: self.first, strides: self.strides }
-    }
-
-    fn target(&self) -> Side<'a, *mut T> {
-        Side { first: self.first, strides: self.strides }
+    fn source(&self) -> Side<'a, *const u8> {
+        Side { first: self.first.cast_const().cast(), strides: self.strides }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -55,11 +109,6 @@ impl<'a, T: Element> Strided<'a, T> {
 
     /// A pointer to the first element.
     pub(crate) fn as_ptr(&self) -> *const T {
-        self.first
-    }
-
-    /// A mutable pointer to the first element.
-    pub(crate) fn as_mut_ptr(&self) -> *mut T {
         self.first
     }
 
@@ -110,7 +159,7 @@ impl<'a, T: Element> Strided<'a, T> {
             unsafe { ptr::copy_nonoverlapping(first, target.cast(), bytes) };
             return Ok(());
         }
-        let (from, to) = (self.source().bytes(), Side { first: target.cast(), strides: &strides });
+        let (from, to) = (self.source(), Side { first: target.cast(), strides: &strides });
         if T::TYPE.any_bits {
             // SAFETY: the elements are live and initialized (contract of `new`). The target is as the caller promises.
             unsafe { copy(self.shape, size_of::<T>(), from, to) };
@@ -187,60 +236,84 @@ impl<'a, T: Element> Strided<'a, T> {
         Ok(())
     }
 
-    /// # Safety
-    ///
-    /// As [`map_inplace`](Self::map_inplace).
-    pub(crate) unsafe fn fill(&self, value: T) {
-        if let Some(loops) = self.loops(Visit::Memory) {
-            // SAFETY: the elements are writable, as the caller promises.
-            unsafe { fill(&loops, self.first, value) };
-        }
+    /// Calls `see` with each element, in row-major order.
+    #[inline]
+    pub(crate) fn for_each(&self, mut see: impl FnMut(T)) -> Result<()> {
+        self.fold(Visit::Index(Order::C), (), |(), element| see(element))
     }
+}
 
-    /// # Safety
-    ///
-    /// As [`map_inplace`](Self::map_inplace). The two arrays share no element.
-    pub(crate) unsafe fn copy_from(&self, other: &Strided<'_, T>) -> Result<()> {
-        self.check_shape(other.shape)?;
-        // SAFETY: the elements are live and initialized (contract of `new`), and writable as the caller promises.
-        unsafe { copy_values(self.shape, other.source(), self.target()) }
-    }
+/// The elements of a writable array in host memory.
+pub(crate) struct StridedMut<'a, T>(Strided<'a, T>);
 
-    /// # Safety
-    ///
-    /// As [`map_inplace`](Self::map_inplace).
-    pub(crate) unsafe fn copy_from_slice(&self, slice: &[T]) -> Result<()> {
-        self.check_len(slice.len())?;
-        let strides = contiguous_strides(self.shape, Order::C);
-        let from = Side { first: slice.as_ptr(), strides: &strides };
-        // SAFETY: the elements of a slice, to which nothing else writes. The target is writable as the caller promises.
-        unsafe { copy_values(self.shape, from, self.target()) }
-    }
-
-    /// Replaces each element by `change` of it, in memory order.
-    ///
+impl<'a, T: Element> StridedMut<'a, T> {
     /// # Safety
     ///
     /// The elements may be written. No two indices share an element. No other Rust code reads or writes the elements
-    /// during the call.
-    #[inline]
-    pub(crate) unsafe fn map_inplace(&self, change: impl FnMut(T) -> T) -> Result<()> {
-        let Some(loops) = self.loops(Visit::Memory) else { return Ok(()) };
-        // SAFETY: the elements are live and initialized (contract of `new`), and writable as the caller promises.
-        unsafe { map(&loops, self.as_mut_ptr(), (self.as_ptr(),), change) }
+    /// while the value is used.
+    pub(crate) unsafe fn new(elements: Strided<'a, T>) -> Self {
+        Self(elements)
     }
 
-    /// # Safety
-    ///
-    /// As [`map_inplace`](Self::map_inplace).
+    /// The elements for reading.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn as_strided(&self) -> &Strided<'a, T> {
+        &self.0
+    }
+
+    /// A mutable pointer to the first element.
+    pub(crate) fn as_mut_ptr(&self) -> *mut T {
+        self.0.first
+    }
+
+    pub(crate) fn fill(&mut self, value: T) {
+        if let Some(loops) = self.0.loops(Visit::Memory) {
+            // SAFETY: the elements are writable (contract of `new`).
+            unsafe { fill(&loops, self.as_mut_ptr(), value) };
+        }
+    }
+
+    /// Copies the elements of another array. No element is in both, because no other Rust code reads those of `self`.
+    pub(crate) fn copy_from(&mut self, other: &Strided<'_, T>) -> Result<()> {
+        self.0.check_shape(other.shape)?;
+        if !T::TYPE.any_bits {
+            return self.copy_from_slice(&other.to_vec(Order::C)?);
+        }
+        self.copy_from_side(other.source());
+        Ok(())
+    }
+
+    pub(crate) fn copy_from_slice(&mut self, slice: &[T]) -> Result<()> {
+        self.0.check_len(slice.len())?;
+        let strides = contiguous_strides(self.0.shape, Order::C);
+        self.copy_from_side(Side { first: slice.as_ptr().cast(), strides: &strides });
+        Ok(())
+    }
+
+    /// `from` has valid values for all elements, and shares none with them.
+    fn copy_from_side(&mut self, from: Side<'_, *const u8>) {
+        let to = Side { first: self.as_mut_ptr().cast(), strides: self.0.strides };
+        // SAFETY: the elements are writable, and no two indices share one (contract of `new`). The callers pass live
+        // elements of this shape.
+        unsafe { copy(self.0.shape, size_of::<T>(), from, to) };
+    }
+
+    /// Replaces each element by `change` of it, in memory order.
     #[inline]
-    pub(crate) unsafe fn zip_map_inplace<U: Element>(
-        &self,
+    pub(crate) fn map_inplace(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
+        let Some(loops) = self.0.loops(Visit::Memory) else { return Ok(()) };
+        // SAFETY: the elements are live and initialized (contract of `Strided::new`), and writable (contract of `new`).
+        unsafe { map(&loops, self.as_mut_ptr(), (self.0.as_ptr(),), change) }
+    }
+
+    #[inline]
+    pub(crate) fn zip_map_inplace<U: Element>(
+        &mut self,
         other: &Strided<'_, U>,
         mut change: impl FnMut(T, U) -> T,
     ) -> Result<()> {
-        let Some(loops) = self.loops_with(other)? else { return Ok(()) };
-        let from = (self.as_ptr(), other.as_ptr());
+        let Some(loops) = self.0.loops_with(other)? else { return Ok(()) };
+        let from = (self.0.as_ptr(), other.as_ptr());
         // SAFETY: as in `map_inplace`.
         unsafe { map(&loops, self.as_mut_ptr(), from, |(one, other)| change(one, other)) }
     }
