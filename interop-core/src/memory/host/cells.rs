@@ -97,46 +97,41 @@ pub(crate) unsafe fn read<T: Element>(element: *const T) -> Result<T> {
     Ok(unsafe { copy.assume_init() })
 }
 
-/// Returns an error if `T` consists of `bool`s and a byte is not a valid one.
+/// Reads one element. A byte that is not a valid `bool` is read as `true`.
 ///
 /// # Safety
 ///
-/// `first` points to `count` live, initialized elements.
+/// As [`read`].
+#[inline]
+pub(crate) unsafe fn read_unchecked<T: Element>(element: *const T) -> T {
+    if T::TYPE.any_bits {
+        // SAFETY: as the caller promises; every bit pattern is a value.
+        return unsafe { element.read_unaligned() };
+    }
+    let mut value = MaybeUninit::<T>::uninit();
+    for at in 0..size_of::<T>() {
+        // SAFETY: one of the bytes of the element.
+        let byte = unsafe { element.cast::<u8>().wrapping_add(at).read() };
+        // SAFETY: the byte at the same offset of `value`. The type consists of `bool`s only.
+        unsafe { value.as_mut_ptr().cast::<u8>().wrapping_add(at).write(u8::from(byte != 0)) };
+    }
+    // SAFETY: all bytes have been written, and each is a valid `bool`.
+    unsafe { value.assume_init() }
+}
+
+/// Returns an error if `T` consists of `bool`s and a byte is not a valid one. `bool` is the only scalar type with invalid
+/// bit patterns.
+///
+/// # Safety
+///
+/// `first` points to `count` live, initialized elements, which nothing writes during the call.
 pub(crate) unsafe fn check_run<T: Element>(first: *const T, count: usize) -> Result<()> {
     if T::TYPE.any_bits {
         return Ok(());
     }
     // SAFETY: as the caller promises, counted in bytes.
-    unsafe { check_bools(first.cast(), count * size_of::<T>()) }
-}
-
-/// Returns an error if a byte is not a valid `bool`. `bool` is the only scalar type with invalid bit patterns.
-///
-/// # Safety
-///
-/// `bytes` points to `count` live, initialized bytes, which nothing writes during the call.
-unsafe fn check_bools(bytes: *const u8, count: usize) -> Result<()> {
-    // SAFETY: as the caller promises.
-    let bytes = unsafe { core::slice::from_raw_parts(bytes, count) };
+    let bytes = unsafe { core::slice::from_raw_parts(first.cast::<u8>(), count * size_of::<T>()) };
     first_invalid_bool(bytes).map_or(Ok(()), |byte| Err(invalid_bool(byte)))
-}
-
-/// Copies bytes and returns the bits that are set in any of them. One pass takes half the time of a copy and a check.
-///
-/// # Safety
-///
-/// `from` has `count` live, initialized bytes. `to` has capacity for as many, and nothing else uses it.
-#[inline]
-pub(crate) unsafe fn copy_or(from: *const u8, to: *mut u8, count: usize) -> u8 {
-    let mut bits = 0;
-    for at in 0..count {
-        // SAFETY: as the caller promises.
-        let byte = unsafe { from.wrapping_add(at).read() };
-        // SAFETY: as the caller promises.
-        unsafe { to.wrapping_add(at).write(byte) };
-        bits |= byte;
-    }
-    bits
 }
 
 /// The error for a byte that is not a valid `bool`.

@@ -2,15 +2,14 @@
 //! are copied in tiles.
 
 use core::mem::MaybeUninit;
-use core::ops::Range;
 use core::ptr;
 
 use crate::array::element::Element;
 use crate::array::layout::Layout;
 use crate::array::layout::order::{Order, contiguous_strides};
 use crate::error::Result;
-use crate::memory::host::cells::{check_run, copy_or, first_invalid_bool, invalid_bool};
-use crate::memory::host::loops::{Axis, Loops, Plane, Visit};
+use crate::memory::host::cells::{check_run, first_invalid_bool, invalid_bool};
+use crate::memory::host::loops::{Axis, Loops, Plane};
 
 /// Runs of at most this many bytes are copied by loads and stores, because a call of `memcpy` would take longer.
 const SHORT: usize = 32;
@@ -67,55 +66,17 @@ pub(crate) unsafe fn copy_contiguous(
     unsafe { copy(layout.shape(), item, from, to) };
 }
 
-/// The number of bytes that are copied and checked together, in a loop that the compiler vectorizes.
-const CHECKED: usize = 1 << 13;
-
-/// Copies elements that consist of `bool`s into contiguous memory, as [`copy`]. All written bytes are valid `bool`s,
-/// even if an error is returned.
-///
-/// # Errors
-///
-/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`.
-///
-/// # Safety
-///
-/// As for [`copy`]. The target is contiguous, and nothing else uses it.
-pub(crate) unsafe fn copy_bools(
-    shape: &[usize],
-    item: usize,
-    from: Side<'_, *const u8>,
-    to: Side<'_, *mut u8>,
-) -> Result<()> {
-    let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::Memory) else {
-        return Ok(());
-    };
-    let count = loops.count() * item;
-    let Some(first) = loops.one_run() else {
-        // SAFETY: as the caller promises.
-        unsafe { copy(shape, item, from, to) };
-        // SAFETY: the whole contiguous target has been written.
-        return unsafe { check_copied(to.first, 0..count) };
-    };
-    let from = from.first.wrapping_offset(first[1].wrapping_mul(item as isize));
-    for begin in (0..count).step_by(CHECKED) {
-        let bytes = CHECKED.min(count - begin);
-        // SAFETY: as the caller promises; the elements are one contiguous run on both sides.
-        if unsafe { copy_or(from.wrapping_add(begin), to.first.wrapping_add(begin), bytes) } > 1 {
-            // SAFETY: these bytes have been written.
-            unsafe { check_copied(to.first, begin..begin + bytes) }?;
-        }
-    }
-    Ok(())
-}
-
-/// Returns an error if a byte is not a valid `bool`, after making all bytes of the range valid.
+/// Returns an error if `T` consists of `bool`s and one of its bytes is not a valid one, after making all bytes valid.
 ///
 /// # Safety
 ///
 /// The bytes have been written, and nothing else uses them.
-unsafe fn check_copied(first: *mut u8, range: Range<usize>) -> Result<()> {
+pub(crate) unsafe fn check_copied<T: Element>(first: *mut u8, count: usize) -> Result<()> {
+    if T::TYPE.any_bits {
+        return Ok(());
+    }
     // SAFETY: as the caller promises.
-    let bytes = unsafe { core::slice::from_raw_parts_mut(first.wrapping_add(range.start), range.len()) };
+    let bytes = unsafe { core::slice::from_raw_parts_mut(first, count) };
     match first_invalid_bool(bytes) {
         None => Ok(()),
         Some(byte) => {

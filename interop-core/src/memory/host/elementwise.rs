@@ -7,8 +7,7 @@
 use crate::array::element::Element;
 use crate::error::Result;
 use crate::memory::host::cells::invalid_bool;
-use crate::memory::host::loops::{Axis, Loops, MOST, Plane, Steps};
-use crate::memory::host::loops::{Operands, Scratch};
+use crate::memory::host::loops::{Axis, CHECKED, Loops, MOST, Operands, Plane, Steps};
 
 /// Elements of one run whose bytes were checked.
 #[derive(Clone, Copy)]
@@ -19,26 +18,21 @@ struct Values<S> {
 }
 
 /// Returns the next elements of a run after the first `had`. If all bit patterns are valid, these are all remaining
-/// elements. Otherwise they are at most one chunk, checked together. Also returns the first byte that is not a valid
-/// `bool`, which follows the returned elements.
+/// elements. Otherwise they are at most [`CHECKED`], and the first byte that is not a valid `bool` may follow them.
 ///
 /// # Safety
 ///
 /// The elements of the run are live. `from` points to the first of them in each array.
 #[inline(always)]
-unsafe fn next_values<S: Operands>(
-    from: S,
-    run: Axis,
-    had: usize,
-    scratch: &mut Scratch,
-) -> (Values<S>, Option<u8>) {
+unsafe fn next_values<S: Operands>(from: S, run: Axis, had: usize) -> (Values<S>, Option<u8>) {
+    let (from, steps, left) = (from.moved(run.to(had)), run.steps, run.extent - had);
     if S::ANY_BITS {
-        return (Values { from, steps: run.steps, count: run.extent }, None);
+        return (Values { from, steps, count: left }, None);
     }
-    let count = S::CHUNK.min(run.extent - had);
+    let wanted = left.min(CHECKED);
     // SAFETY: these are elements of the run, as the caller promises.
-    let (from, steps, good, byte) = unsafe { from.moved(run.to(had)).checked(run.steps, count, scratch) };
-    (Values { from, steps, count: good }, (good < count).then_some(byte))
+    let (count, byte) = unsafe { from.count_valid(steps, wanted) };
+    (Values { from, steps, count }, (count < wanted).then_some(byte))
 }
 
 /// Calls `see` with each run of elements, or with the checked part of one: a state, the elements, and the offset of the
@@ -59,7 +53,7 @@ unsafe fn fold_runs<S: Operands, A>(
     start: A,
     mut see: impl FnMut(A, Values<S>, isize, isize) -> A,
 ) -> Result<A> {
-    let (mut scratch, mut state) = (Scratch::default(), start);
+    let mut state = start;
     for Plane { first, rows, run } in loops.planes() {
         for row in 0..rows.extent {
             let begin = rows.to(row);
@@ -67,7 +61,7 @@ unsafe fn fold_runs<S: Operands, A>(
             let mut at = 0;
             while at < run.extent {
                 // SAFETY: these are elements of the loops, as the caller promises.
-                let (values, bad) = unsafe { next_values(from, run, at, &mut scratch) };
+                let (values, bad) = unsafe { next_values(from, run, at) };
                 state = see(state, values, offset.wrapping_add(run.to(at)[0]), run.steps[0]);
                 if let Some(byte) = bad {
                     return Err(invalid_bool(byte));

@@ -3,12 +3,12 @@
 use core::fmt;
 use core::iter::FusedIterator;
 use core::marker::PhantomData;
-use core::mem::MaybeUninit;
 
 use crate::array::element::Element;
 use crate::array::layout::order::Order;
 use crate::memory::array_view::RawView;
 use crate::memory::host::HostView;
+use crate::memory::host::cells::read_unchecked;
 
 /// The offsets of the runs of elements along the last axis, in row-major order of the other indices.
 pub(crate) struct Walk<const N: usize> {
@@ -93,28 +93,6 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     }
 }
 
-/// Reads an element, whose bytes may be invalid for `bool`.
-///
-/// # Safety
-///
-/// The element is live, initialized and aligned.
-#[inline]
-unsafe fn read<T: Element>(element: *const T) -> T {
-    if T::TYPE.any_bits {
-        // SAFETY: as the caller promises; every bit pattern is a value.
-        return unsafe { element.read() };
-    }
-    let mut value = MaybeUninit::<T>::uninit();
-    for at in 0..size_of::<T>() {
-        // SAFETY: one of the bytes of the element.
-        let byte = unsafe { element.cast::<u8>().wrapping_add(at).read() };
-        // SAFETY: the byte at the same offset of `value`. The type consists of `bool`s only.
-        unsafe { value.as_mut_ptr().cast::<u8>().wrapping_add(at).write(u8::from(byte != 0)) };
-    }
-    // SAFETY: all bytes have been written, and each is a valid `bool`.
-    unsafe { value.assume_init() }
-}
-
 impl<T, const N: usize> Iter<'_, T, N> {
     /// Moves to the first element of the next run.
     fn advance(&mut self) -> Option<()> {
@@ -133,7 +111,7 @@ impl<T: Element, const N: usize> Iterator for Iter<'_, T, N> {
             self.advance()?;
         }
         // SAFETY: an element of the borrowed view, which is live, initialized and aligned.
-        let element = unsafe { read(self.next) };
+        let element = unsafe { read_unchecked(self.next) };
         self.next = self.next.wrapping_offset(self.step);
         self.run -= 1;
         Some(element)
@@ -152,13 +130,13 @@ impl<T: Element, const N: usize> Iterator for Iter<'_, T, N> {
             if step == 1 {
                 for at in 0..self.run {
                     // SAFETY: as in `next`.
-                    folded = add(folded, unsafe { read(first.wrapping_add(at)) });
+                    folded = add(folded, unsafe { read_unchecked(first.wrapping_add(at)) });
                 }
             } else {
                 for at in 0..self.run {
                     let element = first.wrapping_offset((at as isize).wrapping_mul(step));
                     // SAFETY: as in `next`.
-                    folded = add(folded, unsafe { read(element) });
+                    folded = add(folded, unsafe { read_unchecked(element) });
                 }
             }
             if self.advance().is_none() {

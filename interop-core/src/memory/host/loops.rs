@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 use crate::array::dims::Dims;
 use crate::array::element::Element;
 use crate::array::layout::order::{Order, is_contiguous};
-use crate::memory::host::cells::copy_or;
+use crate::memory::host::cells::read_unchecked;
 
 /// The maximum number of arrays in one loop.
 pub(crate) const MOST: usize = 2;
@@ -186,12 +186,6 @@ impl Loops {
         (self, rest)
     }
 
-    /// Returns the first offsets if the elements of the first two arrays are one contiguous run.
-    pub(crate) fn one_run(&self) -> Option<Steps> {
-        let is_dense = self.ndim == 1 && self.axes[0].steps[..2] == [1, 1];
-        (is_dense || self.count() == 1).then_some(self.first)
-    }
-
     /// The number of elements.
     pub(crate) fn count(&self) -> usize {
         self.axes[..self.ndim].iter().map(|axis| axis.extent).product()
@@ -285,8 +279,8 @@ fn reach(axis: &Axis) -> [usize; MOST] {
     axis.steps.map(|step| step.unsigned_abs().wrapping_sub(1))
 }
 
-/// The maximum number of bytes of one array that are checked together.
-const CHECKED: usize = 4096;
+/// The maximum number of elements that are checked together, before they are read from the cache.
+pub(crate) const CHECKED: usize = 4096;
 
 /// Pointers to one element in each of one or two arrays, with any alignment.
 pub(crate) trait Operands: Copy {
@@ -296,9 +290,6 @@ pub(crate) trait Operands: Copy {
     /// Whether every bit pattern is valid for all element types.
     const ANY_BITS: bool;
 
-    /// The number of elements that are checked together.
-    const CHUNK: usize;
-
     /// Moves the pointer of each array by its number of steps.
     fn moved(self, steps: Steps) -> Self;
 
@@ -307,48 +298,47 @@ pub(crate) trait Operands: Copy {
 
     /// # Safety
     ///
-    /// The pointers point to live elements, whose bytes are valid values of their types.
+    /// The pointers point to live, initialized elements.
     unsafe fn read(self) -> Self::Item;
 
-    /// Copies elements whose bytes may be invalid into `scratch`, where other libraries cannot change them, and checks
-    /// the copies. Returns pointers to the valid elements, their steps, their number, and the byte at which the check
-    /// failed. That byte has a meaning only if the number is less than `count`.
+    /// Returns the number of elements before the first byte that is not a valid `bool`, and that byte. It has a meaning
+    /// only if the number is less than `count`.
     ///
     /// # Safety
     ///
-    /// The pointers point to the first of `count` live elements in each array. `count` is at most
-    /// [`CHUNK`](Self::CHUNK).
-    unsafe fn checked(self, steps: Steps, count: usize, scratch: &mut Scratch) -> (Self, Steps, usize, u8);
+    /// The pointers point to the first of `count` live elements in each array.
+    unsafe fn count_valid(self, steps: Steps, count: usize) -> (usize, u8);
 }
 
-/// Buffers for the copies of elements that are checked, one for each array.
-pub(crate) type Scratch = [Vec<u8>; MOST];
-
-/// Copies `count` elements and checks that each byte is a valid `bool`. Returns the number of elements before the first
-/// invalid byte, and that byte.
+/// As [`Operands::count_valid`], for one array.
 ///
 /// # Safety
 ///
 /// `from` points to the first of `count` live elements, which are `step` elements apart.
-unsafe fn gather<T>(from: *const T, step: isize, count: usize, buffer: &mut Vec<u8>) -> (usize, u8) {
+unsafe fn count_valid<T: Element>(from: *const T, step: isize, count: usize) -> (usize, u8) {
+    if T::TYPE.any_bits {
+        return (count, 0);
+    }
     let size = size_of::<T>();
-    buffer.clear();
-    buffer.reserve(count * size);
     let (runs, bytes) = if step == 1 { (1, count * size) } else { (count, size) };
+    let byte = |run: usize, at: usize| {
+        let element = from.wrapping_offset(step.wrapping_mul(run as isize)).cast::<u8>();
+        // SAFETY: a byte of an element, as the caller promises.
+        unsafe { element.wrapping_add(at).read() }
+    };
     let mut bits = 0;
     for run in 0..runs {
-        let element = from.wrapping_offset(step.wrapping_mul(run as isize)).cast::<u8>();
-        let place = buffer.as_mut_ptr().wrapping_add(run * bytes);
-        // SAFETY: one of the elements or all of them, as the caller promises. The buffer has capacity for all.
-        bits |= unsafe { copy_or(element, place, bytes) };
+        for at in 0..bytes {
+            bits |= byte(run, at);
+        }
     }
-    // SAFETY: this many bytes have been written.
-    unsafe { buffer.set_len(count * size) };
     if bits <= 1 {
         return (count, 0);
     }
-    let bad = buffer.iter().position(|byte| *byte > 1).unwrap_or(0);
-    (bad / size, buffer[bad])
+    let all = (0..runs).flat_map(|run| (0..bytes).map(move |at| (run, at)));
+    // Another library may have changed the byte since.
+    let mut invalid = all.map(|(run, at)| (run * bytes + at, byte(run, at))).filter(|(_, byte)| *byte > 1);
+    invalid.next().map_or((count, 0), |(at, byte)| (at / size, byte))
 }
 
 macro_rules! operands {
@@ -358,17 +348,6 @@ macro_rules! operands {
         impl<$($type: Element),+> Operands for ($(*const $type),+,) {
             type Item = ($($type),+);
             const ANY_BITS: bool = $($type::TYPE.any_bits)&&+;
-            const CHUNK: usize = {
-                let mut chunk = CHECKED;
-                $(
-                    let most = CHECKED / size_of::<$type>();
-                    if most < chunk {
-                        chunk = most;
-                    }
-                )+
-                if chunk == 0 { 1 } else { chunk }
-            };
-
             #[inline(always)]
             fn moved(self, steps: Steps) -> Self {
                 ($(self.$at.wrapping_offset(steps[$at])),+,)
@@ -382,22 +361,19 @@ macro_rules! operands {
             #[inline(always)]
             unsafe fn read(self) -> Self::Item {
                 // SAFETY: as the caller promises; any alignment is allowed.
-                ($(unsafe { self.$at.read_unaligned() }),+)
+                ($(unsafe { read_unchecked(self.$at) }),+)
             }
 
-            unsafe fn checked(mut self, mut steps: Steps, count: usize, scratch: &mut Scratch) -> (Self, Steps, usize, u8) {
-                let mut good = (count, 0);
+            unsafe fn count_valid(self, steps: Steps, count: usize) -> (usize, u8) {
+                let mut valid = (count, 0);
                 $(
-                    if !$type::TYPE.any_bits {
-                        // SAFETY: as the caller promises.
-                        let found = unsafe { gather(self.$at, steps[$at], count, &mut scratch[$at]) };
-                        if found.0 < good.0 {
-                            good = found;
-                        }
-                        (self.$at, steps[$at]) = (scratch[$at].as_ptr().cast(), 1);
+                    // SAFETY: as the caller promises.
+                    let found = unsafe { count_valid(self.$at, steps[$at], count) };
+                    if found.0 < valid.0 {
+                        valid = found;
                     }
                 )+
-                (self, steps, good.0, good.1)
+                valid
             }
         }
     };
