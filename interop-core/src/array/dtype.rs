@@ -64,32 +64,6 @@ pub(crate) const TABLE: [Row; 18] = [
     row(17, "float4_e2m1fn", false, None, &[4]),
 ];
 
-/// A set of bit counts: count `n` is bit `n % 64` of word `n / 64`.
-type BitCounts = [u64; 4];
-
-/// All multiples of 8 up to 255.
-const WHOLE_BYTES: BitCounts = {
-    let eighths = 0x0101_0101_0101_0101;
-    [eighths & !1, eighths, eighths, eighths]
-};
-
-/// The bit counts that each code allows. Every import looks here, so this is a table and not a search.
-static ALLOWED_BITS: [BitCounts; TABLE.len()] = {
-    let (mut allowed_bits, mut code) = ([WHOLE_BYTES; TABLE.len()], 0);
-    while code < TABLE.len() {
-        let (bits, mut at) = (TABLE[code].bits, 0);
-        if !bits.is_empty() {
-            allowed_bits[code] = [0; 4];
-        }
-        while at < bits.len() {
-            allowed_bits[code][bits[at] as usize / 64] |= 1 << (bits[at] % 64);
-            at += 1;
-        }
-        code += 1;
-    }
-    allowed_bits
-};
-
 const _: () = {
     let mut code = 0;
     while code < TABLE.len() {
@@ -217,8 +191,10 @@ impl DType {
     /// have whole bytes.
     #[inline]
     pub(crate) fn is_valid(self) -> bool {
-        let sizes = ALLOWED_BITS.get(usize::from(self.code)).unwrap_or(&WHOLE_BYTES);
-        let fits = sizes[usize::from(self.bits / 64)] >> (self.bits % 64) & 1 == 1;
+        let fits = match self.row().map(|row| row.bits) {
+            Some(bits @ [_, ..]) => bits.contains(&self.bits),
+            _ => self.bits % 8 == 0 && self.bits > 0,
+        };
         fits && self.lanes > 0
     }
 

@@ -1,6 +1,7 @@
 //! Typestrs: element types in the CUDA Array Interface.
 
 use core::fmt;
+use std::io::Write;
 
 use crate::array::dtype::{COMPLEX, DType, OPAQUE, Row, TABLE, list};
 use crate::error::{Error, ErrorKind, Result};
@@ -27,20 +28,12 @@ impl Typestr {
             (1, _) | (_, 'V') => '|',
             _ => NATIVE,
         };
-        let digit = |power: u32| b"0123456789"[bytes / 10_usize.pow(power) % 10];
-        // Nearly all sizes have one digit. A single word is stored, because narrow stores slow down the copy that
-        // follows.
-        let [order, kind] = [order as u8, kind as u8].map(u64::from);
-        let text = (order | kind << 8 | u64::from(digit(0)) << 16).to_le_bytes();
-        let mut typestr = Self { text, len: 3 };
-        if bytes >= 10 {
-            let last = bytes.ilog10();
-            for power in 0..=last {
-                typestr.text[2 + (last - power) as usize] = digit(power);
-                typestr.len += u8::from(power > 0);
-            }
-        }
-        typestr
+        let mut text = [0; 8];
+        let mut rest = &mut text[..];
+        // Never fails, because the text fits.
+        let _ = write!(rest, "{order}{kind}{bytes}");
+        let free = rest.len();
+        Self { text, len: (text.len() - free) as u8 }
     }
 
     /// The text.

@@ -116,31 +116,6 @@ pub trait TensorAbi: sealed::Sealed + Sized + 'static {
     }
 }
 
-/// The capsule names, aligned to a page. The interpreter compares names with `strcmp` four times per exchange. glibc's
-/// `strcmp` is slower if the 128 bytes from either start may cross a page. Unaligned, one build in four would lose 3 %
-/// of an import for each name.
-#[repr(C, align(4096))]
-struct Names {
-    versioned: [u8; 19],
-    used_versioned: [u8; 24],
-    legacy: [u8; 9],
-    used_legacy: [u8; 14],
-}
-
-static NAMES: Names = Names {
-    versioned: *b"dltensor_versioned\0",
-    used_versioned: *b"used_dltensor_versioned\0",
-    legacy: *b"dltensor\0",
-    used_legacy: *b"used_dltensor\0",
-};
-
-const fn name(text: &'static [u8]) -> &'static CStr {
-    match CStr::from_bytes_with_nul(text) {
-        Ok(name) => name,
-        Err(_) => panic!("a name ends with a NUL"),
-    }
-}
-
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::DLManagedTensor {}
@@ -148,8 +123,8 @@ mod sealed {
 }
 
 impl TensorAbi for DLManagedTensor {
-    const CAPSULE_NAME: &'static CStr = name(&NAMES.legacy);
-    const USED_CAPSULE_NAME: &'static CStr = name(&NAMES.used_legacy);
+    const CAPSULE_NAME: &'static CStr = c"dltensor";
+    const USED_CAPSULE_NAME: &'static CStr = c"used_dltensor";
     const IS_VERSIONED: bool = false;
     const TENSOR_OFFSET: usize = offset_of!(Self, dl_tensor);
     const DELETER_OFFSET: usize = offset_of!(Self, deleter);
@@ -169,8 +144,8 @@ impl TensorAbi for DLManagedTensor {
 }
 
 impl TensorAbi for DLManagedTensorVersioned {
-    const CAPSULE_NAME: &'static CStr = name(&NAMES.versioned);
-    const USED_CAPSULE_NAME: &'static CStr = name(&NAMES.used_versioned);
+    const CAPSULE_NAME: &'static CStr = c"dltensor_versioned";
+    const USED_CAPSULE_NAME: &'static CStr = c"used_dltensor_versioned";
     const IS_VERSIONED: bool = true;
     const TENSOR_OFFSET: usize = offset_of!(Self, dl_tensor);
     const DELETER_OFFSET: usize = offset_of!(Self, deleter);
