@@ -67,7 +67,7 @@ use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::allocation::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
@@ -80,7 +80,7 @@ use crate::memory::extraction::check_import_writable;
 use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::import::Import;
 use crate::memory::lease::LeaseMut;
-use crate::memory::storage::{MemoryRegion, Storage};
+use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
 use crate::memory::upload::{DefaultStreamTarget, copy_on_default_stream, ordinal_of};
 use crate::process::fork::PerProcess;
 
@@ -144,10 +144,6 @@ impl<T: Element + DeviceCopy> FromImport for DeviceBuffer<T> {
 
     fn element() -> Option<ElementType> {
         Some(T::TYPE)
-    }
-
-    fn check(_: &ArrayInfo) -> Result<()> {
-        Ok(())
     }
 
     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
@@ -348,7 +344,7 @@ impl<T: Element + DeviceCopy> FromImport for ImportedBuffer<T> {
         let lease = LeaseMut::<T>::from_import(import, order)?;
         // What `cuda-core` does with the memory is not noticed here, so the release waits for all work of the context.
         info.note_used();
-        let info = ArrayInfo { pending: lease.pending(), uses: None, ..info };
+        let info = ArrayInfo { pending: lease.state().pending, uses: None, ..info };
         let bytes = len * size_of::<T>();
         let memory = Arc::new(ImportedMemory { _lease: lease, address, bytes, context });
         // The size and the alignment have been checked, so there is no error that would lose the import.
@@ -368,8 +364,8 @@ unsafe impl<T: Element> Storage for ImportedBuffer<T> {
         self.info.stream()
     }
 
-    fn pending(&self) -> PendingWork {
-        self.info.pending
+    fn state(&self) -> MemoryState {
+        MemoryState::new(self.info.pending)
     }
 }
 

@@ -66,7 +66,7 @@ impl fmt::Debug for RawStream {
 /// On another thread, or later, another context may be current. The handle of a default stream then means another
 /// stream. The stream is resolved only when it is needed, because most arrays are used without their stream.
 #[derive(Clone, Copy)]
-pub struct PendingWork {
+pub(crate) struct PendingWork {
     /// `None`: nobody knows on which streams work is pending.
     stream: Option<StreamHandle>,
     of: Option<OfContext>,

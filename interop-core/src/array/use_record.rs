@@ -16,7 +16,7 @@ use crate::process::fork::this_thread;
 ///
 /// The records lie in a table of fixed size. Memory that finds no free place there has no record, and counts as used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UseRecord(NonZeroU64);
+pub(crate) struct UseRecord(NonZeroU64);
 
 /// A place of the table. From the lowest bit, `state` has [`USED`], the number of launch scopes that have the array, and
 /// the generation, which is odd while the place is taken.

@@ -198,13 +198,16 @@ pub trait FromImport: Storage + Sized {
     /// The element type, or `None` to accept any.
     fn element() -> Option<ElementType>;
 
-    /// Checks, before anything is taken, whether the storage can be made from the import.
+    /// Checks, before anything is taken, whether the storage can be made from the import. By default it always can.
     ///
     /// # Errors
     ///
     /// For example [`ErrorKind::Device`](crate::ErrorKind::Device) for memory that cannot be accessed, or
     /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) for a writable lease.
-    fn check(info: &ArrayInfo) -> Result<()>;
+    fn check(info: &ArrayInfo) -> Result<()> {
+        let _ = info;
+        Ok(())
+    }
 
     /// Makes the storage. If it copies, the copy is contiguous in `order`.
     ///

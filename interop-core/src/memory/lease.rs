@@ -16,14 +16,12 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
-use crate::array::use_record::UseRecord;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::check_import_writable;
 use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
-use crate::memory::storage::MemoryRegion;
-use crate::memory::storage::Storage;
+use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
 
 /// Foreign memory with elements `T`, used in place for reading: from an import or from
 /// [`from_owner`](Self::from_owner).
@@ -353,23 +351,13 @@ macro_rules! lease {
             }
 
             #[inline]
-            fn uses(&self) -> Option<UseRecord> {
-                self.memory.owner.uses()
-            }
-
-            #[inline]
             fn stream(&self) -> Option<StreamHandle> {
                 self.memory.pending.stream(self.memory.device)
             }
 
             #[inline]
-            fn pending(&self) -> PendingWork {
-                self.memory.pending
-            }
-
-            #[inline]
-            fn drops_in_order(&self) -> bool {
-                self.memory.owner.scope().is_some()
+            fn state(&self) -> MemoryState {
+                self.memory.owner.state(self.memory.pending)
             }
         }
 

@@ -6,11 +6,13 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
+use crate::array::stream::PendingWork;
 use crate::array::use_record::UseRecord;
 use crate::cuda::driver::is_of_parent;
 use crate::cuda::release::queue::after_work;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::release::scope::{ErasedOwner, contain_panic, drop_box};
+use crate::memory::storage::MemoryState;
 
 /// A type-erased value that keeps foreign memory alive until it is dropped.
 ///
@@ -117,6 +119,12 @@ impl Owner {
             uses.note_used();
             uses.finish();
         }
+    }
+
+    /// The state of the memory, on which this work is pending.
+    #[inline]
+    pub(crate) fn state(&self, pending: PendingWork) -> MemoryState {
+        MemoryState { pending, uses: self.uses, drops_in_order: self.scope.is_some() }
     }
 
     /// The record of an import on its caller's stream.

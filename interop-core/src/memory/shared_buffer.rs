@@ -9,12 +9,10 @@ use std::sync::Arc;
 use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
-use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
-use crate::array::use_record::UseRecord;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::host::strided::HostElements;
@@ -22,7 +20,7 @@ use crate::memory::import::Import;
 use crate::memory::lease::{check_bytes, check_whole};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
-use crate::memory::storage::{InfoBuilder, MemoryRegion, Storage};
+use crate::memory::storage::{InfoBuilder, MemoryRegion, MemoryState, Storage};
 
 /// Memory of any element type that several structs share: slices of one array, or several views of one import.
 ///
@@ -53,43 +51,21 @@ struct Inner<K: ?Sized = dyn SharedOwner> {
     owner: K,
 }
 
-/// The owner of the memory, which may know its pending work.
+/// The owner of the memory.
 trait SharedOwner: Send + Sync {
-    fn pending(&self) -> PendingWork;
-
-    /// As [`Storage::uses`].
-    fn uses(&self) -> Option<UseRecord>;
-
-    /// As [`Storage::drops_in_order`].
-    fn drops_in_order(&self) -> bool;
+    fn state(&self) -> MemoryState;
 }
 
 /// The storage is asked at each call, because its stream may change.
 impl<S: Storage + Send + Sync> SharedOwner for MaybeDangling<S> {
-    fn pending(&self) -> PendingWork {
-        self.get().pending()
-    }
-
-    fn uses(&self) -> Option<UseRecord> {
-        self.get().uses()
-    }
-
-    fn drops_in_order(&self) -> bool {
-        self.get().drops_in_order()
+    fn state(&self) -> MemoryState {
+        self.get().state()
     }
 }
 
 impl SharedOwner for (Owner, PendingWork) {
-    fn pending(&self) -> PendingWork {
-        self.1
-    }
-
-    fn uses(&self) -> Option<UseRecord> {
-        self.0.uses()
-    }
-
-    fn drops_in_order(&self) -> bool {
-        self.0.scope().is_some()
+    fn state(&self) -> MemoryState {
+        self.0.state(self.1)
     }
 }
 
@@ -204,7 +180,7 @@ impl SharedBuffer {
         let owner = MaybeDangling::new(self.clone());
         if dtype.with_lanes(1) == DType::BOOL {
             let flags = MemoryRegion { element: <bool as Element>::TYPE, ..memory.clone() };
-            let info = InfoBuilder::new(flags, None, true, self.pending()).finish(&[len as i64])?;
+            let info = InfoBuilder::new(flags, None, true, self.state()).finish(&[len as i64])?;
             // SAFETY: the handle keeps the memory alive.
             unsafe { HostElements::<bool>::new(&info, false) }?.strided().for_each(drop)?;
         }
@@ -228,7 +204,7 @@ impl SharedBuffer {
 unsafe impl Storage for SharedBuffer {
     #[inline]
     fn memory(&self) -> Result<MemoryRegion> {
-        if let Some(uses) = self.uses() {
+        if let Some(uses) = self.state().uses {
             uses.note_used();
         }
         self.region()
@@ -248,24 +224,14 @@ unsafe impl Storage for SharedBuffer {
     }
 
     #[inline]
-    fn uses(&self) -> Option<UseRecord> {
-        self.inner.owner.uses()
-    }
-
-    #[inline]
     fn stream(&self) -> Option<StreamHandle> {
         let device = self.inner.memory.as_ref().map_or(Device::UNKNOWN, |memory| memory.device);
-        self.pending().stream(device)
+        self.state().pending.stream(device)
     }
 
     #[inline]
-    fn pending(&self) -> PendingWork {
-        self.inner.owner.pending()
-    }
-
-    #[inline]
-    fn drops_in_order(&self) -> bool {
-        self.inner.owner.drops_in_order()
+    fn state(&self) -> MemoryState {
+        self.inner.owner.state()
     }
 }
 
@@ -274,10 +240,6 @@ impl FromImport for SharedBuffer {
 
     fn element() -> Option<ElementType> {
         None
-    }
-
-    fn check(_: &ArrayInfo) -> Result<()> {
-        Ok(())
     }
 
     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {

@@ -12,7 +12,6 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
-use crate::array::use_record::UseRecord;
 use crate::cuda::allocation::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::copy::copy_now;
@@ -25,7 +24,7 @@ use crate::memory::host::cells::check_readable;
 use crate::memory::host::strided::Strided;
 use crate::memory::host_vec::{HostBuffer, HostVec};
 use crate::memory::import::Import;
-use crate::memory::storage::{MemoryRegion, Storage};
+use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
 use crate::memory::upload::copied;
 
 /// Memory that a sole owner may write. The pointer with write permission is exposed.
@@ -83,10 +82,6 @@ unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
         S::region(self).map(shared)
     }
 
-    fn uses(&self) -> Option<UseRecord> {
-        S::uses(self)
-    }
-
     fn struct_type(&self) -> Option<&StructType> {
         S::struct_type(self)
     }
@@ -95,12 +90,8 @@ unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
         S::stream(self)
     }
 
-    fn pending(&self) -> PendingWork {
-        S::pending(self)
-    }
-
-    fn drops_in_order(&self) -> bool {
-        S::drops_in_order(self)
+    fn state(&self) -> MemoryState {
+        S::state(self)
     }
 }
 
@@ -309,22 +300,13 @@ unsafe impl Storage for CudaBuffer {
     }
 
     fn region(&self) -> Result<MemoryRegion> {
-        Ok(MemoryRegion {
-            address: self.address,
-            range: self.address..self.address + self.bytes,
-            element: self.element,
-            device: self.device,
-            mutability: Mutability::Writable,
-        })
+        Ok(MemoryRegion::of(self.element, self.address, self.len(), self.device, Mutability::Writable))
     }
 
-    fn uses(&self) -> Option<UseRecord> {
-        self.record
-    }
-
-    // The free of other kinds makes the host wait, so an export defers it until the work is done.
-    fn drops_in_order(&self) -> bool {
-        self.drops_in_order()
+    // The free of memory of no pool makes the host wait, so an export defers it until the work is done.
+    fn state(&self) -> MemoryState {
+        let (uses, drops_in_order) = (self.record, self.drops_in_order());
+        MemoryState { uses, drops_in_order, ..MemoryState::new(PendingWork::UNKNOWN) }
     }
 }
 

@@ -125,12 +125,11 @@ pub unsafe trait Storage {
         None
     }
 
-    /// As [`stream`](Self::stream). A default stream is resolved only when it is used, because its name may mean
-    /// another stream on another thread.
+    /// What this crate's own storages know besides the memory.
     #[doc(hidden)]
     #[inline]
-    fn pending(&self) -> PendingWork {
-        self.stream().map_or(PendingWork::UNKNOWN, PendingWork::on)
+    fn state(&self) -> MemoryState {
+        MemoryState::new(self.stream().map_or(PendingWork::UNKNOWN, PendingWork::on))
     }
 
     /// As [`memory`](Self::memory), for a description that does not give the address away.
@@ -142,21 +141,6 @@ pub unsafe trait Storage {
     #[inline]
     fn region(&self) -> Result<MemoryRegion> {
         self.memory()
-    }
-
-    /// The record of an import on its caller's stream, for a storage whose [`region`](Self::region) notes no use.
-    #[doc(hidden)]
-    #[inline]
-    fn uses(&self) -> Option<UseRecord> {
-        None
-    }
-
-    /// Whether the drop is itself ordered after the work on the memory, and needs no context, as that of an import. An
-    /// export then orders nothing of its own.
-    #[doc(hidden)]
-    #[inline]
-    fn drops_in_order(&self) -> bool {
-        false
     }
 
     /// Describes the memory. Expanded code of the derive macro calls this.
@@ -182,9 +166,29 @@ impl<'a> InfoBuilder<'a> {
     /// As [`Storage::memory`].
     #[inline]
     pub fn storage<S: Storage>(storage: &'a S) -> Result<Self> {
-        let (drops_in_order, uses) = (storage.drops_in_order(), storage.uses());
-        let described = Self::new(storage.region()?, storage.struct_type(), true, storage.pending());
-        Ok(Self { drops_in_order, uses, ..described })
+        let state = storage.state();
+        Ok(Self::new(storage.region()?, storage.struct_type(), true, state))
+    }
+}
+
+/// What is known of the use of memory.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryState {
+    /// The work on the memory. A default stream is resolved only when it is used, because its name may mean another
+    /// stream on another thread.
+    pub(crate) pending: PendingWork,
+    /// The record of an import on its caller's stream, for a storage whose [`region`](Storage::region) notes no use.
+    pub(crate) uses: Option<UseRecord>,
+    /// Whether the drop is itself ordered after the work on the memory, and needs no context, as that of an import. An
+    /// export then orders nothing of its own.
+    pub(crate) drops_in_order: bool,
+}
+
+impl MemoryState {
+    /// The state of memory of which only the pending work is known.
+    pub(crate) const fn new(pending: PendingWork) -> Self {
+        Self { pending, uses: None, drops_in_order: false }
     }
 }
 
@@ -210,7 +214,13 @@ impl MemoryRegion {
         Self::of(T::TYPE, address, len, device, mutability)
     }
 
-    fn of(element: ElementType, address: usize, len: usize, device: Device, mutability: Mutability) -> Self {
+    pub(crate) fn of(
+        element: ElementType,
+        address: usize,
+        len: usize,
+        device: Device,
+        mutability: Mutability,
+    ) -> Self {
         // Existing memory does not wrap around; a wrong length is rejected when the shape is compared with the range.
         let end = address.saturating_add(len.saturating_mul(element.size));
         Self { address, range: address..end, element, device, mutability }
@@ -257,11 +267,8 @@ pub struct InfoBuilder<'a> {
     /// Whether the strides are counted in bytes.
     pub(crate) in_bytes: bool,
     pub(crate) order: Order,
-    pub(crate) pending: PendingWork,
-    /// As [`Storage::drops_in_order`](crate::memory::storage::Storage::drops_in_order), for the whole struct.
-    pub(crate) drops_in_order: bool,
-    /// As [`Storage::uses`](crate::memory::storage::Storage::uses).
-    pub(crate) uses: Option<UseRecord>,
+    /// For the whole struct.
+    pub(crate) state: MemoryState,
 }
 
 /// The `strides` field of a struct.
@@ -281,20 +288,9 @@ impl<'a> InfoBuilder<'a> {
         memory: MemoryRegion,
         struct_type: Option<&'a StructType>,
         bounded: bool,
-        pending: PendingWork,
+        state: MemoryState,
     ) -> Self {
-        let (strides, drops_in_order, uses) = (None, false, None);
-        Self {
-            memory,
-            struct_type,
-            bounded,
-            strides,
-            in_bytes: false,
-            order: Order::C,
-            pending,
-            drops_in_order,
-            uses,
-        }
+        Self { memory, struct_type, bounded, strides: None, in_bytes: false, order: Order::C, state }
     }
 
     /// Sets the `strides` field, in elements or in bytes.
@@ -306,17 +302,13 @@ impl<'a> InfoBuilder<'a> {
     /// Sets the value of the `stream` field, which takes precedence over the storage's stream.
     #[inline]
     pub(crate) fn stream(mut self, field: Option<StreamHandle>) -> Self {
+        let MemoryState { pending, uses, .. } = &mut self.state;
         // The stream of the caller is another one. The caller's library goes on there, without a word to the field.
-        let leaves_callers = match (self.uses, field, self.pending.name()) {
-            (Some(uses), Some(field), Some(callers)) if field != callers => {
-                uses.note_used();
-                true
-            }
-            _ => false,
-        };
-        self.pending = self.pending.with_field(field);
-        if leaves_callers {
-            self.pending = self.pending.beside_hidden_streams();
+        let leaves_callers = field.is_some() && pending.name().is_some() && field != pending.name();
+        *pending = pending.with_field(field);
+        if let Some(uses) = uses.filter(|_| leaves_callers) {
+            uses.note_used();
+            *pending = pending.beside_hidden_streams();
         }
         self
     }
@@ -331,7 +323,7 @@ impl<'a> InfoBuilder<'a> {
     /// Declares whether other fields of the struct have a drop. It may need the context of the memory.
     #[inline]
     pub fn beside(mut self, needs_drop: bool) -> Self {
-        self.drops_in_order &= !needs_drop;
+        self.state.drops_in_order &= !needs_drop;
         self
     }
 
@@ -404,7 +396,7 @@ impl<'a> InfoBuilder<'a> {
             },
             device: Some(device),
             mutability,
-            stream: self.pending.name(),
+            stream: self.state.pending.name(),
             memory: self.bounded.then_some(range),
         };
         let mut result = match element.is_scalar() {
@@ -415,11 +407,11 @@ impl<'a> InfoBuilder<'a> {
         // In place: a move of the description costs more than its check.
         if let Ok(info) = &mut result {
             // What is unknown, the check has decided by the device.
-            if self.pending.name().is_some() || self.pending.has_hidden_streams() {
-                info.pending = self.pending;
+            let MemoryState { pending, uses, drops_in_order } = self.state;
+            if pending.name().is_some() || pending.has_hidden_streams() {
+                info.pending = pending;
             }
-            info.drops_in_order = self.drops_in_order;
-            info.uses = self.uses;
+            (info.uses, info.drops_in_order) = (uses, drops_in_order);
         }
         result
     }

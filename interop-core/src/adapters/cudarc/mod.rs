@@ -202,10 +202,6 @@ impl<T: Element + DeviceRepr> FromImport for CudaSlice<T> {
         Some(T::TYPE)
     }
 
-    fn check(_: &ArrayInfo) -> Result<()> {
-        Ok(())
-    }
-
     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
         copied(&mut import, order).map_err(|error| Refused::new(import, error))
     }

@@ -5,7 +5,7 @@ use crate::array::stream::PendingWork;
 use crate::derive::raw_memory::RawMemory;
 use crate::memory::extraction::Extraction;
 use crate::memory::owner::Owner;
-use crate::memory::storage::InfoBuilder;
+use crate::memory::storage::{InfoBuilder, MemoryState};
 
 /// The type of a `device` field.
 #[diagnostic::on_unimplemented(
@@ -22,7 +22,7 @@ pub trait DeviceField: Sized {
     /// Called by expanded code for exports.
     #[doc(hidden)]
     fn describe(&self, memory: RawMemory) -> InfoBuilder<'static> {
-        InfoBuilder::new(memory.on(self.device()), None, false, PendingWork::UNKNOWN)
+        InfoBuilder::new(memory.on(self.device()), None, false, MemoryState::new(PendingWork::UNKNOWN))
     }
 
     /// Called by expanded code for imports.

@@ -162,7 +162,8 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
 /// Lends memory of this crate to an import, which keeps it alive.
 fn lend(info: ArrayInfo, memory: &RustMemory, stream: StreamHandle) -> Import {
     // Whoever has the storage last, orders its release.
-    let owner = Owner::new(Arc::clone(memory)).after(Some(ReleaseScope::NONE)).recorded_by(memory.uses());
+    let owner =
+        Owner::new(Arc::clone(memory)).after(Some(ReleaseScope::NONE)).recorded_by(memory.state().uses);
     // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
     unsafe { Import::from_parts(info, owner) }.with_stream(stream)
 }
