@@ -134,18 +134,6 @@ impl<T: Element> HostVec<T> {
         Ok(vector)
     }
 
-    /// Enlarges the memory by `more` uninitialized elements.
-    fn grow(&mut self, more: usize) -> Result<()> {
-        let len = self.len().saturating_add(more);
-        let bytes = len.checked_mul(size_of::<T>());
-        let align = ALIGN.max(align_of::<T>());
-        let bytes =
-            bytes.filter(|bytes| AlignedMemory::fits(*bytes, align)).ok_or_else(|| T::TYPE.too_large(len))?;
-        self.buffer.memory.grow(bytes)?;
-        self.buffer.bytes = bytes;
-        Ok(())
-    }
-
     /// Keeps the first `len` elements.
     fn truncated(mut self, len: usize) -> Self {
         self.buffer.bytes = len * size_of::<T>();
@@ -153,7 +141,7 @@ impl<T: Element> HostVec<T> {
     }
 
     pub(crate) fn first(&self) -> *mut T {
-        self.buffer.memory.start().cast()
+        self.buffer.start().cast()
     }
 
     /// Returns the elements for reading and writing. There is no `as_slice` with `&self`, because a consumer of a
@@ -201,7 +189,7 @@ impl<T: Element> FromIterator<T> for HostVec<T> {
             len = capacity;
             let Some(element) = elements.next() else { return vector };
             let more = elements.size_hint().0.saturating_add(1).max(len);
-            vector.grow(more.max(4)).unwrap_or_else(|error| panic!("{error}"));
+            vector.buffer.grow(len.saturating_add(more.max(4))).unwrap_or_else(|error| panic!("{error}"));
             // SAFETY: as above.
             unsafe { vector.first().wrapping_add(len).write(element) };
             len += 1;
@@ -229,85 +217,99 @@ impl<T> fmt::Debug for HostVec<T> {
     }
 }
 
-/// Aligned memory from the global allocator.
+/// The alignment in bytes: two cache lines. JAX uses an array without a copy from 64 bytes on.
+pub(crate) const ALIGN: usize = 128;
+
+/// Zeroed host memory for elements of a type that is known only at run time.
 ///
-/// The layout has alignment 1 and is larger by `align` bytes; the start is rounded up. With an aligned layout, the
-/// system allocator would clear fresh pages again, and `realloc` could not move pages.
-pub(crate) struct AlignedMemory {
+/// Its exports are writable, so it never returns a reference to its elements. [`HostVec`](crate::HostVec) does so for
+/// `&mut self`.
+pub struct HostBuffer {
     base: NonNull<u8>,
     layout: Layout,
-    align: usize,
+    pub(crate) bytes: usize,
+    pub(crate) element: ElementType,
 }
 
-// SAFETY: the value owns its memory, as a `Box<[u8]>` does; `&AlignedMemory` gives no access to it.
-unsafe impl Send for AlignedMemory {}
+// SAFETY: the buffer owns its memory, as a `Box<[u8]>` does; `&HostBuffer` gives no access to it.
+unsafe impl Send for HostBuffer {}
 
 // SAFETY: as above.
-unsafe impl Sync for AlignedMemory {}
+unsafe impl Sync for HostBuffer {}
 
-/// The layout of an allocation with `bytes` usable bytes.
-fn layout(bytes: usize, align: usize) -> Option<Layout> {
-    Layout::from_size_align(bytes.checked_add(align)?, 1).ok()
+/// The number of bytes of the elements, and the layout of their allocation.
+///
+/// It has alignment 1 and is larger by the alignment of the elements; the start is rounded up. With an aligned layout, the
+/// system allocator would clear fresh pages again, and `realloc` could not move pages.
+fn allocation(element: &ElementType, len: usize) -> Result<(usize, Layout)> {
+    let layout = |bytes: usize| Layout::from_size_align(bytes.checked_add(ALIGN.max(element.align))?, 1).ok();
+    let fits = len.checked_mul(element.size).and_then(|bytes| Some((bytes, layout(bytes)?)));
+    fits.ok_or_else(|| element.too_large(len))
 }
 
-impl AlignedMemory {
-    /// Whether an allocation of `bytes` bytes fits the address space.
-    pub(crate) fn fits(bytes: usize, align: usize) -> bool {
-        layout(bytes, align).is_some()
-    }
-
-    /// Allocates zeroed memory. The system provides the pages at the first write.
+impl HostBuffer {
+    /// Allocates `len` zeroed elements of this type.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory).
-    pub(crate) fn zeroed(bytes: usize, align: usize) -> Result<Self> {
+    /// By [`ErrorKind`](crate::ErrorKind): `Overflow` if the size does not fit the address space, `OutOfMemory` if the
+    /// allocation fails, `DType` for an invalid type or a type packed below the byte.
+    ///
+    /// ```
+    /// use interop_core::{DType, HostBuffer, Storage};
+    /// let buffer = HostBuffer::zeroed(DType::F32, 12)?;
+    /// assert_eq!(buffer.memory()?.address % 128, 0);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub fn zeroed(dtype: DType, len: usize) -> Result<Self> {
+        Self::of(ElementType::of_whole_bytes(dtype, false)?, len)
+    }
+
+    /// As [`zeroed`](Self::zeroed), for an element type that was checked.
+    pub(crate) fn of(element: ElementType, len: usize) -> Result<Self> {
         // SAFETY: the size of the layout is not 0.
-        Self::allocated(bytes, align, |layout| unsafe { alloc_zeroed(layout) })
+        Self::allocated(element, len, |layout| unsafe { alloc_zeroed(layout) })
     }
 
-    /// Allocates uninitialized memory.
-    ///
-    /// # Errors
-    ///
-    /// As [`zeroed`](Self::zeroed).
-    pub(crate) fn uninit(bytes: usize, align: usize) -> Result<Self> {
+    /// Allocates `len` uninitialized elements.
+    pub(crate) fn uninit(element: ElementType, len: usize) -> Result<Self> {
         // SAFETY: as above.
-        Self::allocated(bytes, align, |layout| unsafe { alloc(layout) })
+        Self::allocated(element, len, |layout| unsafe { alloc(layout) })
     }
 
-    fn allocated(bytes: usize, align: usize, allocate: impl FnOnce(Layout) -> *mut u8) -> Result<Self> {
-        let layout = layout(bytes, align).ok_or_else(|| Error::no_memory(bytes))?;
+    fn allocated(element: ElementType, len: usize, allocate: impl FnOnce(Layout) -> *mut u8) -> Result<Self> {
+        let (bytes, layout) = allocation(&element, len)?;
         let base = NonNull::new(allocate(layout)).ok_or_else(|| Error::no_memory(bytes))?;
-        let memory = Self { base, layout, align };
-        memory.request_large_pages();
-        Ok(memory)
+        let buffer = Self { base, layout, bytes, element };
+        buffer.request_large_pages();
+        counters::ALLOCATIONS.add();
+        Ok(buffer)
     }
 
     /// The aligned start of the memory.
-    pub(crate) fn start(&self) -> *mut u8 {
+    fn start(&self) -> *mut u8 {
         let base = self.base.as_ptr();
-        base.wrapping_add(base.addr().next_multiple_of(self.align) - base.addr())
+        base.wrapping_add(base.addr().next_multiple_of(ALIGN.max(self.element.align)) - base.addr())
     }
 
-    /// Enlarges the memory and keeps its bytes.
+    /// Enlarges the memory to `len` elements, of which the new ones are uninitialized.
     ///
     /// # Errors
     ///
     /// As [`zeroed`](Self::zeroed); the memory is then unchanged.
-    pub(crate) fn grow(&mut self, bytes: usize) -> Result<()> {
-        let layout = layout(bytes, self.align).ok_or_else(|| Error::no_memory(bytes))?;
-        let (old_start, old_bytes) =
-            (self.start().addr() - self.base.addr().get(), self.layout.size() - self.align);
+    fn grow(&mut self, len: usize) -> Result<()> {
+        let (bytes, layout) = allocation(&self.element, len)?;
+        let old_start = self.start().addr() - self.base.addr().get();
         // SAFETY: the memory was allocated with `self.layout`; the new size forms a valid layout.
         let base = unsafe { realloc(self.base.as_ptr(), self.layout, layout.size()) };
         (self.base, self.layout) = (NonNull::new(base).ok_or_else(|| Error::no_memory(bytes))?, layout);
         self.request_large_pages();
         if self.start() != base.wrapping_add(old_start) {
-            // SAFETY: `old_bytes` bytes from `old_start` on belong to the allocation, and the new start has as many
+            // SAFETY: `self.bytes` bytes from `old_start` on belong to the allocation, and the new start has as many
             // behind it.
-            unsafe { self.start().copy_from(base.wrapping_add(old_start), old_bytes) };
+            unsafe { self.start().copy_from(base.wrapping_add(old_start), self.bytes) };
         }
+        self.bytes = bytes;
         Ok(())
     }
 
@@ -336,69 +338,6 @@ impl AlignedMemory {
     #[cfg(not(all(target_os = "linux", not(miri))))]
     #[expect(clippy::unused_self, reason = "the same method as on Linux")]
     fn request_large_pages(&self) {}
-}
-
-impl Drop for AlignedMemory {
-    fn drop(&mut self) {
-        // SAFETY: the memory was allocated with this layout and is freed once.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) };
-    }
-}
-
-/// The alignment in bytes: two cache lines. JAX uses an array without a copy from 64 bytes on.
-pub(crate) const ALIGN: usize = 128;
-
-/// Zeroed host memory for elements of a type that is known only at run time.
-///
-/// Its exports are writable, so it never returns a reference to its elements. [`HostVec`](crate::HostVec) does so for
-/// `&mut self`.
-pub struct HostBuffer {
-    pub(crate) memory: AlignedMemory,
-    pub(crate) bytes: usize,
-    pub(crate) element: ElementType,
-}
-
-impl HostBuffer {
-    /// Allocates `len` zeroed elements of this type.
-    ///
-    /// # Errors
-    ///
-    /// By [`ErrorKind`](crate::ErrorKind): `Overflow` if the size does not fit the address space, `OutOfMemory` if the
-    /// allocation fails, `DType` for an invalid type or a type packed below the byte.
-    ///
-    /// ```
-    /// use interop_core::{DType, HostBuffer, Storage};
-    /// let buffer = HostBuffer::zeroed(DType::F32, 12)?;
-    /// assert_eq!(buffer.memory()?.address % 128, 0);
-    /// # Ok::<(), interop_core::Error>(())
-    /// ```
-    pub fn zeroed(dtype: DType, len: usize) -> Result<Self> {
-        Self::of(ElementType::of_whole_bytes(dtype, false)?, len)
-    }
-
-    /// As [`zeroed`](Self::zeroed), for an element type that was checked.
-    pub(crate) fn of(element: ElementType, len: usize) -> Result<Self> {
-        Self::made(element, len, AlignedMemory::zeroed)
-    }
-
-    /// Allocates `len` uninitialized elements.
-    pub(crate) fn uninit(element: ElementType, len: usize) -> Result<Self> {
-        Self::made(element, len, AlignedMemory::uninit)
-    }
-
-    fn made(
-        element: ElementType,
-        len: usize,
-        make: fn(usize, usize) -> Result<AlignedMemory>,
-    ) -> Result<Self> {
-        let bytes = len.checked_mul(element.size);
-        let align = ALIGN.max(element.align);
-        let bytes =
-            bytes.filter(|bytes| AlignedMemory::fits(*bytes, align)).ok_or_else(|| element.too_large(len))?;
-        let memory = make(bytes, align)?;
-        counters::ALLOCATIONS.add();
-        Ok(Self { memory, bytes, element })
-    }
 
     /// Copies the elements that `info` describes, contiguous in `order`.
     ///
@@ -412,7 +351,7 @@ impl HostBuffer {
     pub(crate) unsafe fn copy_of(info: &ArrayInfo, order: Order) -> Result<Self> {
         let element = ElementType::of_whole_bytes(info.dtype(), info.is_padded())?;
         let buffer = Self::uninit(element, info.numel())?;
-        let (address, target) = (info.address, buffer.memory.start());
+        let (address, target) = (info.address, buffer.start());
         // SAFETY: the caller guarantees the source; the new buffer has the size of the elements.
         unsafe { copy_contiguous(address, info.layout(), order, element.size, target) };
         Ok(buffer)
@@ -420,7 +359,7 @@ impl HostBuffer {
 
     /// The exposed address of the first element.
     pub(crate) fn address(&self) -> usize {
-        self.memory.start().expose_provenance()
+        self.start().expose_provenance()
     }
 
     /// The number of elements.
@@ -441,6 +380,8 @@ impl Drop for HostBuffer {
         let address = self.address();
         borrow_registry::forget(address..address + self.bytes);
         counters::ALLOCATIONS.sub();
+        // SAFETY: the memory was allocated with this layout and is freed once.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }
 
@@ -448,14 +389,7 @@ impl Drop for HostBuffer {
 // memory. 4: `&self` gives no references to elements.
 unsafe impl Storage for HostBuffer {
     fn memory(&self) -> Result<MemoryRegion> {
-        let address = self.address();
-        Ok(MemoryRegion {
-            address,
-            range: address..address + self.bytes,
-            element: self.element,
-            device: Device::CPU,
-            mutability: Mutability::Writable,
-        })
+        Ok(MemoryRegion::of(self.element, self.address(), self.len(), Device::CPU, Mutability::Writable))
     }
 }
 
