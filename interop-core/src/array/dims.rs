@@ -54,50 +54,38 @@ impl<T: Copy + Default> Dims<T> {
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         if len <= INLINE {
-            return Self(Repr::Inline { len, items: [T::default(); INLINE] });
+            return Self::inline(len, [T::default(); INLINE]);
         }
         Self(Repr::Heap(vec![T::default(); len].into_boxed_slice()))
     }
 
     /// Creates a list of `len` zeros and lets `fill` write over them.
     #[inline]
-    pub(crate) fn filled(len: usize, mut fill: impl FnMut(&mut [T])) -> Self {
-        if len > INLINE {
-            return Self::filled_on_heap(len, &mut fill);
-        }
-        let mut items = [T::default(); INLINE];
-        fill(&mut items[..len]);
-        Self(Repr::Inline { len, items })
+    pub(crate) fn filled(len: usize, fill: impl FnOnce(&mut [T])) -> Self {
+        let mut items = Self::zeroed(len);
+        fill(&mut items);
+        items
     }
 
-    /// Creates a list from `item(axis)` for each axis. The items stay in registers until all are computed.
+    /// Creates a list from `item(axis)` for each axis.
     ///
     /// # Errors
     ///
     /// The first error of `item`.
     #[inline]
     pub(crate) fn collected<E>(len: usize, mut item: impl FnMut(usize) -> Result<T, E>) -> Result<Self, E> {
-        if len > INLINE {
-            return Ok(Self(Repr::Heap((0..len).map(item).collect::<Result<_, E>>()?)));
+        let mut items = Self::zeroed(len);
+        for (axis, place) in items.iter_mut().enumerate() {
+            *place = item(axis)?;
         }
-        let mut failed = None;
-        let items = core::array::from_fn(|axis| {
-            if axis >= len || failed.is_some() {
-                return T::default();
-            }
-            item(axis).unwrap_or_else(|error| {
-                failed = Some(error);
-                T::default()
-            })
-        });
-        failed.map_or(Ok(Self(Repr::Inline { len, items })), Err)
+        Ok(items)
     }
+}
 
-    #[cold]
-    fn filled_on_heap(len: usize, fill: &mut dyn FnMut(&mut [T])) -> Self {
-        let mut items = vec![T::default(); len].into_boxed_slice();
-        fill(&mut items);
-        Self(Repr::Heap(items))
+impl<T> Dims<T> {
+    /// Creates a list of the first `len` items.
+    pub(crate) const fn inline(len: usize, items: [T; INLINE]) -> Self {
+        Self(Repr::Inline { len, items })
     }
 }
 

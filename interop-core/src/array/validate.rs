@@ -14,7 +14,7 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use crate::array::device::{Device, DeviceType};
-use crate::array::dims::{Dims, INLINE, MAX_NDIM, for_rank};
+use crate::array::dims::{Dims, INLINE, MAX_NDIM};
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::errors::too_many;
@@ -31,12 +31,7 @@ impl RawDescriptor<'_> {
         if let Some(info) = self.validate_fast() {
             return Ok(info);
         }
-        // The slow path gets copies, so that the fast one can keep extents and strides in registers.
-        let shape = Dims::from(self.shape);
-        let steps = Dims::from(if let Strides::Elements(steps) = self.strides { steps } else { &[] });
-        let strides =
-            if let Strides::Elements(_) = self.strides { Strides::Elements(&steps) } else { self.strides };
-        RawDescriptor { shape: &shape, strides, ..self }.validate_full()
+        self.validate_full()
     }
 
     /// The fast path, for at most five axes and elements of whole bytes. The strides are contiguous or not negative.
@@ -79,33 +74,6 @@ impl RawDescriptor<'_> {
             pending: self.pending(),
             uses: None,
         })
-    }
-
-    /// As [`validate_fast`](Self::validate_fast), for a rank that is not a constant.
-    pub(crate) fn validate_fast_dyn(&self) -> Option<ArrayInfo> {
-        for_rank!(self.shape.len(), N => self.validate_fast_ranked::<N>())
-    }
-
-    #[inline(always)]
-    fn validate_fast_ranked<const N: usize>(&self) -> Option<ArrayInfo> {
-        let shape: [i64; N] = self.shape.try_into().ok()?;
-        let mut steps = [0; N];
-        let strides = match self.strides {
-            Strides::Contiguous(order) => Strides::Contiguous(order),
-            Strides::Elements(list) => {
-                steps = list.try_into().ok()?;
-                Strides::Elements(&steps)
-            }
-            Strides::Bytes(list) => {
-                let (list, item): ([i64; N], _) =
-                    (list.try_into().ok()?, self.dtype.packed_bits() as i64 / 8);
-                for (step, bytes) in steps.iter_mut().zip(list) {
-                    *step = bytes.checked_div(item).filter(|step| step * item == bytes)?;
-                }
-                Strides::Elements(&steps)
-            }
-        };
-        RawDescriptor { shape: &shape, strides, ..self.clone() }.validate_fast()
     }
 
     /// Nothing is pending on CPU memory.
@@ -311,10 +279,7 @@ impl RawDescriptor<'_> {
     /// - `NullPointer`: an array with elements has the address 0.
     /// - `OutOfBounds`: elements lie outside `memory`.
     pub fn validate(self) -> Result<ArrayInfo> {
-        match self.validate_fast_dyn() {
-            Some(info) => Ok(info),
-            None => self.validate_full(),
-        }
+        self.validate_inlined()
     }
 }
 
@@ -350,11 +315,7 @@ mod tests {
         let (mut accepted_fast, mut accepted_full) = (0, 0);
         let mut compare = |descriptor: &RawDescriptor<'_>| {
             let (fast, full) = (descriptor.validate_fast(), descriptor.clone().validate_full());
-            let by_rank = descriptor.validate_fast_dyn();
-            for fast in [&fast, &by_rank] {
-                assert!(fast.is_none() || *fast == full.clone().ok(), "{descriptor:?}: {full:?}");
-            }
-            assert!(fast.is_none() || by_rank.is_some(), "{descriptor:?} is accepted_fast");
+            assert!(fast.is_none() || fast == full.clone().ok(), "{descriptor:?}: {full:?}");
             assert!(!is_simple(descriptor) || fast.is_some() == full.is_ok(), "{descriptor:?}: {full:?}");
             accepted_fast += usize::from(fast.is_some());
             accepted_full += usize::from(full.is_ok());

@@ -195,17 +195,9 @@ impl CompactCopy {
 /// Returns the layout of the same elements without gaps, in memory order, and the plan of the copy into it. Elements
 /// that are repeated by a stride of 0 stay repeated. Returns `None` if elements overlap in another way.
 fn dense(layout: &Layout, item: usize) -> Option<(Layout, CopyPlan)> {
-    let (shape, strides) = (layout.shape(), layout.strides());
-    let mut axes: Vec<usize> = (0..shape.len()).filter(|at| shape[*at] != 1 && strides[*at] != 0).collect();
-    axes.sort_by_key(|at| (strides[*at].unsigned_abs(), core::cmp::Reverse(*at)));
-    let mut reach = 0_usize;
-    let mut dense: Vec<isize> = vec![0; shape.len()];
-    let mut count = 1_usize;
+    let (shape, strides, axes) = (layout.shape(), layout.strides(), layout.axes_apart()?);
+    let (mut dense, mut count) = (vec![0_isize; shape.len()], 1_usize);
     for &at in &axes {
-        if strides[at].unsigned_abs() <= reach {
-            return None;
-        }
-        reach += strides[at].unsigned_abs() * (shape[at] - 1);
         dense[at] = count as isize;
         count *= shape[at];
     }

@@ -1,17 +1,16 @@
 //! Shapes and strides: defaults, contiguity, offsets, slices. All arithmetic is checked.
 
-pub(crate) mod axes;
 pub(crate) mod errors;
 pub(crate) mod order;
 pub(crate) mod parts;
 
+use core::cmp::Reverse;
 use core::fmt;
 use core::ops::Range;
 
 use crate::array::dims::{Dims, INLINE, MAX_NDIM};
-use crate::array::layout::axes::Axes;
 use crate::array::layout::errors::{count_mismatch, not_contiguous, out_of_reach, too_large, too_many};
-use crate::array::layout::order::{Order, contiguous_strides, fill_contiguous, is_contiguous};
+use crate::array::layout::order::{Order, contiguous_strides, is_contiguous};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A checked shape with strides in elements.
@@ -36,13 +35,14 @@ use crate::error::{Error, ErrorKind, Result};
 /// ```
 #[derive(Clone)]
 pub struct Layout {
-    axes: Axes,
+    shape: Dims<usize>,
+    strides: Dims<isize>,
     numel: usize,
 }
 
 impl Layout {
     /// A placeholder without axes and elements.
-    pub(crate) const EMPTY: Self = Self { axes: Axes::NONE, numel: 0 };
+    pub(crate) const EMPTY: Self = Self::inline(0, [0; INLINE], [0; INLINE], 0);
 
     /// Creates the contiguous layout of this shape.
     ///
@@ -53,10 +53,7 @@ impl Layout {
     #[inline]
     pub fn contiguous(shape: &[usize], order: Order) -> Result<Self> {
         let numel = numel(shape)?;
-        Ok(Self::filled(shape.len(), numel, |extents, strides| {
-            extents.copy_from_slice(shape);
-            fill_contiguous(strides, |axis| shape[axis], order);
-        }))
+        Ok(Self { shape: shape.into(), strides: contiguous_strides(shape, order), numel })
     }
 
     /// Creates a layout from a shape and strides in elements.
@@ -71,7 +68,7 @@ impl Layout {
         if strides.len() != shape.len() {
             return Err(count_mismatch(strides.len(), shape.len()));
         }
-        let layout = Self::of(shape, &normalized_strides(shape, strides, numel), numel);
+        let layout = Self { shape: shape.into(), strides: normalized_strides(shape, strides, numel), numel };
         if layout.offsets_checked().is_none() {
             return Err(out_of_reach(layout.shape(), layout.strides()));
         }
@@ -80,27 +77,13 @@ impl Layout {
 
     /// Creates a layout from checked parts.
     #[inline]
-    pub(crate) fn inline(
+    pub(crate) const fn inline(
         ndim: usize,
         shape: [usize; INLINE],
         strides: [isize; INLINE],
         numel: usize,
     ) -> Self {
-        Self { axes: Axes::Inline { ndim, shape, strides }, numel }
-    }
-
-    /// Creates a layout that `fill` writes over zeros. The caller has checked the product and the offsets.
-    #[inline]
-    pub(crate) fn filled(ndim: usize, numel: usize, fill: impl FnOnce(&mut [usize], &mut [isize])) -> Self {
-        Self { axes: Axes::filled(ndim, fill), numel }
-    }
-
-    /// Creates a layout from extents and strides. The caller has checked the product and the offsets.
-    fn of(shape: &[usize], strides: &[isize], numel: usize) -> Self {
-        Self::filled(shape.len(), numel, |extents, steps| {
-            extents.copy_from_slice(shape);
-            steps.copy_from_slice(strides);
-        })
+        Self { shape: Dims::inline(ndim, shape), strides: Dims::inline(ndim, strides), numel }
     }
 
     /// Creates a layout from a shape and strides in bytes, for elements of `item` bytes.
@@ -140,14 +123,14 @@ impl Layout {
     #[inline]
     #[must_use]
     pub fn shape(&self) -> &[usize] {
-        self.axes.shape()
+        &self.shape
     }
 
     /// The strides, in elements.
     #[inline]
     #[must_use]
     pub fn strides(&self) -> &[isize] {
-        self.axes.strides()
+        &self.strides
     }
 
     /// The number of axes.
@@ -216,20 +199,24 @@ impl Layout {
         if self.is_contiguous(Order::C) {
             return true;
         }
-        let mut axes: Vec<(usize, usize)> = self
-            .shape()
-            .iter()
-            .zip(self.strides())
-            .filter(|(extent, _)| **extent > 1)
-            .map(|(extent, stride)| (stride.unsigned_abs(), *extent))
-            .collect();
-        axes.sort_unstable();
+        let repeats = |(extent, stride): (&usize, &isize)| *extent > 1 && *stride == 0;
+        !self.shape.iter().zip(&*self.strides).any(repeats) && self.axes_apart().is_some()
+    }
+
+    /// Returns the axes with more than one index and a stride other than 0, by increasing stride. Returns `None` if two
+    /// indices of these axes may share an element. The array has elements.
+    pub(crate) fn axes_apart(&self) -> Option<Vec<usize>> {
+        let stride = |at: usize| self.strides[at].unsigned_abs();
+        let mut axes: Vec<usize> =
+            (0..self.ndim()).filter(|at| self.shape[*at] > 1 && stride(*at) != 0).collect();
+        axes.sort_by_key(|at| (stride(*at), Reverse(*at)));
         let mut reach = 0_usize;
-        axes.iter().all(|&(stride, extent)| {
-            let apart = stride > reach;
-            reach += stride * (extent - 1);
-            apart
-        })
+        let mut is_apart = |at: &usize| {
+            let is_apart = stride(*at) > reach;
+            reach += stride(*at) * (self.shape[*at] - 1);
+            is_apart
+        };
+        axes.iter().all(&mut is_apart).then_some(axes)
     }
 }
 
@@ -243,9 +230,9 @@ impl Eq for Layout {}
 
 impl fmt::Debug for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { axes: _, numel } = self;
+        let Self { shape, strides, numel } = self;
         let mut shown = f.debug_struct("Layout");
-        shown.field("shape", &self.shape()).field("strides", &self.strides()).field("numel", numel).finish()
+        shown.field("shape", shape).field("strides", strides).field("numel", numel).finish()
     }
 }
 

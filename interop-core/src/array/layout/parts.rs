@@ -45,7 +45,7 @@ impl Layout {
             strides[axis] *= step;
         }
         let offset = if numel == 0 { 0 } else { self.strides()[axis] * start as isize };
-        (Self::of(&shape, &strides, numel), offset)
+        (Self { shape, strides, numel }, offset)
     }
 
     /// Removes an axis by selecting one index of it. Also returns the offset of the new first element, in elements.
@@ -60,7 +60,7 @@ impl Layout {
         let numel = product(shape.iter().copied())
             .unwrap_or_else(|| unreachable!("it has no more elements than the layout"));
         let offset = if numel == 0 { 0 } else { self.strides()[axis] * index as isize };
-        (Self::of(&shape, &strides, numel), offset)
+        (Self { shape, strides, numel }, offset)
     }
 
     /// Divides each element into `parts` equal parts, which become the last axes. Strides count parts.
