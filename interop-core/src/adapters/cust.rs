@@ -126,7 +126,7 @@ unsafe impl<T: Element + DeviceCopy> Storage for UnifiedBuffer<T> {
 }
 
 macro_rules! imported {
-    ($($buffer:ident, $kind:expr, $make:expr, $check:expr;)*) => {
+    ($($buffer:ident, $kind:expr, $make:expr $(, $check:path)?;)*) => {
         $(
             impl<T: Element + DeviceCopy> FromImport for $buffer<T> {
                 const COPIES: bool = true;
@@ -135,9 +135,9 @@ macro_rules! imported {
                     Some(T::TYPE)
                 }
 
-                fn check(info: &ArrayInfo) -> Result<()> {
-                    ($check)(info, T::TYPE)
-                }
+                $(fn check(info: &ArrayInfo) -> Result<()> {
+                    $check(info, T::TYPE)
+                })?
 
                 fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
                     let copy = Self::check(import.info()).and_then(|()| copied::<T>(&mut import, $kind, order));
@@ -158,15 +158,10 @@ macro_rules! imported {
 }
 
 imported! {
-    DeviceBuffer, MemoryKind::Device, device_buffer, accept_any;
+    DeviceBuffer, MemoryKind::Device, device_buffer;
     DeviceBox, MemoryKind::Device, device_box, one_element;
-    LockedBuffer, MemoryKind::Pinned, locked_buffer, accept_any;
-    UnifiedBuffer, MemoryKind::Managed, unified_buffer, accept_any;
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the signature of the other check")]
-fn accept_any(_: &ArrayInfo, _: ElementType) -> Result<()> {
-    Ok(())
+    LockedBuffer, MemoryKind::Pinned, locked_buffer;
+    UnifiedBuffer, MemoryKind::Managed, unified_buffer;
 }
 
 fn one_element(info: &ArrayInfo, element: ElementType) -> Result<()> {

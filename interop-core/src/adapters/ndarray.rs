@@ -94,16 +94,18 @@ unsafe impl Storage for Elements {
     }
 }
 
-/// The description of an array.
+/// The description of an array, which owns the gaps between its elements, or of a view, which must have none.
 fn info_of<T: Element>(
     first: *const T,
     shape: &[usize],
     strides: &[isize],
-    (mutability, check): (Mutability, fn(&Layout) -> Result<()>),
+    (mutability, is_view): (Mutability, bool),
 ) -> Result<ArrayInfo> {
     let address = first.expose_provenance();
     let layout = Layout::strided(shape, strides)?;
-    check(&layout)?;
+    if is_view {
+        check_no_gaps(&layout)?;
+    }
     let elements = layout.offsets();
     let at = |offset: isize| address.wrapping_add_signed(offset.wrapping_mul(size_of::<T>() as isize));
     let range = at(elements.start)..at(elements.end);
@@ -111,12 +113,6 @@ fn info_of<T: Element>(
         Elements(MemoryRegion { address, range, element: T::TYPE, device: Device::CPU, mutability });
     let strides = Dims::from(strides);
     Dims::from(shape).finish(InfoBuilder::storage(&elements)?.strides(&strides, false))
-}
-
-/// An array owns the gaps between its elements.
-#[expect(clippy::unnecessary_wraps, reason = "the signature of the other check")]
-fn accept_any(_: &Layout) -> Result<()> {
-    Ok(())
 }
 
 /// Returns an error for gaps between the elements of a view, because an export covers them too.
@@ -130,7 +126,7 @@ fn check_no_gaps(layout: &Layout) -> Result<()> {
 }
 
 macro_rules! arrays {
-    ($($array:ty => $mutability:expr, $check:expr;)*) => {
+    ($($array:ty => $mutability:expr, $is_view:literal;)*) => {
         $(
             // SAFETY: 1: the elements live as long as the array, and an export needs a `'static` one. The array's own
             // pointer is exposed, with write permission if elements may be written. Borrowed elements have no gaps. 2:
@@ -138,7 +134,7 @@ macro_rules! arrays {
             // through `&self`. 4: those that are `UniqueOwner` own their elements or borrow them mutably.
             unsafe impl<T: Element, D: Dimension> CudaArray for NdArray<$array> {
                 fn info(&self) -> Result<ArrayInfo> {
-                    info_of(self.0.as_ptr(), self.0.shape(), self.0.strides(), ($mutability, $check))
+                    info_of(self.0.as_ptr(), self.0.shape(), self.0.strides(), ($mutability, $is_view))
                 }
             }
         )*
@@ -146,10 +142,10 @@ macro_rules! arrays {
 }
 
 arrays! {
-    ArrayBase<OwnedRepr<T>, D> => Mutability::UniqueOwner, accept_any;
-    ArrayBase<OwnedArcRepr<T>, D> => Mutability::ReadOnly, accept_any;
-    ArrayBase<ViewRepr<&T>, D> => Mutability::ReadOnly, check_no_gaps;
-    ArrayBase<ViewRepr<&mut T>, D> => Mutability::UniqueOwner, check_no_gaps;
+    ArrayBase<OwnedRepr<T>, D> => Mutability::UniqueOwner, false;
+    ArrayBase<OwnedArcRepr<T>, D> => Mutability::ReadOnly, false;
+    ArrayBase<ViewRepr<&T>, D> => Mutability::ReadOnly, true;
+    ArrayBase<ViewRepr<&mut T>, D> => Mutability::UniqueOwner, true;
 }
 
 impl<T: Element, D: Dimension> FromArray for NdArray<Array<T, D>> {

@@ -9,22 +9,22 @@ use crate::array::struct_type::{MAX_DEPTH, StructField, StructType};
 use crate::array::typestr::clip;
 use crate::error::{Error, ErrorKind, Result, text};
 
-/// The kind and size of a typestr, and the format character of Python's module `struct`.
-const FORMATS: [(&str, &str); 14] = [
-    ("b1", "?"),
-    ("i1", "b"),
-    ("i2", "h"),
-    ("i4", "i"),
-    ("i8", "q"),
-    ("u1", "B"),
-    ("u2", "H"),
-    ("u4", "I"),
-    ("u8", "Q"),
-    ("f2", "e"),
-    ("f4", "f"),
-    ("f8", "d"),
-    ("c8", "Zf"),
-    ("c16", "Zd"),
+/// The format characters of Python's module `struct`.
+const FORMATS: [(DType, &str); 14] = [
+    (DType::BOOL, "?"),
+    (DType::I8, "b"),
+    (DType::I16, "h"),
+    (DType::I32, "i"),
+    (DType::I64, "q"),
+    (DType::U8, "B"),
+    (DType::U16, "H"),
+    (DType::U32, "I"),
+    (DType::U64, "Q"),
+    (DType::F16, "e"),
+    (DType::F32, "f"),
+    (DType::F64, "d"),
+    (DType::COMPLEX64, "Zf"),
+    (DType::COMPLEX128, "Zd"),
 ];
 
 /// The format of the elements. Scalars use native formats, because `memoryview` reads no others.
@@ -44,19 +44,14 @@ pub(crate) fn format_of(dtype: DType, struct_type: Option<&StructType>) -> Resul
 }
 
 fn scalar(dtype: DType) -> Result<String> {
-    let allowed = "a type with a buffer protocol format; use DLPack for other types";
-    let none = || Error::new(ErrorKind::DType, "dtype", dtype, allowed);
-    let typestr = dtype.typestr().ok_or_else(none)?;
-    // The byte order is the native one; strip it.
-    let kind = &typestr.as_str()[1..];
-    if let Some(bytes) = kind.strip_prefix('V') {
-        return Ok(format!("{bytes}x"));
+    if dtype.is_opaque() && dtype.typestr().is_some() {
+        return Ok(format!("{}x", dtype.packed_bits() / 8));
     }
-    FORMATS
-        .iter()
-        .find(|(typestr, _)| *typestr == kind)
-        .map(|(_, format)| (*format).to_owned())
-        .ok_or_else(none)
+    let known = FORMATS.iter().find(|(known, _)| *known == dtype);
+    known.map(|(_, format)| (*format).to_owned()).ok_or_else(|| {
+        let allowed = "a type with a buffer protocol format; use DLPack for other types";
+        Error::new(ErrorKind::DType, "dtype", dtype, allowed)
+    })
 }
 
 /// `=` selects standard sizes without implicit padding, so offsets are exactly those of the struct.
@@ -235,30 +230,22 @@ impl Reader<'_> {
     }
 
     fn scalar(&mut self) -> Result<DType> {
-        let native = matches!(self.order, b'@' | b'^');
-        let signed = |bytes: usize| if bytes == 8 { DType::I64 } else { DType::I32 };
-        let unsigned = |bytes: usize| if bytes == 8 { DType::U64 } else { DType::U32 };
-        let dtype = match self.format[self.at..] {
-            [b'?', ..] => DType::BOOL,
-            [b'b', ..] => DType::I8,
-            [b'B', ..] => DType::U8,
-            [b'h', ..] => DType::I16,
-            [b'H', ..] => DType::U16,
-            [b'l', ..] if native => signed(size_of::<c_long>()),
-            [b'L', ..] if native => unsigned(size_of::<c_long>()),
-            [b'i' | b'l', ..] => DType::I32,
-            [b'I' | b'L', ..] => DType::U32,
-            [b'q', ..] => DType::I64,
-            [b'Q', ..] => DType::U64,
-            [b'n', ..] if native => signed(size_of::<usize>()),
-            [b'N', ..] if native => unsigned(size_of::<usize>()),
-            [b'e', ..] => DType::F16,
-            [b'f', ..] => DType::F32,
-            [b'd', ..] => DType::F64,
-            [b'Z', b'f', ..] => DType::COMPLEX64,
-            [b'Z', b'd', ..] => DType::COMPLEX128,
-            _ => return Err(self.refusal(ITEMS)),
+        let (rest, native) = (&self.format[self.at..], matches!(self.order, b'@' | b'^'));
+        let bytes = match rest.first() {
+            Some(b'l' | b'L') if native => size_of::<c_long>(),
+            Some(b'n' | b'N') if native => size_of::<usize>(),
+            Some(b'l' | b'L') => 4,
+            _ => 0,
         };
+        let dtype = match bytes {
+            0 => FORMATS
+                .iter()
+                .find(|(_, format)| rest.starts_with(format.as_bytes()))
+                .map(|(dtype, _)| *dtype),
+            _ if rest[0].is_ascii_lowercase() => Some(if bytes == 8 { DType::I64 } else { DType::I32 }),
+            _ => Some(if bytes == 8 { DType::U64 } else { DType::U32 }),
+        };
+        let dtype = dtype.ok_or_else(|| self.refusal(ITEMS))?;
         self.at += if dtype.code() == COMPLEX { 2 } else { 1 };
         self.check_order(dtype)?;
         Ok(dtype)

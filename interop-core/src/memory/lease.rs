@@ -297,7 +297,7 @@ impl LeasedMemory {
 }
 
 macro_rules! lease {
-    ($lease:ident, $mutability:expr, $check:path) => {
+    ($lease:ident, $mutability:expr $(, $check:path)?) => {
         impl<T: Element> $lease<T> {
             /// Returns the owner of the memory in place of the lease.
             #[must_use]
@@ -371,10 +371,10 @@ macro_rules! lease {
                 Some(T::TYPE)
             }
 
-            #[inline]
+            $(#[inline]
             fn check(info: &ArrayInfo) -> Result<()> {
                 $check(info)
-            }
+            })?
 
             fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
                 Self::take(&mut import, order).map_err(|error| Refused::new(import, error))
@@ -383,7 +383,7 @@ macro_rules! lease {
             #[inline(always)]
             fn take(import: &mut Import, _order: Order) -> Result<Self> {
                 let info = import.info();
-                $check(info)?;
+                Self::check(info)?;
                 info.check_element(&T::TYPE)?;
                 let (address, range, device) = (info.address, info.span(), info.device());
                 let pending = import.pending_work()?;
@@ -403,14 +403,9 @@ macro_rules! lease {
     };
 }
 
-lease!(Lease, Mutability::ReadOnly, accept_any);
+lease!(Lease, Mutability::ReadOnly);
 
 lease!(LeaseMut, Mutability::Writable, check_import_writable);
-
-#[expect(clippy::unnecessary_wraps, reason = "the signature of `FromImport::check`")]
-fn accept_any(_: &ArrayInfo) -> Result<()> {
-    Ok(())
-}
 
 /// Returns an error if the bytes cannot be such elements.
 pub(crate) fn check_bytes(element: &ElementType, address: usize, len: usize) -> Result<()> {

@@ -126,52 +126,34 @@ fn after_pending(stream: &Arc<CudaStream>, get_address: impl Fn(&CudaStream) -> 
     get_address(stream)
 }
 
-// SAFETY: 1: `cudarc` makes uninitialized slices only in `unsafe` functions. 2: the slice frees its memory on drop. 3:
-// the memory is on the device of its context. 4: it is device memory, without references to elements.
-unsafe impl<T: Element> Storage for CudaSlice<T> {
-    fn memory(&self) -> Result<MemoryRegion> {
-        Ok(MemoryRegion::new::<T>(address(self), self.len(), device_of(self.context()), device_writes::<T>()))
-    }
-
-    fn stream(&self) -> Option<StreamHandle> {
-        Some(handle_on(CudaSlice::stream(self), device_of(self.context())))
-    }
-}
-
-macro_rules! views {
-    ($($view:ident, $mutability:expr;)*) => {
+macro_rules! slices {
+    ($($slice:ty, $memory:expr;)*) => {
         $(
-            // SAFETY: as for the borrowed slice.
-            unsafe impl<T: Element> Storage for $view<'_, T> {
+            // SAFETY: 1: `cudarc` makes uninitialized slices only in `unsafe` functions. 2: a slice frees its memory on
+            // drop, and a view borrows one. 3: the memory is on the device of its context, or from `cuMemAllocManaged`. 4:
+            // it is device memory, without references to elements, or no slice of elements outlives a borrow.
+            unsafe impl<T: Element> Storage for $slice {
                 fn memory(&self) -> Result<MemoryRegion> {
-                    let device = device_of(DeviceSlice::stream(self).context());
-                    Ok(MemoryRegion::new::<T>(address(self), self.len(), device, $mutability))
+                    let memory: fn(&CudaContext) -> (Device, Mutability) = $memory;
+                    let (device, mutability) = memory(DeviceSlice::stream(self).context());
+                    Ok(MemoryRegion::new::<T>(address(self), self.len(), device, mutability))
                 }
 
                 fn stream(&self) -> Option<StreamHandle> {
+                    let memory: fn(&CudaContext) -> (Device, Mutability) = $memory;
                     let stream = DeviceSlice::stream(self);
-                    Some(handle_on(stream, device_of(stream.context())))
+                    Some(handle_on(stream, memory(stream.context()).0))
                 }
             }
         )*
     };
 }
 
-views! {
-    CudaView, Mutability::ReadOnly;
-    CudaViewMut, device_writes::<T>();
-}
-
-// SAFETY: 1, 2: as for `CudaSlice`. 3: it comes from `cuMemAllocManaged`. 4: no slice of elements outlives a borrow of
-// the buffer.
-unsafe impl<T: Element> Storage for UnifiedSlice<T> {
-    fn memory(&self) -> Result<MemoryRegion> {
-        Ok(MemoryRegion::new::<T>(address(self), self.len(), Device::CUDA_MANAGED, Mutability::UniqueOwner))
-    }
-
-    fn stream(&self) -> Option<StreamHandle> {
-        Some(handle_on(DeviceSlice::stream(self), Device::CUDA_MANAGED))
-    }
+slices! {
+    CudaSlice<T>, |context| (device_of(context), device_writes::<T>());
+    CudaView<'_, T>, |context| (device_of(context), Mutability::ReadOnly);
+    CudaViewMut<'_, T>, |context| (device_of(context), device_writes::<T>());
+    UnifiedSlice<T>, |_| (Device::CUDA_MANAGED, Mutability::UniqueOwner);
 }
 
 // SAFETY: 1, 2: as for `CudaSlice`. 3: it comes from `cuMemHostAlloc`. 4: no slice of elements outlives a borrow of the
