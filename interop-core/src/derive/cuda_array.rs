@@ -25,7 +25,7 @@ use crate::memory::storage::Storage;
 use crate::protocols::cai::CudaArrayInterface;
 use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
 use crate::protocols::dlpack::export::{Ownership, export_described, export_kept};
-use crate::protocols::dlpack::export_owner::{SharedHandle, Whole};
+use crate::protocols::dlpack::export_owner::{ExportedValue, SharedHandle};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
 /// A struct that holds array memory. Implement it by `#[derive(CudaArray)]`.
@@ -460,7 +460,7 @@ pub unsafe trait CudaArray {
     where
         Self: Sized + Send + 'static,
     {
-        let whole = MaybeDangling::new(Whole(self));
+        let whole = MaybeDangling::new(ExportedValue::<_, true>(self));
         let info = match whole.get().0.info() {
             Ok(info) => info,
             Err(error) => return Err(Refused::new(whole.into_inner().0, error)),

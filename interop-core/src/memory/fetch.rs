@@ -14,9 +14,10 @@ use crate::cuda::default_context::context_for;
 use crate::cuda::driver::driver;
 use crate::cuda::handover::synchronize;
 use crate::cuda::pool::with_spare_stream;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::host::cells::check_run;
 use crate::memory::host::copy::copy_contiguous;
+use crate::memory::host::strided::filled_vec;
 #[cfg(feature = "python")]
 use crate::memory::host_vec::HostBuffer;
 
@@ -105,16 +106,14 @@ unsafe fn copy_to_host(
 /// The memory that `info` describes is live.
 pub(crate) unsafe fn fetch_vec<T: Element>(info: &ArrayInfo, order: Order) -> Result<Vec<T>> {
     let layout = info.layout_of(&T::TYPE)?;
-    let (count, mut elements) = (layout.numel(), Vec::<T>::new());
-    let reserved = elements.try_reserve_exact(count);
-    reserved.map_err(|_| Error::no_memory(count.saturating_mul(size_of::<T>())))?;
-    // SAFETY: as the caller promises. The vector is new and has capacity for `count` elements.
-    unsafe { copy_to_host(info, &layout, size_of::<T>(), order, elements.as_mut_ptr().cast()) }?;
-    // SAFETY: `count` elements have been written.
-    unsafe { check_run(elements.as_ptr(), count) }?;
-    // SAFETY: the elements are valid values of `T`.
-    unsafe { elements.set_len(count) };
-    Ok(elements)
+    let fill = |target: *mut T| {
+        // SAFETY: as the caller promises. The vector is new and has capacity for the elements.
+        unsafe { copy_to_host(info, &layout, size_of::<T>(), order, target.cast()) }?;
+        // SAFETY: the elements have been written.
+        unsafe { check_run(target.cast_const(), layout.numel()) }
+    };
+    // SAFETY: all elements have been written, and are valid values of `T`.
+    unsafe { filled_vec(layout.numel(), fill) }
 }
 
 /// Copies a device array into host memory in C order. Waits for pending work on the array.

@@ -336,12 +336,6 @@ impl Import {
         self.protocol
     }
 
-    #[inline(always)]
-    pub(crate) const fn by(mut self, protocol: Protocol) -> Self {
-        self.protocol = Some(protocol);
-        self
-    }
-
     #[inline]
     pub(crate) fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = Some(protocol);
@@ -354,17 +348,11 @@ impl Import {
     /// stream of CPU memory does not change.
     #[must_use]
     pub fn with_stream(mut self, stream: StreamHandle) -> Self {
-        self.put_on_stream(stream);
+        self.put_on_ordered_stream(stream, None, None);
         self
     }
 
-    /// As [`with_stream`](Self::with_stream), in place.
-    #[inline]
-    pub(crate) fn put_on_stream(&mut self, stream: StreamHandle) {
-        self.put_on_ordered_stream(stream, None, None);
-    }
-
-    /// As [`put_on_stream`](Self::put_on_stream). `captured` states whether the stream captures a graph, if known.
+    /// As [`with_stream`](Self::with_stream), in place. `captured` states whether the stream captures a graph, if known.
     /// `context` is the context whose default stream is meant.
     #[inline]
     pub(crate) fn put_on_ordered_stream(

@@ -117,18 +117,17 @@ impl FromImport for HostBuffer {
         whole_numbers(info).map(drop)
     }
 
-    fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        Self::take(&mut import, order).map_err(|error| Refused::new(import, error))
+    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+        copied_to_host(import.info(), order).map_err(|error| Refused::new(import, error))
     }
+}
 
-    fn take(import: &mut Import, order: Order) -> Result<Self> {
-        let info = import.info();
-        Self::check(info)?;
-        check_readable(info.pending, info.address, info.device())?;
-        let _access = Borrow::of(shared_range(info), false)?;
-        // SAFETY: the memory is live while the import is, the host can access it, and no work is pending on it.
-        unsafe { Self::copy_of(info, order) }
-    }
+fn copied_to_host(info: &ArrayInfo, order: Order) -> Result<HostBuffer> {
+    HostBuffer::check(info)?;
+    check_readable(info.pending, info.address, info.device())?;
+    let _access = Borrow::of(shared_range(info), false)?;
+    // SAFETY: the memory is live while the import is, the host can access it, and no work is pending on it.
+    unsafe { HostBuffer::copy_of(info, order) }
 }
 
 impl FromImport for CudaBuffer {
@@ -238,14 +237,12 @@ macro_rules! copying_storage {
                     check_host_copy(info)
                 }
 
-                fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                    Self::take(&mut import, order).map_err(|error| Refused::new(import, error))
-                }
-
-                fn take(import: &mut Import, order: Order) -> Result<Self> {
+                fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
                     let copy: fn(Strided<'_, T>, Order) -> Result<Self> = $copy;
                     // SAFETY: the elements are not used after this call.
-                    copy(unsafe { import.elements() }?.strided(), order)
+                    let elements = unsafe { import.elements() };
+                    let copied = elements.and_then(|elements| copy(elements.strided(), order));
+                    copied.map_err(|error| Refused::new(import, error))
                 }
             }
         )*

@@ -357,7 +357,7 @@ impl<'a> InfoBuilder<'a> {
     /// As [`RawDescriptor::validate`]; [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) if the shape
     /// needs more memory than the storage has.
     pub(crate) fn finish(self, shape: &[i64]) -> Result<ArrayInfo> {
-        self.finish_by::<false>(shape)
+        self.finish_fixed(shape)
     }
 
     /// As [`finish`](Self::finish), for a shape whose rank is a constant in the caller, so that loops over axes are
@@ -369,13 +369,6 @@ impl<'a> InfoBuilder<'a> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
     pub(crate) fn finish_fixed(self, shape: &[i64]) -> Result<ArrayInfo> {
-        self.finish_by::<true>(shape)
-    }
-
-    /// `INLINED` inlines the validation into the caller.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as in `finish_fixed`")]
-    fn finish_by<const INLINED: bool>(self, shape: &[i64]) -> Result<ArrayInfo> {
         let mut list = Dims::zeroed(0);
         let listed = match self.strides {
             None => false,
@@ -400,8 +393,7 @@ impl<'a> InfoBuilder<'a> {
             memory: self.bounded.then_some(range),
         };
         let mut result = match element.is_scalar() {
-            true if INLINED => descriptor.validate_inlined(),
-            true => descriptor.validate(),
+            true => descriptor.validate_inlined(),
             false => with_element_axes(descriptor, element),
         };
         // In place: a move of the description costs more than its check.

@@ -211,11 +211,6 @@ impl<const N: usize> RawView<N> {
 }
 
 impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
-    /// Returns a view of some of the elements, or of all elements under other indices.
-    fn over<const M: usize>(&self, raw: RawView<M>) -> HostView<'a, T, M> {
-        HostView { raw, access: self.access.clone(), marker: PhantomData }
-    }
-
     /// Returns a pointer to element \[0, …, 0\], for a library that takes a pointer, extents and [`strides`](Self::strides):
     /// BLAS, `faer`, C code. It may be used for reading all elements as long as the view exists. Without elements it must
     /// not be read.
@@ -260,16 +255,10 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
 }
 
 impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
-    /// As [`HostView::over`]. After the call, the caller uses `self` only for elements that are not in `raw`, or not at
-    /// all.
-    fn over<const M: usize>(&self, raw: RawView<M>) -> HostViewMut<'a, T, M> {
-        HostViewMut { raw, access: self.access.clone(), marker: PhantomData }
-    }
-
     /// Reborrows the view, for methods that take a view by value.
     #[must_use]
     pub fn as_view_mut(&mut self) -> HostViewMut<'_, T, N> {
-        HostViewMut { raw: self.raw, access: self.access.clone(), marker: PhantomData }
+        self.over(self.raw)
     }
 
     /// Returns a read-only view of the same elements.
@@ -371,6 +360,12 @@ impl<const N: usize> RawView<N> {
 macro_rules! views {
     ($View:ident, $self:ident: $Receiver:ty) => {
         impl<'a, T: Element, const N: usize> $View<'a, T, N> {
+            /// Returns a view of some of the elements, or of all elements under other indices. After the call, the
+            /// caller uses a view for writing only for elements that are not in `raw`, or not at all.
+            fn over<const M: usize>(&self, raw: RawView<M>) -> $View<'a, T, M> {
+                $View { raw, access: self.access.clone(), marker: PhantomData }
+            }
+
             /// The extents.
             #[must_use]
             pub fn shape(&self) -> [usize; N] {

@@ -134,15 +134,10 @@ impl<'a, T: Element> Strided<'a, T> {
     }
 
     pub(crate) fn to_vec(self, order: Order) -> Result<Vec<T>> {
-        let (count, mut elements) = (self.count(), Vec::<T>::new());
-        elements
-            .try_reserve_exact(count)
-            .map_err(|_| Error::no_memory(count.saturating_mul(size_of::<T>())))?;
-        // SAFETY: the vector is new, and has capacity for `count` elements.
-        unsafe { self.copy_to(order, elements.as_mut_ptr())? };
-        // SAFETY: the elements have been written, and are valid values of `T`.
-        unsafe { elements.set_len(count) };
-        Ok(elements)
+        // SAFETY: the vector is new, and has capacity for the elements.
+        let fill = |target| unsafe { self.copy_to(order, target) };
+        // SAFETY: `copy_to` writes all elements, which are valid values of `T`.
+        unsafe { filled_vec(self.count(), fill) }
     }
 
     /// Copies the elements into contiguous memory. Without an error, all copied elements are valid values of `T`.
@@ -320,6 +315,25 @@ impl<'a, T: Element> StridedMut<'a, T> {
         // SAFETY: as in `map_inplace`.
         unsafe { map(&loops, self.as_mut_ptr(), from, |(one, other)| change(one, other)) }
     }
+}
+
+/// Makes a vector of elements that `fill` writes.
+///
+/// # Errors
+///
+/// That of `fill`; [`ErrorKind::OutOfMemory`] if the vector cannot be allocated.
+///
+/// # Safety
+///
+/// Unless it returns an error, `fill` writes `count` valid values.
+pub(crate) unsafe fn filled_vec<T>(count: usize, fill: impl FnOnce(*mut T) -> Result<()>) -> Result<Vec<T>> {
+    let mut elements = Vec::<T>::new();
+    let reserved = elements.try_reserve_exact(count);
+    reserved.map_err(|_| Error::no_memory(count.saturating_mul(size_of::<T>())))?;
+    fill(elements.as_mut_ptr())?;
+    // SAFETY: the vector has capacity for the elements, which have been written.
+    unsafe { elements.set_len(count) };
+    Ok(elements)
 }
 
 #[cold]

@@ -29,8 +29,9 @@ impl Import {
         owner: impl Send + 'static,
     ) -> Result<Self> {
         // SAFETY: forwarded to the caller.
-        let import = unsafe { Self::from_parts(interface.info_on_device(device)?, Owner::new(owner)) };
-        Ok(import.by(Protocol::CudaArrayInterface))
+        let mut import = unsafe { Self::from_parts(interface.info_on_device(device)?, Owner::new(owner)) };
+        import.set_protocol(Protocol::CudaArrayInterface);
+        Ok(import)
     }
 
     /// Imports the array of an interface dict for use on the stream `consumer`.
@@ -57,7 +58,8 @@ impl Import {
         let mut info = interface.info()?;
         let stated = interface.version >= 3 || interface.stream != StreamHandle::NothingPending;
         let (scope, captured) = cuda::locate_and_wait(&mut info, stated, consumer)?;
-        let mut import = Self::of(info, Owner::new(owner).after(scope)).by(Protocol::CudaArrayInterface);
+        let mut import = Self::of(info, Owner::new(owner).after(scope));
+        import.set_protocol(Protocol::CudaArrayInterface);
         let own = import.context();
         import.put_on_ordered_stream(consumer, captured, own);
         Ok(import)

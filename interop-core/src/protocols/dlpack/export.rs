@@ -21,7 +21,7 @@ use crate::process::counters;
 use crate::protocols::dlpack::abi::{
     DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, TensorAbi,
 };
-use crate::protocols::dlpack::export_owner::{ExportOwner, Plain};
+use crate::protocols::dlpack::export_owner::{ExportOwner, ExportedValue};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
 /// Who else has the exported array. This decides whether a consumer may write.
@@ -108,7 +108,7 @@ pub unsafe fn export<A: TensorAbi, O: Send + 'static>(
     ownership: Ownership,
 ) -> Result<ManagedTensor<A>, Refused<O>> {
     // SAFETY: as the caller promises.
-    let exported = unsafe { export_kept(info, Plain(owner), ownership) };
+    let exported = unsafe { export_kept(info, ExportedValue::<_, false>(owner), ownership) };
     exported.map_err(|Refused { value, error }| Refused::new(value.0, error))
 }
 

@@ -20,20 +20,12 @@ pub(crate) trait ExportOwner: Send + 'static {
     fn note_taken(&self) {}
 }
 
-/// An owner of any type. It may free the memory in the context that is current.
+/// The array itself, or any other owner, which may free the memory in the context that is current.
 #[repr(transparent)]
-pub(crate) struct Plain<O>(pub(crate) O);
+pub(crate) struct ExportedValue<O, const IS_THE_ARRAY: bool>(pub(crate) O);
 
-impl<O: Send + 'static> ExportOwner for Plain<O> {
-    const IS_THE_ARRAY: bool = false;
-}
-
-/// The array itself.
-#[repr(transparent)]
-pub(crate) struct Whole<A>(pub(crate) A);
-
-impl<A: Send + 'static> ExportOwner for Whole<A> {
-    const IS_THE_ARRAY: bool = true;
+impl<O: Send + 'static, const IS_THE_ARRAY: bool> ExportOwner for ExportedValue<O, IS_THE_ARRAY> {
+    const IS_THE_ARRAY: bool = IS_THE_ARRAY;
 }
 
 /// A handle of a shared array. The drop of the last handle makes the context of the memory current and drops the array.

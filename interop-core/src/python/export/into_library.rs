@@ -22,7 +22,7 @@ use crate::memory::owner::Owner;
 use crate::process::counters;
 use crate::protocols::dlpack::abi::Versioned;
 use crate::protocols::dlpack::export::{Ownership, export_kept};
-use crate::protocols::dlpack::export_owner::Whole;
+use crate::protocols::dlpack::export_owner::ExportedValue;
 use crate::python::class::exported_array::{AnyThread, ExportedArray, numpy_view};
 use crate::python::detach::free_detached;
 use crate::python::export::dlpack::waiting;
@@ -219,7 +219,8 @@ where
     }
     let ours = Arc::new(Mutex::new(Some(array)));
     // SAFETY: 1 and 2: the array is in the owner, where it is only accessed to be dropped. No other tensor has it.
-    let tensor = unsafe { export_kept::<Versioned, _>(info, Whole(Arc::clone(&ours)), Ownership::Owned) }
+    let owner = ExportedValue::<_, true>(Arc::clone(&ours));
+    let tensor = unsafe { export_kept::<Versioned, _>(info, owner, Ownership::Owned) }
         .map_err(|refused| refused.error)?
         .into_raw();
     // SAFETY: the tensor was created above, and its ownership is passed on here.
