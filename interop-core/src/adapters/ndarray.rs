@@ -56,7 +56,7 @@ use core::cell::Cell;
 
 use ndarray::{
     Array, ArrayBase, ArrayView, ArrayViewMut, Axis, Dimension, IntoDimension, IxDyn, OwnedArcRepr,
-    OwnedRepr, ShapeBuilder, StrideShape, ViewRepr,
+    OwnedRepr, RawData, ShapeBuilder, StrideShape, ViewRepr,
 };
 
 use crate::array::device::Device;
@@ -194,6 +194,13 @@ where
     Ok((extents.strides(strides), lowest, inverted))
 }
 
+fn with_inverted<S: RawData, D: Dimension>(mut view: ArrayBase<S, D>, axes: Vec<Axis>) -> ArrayBase<S, D> {
+    for axis in axes {
+        view.invert_axis(axis);
+    }
+    view
+}
+
 impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     /// Returns a view of `ndarray`, with any strides, for up to six axes.
     ///
@@ -228,11 +235,7 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
         let (shape, lowest, inverted) = unsafe { parts::<T, N, D>(&self.raw)? };
         // SAFETY: the elements are live, initialized, aligned and in one allocation (contract of the view). Nobody
         // writes to them for `'a` (contract of this function). The layout is checked and starts at its lowest element.
-        let mut view = unsafe { ArrayView::from_shape_ptr(shape, lowest.cast_const()) };
-        for axis in inverted {
-            view.invert_axis(axis);
-        }
-        Ok(view)
+        Ok(with_inverted(unsafe { ArrayView::from_shape_ptr(shape, lowest.cast_const()) }, inverted))
     }
 }
 
@@ -294,11 +297,8 @@ where
     // SAFETY: forwarded to the caller.
     let (shape, lowest, inverted) = unsafe { parts::<T, N, D>(view)? };
     // SAFETY: as in `HostView::as_ndarray`, except that others may write to the elements, which cells permit.
-    let mut view = unsafe { ArrayView::from_shape_ptr(shape, lowest.cast_const().cast::<C>()) };
-    for axis in inverted {
-        view.invert_axis(axis);
-    }
-    Ok(view)
+    let view = unsafe { ArrayView::from_shape_ptr(shape, lowest.cast_const().cast::<C>()) };
+    Ok(with_inverted(view, inverted))
 }
 
 impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
@@ -335,10 +335,6 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
         let (shape, lowest, inverted) = unsafe { parts::<T, N, D>(&self.raw)? };
         // SAFETY: as in `HostView::as_ndarray`. The elements are writable, no two indices share one (contract of the
         // view), and nobody else accesses them for `'a` (contract of this function).
-        let mut view = unsafe { ArrayViewMut::from_shape_ptr(shape, lowest) };
-        for axis in inverted {
-            view.invert_axis(axis);
-        }
-        Ok(view)
+        Ok(with_inverted(unsafe { ArrayViewMut::from_shape_ptr(shape, lowest) }, inverted))
     }
 }

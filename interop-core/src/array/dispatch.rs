@@ -69,7 +69,18 @@ impl FromStr for DType {
 #[macro_export]
 macro_rules! dispatch {
     ($dtype:expr, $name:ident => $value:expr $(,)?) => {
-        $crate::__dispatch_half!($dtype, [], $name => $value)
+        $crate::dispatch!(
+            $dtype,
+            [
+                bool, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64,
+                $crate::__interop_core::F16, $crate::__interop_core::BF16,
+                $crate::__interop_core::Complex64, $crate::__interop_core::Complex128,
+                $crate::Float4E2m1fnX2, $crate::Float6E2m3fn, $crate::Float6E3m2fn, $crate::Float8E3m4,
+                $crate::Float8E4m3, $crate::Float8E4m3b11fnuz, $crate::Float8E4m3fn, $crate::Float8E4m3fnuz,
+                $crate::Float8E5m2, $crate::Float8E5m2fnuz, $crate::Float8E8m0fnu,
+            ],
+            $name => $value
+        )
     };
     ($dtype:expr, [$($known:ty),+ $(,)?], $name:ident => $value:expr $(,)?) => {{
         let dtype: $crate::DType = $dtype;
@@ -82,71 +93,17 @@ macro_rules! dispatch {
     }};
 }
 
-/// Adds the types of the feature `half`.
-#[doc(hidden)]
-#[macro_export]
-#[cfg(feature = "half")]
-macro_rules! __dispatch_half {
-    ($dtype:expr, [], $($rest:tt)*) => {
-        $crate::__dispatch_complex!(
-            $dtype, [$crate::__interop_core::half::f16, $crate::__interop_core::half::bf16,], $($rest)*
-        )
-    };
-}
+/// The types of the optional features. Without the feature each is `bool`, which the list has already.
+pub(crate) mod optional {
+    #[cfg(not(feature = "half"))]
+    pub use core::primitive::{bool as F16, bool as BF16};
+    #[cfg(not(feature = "num-complex"))]
+    pub use core::primitive::{bool as Complex64, bool as Complex128};
 
-/// Adds nothing.
-#[doc(hidden)]
-#[macro_export]
-#[cfg(not(feature = "half"))]
-macro_rules! __dispatch_half {
-    ($($all:tt)*) => {
-        $crate::__dispatch_complex!($($all)*)
-    };
-}
-
-/// Adds the types of the feature `num-complex`.
-#[doc(hidden)]
-#[macro_export]
-#[cfg(feature = "num-complex")]
-macro_rules! __dispatch_complex {
-    ($dtype:expr, [$($types:tt)*], $($rest:tt)*) => {
-        $crate::__dispatch_all!(
-            $dtype,
-            [
-                $($types)* $crate::__interop_core::num_complex::Complex<f32>,
-                $crate::__interop_core::num_complex::Complex<f64>,
-            ],
-            $($rest)*
-        )
-    };
-}
-
-/// Adds nothing.
-#[doc(hidden)]
-#[macro_export]
-#[cfg(not(feature = "num-complex"))]
-macro_rules! __dispatch_complex {
-    ($($all:tt)*) => {
-        $crate::__dispatch_all!($($all)*)
-    };
-}
-
-/// Adds the types that need no feature.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __dispatch_all {
-    ($dtype:expr, [$($types:tt)*], $($rest:tt)*) => {
-        $crate::dispatch!(
-            $dtype,
-            [
-                bool, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64, $($types)*
-                $crate::Float4E2m1fnX2, $crate::Float6E2m3fn, $crate::Float6E3m2fn, $crate::Float8E3m4,
-                $crate::Float8E4m3, $crate::Float8E4m3b11fnuz, $crate::Float8E4m3fn, $crate::Float8E4m3fnuz,
-                $crate::Float8E5m2, $crate::Float8E5m2fnuz, $crate::Float8E8m0fnu,
-            ],
-            $($rest)*
-        )
-    };
+    #[cfg(feature = "half")]
+    pub use half::{bf16 as BF16, f16 as F16};
+    #[cfg(feature = "num-complex")]
+    pub use num_complex::{Complex32 as Complex64, Complex64 as Complex128};
 }
 
 /// The error for an element type that is not in the list.
@@ -154,7 +111,8 @@ macro_rules! __dispatch_all {
 #[cold]
 #[must_use]
 pub fn unlisted(dtype: DType, known: &[DType]) -> Error {
-    let names: Vec<String> = known.iter().map(|known| known.name()).collect();
+    let first = known.iter().enumerate().filter(|(at, dtype)| !known[..*at].contains(dtype));
+    let names: Vec<String> = first.map(|(_, dtype)| dtype.name()).collect();
     let error = Error::new(ErrorKind::DType, "dtype", dtype, names.join(", "));
     match dtype {
         DType::F16 | DType::BF16 => {

@@ -1,6 +1,7 @@
 //! Items that expanded code uses. The interface is not stable: the derive is pinned to the same version.
 
 pub use crate::array::device::DeviceType;
+pub use crate::array::dispatch::optional::{BF16, Complex64, Complex128, F16};
 pub use crate::array::dispatch::unlisted;
 pub use crate::array::element::{Element, ElementType, Field};
 pub use crate::array::info::ArrayInfo;
@@ -25,10 +26,6 @@ pub use core::default::Default;
 pub use core::marker::{Copy, PhantomData, Send, Sync};
 pub use core::option::Option::{self, None, Some};
 pub use core::result::Result::Ok;
-#[cfg(feature = "half")]
-pub use half;
-#[cfg(feature = "num-complex")]
-pub use num_complex;
 
 /// The expansion of `#[cuda_array(python)]`.
 #[cfg(feature = "python")]

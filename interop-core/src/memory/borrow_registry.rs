@@ -174,22 +174,11 @@ struct Locked<'t, 'l> {
 }
 
 impl Locked<'_, '_> {
-    /// Runs `run` on each stripe until it returns a value.
-    fn find<R>(mut locked: Option<&Self>, mut run: impl FnMut(usize, &mut Stripe) -> Option<R>) -> Option<R> {
+    fn for_each(mut locked: Option<&Self>, mut run: impl FnMut(usize, &mut Stripe)) {
         while let Some(Locked { number, stripe, others }) = locked {
-            if let Some(found) = run(*number, &mut stripe.borrow_mut()) {
-                return Some(found);
-            }
+            run(*number, &mut stripe.borrow_mut());
             locked = *others;
         }
-        None
-    }
-
-    fn for_each(locked: Option<&Self>, mut run: impl FnMut(usize, &mut Stripe)) {
-        let _ = Self::find(locked, |number, stripe| {
-            run(number, stripe);
-            None::<()>
-        });
     }
 }
 
@@ -260,8 +249,11 @@ impl Table {
         let mut begun = Begun { refused: 0, access };
         let own = if SHARED.get().is_some() { 0 } else { 1 << level_of(&range) };
         self.visit(&range, own, |locked, keys| {
-            let conflicting = |number, stripe: &mut Stripe| stripe.conflicting(number, &access, keys);
-            if let Some(access) = Locked::find(locked, conflicting) {
+            let mut conflicting = None;
+            Locked::for_each(locked, |number, stripe| {
+                conflicting = conflicting.or_else(|| stripe.conflicting(number, &access, keys));
+            });
+            if let Some(access) = conflicting {
                 begun = Begun { refused: 1, access };
             } else if let Some(recorded) = elsewhere() {
                 begun = recorded;
@@ -326,14 +318,22 @@ impl Stripe {
         used.fold(0, |levels, (key, _)| levels | 1 << (key & 15))
     }
 
-    /// An access that conflicts with the given one, in these granules or in any.
-    fn conflicting(&self, number: usize, access: &Access, keys: Option<&Keys>) -> Option<Access> {
-        let find =
-            |granule: &Granule| granule.iter().map(|(other, _)| *other).find(|other| other.conflicts(access));
-        match keys {
-            Some(keys) => keys.of_stripe(number).filter_map(|key| self.granules.get(&key)).find_map(find),
-            None => self.granules.values().find_map(find),
+    /// Calls `see` with these granules, or with all.
+    fn for_each(&mut self, number: usize, keys: Option<&Keys>, mut see: impl FnMut(&mut Granule)) {
+        let Some(keys) = keys else { return self.granules.values_mut().for_each(see) };
+        for key in keys.of_stripe(number) {
+            self.granules.get_mut(&key).into_iter().for_each(&mut see);
         }
+    }
+
+    /// An access that conflicts with the given one, in these granules or in any.
+    fn conflicting(&mut self, number: usize, access: &Access, keys: Option<&Keys>) -> Option<Access> {
+        let mut found = None;
+        self.for_each(number, keys, |granule| {
+            let others = || granule.iter().map(|(other, _)| *other).find(|other| other.conflicts(access));
+            found = found.or_else(others);
+        });
+        found
     }
 
     fn add(&mut self, key: Key, access: &Access) {
@@ -365,24 +365,13 @@ impl Stripe {
 
     /// Removes all accesses to a range, from these granules or from all.
     fn forget(&mut self, number: usize, range: &Range<usize>, keys: Option<&Keys>) {
-        let mut used = self.used;
-        let mut forget = |granule: &mut Granule| {
-            if !granule.is_empty() {
-                granule.retain(|(access, _)| !access.overlaps(range));
-                used -= usize::from(granule.is_empty());
-            }
-        };
-        match keys {
-            Some(keys) => {
-                for key in keys.of_stripe(number) {
-                    if let Some(granule) = self.granules.get_mut(&key) {
-                        forget(granule);
-                    }
-                }
-            }
-            None => self.granules.values_mut().for_each(forget),
-        }
-        self.used = used;
+        let mut emptied = 0;
+        self.for_each(number, keys, |granule| {
+            let was_used = !granule.is_empty();
+            granule.retain(|(access, _)| !access.overlaps(range));
+            emptied += usize::from(was_used && granule.is_empty());
+        });
+        self.used -= emptied;
         self.tidy();
     }
 }

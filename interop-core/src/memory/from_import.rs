@@ -6,7 +6,7 @@ use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::error::{Refused, Result};
-use crate::memory::extraction::{Extraction, FieldStream, Requirements, already_taken};
+use crate::memory::extraction::{Extraction, FieldStream, Requirements};
 use crate::memory::import::Import;
 use crate::memory::storage::Storage;
 
@@ -37,26 +37,12 @@ impl Extraction<'_> {
     /// Fails if the storage refuses the import, which then stays in the extraction.
     #[inline(always)]
     pub fn storage<S: FromImport>(&mut self) -> Option<S> {
-        if self.refusal.is_some() {
-            return None;
-        }
-        if self.taken {
-            return self.refuse(already_taken());
-        }
-        // Each branch calls `take` itself: a result shared by both would go through memory and stall the CPU.
-        let storage = if takes_at_once::<S>(self.import.info()) {
-            match S::take(self.import, self.order) {
-                Ok(storage) => storage,
-                Err(error) => return self.refuse(error),
-            }
-        } else {
-            match self.storage_in_wait() {
-                Ok(storage) => storage,
-                Err(error) => return self.refuse(error),
-            }
-        };
-        self.taken = true;
-        Some(storage)
+        self.step(|this| {
+            let at_once = takes_at_once::<S>(this.info()?);
+            let storage = if at_once { S::take(this.import, this.order) } else { this.storage_in_wait() }?;
+            this.taken = true;
+            Ok(storage)
+        })
     }
 
     /// Makes the storage in the closure that may wait.

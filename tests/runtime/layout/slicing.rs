@@ -80,7 +80,7 @@ proptest! {
 /// As many axes as fit in place need no allocation.
 #[test]
 fn a_selection_of_few_axes_allocates_nothing() {
-    for (ndim, made) in [(4, 0), (6, 0), (7, 4)] {
+    for (ndim, made) in [(4, 0), (6, 0), (7, 2)] {
         let layout = Layout::contiguous(&vec![2; ndim], Order::C).unwrap();
         let ((part, _), tally) = watch(|| layout.select(0, 1));
         assert_eq!((part.ndim(), tally.made), (ndim - 1, made), "{ndim} axes");
