@@ -167,7 +167,7 @@ fn copied<T: Element + DeviceCopy>(import: &mut Import, order: Order) -> Result<
     let primary = cuda::Context::primary(device.device_id)?;
     let target = CudaBuffer::uninitialized(MemoryKind::Device, primary, device.device_id, T::TYPE, bytes)?;
     // SAFETY: the new memory belongs to the context and has space for the elements.
-    unsafe { copy_on_default_stream::<T>(import, order, &site, target.address) }?;
+    unsafe { copy_on_default_stream(import, (T::TYPE, order), &site, target.address) }?;
     cuda::stream_synchronize(StreamHandle::LegacyDefault, device)?;
     // SAFETY: the memory comes from `cuMemAlloc` in this context, has this size, and is freed by nobody else.
     typed(unsafe { RawDeviceBuffer::from_raw_parts(target.into_address() as u64, bytes, context) }, count)

@@ -140,7 +140,7 @@ macro_rules! imported {
                 })?
 
                 fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                    let copy = Self::check(import.info()).and_then(|()| copied::<T>(&mut import, $kind, order));
+                    let copy = Self::check(import.info()).and_then(|()| copied(&mut import, T::TYPE, $kind, order));
                     match copy {
                         Ok(copy) => {
                             let len = copy.as_ref().map_or(0, CudaBuffer::len);

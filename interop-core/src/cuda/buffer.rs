@@ -280,13 +280,6 @@ impl CudaBuffer {
         finished(driver, |stream| unsafe { driver.set(self.address as u64, 0, self.bytes, stream) })
     }
 
-    /// The same memory, as elements of another type.
-    pub(crate) fn holding(self, element: ElementType) -> Self {
-        let mut this = self;
-        this.element = element;
-        this
-    }
-
     /// Returns the address. The caller frees the memory.
     #[cfg(any(feature = "cust", feature = "cuda-core"))]
     pub(crate) fn into_address(self) -> usize {

@@ -1,9 +1,7 @@
 //! Copies of device arrays in host memory. The elements are made contiguous on the device, then copied to the host.
 #![expect(unsafe_code, reason = "fills memory that the caller vouches for")]
 
-use crate::array::element::Element;
-#[cfg(feature = "python")]
-use crate::array::element::ElementType;
+use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
@@ -15,10 +13,8 @@ use crate::cuda::driver::driver;
 use crate::cuda::handover::synchronize;
 use crate::cuda::pool::with_spare_stream;
 use crate::error::Result;
-use crate::memory::host::cells::check_run;
-use crate::memory::host::copy::copy_contiguous;
+use crate::memory::host::copy::{check_copied, copy_contiguous};
 use crate::memory::host::strided::filled_vec;
-#[cfg(feature = "python")]
 use crate::memory::host_vec::HostBuffer;
 
 /// Copies the elements of a device array to any memory that the driver can access. They are first made contiguous on
@@ -64,8 +60,8 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
     Ok(copied?)
 }
 
-/// Copies elements of `item` bytes from a device to the host, contiguous in `order`. Waits for pending work on the
-/// array.
+/// Copies elements from a device to the host, contiguous in `order`. Waits for pending work on the array. Without an error,
+/// all copied elements are valid.
 ///
 /// # Errors
 ///
@@ -76,21 +72,20 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
 /// As [`copy_compacted`]. `layout` is the layout of the elements.
 unsafe fn copy_to_host(
     info: &ArrayInfo,
-    layout: &Layout,
-    item: usize,
+    (layout, element): (&Layout, &ElementType),
     order: Order,
     target: *mut u8,
 ) -> Result<()> {
-    let plan = CopyPlan::compact(layout, order, item);
+    let plan = CopyPlan::compact(layout, order, element.size);
     // SAFETY: as the caller promises.
     if unsafe { copy_compacted(info, &plan, target.expose_provenance()) }? {
-        return Ok(());
+        // SAFETY: the whole target has been written.
+        return unsafe { check_copied(element, target, plan.bytes()) };
     }
     // SAFETY: as the caller promises.
     let staged = unsafe { stage(info) }?;
     // SAFETY: the elements of the layout are live in `staged`; the target is as the caller promises.
-    unsafe { copy_contiguous(staged.info.address, layout, order, item, target) };
-    Ok(())
+    unsafe { copy_contiguous(staged.info.address, layout, order, element, target) }
 }
 
 /// Copies the elements of a device array to the host, contiguous in `order`. Waits for pending work on the array.
@@ -106,31 +101,30 @@ unsafe fn copy_to_host(
 /// The memory that `info` describes is live.
 pub(crate) unsafe fn fetch_vec<T: Element>(info: &ArrayInfo, order: Order) -> Result<Vec<T>> {
     let layout = info.layout_of(&T::TYPE)?;
-    let fill = |target: *mut T| {
-        // SAFETY: as the caller promises. The vector is new and has capacity for the elements.
-        unsafe { copy_to_host(info, &layout, size_of::<T>(), order, target.cast()) }?;
-        // SAFETY: the elements have been written.
-        unsafe { check_run(target.cast_const(), layout.numel()) }
-    };
-    // SAFETY: all elements have been written, and are valid values of `T`.
+    // SAFETY: as the caller promises. The vector is new and has capacity for the elements.
+    let fill = |target: *mut T| unsafe { copy_to_host(info, (&layout, &T::TYPE), order, target.cast()) };
+    // SAFETY: `copy_to_host` writes all elements, which are valid values of `T`.
     unsafe { filled_vec(layout.numel(), fill) }
 }
 
-/// Copies a device array into host memory in C order. Waits for pending work on the array.
+/// Copies a device array into host memory, contiguous in `order`. Waits for pending work on the array.
 ///
 /// # Errors
 ///
-/// As [`fetch_vec`]; [`ErrorKind::DType`](crate::error::ErrorKind::DType) also for packed sub-byte elements.
+/// As [`fetch_vec`].
 ///
 /// # Safety
 ///
 /// As [`fetch_vec`].
-#[cfg(feature = "python")]
-pub(crate) unsafe fn fetch_buffer(info: &ArrayInfo) -> Result<HostBuffer> {
-    let element = ElementType::of_whole_bytes(info.dtype(), info.is_padded())?;
-    let buffer = HostBuffer::of(element, info.numel())?;
+pub(crate) unsafe fn fetch_buffer(
+    info: &ArrayInfo,
+    element: &ElementType,
+    order: Order,
+) -> Result<HostBuffer> {
+    let layout = info.layout_of(element)?;
+    let buffer = HostBuffer::uninit(*element, layout.numel())?;
     let target = core::ptr::with_exposed_provenance_mut(buffer.address());
     // SAFETY: as the caller promises. The buffer is new and has room for the elements.
-    unsafe { copy_to_host(info, info.layout(), element.size, Order::C, target) }?;
+    unsafe { copy_to_host(info, (&layout, element), order, target) }?;
     Ok(buffer)
 }

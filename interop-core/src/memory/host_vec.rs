@@ -353,7 +353,7 @@ impl HostBuffer {
         let buffer = Self::uninit(element, info.numel())?;
         let (address, target) = (info.address, buffer.start());
         // SAFETY: the caller guarantees the source; the new buffer has the size of the elements.
-        unsafe { copy_contiguous(address, info.layout(), order, element.size, target) };
+        unsafe { copy_contiguous(address, info.layout(), order, &element, target) }?;
         Ok(buffer)
     }
 

@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 use std::sync::Arc;
 
 use crate::array::device::Device;
-use crate::array::element::{Element, ElementType, Opaque};
+use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
@@ -138,45 +138,20 @@ impl FromImport for CudaBuffer {
     }
 
     fn check(info: &ArrayInfo) -> Result<()> {
-        match whole_numbers(info)?.size {
-            1 | 2 | 4 | 8 | 16 | 32 => Ok(()),
-            size => {
-                let found = text!("elements of {size} bytes");
-                Err(Error::new(ErrorKind::DType, "dtype", found, "elements of 1, 2, 4, 8, 16 or 32 bytes"))
-            }
-        }
+        whole_numbers(info).map(drop)
     }
 
     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        Self::take(&mut import, order).map_err(|error| Refused::new(import, error))
-    }
-
-    fn take(import: &mut Import, order: Order) -> Result<Self> {
-        Self::check(import.info())?;
-        let element = whole_numbers(import.info())?;
-        let copy = match element.size {
-            1 => copied_as::<u8>,
-            2 => copied_as::<u16>,
-            4 => copied_as::<u32>,
-            8 => copied_as::<u64>,
-            16 => copied_as::<Opaque<16>>,
-            _ => copied_as::<Opaque<32>>,
-        };
-        let ordinal = import.info().device().device_id;
-        match copy(import, order)? {
-            Some(buffer) => Ok(buffer.holding(element)),
-            None => Self::for_elements(MemoryKind::Pool, ordinal, element, 0),
-        }
+        copied_to_device(&mut import, order).map_err(|error| Refused::new(import, error))
     }
 }
 
-/// Copies elements to a device as bits of the same size, so that few types are compiled.
-fn copied_as<T: Element>(import: &mut Import, order: Order) -> Result<Option<CudaBuffer>> {
-    let (dtype, padded) = (import.info.dtype, import.info.padded);
-    (import.info.dtype, import.info.padded) = (T::TYPE.dtype, false);
-    let copy = copied::<T>(import, MemoryKind::Pool, order);
-    (import.info.dtype, import.info.padded) = (dtype, padded);
-    copy
+fn copied_to_device(import: &mut Import, order: Order) -> Result<CudaBuffer> {
+    let (element, ordinal) = (whole_numbers(import.info())?, import.info().device().device_id);
+    match copied(import, element, MemoryKind::Pool, order)? {
+        Some(buffer) => Ok(buffer),
+        None => CudaBuffer::for_elements(MemoryKind::Pool, ordinal, element, 0),
+    }
 }
 
 /// Returns the element type of an import for memory that has no Rust type.

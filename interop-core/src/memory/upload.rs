@@ -5,7 +5,9 @@
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 
 use crate::array::device::{Device, DeviceType};
-use crate::array::element::Element;
+use crate::array::element::ElementType;
+use crate::array::info::ArrayInfo;
+use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::array::stream::StreamHandle;
 use crate::cuda::allocation::MemoryKind;
@@ -23,8 +25,12 @@ use crate::cuda::stream_query::{LEGACY, capture_of, context_of_live, dead_stream
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::cuda::stream_wait::{stream_synchronize, stream_wait_in};
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::fetch::{copy_compacted, fetch_vec};
-use crate::memory::host::strided::{HostElements, Strided};
+use crate::memory::array_view::shared_range;
+use crate::memory::borrow_registry::Borrow;
+use crate::memory::fetch::{copy_compacted, fetch_buffer};
+use crate::memory::host::cells::check_readable;
+use crate::memory::host::copy::copy_contiguous;
+use crate::memory::host_vec::HostBuffer;
 use crate::memory::import::Import;
 
 /// The size of a piece in bytes. Two pieces are used in turn.
@@ -36,6 +42,25 @@ pub(crate) const LEAST_BYTES: usize = 1 << 20;
 /// Two pieces of pinned memory for each context. They are kept, because pinning memory takes longer than filling it.
 static PIECES: PerContext<Pieces> = PerContext::new();
 
+/// Elements in host memory.
+struct HostSource<'a> {
+    address: usize,
+    layout: &'a Layout,
+    element: &'a ElementType,
+}
+
+impl HostSource<'_> {
+    /// As [`copy_contiguous`].
+    ///
+    /// # Safety
+    ///
+    /// As [`copy_contiguous`].
+    unsafe fn copy_to(&self, order: Order, target: *mut u8) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { copy_contiguous(self.address, self.layout, order, self.element, target) }
+    }
+}
+
 /// Copies elements to memory of a device, contiguous in `order`. The copy is complete on return. Returns `false` if an
 /// element is larger than a piece, and if no pinned memory can be allocated.
 ///
@@ -46,14 +71,15 @@ static PIECES: PerContext<Pieces> = PerContext::new();
 ///
 /// # Safety
 ///
-/// `target` has room for the elements, in memory that the driver can access, and nothing else uses it.
-pub(crate) unsafe fn upload<T: Element>(
+/// The elements are live host memory. `target` has room for them, in memory that the driver can access, and nothing else
+/// uses it.
+unsafe fn upload(
     (driver, context): (&Driver, Context),
-    elements: &HostElements<T>,
+    elements: &HostSource<'_>,
     order: Order,
     target: usize,
 ) -> Result<bool> {
-    if size_of::<T>() > PIECE {
+    if elements.element.size > PIECE {
         return Ok(false);
     }
     let _entered = context.enter(driver)?;
@@ -143,28 +169,27 @@ impl Turns<'_> {
 /// # Safety
 ///
 /// As [`upload`]. Nothing else uses the pieces of `turns`. An element is at most as large as a piece.
-unsafe fn copy_pieces<T: Element>(
+unsafe fn copy_pieces(
     turns: &mut Turns<'_>,
-    elements: &HostElements<T>,
+    elements: &HostSource<'_>,
     order: Order,
     target: usize,
 ) -> Result<()> {
-    let (first, layout) = (elements.strided().as_ptr().expose_provenance(), elements.layout());
+    let HostSource { address: first, layout, element } = *elements;
     let (mut shape, mut strides) = (layout.shape().to_vec(), layout.strides().to_vec());
     if order == Order::F {
         shape.reverse();
         strides.reverse();
     }
-    let item = size_of::<T>();
+    let item = element.size;
     let mut at = target;
     each_piece(&mut shape, &strides, PIECE / item, &mut |offset, shape| {
         let count: usize = shape.iter().product();
         let strides = &strides[strides.len() - shape.len()..];
         let from = first.wrapping_add_signed(offset * item as isize);
-        // SAFETY: the elements of the array are live.
-        let part = unsafe { Strided::<T>::new(from, shape, strides) };
-        // SAFETY: a piece has room for this many elements, because an element is not larger than a piece. So has the
-        // target from `at` on.
+        let part = HostSource { address: from, layout: &Layout::strided(shape, strides)?, element };
+        // SAFETY: the elements of the array are live. A piece has room for this many, because an element is not larger
+        // than a piece. So has the target from `at` on.
         let fill = |piece: usize| unsafe { part.copy_to(Order::C, with_exposed_provenance_mut(piece)) };
         // SAFETY: as above.
         unsafe { turns.take(at, count * item, fill) }?;
@@ -223,20 +248,26 @@ impl CopyTarget {
         Ok(Self { driver, context, ordinal, stream: raw, is_in_order: false })
     }
 
-    /// Copies the elements of an import to `target`, contiguous in `order`. Returns whether the copy may still be
-    /// pending on the stream.
+    /// Copies the elements of an array to `target`, contiguous in `order`. Returns whether the copy may still be pending
+    /// on the stream.
     ///
     /// # Safety
     ///
-    /// `target` has room for as many elements, in memory that the driver can access, and nothing else uses it.
-    unsafe fn copy<T: Element>(&self, import: &Import, order: Order, target: usize) -> Result<bool> {
-        let info = import.info();
-        let plan = CopyPlan::compact(&info.layout_of(&T::TYPE)?, order, size_of::<T>());
+    /// The memory of the array is live. `target` has room for as many elements, in memory that the driver can access, and nothing else uses it.
+    unsafe fn copy(
+        &self,
+        info: &ArrayInfo,
+        element: &ElementType,
+        order: Order,
+        target: usize,
+    ) -> Result<bool> {
+        let layout = info.layout_of(element)?;
+        let plan = CopyPlan::compact(&layout, order, element.size);
         let is_one_copy = plan.axes.is_empty() && info.device().device_type != DeviceType::CPU;
-        if T::TYPE.any_bits && (is_one_copy || self.reaches(info.device())) {
+        if element.any_bits && (is_one_copy || self.reaches(info.device())) {
             let _entered = self.context.enter(self.driver)?;
             let at = (self.context, self.stream);
-            // SAFETY: the elements of the import are live while the import is. The target has room for them.
+            // SAFETY: as the caller promises.
             unsafe { queue_copy(self.driver, at, &plan, info.address, target) }?;
             return Ok(true);
         }
@@ -244,51 +275,53 @@ impl CopyTarget {
             // What follows uses other streams.
             self.finish()?;
         }
-        if T::TYPE.any_bits && info.device().device_type == DeviceType::CUDA {
+        if element.any_bits && info.device().device_type == DeviceType::CUDA {
             // SAFETY: as above; the driver copies between devices.
             if unsafe { copy_compacted(info, &plan, target) }? {
                 return Ok(false);
             }
         }
+        let elements = HostSource { address: info.address, layout: &layout, element };
         // SAFETY: as the caller promises.
-        unsafe { self.copy_by_host::<T>(import, &plan, order, target) }.map(|()| false)
+        unsafe { self.copy_by_host(info, &elements, (&plan, order), target) }.map(|()| false)
     }
 
     /// Copies elements that may have to be checked or reordered on the host first. The copy is complete on return.
     ///
     /// # Safety
     ///
-    /// As [`copy`](Self::copy). `plan` copies the elements of the import.
-    unsafe fn copy_by_host<T: Element>(
+    /// As [`copy`](Self::copy). The plan copies the elements of the array.
+    unsafe fn copy_by_host(
         &self,
-        import: &Import,
-        plan: &CopyPlan,
-        order: Order,
+        info: &ArrayInfo,
+        elements: &HostSource<'_>,
+        (plan, order): (&CopyPlan, Order),
         target: usize,
     ) -> Result<()> {
-        let info = import.info();
         let copy_from = |from, bytes| {
             // SAFETY: both sides have `bytes` bytes, and are live until the copy has been waited for.
             Ok(unsafe { copy_now(self.driver, self.context, target, from, bytes) }?)
         };
         if !info.device().device_type.is_host_accessible() {
-            // SAFETY: the memory is live while the import is (contract of its constructors).
-            let elements = unsafe { fetch_vec::<T>(info, order) }?;
-            return copy_from(elements.as_ptr().expose_provenance(), size_of_val(&*elements));
+            // SAFETY: the memory is live, as the caller promises.
+            let fetched = unsafe { fetch_buffer(info, elements.element, order) }?;
+            return copy_from(fetched.address(), fetched.bytes);
         }
-        // SAFETY: the elements are used while the import exists.
-        let elements = unsafe { import.elements::<T>() }?;
-        if T::TYPE.any_bits && plan.axes.is_empty() {
+        check_readable(info.pending, info.address, info.device())?;
+        let _access = Borrow::of(shared_range(info), false)?;
+        if elements.element.any_bits && plan.axes.is_empty() {
             return copy_from(info.address, plan.run);
         }
         if plan.bytes() >= LEAST_BYTES {
-            // SAFETY: as the caller promises.
-            if unsafe { upload((self.driver, self.context), &elements, order, target) }? {
+            // SAFETY: as the caller promises; the host can access the elements.
+            if unsafe { upload((self.driver, self.context), elements, order, target) }? {
                 return Ok(());
             }
         }
-        let elements = elements.strided().to_vec(order)?;
-        copy_from(elements.as_ptr().expose_provenance(), size_of_val(&*elements))
+        let copy = HostBuffer::uninit(*elements.element, elements.layout.numel())?;
+        // SAFETY: as above. The buffer is new and has room for the elements.
+        unsafe { elements.copy_to(order, with_exposed_provenance_mut(copy.address())) }?;
+        copy_from(copy.address(), copy.bytes)
     }
 
     /// Whether kernels of this device can use memory of `device` at its host address.
@@ -398,12 +431,13 @@ impl DefaultStreamTarget {
 ///
 /// [`ErrorKind::Driver`] without a driver or if the allocation fails; [`ErrorKind::StreamCapture`] for a stream that
 /// captures a graph; [`ErrorKind::DType`] for other element types and for a byte that is not a valid `bool`.
-pub(crate) fn copied<T: Element>(
+pub(crate) fn copied(
     import: &mut Import,
+    element: ElementType,
     kind: MemoryKind,
     order: Order,
 ) -> Result<Option<CudaBuffer>> {
-    let count = import.info().layout_of(&T::TYPE)?.numel();
+    let count = import.info().layout_of(&element)?.numel();
     if count == 0 {
         return Ok(None);
     }
@@ -411,16 +445,16 @@ pub(crate) fn copied<T: Element>(
     let site = CopyTarget::of(stream, import.info().device())?;
     site.refuse_capture(stream)?;
     // The contiguous copy of a broadcast array can be larger than the memory that the array spans.
-    let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| T::TYPE.too_large(count))?;
+    let bytes = count.checked_mul(element.size).ok_or_else(|| element.too_large(count))?;
     // What is copied by the host first is not in the order of the stream.
-    let is_queued = T::TYPE.any_bits && site.reaches(import.info().device());
+    let is_queued = element.any_bits && site.reaches(import.info().device());
     let target = if kind == MemoryKind::Pool && is_queued {
-        CudaBuffer::in_order((site.context, stream, site.stream), site.ordinal, T::TYPE, bytes)?
+        CudaBuffer::in_order((site.context, stream, site.stream), site.ordinal, element, bytes)?
     } else {
-        CudaBuffer::uninitialized(kind, site.context, site.ordinal, T::TYPE, bytes)?
+        CudaBuffer::uninitialized(kind, site.context, site.ordinal, element, bytes)?
     };
-    // SAFETY: the memory is new and has room for the elements.
-    let pending = unsafe { site.copy::<T>(import, order, target.address) };
+    // SAFETY: the memory is new and has room for the elements, which are live while the import is.
+    let pending = unsafe { site.copy(import.info(), &element, order, target.address) };
     target.note_work(stream);
     if pending.is_err() {
         // The parts before the one that failed are still queued, and read the source.
@@ -448,9 +482,9 @@ pub(crate) fn copied<T: Element>(
 /// `at` was created for this import. `target` has room for as many elements, in memory of its device, and nothing else
 /// uses it.
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-pub(crate) unsafe fn copy_on_default_stream<T: Element>(
+pub(crate) unsafe fn copy_on_default_stream(
     import: &Import,
-    order: Order,
+    (element, order): (ElementType, Order),
     at: &DefaultStreamTarget,
     target: usize,
 ) -> Result<()> {
@@ -458,7 +492,7 @@ pub(crate) unsafe fn copy_on_default_stream<T: Element>(
     let (device, here) = (Device::cuda(site.ordinal), Some(site.context));
     stream_wait_in(StreamHandle::LegacyDefault, *stream, device, here)?;
     // SAFETY: as the caller promises.
-    let copied = unsafe { site.copy::<T>(import, order, target) };
+    let copied = unsafe { site.copy(import.info(), &element, order, target) };
     // If a part failed, the parts before it are still queued.
     let pending = copied.as_ref().map_or(true, |pending| *pending);
     let finished = if pending && !site.is_guarded(*scope) { site.finish() } else { Ok(()) };

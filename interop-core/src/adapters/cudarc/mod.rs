@@ -241,7 +241,7 @@ fn copied_to_host_accessible<T: Element + DeviceRepr, S: Storage>(
     let lacking = text!("{bytes} bytes of free memory");
     let slice = make(&context, count).map_err(|error| failed("alloc", error, lacking))?;
     // SAFETY: the new memory has space for the elements; the device accesses it at the same address.
-    unsafe { copy_on_default_stream::<T>(import, order, &site, slice.memory()?.address) }?;
+    unsafe { copy_on_default_stream(import, (T::TYPE, order), &site, slice.memory()?.address) }?;
     cuda::stream_synchronize(StreamHandle::LegacyDefault, device_of(&context))?;
     Ok(slice)
 }
@@ -278,7 +278,7 @@ fn copied<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> Result<
     }
     let (target, written) = slice.device_ptr_mut(&stream);
     // SAFETY: the new memory belongs to the context and has space for the elements.
-    let outcome = unsafe { copy_on_default_stream::<T>(import, order, &site, to_usize(target)) };
+    let outcome = unsafe { copy_on_default_stream(import, (T::TYPE, order), &site, to_usize(target)) };
     record(written)?;
     outcome.map(|()| slice)
 }

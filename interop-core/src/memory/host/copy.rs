@@ -4,7 +4,7 @@
 use core::mem::MaybeUninit;
 use core::ptr;
 
-use crate::array::element::Element;
+use crate::array::element::{Element, ElementType};
 use crate::array::layout::Layout;
 use crate::array::layout::order::{Order, contiguous_strides};
 use crate::error::Result;
@@ -46,7 +46,11 @@ pub(crate) unsafe fn copy_runs<T: Element>(from: *const T, rows: Axis, run: Axis
     unsafe { check_run(to.cast_const(), rows.extent * run.extent) }
 }
 
-/// Copies elements of `item` bytes into contiguous memory.
+/// Copies elements into contiguous memory. Without an error, all copied elements are valid.
+///
+/// # Errors
+///
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`, if the element type tells.
 ///
 /// # Safety
 ///
@@ -56,23 +60,25 @@ pub(crate) unsafe fn copy_contiguous(
     address: usize,
     layout: &Layout,
     order: Order,
-    item: usize,
+    element: &ElementType,
     target: *mut u8,
-) {
+) -> Result<()> {
     let first = ptr::with_exposed_provenance::<u8>(address);
     let strides = contiguous_strides(layout.shape(), order);
     let (from, to) = (Side { first, strides: layout.strides() }, Side { first: target, strides: &strides });
     // SAFETY: as the caller promises; the target is contiguous.
-    unsafe { copy(layout.shape(), item, from, to) };
+    unsafe { copy(layout.shape(), element.size, from, to) };
+    // SAFETY: the whole target has been written.
+    unsafe { check_copied(element, target, layout.numel() * element.size) }
 }
 
-/// Returns an error if `T` consists of `bool`s and one of its bytes is not a valid one, after making all bytes valid.
+/// Returns an error if the elements consist of `bool`s and one of their bytes is not a valid one, after making all bytes valid.
 ///
 /// # Safety
 ///
 /// The bytes have been written, and nothing else uses them.
-pub(crate) unsafe fn check_copied<T: Element>(first: *mut u8, count: usize) -> Result<()> {
-    if T::TYPE.any_bits {
+pub(crate) unsafe fn check_copied(element: &ElementType, first: *mut u8, count: usize) -> Result<()> {
+    if element.any_bits {
         return Ok(());
     }
     // SAFETY: as the caller promises.

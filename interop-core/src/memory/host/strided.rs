@@ -39,10 +39,6 @@ impl<T: Element> HostElements<T> {
         Ok(Self { address: info.address, layout, _access: access, marker: PhantomData })
     }
 
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
     pub(crate) fn strided(&self) -> Strided<'_, T> {
         // SAFETY: the memory is live and initialized (contract of `new`), and host memory. A layout was checked when it
         // was made.
@@ -157,14 +153,14 @@ impl<'a, T: Element> Strided<'a, T> {
                 // of `new`). The target is as the caller promises.
                 unsafe { ptr::copy_nonoverlapping(from.first.wrapping_add(at), to, piece) };
                 // SAFETY: these bytes have been written.
-                unsafe { check_copied::<T>(to, piece) }?;
+                unsafe { check_copied(&T::TYPE, to, piece) }?;
             }
             return Ok(());
         }
         // SAFETY: as above.
         unsafe { copy(self.shape, size_of::<T>(), from, Side { first: to, strides: &strides }) };
         // SAFETY: the whole target has been written.
-        unsafe { check_copied::<T>(to, bytes) }
+        unsafe { check_copied(&T::TYPE, to, bytes) }
     }
 
     pub(crate) fn copy_to_slice(&self, slice: &mut [T]) -> Result<()> {

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple};
 
 use crate::array::device::{Device, DeviceType};
+use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::stream::{PendingWork, StreamHandle};
@@ -250,8 +251,9 @@ unsafe fn capsule<'py>(
 fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
     let flat = info.without_struct_type()?;
     let buffer = if flat.device().device_type == DeviceType::CUDA {
+        let element = ElementType::of_whole_bytes(flat.dtype(), flat.is_padded())?;
         // SAFETY: the array guarantees that its memory is live.
-        unsafe { crate::memory::fetch::fetch_buffer(&flat) }?
+        unsafe { crate::memory::fetch::fetch_buffer(&flat, &element, Order::C) }?
     } else {
         crate::memory::host::cells::check_readable(flat.pending, flat.address, flat.device())?;
         // SAFETY: as above, and the host can access the memory.
