@@ -155,7 +155,7 @@ impl<T: Element + DeviceCopy> FromImport for DeviceBuffer<T> {
 /// for the default stream.
 fn copied<T: Element + DeviceCopy>(import: &mut Import, order: Order) -> Result<DeviceBuffer<T>> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
-    let site = DefaultStreamTarget::of(import)?;
+    let site = DefaultStreamTarget::new(import)?;
     let context = context(site.ordinal())?;
     if count == 0 {
         // SAFETY: there is no memory to free.

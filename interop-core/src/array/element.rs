@@ -90,7 +90,7 @@ impl ElementType {
     pub const fn from_dtype<T>(dtype: DType) -> Self {
         let padded = dtype.bits() % 8 != 0 && dtype.lanes() == 1;
         assert!(dtype.item_bits(padded) == 8 * size_of::<T>(), "the Rust type and the dtype differ in size");
-        Self { padded, align: align_of::<T>(), ..Self::of_bytes(dtype, size_of::<T>()) }
+        Self { padded, align: align_of::<T>(), ..Self::from_size(dtype, size_of::<T>()) }
     }
 
     /// The type of a `T` with the memory layout of `E`.
@@ -123,23 +123,23 @@ impl ElementType {
     }
 
     /// The type of elements whose size is known only at run time. It requires no alignment.
-    pub(crate) const fn of_bytes(dtype: DType, size: usize) -> Self {
+    pub(crate) const fn from_size(dtype: DType, size: usize) -> Self {
         let axes = [0; MAX_AXES];
         Self { dtype, axes, ndim: 0, padded: false, any_bits: true, fields: None, size, align: 1 }
     }
 
-    /// As [`of_bytes`](Self::of_bytes), for elements that begin at a byte.
+    /// As [`from_size`](Self::from_size), for elements that begin at a byte.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::DType`] for an invalid type, and for types packed below the byte.
-    pub(crate) fn of_whole_bytes(dtype: DType, padded: bool) -> Result<Self> {
+    pub(crate) fn from_whole_bytes(dtype: DType, padded: bool) -> Result<Self> {
         dtype.check()?;
         let bits = dtype.item_bits(padded);
         if bits % 8 != 0 {
             return Err(Error::new(ErrorKind::DType, "dtype", dtype, "elements of whole bytes"));
         }
-        Ok(Self { padded, ..Self::of_bytes(dtype, bits / 8) })
+        Ok(Self { padded, ..Self::from_size(dtype, bits / 8) })
     }
 
     /// The error for more elements than the address space can hold.
@@ -247,7 +247,7 @@ impl ElementType {
 
     /// The fields of a struct element.
     pub(crate) fn to_struct_type(self) -> Option<StructType> {
-        self.fields.map(StructType::of_fields)
+        self.fields.map(StructType::from_fields)
     }
 
     /// The padding bytes of an element, whose content is arbitrary.
@@ -358,7 +358,7 @@ impl Field {
 }
 
 impl StructType {
-    pub(crate) fn of_fields(fields: &[Field]) -> Self {
+    pub(crate) fn from_fields(fields: &[Field]) -> Self {
         let fields = fields.iter().map(|field| StructField {
             name: field.name.into(),
             offset: field.offset,

@@ -94,7 +94,7 @@ impl PendingWork {
     }
 
     /// Creates pending work on a default stream of a context. `find` resolves the stream.
-    pub(crate) fn of_context(
+    pub(crate) fn from_context(
         stream: StreamHandle,
         context: NonZeroUsize,
         find: fn(StreamHandle, NonZeroUsize, Device) -> StreamHandle,

@@ -1,7 +1,6 @@
 //! Typestrs: element types in the CUDA Array Interface.
 
 use core::fmt;
-use std::io::Write;
 
 use crate::array::dtype::{COMPLEX, DType, OPAQUE, Row, TABLE, list};
 use crate::error::{Error, ErrorKind, Result};
@@ -28,12 +27,13 @@ impl Typestr {
             (1, _) | (_, 'V') => '|',
             _ => NATIVE,
         };
-        let mut text = [0; 8];
-        let mut rest = &mut text[..];
-        // Never fails, because the text fits.
-        let _ = write!(rest, "{order}{kind}{bytes}");
-        let free = rest.len();
-        Self { text, len: (text.len() - free) as u8 }
+        let mut typestr = Self { text: [0; 8], len: 2 };
+        (typestr.text[0], typestr.text[1]) = (order as u8, kind as u8);
+        for power in (0..=bytes.checked_ilog10().unwrap_or(0)).rev() {
+            typestr.text[usize::from(typestr.len)] = b"0123456789"[bytes / 10_usize.pow(power) % 10];
+            typestr.len += 1;
+        }
+        typestr
     }
 
     /// The text.

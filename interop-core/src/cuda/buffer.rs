@@ -69,7 +69,7 @@ impl CudaBuffer {
     /// memory is used up; `Overflow` if the size does not fit the address space; `DType` for packed types of less than
     /// a byte.
     pub fn zeroed(kind: MemoryKind, ordinal: i32, dtype: DType, len: usize) -> Result<Self> {
-        let buffer = Self::for_elements(kind, ordinal, ElementType::of_whole_bytes(dtype, false)?, len)?;
+        let buffer = Self::for_elements(kind, ordinal, ElementType::from_whole_bytes(dtype, false)?, len)?;
         if buffer.bytes != 0 {
             buffer.zero(driver()?)?;
         }
@@ -140,7 +140,7 @@ impl CudaBuffer {
     /// Allocates uninitialized pool memory for work on a stream, in the primary context: plain device memory if the device has
     /// no pool. It is ready on that stream.
     pub(crate) fn for_stream(stream: StreamHandle, ordinal: i32, dtype: DType, len: usize) -> Result<Self> {
-        let element = ElementType::of_whole_bytes(dtype, false)?;
+        let element = ElementType::from_whole_bytes(dtype, false)?;
         let bytes = len.checked_mul(element.size).ok_or_else(|| element.too_large(len))?;
         let context = Context::primary(ordinal)?;
         if let Some(raw) = stream.to_raw().filter(|_| bytes != 0) {

@@ -13,7 +13,7 @@ use crate::error::Result;
 impl PendingWork {
     /// Pending work on a default stream of `context`.
     pub(crate) fn in_context(stream: StreamHandle, context: Context) -> Self {
-        Self::of_context(stream, context.to_raw(), find)
+        Self::from_context(stream, context.to_raw(), find)
     }
 
     /// Pending work on the legacy default stream of a context: the given one, else the one in which memory of `device` is

@@ -77,7 +77,7 @@ pub(crate) struct RawView<const N: usize> {
 impl<const N: usize> RawView<N> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as ArrayView::from_info")]
-    fn of<T: Element>(info: &ArrayInfo) -> Result<Self> {
+    fn new<T: Element>(info: &ArrayInfo) -> Result<Self> {
         if info.has_scalar_type(&T::TYPE) {
             return Self::over(info, info.layout());
         }
@@ -143,7 +143,7 @@ impl<T: Element, const N: usize> ArrayView<'_, T, N> {
         reason = "fields of a view that are not read are not computed: 60 ns instead of 68 for an import of a matrix and its shape"
     )]
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
-        let raw = RawView::of::<T>(info)?;
+        let raw = RawView::new::<T>(info)?;
         Ok(Self { raw, marker: PhantomData })
     }
 }
@@ -164,7 +164,7 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
     #[expect(clippy::inline_always, reason = "as ArrayView::from_info")]
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
         check_writable(info)?;
-        let raw = RawView::of::<T>(info)?;
+        let raw = RawView::new::<T>(info)?;
         Ok(Self { raw, marker: PhantomData })
     }
 

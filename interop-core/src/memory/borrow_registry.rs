@@ -445,7 +445,7 @@ impl Borrow {
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub(crate) fn of(shared: Option<(usize, usize)>, exclusive: bool) -> Result<Option<Self>> {
+    pub(crate) fn from_shared(shared: Option<(usize, usize)>, exclusive: bool) -> Result<Option<Self>> {
         shared.map(|(start, end)| Self::new(start..end, exclusive)).transpose()
     }
 

@@ -47,7 +47,7 @@ pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Resu
         // SAFETY: as the caller promises.
         return unsafe { duplicate_shared(info) };
     }
-    let (driver, copy) = (driver()?, CompactCopy::of(info)?);
+    let (driver, copy) = (driver()?, CompactCopy::new(info)?);
     let buffer = if copy.plan.run == 0 {
         synchronize(info)?;
         CudaBuffer::for_elements(MemoryKind::Device, info.device().device_id, u8::TYPE, 0)?
@@ -94,7 +94,7 @@ struct CompactCopy {
 }
 
 impl CompactCopy {
-    fn of(info: &ArrayInfo) -> Result<Self> {
+    fn new(info: &ArrayInfo) -> Result<Self> {
         let is_backwards = info.strides().iter().any(|stride| *stride < 0);
         let bits = info.dtype().item_bits(info.is_padded());
         let item = bits / 8;
@@ -111,7 +111,7 @@ impl CompactCopy {
             return Ok(Self { layout, plan, from: range.start, first, bytes });
         }
         // For overlapping windows with negative strides, the copy stores each element separately.
-        let element = ElementType::of_whole_bytes(info.dtype(), info.is_padded())?;
+        let element = ElementType::from_whole_bytes(info.dtype(), info.is_padded())?;
         info.numel().checked_mul(item).ok_or_else(|| element.too_large(info.numel()))?;
         let layout = Layout::contiguous(info.shape(), Order::C)?;
         Ok(Self::elements(info, layout, CopyPlan::compact(info.layout(), Order::C, item)))

@@ -52,7 +52,7 @@ impl<T: Element> HostVec<T> {
     /// By [`ErrorKind`](crate::ErrorKind): `Overflow` if the size does not fit the address space, `OutOfMemory` if the
     /// allocation fails.
     pub fn try_zeroed(len: usize) -> Result<Self> {
-        Ok(Self { buffer: HostBuffer::of(Self::element(), len)?, marker: PhantomData })
+        Ok(Self { buffer: HostBuffer::zeroed_elements(Self::element(), len)?, marker: PhantomData })
     }
 
     /// Allocates `len` uninitialized elements. The caller writes them before it passes the vector on.
@@ -262,11 +262,11 @@ impl HostBuffer {
     /// # Ok::<(), interop_core::Error>(())
     /// ```
     pub fn zeroed(dtype: DType, len: usize) -> Result<Self> {
-        Self::of(ElementType::of_whole_bytes(dtype, false)?, len)
+        Self::zeroed_elements(ElementType::from_whole_bytes(dtype, false)?, len)
     }
 
     /// As [`zeroed`](Self::zeroed), for an element type that was checked.
-    pub(crate) fn of(element: ElementType, len: usize) -> Result<Self> {
+    pub(crate) fn zeroed_elements(element: ElementType, len: usize) -> Result<Self> {
         // SAFETY: the size of the layout is not 0.
         Self::allocated(element, len, |layout| unsafe { alloc_zeroed(layout) })
     }
@@ -349,7 +349,7 @@ impl HostBuffer {
     ///
     /// The memory that `info` describes is live, initialized, and accessible to the host.
     pub(crate) unsafe fn copy_of(info: &ArrayInfo, order: Order) -> Result<Self> {
-        let element = ElementType::of_whole_bytes(info.dtype(), info.is_padded())?;
+        let element = ElementType::from_whole_bytes(info.dtype(), info.is_padded())?;
         let buffer = Self::uninit(element, info.numel())?;
         let (address, target) = (info.address, buffer.start());
         // SAFETY: the caller guarantees the source; the new buffer has the size of the elements.
@@ -389,7 +389,13 @@ impl Drop for HostBuffer {
 // memory. 4: `&self` gives no references to elements.
 unsafe impl Storage for HostBuffer {
     fn memory(&self) -> Result<MemoryRegion> {
-        Ok(MemoryRegion::of(self.element, self.address(), self.len(), Device::CPU, Mutability::Writable))
+        Ok(MemoryRegion::from_element(
+            self.element,
+            self.address(),
+            self.len(),
+            Device::CPU,
+            Mutability::Writable,
+        ))
     }
 }
 

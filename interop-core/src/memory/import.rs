@@ -63,10 +63,10 @@ impl Import {
     /// A placeholder without memory.
     ///
     /// It is a constant, because moving a value that was just written field by field stalls the CPU.
-    pub(crate) const EMPTY: Self = Self::of(ArrayInfo::EMPTY, Owner::none());
+    pub(crate) const EMPTY: Self = Self::new(ArrayInfo::EMPTY, Owner::none());
 
     #[inline(always)]
-    pub(crate) const fn of(info: ArrayInfo, owner: Owner) -> Self {
+    pub(crate) const fn new(info: ArrayInfo, owner: Owner) -> Self {
         Self {
             info,
             owner,
@@ -97,7 +97,7 @@ impl Import {
         let scope = owner.scope().or_else(|| cuda::release_scope_in_use(&info));
         let pending = info.stream().map_or(PendingWork::UNKNOWN, PendingWork::on);
         let owner = owner.after(scope);
-        Self::of(ArrayInfo { pending, uses: owner.uses(), ..info }, owner)
+        Self::new(ArrayInfo { pending, uses: owner.uses(), ..info }, owner)
     }
 
     /// Sets the Python object that errors name.

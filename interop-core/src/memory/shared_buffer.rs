@@ -76,11 +76,11 @@ impl SharedBuffer {
         // The storage is described first and moved afterwards.
         let owner = MaybeDangling::new(storage);
         let (memory, struct_type) = (owner.get().region(), owner.get().struct_type().cloned());
-        Self::of(Inner { memory, struct_type, owner })
+        Self::from_inner(Inner { memory, struct_type, owner })
     }
 
     #[inline(always)]
-    fn of(inner: Inner<impl SharedOwner + 'static>) -> Self {
+    fn from_inner(inner: Inner<impl SharedOwner + 'static>) -> Self {
         let (address, writable) = match &inner.memory {
             Ok(memory) => (memory.address, memory.mutability == Mutability::Writable),
             Err(_) => (0, false),
@@ -164,7 +164,7 @@ impl SharedBuffer {
     /// ```
     pub fn reinterpret(&self, dtype: DType, bytes: Range<usize>) -> Result<Self> {
         let MemoryRegion { range, element: old, device, mutability, .. } = self.region()?;
-        let element = ElementType::of_whole_bytes(dtype, false)?;
+        let element = ElementType::from_whole_bytes(dtype, false)?;
         if self.has_struct_elements(&old) {
             let found = text!("elements of {}", old.describe());
             return Err(Error::new(ErrorKind::DType, "dtype", found, "memory of numbers or bytes"));
@@ -184,7 +184,7 @@ impl SharedBuffer {
             // SAFETY: the handle keeps the memory alive.
             unsafe { HostElements::<bool>::new(&info, false) }?.strided().for_each(drop)?;
         }
-        Ok(Self::of(Inner { memory: Ok(memory), struct_type: None, owner }))
+        Ok(Self::from_inner(Inner { memory: Ok(memory), struct_type: None, owner }))
     }
 
     /// Whether padding could be read as elements of another type.
@@ -254,13 +254,13 @@ impl FromImport for SharedBuffer {
         let memory = MemoryRegion {
             address: info.address,
             range: info.span(),
-            element: ElementType { padded, ..ElementType::of_bytes(dtype, size) },
+            element: ElementType { padded, ..ElementType::from_size(dtype, size) },
             device: info.device(),
             mutability: info.mutability(),
         };
         let struct_type = info.struct_type().cloned();
         let pending = import.pending_work()?;
-        Ok(Self::of(Inner { memory: Ok(memory), struct_type, owner: (import.take_owner(), pending) }))
+        Ok(Self::from_inner(Inner { memory: Ok(memory), struct_type, owner: (import.take_owner(), pending) }))
     }
 }
 

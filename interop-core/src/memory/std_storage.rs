@@ -125,7 +125,7 @@ impl FromImport for HostBuffer {
 fn copied_to_host(info: &ArrayInfo, order: Order) -> Result<HostBuffer> {
     HostBuffer::check(info)?;
     check_readable(info.pending, info.address, info.device())?;
-    let _access = Borrow::of(shared_range(info), false)?;
+    let _access = Borrow::from_shared(shared_range(info), false)?;
     // SAFETY: the memory is live while the import is, the host can access it, and no work is pending on it.
     unsafe { HostBuffer::copy_of(info, order) }
 }
@@ -161,7 +161,7 @@ fn copied_to_device(import: &mut Import, order: Order) -> Result<CudaBuffer> {
 /// [`ErrorKind::DType`] for structs, whose fields the memory would not know, and for types packed below the byte.
 fn whole_numbers(info: &ArrayInfo) -> Result<ElementType> {
     match info.struct_type() {
-        None => ElementType::of_whole_bytes(info.dtype(), info.is_padded()),
+        None => ElementType::from_whole_bytes(info.dtype(), info.is_padded()),
         Some(fields) => {
             let error =
                 Error::new(ErrorKind::DType, "dtype", text!("struct {fields}"), "numbers, `bool` or bytes");
@@ -272,7 +272,13 @@ unsafe impl Storage for CudaBuffer {
     }
 
     fn region(&self) -> Result<MemoryRegion> {
-        Ok(MemoryRegion::of(self.element, self.address, self.len(), self.device, Mutability::Writable))
+        Ok(MemoryRegion::from_element(
+            self.element,
+            self.address,
+            self.len(),
+            self.device,
+            Mutability::Writable,
+        ))
     }
 
     // The free of memory of no pool makes the host wait, so an export defers it until the work is done.

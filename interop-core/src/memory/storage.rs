@@ -211,10 +211,10 @@ impl MemoryRegion {
     /// Describes `len` elements `T` that start at `address`.
     #[must_use]
     pub fn new<T: Element>(address: usize, len: usize, device: Device, mutability: Mutability) -> Self {
-        Self::of(T::TYPE, address, len, device, mutability)
+        Self::from_element(T::TYPE, address, len, device, mutability)
     }
 
-    pub(crate) fn of(
+    pub(crate) fn from_element(
         element: ElementType,
         address: usize,
         len: usize,
@@ -246,8 +246,8 @@ impl MemoryRegion {
         device: Device,
         mutability: Mutability,
     ) -> Result<Self> {
-        let element = ElementType::of_whole_bytes(dtype, false)?;
-        Ok(Self::of(element, address, len, device, mutability))
+        let element = ElementType::from_whole_bytes(dtype, false)?;
+        Ok(Self::from_element(element, address, len, device, mutability))
     }
 }
 

@@ -238,7 +238,7 @@ struct CopyTarget {
 
 impl CopyTarget {
     /// Finds the context of a stream. For a default stream, this is the context in which memory of `device` is used.
-    fn of(stream: StreamHandle, device: Device) -> Result<Self> {
+    fn new(stream: StreamHandle, device: Device) -> Result<Self> {
         let driver = driver()?;
         let raw = stream.to_raw().unwrap_or(LEGACY);
         let context =
@@ -308,7 +308,7 @@ impl CopyTarget {
             return copy_from(fetched.address(), fetched.bytes);
         }
         check_readable(info.pending, info.address, info.device())?;
-        let _access = Borrow::of(shared_range(info), false)?;
+        let _access = Borrow::from_shared(shared_range(info), false)?;
         if elements.element.any_bits && plan.axes.is_empty() {
             return copy_from(info.address, plan.run);
         }
@@ -373,7 +373,7 @@ impl CopyTarget {
 /// [`ErrorKind::Driver`] without a driver; [`ErrorKind::Stream`] for a stream of another context than the primary one.
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) fn ordinal_of(stream: StreamHandle, device: Device) -> Result<usize> {
-    let CopyTarget { context, ordinal, .. } = CopyTarget::of(stream, device)?;
+    let CopyTarget { context, ordinal, .. } = CopyTarget::new(stream, device)?;
     if matches!(stream, StreamHandle::Raw(_)) && Context::primary(ordinal)? != context {
         let found = text!("{stream}, of a context that is not the primary one of device {ordinal}");
         let allowed = "a stream of the primary context, in which `cudarc` and `cuda-core` work; a `StreamHandle` holds any";
@@ -398,10 +398,10 @@ impl DefaultStreamTarget {
     ///
     /// [`ErrorKind::Driver`] without a driver; [`ErrorKind::StreamCapture`] while that stream, or one that synchronizes
     /// implicitly with the default stream, captures a graph.
-    pub(crate) fn of(import: &mut Import) -> Result<Self> {
+    pub(crate) fn new(import: &mut Import) -> Result<Self> {
         let (stream, scope) = import.copy_stream()?;
         let device = import.info().device();
-        let user = CopyTarget::of(stream, device)?;
+        let user = CopyTarget::new(stream, device)?;
         user.refuse_capture(stream)?;
         let context = Context::primary(user.ordinal)?;
         let site = CopyTarget { context, stream: LEGACY, is_in_order: true, ..user };
@@ -442,7 +442,7 @@ pub(crate) fn copied(
         return Ok(None);
     }
     let (stream, scope) = import.copy_stream()?;
-    let site = CopyTarget::of(stream, import.info().device())?;
+    let site = CopyTarget::new(stream, import.info().device())?;
     site.refuse_capture(stream)?;
     // The contiguous copy of a broadcast array can be larger than the memory that the array spans.
     let bytes = count.checked_mul(element.size).ok_or_else(|| element.too_large(count))?;

@@ -100,13 +100,13 @@ mod system {
 ///
 /// The parent's value stays in memory and is not dropped, because a parent thread may have been using it at the fork.
 pub(crate) struct PerProcess<T: 'static> {
-    current: AtomicPtr<Made<T>>,
+    current: AtomicPtr<Instance<T>>,
     /// The generation of the process whose thread makes or made the value.
     maker: AtomicUsize,
     make: fn(Option<&'static T>) -> T,
 }
 
-struct Made<T> {
+struct Instance<T> {
     generation: usize,
     value: T,
 }
@@ -121,14 +121,14 @@ impl<T: Sync> PerProcess<T> {
     /// The value of this process.
     #[inline]
     pub(crate) fn get(&self) -> &'static T {
-        match self.made() {
-            Some(made) if made.generation == GENERATION.load(Ordering::Relaxed) => &made.value,
+        match self.instance() {
+            Some(instance) if instance.generation == GENERATION.load(Ordering::Relaxed) => &instance.value,
             _ => self.make(),
         }
     }
 
     #[inline]
-    fn made(&self) -> Option<&'static Made<T>> {
+    fn instance(&self) -> Option<&'static Instance<T>> {
         // SAFETY: the pointer is null or a leaked box, which is never freed.
         unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
@@ -137,9 +137,9 @@ impl<T: Sync> PerProcess<T> {
     fn make(&self) -> &'static T {
         let generation = generation();
         loop {
-            let made = self.made();
-            if let Some(made) = made.filter(|made| made.generation == generation) {
-                return &made.value;
+            let instance = self.instance();
+            if let Some(instance) = instance.filter(|instance| instance.generation == generation) {
+                return &instance.value;
             }
             // One thread of this process makes the value; the others wait for it. A claim by a thread of the parent
             // does not count.
@@ -148,10 +148,10 @@ impl<T: Sync> PerProcess<T> {
                 self.maker.compare_exchange(maker, generation, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             };
             if maker != generation && claimed() {
-                let value = (self.make)(made.map(|made| &made.value));
-                let made: &'static Made<T> = Box::leak(Box::new(Made { generation, value }));
-                self.current.store(from_ref(made).cast_mut(), Ordering::Release);
-                return &made.value;
+                let value = (self.make)(instance.map(|instance| &instance.value));
+                let instance: &'static Instance<T> = Box::leak(Box::new(Instance { generation, value }));
+                self.current.store(from_ref(instance).cast_mut(), Ordering::Release);
+                return &instance.value;
             }
             std::thread::yield_now();
         }

@@ -88,7 +88,7 @@ impl<'a, T: Element> LentSlice<'a, T> {
     ///
     /// As [`on`](Self::on), and as [`FromStream::from_stream`](crate::FromStream::from_stream).
     pub fn new(array: &'a (impl CudaArray + ?Sized)) -> Result<Self> {
-        Self::of(&array.info()?, None)
+        Self::from_info(&array.info()?, None)
     }
 
     /// Lends an array on a stream of yours.
@@ -100,11 +100,11 @@ impl<'a, T: Element> LentSlice<'a, T> {
     /// [`ErrorKind::Alignment`] if its address is not aligned for `T`; [`ErrorKind::StreamCapture`] for a captured stream of
     /// a context with event tracking; [`ErrorKind::Driver`] if a driver call fails; and as [`LaunchScope::read`].
     pub fn on(array: &'a (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
-        Self::of(&array.info()?, Some(stream))
+        Self::from_info(&array.info()?, Some(stream))
     }
 
     /// Lends the array of a description, which the caller borrows for `'a`.
-    fn of(info: &ArrayInfo, stream: Option<&Arc<CudaStream>>) -> Result<Self> {
+    fn from_info(info: &ArrayInfo, stream: Option<&Arc<CudaStream>>) -> Result<Self> {
         const {
             assert!(T::TYPE.any_bits, "not every byte is a value of this type");
         };
@@ -164,7 +164,7 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
     ///
     /// As [`on`](Self::on), and as [`LentSlice::new`].
     pub fn new(array: &'a mut (impl CudaArray + ?Sized)) -> Result<Self> {
-        Self::of(&array.info()?, None)
+        Self::from_info(&array.info()?, None)
     }
 
     /// As [`LentSlice::on`].
@@ -173,12 +173,12 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
     ///
     /// [`ErrorKind::ReadOnly`] for a read-only array; and as [`LentSlice::on`].
     pub fn on(array: &'a mut (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
-        Self::of(&array.info()?, Some(stream))
+        Self::from_info(&array.info()?, Some(stream))
     }
 
-    fn of(info: &ArrayInfo, stream: Option<&Arc<CudaStream>>) -> Result<Self> {
+    fn from_info(info: &ArrayInfo, stream: Option<&Arc<CudaStream>>) -> Result<Self> {
         check_writable(info)?;
-        LentSlice::of(info, stream).map(Self)
+        LentSlice::from_info(info, stream).map(Self)
     }
 
     /// The elements, in the order of the memory.

@@ -234,7 +234,7 @@ fn copied_to_host_accessible<T: Element + DeviceRepr, S: Storage>(
     make: impl FnOnce(&Arc<CudaContext>, usize) -> Result<S, DriverError>,
 ) -> Result<S> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
-    let site = DefaultStreamTarget::of(import)?;
+    let site = DefaultStreamTarget::new(import)?;
     let context = context(site.ordinal())?;
     let _guards = (current(&context), cuda::relaxed());
     let bytes = size_in_bytes::<T>(count)?;
@@ -261,7 +261,7 @@ fn size_in_bytes<T>(count: usize) -> Result<usize> {
 /// destroyed.
 fn copied<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> Result<CudaSlice<T>> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
-    let site = DefaultStreamTarget::of(import)?;
+    let site = DefaultStreamTarget::new(import)?;
     let context = context(site.ordinal())?;
     let _guards = (current(&context), cuda::relaxed());
     let stream = context.default_stream();

@@ -21,7 +21,7 @@ pub(crate) struct Walk<const N: usize> {
 }
 
 impl<const N: usize> Walk<N> {
-    pub(crate) fn of_runs(view: &RawView<N>) -> Self {
+    pub(crate) fn new(view: &RawView<N>) -> Self {
         let mut shape = view.shape;
         if let Some(last) = shape.last_mut() {
             *last = 1;
@@ -81,7 +81,7 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     #[must_use]
     pub fn iter(&self) -> Iter<'_, T, N> {
         let (raw, layout) = (&self.raw, self.raw.layout());
-        let mut runs = Walk::of_runs(raw);
+        let mut runs = Walk::new(raw);
         let (len, step) = match (layout.is_contiguous(Order::C), raw.shape.last(), raw.strides.last()) {
             (false, Some(extent), Some(stride)) => (*extent, *stride),
             _ => (layout.numel(), 1),

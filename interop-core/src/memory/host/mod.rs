@@ -119,7 +119,7 @@ struct BorrowGuard<'a> {
 
 impl BorrowGuard<'_> {
     fn new(shared: Option<(usize, usize)>, exclusive: bool) -> Result<Self> {
-        Ok(Self { _record: Borrow::of(shared, exclusive)?.map(Arc::new), marker: PhantomData })
+        Ok(Self { _record: Borrow::from_shared(shared, exclusive)?.map(Arc::new), marker: PhantomData })
     }
 }
 

@@ -35,7 +35,7 @@ impl<T: Element> HostElements<T> {
     pub(crate) unsafe fn new(info: &ArrayInfo, exclusive: bool) -> Result<Self> {
         check_readable(info.pending, info.address, info.device())?;
         let layout = info.layout_of(&T::TYPE)?;
-        let access = Borrow::of(shared_range(info), exclusive)?;
+        let access = Borrow::from_shared(shared_range(info), exclusive)?;
         Ok(Self { address: info.address, layout, _access: access, marker: PhantomData })
     }
 

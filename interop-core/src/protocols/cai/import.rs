@@ -58,7 +58,7 @@ impl Import {
         let mut info = interface.info()?;
         let stated = interface.version >= 3 || interface.stream != StreamHandle::NothingPending;
         let (scope, captured) = cuda::locate_and_wait(&mut info, stated, consumer)?;
-        let mut import = Self::of(info, Owner::new(owner).after(scope));
+        let mut import = Self::new(info, Owner::new(owner).after(scope));
         import.set_protocol(Protocol::CudaArrayInterface);
         let own = import.context();
         import.put_on_ordered_stream(consumer, captured, own);

@@ -73,7 +73,7 @@ impl CaiFields {
     /// # Errors
     ///
     /// As [`CudaArrayInterface::from_info`].
-    pub(crate) fn of(info: &ArrayInfo) -> Result<Self> {
+    pub(crate) fn from_info(info: &ArrayInfo) -> Result<Self> {
         if !info.device().device_type.is_cuda_accessible() {
             let allowed = "memory that CUDA can reach; use DLPack for host memory";
             return Err(Error::new(ErrorKind::Device, "device", info.device(), allowed));
@@ -120,7 +120,7 @@ impl CudaArrayInterface {
     /// [`ErrorKind::Device`] for memory that CUDA cannot access; [`ErrorKind::DType`] for element types without a
     /// typestr; [`ErrorKind::Stream`] if it is unknown on which stream the memory was last written.
     pub fn from_info(info: &ArrayInfo) -> Result<Self> {
-        let CaiFields { typestr, strides, descr } = CaiFields::of(info)?;
+        let CaiFields { typestr, strides, descr } = CaiFields::from_info(info)?;
         Ok(Self {
             shape: info.shape().iter().map(|extent| *extent as i64).collect(),
             typestr: typestr.as_str().into(),

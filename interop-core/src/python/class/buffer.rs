@@ -148,7 +148,7 @@ fn permit(py: Python<'_>, info: &ArrayInfo, request: Request) -> Result<()> {
         return Err(Error::new(ErrorKind::Strides, "strides", format_args!("{:?}", info.strides()), allowed));
     }
     // The consumer is responsible for later accesses, as in every protocol.
-    Borrow::of(shared_range(info), writes).map(drop)
+    Borrow::from_shared(shared_range(info), writes).map(drop)
 }
 
 /// Rejects Rust structs with padding bytes, because these would expose old contents of the memory.

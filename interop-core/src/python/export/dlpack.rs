@@ -198,7 +198,7 @@ unsafe fn answer_by_copy<'py>(
         return Err(Error::new(ErrorKind::CopyRequired, "copy", found, allowed).into());
     }
     // The copy reads the memory, so Rust code must not write it meanwhile.
-    let _access = Borrow::of(shared_range(info), false)?;
+    let _access = Borrow::from_shared(shared_range(info), false)?;
     if wanted == Device::CPU {
         let (info, buffer) = copying(py, info, || copied(info))?;
         // SAFETY: the description is that of the buffer, and nobody else has the buffer.
@@ -251,7 +251,7 @@ unsafe fn capsule<'py>(
 fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
     let flat = info.without_struct_type()?;
     let buffer = if flat.device().device_type == DeviceType::CUDA {
-        let element = ElementType::of_whole_bytes(flat.dtype(), flat.is_padded())?;
+        let element = ElementType::from_whole_bytes(flat.dtype(), flat.is_padded())?;
         // SAFETY: the array guarantees that its memory is live.
         unsafe { crate::memory::fetch::fetch_buffer(&flat, &element, Order::C) }?
     } else {

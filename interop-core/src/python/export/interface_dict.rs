@@ -34,7 +34,7 @@ pub fn cuda_array_interface<'py>(
     release_deferred_refs(py);
     let info = array.info()?;
     let absent = |error| raised(py, PyAttributeError::new_err(format!("__cuda_array_interface__: {error}")));
-    let fields = CaiFields::of(&info).map_err(absent)?;
+    let fields = CaiFields::from_info(&info).map_err(absent)?;
     let address = address_for_kernels(info.address(), info.device()).map_err(absent)?;
     let stream = stream_for_interface(&info)?;
     dict_of(py, &info, (address, stream), &fields)
