@@ -12,7 +12,7 @@ use crate::array::stream::StreamHandle;
 use crate::cuda::handover::make_consumer_wait;
 use crate::cuda::missing_stream::join_default_stream;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
-use crate::memory::array_view::read_only;
+use crate::memory::array_view::check_not_read_only;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 
@@ -66,7 +66,7 @@ impl<'a> Extraction<'a> {
     #[inline]
     pub(crate) fn new(import: &'a mut Import) -> Self {
         // A previous, failed extraction into another struct may have set the stream field.
-        import.set_stream_field(None);
+        import.stream_field = None;
         let wait = |run: &mut dyn FnMut()| run();
         Self {
             import,
@@ -182,7 +182,7 @@ impl<'a> Extraction<'a> {
             }
             let (stream, device) = (this.import.known_stream()?, this.info()?.device());
             let may_copy_later = this.field_stream != FieldStream::DefaultAfterCopy;
-            this.import.set_stream_field(may_copy_later.then_some(stream));
+            this.import.stream_field = may_copy_later.then_some(stream);
             let is_own = this.field_stream == FieldStream::OfImport || stream == StreamHandle::NothingPending;
             field(if is_own { stream } else { StreamHandle::LegacyDefault }, device)
         })
@@ -194,7 +194,7 @@ impl<'a> Extraction<'a> {
     /// Fails like [`cuda::stream_wait`](crate::cuda::stream_wait), with the field as the origin.
     pub(crate) fn make_stream_wait(&mut self, stream: StreamHandle, field: &'static str) {
         self.step(|this| {
-            this.import.set_stream_field(Some(stream));
+            this.import.stream_field = Some(stream);
             let ready = if stream == StreamHandle::NothingPending {
                 this.finish()
             } else {
@@ -358,14 +358,9 @@ pub(crate) fn already_taken() -> Error {
 
 /// Returns an error for an import that must not be written.
 pub(crate) fn check_import_writable(info: &ArrayInfo) -> Result<()> {
-    if info.mutability() != Mutability::ReadOnly {
-        return Ok(());
-    }
-    let error = read_only().with_rust_hint(
-        "import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`; a legacy DLPack tensor, \
-         which cannot state who may write, is read-only",
-    );
-    Err(error.with_python_hint(Cure::Copy))
+    let hint = "import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`; a legacy DLPack tensor, \
+                which cannot state who may write, is read-only";
+    check_not_read_only(info, hint).map_err(|error| error.with_python_hint(Cure::Copy))
 }
 
 /// The error for a negative constant, which no extent can equal.

@@ -215,7 +215,6 @@ pub trait FromImport: Storage + Sized {
     /// Called by expanded code before anything is taken.
     #[doc(hidden)]
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "part of `FromArray::assemble`")]
     fn open(from: &mut Extraction<'_>, requirements: Requirements) -> CheckedStorage<Self> {
         from.open::<Self>(requirements);
         CheckedStorage::new(storage_of::<Self>)
@@ -224,7 +223,6 @@ pub trait FromImport: Storage + Sized {
 
 /// As [`Extraction::storage`], for an extraction of any lifetime.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "the call in `FromArray::assemble`")]
 fn storage_of<S: FromImport>(from: &mut Extraction<'_>) -> Option<S> {
     from.storage()
 }

@@ -32,15 +32,15 @@ pub struct Import {
     pub(crate) info: ArrayInfo,
     pub(crate) owner: Owner,
     /// The value of the struct's `stream` field, if it has one: the stream on which work may be pending.
-    stream_field: Option<StreamHandle>,
+    pub(crate) stream_field: Option<StreamHandle>,
     /// Whether the array is on the stream on which its caller works.
     is_on_callers_stream: bool,
     /// Whether the user has named that stream, and so keeps it alive.
-    is_stream_named: bool,
-    protocol: Option<Protocol>,
+    pub(crate) is_stream_named: bool,
+    pub(crate) protocol: Option<Protocol>,
     /// The Python object, for errors.
     #[cfg(feature = "python")]
-    origin: Option<Arc<Origin>>,
+    pub(crate) origin: Option<Arc<Origin>>,
 }
 
 /// The protocol by which an array was imported.
@@ -100,12 +100,6 @@ impl Import {
         Self::new(ArrayInfo { pending, uses: owner.uses(), ..info }, owner)
     }
 
-    /// Sets the Python object that errors name.
-    #[cfg(feature = "python")]
-    pub(crate) fn set_origin(&mut self, origin: Arc<Origin>) {
-        self.origin = Some(origin);
-    }
-
     /// Adds the Python object, if there is one, to an error about the array.
     #[cfg_attr(not(feature = "python"), expect(clippy::unused_self, reason = "as with the feature"))]
     pub(crate) fn name(&self, error: Error) -> Error {
@@ -114,12 +108,6 @@ impl Import {
             return error.with_object(origin);
         }
         error
-    }
-
-    /// Sets the value of the struct's `stream` field.
-    #[inline]
-    pub(crate) fn set_stream_field(&mut self, stream_field: Option<StreamHandle>) {
-        self.stream_field = stream_field;
     }
 
     /// Returns the pending work on memory that a struct without a `stream` field uses in place. The storage stores it,
@@ -336,11 +324,6 @@ impl Import {
         self.protocol
     }
 
-    #[inline]
-    pub(crate) fn set_protocol(&mut self, protocol: Protocol) {
-        self.protocol = Some(protocol);
-    }
-
     /// States that the array is ready on another stream, which the producer has made wait for pending work.
     ///
     /// By default a DLPack tensor is ready on the legacy default stream. The stream must be live. If it captures a
@@ -416,12 +399,6 @@ impl Import {
         }
     }
 
-    /// States that the user has named the stream of the caller, and so keeps it alive.
-    #[cfg(feature = "python")]
-    pub(crate) fn note_named_stream(&mut self) {
-        self.is_stream_named = true;
-    }
-
     /// Puts an import on the legacy default stream, which waits for `stream`.
     ///
     /// # Errors
@@ -432,12 +409,6 @@ impl Import {
         cuda::stream_wait_in(StreamHandle::LegacyDefault, stream, device, context)?;
         self.info.pending = PendingWork::on_default_stream(device, context)?.beside_hidden_streams();
         Ok(())
-    }
-
-    /// States that the library of the array works on streams that it does not name.
-    #[cfg(feature = "python")]
-    pub(crate) fn note_hidden_streams(&mut self) {
-        self.info.pending = self.info.pending.beside_hidden_streams();
     }
 
     /// Marks the array as writable.
@@ -451,12 +422,6 @@ impl Import {
     pub unsafe fn assume_writable(mut self) -> Self {
         self.info.mutability = Mutability::Writable;
         self
-    }
-
-    /// Sets whether the memory may be written, which the producer stated in another way.
-    #[cfg(feature = "python")]
-    pub(crate) fn set_mutability(&mut self, mutability: Mutability) {
-        self.info.mutability = mutability;
     }
 
     /// Returns the elements for a copy.

@@ -1,5 +1,6 @@
 //! `Storage`, the trait of types that can be the `data` field of a derived struct, and how a description is built from it.
 #![expect(unsafe_code, reason = "implements `Storage`")]
+#![expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
 
 use core::ops::Range;
 
@@ -341,7 +342,6 @@ impl<'a> InfoBuilder<'a> {
     /// [`ErrorKind::Overflow`](crate::error::ErrorKind::Overflow) if an extent does not fit a signed 64-bit integer;
     /// otherwise as [`finish`](Self::finish).
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
     pub fn extents<const N: usize>(self, extents: [i128; N]) -> Result<ArrayInfo> {
         let mut shape = [0; N];
         for (axis, extent) in extents.into_iter().enumerate() {
@@ -367,7 +367,6 @@ impl<'a> InfoBuilder<'a> {
     ///
     /// As [`finish`](Self::finish).
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
     pub(crate) fn finish_fixed(self, shape: &[i64]) -> Result<ArrayInfo> {
         let mut list = Dims::zeroed(0);
         let listed = match self.strides {

@@ -30,7 +30,7 @@ impl Import {
     ) -> Result<Self> {
         // SAFETY: forwarded to the caller.
         let mut import = unsafe { Self::from_parts(interface.info_on_device(device)?, Owner::new(owner)) };
-        import.set_protocol(Protocol::CudaArrayInterface);
+        import.protocol = Some(Protocol::CudaArrayInterface);
         Ok(import)
     }
 
@@ -59,7 +59,7 @@ impl Import {
         let stated = interface.version >= 3 || interface.stream != StreamHandle::NothingPending;
         let (scope, captured) = cuda::locate_and_wait(&mut info, stated, consumer)?;
         let mut import = Self::new(info, Owner::new(owner).after(scope));
-        import.set_protocol(Protocol::CudaArrayInterface);
+        import.protocol = Some(Protocol::CudaArrayInterface);
         let own = import.context();
         import.put_on_ordered_stream(consumer, captured, own);
         Ok(import)

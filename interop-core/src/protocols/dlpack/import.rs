@@ -111,11 +111,8 @@ impl Import {
         // SAFETY: the owner releases the struct once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
         self.owner = unsafe { Owner::from_raw(tensor.into_non_null(), release) }
             .after(scope.map(ReleaseScope::self_reliant));
-        self.set_protocol(protocol_of::<A>());
+        self.protocol =
+            Some(if A::IS_VERSIONED { Protocol::DlpackVersioned } else { Protocol::DlpackLegacy });
         Ok(())
     }
-}
-
-const fn protocol_of<A: TensorAbi>() -> Protocol {
-    if A::IS_VERSIONED { Protocol::DlpackVersioned } else { Protocol::DlpackLegacy }
 }

@@ -169,7 +169,7 @@ fn open(object: &Bound<'_, PyAny>, element: Option<ElementType>, to: &mut Import
         let is_curable = error.is_instance_of::<PyException>(object.py());
         Refusal { error, is_curable }
     })?;
-    to.set_mutability(Mutability::ReadOnly);
+    to.info.mutability = Mutability::ReadOnly;
     let align = element.map_or(1, |element| element.align.min(element.dtype.packed_bits() / 8));
     let address = to.info().address;
     if to.info().numel() > 0 && align > 1 && address % align != 0 {

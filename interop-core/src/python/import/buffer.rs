@@ -47,7 +47,7 @@ pub(crate) fn from_buffer(request: &Request<'_, '_>, to: &mut Import) -> Answer 
     // SAFETY: the object keeps the memory where it is until the buffer is released, which the owner does. The info is
     // writable only if the buffer is.
     *to = unsafe { Import::from_parts(info, Owner::new(owner)) };
-    to.set_protocol(Protocol::Buffer);
+    to.protocol = Some(Protocol::Buffer);
     Ok(true)
 }
 

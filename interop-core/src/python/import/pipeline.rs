@@ -198,7 +198,7 @@ fn import_with(
 ) -> PyResult<Import> {
     let mut import = Import::EMPTY;
     let class = import_to(object, stream, verification, &mut import)?;
-    import.set_origin(Arc::clone(&class.origin));
+    import.origin = Some(Arc::clone(&class.origin));
     Ok(import)
 }
 
@@ -342,7 +342,7 @@ pub(crate) fn trust_interface(request: &Request<'_, '_>, import: &mut Import) ->
         return Ok(());
     }
     match says_writable(object, import.info()) {
-        Ok(true) => import.set_mutability(Mutability::Writable),
+        Ok(true) => import.info.mutability = Mutability::Writable,
         Err(error) if !error.is_instance_of::<PyException>(object.py()) => return Err(error),
         _ => {}
     }

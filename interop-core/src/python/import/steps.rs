@@ -51,7 +51,7 @@ impl<'py> Request<'_, 'py> {
     pub(crate) fn note_hidden_streams(&self, import: &mut Import) {
         let is_changed = self.class.package != Package::Jax;
         if is_changed && self.stream.is_none() && import.info().device() != Device::CPU {
-            import.note_hidden_streams();
+            import.info.pending = import.info.pending.beside_hidden_streams();
         }
     }
 }
@@ -78,7 +78,7 @@ pub(crate) fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) ->
 /// If the table does not return the stream of that work, the import is emptied. The next step then calls `__dlpack__`,
 /// which accepts the consumer's stream.
 fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) -> Answer {
-    to.set_protocol(Protocol::ExchangeTable);
+    to.protocol = Some(Protocol::ExchangeTable);
     let (device, context) = (to.info().device(), to.context());
     let named = |error| of(request.object, error);
     // Host memory, also pinned and managed memory, is used on no stream in particular.
@@ -106,7 +106,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
         {
             CurrentStream { handle, owner: None }.receive(to);
             if stream.is_some() {
-                to.note_named_stream();
+                to.is_stream_named = true;
             }
             return Ok(true);
         }
