@@ -10,13 +10,14 @@
 //! threads that use other memory rarely meet.
 
 use core::cell::{Cell, RefCell};
-use core::hash::{BuildHasherDefault, Hasher};
+use core::hash::BuildHasherDefault;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory::granules::{Key, Keys, Mix, STRIPES, level_of, own_keys, stripe_of};
 use crate::process::fork::{PerProcess, forked_by, generation, this_thread};
 
 /// An access to a range of addresses. Equal accesses are counted.
@@ -53,9 +54,6 @@ impl Access {
 /// The accesses of a granule, and how many of each there are.
 type Granule = Vec<(Access, usize)>;
 
-/// The level of a granule, and its number among those of its level.
-type Key = u64;
-
 /// The granules whose keys lead to one lock. In a cache line of its own, so that threads do not slow each other down.
 #[derive(Default)]
 #[repr(align(128))]
@@ -64,97 +62,6 @@ struct Stripe {
     granules: HashMap<Key, Granule, BuildHasherDefault<Mix>>,
     /// The number of granules that are not empty.
     used: usize,
-}
-
-/// Spreads keys over the stripes, and over the places of a map.
-#[derive(Default)]
-struct Mix(u64);
-
-impl Hasher for Mix {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        let product = (self.0 ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = product ^ (product >> 32);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-const STRIPES: usize = 64;
-
-/// The level for ranges of this length. At most sixteen of them fit into a granule without overlapping: the granules of
-/// level 0 have 64 bytes, those of the next level sixteen times as many, and so on.
-fn level_of(range: &Range<usize>) -> u32 {
-    let bits = usize::BITS - range.len().saturating_sub(1).leading_zeros();
-    bits.saturating_sub(6).div_ceil(4)
-}
-
-fn stripe_of(key: Key) -> usize {
-    let mut mix = Mix::default();
-    mix.write_u64(key);
-    (mix.finish() >> 20) as usize % STRIPES
-}
-
-/// The numbers of the first and of the last granule that a range touches.
-fn granules(range: &Range<usize>, level: u32) -> (usize, usize) {
-    let number = |address: usize| address.checked_shr(6 + 4 * level).unwrap_or(0);
-    (number(range.start), number(range.end.max(range.start + 1) - 1))
-}
-
-fn key(level: u32, number: usize) -> Key {
-    (number as u64) << 4 | u64::from(level)
-}
-
-/// The granules of an access to this range: two, which may be the same.
-fn own_keys(range: &Range<usize>) -> [Key; 2] {
-    let level = level_of(range);
-    let (first, last) = granules(range, level);
-    [key(level, first), key(level, last)]
-}
-
-/// The granules that a range touches.
-struct Keys {
-    list: [Key; Self::MOST],
-    len: usize,
-    /// Their stripes, one bit each.
-    stripes: u64,
-}
-
-impl Keys {
-    /// If a range touches more granules, all stripes are locked.
-    const MOST: usize = 40;
-
-    /// Adds the granules of these levels. Returns `false` if they are too many.
-    fn fill(&mut self, range: &Range<usize>, mut levels: u32) -> bool {
-        (self.len, self.stripes) = (0, 0);
-        while levels != 0 {
-            let level = levels.trailing_zeros();
-            let (first, last) = granules(range, level);
-            if last - first >= Self::MOST - self.len {
-                return false;
-            }
-            for number in first..=last {
-                let key = key(level, number);
-                self.list[self.len] = key;
-                self.len += 1;
-                self.stripes |= 1 << stripe_of(key);
-            }
-            levels &= levels - 1;
-        }
-        true
-    }
-
-    /// Those in a stripe.
-    fn of_stripe(&self, number: usize) -> impl Iterator<Item = Key> + '_ {
-        self.list[..self.len].iter().copied().filter(move |key| stripe_of(*key) == number)
-    }
 }
 
 struct Table {
@@ -225,7 +132,7 @@ impl Table {
         own: u32,
         mut run: impl FnMut(Option<&Locked<'t, '_>>, Option<&Keys>),
     ) {
-        let (mut is_done, mut keys) = (false, Keys { list: [0; Keys::MOST], len: 0, stripes: 0 });
+        let (mut is_done, mut keys) = (false, Keys::NONE);
         while !is_done {
             let mut levels = self.levels.load(Ordering::SeqCst);
             if levels & own != own {

@@ -7,6 +7,7 @@ pub(crate) mod duplicate;
 pub(crate) mod extraction;
 pub(crate) mod fetch;
 pub(crate) mod from_import;
+pub(crate) mod granules;
 pub(crate) mod host;
 pub(crate) mod host_vec;
 pub(crate) mod import;
