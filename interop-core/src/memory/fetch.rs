@@ -13,7 +13,7 @@ use crate::cuda::driver::driver;
 use crate::cuda::handover::synchronize;
 use crate::cuda::pool::with_spare_stream;
 use crate::error::Result;
-use crate::memory::host::copy::{check_copied, copy_contiguous};
+use crate::memory::host::copy::{HostArray, check_copied, copy_contiguous};
 use crate::memory::host::strided::filled_vec;
 use crate::memory::host_vec::HostBuffer;
 
@@ -85,7 +85,7 @@ unsafe fn copy_to_host(
     // SAFETY: as the caller promises.
     let staged = unsafe { stage(info) }?;
     // SAFETY: the elements of the layout are live in `staged`; the target is as the caller promises.
-    unsafe { copy_contiguous(staged.info.address, layout, order, element, target) }
+    unsafe { copy_contiguous(HostArray { address: staged.info.address, layout, element }, order, target) }
 }
 
 /// Copies the elements of a device array to the host, contiguous in `order`. Waits for pending work on the array.

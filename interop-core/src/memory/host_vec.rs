@@ -16,7 +16,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::error::{Error, Result};
 use crate::memory::borrow_registry;
-use crate::memory::host::copy::copy_contiguous;
+use crate::memory::host::copy::{HostArray, copy_contiguous};
 use crate::memory::host::strided::Strided;
 use crate::memory::storage::{MemoryRegion, Storage};
 use crate::process::counters;
@@ -351,9 +351,9 @@ impl HostBuffer {
     pub(crate) unsafe fn copy_of(info: &ArrayInfo, order: Order) -> Result<Self> {
         let element = ElementType::from_whole_bytes(info.dtype(), info.is_padded())?;
         let buffer = Self::uninit(element, info.numel())?;
-        let (address, target) = (info.address, buffer.start());
+        let array = HostArray { address: info.address, layout: info.layout(), element: &element };
         // SAFETY: the caller guarantees the source; the new buffer has the size of the elements.
-        unsafe { copy_contiguous(address, info.layout(), order, &element, target) }?;
+        unsafe { copy_contiguous(array, order, buffer.start()) }?;
         Ok(buffer)
     }
 

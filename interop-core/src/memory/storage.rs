@@ -391,9 +391,10 @@ impl<'a> InfoBuilder<'a> {
             stream: self.state.pending.name(),
             memory: self.bounded.then_some(range),
         };
-        let mut result = match element.is_scalar() {
-            true => descriptor.validate_inlined(),
-            false => with_element_axes(descriptor, element),
+        let mut result = if element.is_scalar() {
+            descriptor.validate_inlined()
+        } else {
+            with_element_axes(descriptor, element)
         };
         // In place: a move of the description costs more than its check.
         if let Ok(info) = &mut result {

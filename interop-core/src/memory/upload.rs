@@ -29,7 +29,7 @@ use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;
 use crate::memory::fetch::{copy_compacted, fetch_buffer};
 use crate::memory::host::cells::check_readable;
-use crate::memory::host::copy::copy_contiguous;
+use crate::memory::host::copy::{HostArray, copy_contiguous};
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::import::Import;
 
@@ -41,25 +41,6 @@ pub(crate) const LEAST_BYTES: usize = 1 << 20;
 
 /// Two pieces of pinned memory for each context. They are kept, because pinning memory takes longer than filling it.
 static PIECES: PerContext<Pieces> = PerContext::new();
-
-/// Elements in host memory.
-struct HostSource<'a> {
-    address: usize,
-    layout: &'a Layout,
-    element: &'a ElementType,
-}
-
-impl HostSource<'_> {
-    /// As [`copy_contiguous`].
-    ///
-    /// # Safety
-    ///
-    /// As [`copy_contiguous`].
-    unsafe fn copy_to(&self, order: Order, target: *mut u8) -> Result<()> {
-        // SAFETY: as the caller promises.
-        unsafe { copy_contiguous(self.address, self.layout, order, self.element, target) }
-    }
-}
 
 /// Copies elements to memory of a device, contiguous in `order`. The copy is complete on return. Returns `false` if an
 /// element is larger than a piece, and if no pinned memory can be allocated.
@@ -75,7 +56,7 @@ impl HostSource<'_> {
 /// uses it.
 unsafe fn upload(
     (driver, context): (&Driver, Context),
-    elements: &HostSource<'_>,
+    elements: HostArray<'_>,
     order: Order,
     target: usize,
 ) -> Result<bool> {
@@ -171,11 +152,11 @@ impl Turns<'_> {
 /// As [`upload`]. Nothing else uses the pieces of `turns`. An element is at most as large as a piece.
 unsafe fn copy_pieces(
     turns: &mut Turns<'_>,
-    elements: &HostSource<'_>,
+    elements: HostArray<'_>,
     order: Order,
     target: usize,
 ) -> Result<()> {
-    let HostSource { address: first, layout, element } = *elements;
+    let HostArray { address: first, layout, element } = elements;
     let (mut shape, mut strides) = (layout.shape().to_vec(), layout.strides().to_vec());
     if order == Order::F {
         shape.reverse();
@@ -187,10 +168,11 @@ unsafe fn copy_pieces(
         let count: usize = shape.iter().product();
         let strides = &strides[strides.len() - shape.len()..];
         let from = first.wrapping_add_signed(offset * item as isize);
-        let part = HostSource { address: from, layout: &Layout::strided(shape, strides)?, element };
+        let part = HostArray { address: from, layout: &Layout::strided(shape, strides)?, element };
         // SAFETY: the elements of the array are live. A piece has room for this many, because an element is not larger
         // than a piece. So has the target from `at` on.
-        let fill = |piece: usize| unsafe { part.copy_to(Order::C, with_exposed_provenance_mut(piece)) };
+        let fill =
+            |piece: usize| unsafe { copy_contiguous(part, Order::C, with_exposed_provenance_mut(piece)) };
         // SAFETY: as above.
         unsafe { turns.take(at, count * item, fill) }?;
         at += count * item;
@@ -281,9 +263,9 @@ impl CopyTarget {
                 return Ok(false);
             }
         }
-        let elements = HostSource { address: info.address, layout: &layout, element };
+        let elements = HostArray { address: info.address, layout: &layout, element };
         // SAFETY: as the caller promises.
-        unsafe { self.copy_by_host(info, &elements, (&plan, order), target) }.map(|()| false)
+        unsafe { self.copy_by_host(info, elements, (&plan, order), target) }.map(|()| false)
     }
 
     /// Copies elements that may have to be checked or reordered on the host first. The copy is complete on return.
@@ -294,7 +276,7 @@ impl CopyTarget {
     unsafe fn copy_by_host(
         &self,
         info: &ArrayInfo,
-        elements: &HostSource<'_>,
+        elements: HostArray<'_>,
         (plan, order): (&CopyPlan, Order),
         target: usize,
     ) -> Result<()> {
@@ -320,7 +302,7 @@ impl CopyTarget {
         }
         let copy = HostBuffer::uninit(*elements.element, elements.layout.numel())?;
         // SAFETY: as above. The buffer is new and has room for the elements.
-        unsafe { elements.copy_to(order, with_exposed_provenance_mut(copy.address())) }?;
+        unsafe { copy_contiguous(elements, order, with_exposed_provenance_mut(copy.address())) }?;
         copy_from(copy.address(), copy.bytes)
     }
 

@@ -195,7 +195,7 @@ impl<const N: usize> RawView<N> {
             return Err(error.with_python_hint(Cure::COrder));
         }
         let first = core::ptr::with_exposed_provenance(self.address);
-        Ok(Rows { first, len, rows: Walk::new(self), marker: PhantomData })
+        Ok(Rows { first, len, starts: Walk::new(self), marker: PhantomData })
     }
 }
 

@@ -46,6 +46,14 @@ pub(crate) unsafe fn copy_runs<T: Element>(from: *const T, rows: Axis, run: Axis
     unsafe { check_run(to.cast_const(), rows.extent * run.extent) }
 }
 
+/// Elements in host memory.
+#[derive(Clone, Copy)]
+pub(crate) struct HostArray<'a> {
+    pub(crate) address: usize,
+    pub(crate) layout: &'a Layout,
+    pub(crate) element: &'a ElementType,
+}
+
 /// Copies elements into contiguous memory. Without an error, all copied elements are valid.
 ///
 /// # Errors
@@ -54,15 +62,9 @@ pub(crate) unsafe fn copy_runs<T: Element>(from: *const T, rows: Axis, run: Axis
 ///
 /// # Safety
 ///
-/// The elements of `layout`, relative to `address`, are live, initialized host memory. `target` has room for as many
-/// bytes, none of which belongs to the elements.
-pub(crate) unsafe fn copy_contiguous(
-    address: usize,
-    layout: &Layout,
-    order: Order,
-    element: &ElementType,
-    target: *mut u8,
-) -> Result<()> {
+/// The elements are live and initialized. `target` has room for as many bytes, none of which belongs to the elements.
+pub(crate) unsafe fn copy_contiguous(array: HostArray<'_>, order: Order, target: *mut u8) -> Result<()> {
+    let HostArray { address, layout, element } = array;
     let first = ptr::with_exposed_provenance::<u8>(address);
     let strides = contiguous_strides(layout.shape(), order);
     let (from, to) = (Side { first, strides: layout.strides() }, Side { first: target, strides: &strides });

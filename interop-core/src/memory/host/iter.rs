@@ -169,7 +169,7 @@ impl<T: Element, const N: usize> fmt::Debug for Iter<'_, T, N> {
 pub struct Rows<'a, C, const N: usize> {
     pub(super) first: *const C,
     pub(super) len: usize,
-    pub(super) rows: Walk<N>,
+    pub(super) starts: Walk<N>,
     pub(super) marker: PhantomData<&'a [C]>,
 }
 
@@ -178,7 +178,7 @@ impl<'a, C, const N: usize> Iterator for Rows<'a, C, N> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a [C]> {
-        let row = self.first.wrapping_offset(self.rows.next()?);
+        let row = self.first.wrapping_offset(self.starts.next()?);
         if self.len == 0 {
             return Some(&[]);
         }
@@ -188,7 +188,7 @@ impl<'a, C, const N: usize> Iterator for Rows<'a, C, N> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.rows.left, Some(self.rows.left))
+        (self.starts.left, Some(self.starts.left))
     }
 }
 
@@ -198,6 +198,6 @@ impl<C, const N: usize> FusedIterator for Rows<'_, C, N> {}
 
 impl<C, const N: usize> fmt::Debug for Rows<'_, C, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rows({} of {} elements)", self.rows.left, self.len)
+        write!(f, "Rows({} of {} elements)", self.starts.left, self.len)
     }
 }

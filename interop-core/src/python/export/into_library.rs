@@ -218,8 +218,8 @@ where
         _ => waiting(py, info, || cuda::synchronize_for_host(info))?,
     }
     let ours = Arc::new(Mutex::new(Some(array)));
-    // SAFETY: 1 and 2: the array is in the owner, where it is only accessed to be dropped. No other tensor has it.
     let owner = ExportedValue::<_, true>(Arc::clone(&ours));
+    // SAFETY: 1 and 2: the array is in the owner, where it is only accessed to be dropped. No other tensor has it.
     let tensor = unsafe { export_kept::<Versioned, _>(info, owner, Ownership::Owned) }
         .map_err(|refused| refused.error)?
         .into_raw();
