@@ -187,6 +187,7 @@ impl Loops {
     }
 
     /// The number of elements.
+    #[cfg(feature = "rayon")]
     pub(crate) fn count(&self) -> usize {
         self.axes[..self.ndim].iter().map(|axis| axis.extent).product()
     }
