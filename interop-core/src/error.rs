@@ -273,6 +273,12 @@ impl fmt::Debug for Error {
 
 impl core::error::Error for Error {}
 
+impl interop_kernel::OfArgument for Error {
+    fn of_argument(self, kernel: &'static str, parameter: &'static str) -> Self {
+        self.with_origin(text!("argument `{parameter}` of kernel `{kernel}`"))
+    }
+}
+
 impl From<interop_kernel::ArgumentError> for Error {
     fn from(error: interop_kernel::ArgumentError) -> Self {
         let kind = match error.kind() {

@@ -10,7 +10,7 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
-use syn::{DeriveInput, Generics, Member, Path, Type};
+use syn::{DeriveInput, Generics, Path, Type};
 
 use crate::attributes;
 use crate::element_fields::{self, Part};
@@ -33,8 +33,8 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let mut errors = Errors::new();
     let krate = attributes::read_crate(&input.attrs, &mut errors);
     fields::refuse_on_parameters(input, &mut errors);
-    let parts = element_fields::read(input, &mut errors);
-    let repr = if parts.is_empty() { None } else { repr::read(input, &mut errors) };
+    let parts = element_fields::read(input, "Element", &mut errors);
+    let repr = if parts.is_empty() { None } else { repr::read(input, "Element", &mut errors) };
     element_fields::no_attributes(&parts, &mut errors);
     let has_no_stub = hygiene::refuse_own_name(input, &mut errors)
         | no_lifetimes(&input.generics, &mut errors)
@@ -111,7 +111,7 @@ fn expand(model: &Model<'_>) -> TokenStream {
         Repr::C => (Some(struct_fields(model)), own!(__p::ElementType::of_struct::<Self>())),
         Repr::Transparent => (None, inner_type(model)),
     };
-    let destructure = destructure(&model.parts);
+    let destructure = element_fields::destructure(&own!(Self), &model.parts);
     let runtime = hygiene::runtime(krate);
     let is_probed = |part: &Part<'_>| !generics::is_generic(&part.field.ty, generics);
     let unreached = element_fields::counting(&model.parts).any(is_probed).then(|| {
@@ -191,21 +191,4 @@ fn second_field_error(krate: &Path, generics: &Generics, parts: &[Part<'_>]) -> 
             #check
         };
     }
-}
-
-/// A function, never called, that destructures the struct.
-///
-/// It compiles only if the struct has exactly these fields and types, whatever an attribute macro below the derive
-/// changed, and if each marker is that of `core`. So the generated description is correct.
-fn destructure(parts: &[Part<'_>]) -> TokenStream {
-    let types = parts.iter().map(|part| {
-        if part.is_marker() { own!(__p::PhantomData<_>) } else { part.field.ty.to_token_stream() }
-    });
-    let members: Vec<&Member> = parts.iter().map(|part| &part.member).collect();
-    // The spans are the types, so that the compiler's error points to the wrong one.
-    let local = |(index, part): (usize, &Part<'_>)| {
-        Ident::new(&format!("__field{index}"), generics::ends(&part.field.ty).0)
-    };
-    let locals: Vec<Ident> = parts.iter().enumerate().map(local).collect();
-    own!(let _: fn(Self) -> (#(#types,)*) = |Self { #(#members: #locals),* }| (#(#locals,)*);)
 }

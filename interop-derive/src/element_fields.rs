@@ -17,6 +17,8 @@ use syn::{DeriveInput, Expr, ExprLit, Field, Lit, Member, Type, TypeArray};
 use crate::attribute_syntax::ATTRIBUTE;
 use crate::errors::Errors;
 use crate::fields::{self, bare};
+use crate::generics;
+use crate::hygiene::own;
 use crate::keywords::shown;
 use crate::rejected_by_rustc;
 use crate::repr::Repr;
@@ -46,9 +48,9 @@ impl Part<'_> {
 }
 
 /// The fields, or none and an error if the item is not a struct with fields.
-pub(crate) fn read<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<Part<'a>> {
+pub(crate) fn read<'a>(input: &'a DeriveInput, derive: &str, errors: &mut Errors) -> Vec<Part<'a>> {
     let help = "write a struct with `#[repr(C)]`, or a newtype with `#[repr(transparent)]`";
-    let fields = fields::of_struct(input, "Element", help, errors);
+    let fields = fields::of_struct(input, derive, help, errors);
     fields.into_iter().map(|(member, field)| Part { member, field }).collect()
 }
 
@@ -161,6 +163,23 @@ fn is_empty(array: &TypeArray) -> bool {
 /// The fields that are part of the element.
 pub(crate) fn counting<'a, 'b>(parts: &'b [Part<'a>]) -> impl Iterator<Item = &'b Part<'a>> {
     parts.iter().filter(|part| !part.is_marker())
+}
+
+/// A function, never called, that destructures the struct, whose type is `own`.
+///
+/// It compiles only if the struct has exactly these fields and types, whatever an attribute macro below the derive
+/// changed, and if each marker is that of `core`. So the generated description is correct.
+pub(crate) fn destructure(own: &impl ToTokens, parts: &[Part<'_>]) -> TokenStream {
+    let types = parts.iter().map(|part| {
+        if part.is_marker() { own!(::core::marker::PhantomData<_>) } else { part.field.ty.to_token_stream() }
+    });
+    let members: Vec<&Member> = parts.iter().map(|part| &part.member).collect();
+    // The spans are the types, so that the compiler's error points to the wrong one.
+    let local = |(index, part): (usize, &Part<'_>)| {
+        Ident::new(&format!("__field{index}"), generics::ends(&part.field.ty).0)
+    };
+    let locals: Vec<Ident> = parts.iter().enumerate().map(local).collect();
+    own!(let _: fn(#own) -> (#(#types,)*) = |#own { #(#members: #locals),* }| (#(#locals,)*);)
 }
 
 /// An element has at least one field, and a struct has no field with invalid bit patterns.

@@ -8,8 +8,8 @@ use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, GenericArgument, Generics, Index, Lifetime, LitInt, PathArguments, Token, Type, Visibility,
-    parenthesized,
+    Attribute, GenericArgument, Generics, Index, Lifetime, LitStr, Path, PathArguments, Token, Type,
+    Visibility, parenthesized, parse_quote,
 };
 
 use crate::errors::Errors;
@@ -111,36 +111,53 @@ impl Parse for Kernel {
     }
 }
 
-/// `same_shape(a, b)`.
-struct SameShape(Punctuated<Ident, Token![,]>);
+/// What is written in the parentheses of the attribute.
+enum Choice {
+    /// `same_shape(a, b)`.
+    SameShape(Punctuated<Ident, Token![,]>),
+    /// `crate = "path"`.
+    Crate(Path),
+}
 
-impl Parse for SameShape {
+impl Parse for Choice {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if input.parse::<Option<Token![crate]>>()?.is_some() {
+            input.parse::<Token![=]>()?;
+            return input.parse::<LitStr>()?.parse().map(Self::Crate);
+        }
         let word: Ident = input.parse()?;
         if word != "same_shape" {
             let text = format!(
-                "found `{word}`\n= help: `#[kernel]` knows `same_shape(a, b)`: arrays of which a launch compares the shapes"
+                "found `{word}`\n= help: `#[kernel]` knows `same_shape(a, b)`: arrays of which a launch compares the shapes, and \
+                 `crate = \"path\"`: where `interop-kernel` is"
             );
             return Err(syn::Error::new(word.span(), text));
         }
         let list;
         parenthesized!(list in input);
-        Punctuated::parse_terminated(&list).map(Self)
+        Punctuated::parse_terminated(&list).map(Self::SameShape)
     }
+}
+
+/// What the attribute says.
+struct Options {
+    krate: Path,
+    /// The parameters that must have one shape, by number.
+    groups: Vec<Vec<usize>>,
 }
 
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let read = |options, item| -> syn::Result<_> {
-        let options = Punctuated::<SameShape, Token![,]>::parse_terminated.parse2(options)?;
-        Ok((options, syn::parse2::<Kernel>(item)?))
+        let choices = Punctuated::<Choice, Token![,]>::parse_terminated.parse2(options)?;
+        Ok((choices, syn::parse2::<Kernel>(item)?))
     };
     match read(options, item) {
         Err(error) => error.into_compile_error(),
-        Ok((options, kernel)) => {
+        Ok((choices, kernel)) => {
             let mut errors = Errors::new();
-            let groups = kernel.groups(&options, &mut errors);
+            let options = kernel.options(choices, &mut errors);
             kernel.check(&mut errors);
-            errors.finish().unwrap_or_else(|| kernel.expand(&groups))
+            errors.finish().unwrap_or_else(|| kernel.expand(&options))
         }
     }
 }
@@ -151,8 +168,8 @@ impl Kernel {
         self.parameters.iter().skip(1)
     }
 
-    /// Returns the parameters that must have one shape, by number.
-    fn groups(&self, options: &Punctuated<SameShape, Token![,]>, errors: &mut Errors) -> Vec<Vec<LitInt>> {
+    fn options(&self, choices: Punctuated<Choice, Token![,]>, errors: &mut Errors) -> Options {
+        let mut options = Options { krate: parse_quote!(::interop_kernel), groups: Vec::new() };
         let mut number = |name: &Ident| {
             let found = self.arguments().position(|parameter| parameter.name == *name);
             if found.is_none() {
@@ -162,9 +179,15 @@ impl Kernel {
                     "name parameters of the kernel",
                 );
             }
-            LitInt::new(&found.unwrap_or(0).to_string(), name.span())
+            found.unwrap_or(0)
         };
-        options.iter().map(|SameShape(names)| names.iter().map(&mut number).collect()).collect()
+        for choice in choices {
+            match choice {
+                Choice::Crate(path) => options.krate = path,
+                Choice::SameShape(names) => options.groups.push(names.iter().map(&mut number).collect()),
+            }
+        }
+        options
     }
 
     fn check(&self, errors: &mut Errors) {
@@ -190,10 +213,20 @@ impl Kernel {
             let found = format!("found `{}`", self.rest);
             errors.push(&self.rest, found, "a kernel returns nothing; let it write to a `ViewMut`");
         }
-        if self.parameters.is_empty() {
-            let help =
-                "write `thread: Thread<'_>` in the first place: it knows which elements the thread may write";
-            errors.push(&self.name, "found a kernel without its thread", help);
+        let help =
+            "write `thread: Thread<'_>` in the first place: it knows which elements the thread may write";
+        let first = self.parameters.first().map(|thread| &thread.ty);
+        let first_is_array = first.is_some_and(|ty| is_path_to(ty, &ARRAYS));
+        match first {
+            None => errors.push(&self.name, "found a kernel without its thread", help),
+            Some(ty) if first_is_array => {
+                errors.push(ty, "found an array in the place of the thread", help);
+            }
+            Some(Type::Reference(reference)) => {
+                let help = "write `Thread<'_>` or `BlockThread<'_>`: a kernel owns its thread";
+                errors.push(reference, "found a reference in the place of the thread", help);
+            }
+            Some(_) => {}
         }
         if self.parameters.len() > 13 {
             errors.push(
@@ -207,27 +240,32 @@ impl Kernel {
                 let help = "write a name: the host's functions have the same";
                 errors.push(&parameter.name, "found `_`", help);
             }
-            if let Some((found, help)) = refusal(&parameter.ty) {
+            // A thread in the wrong place is one mistake.
+            let is_reported = first_is_array && is_path_to(&parameter.ty, &THREADS);
+            if let Some((found, help)) = refusal(&parameter.ty).filter(|_| !is_reported) {
                 errors.push(&parameter.ty, format_args!("found {found} as `{}`", parameter.name), help);
             }
         }
     }
 
-    fn expand(&self, groups: &[Vec<LitInt>]) -> TokenStream {
+    /// All functions of the host are `#[inline]`, so that only a crate that runs kernels on the CPU compiles them: that takes
+    /// seconds.
+    fn expand(&self, options: &Options) -> TokenStream {
         let Self { attributes, visibility, name, parameters, body, .. } = self;
-        let (device, host) = (self.for_device(), self.for_host(groups));
+        let (device, host) = (self.for_device(&options.krate), self.for_host(options));
         quote! {
             #device
             #[cfg(not(target_arch = "nvptx64"))]
-            #[allow(clippy::needless_pass_by_value, clippy::type_complexity, clippy::used_underscore_binding)]
+            #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments, clippy::type_complexity, clippy::used_underscore_binding)]
             #(#attributes)*
+            #[inline]
             #visibility fn #name(#parameters) #body
             #host
         }
     }
 
     /// The entry point.
-    fn for_device(&self) -> TokenStream {
+    fn for_device(&self, krate: &Path) -> TokenStream {
         let Self { attributes, visibility, name, parameters, body, .. } = self;
         // A parameter may have the name of the kernel.
         let own = |index| Ident::new(&format!("__interop_parameter_{index}"), Span::mixed_site());
@@ -243,25 +281,30 @@ impl Kernel {
                 #[inline(always)]
                 fn #name(#parameters) #body
                 // SAFETY: each thread of a launch runs the entry point once.
-                let #thread = unsafe { ::interop_kernel::__private::this_thread() };
-                #name(::interop_kernel::__private::first_parameter(#thread), #(#names),*)
+                let #thread = unsafe { #krate::__private::this_thread() };
+                #name(#krate::__private::first_parameter(#thread), #(#names),*)
             }
         }
     }
 
     /// The type of the kernel's name.
-    fn for_host(&self, groups: &[Vec<LitInt>]) -> TokenStream {
+    fn for_host(&self, Options { krate, groups }: &Options) -> TokenStream {
         let Self { visibility, name, parameters, .. } = self;
         let names: Vec<_> = self.arguments().map(|parameter| &parameter.name).collect();
         let types: Vec<_> = self.arguments().map(|parameter| with_lifetime(&parameter.ty)).collect();
         let launched =
-            types.iter().map(|ty| quote_spanned!(ty.span()=> <#ty as ::interop_kernel::Parameter>::Launched));
+            types.iter().map(|ty| quote_spanned!(ty.span()=> <#ty as #krate::Parameter>::Launched));
         let thread = parameters.first().map(|thread| &thread.ty);
+        let views =
+            groups.iter().flatten().filter_map(|number| self.arguments().nth(*number)).map(|view| &view.ty);
         // A parameter may have the name of the kernel. A constant of this name would be a pattern, in spite of the span.
-        let [own_thread, own, size] = ["__interop_thread", "__interop_parameters", "__interop_size"]
-            .map(|name| Ident::new(name, Span::mixed_site()));
+        let [own_thread, own, size, error] =
+            ["__interop_thread", "__interop_parameters", "__interop_size", "InteropError"]
+                .map(|name| Ident::new(name, Span::mixed_site()));
         let numbers = (0..names.len()).map(Index::from);
         let texts = names.iter().map(|name| name.to_string().trim_start_matches("r#").to_owned());
+        let tried =
+            types.iter().map(|ty| quote_spanned!(ty.span()=> <#ty as #krate::Parameter>::Tried<#error>));
         let entry = name.to_string().trim_start_matches("r#").to_owned();
         let docs = format!(
             "The kernel [`{name}`](fn@{name}) for the host: [`run`](Self::run) on the CPU, and [`with`](Self::with) for a launch."
@@ -275,15 +318,19 @@ impl Kernel {
 
             #[cfg(not(target_arch = "nvptx64"))]
             #[allow(unsafe_code, clippy::used_underscore_binding)]
-            unsafe impl ::interop_kernel::Kernel for #name {
+            unsafe impl #krate::Kernel for #name {
                 const NAME: &'static ::core::primitive::str = #entry;
                 const PARAMETERS: &'static [&'static ::core::primitive::str] = &[#(#texts),*];
-                const SAME_SHAPE: &'static [&'static [::core::primitive::usize]] = &[#(&[#(#groups),*]),*];
-                const NEEDS_BLOCK: ::core::primitive::bool = ::interop_kernel::__private::needs_block::<#thread>();
+                const SAME_SHAPE: &'static [&'static [::core::primitive::usize]] = {
+                    #(#krate::__private::assert_view::<#views>();)*
+                    &[#(&[#(#groups),*]),*]
+                };
+                const NEEDS_BLOCK: ::core::primitive::bool = #krate::__private::needs_block::<#thread>();
                 type Parameters<'a> = (#(#types,)*);
 
-                fn call(#own_thread: ::interop_kernel::Thread<'_>, #own: Self::Parameters<'_>) {
-                    #name(::interop_kernel::__private::first_parameter(#own_thread), #(#own.#numbers),*)
+                #[inline]
+                fn call(#own_thread: #krate::Thread<'_>, #own: Self::Parameters<'_>) {
+                    #name(#krate::__private::first_parameter(#own_thread), #(#own.#numbers),*)
                 }
             }
 
@@ -292,19 +339,34 @@ impl Kernel {
             impl #name {
                 /// Runs the kernel on the CPU, one thread of the launch after the other. The threads of a block run at the same time if
                 /// the kernel has a `BlockThread`.
-                #visibility fn run<'a>(#size: ::interop_kernel::LaunchSize, #(#names: #types),*) {
-                    ::interop_kernel::__private::run::<Self>(#size, (#(#names,)*));
+                #[inline]
+                #visibility fn run<'a>(#size: #krate::LaunchSize, #(#names: #types),*) {
+                    #krate::__private::run::<Self>(#size, (#(#names,)*));
                 }
 
                 /// Runs the kernel on the CPU with one thread of the system for each thread of a block, block after block. Miri
                 /// then finds races between them.
-                #visibility fn run_in_threads<'a>(#size: ::interop_kernel::LaunchSize, #(#names: #types),*) {
-                    ::interop_kernel::__private::run_in_threads::<Self>(#size, (#(#names,)*));
+                #[inline]
+                #visibility fn run_in_threads<'a>(#size: #krate::LaunchSize, #(#names: #types),*) {
+                    #krate::__private::run_in_threads::<Self>(#size, (#(#names,)*));
                 }
 
                 /// Returns the arguments of a launch.
-                #visibility fn with<'a>(#(#names: #launched),*) -> ::interop_kernel::Arguments<'a, Self> {
-                    ::interop_kernel::Arguments::new((#(#names,)*))
+                #[inline]
+                #visibility fn with<'a>(#(#names: #launched),*) -> #krate::Arguments<'a, Self> {
+                    #krate::Arguments::new((#(#names,)*))
+                }
+
+                /// Returns the arguments of a launch, of the results that a scope returns for arrays.
+                ///
+                /// # Errors
+                ///
+                /// That of the first array with one. It names the parameter.
+                #[inline]
+                #visibility fn try_with<'a, #error: #krate::OfArgument>(
+                    #(#names: #tried),*
+                ) -> ::core::result::Result<#krate::Arguments<'a, Self>, #error> {
+                    #krate::Arguments::try_new((#(#names,)*))
                 }
             }
         }
@@ -334,7 +396,9 @@ fn refusal(ty: &Type) -> Option<(String, &'static str)> {
 }
 
 /// Types that are no parameters and no elements.
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 8] = [
+    ("Thread", "write it in the first place"),
+    ("BlockThread", "write it in the first place"),
     ("bool", "write `u8`: a launch passes bytes, and memory of another library may hold any byte"),
     ("usize", "write `u64`, which has one size on the host and on the device"),
     ("isize", "write `i64`, which has one size on the host and on the device"),
@@ -353,16 +417,27 @@ fn words(tokens: TokenStream) -> Vec<String> {
     words.collect()
 }
 
+/// The names of the parameters with arrays.
+const ARRAYS: [&str; 3] = ["View", "ViewMut", "Elementwise"];
+
+/// The names of the first parameter.
+const THREADS: [&str; 2] = ["Thread", "BlockThread"];
+
+/// Whether this is a path to one of these names.
+fn is_path_to(ty: &Type, names: &[&str]) -> bool {
+    let Type::Path(path) = ty else { return false };
+    path.path.segments.last().is_some_and(|last| names.iter().any(|name| last.ident == name))
+}
+
 /// Names the lifetime of the arguments `'a`, also where a view has none: a type outside of a function needs one.
 fn with_lifetime(ty: &Type) -> Type {
-    let mut ty = ty.clone();
+    let (mut ty, is_array) = (ty.clone(), is_path_to(ty, &ARRAYS));
     if let Type::Path(path) = &mut ty {
         if let Some(last) = path.path.segments.last_mut() {
-            let is_view = ["View", "ViewMut", "Elementwise"].iter().any(|view| last.ident == view);
             if let PathArguments::AngleBracketed(list) = &mut last.arguments {
                 let has_lifetime =
                     list.args.iter().any(|argument| matches!(argument, GenericArgument::Lifetime(_)));
-                if is_view && !has_lifetime {
+                if is_array && !has_lifetime {
                     let own = Lifetime::new("'_", Span::call_site());
                     list.args.insert(0, GenericArgument::Lifetime(own));
                 }
@@ -392,4 +467,20 @@ fn rename(tokens: TokenStream) -> TokenStream {
         }
     });
     renamed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expand;
+    use quote::quote;
+
+    #[test]
+    fn every_path_begins_with_that_of_the_crate() {
+        let item = quote!(
+            fn add(thread: Thread<'_>, to: ViewMut<'_, f32, 1>, from: View<'_, f32, 1>) {}
+        );
+        let text = expand(quote!(crate = "core::kernel", same_shape(to, from)), item.clone()).to_string();
+        assert!(text.contains("core :: kernel :: Arguments") && !text.contains("interop_kernel"), "{text}");
+        assert!(expand(quote!(), item).to_string().contains(":: interop_kernel :: Arguments"));
+    }
 }

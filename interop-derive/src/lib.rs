@@ -1,6 +1,6 @@
-//! The derives of [`interop-core`](https://docs.rs/interop-core): `#[derive(CudaArray)]` for structs that hold array
-//! memory, and `#[derive(Element)]` for element types. Also the attribute `#[kernel]` of
-//! [`interop-kernel`](https://docs.rs/interop-kernel).
+//! The macros of [`interop-core`](https://docs.rs/interop-core): `#[derive(CudaArray)]` for structs that hold array
+//! memory, and `#[derive(Element)]` for element types; and those of [`interop-kernel`](https://docs.rs/interop-kernel),
+//! `#[kernel]` and `#[derive(KernelElement)]`.
 //!
 //! Depend on `interop-core`, which re-exports the derives and contains the functions that they call. Each derive has a manual:
 //! [`CudaArray`](macro@CudaArray), [`Element`](macro@Element).
@@ -10,6 +10,7 @@ mod attributes;
 mod cross_rules;
 mod derive_cuda_array;
 mod derive_element;
+mod derive_kernel_element;
 mod device_names;
 mod element_fields;
 mod errors;
@@ -102,6 +103,41 @@ pub fn derive_element(input: TokenStream) -> TokenStream {
     derive_element::derive(&parse_macro_input!(input as DeriveInput)).into()
 }
 
+/// Makes a struct an element of arrays in kernels, and an argument of them.
+///
+/// ```
+/// use interop_kernel::{KernelElement, LaunchSize, Thread, ViewMut, kernel};
+///
+/// #[derive(Clone, Copy, KernelElement)]
+/// #[repr(C)]
+/// struct Point {
+///     x: f32,
+///     y: f32,
+/// }
+///
+/// #[kernel]
+/// fn shift(thread: Thread<'_>, mut points: ViewMut<'_, Point, 1>, by: Point) {
+///     for at in thread.elements(points.shape()) {
+///         let Point { x, y } = points.get(at);
+///         points.set(at, Point { x: x + by.x, y: y + by.y });
+///     }
+/// }
+///
+/// let mut points = [Point { x: 0.0, y: 1.0 }; 3];
+/// shift::run(LaunchSize::for_units(3), ViewMut::new(&mut points, [3]), Point { x: 2.0, y: 3.0 });
+/// assert_eq!((points[2].x, points[2].y), (2.0, 4.0));
+/// ```
+///
+/// The struct is `Copy` and has no generics. It is `#[repr(C)]` or `#[repr(transparent)]`, its fields are elements of kernels, and
+/// there is no padding between them: a launch passes bytes. The code that is generated is `unsafe impl KernelElement` and these
+/// checks. It needs `core` only, so it is the same on a device.
+///
+/// Arrays of a scope need `interop_core::Element`, too, which has a derive of its own, for the host.
+#[proc_macro_derive(KernelElement)]
+pub fn derive_kernel_element(input: TokenStream) -> TokenStream {
+    derive_kernel_element::derive(&parse_macro_input!(input as DeriveInput)).into()
+}
+
 /// Makes a function a CUDA kernel: an entry point on the device, and on the host a type of the same name.
 ///
 /// ```
@@ -122,7 +158,7 @@ pub fn derive_element(input: TokenStream) -> TokenStream {
 ///
 /// The first parameter is the thread, `Thread<'_>` or `BlockThread<'_>`. Up to twelve others are views, `Elementwise`, and
 /// numbers. `same_shape(a, b)` names views whose shapes a launch compares: on a device, an index of another shape ends CUDA for
-/// the process.
+/// the process. `crate = "path"` says where `interop-kernel` is, if not in the crate's own dependencies.
 ///
 /// # Generated code
 ///
@@ -134,6 +170,7 @@ pub fn derive_element(input: TokenStream) -> TokenStream {
 /// | `add::run(size, …)` | runs the kernel on the CPU, one thread after the other |
 /// | `add::run_in_threads(size, …)` | the same with one thread of the system for each thread of a block |
 /// | `add::with(…)` | returns the arguments of a launch, with the types of the parameters |
+/// | `add::try_with(…)` | the same, of the results that a scope returns for arrays; an error names the parameter |
 ///
 /// The entry point is `#[unsafe(no_mangle)]`, so the crate cannot `forbid(unsafe_code)`. It can `deny` it.
 #[proc_macro_attribute]

@@ -29,14 +29,15 @@ fn all(input: &DeriveInput) -> impl Iterator<Item = Path> {
 const OTHERS: [&str; 3] = ["align", "Rust", "simd"];
 
 /// The layout, or `None` if it is not fixed. Reports an error then, unless the compiler rejects the attribute.
-pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
+pub(crate) fn read(input: &DeriveInput, derive: &str, errors: &mut Errors) -> Option<Repr> {
     let find = |name| find(input, name);
     if let Some(packed) = find("packed") {
         if find("align").is_some() {
             return None;
         }
         let help = "remove `packed`; order the fields from large to small to avoid padding";
-        errors.push(packed, "`#[derive(Element)]` on a packed struct, whose fields are not aligned", help);
+        let found = format!("`#[derive({derive})]` on a packed struct, whose fields are not aligned");
+        errors.push(packed, found, help);
         return None;
     }
     if find("transparent").is_some() {
@@ -50,7 +51,7 @@ pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
         return None;
     }
     let help = "write `#[repr(C)]`, or `#[repr(transparent)]` on a newtype";
-    errors.push(&input.ident, "`#[derive(Element)]` on a struct without a fixed layout", help);
+    errors.push(&input.ident, format_args!("`#[derive({derive})]` on a struct without a fixed layout"), help);
     None
 }
 

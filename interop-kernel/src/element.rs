@@ -3,20 +3,9 @@
 
 /// A type whose values a kernel reads and writes in arrays, and takes as arguments.
 ///
-/// All integers of 8 to 64 bits, `f32` and `f64` are elements, and so are arrays of elements. `bool` is none: memory of
-/// another library may hold any byte. Read it as `u8`. `usize` is none: write `u64`. A 16-bit float is none: convert
-/// the array to `f32` first.
-///
-/// ```
-/// use interop_kernel::KernelElement;
-///
-/// #[derive(Clone, Copy)]
-/// #[repr(C)]
-/// struct Point { x: f32, y: f32 }
-///
-/// // SAFETY: two floats without padding, for which all bits are valid.
-/// unsafe impl KernelElement for Point {}
-/// ```
+/// All integers of 8 to 64 bits, `f32` and `f64` are elements, and so are arrays of elements; with the feature `half` also its `f16`
+/// and `bf16`. `bool` is none: memory of another library may hold any byte. Read it as `u8`. `usize` is none: write `u64`. A
+/// struct is one by `#[derive(KernelElement)]`.
 ///
 /// # Safety
 ///
@@ -25,7 +14,8 @@
 /// 3. It has a size, and the same layout on the host and on the device: `#[repr(C)]`, no `usize` and no pointer.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element of a kernel",
-    note = "elements are integers of 8 to 64 bits, `f32`, `f64` and arrays of them; read a `bool` as `u8`, write `u64` for `usize`"
+    note = "elements are integers of 8 to 64 bits, `f32`, `f64` and arrays of them; read a `bool` as `u8`, write `u64` for `usize`",
+    note = "for a struct of your own: `#[derive(Clone, Copy, KernelElement)] #[repr(C)]`; `f16` and `bf16` need the feature `half`"
 )]
 pub unsafe trait KernelElement: Copy + Send + Sync + 'static {}
 
@@ -39,6 +29,8 @@ macro_rules! elements {
 }
 
 elements!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);
+#[cfg(feature = "half")]
+elements!(half::f16 half::bf16);
 
 /// Not for length 0, which has no size.
 macro_rules! arrays {
@@ -51,3 +43,28 @@ macro_rules! arrays {
 }
 
 arrays!(1 2 3 4 6 8 9 16);
+
+/// Returns the size of a field of a struct that is an element.
+#[doc(hidden)]
+#[must_use]
+pub const fn size_of_element<T: KernelElement>() -> usize {
+    size_of::<T>()
+}
+
+/// Compares the size of a struct with those of its fields.
+///
+/// # Panics
+///
+/// At compile time, if there is something between them.
+#[doc(hidden)]
+pub const fn assert_no_padding<T>(fields: &[usize]) {
+    let (mut sum, mut at) = (0, 0);
+    while at < fields.len() {
+        sum += fields[at];
+        at += 1;
+    }
+    assert!(
+        sum == size_of::<T>(),
+        "the struct has padding, which a launch would pass as bytes: order the fields from large to small, and add one for the rest"
+    );
+}

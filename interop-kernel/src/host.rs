@@ -157,7 +157,7 @@ impl Drop for Guard<'_> {
 struct Shared<P>(ManuallyDrop<P>);
 
 // SAFETY: parameters are plain numbers, and pointers to elements, which are `Send` and `Sync`. No two threads write one
-// element: each mapping gives it to one thread.
+// element: each mapping gives it to one thread, or lets threads add to it in one step.
 unsafe impl<P: Parameters> Sync for Shared<P> {}
 
 impl<P: Parameters> Shared<P> {

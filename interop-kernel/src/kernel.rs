@@ -5,11 +5,13 @@ use core::ffi::c_void;
 use core::fmt;
 use core::ops::RangeInclusive;
 
+use crate::LaunchSize;
 use crate::element::KernelElement;
 use crate::elementwise::sealed::Located;
 use crate::elementwise::{Arrays, Elementwise, KernelElementwise};
 use crate::error::{ArgumentError, MistakeKind};
 use crate::host::Memory;
+use crate::mapping::{Atomic, Blocks, Elements, Packs, Tiles};
 use crate::thread::Thread;
 use crate::view::{KernelView, KernelViewMut, View, ViewMut, on_host};
 
@@ -23,6 +25,14 @@ use crate::view::{KernelView, KernelViewMut, View, ViewMut, on_host};
 pub trait Parameter: sealed::Sealed {
     /// What a launch passes for it: the same launched.
     type Launched;
+    /// What `try_with` of a kernel takes for it: the result of a scope for arrays, or else the value.
+    type Tried<E>;
+    /// Whether each element is that of a block, and needs one.
+    #[doc(hidden)]
+    const IS_BY_BLOCK: bool = false;
+
+    #[doc(hidden)]
+    fn launched<E>(tried: Self::Tried<E>) -> Result<Self::Launched, E>;
 
     /// Finds the memory of what a launch has passed.
     ///
@@ -46,7 +56,53 @@ pub trait Parameter: sealed::Sealed {
 
 mod sealed {
     pub trait Sealed: Sized {}
+
+    /// What a launch has to know about the rule of a `ViewMut`.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is no rule of a `ViewMut`",
+        note = "the rules are `Elements`, `Packs<W>`, `Tiles<R>`, `Blocks` and `Atomic`"
+    )]
+    pub trait Rule {
+        /// Whether each element is that of a block.
+        const IS_BY_BLOCK: bool = false;
+    }
 }
+
+impl sealed::Rule for Elements {}
+
+impl<const W: usize> sealed::Rule for Packs<W> {}
+
+impl<const R: usize> sealed::Rule for Tiles<R> {}
+
+impl sealed::Rule for Atomic {}
+
+impl sealed::Rule for Blocks {
+    const IS_BY_BLOCK: bool = true;
+}
+
+/// The error of an argument, which can name the parameter: `interop_core::Error`.
+pub trait OfArgument {
+    /// Adds the kernel and the parameter to the error.
+    #[must_use]
+    fn of_argument(self, kernel: &'static str, parameter: &'static str) -> Self;
+}
+
+/// A parameter of which `same_shape` compares the shape.
+#[diagnostic::on_unimplemented(
+    message = "`same_shape` names a `{Self}`, which has no shape",
+    label = "no view",
+    note = "name a `View` or a `ViewMut`; the arrays of an `Elementwise` always have one shape"
+)]
+#[doc(hidden)]
+pub trait HasShape {}
+
+impl<T, const N: usize> HasShape for View<'_, T, N> {}
+
+impl<T, const N: usize, M> HasShape for ViewMut<'_, T, N, M> {}
+
+/// Compiles for a view.
+#[doc(hidden)]
+pub const fn assert_view<V: HasShape>() {}
 
 /// An argument of a launch whose memory outlives the kernel: what a launch passes for an array.
 ///
@@ -116,6 +172,11 @@ impl<T: KernelElement, const N: usize> sealed::Sealed for View<'_, T, N> {}
 
 impl<'a, T: KernelElement, const N: usize> Parameter for View<'a, T, N> {
     type Launched = InScope<KernelView<'a, T, N>>;
+    type Tried<E> = Result<Self::Launched, E>;
+
+    fn launched<E>(tried: Self::Tried<E>) -> Result<Self::Launched, E> {
+        tried
+    }
 
     unsafe fn located<M: Memory>(launched: Self::Launched) -> Option<Self> {
         located::<T, N, M>(&launched.0.fields, false).map(on_host::view)
@@ -143,10 +204,16 @@ fn located<T, const N: usize, M: Memory>(
     Some(fields)
 }
 
-impl<T: KernelElement, const N: usize, M> sealed::Sealed for ViewMut<'_, T, N, M> {}
+impl<T: KernelElement, const N: usize, M: sealed::Rule> sealed::Sealed for ViewMut<'_, T, N, M> {}
 
-impl<'a, T: KernelElement, const N: usize, M> Parameter for ViewMut<'a, T, N, M> {
+impl<'a, T: KernelElement, const N: usize, M: sealed::Rule> Parameter for ViewMut<'a, T, N, M> {
     type Launched = InScope<KernelViewMut<'a, T, N>>;
+    type Tried<E> = Result<Self::Launched, E>;
+    const IS_BY_BLOCK: bool = M::IS_BY_BLOCK;
+
+    fn launched<E>(tried: Self::Tried<E>) -> Result<Self::Launched, E> {
+        tried
+    }
 
     unsafe fn located<P: Memory>(launched: Self::Launched) -> Option<Self> {
         located::<T, N, P>(&launched.0.fields, true).map(on_host::view_mut)
@@ -165,6 +232,11 @@ impl<A: Arrays, const N: usize> sealed::Sealed for Elementwise<'_, A, N> {}
 
 impl<'a, A: Arrays, const N: usize> Parameter for Elementwise<'a, A, N> {
     type Launched = InScope<KernelElementwise<'a, A, N>>;
+    type Tried<E> = Result<Self::Launched, E>;
+
+    fn launched<E>(tried: Self::Tried<E>) -> Result<Self::Launched, E> {
+        tried
+    }
 
     unsafe fn located<M: Memory>(launched: Self::Launched) -> Option<Self> {
         let find = &mut |array: usize, address, span| {
@@ -186,6 +258,11 @@ impl<T: KernelElement> sealed::Sealed for T {}
 
 impl<T: KernelElement> Parameter for T {
     type Launched = T;
+    type Tried<E> = T;
+
+    fn launched<E>(tried: T) -> Result<T, E> {
+        Ok(tried)
+    }
 
     unsafe fn located<M: Memory>(launched: T) -> Option<Self> {
         Some(launched)
@@ -219,8 +296,16 @@ pub unsafe trait Kernel: Sized {
 pub trait Parameters: Sized {
     /// What a launch passes for them.
     type Launched;
+    /// What `try_with` of a kernel takes for them.
+    type Tried<E>;
     /// The size of each in bytes.
     const SIZES: &'static [usize];
+    /// Which of them have elements that are those of blocks.
+    #[doc(hidden)]
+    const ARE_BY_BLOCK: &'static [bool];
+
+    #[doc(hidden)]
+    fn launched<K: Kernel, E: OfArgument>(tried: Self::Tried<E>) -> Result<Self::Launched, E>;
 
     #[doc(hidden)]
     fn pointers(launched: &Self::Launched, to: &mut dyn FnMut(*const c_void));
@@ -242,9 +327,20 @@ macro_rules! tuples {
     ($($parameter:ident $number:tt)*) => {
         impl<$($parameter: Parameter),*> Parameters for ($($parameter,)*) {
             type Launched = ($($parameter::Launched,)*);
+            type Tried<Z> = ($($parameter::Tried<Z>,)*);
             const SIZES: &'static [usize] = &[$(size_of::<$parameter::Launched>()),*];
+            const ARE_BY_BLOCK: &'static [bool] = &[$($parameter::IS_BY_BLOCK),*];
 
             #[expect(clippy::allow_attributes, reason = "a kernel without parameters has none to use")]
+            #[allow(clippy::unused_unit, unused_variables, reason = "as above")]
+            fn launched<Y: Kernel, Z: OfArgument>(tried: Self::Tried<Z>) -> Result<Self::Launched, Z> {
+                Ok(($(
+                    $parameter::launched(tried.$number)
+                        .map_err(|error: Z| error.of_argument(Y::NAME, Y::PARAMETERS[$number]))?,
+                )*))
+            }
+
+            #[expect(clippy::allow_attributes, reason = "as above")]
             #[allow(unused_variables, reason = "as above")]
             fn pointers(launched: &Self::Launched, to: &mut dyn FnMut(*const c_void)) {
                 $(to((&raw const launched.$number).cast());)*
@@ -303,12 +399,30 @@ impl<'a, K: Kernel> Arguments<'a, K> {
         Self(launched)
     }
 
-    /// Checks what the compiler cannot: that arrays have the same shape where the kernel says so.
+    /// Called by the function `try_with` of a kernel.
+    #[doc(hidden)]
+    pub fn try_new<E: OfArgument>(tried: <K::Parameters<'a> as Parameters>::Tried<E>) -> Result<Self, E> {
+        K::Parameters::launched::<K, E>(tried).map(Self)
+    }
+
+    /// Checks what the compiler cannot: that arrays have the same shape where the kernel says so, and that there is a block for each
+    /// element of a [`ViewMut`] by [`Blocks`](crate::Blocks).
     ///
     /// # Errors
     ///
     /// [`MistakeKind::Shape`], with the name of the argument.
-    pub fn check(&self) -> Result<(), ArgumentError> {
+    pub fn check(&self, LaunchSize { grid: (x, y, z), .. }: LaunchSize) -> Result<(), ArgumentError> {
+        let blocks = u128::from(x) * u128::from(y) * u128::from(z);
+        for (number, name) in
+            K::PARAMETERS.iter().enumerate().filter(|(number, _)| K::Parameters::ARE_BY_BLOCK[*number])
+        {
+            let Some([elements]) = K::Parameters::shape(&self.0, number) else { continue };
+            if u128::from(elements.unsigned_abs()) > blocks {
+                let found = format!("{elements} elements for {blocks} blocks");
+                let allowed = format!("a block for each element, as in `LaunchSize::for_blocks({elements})`");
+                return Err(ArgumentError::new(MistakeKind::Shape, name, found, allowed));
+            }
+        }
         for group in K::SAME_SHAPE {
             let Some((first, others)) = group.split_first() else { continue };
             let expected = K::Parameters::shape(&self.0, *first);

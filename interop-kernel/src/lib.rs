@@ -11,6 +11,7 @@ extern crate self as interop_kernel;
 #[cfg(all(any(feature = "cust", feature = "cudarc"), not(target_arch = "nvptx64")))]
 mod adapters;
 mod arrays;
+mod atomic;
 #[doc(hidden)]
 pub mod copy;
 #[cfg(target_arch = "nvptx64")]
@@ -39,8 +40,11 @@ pub mod __private {
 
     use crate::thread::Thread;
 
+    pub use crate::element::{assert_no_padding, size_of_element};
     #[cfg(not(target_arch = "nvptx64"))]
     pub use crate::host::{run, run_in_threads};
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub use crate::kernel::assert_view;
 
     /// Converts the thread to the type of a kernel's first parameter.
     #[inline(always)]
@@ -70,17 +74,18 @@ pub mod __private {
 }
 
 pub use arrays::KernelArrays;
+pub use atomic::AtomicElement;
 pub use element::KernelElement;
 pub use elementwise::{Arrays, Elementwise, In, KernelElementwise, Out};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use error::{ArgumentError, MistakeKind};
 #[cfg(feature = "derive")]
-pub use interop_derive::kernel;
+pub use interop_derive::{KernelElement, kernel};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use kernel::{Arguments, InScope, Kernel, Parameter, Parameters};
+pub use kernel::{Arguments, InScope, Kernel, OfArgument, Parameter, Parameters};
 pub use launch_size::LaunchSize;
-pub use mapping::{Blocks, Elements, Mapping, Packs, Tiles};
+pub use mapping::{Atomic, Blocks, Elements, Mapping, Packs, Tiles};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use merge::{DynKernelView, KernelOperand, Views};
-pub use thread::{BlockThread, FirstParameter, Index, Own, Position, Rows, Thread};
+pub use thread::{BlockThread, FirstParameter, Index, Own, OwnIndex, Position, Rows, Thread};
 pub use view::{KernelView, KernelViewMut, View, ViewMut};

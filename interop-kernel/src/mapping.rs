@@ -32,6 +32,26 @@ pub struct Tiles<const R: usize>;
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks;
 
+/// Every element for all threads, which can only add to it: [`ViewMut::add`](crate::ViewMut::add).
+///
+/// ```
+/// use interop_kernel::{Atomic, LaunchSize, Thread, View, ViewMut, kernel};
+///
+/// /// Counts how often each byte occurs.
+/// #[kernel]
+/// fn histogram(thread: Thread<'_>, bytes: View<'_, u8, 1>, counts: ViewMut<'_, u32, 1, Atomic>) {
+///     for at in thread.elements(bytes.shape()) {
+///         counts.add([bytes.get(at).into()], 1);
+///     }
+/// }
+///
+/// let mut counts = [0; 256];
+/// histogram::run(LaunchSize::for_units(5), View::new(b"abaca", [5]), ViewMut::new(&mut counts, [256]));
+/// assert_eq!(counts[97..100], [3, 1, 1]);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Atomic;
+
 impl<const N: usize> Mapping<N> for Elements {}
 
 impl<const N: usize> sealed::Mapping<N> for Elements {

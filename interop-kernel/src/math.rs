@@ -1,4 +1,4 @@
-//! Functions of `f32` that a kernel cannot call as methods: on a device there is only `core`.
+//! Functions of `f32` that a kernel cannot call as methods, because on a device there is only `core`, or that are slow as methods.
 //!
 //! On a device each is one or two instructions, on the CPU the method of the standard library. The results of [`sqrt`], [`floor`]
 //! and [`mul_add`] are the same, bit for bit. Those of the others differ in the last digits.
@@ -48,4 +48,40 @@ functions! {
     floor(x) = "cvt.rmi.f32.f32 {out}, {};", x.floor();
     /// Returns `x * factor + summand`, rounded once.
     mul_add(x factor summand) = "fma.rn.f32 {out}, {}, {}, {};", x.mul_add(factor, summand);
+}
+
+/// Returns an `f16` as `f32`. On a device it is one instruction, and `f16::to_f32` is many.
+#[cfg(feature = "half")]
+#[inline(always)]
+#[must_use]
+pub fn from_f16(x: half::f16) -> f32 {
+    #[cfg(not(target_arch = "nvptx64"))]
+    return x.to_f32();
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let result: f32;
+        // SAFETY: the instruction converts a number.
+        unsafe {
+            core::arch::asm!("cvt.f32.f16 {out}, {};", in(reg16) x.to_bits(), out = out(reg32) result, options(pure, nomem, nostack));
+        }
+        result
+    }
+}
+
+/// Returns the nearest `f16`. On a device it is one instruction, and `f16::from_f32` is many.
+#[cfg(feature = "half")]
+#[inline(always)]
+#[must_use]
+pub fn to_f16(x: f32) -> half::f16 {
+    #[cfg(not(target_arch = "nvptx64"))]
+    return half::f16::from_f32(x);
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let bits: u16;
+        // SAFETY: the instruction converts a number.
+        unsafe {
+            core::arch::asm!("cvt.rn.f16.f32 {out}, {};", in(reg32) x, out = out(reg16) bits, options(pure, nomem, nostack));
+        }
+        half::f16::from_bits(bits)
+    }
 }

@@ -213,11 +213,23 @@ impl<'t> Thread<'t> {
     /// Returns the index of the element with the number of this block, for one thread of the block: its first. `None` for the
     /// other threads, and where the array has no such element.
     ///
-    /// A launch with fewer blocks than elements does not write the others: use
-    /// [`LaunchSize::for_blocks`](crate::LaunchSize::for_blocks).
+    /// There must be a block for each element: use [`LaunchSize::for_blocks`](crate::LaunchSize::for_blocks). Launches of a scope
+    /// refuse others.
+    ///
+    /// # Panics
+    ///
+    /// On the CPU, if there are more elements than blocks.
     #[inline(always)]
     #[must_use]
+    #[track_caller]
     pub fn of_block(&self, shape: [usize; 1]) -> Option<Index<'_, 1, Blocks>> {
+        #[cfg(not(target_arch = "nvptx64"))]
+        assert!(
+            shape[0] as u64 <= self.blocks(),
+            "an array by blocks has {} elements, and the grid {} blocks: use `LaunchSize::for_blocks`",
+            shape[0],
+            self.blocks()
+        );
         let at = self.block();
         let is_own = self.number_in_block() == 0 && at < shape[0] as u64;
         #[expect(clippy::cast_possible_truncation, reason = "below an extent")]
@@ -430,6 +442,18 @@ pub(crate) mod position {
         fn inside(self, shape: [usize; N]) -> [usize; N];
     }
 }
+
+/// An [`Index`] of the rule `M`, which [`ViewMut`](crate::ViewMut) takes: the index of an element that belongs to the thread.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no index of an own element of this thread, by the rule `{M}` in {N} axes",
+    label = "not an index of this rule",
+    note = "a thread uses its own elements of a `ViewMut` only: `for at in thread.elements(view.shape())`, with the function of \
+            the rule: `elements`, `packs`, `tiles`, `of_block`",
+    note = "to use every element, read a `View`, or add to a `ViewMut` with the rule `Atomic`"
+)]
+pub trait OwnIndex<const N: usize, M>: position::Inside<N> {}
+
+impl<const N: usize, M> OwnIndex<N, M> for Index<'_, N, M> {}
 
 impl<const N: usize> Position<N> for [usize; N] {}
 

@@ -9,7 +9,7 @@ use core::mem::{align_of, offset_of, size_of};
 use crate::element::KernelElement;
 use crate::fail::{Mistake, fail};
 use crate::mapping::{Elements, Packs};
-use crate::thread::{Index, Position};
+use crate::thread::{Index, OwnIndex, Position};
 
 /// The bytes of every view: a pointer, the extents, and the strides in elements.
 #[derive(Clone, Copy)]
@@ -67,7 +67,8 @@ pub struct View<'a, T, const N: usize> {
 ///
 /// The rule `M` gives each element to one thread: [`Elements`] (if you name none), [`Packs`],
 /// [`Tiles`](crate::Tiles) or [`Blocks`](crate::Blocks). A thread reads and writes its own elements only, by an [`Index`]
-/// that it gets of its [`Thread`](crate::Thread). So a kernel without `unsafe` has no race.
+/// that it gets of its [`Thread`](crate::Thread). With [`Atomic`](crate::Atomic) all threads add to all elements. So a kernel
+/// without `unsafe` has no race.
 ///
 /// It is neither `Copy` nor `Clone`. A launch passes a [`KernelViewMut`] for it.
 #[repr(transparent)]
@@ -141,7 +142,7 @@ impl<const N: usize> Fields<N> {
 
     /// Returns the offset of an element, in elements.
     #[inline(always)]
-    fn offset(&self, at: [usize; N]) -> isize {
+    pub(crate) fn offset(&self, at: [usize; N]) -> isize {
         at.iter().zip(&self.strides).map(|(at, stride)| *at as i64 * stride).sum::<i64>() as isize
     }
 
@@ -363,8 +364,8 @@ impl<'a, T: KernelElement, const N: usize, M> ViewMut<'a, T, N, M> {
 
     #[inline(always)]
     #[track_caller]
-    fn place(&self, at: Index<'_, N, M>) -> *mut T {
-        let at = position(at, self.shape());
+    fn place(&self, at: impl OwnIndex<N, M>) -> *mut T {
+        let at = at.inside(self.shape());
         self.fields.pointer.low.cast::<T>().wrapping_offset(self.fields.offset(at))
     }
 
@@ -376,7 +377,7 @@ impl<'a, T: KernelElement, const N: usize, M> ViewMut<'a, T, N, M> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn get(&self, at: Index<'_, N, M>) -> T {
+    pub fn get(&self, at: impl OwnIndex<N, M>) -> T {
         // SAFETY: the index is inside, and no other thread writes the element. It lives for `'a` and is aligned.
         unsafe { self.place(at).read() }
     }
@@ -388,7 +389,7 @@ impl<'a, T: KernelElement, const N: usize, M> ViewMut<'a, T, N, M> {
     /// As [`View::get`].
     #[inline(always)]
     #[track_caller]
-    pub fn set(&mut self, at: Index<'_, N, M>, value: T) {
+    pub fn set(&mut self, at: impl OwnIndex<N, M>, value: T) {
         // SAFETY: as in `get`, and no other thread reads it.
         unsafe { self.place(at).write(value) };
     }

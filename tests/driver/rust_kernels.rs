@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "names the PTX of the kernels")]
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::kernel::{Elementwise, In, Out, Thread, View, ViewMut, kernel};
+use interop_core::kernel::{Blocks, Elementwise, In, Out, Thread, View, ViewMut, kernel};
 use interop_core::{
     CudaArray, ErrorKind, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut, MemoryRegion, Mutability,
     Storage as _, StreamHandle,
@@ -52,6 +52,7 @@ const PTX: &str = "
     .visible .entry add(.param .b8 a[24], .param .b8 b[24], .param .b16 c)
     .visible .entry add_all(.param .b8 a[168])
     .visible .entry quadruple(.param .b8 a[168])
+    .visible .entry number_blocks(.param .b8 a[24])
     .visible .entry unregistered()
     .visible .entry changed(.param .b8 a[40])
 ";
@@ -268,6 +269,81 @@ fn what_does_not_fit_is_an_error_before_the_launch() {
         );
     }
     assert_eq!(turn.calls("cuLaunchKernel"), 0);
+}
+
+/// One element for each block.
+#[kernel]
+fn number_blocks(thread: Thread<'_>, mut numbers: ViewMut<'_, i16, 1, Blocks>) {
+    if let Some(at) = thread.of_block(numbers.shape()) {
+        numbers.set(at, 1);
+    }
+}
+
+#[test]
+fn too_few_blocks_are_an_error_before_the_launch() {
+    let turn = turn();
+    turn.register::<number_blocks>();
+    let mut numbers = array(&[0; 7], &[7], &[1]);
+    for (grid, is_enough) in [((6, 1, 1), false), ((3, 2, 1), false), ((2, 2, 2), true), ((7, 1, 1), true)] {
+        let size = LaunchSize { grid, block: (2, 1, 1) };
+        turn.reset_calls();
+        let scope = LaunchScope::new();
+        let launched = scope.launch(&KERNELS, size, number_blocks::with(scope.write(&mut numbers).unwrap()));
+        scope.finish().unwrap();
+        assert_eq!(
+            (launched.is_ok(), turn.calls("cuLaunchKernel")),
+            (is_enough, is_enough.into()),
+            "{grid:?}"
+        );
+        if let Err(error) = launched {
+            let allowed = "a block for each element, as in `LaunchSize::for_blocks(7)`";
+            assert_told(&error, (ErrorKind::Shape, "numbers", "7 elements for 6 blocks", allowed));
+            assert!(error.to_string().ends_with("(from kernel `number_blocks`)"), "{error}");
+        }
+    }
+    assert_eq!(numbers.to_vec::<i16>().unwrap(), [1; 7]);
+    turn.assert_no_reports();
+}
+
+#[test]
+fn mistakes_of_arrays_name_the_parameter() {
+    let turn = turn();
+    turn.register::<add>();
+    turn.register::<add_all>();
+    let (mut to, from) = (array(&[1; 3], &[3], &[1]), array(&[2; 3], &[3], &[1]));
+    let floats = Array::new(CudaBuffer::from_slice(MemoryKind::Managed, 0, &[1.0_f32; 3]).unwrap(), &[3]);
+    let table = array(&[1; 4], &[2, 2], &[2, 1]);
+    let MemoryRegion { address, device, .. } = from.data.memory().unwrap();
+    let region = MemoryRegion::new::<i16>(address, 3, device, Mutability::ReadOnly);
+    let mut constant = Array::new(Claimed(region), &[3]);
+    let told = |error: interop_core::Error, kind, origin: &str| {
+        assert_eq!((error.kind(), error.origin()), (kind, Some(origin)), "{error}");
+    };
+    {
+        let scope = LaunchScope::new();
+        let error = add::try_with(scope.write(&mut to), scope.read(&floats), 1).unwrap_err();
+        told(error, ErrorKind::DType, "argument `from` of kernel `add`");
+    }
+    {
+        let scope = LaunchScope::new();
+        let error = add::try_with(scope.write(&mut to), scope.read(&table), 1).unwrap_err();
+        told(error, ErrorKind::Rank, "argument `from` of kernel `add`");
+    }
+    {
+        let scope = LaunchScope::new();
+        let error = add::try_with(scope.write(&mut constant), scope.read(&from), 1).unwrap_err();
+        told(error, ErrorKind::ReadOnly, "argument `to` of kernel `add`");
+    }
+    {
+        let scope = LaunchScope::new();
+        let error = add_all::try_with(scope.elementwise((&mut to, &floats))).unwrap_err();
+        told(error, ErrorKind::DType, "argument `arrays` of kernel `add_all`");
+    }
+    let scope = LaunchScope::new();
+    let arguments = add::try_with(scope.write(&mut to), scope.read(&from), 1).unwrap();
+    scope.launch(&KERNELS, FEW, arguments).unwrap();
+    scope.finish().unwrap();
+    assert_eq!(to.to_vec::<i16>().unwrap(), [4; 3]);
 }
 
 #[test]

@@ -30,6 +30,8 @@ use crate::memory::array_view::{ArrayView, ArrayViewMut, check_writable};
 /// on every way out: [`finish`](Self::finish), an early return and a panic. A stream never waits for itself, so a function
 /// of one array makes no driver call.
 ///
+/// A scope that is leaked, by [`core::mem::forget`], has no end: no stream waits for its kernels.
+///
 /// An argument of a Python function is on the stream on which the caller works now. So a function that launches in a scope
 /// is right on every stream, with arrays of several libraries, and in a CUDA graph.
 ///
@@ -268,14 +270,16 @@ impl<'a> LaunchScope<'a> {
         self.describe(info)
     }
 
-    /// Launches a kernel in Rust on the stream of the scope. `arguments` is what the kernel's function `with` returns, so an
-    /// argument that does not fit the kernel does not compile.
+    /// Launches a kernel in Rust on the stream of the scope. `arguments` is what the kernel's function `with` or `try_with` returns,
+    /// so an argument that does not fit the kernel does not compile. `try_with` takes what [`read`](Self::read) and
+    /// [`write`](Self::write) return, and its error names the parameter of the kernel.
     ///
     /// Any stream does: one of `cust`, of `cudarc`, or of a Python library.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Shape`] if arrays do not have one shape, although the kernel says `same_shape`; [`ErrorKind::Stream`] for an
+    /// [`ErrorKind::Shape`] if arrays do not have one shape, although the kernel says `same_shape`, or if there are more elements by
+    /// [`Blocks`](crate::kernel::Blocks) than blocks; [`ErrorKind::Stream`] for an
     /// argument of another scope; as [`cuda::stream_wait`]; and
     /// [`ErrorKind::Driver`] with the driver's answer.
     ///
@@ -305,7 +309,7 @@ impl<'a> LaunchScope<'a> {
     /// fn add_(row: &mut Row<LeaseMut<f32>>, other: &Row<Lease<f32>>) -> interop_core::Result<()> {
     ///     let size = LaunchSize::for_units(row.len);
     ///     let scope = LaunchScope::new();
-    ///     scope.launch(&KERNELS, size, add::with(scope.write(row)?, scope.read(other)?))?;
+    ///     scope.launch(&KERNELS, size, add::try_with(scope.write(row), scope.read(other))?)?;
     ///     scope.finish()
     /// }
     /// ```
@@ -316,7 +320,9 @@ impl<'a> LaunchScope<'a> {
         size: LaunchSize,
         arguments: Arguments<'_, K>,
     ) -> Result<()> {
-        arguments.check()?;
+        arguments
+            .check(size)
+            .map_err(|error| Error::from(error).with_origin(text!("kernel `{}`", K::NAME)))?;
         let mut is_ours = true;
         arguments.for_each_address(|address| is_ours &= self.state.borrow().arguments.contains(&address));
         if !is_ours {

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 
-use interop_kernel::{Index, Thread, Tiles, View, ViewMut, kernel};
+use interop_kernel::{Atomic, Index, Thread, Tiles, View, ViewMut, kernel};
 
 #[kernel]
 fn made(thread: Thread<'_>, mut row: ViewMut<'_, f32, 1>) {
@@ -40,6 +40,16 @@ fn sent(thread: Thread<'_>, row: ViewMut<'_, f32, 1>) {
 #[kernel]
 fn copied(thread: Thread<'_>, row: ViewMut<'_, f32, 1>) {
     let two = (row.clone(), row);
+}
+
+#[kernel]
+fn read_of_atomic(thread: Thread<'_>, row: ViewMut<'_, f32, 1, Atomic>) {
+    row.get([0]);
+}
+
+#[kernel]
+fn atomic_of_bytes(thread: Thread<'_>, row: ViewMut<'_, u8, 1, Atomic>) {
+    row.add([0], 1);
 }
 
 fn main() {}
