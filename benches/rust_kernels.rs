@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use interop_core::cuda::{self, CudaBuffer, MemoryKind};
-use interop_core::{CudaArray, Device, KernelModule, LaunchScope, LaunchSize, Result, StreamHandle};
+use interop_core::{CudaArray, Device, Element, KernelModule, LaunchScope, LaunchSize, Result, StreamHandle};
 use interop_demo_kernels::{KERNELS_PTX, MOST_PARTS, blur_size, kernels};
 
 // SAFETY: the PTX is compiled from the functions of `interop_demo_kernels::kernels`.
@@ -39,9 +39,13 @@ impl Array {
     fn new(shape: &[usize], strides: Option<&[isize]>) -> Result<Self> {
         let count: usize = shape.iter().product();
         let numbers: Vec<f32> = (0..count).map(|number| (number % 8191) as f32 / 64.0).collect();
-        let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &numbers)?;
-        let (shape, strides) = (shape.to_vec(), strides.map(<[isize]>::to_vec));
-        Ok(Self { data, shape, strides, stream: StreamHandle::LegacyDefault })
+        Ok(Self { shape: shape.to_vec(), strides: strides.map(<[isize]>::to_vec), ..Self::of(&numbers)? })
+    }
+
+    /// A row of these numbers.
+    fn of<T: Element>(numbers: &[T]) -> Result<Self> {
+        let data = CudaBuffer::from_slice(MemoryKind::Device, 0, numbers)?;
+        Ok(Self { data, shape: vec![numbers.len()], strides: None, stream: StreamHandle::LegacyDefault })
     }
 }
 
@@ -52,6 +56,8 @@ struct Arrays {
     right: Array,
     /// The partial sums, of `f64`.
     parts: Array,
+    /// The bins of a histogram, of `u32`.
+    counts: Array,
 }
 
 /// A launch from one of the modules.
@@ -84,14 +90,8 @@ impl Layout {
             Self::Image => (vec![side, side / 4, 4], None),
         };
         let new = || Array::new(&shape, strides.as_deref());
-        let parts = CudaBuffer::from_slice(MemoryKind::Device, 0, &[0.0_f64; MOST_PARTS as usize])?;
-        let parts = Array {
-            data: parts,
-            shape: vec![MOST_PARTS as usize],
-            strides: None,
-            stream: StreamHandle::LegacyDefault,
-        };
-        Ok(Arrays { out: new()?, left: new()?, right: new()?, parts })
+        let (parts, counts) = (Array::of(&[0.0_f64; MOST_PARTS as usize])?, Array::of(&[0_u32; 256])?);
+        Ok(Arrays { out: new()?, left: new()?, right: new()?, parts, counts })
     }
 }
 
@@ -119,8 +119,18 @@ fn fill(module: &KernelModule, arrays: &mut Arrays) -> Result<()> {
 fn sum(module: &KernelModule, arrays: &mut Arrays) -> Result<()> {
     let scope = LaunchScope::new();
     let array = scope.elementwise((&arrays.left,))?;
-    let (size, parts) = (array.launch_size_within(MOST_PARTS), scope.write(&mut arrays.parts)?);
+    let size = array.launch_size_within(MOST_PARTS);
+    // One for each block.
+    arrays.parts.shape = vec![size.grid.0 as usize];
+    let parts = scope.write(&mut arrays.parts)?;
     scope.launch(module, size, kernels::sum_f32::with(array, parts))?;
+    scope.finish()
+}
+
+fn histogram(module: &KernelModule, arrays: &mut Arrays) -> Result<()> {
+    let scope = LaunchScope::new();
+    let (array, counts) = (scope.elementwise((&arrays.left,))?, scope.write(&mut arrays.counts)?);
+    scope.launch(module, array.launch_size(), kernels::histogram_f32::with(array, 0.0, 2.0, counts))?;
     scope.finish()
 }
 
@@ -154,12 +164,13 @@ fn blur_by_pixel(module: &KernelModule, arrays: &mut Arrays) -> Result<()> {
     scope.finish()
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     Case { name: "scale", passes: 2.0, least: 0.95, layout: Layout::Row, launch: scale },
     Case { name: "scale, transposed", passes: 2.0, least: 0.95, layout: Layout::Transposed, launch: scale },
     Case { name: "add", passes: 3.0, least: 0.95, layout: Layout::Row, launch: add },
     Case { name: "fill", passes: 1.0, least: 0.95, layout: Layout::Row, launch: fill },
     Case { name: "sum", passes: 1.0, least: 0.95, layout: Layout::Row, launch: sum },
+    Case { name: "histogram", passes: 1.0, least: 0.95, layout: Layout::Row, launch: histogram },
     Case { name: "row by elements", passes: 2.0, least: 0.95, layout: Layout::Row, launch: row },
     Case { name: "row by packs", passes: 2.0, least: 0.95, layout: Layout::Row, launch: packs },
     Case { name: "blur by tiles", passes: 2.0, least: 0.95, layout: Layout::Image, launch: blur },
@@ -173,12 +184,12 @@ fn finish() -> Result<()> {
 impl Case {
     /// Whether both modules leave the same bits in new arrays.
     fn is_equal(&self, side: usize) -> Result<bool> {
-        let results = |module| -> Result<(Vec<u32>, Vec<u64>)> {
+        let results = |module| -> Result<_> {
             let mut arrays = self.layout.arrays(side)?;
             (self.launch)(module, &mut arrays)?;
             let out: Vec<u32> = arrays.out.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect();
             let parts: Vec<u64> = arrays.parts.to_vec::<f64>()?.into_iter().map(f64::to_bits).collect();
-            Ok((out, parts))
+            Ok((out, parts, arrays.counts.to_vec::<u32>()?))
         };
         Ok(results(&RUST)? == results(&CPP)?)
     }

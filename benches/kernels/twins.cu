@@ -26,6 +26,16 @@ extern "C" __global__ void sum_f32(arrays<const float> array, view<double, 1> pa
     if (threadIdx.x == 0) parts(blockIdx.x) = sum;
 }
 
+extern "C" __global__ void histogram_f32(arrays<const float> array, float first, float bins_per_unit,
+                                         view<unsigned, 1> counts) {
+    const index_t last = counts.size() - 1;
+    if (last < 0) return;
+    array.for_each([&](float element) {
+        const index_t bin = __float2uint_rz((element - first) * bins_per_unit);
+        atomicAdd(&counts(min(bin, last)), 1u);
+    });
+}
+
 extern "C" __global__ void scale_row(view<float, 1> row, float factor) {
     for (index_t at = elements::number(); at < row.size(); at += elements::count()) row(at) *= factor;
 }

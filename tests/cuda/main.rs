@@ -1,6 +1,7 @@
 //! Tests of the `cust` and `cudarc` adapters: each storage in both directions, with any driver.
 #![expect(unsafe_code, reason = "launches, uninitialized buffers and questions to the driver are unsafe")]
 
+mod atomics;
 mod callers_stream;
 mod contexts;
 mod cudarc;

@@ -34,6 +34,31 @@ unsafe impl Memory for Host {
 
 macro_rules! table {
     ($($kernel:ident: $($path:ident)::*;)*) => {
+        /// The kernels once more, with their code for the CPU in this crate, which is optimized in tests, too. That of `#[kernel]` is
+        /// in the crate that runs it.
+        #[expect(non_camel_case_types, reason = "the names of kernels")]
+        mod compiled {
+            use interop_kernel::{Kernel, Thread};
+
+            $(
+                #[derive(Debug)]
+                pub(super) enum $kernel {}
+
+                // SAFETY: the same kernel.
+                unsafe impl Kernel for $kernel {
+                    const NAME: &'static str = <super::$($path)::* as Kernel>::NAME;
+                    const PARAMETERS: &'static [&'static str] = <super::$($path)::* as Kernel>::PARAMETERS;
+                    const SAME_SHAPE: &'static [&'static [usize]] = <super::$($path)::* as Kernel>::SAME_SHAPE;
+                    const NEEDS_BLOCK: bool = <super::$($path)::* as Kernel>::NEEDS_BLOCK;
+                    type Parameters<'a> = <super::$($path)::* as Kernel>::Parameters<'a>;
+
+                    fn call(thread: Thread<'_>, parameters: Self::Parameters<'_>) {
+                        <super::$($path)::* as Kernel>::call(thread, parameters);
+                    }
+                }
+            )*
+        }
+
         /// Returns the kernel with this name, or `None` if no PTX has it.
         ///
         /// ```
@@ -44,7 +69,7 @@ macro_rules! table {
         #[must_use]
         pub fn find<M: Memory>(name: &str) -> Option<Kernel> {
             match name {
-                $(stringify!($kernel) => Some(Kernel { run: simulate::<$($path)::*, M>, sizes: sizes::<$($path)::*>() }),)*
+                $(stringify!($kernel) => Some(Kernel { run: simulate::<compiled::$kernel, M>, sizes: sizes::<compiled::$kernel>() }),)*
                 _ => None,
             }
         }
@@ -55,8 +80,10 @@ table! {
     blur_f32: kernels::blur_f32;
     blur_pixels: kernels::blur_pixels;
     blur_u8: kernels::blur_u8;
+    count_elements: kernels::count_elements;
     fill_f32: kernels::fill_f32;
     fill_u8: kernels::fill_u8;
+    histogram_f32: kernels::histogram_f32;
     scale_f32: kernels::scale_f32;
     scale_packs: kernels::scale_packs;
     scale_row: kernels::scale_row;

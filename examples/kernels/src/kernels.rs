@@ -4,7 +4,8 @@
 use core::ops::Add;
 
 use interop_kernel::{
-    BlockThread, Blocks, Elementwise, In, KernelElement, Out, Packs, Thread, Tiles, View, ViewMut, kernel,
+    Atomic, BlockThread, Blocks, Elementwise, In, KernelElement, Out, Packs, Thread, Tiles, View, ViewMut,
+    kernel,
 };
 
 /// Adds two arrays.
@@ -132,6 +133,47 @@ pub fn scale_row(thread: Thread<'_>, mut row: ViewMut<'_, f32, 1>, factor: f32) 
 pub fn scale_packs(thread: Thread<'_>, mut row: ViewMut<'_, f32, 1, Packs<4>>, factor: f32) {
     for at in thread.packs(row.shape()) {
         row.set_pack(at, row.pack(at, 0.0).map(|element| element * factor));
+    }
+}
+
+/// Counts the elements of each bin. Bin 0 begins at `first`, and a bin has the width 1 / `bins_per_unit`. What is below the first bin or
+/// above the last one is counted in that bin.
+#[kernel]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounds and saturates")]
+pub fn histogram_f32(
+    thread: Thread<'_>,
+    array: Elementwise<'_, (In<f32>,)>,
+    first: f32,
+    bins_per_unit: f32,
+    counts: ViewMut<'_, u32, 1, Atomic>,
+) {
+    let Some(last) = counts.shape()[0].checked_sub(1) else { return };
+    array.for_each(&thread, |element| {
+        let bin = ((element - first) * bins_per_unit) as u32;
+        counts.add([last.min(bin as usize)], 1);
+    });
+}
+
+/// Adds to a number of each type to which threads can add, once for each element of `before`, and leaves there what the first number
+/// was: each value once.
+#[kernel]
+pub fn count_elements(
+    thread: Thread<'_>,
+    unsigned: ViewMut<'_, u32, 0, Atomic>,
+    signed: ViewMut<'_, i32, 0, Atomic>,
+    large: ViewMut<'_, u64, 0, Atomic>,
+    large_signed: ViewMut<'_, i64, 0, Atomic>,
+    floats: ViewMut<'_, f32, 0, Atomic>,
+    doubles: ViewMut<'_, f64, 0, Atomic>,
+    mut before: ViewMut<'_, u32, 1>,
+) {
+    for at in thread.elements(before.shape()) {
+        before.set(at, unsigned.add([], 1));
+        signed.add([], -1);
+        large.add([], 1);
+        large_signed.add([], -1);
+        floats.add([], 1.0);
+        doubles.add([], 0.5);
     }
 }
 

@@ -8,8 +8,8 @@
 
 use interop_demo_kernels::host::{self, Host};
 use interop_demo_kernels::kernels::{
-    blur_f32, blur_pixels, blur_u8, fill_f32, scale_f32, scale_packs, scale_row, scale_u8, sum_f32, sum_f64,
-    sum_u8, vector_add,
+    blur_f32, blur_pixels, blur_u8, fill_f32, histogram_f32, scale_f32, scale_packs, scale_row, scale_u8,
+    sum_f32, sum_f64, sum_u8, vector_add,
 };
 use interop_demo_kernels::{KERNELS_PTX, ORDER_PTX, blur_size, entries};
 use interop_kernel::{Elementwise, LaunchSize, View, ViewMut};
@@ -41,8 +41,10 @@ fn kernels_of_the_ptx_and_of_the_host_are_the_same() {
         "blur_f32",
         "blur_pixels",
         "blur_u8",
+        "count_elements",
         "fill_f32",
         "fill_u8",
+        "histogram_f32",
         "scale_f32",
         "scale_packs",
         "scale_row",
@@ -80,6 +82,9 @@ fn ptx_is_what_a_device_needs() {
     for name in ["scale_f32", "scale_packs", "scale_u8", "sum_f32", "vector_add"] {
         let is_wide = text(name).contains("ld.v") || text(name).contains("ld.b64 \t%rd");
         assert!(is_wide, "{name}");
+    }
+    for kind in ["u32", "s32", "u64", "f32", "f64"] {
+        assert!(text("count_elements").contains(&format!("atom.global.add.{kind} ")), "{kind}");
     }
     assert!(text("fill_f32").contains("st.v4."));
     let reads = |name: &str| {
@@ -209,4 +214,18 @@ fn empty_arrays_have_nothing_to_do() {
     let (mut sum, none) = ([-1.0], Elementwise::new((View::new(&none, [0]),)).unwrap());
     sum_f32::run(LaunchSize { grid: (1, 1, 1), block: (32, 1, 1) }, none, ViewMut::new(&mut sum, [1]));
     assert_eq!(sum, [0.0]);
+}
+
+#[test]
+fn histogram_counts_each_element_once() {
+    let elements = [0.5, -3.0, 0.0, 2.9, 1.0, 99.0, f32::NAN, 1.5];
+    let count = |counts: &mut [u32]| {
+        let array = Elementwise::new((View::strided(&elements, 7, [2, 4], [-1, -2]),)).unwrap();
+        let bins = counts.len();
+        histogram_f32::run(SMALL, array, 0.0, 1.0, ViewMut::new(counts, [bins]));
+    };
+    let mut counts = [10, 0, 0];
+    count(&mut counts);
+    assert_eq!(counts, [14, 2, 2], "NaN is in the first bin");
+    count(&mut []);
 }

@@ -1,0 +1,73 @@
+//! Threads that add to one element at the same time, in a kernel in Rust.
+
+use interop_core::cuda::{CudaBuffer, MemoryKind};
+use interop_core::{CudaArray, Element, KernelModule, LaunchScope, LaunchSize, StreamHandle};
+use interop_demo_kernels::KERNELS_PTX;
+use interop_demo_kernels::kernels::{count_elements, histogram_f32};
+
+use crate::support::turn;
+
+// SAFETY: the PTX is compiled from the functions of `interop_demo_kernels::kernels`.
+static KERNELS: KernelModule = unsafe { KernelModule::new(KERNELS_PTX) };
+
+/// Zeros on the device.
+#[derive(CudaArray)]
+struct Array {
+    #[cuda_array(data)]
+    data: CudaBuffer,
+    #[cuda_array(shape)]
+    shape: Vec<usize>,
+    #[cuda_array(stream)]
+    stream: StreamHandle,
+}
+
+fn array<T: Element>(numbers: &[T], shape: &[usize]) -> Array {
+    let data = CudaBuffer::from_slice(MemoryKind::Device, 0, numbers).unwrap();
+    Array { data, shape: shape.to_vec(), stream: StreamHandle::LegacyDefault }
+}
+
+#[test]
+fn no_addition_is_lost() {
+    let _turn = turn();
+    // Exact in `f32`.
+    let count = 300_000;
+    let (mut unsigned, mut signed) = (array(&[0_u32], &[]), array(&[0_i32], &[]));
+    let (mut large, mut large_signed) = (array(&[1_u64 << 32], &[]), array(&[0_i64], &[]));
+    let (mut floats, mut doubles) = (array(&[0.0_f32], &[]), array(&[0.0_f64], &[]));
+    let mut before = array(&vec![0_u32; count as usize], &[count as usize]);
+    let scope = LaunchScope::new();
+    let arguments = count_elements::with(
+        scope.write(&mut unsigned).unwrap(),
+        scope.write(&mut signed).unwrap(),
+        scope.write(&mut large).unwrap(),
+        scope.write(&mut large_signed).unwrap(),
+        scope.write(&mut floats).unwrap(),
+        scope.write(&mut doubles).unwrap(),
+        scope.write(&mut before).unwrap(),
+    );
+    scope.launch(&KERNELS, LaunchSize::for_units(count as usize), arguments).unwrap();
+    scope.finish().unwrap();
+    assert_eq!((unsigned.to_vec().unwrap(), signed.to_vec().unwrap()), (vec![count], vec![-300_000_i32]));
+    assert_eq!(large.to_vec().unwrap(), [(1_u64 << 32) + u64::from(count)]);
+    assert_eq!(large_signed.to_vec().unwrap(), [-i64::from(count)]);
+    assert_eq!(
+        (floats.to_vec().unwrap(), doubles.to_vec().unwrap()),
+        (vec![300_000.0_f32], vec![150_000.0_f64])
+    );
+    let mut before: Vec<u32> = before.to_vec().unwrap();
+    before.sort_unstable();
+    assert!(before.into_iter().eq(0..count), "each number before an addition is there once");
+}
+
+#[test]
+fn histogram_counts_each_element_once() {
+    let _turn = turn();
+    let numbers: Vec<f32> = (0..100_000_u32).map(|number| (number * 7919 % 1000) as f32).collect();
+    let (from, mut counts) = (array(&numbers, &[100, 1000]), array(&[0_u32; 10], &[10]));
+    let scope = LaunchScope::new();
+    let from = scope.elementwise((&from,)).unwrap();
+    let arguments = histogram_f32::with(from, 0.0, 0.01, scope.write(&mut counts).unwrap());
+    scope.launch(&KERNELS, from.launch_size(), arguments).unwrap();
+    scope.finish().unwrap();
+    assert_eq!(counts.to_vec::<u32>().unwrap(), [10_000; 10]);
+}
