@@ -21,12 +21,18 @@ const PRIVATE: [&str; 5] = ["--package=interop-core", "--lib", "--", "maybe_dang
 const NARROW: [&str; 5] =
     ["--package=interop-core", "--lib", "--target=i686-unknown-linux-gnu", "--", "a_gigabyte"];
 
+/// Kernels on the CPU, with one thread of the system for each thread of a block: Miri finds their races.
+const KERNELS: [&str; 3] = ["--package=interop-kernel", "--test=kernels", "--features=half"];
+
 /// A test that Stacked Borrows, the older of Miri's two models, rejects.
 const TREE_BORROWS: [&str; 5] =
     ["--package=interop-tests", "--test=runtime", "--", "--ignored", "borrowed_slices_have_cells"];
 
 /// Both protocols pass addresses as integers, which are converted back to pointers with exposed provenance.
 const FLAGS: &str = "-Zmiri-permissive-provenance";
+
+/// Kernels on the CPU keep pointers.
+const STRICT: &str = "-Zmiri-strict-provenance";
 
 /// Runs the tests, after checking that Miri finds a pointer that was made from one field and accesses another.
 pub(super) fn run(counts: &mut Counts) -> Result<(), Failure> {
@@ -47,6 +53,7 @@ pub(super) fn run(counts: &mut Counts) -> Result<(), Failure> {
         (FLAGS, &DERIVE),
         (FLAGS, &PRIVATE),
         (FLAGS, &NARROW),
+        (STRICT, &KERNELS),
         (&tree, &TREE_BORROWS),
     ];
     tests.into_iter().try_for_each(|(flags, arguments)| {
