@@ -47,11 +47,14 @@ fn no_addition_is_lost() {
     );
     scope.launch(&KERNELS, LaunchSize::for_units(count as usize), arguments).unwrap();
     scope.finish().unwrap();
-    assert_eq!((unsigned.to_vec().unwrap(), signed.to_vec().unwrap()), (vec![count], vec![-300_000_i32]));
-    assert_eq!(large.to_vec().unwrap(), [(1_u64 << 32) + u64::from(count)]);
-    assert_eq!(large_signed.to_vec().unwrap(), [-i64::from(count)]);
     assert_eq!(
-        (floats.to_vec().unwrap(), doubles.to_vec().unwrap()),
+        (unsigned.to_vec::<u32>().unwrap(), signed.to_vec::<i32>().unwrap()),
+        (vec![count], vec![-300_000_i32])
+    );
+    assert_eq!(large.to_vec::<u64>().unwrap(), [(1_u64 << 32) + u64::from(count)]);
+    assert_eq!(large_signed.to_vec::<i64>().unwrap(), [-i64::from(count)]);
+    assert_eq!(
+        (floats.to_vec::<f32>().unwrap(), doubles.to_vec::<f64>().unwrap()),
         (vec![300_000.0_f32], vec![150_000.0_f64])
     );
     let mut before: Vec<u32> = before.to_vec().unwrap();
@@ -66,8 +69,9 @@ fn histogram_counts_each_element_once() {
     let (from, mut counts) = (array(&numbers, &[100, 1000]), array(&[0_u32; 10], &[10]));
     let scope = LaunchScope::new();
     let from = scope.elementwise((&from,)).unwrap();
+    let size = from.launch_size();
     let arguments = histogram_f32::with(from, 0.0, 0.01, scope.write(&mut counts).unwrap());
-    scope.launch(&KERNELS, from.launch_size(), arguments).unwrap();
+    scope.launch(&KERNELS, size, arguments).unwrap();
     scope.finish().unwrap();
     assert_eq!(counts.to_vec::<u32>().unwrap(), [10_000; 10]);
 }
