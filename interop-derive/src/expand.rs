@@ -33,24 +33,20 @@ use syn::Type;
 
 use crate::generics;
 use crate::hygiene::{self, own};
-use crate::model::{
-    Access, Axis, Data, Demand, Device, Devices, Fill, Initial, Model, Order, OrderWord, Owner, Pointee,
-    Role, Shape, Stream, Strides, TraitAccess, Unit, With,
-};
+use crate::model::{Axis, Data, Device, Fill, Initial, Model, Order, Role, Shape, TraitAccess, Unit, With};
 use crate::python;
 use crate::shape_constants::{check_constant, constant_name, constants};
 
 /// The impls for a struct.
 pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
     let runtime = hygiene::runtime(&model.krate);
-    let export = model.directions.exports().then(|| export(model));
-    let import = model.directions.imports().then(|| import(model));
-    let (exports, imports) = (model.directions.exports(), model.directions.imports());
+    let export = model.exports.then(|| export(model));
+    let import = model.imports.then(|| import(model));
     let storage = match &model.data {
         Data::Storage(role, _) => Some(role.ty),
         Data::Inner(..) | Data::Raw { .. } => None,
     };
-    let halves = (exports, imports);
+    let halves = (model.exports, model.imports);
     let python = python::calls(&model.krate, model.ident, &model.generics, &model.python, storage, halves);
     let constants = constants(&model.shape);
     let unreached = (model.needs_probe() || !constants.is_empty()).then(|| {
@@ -76,13 +72,21 @@ fn export(model: &Model<'_>) -> TokenStream {
     let generics = generics::bounded(&model.generics, &generics::export_bounds(model));
     let (parameters, arguments, clause) = generics::split(&generics);
     let describe = describe(&model.data);
-    let beside = tell_others(model);
+    let beside = other_drops(model);
     let info = info(&model.shape);
-    let strides = tell_strides(&model.strides);
-    let order = tell_order(&model.order);
-    let stream = tell_stream(&model.stream);
-    let access = tell_access(&model.access);
-    let owner = read_owner(&model.owner);
+    let strides = model.strides.as_ref().map(|(field, unit)| {
+        let verb = match unit {
+            Unit::Elements => "describe_field",
+            Unit::Bytes => "describe_field_in_bytes",
+        };
+        describe_field(field, "StridesField", verb)
+    });
+    let order = model.order.map(order);
+    let order = order.map(|order| own!(let __described = __described.order(__p::Order::#order);));
+    let stream = model.stream.as_ref().map(|field| describe_field(field, "AsStream", "describe_field"));
+    let access = model.is_readonly.then(|| own!(let __described = __described.readonly();));
+    // The owner field exists to be dropped. Naming it here prevents the compiler's dead code warning.
+    let owner = model.owner.as_ref().map(|Role { member, .. }| own!(let _ = &self.#member;));
     own! {
         #[automatically_derived]
         #lints
@@ -116,7 +120,7 @@ fn import(model: &Model<'_>) -> TokenStream {
     let Model { ident, lints, .. } = model;
     let generics = generics::bounded(&model.generics, &generics::import_bounds(model));
     let (parameters, arguments, clause) = generics::split(&generics);
-    let devices = devices(&model.devices);
+    let devices = model.devices.as_deref().map(devices);
     let (data, open) = (data(model), open(model));
     let literals = literals(&model.shape);
     // The instances of a class outlive the call that imports them.
@@ -154,22 +158,22 @@ fn describe(data: &Data<'_>) -> TokenStream {
         Data::Inner(Role { member, ty, .. }, _) => {
             own!(let __described = <#ty as __p::CudaArray>::info(&self.#member)?;)
         }
-        Data::Raw { pointer: Role { member, ty, .. }, pointee, device, unsafe_raw } => {
-            let memory = match pointee {
-                Pointee::Typed => own!(<#ty as __p::RawPointer>::memory),
-                Pointee::Element(element) => own!(<#ty as __p::RawAddress>::memory::<#element>),
+        Data::Raw { pointer: Role { member, ty, .. }, element, device, unsafe_raw } => {
+            let memory = match element {
+                None => own!(<#ty as __p::RawPointer>::memory),
+                Some(element) => own!(<#ty as __p::RawAddress>::memory::<#element>),
             };
             let memory = own!(#memory(&self.#member));
             let memory = quote_spanned!(*unsafe_raw=> unsafe { #memory });
-            let element = check_element(*pointee);
+            let element = element.map(check_element);
             let Role { member, ty, .. } = device;
             own!(#element let __described = <#ty as __p::DeviceField>::describe(&self.#member, #memory);)
         }
     }
 }
 
-/// Tells whether other fields than those of the array have a drop.
-fn tell_others(model: &Model<'_>) -> Option<TokenStream> {
+/// States whether other fields than those of the array have a drop.
+fn other_drops(model: &Model<'_>) -> Option<TokenStream> {
     let others = &model.others;
     let matters = !matches!(model.data, Data::Raw { .. }) && !others.is_empty();
     matters.then(|| own!(let __described = __described.beside(#(::core::mem::needs_drop::<#others>())||*);))
@@ -212,50 +216,6 @@ fn info(shape: &Shape<'_>) -> TokenStream {
     }
 }
 
-fn tell_strides(strides: &Strides<'_>) -> Option<TokenStream> {
-    match strides {
-        Strides::Contiguous => None,
-        Strides::Field(field, Unit::Elements) => {
-            Some(describe_field(field, "StridesField", "describe_field"))
-        }
-        Strides::Field(field, Unit::Bytes) => {
-            Some(describe_field(field, "StridesField", "describe_field_in_bytes"))
-        }
-    }
-}
-
-fn tell_order(order: &OrderWord) -> Option<TokenStream> {
-    match order {
-        OrderWord::Absent => None,
-        OrderWord::Written(order) => {
-            let order = self::order(*order);
-            Some(own!(let __described = __described.order(__p::Order::#order);))
-        }
-    }
-}
-
-fn tell_stream(stream: &Stream<'_>) -> Option<TokenStream> {
-    match stream {
-        Stream::Absent => None,
-        Stream::Field(field) => Some(describe_field(field, "AsStream", "describe_field")),
-    }
-}
-
-fn tell_access(access: &Access) -> Option<TokenStream> {
-    match access {
-        Access::AsStorage => None,
-        Access::Readonly => Some(own!(let __described = __described.readonly();)),
-    }
-}
-
-/// The owner field exists to be dropped. Naming it here prevents the compiler's dead code warning.
-fn read_owner(owner: &Owner<'_>) -> Option<TokenStream> {
-    match owner {
-        Owner::Nobody => None,
-        Owner::Field(Role { member, .. }) => Some(own!(let _ = &self.#member;)),
-    }
-}
-
 /// The requirements on an import.
 fn requirements(model: &Model<'_>) -> TokenStream {
     let axes = match &model.shape {
@@ -265,12 +225,9 @@ fn requirements(model: &Model<'_>) -> TokenStream {
             own!(__p::Some(#count))
         }
     };
-    let order = match model.demand() {
-        Demand::Any => own!(__p::None),
-        Demand::Order(order) => {
-            let order = self::order(order);
-            own!(__p::Some(__p::Order::#order))
-        }
+    let order = match model.required_order().map(order) {
+        None => own!(__p::None),
+        Some(order) => own!(__p::Some(__p::Order::#order)),
     };
     own!(__p::Requirements { axes: #axes, order: #order })
 }
@@ -288,23 +245,19 @@ fn data(model: &Model<'_>) -> Option<TokenStream> {
         Data::Inner(Role { ty, .. }, TraitAccess::Directly) => own!(<#ty as __p::FromArray>::DATA_FIELD),
         Data::Raw { .. } => return None,
     };
-    let order = match model.demand() {
-        Demand::Order(Order::F) => Some(own!(.in_order(__p::Order::F))),
-        _ => None,
-    };
+    let order = matches!(model.required_order(), Some(Order::F)).then(|| own!(.in_order(__p::Order::F)));
     Some(own!(const DATA_FIELD: __p::DataField = #data #order;))
 }
 
 /// The call that checks the device, before all other checks.
-fn devices(devices: &Devices) -> Option<TokenStream> {
-    let Devices::Listed(devices) = devices else { return None };
+fn devices(devices: &[Device]) -> TokenStream {
     let devices = devices.iter().map(|device| match device {
         Device::Cpu => word("CPU"),
         Device::Cuda => word("CUDA"),
         Device::CudaHost => word("CUDA_HOST"),
         Device::CudaManaged => word("CUDA_MANAGED"),
     });
-    Some(own!(__p::Extraction::on_one_of(__extraction, &[#(__p::DeviceType::#devices),*]);))
+    own!(__p::Extraction::on_one_of(__extraction, &[#(__p::DeviceType::#devices),*]);)
 }
 
 /// The call that checks whether the import can be the data of this struct.
@@ -319,11 +272,11 @@ fn open(model: &Model<'_>) -> TokenStream {
         Data::Storage(Role { ty, .. }, TraitAccess::Directly) => {
             own!(let __opened = <#ty as __p::FromImport>::open(__extraction, #requirements);)
         }
-        Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Typed, .. } => {
+        Data::Raw { pointer: Role { ty, .. }, element: None, .. } => {
             own!(<#ty as __p::RawPointer>::open(__extraction, #requirements);)
         }
-        Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Element(element), .. } => {
-            let check = check_element(Pointee::Element(element));
+        Data::Raw { pointer: Role { ty, .. }, element: Some(element), .. } => {
+            let check = check_element(element);
             own!(#check <#ty as __p::RawAddress>::open::<#element>(__extraction, #requirements);)
         }
     }
@@ -331,11 +284,8 @@ fn open(model: &Model<'_>) -> TokenStream {
 
 /// Names the `element` of an address like every other type, before a call uses it. The error about a wrong type is then
 /// the same in both halves.
-fn check_element(pointee: Pointee<'_>) -> Option<TokenStream> {
-    match pointee {
-        Pointee::Typed => None,
-        Pointee::Element(element) => Some(own!(let _ = <#element as __p::Element>::TYPE;)),
-    }
+fn check_element(element: &Type) -> TokenStream {
+    own!(let _ = <#element as __p::Element>::TYPE;)
 }
 
 /// `<__p::FieldProbe<Type>>::verb(arguments)`, with the span of the type.
@@ -402,8 +352,8 @@ fn fill(Fill { member, with }: &Fill<'_>) -> TokenStream {
             };
             own!(#member: <#ty as __p::StridesField>::#verb(__extraction, #name))
         }
-        With::Stream(Role { ty, .. }, asks) => {
-            let stream = match asks {
+        With::Stream(Role { ty, .. }, access) => {
+            let stream = match access {
                 TraitAccess::ThroughProbe => probed(ty, "stream", own!(__extraction)),
                 TraitAccess::Directly => own!(<#ty as __p::FromStream>::take(__extraction)),
             };
@@ -428,10 +378,10 @@ fn fill(Fill { member, with }: &Fill<'_>) -> TokenStream {
         With::Inner(Role { ty, .. }, TraitAccess::Directly) => {
             own!(#member: <#ty as __p::FromArray>::assemble(__extraction)?)
         }
-        With::Pointer(Role { ty, .. }, Pointee::Typed) => {
+        With::Pointer(Role { ty, .. }, None) => {
             own!(#member: <#ty as __p::RawPointer>::take(__extraction))
         }
-        With::Pointer(Role { ty, .. }, Pointee::Element(_)) => {
+        With::Pointer(Role { ty, .. }, Some(_)) => {
             own!(#member: <#ty as __p::RawAddress>::take(__extraction))
         }
         With::Owner(Role { ty, .. }) => own! {

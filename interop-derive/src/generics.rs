@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 use syn::{Attribute, GenericParam, Generics, Path, Token, Type, WhereClause, WherePredicate};
 
 use crate::hygiene::own;
-use crate::model::{Axis, Data, Initial, Model, Pointee, Shape, Stream, Strides, With};
+use crate::model::{Axis, Data, Initial, Model, Shape, With};
 
 /// The generics of the struct without attributes, which belong to other macros.
 pub(crate) fn bare(generics: &Generics) -> Generics {
@@ -118,12 +118,8 @@ pub(crate) type Bound<'a> = (&'a Type, &'static str);
 pub(crate) fn export_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
     let mut bounds = data_bounds(&model.data, ["Storage", "CudaArray"]);
     bounds.extend(shape_bounds(&model.shape));
-    if let Strides::Field(field, _) = &model.strides {
-        bounds.push((field.ty, "StridesField"));
-    }
-    if let Stream::Field(field) = &model.stream {
-        bounds.push((field.ty, "AsStream"));
-    }
+    bounds.extend(model.strides.iter().map(|(field, _)| (field.ty, "StridesField")));
+    bounds.extend(model.stream.iter().map(|field| (field.ty, "AsStream")));
     bounds
 }
 
@@ -140,10 +136,10 @@ fn data_bounds<'a>(data: &Data<'a>, [storage_role, array_role]: [&'static str; 2
     match data {
         Data::Storage(field, _) => vec![(field.ty, storage_role)],
         Data::Inner(field, _) => vec![(field.ty, array_role)],
-        Data::Raw { pointer, pointee: Pointee::Typed, device, .. } => {
+        Data::Raw { pointer, element: None, device, .. } => {
             vec![(pointer.ty, "RawPointer"), (device.ty, "DeviceField")]
         }
-        Data::Raw { pointer, pointee: Pointee::Element(element), device, .. } => {
+        Data::Raw { pointer, element: Some(element), device, .. } => {
             vec![(pointer.ty, "RawAddress"), (*element, "Element"), (device.ty, "DeviceField")]
         }
     }

@@ -14,38 +14,28 @@ pub(crate) struct Model<'a> {
     pub(crate) krate: Path,
     /// `#[allow]` for the lints that the user allowed on the struct; see `generics::silenced`.
     pub(crate) lints: Option<TokenStream>,
-    pub(crate) directions: Directions,
+    /// Whether the export half is generated.
+    pub(crate) exports: bool,
+    /// Whether the import half is generated.
+    pub(crate) imports: bool,
     pub(crate) data: Data<'a>,
     /// The types of the fields that are neither the memory, nor its layout, nor a stream.
     pub(crate) others: Vec<&'a Type>,
     pub(crate) shape: Shape<'a>,
-    pub(crate) strides: Strides<'a>,
-    pub(crate) order: OrderWord,
-    pub(crate) devices: Devices,
-    pub(crate) stream: Stream<'a>,
-    pub(crate) access: Access,
-    pub(crate) owner: Owner<'a>,
+    /// The field with the strides. Without one the array is contiguous.
+    pub(crate) strides: Option<(Role<'a>, Unit)>,
+    /// The keyword `order`.
+    pub(crate) order: Option<Order>,
+    /// The devices from which an import is accepted, or `None` for all that the storage supports.
+    pub(crate) devices: Option<Vec<Device>>,
+    /// The field with the stream of pending work.
+    pub(crate) stream: Option<Role<'a>>,
+    pub(crate) is_readonly: bool,
+    /// The field that owns the memory besides the data.
+    pub(crate) owner: Option<Role<'a>>,
     /// How an import fills the fields, in the necessary order. Empty without an import.
     pub(crate) fills: Vec<Fill<'a>>,
     pub(crate) python: Python,
-}
-
-/// Which halves are generated.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Directions {
-    Both,
-    Export,
-    Import,
-}
-
-impl Directions {
-    pub(crate) fn exports(self) -> bool {
-        self != Self::Import
-    }
-
-    pub(crate) fn imports(self) -> bool {
-        self != Self::Export
-    }
 }
 
 /// A field with a role.
@@ -63,8 +53,9 @@ pub(crate) enum Data<'a> {
     Storage(Role<'a>, TraitAccess),
     /// In a field that is an array struct itself.
     Inner(Role<'a>, TraitAccess),
-    /// Behind a raw pointer, for which the user guarantees the safety rules.
-    Raw { pointer: Role<'a>, pointee: Pointee<'a>, device: Role<'a>, unsafe_raw: Span },
+    /// Behind a raw pointer, for which the user guarantees the safety rules. `element` is that of an integer address; a
+    /// pointer has a type of its own.
+    Raw { pointer: Role<'a>, element: Option<&'a Type>, device: Role<'a>, unsafe_raw: Span },
 }
 
 /// How the import half names the import trait of a type that also needs the export trait.
@@ -76,15 +67,6 @@ pub(crate) enum TraitAccess {
     Directly,
     /// Through `FieldProbe`, which requires nothing if the export half has an error.
     ThroughProbe,
-}
-
-/// The target type of a raw pointer.
-#[derive(Clone, Copy)]
-pub(crate) enum Pointee<'a> {
-    /// Given by the pointer's type.
-    Typed,
-    /// Given by `element = T`, for a field with an integer address.
-    Element(&'a Type),
 }
 
 /// The location of the extents.
@@ -107,13 +89,6 @@ pub(crate) enum Axis<'a> {
     Literal(u64),
 }
 
-/// The location of the strides.
-pub(crate) enum Strides<'a> {
-    /// None: the array is contiguous.
-    Contiguous,
-    Field(Role<'a>, Unit),
-}
-
 /// A memory order.
 #[derive(Clone, Copy)]
 pub(crate) enum Order {
@@ -132,42 +107,16 @@ pub(crate) enum Device {
     CudaManaged,
 }
 
-/// The devices from which an import is accepted.
-pub(crate) enum Devices {
-    /// All devices that the storage supports.
-    AsStorage,
-    /// One of these.
-    Listed(Vec<Device>),
-}
-
-/// The keyword `order`.
-pub(crate) enum OrderWord {
-    /// Absent: an export is in C order, or as its strides field states.
-    Absent,
-    Written(Order),
-}
-
-/// The requirement on the strides of an import.
-pub(crate) enum Demand {
-    Order(Order),
-    /// None, because there is a strides field.
-    Any,
-}
-
 impl Model<'_> {
-    /// The requirement on the strides of an import.
-    pub(crate) fn demand(&self) -> Demand {
-        match (&self.order, &self.strides) {
-            (OrderWord::Written(order), _) => Demand::Order(*order),
-            (OrderWord::Absent, Strides::Contiguous) => Demand::Order(Order::C),
-            (OrderWord::Absent, Strides::Field(..)) => Demand::Any,
-        }
+    /// The order that an import must have. `None` if any strides are accepted.
+    pub(crate) fn required_order(&self) -> Option<Order> {
+        self.order.or_else(|| self.strides.is_none().then_some(Order::C))
     }
 
     /// Whether an import uses `FieldProbe`.
     pub(crate) fn needs_probe(&self) -> bool {
         let probed = |fill: &Fill<'_>| match fill.with {
-            With::Stream(_, asks) | With::Inner(_, asks) => matches!(asks, TraitAccess::ThroughProbe),
+            With::Stream(_, access) | With::Inner(_, access) => matches!(access, TraitAccess::ThroughProbe),
             With::Storage => matches!(self.data, Data::Storage(_, TraitAccess::ThroughProbe)),
             _ => false,
         };
@@ -178,26 +127,6 @@ impl Model<'_> {
     pub(crate) fn runs_user_code(&self) -> bool {
         self.fills.iter().any(|fill| matches!(fill.with, With::OwnStream(..) | With::Initial(_)))
     }
-}
-
-/// The location of the stream with pending work.
-pub(crate) enum Stream<'a> {
-    /// No field.
-    Absent,
-    Field(Role<'a>),
-}
-
-/// Who may write to an export.
-pub(crate) enum Access {
-    /// As the storage states.
-    AsStorage,
-    Readonly,
-}
-
-/// The owner of the memory besides the data.
-pub(crate) enum Owner<'a> {
-    Nobody,
-    Field(Role<'a>),
 }
 
 /// How an import fills one field.
@@ -221,7 +150,7 @@ pub(crate) enum With<'a> {
     Storage,
     /// The inner struct, from the whole import.
     Inner(Role<'a>, TraitAccess),
-    Pointer(Role<'a>, Pointee<'a>),
+    Pointer(Role<'a>, Option<&'a Type>),
     Owner(Role<'a>),
 }
 

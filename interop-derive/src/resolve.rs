@@ -9,43 +9,31 @@ use crate::attributes::{DataWord, FieldAttrs, Set, Unit};
 use crate::cross_rules::StructSpec;
 use crate::fields::Field;
 use crate::generics;
-use crate::model::{
-    Access, Axis, Data, Devices, Directions, Fill, Initial, Model, OrderWord, Owner, Pointee, Python, Role,
-    Shape, Stream, Strides, TraitAccess, With,
-};
+use crate::model::{Axis, Data, Fill, Initial, Model, Python, Role, Shape, TraitAccess, With};
 use crate::shape_rules;
 
 /// The model, or `None` if a rule was broken.
 pub(crate) fn model<'a>(spec: &StructSpec<'a>) -> Option<Model<'a>> {
     let attrs = spec.attrs;
-    let directions = match (&attrs.export, &attrs.import) {
-        (Some(_), _) => Directions::Export,
-        (None, Some(_)) => Directions::Import,
-        (None, None) => Directions::Both,
-    };
-    let fills = if directions.imports() { fills(spec)? } else { Vec::new() };
+    let imports = attrs.export.is_none();
+    let fills = if imports { fills(spec)? } else { Vec::new() };
     let raw_attrs = spec.fields.iter().flat_map(|field| field.raw_attrs);
     Some(Model {
         ident: &spec.input.ident,
         generics: generics::bare(spec.generics()),
         krate: krate(attrs.krate.as_ref().map(|set| &set.value)),
         lints: generics::silenced(spec.input.attrs.iter().chain(raw_attrs)),
-        directions,
+        exports: attrs.import.is_none(),
+        imports,
         data: data(spec)?,
         others: others(spec),
         shape: shape(spec)?,
-        strides: spec
-            .with(|attrs| attrs.strides.is_some())
-            .map_or(Strides::Contiguous, |field| Strides::Field(field.role(), unit(field))),
-        order: attrs.order.as_ref().map_or(OrderWord::Absent, |set| OrderWord::Written(set.value)),
-        devices: attrs.devices.as_ref().map_or(Devices::AsStorage, |set| Devices::Listed(set.value.clone())),
-        stream: spec
-            .with(|attrs| attrs.stream.is_some())
-            .map_or(Stream::Absent, |field| Stream::Field(field.role())),
-        access: attrs.readonly.as_ref().map_or(Access::AsStorage, |_| Access::Readonly),
-        owner: spec
-            .with(|attrs| attrs.owner.is_some())
-            .map_or(Owner::Nobody, |field| Owner::Field(field.role())),
+        strides: spec.with(|attrs| attrs.strides.is_some()).map(|field| (field.role(), unit(field))),
+        order: attrs.order.as_ref().map(|set| set.value),
+        devices: attrs.devices.as_ref().map(|set| set.value.clone()),
+        stream: spec.with(|attrs| attrs.stream.is_some()).map(Field::role),
+        is_readonly: attrs.readonly.is_some(),
+        owner: spec.with(|attrs| attrs.owner.is_some()).map(Field::role),
         fills,
         python: Python {
             conversions: attrs.python.as_ref().map(keyword_span),
@@ -70,17 +58,19 @@ pub(crate) fn krate(written: Option<&Path>) -> Path {
 
 fn data<'a>(spec: &StructSpec<'a>) -> Option<Data<'a>> {
     if let Some(inner) = spec.inner() {
-        return Some(Data::Inner(inner.role(), asks(inner, spec)));
+        return Some(Data::Inner(inner.role(), trait_access(inner, spec)));
     }
     let field = spec.data()?;
     let word = &field.attrs.data.as_ref()?.value;
-    let Some(raw) = &word.unsafe_raw else { return Some(Data::Storage(field.role(), asks(field, spec))) };
+    let Some(raw) = &word.unsafe_raw else {
+        return Some(Data::Storage(field.role(), trait_access(field, spec)));
+    };
     let device = spec.with(|attrs| attrs.device.is_some())?.role();
-    Some(Data::Raw { pointer: field.role(), pointee: pointee(word), device, unsafe_raw: raw.word.span() })
+    Some(Data::Raw { pointer: field.role(), element: element(word), device, unsafe_raw: raw.word.span() })
 }
 
 /// Generic types must not use `FieldProbe`, which would require nothing without a bound for the export trait.
-fn asks(field: &Field<'_>, spec: &StructSpec<'_>) -> TraitAccess {
+fn trait_access(field: &Field<'_>, spec: &StructSpec<'_>) -> TraitAccess {
     let has_export_half = spec.attrs.import.is_none();
     if has_export_half && !generics::is_generic(field.ty, spec.generics()) {
         TraitAccess::ThroughProbe
@@ -89,8 +79,8 @@ fn asks(field: &Field<'_>, spec: &StructSpec<'_>) -> TraitAccess {
     }
 }
 
-fn pointee(word: &DataWord) -> Pointee<'_> {
-    word.element.as_ref().map_or(Pointee::Typed, |element| Pointee::Element(&element.value))
+fn element(word: &DataWord) -> Option<&Type> {
+    word.element.as_ref().map(|element| &element.value)
 }
 
 fn shape<'a>(spec: &StructSpec<'a>) -> Option<Shape<'a>> {
@@ -142,10 +132,10 @@ fn with<'a>(field: &'a Field<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
     let attrs = &field.attrs;
     if let Some(data) = &attrs.data {
         let raw = data.value.unsafe_raw.is_some();
-        return Some(if raw { With::Pointer(role, pointee(&data.value)) } else { With::Storage });
+        return Some(if raw { With::Pointer(role, element(&data.value)) } else { With::Storage });
     }
     if attrs.inner.is_some() {
-        return Some(With::Inner(role, asks(field, spec)));
+        return Some(With::Inner(role, trait_access(field, spec)));
     }
     if attrs.shape.is_some() {
         return Some(With::Shape(role));
@@ -163,7 +153,7 @@ fn with<'a>(field: &'a Field<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
     match initial {
         Some(initial) if attrs.stream.is_some() => Some(With::OwnStream(role, initial)),
         Some(initial) => Some(With::Initial(initial)),
-        None if attrs.stream.is_some() => Some(With::Stream(role, asks(field, spec))),
+        None if attrs.stream.is_some() => Some(With::Stream(role, trait_access(field, spec))),
         None if attrs.owner.is_some() => Some(With::Owner(role)),
         None => extent(field, role, spec),
     }
