@@ -229,44 +229,30 @@ fn default_is_needed(spec: &StructSpec<'_>, errors: &mut Errors) {
 /// cause share one message.
 fn directions(spec: &StructSpec<'_>, errors: &mut Errors) {
     let attrs = spec.attrs;
-    match (&attrs.export, &attrs.import) {
+    let (misplaced, half, own) = match (&attrs.export, &attrs.import) {
         (Some(_), Some(import)) => {
             let help = "remove both to generate imports and exports";
-            errors.push(&import.word, "`export` and `import` each exclude the other", help);
+            return errors.push(&import.word, "`export` and `import` each exclude the other", help);
         }
-        (Some(export), None) => {
-            if let Some(default) = first_default(spec) {
-                let found = "`default` is for imports, but the struct has `export`";
-                let help =
-                    format!("remove every `{default}`, or `{}` to generate imports and exports", export.word);
-                errors.push(default, found, help);
-            } else if let Some(devices) = &attrs.devices {
-                let found = "`device = ...` is for imports, but the struct has `export`";
-                let help = format!(
-                    "remove `{}`, or `{}` to generate imports and exports",
-                    devices.word, export.word
-                );
-                errors.push(&devices.word, found, help);
-            }
+        (Some(_), None) => {
+            let default = first_default(spec).map(|word| (word, "default", "every `default`"));
+            let devices = attrs.devices.as_ref().map(|set| (&set.word, "device = ...", "`device`"));
+            (default.or(devices), "imports", "export")
         }
         (None, Some(_)) => {
-            if let Some(readonly) = &attrs.readonly {
-                let found = "`readonly` is for exports, but the struct has `import`";
-                errors.push(
-                    &readonly.word,
-                    found,
-                    "remove `readonly`, or `import` to generate imports and exports",
-                );
-            } else if let Some(pyclass) = &attrs.pyclass {
-                let found = "`pyclass` is for exports, but the struct has `import`";
-                errors.push(
-                    &pyclass.word,
-                    found,
-                    "remove `pyclass`, or `import` to generate imports and exports",
-                );
-            }
+            let readonly = attrs.readonly.as_ref().map(|set| (&set.word, "readonly", "`readonly`"));
+            let pyclass = attrs.pyclass.as_ref().map(|set| (&set.word, "pyclass", "`pyclass`"));
+            (readonly.or(pyclass), "exports", "import")
         }
-        (None, None) => {}
+        (None, None) => return,
+    };
+    if let Some((word, shown, removed)) = misplaced {
+        let found = format!("`{shown}` is for {half}, but the struct has `{own}`");
+        errors.push(
+            word,
+            found,
+            format_args!("remove {removed}, or `{own}` to generate imports and exports"),
+        );
     }
 }
 

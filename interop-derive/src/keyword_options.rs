@@ -84,23 +84,18 @@ fn unknown(option: &Entry, word: &str, legal: &[&'static str], errors: &mut Erro
     }
 }
 
-/// Common wrong names of options.
-const OPTION_SYNONYMS: [(&str, &str); 7] = [
-    ("dtype", "element"),
-    ("element_type", "element"),
-    ("item", "element"),
-    ("raw", "unsafe_raw"),
-    ("ty", "element"),
-    ("type", "element"),
-    ("typestr", "element"),
-];
+/// The options, and common wrong names of each.
+const OPTION_SYNONYMS: [(&str, &[&str]); 2] =
+    [("element", &["dtype", "element_type", "item", "ty", "type", "typestr"]), ("unsafe_raw", &["raw"])];
 
 /// Explains an option that `word` does not have.
 fn explain(name: &str, has_value: bool, word: &str, legal: &[&'static str]) -> Unknown {
     let found = format!("unknown option `{name}` of `{word}`");
     let known = |option: &str| legal.iter().copied().find(|known| *known == option);
-    let synonym =
-        OPTION_SYNONYMS.iter().find(|(other, _)| *other == name).and_then(|(_, intended)| known(intended));
+    let synonym = OPTION_SYNONYMS
+        .iter()
+        .find(|(_, others)| others.contains(&name))
+        .and_then(|(intended, _)| known(intended));
     if let Some(intended) = synonym.or_else(|| nearest(name, legal.iter().copied())) {
         let form =
             OPTIONS.iter().find(|(option, ..)| *option == intended).map_or(intended, |(_, form, _)| form);

@@ -49,38 +49,19 @@ const FIELD: [Keyword; 8] = [
     on_field("default", "the field that an import fills with a default"),
 ];
 
-/// Names that other libraries use, and the keyword for each.
-const SYNONYMS: [(&str, &str); 30] = [
-    ("buffer", "data"),
-    ("context", "owner"),
-    ("cuda_stream", "stream"),
-    ("device_id", "device"),
-    ("dim", "shape"),
-    ("dims", "shape"),
-    ("export_only", "export"),
-    ("extent", "shape"),
-    ("extents", "shape"),
-    ("flatten", "inner"),
-    ("fortran", "order"),
-    ("ignore", "default"),
-    ("import_only", "import"),
-    ("keep_alive", "owner"),
-    ("layout", "order"),
-    ("len", "shape"),
-    ("length", "shape"),
-    ("memory", "data"),
-    ("no_export", "import"),
-    ("no_import", "export"),
-    ("ordinal", "device"),
-    ("pointer", "data"),
-    ("ptr", "data"),
-    ("py", "python"),
-    ("pyo3", "python"),
-    ("row_major", "order"),
-    ("size", "shape"),
-    ("skip", "default"),
-    ("storage", "data"),
-    ("transparent", "inner"),
+/// The keywords, and the names that other libraries use for each.
+const SYNONYMS: [(&str, &[&str]); 11] = [
+    ("data", &["buffer", "memory", "pointer", "ptr", "storage"]),
+    ("default", &["ignore", "skip"]),
+    ("device", &["device_id", "ordinal"]),
+    ("export", &["export_only", "no_import"]),
+    ("import", &["import_only", "no_export"]),
+    ("inner", &["flatten", "transparent"]),
+    ("order", &["fortran", "layout", "row_major"]),
+    ("owner", &["context", "keep_alive"]),
+    ("python", &["py", "pyo3"]),
+    ("shape", &["dim", "dims", "extent", "extents", "len", "length", "size"]),
+    ("stream", &["cuda_stream"]),
 ];
 
 /// Names without a keyword: where the information comes from, and the keyword that becomes uncertain.
@@ -152,7 +133,7 @@ impl Position {
     }
 
     fn synonym(self, name: &str) -> Option<&'static Keyword> {
-        let (_, intended) = SYNONYMS.iter().find(|(other, _)| *other == name)?;
+        let (intended, _) = SYNONYMS.iter().find(|(_, others)| others.contains(&name))?;
         self.find(intended)
     }
 
@@ -342,8 +323,9 @@ mod tests {
 
     #[test]
     fn synonyms_lead_to_legal_words_and_are_none_themselves() {
-        for (name, intended) in super::SYNONYMS {
-            assert!(super::legal_name(intended).is_some() && super::legal_name(name).is_none(), "{name}");
+        for (intended, names) in super::SYNONYMS {
+            assert!(super::legal_name(intended).is_some(), "{intended}");
+            assert!(names.iter().all(|name| super::legal_name(name).is_none()), "{intended}");
         }
     }
 

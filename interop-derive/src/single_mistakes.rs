@@ -51,7 +51,7 @@ const LEGAL: [(&[&str], &[Field]); 9] = [
     ),
 ];
 
-const ON_STRUCT: [&str; 25] = [
+pub(crate) const ON_STRUCT: [&str; 25] = [
     "shape = [self.h()]",
     "shape = [h]",
     "shape = [h, h]",
@@ -79,7 +79,7 @@ const ON_STRUCT: [&str; 25] = [
     "nonsense",
 ];
 
-const ON_FIELD: [&str; 23] = [
+pub(crate) const ON_FIELD: [&str; 23] = [
     "inner",
     "data",
     "data(unsafe_raw)",
@@ -105,7 +105,7 @@ const ON_FIELD: [&str; 23] = [
     "len",
 ];
 
-const TYPES: [&str; 12] = [
+pub(crate) const TYPES: [&str; 12] = [
     "Vec<f32>",
     "*mut f32",
     "u64",
