@@ -43,7 +43,8 @@ pub(crate) struct FieldAttrs {
     pub(crate) data: Option<Set<DataWord>>,
     pub(crate) inner: Option<Set<()>>,
     pub(crate) shape: Option<Set<()>>,
-    pub(crate) strides: Option<Set<Unit>>,
+    /// Whether the strides are in bytes.
+    pub(crate) strides: Option<Set<bool>>,
     pub(crate) stream: Option<Set<()>>,
     pub(crate) device: Option<Set<()>>,
     pub(crate) owner: Option<Set<()>>,
@@ -56,13 +57,6 @@ pub(crate) struct FieldAttrs {
 pub(crate) struct DataWord {
     pub(crate) unsafe_raw: Option<Set<()>>,
     pub(crate) element: Option<Set<Type>>,
-}
-
-/// The unit of strides.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
-    Elements,
-    Bytes,
 }
 
 impl ContainerAttrs {

@@ -33,7 +33,7 @@ use syn::Type;
 
 use crate::generics;
 use crate::hygiene::{self, own};
-use crate::model::{Axis, Data, Device, Fill, Initial, Model, Order, Role, Shape, TraitAccess, Unit, With};
+use crate::model::{Axis, Data, Device, Fill, Initial, Model, Order, Role, Shape, TraitAccess, With};
 use crate::python;
 use crate::shape_constants::{check_constant, constant_name, constants};
 
@@ -74,16 +74,14 @@ fn export(model: &Model<'_>) -> TokenStream {
     let describe = describe(&model.data);
     let beside = other_drops(model);
     let info = info(&model.shape);
-    let strides = model.strides.as_ref().map(|(field, unit)| {
-        let verb = match unit {
-            Unit::Elements => "describe_field",
-            Unit::Bytes => "describe_field_in_bytes",
-        };
-        describe_field(field, "StridesField", verb)
+    let strides = model.strides.as_ref().map(|(Role { member, ty, .. }, in_bytes)| {
+        own!(let __described = <#ty as __p::StridesField>::describe_field(&self.#member, __described, #in_bytes);)
     });
     let order = model.order.map(order);
     let order = order.map(|order| own!(let __described = __described.order(__p::Order::#order);));
-    let stream = model.stream.as_ref().map(|field| describe_field(field, "AsStream", "describe_field"));
+    let stream = model.stream.as_ref().map(|Role { member, ty, .. }| {
+        own!(let __described = <#ty as __p::AsStream>::describe_field(&self.#member, __described);)
+    });
     let access = model.is_readonly.then(|| own!(let __described = __described.readonly();));
     // The owner field exists to be dropped. Naming it here prevents the compiler's dead code warning.
     let owner = model.owner.as_ref().map(|Role { member, .. }| own!(let _ = &self.#member;));
@@ -177,13 +175,6 @@ fn other_drops(model: &Model<'_>) -> Option<TokenStream> {
     let others = &model.others;
     let matters = !matches!(model.data, Data::Raw { .. }) && !others.is_empty();
     matters.then(|| own!(let __described = __described.beside(#(::core::mem::needs_drop::<#others>())||*);))
-}
-
-/// `let __described = <Type as __p::Role>::verb(&self.field, __described);`
-fn describe_field(field: &Role<'_>, role: &str, verb: &str) -> TokenStream {
-    let Role { member, ty, .. } = field;
-    let (role, verb) = (word(role), word(verb));
-    own!(let __described = <#ty as __p::#role>::#verb(&self.#member, __described);)
 }
 
 /// The last call, with the shape.
@@ -335,59 +326,53 @@ fn literals(shape: &Shape<'_>) -> Vec<TokenStream> {
     literals.collect()
 }
 
-/// `field: value`. A step that returns `None` has stored an error; `?` would take longer to compile.
+/// `field: value`.
 fn fill(Fill { member, with }: &Fill<'_>) -> TokenStream {
+    let value = value(with);
+    own!(#member: #value)
+}
+
+fn value(with: &With<'_>) -> TokenStream {
     match with {
         With::Extent(Role { ty, name, .. }, axis) => {
             let axis = Literal::usize_unsuffixed(*axis);
-            own!(#member: <#ty as __p::Extent>::take(__extraction, #axis, #name))
+            own!(<#ty as __p::Extent>::take(__extraction, #axis, #name))
         }
         With::Shape(Role { ty, name, .. }) => {
-            own!(#member: <#ty as __p::ShapeField>::take(__extraction, #name))
+            unless_refused(&own!(<#ty as __p::ShapeField>::take(__extraction, #name)))
         }
-        With::Strides(Role { ty, name, .. }, unit) => {
-            let verb = match unit {
-                Unit::Elements => word("take"),
-                Unit::Bytes => word("take_in_bytes"),
-            };
-            own!(#member: <#ty as __p::StridesField>::#verb(__extraction, #name))
+        With::Strides(Role { ty, name, .. }, in_bytes) => {
+            unless_refused(&own!(<#ty as __p::StridesField>::take(__extraction, #name, #in_bytes)))
         }
-        With::Stream(Role { ty, .. }, access) => {
-            let stream = match access {
-                TraitAccess::ThroughProbe => probed(ty, "stream", own!(__extraction)),
-                TraitAccess::Directly => own!(<#ty as __p::FromStream>::take(__extraction)),
-            };
-            own!(#member: match #stream { __p::Some(__value) => __value, _ => return __extraction.refused() })
+        With::Stream(Role { ty, .. }, TraitAccess::ThroughProbe) => {
+            unless_refused(&probed(ty, "stream", own!(__extraction)))
+        }
+        With::Stream(Role { ty, .. }, TraitAccess::Directly) => {
+            unless_refused(&own!(<#ty as __p::FromStream>::take(__extraction)))
         }
         With::OwnStream(Role { ty, name, .. }, value) => {
             let value = initial(value);
-            own!(#member: <#ty as __p::AsStream>::receive(#value, __extraction, #name))
+            own!(<#ty as __p::AsStream>::receive(#value, __extraction, #name))
         }
-        With::Device(Role { ty, .. }) => own!(#member: <#ty as __p::DeviceField>::take(__extraction)),
-        With::Initial(value) => {
-            let value = initial(value);
-            own!(#member: #value)
-        }
-        With::Storage => {
-            own!(#member: match __opened.take(__extraction) { __p::Some(__value) => __value, _ => return __extraction.refused() })
-        }
+        With::Device(Role { ty, .. }) => own!(<#ty as __p::DeviceField>::take(__extraction)),
+        With::Initial(value) => initial(value),
+        With::Storage => unless_refused(&own!(__opened.take(__extraction))),
         With::Inner(Role { ty, .. }, TraitAccess::ThroughProbe) => {
             let inner = probed(ty, "assemble", own!(__extraction));
-            own!(#member: #inner?)
+            own!(#inner?)
         }
         With::Inner(Role { ty, .. }, TraitAccess::Directly) => {
-            own!(#member: <#ty as __p::FromArray>::assemble(__extraction)?)
+            own!(<#ty as __p::FromArray>::assemble(__extraction)?)
         }
-        With::Pointer(Role { ty, .. }, None) => {
-            own!(#member: <#ty as __p::RawPointer>::take(__extraction))
-        }
-        With::Pointer(Role { ty, .. }, Some(_)) => {
-            own!(#member: <#ty as __p::RawAddress>::take(__extraction))
-        }
-        With::Owner(Role { ty, .. }) => own! {
-            #member: match <#ty as __p::FromOwner>::take(__extraction) { __p::Some(__value) => __value, _ => return __extraction.refused() }
-        },
+        With::Pointer(Role { ty, .. }, None) => own!(<#ty as __p::RawPointer>::take(__extraction)),
+        With::Pointer(Role { ty, .. }, Some(_)) => own!(<#ty as __p::RawAddress>::take(__extraction)),
+        With::Owner(Role { ty, .. }) => unless_refused(&own!(<#ty as __p::FromOwner>::take(__extraction))),
     }
+}
+
+/// The value of a step. One that returns `None` has stored an error; `?` would take longer to compile.
+fn unless_refused(step: &TokenStream) -> TokenStream {
+    own!(match #step { __p::Some(__value) => __value, _ => return __extraction.refused() })
 }
 
 fn initial(initial: &Initial<'_>) -> TokenStream {

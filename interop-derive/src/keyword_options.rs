@@ -3,7 +3,7 @@
 use syn::Type;
 
 use crate::attribute_syntax::{self, Entry, Value};
-use crate::attributes::{DataWord, Unit, flag, set};
+use crate::attributes::{DataWord, flag, set};
 use crate::errors::Errors;
 use crate::keywords::{DATA_OPTIONS, OPTIONS, Position, STRIDES_OPTIONS, Unknown, list, nearest};
 
@@ -40,11 +40,12 @@ fn element(option: &Entry, errors: &mut Errors) -> Option<Type> {
     None
 }
 
-pub(crate) fn strides(entry: &Entry, errors: &mut Errors) -> Unit {
-    let mut unit = None;
+/// Whether the strides are in bytes.
+pub(crate) fn strides(entry: &Entry, errors: &mut Errors) -> bool {
+    let mut bytes = None;
     for option in options(entry, "strides(bytes)` when they are in bytes", errors).unwrap_or_default() {
         match option.word.to_string().as_str() {
-            "bytes" => flag(&mut unit, option, errors),
+            "bytes" => flag(&mut bytes, option, errors),
             "elements" => errors.push(
                 &option.word,
                 "strides are in elements unless `bytes` is written",
@@ -53,7 +54,7 @@ pub(crate) fn strides(entry: &Entry, errors: &mut Errors) -> Unit {
             _ => unknown(&option, "strides", &STRIDES_OPTIONS, errors),
         }
     }
-    unit.map_or(Unit::Elements, |_| Unit::Bytes)
+    bytes.is_some()
 }
 
 /// The options in the parentheses of a keyword; `form` completes the help with another spelling.

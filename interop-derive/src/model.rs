@@ -5,8 +5,6 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use syn::{Generics, Member, Path, Type};
 
-pub(crate) use crate::attributes::Unit;
-
 /// A struct that is an array.
 pub(crate) struct Model<'a> {
     pub(crate) ident: &'a Ident,
@@ -22,8 +20,8 @@ pub(crate) struct Model<'a> {
     /// The types of the fields that are neither the memory, nor its layout, nor a stream.
     pub(crate) others: Vec<&'a Type>,
     pub(crate) shape: Shape<'a>,
-    /// The field with the strides. Without one the array is contiguous.
-    pub(crate) strides: Option<(Role<'a>, Unit)>,
+    /// The field with the strides, and whether they are in bytes. Without one the array is contiguous.
+    pub(crate) strides: Option<(Role<'a>, bool)>,
     /// The keyword `order`.
     pub(crate) order: Option<Order>,
     /// The devices from which an import is accepted, or `None` for all that the storage supports.
@@ -139,7 +137,8 @@ pub(crate) struct Fill<'a> {
 pub(crate) enum With<'a> {
     Extent(Role<'a>, usize),
     Shape(Role<'a>),
-    Strides(Role<'a>, Unit),
+    /// Whether the strides are in bytes.
+    Strides(Role<'a>, bool),
     /// The caller's stream.
     Stream(Role<'a>, TraitAccess),
     /// The struct's own stream, which is made to wait for the import.

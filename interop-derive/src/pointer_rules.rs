@@ -43,7 +43,7 @@ enum PointerKind {
 }
 
 impl PointerKind {
-    fn of(ty: &Type) -> Self {
+    fn from_type(ty: &Type) -> Self {
         match bare(ty) {
             Type::Ptr(TypePtr { elem, .. }) if last_name(elem).is_some_and(|name| name == "c_void") => {
                 Self::Address
@@ -68,7 +68,7 @@ fn last_name(ty: &Type) -> Option<String> {
 
 /// A pointer cannot be checked, so the user must guarantee its validity by the keyword `unsafe_raw`.
 fn pointers_have_unsafe_raw(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
-    let kind = PointerKind::of(field.ty);
+    let kind = PointerKind::from_type(field.ty);
     if data.unsafe_raw.is_none() && kind != PointerKind::Storage && errors.is_absent("unsafe_raw") {
         let form =
             if kind == PointerKind::Address { "data(unsafe_raw, element = f32)" } else { "data(unsafe_raw)" };
@@ -120,7 +120,7 @@ fn storages_have_no_unsafe_raw(field: &Field<'_>, data: &DataWord, errors: &mut 
 
 fn pointee_is_given_once(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
     let shown = || shown(field.ty);
-    match (&data.unsafe_raw, &data.element, PointerKind::of(field.ty)) {
+    match (&data.unsafe_raw, &data.element, PointerKind::from_type(field.ty)) {
         (None, Some(element), PointerKind::Storage) if errors.is_absent("unsafe_raw") => {
             let help = "remove it: the element type is that of the storage; for an address, write `data(unsafe_raw, \
                         element = f32)`";
@@ -148,7 +148,8 @@ fn device_with_raw(spec: &StructSpec<'_>, data_field: &Field<'_>, data: &DataWor
             errors.mark_uncertain(Some("device"));
         }
         (None, Some(device))
-            if PointerKind::of(data_field.ty) == PointerKind::Storage && errors.is_absent("unsafe_raw") =>
+            if PointerKind::from_type(data_field.ty) == PointerKind::Storage
+                && errors.is_absent("unsafe_raw") =>
         {
             let found = format!("`device` with the storage `{}`, which knows its device", data_field.name);
             let help = "remove `device`; only a raw pointer, `data(unsafe_raw)`, takes one";

@@ -5,7 +5,7 @@ use std::iter;
 use proc_macro2::{Ident, Span};
 use syn::{Path, PathSegment, Token, Type};
 
-use crate::attributes::{DataWord, FieldAttrs, Set, Unit};
+use crate::attributes::{DataWord, FieldAttrs, Set};
 use crate::cross_rules::StructSpec;
 use crate::fields::Field;
 use crate::generics;
@@ -28,7 +28,10 @@ pub(crate) fn model<'a>(spec: &StructSpec<'a>) -> Option<Model<'a>> {
         data: data(spec)?,
         others: others(spec),
         shape: shape(spec)?,
-        strides: spec.with(|attrs| attrs.strides.is_some()).map(|field| (field.role(), unit(field))),
+        strides: spec
+            .fields
+            .iter()
+            .find_map(|field| Some((field.role(), field.attrs.strides.as_ref()?.value))),
         order: attrs.order.as_ref().map(|set| set.value),
         devices: attrs.devices.as_ref().map(|set| set.value.clone()),
         stream: spec.with(|attrs| attrs.stream.is_some()).map(Field::role),
@@ -109,10 +112,6 @@ fn others<'a>(spec: &StructSpec<'a>) -> Vec<&'a Type> {
         !has_role && extent(field, field.role(), spec).is_none()
     };
     spec.fields.iter().filter(is_other).map(|field| field.ty).collect()
-}
-
-fn unit(field: &Field<'_>) -> Unit {
-    field.attrs.strides.as_ref().map_or(Unit::Elements, |set| set.value)
 }
 
 /// How an import fills each field; those that take the memory come last.

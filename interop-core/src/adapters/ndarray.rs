@@ -153,7 +153,9 @@ impl<T: Element, D: Dimension> FromArray for NdArray<Array<T, D>> {
 
     fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
         let elements = Vec::<T>::open(extraction, Requirements { axes: D::NDIM, order: None });
-        let shape = <Vec<usize> as ShapeField>::take(extraction, "shape");
+        let Some(shape) = <Vec<usize> as ShapeField>::take(extraction, "shape") else {
+            return extraction.refused();
+        };
         check_extents(&shape)?;
         let Some(elements) = elements.take(extraction) else { return extraction.refused() };
         let array = Array::from_shape_vec(IxDyn(&shape), elements);

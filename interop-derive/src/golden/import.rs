@@ -30,10 +30,18 @@ const _: () = {
                 },
             );
             __p::Ok(Self {
-                shape: <Vec<usize> as __p::ShapeField>::take(__extraction, "shape"),
-                strides: <Vec<
+                shape: match <Vec<
+                    usize,
+                > as __p::ShapeField>::take(__extraction, "shape") {
+                    __p::Some(__value) => __value,
+                    _ => return __extraction.refused(),
+                },
+                strides: match <Vec<
                     isize,
-                > as __p::StridesField>::take(__extraction, "strides"),
+                > as __p::StridesField>::take(__extraction, "strides", false) {
+                    __p::Some(__value) => __value,
+                    _ => return __extraction.refused(),
+                },
                 stream: match <StreamHandle as __p::FromStream>::take(__extraction) {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),

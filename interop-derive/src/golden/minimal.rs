@@ -41,7 +41,12 @@ const _: () = {
                 },
             );
             __p::Ok(Self {
-                shape: <Vec<usize> as __p::ShapeField>::take(__extraction, "shape"),
+                shape: match <Vec<
+                    usize,
+                > as __p::ShapeField>::take(__extraction, "shape") {
+                    __p::Some(__value) => __value,
+                    _ => return __extraction.refused(),
+                },
                 values: match __opened.take(__extraction) {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),

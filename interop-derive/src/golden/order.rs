@@ -1,5 +1,5 @@
 #[derive(CudaArray)]
-#[cuda_array(order = "F", shape = [rows, columns])]
+#[cuda_array(order = "F", shape = [rows, columns], device = ["cuda", "cuda_managed"], crate = "crate::vendored::interop")]
 struct Matrix {
     #[cuda_array(data)]
     values: Vec<f64>,
@@ -10,7 +10,7 @@ struct Matrix {
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__interop_core as __p;
+    use crate::vendored::interop::__interop_core as __p;
     use __p::NeverCalled as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Matrix {
@@ -38,6 +38,10 @@ const _: () = {
             .in_order(__p::Order::F);
         #[inline(always)]
         fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+            __p::Extraction::on_one_of(
+                __extraction,
+                &[__p::DeviceType::CUDA, __p::DeviceType::CUDA_MANAGED],
+            );
             let __opened = <__p::FieldProbe<
                 Vec<f64>,
             >>::open(

@@ -53,7 +53,12 @@ const _: () = {
             );
             __p::Extraction::check(__extraction)?;
             __p::Ok(Self {
-                shape: <Vec<usize> as __p::ShapeField>::take(__extraction, "shape"),
+                shape: match <Vec<
+                    usize,
+                > as __p::ShapeField>::take(__extraction, "shape") {
+                    __p::Some(__value) => __value,
+                    _ => return __extraction.refused(),
+                },
                 stream: <Stream as __p::AsStream>::receive(
                     Stream::new().unwrap_or_else(|error| panic!("{error}")),
                     __extraction,

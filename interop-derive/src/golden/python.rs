@@ -52,7 +52,13 @@ const _: () = {
                 },
             );
             __p::Ok(Self {
-                shape: <[usize; N] as __p::ShapeField>::take(__extraction, "shape"),
+                shape: match <[usize; N] as __p::ShapeField>::take(
+                    __extraction,
+                    "shape",
+                ) {
+                    __p::Some(__value) => __value,
+                    _ => return __extraction.refused(),
+                },
                 values: match __opened.take(__extraction) {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),

@@ -45,7 +45,13 @@ const _: () = {
                 },
             );
             __p::Ok(Self {
-                shape: <[usize; 1] as __p::ShapeField>::take(__extraction, "shape"),
+                shape: match <[usize; 1] as __p::ShapeField>::take(
+                    __extraction,
+                    "shape",
+                ) {
+                    __p::Some(__value) => __value,
+                    _ => return __extraction.refused(),
+                },
                 device: <Device as __p::DeviceField>::take(__extraction),
                 pointer: <*mut f32 as __p::RawPointer>::take(__extraction),
                 owner: match <Owner as __p::FromOwner>::take(__extraction) {

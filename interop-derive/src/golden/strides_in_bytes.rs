@@ -19,9 +19,10 @@ const _: () = {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Vec<f64> as __p::Storage>::describe(&self.values)?;
-            let __described = <[i64; 2] as __p::StridesField>::describe_field_in_bytes(
+            let __described = <[i64; 2] as __p::StridesField>::describe_field(
                 &self.strides,
                 __described,
+                true,
             );
             let __described = __described.order(__p::Order::F);
             <[usize; 2] as __p::ShapeField>::finish(&self.shape, __described)
@@ -50,11 +51,21 @@ const _: () = {
                 },
             );
             __p::Ok(Self {
-                shape: <[usize; 2] as __p::ShapeField>::take(__extraction, "shape"),
-                strides: <[i64; 2] as __p::StridesField>::take_in_bytes(
+                shape: match <[usize; 2] as __p::ShapeField>::take(
+                    __extraction,
+                    "shape",
+                ) {
+                    __p::Some(__value) => __value,
+                    _ => return __extraction.refused(),
+                },
+                strides: match <[i64; 2] as __p::StridesField>::take(
                     __extraction,
                     "strides",
-                ),
+                    true,
+                ) {
+                    __p::Some(__value) => __value,
+                    _ => return __extraction.refused(),
+                },
                 values: match __opened.take(__extraction) {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),

@@ -1,25 +1,12 @@
 //! No field can say where the memory is: a safe `impl` could name an address that nobody vouched for.
-use interop_core::__private::{InfoBuilder, ArrayInfo, Result, ShapeField};
+use interop_core::__private::{InfoBuilder, ArrayInfo, Extraction, Result, ShapeField};
 use interop_core::CudaArray;
 
 struct Elsewhere([usize; 1]);
 
 impl ShapeField for Elsewhere {
-    fn count(&self) -> usize {
-        1
-    }
-
-    fn write(&self, to: &mut [i64]) -> Result<()> {
-        to[0] = 4;
-        Ok(())
-    }
-
-    fn from_extents(_: &[usize], _: &str) -> Result<Self> {
-        Ok(Self([4]))
-    }
-
-    fn blank() -> Self {
-        Self([0])
+    fn take(_: &mut Extraction<'_>, _: &'static str) -> Option<Self> {
+        Some(Self([4]))
     }
 
     fn finish(&self, _: InfoBuilder<'_>) -> Result<ArrayInfo> {

@@ -7,17 +7,17 @@ use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::extraction::Extraction;
 use crate::memory::storage::{InfoBuilder, StridesSource};
 
-/// The type of a field named in `shape = [...]`.
+/// The type of a field named in `shape = [...]`, and of the items of `shape` and `strides` fields.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an extent of a shape",
     label = "not an integer type",
     note = "the type of a field or constant in `shape = [...]` is one of `usize`, `u8`…`u64`, `isize`, `i8`…`i64`"
 )]
 pub trait Extent: Copy + Default {
-    /// Called by expanded code for exports: the extent as an `i128`, which holds every integer type's values.
+    /// Called by expanded code for exports: the number as an `i128`, which holds every integer type's values.
     fn describe_field(&self) -> i128;
-    /// Converts an extent, or returns `None` if it does not fit.
-    fn from_usize(extent: usize) -> Option<Self>;
+    /// Converts a number, or returns `None` if it does not fit.
+    fn from_number(number: i128) -> Option<Self>;
 
     /// Called by expanded code for imports.
     #[doc(hidden)]
@@ -59,14 +59,6 @@ impl<E: Extent> ComputedExtent for Option<E> {
     }
 }
 
-/// The item type of a `strides` field.
-pub trait Stride: Copy + Default {
-    /// The stride as an `i128`, which holds every integer type's values.
-    fn to_i128(self) -> i128;
-    /// Converts a stride, or returns `None` if it does not fit.
-    fn from_isize(stride: isize) -> Option<Self>;
-}
-
 macro_rules! integers {
     ($($int:ty)*) => {
         $(
@@ -77,20 +69,8 @@ macro_rules! integers {
                     *self as i128
                 }
 
-                fn from_usize(extent: usize) -> Option<Self> {
-                    Self::try_from(extent).ok()
-                }
-            }
-
-            impl Stride for $int {
-                #[inline]
-                #[allow(clippy::cast_lossless, reason = "`usize` has no `From` into `i128`")]
-                fn to_i128(self) -> i128 {
-                    self as i128
-                }
-
-                fn from_isize(stride: isize) -> Option<Self> {
-                    Self::try_from(stride).ok()
+                fn from_number(number: i128) -> Option<Self> {
+                    Self::try_from(number).ok()
                 }
             }
         )*
@@ -113,8 +93,6 @@ pub trait AxisList: Sized {
     ///
     /// Errors of `item`, and [`ErrorKind::Rank`] if the list cannot have this length.
     fn collect(len: usize, item: impl FnMut(usize) -> Result<Self::Item>) -> Result<Self>;
-    /// Creates a placeholder of zeros, of any length.
-    fn blank() -> Self;
 }
 
 macro_rules! heap_lists {
@@ -130,10 +108,6 @@ macro_rules! heap_lists {
 
                 fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
                     (0..len).map(item).collect()
-                }
-
-                fn blank() -> Self {
-                    Self::default()
                 }
             }
         )*
@@ -154,10 +128,6 @@ impl<I: Copy + Default> AxisList for Dims<I> {
     fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
         Self::collected(len, item)
     }
-
-    fn blank() -> Self {
-        Self::zeroed(0)
-    }
 }
 
 impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
@@ -169,17 +139,27 @@ impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
         self
     }
 
-    fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
+    fn collect(len: usize, mut item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
         if len != N {
             return Err(Error::new(ErrorKind::Rank, "shape", axes_in_words(len), axes_in_words(N)));
         }
-        let items: Vec<I> = (0..len).map(item).collect::<Result<_>>()?;
-        Ok(Self::try_from(items).unwrap_or_else(|_| unreachable!("the length was checked")))
+        let mut items = [I::default(); N];
+        for (axis, place) in items.iter_mut().enumerate() {
+            *place = item(axis)?;
+        }
+        Ok(items)
     }
+}
 
-    fn blank() -> Self {
-        [I::default(); N]
+/// Writes the items of a list, whose name is `name` in messages, to `to`. If they were returned, the move of a freshly filled
+/// list would stall the CPU.
+#[inline]
+fn write_numbers<I: Extent>(items: &[I], name: &str, to: &mut Dims<i64>) -> Result<()> {
+    *to = Dims::zeroed(items.len());
+    for (axis, (number, item)) in to.iter_mut().zip(items).enumerate() {
+        *number = signed(name, axis, item.describe_field())?;
     }
+    Ok(())
 }
 
 /// The type of a `shape` field.
@@ -189,84 +169,35 @@ impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
     note = "write `[usize; N]`, `Vec<usize>` or `Dims<usize>` (any integer type), or name integer fields: `#[cuda_array(shape = [height, width])]`"
 )]
 pub trait ShapeField {
-    /// Whether the type fixes the number of axes.
-    #[doc(hidden)]
-    #[must_use]
-    fn is_fixed() -> bool
-    where
-        Self: Sized,
-    {
-        false
-    }
-    /// The number of axes.
-    fn count(&self) -> usize;
-    /// Writes the extents to `to`, which has one item for each axis.
-    ///
-    /// # Errors
-    ///
-    /// If an extent does not fit a signed 64-bit integer.
-    fn write(&self, to: &mut [i64]) -> Result<()>;
-    /// Converts the extents.
-    ///
-    /// # Errors
-    ///
-    /// If the type cannot hold their number, or one of them.
-    fn from_extents(extents: &[usize], field: &str) -> Result<Self>
-    where
-        Self: Sized;
-    /// A placeholder for a struct that is not returned.
-    fn blank() -> Self
-    where
-        Self: Sized;
-
     /// Called last by expanded code for exports.
+    ///
+    /// # Errors
+    ///
+    /// If an extent does not fit a signed 64-bit integer, and as `validate`.
     #[doc(hidden)]
-    #[inline]
-    fn finish(&self, of: InfoBuilder<'_>) -> Result<ArrayInfo>
-    where
-        Self: Sized,
-    {
-        let mut extents = Dims::zeroed(self.count());
-        self.write(&mut extents)?;
-        if Self::is_fixed() { of.finish_fixed(&extents) } else { of.finish(&extents) }
-    }
+    fn finish(&self, of: InfoBuilder<'_>) -> Result<ArrayInfo>;
 
-    /// Called by expanded code for imports.
+    /// Called by expanded code for imports. `None` if the type cannot hold the number of extents, or one of them.
     #[doc(hidden)]
-    fn take(from: &mut Extraction<'_>, field: &'static str) -> Self
+    fn take(from: &mut Extraction<'_>, field: &'static str) -> Option<Self>
     where
-        Self: Sized,
-    {
-        from.step(|this| Self::from_extents(this.layout().shape(), field)).unwrap_or_else(Self::blank)
-    }
+        Self: Sized;
 }
 
 #[diagnostic::do_not_recommend]
 impl<L: AxisList<Item: Extent>> ShapeField for L {
     #[inline]
-    fn is_fixed() -> bool {
-        L::IS_FIXED
+    fn finish(&self, of: InfoBuilder<'_>) -> Result<ArrayInfo> {
+        let mut extents = Dims::zeroed(0);
+        write_numbers(self.items(), "shape", &mut extents)?;
+        if L::IS_FIXED { of.finish_fixed(&extents) } else { of.finish(&extents) }
     }
 
-    #[inline]
-    fn count(&self) -> usize {
-        self.items().len()
-    }
-
-    #[inline]
-    fn write(&self, to: &mut [i64]) -> Result<()> {
-        for (axis, (extent, item)) in to.iter_mut().zip(self.items()).enumerate() {
-            *extent = signed("shape", axis, item.describe_field())?;
-        }
-        Ok(())
-    }
-
-    fn from_extents(extents: &[usize], field: &str) -> Result<Self> {
-        Self::collect(extents.len(), |axis| extent_of(extents[axis], field))
-    }
-
-    fn blank() -> Self {
-        AxisList::blank()
+    fn take(from: &mut Extraction<'_>, field: &'static str) -> Option<Self> {
+        from.step(|this| {
+            let extents = this.layout().shape();
+            L::collect(extents.len(), |axis| extent_of(extents[axis], field))
+        })
     }
 }
 
@@ -277,14 +208,12 @@ impl<L: AxisList<Item: Extent>> ShapeField for L {
     note = "write `[isize; N]`, `Vec<isize>` or `Dims<isize>`, or an `Option` of one, where `None` means contiguous"
 )]
 pub trait StridesField {
-    /// The number of strides, or `None` for a contiguous array.
-    fn count(&self) -> Option<usize>;
-    /// Writes the strides to `to`, which has one item for each axis, in elements or bytes as the attribute says.
+    /// Writes the strides to `to`, in elements or bytes as the attribute says. Returns `false` for a contiguous array.
     ///
     /// # Errors
     ///
     /// If a stride does not fit a signed 64-bit integer.
-    fn write(&self, to: &mut [i64]) -> Result<()>;
+    fn write(&self, to: &mut Dims<i64>) -> Result<bool>;
     /// Converts the strides.
     ///
     /// # Errors
@@ -293,116 +222,71 @@ pub trait StridesField {
     fn from_strides(strides: &[isize], field: &str) -> Result<Self>
     where
         Self: Sized;
-    /// A placeholder for a struct that is not returned.
-    fn blank() -> Self
-    where
-        Self: Sized;
 
     /// Called by expanded code for exports.
     #[doc(hidden)]
     #[inline]
-    fn describe_field<'a>(&'a self, to: InfoBuilder<'a>) -> InfoBuilder<'a>
+    fn describe_field<'a>(&'a self, to: InfoBuilder<'a>, in_bytes: bool) -> InfoBuilder<'a>
     where
         Self: Sized,
     {
-        to.strides(self, false)
-    }
-
-    /// Called by expanded code for exports, for `strides(bytes)`.
-    #[doc(hidden)]
-    #[inline]
-    fn describe_field_in_bytes<'a>(&'a self, to: InfoBuilder<'a>) -> InfoBuilder<'a>
-    where
-        Self: Sized,
-    {
-        to.strides(self, true)
+        to.strides(self, in_bytes)
     }
 
     /// Called by expanded code for imports.
     #[doc(hidden)]
-    fn take(from: &mut Extraction<'_>, field: &'static str) -> Self
+    fn take(from: &mut Extraction<'_>, field: &'static str, in_bytes: bool) -> Option<Self>
     where
         Self: Sized,
     {
-        from.step(|this| Self::from_strides(this.layout().strides(), field)).unwrap_or_else(Self::blank)
-    }
-
-    /// Called by expanded code for imports, for `strides(bytes)`.
-    #[doc(hidden)]
-    fn take_in_bytes(from: &mut Extraction<'_>, field: &'static str) -> Self
-    where
-        Self: Sized,
-    {
-        from.step(|this| Self::from_strides(&this.strides_in_bytes(field)?, field))
-            .unwrap_or_else(Self::blank)
+        from.step(|this| match in_bytes {
+            true => Self::from_strides(&this.strides_in_bytes(field)?, field),
+            false => Self::from_strides(this.layout().strides(), field),
+        })
     }
 }
 
 impl<F: StridesField> StridesSource for F {
     #[inline]
     fn list(&self, to: &mut Dims<i64>) -> Result<bool> {
-        let Some(count) = self.count() else { return Ok(false) };
-        *to = Dims::zeroed(count);
-        self.write(to)?;
-        Ok(true)
+        self.write(to)
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl<L: AxisList<Item: Stride>> StridesField for L {
+impl<L: AxisList<Item: Extent>> StridesField for L {
     #[inline]
-    fn count(&self) -> Option<usize> {
-        Some(self.items().len())
-    }
-
-    #[inline]
-    fn write(&self, to: &mut [i64]) -> Result<()> {
-        for (axis, (stride, item)) in to.iter_mut().zip(self.items()).enumerate() {
-            *stride = signed("strides", axis, item.to_i128())?;
-        }
-        Ok(())
+    fn write(&self, to: &mut Dims<i64>) -> Result<bool> {
+        write_numbers(self.items(), "strides", to).map(|()| true)
     }
 
     fn from_strides(strides: &[isize], field: &str) -> Result<Self> {
         Self::collect(strides.len(), |axis| {
-            L::Item::from_isize(strides[axis]).ok_or_else(|| {
+            L::Item::from_number(strides[axis] as i128).ok_or_else(|| {
                 let location = text!("strides[{axis}]");
                 let allowed = text!("a stride that fits the items of the field `{field}`");
                 Error::new(ErrorKind::Overflow, location, strides[axis], allowed)
             })
         })
     }
-
-    fn blank() -> Self {
-        AxisList::blank()
-    }
 }
 
 #[diagnostic::do_not_recommend]
-impl<L: AxisList<Item: Stride>> StridesField for Option<L> {
+impl<L: AxisList<Item: Extent>> StridesField for Option<L> {
     #[inline]
-    fn count(&self) -> Option<usize> {
-        self.as_ref().and_then(StridesField::count)
-    }
-
-    #[inline]
-    fn write(&self, to: &mut [i64]) -> Result<()> {
-        self.as_ref().map_or(Ok(()), |strides| StridesField::write(strides, to))
+    fn write(&self, to: &mut Dims<i64>) -> Result<bool> {
+        self.as_ref().map_or(Ok(false), |strides| strides.write(to))
     }
 
     fn from_strides(strides: &[isize], field: &str) -> Result<Self> {
         L::from_strides(strides, field).map(Some)
     }
-
-    fn blank() -> Self {
-        None
-    }
 }
 
 /// Converts an extent to the field's type.
 #[inline]
-pub(crate) fn extent_of<I: Extent>(extent: usize, field: &str) -> Result<I> {
-    I::from_usize(extent).ok_or_else(|| {
+fn extent_of<I: Extent>(extent: usize, field: &str) -> Result<I> {
+    I::from_number(extent as i128).ok_or_else(|| {
         let allowed = text!("an extent that fits its type, `{}`", core::any::type_name::<I>());
         Error::new(ErrorKind::Overflow, field, extent, allowed)
     })
