@@ -5,7 +5,7 @@ use std::iter;
 use proc_macro2::{Ident, Span};
 use syn::{Path, PathSegment, Token, Type};
 
-use crate::attributes::{DataWord, FieldAttrs, Set};
+use crate::attributes::{DataWord, Set};
 use crate::cross_rules::StructSpec;
 use crate::fields::Field;
 use crate::generics;
@@ -102,14 +102,7 @@ fn shape<'a>(spec: &StructSpec<'a>) -> Option<Shape<'a>> {
 /// current context.
 fn others<'a>(spec: &StructSpec<'a>) -> Vec<&'a Type> {
     let is_other = |field: &&Field<'a>| {
-        let FieldAttrs { data, inner, shape, strides, device, stream, .. } = &field.attrs;
-        let has_role = data.is_some()
-            || inner.is_some()
-            || shape.is_some()
-            || strides.is_some()
-            || device.is_some()
-            || stream.is_some();
-        !has_role && extent(field, field.role(), spec).is_none()
+        field.attrs.roles().all(|(role, _)| role == "owner") && extent(field, field.role(), spec).is_none()
     };
     spec.fields.iter().filter(is_other).map(|field| field.ty).collect()
 }
