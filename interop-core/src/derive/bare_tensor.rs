@@ -149,7 +149,7 @@ impl<'a> LentTensor<'a> {
     /// As [`CudaArray::info`] and [`CudaArray::make_stream_wait`]; [`ErrorKind::DType`] for struct elements with different
     /// fields; [`ErrorKind::Unsupported`] for padded elements of less than a byte.
     pub fn new(array: &'a impl CudaArray, stream: StreamHandle) -> Result<Self> {
-        Self::of(&array.info()?, stream)
+        Self::from_info(&array.info()?, stream)
     }
 
     /// As [`new`](Self::new), for reading and writing.
@@ -160,10 +160,10 @@ impl<'a> LentTensor<'a> {
     pub fn new_mut(array: &'a mut impl CudaArray, stream: StreamHandle) -> Result<Self> {
         let info = array.info()?;
         check_writable(&info)?;
-        Self::of(&info, stream)
+        Self::from_info(&info, stream)
     }
 
-    fn of(info: &ArrayInfo, stream: StreamHandle) -> Result<Self> {
+    fn from_info(info: &ArrayInfo, stream: StreamHandle) -> Result<Self> {
         let info = info.without_struct_type()?;
         info.device().check()?;
         if info.is_padded() {

@@ -49,19 +49,19 @@ macro_rules! __python_export {
     (false $($rest:tt)*) => {};
     (true [$($generics:tt)*] [$type:ty] [$($bounds:tt)*]) => {
         #[automatically_derived]
-        impl<'py, $($generics)*> $crate::__private::python::IntoPyObject<'py> for $type
+        impl<'py, $($generics)*> $crate::__private::python::pyo3::IntoPyObject<'py> for $type
         where
             $($bounds)*
             Self: $crate::CudaArray,
         {
-            type Target = $crate::__private::python::PyAny;
-            type Output = $crate::__private::python::Bound<'py, Self::Target>;
-            type Error = $crate::__private::python::PyErr;
+            type Target = $crate::__private::python::pyo3::PyAny;
+            type Output = $crate::__private::python::pyo3::Bound<'py, Self::Target>;
+            type Error = $crate::__private::python::pyo3::PyErr;
             $crate::__python_hint! { OUTPUT_TYPE EXPORTED_ARRAY }
 
             fn into_pyobject(
                 self,
-                py: $crate::__private::python::Python<'py>,
+                py: $crate::__private::python::pyo3::Python<'py>,
             ) -> $crate::Result<Self::Output, Self::Error> {
                 $crate::__private::python::into_object(py, self)
             }
@@ -77,16 +77,16 @@ macro_rules! __python_import {
     (false $($rest:tt)*) => {};
     (true [$($generics:tt)*] [$type:ty] [$($bounds:tt)*]) => {
         #[automatically_derived]
-        impl<'a, 'py, $($generics)*> $crate::__private::python::FromPyObject<'a, 'py> for $type
+        impl<'a, 'py, $($generics)*> $crate::__private::python::pyo3::FromPyObject<'a, 'py> for $type
         where
             $($bounds)*
             Self: $crate::FromArray,
         {
-            type Error = $crate::__private::python::PyErr;
+            type Error = $crate::__private::python::pyo3::PyErr;
             $crate::__python_hint! { INPUT_TYPE ANY_ARRAY }
 
             fn extract(
-                object: $crate::__private::python::Borrowed<'a, 'py, $crate::__private::python::PyAny>,
+                object: $crate::__private::python::pyo3::Borrowed<'a, 'py, $crate::__private::python::pyo3::PyAny>,
             ) -> $crate::Result<Self, Self::Error> {
                 $crate::__private::python::import_as(&object)
             }
@@ -125,7 +125,7 @@ macro_rules! __python_class {
         #[automatically_derived]
         impl $crate::__private::python::ArrayMethods for $type {
             #[inline]
-            fn of<'a>(object: &'a $crate::__private::python::Bound<'_, Self>) -> &'a Self {
+            fn of<'a>(object: &'a $crate::__private::python::pyo3::Bound<'_, Self>) -> &'a Self {
                 $crate::__private::python::struct_of(object)
             }
         }
@@ -144,7 +144,7 @@ macro_rules! __python_class {
             #[classattr]
             #[pyo3(name = "__dlpack_c_exchange_api__")]
             fn interop_exchange_api(
-                py: $crate::__private::python::Python<'_>,
+                py: $crate::__private::python::pyo3::Python<'_>,
             ) -> $crate::__private::python::Answer<'_> {
                 $crate::__private::python::exchange_api::<Self>(py)
             }
@@ -152,11 +152,11 @@ macro_rules! __python_class {
             /// A DLPack capsule of the array; see the array API standard.
             #[pyo3(name = "__dlpack__", signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
             fn interop_dlpack<'py>(
-                slf: &$crate::__private::python::Bound<'py, Self>,
-                stream: $crate::__private::Option<&$crate::__private::python::Bound<'py, $crate::__private::python::PyAny>>,
-                max_version: $crate::__private::Option<&$crate::__private::python::Bound<'py, $crate::__private::python::PyAny>>,
-                dl_device: $crate::__private::Option<&$crate::__private::python::Bound<'py, $crate::__private::python::PyAny>>,
-                copy: $crate::__private::Option<&$crate::__private::python::Bound<'py, $crate::__private::python::PyAny>>,
+                slf: &$crate::__private::python::pyo3::Bound<'py, Self>,
+                stream: $crate::__private::Option<&$crate::__private::python::pyo3::Bound<'py, $crate::__private::python::pyo3::PyAny>>,
+                max_version: $crate::__private::Option<&$crate::__private::python::pyo3::Bound<'py, $crate::__private::python::pyo3::PyAny>>,
+                dl_device: $crate::__private::Option<&$crate::__private::python::pyo3::Bound<'py, $crate::__private::python::pyo3::PyAny>>,
+                copy: $crate::__private::Option<&$crate::__private::python::pyo3::Bound<'py, $crate::__private::python::pyo3::PyAny>>,
             ) -> $crate::__private::python::Answer<'py> {
                 $crate::__private::python::dlpack(slf, [stream, max_version, dl_device, copy])
             }
@@ -164,8 +164,8 @@ macro_rules! __python_class {
             /// The device type and the ordinal.
             #[pyo3(name = "__dlpack_device__")]
             fn interop_dlpack_device(
-                slf: &$crate::__private::python::Bound<'_, Self>,
-            ) -> $crate::__private::python::PyResult<(i32, i32)> {
+                slf: &$crate::__private::python::pyo3::Bound<'_, Self>,
+            ) -> $crate::__private::python::pyo3::PyResult<(i32, i32)> {
                 $crate::__private::python::dlpack_device(slf.py(), <Self as $crate::__private::python::ArrayMethods>::of(slf))
             }
 
@@ -174,22 +174,22 @@ macro_rules! __python_class {
             #[getter]
             #[pyo3(name = "__cuda_array_interface__")]
             fn interop_cuda_array_interface<'py>(
-                slf: &$crate::__private::python::Bound<'py, Self>,
-            ) -> $crate::__private::python::PyResult<$crate::__private::python::Bound<'py, $crate::__private::python::PyDict>> {
+                slf: &$crate::__private::python::pyo3::Bound<'py, Self>,
+            ) -> $crate::__private::python::pyo3::PyResult<$crate::__private::python::pyo3::Bound<'py, $crate::__private::python::pyo3::types::PyDict>> {
                 $crate::__private::python::cuda_array_interface(slf.py(), <Self as $crate::__private::python::ArrayMethods>::of(slf))
             }
 
             unsafe fn __getbuffer__(
-                slf: &$crate::__private::python::Bound<'_, Self>,
+                slf: &$crate::__private::python::pyo3::Bound<'_, Self>,
                 buffer: *mut $crate::__private::python::pyo3::ffi::Py_buffer,
                 flags: i32,
-            ) -> $crate::__private::python::PyResult<()> {
+            ) -> $crate::__private::python::pyo3::PyResult<()> {
                 // SAFETY: as Python promises for this slot.
                 unsafe { $crate::__private::python::get_buffer(slf, buffer, flags) }
             }
 
             unsafe fn __releasebuffer__(
-                _slf: &$crate::__private::python::Bound<'_, Self>,
+                _slf: &$crate::__private::python::pyo3::Bound<'_, Self>,
                 buffer: *mut $crate::__private::python::pyo3::ffi::Py_buffer,
             ) {
                 // SAFETY: as Python promises for this slot.

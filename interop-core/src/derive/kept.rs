@@ -1,14 +1,36 @@
 //! `Kept`: an imported array that outlives the call that imported it.
 #![expect(unsafe_code, reason = "forwards the description of an array")]
 
-use core::ops::{Deref, DerefMut};
-
-use crate::array::info::ArrayInfo;
-use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::error::Result;
 use crate::memory::extraction::Extraction;
 use crate::memory::from_import::DataField;
+
+/// Makes a struct around an array dereference to it, and an array itself.
+macro_rules! dereferences {
+    ($wrapper:ident, $field:tt) => {
+        impl<A> ::core::ops::Deref for $wrapper<A> {
+            type Target = A;
+
+            fn deref(&self) -> &A {
+                &self.$field
+            }
+        }
+
+        impl<A> ::core::ops::DerefMut for $wrapper<A> {
+            fn deref_mut(&mut self) -> &mut A {
+                &mut self.$field
+            }
+        }
+
+        // SAFETY: as for the array, which a move of this struct moves as it does itself.
+        unsafe impl<A: $crate::CudaArray> $crate::CudaArray for $wrapper<A> {
+            fn info(&self) -> $crate::Result<$crate::ArrayInfo> {
+                self.$field.info()
+            }
+        }
+    };
+}
 
 /// An imported array that outlives the call that imported it, for example in a global or in a struct.
 ///
@@ -56,12 +78,7 @@ impl<A> Kept<A> {
     }
 }
 
-// SAFETY: as for the array, which a move of this struct moves as it does itself.
-unsafe impl<A: CudaArray> CudaArray for Kept<A> {
-    fn info(&self) -> Result<ArrayInfo> {
-        self.0.info()
-    }
-}
+dereferences!(Kept, 0);
 
 impl<A: FromArray> FromArray for Kept<A> {
     const DATA_FIELD: DataField = A::DATA_FIELD;
@@ -72,16 +89,5 @@ impl<A: FromArray> FromArray for Kept<A> {
     }
 }
 
-impl<A> Deref for Kept<A> {
-    type Target = A;
-
-    fn deref(&self) -> &A {
-        &self.0
-    }
-}
-
-impl<A> DerefMut for Kept<A> {
-    fn deref_mut(&mut self) -> &mut A {
-        &mut self.0
-    }
-}
+#[cfg(feature = "python")]
+pub(crate) use dereferences;

@@ -42,11 +42,6 @@ impl<A> InScope<A> {
         Self { value: ManuallyDrop::new(value), scope }
     }
 
-    #[cfg(feature = "python")]
-    pub(crate) fn get(&self) -> &A {
-        &self.value
-    }
-
     fn into_inner(self) -> A {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: the value is taken once, because `this` is not dropped.
@@ -59,6 +54,13 @@ impl<A> Drop for InScope<A> {
         let _entered = self.scope.and_then(cuda::enter_scope);
         // SAFETY: the value is dropped once.
         unsafe { ManuallyDrop::drop(&mut self.value) };
+    }
+}
+
+// SAFETY: 1 to 4: as for the value, which is only moved as bytes.
+unsafe impl<A: CudaArray> CudaArray for InScope<A> {
+    fn info(&self) -> Result<ArrayInfo> {
+        self.value.info()
     }
 }
 
@@ -116,7 +118,7 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
     ///
     /// Errors of the inner array, and as [`cuda::stream_synchronize`].
     fn info(&self) -> Result<ArrayInfo> {
-        let info = self.array.value.info()?;
+        let info = self.array.info()?;
         if self.device != Device::CPU || info.device() == Device::CPU {
             return Ok(ArrayInfo { device: self.device, ..info });
         }

@@ -1,22 +1,25 @@
-//! DLPack capsules: creates them with a destructor and consumes them by renaming.
+//! DLPack capsules: creates them with a destructor, consumes them by renaming, and imports their tensors.
 #![expect(unsafe_code, reason = "capsules hold raw pointers")]
-#![expect(
-    clippy::inline_always,
-    reason = "one code from the object to the tensor: results stay in registers, a 30th of an import"
-)]
 
-use core::ffi::{CStr, c_char};
+use core::ffi::CStr;
+use core::ptr::NonNull;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::cuda::verify::Verification;
+use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::memory::import::Import;
 use crate::protocols::dlpack::abi::{Legacy, TensorAbi, Versioned};
 use crate::protocols::dlpack::export::drop_untaken;
-use crate::protocols::dlpack::managed_tensor::ManagedTensor;
-use crate::python::errors::{of, origin};
-use crate::python::interpreter::{report_exception, with_saved_exception};
+use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
+use crate::python::errors::{origin, with_origin};
+use crate::python::interpreter::{
+    capsule_pointer, is_attached, new_capsule, report_exception, with_saved_exception,
+};
+use crate::python::py_owner::release_deferred_refs;
+use crate::python::shared_borrows::share_borrow_table;
 
 /// A tensor from a capsule. The name of the capsule determines the variant.
 pub(crate) enum CapsuleTensor {
@@ -27,11 +30,7 @@ pub(crate) enum CapsuleTensor {
 /// Creates a capsule that owns the tensor until a consumer takes it.
 pub(crate) fn wrap<A: TensorAbi>(py: Python<'_>, tensor: ManagedTensor<A>) -> PyResult<Bound<'_, PyAny>> {
     let tensor = tensor.into_raw();
-    // SAFETY: the tensor is not null and the name is static.
-    let capsule =
-        unsafe { ffi::PyCapsule_New(tensor.cast(), A::CAPSULE_NAME.as_ptr(), Some(destructor::<A>)) };
-    // SAFETY: a new reference, or null with an exception set.
-    let capsule = unsafe { Bound::from_owned_ptr_or_err(py, capsule) };
+    let capsule = new_capsule(py, tensor.cast(), A::CAPSULE_NAME, Some(destructor::<A>));
     capsule.inspect_err(|_| {
         // SAFETY: no capsule has the pointer, so this code still owns it.
         drop(unsafe { ManagedTensor::from_raw(tensor) });
@@ -44,15 +43,11 @@ pub(crate) fn wrap<A: TensorAbi>(py: Python<'_>, tensor: ManagedTensor<A>) -> Py
 ///
 /// Python calls this once for a capsule that `wrap::<A>` made, with the thread attached.
 unsafe extern "C" fn destructor<A: TensorAbi>(capsule: *mut ffi::PyObject) {
-    // SAFETY: the object is a capsule, as the caller promises. The function sets no exception.
-    if unsafe { ffi::PyCapsule_IsValid(capsule, A::CAPSULE_NAME.as_ptr()) } == 0 {
-        return;
-    }
-    // SAFETY: the name was compared above.
-    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, A::CAPSULE_NAME.as_ptr()) };
-    // SAFETY: consumers rename a capsule that they take. This name is unchanged, so `wrap` set the pointer and no
-    // consumer took it.
-    let tensor = unsafe { ManagedTensor::from_raw(tensor.cast::<A>()) };
+    // Consumers rename a capsule that they take.
+    // SAFETY: the object is alive, as the caller promises.
+    let Some(tensor) = (unsafe { capsule_pointer(capsule, A::CAPSULE_NAME) }) else { return };
+    // SAFETY: the name is unchanged, so `wrap` set the pointer and no consumer took it.
+    let tensor = unsafe { ManagedTensor::from_raw(tensor.as_ptr().cast::<A>()) };
     // SAFETY: the thread is attached.
     unsafe { with_saved_exception(|| drop_untaken(tensor)) };
 }
@@ -60,23 +55,17 @@ unsafe extern "C" fn destructor<A: TensorAbi>(capsule: *mut ffi::PyObject) {
 /// Takes the tensor from a capsule and renames the capsule in the same critical section.
 ///
 /// Ownership is taken before validation. Every path, including errors, releases the tensor exactly once.
-#[inline(always)]
+#[inline]
 pub(crate) fn take(object: &Bound<'_, PyAny>) -> Result<CapsuleTensor> {
     // SAFETY: the function accepts any object.
     if unsafe { ffi::PyCapsule_CheckExact(object.as_ptr()) } == 0 {
         return Err(no_capsule(object));
     }
     with_critical_section(object, || {
-        let name = name(object);
-        if name == Some(Versioned::CAPSULE_NAME) {
-            // SAFETY: the capsule has this name, and no other thread changes it within the critical section.
-            return unsafe { take_as::<Versioned>(object) }.map(CapsuleTensor::Versioned);
-        }
-        if name == Some(Legacy::CAPSULE_NAME) {
-            // SAFETY: as above.
-            return unsafe { take_as::<Legacy>(object) }.map(CapsuleTensor::Legacy);
-        }
-        Err(no_tensor(name))
+        let versioned = take_as::<Versioned>(object).map(CapsuleTensor::Versioned);
+        versioned
+            .or_else(|| take_as::<Legacy>(object).map(CapsuleTensor::Legacy))
+            .ok_or_else(|| no_tensor(object))
     })
 }
 
@@ -84,13 +73,13 @@ pub(crate) fn take(object: &Bound<'_, PyAny>) -> Result<CapsuleTensor> {
 ///
 /// The destructor must not raise an exception. If it does, the exception is reported here, so that it does not surface
 /// in an unrelated call.
-#[inline(always)]
+#[inline]
 pub(crate) fn take_from(object: &Bound<'_, PyAny>, capsule: Bound<'_, PyAny>) -> Result<CapsuleTensor> {
     let taken = take(&capsule);
     drop(capsule);
     // SAFETY: the thread is attached, because it holds a `Bound`.
     unsafe { report_exception() };
-    taken.map_err(|error| of(object, error))
+    taken.map_err(|error| with_origin(object, error))
 }
 
 #[cold]
@@ -100,40 +89,94 @@ fn no_capsule(object: &Bound<'_, PyAny>) -> Error {
 }
 
 #[cold]
-fn no_tensor(name: Option<&CStr>) -> Error {
-    let name = name.map_or_else(|| "NULL".into(), |name| format!("{name:?}"));
-    let found = format!("a capsule named {name}");
+fn no_tensor(capsule: &Bound<'_, PyAny>) -> Error {
+    // SAFETY: the object is a capsule.
+    let name = unsafe { ffi::PyCapsule_GetName(capsule.as_ptr()) };
+    // SAFETY: capsule names are C strings, which outlive their capsules.
+    let name = (!name.is_null()).then(|| format!("{:?}", unsafe { CStr::from_ptr(name) }));
+    let found = format!("a capsule named {}", name.as_deref().unwrap_or("NULL"));
     let allowed = "\"dltensor\" or \"dltensor_versioned\"; a capsule can be taken once";
     Error::new(ErrorKind::Capsule, "capsule", found, allowed)
 }
 
-/// Takes the tensor from a capsule that has the unused name of this form.
-///
-/// # Errors
-///
-/// None is known, because every capsule holds a pointer.
-///
-/// # Safety
-///
-/// `capsule` is a capsule of that name, and no other thread changes its name meanwhile.
-unsafe fn take_as<A: TensorAbi>(capsule: &Bound<'_, PyAny>) -> Result<ManagedTensor<A>> {
-    // SAFETY: the object is a capsule.
-    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), A::CAPSULE_NAME.as_ptr()) };
-    if tensor.is_null() {
-        drop(PyErr::take(capsule.py()));
-        return Err(no_tensor(None));
-    }
+/// Takes the tensor from a capsule, if it has the unused name of this form. No other thread changes the name meanwhile.
+#[inline]
+fn take_as<A: TensorAbi>(capsule: &Bound<'_, PyAny>) -> Option<ManagedTensor<A>> {
+    // SAFETY: the object is alive.
+    let tensor = unsafe { capsule_pointer(capsule.as_ptr(), A::CAPSULE_NAME) }?;
     // SAFETY: the object is a capsule, and the name is static.
     unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_CAPSULE_NAME.as_ptr()) };
     // SAFETY: the protocol states that a capsule of this name holds such a struct, and that whoever renames it owns the
     // struct.
-    Ok(unsafe { ManagedTensor::from_raw(tensor.cast()) })
+    Some(unsafe { ManagedTensor::from_raw(tensor.as_ptr().cast()) })
 }
 
-/// The name of a capsule, or `None` for a null name.
-fn name<'a>(capsule: &'a Bound<'_, PyAny>) -> Option<&'a CStr> {
-    // SAFETY: the object is a capsule.
-    let name: *const c_char = unsafe { ffi::PyCapsule_GetName(capsule.as_ptr()) };
-    // SAFETY: capsule names are C strings, which outlive their capsules.
-    (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
+/// Imports a tensor from Python into an empty import. Releases the tensor on an error.
+pub(crate) fn receive<A: TensorAbi>(
+    to: &mut Import,
+    tensor: ManagedTensor<A>,
+    verification: Verification,
+) -> Result<()> {
+    // SAFETY: `release_foreign::<A>` releases a struct of the form `A`, on any thread.
+    let received = unsafe { to.receive(tensor, release_foreign::<A>, verification) };
+    received.map_err(|Refused { value, error }| {
+        // SAFETY: the error returned a struct of the form `A`, and nobody else releases it.
+        unsafe { release_foreign::<A>(value.into_non_null()) };
+        error
+    })
+}
+
+/// As [`receive`], for the tensor of a capsule.
+pub(crate) fn receive_capsule(
+    to: &mut Import,
+    tensor: CapsuleTensor,
+    verification: Verification,
+) -> Result<()> {
+    match tensor {
+        CapsuleTensor::Versioned(tensor) => receive(to, tensor, verification),
+        CapsuleTensor::Legacy(tensor) => receive(to, tensor, verification),
+    }
+}
+
+/// Releases a foreign tensor. Its deleter can be Python code, so a pending exception is saved and restored.
+///
+/// # Safety
+///
+/// As [`release`].
+pub(crate) unsafe fn release_foreign<A: TensorAbi>(tensor: NonNull<()>) {
+    // SAFETY: as the caller promises.
+    let release = || unsafe { release::<A>(tensor) };
+    if is_attached() {
+        // SAFETY: the thread is attached.
+        unsafe { with_saved_exception(release) };
+    } else {
+        release();
+    }
+}
+
+/// Imports the tensor of a capsule, for interfaces that pass capsules instead of arrays. Consumes the capsule.
+///
+/// A capsule contains no stream: the caller has made its work wait for the producer's.
+///
+/// # Errors
+///
+/// - `TypeError` for an object that is not a capsule.
+/// - `ArrayError` for a capsule of another name, such as one that was consumed, and for an array that cannot be used.
+///
+/// ```no_run
+/// use interop_core::python::import_capsule;
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn nbytes(capsule: &Bound<'_, PyAny>) -> PyResult<usize> {
+///     Ok(import_capsule(capsule)?.info().nbytes())
+/// }
+/// ```
+pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Import> {
+    release_deferred_refs(capsule.py());
+    share_borrow_table(capsule.py())?;
+    let mut import = Import::EMPTY;
+    let received = take(capsule).and_then(|tensor| receive_capsule(&mut import, tensor, Verification::Full));
+    received.map_err(|error| with_origin(capsule, error))?;
+    Ok(import)
 }

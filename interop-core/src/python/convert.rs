@@ -1,6 +1,8 @@
 //! Conversions of integers, device tuples and streams from Python objects.
 #![expect(unsafe_code, reason = "takes Python's word for a stream")]
 
+use core::fmt::Display;
+
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
@@ -22,7 +24,7 @@ pub fn extract_integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> 
 }
 
 /// As [`extract_integer`], for a value that belongs to an object whose class the message will name.
-pub(crate) fn number(value: &Bound<'_, PyAny>, place: &str) -> Result<i128, Failure> {
+pub(crate) fn number(value: &Bound<'_, PyAny>, place: impl Display + Copy) -> Result<i128, Failure> {
     let py = value.py();
     // The common case is a small int, or a member of an enum of ints. Larger ints are handled below.
     if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {

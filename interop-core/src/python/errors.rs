@@ -6,12 +6,12 @@ use std::borrow::Cow;
 use pyo3::exceptions::{
     PyBufferError, PyException, PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError,
 };
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyCapsule, PyDict, PyList, PyString, PyTuple, PyType};
 
 use crate::error::{Cure, Error, ErrorKind, Origin, Refused};
+use crate::python::import::package::Package;
 use crate::python::interpreter::with_attached;
 
 static ARRAY_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -141,9 +141,9 @@ pub(crate) enum Failure {
 impl Failure {
     /// Converts to an exception. If the object is not valid, the message names its class.
     #[cold]
-    pub(crate) fn of(self, object: &Bound<'_, PyAny>) -> PyErr {
+    pub(crate) fn with_origin(self, object: &Bound<'_, PyAny>) -> PyErr {
         match self {
-            Self::Invalid(error) => of(object, error).into(),
+            Self::Invalid(error) => with_origin(object, error).into(),
             Self::Raised(error) => error,
         }
     }
@@ -179,7 +179,8 @@ pub(crate) fn origin(object: &Bound<'_, PyAny>) -> String {
 /// The class and the library of an object. Never raises.
 #[cold]
 pub(crate) fn origin_of(object: &Bound<'_, PyAny>) -> Origin {
-    Origin { class: origin(object), library: library_of(object) }
+    let library = Package::from_class(&object.get_type()).map_or("", |package| package.names().0);
+    Origin { class: origin(object), library }
 }
 
 /// As [`origin`], with the length if the object is a tuple. For errors about a tuple's length.
@@ -194,7 +195,7 @@ pub(crate) fn with_length(object: &Bound<'_, PyAny>) -> String {
 
 /// Adds the class of the object to an error about its array, and its library for the advice.
 #[cold]
-pub(crate) fn of(object: &Bound<'_, PyAny>, error: Error) -> Error {
+pub(crate) fn with_origin(object: &Bound<'_, PyAny>, error: Error) -> Error {
     error.with_object(&origin_of(object))
 }
 
@@ -238,9 +239,9 @@ pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
 /// Returns the exception that a protocol attribute of the class raises when it is read.
 fn withheld(object: &Bound<'_, PyAny>) -> Option<PyErr> {
     let class = object.get_type();
-    let asked = |name: &str| object.getattr(name).err();
+    let exception = |name: &str| object.getattr(name).err();
     let named = |name: &&str| class.hasattr(name).unwrap_or(false);
-    ["__dlpack__", "__cuda_array_interface__"].into_iter().filter(named).find_map(asked)
+    ["__dlpack__", "__cuda_array_interface__"].into_iter().filter(named).find_map(exception)
 }
 
 /// Returns whether `NumPy` can convert the object to an array.
@@ -248,11 +249,11 @@ fn withheld(object: &Bound<'_, PyAny>) -> Option<PyErr> {
 /// That is so for a list or tuple, and for an object that supports NumPy's protocols (series, images).
 fn holds_elements(object: &Bound<'_, PyAny>) -> bool {
     let class = object.get_type();
-    let says_so = |name: &str| class.hasattr(name).unwrap_or(false);
+    let has = |name: &str| class.hasattr(name).unwrap_or(false);
     object.is_instance_of::<PyList>()
         || object.is_instance_of::<PyTuple>()
-        || says_so("__array__")
-        || says_so("__array_interface__")
+        || has("__array__")
+        || has("__array_interface__")
 }
 
 /// Returns whether the class may be a `PyO3` class. No attribute states that Rust created a class.
@@ -272,63 +273,38 @@ fn is_compiled(class: &Bound<'_, PyType>) -> bool {
         && has_slots.is_ok_and(|has_slots| !has_slots)
 }
 
-/// The libraries whose functions the advice can name.
-const LIBRARIES: [&str; 5] = ["numpy", "torch", "cupy", "jax", "jaxlib"];
-
-/// Returns the library of an object: the top package of its class, or of the first base that is from one of
-/// [`LIBRARIES`]. Empty for any other. Never raises.
-#[cold]
-pub(crate) fn library_of(object: &Bound<'_, PyAny>) -> &'static str {
-    // Not `PyType::mro`, which panics if a metaclass overrides the attribute.
-    let order = object.get_type().getattr(intern!(object.py(), "__mro__"));
-    let Ok(order) = order.and_then(|order| Ok(order.cast_into::<PyTuple>()?)) else { return "" };
-    let known = |class: Bound<'_, PyAny>| {
-        let module = class.cast::<PyType>().ok()?.module().ok()?;
-        let module = module.to_string_lossy();
-        let package = module.split('.').next().unwrap_or_default();
-        LIBRARIES.into_iter().find(|library| *library == package)
-    };
-    order.iter().find_map(known).unwrap_or_default()
-}
-
 /// Returns the advice for an array of a library. `x` is the array.
 #[cold]
 pub(crate) fn in_words(cure: &Cure, library: &str) -> Cow<'static, str> {
     let words = match (cure, library) {
         (Cure::Say(words), _) => words,
-        (Cure::Convert(dtype), "torch") => return format!("call `x.to(torch.{dtype})`").into(),
-        (Cure::Convert(dtype), "numpy" | "cupy" | "jax" | "jaxlib") => {
+        (Cure::Convert(dtype), "PyTorch") => return format!("call `x.to(torch.{dtype})`").into(),
+        (Cure::Convert(dtype), "NumPy" | "CuPy" | "JAX") => {
             return format!("call `x.astype(\"{dtype}\")`").into();
         }
         (Cure::Convert(_), _) => "convert it, such as by `astype` of its library",
-        (Cure::COrder, "torch") => "call `x.contiguous()`, whose result is another tensor",
-        (Cure::COrder, "numpy" | "jax" | "jaxlib") => {
-            "call `numpy.ascontiguousarray(x)`, whose result is another array"
-        }
-        (Cure::COrder, "cupy") => "call `cupy.ascontiguousarray(x)`, whose result is another array",
+        (Cure::COrder, "PyTorch") => "call `x.contiguous()`, whose result is another tensor",
+        (Cure::COrder, "NumPy" | "JAX") => "call `numpy.ascontiguousarray(x)`, whose result is another array",
+        (Cure::COrder, "CuPy") => "call `cupy.ascontiguousarray(x)`, whose result is another array",
         (Cure::COrder, _) => "use `ascontiguousarray` of its library, whose result is another array",
-        (Cure::FOrder, "torch") => {
+        (Cure::FOrder, "PyTorch") => {
             "reverse its axes before and after `contiguous()`, such as `x.mT.contiguous().mT` for a matrix"
         }
-        (Cure::FOrder, "numpy" | "jax" | "jaxlib") => {
-            "call `numpy.asfortranarray(x)`, whose result is another array"
-        }
-        (Cure::FOrder, "cupy") => "call `cupy.asfortranarray(x)`, whose result is another array",
+        (Cure::FOrder, "NumPy" | "JAX") => "call `numpy.asfortranarray(x)`, whose result is another array",
+        (Cure::FOrder, "CuPy") => "call `cupy.asfortranarray(x)`, whose result is another array",
         (Cure::FOrder, _) => "use `asfortranarray` of its library, whose result is another array",
-        (Cure::Copy, "torch") => "pass a copy, `x.clone()`; the original then stays as it is",
-        (Cure::Copy, "numpy" | "cupy") => "pass a copy, `x.copy()`; the original then stays as it is",
+        (Cure::Copy, "PyTorch") => "pass a copy, `x.clone()`; the original then stays as it is",
+        (Cure::Copy, "NumPy" | "CuPy") => "pass a copy, `x.copy()`; the original then stays as it is",
         (Cure::Copy, _) => "pass a copy, such as by `numpy.array`; the original then stays as it is",
-        (Cure::ToHost, "torch") => "copy it to the host by `x.cpu()`",
-        (Cure::ToHost, "cupy") => "copy it to the host by `cupy.asnumpy(x)`",
-        (Cure::ToHost, "jax" | "jaxlib") => "copy it to the host by `numpy.asarray(x)`",
+        (Cure::ToHost, "PyTorch") => "copy it to the host by `x.cpu()`",
+        (Cure::ToHost, "CuPy") => "copy it to the host by `cupy.asnumpy(x)`",
+        (Cure::ToHost, "JAX") => "copy it to the host by `numpy.asarray(x)`",
         (Cure::ToHost, _) => {
             "copy it to the host, such as by PyTorch's `x.cpu()` or CuPy's `cupy.asnumpy(x)`"
         }
-        (Cure::ToDevice, "torch") => "copy it to a device by `x.cuda()`",
-        (Cure::ToDevice, "numpy") => "copy it to a device, such as by CuPy's `cupy.asarray(x)`",
-        (Cure::ToDevice, "jax" | "jaxlib") => {
-            "copy it to a device by `jax.device_put(x, jax.devices(\"gpu\")[0])`"
-        }
+        (Cure::ToDevice, "PyTorch") => "copy it to a device by `x.cuda()`",
+        (Cure::ToDevice, "NumPy") => "copy it to a device, such as by CuPy's `cupy.asarray(x)`",
+        (Cure::ToDevice, "JAX") => "copy it to a device by `jax.device_put(x, jax.devices(\"gpu\")[0])`",
         (Cure::ToDevice, _) => {
             "copy it to a device, such as by PyTorch's `x.cuda()` or CuPy's `cupy.asarray(x)`"
         }

@@ -4,7 +4,7 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;
-use core::ptr::null_mut;
+use core::ptr::{NonNull, null_mut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
@@ -12,6 +12,8 @@ use pyo3::exceptions::{PyAttributeError, PyException};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+
+use crate::cuda::release::scope::contain_panic;
 
 type CurrentState = unsafe extern "C" fn() -> *mut ffi::PyThreadState;
 
@@ -25,12 +27,14 @@ type VectorcallMethod = unsafe extern "C" fn(
 type OptionalAttribute =
     unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut *mut ffi::PyObject) -> c_int;
 
-/// The functions that were found.
+/// What was found in the interpreter.
 #[derive(Clone, Copy)]
 struct Functions {
     current_state: Option<CurrentState>,
     vectorcall_method: Option<VectorcallMethod>,
     optional_attribute: Option<OptionalAttribute>,
+    /// As `Py_GetVersion` tells.
+    is_free_threaded: bool,
 }
 
 fn functions() -> Functions {
@@ -44,6 +48,10 @@ fn functions() -> Functions {
         let state = either(c"PyThreadState_GetUnchecked", c"_PyThreadState_UncheckedGet");
         let attribute = either(c"PyObject_GetOptionalAttr", c"_PyObject_LookupAttr");
         let method = lookup(c"PyObject_VectorcallMethod");
+        // SAFETY: the function may be called at any time.
+        let version = unsafe { ffi::Py_GetVersion() };
+        // SAFETY: the string is static and ends with a zero.
+        let version = unsafe { CStr::from_ptr(version) };
         Functions {
             // SAFETY: this is the type of the function since 3.13, and of the one with the older name up to 3.12. Null
             // is `None`.
@@ -52,6 +60,7 @@ fn functions() -> Functions {
             vectorcall_method: unsafe { transmute::<*mut c_void, Option<VectorcallMethod>>(method) },
             // SAFETY: this is the type of the function under both names, since 3.7.
             optional_attribute: unsafe { transmute::<*mut c_void, Option<OptionalAttribute>>(attribute) },
+            is_free_threaded: version.to_bytes().windows(14).any(|part| part == b"free-threading"),
         }
     })
 }
@@ -70,17 +79,9 @@ pub(crate) fn is_attached() -> bool {
     !own.is_null() && current == Some(own)
 }
 
-/// Returns whether CPython was built to run without the interpreter's lock, which `Py_GetVersion` tells. One extension
-/// can run on both builds.
+/// Returns whether CPython was built to run without the interpreter's lock. One extension can run on both builds.
 pub(crate) fn is_free_threaded() -> bool {
-    static IS: OnceLock<bool> = OnceLock::new();
-    *IS.get_or_init(|| {
-        // SAFETY: the function may be called at any time.
-        let version = unsafe { ffi::Py_GetVersion() };
-        // SAFETY: the string is static and ends with a zero.
-        let version = unsafe { CStr::from_ptr(version) };
-        version.to_bytes().windows(14).any(|part| part == b"free-threading")
-    })
+    functions().is_free_threaded
 }
 
 /// Runs `run` while attached. Uses the current attachment if there is one, also while the interpreter ends, which PyO3
@@ -233,7 +234,7 @@ fn interpreter_library() -> Option<libloading::os::windows::Library> {
     let (major, minor) = (numbers.next()?, numbers.next()?);
     ["", "t", "_d", "t_d"].iter().find_map(|kind| {
         let name = format!("python{major}{minor}{kind}.dll");
-        libloading::os::windows::Library::open_already_loaded(name).ok()
+        libloading::os::windows::Package::open_already_loaded(name).ok()
     })
 }
 
@@ -328,4 +329,58 @@ pub(crate) unsafe fn catch_panics<R>(run: impl FnOnce(Python<'_>) -> PyResult<R>
         }
         None
     })
+}
+
+/// Creates a capsule around a pointer, which is not null.
+pub(crate) fn new_capsule<'py>(
+    py: Python<'py>,
+    pointer: *mut c_void,
+    name: &'static CStr,
+    destructor: Option<ffi::PyCapsule_Destructor>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the name is static, and the destructor gets the capsule alone.
+    let capsule = unsafe { ffi::PyCapsule_New(pointer, name.as_ptr(), destructor) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+/// Returns the pointer of a capsule of this name, or `None` for any other object.
+///
+/// # Safety
+///
+/// The object is alive, and the thread is attached.
+#[inline]
+pub(crate) unsafe fn capsule_pointer(object: *mut ffi::PyObject, name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the function accepts any object, and sets no exception.
+    if unsafe { ffi::PyCapsule_IsValid(object, name.as_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: the capsule is valid under this name, as was checked.
+    NonNull::new(unsafe { ffi::PyCapsule_GetPointer(object, name.as_ptr()) })
+}
+
+/// Moves a value into a capsule, which drops it with the thread attached. The current exception stays set meanwhile.
+pub(crate) fn in_capsule<T: Send + 'static>(py: Python<'_>, value: T) -> PyResult<Bound<'_, PyAny>> {
+    let place = Box::into_raw(Box::new(value));
+    new_capsule(py, place.cast(), VALUE, Some(drop_value::<T>)).inspect_err(|_| {
+        // SAFETY: the box was created above, and no capsule has it.
+        drop(unsafe { Box::from_raw(place) });
+    })
+}
+
+/// The name of the capsule around a value.
+const VALUE: &CStr = c"interop_core.value";
+
+/// The destructor of [`in_capsule`]. If other code has renamed the capsule, the value is leaked.
+///
+/// # Safety
+///
+/// Python calls this once for a capsule that `in_capsule::<T>` created, with the thread attached.
+unsafe extern "C" fn drop_value<T>(capsule: *mut ffi::PyObject) {
+    // SAFETY: the object is alive, as the caller promises.
+    let Some(place) = (unsafe { capsule_pointer(capsule, VALUE) }) else { return };
+    // SAFETY: this is the box of `in_capsule`, and it is freed once.
+    let value = unsafe { Box::from_raw(place.cast::<T>().as_ptr()) };
+    // SAFETY: the thread is attached.
+    unsafe { with_saved_exception(|| contain_panic(|| drop(value))) };
 }

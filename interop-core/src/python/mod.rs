@@ -128,10 +128,12 @@ pub(crate) mod export;
 #[doc(hidden)]
 pub mod hints;
 pub(crate) mod import;
+pub(crate) mod interface_dict;
 pub(crate) mod interpreter;
 pub(crate) mod py_owner;
 pub(crate) mod shared_borrows;
 
+pub use crate::python::capsule::import_capsule;
 pub use crate::python::class::array_class::ArrayClass;
 pub use crate::python::class::exported_array::{ExportedArray, view};
 #[doc(hidden)]
@@ -141,17 +143,16 @@ pub use crate::python::errors::{array_error_type, stream_error_type};
 pub use crate::python::export::allocate::NewArray;
 pub use crate::python::export::dlpack::DlpackArgs;
 pub use crate::python::export::dlpack::{dlpack_device, export};
-pub use crate::python::export::interface_dict::cuda_array_interface;
+pub use crate::python::export::library::make_producer_wait;
 pub use crate::python::export::numpy::dtype;
 pub use crate::python::export::results::{
     CuPy, Exported, InLibraryOf, Jax, NumPy, PyTorch, WithLibrary, like,
 };
 pub use crate::python::import::array_like::ArrayLike;
-pub use crate::python::import::interface_dict::extract_cai;
-pub use crate::python::import::library_kind::make_producer_wait;
 pub use crate::python::import::pipeline::{import, import_unchecked};
 pub use crate::python::import::pipeline::{import_as, import_as_unchecked};
-pub use crate::python::import::receive::import_capsule;
+pub use crate::python::interface_dict::cuda_array_interface;
+pub use crate::python::interface_dict::extract_cai;
 #[doc(hidden)]
 pub use crate::python::py_owner::deferred_ref_count;
 pub use crate::python::py_owner::release_deferred_refs;
@@ -164,20 +165,12 @@ pub mod expansion {
     pub use crate::python::class::exchange_table::exchange_api;
     pub use crate::python::class::exported_array::into_object;
     pub use crate::python::export::dlpack::dlpack_device;
-    pub use crate::python::export::interface_dict::cuda_array_interface;
     #[cfg(feature = "stubs")]
     pub use crate::python::hints;
     pub use crate::python::import::pipeline::import_as;
+    pub use crate::python::interface_dict::cuda_array_interface;
     pub use pyo3;
-    pub use pyo3::Borrowed;
-    pub use pyo3::PyAny;
-    pub use pyo3::PyErr;
-    pub use pyo3::PyResult;
-    pub use pyo3::prelude::Bound;
-    pub use pyo3::prelude::FromPyObject;
-    pub use pyo3::prelude::IntoPyObject;
-    pub use pyo3::prelude::Python;
-    pub use pyo3::types::PyDict;
+    use pyo3::{Bound, PyAny, PyResult};
 
     /// What a method of a protocol returns.
     pub type Answer<'py> = PyResult<Bound<'py, PyAny>>;

@@ -2,13 +2,14 @@
 #![expect(unsafe_code, reason = "finds a table that another module left")]
 
 use core::ffi::{CStr, c_void};
-use core::ptr::{NonNull, from_ref};
+use core::ptr::from_ref;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::memory::borrow_registry::{OWN, SharedTable, record_in};
+use crate::python::interpreter::{capsule_pointer, new_capsule};
 
 /// The name of the table in the interpreter's dict, and of the capsule around it. A change of the layout needs a new
 /// name.
@@ -29,10 +30,7 @@ pub(crate) fn share_borrow_table(py: Python<'_>) -> PyResult<()> {
 /// Returns the table of the first module that called this.
 fn first_of_all(py: Python<'_>) -> PyResult<&'static SharedTable> {
     let own = from_ref(&OWN).cast_mut().cast::<c_void>();
-    // SAFETY: the pointer is not null. The table and the name are never freed.
-    let own = unsafe { ffi::PyCapsule_New(own, NAME.as_ptr(), None) };
-    // SAFETY: a new reference, or null with an exception set.
-    let own = unsafe { Bound::from_owned_ptr_or_err(py, own) }?;
+    let own = new_capsule(py, own, NAME, None)?;
     // SAFETY: the thread is attached.
     let interpreter = unsafe { ffi::PyInterpreterState_Get() };
     // SAFETY: `interpreter` is the interpreter of this thread.
@@ -41,13 +39,9 @@ fn first_of_all(py: Python<'_>) -> PyResult<&'static SharedTable> {
     let Some(dict) = (unsafe { Bound::from_borrowed_ptr_or_opt(py, dict) }) else { return Ok(&OWN) };
     // `setdefault` is atomic, also in free-threaded builds.
     let first = dict.call_method1("setdefault", (NAME.to_string_lossy(), own))?;
-    // SAFETY: the function accepts any object.
-    if unsafe { ffi::PyCapsule_IsValid(first.as_ptr(), NAME.as_ptr()) } == 0 {
-        return Ok(&OWN);
-    }
-    // SAFETY: the capsule is valid under this name, as was checked.
-    let table = unsafe { ffi::PyCapsule_GetPointer(first.as_ptr(), NAME.as_ptr()) };
+    // SAFETY: the object is alive.
+    let table = unsafe { capsule_pointer(first.as_ptr(), NAME) };
     // SAFETY: a module of this crate stored such a table under this name. Its memory is never unloaded, because no
     // interpreter unloads an extension module.
-    Ok(NonNull::new(table).map_or(&OWN, |table| unsafe { table.cast::<SharedTable>().as_ref() }))
+    Ok(table.map_or(&OWN, |table| unsafe { table.cast::<SharedTable>().as_ref() }))
 }

@@ -6,9 +6,9 @@ use core::ptr::{NonNull, null_mut};
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use pyo3::PyTypeInfo;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::{PyTypeInfo, ffi};
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::dims::MAX_NDIM;
@@ -17,23 +17,21 @@ use crate::array::layout::errors::no_extents;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::verify::Verification;
-use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::Import;
 use crate::protocols::dlpack::abi::{DLPackVersion, DLTensor, MAJOR_VERSION, MINOR_VERSION, Versioned};
 use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader, SetError};
 use crate::protocols::dlpack::export::{Ownership, export, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
+use crate::python::capsule::receive;
 use crate::python::class::array_class::ArrayMethods;
-use crate::python::class::exported_array::ExportedArray;
+use crate::python::class::exported_array::{Described, ExportedArray};
 use crate::python::detach::free_detached;
 use crate::python::errors::in_words;
 use crate::python::errors::origin;
 use crate::python::export::allocate::new_memory_of_rust;
 use crate::python::import::exchange_table::CAPSULE_NAME;
-use crate::python::import::receive::receive;
-use crate::python::interpreter::catch_panics;
-use crate::python::interpreter::is_attached;
+use crate::python::interpreter::{catch_panics, is_attached, new_capsule};
 use crate::python::py_owner::{ExportedObject, release_deferred_refs};
 use crate::python::shared_borrows::share_borrow_table;
 
@@ -65,10 +63,7 @@ pub fn exchange_api<T: ArrayMethods + PyTypeInfo>(py: Python<'_>) -> PyResult<Bo
     free_detached();
     share_borrow_table(py)?;
     let table = core::ptr::from_ref(TableOf::<T>::PLACE).cast_mut().cast();
-    // SAFETY: the table is static and not null, the name is static, and the capsule owns nothing.
-    let capsule = unsafe { ffi::PyCapsule_New(table, CAPSULE_NAME.as_ptr(), None) };
-    // SAFETY: a new reference, or null with an exception set.
-    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+    new_capsule(py, table, CAPSULE_NAME, None)
 }
 
 /// Runs the body of a function of the table. On an error or a panic, sets a Python exception and returns -1.
@@ -148,24 +143,15 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
         let tensor = unsafe { ManagedTensor::<Versioned>::from_raw(tensor.as_ptr()) };
         let mut import = Import::EMPTY;
         receive(&mut import, tensor, Verification::Full)?;
-        let object = Bound::new(py, ExportedArray::new(Adopted(import))?)?;
+        // SAFETY: the import keeps its memory alive outside of itself and lends nothing. It is read-only or writable.
+        let array = unsafe { Described::new(import.info().clone(), import) };
+        let object = Bound::new(py, ExportedArray::new(array)?)?;
         // SAFETY: the pointer is valid for a write, as the caller promises.
         unsafe { out.write(object.into_ptr().cast()) };
         Ok(())
     };
     // SAFETY: as the caller promises.
     unsafe { answer(run) }
-}
-
-/// An import that is exported as an array.
-struct Adopted(Import);
-
-// SAFETY: 1: the import keeps its memory alive. 2: the memory is not inside the import. 3: it lends nothing. 4: an
-// import is read-only or writable.
-unsafe impl CudaArray for Adopted {
-    fn info(&self) -> Result<ArrayInfo> {
-        Ok(self.0.info().clone())
-    }
 }
 
 /// `managed_tensor_allocator`: allocates zeroed memory of any device. It is the only function that is called without a
@@ -182,8 +168,8 @@ unsafe extern "C" fn allocate(
     set_error: Option<SetError>,
 ) -> c_int {
     // SAFETY: forwarded to the caller.
-    let made = catch_unwind(AssertUnwindSafe(|| unsafe { zeroed(prototype) }));
-    let (class, text) = match made {
+    let tensor = catch_unwind(AssertUnwindSafe(|| unsafe { zeroed(prototype) }));
+    let (class, text) = match tensor {
         Ok(Ok(tensor)) => {
             // SAFETY: the pointer is valid for a write, as the caller promises.
             unsafe { out.write(tensor.into_raw()) };

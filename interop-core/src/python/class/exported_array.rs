@@ -17,7 +17,7 @@ use crate::derive::cuda_array::CudaArray;
 use crate::derive::relabel::InScope;
 use crate::error::{Error, ErrorKind, Result};
 use crate::python::class::array_class::{ArrayClass, described_attached, shared_info};
-use crate::python::errors::of;
+use crate::python::errors::with_origin;
 use crate::python::export::numpy::{dtype, registered_type, same_size, type_name};
 
 /// A Python object for an array: a handle that NumPy and other libraries use in place, as by `numpy.from_dlpack(array)`.
@@ -110,10 +110,12 @@ impl ExportedArray {
 
     /// As [`new`](Self::new), for an array with this description.
     pub(crate) fn from_described<A: CudaArray + AnyThread>(array: A, info: &ArrayInfo) -> Self {
-        // An import and host memory need no context.
+        // Python drops the struct on any thread, and some buffers are freed in the current context, so it is dropped in
+        // that of its memory. An import and host memory need none. It is found now, because a description may need the
+        // interpreter, and a drop must not wait for it.
         let on_device = info.device() != Device::CPU && !info.drops_in_order;
         let scope = if on_device { cuda::release_scope_of(info) } else { None };
-        Self { source: Source::Value(Box::new(Returned(InScope::new(array, scope)))), part: None }
+        Self { source: Source::Value(Box::new(InScope::new(array, scope))), part: None }
     }
 
     /// Creates a view of a part of an object's array. A view of a view keeps the original object.
@@ -322,18 +324,6 @@ fn no_number() -> PyErr {
     PyTypeError::new_err("an array is not a number; convert it by `float(numpy.asarray(x))`")
 }
 
-/// A user's struct. Python drops it on any thread, and some buffers are freed in the current context, so it is dropped in
-/// the context of its memory. That is found before, because a description may need the interpreter, and a drop must not
-/// wait for it.
-struct Returned<A>(InScope<A>);
-
-// SAFETY: 1 to 4: as for the struct, which is only moved as bytes.
-unsafe impl<A: CudaArray> CudaArray for Returned<A> {
-    fn info(&self) -> Result<ArrayInfo> {
-        self.0.get().info()
-    }
-}
-
 /// Converts a derived struct to the return value of a `#[pyfunction]`.
 #[doc(hidden)]
 pub fn into_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
@@ -343,14 +333,26 @@ where
     Ok(Bound::new(py, ExportedArray::new(array)?)?.into_any())
 }
 
-/// An array as integers of the same size, because the buffer protocol has a format for them.
-struct AsIntegers(Py<ExportedArray>);
+/// A description of memory that an owner keeps alive.
+pub(crate) struct Described<O> {
+    info: ArrayInfo,
+    /// Held until this struct is dropped.
+    _owner: O,
+}
 
-// SAFETY: 1 to 4: as for the instance; the element size determines the extent of the memory, and it is the same.
-unsafe impl CudaArray for AsIntegers {
+impl<O> Described<O> {
+    /// # Safety
+    ///
+    /// As for [`CudaArray`], as long as the owner lives, which may be moved.
+    pub(crate) unsafe fn new(info: ArrayInfo, owner: O) -> Self {
+        Self { info, _owner: owner }
+    }
+}
+
+// SAFETY: 1 to 4: as the caller of `new` promised. Nothing accesses the owner.
+unsafe impl<O> CudaArray for Described<O> {
     fn info(&self) -> Result<ArrayInfo> {
-        let info = self.0.info()?;
-        Ok(ArrayInfo { dtype: same_size(info.dtype()).unwrap_or(info.dtype()), ..info })
+        Ok(self.info.clone())
     }
 }
 
@@ -374,7 +376,11 @@ pub(crate) fn numpy_view<'py>(
         let shared = numpy.call_method1("from_dlpack", (array,));
         return shared.map_err(|error| without_type(array.as_any(), dtype, error));
     };
-    let integers = Bound::new(array.py(), ExportedArray::new(AsIntegers(array.clone().unbind()))?)?;
+    // As integers of the same size, because the buffer protocol has a format for them.
+    let info = ArrayInfo { dtype: same_size(dtype).unwrap_or(dtype), ..array.get().info()? };
+    // SAFETY: as for the object. The element size determines the extent of the memory, and it is the same.
+    let integers = unsafe { Described::new(info, array.clone().unbind()) };
+    let integers = Bound::new(array.py(), ExportedArray::new(integers)?)?;
     let integers = numpy.call_method1("asarray", (PyMemoryView::from(&integers)?,))?;
     integers.call_method1("view", (registered,))
 }
@@ -391,7 +397,7 @@ fn without_type(array: &Bound<'_, PyAny>, dtype: DType, error: PyErr) -> PyErr {
     let allowed = "a type that NumPy has; after `import ml_dtypes` it has bfloat16 and the floats of 8 bits";
     let error_of_ours = Error::new(ErrorKind::DType, "dtype", dtype, allowed);
     let remedy = "return the array as one of PyTorch or JAX, which have this type";
-    let refusal = PyErr::from(of(array, error_of_ours.with_python_hint(remedy)));
+    let refusal = PyErr::from(with_origin(array, error_of_ours.with_python_hint(remedy)));
     refusal.set_cause(py, Some(error));
     refusal
 }

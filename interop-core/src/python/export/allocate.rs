@@ -1,13 +1,12 @@
 //! Memory for results that the library of the caller's array allocates.
 #![expect(unsafe_code, reason = "calls the allocator of a foreign table")]
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
-use core::ops::{Deref, DerefMut};
 use core::ptr::null_mut;
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyBaseException, PyRuntimeError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -25,6 +24,7 @@ use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
 use crate::derive::from_array::FromArray;
+use crate::derive::kept::dereferences;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::extraction::Extraction;
 use crate::memory::host_vec::HostBuffer;
@@ -32,17 +32,17 @@ use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::{InfoBuilder, Storage};
 use crate::protocols::dlpack::abi::{DLTensor, Versioned};
-use crate::protocols::dlpack::exchange_api::SetError;
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
+use crate::python::class::exported_array::Described;
 use crate::python::detach::{detached, free_detached};
-use crate::python::errors::of;
-use crate::python::export::into_library::into_library;
+use crate::python::errors::with_origin;
+use crate::python::export::library::Kind;
+use crate::python::export::library::into_library;
+use crate::python::export::library::make_producer_wait_for;
 use crate::python::export::numpy::dtype_of;
 use crate::python::export::numpy::{Api, type_number};
-use crate::python::import::exchange_table::{Table, makes_objects, member, object_of};
-use crate::python::import::library_kind::make_producer_wait_for;
-use crate::python::import::library_kind::{Library, library};
-use crate::python::import::package::Kind;
+use crate::python::import::exchange_table::{Table, makes_objects, object_of};
+use crate::python::import::package::{Package, library};
 use crate::python::import::pipeline::import;
 use crate::python::import::pipeline::take_detached;
 use crate::python::py_owner::{PyOwner, release_deferred_refs};
@@ -59,11 +59,11 @@ use crate::python::py_owner::{PyOwner, release_deferred_refs};
 pub struct NewArray<A> {
     /// The first field, so that the memory is released before its object.
     array: A,
-    made_by: MadeBy,
+    memory: Memory,
 }
 
 /// Whose memory a result is in.
-enum MadeBy {
+enum Memory {
     /// The library's, of this object.
     Library(PyOwner),
     /// Rust's. The library gets it when the result is returned.
@@ -76,26 +76,7 @@ impl<A: fmt::Debug> fmt::Debug for NewArray<A> {
     }
 }
 
-impl<A> Deref for NewArray<A> {
-    type Target = A;
-
-    fn deref(&self) -> &A {
-        &self.array
-    }
-}
-
-impl<A> DerefMut for NewArray<A> {
-    fn deref_mut(&mut self) -> &mut A {
-        &mut self.array
-    }
-}
-
-// SAFETY: as for the array, which a move of this struct moves as it does itself.
-unsafe impl<A: CudaArray> CudaArray for NewArray<A> {
-    fn info(&self) -> Result<ArrayInfo> {
-        self.array.info()
-    }
-}
+dereferences!(NewArray, array);
 
 impl<'py, A: CudaArray> IntoPyObject<'py> for NewArray<A> {
     type Target = PyAny;
@@ -105,13 +86,17 @@ impl<'py, A: CudaArray> IntoPyObject<'py> for NewArray<A> {
 
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
         let info = self.array.info()?;
-        match self.made_by {
-            MadeBy::Library(object) => {
+        match self.memory {
+            Memory::Library(object) => {
                 let object = object.object().bind(py).clone();
                 make_producer_wait_for(&object, &info)?;
                 Ok(object)
             }
-            MadeBy::Rust(kind, memory) => into_library(py, &kind, Own { info, _memory: memory }),
+            Memory::Rust(kind, memory) => {
+                // SAFETY: the description is that of a struct over the storage, which does not move its memory, and which
+                // nothing else has.
+                into_library(py, &kind, unsafe { Described::new(info, memory) })
+            }
         }
     }
 }
@@ -135,8 +120,8 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
     free_detached();
     let (shape, dtype, device) = wish;
     cuda::make_room_on(device, shape.iter().product::<usize>().saturating_mul(dtype.item_bits(false) / 8));
-    let (mut import, made_by) = if let Some(object) = kind.empty(py, wish)? {
-        (import(&object, None)?, MadeBy::Library(PyOwner::new(object.unbind())))
+    let (mut import, memory) = if let Some(object) = kind.empty(py, wish)? {
+        (import(&object, None)?, Memory::Library(PyOwner::new(object.unbind())))
     } else {
         if let Some(stream) = callers.filter(|stream| cuda::captures(*stream)) {
             let what = "memory for a result, which the library of the argument does not allocate";
@@ -144,19 +129,19 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
         }
         let stream = callers.unwrap_or(StreamHandle::LegacyDefault);
         let (info, memory) = detached(py, || new_memory_of_rust(wish, Some(stream)))?;
-        (lend(info, &memory, stream), MadeBy::Rust(kind.clone(), memory))
+        (lend(info, &memory, stream), Memory::Rust(kind.clone(), memory))
     };
     let address = import.info().address;
     let array = B::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
-    let array = array.map_err(|error| match &made_by {
-        MadeBy::Library(object) => PyErr::from(of(object.object().bind(py), error)),
-        MadeBy::Rust(..) => error.into(),
+    let array = array.map_err(|error| match &memory {
+        Memory::Library(object) => PyErr::from(with_origin(object.object().bind(py), error)),
+        Memory::Rust(..) => error.into(),
     })?;
     if array.info()?.address != address {
         let allowed = "a struct that uses the memory in place, such as one with `LeaseMut<T>` or `Shared`";
         return Err(Error::new(ErrorKind::CopyRequired, "the result", "a struct that copies", allowed).into());
     }
-    Ok(NewArray { array, made_by })
+    Ok(NewArray { array, memory })
 }
 
 /// Lends memory of this crate to an import, which keeps it alive.
@@ -197,7 +182,7 @@ fn numpy_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResu
     if let (Some(api), Some(number)) = (Api::get(py)?, type_number(dtype)) {
         return api.empty(py, number, shape);
     }
-    let numpy = library(py, Library::NumPy)?;
+    let numpy = library(py, Package::NumPy)?;
     let dtype = dtype_of(&numpy, dtype, None)?;
     numpy.call_method1(intern!(py, "empty"), (PyTuple::new(py, shape)?, dtype))
 }
@@ -213,7 +198,7 @@ fn for_pytorch(device: Device) -> Device {
 
 /// Calls `torch.empty`, for an exchange table without an allocator.
 fn torch_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResult<Bound<'py, PyAny>> {
-    let torch = library(py, Library::PyTorch)?;
+    let torch = library(py, Package::PyTorch)?;
     let device = for_pytorch(device);
     let place = match device.device_type {
         DeviceType::CUDA => format!("cuda:{}", device.device_id),
@@ -232,42 +217,21 @@ fn cupy_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResul
         let error = Error::new(ErrorKind::Device, "new memory", device, allowed);
         return Err(error.with_python_hint("NumPy has memory of the host").into());
     }
-    let cupy = library(py, Library::CuPy)?;
+    let cupy = library(py, Package::CuPy)?;
     let name = dtype.typestr().map_or_else(|| dtype.name(), |typestr| typestr.to_string());
     let ordinal = if device.device_type == DeviceType::CUDA { device.device_id } else { 0 };
     let current = cupy.getattr(intern!(py, "cuda"))?.call_method1(intern!(py, "Device"), (ordinal,))?;
     current.call_method0(intern!(py, "__enter__"))?;
-    let made = cupy.call_method1(intern!(py, "empty"), (PyTuple::new(py, shape)?, name));
+    let array = cupy.call_method1(intern!(py, "empty"), (PyTuple::new(py, shape)?, name));
     current.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
-    made
-}
-
-/// Memory of this crate, with the description of the struct through which it was written.
-struct Own {
-    info: ArrayInfo,
-    /// Held until this struct is dropped.
-    _memory: RustMemory,
-}
-
-// SAFETY: 1: the description is that of a struct over the storage, which does not move its memory. 2: nothing else accesses
-// the storage. 3: nothing is lent. 4: nothing else has the memory.
-unsafe impl CudaArray for Own {
-    fn info(&self) -> Result<ArrayInfo> {
-        Ok(self.info.clone())
-    }
-}
-
-type Allocator =
-    unsafe extern "C" fn(*mut DLTensor, *mut *mut Versioned, *mut c_void, Option<SetError>) -> c_int;
-
-fn allocator_of(table: Table) -> Option<Allocator> {
-    member!(table, managed_tensor_allocator: Allocator).filter(|_| makes_objects(table))
+    array
 }
 
 /// Allocates memory with the allocator of an exchange table and makes an object of it. Returns `None` if the table has
 /// no allocator, or one that fails without an error.
 fn allocated<'py>(py: Python<'py>, table: Table, wish: Wish<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let Some(allocator) = allocator_of(table) else { return Ok(None) };
+    let allocator = table.functions().managed_tensor_allocator.filter(|_| makes_objects(table));
+    let Some(allocator) = allocator else { return Ok(None) };
     let (shape, dtype, device) = wish;
     let mut extents: Vec<i64> = shape.iter().map(|extent| *extent as i64).collect();
     #[expect(
@@ -312,13 +276,11 @@ impl Refusal {
             return Some(error);
         }
         let (class, text) = self.0?;
-        let named = py.import("builtins").and_then(|builtins| builtins.getattr(class));
-        let named = named.ok().and_then(|class| class.cast_into::<PyType>().ok());
-        let known = named.filter(|class| class.is_subclass_of::<PyBaseException>().unwrap_or(false));
-        Some(known.map_or_else(
-            || PyRuntimeError::new_err(text.clone()),
-            |class| PyErr::from_type(class, text.clone()),
-        ))
+        let class = py.import("builtins").and_then(|builtins| builtins.getattr(class));
+        Some(match class.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
+            Ok(class) => PyErr::from_type(class, text),
+            Err(_) => PyRuntimeError::new_err(text),
+        })
     }
 }
 
@@ -332,9 +294,9 @@ unsafe extern "C" fn note(context: *mut c_void, class: *const c_char, text: *con
         // SAFETY: the C string lives during the call.
         (!place.is_null()).then(|| unsafe { CStr::from_ptr(place) }.to_string_lossy().into_owned())
     };
-    let said = (read(class).unwrap_or_default(), read(text).unwrap_or_default());
+    let texts = (read(class).unwrap_or_default(), read(text).unwrap_or_default());
     // SAFETY: the context is the `Refusal` of the call in progress. The assignment drops only its earlier text.
-    unsafe { (*context.cast::<Refusal>()).0 = Some(said) };
+    unsafe { (*context.cast::<Refusal>()).0 = Some(texts) };
 }
 
 /// Memory of this crate.

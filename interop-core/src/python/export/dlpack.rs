@@ -200,13 +200,14 @@ unsafe fn answer_by_copy<'py>(
     // The copy reads the memory, so Rust code must not write it meanwhile.
     let _access = Borrow::from_shared(shared_range(info), false)?;
     if wanted == Device::CPU {
-        let (info, buffer) = copying(py, info, || copied(info))?;
+        // A short copy on the host is not worth a switch of threads.
+        let is_short = info.device() == Device::CPU && info.nbytes() <= SHORT_COPY;
+        let (info, buffer) = if is_short { copied(info) } else { detached(py, || copied(info)) }?;
         // SAFETY: the description is that of the buffer, and nobody else has the buffer.
         return unsafe { capsule(py, &info, buffer, Ownership::Copied, request.versioned) };
     }
     // SAFETY: the memory is live, as the caller promises.
-    let (buffer, info) =
-        copying(py, info, || unsafe { crate::memory::duplicate::duplicate(info, consumer) })?;
+    let (buffer, info) = detached(py, || unsafe { crate::memory::duplicate::duplicate(info, consumer) })?;
     // SAFETY: as above.
     unsafe { capsule(py, &info, buffer, Ownership::Copied, request.versioned) }
 }
@@ -216,15 +217,6 @@ unsafe fn answer_by_copy<'py>(
 pub(crate) fn waiting<R: Send>(py: Python<'_>, info: &ArrayInfo, wait: impl FnOnce() -> R + Send) -> R {
     let idle = info.pending.is_nothing() || info.device() == Device::CPU;
     if idle { wait() } else { detached(py, wait) }
-}
-
-/// Runs a closure that copies an array. It runs [`detached`] from the interpreter unless it is a short copy on the
-/// host.
-///
-/// A copy by a device waits for the default stream, and so for streams that are unrelated to the array.
-fn copying<R: Send>(py: Python<'_>, info: &ArrayInfo, copy: impl FnOnce() -> R + Send) -> R {
-    let is_short = info.device() == Device::CPU && info.nbytes() <= SHORT_COPY;
-    if is_short { copy() } else { detached(py, copy) }
 }
 
 /// # Safety

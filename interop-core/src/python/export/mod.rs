@@ -2,7 +2,6 @@
 
 pub(crate) mod allocate;
 pub(crate) mod dlpack;
-pub(crate) mod interface_dict;
-pub(crate) mod into_library;
+pub(crate) mod library;
 pub(crate) mod numpy;
 pub(crate) mod results;

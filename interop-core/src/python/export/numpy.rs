@@ -3,7 +3,7 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 use core::mem::transmute;
-use core::ptr::null_mut;
+use core::ptr::{null, null_mut, with_exposed_provenance_mut};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -15,7 +15,7 @@ use crate::array::dims::Dims;
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::struct_type::StructType;
-use crate::python::import::library_kind::{Library, library};
+use crate::python::import::package::{Package, library};
 
 /// Returns the element type as a `numpy.dtype` if NumPy has it or a package such as `ml_dtypes` registered it. Otherwise,
 /// or without NumPy, returns its name as a `str`.
@@ -153,7 +153,7 @@ impl Api {
     #[cold]
     fn look_up(py: Python<'_>) -> PyResult<Option<Self>> {
         // Its error states what to do if NumPy is missing.
-        library(py, Library::NumPy)?;
+        library(py, Package::NumPy)?;
         // The first name is valid since 2.0, where the second raises a warning.
         let modules = ["numpy._core._multiarray_umath", "numpy.core._multiarray_umath"];
         let found = modules.iter().find_map(|module| py.import(*module).ok());
@@ -197,22 +197,30 @@ impl Api {
     ///
     /// # Safety
     ///
-    /// `data` is not null. The elements of this type, shape and strides in bytes are live there as long as `base` is.
-    /// They may be written if `writable` is set.
+    /// The described memory is live as long as `base` is, and its elements have this type.
     pub(crate) unsafe fn array_over<'py>(
         self,
         base: Bound<'py, PyAny>,
         type_number: c_int,
-        (data, writable): (*mut c_void, bool),
-        (shape, strides): (&[isize], &[isize]),
+        info: &ArrayInfo,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let py = base.py();
-        let flags = if writable { WRITABLE } else { 0 };
-        // SAFETY: as the caller promises. The shape and strides are only read during the call.
-        let array = unsafe { self.call(py, type_number, shape, strides.as_ptr(), data, flags) }?;
+        let item = (info.dtype().packed_bits() / 8) as isize;
+        let strides = Dims::filled(info.ndim(), |numbers| {
+            for (number, stride) in numbers.iter_mut().zip(info.strides()) {
+                // A product that overflows is the stride of an axis that is never stepped along.
+                *number = stride.wrapping_mul(item);
+            }
+        });
+        // An array without elements has no address, and null would make NumPy allocate.
+        let address = if info.numel() == 0 { align_of::<u128>() } else { info.address() };
+        let flags = if info.is_writable_by_owner() { WRITABLE } else { 0 };
+        let data = with_exposed_provenance_mut(address);
+        // SAFETY: as the caller promises. There is a stride for each axis.
+        let array =
+            unsafe { self.call(base.py(), type_number, info.shape(), strides.as_ptr(), data, flags) }?;
         // SAFETY: the array has no base yet. The function takes the reference, even if it fails.
         if unsafe { (self.set_base)(array.as_ptr(), base.into_ptr()) } != 0 {
-            return Err(PyErr::fetch(py));
+            return Err(PyErr::fetch(array.py()));
         }
         Ok(array)
     }
@@ -228,12 +236,11 @@ impl Api {
         type_number: c_int,
         shape: &[usize],
     ) -> PyResult<Bound<'py, PyAny>> {
-        let shape = extents(shape);
         // SAFETY: without `data`, NumPy allocates.
-        unsafe { self.call(py, type_number, &shape, core::ptr::null(), null_mut(), 0) }
+        unsafe { self.call(py, type_number, shape, null(), null_mut(), 0) }
     }
 
-    /// `PyArray_New`.
+    /// `PyArray_New`. It only reads the shape and the strides.
     ///
     /// # Safety
     ///
@@ -242,14 +249,15 @@ impl Api {
         self,
         py: Python<'py>,
         type_number: c_int,
-        shape: &[isize],
+        shape: &[usize],
         strides: *const isize,
         data: *mut c_void,
         flags: c_int,
     ) -> PyResult<Bound<'py, PyAny>> {
         #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
         let ndim = shape.len() as c_int;
-        let extents = shape.as_ptr();
+        // An extent is at most `isize::MAX`; NumPy refuses another.
+        let extents = shape.as_ptr().cast::<isize>();
         // SAFETY: the class is `NumPy`'s own, `shape` and `strides` have a number for each axis, and the caller
         // guarantees `data`. The thread is attached.
         let array = unsafe {
@@ -258,15 +266,6 @@ impl Api {
         // SAFETY: a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(py, array) }
     }
-}
-
-/// Converts extents to `NumPy`'s type.
-pub(crate) fn extents(shape: &[usize]) -> Dims<isize> {
-    Dims::filled(shape.len(), |numbers| {
-        for (number, extent) in numbers.iter_mut().zip(shape) {
-            *number = *extent as isize;
-        }
-    })
 }
 
 /// Returns `NumPy`'s type number of an element type, or `None` if there is none.

@@ -1,19 +1,17 @@
 //! Return types of functions that return an array of a library: a fixed library, or that of the caller's array.
 #![expect(unsafe_code, reason = "forwards the description of an array")]
 
-use core::ops::{Deref, DerefMut};
-
 use pyo3::prelude::*;
 
 use crate::array::device::Device;
 use crate::array::dtype::DType;
-use crate::array::info::ArrayInfo;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
+use crate::derive::kept::dereferences;
 use crate::python::class::exported_array::{AnyThread, into_object};
 use crate::python::export::allocate::{NewArray, new_memory};
-use crate::python::export::into_library::into_library;
-use crate::python::import::package::Kind;
+use crate::python::export::library::Kind;
+use crate::python::export::library::into_library;
 use crate::python::import::pipeline::import_as;
 
 /// Defines a return type. The types differ in the library that creates the object.
@@ -179,7 +177,7 @@ impl<A> WithLibrary<A> {
     ///
     /// As [`like`].
     pub fn new(object: &Bound<'_, PyAny>, array: A) -> PyResult<Self> {
-        Ok(Self { array, kind: Kind::of(object)? })
+        Ok(Self { array, kind: Kind::from_object(object)? })
     }
 
     /// Returns a result that becomes an array of the caller's library.
@@ -255,26 +253,7 @@ impl<A> WithLibrary<A> {
     }
 }
 
-impl<A> Deref for WithLibrary<A> {
-    type Target = A;
-
-    fn deref(&self) -> &A {
-        &self.array
-    }
-}
-
-impl<A> DerefMut for WithLibrary<A> {
-    fn deref_mut(&mut self) -> &mut A {
-        &mut self.array
-    }
-}
-
-// SAFETY: as for the array, which a move of this struct moves as it does itself.
-unsafe impl<A: CudaArray> CudaArray for WithLibrary<A> {
-    fn info(&self) -> crate::Result<ArrayInfo> {
-        self.array.info()
-    }
-}
+dereferences!(WithLibrary, array);
 
 impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for WithLibrary<A> {
     type Error = PyErr;
@@ -336,5 +315,5 @@ impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for InLibraryOf<A> {
 /// }
 /// ```
 pub fn like<A>(object: &Bound<'_, PyAny>, array: A) -> PyResult<InLibraryOf<A>> {
-    Ok(InLibraryOf { array, kind: Kind::of(object)? })
+    Ok(InLibraryOf { array, kind: Kind::from_object(object)? })
 }

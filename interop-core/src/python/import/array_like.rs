@@ -19,7 +19,7 @@ use crate::memory::extraction::Extraction;
 use crate::memory::from_import::DataField;
 use crate::memory::import::Import;
 use crate::python::convert::{device, extract_integer};
-use crate::python::errors::{of, origin, set_first_cause};
+use crate::python::errors::{origin, set_first_cause, with_origin};
 use crate::python::import::pipeline::{import_to, take_detached};
 use crate::python::import::type_cache::{Values, type_info};
 use crate::python::interpreter::{attribute, ignore_exception};
@@ -159,7 +159,7 @@ fn import_exactly<A: FromArray>(
     let mut import = Import::EMPTY;
     open(object, element, &mut import)?;
     let array = A::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
-    array.map_err(|error| Refusal::of(named, error))
+    array.map_err(|error| Refusal::new(named, error))
 }
 
 /// Fills an empty import, for reading only.
@@ -174,16 +174,16 @@ fn open(object: &Bound<'_, PyAny>, element: Option<ElementType>, to: &mut Import
     let address = to.info().address;
     if to.info().numel() > 0 && align > 1 && address % align != 0 {
         let (found, allowed) = (text!("{address:#x}"), text!("a multiple of {align}"));
-        return Err(Refusal::of(object, Error::new(ErrorKind::Alignment, "address", found, allowed)));
+        return Err(Refusal::new(object, Error::new(ErrorKind::Alignment, "address", found, allowed)));
     }
     Ok(())
 }
 
 impl Refusal {
     #[cold]
-    fn of(object: &Bound<'_, PyAny>, error: Error) -> Self {
+    fn new(object: &Bound<'_, PyAny>, error: Error) -> Self {
         let is_curable = matches!(error.kind(), ErrorKind::DType | ErrorKind::Strides | ErrorKind::Alignment);
-        Self { error: of(object, error).into(), is_curable }
+        Self { error: with_origin(object, error).into(), is_curable }
     }
 }
 
@@ -227,7 +227,7 @@ fn unmasked<'py>(numpy: &Bound<'py, PyModule>, object: &Bound<'py, PyAny>) -> Py
     let array = masked.call_method1("asanyarray", (object,))?;
     if masked.call_method1("is_masked", (&array,))?.is_truthy()? {
         let error = Error::new(ErrorKind::Unsupported, "array", "masked elements", "elements without a mask");
-        return Err(of(object, error).into());
+        return Err(with_origin(object, error).into());
     }
     numpy.call_method1("asarray", (array,))
 }
@@ -326,6 +326,6 @@ impl<'py> Cast<'_, 'py> {
 
     #[cold]
     fn refusal(&self, found: impl core::fmt::Display, allowed: impl core::fmt::Display) -> PyErr {
-        of(self.object, Error::new(ErrorKind::DType, "array", found, allowed)).into()
+        with_origin(self.object, Error::new(ErrorKind::DType, "array", found, allowed)).into()
     }
 }

@@ -5,7 +5,6 @@
 )]
 
 use core::ffi::CStr;
-use core::mem;
 
 use pyo3::ffi;
 use pyo3::intern;
@@ -24,10 +23,9 @@ use crate::array::struct_type::StructType;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::{Import, Protocol};
 use crate::memory::owner::Owner;
-use crate::python::errors::of;
+use crate::python::errors::with_origin;
 use crate::python::import::steps::{Answer, Request};
-use crate::python::interpreter::attribute;
-use crate::python::interpreter::with_saved_exception;
+use crate::python::interpreter::{attribute, in_capsule};
 use crate::python::py_owner::PyOwner;
 
 /// The last step: the buffer protocol, for objects in host memory without `__dlpack__`, and for arrays that `__dlpack__`
@@ -38,12 +36,14 @@ pub(crate) fn from_buffer(request: &Request<'_, '_>, to: &mut Import) -> Answer 
     if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
         return Ok(false);
     }
-    let lent = LentBuffer::of(object)?;
-    let info = lent.info().map_err(|error| of(object, error))?;
+    let lent = LentBuffer::new(object)?;
+    let info = lent.info().map_err(|error| with_origin(object, error))?;
     if let Some(struct_type) = info.struct_type() {
         check_ctypes(object, struct_type)?;
     }
-    let owner = PyOwner::new(lent.into_capsule(object.py())?.unbind());
+    // In a capsule, because any thread can drop a Python object by a `PyOwner`, and the garbage collector does not list a
+    // capsule, so Python code cannot release the buffer.
+    let owner = PyOwner::new(in_capsule(object.py(), lent)?.unbind());
     // SAFETY: the object keeps the memory where it is until the buffer is released, which the owner does. The info is
     // writable only if the buffer is.
     *to = unsafe { Import::from_parts(info, Owner::new(owner)) };
@@ -94,7 +94,7 @@ fn compare_ctypes(
             let read = struct_type.fields.iter().find(|read| read.name == name);
             let read = read.filter(|read| read.offset == offset && read.size() == Some(size)).ok_or_else(|| {
                 let allowed = "a struct without bit fields, unions, packed structs and base classes, whose places the format does not state";
-                PyErr::from(of(object, Error::new(ErrorKind::DType, "format", text!("the field {name:?} at byte {offset}"), allowed)))
+                PyErr::from(with_origin(object, Error::new(ErrorKind::DType, "format", text!("the field {name:?} at byte {offset}"), allowed)))
             })?;
             if let Some(nested) = &read.struct_type {
                 compare_ctypes(object, &item_class(field.get_item(1)?)?, nested)?;
@@ -107,14 +107,14 @@ fn compare_ctypes(
 /// A buffer of an object, in a box of its own until its release. It may contain pointers into itself.
 struct LentBuffer(*mut ffi::Py_buffer);
 
-impl LentBuffer {
-    /// The name of the capsule around a buffer.
-    const NAME: &'static CStr = c"interop_core.buffer";
+// SAFETY: any thread that is attached may release a buffer.
+unsafe impl Send for LentBuffer {}
 
+impl LentBuffer {
     /// # Errors
     ///
     /// Exceptions of the object.
-    fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         // A buffer without an object needs no release.
         let lent = Self(Box::into_raw(Box::new(ffi::Py_buffer::new())));
         // SAFETY: the object is alive, and the pointer is valid for a write.
@@ -154,26 +154,14 @@ impl LentBuffer {
         }
         .validate()
     }
-
-    /// Moves the buffer into a capsule. Like any Python object, it can be dropped on any thread by a `PyOwner`. The
-    /// garbage collector does not list it, so Python code cannot release the buffer.
-    fn into_capsule(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        // SAFETY: the pointer is not null and the name is static.
-        let capsule = unsafe { ffi::PyCapsule_New(self.0.cast(), Self::NAME.as_ptr(), Some(release)) };
-        // SAFETY: a new reference, or null with an exception set.
-        let capsule = unsafe { Bound::from_owned_ptr_or_err(py, capsule) }?;
-        mem::forget(self);
-        Ok(capsule)
-    }
 }
 
 impl Drop for LentBuffer {
     fn drop(&mut self) {
-        // SAFETY: `of` filled the buffer, and this releases it once.
-        let release = || unsafe { ffi::PyBuffer_Release(self.0) };
-        // SAFETY: the thread is attached, because the value is local to an import or to a destructor that Python calls.
-        unsafe { with_saved_exception(release) };
-        // SAFETY: this is the box of `of`.
+        // SAFETY: `new` filled the buffer, and this releases it once. The thread is attached, because the value is local to
+        // an import or in a capsule.
+        unsafe { ffi::PyBuffer_Release(self.0) };
+        // SAFETY: this is the box of `new`.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
@@ -187,15 +175,4 @@ unsafe fn numbers(list: *const ffi::Py_ssize_t, count: usize) -> Option<Vec<i64>
     // SAFETY: the place is in the list, as the caller promises.
     let number = |at: usize| unsafe { list.wrapping_add(at).read() } as i64;
     (!list.is_null()).then(|| (0..count).map(number).collect())
-}
-
-/// Releases the buffer of a capsule.
-///
-/// # Safety
-///
-/// Python calls this once for a capsule of `into_capsule`, with the thread attached.
-unsafe extern "C" fn release(capsule: *mut ffi::PyObject) {
-    // SAFETY: the capsule has this name, which nothing changes.
-    let buffer = unsafe { ffi::PyCapsule_GetPointer(capsule, LentBuffer::NAME.as_ptr()) };
-    drop(LentBuffer(buffer.cast()));
 }

@@ -1,8 +1,8 @@
 //! Calls `__dlpack__` with a stream and a version, and retries with fewer arguments for producers that accept less.
 #![expect(unsafe_code, reason = "calls a method as what was found for a type says")]
 
+use core::cell::Cell;
 use core::mem::transmute;
-use core::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::exceptions::{PyAttributeError, PyException, PySystemError, PyTypeError};
 use pyo3::ffi;
@@ -36,22 +36,30 @@ pub(crate) struct DlpackMethod {
 }
 
 impl DlpackMethod {
-    /// Creates the description for a class of this library. `host_only`: its arrays are in host memory by definition.
+    /// Creates the description for the class of an object. `method` is the attribute of the class. `host_only`: its arrays
+    /// are in host memory by definition.
     pub(crate) fn new(
+        object: &Bound<'_, PyAny>,
         package: Package,
-        has_method: bool,
+        method: Option<&Bound<'_, PyAny>>,
         host_only: bool,
-        direct: Option<DirectCall>,
     ) -> Self {
         let expected_device = match package.states_one_device() {
-            _ if host_only => ExpectedDevice::of(ExpectedDevice::packed(Device::CPU)),
-            true => ExpectedDevice::new(),
-            false => ExpectedDevice::of(ExpectedDevice::NONE),
+            _ if host_only => Prediction::Device(Device::CPU),
+            true => Prediction::New,
+            false => Prediction::None,
         };
-        // Arrays of JAX are immutable.
-        let has_writable_dict = package != Package::Jax;
-        let takes_unordered = package.takes_unordered();
-        Self { has_method, takes_unordered, expected_device, has_writable_dict, is_native: false, direct }
+        let is_native = method.is_some_and(|method| is_method_of(method, &object.get_type()));
+        Self {
+            // A property may exist for some objects only.
+            has_method: method.is_some_and(PyAnyMethods::is_callable),
+            takes_unordered: package.takes_unordered(),
+            expected_device: ExpectedDevice(Cell::new(expected_device)),
+            // Arrays of JAX are immutable.
+            has_writable_dict: package != Package::Jax,
+            is_native,
+            direct: method.filter(|_| is_native).and_then(|method| DirectCall::new(object, method)),
+        }
     }
 
     /// Returns the stream to pass to arrays on `device`.
@@ -69,50 +77,38 @@ impl DlpackMethod {
 ///
 /// `__dlpack__` is called as for an array on that device. If the capsule states another device, the import starts again
 /// with `__dlpack_device__`, and so do all later imports of the class.
-pub(crate) struct ExpectedDevice(AtomicU64);
+pub(crate) struct ExpectedDevice(Cell<Prediction>);
+
+#[derive(Clone, Copy)]
+enum Prediction {
+    /// No array has been imported yet.
+    New,
+    Device(Device),
+    /// The device is not predicted, because there were several or it is unknown.
+    None,
+}
 
 impl ExpectedDevice {
-    /// No array has been imported yet.
-    const NEW: u64 = Self::packed(Device::UNKNOWN);
-    /// The device is not predicted, because there were several or it is unknown. The value is that of a device that
-    /// does not exist.
-    const NONE: u64 = !Self::NEW;
-
-    /// Creates the value for a class without imported arrays.
-    fn new() -> Self {
-        Self::of(Self::NEW)
-    }
-
-    fn of(word: u64) -> Self {
-        Self(AtomicU64::new(word))
-    }
-
-    #[expect(clippy::cast_sign_loss, reason = "the bits are what counts")]
-    const fn packed(device: Device) -> u64 {
-        let Device { device_type, device_id } = device;
-        ((device_type.0 as u64) << 32) | (device_id as u64 & 0xffff_ffff)
-    }
-
     /// Returns the expected device of the next array, if there is one.
-    #[expect(clippy::cast_possible_truncation, reason = "each half is cut out of the word")]
     pub(crate) fn device(&self) -> Option<Device> {
-        let word = self.0.load(Ordering::Relaxed);
-        let (device_type, device_id) = (DeviceType((word >> 32) as i32), word as i32);
-        (word != Self::NEW && word != Self::NONE).then_some(Device { device_type, device_id })
+        match self.0.get() {
+            Prediction::Device(device) => Some(device),
+            Prediction::New | Prediction::None => None,
+        }
     }
 
     /// Records the device of an array. `__dlpack_device__` and the capsule have agreed on it.
     pub(crate) fn note(&self, device: Device) {
-        // Libraries describe the other kinds of memory in different ways.
-        let plain = matches!(device.device_type, DeviceType::CPU | DeviceType::CUDA);
-        let word = if plain { Self::packed(device) } else { Self::NONE };
-        // Only the first call has an effect.
-        let _ = self.0.compare_exchange(Self::NEW, word, Ordering::Relaxed, Ordering::Relaxed);
+        if let Prediction::New = self.0.get() {
+            // Libraries describe the other kinds of memory in different ways.
+            let is_plain = matches!(device.device_type, DeviceType::CPU | DeviceType::CUDA);
+            self.0.set(if is_plain { Prediction::Device(device) } else { Prediction::None });
+        }
     }
 
     /// Records that an array was on an unexpected device.
     pub(crate) fn give_up(&self) {
-        self.0.store(Self::NONE, Ordering::Relaxed);
+        self.0.set(Prediction::None);
     }
 }
 
@@ -178,7 +174,7 @@ pub(crate) fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult
 
 /// Calls `__dlpack__` with the keywords of the current standard, then with those of older ones.
 #[inline(always)]
-pub(crate) fn call_dlpack<'py>(
+fn call_dlpack<'py>(
     object: &Bound<'py, PyAny>,
     method: &DlpackMethod,
     stream: Option<i128>,
@@ -271,13 +267,13 @@ fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
         return false;
     }
     let text = error.value(py).to_string();
-    let says = |words: &str| text.contains(words);
-    if says("max_version") || says("incompatible function arguments") {
+    let contains = |words: &str| text.contains(words);
+    if contains("max_version") || contains("incompatible function arguments") {
         return true;
     }
     // The name of the keyword is in quotes.
-    let names_one = says("'") && (says("unexpected keyword") || says("invalid keyword"));
-    says("keyword") && !says("missing") && (!names_one || says("stream"))
+    let names_one = contains("'") && (contains("unexpected keyword") || contains("invalid keyword"));
+    contains("keyword") && !contains("missing") && (!names_one || contains("stream"))
 }
 
 /// The C function of a method of a static type.
@@ -288,16 +284,14 @@ fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
 pub(crate) struct DirectCall(ffi::PyCFunctionFastWithKeywords);
 
 impl DirectCall {
-    /// Returns the method of the object's type, if the type is immutable and the method uses the calling convention of
+    /// Returns this method of the object's type, if the type is immutable and the method uses the calling convention of
     /// [`call`](Self::call).
-    pub(crate) fn of(object: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> Option<Self> {
+    fn new(object: &Bound<'_, PyAny>, method: &Bound<'_, PyAny>) -> Option<Self> {
         let class = object.get_type();
         if !has_fixed_attributes(&class) {
             return None;
         }
-        let method = class.getattr(method).ok().filter(|method| is_method_of(method, &class))?;
-        let method = method.call_method1("__get__", (object, class)).ok()?;
-        Self::behind(&method, object)
+        Self::behind(&method.call_method1("__get__", (object, class)).ok()?, object)
     }
 
     /// Returns the C function of a bound method of the object.
@@ -327,7 +321,7 @@ impl DirectCall {
     ///
     /// # Safety
     ///
-    /// The type of the object is exactly the one that was passed to [`of`](Self::of).
+    /// The type of the object is exactly the one that was passed to [`new`](Self::new).
     #[inline]
     pub(crate) unsafe fn call<'py, const N: usize>(
         self,
@@ -362,7 +356,7 @@ pub(crate) fn has_fixed_attributes(class: &Bound<'_, PyType>) -> bool {
 
 /// Returns whether an attribute is a method that was defined in C for the class or a base. Only such an attribute is
 /// known to be the same function for every object.
-pub(crate) fn is_method_of(attribute: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool {
+fn is_method_of(attribute: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool {
     let descriptor = (&raw const ffi::PyMethodDescr_Type).cast_mut();
     if attribute.get_type_ptr() != descriptor {
         return false;

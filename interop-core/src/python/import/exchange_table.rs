@@ -1,9 +1,8 @@
 //! Calls the functions of a C exchange table.
 #![expect(unsafe_code, reason = "calls the functions of foreign tables")]
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::CStr;
 use core::ptr::NonNull;
-use std::sync::OnceLock;
 
 use pyo3::exceptions::{PyBufferError, PyException, PySystemError};
 use pyo3::ffi;
@@ -14,24 +13,19 @@ use crate::array::stream::StreamHandle;
 use crate::protocols::dlpack::abi::{MAJOR_VERSION, Versioned};
 use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
+use crate::python::interpreter::capsule_pointer;
 
-/// Reads a member of a table: a C function, or `None` for null.
-macro_rules! member {
-    ($table:expr, $member:ident: $function:ty) => {{
-        let place = $table
-            .0
-            .as_ptr()
-            .wrapping_byte_add(core::mem::offset_of!($crate::dlpack::DLPackExchangeAPI, $member));
-        // SAFETY: the offset is that of a member of a table of this major version. Null is `None`.
-        unsafe { place.cast::<Option<$function>>().read() }
-    }};
+impl Table {
+    /// The functions of the table. Some may be absent.
+    pub(crate) fn functions(self) -> DLPackExchangeAPI {
+        // SAFETY: this is a table of this major version, which lives until the program ends and does not change.
+        unsafe { self.0.read() }
+    }
 }
-
-type ToObject = unsafe extern "C" fn(*mut Versioned, *mut *mut c_void) -> c_int;
 
 /// Returns whether the table can create Python objects from tensors.
 pub(crate) fn makes_objects(table: Table) -> bool {
-    member!(table, managed_tensor_to_py_object_no_sync: ToObject).is_some()
+    table.functions().managed_tensor_to_py_object_no_sync.is_some()
 }
 
 /// Creates an object of the table's library from a tensor. The library takes ownership of the tensor.
@@ -49,7 +43,7 @@ pub(crate) unsafe fn object_of(
     py: Python<'_>,
     tensor: *mut Versioned,
 ) -> PyResult<Bound<'_, PyAny>> {
-    let Some(to_object) = member!(table, managed_tensor_to_py_object_no_sync: ToObject) else {
+    let Some(to_object) = table.functions().managed_tensor_to_py_object_no_sync else {
         return Err(PySystemError::new_err(
             "the exchange table has no `managed_tensor_to_py_object_no_sync`",
         ));
@@ -113,8 +107,7 @@ fn no_stream(py: Python<'_>) -> PyResult<TableStream> {
 
 /// As [`table_stream`]. An exception of the table stays set, and the result is then `Absent`.
 pub(crate) fn ask_stream(table: Table, py: Python<'_>, device: Device) -> TableStream {
-    type CurrentWorkStream = unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int;
-    let Some(current) = member!(table, current_work_stream: CurrentWorkStream) else {
+    let Some(current) = table.functions().current_work_stream else {
         return TableStream::Absent;
     };
     let mut stream = core::ptr::null_mut();
@@ -138,8 +131,7 @@ pub(crate) fn tensor_of(
     table: Table,
     object: &Bound<'_, PyAny>,
 ) -> PyResult<Option<ManagedTensor<Versioned>>> {
-    type FromObject = unsafe extern "C" fn(*mut c_void, *mut *mut Versioned) -> c_int;
-    let Some(from_object) = member!(table, managed_tensor_from_py_object_no_sync: FromObject) else {
+    let Some(from_object) = table.functions().managed_tensor_from_py_object_no_sync else {
         return Ok(None);
     };
     let mut tensor = core::ptr::null_mut();
@@ -163,14 +155,9 @@ pub(crate) fn tensor_of(
 /// The name of the capsule that contains a table.
 pub(crate) const CAPSULE_NAME: &CStr = c"dlpack_exchange_api";
 
-/// Returns whether tables are exported and used. `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the environment disables
-/// them. It is read once.
+/// Returns whether tables are used. `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the environment disables them.
 pub(crate) fn in_use() -> bool {
-    static IN_USE: OnceLock<bool> = OnceLock::new();
-    *IN_USE.get_or_init(|| {
-        std::env::var_os("INTEROP_SKIP_DLPACK_C_EXCHANGE_API")
-            .is_none_or(|skip| skip.is_empty() || skip == "0")
-    })
+    std::env::var_os("INTEROP_SKIP_DLPACK_C_EXCHANGE_API").is_none_or(|skip| skip.is_empty() || skip == "0")
 }
 
 /// A table of the supported major version. It lives until the program ends.
@@ -188,13 +175,8 @@ unsafe impl Sync for Table {}
 /// An int is not accepted, although some libraries stored the address as one before DLPack 1.3. Any class can have an
 /// int, and following one that is not an address crashes the process. Such a library is imported by its `__dlpack__`.
 pub(crate) fn table(value: &Bound<'_, PyAny>) -> Option<Table> {
-    let name = crate::python::import::exchange_table::CAPSULE_NAME.as_ptr();
-    // SAFETY: the function accepts any object.
-    if unsafe { ffi::PyCapsule_IsValid(value.as_ptr(), name) } == 0 {
-        return None;
-    }
-    // SAFETY: the capsule is valid under this name, as was checked.
-    known_version(unsafe { ffi::PyCapsule_GetPointer(value.as_ptr(), name) }.cast())
+    // SAFETY: the object is alive.
+    known_version(unsafe { capsule_pointer(value.as_ptr(), CAPSULE_NAME) }?.as_ptr().cast())
 }
 
 /// Returns the first table of the supported major version in the chain of older ones.
@@ -211,5 +193,3 @@ fn known_version(header: *mut DLPackExchangeAPIHeader) -> Option<Table> {
     }
     None
 }
-
-pub(crate) use member;

@@ -1,8 +1,7 @@
 //! The libraries whose classes are treated in a way of their own, and the streams on which they work.
 #![expect(unsafe_code, reason = "a library states the handle of its own stream")]
 
-use std::sync::Arc;
-
+use pyo3::exceptions::PyImportError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
@@ -11,7 +10,6 @@ use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
-use crate::python::import::exchange_table::Table;
 use crate::python::interpreter::{ignore_exception, imported};
 use crate::python::py_owner::PyOwner;
 
@@ -36,8 +34,8 @@ impl Package {
     /// # Errors
     ///
     /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception of the class is ignored.
-    pub(crate) fn of(class: &Bound<'_, PyType>) -> PyResult<Self> {
-        let known = packages_of(class)?.into_iter().find_map(|(package, name)| match (&*package, &*name) {
+    pub(crate) fn from_class(class: &Bound<'_, PyType>) -> PyResult<Self> {
+        let package = packages_of(class)?.into_iter().find_map(|(package, name)| match (&*package, &*name) {
             ("numpy", "ndarray") => Some(Self::NumPy),
             ("torch", _) => Some(Self::PyTorch),
             ("cupy", _) => Some(Self::CuPy),
@@ -49,7 +47,18 @@ impl Package {
             ("cuda", _) => Some(Self::CudaCore),
             _ => None,
         });
-        Ok(known.unwrap_or(Self::Other))
+        Ok(package.unwrap_or(Self::Other))
+    }
+
+    /// The name of a library whose arrays are results of functions, and the module with its functions. Empty for the others.
+    pub(crate) const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::NumPy => ("NumPy", "numpy"),
+            Self::PyTorch => ("PyTorch", "torch"),
+            Self::CuPy => ("CuPy", "cupy"),
+            Self::Jax => ("JAX", "jax.dlpack"),
+            _ => ("", ""),
+        }
     }
 
     /// Whether `__dlpack__` of the library accepts the stream -1, which requests no wait.
@@ -186,23 +195,33 @@ fn stream_of_tvm_ffi(py: Python<'_>, device: Device) -> PyResult<Option<CurrentS
     Ok(Some(CurrentStream { handle: handle_in(&number)?, owner: None }))
 }
 
+/// Returns the module of a library.
+///
+/// # Errors
+///
+/// `ImportError` if the library is not installed. The message states what to do. Other exceptions of the import are
+/// passed on.
+pub(crate) fn library(py: Python<'_>, package: Package) -> PyResult<Bound<'_, PyAny>> {
+    let (name, module) = package.names();
+    let interned = PyString::intern(py, module);
+    if let Some(module) = imported(&interned) {
+        return Ok(module);
+    }
+    py.import(interned).map(Bound::into_any).map_err(|error| {
+        if !error.is_instance_of::<PyImportError>(py) {
+            return error;
+        }
+        let text = format!(
+            "the result: found no module `{module}`, allowed: an installed {name}, whose array the function returns; \
+             install it, or return `python::NumPy`, or `python::InLibraryOf` for that of the caller's library"
+        );
+        let refusal = PyImportError::new_err(text);
+        refusal.set_cause(py, Some(error));
+        refusal
+    })
+}
+
 /// Returns a module whose objects have been seen, so that it is loaded.
 fn module<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
     imported(name).map_or_else(|| py.import(name).map(Bound::into_any), Ok)
-}
-
-/// The library that creates a Python object from an array.
-#[derive(Clone, Debug)]
-pub(crate) enum Kind {
-    NumPy,
-    /// With the exchange table of its tensors, which exists since 2.10.
-    PyTorch(Option<Table>),
-    CuPy,
-    Jax,
-    /// Any other class whose exchange table creates objects.
-    Table(Table),
-    /// A class, an array namespace or a package with a function `from_dlpack`.
-    FromDlpack(Arc<Py<PyAny>>),
-    /// No known library: the array becomes an object of this crate's class.
-    Neutral,
 }

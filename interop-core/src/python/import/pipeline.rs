@@ -1,12 +1,13 @@
 //! Imports a Python object, as it is or as a derived struct: tries the protocols one after another.
 #![expect(unsafe_code, reason = "does not verify what an object states about its memory")]
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyBufferError, PyException, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple};
+use pyo3::types::{PyDict, PyString};
 
 use crate::array::device::Device;
 use crate::array::dtype::DType;
@@ -20,13 +21,14 @@ use crate::error::{Error, ErrorKind};
 use crate::memory::extraction::Extraction;
 use crate::memory::import::{Import, Protocol};
 use crate::python::detach::{AssertSend, detached};
-use crate::python::errors::{Failure, in_words, not_an_array, of};
+use crate::python::errors::{Failure, in_words, not_an_array, with_origin};
 use crate::python::import::buffer::from_buffer;
 use crate::python::import::steps::from_cuda_array_interface;
 use crate::python::import::steps::from_dlpack;
 use crate::python::import::steps::from_exchange_table;
 use crate::python::import::steps::{Request, Step};
-use crate::python::import::type_cache::{CachedType, type_info};
+use crate::python::import::type_cache::{TypeInfo, type_info};
+use crate::python::interface_dict::address;
 use crate::python::interpreter::attribute;
 use crate::python::py_owner::release_deferred_refs;
 
@@ -70,7 +72,7 @@ impl Request<'_, '_> {
         if !lost_strides {
             return Err(refused);
         }
-        match from_cuda_array_interface(self, to).map_err(|failure| failure.of(self.object)) {
+        match from_cuda_array_interface(self, to).map_err(|failure| failure.with_origin(self.object)) {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(why) if why.is_instance_of::<PyException>(py) => refused.set_cause(py, Some(why)),
@@ -112,7 +114,7 @@ fn date_error(object: &Bound<'_, PyAny>) -> Option<Error> {
     let dtype = object.getattr(intern!(object.py(), "dtype")).ok()?;
     let typestr: String = dtype.getattr(intern!(object.py(), "str")).ok()?.extract().ok()?;
     let error = DType::from_typestr(&typestr).err()?;
-    error.has_python_hint().then(|| of(object, error))
+    error.has_python_hint().then(|| with_origin(object, error))
 }
 
 /// Returns whether a tensor was rejected for the strides that `CuPy` writes for a reversed array: it divides them as
@@ -208,7 +210,7 @@ pub(crate) fn import_to(
     stream: Option<StreamHandle>,
     verification: Verification,
     to: &mut Import,
-) -> PyResult<CachedType> {
+) -> PyResult<Rc<TypeInfo>> {
     release_deferred_refs(object.py());
     let class = type_info(object)?;
     Request { object, class: &class, stream, verification }.import_to(to)?;
@@ -273,7 +275,7 @@ fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, verification: Verific
     let mut import = Import::EMPTY;
     import_to(object, None, verification, &mut import)?;
     let array = T::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
-    array.map_err(|error| of(object, error).into())
+    array.map_err(|error| with_origin(object, error).into())
 }
 
 /// Runs a closure for the storage of an argument, [`detached`] from the interpreter.
@@ -341,7 +343,7 @@ pub(crate) fn trust_interface(request: &Request<'_, '_>, import: &mut Import) ->
     if import.info().mutability() != Mutability::ReadOnly || !request.class.method.has_writable_dict {
         return Ok(());
     }
-    match says_writable(object, import.info()) {
+    match states_writable(object, import.info()) {
         Ok(true) => import.info.mutability = Mutability::Writable,
         Err(error) if !error.is_instance_of::<PyException>(object.py()) => return Err(error),
         _ => {}
@@ -349,7 +351,7 @@ pub(crate) fn trust_interface(request: &Request<'_, '_>, import: &mut Import) ->
     Ok(())
 }
 
-fn says_writable(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<bool> {
+fn states_writable(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<bool> {
     let py = object.py();
     let names = [intern!(py, "__cuda_array_interface__"), intern!(py, "__array_interface__")];
     // The second name is only for host memory.
@@ -371,9 +373,6 @@ fn names_writable(
 ) -> PyResult<bool> {
     let Ok(dict) = interface.cast::<PyDict>() else { return Ok(false) };
     let Some(data) = dict.get_item(key)? else { return Ok(false) };
-    let Some(pair) = data.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2) else { return Ok(false) };
-    let (address, readonly) = (pair.get_item(0)?, pair.get_item(1)?);
-    let here =
-        info.numel() == 0 || address.is_instance_of::<PyInt>() && address.extract::<usize>()? == info.address;
-    Ok(here && readonly.cast::<PyBool>().is_ok_and(|readonly| !readonly.is_true()))
+    let (address, is_read_only) = address(&data)?;
+    Ok(!is_read_only && (info.numel() == 0 || address == info.address))
 }

@@ -11,16 +11,15 @@ use crate::cuda::context::{Context, Entered};
 use crate::cuda::verify::Verification;
 use crate::error::{Error, ErrorKind};
 use crate::memory::import::{Import, Protocol};
-use crate::python::capsule::take_from;
+use crate::python::capsule::{receive, receive_capsule, take_from};
 use crate::python::convert::device;
 use crate::python::detach::free_detached;
-use crate::python::errors::{Failure, of};
-use crate::python::import::dunder_dlpack::{call_dlpack, call_dlpack_for, has_method, lacks_method};
+use crate::python::errors::{Failure, with_origin};
+use crate::python::import::dunder_dlpack::{call_dlpack_for, has_method, lacks_method};
 use crate::python::import::exchange_table::{Table, TableStream, table_stream, tensor_of};
-use crate::python::import::interface_dict::interface_in;
 use crate::python::import::package::{CurrentStream, Package};
-use crate::python::import::receive::{receive, receive_capsule};
 use crate::python::import::type_cache::TypeInfo;
+use crate::python::interface_dict::interface_in;
 use crate::python::interpreter::attribute;
 use crate::python::py_owner::PyOwner;
 
@@ -69,7 +68,7 @@ pub(crate) type Step = fn(&Request<'_, '_>, to: &mut Import) -> Answer;
 pub(crate) fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) -> Answer {
     let Some(table) = request.class.exchange else { return Ok(false) };
     let Some(tensor) = tensor_of(table, request.object)? else { return Ok(false) };
-    receive(to, tensor, request.verification).map_err(|error| of(request.object, error))?;
+    receive(to, tensor, request.verification).map_err(|error| with_origin(request.object, error))?;
     order_with_table(request, table, to)
 }
 
@@ -80,7 +79,7 @@ pub(crate) fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) ->
 fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) -> Answer {
     to.protocol = Some(Protocol::ExchangeTable);
     let (device, context) = (to.info().device(), to.context());
-    let named = |error| of(request.object, error);
+    let named = |error| with_origin(request.object, error);
     // Host memory, also pinned and managed memory, is used on no stream in particular.
     let theirs = match device.device_type {
         DeviceType::CPU => return Ok(true),
@@ -122,67 +121,85 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
     Ok(true)
 }
 
-/// The second step: `__dlpack__`, with the consumer's stream if the memory has streams.
+/// The second step: `__dlpack__`, with the consumer's stream if the memory has streams. The device is the expected one, or
+/// that of `__dlpack_device__`.
 pub(crate) fn from_dlpack(request: &Request<'_, '_>, to: &mut Import) -> Answer {
     let (object, method) = (request.object, &request.class.method);
     if let Some(expected) = method.expected_device.device() {
-        if from_expected_device(request, to, expected)? {
-            return Ok(true);
+        match from_device(request, to, expected, |expected, found| expected == found) {
+            Ok(true) => return Ok(true),
+            // The array is on another device, or on one that accepts other streams.
+            Ok(false) => method.expected_device.give_up(),
+            Err(Failure::Raised(error)) if expected == Device::CPU && lacks_method(object, &error)? => {}
+            Err(Failure::Raised(error))
+                if expected != Device::CPU && error.is_instance_of::<PyException>(object.py()) =>
+            {
+                method.expected_device.give_up();
+            }
+            Err(failure) => return Err(failure),
         }
         *to = Import::EMPTY;
     }
     if !method.has_method && (request.class.lacks_attributes || !has_method(object)?) {
         return Ok(false);
     }
-    match from_any_device(request, to) {
+    match from_stated_device(request, to) {
         Err(Failure::Raised(error)) if method.has_method && lacks_method(object, &error)? => Ok(false),
         answer => answer.map(|()| true),
     }
 }
 
-/// Imports the tensor of a capsule that the object returned.
-fn from_capsule(
-    request: &Request<'_, '_>,
-    to: &mut Import,
-    capsule: Bound<'_, PyAny>,
-) -> Result<(), Failure> {
-    let tensor = take_from(request.object, capsule)?;
-    Ok(receive_capsule(to, tensor, request.verification).map_err(|error| of(request.object, error))?)
-}
-
 /// Imports an array of a class whose device is not predicted: calls `__dlpack_device__` first.
-fn from_any_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), Failure> {
-    let (object, method, stream) = (request.object, &request.class.method, request.stream);
+fn from_stated_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), Failure> {
+    let object = request.object;
     let stated = object.call_method0(pyo3::intern!(object.py(), "__dlpack_device__"))?;
-    let stated = device(&stated, "__dlpack_device__").map_err(|failure| failure.of(object))?;
-    let named = |error| of(object, error);
+    let stated = device(&stated, "__dlpack_device__").map_err(|failure| failure.with_origin(object))?;
+    let named = |error| with_origin(object, error);
     // Checked before the call of `__dlpack__`, because other device types have other rules about streams.
     stated.check().map_err(named)?;
-    let current = request.callers_stream(stated)?;
-    // A library whose own stream is used from here on has nothing to order.
-    let stream = current.as_ref().map_or(stream, |_| Some(StreamHandle::NothingPending));
-    let consumer = method.consumer(stream, stated);
-    let entered = enter(stated, consumer).map_err(named)?;
-    let (capsule, told) = call_dlpack_for(object, method, consumer, stated)?;
-    from_capsule(request, to, capsule)?;
+    let is_there = from_device(request, to, stated, same_memory)?;
     let found = to.info().device();
-    if !same_memory(stated, found) {
+    if !is_there {
         let allowed = format!("{found}, as its capsule states");
         return Err(named(Error::new(ErrorKind::Device, "__dlpack_device__", stated, allowed)).into());
     }
-    if told == Some(consumer) {
-        method.expected_device.note(found);
-    } else if found != Device::CPU && cuda::is_available() {
+    request.class.method.expected_device.note(found);
+    Ok(())
+}
+
+/// Calls `__dlpack__` as for an array on `device`. Returns whether the array is there, as `agree` compares the devices.
+fn from_device(
+    request: &Request<'_, '_>,
+    to: &mut Import,
+    device: Device,
+    agree: fn(Device, Device) -> bool,
+) -> Answer {
+    let (object, method) = (request.object, &request.class.method);
+    let named = |error| with_origin(object, error);
+    let current = request.callers_stream(device)?;
+    // A library whose own stream is used from here on has nothing to order.
+    let stream = current.as_ref().map_or(request.stream, |_| Some(StreamHandle::NothingPending));
+    let consumer = method.consumer(stream, device);
+    let entered = enter(device, consumer).map_err(named)?;
+    let (capsule, passed) = call_dlpack_for(object, method, consumer, device)?;
+    let tensor = take_from(object, capsule)?;
+    receive_capsule(to, tensor, request.verification).map_err(named)?;
+    let found = to.info().device();
+    if !agree(device, found) {
+        return Ok(false);
+    }
+    if passed != Some(consumer) && found != Device::CPU && cuda::is_available() {
         // The producer did not accept the consumer's stream, so this code makes it wait. CPU memory has no streams, but
         // `PyTorch` describes pinned memory as CPU memory in its capsules.
         free_detached();
-        match told {
-            Some(told) => cuda::stream_wait(consumer, told, found),
+        match passed {
+            Some(passed) => cuda::stream_wait(consumer, passed, found),
             None => cuda::wait_for_unknown_stream(consumer, found),
         }
         .map_err(named)?;
     }
-    put_on(request, to, current, consumer, entered.map(|entered| entered.context()))
+    put_on(request, to, current, consumer, entered.map(|entered| entered.context()))?;
+    Ok(true)
 }
 
 /// Makes a context of the memory's device current for the call of a producer that has to make a stream wait: producers use
@@ -219,49 +236,20 @@ fn put_on(
     let is_unordered = !request.class.package.heeds_stream() && consumer != StreamHandle::NothingPending;
     if is_unordered {
         free_detached();
-        to.make_wait_for_unknown(consumer).map_err(|error| of(request.object, error))?;
+        to.make_wait_for_unknown(consumer).map_err(|error| with_origin(request.object, error))?;
     }
     to.put_on_ordered_stream(consumer, None, context);
     request.note_hidden_streams(to);
     Ok(())
 }
 
-/// Imports an array of a class whose arrays have all been on `expected`, with one call instead of two.
-///
-/// Returns `false` if this array is on another device, or if the object does not accept the consumer's stream.
-fn from_expected_device(request: &Request<'_, '_>, to: &mut Import, expected: Device) -> Answer {
-    let (object, method) = (request.object, &request.class.method);
-    let current = request.callers_stream(expected)?;
-    let stream = current.as_ref().map_or(request.stream, |_| Some(StreamHandle::NothingPending));
-    let consumer = method.consumer(stream, expected);
-    let entered = enter(expected, consumer).map_err(|error| of(object, error))?;
-    let capsule = match call_dlpack(object, method, consumer.to_dlpack(expected.device_type)) {
-        Ok(capsule) => capsule,
-        // The import then tries the other protocols.
-        Err(error) if expected == Device::CPU && lacks_method(object, &error)? => return Ok(false),
-        // The array may be on a device that accepts other streams.
-        Err(error) if expected != Device::CPU && error.is_instance_of::<PyException>(object.py()) => {
-            method.expected_device.give_up();
-            return Ok(false);
-        }
-        Err(error) => return Err(error.into()),
-    };
-    from_capsule(request, to, capsule)?;
-    if to.info().device() != expected {
-        method.expected_device.give_up();
-        return Ok(false);
-    }
-    put_on(request, to, current, consumer, entered.map(|entered| entered.context()))?;
-    Ok(true)
-}
-
 /// Returns whether two statements about a device agree.
 ///
 /// Libraries may describe pinned and managed memory differently in `__dlpack_device__` and in the capsule. So all kinds
 /// of host-accessible memory count as the same.
-fn same_memory(said: Device, found: Device) -> bool {
-    said.normalized() == found
-        || (said.device_type.is_host_accessible() && found.device_type.is_host_accessible())
+fn same_memory(stated: Device, found: Device) -> bool {
+    stated.normalized() == found
+        || (stated.device_type.is_host_accessible() && found.device_type.is_host_accessible())
 }
 
 /// The third step: the interface dict. The driver determines the device, and the consumer's stream waits for the
@@ -275,7 +263,7 @@ pub(crate) fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Impo
     let Some(interface) = attribute(object, name)? else { return Ok(false) };
     // Both are kept: a property may create an array that only the returned dict keeps alive.
     let owner = [object, &interface].map(|held| PyOwner::new(held.clone().unbind()));
-    let interface = interface_in(&interface).map_err(|failure| failure.of(object))?;
+    let interface = interface_in(&interface).map_err(|failure| failure.with_origin(object))?;
     // The dict of Numba names the stream of the array, on which its owner works.
     let own =
         (request.class.package == Package::Numba && request.stream.is_none()).then_some(interface.stream);
@@ -288,7 +276,7 @@ pub(crate) fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Impo
     // SAFETY: the object states that its memory lives as long as it does, and that its stream is alive now.
     let import = unsafe { Import::from_cai_for_stream(&interface, consumer, owner) };
     // Not `Failure::Invalid`: there is no other protocol to fall back to.
-    let named = |error| PyErr::from(of(object, error));
+    let named = |error| PyErr::from(with_origin(object, error));
     *to = import.map_err(named)?;
     to.leave_to_its_owner();
     match own {

@@ -1,14 +1,13 @@
-//! What is known of a Python type: its library, its exchange table, how its values relate to memory. Cached per type.
+//! Properties of a Python type: its library, its exchange table, how its values relate to memory. Each thread caches them for
+//! the types that it imports, so a lookup needs no lock.
 #![expect(unsafe_code, reason = "reads the exchange table that a type points to")]
 
-use core::cell::Cell;
-use core::ops::Deref;
-use std::collections::HashMap;
+use core::cell::{OnceCell, RefCell};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{ffi, intern};
 
@@ -19,12 +18,12 @@ use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::error::{Error, ErrorKind, Origin};
 use crate::process::fork::PerProcess;
-use crate::python::errors::{of, origin_of};
-use crate::python::import::dunder_dlpack::{DirectCall, DlpackMethod, has_fixed_attributes, is_method_of};
+use crate::python::errors::{origin_of, with_origin};
+use crate::python::import::dunder_dlpack::{DlpackMethod, has_fixed_attributes};
 use crate::python::import::exchange_table::{Table, TableStream, ask_stream, table, table_stream};
-use crate::python::import::package::Kind;
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::interpreter::{attribute, ignore_exception, imported, is_attached, with_saved_exception};
+use crate::python::py_owner::PyOwner;
 use crate::python::shared_borrows::share_borrow_table;
 
 /// Properties of a type whose objects have been imported.
@@ -33,7 +32,7 @@ pub(crate) struct TypeInfo {
     address: usize,
     /// A weak reference to the type, unless it is static. The cache does not keep the type alive, so another type may
     /// get its address.
-    class: Option<Py<PyWeakrefReference>>,
+    class: Option<PyOwner>,
     /// The library that defines the type.
     pub(crate) package: Package,
     /// Its name and library, for errors.
@@ -46,8 +45,8 @@ pub(crate) struct TypeInfo {
     pub(crate) lacks_attributes: bool,
     /// How the values of its objects relate to their memory.
     pub(crate) values: Values,
-    /// The library that creates arrays of this kind. Determined on first use.
-    pub(crate) kind: PyOnceLock<Kind>,
+    /// The module whose `from_dlpack` creates arrays of this kind, if there is one. Found on first use.
+    pub(crate) importer: OnceCell<Option<Arc<PyOwner>>>,
 }
 
 impl TypeInfo {
@@ -56,7 +55,10 @@ impl TypeInfo {
     }
 
     fn is_alive(&self, py: Python<'_>) -> bool {
-        self.class.as_ref().is_none_or(|weak| weak.bind(py).upgrade().is_some())
+        self.class.as_ref().is_none_or(|class| {
+            let weak = class.object().bind(py).cast::<PyWeakrefReference>();
+            weak.is_ok_and(|weak| weak.upgrade().is_some())
+        })
     }
 
     /// Returns the stream on which the library of an object works now with memory of `device`, if that can be found out.
@@ -90,104 +92,61 @@ impl TypeInfo {
     }
 }
 
-/// The maximum number of cached types. When it is reached, types that are gone make room, or all do.
-const MAX_TYPES: usize = 4096;
-
-/// The cached types by their address.
-static TYPES: PerProcess<Mutex<HashMap<usize, Arc<TypeInfo>>>> = PerProcess::new(|_| Mutex::default());
+/// The maximum number of cached types of a thread.
+const MAX_TYPES: usize = 64;
 
 thread_local! {
-    /// The entry that this thread used last, which is not in use now. Most lookups are for the same type again.
-    static LAST: Cell<Option<Arc<TypeInfo>>> = const { Cell::new(None) };
-}
-
-/// The properties of a type, in use. The cache may forget the type meanwhile.
-pub(crate) struct CachedType(Option<Arc<TypeInfo>>);
-
-impl Deref for CachedType {
-    type Target = TypeInfo;
-
-    #[inline]
-    fn deref(&self) -> &TypeInfo {
-        self.0.as_deref().unwrap_or_else(|| unreachable!("the value is taken by the drop"))
-    }
-}
-
-impl Drop for CachedType {
-    #[inline]
-    fn drop(&mut self) {
-        let info = self.0.take();
-        // At the end of a thread there is no such place.
-        let _ = LAST.try_with(|last| last.set(info));
-    }
+    /// The types whose objects this thread has imported, the latest first.
+    static TYPES: RefCell<Vec<Rc<TypeInfo>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Returns the properties of the object's type.
 #[inline]
-pub(crate) fn type_info(object: &Bound<'_, PyAny>) -> PyResult<CachedType> {
-    // Taken out, so that the count of references, which other threads may use too, does not change.
-    match LAST.try_with(Cell::take) {
-        Ok(Some(last)) if last.is_of(object.py(), object.get_type_ptr()) => Ok(CachedType(Some(last))),
-        _ => look_up_cached(object),
+pub(crate) fn type_info(object: &Bound<'_, PyAny>) -> PyResult<Rc<TypeInfo>> {
+    let (py, class) = (object.py(), object.get_type_ptr());
+    let cached =
+        TYPES.try_with(|types| types.try_borrow().ok()?.iter().find(|info| info.is_of(py, class)).cloned());
+    match cached {
+        Ok(Some(info)) => Ok(info),
+        _ => look_up_uncached(object),
     }
 }
 
 #[cold]
-fn look_up_cached(object: &Bound<'_, PyAny>) -> PyResult<CachedType> {
-    let class = object.get_type();
-    let key = class.as_ptr().addr();
-    let known = || TYPES.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let found = known().get(&key).cloned();
-    if let Some(info) = found.filter(|info| info.is_of(class.py(), class.as_type_ptr())) {
-        return Ok(CachedType(Some(info)));
-    }
-    // Computed without the lock, because attribute lookups can run Python code.
-    let info = Arc::new(look_up(object, &class)?);
-    let mut known = known();
-    let forgotten = if known.len() < MAX_TYPES { Vec::new() } else { make_room(object.py(), &mut known) };
-    let replaced = known.insert(key, Arc::clone(&info));
-    // Dropped without the lock: the drop of a Python object may run Python code.
-    drop(known);
-    drop((replaced, forgotten));
-    Ok(CachedType(Some(info)))
-}
-
-/// Removes the types that are gone; all types, if less than half of them are.
-#[cold]
-fn make_room(py: Python<'_>, known: &mut HashMap<usize, Arc<TypeInfo>>) -> Vec<Arc<TypeInfo>> {
-    let gone = known.values().filter(|info| !info.is_alive(py)).count();
-    let keys: Vec<usize> = known
-        .iter()
-        .filter(|(_, info)| gone < MAX_TYPES / 2 || !info.is_alive(py))
-        .map(|(key, _)| *key)
-        .collect();
-    keys.iter().filter_map(|key| known.remove(key)).collect()
+fn look_up_uncached(object: &Bound<'_, PyAny>) -> PyResult<Rc<TypeInfo>> {
+    // Attribute lookups can run Python code, which may come back here.
+    let info = Rc::new(look_up(object, &object.get_type())?);
+    // At the end of a thread there is no such place, and while a type is dropped it is in use.
+    let _ = TYPES.try_with(|types| {
+        let Ok(mut types) = types.try_borrow_mut() else { return };
+        types.retain(|info| info.is_alive(object.py()));
+        types.truncate(MAX_TYPES - 1);
+        types.insert(0, Rc::clone(&info));
+    });
+    Ok(info)
 }
 
 fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<TypeInfo> {
     let py = class.py();
     share_borrow_table(py)?;
-    let exchange = offered(class)?;
+    let exchange = exchange_table_of(class)?;
     // An object with NumPy's `__array_interface__` is in host memory, by definition of that interface. A class for both
     // kinds of memory also has `__cuda_array_interface__`.
     let [interface, cuda, dlpack] = ["__array_interface__", "__cuda_array_interface__", "__dlpack__"];
     let has = |name| class.hasattr(name);
     let host_only = has(interface).and_then(|is| Ok(is && !has(cuda)? && has(dlpack)?));
     let host_only = ignore_exception(py, host_only)?.unwrap_or(false);
-    // It must be callable: a property may exist for some objects only.
-    let has_method = ignore_exception(py, class.getattr(dlpack))?.is_some_and(|method| method.is_callable());
-    let package = Package::of(class)?;
+    let package = Package::from_class(class)?;
     watch(exchange, package);
-    let direct = DirectCall::of(object, pyo3::intern!(py, "__dlpack__"));
-    let mut method = DlpackMethod::new(package, has_method, host_only, direct);
-    method.is_native =
-        ignore_exception(py, class.getattr(dlpack))?.is_some_and(|method| is_method_of(&method, class));
+    let method = ignore_exception(py, class.getattr(dlpack))?;
+    let method = DlpackMethod::new(object, package, method.as_ref(), host_only);
     let lacks_attributes = has_fixed_attributes(class) && !has(dlpack)? && !has(cuda)?;
-    let values = Values::of(class)?;
+    let values = Values::from_class(class)?;
     let address = class.as_ptr().addr();
     // SAFETY: the argument is a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
-    let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
+    let class =
+        if heap { Some(PyOwner::new(PyWeakrefReference::new(class)?.into_any().unbind())) } else { None };
     Ok(TypeInfo {
         address,
         class,
@@ -197,12 +156,12 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         method,
         lacks_attributes,
         values,
-        kind: PyOnceLock::new(),
+        importer: OnceCell::new(),
     })
 }
 
 /// Returns the exchange table of a class, unless a `__dlpack__` of a subclass takes precedence.
-pub(crate) fn offered(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
+pub(crate) fn exchange_table_of(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
     let py = class.py();
     // The name since DLPack 1.3, then that of 1.2.
     let names = ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"];
@@ -243,7 +202,7 @@ pub(crate) enum Values {
 }
 
 impl Values {
-    pub(crate) fn of(class: &Bound<'_, PyType>) -> PyResult<Self> {
+    pub(crate) fn from_class(class: &Bound<'_, PyType>) -> PyResult<Self> {
         let has =
             |name| ignore_exception(class.py(), class.hasattr(name)).map(|answer| answer.unwrap_or(false));
         if has("is_conj")? {
@@ -279,13 +238,14 @@ fn check_gradient(object: &Bound<'_, PyAny>) -> PyResult<()> {
 fn check_recording(object: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = object.py();
     let Some(torch) = imported(intern!(py, "torch")) else { return Ok(()) };
-    if says(&torch, intern!(py, "is_grad_enabled"))? != Some(true) {
+    if truth_of(&torch, intern!(py, "is_grad_enabled"))? != Some(true) {
         return Ok(());
     }
     let (found, allowed) =
         ("a tensor that requires a gradient", "a tensor without, because Rust records none");
     let error = Error::new(ErrorKind::Unsupported, "array", found, allowed);
-    Err(of(object, error.with_python_hint("call `detach()` first, or work under `torch.no_grad()`")).into())
+    Err(with_origin(object, error.with_python_hint("call `detach()` first, or work under `torch.no_grad()`"))
+        .into())
 }
 
 /// Checks the bits by which `PyTorch` conjugates and negates a tensor.
@@ -312,7 +272,7 @@ fn ask_for_bits(object: &Bound<'_, PyAny>) -> PyResult<()> {
         (intern!(py, "is_conj"), "the conjugates of the values in memory", "call `resolve_conj()` first"),
         (intern!(py, "is_neg"), "the negatives of the values in memory", "call `resolve_neg()` first"),
     ] {
-        match says(object, bit)? {
+        match truth_of(object, bit)? {
             // The object is not from PyTorch.
             None => return Ok(()),
             Some(false) => {}
@@ -329,7 +289,7 @@ fn check_mask(object: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = object.py();
     let Some(mask) = attribute(object, intern!(py, "mask"))? else { return Ok(()) };
     // If `mask` has no method `any`, it is another attribute of that name.
-    let found = match says(&mask, intern!(py, "any")) {
+    let found = match truth_of(&mask, intern!(py, "any")) {
         Ok(Some(true)) => "masked elements",
         Ok(_) => return Ok(()),
         // The mask of structs is one of structs, of which `NumPy` finds no truth.
@@ -340,13 +300,13 @@ fn check_mask(object: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 /// Calls a method without arguments and returns its truth value, or `None` if there is no such method.
-fn says(object: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> PyResult<Option<bool>> {
+fn truth_of(object: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> PyResult<Option<bool>> {
     attribute(object, method)?.map(|method| method.call0()?.is_truthy()).transpose()
 }
 
 fn refused(object: &Bound<'_, PyAny>, found: &str, remedy: &'static str) -> PyErr {
     let error = Error::new(ErrorKind::Unsupported, "array", found, "an array whose values are in its memory");
-    of(object, error.with_python_hint(remedy)).into()
+    with_origin(object, error.with_python_hint(remedy)).into()
 }
 
 /// A library that tells its current stream without one of its arrays.

@@ -1,18 +1,24 @@
-//! Reads `__cuda_array_interface__` dicts.
+//! The dict of `__cuda_array_interface__`: reads it, and creates it.
 #![expect(unsafe_code, reason = "takes Python's word for a stream")]
 
+use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyList, PyMapping, PyString, PyTuple};
 
 use crate::array::dims::MAX_NDIM;
+use crate::array::info::ArrayInfo;
 use crate::array::stream::StreamHandle;
 use crate::array::struct_type::MAX_DEPTH;
+use crate::cuda::handover::stream_for_interface;
+use crate::cuda::pointer::address_for_kernels;
+use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind, text};
-use crate::protocols::cai::CudaArrayInterface;
 use crate::protocols::cai::descr::{DescrEntry, DescrType};
+use crate::protocols::cai::{CaiFields, CudaArrayInterface, VERSION};
 use crate::python::convert::number;
-use crate::python::errors::{Failure, origin, with_length};
+use crate::python::errors::{Failure, origin, raised, with_length};
+use crate::python::py_owner::release_deferred_refs;
 
 /// Reads an interface dict or another mapping. Only the types of the values are checked.
 ///
@@ -57,18 +63,18 @@ pub(crate) fn interface_in<'py>(dict: &Bound<'py, PyAny>) -> Result<CudaArrayInt
         intern!(py, "mask"),
     ];
     let [shape, typestr, data, version, strides, stream, descr, mask] = values_in(dict, &keys)?;
-    let given = |value: Option<Bound<'py, PyAny>>| value.filter(|value| !value.is_none());
+    let present = |value: Option<Bound<'py, PyAny>>| value.filter(|value| !value.is_none());
     Ok(CudaArrayInterface {
         shape: integers(&needed(shape, "shape")?, "shape")?,
         typestr: string(&needed(typestr, "typestr")?, "typestr")?,
         data: address(&needed(data, "data")?)?,
         version: number(&needed(version, "version")?, "version")?,
-        strides: given(strides).map(|strides| integers(&strides, "strides")).transpose()?,
-        stream: pending_on(given(stream).map(|stream| number(&stream, "stream")).transpose()?)?,
-        descr: given(descr)
+        strides: present(strides).map(|strides| integers(&strides, "strides")).transpose()?,
+        stream: pending_on(present(stream).map(|stream| number(&stream, "stream")).transpose()?)?,
+        descr: present(descr)
             .map(|descr| entries(&descr, MAX_DEPTH, &mut Budget { entries: MOST_ENTRIES, text: MOST_TEXT }))
             .transpose()?,
-        mask: given(mask).is_some(),
+        mask: present(mask).is_some(),
     })
 }
 
@@ -133,17 +139,10 @@ fn integers(value: &Bound<'_, PyAny>, place: &str) -> Result<Vec<i64>, Failure> 
     // One more than the maximum rank, which is rejected later. The limit matters if a list grows while it is read.
     const MOST: usize = MAX_NDIM + 1;
     let number = |(axis, item): (usize, PyResult<Bound<'_, PyAny>>)| {
-        let item = item?;
-        // Most items are small ints, for which no location needs to be formatted.
-        if item.is_exact_instance_of::<PyInt>() {
-            if let Ok(number) = item.extract() {
-                return Ok(number);
-            }
-        }
-        let place = format!("{place}[{axis}]");
-        let number = number(&item, &place)?;
+        let place = text!("{place}[{axis}]");
+        let number = number(&item?, place)?;
         i64::try_from(number)
-            .map_err(|_| Error::new(ErrorKind::Overflow, &place, number, "a signed 64-bit number").into())
+            .map_err(|_| Error::new(ErrorKind::Overflow, place, number, "a signed 64-bit number").into())
     };
     if let Ok(tuple) = value.cast_exact::<PyTuple>() {
         return tuple.iter().map(Ok).take(MOST).enumerate().map(number).collect();
@@ -249,4 +248,68 @@ fn shape_of(value: &Bound<'_, PyAny>) -> Result<Vec<i64>, Failure> {
         // A single extent may be an int instead of a tuple.
         Err(_) => Ok(vec![i64::try_from(number(value, "descr")?).unwrap_or(i64::MAX)]),
     }
+}
+
+/// Returns the value of `__cuda_array_interface__` for an array. For an example see [`export`](crate::python::export()).
+///
+/// A consumer's stream waits for the stream that the dict names, which waits for all work that is pending on the array.
+///
+/// # Errors
+///
+/// - `AttributeError` for an array that the interface cannot express, so that `hasattr` returns false: of memory that CUDA
+///   cannot reach, or of elements without a code.
+/// - As [`CudaArray::info`].
+pub fn cuda_array_interface<'py>(
+    py: Python<'py>,
+    array: &(impl CudaArray + ?Sized),
+) -> PyResult<Bound<'py, PyDict>> {
+    release_deferred_refs(py);
+    let info = array.info()?;
+    let absent = |error| raised(py, PyAttributeError::new_err(format!("__cuda_array_interface__: {error}")));
+    let fields = CaiFields::from_info(&info).map_err(absent)?;
+    let address = address_for_kernels(info.address(), info.device()).map_err(absent)?;
+    let stream = stream_for_interface(&info)?;
+    dict_of(py, &info, (address, stream), &fields)
+}
+
+/// Creates the dict of an array that the interface can express.
+///
+/// `address` is the one that kernels use; `stream` is the one with pending work. The dict contains only tuples and ints, and of
+/// the optional keys always `strides`.
+fn dict_of<'py>(
+    py: Python<'py>,
+    info: &ArrayInfo,
+    (address, stream): (usize, StreamHandle),
+    fields: &CaiFields,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item(intern!(py, "shape"), PyTuple::new(py, info.shape())?)?;
+    dict.set_item(intern!(py, "typestr"), fields.typestr.as_str())?;
+    dict.set_item(intern!(py, "data"), (address, info.is_read_only()))?;
+    dict.set_item(intern!(py, "version"), VERSION)?;
+    let strides = fields.strides.as_ref().map(|strides| PyTuple::new(py, strides)).transpose()?;
+    dict.set_item(intern!(py, "strides"), strides)?;
+    if let Some(stream) = stream.to_cai() {
+        dict.set_item(intern!(py, "stream"), stream)?;
+    }
+    if let Some(descr) = &fields.descr {
+        dict.set_item(intern!(py, "descr"), list_of(py, descr)?)?;
+    }
+    Ok(dict)
+}
+
+fn list_of<'py>(py: Python<'py>, descr: &[DescrEntry]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for entry in descr {
+        let dtype = match &entry.dtype {
+            DescrType::Typestr(typestr) => PyString::new(py, typestr).into_any(),
+            DescrType::Nested(nested) => list_of(py, nested)?.into_any(),
+        };
+        if entry.shape.is_empty() {
+            list.append((&entry.name, dtype))?;
+        } else {
+            list.append((&entry.name, dtype, PyTuple::new(py, &entry.shape)?))?;
+        }
+    }
+    Ok(list)
 }

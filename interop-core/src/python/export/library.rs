@@ -1,0 +1,441 @@
+//! Converts an array to an object of a library, and makes a library wait for an array.
+#![expect(unsafe_code, reason = "exports rely on the promises of `CudaArray`, and tables are foreign code")]
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::PyImportError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType};
+
+use crate::array::device::{Device, DeviceType};
+use crate::array::info::ArrayInfo;
+use crate::array::stream::{PendingWork, StreamHandle};
+use crate::cuda;
+use crate::derive::cuda_array::CudaArray;
+use crate::error::{Error, ErrorKind};
+use crate::memory::maybe_dangling::MaybeDangling;
+use crate::memory::owner::Owner;
+use crate::process::counters;
+use crate::protocols::dlpack::abi::Versioned;
+use crate::protocols::dlpack::export::{Ownership, export_kept};
+use crate::protocols::dlpack::export_owner::ExportedValue;
+use crate::python::class::exported_array::{AnyThread, Described, ExportedArray, numpy_view};
+use crate::python::detach::{detached, free_detached};
+use crate::python::errors::with_origin;
+use crate::python::export::dlpack::waiting;
+use crate::python::export::numpy::{Api, type_number};
+use crate::python::import::exchange_table::{Table, TableStream, makes_objects, object_of, table_stream};
+use crate::python::import::package::{Package, library, packages_of};
+use crate::python::import::type_cache::{TypeInfo, exchange_table_of, type_info};
+use crate::python::interface_dict::extract_cai;
+use crate::python::interpreter::{attribute, ignore_exception, imported, in_capsule};
+use crate::python::py_owner::{PyOwner, release_deferred_refs};
+
+/// The library that creates a Python object from an array.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    NumPy,
+    /// With the exchange table of its tensors, which exists since 2.10.
+    PyTorch(Option<Table>),
+    CuPy,
+    Jax,
+    /// Any other class whose exchange table creates objects.
+    Table(Table),
+    /// A class, an array namespace or a package with a function `from_dlpack`.
+    FromDlpack(Arc<PyOwner>),
+    /// No known library: the array becomes an object of this crate's class.
+    Neutral,
+}
+
+impl Kind {
+    /// Returns the library of an object.
+    ///
+    /// # Errors
+    ///
+    /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception of the class is
+    /// ignored.
+    pub(crate) fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let class = type_info(object)?;
+        let table = class.exchange.filter(|table| makes_objects(*table));
+        Ok(match (class.package, table) {
+            (Package::NumPy, _) => Self::NumPy,
+            (Package::PyTorch, table) => Self::PyTorch(table),
+            (Package::CuPy, _) => Self::CuPy,
+            (Package::Jax, _) => Self::Jax,
+            (_, Some(table)) => Self::Table(table),
+            (_, None) => importer_of(object, &class)?.map_or(Self::Neutral, Self::FromDlpack),
+        })
+    }
+
+    /// Returns the kind for `PyTorch`, without an object of it.
+    ///
+    /// # Errors
+    ///
+    /// `ImportError` if it is not installed.
+    pub(crate) fn pytorch(py: Python<'_>) -> PyResult<Self> {
+        let class = library(py, Package::PyTorch)?.getattr(intern!(py, "Tensor"))?;
+        let table = class.cast::<PyType>().ok().map(exchange_table_of).transpose()?.flatten();
+        Ok(Self::PyTorch(table.filter(|table| makes_objects(*table))))
+    }
+}
+
+/// As [`find_importer`]. A class is looked for again each time, because the cache must not keep it alive.
+fn importer_of(object: &Bound<'_, PyAny>, class: &TypeInfo) -> PyResult<Option<Arc<PyOwner>>> {
+    if let Some(importer) = class.importer.get() {
+        return Ok(importer.clone());
+    }
+    let importer = find_importer(object)?;
+    let is_lasting = importer.as_ref().is_none_or(PyAnyMethods::is_instance_of::<PyModule>);
+    let importer = importer.map(|importer| Arc::new(PyOwner::new(importer.unbind())));
+    if is_lasting {
+        let _ = class.importer.set(importer.clone());
+    }
+    Ok(importer)
+}
+
+/// Returns what creates arrays by a function `from_dlpack`: the class of an object, its array namespace, or the package of
+/// its class or of a base.
+fn find_importer<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let (py, class) = (object.py(), object.get_type());
+    let namespace = ignore_exception(py, object.call_method0(intern!(py, "__array_namespace__")))?;
+    let packages = packages_of(&class)?;
+    let modules = packages.iter().filter_map(|(package, _)| imported(&PyString::new(py, package)));
+    for importer in [class.into_any()].into_iter().chain(namespace).chain(modules) {
+        let function = ignore_exception(py, importer.getattr(intern!(py, "from_dlpack")))?;
+        if function.is_some_and(|function| function.is_callable()) {
+            return Ok(Some(importer));
+        }
+    }
+    Ok(None)
+}
+
+/// Converts an array to an object of a library.
+///
+/// Later work of the library waits for the work that is pending on the array. It waits on the stream that the library's
+/// exchange table returns, or on the one that its `from_dlpack` passes to `__dlpack__`. If the host will read the
+/// memory, this call waits.
+///
+/// # Errors
+///
+/// As [`CudaArray::info`], and `ArrayError` for an array that the library cannot represent. Exceptions of the library
+/// are passed on. The array is dropped once, at the error or together with the exception that refers to it.
+pub(crate) fn into_library<'py, A>(py: Python<'py>, kind: &Kind, array: A) -> PyResult<Bound<'py, PyAny>>
+where
+    A: CudaArray + AnyThread,
+{
+    release_deferred_refs(py);
+    free_detached();
+    // Wrapped before it is described: a plain move would invalidate addresses in its boxes.
+    let array = MaybeDangling::new(array);
+    // By reference, because a description has about two hundred bytes.
+    match array.get().info() {
+        Ok(ref mut info) => described_into_library(py, kind, info, array),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// As [`into_library`], for an array with this description.
+fn described_into_library<'py, A>(
+    py: Python<'py>,
+    kind: &Kind,
+    info: &mut ArrayInfo,
+    array: MaybeDangling<A>,
+) -> PyResult<Bound<'py, PyAny>>
+where
+    A: CudaArray + AnyThread,
+{
+    match kind {
+        Kind::NumPy => into_numpy(py, info, array),
+        Kind::PyTorch(table) => {
+            check_writable(info, Package::PyTorch)?;
+            check_forwards(info)?;
+            place_plainly(py, info)?;
+            match table {
+                Some(table) => by_table(py, (*table, Package::PyTorch), info, array),
+                None => by_from_dlpack(&library(py, Package::PyTorch)?, info, placed(info, array)),
+            }
+        }
+        Kind::CuPy => {
+            let cupy = library(py, Package::CuPy)?;
+            check_writable(info, Package::CuPy)?;
+            check_on_device(info)?;
+            by_from_dlpack(&cupy, info, array.into_inner())
+        }
+        Kind::Jax => {
+            let jax = library(py, Package::Jax)?;
+            place_plainly(py, info)?;
+            by_from_dlpack(&jax, info, placed(info, array))
+        }
+        Kind::Table(table) => by_table(py, (*table, Package::Other), info, array),
+        Kind::FromDlpack(module) => by_from_dlpack(module.object().bind(py), info, array.into_inner()),
+        Kind::Neutral => {
+            Ok(Bound::new(py, ExportedArray::from_described(array.into_inner(), info))?.into_any())
+        }
+    }
+}
+
+/// Calls the function `from_dlpack` of a class, a namespace or a package with an object of this crate's class.
+fn by_from_dlpack<'py, A>(
+    library: &Bound<'py, PyAny>,
+    info: &ArrayInfo,
+    array: A,
+) -> PyResult<Bound<'py, PyAny>>
+where
+    A: CudaArray + AnyThread,
+{
+    let py = library.py();
+    let object = Bound::new(py, ExportedArray::from_described(array, info))?;
+    library.call_method1(intern!(py, "from_dlpack"), (object,))
+}
+
+/// Rejects a read-only array for a library whose arrays are always writable.
+fn check_writable(info: &ArrayInfo, library: Package) -> PyResult<()> {
+    if info.is_writable_by_owner() || info.numel() == 0 {
+        return Ok(());
+    }
+    let allowed = format!("a writable array, because {} has no read-only arrays", library.names().0);
+    let error = Error::new(ErrorKind::ReadOnly, "the result", "a read-only array", allowed);
+    Err(error
+        .with_python_hint("return a copy (`HostVec<T>`), or `python::NumPy`, whose arrays can be read-only")
+        .into())
+}
+
+/// Rejects negative strides, for which `PyTorch` up to 2.11 aborts the process (pytorch/pytorch#188023).
+fn check_forwards(info: &ArrayInfo) -> PyResult<()> {
+    let mut steps = info.shape().iter().zip(info.strides());
+    let backwards = steps.position(|(extent, stride)| *extent > 1 && *stride < 0);
+    let Some(axis) = backwards.filter(|_| info.numel() > 0) else { return Ok(()) };
+    let (place, found) = (format!("strides[{axis}]"), info.strides()[axis]);
+    let error = Error::new(ErrorKind::Strides, place, found, "0 and up, as PyTorch has no negative strides");
+    Err(error
+        .with_python_hint(
+            "return a copy (`HostVec<T>`), or `python::NumPy`, whose arrays can have negative strides",
+        )
+        .into())
+}
+
+fn check_on_device(info: &ArrayInfo) -> PyResult<()> {
+    if info.device() != Device::CPU {
+        return Ok(());
+    }
+    let allowed = "memory of a CUDA device, which CuPy's arrays are in";
+    let error = Error::new(ErrorKind::Device, "the result", info.device(), allowed);
+    Err(error.with_python_hint("return `python::NumPy` for memory of the host").into())
+}
+
+/// Changes the device to one that `PyTorch` and JAX know: the host or a CUDA device.
+///
+/// Pinned memory becomes host memory, and this call waits for its pending work. Managed memory becomes memory of the
+/// device for which it was allocated.
+fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
+    match info.device().device_type {
+        DeviceType::CUDA_HOST => put_on_host(py, info)?,
+        DeviceType::CUDA_MANAGED => {
+            let attributes = cuda::pointer_attributes(info.address)?;
+            info.device = Device::cuda(attributes.map_or(0, |attributes| attributes.ordinal()));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The array with the description that [`place_plainly`] changed.
+fn placed<A: CudaArray>(info: &ArrayInfo, array: MaybeDangling<A>) -> Described<MaybeDangling<A>> {
+    // SAFETY: as for the array, which returned this description. The host can access pinned memory, and the device its
+    // managed memory.
+    unsafe { Described::new(info.clone(), array) }
+}
+
+/// Describes the same memory as host memory. Waits for pending work.
+fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
+    waiting(py, info, || cuda::synchronize_for_host(info))?;
+    info.device = Device::CPU;
+    info.pending = PendingWork::NOTHING;
+    Ok(())
+}
+
+/// Passes the array to the exchange table of the library's class.
+///
+/// By the protocol, the library owns the tensor from the call on. If the call fails, some libraries have released the
+/// tensor and others have not. So the array is in an `Arc` that this function shares, and is taken out and dropped here.
+/// A tensor that the library neither releases then nor later stays among the live exports.
+fn by_table<'py, A>(
+    py: Python<'py>,
+    (table, package): (Table, Package),
+    info: &ArrayInfo,
+    array: MaybeDangling<A>,
+) -> PyResult<Bound<'py, PyAny>>
+where
+    A: CudaArray + AnyThread,
+{
+    match info.device().device_type {
+        DeviceType::CPU => {}
+        DeviceType::CUDA => match (table_stream(table, py, info.device())?, package.stream_of_null()) {
+            (TableStream::Handle(stream), _) | (TableStream::Null, Some(stream)) => {
+                cuda::make_consumer_wait(info, stream)?;
+            }
+            (TableStream::Null | TableStream::Absent, _) => cuda::make_context_wait_for(info)?,
+        },
+        _ => waiting(py, info, || cuda::synchronize_for_host(info))?,
+    }
+    let ours = Arc::new(Mutex::new(Some(array)));
+    let owner = ExportedValue::<_, true>(Arc::clone(&ours));
+    // SAFETY: 1 and 2: the array is in the owner, where it is only accessed to be dropped. No other tensor has it.
+    let tensor = unsafe { export_kept::<Versioned, _>(info, owner, Ownership::Owned) }
+        .map_err(|refused| refused.error)?
+        .into_raw();
+    // SAFETY: the tensor was created above, and its ownership is passed on here.
+    let object = unsafe { object_of(table, py, tensor) };
+    if object.is_err() {
+        let array = ours.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The library may have launched work on the memory before it failed.
+        let scope = if info.device() == Device::CPU { None } else { cuda::release_scope_of(info) };
+        drop(Owner::new(array).after(scope));
+    }
+    object
+}
+
+/// Converts to a `NumPy` array by the C API, or by the buffer protocol for element types without a type number.
+fn into_numpy<'py, A>(
+    py: Python<'py>,
+    info: &mut ArrayInfo,
+    array: MaybeDangling<A>,
+) -> PyResult<Bound<'py, PyAny>>
+where
+    A: CudaArray + AnyThread,
+{
+    if !info.device().device_type.is_host_accessible() {
+        let allowed = "memory that the host can reach, for an array of NumPy";
+        let error = Error::new(ErrorKind::Device, "the result", info.device(), allowed);
+        let error = error.with_python_hint(
+            "return `python::CuPy`, `python::PyTorch` or `python::Jax`, or copy the elements to the host by `to_vec`",
+        );
+        return Err(error.into());
+    }
+    if info.device() != Device::CPU {
+        put_on_host(py, info)?;
+    }
+    let number = if info.struct_type().is_some() { None } else { type_number(info.dtype()) };
+    match (Api::get(py)?, number) {
+        (Some(api), Some(number)) => {
+            let base = Keeper::new(py, array)?;
+            // SAFETY: the base owns the array as long as it lives.
+            unsafe { api.array_over(base, number, info) }
+        }
+        _ => by_buffer(py, info, array.into_inner()),
+    }
+}
+
+/// The array in a capsule, which owns the memory of a `NumPy` array and costs a quarter of an object of a class.
+struct Keeper<A>(MaybeDangling<A>);
+
+impl<A: AnyThread> Keeper<A> {
+    fn new(py: Python<'_>, array: MaybeDangling<A>) -> PyResult<Bound<'_, PyAny>> {
+        counters::EXPORTS.add();
+        in_capsule(py, Self(array))
+    }
+}
+
+impl<A> Drop for Keeper<A> {
+    fn drop(&mut self) {
+        counters::EXPORTS.sub();
+    }
+}
+
+/// Converts structs, and element types whose dtype another package registers in `NumPy`.
+#[cold]
+fn by_buffer<'py, A>(py: Python<'py>, info: &ArrayInfo, array: A) -> PyResult<Bound<'py, PyAny>>
+where
+    A: CudaArray + AnyThread,
+{
+    let object = Bound::new(py, ExportedArray::from_described(array, info))?;
+    if info.struct_type().is_none() && info.dtype().typestr().is_none() {
+        // `ml_dtypes` registers its dtypes in NumPy when it is imported.
+        match py.import(intern!(py, "ml_dtypes")) {
+            Err(error) if !error.is_instance_of::<PyImportError>(py) => return Err(error),
+            _ => {}
+        }
+    }
+    numpy_view(&object, info)
+}
+
+/// Makes later work of the library of `object` wait for the work that is now on `stream`.
+///
+/// Call it after you have queued work on the object's memory on a stream that the library does not know. `device` is
+/// the device of that memory.
+///
+/// An import makes your stream wait for the library, and a release waits for all work. In between, only this function
+/// prevents the library from writing to memory that a kernel still reads.
+///
+/// The library's stream is determined now, because it may have changed since the import: it is the one on which the library
+/// works, or else that of the object's interface dict. If none is known, all later work of the context waits for `stream`.
+/// The function does nothing for host memory, or if both are the same stream.
+///
+/// A [`LaunchScope`](crate::LaunchScope) does this for each of its arrays.
+///
+/// # Errors
+///
+/// - As [`cuda::stream_wait`](crate::cuda::stream_wait) and
+///   [`cuda::stream_synchronize`](crate::cuda::stream_synchronize). These include
+///   [`ErrorKind::StreamCapture`](crate::error::ErrorKind::StreamCapture) if only one of the streams captures a graph.
+/// - As [`extract_cai`] for the object's dict. Exceptions of the object are passed on.
+///
+/// ```no_run
+/// use interop_core::python::{extract_stream, import, make_producer_wait};
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn blur(object: &Bound<'_, PyAny>, stream: &Bound<'_, PyAny>) -> PyResult<()> {
+///     let stream = extract_stream(stream)?;
+///     let array = import(object, Some(stream))?;
+///     // … kernels that read and write the array, on `stream` …
+///     make_producer_wait(object, stream, array.info().device())
+/// }
+/// ```
+pub fn make_producer_wait(object: &Bound<'_, PyAny>, stream: StreamHandle, device: Device) -> PyResult<()> {
+    if device.device_type == DeviceType::CPU || stream == StreamHandle::NothingPending {
+        return Ok(());
+    }
+    let named = |error| PyErr::from(with_origin(object, error));
+    if let Some(theirs) = stream_of(object, device)? {
+        return cuda::stream_wait(theirs, stream, device).map_err(named);
+    }
+    if cuda::make_context_wait((0, device), (PendingWork::on(stream), device)).map_err(named)? {
+        return Ok(());
+    }
+    detached(object.py(), || cuda::stream_synchronize(stream, device)).map_err(named)
+}
+
+/// Makes the library of `object` wait for the work that is pending on an array in the memory of that object.
+///
+/// # Errors
+///
+/// As [`make_producer_wait`].
+pub(crate) fn make_producer_wait_for(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
+    if info.device().device_type == DeviceType::CPU || info.pending.is_nothing() {
+        return Ok(());
+    }
+    match (stream_of(object, info.device())?, info.stream()) {
+        (Some(theirs), _) => {
+            cuda::make_consumer_wait(info, theirs).map_err(|error| with_origin(object, error).into())
+        }
+        (None, _) => cuda::make_context_wait_for(info).map_err(|error| with_origin(object, error).into()),
+    }
+}
+
+/// Returns the stream on which the library of `object` works with memory of `device`, if it is known.
+fn stream_of(object: &Bound<'_, PyAny>, device: Device) -> PyResult<Option<StreamHandle>> {
+    let (py, class) = (object.py(), type_info(object)?);
+    if let Some(current) = class.current_stream(object, device)? {
+        return Ok(Some(current.handle));
+    }
+    if class.exchange.is_some() {
+        return Ok(None);
+    }
+    let Some(interface) = attribute(object, intern!(py, "__cuda_array_interface__"))? else {
+        return Ok(None);
+    };
+    let stream = extract_cai(&interface)?.stream;
+    Ok((stream != StreamHandle::NothingPending).then_some(stream))
+}
