@@ -239,9 +239,12 @@ pub trait StridesField {
     where
         Self: Sized,
     {
-        from.step(|this| match in_bytes {
-            true => Self::from_strides(&this.strides_in_bytes(field)?, field),
-            false => Self::from_strides(this.layout().strides(), field),
+        from.step(|this| {
+            if in_bytes {
+                Self::from_strides(&this.strides_in_bytes(field)?, field)
+            } else {
+                Self::from_strides(this.layout().strides(), field)
+            }
         })
     }
 }

@@ -319,7 +319,7 @@ where
     let number = if info.struct_type().is_some() { None } else { type_number(info.dtype()) };
     match (Api::get(py)?, number) {
         (Some(api), Some(number)) => {
-            let base = Keeper::new(py, array)?;
+            let base = Keeper::in_capsule(py, array)?;
             // SAFETY: the base owns the array as long as it lives.
             unsafe { api.array_over(base, number, info) }
         }
@@ -331,7 +331,7 @@ where
 struct Keeper<A>(MaybeDangling<A>);
 
 impl<A: AnyThread> Keeper<A> {
-    fn new(py: Python<'_>, array: MaybeDangling<A>) -> PyResult<Bound<'_, PyAny>> {
+    fn in_capsule(py: Python<'_>, array: MaybeDangling<A>) -> PyResult<Bound<'_, PyAny>> {
         counters::EXPORTS.add();
         in_capsule(py, Self(array))
     }
