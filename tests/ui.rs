@@ -1,5 +1,9 @@
 //! Every mistake is one message, on the word that is wrong, which says what to write.
 
+#[cfg(unix)]
+#[path = "support/sysroot.rs"]
+mod sysroot;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +27,8 @@ const THEMES: [&str; 11] = [
 /// No case that compiles is among them: beside one, trybuild asks the compiler about one case after the other.
 #[test]
 fn messages() {
+    #[cfg(unix)]
+    sysroot::without_sources();
     let cases = trybuild::TestCases::new();
     for theme in THEMES {
         cases.compile_fail(format!("ui/{theme}/*.rs"));

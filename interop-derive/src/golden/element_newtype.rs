@@ -14,7 +14,7 @@ const _: () = {
         Self: __p::Copy + __p::Send + __p::Sync,
     {
         const TYPE: __p::ElementType = {
-            let _: fn(Self) -> (f32, __p::PhantomData<_>) = |
+            let _: fn(Self) -> (f32, ::core::marker::PhantomData<_>) = |
                 Self { 0: __field0, 1: __field1 }|
             (__field0, __field1);
             __p::ElementType::newtype::<

@@ -14,19 +14,31 @@ use crate::memory::storage::{InfoBuilder, MemoryState};
     note = "write `interop_core::Device`, which holds the memory type and the ordinal"
 )]
 pub trait DeviceField: Sized {
+    /// The device.
+    fn device(&self) -> Device;
+    /// Converts a device.
+    fn from_device(device: Device) -> Self;
+
     /// Called by expanded code for exports.
-    fn describe(&self, memory: RawMemory) -> InfoBuilder<'static>;
+    #[doc(hidden)]
+    fn describe(&self, memory: RawMemory) -> InfoBuilder<'static> {
+        InfoBuilder::new(memory.on(self.device()), None, false, MemoryState::new(PendingWork::UNKNOWN))
+    }
+
     /// Called by expanded code for imports.
-    fn take(from: &mut Extraction<'_>) -> Self;
+    #[doc(hidden)]
+    fn take(from: &mut Extraction<'_>) -> Self {
+        Self::from_device(from.device())
+    }
 }
 
 impl DeviceField for Device {
-    fn describe(&self, memory: RawMemory) -> InfoBuilder<'static> {
-        InfoBuilder::new(memory.on(*self), None, false, MemoryState::new(PendingWork::UNKNOWN))
+    fn device(&self) -> Device {
+        *self
     }
 
-    fn take(from: &mut Extraction<'_>) -> Self {
-        from.device()
+    fn from_device(device: Device) -> Self {
+        device
     }
 }
 
