@@ -76,7 +76,7 @@ unsafe impl Unit for (u64, u64) {
     }
 }
 
-/// An axis: its extent, the numbers with which [`divide`](Self::divide) divides by it, and its strides in bytes.
+/// An axis: its extent, the numbers with which a thread divides by it, and its strides in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Axis {
