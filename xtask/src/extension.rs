@@ -11,7 +11,7 @@ use crate::{command_step, files, workspace};
 /// How the extension is built.
 #[derive(Clone, Copy)]
 pub(crate) enum Build {
-    /// In a third of the time, for tests.
+    /// In a third of the time, with debug assertions, for tests.
     Quick,
     /// As extensions are published, for measurements.
     Optimised,
@@ -43,7 +43,7 @@ pub(crate) fn build(environment: &Environment, how: Build) -> Result<(), Failure
 /// Builds the extension and returns its path.
 pub(crate) fn compile(environment: &Environment, how: Build) -> Result<PathBuf, Failure> {
     let why = match how {
-        Build::Quick => "The Python module `interop_demo`, not optimised, for any Python from 3.11 on.",
+        Build::Quick => "The Python module `interop_demo`, with debug assertions, for any Python from 3.11 on.",
         Build::Optimised => "The Python module `interop_demo`, optimised, for any Python from 3.11 on.",
     };
     command_step::announce("Example extension", why);
@@ -62,9 +62,9 @@ pub(crate) fn compile_in(
     how: Build,
     locked: bool,
 ) -> Result<PathBuf, Failure> {
-    let (profile, place) = match how {
-        Build::Quick => ("dev", "debug"),
-        Build::Optimised => ("extension", "extension"),
+    let profile = match how {
+        Build::Quick => "quick",
+        Build::Optimised => "extension",
     };
     let mut cargo =
         workspace::cargo(["rustc", "--package=interop-demo-extension", "--lib", "--profile", profile]);
@@ -76,5 +76,5 @@ pub(crate) fn compile_in(
     }
     command_step::run(&mut cargo)?;
     let library = format!("{}interop_demo{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    Ok(folder.join(place).join(library))
+    Ok(folder.join(profile).join(library))
 }
