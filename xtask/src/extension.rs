@@ -43,7 +43,9 @@ pub(crate) fn build(environment: &Environment, how: Build) -> Result<(), Failure
 /// Builds the extension and returns its path.
 pub(crate) fn compile(environment: &Environment, how: Build) -> Result<PathBuf, Failure> {
     let why = match how {
-        Build::Quick => "The Python module `interop_demo`, with debug assertions, for any Python from 3.11 on.",
+        Build::Quick => {
+            "The Python module `interop_demo`, with debug assertions, for any Python from 3.11 on."
+        }
         Build::Optimised => "The Python module `interop_demo`, optimised, for any Python from 3.11 on.",
     };
     command_step::announce("Example extension", why);
