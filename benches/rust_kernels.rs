@@ -35,9 +35,8 @@ struct Array {
 }
 
 impl Array {
-    /// An array of small numbers.
-    fn new(shape: &[usize], strides: Option<&[isize]>) -> Result<Self> {
-        let count: usize = shape.iter().product();
+    /// An array of small numbers in `count` elements of memory.
+    fn new(count: usize, shape: &[usize], strides: Option<&[isize]>) -> Result<Self> {
         let numbers: Vec<f32> = (0..count).map(|number| (number % 8191) as f32 / 64.0).collect();
         Ok(Self { shape: shape.to_vec(), strides: strides.map(<[isize]>::to_vec), ..Self::of(&numbers)? })
     }
@@ -78,18 +77,28 @@ struct Case {
 enum Layout {
     Row,
     Transposed,
+    /// Every second element of a row.
+    Second,
+    /// Rows with a gap, of an odd number of elements.
+    Gaps,
+    /// Three axes that do not merge, of odd extents.
+    Cube,
     Image,
 }
 
 impl Layout {
     fn arrays(self, side: usize) -> Result<Arrays> {
         let len = side * side;
+        let row = side as isize;
         let (shape, strides) = match self {
             Self::Row => (vec![len], None),
-            Self::Transposed => (vec![side, side], Some(vec![1, side as isize])),
+            Self::Transposed => (vec![side, side], Some(vec![1, row])),
+            Self::Second => (vec![side, side / 2], Some(vec![row, 2])),
+            Self::Gaps => (vec![side, side - 1], Some(vec![row, 1])),
+            Self::Cube => (vec![side / 4, 3, side - 1], Some(vec![4 * row, row, 1])),
             Self::Image => (vec![side, side / 4, 4], None),
         };
-        let new = || Array::new(&shape, strides.as_deref());
+        let new = || Array::new(len, &shape, strides.as_deref());
         let (parts, counts) = (Array::of(&[0.0_f64; MOST_PARTS as usize])?, Array::of(&[0_u32; 256])?);
         Ok(Arrays { out: new()?, left: new()?, right: new()?, parts, counts })
     }
@@ -164,9 +173,15 @@ fn blur_by_pixel(module: &KernelModule, arrays: &mut Arrays) -> Result<()> {
     scope.finish()
 }
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 16] = [
     Case { name: "scale", passes: 2.0, least: 0.95, layout: Layout::Row, launch: scale },
     Case { name: "scale, transposed", passes: 2.0, least: 0.95, layout: Layout::Transposed, launch: scale },
+    Case { name: "scale, every second", passes: 2.0, least: 0.95, layout: Layout::Second, launch: scale },
+    Case { name: "scale, rows with gaps", passes: 2.0, least: 0.95, layout: Layout::Gaps, launch: scale },
+    Case { name: "scale, cube", passes: 1.5, least: 0.95, layout: Layout::Cube, launch: scale },
+    Case { name: "add, cube", passes: 2.25, least: 0.95, layout: Layout::Cube, launch: add },
+    Case { name: "sum, every second", passes: 1.0, least: 0.95, layout: Layout::Second, launch: sum },
+    Case { name: "sum, cube", passes: 0.75, least: 0.95, layout: Layout::Cube, launch: sum },
     Case { name: "add", passes: 3.0, least: 0.95, layout: Layout::Row, launch: add },
     Case { name: "fill", passes: 1.0, least: 0.95, layout: Layout::Row, launch: fill },
     Case { name: "sum", passes: 1.0, least: 0.95, layout: Layout::Row, launch: sum },

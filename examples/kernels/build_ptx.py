@@ -1,4 +1,4 @@
-"""Compiles the kernels in C++ of this folder, of the extension and of the benches to `ptx/`, with this Python's NVRTC.
+"""Compiles the kernels in C++ of this folder and of the benches to `ptx/`, with this Python's NVRTC.
 
     python build_ptx.py            writes every ptx/<name>.ptx
     python build_ptx.py --check    writes nothing, and fails if a file differs from what its source compiles to
@@ -12,11 +12,11 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-EXAMPLES, CORE = HERE.parent, HERE.parent.parent / "interop-core"
-FOLDERS = [HERE, *(at / "kernels" for at in (EXAMPLES / "py-extension", EXAMPLES.parent / "benches"))]
+ROOT = HERE.parent.parent
+FOLDERS = [HERE, ROOT / "benches" / "kernels"]
 # The PTX of the kernels in Rust.
 RUST = HERE / "ptx" / "kernels.ptx"
-HEADERS = [CORE / "include" / "interop.cuh", HERE / "elements.cuh"]
+HEADERS = [ROOT / "interop-core" / "include" / "interop.cuh", HERE / "elements.cuh"]
 PACKAGE = "nvidia-cuda-nvrtc-cu12"
 # CUDA 13's drivers accept older targets, but this one has independent thread scheduling and every feature that the
 # kernels use.

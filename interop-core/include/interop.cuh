@@ -39,14 +39,6 @@ static_assert(sizeof(index_t) == 8, "the Rust side has i64");
 
 namespace detail {
 
-// Hides the value of a number from the compiler, which would otherwise make a second copy of the code for the value 1.
-INTEROP_FN unsigned opaque(unsigned number) {
-#if defined(__CUDA_ARCH__)
-    asm volatile("" : "+r"(number));
-#endif
-    return number;
-}
-
 // The members, in the order of the Rust struct. They are a class of their own, because C++ has no arrays of length 0.
 template <typename T, int N>
 struct members {
@@ -176,15 +168,20 @@ constexpr bool is_plain = sizeof(view<T, N>) == 8 + 16 * N && alignof(view<T, N>
 static_assert(is_plain<char, 0> && is_plain<const float, 1> && is_plain<double, 4> && is_plain<int, 64>,
               "the layout is that of the Rust struct");
 
-// Returns the quotient by an extent of less than 2^32. `inverse` has the lower and the upper half of 2^64 / extent,
-// rounded up. The result is exact for every number.
-INTEROP_FN unsigned divide(unsigned number, const unsigned (&inverse)[2]) {
-    const unsigned long long wide = number;
-    return static_cast<unsigned>((wide * inverse[1] + ((wide * inverse[0]) >> 32)) >> 32);
-}
+// An extent of less than 2^31, and the numbers by which the Rust side replaces the division by it.
+struct extent {
+    unsigned value, multiplier, shift, unused;
 
-// Returns how many elements of these sizes are loaded at once: as many of the largest as 16 bytes hold, but at most 8.
-// The result is 1 if a size is no power of two or is larger than 16. The Rust side computes the same.
+    // Returns the quotient of a number of less than 2^31, and leaves the remainder in `number`.
+    INTEROP_FN unsigned divide(unsigned& number) const {
+        const unsigned high = static_cast<unsigned>(static_cast<unsigned long long>(number) * multiplier >> 32);
+        const unsigned quotient = (high + number) >> (shift & 31);
+        number -= quotient * value;
+        return quotient;
+    }
+};
+
+// Returns how many elements of these sizes are loaded at once: as many of the largest as 16 bytes hold. The result is 1 if a size is no power of two or is larger than 16. The Rust side computes the same.
 template <typename... Size>
 INTEROP_FN constexpr int width_of(Size... sizes) {
     const int sized[] = {static_cast<int>(sizes)...};
@@ -194,7 +191,7 @@ INTEROP_FN constexpr int width_of(Size... sizes) {
         most = size > most ? size : most;
         are_powers = are_powers && (size & (size - 1)) == 0;
     }
-    return !are_powers || most > 16 ? 1 : most > 2 ? 16 / most : 8;
+    return !are_powers || most > 16 ? 1 : 16 / most;
 }
 
 template <typename T>
@@ -312,46 +309,32 @@ struct for_each {
 // Arrays of one shape, whose axes the Rust side has sorted by stride and merged: `Elementwise<K, N>`, with at most N
 // axes. An element type T is const if the kernel only reads the array.
 //
-// Threads work on units of `width` elements, which are adjacent and loaded at once. `tail` elements of contiguous
-// arrays are left over. Units are counted in 32 bits, so an array with more units is processed in slabs of `piece`
-// indices of the outermost axis.
+// Threads work on units. The first `full` units along the innermost axis are `width` elements, which are adjacent and
+// loaded at once. The others have four elements, `step` elements apart. Units are counted in 32 bits, so an array with
+// more units is processed in slabs of `piece` indices of the outermost axis.
 template <int N, typename... T>
 struct elementwise {
     // The constants are enumerators, because these leave no variables in the PTX.
-    enum : int { K = sizeof...(T), WIDTH = detail::width_of(sizeof(T)...) };
+    enum : int { K = sizeof...(T), WIDTH = detail::width_of(sizeof(T)...), SPREAD = 4 };
     static_assert(K > 0 && N > 0, "at least one array of at least one axis");
 
     struct axis {
-        index_t extent;
-        unsigned inverse[2];
+        // That of the outermost axis is not used.
+        detail::extent extent;
         index_t strides[K];
     };
 
-    index_t piece;
+    // The number of indices of the outermost axis in a slab, and of all.
+    index_t piece, outer;
+    // The number of elements along the innermost axis.
+    index_t row;
+    index_t full, step;
     // The number of units for one index of the outermost axis.
     unsigned inner;
-    unsigned rank, width, tail;
+    unsigned rank, width, unused;
     unsigned long long addresses[K];
     // The innermost axis comes first.
     axis axes[N];
-
-    // Adds the offsets of units to `offsets`, for each array and in elements. `numbers` has the numbers of the units in
-    // their slab, and is used up.
-    template <int U>
-    INTEROP_FN void offsets(unsigned (&numbers)[U], index_t (&offsets)[U][K]) const {
-        const unsigned outermost = detail::opaque(rank - 1);
-        INTEROP_KEEP_LOOP
-        for (unsigned at = 0; at < outermost; ++at) {
-            INTEROP_UNROLL
-            for (int unit = 0; unit < U; ++unit) {
-                const unsigned rest = detail::divide(numbers[unit], axes[at].inverse);
-                add(numbers[unit] - rest * static_cast<unsigned>(axes[at].extent), at, offsets[unit]);
-                numbers[unit] = rest;
-            }
-        }
-        INTEROP_UNROLL
-        for (int unit = 0; unit < U; ++unit) add(numbers[unit], outermost, offsets[unit]);
-    }
 
 #if defined(__CUDACC__)
     // Sets the first array to what the function returns for the elements of the others. The first array is not read.
@@ -371,66 +354,78 @@ struct elementwise {
     __device__ void for_each(F function) const {
         visit<detail::for_each>(function);
     }
-#endif
 
 private:
-    INTEROP_FN void add(unsigned index, unsigned at, index_t (&offsets)[K]) const {
+    // Adds a stride of each array, times an index, to the offsets.
+    __device__ void move(index_t (&offsets)[K], const index_t (&strides)[K], index_t index) const {
         INTEROP_UNROLL
-        for (int array = 0; array < K; ++array) offsets[array] += index * axes[at].strides[array];
+        for (int array = 0; array < K; ++array) offsets[array] += index * strides[array];
     }
 
-#if defined(__CUDACC__)
+    // The loops over axes are unrolled: an index that is known only when the kernel runs would copy the argument to local
+    // memory.
     template <typename Mode, typename F>
     __device__ void visit(F function) const {
-        const axis& outer = axes[rank - 1];
-        INTEROP_KEEP_LOOP
-        for (index_t from = 0; from < outer.extent; from += piece) {
-            const index_t left = outer.extent - from;
-            const unsigned units = inner * static_cast<unsigned>(left < piece ? left : piece);
-            index_t base[K];
-            for (int array = 0; array < K; ++array) base[array] = from * outer.strides[array];
-            if constexpr (WIDTH > 1) {
-                if (width > 1) {
-                    visit_slab<Mode, WIDTH, 2>(function, base, units);
-                    continue;
-                }
-            }
-            visit_slab<Mode, 1, 4>(function, base, units);
-        }
-        if constexpr (WIDTH > 1) {
-            if (blockIdx.x > 0) return;
-            INTEROP_KEEP_LOOP
-            for (unsigned thread = threadIdx.x; thread < tail; thread += blockDim.x) {
-                index_t places[1][K];
-                for (int array = 0; array < K; ++array) places[0][array] = axes[0].extent * WIDTH + thread;
-                work<Mode, 1>(function, places, {true});
-            }
-        }
-    }
-
-    // Gives each thread U units of each tile of the grid, so that as many loads are in flight.
-    template <typename Mode, int W, int U, typename F>
-    __device__ void visit_slab(F function, const index_t (&base)[K], unsigned units) const {
-        const unsigned tile = blockDim.x * U;
-        INTEROP_KEEP_LOOP
-        for (index_t first = static_cast<index_t>(blockIdx.x) * tile; first < units;
-             first += static_cast<index_t>(gridDim.x) * tile) {
-            unsigned numbers[U];
-            bool are_there[U];
-            index_t places[U][K];
+        const index_t own = blockIdx.x * static_cast<index_t>(blockDim.x) + threadIdx.x;
+        const index_t threads = gridDim.x * static_cast<index_t>(blockDim.x);
+        index_t outer_strides[K] = {};
+        INTEROP_UNROLL
+        for (unsigned at = 1; at < N; ++at) {
+            if (at >= rank) break;
             INTEROP_UNROLL
-            for (int unit = 0; unit < U; ++unit) {
-                numbers[unit] = static_cast<unsigned>(first) + threadIdx.x + unit * blockDim.x;
-                are_there[unit] = numbers[unit] < units;
+            for (int array = 0; array < K; ++array) outer_strides[array] = axes[at].strides[array];
+        }
+        INTEROP_KEEP_LOOP
+        for (index_t from = 0; from < outer; from += piece) {
+            const index_t left = outer - from, units = inner * (left < piece ? left : piece);
+            INTEROP_KEEP_LOOP
+            for (index_t number = own; number < units; number += threads) {
+                unsigned rest = static_cast<unsigned>(number);
+                index_t along = from + rest, offsets[K] = {};
                 INTEROP_UNROLL
-                for (int array = 0; array < K; ++array) places[unit][array] = base[array];
+                for (unsigned at = 0; at + 1 < N; ++at) {
+                    if (at + 1 >= rank) break;
+                    unsigned index = rest;
+                    rest = axes[at].extent.divide(index);
+                    if (at == 0) along = index;
+                    else move(offsets, axes[at].strides, index);
+                }
+                move(offsets, outer_strides, from + rest);
+                visit_unit<Mode>(function, along, offsets);
             }
-            offsets(numbers, places);
-            work<Mode, W>(function, places, are_there);
         }
     }
 
-    // Processes the units that exist.
+    // Processes the unit with an index along the innermost axis.
+    template <typename Mode, typename F>
+    __device__ void visit_unit(F function, index_t along, index_t (&offsets)[K]) const {
+        const bool is_full = WIDTH > 1 && along < full;
+        const index_t next = full > 0 ? SPREAD : 1;
+        const index_t at = is_full ? along * WIDTH : full * WIDTH + (along - full) * next;
+        move(offsets, axes[0].strides, at);
+        if constexpr (WIDTH > 1) {
+            if (is_full) {
+                index_t places[1][K];
+                INTEROP_UNROLL
+                for (int array = 0; array < K; ++array) places[0][array] = offsets[array];
+                work<Mode, WIDTH>(function, places, {true});
+                return;
+            }
+        }
+        index_t places[SPREAD][K];
+        bool are_there[SPREAD];
+        INTEROP_UNROLL
+        for (int unit = 0; unit < SPREAD; ++unit) {
+            are_there[unit] = at + unit * step < row;
+            INTEROP_UNROLL
+            for (int array = 0; array < K; ++array) {
+                places[unit][array] = offsets[array] + unit * step * axes[0].strides[array];
+            }
+        }
+        work<Mode, 1>(function, places, are_there);
+    }
+
+    // Processes the units that exist, and loads all of them first.
     template <typename Mode, int W, typename F, int U>
     __device__ void work(F function, const index_t (&places)[U][K], const bool (&are_there)[U]) const {
         detail::packs<W, T...> values[U];
@@ -462,7 +457,7 @@ private:
 
 namespace detail {
 
-static_assert(sizeof(elementwise<8, float>) == 32 + 8 * 24 && sizeof(elementwise<4, float, const char>) == 40 + 4 * 32 &&
+static_assert(sizeof(elementwise<8, float>) == 64 + 8 * 24 && sizeof(elementwise<4, float, const char>) == 72 + 4 * 32 &&
                   __is_standard_layout(elementwise<8, float>) && __is_trivially_copyable(elementwise<8, float>),
               "the layout is that of the Rust struct");
 

@@ -55,12 +55,20 @@ use crate::view::Pointer;
 pub struct KernelArrays<'a, const K: usize, const N: usize> {
     /// The number of indices of the outermost axis in a slab. The units of a slab are counted in 32 bits.
     pub(crate) piece: i64,
-    /// The number of units in one index of the outermost axis. A unit is `width` elements that are loaded at once.
+    /// The number of indices of the outermost axis.
+    pub(crate) outer: i64,
+    /// The number of elements along the innermost axis.
+    pub(crate) row: i64,
+    /// The number of units along the innermost axis that are loaded at once. The others come after them.
+    pub(crate) full: i64,
+    /// The distance of the elements of another unit along the innermost axis.
+    pub(crate) step: i64,
+    /// The number of units in one index of the outermost axis. A unit is the work of a thread: `width` elements that are loaded at
+    /// once, or [`SPREAD`] elements along the innermost axis.
     pub(crate) inner: u32,
     pub(crate) rank: u32,
     pub(crate) width: u32,
-    /// The number of elements after the last unit. Only arrays that are contiguous as a whole have such a tail.
-    pub(crate) tail: u32,
+    pub(crate) unused: u32,
     pub(crate) addresses: [Pointer; K],
     /// Innermost first.
     pub(crate) axes: [Axis<K>; N],
@@ -73,30 +81,57 @@ unsafe impl<const K: usize, const N: usize> Send for KernelArrays<'_, K, N> {}
 unsafe impl<const K: usize, const N: usize> Sync for KernelArrays<'_, K, N> {}
 
 const _: () = {
-    assert!(size_of::<KernelArrays<'_, 1, 8>>() == 32 + 8 * 24 && align_of::<KernelArrays<'_, 1, 8>>() == 8);
-    assert!(size_of::<KernelArrays<'_, 2, 4>>() == 40 + 4 * 32);
+    assert!(size_of::<KernelArrays<'_, 1, 8>>() == 64 + 8 * 24 && align_of::<KernelArrays<'_, 1, 8>>() == 8);
+    assert!(size_of::<KernelArrays<'_, 2, 4>>() == 72 + 4 * 32);
 };
 
-/// An axis. The extent is counted in units, the strides in elements.
+/// An axis. The strides are in elements. The extent of the innermost one is counted in units.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Axis<const K: usize> {
-    pub(crate) extent: i64,
-    /// 2^64 / extent, rounded up. A multiplication by it divides any 32-bit number by the extent.
-    pub(crate) inverse: u64,
+    /// That of the outermost axis is not used.
+    pub(crate) extent: Extent,
     pub(crate) strides: [i64; K],
 }
 
-impl<const K: usize> Axis<K> {
-    #[cfg(not(target_arch = "nvptx64"))]
-    pub(crate) const ONE: Self = Self { extent: 1, inverse: 0, strides: [1; K] };
+/// An extent of less than 2^31, and the numbers with which a device divides by it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Extent {
+    /// The extent.
+    pub value: u32,
+    multiplier: u32,
+    shift: u32,
+    unused: u32,
 }
+
+impl Extent {
+    /// Prepares the division by an extent (Granlund and Montgomery).
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[expect(clippy::cast_possible_truncation, reason = "below 2^32, because `rest` is less than the extent")]
+    #[must_use]
+    pub fn new(value: u32) -> Self {
+        let shift = value.next_power_of_two().ilog2();
+        let rest = (1_u64 << shift) - u64::from(value);
+        let multiplier = ((rest << 32) / u64::from(value.max(1)) + 1) as u32;
+        Self { value, multiplier, shift, unused: 0 }
+    }
+
+    /// Returns the quotient of a number below 2^31 by the extent, and the remainder.
+    #[inline(always)]
+    #[must_use]
+    pub const fn divide(&self, number: u32) -> (u32, u32) {
+        let high = (number as u64 * self.multiplier as u64) >> 32;
+        let quotient = (high as u32).wrapping_add(number) >> (self.shift & 31);
+        (quotient, number.wrapping_sub(quotient.wrapping_mul(self.value)))
+    }
+}
+
+/// The number of elements of a unit that is not loaded at once.
+pub(crate) const SPREAD: usize = 4;
 
 /// The maximum number of bytes that a thread loads at once.
 const MAX_LOAD: usize = 16;
-
-/// The maximum number of elements that a thread loads at once.
-const MAX_WIDTH: usize = 8;
 
 /// Returns how many elements of these sizes are loaded at once. `interop.cuh` computes the same number.
 pub(crate) const fn width_of<const K: usize>(sizes: [usize; K]) -> usize {
@@ -108,8 +143,22 @@ pub(crate) const fn width_of<const K: usize>(sizes: [usize; K]) -> usize {
         most = if sizes[at] > most { sizes[at] } else { most };
         at += 1;
     }
-    if most > MAX_LOAD {
-        return 1;
+    if most > MAX_LOAD { 1 } else { MAX_LOAD / most }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Extent;
+
+    #[test]
+    fn extents_divide() {
+        const MOST: u32 = 0x7FFF_FFFF;
+        for extent in [1, 2, 3, 5, 7, 64, 641, 65_537, 1 << 30, MOST - 1, MOST] {
+            let divisor = Extent::new(extent);
+            let times = |factor: u32| extent.saturating_mul(factor).min(MOST);
+            for number in [0, 1, extent - 1, extent, times(2) - 1, times(2), times(3), MOST - 1, MOST] {
+                assert_eq!(divisor.divide(number), (number / extent, number % extent), "{number} / {extent}");
+            }
+        }
     }
-    if MAX_LOAD / most < MAX_WIDTH { MAX_LOAD / most } else { MAX_WIDTH }
 }

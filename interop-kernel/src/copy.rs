@@ -5,6 +5,7 @@
 //! along one axis, the second. It loads all of them before it stores the first, so that they arrive at the same time.
 #![expect(unsafe_code, reason = "moves units between addresses")]
 
+use crate::arrays::Extent;
 use crate::element::KernelElement;
 use crate::wide;
 
@@ -76,16 +77,13 @@ unsafe impl Unit for (u64, u64) {
     }
 }
 
-/// An axis: its extent, the numbers with which a thread divides by it, and its strides in bytes.
+/// An axis.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Axis {
-    /// Of the second axis, the number of its parts, each of which a thread copies.
-    pub extent: u32,
-    multiplier: u32,
-    shift: u32,
-    unused: u32,
-    /// The distance of neighbours in the source. Of the second axis, that of neighbouring units too.
+    /// The extent. Of the second axis, the number of its parts, each of which a thread copies.
+    pub extent: Extent,
+    /// The distance of neighbours in the source, in bytes. Of the second axis, that of neighbouring units too.
     pub from: i64,
     /// As `from`, in the target.
     pub to: i64,
@@ -94,20 +92,9 @@ pub struct Axis {
 impl Axis {
     /// Describes an axis of up to 2^31 - 1 indices.
     #[cfg(not(target_arch = "nvptx64"))]
-    #[expect(clippy::cast_possible_truncation, reason = "below 2^32, because `rest` is less than the extent")]
     #[must_use]
     pub fn new(extent: u32, from: i64, to: i64) -> Self {
-        let shift = extent.next_power_of_two().ilog2();
-        let rest = (1_u64 << shift) - u64::from(extent);
-        let multiplier = ((rest << 32) / u64::from(extent) + 1) as u32;
-        Self { extent, multiplier, shift, unused: 0, from, to }
-    }
-
-    /// Returns `number` / extent, for numbers below 2^31 (Granlund and Montgomery).
-    #[inline(always)]
-    const fn divide(&self, number: u32) -> u32 {
-        let high = (number as u64 * self.multiplier as u64) >> 32;
-        (high as u32).wrapping_add(number) >> (self.shift & 31)
+        Self { extent: Extent::new(extent), from, to }
     }
 }
 
@@ -163,8 +150,7 @@ pub unsafe fn copy<T: Unit, const W: usize>(number: u64, to: *mut u8, from: *con
                     break 'axes;
                 }
                 let axis = &copy.axes[$axis];
-                let quotient = axis.divide(rest);
-                let mut index = rest.wrapping_sub(quotient.wrapping_mul(axis.extent));
+                let (quotient, mut index) = axis.extent.divide(rest);
                 if $axis == 1 {
                     index = index.wrapping_mul(copy.part_step);
                     first = index;
@@ -206,21 +192,4 @@ pub unsafe fn copy<T: Unit, const W: usize>(number: u64, to: *mut u8, from: *con
         )*};
     }
     store!(0 1 2 3 4 5 6 7);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Axis;
-
-    #[test]
-    fn axes_divide() {
-        const MOST: u32 = 0x7FFF_FFFF;
-        for extent in [1, 2, 3, 5, 7, 64, 641, 65_537, 1 << 30, MOST - 1, MOST] {
-            let axis = Axis::new(extent, 0, 0);
-            let times = |factor: u32| extent.saturating_mul(factor).min(MOST);
-            for number in [0, 1, extent - 1, extent, times(2) - 1, times(2), times(3), MOST - 1, MOST] {
-                assert_eq!(axis.divide(number), number / extent, "{number} / {extent}");
-            }
-        }
-    }
 }

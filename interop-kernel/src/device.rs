@@ -50,6 +50,15 @@ unsafe extern "C" {
     fn shuffle_down(mask: u32, value: u32, distance: u32, clamp: u32) -> u32;
 }
 
+/// Returns a number that the compiler does not know, so that it does not unroll a loop.
+#[inline(always)]
+pub(crate) fn opaque(number: u32) -> u32 {
+    let same: u32;
+    // SAFETY: it copies a number.
+    unsafe { asm!("mov.u32 {}, {};", out(reg32) same, in(reg32) number, options(pure, nomem, nostack)) };
+    same
+}
+
 /// Waits for all threads of the block.
 ///
 /// # Safety

@@ -6,7 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{size_of, zeroed};
 
-use crate::arrays::{KernelArrays, width_of};
+use crate::arrays::{KernelArrays, SPREAD, width_of};
 use crate::element::KernelElement;
 use crate::thread::Thread;
 use crate::wide;
@@ -102,20 +102,23 @@ pub(crate) mod sealed {
     }
 }
 
-/// Axes that the loops below look at. The indices are literal: rustc passes an argument as values, and an index that is
-/// known only when the kernel runs would copy all of it to local memory.
-macro_rules! for_each_axis {
-    ($count:expr, $rank:expr, $at:ident => $work:block) => {
-        for_each_axis!(@ $count, $rank, $at, $work, 0 1 2 3 4 5 6 7)
+/// Runs code for each axis but the outermost, until it breaks out of `'axes`. The indices are literal: rustc passes an
+/// argument as values, and an index that is known only when the kernel runs would copy all of it to local memory.
+macro_rules! for_each_inner_axis {
+    ($label:lifetime: $count:expr, $at:ident => $work:block) => {
+        for_each_inner_axis!(@ $label $count, $at, $work, 0 1 2 3 4 5 6)
     };
-    (@ $count:expr, $rank:expr, $at:ident, $work:block, $($axis:literal)*) => {
-        $(
-            if $axis < $count && $axis < $rank {
+    (@ $label:lifetime $count:expr, $at:ident, $work:block, $($axis:literal)*) => {
+        $label: {
+            $(
+                if $axis + 1 >= $count {
+                    break $label;
+                }
                 // Compiled for every axis, also for those that there are not.
                 let $at = if $axis < $count { $axis } else { 0 };
                 $work
-            }
-        )*
+            )*
+        }
     };
 }
 
@@ -141,70 +144,53 @@ impl<const K: usize, const N: usize> sealed::Located for KernelArrays<'_, K, N> 
 }
 
 impl<const K: usize, const N: usize> KernelArrays<'_, K, N> {
-    /// Calls `work` with the offsets of `U` units of this thread at a time, in elements, and whether the units exist, so that
-    /// as many loads are in flight.
+    /// Calls `work` for each unit of this thread, with its index along the innermost axis, and its offsets along the other axes
+    /// in elements.
     #[inline(always)]
-    fn for_each_unit<const U: usize>(
-        &self,
-        thread: &Thread<'_>,
-        mut work: impl FnMut(&[[i64; K]; U], &[bool; U]),
-    ) {
+    fn for_each_unit(&self, thread: &Thread<'_>, mut work: impl FnMut(i64, [i64; K])) {
         const { assert!(N <= 8, "at most 8 axes") };
         let rank = self.rank as usize;
-        let mut outer = self.axes[0];
-        for_each_axis!(N, rank, axis => { outer = self.axes[axis] });
-        let (tile, blocks) = (u64::from(thread.block_size()) * U as u64, thread.blocks());
-        let (own, step) = (thread.number_in_block(), thread.block_size());
+        let mut outer_strides = [0; K];
+        for_each_inner_axis!('axes: N, axis => {
+            if axis + 1 >= rank {
+                break 'axes;
+            }
+            outer_strides = self.axes[axis + 1].strides;
+        });
+        let (own, step) = (thread.number(), thread.threads());
         let mut from = 0;
-        while from < outer.extent {
-            let units = u64::from(self.inner) * (outer.extent - from).min(self.piece).unsigned_abs();
-            let base: [i64; K] = array::from_fn(|array| from * outer.strides[array]);
-            let mut first = thread.block() * tile;
-            while first < units {
-                // There are fewer than 2^31 units, and a tile is shorter than that.
+        while from < self.outer {
+            let units = u64::from(self.inner) * (self.outer - from).min(self.piece).unsigned_abs();
+            let mut number = own;
+            while number < units {
+                // There are fewer than 2^31 units.
                 #[expect(clippy::cast_possible_truncation, reason = "the comment above")]
-                let mut numbers: [u32; U] = array::from_fn(|unit| first as u32 + own + unit as u32 * step);
-                let are_there = numbers.map(|number| u64::from(number) < units);
-                let mut offsets = [base; U];
-                for_each_axis!(N, rank, axis => {
-                    let axis = &self.axes[axis];
-                    for unit in 0..U {
-                        let rest = divide(numbers[unit], axis.inverse);
-                        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "wraps, and comes out right")]
-                        let index = numbers[unit].wrapping_sub(rest.wrapping_mul(axis.extent as u32));
-                        for (offset, stride) in offsets[unit].iter_mut().zip(&axis.strides) {
+                let mut rest = number as u32;
+                let mut offsets = [0; K];
+                let mut along = from + i64::from(rest);
+                for_each_inner_axis!('axes: N, axis => {
+                    if axis + 1 >= rank {
+                        break 'axes;
+                    }
+                    let (quotient, index) = self.axes[axis].extent.divide(rest);
+                    rest = quotient;
+                    if axis == 0 {
+                        along = i64::from(index);
+                    } else {
+                        for (offset, stride) in offsets.iter_mut().zip(&self.axes[axis].strides) {
                             *offset += i64::from(index) * stride;
                         }
-                        numbers[unit] = rest;
                     }
                 });
-                work(&offsets, &are_there);
-                first += tile * blocks;
+                for (offset, stride) in offsets.iter_mut().zip(&outer_strides) {
+                    *offset += (from + i64::from(rest)) * stride;
+                }
+                work(along, offsets);
+                number += step;
             }
             from += self.piece;
         }
     }
-
-    /// Calls `work` with the number of each element of this thread after the last unit of contiguous arrays.
-    #[inline(always)]
-    fn for_each_of_tail(&self, thread: &Thread<'_>, mut work: impl FnMut(i64)) {
-        if thread.block() != 0 {
-            return;
-        }
-        let mut at = thread.number_in_block();
-        while at < self.tail {
-            work(self.axes[0].extent * i64::from(self.width) + i64::from(at));
-            at += thread.block_size();
-        }
-    }
-}
-
-/// Returns the quotient by the extent of which this is the inverse: 2^64 / extent, rounded up; 0 for extents 0 and 1. The
-/// result is exact for every number; for extents of 2^32 and more it is 0.
-#[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the upper half of a product that is below 2^96")]
-fn divide(number: u32, inverse: u64) -> u32 {
-    ((u128::from(number) * u128::from(inverse)) >> 64) as u32
 }
 
 macro_rules! lists {
@@ -234,18 +220,29 @@ macro_rules! lists {
                     mut function: impl FnMut($first, $($other),*) -> Option<$first>,
                 ) {
                     let arrays = &self.0;
-                    if Self::WIDTH > 1 && arrays.width > 1 {
-                        match Self::WIDTH {
-                            2 => arrays.for_each_unit::<2>(thread, |o, t| self.work::<2, 2>(o, t, reads, &mut function)),
-                            4 => arrays.for_each_unit::<2>(thread, |o, t| self.work::<4, 2>(o, t, reads, &mut function)),
-                            _ => arrays.for_each_unit::<2>(thread, |o, t| self.work::<8, 2>(o, t, reads, &mut function)),
+                    let strides = &arrays.axes[0].strides;
+                    // The distance of the first elements of neighbouring units that are not loaded at once.
+                    let next = if arrays.full > 0 { SPREAD as i64 } else { 1 };
+                    arrays.for_each_unit(thread, |along, mut offsets| {
+                        let is_full = Self::WIDTH > 1 && along < arrays.full;
+                        let (full, rest) = if is_full { (along, 0) } else { (arrays.full, along - arrays.full) };
+                        let at = full * Self::WIDTH as i64 + rest * next;
+                        for (offset, stride) in offsets.iter_mut().zip(strides) {
+                            *offset += at * stride;
                         }
-                        arrays.for_each_of_tail(thread, |at| {
-                            self.work::<1, 1>(&[[at; $count]], &[true], reads, &mut function);
-                        });
-                    } else {
-                        arrays.for_each_unit::<4>(thread, |o, t| self.work::<1, 4>(o, t, reads, &mut function));
-                    }
+                        if is_full {
+                            return match Self::WIDTH {
+                                2 => self.work::<2, 1>(&[offsets], &[true], reads, &mut function),
+                                4 => self.work::<4, 1>(&[offsets], &[true], reads, &mut function),
+                                8 => self.work::<8, 1>(&[offsets], &[true], reads, &mut function),
+                                _ => self.work::<16, 1>(&[offsets], &[true], reads, &mut function),
+                            };
+                        }
+                        let steps: [i64; SPREAD] = array::from_fn(|unit| unit as i64 * arrays.step);
+                        let units = steps.map(|step| array::from_fn(|array| offsets[array] + step * strides[array]));
+                        let are_there = steps.map(|step| at + step < arrays.row);
+                        self.work::<1, SPREAD>(&units, &are_there, reads, &mut function);
+                    });
                 }
 
                 #[inline(always)]

@@ -13,7 +13,7 @@ use core::mem::size_of;
 use core::ops::RangeInclusive;
 
 use crate::LaunchSize;
-use crate::arrays::{Axis, KernelArrays, width_of};
+use crate::arrays::{Axis, Extent, KernelArrays, SPREAD, width_of};
 use crate::element::KernelElement;
 use crate::elementwise::sealed::Located as _;
 use crate::elementwise::{Arrays, Elementwise, In, KernelElementwise, Out};
@@ -238,7 +238,8 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
     /// # Errors
     ///
     /// [`MistakeKind::Shape`](MistakeKind) unless all arrays have the same shape; [`MistakeKind::Rank`](MistakeKind) if more than `N` axes remain;
-    /// [`MistakeKind::Overflow`](MistakeKind) if the number of elements does not fit 63 bits, or 31 bits without the longest axis.
+    /// [`MistakeKind::Overflow`](MistakeKind) if the number of elements does not fit 63 bits, or that of units, of two elements or more,
+    /// 31 bits without the longest axis.
     pub fn new(arrays: [&dyn KernelOperand<'a>; K]) -> Result<Self, ArgumentError> {
         Self::merged(arrays)
     }
@@ -249,31 +250,46 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
         let shape = common_shape(&arrays)?;
         let mut merged = Axes::at(arrays.map(L::pointer));
         if numel(&shape[..ndim])? == 0 {
-            merged.push(Axis { extent: 0, ..Axis::ONE });
+            merged.push(HostAxis { extent: 0, ..HostAxis::ONE });
         } else {
             for (axis, extent) in shape[..ndim].iter().enumerate().filter(|(_, extent)| **extent != 1) {
                 let strides = arrays.map(|array| array.axis(axis).1);
-                merged.insert(Axis { extent: *extent, strides, ..Axis::ONE }, sizes);
+                merged.insert(HostAxis { extent: *extent, strides }, sizes);
             }
             merged.merge();
         }
-        let (width, tail) = merged.vectorize(sizes);
-        let inner = merged.cut()?;
-        let Axes { list, len, addresses } = merged;
+        let (inner, width) = merged.cut(sizes)?;
+        let Axes { mut list, len, addresses } = merged;
         if len > N {
             let found = format!("{len} axes that do not merge");
             let allowed =
                 format!("{N} at most, for this kernel; copy the array, so that its axes are without gaps");
             return Err(ArgumentError::new(MistakeKind::Rank, "shape", found, allowed));
         }
-        let mut axes = [Axis::ONE; N];
-        axes[..len].copy_from_slice(&list[..len]);
-        for axis in &mut axes[..len] {
-            axis.inverse = inverse(axis.extent);
+        let row = list[0].extent;
+        let units = units_of(row, width);
+        list[0].extent = units;
+        let outer = list[len - 1].extent;
+        let mut axes = [Axis { extent: Extent::default(), strides: [0; K] }; N];
+        for (at, axis) in list[..len].iter().enumerate() {
+            // That of the outermost axis, which may be larger, is `outer`.
+            let extent = if at + 1 < len { Extent::new(axis.extent as u32) } else { Extent::default() };
+            axes[at] = Axis { extent, strides: axis.strides };
         }
-        let piece = (MAX_UNITS / i64::from(inner)).min(axes[len - 1].extent).max(1);
-        let addresses = addresses.map(Pointer::new);
-        Ok(Self { piece, inner, rank: len as u32, width, tail, addresses, axes, marker: PhantomData })
+        Ok(Self {
+            piece: (MAX_UNITS / i64::from(inner)).min(outer).max(1),
+            outer,
+            row,
+            full: if width > 1 { row / width } else { 0 },
+            step: if width > 1 { 1 } else { units },
+            inner,
+            rank: len as u32,
+            width: width as u32,
+            unused: 0,
+            addresses: addresses.map(Pointer::new),
+            axes,
+            marker: PhantomData,
+        })
     }
 
     /// Returns the same argument for a lifetime that the caller chooses: no element can be reached through it.
@@ -283,8 +299,7 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
         KernelArrays { marker: PhantomData, ..self }
     }
 
-    /// Returns the launch size in which each thread processes two vectors or four elements. Any other one-dimensional
-    /// launch is correct, too.
+    /// Returns the launch size in which each thread processes two vectors or eight elements. Any other launch is correct, too.
     #[must_use]
     pub fn launch_size(&self) -> LaunchSize {
         self.launch_size_within(MAX_BLOCKS)
@@ -294,9 +309,10 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
     /// per block.
     #[must_use]
     pub fn launch_size_within(&self, blocks: u32) -> LaunchSize {
-        // The number of loads that the loops of `interop.cuh` have in flight.
-        let each = if self.width > 1 { 2 } else { 4 };
-        let wanted = (self.piece.unsigned_abs() * u64::from(self.inner)).div_ceil(each * u64::from(THREADS));
+        /// The number of units that repay the start of a thread.
+        const EACH: u64 = 2;
+        let units = self.piece.unsigned_abs() * u64::from(self.inner);
+        let wanted = units.div_ceil(EACH * u64::from(THREADS));
         let most = blocks.clamp(1, MAX_BLOCKS);
         let grid = u32::try_from(wanted).map_or(most, |wanted| wanted.clamp(1, most));
         LaunchSize { grid: (grid, 1, 1), block: (THREADS, 1, 1) }
@@ -305,7 +321,7 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
     /// The number of elements of each array.
     #[must_use]
     pub fn numel(&self) -> usize {
-        (self.units() * i64::from(self.width) + i64::from(self.tail)) as usize
+        (0..self.rank()).map(|axis| self.axis(axis).0).product::<i64>() as usize
     }
 
     /// The number of axes that remain, at least 1.
@@ -314,15 +330,20 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
         self.rank as usize
     }
 
-    /// The number of elements that a thread loads at once: 1, or as many of the largest element type as fit 16 bytes,
-    /// at most 8.
+    /// The number of elements that a thread loads at once: 1, or as many of the largest element type as fit 16 bytes.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width as usize
     }
 
-    fn units(&self) -> i64 {
-        self.axes[self.rank() - 1].extent * i64::from(self.inner)
+    /// Returns the number of elements along an axis, and their distance in each array.
+    fn axis(&self, axis: usize) -> (i64, [i64; K]) {
+        let Axis { extent, strides } = &self.axes[axis];
+        match axis {
+            0 => (self.row, *strides),
+            _ if axis + 1 == self.rank() => (self.outer, *strides),
+            _ => (i64::from(extent.value), *strides),
+        }
     }
 
     /// Returns the address in an array from which [`offsets`](Self::offsets) are counted: that of the first element in
@@ -349,17 +370,11 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
     /// ```
     #[must_use]
     pub fn offsets(&self, number: usize) -> [i64; K] {
-        let width = i64::from(self.width);
-        let (mut unit, within) = (number as i64 / width, number as i64 % width);
-        if unit >= self.units() {
-            // The tail of contiguous arrays.
-            return [number as i64; K];
-        }
-        let mut offsets = [within; K];
-        for axis in &self.axes[..self.rank()] {
-            let index = unit % axis.extent;
-            unit /= axis.extent;
-            for (offset, stride) in offsets.iter_mut().zip(axis.strides) {
+        let (mut rest, mut offsets) = (number as i64, [0; K]);
+        for (extent, strides) in (0..self.rank()).map(|axis| self.axis(axis)) {
+            let index = rest % extent;
+            rest /= extent;
+            for (offset, stride) in offsets.iter_mut().zip(strides) {
                 *offset += index * stride;
             }
         }
@@ -373,10 +388,10 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
     /// As [`address`](Self::address).
     #[must_use]
     pub fn span(&self, array: usize) -> RangeInclusive<i64> {
-        let ends = self.axes[..self.rank()].iter().map(|axis| (axis.extent - 1) * axis.strides[array]);
+        let axes = (0..self.rank()).map(|axis| self.axis(axis));
+        let ends = axes.map(|(extent, strides)| (extent - 1) * strides[array]);
         let (low, high) = ends.fold((0, 0), |(low, high), end| (low + end.min(0), high + end.max(0)));
-        // `high` is the first element of the last unit. The other elements of the unit and the tail follow it.
-        low..=high + i64::from(self.width) - 1 + i64::from(self.tail)
+        low..=high
     }
 }
 
@@ -427,33 +442,46 @@ fn numel(shape: &[i64]) -> Result<i64, ArgumentError> {
     })
 }
 
-/// The maximum number of units in a slab. The indices by which a launch exceeds the slab still fit 32 bits.
+/// The maximum number of units in a slab, which 31 bits count.
 const MAX_UNITS: i64 = i32::MAX as i64;
 
-/// Returns 2^64 / extent, rounded up, or 0 for extents 1 and 0, by which kernels do not divide.
-fn inverse(extent: i64) -> u64 {
-    if extent < 2 { 0 } else { u64::MAX / extent.unsigned_abs() + 1 }
+/// Returns the number of units of an innermost axis with this number of elements.
+fn units_of(row: i64, width: i64) -> i64 {
+    let (full, rest) = if width > 1 { (row / width, row % width) } else { (0, row) };
+    let spread = SPREAD as i64;
+    full + rest / spread + i64::from(rest % spread > 0)
+}
+
+/// An axis that is being sorted and merged, in elements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostAxis<const K: usize> {
+    extent: i64,
+    strides: [i64; K],
+}
+
+impl<const K: usize> HostAxis<K> {
+    const ONE: Self = Self { extent: 1, strides: [1; K] };
 }
 
 /// Axes that are being sorted and merged, innermost first.
 pub(crate) struct Axes<const K: usize> {
-    pub(crate) list: [Axis<K>; MAX_NDIM],
+    pub(crate) list: [HostAxis<K>; MAX_NDIM],
     pub(crate) len: usize,
     pub(crate) addresses: [*mut u8; K],
 }
 
 impl<const K: usize> Axes<K> {
     pub(crate) fn at(addresses: [*mut u8; K]) -> Self {
-        Self { list: [Axis::ONE; MAX_NDIM], len: 0, addresses }
+        Self { list: [HostAxis::ONE; MAX_NDIM], len: 0, addresses }
     }
 
-    pub(crate) fn push(&mut self, axis: Axis<K>) {
+    pub(crate) fn push(&mut self, axis: HostAxis<K>) {
         self.list[self.len] = axis;
         self.len += 1;
     }
 
     /// Inserts an axis at its position by strides. An axis that runs backwards in all arrays is reversed first.
-    pub(crate) fn insert(&mut self, mut axis: Axis<K>, sizes: [usize; K]) {
+    pub(crate) fn insert(&mut self, mut axis: HostAxis<K>, sizes: [usize; K]) {
         let last = axis.extent - 1;
         if axis.strides.iter().all(|stride| *stride <= 0) {
             for ((address, stride), size) in self.addresses.iter_mut().zip(&mut axis.strides).zip(sizes) {
@@ -484,63 +512,60 @@ impl<const K: usize> Axes<K> {
         }
         if self.len == 0 {
             // The arrays have one element.
-            self.push(Axis::ONE);
+            self.push(HostAxis::ONE);
         } else {
             self.len = kept + 1;
         }
     }
 
-    /// Returns the number of units in one index of the outermost axis, along which slabs are split. If that number
-    /// exceeds [`MAX_UNITS`], the longest axis becomes the outermost. Accesses are then not coalesced, but the units
-    /// can be counted.
-    pub(crate) fn cut(&mut self) -> Result<u32, ArgumentError> {
-        let inner =
-            |axes: &[Axis<K>]| axes.iter().try_fold(1_i64, |units, axis| units.checked_mul(axis.extent));
-        let fits = |units: &i64| *units <= MAX_UNITS;
-        let list = &mut self.list[..self.len];
-        let outermost = list.len() - 1;
-        if !inner(&list[..outermost]).is_some_and(|units| fits(&units)) {
-            let longest = (0..=outermost).max_by_key(|axis| list[*axis].extent).unwrap_or(outermost);
-            list[longest..].rotate_left(1);
-        }
-        let units = inner(&list[..outermost]).filter(fits).ok_or_else(|| {
-            let found = format!("more than {MAX_UNITS} elements, the longest axis not counted");
+    /// Returns the number of units in one index of the outermost axis, along which slabs are split, and the number of elements
+    /// that are loaded at once. If the number of units exceeds [`MAX_UNITS`], the longest axis becomes the outermost. Accesses
+    /// are then not coalesced, but the units can be counted.
+    pub(crate) fn cut(&mut self, sizes: [usize; K]) -> Result<(u32, i64), ArgumentError> {
+        let found = self.inner(sizes).or_else(|| {
+            let longest = (0..self.len).max_by_key(|axis| self.list[*axis].extent)?;
+            self.list[longest..self.len].rotate_left(1);
+            self.inner(sizes)
+        });
+        found.ok_or_else(|| {
+            let found = format!("more than {MAX_UNITS} units, the longest axis not counted");
             ArgumentError::new(
                 MistakeKind::Overflow,
                 "shape",
                 found,
                 "fewer; copy the array, so that its axes are without gaps",
             )
-        })?;
-        Ok(units as u32)
+        })
     }
 
-    /// Counts the innermost axis in units that are loaded at once, if all arrays allow it. Returns the number of
-    /// elements of a unit, and the number of elements after the last unit.
-    pub(crate) fn vectorize(&mut self, sizes: [usize; K]) -> (u32, u32) {
-        let width = width_of(sizes);
-        let wide = width as i64;
+    /// What [`cut`](Self::cut) returns, for the axes as they are.
+    fn inner(&self, sizes: [usize; K]) -> Option<(u32, i64)> {
+        let width = self.width(sizes);
+        let units = |(at, axis): (usize, &HostAxis<K>)| match at {
+            0 => units_of(axis.extent, width),
+            _ => axis.extent,
+        };
+        let mut inner = self.list[..self.len - 1].iter().enumerate().map(units);
+        let inner = inner.try_fold(1_i64, i64::checked_mul).filter(|units| *units <= MAX_UNITS)?;
+        Some((inner as u32, width))
+    }
+
+    /// Returns how many elements along the innermost axis are loaded at once: 1 unless all arrays allow more.
+    fn width(&self, sizes: [usize; K]) -> i64 {
+        let width = width_of(sizes) as i64;
         let (inner, others) = (self.list[0], &self.list[1..self.len]);
-        let is_even = |(address, size): (&*mut u8, usize)| address.addr() % (width * size).max(1) == 0;
+        let is_even =
+            |(address, size): (&*mut u8, usize)| address.addr() % (width as usize * size).max(1) == 0;
         let fits = inner.strides == [1; K]
-            && inner.extent >= wide
-            && (inner.extent % wide == 0 || others.is_empty())
-            && others.iter().all(|axis| axis.strides.iter().all(|stride| stride % wide == 0))
+            && inner.extent >= width
+            && others.iter().all(|axis| axis.strides.iter().all(|stride| stride % width == 0))
             && self.addresses.iter().zip(sizes).all(is_even);
-        if width == 1 || !fits {
-            return (1, 0);
-        }
-        self.list[0] = Axis { extent: inner.extent / wide, strides: [wide; K], ..inner };
-        if self.list[0].extent == 1 && self.len > 1 {
-            self.list[..self.len].rotate_left(1);
-            self.len -= 1;
-        }
-        (width as u32, (inner.extent % wide) as u32)
+        if fits { width } else { 1 }
     }
 }
 
 /// Compares axes: the one with the smaller stride is further in, and axes that repeat elements are the outermost.
-fn compare<const K: usize>(left: &Axis<K>, right: &Axis<K>) -> Ordering {
-    let key = |axis: &Axis<K>| axis.strides.map(|stride| stride.unsigned_abs().wrapping_sub(1));
+fn compare<const K: usize>(left: &HostAxis<K>, right: &HostAxis<K>) -> Ordering {
+    let key = |axis: &HostAxis<K>| axis.strides.map(|stride| stride.unsigned_abs().wrapping_sub(1));
     key(left).cmp(&key(right))
 }

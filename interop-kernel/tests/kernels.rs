@@ -345,9 +345,9 @@ fn offsets_beyond_all_numbers_panic() {
 fn layouts_are_those_of_the_header() {
     assert_eq!(size_of::<KernelView<'_, u8, 0>>(), 8);
     assert_eq!(size_of::<KernelView<'_, f64, 4>>(), 8 + 16 * 4);
-    assert_eq!(size_of::<KernelArrays<'_, 1, 8>>(), 32 + 8 * 24);
-    assert_eq!(size_of::<KernelArrays<'_, 2, 4>>(), 40 + 4 * 32);
-    assert_eq!(size_of::<Elementwise<'_, (Out<u8>, In<f64>), 4>>(), 40 + 4 * 32);
+    assert_eq!(size_of::<KernelArrays<'_, 1, 8>>(), 64 + 8 * 24);
+    assert_eq!(size_of::<KernelArrays<'_, 2, 4>>(), 72 + 4 * 32);
+    assert_eq!(size_of::<Elementwise<'_, (Out<u8>, In<f64>), 4>>(), 72 + 4 * 32);
 }
 
 /// Constants in the scope of a kernel do not turn names of its expansion into patterns.

@@ -38,7 +38,8 @@ extern "C" fn run<T: Unit, const W: usize>(
     // SAFETY: as above; any bytes are numbers.
     let part = unsafe { part.cast::<CopyPart>().read() };
     let axes = part.axes[..part.rank as usize].iter().enumerate();
-    let axes = axes.map(|(at, axis)| (if at == 1 { part.extent } else { axis.extent }, axis.from, axis.to));
+    let axes =
+        axes.map(|(at, axis)| (if at == 1 { part.extent } else { axis.extent.value }, axis.from, axis.to));
     let reach = |strides: &mut dyn Iterator<Item = (u32, i64)>| {
         strides.fold((0, 0), |(low, high), (extent, stride)| {
             let last = i64::from(extent - 1) * stride;

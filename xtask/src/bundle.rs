@@ -53,12 +53,8 @@ const PROGRAMS: [Programs; 4] = [
 ];
 
 /// Folders that are copied unchanged.
-const FOLDERS: [(&str, &str); 4] = [
-    ("tests/gpu", "gpu"),
-    ("tests/python/modules", "gpu/modules"),
-    ("examples/kernels/ptx", "kernels"),
-    ("examples/py-extension/kernels/ptx", "kernels"),
-];
+const FOLDERS: [(&str, &str); 3] =
+    [("tests/gpu", "gpu"), ("tests/python/modules", "gpu/modules"), ("examples/kernels/ptx", "kernels")];
 
 /// Single files: Python examples, the README with the expected output, helpers shared with the Python tests, and
 /// `run.sh`.

@@ -22,9 +22,10 @@ struct Kernels {
 }
 
 /// The crates. To add another one, add a line here.
-const CRATES: [Kernels; 3] = [
+const CRATES: [Kernels; 4] = [
     Kernels { folder: "interop-core/kernels", ptx: "../src/cuda/copy.ptx", template: None },
     Kernels { folder: "examples/kernels", ptx: "ptx/kernels.ptx", template: None },
+    Kernels { folder: "examples/py-extension/kernels", ptx: "kernels.ptx", template: None },
     Kernels { folder: "examples/hello-cuda/kernels", ptx: "kernels.ptx", template: Some("hello-cuda") },
 ];
 

@@ -49,12 +49,23 @@ pub(crate) fn build() -> Result<(), Failure> {
     install(&folder())
 }
 
+/// Builds the library that registers the kernels of the example extension with the simulated driver, and puts it beside the driver.
+pub(crate) fn build_kernels() -> Result<(), Failure> {
+    const PACKAGE: [&str; 3] =
+        ["--package=interop-demo-extension-kernels", "--example=simulated", "--locked"];
+    command_step::run(workspace::cargo(["build"]).args(PACKAGE))?;
+    files::replace(&built("examples/libsimulated.so"), &folder().join("libinterop_demo_kernels.so"))
+}
+
+/// Returns the path of a file that a debug build wrote. Cargo may use another folder than `target`.
+fn built(file: &str) -> PathBuf {
+    let folder = env::var_os("CARGO_TARGET_DIR");
+    folder.map_or_else(workspace::target, |folder| workspace::root().join(folder)).join("debug").join(file)
+}
+
 /// Copies the driver that was built into a folder, under both of its names.
 fn install(folder: &Path) -> Result<(), Failure> {
-    // Cargo may use another folder than `target`.
-    let built = env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(workspace::target, |folder| workspace::root().join(folder));
-    files::replace(&built.join("debug/libinterop_sim_driver.so"), &folder.join(NAME))?;
+    files::replace(&built("libinterop_sim_driver.so"), &folder.join(NAME))?;
     let link = folder.join(LINK);
     if fs::read_link(&link).is_ok_and(|target| target == Path::new(NAME)) {
         return Ok(());

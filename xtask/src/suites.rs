@@ -245,6 +245,7 @@ pub(crate) fn pytest_twice(python: impl Fn() -> Command, counts: &mut Counts) ->
     if !cfg!(target_os = "linux") {
         return everything;
     }
+    sim::build_kernels()?;
     let simulated = [&ON_SIMULATION[..], &FAULTS].concat();
     everything.and(pytest(sim::on_path(&mut python()), &simulated, counts))
 }

@@ -63,7 +63,7 @@ macro_rules! table {
         ///
         /// ```
         /// use interop_demo_kernels::host::{Host, find};
-        /// assert_eq!(find::<Host>("scale_u8").unwrap().sizes, [128, 8]);
+        /// assert_eq!(find::<Host>("scale_u8").unwrap().sizes, [160, 8]);
         /// assert!(find::<Host>("scale_u16").is_none());
         /// ```
         #[must_use]

@@ -1,26 +1,28 @@
-//! Launches the kernels of `kernels/dynamic.cu`, for arrays whose element type and rank are known only at run time.
+//! Launches the kernels of `kernels/`, for arrays whose element type and rank are known only at run time.
 //!
 //! The driver is opened at the first launch, so the module can be imported without a driver.
 #![expect(unsafe_code, reason = "calls the driver")]
 
+use core::array;
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use core::ptr::null_mut;
+use core::ptr::{self, null_mut};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use interop_core::cuda::{self, Context};
 use interop_core::{
-    ArrayInfo, DType, Device, DeviceType, DynKernelView, Error, ErrorKind, KernelArrays, RawDescriptor,
-    Result, StreamHandle, Strides,
+    ArrayInfo, DType, Device, DeviceType, Error, ErrorKind, KernelArrays, KernelViewMut, LaunchSize,
+    RawDescriptor, Result, StreamHandle, Strides,
 };
+use interop_demo_extension_kernels::{AXES, kind};
 use libloading::Library;
 
 use crate::parts::Parts;
 
 /// The PTX of the kernels, as text that ends with a zero.
-const PTX: &str = concat!(include_str!("../kernels/ptx/dynamic.ptx"), "\0");
+const PTX: &str = concat!(include_str!("../kernels/kernels.ptx"), "\0");
 
-/// The arrays as the kernels take them. More than 32 axes that cannot be merged do not fit into any memory.
-type Arrays<'a, const COUNT: usize> = KernelArrays<'a, COUNT, 32>;
+/// The arrays as the kernels take them.
+type Arrays<'a, const COUNT: usize> = KernelArrays<'a, COUNT, AXES>;
 
 /// The types of [`KERNELS`] except `bool`, and complex numbers, for error messages.
 pub(crate) const SCALED: &str =
@@ -34,35 +36,35 @@ struct Kernels {
     dtype: DType,
     scale: &'static str,
     sum: &'static str,
-    /// Selects one of the types of the same size.
-    variant: c_int,
+    /// What elements of this size are.
+    kind: u32,
 }
 
 macro_rules! kernels {
-    ($($dtype:ident: $name:literal $variant:literal;)*) => {
+    ($($dtype:ident: $bits:literal $kind:ident;)*) => {
         [$(Kernels {
             dtype: DType::$dtype,
-            scale: concat!("scale_", $name, "\0"),
-            sum: concat!("sum_", $name, "\0"),
-            variant: $variant,
+            scale: concat!("scale_", $bits, "\0"),
+            sum: concat!("sum_", $bits, "\0"),
+            kind: kind::$kind,
         }),*]
     };
 }
 
 const KERNELS: [Kernels; 13] = kernels! {
-    BOOL: "int8" 0;
-    I8: "int8" 1;
-    I16: "int16" 1;
-    I32: "int32" 1;
-    I64: "int64" 1;
-    U8: "int8" 0;
-    U16: "int16" 0;
-    U32: "int32" 0;
-    U64: "int64" 0;
-    F16: "float16" 0;
-    BF16: "float16" 1;
-    F32: "float32" 0;
-    F64: "float64" 0;
+    BOOL: "8" UNSIGNED;
+    I8: "8" SIGNED;
+    I16: "16" SIGNED;
+    I32: "32" SIGNED;
+    I64: "64" SIGNED;
+    U8: "8" UNSIGNED;
+    U16: "16" UNSIGNED;
+    U32: "32" UNSIGNED;
+    U64: "64" UNSIGNED;
+    F16: "16" FLOAT;
+    BF16: "16" BFLOAT;
+    F32: "32" FLOAT;
+    F64: "64" FLOAT;
 };
 
 impl Kernels {
@@ -133,8 +135,8 @@ pub(crate) unsafe fn scale(
         return Ok(());
     }
     let mut arrays = Arrays::<2>::new([&to.kernel_view()?, &from.kernel_view()?])?;
-    let (blocks, mut variant) = (arrays.launch_size().grid.0, kernels.variant);
-    let mut arguments = [(&raw mut arrays).cast(), (&raw mut factor).cast(), (&raw mut variant).cast()];
+    let (blocks, mut kind) = (arrays.launch_size().grid.0, kernels.kind);
+    let mut arguments = [(&raw mut arrays).cast(), (&raw mut factor).cast(), (&raw mut kind).cast()];
     // SAFETY: these are the kernel's parameters, with its types.
     unsafe { launch(from.device(), kernels.scale, stream, blocks, &mut arguments) }
 }
@@ -158,8 +160,8 @@ pub(crate) unsafe fn sum(info: &ArrayInfo, stream: StreamHandle) -> Result<f64> 
         cuda::stream_synchronize(stream, info.device())?;
     }
     let parts = Parts::take(driver)?;
-    let (mut address, mut variant) = (parts.address(), kernels.variant);
-    let mut arguments = [(&raw mut array).cast(), (&raw mut address).cast(), (&raw mut variant).cast()];
+    let (mut view, mut kind) = (parts.view(blocks), kernels.kind);
+    let mut arguments = [(&raw mut array).cast(), (&raw mut view).cast(), (&raw mut kind).cast()];
     // SAFETY: these are the kernel's parameters, with its types. There is one part per block.
     unsafe { launch(info.device(), kernels.sum, stream, blocks, &mut arguments) }?;
     cuda::stream_synchronize(stream, info.device())?;
@@ -167,35 +169,33 @@ pub(crate) unsafe fn sum(info: &ArrayInfo, stream: StreamHandle) -> Result<f64> 
     Ok(unsafe { parts.sum(blocks) })
 }
 
-/// The fill kernels, by the size of the elements.
-const FILLS: [(usize, &str); 5] =
-    [(1, "fill_8\0"), (2, "fill_16\0"), (4, "fill_32\0"), (8, "fill_64\0"), (16, "fill_128\0")];
-
 /// Fills new memory of `len` elements with copies of the bytes of one element.
 ///
 /// The kernel is queued on the legacy default stream when this function returns `true`. It returns `false` if a graph
-/// capture is in progress that the launch would invalidate, or if no kernel has this element size.
+/// capture is in progress that the launch would invalidate, or if 16 bytes are no whole number of elements.
 ///
 /// # Safety
 ///
 /// The memory has `len` elements, and nobody else uses it except in later work on that stream.
 pub(crate) unsafe fn fill(device: Device, address: usize, len: usize, value: &[u8]) -> Result<bool> {
-    let Some((size, kernel)) = FILLS.iter().find(|(size, _)| *size == value.len()) else {
+    /// The number of bytes that the kernel repeats.
+    const PATTERN: usize = 16;
+    if PATTERN.checked_rem(value.len()) != Some(0) {
         return Ok(false);
-    };
+    }
     let driver = Driver::get()?;
     if driver.captures(device, StreamHandle::LegacyDefault) {
         return Ok(false);
     }
-    let shape = [len];
-    let view = DynKernelView::new(address as u64, *size, &shape, &[1])?;
-    let mut array = Arrays::<1>::new([&view])?;
-    let mut bits = [0; 16];
-    bits[..value.len()].copy_from_slice(value);
-    let blocks = array.launch_size().grid.0;
-    let mut arguments = [(&raw mut array).cast(), (&raw mut bits).cast()];
+    let bytes = len * value.len();
+    let mut pattern: [u8; PATTERN] = array::from_fn(|at| value[at % value.len()]);
+    let memory = ptr::with_exposed_provenance_mut::<u8>(address);
+    // SAFETY: the caller promises the memory.
+    let mut view = unsafe { KernelViewMut::<u8, 1>::from_raw_parts(memory, [bytes as i64], [1]) };
+    let blocks = LaunchSize::for_units(bytes.div_ceil(PATTERN)).grid.0;
+    let mut arguments = [(&raw mut view).cast(), (&raw mut pattern).cast()];
     // SAFETY: these are the kernel's parameters, with its types. The caller promises the memory.
-    unsafe { launch(device, kernel, StreamHandle::LegacyDefault, blocks, &mut arguments) }?;
+    unsafe { launch(device, "fill\0", StreamHandle::LegacyDefault, blocks, &mut arguments) }?;
     Ok(true)
 }
 
@@ -429,7 +429,7 @@ fn answer(function: &'static str, code: c_int) -> Result<()> {
         return Ok(());
     }
     let driver = Driver::get()?;
-    let mut name = core::ptr::null();
+    let mut name = ptr::null();
     // SAFETY: the pointer is valid for the write of a pointer.
     let known = unsafe { (driver.error_name)(code, &raw mut name) };
     let name = match known {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::{ptr, slice, thread};
 
-use interop_core::Result;
+use interop_core::{KernelViewMut, Result};
 
 use crate::launch::Driver;
 
@@ -40,9 +40,11 @@ impl Parts {
         }
     }
 
-    /// The address at which kernels write the part of the first block.
-    pub(crate) fn address(&self) -> u64 {
-        self.address as u64
+    /// Returns the argument of a kernel that writes a part for each of so many blocks.
+    pub(crate) fn view(&self, blocks: u32) -> KernelViewMut<'_, f64, 1> {
+        let parts = ptr::with_exposed_provenance_mut(self.address);
+        // SAFETY: a slot has room for the parts of the largest launch, and nobody else uses it.
+        unsafe { KernelViewMut::from_raw_parts(parts, [blocks.into()], [1]) }
     }
 
     /// Returns the sum of the parts of the first `blocks` blocks.

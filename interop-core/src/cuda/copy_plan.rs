@@ -179,7 +179,7 @@ impl CopyLaunches {
             (part.part_step, part.unit_step) = if self.is_along_source { (UNITS, 1) } else { (1, parts) };
             part.is_packed = u32::from(self.is_packed(axes, from));
         }
-        let threads = part.axes[..part.rank as usize].iter().map(|axis| axis.extent).product();
+        let threads = part.axes[..part.rank as usize].iter().map(|axis| axis.extent.value).product();
         part.threads = threads;
         CopyLaunch { from, to, blocks: threads.div_ceil(THREADS), part }
     }
