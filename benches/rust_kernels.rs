@@ -1,13 +1,18 @@
 //! Compares kernels in Rust with the same algorithms in C++, on one GPU in one run:
 //! `cargo bench --package interop-benches --bench rust_kernels`.
 //!
+//! `cargo xtask ptx` compiles those in C++ (`kernels/twins.cu`), which are not in the repository as PTX.
+//!
 //! Both have the same names and parameters, so one launch runs either. The program prints the rates, and fails if results differ
 //! or if a rate in Rust is less than its part of the one in C++. On the simulated driver it compares results only.
 #![expect(unsafe_code, reason = "names the PTX of the kernels")]
 #![expect(clippy::cast_precision_loss, reason = "small numbers, and rates")]
 
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 use std::time::Instant;
+use std::{env, fs};
 
 use interop_core::cuda::{self, CudaBuffer, MemoryKind};
 use interop_core::{CudaArray, Device, Element, KernelModule, LaunchScope, LaunchSize, Result, StreamHandle};
@@ -15,8 +20,18 @@ use interop_demo_kernels::{KERNELS_PTX, MOST_PARTS, blur_size, kernels};
 
 // SAFETY: the PTX is compiled from the functions of `interop_demo_kernels::kernels`.
 static RUST: KernelModule = unsafe { KernelModule::new(KERNELS_PTX) };
-// SAFETY: `kernels/twins.cu` has kernels with the names and the parameters of those functions.
-static CPP: KernelModule = unsafe { KernelModule::new(include_str!("kernels/ptx/twins.ptx")) };
+static CPP: LazyLock<KernelModule> = LazyLock::new(|| {
+    let ptx = twins().expect("`main` has found it").leak();
+    // SAFETY: `kernels/twins.cu` has kernels with the names and the parameters of those functions.
+    unsafe { KernelModule::new(ptx) }
+});
+
+/// The PTX of the kernels in C++: beside this program, or where `cargo xtask ptx` writes it.
+fn twins() -> Option<String> {
+    let beside = env::current_exe().ok()?.with_file_name("twins.ptx");
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/twins/twins.ptx");
+    fs::read_to_string(beside).or_else(|_| fs::read_to_string(built)).ok()
+}
 
 const ROUNDS: usize = 9;
 const LAUNCHES: u32 = 30;
@@ -215,7 +230,7 @@ impl Case {
         let bytes = self.passes * (side * side * size_of::<f32>()) as f64;
         let mut rates = [Vec::new(), Vec::new()];
         for _ in 0..ROUNDS {
-            for (module, rates) in [&RUST, &CPP].into_iter().zip(&mut rates) {
+            for (module, rates) in [&RUST, &*CPP].into_iter().zip(&mut rates) {
                 (self.launch)(module, &mut arrays)?;
                 finish()?;
                 let start = Instant::now();
@@ -270,6 +285,10 @@ fn is_simulated() -> bool {
 fn main() -> ExitCode {
     if !cuda::is_available() {
         println!("skipped: no CUDA driver on this machine");
+        return ExitCode::SUCCESS;
+    }
+    if twins().is_none() {
+        println!("skipped: `cargo xtask ptx` has not compiled the kernels in C++");
         return ExitCode::SUCCESS;
     }
     match compare(!is_simulated()) {

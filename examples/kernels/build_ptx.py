@@ -1,7 +1,7 @@
-"""Compiles the kernels in C++ of this folder and of the benches to `ptx/`, with this Python's NVRTC.
+"""Compiles the kernels in C++ with this Python's NVRTC: those of this folder to `ptx/`, those of the benches to `target/twins/`.
 
-    python build_ptx.py            writes every ptx/<name>.ptx
-    python build_ptx.py --check    writes nothing, and fails if a file differs from what its source compiles to
+    python build_ptx.py            writes every <name>.ptx
+    python build_ptx.py --check    writes nothing, and fails if a file of `ptx/` differs from what its source compiles to
 
 `cargo xtask ptx` runs this script with the pinned version of NVRTC, and rustc for `ptx/kernels.ptx`.
 """
@@ -13,7 +13,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-FOLDERS = [HERE, ROOT / "benches" / "kernels"]
+FOLDERS = {HERE: HERE / "ptx", ROOT / "benches" / "kernels": ROOT / "target" / "twins"}
 # The PTX of the kernels in Rust.
 RUST = HERE / "ptx" / "kernels.ptx"
 HEADERS = [ROOT / "interop-core" / "include" / "interop.cuh", HERE / "elements.cuh"]
@@ -77,28 +77,22 @@ def strings(items):
     return (ctypes.c_char_p * len(items))(*(item.encode() for item in items))
 
 
-def place(source):
-    """Returns the path of the PTX of a source file."""
-    return source.parent / "ptx" / f"{source.stem}.ptx"
-
-
 def main(arguments):
     if arguments not in ([], ["--check"]):
         sys.exit(__doc__)
     check = arguments == ["--check"]
     nvrtc = Nvrtc()
-    sources = [source for folder in FOLDERS for source in sorted(folder.glob("*.cu"))]
-    written = {file for folder in FOLDERS for file in folder.glob("ptx/*.ptx")} - {RUST}
-    wrong = sorted(written - {place(source) for source in sources})
-    wrong = [f"{file} has no source" for file in wrong]
-    for source in sources:
+    places = {source: to / f"{source.stem}.ptx" for folder, to in FOLDERS.items() for source in sorted(folder.glob("*.cu"))}
+    written = set((HERE / "ptx").glob("*.ptx")) - {RUST}
+    wrong = [f"{file} has no source" for file in sorted(written - set(places.values()))]
+    for source, file in places.items():
         ptx = nvrtc.compile(source)
         if not all(line in ptx for line in HEAD):
             wrong.append(f"{source.name} does not compile to{' and'.join(HEAD)}".replace("\n", ""))
-        file = place(source)
         if not check:
+            file.parent.mkdir(exist_ok=True, parents=True)
             file.write_text(ptx, encoding="utf-8", newline="\n")
-        elif not file.exists() or file.read_text(encoding="utf-8") != ptx:
+        elif file.parent == HERE / "ptx" and (not file.exists() or file.read_text(encoding="utf-8") != ptx):
             wrong.append(f"ptx/{file.name} is not what {source.name} compiles to")
         print(f"{source.name:<16}{ptx.count('.entry '):>4} kernels")
     if wrong:

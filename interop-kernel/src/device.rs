@@ -97,3 +97,37 @@ pub(crate) fn shared_words() -> *mut u64 {
     };
     core::ptr::with_exposed_provenance_mut(shared as usize)
 }
+
+macro_rules! shared_values {
+    ($($size:literal $bytes:literal;)*) => {
+        $(
+            core::arch::global_asm!(concat!(".shared .align ", $size, " .b8 interop_kernel_shared_", $size, "[", $bytes, "];"));
+        )*
+
+        /// Returns shared memory for 1024 values of this size, a power of two up to 16.
+        #[inline(always)]
+        pub(crate) fn shared_values(size: usize) -> *mut u8 {
+            let shared: u64;
+            match size {
+                $(
+                    $size => {
+                        // SAFETY: as in `shared_words`.
+                        unsafe {
+                            asm!(concat!("cvta.shared.u64 {}, interop_kernel_shared_", $size, ";"), out(reg64) shared, options(pure, nomem, nostack))
+                        }
+                    }
+                )*
+                _ => trap(),
+            }
+            core::ptr::with_exposed_provenance_mut(shared as usize)
+        }
+    };
+}
+
+shared_values! {
+    1 1024;
+    2 2048;
+    4 4096;
+    8 8192;
+    16 16384;
+}

@@ -30,6 +30,7 @@ mod mapping;
 pub mod math;
 #[cfg(not(target_arch = "nvptx64"))]
 mod merge;
+mod shared;
 mod thread;
 mod view;
 mod wide;
@@ -87,5 +88,6 @@ pub use launch_size::LaunchSize;
 pub use mapping::{Atomic, Blocks, Elements, Mapping, Packs, Tiles};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use merge::{DynKernelView, KernelOperand, Views};
+pub use shared::Shared;
 pub use thread::{BlockThread, FirstParameter, Index, Own, OwnIndex, Position, Rows, Thread};
 pub use view::{KernelView, KernelViewMut, View, ViewMut};

@@ -6,10 +6,12 @@ use core::marker::PhantomData;
 
 #[cfg(target_arch = "nvptx64")]
 use crate::device;
+use crate::element::KernelElement;
 use crate::fail::{Mistake, fail};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::host::Place;
 use crate::mapping::{Blocks, Elements, Mapping, Packs, Tiles};
+use crate::shared::Shared;
 
 /// The thread that runs a kernel: its number, and which elements it may write.
 ///
@@ -252,6 +254,50 @@ impl BlockThread<'_> {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         self.place.barrier();
+    }
+
+    /// Leaves a value in shared memory, and returns the values of all threads of the block.
+    ///
+    /// The value has at most 16 bytes; larger ones do not compile. A block that shares values of 4 bytes takes 4 KiB of shared
+    /// memory of the device: one place for each of the 1024 threads that a block may have.
+    ///
+    /// ```
+    /// use interop_kernel::{BlockThread, LaunchSize, View, ViewMut, kernel};
+    ///
+    /// /// Turns the numbers of each block around.
+    /// #[kernel]
+    /// fn turn(mut thread: BlockThread<'_>, numbers: View<'_, u8, 1>, mut turned: ViewMut<'_, u8, 1>) {
+    ///     let own = thread.number_in_block();
+    ///     let number = thread.elements(numbers.shape()).next().map_or(0, |at| numbers.get(at));
+    ///     // SAFETY: all threads of the block get here, once.
+    ///     let shared = unsafe { thread.share(number) };
+    ///     let other = shared.get(shared.len() - 1 - own);
+    ///     if let Some(at) = thread.elements(turned.shape()).next() {
+    ///         turned.set(at, other);
+    ///     }
+    /// }
+    ///
+    /// let mut turned = [0; 8];
+    /// let size = LaunchSize { grid: (2, 1, 1), block: (4, 1, 1) };
+    /// turn::run(size, View::new(&[1, 2, 3, 4, 5, 6, 7, 8], [8]), ViewMut::new(&mut turned, [8]));
+    /// assert_eq!(turned, [4, 3, 2, 1, 8, 7, 6, 5]);
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// As [`barrier`](Self::barrier).
+    #[inline(always)]
+    #[must_use]
+    #[track_caller]
+    pub unsafe fn share<T: KernelElement>(&mut self, value: T) -> Shared<'_, T> {
+        let (number, len) = (self.number_in_block(), self.block_size());
+        #[cfg(not(target_arch = "nvptx64"))]
+        return Shared::new(self.place, number, len, value);
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: as the caller promises. Earlier values borrow the thread, so nobody has them any more.
+        unsafe {
+            Shared::new(number, len, value)
+        }
     }
 
     /// Returns the sum of the values of all threads of the block in its first thread, and any number in the others. The order

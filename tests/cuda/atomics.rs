@@ -1,9 +1,9 @@
-//! Threads that add to one element at the same time, in a kernel in Rust.
+//! Threads that add to one element at the same time, and threads of a block that share values, in kernels in Rust.
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
 use interop_core::{CudaArray, Element, KernelModule, LaunchScope, LaunchSize, StreamHandle};
 use interop_demo_kernels::KERNELS_PTX;
-use interop_demo_kernels::kernels::{count_elements, histogram_f32};
+use interop_demo_kernels::kernels::{count_elements, histogram_f32, scan_blocks};
 
 use crate::support::turn;
 
@@ -60,6 +60,24 @@ fn no_addition_is_lost() {
     let mut before: Vec<u32> = before.to_vec().unwrap();
     before.sort_unstable();
     assert!(before.into_iter().eq(0..count), "each number before an addition is there once");
+}
+
+#[test]
+fn threads_of_a_block_share_values() {
+    let _turn = turn();
+    let numbers: Vec<f32> = (0..97_u16).cycle().take(100_000).map(f32::from).collect();
+    let (from, mut sums) = (array(&numbers, &[100_000]), array(&vec![0.0_f32; 100_000], &[100_000]));
+    let scope = LaunchScope::new();
+    let arguments = scan_blocks::with(scope.read(&from).unwrap(), scope.write(&mut sums).unwrap());
+    scope.launch(&KERNELS, LaunchSize::for_blocks(100_000_usize.div_ceil(256)), arguments).unwrap();
+    scope.finish().unwrap();
+    let expected = numbers.chunks(256).flat_map(|block| {
+        block.iter().scan(0.0, |sum, number| {
+            *sum += number;
+            Some(*sum)
+        })
+    });
+    assert!(expected.eq(sums.to_vec::<f32>().unwrap()), "a sum over a block is exact");
 }
 
 #[test]

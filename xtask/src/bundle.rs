@@ -7,7 +7,7 @@ use std::{env, fs};
 use crate::cuda_core::Headers;
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
-use crate::{command_step, extension, files, sim, templates, workspace};
+use crate::{command_step, extension, files, ptx, sim, templates, workspace};
 
 /// The maximum size of the bundle, in MiB.
 const ROOM: u64 = 60;
@@ -88,6 +88,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             take(&program, &bundle.join(programs.to).join(plain_name(&program)))?;
         }
     }
+    ptx::build(&[])?;
+    files::copy(&workspace::target().join("twins/twins.ptx"), &bundle.join("benches/twins.ptx"))?;
     let root = workspace::root();
     for (from, to) in FOLDERS {
         files::copy_all(&root.join(from), &bundle.join(to))?;

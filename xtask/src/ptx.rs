@@ -34,7 +34,8 @@ pub(crate) fn check(counts: &mut Counts) -> Result<(), Failure> {
     Ok(())
 }
 
-fn build(arguments: &[&str]) -> Result<(), Failure> {
+/// Compiles the kernels in C++, or checks them.
+pub(crate) fn build(arguments: &[&str]) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Kernels)?;
     command_step::run(environment.python().arg(SCRIPT).args(arguments))
 }

@@ -88,6 +88,7 @@ table! {
     scale_packs: kernels::scale_packs;
     scale_row: kernels::scale_row;
     scale_u8: kernels::scale_u8;
+    scan_blocks: kernels::scan_blocks;
     sum_f32: kernels::sum_f32;
     sum_f64: kernels::sum_f64;
     sum_u8: kernels::sum_u8;

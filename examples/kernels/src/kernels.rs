@@ -1,5 +1,5 @@
 //! Kernels in Rust.
-#![expect(unsafe_code, reason = "all threads of a block add to its sum")]
+#![expect(unsafe_code, reason = "the threads of a block work together")]
 
 use core::ops::Add;
 
@@ -174,6 +174,24 @@ pub fn count_elements(
         large_signed.add([], -1);
         floats.add([], 1.0);
         doubles.add([], 0.5);
+    }
+}
+
+/// Adds to each number those before it in its block. The grid has a thread for each number.
+#[kernel(same_shape(numbers, sums))]
+pub fn scan_blocks(mut thread: BlockThread<'_>, numbers: View<'_, f32, 1>, mut sums: ViewMut<'_, f32, 1>) {
+    let (own, mut distance) = (thread.number_in_block(), 1);
+    let mut sum = thread.elements(numbers.shape()).next().map_or(0.0, |at| numbers.get(at));
+    while distance < thread.block_size() {
+        // SAFETY: all threads of the block make the same turns.
+        let shared = unsafe { thread.share(sum) };
+        if own >= distance {
+            sum += shared.get(own - distance);
+        }
+        distance *= 2;
+    }
+    if let Some(at) = thread.elements(sums.shape()).next() {
+        sums.set(at, sum);
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `blur_f32`, `blur_u8` | height × width × channels: in, out | the mean of 3 × 3 pixels, edges repeated |
 //! | `blur_pixels` | as `blur_f32` | the same, pixel by pixel |
 //! | `scale_row`, `scale_packs` | `f32` of 1 axis: in and out; factor `f32` | multiplies, one element or 16 bytes at a time |
+//! | `scan_blocks` | `f32` of 1 axis: in, out | sums of the numbers up to each one in its block |
 //! | `histogram_f32` | in; first bin `f32`; bins for each unit `f32`; `u32` of 1 axis: in and out | counts the elements of each bin |
 //! | `count_elements` | six numbers: in and out; `u32` of 1 axis: out | adds to each type of number by all threads |
 //! | `spin` | cycles `u64` | keeps the device busy |

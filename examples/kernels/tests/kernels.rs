@@ -9,7 +9,7 @@
 use interop_demo_kernels::host::{self, Host};
 use interop_demo_kernels::kernels::{
     blur_f32, blur_pixels, blur_u8, fill_f32, histogram_f32, scale_f32, scale_packs, scale_row, scale_u8,
-    sum_f32, sum_f64, sum_u8, vector_add,
+    scan_blocks, sum_f32, sum_f64, sum_u8, vector_add,
 };
 use interop_demo_kernels::{KERNELS_PTX, ORDER_PTX, blur_size, entries};
 use interop_kernel::{Elementwise, LaunchSize, View, ViewMut};
@@ -49,6 +49,7 @@ fn kernels_of_the_ptx_and_of_the_host_are_the_same() {
         "scale_packs",
         "scale_row",
         "scale_u8",
+        "scan_blocks",
         "sum_f32",
         "sum_f64",
         "sum_u8",
@@ -146,6 +147,21 @@ fn fill_fills_the_elements_alone() {
     let view = ViewMut::<_, 4>::strided(&mut array, 0, [2, 2, 1, 1], [4, 2, 1, 1]);
     fill_f32::run(SMALL, Elementwise::new((view,)).unwrap(), 7.0);
     assert_eq!(array, [7.0, 0.0, 7.0, 0.0, 7.0, 0.0, 7.0, 0.0, 0.0]);
+}
+
+#[test]
+fn sums_of_a_block_stay_in_it() {
+    let numbers: Vec<f32> = (1..=70).map(|number| number as f32).collect();
+    let mut sums = [0.0; 70];
+    let size = LaunchSize { grid: (3, 1, 1), block: (32, 1, 1) };
+    scan_blocks::run(size, View::new(&numbers, [70]), ViewMut::new(&mut sums, [70]));
+    let expected = numbers.chunks(32).flat_map(|block| {
+        block.iter().scan(0.0, |sum, number| {
+            *sum += number;
+            Some(*sum)
+        })
+    });
+    assert!(expected.eq(sums), "{sums:?}");
 }
 
 #[test]
