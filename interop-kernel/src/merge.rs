@@ -1,5 +1,5 @@
 //! Sorts, merges and vectorizes the axes of arrays for an elementwise kernel, on the host.
-#![expect(unsafe_code, reason = "the caller vouches for the arrays of a launch")]
+#![expect(unsafe_code, reason = "the caller promises that the arrays of a launch live")]
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

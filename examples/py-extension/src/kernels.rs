@@ -1,5 +1,5 @@
 //! Operations on arrays whose element type is known only at run time: on the host here, on a GPU through `launch.rs`.
-#![expect(unsafe_code, reason = "vouches for the memory that kernels are launched on")]
+#![expect(unsafe_code, reason = "promises that the memory of a launch lives")]
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

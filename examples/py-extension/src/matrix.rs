@@ -36,7 +36,7 @@ pub(crate) fn trace(obj: Matrix<Vec<f32>>) -> f64 {
 /// As `is_square`, for objects of trusted libraries: their memory is not verified with the driver.
 #[pyfunction]
 pub(crate) fn is_square_trusted(obj: &Bound<'_, PyAny>) -> PyResult<bool> {
-    // SAFETY: callers of this function vouch for the object, and nothing is read from the memory.
+    // SAFETY: callers of this function promise that the object lives, and nothing is read from the memory.
     is_square(unsafe { import_as_unchecked(obj) }?)
 }
 

@@ -1,5 +1,5 @@
 //! Results of the caller's kind, in memory of the caller's library.
-#![expect(unsafe_code, reason = "vouches for the memory that kernels are launched on")]
+#![expect(unsafe_code, reason = "promises that the memory of a launch lives")]
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
 use interop_core::python::{NewArray, WithLibrary, import};

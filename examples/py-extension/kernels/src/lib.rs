@@ -41,7 +41,7 @@ pub mod kind {
 }
 
 /// The maximum number of axes of arrays that do not merge.
-pub const AXES: usize = 6;
+pub const AXES: usize = 8;
 
 /// A factor.
 #[derive(Clone, Copy)]
