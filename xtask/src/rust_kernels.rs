@@ -1,7 +1,7 @@
 //! Kernels in Rust: compiles them to the PTX beside their source.
 //!
-//! rustc writes PTX as the assembly of its target `nvptx64-nvidia-cuda`, so no linker for that target is needed: `true` stands in
-//! for it. The standard library's `core` is compiled too, which needs a nightly, or a stable compiler that is told to behave like
+//! rustc writes PTX as the assembly of its target `nvptx64-nvidia-cuda`, so there is nothing to link. The standard library's `core`
+//! is compiled too, which needs a nightly, or a stable compiler that is told to behave like
 //! one.
 
 use std::fmt::Write as _;
@@ -84,7 +84,7 @@ impl Compiler {
         };
         cargo.args(["--crate-type=cdylib", "--manifest-path"]).arg(folder.join("Cargo.toml"));
         cargo.arg("--target-dir").arg(workspace::target().join("ptx"));
-        cargo.args(["--", "-Ctarget-cpu=sm_70", "-Clinker=true"]).arg(format!("--emit=asm={}", to.display()));
+        cargo.args(["--", "-Ctarget-cpu=sm_70", "-Zno-link"]).arg(format!("--emit=asm={}", to.display()));
         // What a user has set for the host is not for this target.
         cargo.env("RUSTC_BOOTSTRAP", "1").env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
         command_step::run(&mut cargo)?;
