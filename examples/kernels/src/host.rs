@@ -63,7 +63,7 @@ macro_rules! table {
         ///
         /// ```
         /// use interop_demo_kernels::host::{Host, find};
-        /// assert_eq!(find::<Host>("scale_u8").unwrap().sizes, [160, 8]);
+        /// assert_eq!(find::<Host>("scale_f32").unwrap().sizes, [160, 8]);
         /// assert!(find::<Host>("scale_u16").is_none());
         /// ```
         #[must_use]
@@ -82,16 +82,12 @@ table! {
     blur_u8: kernels::blur_u8;
     count_elements: kernels::count_elements;
     fill_f32: kernels::fill_f32;
-    fill_u8: kernels::fill_u8;
     histogram_f32: kernels::histogram_f32;
     scale_f32: kernels::scale_f32;
     scale_packs: kernels::scale_packs;
     scale_row: kernels::scale_row;
-    scale_u8: kernels::scale_u8;
     scan_blocks: kernels::scan_blocks;
     sum_f32: kernels::sum_f32;
-    sum_f64: kernels::sum_f64;
-    sum_u8: kernels::sum_u8;
     vector_add: kernels::vector_add;
     consume: order::consume;
     produce: order::produce;

@@ -21,22 +21,9 @@ pub fn scale_f32(thread: Thread<'_>, array: Elementwise<'_, (Out<f32>,)>, factor
     array.map_inplace(&thread, |element| (f64::from(element) * factor) as f32);
 }
 
-/// Multiplies in place. The product is rounded towards zero and saturates; NaN becomes 0.
-#[kernel]
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounds and saturates")]
-pub fn scale_u8(thread: Thread<'_>, array: Elementwise<'_, (Out<u8>,)>, factor: f64) {
-    array.map_inplace(&thread, |element| (f64::from(element) * factor) as u8);
-}
-
 /// Sets every element to a value.
 #[kernel]
 pub fn fill_f32(thread: Thread<'_>, array: Elementwise<'_, (Out<f32>,)>, value: f32) {
-    array.map(&thread, || value);
-}
-
-/// Sets every element to a value.
-#[kernel]
-pub fn fill_u8(thread: Thread<'_>, array: Elementwise<'_, (Out<u8>,)>, value: u8) {
     array.map(&thread, || value);
 }
 
@@ -45,41 +32,10 @@ pub fn fill_u8(thread: Thread<'_>, array: Elementwise<'_, (Out<u8>,)>, value: u8
 pub fn sum_f32(
     thread: BlockThread<'_>,
     array: Elementwise<'_, (In<f32>,)>,
-    parts: ViewMut<'_, f64, 1, Blocks>,
+    mut parts: ViewMut<'_, f64, 1, Blocks>,
 ) {
     let mut sum = 0.0;
     array.for_each(&thread, |element| sum += f64::from(element));
-    leave(&thread, sum, parts);
-}
-
-/// As [`sum_f32()`].
-#[kernel]
-pub fn sum_u8(
-    thread: BlockThread<'_>,
-    array: Elementwise<'_, (In<u8>,)>,
-    parts: ViewMut<'_, f64, 1, Blocks>,
-) {
-    let mut sum = 0.0;
-    array.for_each(&thread, |element| sum += f64::from(element));
-    leave(&thread, sum, parts);
-}
-
-/// As [`sum_f32()`], for the partial sums: one block adds them.
-#[kernel]
-pub fn sum_f64(
-    thread: BlockThread<'_>,
-    array: Elementwise<'_, (In<f64>,)>,
-    parts: ViewMut<'_, f64, 1, Blocks>,
-) {
-    let mut sum = 0.0;
-    array.for_each(&thread, |element| sum += element);
-    leave(&thread, sum, parts);
-}
-
-/// Writes the sum of a block.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "a part of kernels")]
-fn leave(thread: &BlockThread<'_>, sum: f64, mut parts: ViewMut<'_, f64, 1, Blocks>) {
     // SAFETY: all threads of the block get here, once; blocks have 256 threads.
     let sum = unsafe { thread.sum_of_block(sum) };
     if let Some(at) = thread.of_block(parts.shape()) {

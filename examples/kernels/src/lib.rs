@@ -7,9 +7,9 @@
 //! | kernel | arguments | what it does |
 //! | --- | --- | --- |
 //! | `vector_add` | `f32`: out, in, in | adds |
-//! | `scale_T` | in and out; factor `f64` | multiplies in place, rounds integers towards zero |
-//! | `fill_T` | out; value `T` | fills |
-//! | `sum_T` | in; `f64` of 1 axis: out | one partial sum for each block of the grid |
+//! | `scale_f32` | in and out; factor `f64` | multiplies in place |
+//! | `fill_f32` | out; value `f32` | fills |
+//! | `sum_f32` | in; `f64` of 1 axis: out | one partial sum for each block of the grid |
 //! | `blur_f32`, `blur_u8` | height × width × channels: in, out | the mean of 3 × 3 pixels, edges repeated |
 //! | `blur_pixels` | as `blur_f32` | the same, pixel by pixel |
 //! | `scale_row`, `scale_packs` | `f32` of 1 axis: in and out; factor `f32` | multiplies, one element or 16 bytes at a time |
@@ -20,7 +20,7 @@
 //! | `produce` | `u32` of 1 axis: out; value `u32` | element `i` becomes `value + i` |
 //! | `consume` | `u32` of 1 axis: in; value `u32`; `u64` of no axis: in and out | counts the elements that are not |
 //!
-//! `T` is `f32` or `u8`; for `sum_T` it may also be `f64`. The first four take arrays of any rank and any strides.
+//! The first four take arrays of any rank and any strides.
 #![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx))]
 
 #[cfg(not(target_arch = "nvptx64"))]

@@ -164,3 +164,15 @@ fn fill_repeats_its_bytes() {
         assert!(bytes.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 16), "{bytes:?}");
     }
 }
+
+/// No argument is copied to local memory, and elements are loaded 16 bytes at a time.
+#[test]
+fn ptx_is_what_a_device_needs() {
+    let ptx = include_str!("../kernels.ptx");
+    assert!(!ptx.contains(".local"), "local memory");
+    for name in ["scale_8", "scale_16", "scale_32", "scale_64", "sum_8", "sum_16", "sum_32", "sum_64"] {
+        let (_, rest) = ptx.split_once(&format!(".entry {name}(")).expect("the PTX has the kernel");
+        let text = rest.split(".entry").next().expect("its text");
+        assert!(text.contains("ld.v4.b32") || text.contains("ld.v2.b64"), "{name}");
+    }
+}
