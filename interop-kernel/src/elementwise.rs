@@ -122,6 +122,22 @@ macro_rules! for_each_inner_axis {
     };
 }
 
+/// Runs code for each number below a constant, 16 at most. A loop is not unrolled if its body is long, and then the arrays that it
+/// indexes are in local memory.
+macro_rules! unrolled {
+    ($count:expr, $at:ident => $work:block) => {
+        unrolled!(@ $count, $at, $work, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    (@ $count:expr, $at:ident, $work:block, $($number:literal)*) => {
+        $(
+            if $number < $count {
+                let $at = if $number < $count { $number } else { 0 };
+                $work
+            }
+        )*
+    };
+}
+
 impl<const K: usize, const N: usize> sealed::Located for KernelArrays<'_, K, N> {
     #[cfg(not(target_arch = "nvptx64"))]
     fn launch_size_within(&self, blocks: u32) -> crate::LaunchSize {
@@ -272,24 +288,23 @@ macro_rules! lists {
                             )*
                         )
                     });
-                    for unit in 0..U {
-                        if !are_there[unit] {
-                            continue;
-                        }
-                        let ($first, $($other,)*) = &loaded[unit];
-                        let mut results = *$first;
-                        let mut is_written = false;
-                        for at in 0..W {
-                            if let Some(result) = function($first[at], $($other[at]),*) {
-                                results[at] = result;
-                                is_written = true;
+                    unrolled!(U, unit => {
+                        if are_there[unit] {
+                            let ($first, $($other,)*) = &loaded[unit];
+                            let mut results = *$first;
+                            let mut is_written = false;
+                            unrolled!(W, at => {
+                                if let Some(result) = function($first[at], $($other[at]),*) {
+                                    results[at] = result;
+                                    is_written = true;
+                                }
+                            });
+                            if $writes && is_written {
+                                // SAFETY: the unit is one of this thread, in an array that the kernel writes.
+                                unsafe { wide::store::<$first, W>(self.place::<$first>(0, offsets[unit][0]), results) };
                             }
                         }
-                        if $writes && is_written {
-                            // SAFETY: the unit is one of this thread, in an array that the kernel writes.
-                            unsafe { wide::store::<$first, W>(self.place::<$first>(0, offsets[unit][0]), results) };
-                        }
-                    }
+                    });
                 }
 
                 #[inline(always)]

@@ -23,7 +23,7 @@
 #![expect(clippy::inline_always, reason = "parts of kernels")]
 #![allow(clippy::missing_errors_doc, reason = "what the macro writes for the host is not used")]
 
-use half::{bf16, f16};
+use half::f16;
 use interop_kernel::{BlockThread, Blocks, Elementwise, In, Out, Packs, Thread, ViewMut, kernel, math};
 
 use kind::{BFLOAT, FLOAT, SIGNED};
@@ -43,44 +43,44 @@ pub mod kind {
 /// The maximum number of axes of arrays that do not merge.
 pub const AXES: usize = 8;
 
-/// A factor.
+/// Multiplies integers of up to 16 bits.
 #[derive(Clone, Copy)]
-struct Factor {
-    value: f64,
-    /// The same, if it is an integer whose products with integers of up to 16 bits fit 32 bits. Arithmetic in `f64` would take
-    /// longer than the memory accesses.
-    small: Option<i32>,
+struct Product {
+    factor: f64,
+    /// The factor, if it is an integer whose products fit 32 bits. Arithmetic in `f64` would take longer than the memory accesses.
+    whole: Option<i32>,
+    /// The bit of the sign, or 0.
+    sign: i32,
+    least: i32,
+    most: i32,
 }
 
-impl Factor {
+impl Product {
     #[inline(always)]
-    fn new(value: f64) -> Self {
-        let whole = value as i32;
-        let is_small = f64::from(whole) == value && whole.unsigned_abs() <= 0x7FFF;
-        Self { value, small: is_small.then_some(whole) }
+    fn new(factor: f64, kind: u32, bits: u32) -> Self {
+        let (whole, sign) = (factor as i32, if kind == SIGNED { 1 << (bits - 1) } else { 0 });
+        let is_whole = f64::from(whole) == factor && whole.unsigned_abs() <= 0x7FFF;
+        Self { factor, whole: is_whole.then_some(whole), sign, least: -sign, most: (1 << bits) - 1 - sign }
     }
-}
 
-/// Multiplies an integer of up to 16 bits.
-macro_rules! scaled {
-    ($element:expr, $factor:expr, $type:ty) => {{
-        let element = $element as $type;
-        match $factor.small {
-            Some(whole) => {
-                (i32::from(element) * whole).clamp(<$type>::MIN.into(), <$type>::MAX.into()) as $type
-            }
-            None => (f64::from(element) * $factor.value) as $type,
-        }
-    }};
+    /// Returns the product with an integer, given by its bits.
+    #[inline(always)]
+    fn of(self, bits: i32) -> i32 {
+        // Without a branch for the sign.
+        let number = bits - 2 * (bits & self.sign);
+        let product = match self.whole {
+            Some(whole) => number * whole,
+            None => (f64::from(number) * self.factor) as i32,
+        };
+        product.max(self.least).min(self.most)
+    }
 }
 
 /// Multiplies integers of 8 bits.
 #[kernel]
 pub fn scale_8(thread: Thread<'_>, arrays: Elementwise<'_, (Out<u8>, In<u8>), AXES>, factor: f64, kind: u32) {
-    let factor = Factor::new(factor);
-    arrays.map(&thread, |element| {
-        if kind == SIGNED { scaled!(element, factor, i8) as u8 } else { scaled!(element, factor, u8) }
-    });
+    let product = Product::new(factor, kind, u8::BITS);
+    arrays.map(&thread, |element| product.of(element.into()) as u8);
 }
 
 /// Multiplies numbers of 16 bits. Floats are rounded once.
@@ -91,12 +91,10 @@ pub fn scale_16(
     factor: f64,
     kind: u32,
 ) {
-    let factor = Factor::new(factor);
+    let product = Product::new(factor, kind, u16::BITS);
     arrays.map(&thread, |element| match kind {
-        SIGNED => scaled!(element, factor, i16) as u16,
-        FLOAT => math::to_f16(to_odd(from_half(element, kind) * factor.value)).to_bits(),
-        BFLOAT => bf16::from_f32(to_odd(from_half(element, kind) * factor.value)).to_bits(),
-        _ => scaled!(element, factor, u16),
+        FLOAT | BFLOAT => to_half(from_half(element, kind) * factor, kind),
+        _ => product.of(element.into()) as u16,
     });
 }
 
@@ -132,10 +130,9 @@ pub fn scale_64(
 /// Returns the number of a 16-bit float.
 #[inline(always)]
 fn from_half(bits: u16, kind: u32) -> f64 {
-    f64::from(match kind {
-        BFLOAT => f32::from_bits(u32::from(bits) << 16),
-        _ => math::from_f16(f16::from_bits(bits)),
-    })
+    // Without a branch, which would be there for each element.
+    let (float, bfloat) = (math::from_f16(f16::from_bits(bits)), f32::from_bits(u32::from(bits) << 16));
+    f64::from(if kind == BFLOAT { bfloat } else { float })
 }
 
 /// Rounds to a float whose last bit is set unless it is exact. A second rounding, to nearest, then has the result of a single one.
@@ -143,10 +140,21 @@ fn from_half(bits: u16, kind: u32) -> f64 {
 fn to_odd(number: f64) -> f32 {
     let nearest = number as f32;
     let back = f64::from(nearest);
-    if back == number {
-        return nearest;
+    let (is_exact, is_above) = (back == number, back.abs() > number.abs());
+    f32::from_bits((nearest.to_bits() - u32::from(is_above)) | u32::from(!is_exact))
+}
+
+/// Returns the nearest 16-bit float.
+#[inline(always)]
+fn to_half(number: f64, kind: u32) -> u16 {
+    const NAN: u16 = 0x7FC0;
+    let odd = to_odd(number);
+    if kind != BFLOAT {
+        return math::to_f16(odd).to_bits();
     }
-    f32::from_bits((nearest.to_bits() - u32::from(back.abs() > number.abs())) | 1)
+    let bits = odd.to_bits();
+    let nearest = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) >> 16;
+    if number.is_nan() { NAN } else { nearest as u16 }
 }
 
 /// Multiplies an integer of 64 bits. The result is exact if the factor is an integer. Not inlined, because the code is long.
@@ -189,8 +197,8 @@ sums! {
     sum_8: u8, |element, kind| if kind == SIGNED { f64::from(element as i8) } else { f64::from(element) };
     /// Adds numbers of 16 bits.
     sum_16: u16, |element, kind| match kind {
-        SIGNED => f64::from(element as i16),
         FLOAT | BFLOAT => from_half(element, kind),
+        SIGNED => f64::from(element as i16),
         _ => f64::from(element),
     };
     /// Adds numbers of 32 bits.
