@@ -50,8 +50,8 @@ const PTX: &str = "
     .version 7.0
     .target sm_70
     .visible .entry add(.param .b8 a[24], .param .b8 b[24], .param .b16 c)
-    .visible .entry add_all(.param .b8 a[168])
-    .visible .entry quadruple(.param .b8 a[168])
+    .visible .entry add_all(.param .b8 a[200])
+    .visible .entry quadruple(.param .b8 a[200])
     .visible .entry number_blocks(.param .b8 a[24])
     .visible .entry unregistered()
     .visible .entry changed(.param .b8 a[40])
