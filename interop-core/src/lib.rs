@@ -129,21 +129,17 @@ pub use derive::kept::Kept;
 pub use derive::launch_scope::{ArrayInScope, LaunchScope};
 pub use derive::relabel::Relabeled;
 pub use error::{Error, ErrorKind, Refused, Result};
-pub use memory::array_view::{ArrayView, ArrayViewMut};
+pub use memory::array_view::{ArrayView, ArrayViewMut, KERNEL_HEADER};
 pub use memory::from_import::FromImport;
 pub use memory::host::cells::ReadOnlyCell;
-pub use memory::host::iter::Iter;
-pub use memory::host::iter::Rows;
+pub use memory::host::elements::{Iter, Rows};
 pub use memory::host::{HostView, HostViewMut};
-pub use memory::host_vec::HostBuffer;
-pub use memory::host_vec::HostVec;
+pub use memory::host_vec::{HostBuffer, HostVec};
 pub use memory::import::{Import, Protocol};
-pub use memory::kernel_view::KERNEL_HEADER;
 pub use memory::lease::{Lease, LeaseMut};
 pub use memory::owner::Owner;
 pub use memory::shared_buffer::SharedBuffer;
-pub use memory::storage::MemoryRegion;
-pub use memory::storage::Storage;
+pub use memory::storage::{MemoryRegion, Storage};
 #[cfg(feature = "counters")]
 pub use process::counters::{live_allocations, live_exports};
 

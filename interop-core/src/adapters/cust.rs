@@ -68,17 +68,16 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
-use crate::cuda::allocation::MemoryKind;
+use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::driver::to_usize;
-use crate::cuda::locate::current_device;
+use crate::cuda::handover::current_device;
 use crate::derive::fields::stream::AsStream;
 use crate::derive::single_error::FieldProbe;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
-use crate::memory::storage::MemoryRegion;
-use crate::memory::storage::Storage;
+use crate::memory::storage::{MemoryRegion, Storage};
 use crate::memory::upload::copied;
 
 /// Describes device memory of `cust`; the driver determines the device.

@@ -22,7 +22,7 @@ use crate::{
     array::{info::ArrayInfo, layout::order::Order},
     cuda,
     error::{Cure, Error, ErrorKind, Result, text},
-    memory::kernel_view,
+    memory::array_view::kernel_address,
 };
 
 /// The mutability of device memory in another library's buffer. Exports of `bool` are read-only, because a consumer
@@ -41,7 +41,7 @@ pub(crate) fn contiguous_elements<T: Element>(info: &ArrayInfo) -> Result<(u64, 
         let allowed = "strides of a contiguous array, in C or Fortran order; copy the array";
         return Err(Error::new(ErrorKind::Strides, "strides", found, allowed).with_python_hint(Cure::COrder));
     }
-    Ok((kernel_view::address(info.address, info.device, align_of::<T>())?, layout.numel()))
+    Ok((kernel_address(info.address, info.device, align_of::<T>())?, layout.numel()))
 }
 
 /// Returns an error for memory that was allocated in another context than this one. Pool memory belongs to no context.

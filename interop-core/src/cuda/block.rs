@@ -1,25 +1,31 @@
-//! Blocks of pool memory: what is known of the work on them.
+//! Memory that this crate allocates: how it is freed, and what is known of the work on it.
 //!
-//! A block is allocated for a consumer's stream. As long as only this crate has used it, and on that stream alone, one event
-//! is behind all of its work. A dropped block is then free in the order of that event. Anything else marks its record as used:
-//! another stream, a capture, or whoever gets its address. A used block is released as all other memory.
+//! Pool memory is a block, which is allocated for a consumer's stream. As long as only this crate has used it, and on that
+//! stream alone, one event is behind all of its work. A dropped block is then free in the order of that event. Anything else
+//! marks its record as used: another stream, a capture, or whoever gets its address. A used block is released as all other
+//! memory.
+//!
+//! Under [`ReleasePolicy::AfterNamedStream`](crate::cuda::ReleasePolicy), a copy that its consumer drops waits for the next
+//! call that names the consumer's stream, because that stream may be gone meanwhile. One event is then behind the work on all
+//! copies that were dropped since.
 
+use core::ptr::with_exposed_provenance_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::array::device::Device;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::{BLOCKS, UseRecord};
-use crate::cuda::allocation::Allocation;
-use crate::cuda::context::Context;
-use crate::cuda::driver::{Driver, Outcome, driver};
+use crate::cuda::context::{Context, Relaxed};
+use crate::cuda::driver::{Driver, Outcome, RawStream, driver, run_blocking};
 use crate::cuda::event::Event;
-use crate::cuda::own_streams::{SPARE, key_of, with_own_stream};
+use crate::cuda::release::limit::{count_deferred, count_released};
+use crate::cuda::release::queue::after_work;
+use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
 #[cfg(feature = "python")]
-use crate::cuda::release::policy::{ReleasePolicy, release_policy};
-use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::release::trusted::wait_for_its_stream;
-use crate::cuda::stream_query::capture_of;
+use crate::cuda::release::{ReleasePolicy, release_policy};
+use crate::cuda::stream::{SPARE, capture_of, key_of, with_own_stream};
 use crate::cuda::stream_wait::{StreamOnDevice, enter_default};
+use crate::process::counters;
 use crate::process::fork::PerProcess;
 
 /// The work on a block.
@@ -135,5 +141,155 @@ pub(crate) fn free_in_order(
         }
         Some(work) => block.free_after(work.last.as_ref()),
         None => Err(block),
+    }
+}
+
+/// Allocated memory. Its drop frees it.
+pub(crate) struct Allocation {
+    pub(crate) address: usize,
+    pub(crate) kind: MemoryKind,
+    pub(crate) context: Context,
+    /// The key of the stream on which pool memory was allocated and is freed.
+    pub(crate) home: usize,
+}
+
+impl Allocation {
+    /// Frees pool memory in stream order, after its work on the stream of its consumer. Returns the allocation if that is not
+    /// possible.
+    pub(crate) fn free_after(self, work: Option<&Event<'_>>) -> Result<(), Self> {
+        let queued = || {
+            let driver = driver().ok()?;
+            let _entered = self.context.enter(driver).ok()?;
+            let _relaxed = Relaxed::new(driver);
+            let free = |stream, key| {
+                if let Some(work) = work {
+                    // The spare stream waits for nobody.
+                    (key == self.home).then(|| work.make_wait(stream))?.ok()?;
+                }
+                self.free_on(driver, stream).ok()
+            };
+            with_own_stream(driver, self.context, self.home, free).ok()?
+        };
+        if queued().is_none() {
+            return Err(self);
+        }
+        self.was_freed();
+        Ok(())
+    }
+
+    /// Frees pool memory in the order of a stream of this crate. [`was_freed`](Self::was_freed) follows.
+    pub(crate) fn free_on(&self, driver: &Driver, stream: RawStream) -> Outcome {
+        // SAFETY: the memory is from the pool, and nothing uses it later than what the stream waits for; the stream is live.
+        unsafe { driver.memory_pool_free(self.address as u64, stream) }
+    }
+
+    /// Forgets the allocation, because the call that frees it was made.
+    pub(crate) fn was_freed(self) {
+        core::mem::forget(self);
+        counters::ALLOCATIONS.sub();
+    }
+
+    fn free(&self, driver: &Driver) -> Outcome {
+        let _entered = self.context.enter(driver)?;
+        let _relaxed = Relaxed::new(driver);
+        match self.kind {
+            // SAFETY: the allocation owns the memory and frees it once.
+            MemoryKind::Device | MemoryKind::Managed => unsafe { driver.memory_free(self.address as u64) },
+            MemoryKind::Pool => {
+                let free = |stream, _| self.free_on(driver, stream);
+                with_own_stream(driver, self.context, self.home, free)?
+            }
+            // SAFETY: as above.
+            MemoryKind::Pinned => unsafe {
+                driver.memory_host_free(with_exposed_provenance_mut(self.address))
+            },
+        }
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if let Ok(driver) = driver() {
+            let free = || {
+                // If the context is gone, the memory was freed with it.
+                let _ = self.free(driver);
+            };
+            // Freeing pool memory does not wait.
+            if self.kind == MemoryKind::Pool { free() } else { run_blocking(free) }
+        }
+        counters::ALLOCATIONS.sub();
+    }
+}
+
+/// The kinds of CUDA memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MemoryKind {
+    /// Memory of one device (`cuMemAlloc`).
+    Device,
+    /// Memory of one device from this crate's stream-ordered pool for it (`cuMemAllocFromPoolAsync`), or as `Device` if the
+    /// device has no pools. `cudaIpcGetMemHandle` refuses it, so other processes cannot open it.
+    Pool,
+    /// Host memory that all devices can reach (`cuMemHostAlloc`, portable).
+    Pinned,
+    /// Memory that the driver moves between host and devices (`cuMemAllocManaged`).
+    Managed,
+}
+
+type Waiting = Vec<(Allocation, ReleaseScope)>;
+
+static WAITING: PerProcess<Mutex<Waiting>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+
+fn waiting() -> MutexGuard<'static, Waiting> {
+    WAITING.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number of copies that wait for a call that names their stream.
+pub(crate) fn trusted_releases() -> usize {
+    waiting().len()
+}
+
+/// Defers the free of a block until its stream is named again.
+pub(crate) fn wait_for_its_stream(block: Allocation, scope: ReleaseScope) {
+    count_deferred(scope);
+    waiting().push((block, scope));
+}
+
+fn take(is_taken: impl Fn(&Allocation) -> bool) -> Waiting {
+    let mut waiting = waiting();
+    let (taken, left) = core::mem::take(&mut *waiting).into_iter().partition(|(block, _)| is_taken(block));
+    *waiting = left;
+    taken
+}
+
+/// Frees the blocks that wait for this stream, which is alive and has this key, in the order of its work until now. The
+/// context is current.
+pub(crate) fn free_behind(driver: &'static Driver, (context, key): (Context, usize), stream: RawStream) {
+    let blocks = take(|block| (block.context, block.home) == (context, key));
+    if blocks.is_empty() {
+        return;
+    }
+    let free = |own, home| -> Option<()> {
+        // The spare stream waits for nobody.
+        let behind = (home == key).then(|| Event::of_stream(driver, Some(context), stream))?.ok()?;
+        behind.make_wait(own).ok()?;
+        // A free fails if the memory is gone with its context.
+        for (block, _) in &blocks {
+            let _ = block.free_on(driver, own);
+        }
+        Some(())
+    };
+    let is_freed = with_own_stream(driver, context, key, free).ok().flatten().is_some();
+    for (block, scope) in blocks {
+        count_released(scope);
+        if is_freed { block.was_freed() } else { after_work(ErasedOwner::new(block), scope) }
+    }
+}
+
+/// Releases all that waits as other memory is released: after all work of its context.
+pub(crate) fn release_otherwise() {
+    for (block, scope) in take(|_| true) {
+        count_released(scope);
+        after_work(ErasedOwner::new(block), scope);
     }
 }

@@ -8,17 +8,14 @@ use crate::array::dtype::DType;
 use crate::array::element::ElementType;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::UseRecord;
-use crate::cuda::allocation::{Allocation, MemoryKind};
-use crate::cuda::block::{free_in_order, note_work, start_record};
+use crate::cuda::block::{Allocation, MemoryKind, free_behind, free_in_order, note_work, start_record};
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::driver::{Driver, Outcome, RawStream, code, driver, is_of_parent, to_usize};
-use crate::cuda::own_streams::{SPARE, key_of};
+use crate::cuda::pointer::release_scope_for;
 use crate::cuda::pool::{allocate, finished, with_room};
 use crate::cuda::release::queue::{after_work, poll_in_passing};
 use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
-use crate::cuda::release::trusted::free_behind;
-use crate::cuda::stream_query::{capture, capture_error, context_of_live};
-use crate::cuda::verify::release_scope_for;
+use crate::cuda::stream::{SPARE, capture, capture_error, context_of_live, key_of};
 use crate::error::{Result, text};
 use crate::process::counters;
 
@@ -31,7 +28,7 @@ use crate::process::counters;
 /// Pool memory is freed without a wait. If it was made for a stream ([`zeroed_on`](Self::zeroed_on)) and only this crate
 /// has used it, in a [`LaunchScope`](crate::LaunchScope) on that stream, it is free for the next allocation on that stream
 /// as soon as it is dropped. All other pool memory is released according to
-/// [`ReleasePolicy`](crate::cuda::release::policy::ReleasePolicy).
+/// [`ReleasePolicy`](crate::cuda::release::ReleasePolicy).
 ///
 /// ```no_run
 /// use interop_core::cuda::{CudaBuffer, MemoryKind};

@@ -214,7 +214,7 @@ pub(crate) unsafe fn stage(info: &ArrayInfo) -> Result<Staged> {
     bytes.try_reserve_exact(words).map_err(|_| Error::no_memory(range.len()))?;
     bytes.resize(words, 0_u128);
     let start = bytes.as_mut_ptr().expose_provenance();
-    let context = crate::cuda::default_context::context_for(driver, info.device())?;
+    let context = crate::cuda::context::context_for(driver, info.device())?;
     // SAFETY: the range is the array's own, live as the caller promises; the vector is new and as long.
     unsafe { copy_now(driver, context, start, range.start, range.len()) }?;
     Ok(Staged { _bytes: bytes, info: moved(info, start, Device::CPU) })

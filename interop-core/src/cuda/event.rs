@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::context::Context;
 use crate::cuda::driver::{Driver, Failure, Outcome, RawEvent, RawStream, code};
-use crate::cuda::stream_query::context_of;
+use crate::cuda::stream::context_of;
 use crate::process::fork::PerProcess;
 
 const DISABLE_TIMING: u32 = 2;

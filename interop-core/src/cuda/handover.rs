@@ -1,20 +1,31 @@
 //! Hand-over of an array: a consumer, on a stream or on the host, waits for pending work, and the array's stream for the
-//! consumer.
+//! consumer. If the stream of the work is unknown, a policy decides what is waited for.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::UseRecord;
 use crate::cuda::block;
-use crate::cuda::driver::is_available;
-use crate::cuda::missing_stream::join_default_stream;
-use crate::cuda::missing_stream::{handover_stream, synchronize_missing_stream, wait_for_missing_stream};
+use crate::cuda::context::{Context, context_for};
+use crate::cuda::driver::{driver, is_available};
+#[cfg(feature = "python")]
+use crate::cuda::pointer::release_scope_for;
+use crate::cuda::pointer::{PointerAttributes, host_address, memory_use, pointer_attributes_of};
 use crate::cuda::release::queue::poll_in_passing;
+use crate::cuda::release::scope::ReleaseScope;
+use crate::cuda::stream::handover;
 #[cfg(feature = "python")]
 use crate::cuda::stream_wait::{make_context_wait, synchronize_stream_of};
-use crate::cuda::stream_wait::{stream_synchronize, stream_wait, wait_for_pending};
-use crate::cuda::verify::memory_use;
+use crate::cuda::stream_wait::{
+    stream_synchronize, stream_wait, stream_wait_in, synchronize_all_work, wait_for_all_work,
+    wait_for_pending,
+};
 use crate::error::{Error, ErrorKind, Result, text};
+use crate::process::fork::PerProcess;
+use crate::process::promise::OrderedByProgram;
 
 /// Makes the consumer's stream wait for the work that is pending on an array.
 ///
@@ -34,7 +45,7 @@ pub(crate) fn make_consumer_wait(info: &ArrayInfo, consumer: StreamHandle) -> Re
 }
 
 /// Makes a stream wait for the work on memory at an address of which nobody knows the stream: the work that this crate has
-/// has `followed`, or all work of the memory's context, or what [`MissingStreamPolicy`](crate::cuda::missing_stream::MissingStreamPolicy) says.
+/// has `followed`, or all work of the memory's context, or what [`MissingStreamPolicy`](crate::cuda::handover::MissingStreamPolicy) says.
 ///
 /// # Errors
 ///
@@ -167,4 +178,199 @@ pub(crate) fn synchronize_pending(pending: PendingWork, address: usize, device: 
         Some((_, scope)) => synchronize_missing_stream(device, scope),
         None => Ok(()),
     }
+}
+
+/// What a consumer's stream waits for if it is unknown on which stream memory was last written.
+///
+/// - An import from a producer that states no stream. The CUDA Array Interface has a `stream` since version 3. PyTorch,
+///   JAX, Warp and DALI write version 2, and work may be pending on the memory that they export.
+/// - An export of a struct of which neither the `stream` field nor the storage knows the stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissingStreamPolicy {
+    /// All work of the memory's context, on any stream: one event, and the host does not wait. Drivers before 12.5 have
+    /// no such event; with them the host waits. For memory without a context, and for memory that all devices reach
+    /// (from a pool, pinned or managed), it is the work of every context that its release waits for
+    /// ([`ReleasePolicy::AfterContext`](crate::cuda::release::ReleasePolicy::AfterContext)). This is not
+    /// possible while a graph is captured in such a context.
+    #[default]
+    WaitForAll,
+    /// The work on the legacy default stream, and so on every blocking stream.
+    LegacyDefault,
+    /// Nothing: the program has synchronized, which it promises by `unsafe` code.
+    NothingPending(OrderedByProgram),
+}
+
+static POLICY: AtomicU8 = AtomicU8::new(0);
+
+/// Sets what a consumer's stream waits for if the stream of pending work is unknown, for the whole program.
+///
+/// ```
+/// use interop_core::cuda::{MissingStreamPolicy, OrderedByProgram, missing_stream_policy, set_missing_stream_policy};
+///
+/// assert_eq!(missing_stream_policy(), MissingStreamPolicy::WaitForAll);
+/// // SAFETY: this program synchronizes before it hands arrays over.
+/// let ordered = unsafe { OrderedByProgram::promise() };
+/// set_missing_stream_policy(MissingStreamPolicy::NothingPending(ordered));
+/// assert_eq!(missing_stream_policy(), MissingStreamPolicy::NothingPending(ordered));
+/// ```
+pub fn set_missing_stream_policy(policy: MissingStreamPolicy) {
+    let number = match policy {
+        MissingStreamPolicy::WaitForAll => 0,
+        MissingStreamPolicy::LegacyDefault => 1,
+        MissingStreamPolicy::NothingPending(_) => 2,
+    };
+    POLICY.store(number, Ordering::Relaxed);
+}
+
+/// Returns what a consumer's stream waits for if the stream of pending work is unknown.
+#[must_use]
+pub fn missing_stream_policy() -> MissingStreamPolicy {
+    match POLICY.load(Ordering::Relaxed) {
+        0 => MissingStreamPolicy::WaitForAll,
+        1 => MissingStreamPolicy::LegacyDefault,
+        _ => MissingStreamPolicy::NothingPending(OrderedByProgram::GIVEN),
+    }
+}
+
+/// Makes `consumer` wait for work whose stream is unknown, as the policy says.
+///
+/// # Errors
+///
+/// As [`stream_wait`](crate::cuda::stream_wait::stream_wait).
+pub(crate) fn wait_for_missing_stream(
+    consumer: StreamHandle,
+    device: Device,
+    context: Option<Context>,
+    scope: ReleaseScope,
+) -> Result<()> {
+    match missing_stream_policy() {
+        MissingStreamPolicy::NothingPending(_) => Ok(()),
+        MissingStreamPolicy::LegacyDefault => {
+            stream_wait_in(consumer, StreamHandle::LegacyDefault, device, context).map(|_| ())
+        }
+        MissingStreamPolicy::WaitForAll => wait_for_all_work(consumer, device, context, scope),
+    }
+}
+
+/// Waits on the host for work whose stream is unknown, as the policy says.
+///
+/// # Errors
+///
+/// As [`stream_synchronize`].
+pub(crate) fn synchronize_missing_stream(device: Device, scope: ReleaseScope) -> Result<()> {
+    match missing_stream_policy() {
+        MissingStreamPolicy::NothingPending(_) => Ok(()),
+        MissingStreamPolicy::LegacyDefault => stream_synchronize(StreamHandle::LegacyDefault, device),
+        MissingStreamPolicy::WaitForAll => synchronize_all_work(scope),
+    }
+}
+
+/// Returns a stream that waits for work whose stream is unknown, as the policy says. For all work it is a non-blocking
+/// stream of this crate, in the memory's context or the primary one of the device.
+///
+/// # Errors
+///
+/// As [`stream_wait`](crate::cuda::stream_wait::stream_wait).
+pub(crate) fn handover_stream(
+    device: Device,
+    context: Option<Context>,
+    scope: ReleaseScope,
+) -> Result<StreamHandle> {
+    match missing_stream_policy() {
+        MissingStreamPolicy::NothingPending(_) => Ok(StreamHandle::NothingPending),
+        MissingStreamPolicy::LegacyDefault => Ok(StreamHandle::LegacyDefault),
+        MissingStreamPolicy::WaitForAll => {
+            let driver = driver()?;
+            let context = context.map_or_else(|| context_for(driver, device), Ok)?;
+            let _entered = context.enter(driver)?;
+            let stream = handover(driver, context)?;
+            wait_for_all_work(stream, device, Some(context), scope)?;
+            Ok(stream)
+        }
+    }
+}
+
+/// As [`wait_for_missing_stream`], for CUDA memory whose context is unknown.
+#[cfg(feature = "python")]
+pub(crate) fn wait_for_unknown_stream(consumer: StreamHandle, device: Device) -> Result<()> {
+    wait_for_missing_stream(consumer, device, None, release_scope_for(driver()?, device))
+}
+
+/// The proxy streams, each with the context of the default streams that it stands for.
+static PROXIES: PerProcess<Mutex<Vec<(StreamHandle, Context)>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+
+/// Registers a stream as the proxy of the per-thread default streams of its context. The stream lives as long as the
+/// program.
+///
+/// The legacy default stream needs no registration, because it and a blocking stream wait for each other.
+#[cfg(feature = "cudarc")]
+pub(crate) fn register_proxy(stream: StreamHandle, context: Context) {
+    PROXIES.get().lock().unwrap_or_else(PoisonError::into_inner).push((stream, context));
+}
+
+/// Makes this thread's default stream wait for the work on its proxy stream. Does nothing for any other stream.
+///
+/// # Errors
+///
+/// As [`stream_wait`](crate::cuda::stream_wait::stream_wait).
+pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Result<()> {
+    let known = PROXIES.get().lock().unwrap_or_else(PoisonError::into_inner);
+    let context = known.iter().find(|(of, _)| *of == stream).map(|(_, context)| *context);
+    drop(known);
+    let Some(context) = context else { return Ok(()) };
+    stream_wait_in(StreamHandle::PerThreadDefault, stream, device, Some(context)).map(|_| ())
+}
+
+/// Completes the description of an array that states no device, and makes `consumer` wait for the work that is pending
+/// on the array's stream. The device is the one that the driver reports. The caller then sets the array's stream to
+/// `consumer`.
+///
+/// `stated` says whether the producer stated its stream, or that it has none. Returns the release scope, and whether
+/// `consumer` captures a graph if that was queried.
+///
+/// # Errors
+///
+/// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for an address that is not CUDA memory,
+/// [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) for elements outside the allocation, and as
+/// [`stream_wait`](crate::cuda::stream_wait::stream_wait).
+pub(crate) fn locate_and_wait(
+    info: &mut ArrayInfo,
+    stated: bool,
+    consumer: StreamHandle,
+) -> Result<(Option<ReleaseScope>, Option<bool>)> {
+    let attributes = pointer_attributes_of(info)?;
+    info.device = match &attributes {
+        Some(attributes) => attributes.device(),
+        None => current_device()?,
+    };
+    if info.device == Device::CUDA_HOST {
+        // The interface states the address for devices, which may differ from the host address for registered memory.
+        // An `ArrayInfo` holds the host address. Kernel views look up the other one (`device_address`).
+        info.move_to(host_address(info.address)?);
+    }
+    let context = attributes.as_ref().and_then(PointerAttributes::context);
+    let scope = match attributes {
+        Some(attributes) => Some(attributes.scope(driver()?).holding(info.span().len())),
+        None => None,
+    };
+    let pending = info.stream().unwrap_or(StreamHandle::NothingPending);
+    let captured = match (scope, stated) {
+        // An array without elements has no pending work.
+        (None, _) => None,
+        (_, true) => stream_wait_in(consumer, pending, info.device, context)?,
+        (Some(scope), false) => {
+            wait_for_missing_stream(consumer, info.device, context, scope)?;
+            None
+        }
+    };
+    Ok((scope, captured))
+}
+
+/// Returns the current device, for an array without elements, which has no address to query. Without a current context
+/// this is device 0.
+pub(crate) fn current_device() -> Result<Device> {
+    let Ok(driver) = driver() else { return Ok(Device::cuda(0)) };
+    let Some(_) = Context::current(driver)? else { return Ok(Device::cuda(0)) };
+    Ok(Device::cuda(Context::current_ordinal(driver)?))
 }

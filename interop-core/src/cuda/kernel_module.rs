@@ -1,8 +1,7 @@
 //! `KernelModule`: PTX that is loaded once for each context, and launches of its kernels.
 
 use core::ffi::c_void;
-use core::fmt;
-use core::ptr;
+use core::{fmt, ptr};
 use std::ffi::CString;
 
 use interop_kernel::LaunchSize;
@@ -10,7 +9,7 @@ use interop_kernel::LaunchSize;
 use crate::array::stream::StreamHandle;
 use crate::cuda::context::{Context, PerContext, Relaxed};
 use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, driver};
-use crate::cuda::stream_query::context_of_live;
+use crate::cuda::stream::context_of_live;
 use crate::cuda::stream_wait::{StreamOnDevice, context_of_default};
 use crate::error::{Error, ErrorKind, Result, text};
 

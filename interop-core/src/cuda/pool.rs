@@ -12,9 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::cuda::context::Context;
 use crate::cuda::driver::{Driver, Failure, Outcome, RawPool, RawStream, code, opened};
 use crate::cuda::event::Event;
-use crate::cuda::own_streams::{SPARE, with_own_stream};
 use crate::cuda::release::limit::{limit_of, store_limit};
-use crate::cuda::release::room::{make_all_room, make_room};
+use crate::cuda::release::requests::{make_all_room, make_room};
+use crate::cuda::stream::{SPARE, with_own_stream};
 use crate::process::fork::PerProcess;
 
 /// Runs `work` with a stream of this crate in the current context, on which nothing waits for work of others.

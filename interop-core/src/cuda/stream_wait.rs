@@ -1,16 +1,16 @@
 //! Stream waits: one stream, or the host, waits for an event that is recorded on another stream.
 
+use core::num::NonZeroUsize;
+
 use crate::array::device::Device;
 use crate::array::stream::{PendingWork, StreamHandle};
-use crate::cuda::blocking::run_blocking;
-use crate::cuda::context::{Context, Entered, Relaxed};
-use crate::cuda::default_context::{context_for, with_each_context};
-use crate::cuda::driver::{Driver, RawStream, code, driver};
+use crate::cuda::context::{Context, Entered, Relaxed, context_for, has_default_streams, with_each_context};
+use crate::cuda::driver::{Driver, Failure, RawStream, code, driver, run_blocking};
 use crate::cuda::event::Event;
+use crate::cuda::pointer::memory_use;
 use crate::cuda::release::hold::unless_captured;
 use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::stream_query::{LEGACY, capture, capture_error, capture_of, context_of_live, dead_stream};
-use crate::cuda::verify::memory_use;
+use crate::cuda::stream::{LEGACY, capture, capture_error, capture_of, context_of_live, dead_stream};
 use crate::error::{Result, text};
 
 /// Makes work that is queued later on `waiter` wait for the work that is on `on` now. The host does not wait.
@@ -391,4 +391,51 @@ fn record_context(
         }
         Err(failure) => Err(failure.into()),
     }
+}
+
+impl PendingWork {
+    /// Pending work on a default stream of `context`.
+    pub(crate) fn in_context(stream: StreamHandle, context: Context) -> Self {
+        Self::from_context(stream, context.to_raw(), find)
+    }
+
+    /// Pending work on the legacy default stream of a context: the given one, else the one in which memory of `device` is
+    /// used now.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) for a device that does not exist.
+    pub(crate) fn on_default_stream(device: Device, context: Option<Context>) -> Result<Self> {
+        let legacy = StreamHandle::LegacyDefault;
+        let context = match (context, driver()) {
+            (Some(context), _) => context,
+            (None, Ok(driver)) => context_for(driver, device)?,
+            (None, Err(_)) => return Ok(Self::on(legacy)),
+        };
+        Ok(Self::in_context(legacy, context))
+    }
+}
+
+/// Returns a default stream of a context by a handle that means it on this thread. If there is none, waits on the host,
+/// so that nothing is pending.
+fn find(stream: StreamHandle, context: NonZeroUsize, device: Device) -> StreamHandle {
+    let Some(context) = Context::from_driver(context.get()) else { return stream };
+    if names(context, device) { stream } else { waited_for(stream, context, device) }
+}
+
+#[cold]
+fn waited_for(stream: StreamHandle, context: Context, device: Device) -> StreamHandle {
+    let Ok(driver) = driver() else { return stream };
+    let done = match context.enter(driver) {
+        Ok(_entered) => stream_synchronize(stream, device).is_ok(),
+        // The work is gone with its context.
+        Err(failure) => Failure::is_final(failure),
+    };
+    if done { StreamHandle::NothingPending } else { stream }
+}
+
+/// Returns whether the handles of the default streams mean those of `context` on this thread, for memory of `device`.
+fn names(context: Context, device: Device) -> bool {
+    let current = driver().ok().and_then(|driver| Context::current(driver).ok().flatten());
+    current == Some(context) || has_default_streams(context, device)
 }

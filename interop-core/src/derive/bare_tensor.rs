@@ -9,7 +9,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
-use crate::cuda::verify::Verification;
+use crate::cuda::pointer::Verification;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::check_writable;

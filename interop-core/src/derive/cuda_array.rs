@@ -19,13 +19,13 @@ use crate::memory::array_view::{ArrayView, ArrayViewMut};
 use crate::memory::host::cells::ReadOnlyCell;
 use crate::memory::host::loops::Visit;
 use crate::memory::host::strided::{HostElements, HostElementsMut};
-
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::storage::Storage;
 use crate::protocols::cai::CudaArrayInterface;
 use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
-use crate::protocols::dlpack::export::{Ownership, export_described, export_kept};
-use crate::protocols::dlpack::export_owner::{ExportedValue, SharedHandle};
+use crate::protocols::dlpack::export::{
+    ExportedValue, Ownership, SharedHandle, export_described, export_kept,
+};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
 /// A struct that holds array memory. Implement it by `#[derive(CudaArray)]`.

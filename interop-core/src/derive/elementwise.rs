@@ -14,8 +14,7 @@ use crate::array::layout::Layout;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::launch_scope::LaunchScope;
 use crate::error::Result;
-use crate::memory::array_view::check_writable;
-use crate::memory::kernel_view::address;
+use crate::memory::array_view::{check_writable, kernel_address};
 
 /// An array of a [`LaunchScope::elementwise`]: `&mut` for one that the kernel writes, `&` for one that it reads.
 #[diagnostic::on_unimplemented(
@@ -127,7 +126,7 @@ fn merged<'s, const K: usize, const N: usize>(
 ) -> Result<KernelArrays<'s, K, N>> {
     let mut views = Vec::with_capacity(K);
     for ((info, layout), (size, align)) in arrays {
-        let address = address(info.address, info.device(), *align)?;
+        let address = kernel_address(info.address, info.device(), *align)?;
         views.push(DynKernelView::new(address, *size, layout.shape(), layout.strides())?);
     }
     let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?;

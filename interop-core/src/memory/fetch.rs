@@ -5,16 +5,14 @@ use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
-use crate::cuda::context::Relaxed;
+use crate::cuda::context::{Relaxed, context_for};
 use crate::cuda::copy::{Scratch, queue_copy, stage};
 use crate::cuda::copy_plan::CopyPlan;
-use crate::cuda::default_context::context_for;
 use crate::cuda::driver::driver;
 use crate::cuda::handover::synchronize;
 use crate::cuda::pool::with_spare_stream;
 use crate::error::Result;
-use crate::memory::host::copy::{HostArray, check_copied, copy_contiguous};
-use crate::memory::host::strided::filled_vec;
+use crate::memory::host::strided::{HostArray, check_copied, copy_contiguous, filled_vec};
 use crate::memory::host_vec::HostBuffer;
 
 /// Copies the elements of a device array to any memory that the driver can access. They are first made contiguous on

@@ -16,8 +16,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::error::{Error, Result};
 use crate::memory::borrow_registry;
-use crate::memory::host::copy::{HostArray, copy_contiguous};
-use crate::memory::host::strided::Strided;
+use crate::memory::host::strided::{HostArray, Strided, copy_contiguous};
 use crate::memory::storage::{MemoryRegion, Storage};
 use crate::process::counters;
 

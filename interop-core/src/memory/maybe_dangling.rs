@@ -6,7 +6,7 @@ use core::mem::{ManuallyDrop, MaybeUninit};
 use crate::array::dtype::DType;
 use crate::array::element::Element;
 use crate::array::stream::StreamHandle;
-use crate::cuda::allocation::MemoryKind;
+use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::context::Context;
 use crate::error::Result;

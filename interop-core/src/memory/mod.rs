@@ -11,7 +11,6 @@ pub(crate) mod granules;
 pub(crate) mod host;
 pub(crate) mod host_vec;
 pub(crate) mod import;
-pub(crate) mod kernel_view;
 pub(crate) mod lease;
 pub(crate) mod maybe_dangling;
 pub(crate) mod no_references;

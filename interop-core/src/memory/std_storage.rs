@@ -12,7 +12,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
-use crate::cuda::allocation::MemoryKind;
+use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::copy::copy_now;
 use crate::cuda::driver::driver;

@@ -10,11 +10,10 @@ use pyo3::prelude::*;
 
 use crate::cuda::block::note_taken;
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::release::scope::enter_scope;
+use crate::cuda::release::scope::{ReleaseScope, enter_scope};
 use crate::memory::host_vec::HostBuffer;
 use crate::process::fork::PerProcess;
-use crate::protocols::dlpack::export_owner::ExportOwner;
+use crate::protocols::dlpack::export::ExportOwner;
 use crate::python::interpreter::{is_attached, is_free_threaded};
 
 /// A reference to a Python object that any thread may drop.

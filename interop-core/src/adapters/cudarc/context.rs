@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::cudarc::driver::{CudaContext, DriverError};
 
 use crate::cuda;
-use crate::cuda::default_context::enter_primary_context;
+use crate::cuda::context::enter_primary_context;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::PerProcess;
 

@@ -9,7 +9,7 @@ use crate::cuda::driver::{Driver, Failure, Outcome, code};
 use crate::cuda::event::Event;
 use crate::cuda::release::batch::make_due;
 use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::stream_query::{LEGACY, capture_of};
+use crate::cuda::stream::{LEGACY, capture_of};
 use crate::process::fork::PerProcess;
 
 /// A guard that defers releases without recording events. Hold one while a graph is captured on a non-blocking stream,

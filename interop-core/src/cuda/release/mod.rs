@@ -17,33 +17,131 @@
 pub(crate) mod batch;
 pub(crate) mod hold;
 pub(crate) mod limit;
-pub(crate) mod policy;
 pub(crate) mod queue;
 pub(crate) mod requests;
-pub(crate) mod room;
 pub(crate) mod scope;
-pub(crate) mod signal;
-pub(crate) mod trusted;
 
-use crate::cuda::context::{Entered, Relaxed};
-use crate::cuda::release::policy::release_policy;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use crate::process::promise::OrderedByProgram;
+
+/// What the release of CUDA memory waits for.
+///
+/// Neither protocol tells a producer when the kernels of a consumer are done. A release therefore waits for more work
+/// than it has to: it is deferred until the work that the policy names is done. The host does not wait for that work.
+///
+/// | policy | waits for | costs | limits |
+/// | --- | --- | --- | --- |
+/// | [`AfterContext`](Self::AfterContext) | every stream of the memory's context; for pinned and managed memory also of every primary context in use | one event for each context, which costs more the more streams the context has, and one query; small arrays share both | the event invalidates a capture on a non-blocking stream of the context, with an error: see below. Does not cover work of another GPU on memory of this one |
+/// | [`AfterAllContexts`](Self::AfterAllContexts) | every stream of the memory's context and of every device's primary context in use | one event for each device in use, and one query; small arrays share both | the same for captures |
+/// | [`AfterNamedStream`](Self::AfterNamedStream) | for a copy that a consumer asked for (`copy=True`): the work on the stream that the consumer named. The next such call that names this stream records one event for all copies dropped since. All else as `AfterContext` | one event for each call | a data race if a consumer uses its copy on another stream, which the program promises it does not by `unsafe` code |
+/// | [`Immediate`](Self::Immediate) | nothing: the program itself makes the release come after the work, as it promises by `unsafe` code | nothing | a data race otherwise |
+///
+/// # Small arrays
+///
+/// Arrays of less than 1 MiB share an event, so that waiting for work costs next to nothing for each of them. Dropping
+/// one makes no driver call, unless it fills a list. Its release waits for the first of these:
+///
+/// - the next export, hand-over or allocation of CUDA memory on any thread, unless earlier releases got their event less
+///   than about a millisecond ago;
+/// - 64 small arrays, or about 16 MiB of them, wait on the same thread;
+/// - a call of [`poll_releases`](crate::cuda::release::requests::poll_releases) or
+///   [`finish_releases`](crate::cuda::release::requests::finish_releases), or a poll by the thread of
+///   [`start_release_thread`](crate::cuda::release::requests::start_release_thread);
+/// - the end of the last [`HoldReleases`](crate::cuda::HoldReleases) guard, after which the next export records the
+///   event.
+///
+/// Then the event is recorded. It comes after all work of the context until that moment, and so after all work that was
+/// queued before the drop. Larger arrays get their event when they are dropped.
+///
+/// # Captures
+///
+/// A capture on a blocking stream is detected before an event is recorded. The release is then deferred without an
+/// event, as under [`HoldReleases`](crate::cuda::HoldReleases), and a poll after the capture records the event. Memory
+/// that was imported for work on a capturing stream is released at once: the capture orders the graph, and the owner of
+/// the graph keeps the memory alive for the replays.
+///
+/// A capture on a non-blocking stream, as in PyTorch, can be queried only on the capturing thread. Small arrays that
+/// are dropped on other threads do not affect it, because their drop makes no driver call. On another thread the
+/// following still invalidates the capture: the drop of an array of 1 MiB or more, the drop of the 64th small array,
+/// and an import or export that records the event of waiting releases. The driver has no event that could be recorded
+/// during such a capture. A program that does one of these while it captures holds releases
+/// ([`HoldReleases`](crate::cuda::HoldReleases)).
+///
+/// # Foreign memory
+///
+/// The deleter of a foreign tensor belongs to its library: no context is made current for it, and the thread's capture
+/// mode is not changed. Owners of this program are dropped with their context current and in the relaxed capture mode,
+/// because some of them free memory in whatever context is current.
+///
+/// A green context has no memory of its own: memory allocated in one belongs to the primary context. An event of the
+/// primary context also comes after the work of its green contexts.
+///
+/// Memory of a pool has no context. Its release waits for the primary context of its device. If another context of the
+/// device was current at the import or export, it waits for that context and for every primary context in use. No
+/// policy covers work in other contexts, which libraries may create.
+///
+/// Drivers before 12.5 cannot record an event for a whole context. With them a release is deferred until
+/// [`finish_releases`](crate::cuda::release::requests::finish_releases), which waits on the host. The same holds if the
+/// driver fails to record the event, unless a later poll succeeds. With such a driver the thread of
+/// [`start_release_thread`](crate::cuda::release::requests::start_release_thread) waits; without it the memory stays
+/// allocated until that call.
+///
+/// ```
+/// use interop_core::cuda::{ReleasePolicy, release_policy, set_release_policy};
+///
+/// assert_eq!(release_policy(), ReleasePolicy::AfterContext);
+/// set_release_policy(ReleasePolicy::AfterAllContexts); // kernels of other devices read the memory
+/// assert_eq!(release_policy(), ReleasePolicy::AfterAllContexts);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReleasePolicy {
+    /// Waits for all work of the memory's context; for pinned and managed memory, of all contexts in use.
+    #[default]
+    AfterContext,
+    /// Waits for all work of all contexts in use, for memory that other GPUs read.
+    AfterAllContexts,
+    /// Waits for the stream that the consumer of a copy named, and as `AfterContext` for all else. A loop of copies then never
+    /// holds the host to the rate of the device. The promise includes that no consumer destroys such a stream while a copy is
+    /// in use there: a new stream may get its number.
+    AfterNamedStream(OrderedByProgram),
+    /// Waits for nothing: the program itself makes the release come after the work.
+    Immediate(OrderedByProgram),
+}
+
+impl ReleasePolicy {
+    /// Whether releases wait for nothing.
+    pub(crate) fn is_immediate(self) -> bool {
+        matches!(self, Self::Immediate(_))
+    }
+}
+
+static POLICY: AtomicU8 = AtomicU8::new(0);
+
+/// Stores the policy.
+pub(crate) fn store_policy(policy: ReleasePolicy) {
+    let number = match policy {
+        ReleasePolicy::AfterContext => 0,
+        ReleasePolicy::AfterAllContexts => 1,
+        ReleasePolicy::Immediate(_) => 2,
+        ReleasePolicy::AfterNamedStream(_) => 3,
+    };
+    POLICY.store(number, Ordering::Relaxed);
+}
+
+/// Returns what releases of CUDA memory wait for.
+#[must_use]
+pub fn release_policy() -> ReleasePolicy {
+    match POLICY.load(Ordering::Relaxed) {
+        0 => ReleasePolicy::AfterContext,
+        1 => ReleasePolicy::AfterAllContexts,
+        3 => ReleasePolicy::AfterNamedStream(OrderedByProgram::GIVEN),
+        _ => ReleasePolicy::Immediate(OrderedByProgram::GIVEN),
+    }
+}
 
 /// Returns whether the release of an import records events.
 pub(crate) fn records_events() -> bool {
     !release_policy().is_immediate()
-}
-
-/// Keeps a context current while an owner is dropped. Afterwards the previous context is current again, whatever
-/// context the owner has made current.
-pub(crate) struct ScopeContext {
-    entered: Option<Entered<'static>>,
-    _relaxed: Relaxed<'static>,
-}
-
-impl Drop for ScopeContext {
-    fn drop(&mut self) {
-        if let Some(entered) = self.entered.take() {
-            entered.leave();
-        }
-    }
 }

@@ -12,12 +12,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::cuda::context::Relaxed;
 use crate::cuda::driver::{Driver, driver, is_of_parent, opened};
 use crate::cuda::event::Event;
-use crate::cuda::release::batch::{Batches, is_due, make_due};
+use crate::cuda::release::batch::{Batches, Signal, is_due, make_due};
 use crate::cuda::release::hold::{events_after, is_held, synchronized};
 use crate::cuda::release::limit::{count_deferred, count_released};
-use crate::cuda::release::policy::{ReleasePolicy, release_policy, store_policy};
 use crate::cuda::release::scope::{ErasedOwner, ReleaseScope, contain_panic, drop_in_context};
-use crate::cuda::release::signal::Signal;
+use crate::cuda::release::{ReleasePolicy, release_policy, store_policy};
 use crate::process::fork::PerProcess;
 
 /// The largest vector that is kept for further owners.

@@ -4,10 +4,9 @@ use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::cuda::context::{Context, Relaxed};
+use crate::cuda::context::{Context, Entered, Relaxed};
 use crate::cuda::driver::{Driver, Outcome, is_of_parent, opened};
-use crate::cuda::release::ScopeContext;
-use crate::cuda::release::policy::release_policy;
+use crate::cuda::release::release_policy;
 
 /// The contexts in which memory may be in use when it is released, and how its owner is dropped.
 ///
@@ -225,6 +224,21 @@ pub(crate) fn drop_in_context(driver: &Driver, owner: ErasedOwner, scope: Releas
     drop(owner);
     if let Some(entered) = entered {
         entered.leave();
+    }
+}
+
+/// Keeps a context current while an owner is dropped. Afterwards the previous context is current again, whatever
+/// context the owner has made current.
+pub(crate) struct ScopeContext {
+    entered: Option<Entered<'static>>,
+    _relaxed: Relaxed<'static>,
+}
+
+impl Drop for ScopeContext {
+    fn drop(&mut self) {
+        if let Some(entered) = self.entered.take() {
+            entered.leave();
+        }
     }
 }
 

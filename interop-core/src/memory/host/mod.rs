@@ -2,11 +2,9 @@
 //! elements.
 #![expect(unsafe_code, reason = "reads and writes array elements on the host")]
 
-pub(crate) mod all_elements;
 pub(crate) mod cells;
-pub(crate) mod copy;
+pub(crate) mod elements;
 pub(crate) mod elementwise;
-pub(crate) mod iter;
 pub(crate) mod loops;
 #[cfg(feature = "rayon")]
 pub(crate) mod parallel;

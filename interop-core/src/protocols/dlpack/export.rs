@@ -4,16 +4,17 @@ use core::alloc::Layout as AllocLayout;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::mem::offset_of;
-use core::ptr::{self, NonNull};
+use core::ptr;
+use core::ptr::NonNull;
 use std::alloc::{alloc, dealloc, handle_alloc_error};
+use std::sync::Arc;
 
 use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::cuda;
-use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::release::scope::contain_panic;
+use crate::cuda::release::scope::{ReleaseScope, contain_panic, enter_scope};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
@@ -21,7 +22,6 @@ use crate::process::counters;
 use crate::protocols::dlpack::abi::{
     DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, TensorAbi,
 };
-use crate::protocols::dlpack::export_owner::{ExportOwner, ExportedValue};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
 /// Who else has the exported array. This decides whether a consumer may write.
@@ -334,4 +334,58 @@ unsafe fn drop_package<A: TensorAbi, O>(package: NonNull<()>) {
     let owner = field_ptr::<A, O, MaybeDangling<O>>(package.0, offset_of!(Package<A, O>, owner)).cast_mut();
     // SAFETY: the owner is dropped once and not used afterwards.
     unsafe { owner.drop_in_place() };
+}
+
+/// The owner in an export.
+pub(crate) trait ExportOwner: Send + 'static {
+    /// Returns the release scope of the owner, given that of the memory. An owner that makes the context of the memory
+    /// current itself stores the scope and marks the result as self-reliant.
+    fn adapt_scope(&mut self, scope: ReleaseScope) -> ReleaseScope {
+        scope
+    }
+
+    /// Whether the drop is that of the described array, or of a reference to it.
+    const IS_THE_ARRAY: bool;
+
+    /// Notes that a consumer has taken the memory, which only this crate had used before.
+    fn note_taken(&self) {}
+}
+
+/// The array itself, or any other owner, which may free the memory in the context that is current.
+#[repr(transparent)]
+pub(crate) struct ExportedValue<O, const IS_THE_ARRAY: bool>(pub(crate) O);
+
+impl<O: Send + 'static, const IS_THE_ARRAY: bool> ExportOwner for ExportedValue<O, IS_THE_ARRAY> {
+    const IS_THE_ARRAY: bool = IS_THE_ARRAY;
+}
+
+/// A handle of a shared array. The drop of the last handle makes the context of the memory current and drops the array.
+/// The drop of any other handle needs no context.
+pub(crate) struct SharedHandle<T: Send + Sync + 'static> {
+    array: Option<Arc<T>>,
+    scope: Option<ReleaseScope>,
+}
+
+impl<T: Send + Sync + 'static> SharedHandle<T> {
+    pub(crate) fn new(array: &Arc<T>) -> Self {
+        Self { array: Some(Arc::clone(array)), scope: None }
+    }
+}
+
+impl<T: Send + Sync + 'static> ExportOwner for SharedHandle<T> {
+    const IS_THE_ARRAY: bool = true;
+
+    fn adapt_scope(&mut self, scope: ReleaseScope) -> ReleaseScope {
+        self.scope = Some(scope);
+        scope.self_reliant()
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for SharedHandle<T> {
+    fn drop(&mut self) {
+        if let Some(last) = self.array.take().and_then(Arc::into_inner) {
+            let _home = self.scope.and_then(enter_scope);
+            drop(last);
+        }
+    }
 }

@@ -24,17 +24,14 @@
 #![expect(unsafe_code, reason = "reads and writes the C structs of DLPack")]
 
 pub(crate) mod abi;
-pub(crate) mod exchange_api;
 pub(crate) mod export;
-pub(crate) mod export_owner;
-pub(crate) mod import;
 pub(crate) mod managed_tensor;
 
 pub use crate::protocols::dlpack::abi::{
     DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY,
     FLAG_SUBBYTE_PADDED, Legacy, MAJOR_VERSION, MINOR_VERSION, TensorAbi, Versioned,
 };
-pub use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader, SetError};
+pub use crate::protocols::dlpack::abi::{DLPackExchangeAPI, DLPackExchangeAPIHeader, SetError};
 pub use crate::protocols::dlpack::export::{Ownership, export};
 pub use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 

@@ -16,19 +16,20 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::errors::no_extents;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
-use crate::cuda::verify::Verification;
+use crate::cuda::pointer::Verification;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::Import;
-use crate::protocols::dlpack::abi::{DLPackVersion, DLTensor, MAJOR_VERSION, MINOR_VERSION, Versioned};
-use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader, SetError};
+use crate::protocols::dlpack::abi::{
+    DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, DLTensor, MAJOR_VERSION, MINOR_VERSION,
+    SetError, Versioned,
+};
 use crate::protocols::dlpack::export::{Ownership, export, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::capsule::receive;
 use crate::python::class::array_class::ArrayMethods;
 use crate::python::class::exported_array::{Described, ExportedArray};
 use crate::python::detach::free_detached;
-use crate::python::errors::in_words;
-use crate::python::errors::origin;
+use crate::python::errors::{in_words, origin};
 use crate::python::export::allocate::new_memory_of_rust;
 use crate::python::import::exchange_table::CAPSULE_NAME;
 use crate::python::interpreter::{catch_panics, is_attached, new_capsule};

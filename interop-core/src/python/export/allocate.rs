@@ -18,7 +18,7 @@ use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
-use crate::cuda::allocation::MemoryKind;
+use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
@@ -36,15 +36,11 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::class::exported_array::Described;
 use crate::python::detach::{detached, free_detached};
 use crate::python::errors::with_origin;
-use crate::python::export::library::Kind;
-use crate::python::export::library::into_library;
-use crate::python::export::library::make_producer_wait_for;
-use crate::python::export::numpy::dtype_of;
-use crate::python::export::numpy::{Api, type_number};
+use crate::python::export::library::{Kind, into_library, make_producer_wait_for};
+use crate::python::export::numpy::{Api, dtype_of, type_number};
 use crate::python::import::exchange_table::{Table, makes_objects, object_of};
 use crate::python::import::package::{Package, library};
-use crate::python::import::pipeline::import;
-use crate::python::import::pipeline::take_detached;
+use crate::python::import::pipeline::{import, take_detached};
 use crate::python::py_owner::{PyOwner, release_deferred_refs};
 
 /// A result in new memory of the caller's library.

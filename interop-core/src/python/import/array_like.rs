@@ -12,7 +12,7 @@ use crate::array::dtype::{COMPLEX, DType, FLOAT, INT, UINT};
 use crate::array::element::ElementType;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::cuda::verify::Verification;
+use crate::cuda::pointer::Verification;
 use crate::derive::from_array::FromArray;
 use crate::error::{Error, ErrorKind, text};
 use crate::memory::extraction::Extraction;

@@ -10,8 +10,7 @@ use pyo3::prelude::*;
 
 use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
-use crate::protocols::dlpack::abi::{MAJOR_VERSION, Versioned};
-use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
+use crate::protocols::dlpack::abi::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION, Versioned};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::interpreter::capsule_pointer;
 

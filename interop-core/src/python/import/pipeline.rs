@@ -14,7 +14,7 @@ use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
-use crate::cuda::verify::Verification;
+use crate::cuda::pointer::Verification;
 use crate::derive::from_array::FromArray;
 use crate::derive::kept::Kept;
 use crate::error::{Error, ErrorKind};
@@ -23,10 +23,9 @@ use crate::memory::import::{Import, Protocol};
 use crate::python::detach::{AssertSend, detached};
 use crate::python::errors::{Failure, in_words, not_an_array, with_origin};
 use crate::python::import::buffer::from_buffer;
-use crate::python::import::steps::from_cuda_array_interface;
-use crate::python::import::steps::from_dlpack;
-use crate::python::import::steps::from_exchange_table;
-use crate::python::import::steps::{Request, Step};
+use crate::python::import::steps::{
+    Request, Step, from_cuda_array_interface, from_dlpack, from_exchange_table,
+};
 use crate::python::import::type_cache::{TypeInfo, type_info};
 use crate::python::interface_dict::address;
 use crate::python::interpreter::attribute;

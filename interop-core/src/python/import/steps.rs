@@ -8,7 +8,7 @@ use crate::array::device::{Device, DeviceType};
 use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::context::{Context, Entered};
-use crate::cuda::verify::Verification;
+use crate::cuda::pointer::Verification;
 use crate::error::{Error, ErrorKind};
 use crate::memory::import::{Import, Protocol};
 use crate::python::capsule::{receive, receive_capsule, take_from};
