@@ -9,7 +9,7 @@ use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::process::fork::this_thread;
+use crate::process::fork::{this_thread, thread_number};
 
 /// The record of one imported array, or of one block of pool memory. A copy refers to the same record, and to none once
 /// that is finished.
@@ -49,10 +49,7 @@ const SCOPES: u64 = INDEX & !USED;
 
 thread_local! {
     /// The place that this thread used last. Threads start far apart.
-    static LAST: Cell<usize> = {
-        static THREADS: AtomicUsize = AtomicUsize::new(0);
-        Cell::new(THREADS.fetch_add(1, Ordering::Relaxed) * 61 % PLACES)
-    };
+    static LAST: Cell<usize> = Cell::new(thread_number() * 61 % PLACES);
 }
 
 impl UseRecord {

@@ -18,7 +18,6 @@ use crate::array::use_record::{BLOCKS, UseRecord};
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::driver::{Driver, Outcome, RawStream, driver, run_blocking};
 use crate::cuda::event::Event;
-use crate::cuda::release::limit::{count_deferred, count_released};
 use crate::cuda::release::queue::after_work;
 use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
 #[cfg(feature = "python")]
@@ -251,7 +250,7 @@ pub(crate) fn trusted_releases() -> usize {
 
 /// Defers the free of a block until its stream is named again.
 pub(crate) fn wait_for_its_stream(block: Allocation, scope: ReleaseScope) {
-    count_deferred(scope);
+    scope.count_deferred();
     waiting().push((block, scope));
 }
 
@@ -281,7 +280,7 @@ pub(crate) fn free_behind(driver: &'static Driver, (context, key): (Context, usi
     };
     let is_freed = with_own_stream(driver, context, key, free).ok().flatten().is_some();
     for (block, scope) in blocks {
-        count_released(scope);
+        scope.count_released();
         if is_freed { block.was_freed() } else { after_work(ErasedOwner::new(block), scope) }
     }
 }
@@ -289,7 +288,7 @@ pub(crate) fn free_behind(driver: &'static Driver, (context, key): (Context, usi
 /// Releases all that waits as other memory is released: after all work of its context.
 pub(crate) fn release_otherwise() {
     for (block, scope) in take(|_| true) {
-        count_released(scope);
+        scope.count_released();
         after_work(ErasedOwner::new(block), scope);
     }
 }

@@ -259,11 +259,6 @@ impl CudaBuffer {
         }
     }
 
-    #[cfg(feature = "python")]
-    pub(crate) fn context(&self) -> Context {
-        self.context
-    }
-
     /// Stores the address. From here on the drop frees the memory.
     fn own(&mut self, address: usize) {
         self.address = address;

@@ -9,32 +9,43 @@ use crate::cuda::driver::{Driver, Failure, Outcome, code, driver};
 use crate::error::Result;
 use crate::process::fork::PerProcess;
 
-/// The handle of each device's primary context once it is retained; 0 before that.
-static PRIMARY_CONTEXTS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
-
 /// A `CUcontext`. It is not owned: the owners of memory and streams in it keep it alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Context(NonZeroUsize);
 
-/// How often the primary context of each device was reset, as far as this crate has found out.
-static RESETS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+/// What is remembered of a device. 0 stands for what is not known yet.
+pub(crate) struct KnownDevice {
+    /// The handle of the primary context, which is retained.
+    primary: AtomicUsize,
+    /// How often the primary context was reset, as far as this crate has found out.
+    resets: AtomicUsize,
+    /// The default limit of deferred releases, in bytes.
+    pub(crate) release_limit: AtomicUsize,
+    /// The bytes whose release is deferred.
+    pub(crate) deferred: AtomicUsize,
+}
+
+static DEVICES: [KnownDevice; 64] = [const {
+    KnownDevice {
+        primary: AtomicUsize::new(0),
+        resets: AtomicUsize::new(0),
+        release_limit: AtomicUsize::new(0),
+        deferred: AtomicUsize::new(0),
+    }
+}; 64];
+
+/// Returns what is remembered of a device. `None` for an ordinal that is beyond the list: its driver is asked each time.
+pub(crate) fn known_device(ordinal: i32) -> Option<&'static KnownDevice> {
+    DEVICES.get(usize::try_from(ordinal).ok()?)
+}
 
 impl Context {
     /// Notes that the primary context was reset: what was made in it before is gone.
     pub(crate) fn note_reset(self) {
-        if let Some(resets) = self.resets_of() {
-            resets.fetch_add(1, Ordering::AcqRel);
+        if let Some(device) = self.primary_ordinal().and_then(known_device) {
+            device.resets.fetch_add(1, Ordering::AcqRel);
         }
-    }
-
-    /// The number of resets that this crate has found out.
-    pub(crate) fn resets(self) -> usize {
-        self.resets_of().map_or(0, |resets| resets.load(Ordering::Acquire))
-    }
-
-    fn resets_of(self) -> Option<&'static AtomicUsize> {
-        RESETS.get(usize::try_from(self.primary_ordinal()?).ok()?)
     }
 
     /// Wraps a `CUcontext` that a library returned; `None` for null.
@@ -71,8 +82,9 @@ impl Context {
     }
 
     pub(crate) fn primary_of(driver: &Driver, ordinal: i32) -> Outcome<Self> {
-        let place = Self::primary_slot(ordinal);
-        if let Some(retained) = place.and_then(|place| Self::from_driver(place.load(Ordering::Relaxed))) {
+        let known = known_device(ordinal);
+        let retained = known.and_then(|known| Self::from_driver(known.primary.load(Ordering::Relaxed)));
+        if let Some(retained) = retained {
             return Ok(retained);
         }
         // The driver's ordinals are its device handles. Two threads may both retain the context, which does no harm.
@@ -81,22 +93,16 @@ impl Context {
         unsafe { driver.primary_retain(&raw mut context, ordinal) }?;
         let context =
             Self::from_driver(context).unwrap_or_else(|| unreachable!("a retained context is not null"));
-        if let Some(place) = place {
-            place.store(context.0.get(), Ordering::Relaxed);
+        if let Some(known) = known {
+            known.primary.store(context.0.get(), Ordering::Relaxed);
         }
         Ok(context)
     }
 
-    /// Returns the device's entry in `PRIMARY_CONTEXTS`. `None` for an ordinal beyond it, whose context is queried each
-    /// time.
-    fn primary_slot(ordinal: i32) -> Option<&'static AtomicUsize> {
-        PRIMARY_CONTEXTS.get(usize::try_from(ordinal).ok()?)
-    }
-
     /// Retains the primary context of a device until the end of the program, if it is in use.
     pub(crate) fn retain_primary(driver: &Driver, ordinal: i32) {
-        let is_retained = |place: &AtomicUsize| place.load(Ordering::Relaxed) != 0;
-        if !Self::primary_slot(ordinal).is_some_and(is_retained) {
+        let is_retained = |known: &KnownDevice| known.primary.load(Ordering::Relaxed) != 0;
+        if !known_device(ordinal).is_some_and(is_retained) {
             // If this fails, the next export may succeed.
             let _ = Self::primary_in_use(driver, ordinal);
         }
@@ -126,8 +132,7 @@ impl Context {
 
     /// Returns the ordinal of the device whose primary context this is, if that context is retained.
     pub(crate) fn primary_ordinal(self) -> Option<i32> {
-        let place =
-            PRIMARY_CONTEXTS.iter().position(|retained| retained.load(Ordering::Relaxed) == self.0.get())?;
+        let place = DEVICES.iter().position(|known| known.primary.load(Ordering::Relaxed) == self.0.get())?;
         i32::try_from(place).ok()
     }
 
@@ -182,16 +187,16 @@ impl Context {
     /// Fails for a context that was destroyed, which a query of its version detects. The driver would push such a
     /// context without an error, and the process would die when it is popped.
     pub(crate) fn enter(self, driver: &Driver) -> Outcome<Entered<'_>> {
-        let before = Self::current(driver)?;
+        self.enter_from(driver, Self::current(driver)?)
+    }
+
+    /// As [`enter`](Self::enter), with the context that is current.
+    fn enter_from(self, driver: &Driver, before: Option<Self>) -> Outcome<Entered<'_>> {
         if before != Some(self) {
             self.alive(driver)?;
             self.push(driver)?;
         }
-        Ok(Entered {
-            #[cfg(feature = "python")]
-            context: self,
-            inside: Some(Inside { driver, context: self, before }),
-        })
+        Ok(Entered { driver, context: self, before })
     }
 
     fn push(self, driver: &Driver) -> Outcome {
@@ -216,34 +221,14 @@ fn context_destroyed(failure: Failure) -> Failure {
     }
 }
 
-/// A context that is current until this is dropped.
+/// A context that is current until this is dropped. The one before it is the same, or another on which it was pushed.
 pub(crate) struct Entered<'d> {
-    #[cfg(feature = "python")]
-    context: Context,
-    inside: Option<Inside<'d>>,
-}
-
-/// A context that is current, and the one before it: the same, or another on which it was pushed.
-struct Inside<'d> {
     driver: &'d Driver,
     context: Context,
     before: Option<Context>,
 }
 
 impl Entered<'_> {
-    /// Creates a guard for a context that is already current.
-    #[cfg_attr(
-        not(feature = "python"),
-        expect(unused_variables, reason = "only Python asks for the context")
-    )]
-    pub(crate) const fn unchanged(context: Context) -> Self {
-        Self {
-            #[cfg(feature = "python")]
-            context,
-            inside: None,
-        }
-    }
-
     /// Returns the context that is current.
     #[cfg(feature = "python")]
     pub(crate) fn context(&self) -> Context {
@@ -254,16 +239,16 @@ impl Entered<'_> {
     /// (`cuCtxSetCurrent`), which replaces the thread's own context if nothing was pushed. It may also have destroyed
     /// the current context, which pops it (CUDA driver API, `cuCtxDestroy`): a second pop would take the thread's own
     /// context.
-    pub(crate) fn leave(mut self) {
-        let Some(Inside { driver, context, before }) = &self.inside else { return };
+    pub(crate) fn leave(self) {
+        let Self { driver, context, before } = self;
         let current = Context::current(driver);
-        if current == Ok(Some(*context)) {
+        if current == Ok(Some(context)) {
             return;
         }
         let (pushed, context_destroyed) =
-            (*before != Some(*context), context.alive(driver).is_err_and(Failure::is_final));
-        if pushed && context_destroyed && current == Ok(*before) {
-            self.inside = None;
+            (before != Some(context), context.alive(driver).is_err_and(Failure::is_final));
+        if pushed && context_destroyed && current == Ok(before) {
+            core::mem::forget(self);
         } else if !pushed && !context_destroyed {
             if current.is_ok_and(|current| current.is_some()) {
                 pop(driver);
@@ -282,10 +267,8 @@ fn pop(driver: &Driver) {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        if let Some(Inside { driver, context, before }) = self.inside {
-            if before != Some(context) {
-                pop(driver);
-            }
+        if self.before != Some(self.context) {
+            pop(self.driver);
         }
     }
 }
@@ -324,14 +307,41 @@ impl Drop for Relaxed<'_> {
     }
 }
 
-/// The values, each with its context and the number that distinguishes the context from an earlier one with the same
-/// handle.
-type Kept<T> = Vec<(Context, Option<u64>, T)>;
+/// A context, and what distinguishes it from an earlier one. The driver reuses the handle of a destroyed context and the
+/// handles of what was made in it, which somebody else may have then. So what is kept is used only while the same context
+/// has the handle.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KnownContext {
+    pub(crate) context: Context,
+    number: Option<u64>,
+    /// The resets of the primary context until now. A driver that gets a handle from before a reset may end the process.
+    resets: usize,
+}
+
+impl KnownContext {
+    pub(crate) fn new(driver: &Driver, context: Context) -> Outcome<Self> {
+        Ok(Self { context, number: context.number(driver)?, resets: Self::resets(context) })
+    }
+
+    fn resets(context: Context) -> usize {
+        let known = context.primary_ordinal().and_then(known_device);
+        known.map_or(0, |known| known.resets.load(Ordering::Acquire))
+    }
+
+    /// Returns whether the handle still belongs to this context. A primary context, as nearly all are, needs no query.
+    pub(crate) fn is_there(self, driver: &Driver) -> bool {
+        self.is_of_this_reset() && (self.number.is_none() || Self::new(driver, self.context) == Ok(self))
+    }
+
+    pub(crate) fn is_of_this_reset(self) -> bool {
+        self.resets == Self::resets(self.context)
+    }
+}
+
+/// The values, each with its context.
+type Kept<T> = Vec<(KnownContext, T)>;
 
 /// One value for each context, made at its first use there.
-///
-/// What a value refers to is destroyed with its context. The driver reuses the handle of a destroyed context, so a
-/// value is used only while the same context has the handle.
 pub(crate) struct PerContext<T: Send + 'static>(PerProcess<Mutex<Kept<T>>>);
 
 impl<T: Send> PerContext<T> {
@@ -339,35 +349,51 @@ impl<T: Send> PerContext<T> {
         Self(PerProcess::new(|_| Mutex::new(Vec::new())))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept<T>> {
+    /// Locks the values.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Kept<T>> {
         self.0.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `work` with the value of a context, which is current. No other thread uses any of the values meanwhile.
+    /// Runs `work` with the value of a context, which is current. No other thread uses any of the values meanwhile. If `work`
+    /// finds out about a reset and makes the value anew, it says so in the context.
     pub(crate) fn with<R>(
         &self,
         driver: &Driver,
         context: Context,
         make: impl FnOnce() -> Outcome<T>,
-        work: impl FnOnce(&mut T) -> R,
+        work: impl FnOnce(&mut KnownContext, &mut T) -> R,
     ) -> Outcome<R> {
-        let number = context.number(driver)?;
+        let known = KnownContext::new(driver, context)?;
+        self.forget_earlier(known);
+        self.with_known(known, make, work)
+    }
+
+    /// Forgets the values of earlier contexts with this handle. What they refer to was destroyed.
+    pub(crate) fn forget_earlier(&self, known: KnownContext) {
+        self.lock().retain(|(of, _)| of.context != known.context || *of == known);
+    }
+
+    /// As [`with`](Self::with), for a context that is known.
+    pub(crate) fn with_known<R>(
+        &self,
+        known: KnownContext,
+        make: impl FnOnce() -> Outcome<T>,
+        work: impl FnOnce(&mut KnownContext, &mut T) -> R,
+    ) -> Outcome<R> {
         let mut kept = self.lock();
-        kept.retain(|(of, earlier, _)| *of != context || *earlier == number);
-        let known = kept.iter().position(|(of, ..)| *of == context);
-        let at = if let Some(at) = known {
-            at
-        } else {
-            kept.push((context, number, make()?));
-            kept.len() - 1
-        };
-        Ok(work(&mut kept[at].2))
+        let found = kept.iter().position(|(of, _)| *of == known);
+        let at = found.unwrap_or(kept.len());
+        if found.is_none() {
+            kept.push((known, make()?));
+        }
+        let (known, value) = &mut kept[at];
+        Ok(work(known, value))
     }
 
     /// Forgets the value of a context. This is for a primary context that was reset, because it keeps its handle and
     /// its number.
     pub(crate) fn forget(&self, context: Context) {
-        self.lock().retain(|(of, ..)| *of != context);
+        self.lock().retain(|(of, _)| of.context != context);
     }
 }
 
@@ -380,13 +406,11 @@ pub(crate) fn with_each_context(
     context: Option<Context>,
     mut work: impl FnMut(Context) -> Result<()>,
 ) -> Result<()> {
-    let used = match context {
-        Some(context) => Some(Used::Other(context)),
-        None => used_for(driver, device)?,
-    };
+    let current = Context::current(driver)?;
+    let used = context.map_or_else(|| used_for(driver, current, device), |context| Ok(Some(context)))?;
     if let Some(used) = used {
-        let _entered = used.enter(driver)?;
-        return work(used.context());
+        let _entered = used.enter_from(driver, current)?;
+        return work(used);
     }
     for context in contexts_in_use(driver)? {
         let _entered = context.enter(driver)?;
@@ -398,8 +422,8 @@ pub(crate) fn with_each_context(
 /// Returns the context in which memory of a device is used: the current one if it belongs to that device, else the
 /// primary one. For host memory without a current context, returns one that is in use.
 pub(crate) fn context_for(driver: &Driver, device: Device) -> Result<Context> {
-    match used_for(driver, device)? {
-        Some(used) => Ok(used.context()),
+    match used_for(driver, Context::current(driver)?, device)? {
+        Some(used) => Ok(used),
         None => Ok(contexts_in_use(driver)?[0]),
     }
 }
@@ -416,7 +440,9 @@ pub(crate) fn enter_device_context(device: Device) -> Result<Option<Entered<'sta
         return Ok(None);
     }
     let Ok(driver) = driver() else { return Ok(None) };
-    used_for(driver, device)?.map(|used| used.enter(driver)).transpose()
+    let current = Context::current(driver)?;
+    let used = used_for(driver, current, device)?;
+    Ok(used.map(|used| used.enter_from(driver, current)).transpose()?)
 }
 
 /// Makes a context current while the guard lives.
@@ -440,36 +466,13 @@ pub(crate) fn has_default_streams(context: Context, device: Device) -> bool {
     driver().is_ok_and(|driver| context_for(driver, device).is_ok_and(|used| used == context))
 }
 
-/// A context in which memory is used.
-#[derive(Clone, Copy)]
-enum Used {
-    Current(Context),
-    Other(Context),
-}
-
-impl Used {
-    fn context(self) -> Context {
-        let (Self::Current(context) | Self::Other(context)) = self;
-        context
-    }
-
-    fn enter(self, driver: &Driver) -> Result<Entered<'_>> {
-        match self {
-            Self::Current(context) => Ok(Entered::unchanged(context)),
-            Self::Other(context) => Ok(context.enter(driver)?),
-        }
-    }
-}
-
-/// Returns the context in which memory of a device is used. `None` for host memory without a current context.
-fn used_for(driver: &Driver, device: Device) -> Result<Option<Used>> {
-    let current = Context::current(driver)?;
-    if device.device_type != DeviceType::CUDA {
-        return Ok(current.map(Used::Current));
-    }
+/// Returns the context in which memory of a device is used, while this one is current. `None` for host memory without a
+/// current context.
+fn used_for(driver: &Driver, current: Option<Context>, device: Device) -> Result<Option<Context>> {
     match current {
-        Some(context) if context.is_of_device(driver, device.device_id)? => Ok(Some(Used::Current(context))),
-        _ => Ok(Some(Used::Other(Context::primary(device.device_id)?))),
+        _ if device.device_type != DeviceType::CUDA => Ok(current),
+        Some(context) if context.is_of_device(driver, device.device_id)? => Ok(current),
+        _ => Context::primary(device.device_id).map(Some),
     }
 }
 

@@ -82,6 +82,36 @@ pub(crate) fn visit<E>(
     Ok(())
 }
 
+/// Calls `see` with consecutive parts of a copy, of at most this many units and axes each. The arguments are the offsets of
+/// the part in the source and in the target, and its axes.
+pub(crate) fn each_part<E>(
+    axes: &[CopyAxis],
+    (most_units, most_axes): (usize, usize),
+    mut see: impl FnMut(isize, isize, &[CopyAxis]) -> Result<(), E>,
+) -> Result<(), E> {
+    let most_axes = axes.len().min(most_axes);
+    let (mut inner, mut units) = (0, 1_usize);
+    while inner < most_axes && units.saturating_mul(axes[inner].extent) <= most_units {
+        units *= axes[inner].extent;
+        inner += 1;
+    }
+    let is_cut = inner < most_axes;
+    let outer = axes.get(inner + usize::from(is_cut)..).unwrap_or_default();
+    visit(outer, (0, 0), &mut |from, to| {
+        if !is_cut {
+            return see(from, to, &axes[..inner]);
+        }
+        let mut part = axes[..=inner].to_vec();
+        let (cut, piece) = (axes[inner], piece_of(most_units / units));
+        for start in (0..cut.extent).step_by(piece) {
+            part[inner].extent = piece.min(cut.extent - start);
+            let at = start as isize;
+            see(from + at * cut.from, to + at * cut.to, &part)?;
+        }
+        Ok(())
+    })
+}
+
 /// The number of threads in a block.
 pub(crate) const THREADS: u32 = 256;
 
@@ -140,29 +170,7 @@ impl CopyLaunches {
 
     /// Calls `launch` for each launch of the copy.
     pub(crate) fn each<E>(&self, mut launch: impl FnMut(&CopyLaunch) -> Result<(), E>) -> Result<(), E> {
-        let (mut inner, mut units) = (0, 1_usize);
-        while inner < self.axes.len().min(AXES) {
-            match units.checked_mul(self.axes[inner].extent) {
-                Some(product) if product <= self.most_units => units = product,
-                _ => break,
-            }
-            inner += 1;
-        }
-        let is_cut = inner < self.axes.len().min(AXES);
-        let outer = self.axes.get(inner + usize::from(is_cut)..).unwrap_or_default();
-        visit(outer, (0, 0), &mut |from, to| {
-            if !is_cut {
-                return launch(&self.launch(&self.axes[..inner], from, to));
-            }
-            let mut axes = self.axes[..=inner].to_vec();
-            let (cut, piece) = (self.axes[inner], piece_of(self.most_units / units));
-            for start in (0..cut.extent).step_by(piece) {
-                axes[inner].extent = piece.min(cut.extent - start);
-                let at = start as isize;
-                launch(&self.launch(&axes, from + at * cut.from, to + at * cut.to))?;
-            }
-            Ok(())
-        })
+        each_part(&self.axes, (self.most_units, AXES), |from, to, axes| launch(&self.launch(axes, from, to)))
     }
 
     fn launch(&self, axes: &[CopyAxis], from: isize, to: isize) -> CopyLaunch {
@@ -205,7 +213,7 @@ fn neighbours_of_source(axes: &[CopyAxis]) -> Option<usize> {
     (at != 0 && distance(nearest) < distance(&axes[0]) && distance(nearest) < SECTOR).then_some(at)
 }
 
-/// Returns the length of the pieces of an axis, so that tiles are not cut if possible.
+/// Returns the length of the pieces of an axis: a multiple of 64 if possible, so that neighbours stay together.
 fn piece_of(most: usize) -> usize {
     const TILE: usize = 64;
     if most > TILE { most - most % TILE } else { most.max(1) }
@@ -237,6 +245,46 @@ mod tests {
         assert_eq!(plan(&[4, 3, 5], &[30, 10, 2], Order::C), (4, vec![(60, 8, 4)]), "every second element");
         assert_eq!(plan(&[], &[], Order::C), (4, vec![]), "a single element");
         assert_eq!(plan(&[3, 0], &[1, 1], Order::C), (0, vec![]), "no elements");
+    }
+}
+
+#[cfg(test)]
+mod part_tests {
+    use super::*;
+
+    /// The offsets and the extents of the parts of an array with these extents and strides, the fastest axis first.
+    fn parts(axes: &[(usize, isize)], most: usize) -> Vec<(isize, isize, Vec<usize>)> {
+        let (mut found, mut to) = (Vec::new(), 1);
+        let axis = |(extent, from): &(usize, isize)| {
+            let axis = CopyAxis { extent: *extent, from: *from, to };
+            to *= *extent as isize;
+            axis
+        };
+        let axes: Vec<CopyAxis> = axes.iter().map(axis).collect();
+        let see = |from, to, part: &[CopyAxis]| {
+            found.push((from, to, part.iter().map(|axis| axis.extent).collect()));
+            Ok::<_, ()>(())
+        };
+        each_part(&axes, (most, usize::MAX), see).unwrap();
+        found
+    }
+
+    #[test]
+    fn parts_follow_one_another_in_the_target() {
+        assert_eq!(parts(&[(3, 2), (2, 1)], 6), [(0, 0, vec![3, 2])], "all of it");
+        assert_eq!(
+            parts(&[(3, 2), (5, 10)], 6),
+            [(0, 0, vec![3, 2]), (20, 6, vec![3, 2]), (40, 12, vec![3, 1])]
+        );
+        assert_eq!(
+            parts(&[(3, -1), (2, 30)], 2),
+            [(0, 0, vec![2]), (-2, 2, vec![1]), (30, 3, vec![2]), (28, 5, vec![1])]
+        );
+        assert_eq!(
+            parts(&[(3, 1), (2, 10), (2, 100)], 5),
+            [(0, 0, vec![3, 1]), (10, 3, vec![3, 1]), (100, 6, vec![3, 1]), (110, 9, vec![3, 1])]
+        );
+        assert_eq!(parts(&[], 1), [(0, 0, vec![])], "a single element");
     }
 }
 

@@ -14,6 +14,7 @@ use libloading::Library;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::fork::generation;
+use crate::process::settings::SETTINGS;
 
 /// A `CUcontext`, as a number. It is passed on and compared, never dereferenced.
 pub(crate) type RawContext = usize;
@@ -80,13 +81,15 @@ macro_rules! table {
         /// of the system: that of C, except on 32-bit Windows.
         pub(crate) struct Driver {
             $($method: Option<unsafe extern "system" fn($($type),*) -> c_int>,)*
+            /// The number of devices, once it is known.
+            devices: OnceLock<i32>,
         }
 
         impl Driver {
             fn find(library: &Library) -> Self {
                 // SAFETY: the symbols are functions of these types in every driver that has them (`cuda.h`).
                 $(let $method = unsafe { library.get(concat!(stringify!($symbol), "\0").as_bytes()) }.ok().map(|found| *found);)*
-                Self { $($method,)* }
+                Self { $($method,)* devices: OnceLock::new() }
             }
 
             $(
@@ -300,14 +303,13 @@ fn open() -> Result<Driver> {
 impl Driver {
     /// Returns the number of devices.
     pub(crate) fn devices(&self) -> Outcome<i32> {
-        static COUNT: OnceLock<i32> = OnceLock::new();
-        if let Some(count) = COUNT.get() {
+        if let Some(count) = self.devices.get() {
             return Ok(*count);
         }
         let mut count = 0;
         // SAFETY: `count` is valid for a write.
         unsafe { self.device_count(&raw mut count) }?;
-        Ok(*COUNT.get_or_init(|| count))
+        Ok(*self.devices.get_or_init(|| count))
     }
 }
 
@@ -390,13 +392,10 @@ pub(crate) const fn to_usize(address: u64) -> usize {
     address as usize
 }
 
-/// The hook that runs closures which may wait for a device.
-static HOOK: OnceLock<fn(&mut dyn FnMut())> = OnceLock::new();
-
 /// Runs a closure that may wait for the work of a device, as freeing memory does. The hook gives up the locks that this
 /// work may need.
 pub(crate) fn run_blocking(run: impl FnOnce()) {
-    let Some(wait) = HOOK.get() else { return run() };
+    let Some(wait) = SETTINGS.run_blocking.get() else { return run() };
     let mut run = Some(run);
     wait(&mut || run.take().map_or((), |run| run()));
 }
@@ -406,5 +405,5 @@ pub(crate) fn run_blocking(run: impl FnOnce()) {
 #[cfg(any(feature = "python", feature = "counters"))]
 pub fn set_blocking_hook(wait: fn(&mut dyn FnMut())) {
     // The first hook stays.
-    let _ = HOOK.set(wait);
+    let _ = SETTINGS.run_blocking.set(wait);
 }

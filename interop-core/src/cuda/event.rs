@@ -1,55 +1,24 @@
 //! Events, with a pool for each context, because creating one costs as much as recording and waiting.
 
 use core::cell::Cell;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::cuda::context::Context;
+use crate::cuda::context::{Context, KnownContext, PerContext};
 use crate::cuda::driver::{Driver, Failure, Outcome, RawEvent, RawStream, code};
 use crate::cuda::stream::context_of;
-use crate::process::fork::PerProcess;
 
 const DISABLE_TIMING: u32 = 2;
 
-/// The context of an event. The driver reuses the handle of a destroyed context and the handles of its events, which
-/// somebody else may have then. So a kept event is used only while the same context has the handle.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct EventContext {
-    context: Context,
-    number: Option<u64>,
-    /// The resets of the primary context before the event was created. A driver that records an event of before may end the
-    /// process.
-    resets: usize,
-}
-
-impl EventContext {
-    fn of(driver: &Driver, context: Context) -> Outcome<Self> {
-        Ok(Self { context, number: context.number(driver)?, resets: context.resets() })
-    }
-
-    /// Returns whether the handle still belongs to the context in which the event was created. A primary context, as
-    /// nearly all are, needs no query.
-    fn is_there(self, driver: &Driver) -> bool {
-        self.is_of_this_reset() && (self.number.is_none() || Self::of(driver, self.context) == Ok(self))
-    }
-
-    fn is_of_this_reset(self) -> bool {
-        self.resets == self.context.resets()
-    }
-}
-
-/// The free events, by context.
-type Pool = Vec<(EventContext, Vec<RawEvent>)>;
-
-static POOL: PerProcess<Mutex<Pool>> = PerProcess::new(|_| Mutex::new(Pool::new()));
+/// The free events of each context.
+static POOL: PerContext<Vec<RawEvent>> = PerContext::new();
 
 /// The event that a thread used last, which is nearly always the one that it needs next.
-struct Last(Cell<Option<(EventContext, RawEvent)>>);
+struct Last(Cell<Option<(KnownContext, RawEvent)>>);
 
 thread_local! {
     static LAST: Last = const { Last(Cell::new(None)) };
 }
 
-fn last() -> Option<(EventContext, RawEvent)> {
+fn last() -> Option<(KnownContext, RawEvent)> {
     LAST.try_with(|last| last.0.get()).ok().flatten()
 }
 
@@ -62,16 +31,9 @@ impl Drop for Last {
     }
 }
 
-fn pool() -> MutexGuard<'static, Pool> {
-    POOL.get().lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn into_pool(home: EventContext, raw: RawEvent) {
-    let mut pool = pool();
-    match pool.iter_mut().find(|(of, _)| *of == home) {
-        Some((_, free)) => free.push(raw),
-        None => pool.push((home, vec![raw])),
-    }
+fn into_pool(home: KnownContext, raw: RawEvent) {
+    // Making a list does not fail.
+    let _ = POOL.with_known(home, || Ok(Vec::new()), |_, free| free.push(raw));
 }
 
 /// Returns the driver handles of the events that are kept for reuse: those that no thread has, and this thread's own.
@@ -79,7 +41,7 @@ fn into_pool(home: EventContext, raw: RawEvent) {
 #[cfg(feature = "counters")]
 #[must_use]
 pub fn pooled_events() -> Vec<RawEvent> {
-    let pool = pool();
+    let pool = POOL.lock();
     let free = pool.iter().flat_map(|(_, free)| free);
     free.copied().chain(last().map(|(_, own)| own)).collect()
 }
@@ -89,7 +51,7 @@ pub fn pooled_events() -> Vec<RawEvent> {
 /// It may be returned as soon as a wait for it is queued, because a wait refers to the last record before it.
 pub(crate) struct Event<'d> {
     driver: &'d Driver,
-    home: EventContext,
+    home: KnownContext,
     raw: RawEvent,
 }
 
@@ -150,13 +112,9 @@ impl<'d> Event<'d> {
         if let Some(event) = Self::take_last(driver, |last| last == context) {
             return Ok(event);
         }
-        let home = EventContext::of(driver, context)?;
-        let mut pool = pool();
-        // The events of an earlier context with this handle were destroyed with it.
-        pool.retain(|(of, _)| of.context != context || *of == home);
-        let free = pool.iter_mut().find(|(of, _)| *of == home).and_then(|(_, free)| free.pop());
-        drop(pool);
-        match free {
+        let home = KnownContext::new(driver, context)?;
+        POOL.forget_earlier(home);
+        match POOL.with_known(home, || Ok(Vec::new()), |_, free| free.pop())? {
             Some(raw) => Ok(Self { driver, home, raw }),
             None => Self::create(driver, context),
         }
@@ -175,7 +133,7 @@ impl<'d> Event<'d> {
         if let Ok(ordinal) = Context::current_ordinal(driver) {
             Context::retain_primary(driver, ordinal);
         }
-        let home = EventContext::of(driver, context)?;
+        let home = KnownContext::new(driver, context)?;
         let mut event = 0;
         // SAFETY: `event` is valid for a write.
         unsafe { driver.event_create(&raw mut event, DISABLE_TIMING) }?;

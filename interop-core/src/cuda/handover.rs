@@ -1,7 +1,7 @@
 //! Hand-over of an array: a consumer, on a stream or on the host, waits for pending work, and the array's stream for the
 //! consumer. If the stream of the work is unknown, a policy decides what is waited for.
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use crate::array::device::{Device, DeviceType};
@@ -25,7 +25,7 @@ use crate::cuda::stream_wait::{
 };
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::PerProcess;
-use crate::process::promise::OrderedByProgram;
+use crate::process::settings::{OrderedByProgram, SETTINGS};
 
 /// Makes the consumer's stream wait for the work that is pending on an array.
 ///
@@ -201,8 +201,6 @@ pub enum MissingStreamPolicy {
     NothingPending(OrderedByProgram),
 }
 
-static POLICY: AtomicU8 = AtomicU8::new(0);
-
 /// Sets what a consumer's stream waits for if the stream of pending work is unknown, for the whole program.
 ///
 /// ```
@@ -220,13 +218,13 @@ pub fn set_missing_stream_policy(policy: MissingStreamPolicy) {
         MissingStreamPolicy::LegacyDefault => 1,
         MissingStreamPolicy::NothingPending(_) => 2,
     };
-    POLICY.store(number, Ordering::Relaxed);
+    SETTINGS.missing_stream_policy.store(number, Ordering::Relaxed);
 }
 
 /// Returns what a consumer's stream waits for if the stream of pending work is unknown.
 #[must_use]
 pub fn missing_stream_policy() -> MissingStreamPolicy {
-    match POLICY.load(Ordering::Relaxed) {
+    match SETTINGS.missing_stream_policy.load(Ordering::Relaxed) {
         0 => MissingStreamPolicy::WaitForAll,
         1 => MissingStreamPolicy::LegacyDefault,
         _ => MissingStreamPolicy::NothingPending(OrderedByProgram::GIVEN),

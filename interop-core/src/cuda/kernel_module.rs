@@ -8,9 +8,8 @@ use interop_kernel::LaunchSize;
 
 use crate::array::stream::StreamHandle;
 use crate::cuda::context::{Context, PerContext, Relaxed};
-use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, driver};
-use crate::cuda::stream::context_of_live;
-use crate::cuda::stream_wait::{StreamOnDevice, context_of_default};
+use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, code, driver};
+use crate::cuda::stream_wait::{StreamOnDevice, context_of_stream};
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// The PTX of kernels in Rust, for [`LaunchScope::launch`](crate::LaunchScope::launch).
@@ -31,11 +30,17 @@ pub struct KernelModule {
     loaded: PerContext<Loaded>,
 }
 
-/// The module in a context, and those of its functions that were launched.
+/// The module in a context, or why the driver cannot load it, and those of its functions that were launched.
 struct Loaded {
-    module: usize,
+    module: Outcome<usize>,
     functions: Vec<(&'static str, usize)>,
 }
+
+/// A kernel as the program knows it: its name, and the sizes of its parameters in bytes.
+pub(crate) type Kernel = (&'static str, &'static [usize]);
+
+/// Stands for a kernel that is another one in the PTX than in the program.
+const MISMATCH: Failure = Failure { symbol: "", code: code::INVALID_VALUE };
 
 impl KernelModule {
     /// Names the PTX.
@@ -61,77 +66,93 @@ impl KernelModule {
     pub(crate) unsafe fn queue(
         &self,
         (pending, device): StreamOnDevice,
-        name: &'static str,
+        kernel: Kernel,
         size: LaunchSize,
-        sizes: &'static [usize],
         parameters: &mut [*mut c_void],
     ) -> Result<()> {
         let driver = driver()?;
         let handle = pending.stream(device).unwrap_or(StreamHandle::LegacyDefault);
         let Some(stream) = handle.to_raw() else { return Ok(()) };
-        let own = context_of_live(driver, handle, stream)?;
-        let context =
-            own.map_or_else(|| context_of_default(driver, (pending, device)), |own| Ok(Some(own)))?;
-        let context =
-            context.unwrap_or_else(|| unreachable!("a stream has a context, or is a default stream"));
+        let context = context_of_stream(driver, (handle, stream), (pending, device))?;
         let _entered = context.enter(driver)?;
-        // SAFETY: as the caller promises; the function is that of this name.
-        let mut launch = |function| unsafe { launch(driver, function, stream, size, parameters) };
-        match launch(self.function(driver, context, (name, sizes))?) {
+        // SAFETY: as the caller promises.
+        let queued = unsafe { self.launch(driver, (context, stream), kernel, size, parameters) };
+        queued.map_err(|failure| match failure.symbol {
+            "cuLaunchKernel" => failure.into(),
+            _ if failure == MISMATCH => self.mismatch(kernel).unwrap_or_else(|| failure.into()),
+            _ => failure.expecting(text!("PTX that the driver can compile, with the kernel {}", kernel.0)),
+        })
+    }
+
+    /// As [`queue`](Self::queue), on a stream of a context that is current.
+    ///
+    /// # Safety
+    ///
+    /// As [`queue`](Self::queue).
+    pub(crate) unsafe fn launch(
+        &self,
+        driver: &Driver,
+        (context, stream): (Context, RawStream),
+        kernel: Kernel,
+        LaunchSize { grid, block }: LaunchSize,
+        parameters: &mut [*mut c_void],
+    ) -> Outcome {
+        let ((x, y, z), (width, height, depth)) = (grid, block);
+        let (parameters, none) = (parameters.as_mut_ptr(), ptr::null_mut());
+        // SAFETY: the parameters have the number and the types of the kernel's. The driver copies them during the call.
+        let launch = |function| unsafe {
+            driver.launch(function, x, y, z, width, height, depth, 0, stream, parameters, none)
+        };
+        match launch(self.function(driver, context, kernel)?) {
             Err(failure) if failure.is_about_handles() => {
                 // The primary context was reset, which destroyed the module.
                 self.loaded.forget(context);
-                Ok(launch(self.function(driver, context, (name, sizes))?)?)
+                launch(self.function(driver, context, kernel)?)
             }
-            queued => Ok(queued?),
+            queued => queued,
         }
     }
 
-    /// Returns the kernel in a context, which is current.
-    fn function(
-        &self,
-        driver: &Driver,
-        context: Context,
-        (name, sizes): (&'static str, &[usize]),
-    ) -> Result<usize> {
-        let make = || Ok(Loaded { module: load(driver, self.ptx)?, functions: Vec::new() });
-        let found = self.loaded.with(driver, context, make, |loaded| {
-            if let Some((_, function)) = loaded.functions.iter().find(|(known, _)| *known == name) {
-                return Ok(Ok(*function));
+    /// Returns the kernel in a context, which is current. The first call in a context loads the module.
+    fn function(&self, driver: &Driver, context: Context, kernel: Kernel) -> Outcome<usize> {
+        let make = || match load(driver, self.ptx) {
+            Err(failure) if !failure.is_about_modules() => Err(failure),
+            module => Ok(Loaded { module, functions: Vec::new() }),
+        };
+        self.loaded.with(driver, context, make, |_, loaded| {
+            if let Some((_, function)) = loaded.functions.iter().find(|(known, _)| *known == kernel.0) {
+                return Ok(*function);
             }
-            if let Err(mistake) = self.check(name, sizes) {
-                return Ok(Err(mistake));
+            let (module, mut function) = (loaded.module?, 0);
+            if self.mismatch(kernel).is_some() {
+                return Err(MISMATCH);
             }
-            let (mut function, entry) = (0, CString::new(name).unwrap_or_default());
+            let entry = CString::new(kernel.0).unwrap_or_default();
             // SAFETY: `function` is valid for a write, the module belongs to this context, and the name is a C string.
-            unsafe { driver.module_function(&raw mut function, loaded.module, entry.as_ptr()) }?;
-            loaded.functions.push((name, function));
-            Ok(Ok(function))
-        });
-        let found = found.and_then(|found| found);
-        found.map_err(|failure: Failure| {
-            failure.expecting(text!("PTX that the driver can compile, with the kernel {name}"))
+            unsafe { driver.module_function(&raw mut function, module, entry.as_ptr()) }?;
+            loaded.functions.push((kernel.0, function));
+            Ok(function)
         })?
     }
 
     /// Compares the kernel of the PTX with that of the program: an old PTX would read other bytes.
-    fn check(&self, name: &'static str, sizes: &[usize]) -> Result<()> {
+    fn mismatch(&self, (name, sizes): Kernel) -> Option<Error> {
         let found = match sizes_in(self.ptx, name) {
-            Some(found) if found == sizes => return Ok(()),
+            Some(found) if found == sizes => return None,
             Some(found) => {
                 format!("parameters of {found:?} bytes in the PTX, and of {sizes:?} in the program")
             }
             None => "no kernel of this name in the PTX".to_owned(),
         };
         let allowed = "PTX of the kernels that are launched from it: compile it again";
-        Err(Error::new(ErrorKind::Driver, name, found, allowed))
+        Some(Error::new(ErrorKind::Driver, name, found, allowed))
     }
 }
 
 /// Returns the sizes of an entry point's parameters in bytes, or `None` if the PTX has no such entry point.
 ///
 /// A parameter is written `.param .b32 name`, or `.param .align 8 .b8 name[24]`.
-fn sizes_in(ptx: &str, name: &str) -> Option<Vec<usize>> {
+pub(crate) fn sizes_in(ptx: &str, name: &str) -> Option<Vec<usize>> {
     let (_, list) = ptx.split_once(&format!(".entry {name}("))?;
     let (list, _) = list.split_once(')')?;
     let size = |parameter: &str| {
@@ -149,22 +170,6 @@ fn load(driver: &Driver, ptx: &str) -> Outcome<usize> {
     // SAFETY: `module` is valid for a write, and the text ends with a zero.
     unsafe { driver.module_load(&raw mut module, text.as_ptr()) }?;
     Ok(module)
-}
-
-/// # Safety
-///
-/// As [`KernelModule::queue`]; the function is that of the kernel, in the current context.
-unsafe fn launch(
-    driver: &Driver,
-    function: usize,
-    stream: RawStream,
-    LaunchSize { grid, block }: LaunchSize,
-    parameters: &mut [*mut c_void],
-) -> Outcome {
-    let ((x, y, z), (width, height, depth)) = (grid, block);
-    let (parameters, none) = (parameters.as_mut_ptr(), ptr::null_mut());
-    // SAFETY: the parameters have the number and the types of the kernel's. The driver copies them during the call.
-    unsafe { driver.launch(function, x, y, z, width, height, depth, 0, stream, parameters, none) }
 }
 
 impl fmt::Debug for KernelModule {

@@ -82,15 +82,15 @@ pub(crate) use crate::cuda::pointer::enter_context_of;
 pub use crate::cuda::pointer::{PointerAttributes, device_address, pointer_attributes};
 pub(crate) use crate::cuda::pointer::{check, release_scope_in_use, release_scope_of};
 pub use crate::cuda::pool::{set_release_limit, trim_memory_pools};
-#[cfg(feature = "counters")]
-#[doc(hidden)]
-pub use crate::cuda::release::batch::share_events_for;
-pub use crate::cuda::release::hold::HoldReleases;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::release::hold::set_capture_hook;
 pub(crate) use crate::cuda::release::queue::poll_in_passing;
 pub use crate::cuda::release::queue::set_release_policy;
+#[cfg(feature = "counters")]
+#[doc(hidden)]
+pub use crate::cuda::release::queue::share_events_for;
 pub(crate) use crate::cuda::release::records_events;
+pub use crate::cuda::release::requests::HoldReleases;
 #[cfg(any(feature = "python", feature = "cudarc"))]
 pub(crate) use crate::cuda::release::requests::make_room_on;
 pub use crate::cuda::release::requests::{
@@ -109,4 +109,4 @@ pub(crate) use crate::cuda::stream_wait::{
     make_context_wait, stream_wait_in, synchronize_stream_of, wait_between,
 };
 pub use crate::cuda::stream_wait::{stream_synchronize, stream_wait};
-pub use crate::process::promise::OrderedByProgram;
+pub use crate::process::settings::OrderedByProgram;

@@ -12,30 +12,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::cuda::context::Context;
 use crate::cuda::driver::{Driver, Failure, Outcome, RawPool, RawStream, code, opened};
 use crate::cuda::event::Event;
-use crate::cuda::release::limit::{limit_of, store_limit};
-use crate::cuda::release::requests::{make_all_room, make_room};
+use crate::cuda::release::requests::{limit_of, make_all_room, make_room, store_limit};
 use crate::cuda::stream::{SPARE, with_own_stream};
 use crate::process::fork::PerProcess;
 
-/// Runs `work` with a stream of this crate in the current context, on which nothing waits for work of others.
-pub(crate) fn with_spare_stream<R>(
-    driver: &Driver,
-    work: impl FnOnce(RawStream) -> Outcome<R>,
-) -> Outcome<R> {
+/// Queues work on a stream of this crate in the current context, on which nothing waits for work of others, and waits for
+/// it.
+pub(crate) fn finished<R>(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome<R>) -> Outcome<R> {
     const NO_CONTEXT: Failure = Failure { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
     let context = Context::current(driver)?.ok_or(NO_CONTEXT)?;
-    work(with_own_stream(driver, context, SPARE, |stream, _| stream)?)
-}
-
-/// Queues work on a stream of this crate in the current context, and waits for it.
-pub(crate) fn finished(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome) -> Outcome {
-    with_spare_stream(driver, |stream| {
-        let queued = work(stream);
-        // After a failure too, because a part may be queued.
-        // SAFETY: the stream is live.
-        let done = unsafe { driver.stream_synchronize(stream) };
-        queued.and(done)
-    })
+    let stream = with_own_stream(driver, context, SPARE, |stream, _| stream)?;
+    let queued = work(stream);
+    // After a failure too, because a part may be queued.
+    // SAFETY: the stream is live.
+    let done = unsafe { driver.stream_synchronize(stream) };
+    queued.and_then(|result| done.map(|()| result))
 }
 
 /// Allocates from the pool of a device, in the order of the stream of this crate for `key`. Returns the address, and the

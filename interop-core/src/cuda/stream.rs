@@ -3,7 +3,7 @@
 //! Those of this crate are non-blocking, several for each context. They live as long as their context.
 
 use crate::array::stream::StreamHandle;
-use crate::cuda::context::{Context, PerContext};
+use crate::cuda::context::{Context, KnownContext, PerContext};
 use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, code, driver, to_usize};
 use crate::cuda::pointer::allocation_id;
 use crate::error::{Error, ErrorKind, Result, text};
@@ -143,10 +143,10 @@ impl Streams {
         self.known.iter().find(|(of, _)| *of == key).map(|(of, stream)| (*stream, *of))
     }
 
-    fn of(&mut self, driver: &Driver, context: Context, key: usize) -> Outcome<(RawStream, usize)> {
+    fn of(&mut self, driver: &Driver, home: &mut KnownContext, key: usize) -> Outcome<(RawStream, usize)> {
         if allocation_id(driver, self.sentinel.0)? != self.sentinel.1 {
-            context.note_reset();
-            *self = Self::new(driver)?;
+            home.context.note_reset();
+            (*home, *self) = (KnownContext::new(driver, home.context)?, Self::new(driver)?);
         }
         if let Some(known) = self.find(key) {
             return Ok(known);
@@ -187,8 +187,9 @@ pub(crate) fn with_own_stream<R>(
     key: usize,
     work: impl FnOnce(RawStream, usize) -> R,
 ) -> Outcome<R> {
-    let found =
-        |streams: &mut Streams| streams.of(driver, context, key).map(|(stream, key)| work(stream, key));
+    let found = |home: &mut KnownContext, streams: &mut Streams| {
+        streams.of(driver, home, key).map(|(stream, key)| work(stream, key))
+    };
     STREAMS.with(driver, context, || Streams::new(driver), found)?
 }
 

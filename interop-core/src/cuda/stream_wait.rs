@@ -176,6 +176,17 @@ pub(crate) fn context_of_default(
     }
 }
 
+/// Returns the context of a stream: its own, or the one that is meant by a default stream.
+pub(crate) fn context_of_stream(
+    driver: &Driver,
+    (handle, raw): (StreamHandle, RawStream),
+    on: StreamOnDevice,
+) -> Result<Context> {
+    let own = context_of_live(driver, handle, raw)?;
+    let default = own.map_or_else(|| context_of_default(driver, on), |own| Ok(Some(own)))?;
+    default.map_or_else(|| context_for(driver, on.1), Ok)
+}
+
 /// Makes the context of a stream current, if it is a default stream.
 pub(crate) fn enter_default(
     driver: &Driver,
@@ -243,9 +254,7 @@ pub(crate) fn make_context_wait((address, device): (usize, Device), on: StreamOn
         return Ok(true);
     };
     let driver = driver()?;
-    let own = context_of_live(driver, from, source)?
-        .map_or_else(|| context_of_default(driver, on), |own| Ok(Some(own)))?;
-    let own = own.map_or_else(|| context_for(driver, on.1), Ok)?;
+    let own = context_of_stream(driver, (from, source), on)?;
     let waiting = match memory_use(address, device)? {
         Some((Some(context), _)) => context,
         _ => context_for(driver, device)?,

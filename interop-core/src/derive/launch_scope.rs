@@ -333,7 +333,7 @@ impl<'a> LaunchScope<'a> {
         let mut parameters = Vec::new();
         arguments.for_each_pointer(|argument| parameters.push(argument.cast_mut()));
         // SAFETY: the module has the kernel `K`, whose arguments these are. Their arrays are `InScope`.
-        unsafe { module.queue(stream, K::NAME, size, sizes::<K>(), &mut parameters) }
+        unsafe { module.queue(stream, (K::NAME, sizes::<K>()), size, &mut parameters) }
     }
 
     /// Notes the address in an argument that this scope returns.

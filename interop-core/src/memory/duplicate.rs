@@ -1,7 +1,7 @@
 //! Copies of arrays in new memory of the same kind.
 #![expect(unsafe_code, reason = "queues copies of memory that the caller vouches for")]
 
-use crate::array::device::{Device, DeviceType};
+use crate::array::device::DeviceType;
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
@@ -11,25 +11,26 @@ use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::block::{MemoryKind, note_work};
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::context::{Context, Relaxed, context_for};
-use crate::cuda::copy::{copy_now, queue_copy, stage};
+use crate::cuda::copy::queue_copy;
 use crate::cuda::copy_plan::CopyPlan;
 use crate::cuda::driver::{Driver, RawStream, driver};
 use crate::cuda::handover::{make_consumer_wait, synchronize, wait_for_consumer};
+use crate::cuda::pointer::{address_for_kernels, pointer_attributes};
 use crate::cuda::pool::finished;
-use crate::cuda::stream::{capture_of, context_of_live};
+use crate::cuda::stream::capture_of;
+use crate::cuda::stream_wait::context_of_stream;
 use crate::error::{Error, Result};
-use crate::memory::host_vec::HostBuffer;
 
 /// Copies an array on its device into new memory of the same kind. The copy is ready on the consumer's stream.
 ///
 /// The copy is writable even if the original is not, unless elements share memory, because a write to one would change
 /// others.
 ///
-/// A copy of device memory keeps the memory order of the axes. It has no gaps and no negative strides, and stores a
+/// A copy keeps the memory order of the axes. It has no gaps and no negative strides, and stores a
 /// repeated element once. Overlapping windows and packed sub-byte elements keep their layout.
 ///
-/// The copy is queued on the consumer's stream, and later work on the array's own stream waits for it.
-/// The host waits instead if the array or the consumer has no stream. It also waits if the consumer's stream captures a
+/// The copy of device memory is queued on the consumer's stream, and later work on the array's own stream waits for it.
+/// The host waits instead if the array or the consumer has no stream, and for pinned and managed memory. It also waits if the consumer's stream captures a
 /// graph, because the new memory cannot be part of the graph.
 ///
 /// # Errors
@@ -41,26 +42,24 @@ use crate::memory::host_vec::HostBuffer;
 ///
 /// The memory that `info` describes is live.
 pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Result<(CudaBuffer, ArrayInfo)> {
-    if info.device().device_type != DeviceType::CUDA {
-        // SAFETY: as the caller promises.
-        return unsafe { duplicate_shared(info) };
-    }
     let (driver, copy) = (driver()?, CompactCopy::new(info)?);
-    let buffer = if copy.plan.run == 0 {
+    let (kind, stream) = match info.device().device_type {
+        DeviceType::CUDA => (MemoryKind::Pool, consumer),
+        DeviceType::CUDA_HOST => (MemoryKind::Pinned, StreamHandle::NothingPending),
+        _ => (MemoryKind::Managed, StreamHandle::NothingPending),
+    };
+    let (buffer, stream) = if copy.plan.run == 0 {
         synchronize(info)?;
-        CudaBuffer::for_elements(MemoryKind::Device, info.device().device_id, u8::TYPE, 0)?
-    } else if let Some(at) = queued_at(driver, info, consumer)? {
+        (CudaBuffer::for_elements(kind, info.device().device_id, u8::TYPE, 0)?, StreamHandle::NothingPending)
+    } else if let Some(at) = queued_at(driver, info, stream)? {
         // SAFETY: as the caller promises.
-        let buffer = unsafe { copy.queue(driver, at, info, consumer) }?;
-        let info = copy.info(info, &buffer, consumer);
-        return Ok((buffer, info));
+        (unsafe { copy.queue(driver, at, info, consumer) }?, consumer)
     } else {
         synchronize(info)?;
-        let context = context_for(driver, info.device())?;
         // SAFETY: as the caller promises.
-        unsafe { copy.finish(driver, context, info) }?
+        (unsafe { copy.finish(driver, kind, info) }?, StreamHandle::NothingPending)
     };
-    let info = copy.info(info, &buffer, StreamHandle::NothingPending);
+    let info = copy.info(info, &buffer, stream);
     Ok((buffer, info))
 }
 
@@ -73,8 +72,8 @@ fn queued_at(
 ) -> Result<Option<(Context, RawStream)>> {
     let own = info.stream().and_then(StreamHandle::to_raw);
     let (Some(raw), Some(_)) = (consumer.to_raw(), own) else { return Ok(None) };
-    let context =
-        context_of_live(driver, consumer, raw)?.map_or_else(|| context_for(driver, info.device()), Ok)?;
+    let on = (PendingWork::on(consumer), info.device());
+    let context = context_of_stream(driver, (consumer, raw), on)?;
     let _entered = context.enter(driver)?;
     let is_there = Context::current_ordinal(driver)? == info.device().device_id;
     Ok((is_there && capture_of(driver, raw) == Ok(None)).then_some((context, raw)))
@@ -160,14 +159,21 @@ impl CompactCopy {
     /// # Safety
     ///
     /// As [`duplicate`].
-    unsafe fn finish(&self, driver: &Driver, context: Context, info: &ArrayInfo) -> Result<CudaBuffer> {
+    unsafe fn finish(&self, driver: &Driver, kind: MemoryKind, info: &ArrayInfo) -> Result<CudaBuffer> {
+        let (context, ordinal) = if kind == MemoryKind::Pool {
+            (context_for(driver, info.device())?, info.device().device_id)
+        } else {
+            // The device of the original, so that no context is created on an unused device.
+            let ordinal = pointer_attributes(info.address)?.map_or(0, |attributes| attributes.ordinal());
+            (Context::primary(ordinal)?, ordinal)
+        };
         let _entered = context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
-        let ordinal = info.device().device_id;
-        let buffer = CudaBuffer::uninitialized(MemoryKind::Pool, context, ordinal, u8::TYPE, self.bytes)?;
+        let buffer = CudaBuffer::uninitialized(kind, context, ordinal, u8::TYPE, self.bytes)?;
+        let from = address_for_kernels(self.from, info.device())?;
         finished(driver, |stream| {
             // SAFETY: as in `queue`.
-            unsafe { queue_copy(driver, (context, stream), &self.plan, self.from, buffer.address) }
+            unsafe { queue_copy(driver, (context, stream), &self.plan, from, buffer.address) }
         })?;
         Ok(buffer)
     }
@@ -205,43 +211,4 @@ fn dense(layout: &Layout, item: usize) -> Option<(Layout, CopyPlan)> {
     }
     let plan = CopyPlan::of(axes.iter().map(|at| (shape[*at], strides[*at])), item);
     Some((Layout::strided(shape, &dense).ok()?, plan))
-}
-
-/// Copies pinned or managed memory into as many bytes of the same kind, and waits for the copy. The layout stays the
-/// same, except that an array with negative strides is first copied into C order on the host.
-///
-/// # Safety
-///
-/// As [`duplicate`].
-unsafe fn duplicate_shared(info: &ArrayInfo) -> Result<(CudaBuffer, ArrayInfo)> {
-    let kind = match info.device().device_type {
-        DeviceType::CUDA_HOST => MemoryKind::Pinned,
-        _ => MemoryKind::Managed,
-    };
-    // The device of the original, so that no context is created on an unused device.
-    let ordinal =
-        crate::cuda::pointer::pointer_attributes(info.address)?.map_or(0, |attributes| attributes.ordinal());
-    let (mut info, mut start) = (info.clone(), info.span().start);
-    let contiguous;
-    if info.strides().iter().any(|stride| *stride < 0) {
-        // SAFETY: forwarded to the caller.
-        let staged = unsafe { stage(&info) }?;
-        // SAFETY: `staged` is live host memory, filled above.
-        contiguous = unsafe { HostBuffer::copy_of(&staged.info, Order::C) }?;
-        start = contiguous.address();
-        let layout = Layout::contiguous(info.shape(), Order::C)?;
-        info = ArrayInfo { layout, address: start, range: start..start + contiguous.bytes, ..info };
-    } else {
-        synchronize(&info)?;
-    }
-    let bytes = info.span().len();
-    let buffer = CudaBuffer::for_elements(kind, ordinal, u8::TYPE, bytes)?;
-    // SAFETY: the source is the range of the array, live as the caller promises, or the contiguous copy made above. The
-    // buffer is new and has as many bytes.
-    unsafe { copy_now(driver()?, buffer.context(), buffer.address, start, bytes) }?;
-    let mutability = if info.layout().is_injective() { Mutability::Writable } else { info.mutability() };
-    let device: Device = buffer.device;
-    let info = crate::cuda::copy::moved(&info, buffer.address, device);
-    let info = ArrayInfo { mutability, uses: None, drops_in_order: buffer.drops_in_order(), ..info };
-    Ok((buffer, info))
 }

@@ -5,12 +5,12 @@ use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
-use crate::cuda::context::{Relaxed, context_for};
-use crate::cuda::copy::{Scratch, queue_copy, stage};
+use crate::cuda::context::{Context, Relaxed, context_for};
+use crate::cuda::copy::{copy_now, queue_copy};
 use crate::cuda::copy_plan::CopyPlan;
-use crate::cuda::driver::driver;
+use crate::cuda::driver::{driver, to_usize};
 use crate::cuda::handover::synchronize;
-use crate::cuda::pool::with_spare_stream;
+use crate::cuda::pool::{allocate_on, finished};
 use crate::error::Result;
 use crate::memory::host::strided::{HostArray, check_copied, copy_contiguous, filled_vec};
 use crate::memory::host_vec::HostBuffer;
@@ -37,23 +37,21 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
     let _entered = context.enter(driver)?;
     let _relaxed = Relaxed::new(driver);
     let (from, to) = (info.address, to as u64);
-    let queue = |stream| {
+    let copied = finished(driver, |stream| {
         if plan.axes.is_empty() {
             // SAFETY: as the caller promises.
             return unsafe { driver.copy(to, from as u64, bytes, stream) }.map(|()| true);
         }
+        let ordinal = Context::current_ordinal(driver)?;
         // If there is no memory for the intermediate copy, the caller reorders the elements on the host.
-        let Ok(compact) = Scratch::new(driver, bytes, stream) else { return Ok(false) };
-        // SAFETY: as the caller promises; the scratch memory is new and as large as the copy.
-        unsafe { queue_copy(driver, (context, stream), plan, from, compact.address) }?;
+        let Ok(compact) = allocate_on(driver, ordinal, bytes, stream) else { return Ok(false) };
+        // SAFETY: as the caller promises; the intermediate memory is new and as large as the copy.
+        let queued = unsafe { queue_copy(driver, (context, stream), plan, from, to_usize(compact)) };
         // SAFETY: as above.
-        unsafe { driver.copy(to, compact.address as u64, bytes, stream) }.map(|()| true)
-    };
-    let copied = with_spare_stream(driver, |stream| {
-        let queued = queue(stream);
-        // SAFETY: the stream is live.
-        let finished = unsafe { driver.stream_synchronize(stream) };
-        queued.and_then(|is_copied| finished.map(|()| is_copied))
+        let queued = queued.and_then(|()| unsafe { driver.copy(to, compact, bytes, stream) });
+        // SAFETY: the memory is freed once, after all work that was queued for it.
+        let _ = unsafe { driver.memory_pool_free(compact, stream) };
+        queued.map(|()| true)
     });
     Ok(copied?)
 }
@@ -80,10 +78,16 @@ unsafe fn copy_to_host(
         // SAFETY: the whole target has been written.
         return unsafe { check_copied(element, target, plan.bytes()) };
     }
-    // SAFETY: as the caller promises.
-    let staged = unsafe { stage(info) }?;
+    // All bytes that the elements span.
+    let range = info.span();
+    let staged = HostBuffer::uninit(u8::TYPE, range.len())?;
+    let (driver, start) = (driver()?, staged.address());
+    let context = context_for(driver, info.device())?;
+    // SAFETY: the range is the array's own, live as the caller promises; the buffer is new and as long.
+    unsafe { copy_now(driver, context, start, range.start, range.len()) }?;
+    let address = start + (info.address - range.start);
     // SAFETY: the elements of the layout are live in `staged`; the target is as the caller promises.
-    unsafe { copy_contiguous(HostArray { address: staged.info.address, layout, element }, order, target) }
+    unsafe { copy_contiguous(HostArray { address, layout, element }, order, target) }
 }
 
 /// Copies the elements of a device array to the host, contiguous in `order`. Waits for pending work on the array.

@@ -9,18 +9,17 @@ use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::context::{Context, PerContext, Relaxed, context_for};
+use crate::cuda::context::{Context, PerContext, Relaxed};
 use crate::cuda::copy::{copy_now, queue_copy};
-use crate::cuda::copy_plan::{CopyAxis, CopyPlan, visit};
+use crate::cuda::copy_plan::{CopyAxis, CopyPlan, each_part};
 use crate::cuda::driver::{Driver, Outcome, RawStream, driver};
 use crate::cuda::event::Event;
-use crate::cuda::pointer::allocation_id;
-use crate::cuda::pool::with_spare_stream;
 use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::stream::{LEGACY, capture_of, context_of_live, dead_stream};
+use crate::cuda::stream::{LEGACY, SPARE, capture_of, dead_stream, with_own_stream};
+use crate::cuda::stream_wait::context_of_stream;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::cuda::stream_wait::{stream_synchronize, stream_wait_in};
 use crate::error::{Error, ErrorKind, Result, text};
@@ -38,11 +37,12 @@ const PIECE: usize = 4 << 20;
 /// Smaller arrays are made contiguous in pageable memory, because pinning memory would cost more.
 pub(crate) const LEAST_BYTES: usize = 1 << 20;
 
-/// Two pieces of pinned memory for each context. They are kept, because pinning memory takes longer than filling it.
-static PIECES: PerContext<Pieces> = PerContext::new();
+/// The address of two pieces of pinned memory for each context. They are kept, because pinning memory takes longer than
+/// filling it.
+static PIECES: PerContext<usize> = PerContext::new();
 
-/// Copies elements to memory of a device, contiguous in `order`. The copy is complete on return. Returns `false` if an
-/// element is larger than a piece, and if no pinned memory can be allocated.
+/// Copies elements to memory of a device. The copy is complete on return. Returns `false` if an element is larger than a
+/// piece, and if no pinned memory can be allocated.
 ///
 /// # Errors
 ///
@@ -51,12 +51,12 @@ static PIECES: PerContext<Pieces> = PerContext::new();
 ///
 /// # Safety
 ///
-/// The elements are live host memory. `target` has room for them, in memory that the driver can access, and nothing else
-/// uses it.
+/// The elements are live host memory, and `plan` copies them. `target` has room for the copy, in memory that the driver can
+/// access, and nothing else uses it.
 unsafe fn upload(
     (driver, context): (&Driver, Context),
     elements: HostArray<'_>,
-    order: Order,
+    plan: &CopyPlan,
     target: usize,
 ) -> Result<bool> {
     if elements.element.size > PIECE {
@@ -64,50 +64,30 @@ unsafe fn upload(
     }
     let _entered = context.enter(driver)?;
     let _relaxed = Relaxed::new(driver);
-    let mut copied = Ok(());
-    let work = |pieces: &mut Pieces| -> Outcome<Outcome> {
-        let pieces = pieces.live(driver)?;
-        Ok(with_spare_stream(driver, |stream| {
-            let mut turns = Turns { driver, context, stream, pieces, queued: [None, None], next: 0 };
-            // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits
-            // into a piece, as checked above.
-            copied = unsafe { copy_pieces(&mut turns, elements, order, target) };
-            // Wait after an error, too, because the next call uses the pieces.
-            // SAFETY: the stream is live.
-            unsafe { driver.stream_synchronize(stream) }
-        }))
+    // A reset of the primary context, which frees the pieces, is found out here.
+    let stream = with_own_stream(driver, context, SPARE, |stream, _| stream)?;
+    let work = |pieces: &mut usize| -> Result<()> {
+        let mut turns = Turns { driver, context, stream, pieces: *pieces, queued: [None, None], next: 0 };
+        // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits into a
+        // piece, as checked above.
+        let copied = unsafe { copy_pieces(&mut turns, elements, plan, target) };
+        // Wait after an error, too, because the next call uses the pieces.
+        // SAFETY: the stream is live.
+        let finished = unsafe { driver.stream_synchronize(stream) };
+        copied.and(finished.map_err(Into::into))
     };
-    match PIECES.with(driver, context, || Pieces::pin(driver), work) {
-        Err(_) | Ok(Err(_)) => Ok(false),
-        Ok(Ok(finished)) => copied.and(finished.map_err(Into::into)).map(|()| true),
+    match PIECES.with(driver, context, || pin(driver), |_, pieces| work(pieces)) {
+        Err(_) => Ok(false),
+        Ok(copied) => copied.map(|()| true),
     }
 }
 
-/// Two pieces of pinned memory. The driver's identifier of the allocation distinguishes them from later memory at the
-/// same address.
-struct Pieces {
-    address: usize,
-    id: usize,
-}
-
-impl Pieces {
-    /// Allocates them in the current context.
-    fn pin(driver: &Driver) -> Outcome<Self> {
-        let mut memory = null_mut();
-        // SAFETY: the pointer is valid for a write. A context is current.
-        unsafe { driver.memory_host_alloc(&raw mut memory, 2 * PIECE, 0) }?;
-        let address = memory.expose_provenance();
-        Ok(Self { address, id: allocation_id(driver, address)? })
-    }
-
-    /// Returns their address. A reset of the primary context, which keeps its handle, freed them: then they are
-    /// allocated again.
-    fn live(&mut self, driver: &Driver) -> Outcome<usize> {
-        if allocation_id(driver, self.address)? != self.id {
-            *self = Self::pin(driver)?;
-        }
-        Ok(self.address)
-    }
+/// Allocates two pieces in the current context.
+fn pin(driver: &Driver) -> Outcome<usize> {
+    let mut memory = null_mut();
+    // SAFETY: the pointer is valid for a write. A context is current.
+    unsafe { driver.memory_host_alloc(&raw mut memory, 2 * PIECE, 0) }?;
+    Ok(memory.expose_provenance())
 }
 
 /// The two pieces, and the pending copies from them.
@@ -152,58 +132,25 @@ impl Turns<'_> {
 unsafe fn copy_pieces(
     turns: &mut Turns<'_>,
     elements: HostArray<'_>,
-    order: Order,
+    plan: &CopyPlan,
     target: usize,
 ) -> Result<()> {
-    let HostArray { address: first, layout, element } = elements;
-    let (mut shape, mut strides) = (layout.shape().to_vec(), layout.strides().to_vec());
-    if order == Order::F {
-        shape.reverse();
-        strides.reverse();
-    }
-    let item = element.size;
-    let mut at = target;
-    each_piece(&mut shape, &strides, PIECE / item, &mut |offset, shape| {
-        let count: usize = shape.iter().product();
-        let strides = &strides[strides.len() - shape.len()..];
-        let from = first.wrapping_add_signed(offset * item as isize);
-        let part = HostArray { address: from, layout: &Layout::strided(shape, strides)?, element };
+    let HostArray { address: first, element, .. } = elements;
+    let item = element.size as isize;
+    let mut axes = plan.axes.clone();
+    axes.insert(0, CopyAxis { extent: plan.run / element.size, from: item, to: item });
+    each_part(&axes, (PIECE / element.size, usize::MAX), |from, to, part| {
+        let shape: Vec<usize> = part.iter().rev().map(|axis| axis.extent).collect();
+        let strides: Vec<isize> = part.iter().rev().map(|axis| axis.from / item).collect();
+        let bytes = shape.iter().product::<usize>() * element.size;
+        let layout = &Layout::strided(&shape, &strides)?;
+        let part = HostArray { address: first.wrapping_add_signed(from), layout, element };
         // SAFETY: the elements of the array are live. A piece has room for this many, because an element is not larger
-        // than a piece. So has the target from `at` on.
+        // than a piece. So has the target from `to` on.
         let fill =
             |piece: usize| unsafe { copy_contiguous(part, Order::C, with_exposed_provenance_mut(piece)) };
         // SAFETY: as above.
-        unsafe { turns.take(at, count * item, fill) }?;
-        at += count * item;
-        Ok(())
-    })
-}
-
-/// Calls `see` with consecutive parts of an array, of at most `most` elements each. The arguments are the offset of the
-/// part, in elements, and the extents of its last axes.
-fn each_piece(
-    shape: &mut [usize],
-    strides: &[isize],
-    most: usize,
-    see: &mut dyn FnMut(isize, &[usize]) -> Result<()>,
-) -> Result<()> {
-    let (mut whole, mut elements) = (shape.len(), 1_usize);
-    while whole > 0 && elements.saturating_mul(shape[whole - 1]) <= most {
-        whole -= 1;
-        elements *= shape[whole];
-    }
-    let Some(cut) = whole.checked_sub(1) else { return see(0, shape) };
-    let (extent, rows) = (shape[cut], (most / elements).max(1));
-    let (outer, inner) = shape.split_at_mut(cut);
-    let axis = |(extent, stride): (&usize, &isize)| CopyAxis { extent: *extent, from: *stride, to: 0 };
-    // `visit` expects the outermost axis last.
-    let outer: Vec<CopyAxis> = outer.iter().zip(strides).map(axis).rev().collect();
-    visit(&outer, (0, 0), &mut |offset, _| {
-        for start in (0..extent).step_by(rows) {
-            inner[0] = rows.min(extent - start);
-            see(offset + start as isize * strides[cut], inner)?;
-        }
-        Ok(())
+        unsafe { turns.take(target.wrapping_add_signed(to), bytes, fill) }
     })
 }
 
@@ -222,8 +169,7 @@ impl CopyTarget {
     fn new(stream: StreamHandle, device: Device) -> Result<Self> {
         let driver = driver()?;
         let raw = stream.to_raw().unwrap_or(LEGACY);
-        let context =
-            context_of_live(driver, stream, raw)?.map_or_else(|| context_for(driver, device), Ok)?;
+        let context = context_of_stream(driver, (stream, raw), (PendingWork::on(stream), device))?;
         let _entered = context.enter(driver)?;
         let ordinal = Context::current_ordinal(driver)?;
         Ok(Self { driver, context, ordinal, stream: raw, is_in_order: false })
@@ -295,7 +241,7 @@ impl CopyTarget {
         }
         if plan.bytes() >= LEAST_BYTES {
             // SAFETY: as the caller promises; the host can access the elements.
-            if unsafe { upload((self.driver, self.context), elements, order, target) }? {
+            if unsafe { upload((self.driver, self.context), elements, plan, target) }? {
                 return Ok(());
             }
         }
@@ -480,34 +426,4 @@ pub(crate) unsafe fn copy_on_default_stream(
     copied.and(finished)?;
     stream_wait_in(*stream, StreamHandle::LegacyDefault, device, here)?;
     import.wait_for_copy(*stream)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pieces(shape: &[usize], strides: &[isize], most: usize) -> Vec<(isize, Vec<usize>)> {
-        let mut found = Vec::new();
-        each_piece(&mut shape.to_vec(), strides, most, &mut |offset, shape| {
-            found.push((offset, shape.to_vec()));
-            Ok(())
-        })
-        .unwrap();
-        found
-    }
-
-    #[test]
-    fn pieces_follow_one_another_in_row_major_order() {
-        assert_eq!(pieces(&[2, 3], &[1, 2], 6), [(0, vec![2, 3])], "all of it");
-        assert_eq!(pieces(&[5, 3], &[10, 2], 6), [(0, vec![2, 3]), (20, vec![2, 3]), (40, vec![1, 3])]);
-        assert_eq!(
-            pieces(&[2, 3], &[30, -1], 2),
-            [(0, vec![2]), (-2, vec![1]), (30, vec![2]), (28, vec![1])]
-        );
-        assert_eq!(
-            pieces(&[2, 2, 3], &[100, 10, 1], 5),
-            [(0, vec![1, 3]), (10, vec![1, 3]), (100, vec![1, 3]), (110, vec![1, 3])]
-        );
-        assert_eq!(pieces(&[], &[], 1), [(0, vec![])], "a single element");
-    }
 }

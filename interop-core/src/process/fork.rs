@@ -58,6 +58,14 @@ pub(crate) fn this_thread() -> usize {
     system::this_thread()
 }
 
+/// The number of this thread: 0 for the first that asks, 1 for the next. A thread that is ending may get 0.
+#[inline]
+pub(crate) fn thread_number() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static NUMBER: usize = THREADS.fetch_add(1, Ordering::Relaxed));
+    NUMBER.try_with(|number| *number).unwrap_or(0)
+}
+
 #[cfg(all(unix, not(miri)))]
 mod system {
     use core::ffi::c_int;

@@ -2,4 +2,4 @@
 
 pub(crate) mod counters;
 pub(crate) mod fork;
-pub(crate) mod promise;
+pub(crate) mod settings;

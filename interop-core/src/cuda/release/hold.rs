@@ -1,54 +1,16 @@
 //! The events of releases: whether one may be recorded (`HoldReleases`, captures), and how.
 
-use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock, TryLockError};
+use std::sync::{PoisonError, RwLock, TryLockError};
 
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::driver::{Driver, Failure, Outcome, code};
 use crate::cuda::event::Event;
-use crate::cuda::release::batch::make_due;
+use crate::cuda::release::THREAD;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream::{LEGACY, capture_of};
 use crate::process::fork::PerProcess;
-
-/// A guard that defers releases without recording events. Hold one while a graph is captured on a non-blocking stream,
-/// so that nothing that is dropped meanwhile affects the capture.
-///
-/// A release under [`ReleasePolicy::Immediate`](crate::cuda::ReleasePolicy::Immediate) needs no event and is not held.
-///
-/// ```
-/// use interop_core::cuda::HoldReleases;
-///
-/// let is_held = HoldReleases::new();
-/// // ... capture a graph; imports and exports may be dropped ...
-/// drop(is_held);
-/// ```
-#[derive(Debug)]
-pub struct HoldReleases(&'static HoldState);
-
-impl HoldReleases {
-    /// Holds releases from now on, on all threads.
-    ///
-    /// Waits for the threads that are recording events. One of them may be waiting for a device (drivers before 12.5).
-    /// With Python, call this function in `py.detach`, because the work of the device may include a host function that
-    /// needs the interpreter's lock.
-    #[must_use]
-    #[expect(
-        clippy::new_without_default,
-        reason = "a guard that is made by mistake should not be easy to make"
-    )]
-    pub fn new() -> Self {
-        Self(HoldState::hold())
-    }
-}
-
-impl Drop for HoldReleases {
-    fn drop(&mut self) {
-        self.0.release();
-        make_due();
-    }
-}
+use crate::process::settings::SETTINGS;
 
 /// The state that guards share with the threads that record events.
 #[derive(Debug)]
@@ -57,10 +19,15 @@ pub(crate) struct HoldState {
     held: AtomicUsize,
     /// Locked for reading while a thread checks whether a release may record events, and while it records them.
     recording: RwLock<()>,
+    /// Set when the driver has no `cuCtxRecordEvent`.
+    lacks_context_events: AtomicBool,
 }
 
-static HOLD_STATE: PerProcess<HoldState> =
-    PerProcess::new(|_| HoldState { held: AtomicUsize::new(0), recording: RwLock::new(()) });
+static HOLD_STATE: PerProcess<HoldState> = PerProcess::new(|_| HoldState {
+    held: AtomicUsize::new(0),
+    recording: RwLock::new(()),
+    lacks_context_events: AtomicBool::new(false),
+});
 
 impl HoldState {
     /// Holds releases from now on. Waits for the threads that are recording events.
@@ -78,11 +45,6 @@ impl HoldState {
     }
 }
 
-thread_local! {
-    /// The number of [`DeferRecording`] guards of this thread.
-    static DEFER_DEPTH: Cell<usize> = const { Cell::new(0) };
-}
-
 /// While a value of this type exists, its thread records no event for a new or deferred release, because it cannot ask
 /// libraries whether they capture a graph.
 #[cfg(feature = "python")]
@@ -91,7 +53,7 @@ pub(crate) struct DeferRecording(());
 #[cfg(feature = "python")]
 impl DeferRecording {
     pub(crate) fn new() -> Self {
-        DEFER_DEPTH.set(DEFER_DEPTH.get() + 1);
+        THREAD.with(|thread| thread.defers.set(thread.defers.get() + 1));
         Self(())
     }
 }
@@ -99,19 +61,15 @@ impl DeferRecording {
 #[cfg(feature = "python")]
 impl Drop for DeferRecording {
     fn drop(&mut self) {
-        DEFER_DEPTH.set(DEFER_DEPTH.get() - 1);
+        THREAD.with(|thread| thread.defers.set(thread.defers.get() - 1));
     }
 }
-
-/// Returns whether a stream with work on this device, or on any device, captures a graph. For libraries that can be
-/// asked.
-static CAPTURE_HOOK: OnceLock<fn(Option<i32>) -> bool> = OnceLock::new();
 
 /// Makes releases call `captures` first. While it returns true, releases are deferred without an event.
 #[cfg(feature = "python")]
 pub(crate) fn set_capture_hook(captures: fn(Option<i32>) -> bool) {
     // The first hook stays.
-    let _ = CAPTURE_HOOK.set(captures);
+    let _ = SETTINGS.captures.set(captures);
 }
 
 /// Calls `record`, unless releases are held or a library captures a graph. [`HoldState::hold`] waits until `record`
@@ -126,7 +84,7 @@ pub(crate) fn unless_held<R>(scope: ReleaseScope, record: impl FnOnce() -> Optio
 /// As [`unless_held`], also on a thread that records no event for a release.
 pub(crate) fn unless_captured<R>(scope: ReleaseScope, record: impl FnOnce() -> Option<R>) -> Option<R> {
     // The hook is foreign code, so it runs without the lock.
-    if CAPTURE_HOOK.get().is_some_and(|captures| captures(scope.device())) {
+    if SETTINGS.captures.get().is_some_and(|captures| captures(scope.device())) {
         return None;
     }
     let _recording = match HOLD_STATE.get().recording.try_read() {
@@ -142,9 +100,9 @@ pub(crate) fn is_held() -> bool {
     is_deferred() || HOLD_STATE.get().held.load(Ordering::SeqCst) != 0
 }
 
-/// Returns whether a [`DeferRecording`] guard of this thread exists. A thread that is ending has none.
+/// Returns whether a [`DeferRecording`] guard of this thread exists.
 fn is_deferred() -> bool {
-    DEFER_DEPTH.try_with(|later| later.get() != 0).unwrap_or(false)
+    THREAD.with(|thread| thread.defers.get() != 0)
 }
 
 /// Records an event after all work of each context in `scope`. Returns the events that are not done yet, or `None` if
@@ -158,7 +116,8 @@ pub(crate) fn events_after(driver: &'static Driver, scope: ReleaseScope) -> Opti
                 Ok(Some(event)) => events.push(event),
                 // The state of the work is unknown. A later poll may succeed.
                 Err(failure) if !failure.is_final() => {
-                    WITHOUT_CONTEXT_EVENTS.fetch_or(failure.code == code::NOT_FOUND, Ordering::Relaxed);
+                    let lacks = failure.code == code::NOT_FOUND;
+                    HOLD_STATE.get().lacks_context_events.fetch_or(lacks, Ordering::Relaxed);
                     return None;
                 }
                 // The work is done; or the context is gone or broken, and its work with it.
@@ -169,12 +128,9 @@ pub(crate) fn events_after(driver: &'static Driver, scope: ReleaseScope) -> Opti
     })
 }
 
-/// Set when the driver has no `cuCtxRecordEvent`.
-static WITHOUT_CONTEXT_EVENTS: AtomicBool = AtomicBool::new(false);
-
 /// Returns whether a release can only be completed by waiting on the host, as with drivers before 12.5.
 pub(crate) fn need_synchronize() -> bool {
-    WITHOUT_CONTEXT_EVENTS.load(Ordering::Relaxed)
+    HOLD_STATE.get().lacks_context_events.load(Ordering::Relaxed)
 }
 
 /// Waits on the host for all contexts in `scope`, if no event can be recorded. Returns no events, or `None` if it

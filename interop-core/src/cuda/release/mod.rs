@@ -16,14 +16,14 @@
 
 pub(crate) mod batch;
 pub(crate) mod hold;
-pub(crate) mod limit;
 pub(crate) mod queue;
 pub(crate) mod requests;
 pub(crate) mod scope;
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
 
-use crate::process::promise::OrderedByProgram;
+use crate::process::settings::{OrderedByProgram, SETTINGS};
 
 /// What the release of CUDA memory waits for.
 ///
@@ -117,8 +117,6 @@ impl ReleasePolicy {
     }
 }
 
-static POLICY: AtomicU8 = AtomicU8::new(0);
-
 /// Stores the policy.
 pub(crate) fn store_policy(policy: ReleasePolicy) {
     let number = match policy {
@@ -127,13 +125,13 @@ pub(crate) fn store_policy(policy: ReleasePolicy) {
         ReleasePolicy::Immediate(_) => 2,
         ReleasePolicy::AfterNamedStream(_) => 3,
     };
-    POLICY.store(number, Ordering::Relaxed);
+    SETTINGS.release_policy.store(number, Ordering::Relaxed);
 }
 
 /// Returns what releases of CUDA memory wait for.
 #[must_use]
 pub fn release_policy() -> ReleasePolicy {
-    match POLICY.load(Ordering::Relaxed) {
+    match SETTINGS.release_policy.load(Ordering::Relaxed) {
         0 => ReleasePolicy::AfterContext,
         1 => ReleasePolicy::AfterAllContexts,
         3 => ReleasePolicy::AfterNamedStream(OrderedByProgram::GIVEN),
@@ -144,4 +142,19 @@ pub fn release_policy() -> ReleasePolicy {
 /// Returns whether the release of an import records events.
 pub(crate) fn records_events() -> bool {
     !release_policy().is_immediate()
+}
+
+/// What a thread does with releases.
+pub(crate) struct ThreadState {
+    /// The number of [`DeferRecording`](hold::DeferRecording) guards.
+    pub(crate) defers: Cell<usize>,
+    /// The number of owners that it has taken out of the queue. It is not 0 while one of them is dropped.
+    pub(crate) taken_out: Cell<usize>,
+    /// Whether it is the one that polls in passing.
+    pub(crate) is_polling: Cell<bool>,
+}
+
+thread_local! {
+    pub(crate) static THREAD: ThreadState =
+        const { ThreadState { defers: Cell::new(0), taken_out: Cell::new(0), is_polling: Cell::new(false) } };
 }

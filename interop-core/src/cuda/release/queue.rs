@@ -4,20 +4,53 @@
 //! without an event, or in [`Batches`] to share an event with others. A poll moves the batches to `unrecorded`, records
 //! the missing events, and drops the owners whose events are done. [`Poll`] lists the occasions.
 
-use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::context::Relaxed;
 use crate::cuda::driver::{Driver, driver, is_of_parent, opened};
 use crate::cuda::event::Event;
-use crate::cuda::release::batch::{Batches, Signal, is_due, make_due};
+use crate::cuda::release::batch::Batches;
 use crate::cuda::release::hold::{events_after, is_held, synchronized};
-use crate::cuda::release::limit::{count_deferred, count_released};
 use crate::cuda::release::scope::{ErasedOwner, ReleaseScope, contain_panic, drop_in_context};
-use crate::cuda::release::{ReleasePolicy, release_policy, store_policy};
+use crate::cuda::release::{ReleasePolicy, THREAD, release_policy, store_policy};
 use crate::process::fork::PerProcess;
+
+/// Wakes waiting threads. It counts them, because a wake-up costs a system call even if no thread waits.
+pub(crate) struct Signal {
+    waiting: AtomicUsize,
+    condition: Condvar,
+}
+
+impl Signal {
+    pub(crate) const fn new() -> Self {
+        Self { waiting: AtomicUsize::new(0), condition: Condvar::new() }
+    }
+
+    /// Wakes the waiting threads. The caller holds the lock.
+    pub(crate) fn notify(&self) {
+        if self.is_awaited() {
+            self.condition.notify_all();
+        }
+    }
+
+    /// Returns whether a thread waits, or is about to check whether it has to.
+    ///
+    /// A thread that changes something without the lock calls this afterwards. If the result is true, it takes the lock
+    /// and notifies. So a waiting thread either has seen the change or is counted here.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) != 0
+    }
+
+    /// Waits while `holds` is true for the guarded value.
+    pub(crate) fn wait_while<T>(&self, guarded: MutexGuard<'_, T>, holds: impl Fn(&T) -> bool) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let woken = self.condition.wait_while(guarded, |guarded| holds(guarded));
+        drop(woken.unwrap_or_else(PoisonError::into_inner));
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 /// The largest vector that is kept for further owners.
 const MOST_KEPT: usize = 4096;
@@ -38,12 +71,14 @@ struct Waiting {
     not_empty: Signal,
     /// Notified when owners that were taken out are back in the list or dropped.
     put_back: Signal,
-    /// The number of owners in the list or taken out.
+    /// The number of owners in the list, in a batch, or taken out.
     pending: AtomicUsize,
     /// Whether imports and exports should poll the list in passing.
     worth_polling: AtomicBool,
     /// Whether a thread is polling in passing.
     passing: AtomicBool,
+    /// Whether the thread that polls was started.
+    thread_started: Mutex<bool>,
 }
 
 /// A forked process starts with an empty queue: only the parent releases its GPU memory.
@@ -55,18 +90,12 @@ static WAITING: PerProcess<Waiting> = PerProcess::new(|_| Waiting {
     pending: AtomicUsize::new(0),
     worth_polling: AtomicBool::new(false),
     passing: AtomicBool::new(false),
+    thread_started: Mutex::new(false),
 });
-
-thread_local! {
-    /// The number of owners that this thread has taken out. It is not 0 while one of them is dropped.
-    static OWN_IN_PROGRESS: Cell<usize> = const { Cell::new(0) };
-    /// Whether this thread is the one that polls in passing.
-    static IS_POLLING: Cell<bool> = const { Cell::new(false) };
-}
 
 /// The reason for a poll. It decides whether missing events are recorded, and whether the host waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Poll {
+pub(crate) enum Poll {
     /// In passing, as part of another operation.
     Opportunistic,
     /// A batch is full.
@@ -78,11 +107,21 @@ enum Poll {
 }
 
 /// The result of a poll.
-struct PollResult {
+pub(crate) struct PollResult {
     /// Whether an owner was released.
     released: bool,
     /// Whether no other thread had taken owners out at any step of this poll.
     everything: bool,
+}
+
+/// The number of owners that this thread has taken out.
+fn own_in_progress() -> usize {
+    THREAD.with(|thread| thread.taken_out.get())
+}
+
+/// Locks whether the thread that polls was started.
+pub(crate) fn lock_thread_started() -> MutexGuard<'static, bool> {
+    WAITING.get().thread_started.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn list() -> MutexGuard<'static, List> {
@@ -102,27 +141,15 @@ impl List {
         &mut self.queues[at]
     }
 
-    /// Returns whether nothing is deferred, in the list or in a batch.
-    fn is_empty(&self) -> bool {
-        self.queues.iter().all(Queue::is_empty) && WAITING.get().batches.len() == 0
-    }
-
     /// Moves the owners in the batches to the queues of their contexts: all of them, or those of a full list.
     fn collect_batches(&mut self, poll: Poll) {
-        let Waiting { batches, pending, .. } = WAITING.get();
-        let receive = |owner: ErasedOwner| {
-            let scope = owner.scope().unwrap_or(ReleaseScope::NONE);
-            self.queue(scope).unrecorded.push(owner);
-        };
+        let batches = &WAITING.get().batches;
+        let receive = |owner: ErasedOwner| self.queue(owner.scope()).unrecorded.push(owner);
         if poll == Poll::Full {
-            batches.take_own(pending, receive);
+            batches.take_own(receive);
         } else {
-            batches.take_all(pending, receive);
+            batches.take_all(receive);
         }
-    }
-
-    fn on_device(&self, ordinal: i32) -> impl Iterator<Item = &Queue> {
-        self.queues.iter().filter(move |queue| queue.scope.ordinal() == Some(ordinal))
     }
 
     /// Returns the number of owners in the list without an event.
@@ -135,7 +162,7 @@ impl List {
         let batches = &WAITING.get().batches;
         match poll {
             Poll::Requested | Poll::Blocking => true,
-            Poll::Opportunistic => self.unrecorded() != 0 || (batches.is_occupied() && is_due()),
+            Poll::Opportunistic => self.unrecorded() != 0 || batches.are_due(),
             // Another thread may have emptied the batches meanwhile.
             Poll::Full => batches.own_is_full(),
         }
@@ -148,9 +175,9 @@ impl List {
 
     /// Counts owners that this thread takes out. Notes in `result` whether another thread has some at this time.
     fn take_out(&mut self, owners: usize, result: &mut PollResult) {
-        result.everything &= self.in_progress == OWN_IN_PROGRESS.get();
+        result.everything &= self.in_progress == own_in_progress();
         self.in_progress += owners;
-        OWN_IN_PROGRESS.set(OWN_IN_PROGRESS.get() + owners);
+        THREAD.with(|thread| thread.taken_out.set(thread.taken_out.get() + owners));
         self.update_worth_polling();
     }
 
@@ -158,11 +185,11 @@ impl List {
     fn put_back(&mut self, owners: usize) {
         // If a drop has forked, the child's list does not count the owners that the parent took out.
         self.in_progress = self.in_progress.saturating_sub(owners);
-        OWN_IN_PROGRESS.set(OWN_IN_PROGRESS.get() - owners);
+        THREAD.with(|thread| thread.taken_out.set(thread.taken_out.get() - owners));
         self.update_worth_polling();
         let waiting = WAITING.get();
         waiting.put_back.notify();
-        if !self.is_empty() {
+        if queued() != 0 {
             waiting.not_empty.notify();
         }
     }
@@ -170,16 +197,14 @@ impl List {
 
 /// Returns the number of deferred releases in the queue.
 pub(crate) fn queued() -> usize {
-    let waiting = WAITING.get();
-    // In this order, because owners are counted in `pending` before they leave the batches.
-    waiting.batches.len() + waiting.pending.load(Ordering::SeqCst)
+    WAITING.get().pending.load(Ordering::SeqCst)
 }
 
 /// Defers a release until `events` are done. With `None` it is deferred without an event, until a poll records one.
 pub(crate) fn defer(owner: ErasedOwner, scope: ReleaseScope, events: Option<Vec<Event<'static>>>) {
     let mut list = list();
     let queue = list.queue(scope);
-    let owner = owner.after(Some(scope));
+    let owner = owner.after(scope);
     match events {
         Some(events) => {
             queue.recorded.push_back(Deferred { events, owners: vec![owner], is_given_up: false });
@@ -188,8 +213,8 @@ pub(crate) fn defer(owner: ErasedOwner, scope: ReleaseScope, events: Option<Vec<
         None => queue.unrecorded.push(owner),
     }
     let waiting = WAITING.get();
-    waiting.pending.fetch_add(1, Ordering::AcqRel);
-    count_deferred(scope);
+    waiting.pending.fetch_add(1, Ordering::SeqCst);
+    scope.count_deferred();
     list.update_worth_polling();
     waiting.not_empty.notify();
 }
@@ -197,8 +222,9 @@ pub(crate) fn defer(owner: ErasedOwner, scope: ReleaseScope, events: Option<Vec<
 /// Defers a release in a batch, so that it shares an event. Makes no driver call, unless this release fills the batch.
 pub(crate) fn defer_in_batch(owner: ErasedOwner, scope: ReleaseScope) {
     let waiting = WAITING.get();
-    count_deferred(scope);
-    let full = waiting.batches.push(owner, scope);
+    scope.count_deferred();
+    waiting.pending.fetch_add(1, Ordering::SeqCst);
+    let full = waiting.batches.push(owner.after(scope));
     if waiting.not_empty.is_awaited() {
         let _list = list();
         waiting.not_empty.notify();
@@ -209,10 +235,15 @@ pub(crate) fn defer_in_batch(owner: ErasedOwner, scope: ReleaseScope) {
     }
 }
 
-/// Makes the next polls follow a new policy.
-pub(crate) fn policy_changed() {
-    make_due();
-    list().update_worth_polling();
+/// Makes the next export or hand-over record the events of what waits in batches.
+pub(crate) fn make_due() {
+    WAITING.get().batches.make_due();
+}
+
+/// Sets how long releases may wait to share an event, in nanoseconds, so that tests do not depend on the clock.
+#[cfg(feature = "counters")]
+pub fn share_events_for(nanoseconds: u64) {
+    WAITING.get().batches.share_for(nanoseconds);
 }
 
 /// Polls the queue if that is worthwhile and no other thread polls in passing. One thread is enough; others would only
@@ -221,7 +252,7 @@ pub(crate) fn policy_changed() {
 #[inline]
 pub(crate) fn poll_in_passing() {
     let waiting = WAITING.get();
-    if waiting.worth_polling.load(Ordering::Relaxed) || (waiting.batches.is_occupied() && is_due()) {
+    if waiting.worth_polling.load(Ordering::Relaxed) || waiting.batches.are_due() {
         pass();
     }
 }
@@ -232,19 +263,19 @@ fn pass() {
 
     impl Drop for Passing {
         fn drop(&mut self) {
-            IS_POLLING.set(false);
+            THREAD.with(|thread| thread.is_polling.set(false));
             WAITING.get().passing.store(false, Ordering::Release);
         }
     }
 
     // A drop inside a poll may defer another release, so this thread polls again.
-    if IS_POLLING.get() {
+    if THREAD.with(|thread| thread.is_polling.get()) {
         drain(Poll::Opportunistic);
         return;
     }
     let passing = &WAITING.get().passing;
     if !passing.load(Ordering::Relaxed) && !passing.swap(true, Ordering::Acquire) {
-        IS_POLLING.set(true);
+        THREAD.with(|thread| thread.is_polling.set(true));
         let _passing = Passing;
         drain(Poll::Opportunistic);
     }
@@ -268,7 +299,7 @@ pub(crate) fn finish() -> usize {
             continue;
         }
         // The rest gets no event now; or this is a call from a release, which another thread may be waiting for.
-        if result.everything || OWN_IN_PROGRESS.get() != 0 {
+        if result.everything || own_in_progress() != 0 {
             break;
         }
         WAITING.get().put_back.wait_while(list(), |list| list.in_progress != 0);
@@ -276,19 +307,15 @@ pub(crate) fn finish() -> usize {
     queued()
 }
 
-/// Records missing events and releases what is done, for an allocation at the limit of deferred releases.
-pub(crate) fn poll_for_room() {
-    drain(Poll::Opportunistic);
-}
-
 /// Returns whether a release on this device has an event for which no allocation has waited in vain.
 pub(crate) fn is_worth_waiting(ordinal: i32) -> bool {
     let list = list();
     // What another thread has taken out to poll it will be back, or dropped.
-    list.in_progress != OWN_IN_PROGRESS.get()
-        || list
-            .on_device(ordinal)
-            .any(|queue| queue.recorded.front().is_some_and(|oldest| !oldest.is_given_up))
+    list.in_progress != own_in_progress()
+        || list.queues.iter().any(|queue| {
+            let is_waited_for = |oldest: &Deferred| !oldest.is_given_up;
+            queue.scope.ordinal() == Some(ordinal) && queue.recorded.front().is_some_and(is_waited_for)
+        })
 }
 
 /// Makes allocations wait no longer for the oldest releases on this device.
@@ -300,12 +327,12 @@ pub(crate) fn give_up_on_oldest(ordinal: i32) {
 
 /// Waits until a release is deferred.
 pub(crate) fn wait_until_not_empty() {
-    WAITING.get().not_empty.wait_while(list(), List::is_empty);
+    WAITING.get().not_empty.wait_while(list(), |_| queued() == 0);
 }
 
 /// Polls the queue: records missing events if the reason asks for it, then releases what is done.
 #[cold]
-fn drain(poll: Poll) -> PollResult {
+pub(crate) fn drain(poll: Poll) -> PollResult {
     let mut result = PollResult { released: false, everything: true };
     let Some(driver) = opened() else { return result };
     let (fences, unrecorded) = {
@@ -319,7 +346,7 @@ fn drain(poll: Poll) -> PollResult {
         let fences: Vec<ReleaseScope> = waiting.map(|queue| queue.scope).collect();
         if fences.is_empty() {
             // The list is empty, but another thread may put back the owners that it has taken out.
-            result.everything = list.in_progress == OWN_IN_PROGRESS.get();
+            result.everything = list.in_progress == own_in_progress();
         }
         (fences, unrecorded)
     };
@@ -417,9 +444,9 @@ fn take_due(driver: &Driver, scope: ReleaseScope, poll: Poll, result: &mut PollR
 fn release(mut owners: Vec<ErasedOwner>, queue: ReleaseScope, driver: &Driver, pending: &AtomicUsize) {
     let released = owners.len();
     for owner in owners.drain(..) {
-        let scope = owner.scope().unwrap_or(ReleaseScope::NONE);
+        let scope = owner.scope();
         contain_panic(|| drop_in_context(driver, owner, scope));
-        count_released(scope);
+        scope.count_released();
     }
     pending.fetch_sub(released, Ordering::AcqRel);
     let mut list = list();
@@ -481,7 +508,7 @@ pub(crate) fn count(deferred: &VecDeque<Deferred>) -> usize {
 /// Sets what releases of CUDA memory wait for, for the whole program.
 pub fn set_release_policy(policy: ReleasePolicy) {
     store_policy(policy);
-    policy_changed();
+    make_due();
 }
 
 /// Drops `owner` when the work that may use its memory is done: now, or at a later poll.

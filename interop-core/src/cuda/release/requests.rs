@@ -3,23 +3,22 @@
 #![expect(clippy::must_use_candidate, reason = "called for what they do")]
 
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 #[cfg(any(feature = "python", feature = "cudarc"))]
 use crate::array::device::{Device, DeviceType};
 use crate::cuda::block::{release_otherwise, trusted_releases};
+use crate::cuda::context::{KnownDevice, known_device};
 #[cfg(any(feature = "python", feature = "cudarc"))]
 use crate::cuda::driver::opened;
-use crate::cuda::driver::{Driver, run_blocking};
-use crate::cuda::release::batch::make_due;
-use crate::cuda::release::hold::need_synchronize;
-use crate::cuda::release::limit::{DEFAULT_MOST, deferred_on, limit_of};
+use crate::cuda::driver::{Driver, Outcome, run_blocking};
+use crate::cuda::release::hold::{HoldState, need_synchronize};
 use crate::cuda::release::queue::{
-    finish, give_up_on_oldest, is_worth_waiting, poll, poll_for_room, queued, wait_until_not_empty,
+    Poll, drain, finish, give_up_on_oldest, is_worth_waiting, lock_thread_started, make_due, poll, queued,
+    wait_until_not_empty,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::process::fork::PerProcess;
+use crate::process::settings::SETTINGS;
 
 /// Returns the number of deferred releases.
 #[must_use]
@@ -69,8 +68,7 @@ pub fn finish_releases() -> usize {
 ///
 /// [`ErrorKind::Unsupported`](crate::error::ErrorKind::Unsupported) if the thread cannot be started.
 pub fn start_release_thread() -> Result<()> {
-    static STARTED: PerProcess<Mutex<bool>> = PerProcess::new(|_| Mutex::new(false));
-    let mut started = STARTED.get().lock().unwrap_or_else(PoisonError::into_inner);
+    let mut started = lock_thread_started();
     if *started {
         return Ok(());
     }
@@ -90,16 +88,84 @@ pub fn start_release_thread() -> Result<()> {
     Ok(())
 }
 
+/// A guard that defers releases without recording events. Hold one while a graph is captured on a non-blocking stream,
+/// so that nothing that is dropped meanwhile affects the capture.
+///
+/// A release under [`ReleasePolicy::Immediate`](crate::cuda::ReleasePolicy::Immediate) needs no event and is not held.
+///
+/// ```
+/// use interop_core::cuda::HoldReleases;
+///
+/// let is_held = HoldReleases::new();
+/// // ... capture a graph; imports and exports may be dropped ...
+/// drop(is_held);
+/// ```
+#[derive(Debug)]
+pub struct HoldReleases(&'static HoldState);
+
+impl HoldReleases {
+    /// Holds releases from now on, on all threads.
+    ///
+    /// Waits for the threads that are recording events. One of them may be waiting for a device (drivers before 12.5).
+    /// With Python, call this function in `py.detach`, because the work of the device may include a host function that
+    /// needs the interpreter's lock.
+    #[must_use]
+    #[expect(
+        clippy::new_without_default,
+        reason = "a guard that is made by mistake should not be easy to make"
+    )]
+    pub fn new() -> Self {
+        Self(HoldState::hold())
+    }
+}
+
+impl Drop for HoldReleases {
+    fn drop(&mut self) {
+        self.0.release();
+        make_due();
+    }
+}
+
 /// How long an allocation waits for one event.
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
 
 /// How long it sleeps between two queries. Linux adds about 50 µs.
 const PAUSE: Duration = Duration::from_micros(10);
 
+/// The most that is deferred for one device by default: this part of its memory, and not more than this.
+const DEFAULT_PART: usize = 32;
+const DEFAULT_MOST: usize = 3 << 29;
+
+/// Stores the limit for each device; `None` for the default.
+pub(crate) fn store_limit(bytes: Option<usize>) {
+    SETTINGS.release_limit.store(bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
+}
+
+/// Returns the limit for a device. The driver is asked once for the default.
+pub(crate) fn limit_of(driver: &Driver, ordinal: i32) -> Outcome<usize> {
+    let set = SETTINGS.release_limit.load(Ordering::Relaxed);
+    if set != usize::MAX {
+        return Ok(set);
+    }
+    let known = known_device(ordinal).map(|known| &known.release_limit);
+    let limit = known.map_or(0, |known| known.load(Ordering::Relaxed));
+    if limit != 0 {
+        return Ok(limit);
+    }
+    let mut bytes = 0;
+    // SAFETY: `bytes` is valid for a write.
+    unsafe { driver.device_memory(&raw mut bytes, ordinal) }?;
+    let limit = (bytes / DEFAULT_PART).min(DEFAULT_MOST);
+    if let Some(known) = known {
+        known.store(limit, Ordering::Relaxed);
+    }
+    Ok(limit)
+}
+
 /// Waits until fewer bytes are deferred on a device than the limit allows beside an allocation of `bytes`. Gives up after
 /// a limited time for each release.
 pub(crate) fn make_room(driver: &Driver, ordinal: i32, bytes: usize) {
-    let Some(deferred) = deferred_on(ordinal) else { return };
+    let Some(KnownDevice { deferred, .. }) = known_device(ordinal) else { return };
     let held = deferred.load(Ordering::Relaxed);
     if held == 0 {
         return;
@@ -120,8 +186,8 @@ pub(crate) fn make_room_on(device: Device, bytes: usize) {
 
 /// Waits until nothing is deferred on a device, or until the releases that are left are not due after a limited time.
 pub(crate) fn make_all_room(ordinal: i32) {
-    if let Some(deferred) = deferred_on(ordinal) {
-        wait_below(deferred, ordinal, 0);
+    if let Some(known) = known_device(ordinal) {
+        wait_below(&known.deferred, ordinal, 0);
     }
 }
 
@@ -129,7 +195,7 @@ pub(crate) fn make_all_room(ordinal: i32) {
 fn wait_below(deferred: &AtomicUsize, ordinal: i32, most: usize) {
     release_otherwise();
     make_due();
-    poll_for_room();
+    drain(Poll::Opportunistic);
     let is_over = || deferred.load(Ordering::Relaxed) > most;
     if !is_over() || !is_worth_waiting(ordinal) {
         return;
@@ -138,7 +204,7 @@ fn wait_below(deferred: &AtomicUsize, ordinal: i32, most: usize) {
         let (mut held, mut since) = (deferred.load(Ordering::Relaxed), Instant::now());
         while is_over() && is_worth_waiting(ordinal) {
             std::thread::sleep(PAUSE);
-            poll_for_room();
+            drain(Poll::Opportunistic);
             let now = deferred.load(Ordering::Relaxed);
             if now < held {
                 (held, since) = (now, Instant::now());

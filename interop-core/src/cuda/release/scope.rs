@@ -2,9 +2,10 @@
 
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::cuda::context::{Context, Entered, Relaxed};
+use crate::cuda::context::{Context, Entered, Relaxed, known_device};
 use crate::cuda::driver::{Driver, Outcome, is_of_parent, opened};
 use crate::cuda::release::release_policy;
 
@@ -118,6 +119,22 @@ impl ReleaseScope {
     fn is_everywhere(self) -> bool {
         self.0.get() & Self::EVERYWHERE != 0
     }
+
+    /// Counts a release that is deferred.
+    pub(crate) fn count_deferred(self) {
+        if let Some(device) = self.ordinal().and_then(known_device) {
+            device.deferred.fetch_add(self.bytes(), Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a deferred release that is done.
+    pub(crate) fn count_released(self) {
+        if let Some(device) = self.ordinal().and_then(known_device) {
+            // The context may have become known in between.
+            let less = |bytes: usize| Some(bytes.saturating_sub(self.bytes()));
+            let _ = device.deferred.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
+    }
 }
 
 /// Returns the size class of an array, from 1: eight for each power of two, from 64 bytes on.
@@ -145,7 +162,7 @@ pub(crate) struct ErasedOwner {
     value: NonNull<()>,
     release: unsafe fn(NonNull<()>),
     /// What its release waits for.
-    scope: Option<ReleaseScope>,
+    scope: ReleaseScope,
 }
 
 // SAFETY: the constructors only take values that may be dropped on any thread.
@@ -155,7 +172,7 @@ impl ErasedOwner {
     /// Moves `value` into a box.
     pub(crate) fn new<T: Send + 'static>(value: T) -> Self {
         let place = NonNull::from(Box::leak(Box::new(value)));
-        Self { value: place.cast(), release: drop_box::<T>, scope: None }
+        Self { value: place.cast(), release: drop_box::<T>, scope: ReleaseScope::NONE }
     }
 
     /// Takes ownership of a value that `release` releases.
@@ -165,16 +182,16 @@ impl ErasedOwner {
     /// `release(value)` may be called once, on any thread, at any time.
     #[inline]
     pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
-        Self { value, release, scope: None }
+        Self { value, release, scope: ReleaseScope::NONE }
     }
 
     /// What its release waits for.
-    pub(crate) fn scope(&self) -> Option<ReleaseScope> {
+    pub(crate) fn scope(&self) -> ReleaseScope {
         self.scope
     }
 
     /// Sets what its release waits for.
-    pub(crate) fn after(mut self, scope: Option<ReleaseScope>) -> Self {
+    pub(crate) fn after(mut self, scope: ReleaseScope) -> Self {
         self.scope = scope;
         self
     }
