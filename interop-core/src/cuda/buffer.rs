@@ -5,7 +5,7 @@ use core::ptr::null_mut;
 
 use crate::array::device::Device;
 use crate::array::dtype::DType;
-use crate::array::element::ElementType;
+use crate::array::element::{Element, ElementType};
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::UseRecord;
 use crate::cuda::block::{Allocation, MemoryKind, free_behind, free_in_order, note_work, start_record};
@@ -103,6 +103,42 @@ impl CudaBuffer {
             buffer.note_work(stream);
         }
         Ok(buffer)
+    }
+
+    /// Allocates uninitialized memory for `len` elements that a kernel writes. It is ready on every stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeroed`](Self::zeroed).
+    ///
+    /// # Safety
+    ///
+    /// Every element is written before anything reads it, in stream order.
+    ///
+    /// ```no_run
+    /// use interop_core::cuda::{CudaBuffer, MemoryKind};
+    ///
+    /// // SAFETY: the kernel that is launched next writes all of it.
+    /// let buffer = unsafe { CudaBuffer::uninit::<f32>(MemoryKind::Device, 0, 1 << 20) }?;
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub unsafe fn uninit<T: Element>(kind: MemoryKind, ordinal: i32, len: usize) -> Result<Self> {
+        Self::for_elements(kind, ordinal, T::TYPE, len)
+    }
+
+    /// As [`uninit`](Self::uninit), of pool memory for work on a stream, as [`zeroed_on`](Self::zeroed_on). It is ready on
+    /// that stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeroed_on`](Self::zeroed_on).
+    ///
+    /// # Safety
+    ///
+    /// 1. Every element is written before anything reads it, in stream order.
+    /// 2. The first work on the memory is ordered after what is on the stream now.
+    pub unsafe fn uninit_on(stream: StreamHandle, ordinal: i32, dtype: DType, len: usize) -> Result<Self> {
+        Self::for_stream(stream, ordinal, dtype, len)
     }
 
     /// As [`uninitialized`](Self::uninitialized), in the primary context.

@@ -4,7 +4,7 @@ use interop_kernel::LaunchSize;
 use interop_kernel::copy::CopyPart;
 
 use crate::cuda::context::{Context, Relaxed};
-use crate::cuda::copy_plan::{CopyLaunches, CopyPlan, THREADS, visit};
+use crate::cuda::copy_plan::{CopyLaunches, CopyPlan, FROM, THREADS, TO, offsets};
 use crate::cuda::driver::{Driver, Outcome, RawStream};
 use crate::cuda::kernel_module::KernelModule;
 use crate::cuda::pool::finished;
@@ -56,8 +56,8 @@ pub(crate) unsafe fn queue_copy(
 ///
 /// As [`queue_copy`].
 unsafe fn by_runs(driver: &Driver, stream: RawStream, plan: &CopyPlan, from: usize, to: usize) -> Outcome {
-    visit(&plan.axes, (0, 0), &mut |from_offset, to_offset| {
-        let (from, to) = (from.wrapping_add_signed(from_offset), to.wrapping_add_signed(to_offset));
+    offsets(&plan.axes).try_for_each(|offset| {
+        let (from, to) = (from.wrapping_add_signed(offset[FROM]), to.wrapping_add_signed(offset[TO]));
         // SAFETY: the addresses are those of a run of the plan.
         unsafe { driver.copy(to as u64, from as u64, plan.run, stream) }
     })
@@ -78,8 +78,8 @@ unsafe fn launch_all(
     let launches = CopyLaunches::new(plan, from, to);
     let kernel = (NAMES[launches.unit.ilog2() as usize], SIZES);
     launches.each(|launch| {
-        let mut to = to.wrapping_add_signed(launch.to) as u64;
-        let mut from = from.wrapping_add_signed(launch.from) as u64;
+        let mut to = to.wrapping_add_signed(launch.offset[TO]) as u64;
+        let mut from = from.wrapping_add_signed(launch.offset[FROM]) as u64;
         let (mut part, size) =
             (launch.part, LaunchSize { grid: (launch.blocks, 1, 1), block: (THREADS, 1, 1) });
         let mut parameters = [(&raw mut to).cast(), (&raw mut from).cast(), (&raw mut part).cast()];

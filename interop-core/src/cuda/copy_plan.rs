@@ -1,17 +1,14 @@
 //! The plan of a copy of a strided array into compact memory, and the launches of the copy kernel that it takes.
 
-use interop_kernel::copy::{AXES, Axis, CopyPart, UNITS};
+use interop_kernel::copy::{self as kernel, AXES, CopyPart, UNITS};
 
 use crate::array::layout::Layout;
+use crate::array::layout::axes::{Axis, Offsets, Steps, merge, sum};
 use crate::array::layout::order::Order;
 
-/// An axis of a copy, with its strides in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CopyAxis {
-    pub(crate) extent: usize,
-    pub(crate) from: isize,
-    pub(crate) to: isize,
-}
+/// The steps of the target and of the source along an [`Axis`], in bytes.
+pub(crate) const TO: usize = 0;
+pub(crate) const FROM: usize = 1;
 
 /// A copy into compact memory, with as few axes as possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +16,7 @@ pub(crate) struct CopyPlan {
     /// The number of bytes that are contiguous in the source and in the target; 0 for no elements.
     pub(crate) run: usize,
     /// The axes over these runs. The fastest axis of the target comes first.
-    pub(crate) axes: Vec<CopyAxis>,
+    pub(crate) axes: Vec<Axis>,
 }
 
 impl CopyPlan {
@@ -35,32 +32,24 @@ impl CopyPlan {
     /// Plans a copy over axes of these extents and strides, for elements of `item` bytes. The first axis varies fastest
     /// in the target.
     pub(crate) fn of(axes: impl Iterator<Item = (usize, isize)>, item: usize) -> Self {
-        let mut plan = Self { run: item, axes: Vec::new() };
+        let (mut merged, mut to) = (Vec::new(), item as isize);
         for (extent, stride) in axes {
             if extent == 0 {
                 return Self { run: 0, axes: Vec::new() };
             }
             if extent != 1 {
-                plan.add(extent, stride * item as isize);
+                merged.push(Axis { extent, steps: [to, stride * item as isize] });
+                to = to.wrapping_mul(extent as isize);
             }
         }
-        let mut to = plan.run as isize;
-        for axis in &mut plan.axes {
-            axis.to = to;
-            to = to.wrapping_mul(axis.extent as isize);
-        }
-        plan
-    }
-
-    /// Adds an axis outside of all others, or merges it into the last one.
-    fn add(&mut self, extent: usize, from: isize) {
-        match self.axes.last_mut() {
-            None if from == self.run as isize => self.run *= extent,
-            Some(last) if Some(from) == last.from.checked_mul(last.extent as isize) => {
-                last.extent *= extent;
-            }
-            _ => self.axes.push(CopyAxis { extent, from, to: 0 }),
-        }
+        merged.reverse();
+        let left = merge(&mut merged);
+        merged.truncate(left);
+        let is_run = |axis: &Axis| axis.steps == [item as isize; 2];
+        let run = merged.last().filter(|axis| is_run(axis)).map_or(1, |axis| axis.extent);
+        merged.retain(|axis| !is_run(axis));
+        merged.reverse();
+        Self { run: run * item, axes: merged }
     }
 
     /// Returns the size of the copy in bytes.
@@ -69,25 +58,17 @@ impl CopyPlan {
     }
 }
 
-/// Calls `visit_one` for every index of the axes, with its offsets in the source and in the target, in bytes.
-pub(crate) fn visit<E>(
-    axes: &[CopyAxis],
-    (from, to): (isize, isize),
-    visit_one: &mut dyn FnMut(isize, isize) -> Result<(), E>,
-) -> Result<(), E> {
-    let Some((outermost, inner)) = axes.split_last() else { return visit_one(from, to) };
-    for at in 0..outermost.extent as isize {
-        visit(inner, (from + at * outermost.from, to + at * outermost.to), visit_one)?;
-    }
-    Ok(())
+/// Returns the offsets in the target and in the source of every index of the axes, of which the first varies fastest.
+pub(crate) fn offsets(axes: &[Axis]) -> Offsets<Vec<Axis>> {
+    Offsets::new(axes.iter().rev().copied().collect(), [0; 2])
 }
 
 /// Calls `see` with consecutive parts of a copy, of at most this many units and axes each. The arguments are the offsets of
-/// the part in the source and in the target, and its axes.
+/// the part in the target and in the source, and its axes.
 pub(crate) fn each_part<E>(
-    axes: &[CopyAxis],
+    axes: &[Axis],
     (most_units, most_axes): (usize, usize),
-    mut see: impl FnMut(isize, isize, &[CopyAxis]) -> Result<(), E>,
+    mut see: impl FnMut(Steps, &[Axis]) -> Result<(), E>,
 ) -> Result<(), E> {
     let most_axes = axes.len().min(most_axes);
     let (mut inner, mut units) = (0, 1_usize);
@@ -95,20 +76,15 @@ pub(crate) fn each_part<E>(
         units *= axes[inner].extent;
         inner += 1;
     }
-    let is_cut = inner < most_axes;
-    let outer = axes.get(inner + usize::from(is_cut)..).unwrap_or_default();
-    visit(outer, (0, 0), &mut |from, to| {
-        if !is_cut {
-            return see(from, to, &axes[..inner]);
-        }
-        let mut part = axes[..=inner].to_vec();
-        let (cut, piece) = (axes[inner], piece_of(most_units / units));
-        for start in (0..cut.extent).step_by(piece) {
+    let Some(cut) = axes[..most_axes].get(inner) else {
+        return offsets(&axes[inner..]).try_for_each(|offset| see(offset, &axes[..inner]));
+    };
+    let (mut part, piece) = (axes[..=inner].to_vec(), piece_of(most_units / units));
+    offsets(&axes[inner + 1..]).try_for_each(|offset| {
+        (0..cut.extent).step_by(piece).try_for_each(|start| {
             part[inner].extent = piece.min(cut.extent - start);
-            let at = start as isize;
-            see(from + at * cut.from, to + at * cut.to, &part)?;
-        }
-        Ok(())
+            see(sum(offset, cut.to(start)), &part)
+        })
     })
 }
 
@@ -127,8 +103,7 @@ const SECTOR: usize = 32;
 /// One launch: the offsets of its first unit from the first unit of the array, in bytes, and the kernel's argument.
 #[derive(Debug)]
 pub(crate) struct CopyLaunch {
-    pub(crate) from: isize,
-    pub(crate) to: isize,
+    pub(crate) offset: Steps,
     pub(crate) blocks: u32,
     pub(crate) part: CopyPart,
 }
@@ -143,26 +118,26 @@ pub(crate) struct CopyLaunches {
     /// Whether the units of a thread lie side by side in the source; else those of neighbouring threads do.
     is_along_source: bool,
     /// The fastest axis of the target comes first, then the one along which a thread copies, then the others.
-    axes: Vec<CopyAxis>,
+    axes: Vec<Axis>,
     most_units: usize,
 }
 
 impl CopyLaunches {
     /// Creates the launches for a plan with elements, from one address to another.
     pub(crate) fn new(plan: &CopyPlan, from: usize, to: usize) -> Self {
-        let strides = plan.axes.iter().map(|axis| axis.from.unsigned_abs());
+        let strides = plan.axes.iter().map(|axis| axis.steps[FROM].unsigned_abs());
         let bits = strides.fold(plan.run | from | to | MOST_UNIT, |bits, stride| bits | stride);
         let unit = 1 << bits.trailing_zeros();
         let mut axes = plan.axes.clone();
         if plan.run > unit || axes.is_empty() {
             let step = unit as isize;
-            axes.insert(0, CopyAxis { extent: plan.run / unit, from: step, to: step });
+            axes.insert(0, Axis { extent: plan.run / unit, steps: [step; 2] });
         }
         // Threads that are neighbours write whole sectors of the target, so each of them can read one of the source.
         let along_source = neighbours_of_source(&axes).filter(|_| axes[0].extent * unit >= SECTOR);
         let longest = (0..axes.len()).max_by_key(|at| axes[*at].extent).unwrap_or_default();
         match along_source.unwrap_or(longest) {
-            0 => axes.insert(0, CopyAxis { extent: 1, from: 0, to: 0 }),
+            0 => axes.insert(0, Axis::ONCE),
             along => axes[1..=along].rotate_right(1),
         }
         Self { unit, from, is_along_source: along_source.is_some(), axes, most_units: MOST_UNITS }
@@ -170,45 +145,47 @@ impl CopyLaunches {
 
     /// Calls `launch` for each launch of the copy.
     pub(crate) fn each<E>(&self, mut launch: impl FnMut(&CopyLaunch) -> Result<(), E>) -> Result<(), E> {
-        each_part(&self.axes, (self.most_units, AXES), |from, to, axes| launch(&self.launch(axes, from, to)))
+        each_part(&self.axes, (self.most_units, AXES), |offset, axes| launch(&self.launch(axes, offset)))
     }
 
-    fn launch(&self, axes: &[CopyAxis], from: isize, to: isize) -> CopyLaunch {
+    fn launch(&self, axes: &[Axis], offset: Steps) -> CopyLaunch {
+        let argument =
+            |extent, axis: &Axis| kernel::Axis::new(extent, axis.steps[FROM] as i64, axis.steps[TO] as i64);
         let mut part = CopyPart { rank: small(axes.len()).max(2), extent: 1, ..CopyPart::default() };
         // A piece of an axis that is longer than a launch has no second axis.
-        part.axes[1] = Axis::new(1, 0, 0);
-        for (argument, axis) in part.axes.iter_mut().zip(axes) {
-            *argument = Axis::new(small(axis.extent), axis.from as i64, axis.to as i64);
+        part.axes[1] = argument(1, &Axis::ONCE);
+        for (to, axis) in part.axes.iter_mut().zip(axes) {
+            *to = argument(small(axis.extent), axis);
         }
         if let Some(along) = axes.get(1) {
             part.extent = small(along.extent);
             let parts = part.extent.div_ceil(UNITS);
-            part.axes[1] = Axis::new(parts, along.from as i64, along.to as i64);
+            part.axes[1] = argument(parts, along);
             (part.part_step, part.unit_step) = if self.is_along_source { (UNITS, 1) } else { (1, parts) };
-            part.is_packed = u32::from(self.is_packed(axes, from));
+            part.is_packed = u32::from(self.is_packed(axes, offset[FROM]));
         }
         let threads = part.axes[..part.rank as usize].iter().map(|axis| axis.extent.value).product();
         part.threads = threads;
-        CopyLaunch { from, to, blocks: threads.div_ceil(THREADS), part }
+        CopyLaunch { offset, blocks: threads.div_ceil(THREADS), part }
     }
 
     /// Whether each thread of a launch reads eight units side by side, which are aligned together, up to 16 bytes.
-    fn is_packed(&self, axes: &[CopyAxis], from: isize) -> bool {
+    fn is_packed(&self, axes: &[Axis], from: isize) -> bool {
         let pack = (UNITS as usize * self.unit).min(MOST_UNIT);
         let (along, others) = (axes[1], axes.iter().enumerate().filter(|(at, _)| *at != 1));
         let starts = self.from.wrapping_add_signed(from);
-        let bits = others.fold(starts, |bits, (_, axis)| bits | axis.from.unsigned_abs());
+        let bits = others.fold(starts, |bits, (_, axis)| bits | axis.steps[FROM].unsigned_abs());
         self.is_along_source
-            && along.from == self.unit as isize
+            && along.steps[FROM] == self.unit as isize
             && along.extent % UNITS as usize == 0
             && bits % pack == 0
     }
 }
 
 /// Returns the axis along which the units of the source lie side by side, if it is not the first axis of the target.
-fn neighbours_of_source(axes: &[CopyAxis]) -> Option<usize> {
-    let distance = |axis: &CopyAxis| axis.from.unsigned_abs();
-    let steps = axes.iter().enumerate().filter(|(_, axis)| axis.from != 0);
+fn neighbours_of_source(axes: &[Axis]) -> Option<usize> {
+    let distance = |axis: &Axis| axis.steps[FROM].unsigned_abs();
+    let steps = axes.iter().enumerate().filter(|(_, axis)| axis.steps[FROM] != 0);
     let (at, nearest) = steps.min_by_key(|(_, axis)| distance(axis))?;
     (at != 0 && distance(nearest) < distance(&axes[0]) && distance(nearest) < SECTOR).then_some(at)
 }
@@ -230,7 +207,7 @@ mod tests {
 
     fn plan(shape: &[usize], strides: &[isize], order: Order) -> (usize, Vec<(usize, isize, isize)>) {
         let plan = CopyPlan::compact(&Layout::strided(shape, strides).unwrap(), order, 4);
-        (plan.run, plan.axes.iter().map(|axis| (axis.extent, axis.from, axis.to)).collect())
+        (plan.run, plan.axes.iter().map(|axis| (axis.extent, axis.steps[FROM], axis.steps[TO])).collect())
     }
 
     #[test]
@@ -252,16 +229,15 @@ mod tests {
 mod part_tests {
     use super::*;
 
-    /// The offsets and the extents of the parts of an array with these extents and strides, the fastest axis first.
-    fn parts(axes: &[(usize, isize)], most: usize) -> Vec<(isize, isize, Vec<usize>)> {
-        let (mut found, mut to) = (Vec::new(), 1);
-        let axis = |(extent, from): &(usize, isize)| {
-            let axis = CopyAxis { extent: *extent, from: *from, to };
+    /// The offsets in the source and in the target, and the extents, of the parts of an array with these extents and strides.
+    /// The fastest axis comes first.
+    fn parts(shape: &[(usize, isize)], most: usize) -> Vec<(isize, isize, Vec<usize>)> {
+        let (mut found, mut axes, mut to) = (Vec::new(), Vec::new(), 1);
+        for (extent, from) in shape {
+            axes.push(Axis { extent: *extent, steps: [to, *from] });
             to *= *extent as isize;
-            axis
-        };
-        let axes: Vec<CopyAxis> = axes.iter().map(axis).collect();
-        let see = |from, to, part: &[CopyAxis]| {
+        }
+        let see = |[to, from]: Steps, part: &[Axis]| {
             found.push((from, to, part.iter().map(|axis| axis.extent).collect()));
             Ok::<_, ()>(())
         };
@@ -290,16 +266,14 @@ mod part_tests {
 
 #[cfg(test)]
 mod copy_launch_tests {
-    use interop_kernel::copy as kernel;
-
     use super::*;
     use crate::array::layout::Layout;
     use crate::array::layout::order::Order;
 
     /// Copies with the kernel, on the CPU.
     fn copy(launches: &CopyLaunches, launch: &CopyLaunch, to: &mut [u8], from: &[u8], first: usize) {
-        let to = to.as_mut_ptr().wrapping_offset(launch.to);
-        let from = from.as_ptr().wrapping_add(first).wrapping_offset(launch.from);
+        let to = to.as_mut_ptr().wrapping_offset(launch.offset[TO]);
+        let from = from.as_ptr().wrapping_add(first).wrapping_offset(launch.offset[FROM]);
         let copy = match launches.unit {
             1 => kernel::copy::<u8, 8>,
             2 => kernel::copy::<u16, 8>,

@@ -231,23 +231,29 @@ pub fn missing_stream_policy() -> MissingStreamPolicy {
     }
 }
 
+/// Returns the stream that stands for work whose stream is unknown. `None` stands for all work.
+fn missing_stream() -> Option<StreamHandle> {
+    match missing_stream_policy() {
+        MissingStreamPolicy::WaitForAll => None,
+        MissingStreamPolicy::LegacyDefault => Some(StreamHandle::LegacyDefault),
+        MissingStreamPolicy::NothingPending(_) => Some(StreamHandle::NothingPending),
+    }
+}
+
 /// Makes `consumer` wait for work whose stream is unknown, as the policy says.
 ///
 /// # Errors
 ///
-/// As [`stream_wait`](crate::cuda::stream_wait::stream_wait).
+/// As [`stream_wait`].
 pub(crate) fn wait_for_missing_stream(
     consumer: StreamHandle,
     device: Device,
     context: Option<Context>,
     scope: ReleaseScope,
 ) -> Result<()> {
-    match missing_stream_policy() {
-        MissingStreamPolicy::NothingPending(_) => Ok(()),
-        MissingStreamPolicy::LegacyDefault => {
-            stream_wait_in(consumer, StreamHandle::LegacyDefault, device, context).map(|_| ())
-        }
-        MissingStreamPolicy::WaitForAll => wait_for_all_work(consumer, device, context, scope),
+    match missing_stream() {
+        Some(stream) => stream_wait_in(consumer, stream, device, context).map(|_| ()),
+        None => wait_for_all_work(consumer, device, context, scope),
     }
 }
 
@@ -257,11 +263,7 @@ pub(crate) fn wait_for_missing_stream(
 ///
 /// As [`stream_synchronize`].
 pub(crate) fn synchronize_missing_stream(device: Device, scope: ReleaseScope) -> Result<()> {
-    match missing_stream_policy() {
-        MissingStreamPolicy::NothingPending(_) => Ok(()),
-        MissingStreamPolicy::LegacyDefault => stream_synchronize(StreamHandle::LegacyDefault, device),
-        MissingStreamPolicy::WaitForAll => synchronize_all_work(scope),
-    }
+    missing_stream().map_or_else(|| synchronize_all_work(scope), |stream| stream_synchronize(stream, device))
 }
 
 /// Returns a stream that waits for work whose stream is unknown, as the policy says. For all work it is a non-blocking
@@ -269,24 +271,21 @@ pub(crate) fn synchronize_missing_stream(device: Device, scope: ReleaseScope) ->
 ///
 /// # Errors
 ///
-/// As [`stream_wait`](crate::cuda::stream_wait::stream_wait).
+/// As [`stream_wait`].
 pub(crate) fn handover_stream(
     device: Device,
     context: Option<Context>,
     scope: ReleaseScope,
 ) -> Result<StreamHandle> {
-    match missing_stream_policy() {
-        MissingStreamPolicy::NothingPending(_) => Ok(StreamHandle::NothingPending),
-        MissingStreamPolicy::LegacyDefault => Ok(StreamHandle::LegacyDefault),
-        MissingStreamPolicy::WaitForAll => {
-            let driver = driver()?;
-            let context = context.map_or_else(|| context_for(driver, device), Ok)?;
-            let _entered = context.enter(driver)?;
-            let stream = handover(driver, context)?;
-            wait_for_all_work(stream, device, Some(context), scope)?;
-            Ok(stream)
-        }
+    if let Some(stream) = missing_stream() {
+        return Ok(stream);
     }
+    let driver = driver()?;
+    let context = context.map_or_else(|| context_for(driver, device), Ok)?;
+    let _entered = context.enter(driver)?;
+    let stream = handover(driver, context)?;
+    wait_for_all_work(stream, device, Some(context), scope)?;
+    Ok(stream)
 }
 
 /// As [`wait_for_missing_stream`], for CUDA memory whose context is unknown.

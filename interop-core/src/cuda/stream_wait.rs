@@ -136,21 +136,11 @@ pub fn stream_synchronize(stream: StreamHandle, device: Device) -> Result<()> {
 
 /// As [`stream_wait`], for work that may be pending on the default stream of a context that is not current.
 pub(crate) fn wait_for_pending(pending: PendingWork, consumer: StreamHandle, device: Device) -> Result<()> {
-    let context = pending.context().and_then(|context| Context::from_driver(context.get()));
-    match (consumer, context) {
+    match (consumer, pending.context()) {
         (StreamHandle::NothingPending, _) => Ok(()),
         // A handle refers to the same stream in every context.
-        (StreamHandle::Raw(target), Some(context)) => {
-            let Some(name) = pending.name() else { return Ok(()) };
-            let Some(source) = name.to_raw() else { return Ok(()) };
-            let driver = driver()?;
-            let _entered = match context.enter(driver) {
-                // The work is gone with its context.
-                Err(failure) if failure.is_final() => return Ok(()),
-                entered => entered?,
-            };
-            record_and_wait(driver, (name, source), (consumer, target.get()), Some(context), Fork::Refused)
-                .map(|_| ())
+        (StreamHandle::Raw(_), Some(_)) => {
+            wait_between((PendingWork::on(consumer), device), (pending, device), Fork::Refused)
         }
         _ => pending.stream(device).map_or(Ok(()), |stream| stream_wait(consumer, stream, device)),
     }
@@ -215,7 +205,11 @@ pub(crate) fn wait_between(waiter: StreamOnDevice, on: StreamOnDevice, fork: For
         (None, None) => record_and_wait(driver, (from, source), (to, target), None, fork).map(|_| ()),
         (waiting, context) => {
             let context = waiting.or(context);
-            let _entered = context.map(|context| context.enter(driver)).transpose()?;
+            let _entered = match context.map(|context| context.enter(driver)).transpose() {
+                // The work is gone with its context.
+                Err(failure) if failure.is_final() => return Ok(()),
+                entered => entered?,
+            };
             record_and_wait(driver, (from, source), (to, target), context, fork).map(|_| ())
         }
     }
@@ -371,8 +365,7 @@ fn record_contexts(
     to: StreamHandle,
     scope: ReleaseScope,
 ) -> Result<Vec<Event<'static>>> {
-    let others = scope.others(driver)?;
-    let contexts = scope.own().into_iter().chain(others);
+    let contexts = scope.all(driver)?.into_iter();
     let record = || contexts.filter_map(|context| record_context(driver, to, context).transpose()).collect();
     unless_captured(scope, || Some(record()))
         .unwrap_or_else(|| Err(capture_error(to, "a wait for all work of a context")))

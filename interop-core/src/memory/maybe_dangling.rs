@@ -1,15 +1,7 @@
-//! Values that are moved as bytes, so that pointers into their boxes stay valid (RFC 3336), and memory without values.
+//! Values that are moved as bytes, so that pointers into their boxes stay valid (RFC 3336).
 #![expect(unsafe_code, reason = "reads the bytes back as the value")]
 
 use core::mem::{ManuallyDrop, MaybeUninit};
-
-use crate::array::dtype::DType;
-use crate::array::element::Element;
-use crate::array::stream::StreamHandle;
-use crate::cuda::block::MemoryKind;
-use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::context::Context;
-use crate::error::Result;
 
 /// A value that is moved as bytes, like `MaybeDangling` of RFC 3336.
 ///
@@ -43,45 +35,6 @@ impl<T> Drop for MaybeDangling<T> {
     fn drop(&mut self) {
         // SAFETY: `new` initializes the value; it is dropped once.
         unsafe { self.0.assume_init_drop() };
-    }
-}
-
-impl CudaBuffer {
-    /// Allocates uninitialized memory for `len` elements that a kernel writes. It is ready on every stream.
-    ///
-    /// # Errors
-    ///
-    /// As [`zeroed`](Self::zeroed).
-    ///
-    /// # Safety
-    ///
-    /// Every element is written before anything reads it, in stream order.
-    ///
-    /// ```no_run
-    /// use interop_core::cuda::{CudaBuffer, MemoryKind};
-    ///
-    /// // SAFETY: the kernel that is launched next writes all of it.
-    /// let buffer = unsafe { CudaBuffer::uninit::<f32>(MemoryKind::Device, 0, 1 << 20) }?;
-    /// # Ok::<(), interop_core::Error>(())
-    /// ```
-    pub unsafe fn uninit<T: Element>(kind: MemoryKind, ordinal: i32, len: usize) -> Result<Self> {
-        let bytes = len.checked_mul(size_of::<T>()).ok_or_else(|| T::TYPE.too_large(len))?;
-        Self::uninitialized(kind, Context::primary(ordinal)?, ordinal, T::TYPE, bytes)
-    }
-
-    /// As [`uninit`](Self::uninit), of pool memory for work on a stream, as [`zeroed_on`](Self::zeroed_on). It is ready on
-    /// that stream.
-    ///
-    /// # Errors
-    ///
-    /// As [`zeroed_on`](Self::zeroed_on).
-    ///
-    /// # Safety
-    ///
-    /// 1. Every element is written before anything reads it, in stream order.
-    /// 2. The first work on the memory is ordered after what is on the stream now.
-    pub unsafe fn uninit_on(stream: StreamHandle, ordinal: i32, dtype: DType, len: usize) -> Result<Self> {
-        Self::for_stream(stream, ordinal, dtype, len)
     }
 }
 

@@ -8,13 +8,14 @@ use crate::array::device::{Device, DeviceType};
 use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
+use crate::array::layout::axes::Axis;
 use crate::array::layout::order::Order;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::context::{Context, PerContext, Relaxed};
 use crate::cuda::copy::{copy_now, queue_copy};
-use crate::cuda::copy_plan::{CopyAxis, CopyPlan, each_part};
+use crate::cuda::copy_plan::{CopyPlan, FROM, TO, each_part};
 use crate::cuda::driver::{Driver, Outcome, RawStream, driver};
 use crate::cuda::event::Event;
 use crate::cuda::release::scope::ReleaseScope;
@@ -138,19 +139,19 @@ unsafe fn copy_pieces(
     let HostArray { address: first, element, .. } = elements;
     let item = element.size as isize;
     let mut axes = plan.axes.clone();
-    axes.insert(0, CopyAxis { extent: plan.run / element.size, from: item, to: item });
-    each_part(&axes, (PIECE / element.size, usize::MAX), |from, to, part| {
+    axes.insert(0, Axis { extent: plan.run / element.size, steps: [item; 2] });
+    each_part(&axes, (PIECE / element.size, usize::MAX), |offset, part| {
         let shape: Vec<usize> = part.iter().rev().map(|axis| axis.extent).collect();
-        let strides: Vec<isize> = part.iter().rev().map(|axis| axis.from / item).collect();
+        let strides: Vec<isize> = part.iter().rev().map(|axis| axis.steps[FROM] / item).collect();
         let bytes = shape.iter().product::<usize>() * element.size;
         let layout = &Layout::strided(&shape, &strides)?;
-        let part = HostArray { address: first.wrapping_add_signed(from), layout, element };
+        let part = HostArray { address: first.wrapping_add_signed(offset[FROM]), layout, element };
         // SAFETY: the elements of the array are live. A piece has room for this many, because an element is not larger
-        // than a piece. So has the target from `to` on.
+        // than a piece. So has the target from this offset on.
         let fill =
             |piece: usize| unsafe { copy_contiguous(part, Order::C, with_exposed_provenance_mut(piece)) };
         // SAFETY: as above.
-        unsafe { turns.take(target.wrapping_add_signed(to), bytes, fill) }
+        unsafe { turns.take(target.wrapping_add_signed(offset[TO]), bytes, fill) }
     })
 }
 

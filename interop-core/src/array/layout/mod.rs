@@ -1,5 +1,6 @@
 //! Shapes and strides: defaults, contiguity, offsets, slices. All arithmetic is checked.
 
+pub(crate) mod axes;
 pub(crate) mod errors;
 pub(crate) mod order;
 pub(crate) mod parts;

@@ -404,36 +404,25 @@ fn release_due(driver: &'static Driver, scope: ReleaseScope, poll: Poll, result:
     }
 }
 
-/// Takes out the releases whose events are done, from the front up to the first that is not done.
-fn take_due(driver: &Driver, scope: ReleaseScope, poll: Poll, result: &mut PollResult) -> VecDeque<Deferred> {
-    let mut due = VecDeque::new();
-    // Starts with one. Nearly always it is not done, and then none behind it has to be checked, however many they are.
-    let mut most = 1;
+/// Takes out the releases whose events are done, from the front up to the first that is not done. Nearly always that is the
+/// first of all.
+fn take_due(driver: &Driver, scope: ReleaseScope, poll: Poll, result: &mut PollResult) -> Vec<Deferred> {
+    let mut due = Vec::new();
     loop {
-        let mut front = {
+        let front = {
             let mut list = list();
-            let recorded = &mut list.queue(scope).recorded;
-            let front: VecDeque<Deferred> = recorded.drain(..most.min(recorded.len())).collect();
-            list.take_out(count(&front), result);
+            let front = list.queue(scope).recorded.pop_front();
+            list.take_out(front.as_ref().map_or(0, |front| front.owners.len()), result);
             front
         };
-        let taken = front.len();
-        let late = front.iter_mut().position(|deferred| !deferred.is_done(driver, poll == Poll::Blocking));
-        let late = late.unwrap_or(taken);
-        due.extend(front.drain(..late));
-        if !front.is_empty() {
-            let owners = count(&front);
-            let mut list = list();
-            let recorded = &mut list.queue(scope).recorded;
-            // Put back at the front, so that the releases behind them, which may be many, are not moved.
-            front.into_iter().rev().for_each(|deferred| recorded.push_front(deferred));
+        let Some(mut front) = front else { return due };
+        if !front.is_done(driver, poll == Poll::Blocking) {
+            let (mut list, owners) = (list(), front.owners.len());
+            list.queue(scope).recorded.push_front(front);
             list.put_back(owners);
             return due;
         }
-        if taken < most {
-            return due;
-        }
-        most *= 2;
+        due.push(front);
     }
 }
 
@@ -498,11 +487,6 @@ impl Deferred {
         });
         self.events.is_empty()
     }
-}
-
-/// Returns the number of owners.
-pub(crate) fn count(deferred: &VecDeque<Deferred>) -> usize {
-    deferred.iter().map(|deferred| deferred.owners.len()).sum()
 }
 
 /// Sets what releases of CUDA memory wait for, for the whole program.

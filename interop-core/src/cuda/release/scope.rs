@@ -101,14 +101,14 @@ impl ReleaseScope {
         if self.is_everywhere() { None } else { self.own()?.primary_ordinal() }
     }
 
-    /// Returns the contexts of the scope other than its own.
-    pub(crate) fn others(self, driver: &Driver) -> Outcome<Vec<Context>> {
-        if !self.is_everywhere() {
-            return Ok(Vec::new());
+    /// Returns the contexts of the scope.
+    pub(crate) fn all(self, driver: &Driver) -> Outcome<Vec<Context>> {
+        let own = self.own();
+        let mut contexts = Vec::from_iter(own);
+        if self.is_everywhere() {
+            contexts.extend(Context::all_in_use(driver)?.into_iter().filter(|context| own != Some(*context)));
         }
-        let mut others = Context::all_in_use(driver)?;
-        others.retain(|context| self.own() != Some(*context));
-        Ok(others)
+        Ok(contexts)
     }
 
     /// Returns the device whose primary context this is the scope of, if there is one.

@@ -1,8 +1,8 @@
 //! Checked reads, and cells for elements that other libraries may write to meanwhile. Loops over slices of them are still vectorized.
 
 use core::cell::UnsafeCell;
+use core::fmt;
 use core::mem::MaybeUninit;
-use core::{fmt, ptr};
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::element::Element;
@@ -81,18 +81,25 @@ pub(crate) fn check_any_bits<T: Element>() -> Result<()> {
     Err(error.with_rust_hint("`for_each_chunk`, `fold` and `to_vec` check each `bool`"))
 }
 
-/// Reads one element.
+/// Reads one element. Returns its first byte that is not a valid `bool`: the only scalar type with invalid bit patterns.
 ///
 /// # Safety
 ///
 /// `element` points to `size_of::<T>()` live, initialized bytes. The pointer may have any alignment.
-pub(crate) unsafe fn read<T: Element>(element: *const T) -> Result<T> {
+#[inline]
+pub(crate) unsafe fn read_valid<T: Element>(element: *const T) -> Result<T, u8> {
     // The bytes are copied before the check, because another library may write to the element meanwhile.
-    let mut copy = MaybeUninit::<T>::uninit();
-    // SAFETY: the source is live and initialized, as the caller promises. The destination has room for as many bytes.
-    unsafe { ptr::copy_nonoverlapping(element.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
-    // SAFETY: the bytes of one element have been written.
-    unsafe { check_run(copy.as_ptr(), 1)? };
+    // SAFETY: the element is live and initialized, as the caller promises, and any bits are a `MaybeUninit`.
+    let copy = unsafe { element.cast::<MaybeUninit<T>>().read_unaligned() };
+    if !T::TYPE.any_bits {
+        for at in 0..size_of::<T>() {
+            // SAFETY: one of the bytes of the copy, which are initialized as those of the element.
+            let byte = unsafe { copy.as_ptr().cast::<u8>().wrapping_add(at).read() };
+            if byte > 1 {
+                return Err(byte);
+            }
+        }
+    }
     // SAFETY: the bytes are a valid `T`, because all bit patterns are valid or because they were checked.
     Ok(unsafe { copy.assume_init() })
 }

@@ -5,7 +5,9 @@ use core::fmt;
 use core::iter::FusedIterator;
 use core::marker::PhantomData;
 
+use crate::array::dims::Dims;
 use crate::array::element::Element;
+use crate::array::layout::axes::{Axis, MOST, Offsets};
 use crate::array::layout::errors::axes_in_words;
 use crate::array::layout::order::Order;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
@@ -196,7 +198,7 @@ impl<const N: usize> RawView<N> {
             return Err(error.with_python_hint(Cure::COrder));
         }
         let first = core::ptr::with_exposed_provenance(self.address);
-        Ok(Rows { first, len, starts: Walk::new(self), marker: PhantomData })
+        Ok(Rows { first, len, starts: runs(self), marker: PhantomData })
     }
 }
 
@@ -278,39 +280,15 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
 }
 
 /// The offsets of the runs of elements along the last axis, in row-major order of the other indices.
-pub(crate) struct Walk<const N: usize> {
-    /// The extents, with 1 for the last axis.
-    shape: [usize; N],
-    strides: [isize; N],
-    index: [usize; N],
-    offset: isize,
-    left: usize,
-}
+type Runs = Offsets<Dims<Axis>>;
 
-impl<const N: usize> Walk<N> {
-    pub(crate) fn new(view: &RawView<N>) -> Self {
-        let mut shape = view.shape;
-        if let Some(last) = shape.last_mut() {
-            *last = 1;
+fn runs<const N: usize>(view: &RawView<N>) -> Runs {
+    let outer = Dims::filled(N.saturating_sub(1), |axes: &mut [Axis]| {
+        for (at, axis) in axes.iter_mut().enumerate() {
+            *axis = Axis { extent: view.shape[at], steps: [view.strides[at], 0] };
         }
-        let left = shape.iter().fold(1_usize, |all, extent| all.saturating_mul(*extent));
-        Self { shape, strides: view.strides, index: [0; N], offset: 0, left }
-    }
-
-    fn next(&mut self) -> Option<isize> {
-        self.left = self.left.checked_sub(1)?;
-        let offset = self.offset;
-        for axis in (0..N).rev() {
-            self.index[axis] += 1;
-            self.offset = self.offset.wrapping_add(self.strides[axis]);
-            if self.index[axis] < self.shape[axis] {
-                break;
-            }
-            let back = self.strides[axis].wrapping_mul(self.shape[axis] as isize);
-            (self.index[axis], self.offset) = (0, self.offset.wrapping_sub(back));
-        }
-        Some(offset)
-    }
+    });
+    Offsets::new(outer, [0; MOST])
 }
 
 /// An iterator over the elements of a view by value, in row-major order; see [`HostView::iter`].
@@ -321,7 +299,7 @@ pub struct Iter<'a, T, const N: usize> {
     run: usize,
     step: isize,
     /// The other runs, of `len` elements each.
-    runs: Walk<N>,
+    runs: Runs,
     len: usize,
     marker: PhantomData<&'a T>,
 }
@@ -348,7 +326,7 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     #[must_use]
     pub fn iter(&self) -> Iter<'_, T, N> {
         let (raw, layout) = (&self.raw, self.raw.layout());
-        let mut runs = Walk::new(raw);
+        let mut runs = runs(raw);
         let (len, step) = match (layout.is_contiguous(Order::C), raw.shape.last(), raw.strides.last()) {
             (false, Some(extent), Some(stride)) => (*extent, *stride),
             _ => (layout.numel(), 1),
@@ -363,7 +341,7 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
 impl<T, const N: usize> Iter<'_, T, N> {
     /// Moves to the first element of the next run.
     fn advance(&mut self) -> Option<()> {
-        self.next = self.first.wrapping_offset(self.runs.next()?);
+        self.next = self.first.wrapping_offset(self.runs.next()?[0]);
         self.run = self.len;
         Some(())
     }
@@ -436,7 +414,7 @@ impl<T: Element, const N: usize> fmt::Debug for Iter<'_, T, N> {
 pub struct Rows<'a, C, const N: usize> {
     pub(super) first: *const C,
     pub(super) len: usize,
-    pub(super) starts: Walk<N>,
+    pub(super) starts: Runs,
     pub(super) marker: PhantomData<&'a [C]>,
 }
 
@@ -445,7 +423,7 @@ impl<'a, C, const N: usize> Iterator for Rows<'a, C, N> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a [C]> {
-        let row = self.first.wrapping_offset(self.starts.next()?);
+        let row = self.first.wrapping_offset(self.starts.next()?[0]);
         if self.len == 0 {
             return Some(&[]);
         }

@@ -1,17 +1,17 @@
-//! Loops over one or two arrays of one shape. Axes are sorted by stride and merged where possible.
+//! Loops over one or two arrays of one shape, compiled together with a closure. Axes are sorted by stride and merged where
+//! possible.
+//!
+//! The inner loop runs over pointers, so the compiler vectorizes it if the elements are contiguous. The functions are
+//! inlined so that the variables that the closure changes stay in registers.
+#![expect(clippy::inline_always, reason = "loops are compiled together with the closure that they are for")]
 
 use core::cmp::Reverse;
 
 use crate::array::dims::Dims;
 use crate::array::element::Element;
+use crate::array::layout::axes::{Axis, MOST, Offsets, Steps, merge, sum};
 use crate::array::layout::order::{Order, is_contiguous};
-use crate::memory::host::cells::read_unchecked;
-
-/// The maximum number of arrays in one loop.
-pub(crate) const MOST: usize = 2;
-
-/// The step of each array along an axis, in elements. Arrays that do not exist have step 0.
-pub(crate) type Steps = [isize; MOST];
+use crate::memory::host::cells::{invalid_bool, read_valid};
 
 /// The size of the tiles for arrays of opposite memory orders: the maximum extent of the second loop, and the number of
 /// elements.
@@ -35,24 +35,6 @@ pub(crate) enum Visit {
     Index(Order),
 }
 
-/// One loop.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Axis {
-    pub(crate) extent: usize,
-    pub(crate) steps: Steps,
-}
-
-impl Axis {
-    /// A loop with one iteration.
-    pub(crate) const ONCE: Self = Self { extent: 1, steps: [0; MOST] };
-
-    /// Returns the steps from index 0 to `index`.
-    #[inline]
-    pub(crate) fn to(&self, index: usize) -> Steps {
-        self.steps.map(|step| step.wrapping_mul(index as isize))
-    }
-}
-
 /// The two inner loops, starting at the offsets `first`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plane {
@@ -71,11 +53,6 @@ pub(crate) struct Loops {
     first: Steps,
     /// The tile size of the two inner loops.
     tile: Option<Tile>,
-}
-
-#[inline]
-fn sum(offsets: Steps, steps: Steps) -> Steps {
-    core::array::from_fn(|array| offsets[array].wrapping_add(steps[array]))
 }
 
 impl Loops {
@@ -102,7 +79,10 @@ impl Loops {
             loops.turn_forward();
             loops.axes[..loops.ndim].sort_by_key(|axis| Reverse(reach(axis)));
         }
-        loops.merge();
+        loops.ndim = merge(&mut loops.axes[..loops.ndim]);
+        if loops.ndim == 0 {
+            (loops.axes[0], loops.ndim) = (Axis::ONCE, 1);
+        }
         made
     }
 
@@ -137,25 +117,6 @@ impl Loops {
                 axis.steps = axis.steps.map(isize::wrapping_neg);
             }
         }
-    }
-
-    /// Merges two adjacent loops if in all arrays the outer one continues where the inner one ends.
-    fn merge(&mut self) {
-        if self.ndim == 0 {
-            self.axes[0] = Axis::ONCE;
-            self.ndim = 1;
-        }
-        let mut last = 0;
-        for at in 1..self.ndim {
-            let (outer, inner) = (self.axes[last], self.axes[at]);
-            if outer.steps == inner.to(inner.extent) {
-                self.axes[last] = Axis { extent: outer.extent * inner.extent, ..inner };
-            } else {
-                last += 1;
-                self.axes[last] = inner;
-            }
-        }
-        self.ndim = last + 1;
     }
 
     /// If the second array has a smaller stride along another axis than along the inner one, makes that axis the second
@@ -199,41 +160,30 @@ impl Loops {
             [rows, run] => (*rows, *run),
             _ => (Axis::ONCE, inner[0]),
         };
-        let whole = Plane { first: self.first, rows, run };
-        Planes {
-            outer,
-            index: Dims::zeroed(outer.len()),
-            whole: Some(whole),
+        let mut planes = Planes {
+            outer: Offsets::new(outer, self.first),
+            plane: Some(Plane { first: self.first, rows, run }),
             tile: self.tile.map(|size| (size, (0, 0))),
-        }
+        };
+        planes.advance();
+        planes
     }
 }
 
 /// An iterator over planes. It lets the caller keep the loop over them in one place.
 #[derive(Debug)]
 pub(crate) struct Planes<'a> {
-    outer: &'a [Axis],
-    index: Dims<usize>,
+    outer: Offsets<&'a [Axis]>,
     /// The next plane, or the plane of the next tile.
-    whole: Option<Plane>,
+    plane: Option<Plane>,
     /// The tile size, and where the next tile begins on the two axes.
     tile: Option<(Tile, (usize, usize))>,
 }
 
 impl Planes<'_> {
-    /// Returns the plane that follows the given one.
-    fn behind(&mut self, whole: Plane) -> Option<Plane> {
-        let mut first = whole.first;
-        for (index, axis) in self.index.iter_mut().zip(self.outer).rev() {
-            *index += 1;
-            first = sum(first, axis.steps);
-            if *index < axis.extent {
-                return Some(Plane { first, ..whole });
-            }
-            first = sum(first, axis.to(*index).map(isize::wrapping_neg));
-            *index = 0;
-        }
-        None
+    fn advance(&mut self) {
+        let next = self.outer.next();
+        self.plane = self.plane.and_then(|plane| Some(Plane { first: next?, ..plane }));
     }
 }
 
@@ -241,19 +191,19 @@ impl Iterator for Planes<'_> {
     type Item = Plane;
 
     fn next(&mut self) -> Option<Plane> {
-        let whole = self.whole?;
+        let plane = self.plane?;
         let Some((size, (row, at))) = self.tile else {
-            self.whole = self.behind(whole);
-            return Some(whole);
+            self.advance();
+            return Some(plane);
         };
-        let Plane { first, rows, run } = whole;
+        let Plane { first, rows, run } = plane;
         let height = size.0.min(rows.extent);
         let length = size.1 / height;
         let next = match (row + height, at + length) {
             (_, next) if next < run.extent => (row, next),
             (next, _) if next < rows.extent => (next, 0),
             _ => {
-                self.whole = self.behind(whole);
+                self.advance();
                 (0, 0)
             }
         };
@@ -280,16 +230,10 @@ fn reach(axis: &Axis) -> [usize; MOST] {
     axis.steps.map(|step| step.unsigned_abs().wrapping_sub(1))
 }
 
-/// The maximum number of elements that are checked together, before they are read from the cache.
-pub(crate) const CHECKED: usize = 4096;
-
 /// Pointers to one element in each of one or two arrays, with any alignment.
 pub(crate) trait Operands: Copy {
     /// The values of the elements, one of each array.
     type Item;
-
-    /// Whether every bit pattern is valid for all element types.
-    const ANY_BITS: bool;
 
     /// Moves the pointer of each array by its number of steps.
     fn moved(self, steps: Steps) -> Self;
@@ -297,58 +241,21 @@ pub(crate) trait Operands: Copy {
     /// Whether the elements of a run are contiguous in all arrays.
     fn is_dense(steps: Steps) -> bool;
 
+    /// Reads the elements. Returns the first byte that is not a valid `bool`.
+    ///
     /// # Safety
     ///
     /// The pointers point to live, initialized elements.
-    unsafe fn read(self) -> Self::Item;
-
-    /// Returns the number of elements before the first byte that is not a valid `bool`, and that byte. It has a meaning
-    /// only if the number is less than `count`.
-    ///
-    /// # Safety
-    ///
-    /// The pointers point to the first of `count` live elements in each array.
-    unsafe fn count_valid(self, steps: Steps, count: usize) -> (usize, u8);
-}
-
-/// As [`Operands::count_valid`], for one array.
-///
-/// # Safety
-///
-/// `from` points to the first of `count` live elements, which are `step` elements apart.
-unsafe fn count_valid<T: Element>(from: *const T, step: isize, count: usize) -> (usize, u8) {
-    if T::TYPE.any_bits {
-        return (count, 0);
-    }
-    let size = size_of::<T>();
-    let (runs, bytes) = if step == 1 { (1, count * size) } else { (count, size) };
-    let byte = |run: usize, at: usize| {
-        let element = from.wrapping_offset(step.wrapping_mul(run as isize)).cast::<u8>();
-        // SAFETY: a byte of an element, as the caller promises.
-        unsafe { element.wrapping_add(at).read() }
-    };
-    let mut bits = 0;
-    for run in 0..runs {
-        for at in 0..bytes {
-            bits |= byte(run, at);
-        }
-    }
-    if bits <= 1 {
-        return (count, 0);
-    }
-    let all = (0..runs).flat_map(|run| (0..bytes).map(move |at| (run, at)));
-    // Another library may have changed the byte since.
-    let mut invalid = all.map(|(run, at)| (run * bytes + at, byte(run, at))).filter(|(_, byte)| *byte > 1);
-    invalid.next().map_or((count, 0), |(at, byte)| (at / size, byte))
+    unsafe fn read(self) -> Result<Self::Item, u8>;
 }
 
 macro_rules! operands {
     ($($type:ident $at:tt),+) => {
         // Two arrays are a tuple, and so are their elements. The single element of one array is no tuple.
-        #[allow(unused_parens, reason = "one array is no tuple")]
+        #[allow(unused_parens, clippy::needless_question_mark, reason = "one array is no tuple")]
         impl<$($type: Element),+> Operands for ($(*const $type),+,) {
             type Item = ($($type),+);
-            const ANY_BITS: bool = $($type::TYPE.any_bits)&&+;
+
             #[inline(always)]
             fn moved(self, steps: Steps) -> Self {
                 ($(self.$at.wrapping_offset(steps[$at])),+,)
@@ -360,21 +267,9 @@ macro_rules! operands {
             }
 
             #[inline(always)]
-            unsafe fn read(self) -> Self::Item {
+            unsafe fn read(self) -> Result<Self::Item, u8> {
                 // SAFETY: as the caller promises; any alignment is allowed.
-                ($(unsafe { read_unchecked(self.$at) }),+)
-            }
-
-            unsafe fn count_valid(self, steps: Steps, count: usize) -> (usize, u8) {
-                let mut valid = (count, 0);
-                $(
-                    // SAFETY: as the caller promises.
-                    let found = unsafe { count_valid(self.$at, steps[$at], count) };
-                    if found.0 < valid.0 {
-                        valid = found;
-                    }
-                )+
-                valid
+                Ok(($(unsafe { read_valid(self.$at) }?),+))
             }
         }
     };
@@ -383,6 +278,127 @@ macro_rules! operands {
 operands!(A 0);
 
 operands!(A 0, B 1);
+
+/// Calls `see` with each run of elements: a state, pointers to the first elements, the offset of the first one in the first
+/// array, and the axis of the run. Returns the last state.
+///
+/// # Errors
+///
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that `see` returns, which is not a valid `bool`.
+#[inline(always)]
+fn fold_runs<S: Operands, A>(
+    loops: &Loops,
+    from: S,
+    start: A,
+    mut see: impl FnMut(A, S, isize, Axis) -> Result<A, u8>,
+) -> crate::Result<A> {
+    let mut state = start;
+    for Plane { first, rows, run } in loops.planes() {
+        for row in 0..rows.extent {
+            let offset = sum(first, rows.to(row));
+            state = see(state, from.moved(offset), offset[0], run).map_err(invalid_bool)?;
+        }
+    }
+    Ok(state)
+}
+
+/// Replaces each element of the first array of `loops` by `change` of the elements of all arrays at the same index.
+///
+/// # Errors
+///
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`. The elements before it have
+/// been changed.
+///
+/// # Safety
+///
+/// The elements of `loops` are live, at offsets from the pointers in `from`. `to` is the pointer of the first array. Its
+/// elements may be written, and no other Rust code reads or writes them during the call.
+#[inline(always)]
+pub(crate) unsafe fn map<T: Element, S: Operands>(
+    loops: &Loops,
+    to: *mut T,
+    from: S,
+    mut change: impl FnMut(S::Item) -> T,
+) -> crate::Result<()> {
+    fold_runs(loops, from, (), |(), mut from, offset, Axis { extent, steps }| {
+        let mut to = to.wrapping_offset(offset);
+        if steps[0] == 1 && S::is_dense(steps) {
+            for at in 0..extent {
+                // SAFETY: `at < extent`, so these are elements of the run.
+                let item = unsafe { from.moved([at as isize; MOST]).read() }?;
+                // SAFETY: the element of the first array at the same index, which may be written.
+                unsafe { to.wrapping_add(at).write_unaligned(change(item)) };
+            }
+            return Ok(());
+        }
+        for _ in 0..extent {
+            // SAFETY: as above.
+            let item = unsafe { from.read() }?;
+            // SAFETY: as above.
+            unsafe { to.write_unaligned(change(item)) };
+            (to, from) = (to.wrapping_offset(steps[0]), from.moved(steps));
+        }
+        Ok(())
+    })
+}
+
+/// Folds all elements in the order of the loops.
+///
+/// # Errors
+///
+/// As [`map`]. The elements before it have been passed to `add`.
+///
+/// # Safety
+///
+/// The elements of `loops` are live, at offsets from the pointers in `from`.
+#[inline(always)]
+pub(crate) unsafe fn fold<S: Operands, A>(
+    loops: &Loops,
+    from: S,
+    start: A,
+    mut add: impl FnMut(A, S::Item) -> A,
+) -> crate::Result<A> {
+    fold_runs(loops, from, start, |mut folded, mut from, _, Axis { extent, steps }| {
+        if S::is_dense(steps) {
+            for at in 0..extent {
+                // SAFETY: `at < extent`, so these are elements of the run.
+                folded = add(folded, unsafe { from.moved([at as isize; MOST]).read() }?);
+            }
+            return Ok(folded);
+        }
+        for _ in 0..extent {
+            // SAFETY: these are elements of the run.
+            folded = add(folded, unsafe { from.read() }?);
+            from = from.moved(steps);
+        }
+        Ok(folded)
+    })
+}
+
+/// Writes `value` to each element of the only array of `loops`.
+///
+/// # Safety
+///
+/// As for [`map`]. The elements may be uninitialized.
+pub(crate) unsafe fn fill<T: Copy>(loops: &Loops, to: *mut T, value: T) {
+    for Plane { first, rows, run } in loops.planes() {
+        for row in 0..rows.extent {
+            let mut to = to.wrapping_offset(first[0].wrapping_add(rows.to(row)[0]));
+            if run.steps[0] == 1 {
+                for at in 0..run.extent {
+                    // SAFETY: this is an element of the loops.
+                    unsafe { to.wrapping_add(at).write_unaligned(value) };
+                }
+                continue;
+            }
+            for _ in 0..run.extent {
+                // SAFETY: as above.
+                unsafe { to.write_unaligned(value) };
+                to = to.wrapping_offset(run.steps[0]);
+            }
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

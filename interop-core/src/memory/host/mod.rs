@@ -4,7 +4,6 @@
 
 pub(crate) mod cells;
 pub(crate) mod elements;
-pub(crate) mod elementwise;
 pub(crate) mod loops;
 #[cfg(feature = "rayon")]
 pub(crate) mod parallel;
@@ -19,7 +18,7 @@ use crate::array::layout::order::Order;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, RawView, printed};
 use crate::memory::borrow_registry::Borrow;
-use crate::memory::host::cells::{check_readable, check_run, read};
+use crate::memory::host::cells::{check_readable, check_run, invalid_bool, read_valid};
 #[cfg(feature = "ndarray")]
 use crate::memory::host::loops::Visit;
 #[cfg(feature = "ndarray")]
@@ -388,7 +387,7 @@ macro_rules! views {
                 // SAFETY: the memory of the view is live and initialized (contract of `from_info`). `element` lies
                 // within it. `check_host` ensured that it is host memory and that the address is aligned for `T`;
                 // strides count whole elements.
-                unsafe { read(element) }
+                unsafe { read_valid(element) }.map_err(invalid_bool)
             }
 
             /// Returns the view with its axes in reverse order, as NumPy's `.T`.

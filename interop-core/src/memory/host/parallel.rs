@@ -3,8 +3,7 @@
 
 use crate::array::element::Element;
 use crate::error::Result;
-use crate::memory::host::elementwise::{fold, map};
-use crate::memory::host::loops::{Loops, Visit};
+use crate::memory::host::loops::{Loops, Visit, fold, map};
 use crate::memory::host::strided::Strided;
 use crate::memory::host::{HostView, HostViewMut};
 use crate::process::fork::{forked_by, is_forked, this_thread};

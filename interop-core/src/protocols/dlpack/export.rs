@@ -142,29 +142,17 @@ pub(crate) unsafe fn export_described<A: TensorAbi, O: ExportOwner>(
         Ok(flags) => flags,
         Err(error) => return Err(Refused::new(owner.into_inner(), error)),
     };
-    if info.struct_type().is_some() {
-        // SAFETY: forwarded to the caller.
-        return unsafe { export_struct_elements(info, owner, ownership) };
-    }
+    let flat;
+    let info = if info.struct_type().is_some() {
+        flat = match info.without_struct_type() {
+            Ok(flat) => flat,
+            Err(error) => return Err(Refused::new(owner.into_inner(), error)),
+        };
+        &flat
+    } else {
+        info
+    };
     Ok(pack(info, flags, owner))
-}
-
-/// As [`export`], for struct elements.
-///
-/// # Safety
-///
-/// As [`export`].
-#[cold]
-unsafe fn export_struct_elements<A: TensorAbi, O: ExportOwner>(
-    info: &ArrayInfo,
-    owner: MaybeDangling<O>,
-    ownership: Ownership,
-) -> Result<ManagedTensor<A>, Refused<O>> {
-    match info.without_struct_type() {
-        // SAFETY: forwarded to the caller; `flat` describes the same memory.
-        Ok(flat) => unsafe { export_described(&flat, owner, ownership) },
-        Err(error) => Err(Refused::new(owner.into_inner(), error)),
-    }
 }
 
 #[inline]
