@@ -132,7 +132,7 @@ pub use error::{Error, ErrorKind, Refused, Result};
 pub use memory::array_view::{ArrayView, ArrayViewMut, KERNEL_HEADER};
 pub use memory::from_import::FromImport;
 pub use memory::host::cells::ReadOnlyCell;
-pub use memory::host::elements::{Iter, Rows};
+pub use memory::host::elements::Iter;
 pub use memory::host::{HostView, HostViewMut};
 pub use memory::host_vec::{HostBuffer, HostVec};
 pub use memory::import::{Import, Protocol};

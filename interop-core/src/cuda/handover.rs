@@ -13,7 +13,7 @@ use crate::cuda::context::{Context, context_for};
 use crate::cuda::driver::{driver, is_available};
 #[cfg(feature = "python")]
 use crate::cuda::pointer::release_scope_for;
-use crate::cuda::pointer::{PointerAttributes, host_address, memory_use, pointer_attributes_of};
+use crate::cuda::pointer::{host_address, memory_use, pointer_attributes_of};
 use crate::cuda::release::queue::poll_in_passing;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream::handover;
@@ -336,32 +336,24 @@ pub(crate) fn locate_and_wait(
     stated: bool,
     consumer: StreamHandle,
 ) -> Result<(Option<ReleaseScope>, Option<bool>)> {
-    let attributes = pointer_attributes_of(info)?;
-    info.device = match &attributes {
-        Some(attributes) => attributes.device(),
-        None => current_device()?,
+    let Some(attributes) = pointer_attributes_of(info)? else {
+        // An array without elements has no pending work.
+        info.device = current_device()?;
+        return Ok((None, None));
     };
+    info.device = attributes.device();
     if info.device == Device::CUDA_HOST {
         // The interface states the address for devices, which may differ from the host address for registered memory.
         // An `ArrayInfo` holds the host address. Kernel views look up the other one (`device_address`).
         info.move_to(host_address(info.address)?);
     }
-    let context = attributes.as_ref().and_then(PointerAttributes::context);
-    let scope = match attributes {
-        Some(attributes) => Some(attributes.scope(driver()?).holding(info.span().len())),
-        None => None,
-    };
+    let (context, scope) = (attributes.context(), attributes.scope(driver()?).holding(info.span().len()));
+    if !stated {
+        wait_for_missing_stream(consumer, info.device, context, scope)?;
+        return Ok((Some(scope), None));
+    }
     let pending = info.stream().unwrap_or(StreamHandle::NothingPending);
-    let captured = match (scope, stated) {
-        // An array without elements has no pending work.
-        (None, _) => None,
-        (_, true) => stream_wait_in(consumer, pending, info.device, context)?,
-        (Some(scope), false) => {
-            wait_for_missing_stream(consumer, info.device, context, scope)?;
-            None
-        }
-    };
-    Ok((scope, captured))
+    Ok((Some(scope), stream_wait_in(consumer, pending, info.device, context)?))
 }
 
 /// Returns the current device, for an array without elements, which has no address to query. Without a current context

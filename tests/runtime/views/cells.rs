@@ -122,7 +122,7 @@ fn rows_are_slices() {
     let padded = Array::strided(memory.byte_offset(8).unwrap(), &[2, 3], &[-4, 1]);
     let view = padded.view::<u16, 2>().unwrap().host_view().unwrap();
     let rows = view.rows().unwrap();
-    assert_eq!((rows.len(), format!("{rows:?}")), (2, "Rows(2 of 3 elements)".into()));
+    assert_eq!(rows.len(), 2);
     assert_eq!(rows.map(values).collect::<Vec<_>>(), [[4, 5, 6], [0, 1, 2]]);
     let told = (ErrorKind::Strides, "strides", "-4 along axis 1", "1, for contiguous elements in a row");
     assert_told(&view.t().rows().unwrap_err(), told);

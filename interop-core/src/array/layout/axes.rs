@@ -86,4 +86,10 @@ impl<A: Deref<Target = [Axis]>> Iterator for Offsets<A> {
         }
         Some(offset)
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
 }
+
+impl<A: Deref<Target = [Axis]>> ExactSizeIterator for Offsets<A> {}

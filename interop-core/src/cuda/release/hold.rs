@@ -16,7 +16,7 @@ use crate::process::settings::SETTINGS;
 #[derive(Debug)]
 pub(crate) struct HoldState {
     /// The number of [`HoldReleases`](crate::cuda::HoldReleases) guards.
-    held: AtomicUsize,
+    pub(crate) held: AtomicUsize,
     /// Locked for reading while a thread checks whether a release may record events, and while it records them.
     recording: RwLock<()>,
     /// Set when the driver has no `cuCtxRecordEvent`.
@@ -29,20 +29,13 @@ static HOLD_STATE: PerProcess<HoldState> = PerProcess::new(|_| HoldState {
     lacks_context_events: AtomicBool::new(false),
 });
 
-impl HoldState {
-    /// Holds releases from now on. Waits for the threads that are recording events.
-    pub(crate) fn hold() -> &'static Self {
-        let state = HOLD_STATE.get();
-        state.held.fetch_add(1, Ordering::SeqCst);
-        // Waits until the threads that have seen no hold have recorded their events.
-        drop(state.recording.write().unwrap_or_else(PoisonError::into_inner));
-        state
-    }
-
-    /// Ends one hold.
-    pub(crate) fn release(&self) {
-        self.held.fetch_sub(1, Ordering::AcqRel);
-    }
+/// Holds releases from now on. Waits for the threads that are recording events.
+pub(crate) fn hold() -> &'static HoldState {
+    let state = HOLD_STATE.get();
+    state.held.fetch_add(1, Ordering::SeqCst);
+    // Waits until the threads that have seen no hold have recorded their events.
+    drop(state.recording.write().unwrap_or_else(PoisonError::into_inner));
+    state
 }
 
 /// While a value of this type exists, its thread records no event for a new or deferred release, because it cannot ask
@@ -72,7 +65,7 @@ pub(crate) fn set_capture_hook(captures: fn(Option<i32>) -> bool) {
     let _ = SETTINGS.captures.set(captures);
 }
 
-/// Calls `record`, unless releases are held or a library captures a graph. [`HoldState::hold`] waits until `record`
+/// Calls `record`, unless releases are held or a library captures a graph. [`hold`] waits until `record`
 /// has returned.
 ///
 /// While it waits, nothing else is recorded: `record` may be waiting for work that needs a lock of this thread, such as
@@ -83,6 +76,9 @@ pub(crate) fn unless_held<R>(scope: ReleaseScope, record: impl FnOnce() -> Optio
 
 /// As [`unless_held`], also on a thread that records no event for a release.
 pub(crate) fn unless_captured<R>(scope: ReleaseScope, record: impl FnOnce() -> Option<R>) -> Option<R> {
+    if HOLD_STATE.get().held.load(Ordering::SeqCst) != 0 {
+        return None;
+    }
     // The hook is foreign code, so it runs without the lock.
     if SETTINGS.captures.get().is_some_and(|captures| captures(scope.device())) {
         return None;
@@ -93,11 +89,6 @@ pub(crate) fn unless_captured<R>(scope: ReleaseScope, record: impl FnOnce() -> O
         Err(TryLockError::WouldBlock) => return None,
     };
     if HOLD_STATE.get().held.load(Ordering::SeqCst) == 0 { record() } else { None }
-}
-
-/// Returns whether this thread must not record events now.
-pub(crate) fn is_held() -> bool {
-    is_deferred() || HOLD_STATE.get().held.load(Ordering::SeqCst) != 0
 }
 
 /// Returns whether a [`DeferRecording`] guard of this thread exists.

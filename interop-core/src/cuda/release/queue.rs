@@ -12,7 +12,7 @@ use crate::cuda::context::Relaxed;
 use crate::cuda::driver::{Driver, driver, is_of_parent, opened};
 use crate::cuda::event::Event;
 use crate::cuda::release::batch::Batches;
-use crate::cuda::release::hold::{events_after, is_held, synchronized};
+use crate::cuda::release::hold::{events_after, synchronized};
 use crate::cuda::release::scope::{ErasedOwner, ReleaseScope, contain_panic, drop_in_context};
 use crate::cuda::release::{ReleasePolicy, THREAD, release_policy, store_policy};
 use crate::process::fork::PerProcess;
@@ -524,9 +524,6 @@ pub(crate) fn after_work(owner: ErasedOwner, scope: ReleaseScope) {
     let scope = if policy == ReleasePolicy::AfterAllContexts { scope.everywhere() } else { scope };
     if small {
         return defer_in_batch(owner, scope);
-    }
-    if is_held() {
-        return defer(owner, scope, None);
     }
     match events_after(driver, scope) {
         Some(events) if events.is_empty() => drop_in_context(driver, owner, scope),

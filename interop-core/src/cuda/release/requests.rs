@@ -12,7 +12,7 @@ use crate::cuda::context::{KnownDevice, known_device};
 #[cfg(any(feature = "python", feature = "cudarc"))]
 use crate::cuda::driver::opened;
 use crate::cuda::driver::{Driver, Outcome, run_blocking};
-use crate::cuda::release::hold::{HoldState, need_synchronize};
+use crate::cuda::release::hold::{HoldState, hold, need_synchronize};
 use crate::cuda::release::queue::{
     Poll, drain, finish, give_up_on_oldest, is_worth_waiting, lock_thread_started, make_due, poll, queued,
     wait_until_not_empty,
@@ -115,13 +115,13 @@ impl HoldReleases {
         reason = "a guard that is made by mistake should not be easy to make"
     )]
     pub fn new() -> Self {
-        Self(HoldState::hold())
+        Self(hold())
     }
 }
 
 impl Drop for HoldReleases {
     fn drop(&mut self) {
-        self.0.release();
+        self.0.held.fetch_sub(1, Ordering::AcqRel);
         make_due();
     }
 }

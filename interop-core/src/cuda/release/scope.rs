@@ -236,22 +236,25 @@ pub(crate) fn drop_in_context(driver: &Driver, owner: ErasedOwner, scope: Releas
     if scope.is_self_reliant() {
         return drop(owner);
     }
-    let _relaxed = Relaxed::new(driver);
-    let entered = scope.own().and_then(|context| context.enter(driver).ok());
+    let _context = ScopeContext::new(driver, scope);
     drop(owner);
-    if let Some(entered) = entered {
-        entered.leave();
+}
+
+/// Keeps the context of a scope current while an owner is dropped, in the relaxed capture mode, so that memory may be freed
+/// during a capture. Afterwards the previous context is current again, whatever context the owner has made current.
+pub(crate) struct ScopeContext<'d> {
+    entered: Option<Entered<'d>>,
+    _relaxed: Relaxed<'d>,
+}
+
+impl<'d> ScopeContext<'d> {
+    fn new(driver: &'d Driver, scope: ReleaseScope) -> Self {
+        let relaxed = Relaxed::new(driver);
+        Self { entered: scope.own().and_then(|context| context.enter(driver).ok()), _relaxed: relaxed }
     }
 }
 
-/// Keeps a context current while an owner is dropped. Afterwards the previous context is current again, whatever
-/// context the owner has made current.
-pub(crate) struct ScopeContext {
-    entered: Option<Entered<'static>>,
-    _relaxed: Relaxed<'static>,
-}
-
-impl Drop for ScopeContext {
+impl Drop for ScopeContext<'_> {
     fn drop(&mut self) {
         if let Some(entered) = self.entered.take() {
             entered.leave();
@@ -259,11 +262,9 @@ impl Drop for ScopeContext {
     }
 }
 
-/// Makes the context of a scope current, in the relaxed capture mode, so that its memory may be freed during a capture.
-pub(crate) fn enter_scope(scope: ReleaseScope) -> Option<ScopeContext> {
-    let driver = opened()?;
-    let entered = scope.own()?.enter(driver).ok()?;
-    Some(ScopeContext { entered: Some(entered), _relaxed: Relaxed::new(driver) })
+/// Makes the context of a scope current, if there is a driver.
+pub(crate) fn enter_scope(scope: ReleaseScope) -> Option<ScopeContext<'static>> {
+    opened().map(|driver| ScopeContext::new(driver, scope))
 }
 
 #[cfg(test)]

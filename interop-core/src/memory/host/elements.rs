@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 
 use crate::array::dims::Dims;
 use crate::array::element::Element;
-use crate::array::layout::axes::{Axis, MOST, Offsets};
+use crate::array::layout::axes::{Axis, MOST, Offsets, Steps};
 use crate::array::layout::errors::axes_in_words;
 use crate::array::layout::order::Order;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
@@ -184,7 +184,12 @@ impl<const N: usize> RawView<N> {
         Ok(unsafe { core::slice::from_raw_parts(first.cast_const().cast::<C>(), count) })
     }
 
-    fn rows<T: Element, C>(&self) -> Result<Rows<'_, C, N>> {
+    /// # Safety
+    ///
+    /// As [`cells`](Self::cells), while the view is borrowed.
+    unsafe fn rows<'c, T: Element, C: 'c>(
+        &'c self,
+    ) -> Result<impl ExactSizeIterator<Item = &'c [C]> + fmt::Debug> {
         check_any_bits::<T>()?;
         let Some(axis) = N.checked_sub(1) else {
             return Err(Error::new(ErrorKind::Rank, "shape", axes_in_words(0), "1 axis or more, for rows"));
@@ -197,8 +202,14 @@ impl<const N: usize> RawView<N> {
             let error = error.with_rust_hint("`iter`, `fold` and `for_each_chunk` take any strides");
             return Err(error.with_python_hint(Cure::COrder));
         }
-        let first = core::ptr::with_exposed_provenance(self.address);
-        Ok(Rows { first, len, starts: runs(self), marker: PhantomData })
+        let first = core::ptr::with_exposed_provenance::<C>(self.address);
+        let row = move |[start, _]: Steps| match len {
+            0 => &[][..],
+            // SAFETY: the elements of a row are contiguous, aligned because of `check_host`, and otherwise as the caller
+            // promises.
+            _ => unsafe { core::slice::from_raw_parts(first.wrapping_offset(start), len) },
+        };
+        Ok(runs(self).map(row))
     }
 }
 
@@ -235,8 +246,9 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     /// assert_eq!(sums, [3, 7]);
     /// # Ok::<(), interop_core::Error>(())
     /// ```
-    pub fn rows(&self) -> Result<Rows<'_, ReadOnlyCell<T>, N>> {
-        self.raw.rows::<T, _>()
+    pub fn rows(&self) -> Result<impl ExactSizeIterator<Item = &[ReadOnlyCell<T>]> + fmt::Debug> {
+        // SAFETY: as in `as_cells`.
+        unsafe { self.raw.rows::<T, ReadOnlyCell<T>>() }
     }
 }
 
@@ -274,8 +286,9 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     /// # Errors
     ///
     /// As [`HostView::rows`].
-    pub fn rows(&mut self) -> Result<Rows<'_, Cell<T>, N>> {
-        self.raw.rows::<T, _>()
+    pub fn rows(&mut self) -> Result<impl ExactSizeIterator<Item = &[Cell<T>]> + fmt::Debug> {
+        // SAFETY: as in `as_cells`.
+        unsafe { self.raw.rows::<T, Cell<T>>() }
     }
 }
 
@@ -407,42 +420,5 @@ impl<T: Element, const N: usize> FusedIterator for Iter<'_, T, N> {}
 impl<T: Element, const N: usize> fmt::Debug for Iter<'_, T, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Iter({} elements left)", self.size_hint().0)
-    }
-}
-
-/// An iterator over the rows of a view; see [`HostView::rows`].
-pub struct Rows<'a, C, const N: usize> {
-    pub(super) first: *const C,
-    pub(super) len: usize,
-    pub(super) starts: Runs,
-    pub(super) marker: PhantomData<&'a [C]>,
-}
-
-impl<'a, C, const N: usize> Iterator for Rows<'a, C, N> {
-    type Item = &'a [C];
-
-    #[inline]
-    fn next(&mut self) -> Option<&'a [C]> {
-        let row = self.first.wrapping_offset(self.starts.next()?[0]);
-        if self.len == 0 {
-            return Some(&[]);
-        }
-        // SAFETY: the elements of a row are contiguous (checked in `RawView::rows`), and live, initialized and
-        // aligned while the view is borrowed.
-        Some(unsafe { core::slice::from_raw_parts(row, self.len) })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.starts.left, Some(self.starts.left))
-    }
-}
-
-impl<C, const N: usize> ExactSizeIterator for Rows<'_, C, N> {}
-
-impl<C, const N: usize> FusedIterator for Rows<'_, C, N> {}
-
-impl<C, const N: usize> fmt::Debug for Rows<'_, C, N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rows({} of {} elements)", self.starts.left, self.len)
     }
 }

@@ -31,8 +31,8 @@ const SHORT: usize = 8;
 pub(crate) enum Visit {
     /// By address in the first array, from the lowest address on.
     Memory,
-    /// By index.
-    Index(Order),
+    /// By index, in row-major order.
+    Index,
 }
 
 /// The two inner loops, starting at the offsets `first`.
@@ -64,7 +64,7 @@ impl Loops {
             return None;
         }
         let is_dense = || strides.iter().all(|strides| is_contiguous(shape, strides, Order::C));
-        if visit != Visit::Index(Order::F) && !shape.is_empty() && is_dense() {
+        if !shape.is_empty() && is_dense() {
             let mut axes = Dims::zeroed(1);
             axes[0] = Axis {
                 extent: shape.iter().product(),
@@ -73,7 +73,7 @@ impl Loops {
             return Some(Self { axes, ndim: 1, first: [0; MOST], tile: None });
         }
         // Changed in place, because loops have about two hundred bytes.
-        let mut made = Some(Self::in_index_order(shape, strides, visit == Visit::Index(Order::F)));
+        let mut made = Some(Self::in_index_order(shape, strides));
         let loops = made.as_mut()?;
         if visit == Visit::Memory && loops.ndim > 0 {
             loops.turn_forward();
@@ -96,15 +96,12 @@ impl Loops {
     }
 
     #[inline]
-    fn in_index_order(shape: &[usize], strides: &[&[isize]], reversed: bool) -> Self {
+    fn in_index_order(shape: &[usize], strides: &[&[isize]]) -> Self {
         let (mut axes, mut ndim) = (Dims::zeroed(shape.len().max(1)), 0);
-        for step in 0..shape.len() {
-            let at = if reversed { shape.len() - 1 - step } else { step };
-            if shape[at] != 1 {
-                let steps = core::array::from_fn(|array| strides.get(array).map_or(0, |steps| steps[at]));
-                axes[ndim] = Axis { extent: shape[at], steps };
-                ndim += 1;
-            }
+        for (at, extent) in shape.iter().enumerate().filter(|(_, extent)| **extent != 1) {
+            let steps = core::array::from_fn(|array| strides.get(array).map_or(0, |steps| steps[at]));
+            axes[ndim] = Axis { extent: *extent, steps };
+            ndim += 1;
         }
         Self { axes, ndim, first: [0; MOST], tile: None }
     }
@@ -420,10 +417,9 @@ mod tests {
         assert_eq!(memory(&[4, 1, 3], &[8, 9, 1]).0, [(4, [8, 0]), (3, [1, 0])], "padded rows");
         assert_eq!(memory(&[4, 3], &[1, 0]).0, [(3, [0, 0]), (4, [1, 0])], "repeated elements");
         assert_eq!(memory(&[], &[]).0, [(1, [0; 2])]);
-        let index = |strides: &[isize], order| axes(&[2, 3], &[strides], Visit::Index(order)).0;
-        assert_eq!(index(&[1, 2], Order::C), [(2, [1, 0]), (3, [2, 0])]);
-        assert_eq!(index(&[1, 2], Order::F), [(6, [1, 0])]);
-        assert_eq!(index(&[-3, -1], Order::C), [(6, [-1, 0])]);
+        let index = |strides: &[isize]| axes(&[2, 3], &[strides], Visit::Index).0;
+        assert_eq!(index(&[1, 2]), [(2, [1, 0]), (3, [2, 0])]);
+        assert_eq!(index(&[-3, -1]), [(6, [-1, 0])]);
     }
 
     #[test]

@@ -234,7 +234,7 @@ impl<'a, T: Element> Strided<'a, T> {
     /// Calls `see` with each element, in row-major order.
     #[inline]
     pub(crate) fn for_each(&self, mut see: impl FnMut(T)) -> Result<()> {
-        self.fold(Visit::Index(Order::C), (), |(), element| see(element))
+        self.fold(Visit::Index, (), |(), element| see(element))
     }
 }
 
