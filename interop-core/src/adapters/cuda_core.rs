@@ -81,7 +81,7 @@ use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::import::Import;
 use crate::memory::lease::LeaseMut;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
-use crate::memory::upload::{DefaultStreamTarget, copy_on_default_stream, ordinal_of};
+use crate::memory::transfer::{DefaultStreamTarget, copy_on_default_stream, ordinal_of};
 use crate::process::fork::PerProcess;
 
 /// Returns the context that imports use: the primary context of a device. It is kept until the program ends.
@@ -162,7 +162,7 @@ fn copied<T: Element + DeviceCopy>(import: &mut Import, order: Order) -> Result<
         return typed(unsafe { RawDeviceBuffer::from_raw_parts(0, 0, context) }, 0);
     }
     let device = device_of(&context);
-    let _guards = (enter_primary_context(device.device_id)?, cuda::relaxed());
+    let _guards = (enter_primary_context(device.device_id)?, cuda::context::relaxed());
     let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| T::TYPE.too_large(count))?;
     let primary = cuda::Context::primary(device.device_id)?;
     let target = CudaBuffer::uninitialized(MemoryKind::Device, primary, device.device_id, T::TYPE, bytes)?;
@@ -377,8 +377,10 @@ impl AsStream for Stream {
 
     fn as_stream_on(&self, device: Device) -> Option<StreamHandle> {
         let handle = self.as_stream();
-        let is_meant =
-            || handle_of(self.context()).is_none_or(|context| cuda::has_default_streams(context, device));
+        let is_meant = || {
+            handle_of(self.context())
+                .is_none_or(|context| cuda::context::has_default_streams(context, device))
+        };
         // Without the stream, consumers wait for all work of the memory's context.
         (matches!(handle, StreamHandle::Raw(_)) || is_meant()).then_some(handle)
     }
@@ -391,7 +393,7 @@ impl FromStream for Arc<Stream> {
         if let (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(handle)) =
             (stream, handle_of(&context))
         {
-            cuda::wait_for_default_streams(stream, device, handle)?;
+            cuda::stream_wait::wait_for_default_streams(stream, device, handle)?;
         }
         let raw = stream.to_raw().unwrap_or(0);
         // SAFETY: `ordinal_of` has found that the stream belongs to the context, which is kept. Whoever created the stream

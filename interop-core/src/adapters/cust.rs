@@ -78,7 +78,7 @@ use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
-use crate::memory::upload::copied;
+use crate::memory::transfer::copied;
 
 /// Describes device memory of `cust`; the driver determines the device.
 fn device_memory<T: Element>(address: u64, len: usize) -> Result<MemoryRegion> {
@@ -307,7 +307,7 @@ impl<B: Buffer> InContext<B> {
 
 impl<B: Buffer> Drop for InContext<B> {
     fn drop(&mut self) {
-        let _guards = (cuda::enter_context_of(self.address()), cuda::relaxed());
+        let _guards = (cuda::pointer::enter_context_of(self.address()), cuda::context::relaxed());
         // SAFETY: the value is dropped once.
         cuda::run_blocking(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }

@@ -47,14 +47,8 @@ pub use crate::cuda::block::MemoryKind;
 pub(crate) use crate::cuda::block::note_work;
 pub use crate::cuda::buffer::CudaBuffer;
 pub use crate::cuda::context::Context;
-#[cfg(feature = "cudarc")]
-pub(crate) use crate::cuda::context::enter_context;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::context::enter_device_context;
-#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-pub(crate) use crate::cuda::context::has_default_streams;
-#[cfg(any(feature = "cust", feature = "cudarc", feature = "cuda-core"))]
-pub(crate) use crate::cuda::context::relaxed;
 pub(crate) use crate::cuda::driver::run_blocking;
 #[cfg(any(feature = "python", feature = "counters"))]
 #[doc(hidden)]
@@ -62,10 +56,6 @@ pub use crate::cuda::driver::set_blocking_hook;
 pub use crate::cuda::driver::{device_count, is_available};
 #[cfg(feature = "counters")]
 pub use crate::cuda::event::pooled_events;
-pub(crate) use crate::cuda::handover::locate_and_wait;
-#[cfg(feature = "cudarc")]
-pub(crate) use crate::cuda::handover::register_proxy;
-pub(crate) use crate::cuda::handover::wait_for_missing_stream;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::handover::wait_for_unknown_stream;
 pub use crate::cuda::handover::{MissingStreamPolicy, missing_stream_policy, set_missing_stream_policy};
@@ -77,10 +67,8 @@ pub(crate) use crate::cuda::handover::{
 pub(crate) use crate::cuda::handover::{make_context_wait_for, synchronize_for_host};
 pub use crate::cuda::kernel_module::KernelModule;
 pub(crate) use crate::cuda::pointer::address_for_kernels;
-#[cfg(feature = "cust")]
-pub(crate) use crate::cuda::pointer::enter_context_of;
 pub use crate::cuda::pointer::{PointerAttributes, device_address, pointer_attributes};
-pub(crate) use crate::cuda::pointer::{check, release_scope_in_use, release_scope_of};
+pub(crate) use crate::cuda::pointer::{check, release_scope_of};
 pub use crate::cuda::pool::{set_release_limit, trim_memory_pools};
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::release::hold::set_capture_hook;
@@ -89,7 +77,6 @@ pub use crate::cuda::release::queue::set_release_policy;
 #[cfg(feature = "counters")]
 #[doc(hidden)]
 pub use crate::cuda::release::queue::share_events_for;
-pub(crate) use crate::cuda::release::records_events;
 pub use crate::cuda::release::requests::HoldReleases;
 #[cfg(any(feature = "python", feature = "cudarc"))]
 pub(crate) use crate::cuda::release::requests::make_room_on;
@@ -100,11 +87,7 @@ pub(crate) use crate::cuda::release::scope::enter_scope;
 pub use crate::cuda::release::{ReleasePolicy, release_policy};
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::stream::is_stream_of;
-#[cfg(feature = "cudarc")]
-pub(crate) use crate::cuda::stream::legacy_stream_captures;
 pub(crate) use crate::cuda::stream::{capture_error, captures};
-#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-pub(crate) use crate::cuda::stream_wait::wait_for_default_streams;
 pub(crate) use crate::cuda::stream_wait::{
     make_context_wait, stream_wait_in, synchronize_stream_of, wait_between,
 };

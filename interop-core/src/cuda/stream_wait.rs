@@ -365,7 +365,7 @@ fn record_contexts(
     to: StreamHandle,
     scope: ReleaseScope,
 ) -> Result<Vec<Event<'static>>> {
-    let contexts = scope.all(driver)?.into_iter();
+    let contexts = scope.all(driver)?;
     let record = || contexts.filter_map(|context| record_context(driver, to, context).transpose()).collect();
     unless_captured(scope, || Some(record()))
         .unwrap_or_else(|| Err(capture_error(to, "a wait for all work of a context")))

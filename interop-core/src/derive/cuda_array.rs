@@ -174,7 +174,7 @@ pub unsafe trait CudaArray {
             return unsafe { HostElements::<T>::new(&info, false) }?.strided().to_vec(Order::C);
         }
         // SAFETY: rule 1.
-        unsafe { crate::memory::fetch::fetch_vec(&info, Order::C) }
+        unsafe { crate::memory::transfer::fetch_vec(&info, Order::C) }
     }
 
     /// Calls `see` with each element, in row-major order. Works for any rank and strides, in host-accessible memory.

@@ -94,7 +94,7 @@ impl Import {
     #[inline]
     pub unsafe fn from_parts(info: ArrayInfo, owner: Owner) -> Self {
         // The owner of an earlier import already has its release scope.
-        let scope = owner.scope().or_else(|| cuda::release_scope_in_use(&info));
+        let scope = owner.scope().or_else(|| cuda::pointer::release_scope_in_use(&info));
         let pending = info.stream().map_or(PendingWork::UNKNOWN, PendingWork::on);
         let owner = owner.after(scope);
         Self::new(ArrayInfo { pending, uses: owner.uses(), ..info }, owner)
@@ -192,7 +192,9 @@ impl Import {
     #[cold]
     pub(crate) fn make_wait_for_unknown(&self, stream: StreamHandle) -> Result<()> {
         match self.owner.scope() {
-            Some(scope) => cuda::wait_for_missing_stream(stream, self.info.device, self.context(), scope),
+            Some(scope) => {
+                cuda::handover::wait_for_missing_stream(stream, self.info.device, self.context(), scope)
+            }
             None => Ok(()),
         }
     }
@@ -352,7 +354,7 @@ impl Import {
         self.owner.note_used();
         self.info.pending = pending_on(stream, context);
         // The query is needed only if an event would be recorded.
-        if cuda::records_events() && captured.unwrap_or_else(|| cuda::captures(stream)) {
+        if cuda::release::records_events() && captured.unwrap_or_else(|| cuda::captures(stream)) {
             // The graph makes other work wait. An event of the release would invalidate the capture.
             self.owner = self.take_owner().after(Some(ReleaseScope::NONE));
         }

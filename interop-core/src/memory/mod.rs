@@ -5,7 +5,6 @@ pub(crate) mod borrow_registry;
 #[cfg(feature = "python")]
 pub(crate) mod duplicate;
 pub(crate) mod extraction;
-pub(crate) mod fetch;
 pub(crate) mod from_import;
 pub(crate) mod granules;
 pub(crate) mod host;
@@ -18,4 +17,4 @@ pub(crate) mod owner;
 pub(crate) mod shared_buffer;
 pub(crate) mod std_storage;
 pub(crate) mod storage;
-pub(crate) mod upload;
+pub(crate) mod transfer;

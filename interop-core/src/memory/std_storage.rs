@@ -25,7 +25,7 @@ use crate::memory::host::strided::Strided;
 use crate::memory::host_vec::{HostBuffer, HostVec};
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
-use crate::memory::upload::copied;
+use crate::memory::transfer::copied;
 
 /// Memory that a sole owner may write. The pointer with write permission is exposed.
 fn owned_memory<T: Element>(first: *mut T, len: usize) -> MemoryRegion {

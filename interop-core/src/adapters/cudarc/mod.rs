@@ -87,7 +87,7 @@ use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
 use crate::memory::storage::MemoryRegion;
 use crate::memory::storage::Storage;
-use crate::memory::upload::{DefaultStreamTarget, copy_on_default_stream};
+use crate::memory::transfer::{DefaultStreamTarget, copy_on_default_stream};
 
 pub use crate::adapters::cudarc::context::context;
 pub use crate::adapters::cudarc::lend::{LentSlice, LentSliceMut};
@@ -110,7 +110,7 @@ fn after_pending(stream: &Arc<CudaStream>, get_address: impl Fn(&CudaStream) -> 
     // `cudarc` leaves its context current on the thread.
     let _entered = current(context);
     let captures = match handle {
-        StreamHandle::LegacyDefault => cuda::legacy_stream_captures(),
+        StreamHandle::LegacyDefault => cuda::stream::legacy_stream_captures(),
         handle => cuda::captures(handle),
     };
     if captures {
@@ -236,7 +236,7 @@ fn copied_to_host_accessible<T: Element + DeviceRepr, S: Storage>(
     let count = import.info().layout_of(&T::TYPE)?.numel();
     let site = DefaultStreamTarget::new(import)?;
     let context = context(site.ordinal())?;
-    let _guards = (current(&context), cuda::relaxed());
+    let _guards = (current(&context), cuda::context::relaxed());
     let bytes = size_in_bytes::<T>(count)?;
     let lacking = text!("{bytes} bytes of free memory");
     let slice = make(&context, count).map_err(|error| failed("alloc", error, lacking))?;
@@ -263,7 +263,7 @@ fn copied<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> Result<
     let count = import.info().layout_of(&T::TYPE)?.numel();
     let site = DefaultStreamTarget::new(import)?;
     let context = context(site.ordinal())?;
-    let _guards = (current(&context), cuda::relaxed());
+    let _guards = (current(&context), cuda::context::relaxed());
     let stream = context.default_stream();
     // The driver cannot allocate 0 bytes, but `cudarc` would free the null pointer.
     let capacity = count.max(1);

@@ -11,15 +11,17 @@ use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::error::Result;
-use crate::memory::upload::ordinal_of;
+use crate::memory::transfer::ordinal_of;
 use crate::process::fork::PerProcess;
 
 /// The handle of a stream that is valid on this thread and for memory of `device`. A default stream is replaced by a
 /// blocking stream of its context if the handle would mean another context's default stream.
 pub(crate) fn handle_on(stream: &CudaStream, device: Device) -> StreamHandle {
     let (handle, context) = (stream.as_stream(), stream.context());
-    let is_unambiguous =
-        || handle_of(context).is_none_or(|context_handle| cuda::has_default_streams(context_handle, device));
+    let is_unambiguous = || {
+        handle_of(context)
+            .is_none_or(|context_handle| cuda::context::has_default_streams(context_handle, device))
+    };
     if matches!(handle, StreamHandle::Raw(_)) || is_unambiguous() {
         return handle;
     }
@@ -50,7 +52,7 @@ pub(crate) fn proxy_stream(context: &Arc<CudaContext>, default: StreamHandle) ->
     // SAFETY: the stream was just created and is never destroyed.
     let handle = unsafe { StreamHandle::from_raw(created as usize) };
     if let (StreamHandle::PerThreadDefault, Some(context_handle)) = (default, handle_of(context)) {
-        cuda::register_proxy(handle, context_handle);
+        cuda::handover::register_proxy(handle, context_handle);
     }
     streams.push((context.clone(), default, handle));
     Ok(handle)
@@ -63,7 +65,7 @@ pub(crate) fn handle_of(context: &CudaContext) -> Option<cuda::Context> {
 
 /// Makes a context current while the guard lives; `cudarc` would leave it current.
 pub(crate) fn current(context: &CudaContext) -> Option<impl Drop + use<>> {
-    cuda::enter_context(handle_of(context)?)
+    cuda::context::enter_context(handle_of(context)?)
 }
 
 pub(crate) fn device_of(context: &CudaContext) -> Device {
@@ -90,7 +92,7 @@ impl FromStream for Arc<CudaStream> {
         if let (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(context_handle)) =
             (stream, handle_of(&context))
         {
-            cuda::wait_for_default_streams(stream, device, context_handle)?;
+            cuda::stream_wait::wait_for_default_streams(stream, device, context_handle)?;
         }
         Ok(match stream {
             StreamHandle::NothingPending | StreamHandle::LegacyDefault => context.default_stream(),

@@ -130,7 +130,7 @@ pub(crate) fn synchronized(driver: &Driver, scope: ReleaseScope) -> Option<Vec<E
     unless_held(scope, || {
         let _relaxed = Relaxed::new(driver);
         let waited = |context| finish(driver, context).map_or_else(Failure::is_final, |()| true);
-        contexts(driver, scope)?.into_iter().all(waited).then(Vec::new)
+        contexts(driver, scope)?.all(waited).then(Vec::new)
     })
 }
 
@@ -151,10 +151,10 @@ fn event_after(driver: &'static Driver, context: Context) -> Outcome<Option<Even
 }
 
 /// Returns the contexts of a scope, or `None` if the driver does not report which are in use.
-fn contexts(driver: &Driver, scope: ReleaseScope) -> Option<Vec<Context>> {
+fn contexts(driver: &Driver, scope: ReleaseScope) -> Option<impl Iterator<Item = Context> + use<>> {
     match scope.all(driver) {
         // The driver has shut down, so no work is left.
-        Err(failure) if failure.is_final() => Some(Vec::from_iter(scope.own())),
+        Err(failure) if failure.is_final() => scope.own_alone().all(driver).ok(),
         contexts => contexts.ok(),
     }
 }

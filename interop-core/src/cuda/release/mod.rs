@@ -150,11 +150,9 @@ pub(crate) struct ThreadState {
     pub(crate) defers: Cell<usize>,
     /// The number of owners that it has taken out of the queue. It is not 0 while one of them is dropped.
     pub(crate) taken_out: Cell<usize>,
-    /// Whether it is the one that polls in passing.
-    pub(crate) is_polling: Cell<bool>,
 }
 
 thread_local! {
     pub(crate) static THREAD: ThreadState =
-        const { ThreadState { defers: Cell::new(0), taken_out: Cell::new(0), is_polling: Cell::new(false) } };
+        const { ThreadState { defers: Cell::new(0), taken_out: Cell::new(0) } };
 }

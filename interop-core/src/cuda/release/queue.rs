@@ -75,8 +75,8 @@ struct Waiting {
     pending: AtomicUsize,
     /// Whether imports and exports should poll the list in passing.
     worth_polling: AtomicBool,
-    /// Whether a thread is polling in passing.
-    passing: AtomicBool,
+    /// Locked by the thread that polls in passing.
+    passing: Mutex<()>,
     /// Whether the thread that polls was started.
     thread_started: Mutex<bool>,
 }
@@ -89,7 +89,7 @@ static WAITING: PerProcess<Waiting> = PerProcess::new(|_| Waiting {
     put_back: Signal::new(),
     pending: AtomicUsize::new(0),
     worth_polling: AtomicBool::new(false),
-    passing: AtomicBool::new(false),
+    passing: Mutex::new(()),
     thread_started: Mutex::new(false),
 });
 
@@ -259,24 +259,9 @@ pub(crate) fn poll_in_passing() {
 
 #[cold]
 fn pass() {
-    struct Passing;
-
-    impl Drop for Passing {
-        fn drop(&mut self) {
-            THREAD.with(|thread| thread.is_polling.set(false));
-            WAITING.get().passing.store(false, Ordering::Release);
-        }
-    }
-
+    let passing = WAITING.get().passing.try_lock();
     // A drop inside a poll may defer another release, so this thread polls again.
-    if THREAD.with(|thread| thread.is_polling.get()) {
-        drain(Poll::Opportunistic);
-        return;
-    }
-    let passing = &WAITING.get().passing;
-    if !passing.load(Ordering::Relaxed) && !passing.swap(true, Ordering::Acquire) {
-        THREAD.with(|thread| thread.is_polling.set(true));
-        let _passing = Passing;
+    if passing.is_ok() || own_in_progress() != 0 {
         drain(Poll::Opportunistic);
     }
 }

@@ -48,6 +48,11 @@ impl ReleaseScope {
         Self(self.0 | Self::EVERYWHERE)
     }
 
+    /// The scope without the contexts of other devices.
+    pub(crate) fn own_alone(self) -> Self {
+        self.own().map_or(Self::NONE, Self::of_context)
+    }
+
     /// Sets the size class to that of an array of `bytes` bytes.
     pub(crate) fn holding(self, bytes: usize) -> Self {
         let without = self.0.get() & !(0xff << Self::SIZE);
@@ -102,13 +107,10 @@ impl ReleaseScope {
     }
 
     /// Returns the contexts of the scope.
-    pub(crate) fn all(self, driver: &Driver) -> Outcome<Vec<Context>> {
+    pub(crate) fn all(self, driver: &Driver) -> Outcome<impl Iterator<Item = Context> + use<>> {
         let own = self.own();
-        let mut contexts = Vec::from_iter(own);
-        if self.is_everywhere() {
-            contexts.extend(Context::all_in_use(driver)?.into_iter().filter(|context| own != Some(*context)));
-        }
-        Ok(contexts)
+        let others = if self.is_everywhere() { Context::all_in_use(driver)? } else { Vec::new() };
+        Ok(own.into_iter().chain(others.into_iter().filter(move |context| own != Some(*context))))
     }
 
     /// Returns the device whose primary context this is the scope of, if there is one.

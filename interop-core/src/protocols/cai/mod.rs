@@ -248,7 +248,7 @@ impl Import {
     ) -> Result<Self> {
         let mut info = interface.info()?;
         let stated = interface.version >= 3 || interface.stream != StreamHandle::NothingPending;
-        let (scope, captured) = cuda::locate_and_wait(&mut info, stated, consumer)?;
+        let (scope, captured) = cuda::handover::locate_and_wait(&mut info, stated, consumer)?;
         let mut import = Self::new(info, Owner::new(owner).after(scope));
         import.protocol = Some(Protocol::CudaArrayInterface);
         let own = import.context();

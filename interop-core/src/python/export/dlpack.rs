@@ -244,7 +244,7 @@ fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
     let buffer = if flat.device().device_type == DeviceType::CUDA {
         let element = ElementType::from_whole_bytes(flat.dtype(), flat.is_padded())?;
         // SAFETY: the array guarantees that its memory is live.
-        unsafe { crate::memory::fetch::fetch_buffer(&flat, &element, Order::C) }?
+        unsafe { crate::memory::transfer::fetch_buffer(&flat, &element, Order::C) }?
     } else {
         crate::memory::host::cells::check_readable(flat.pending, flat.address, flat.device())?;
         // SAFETY: as above, and the host can access the memory.
