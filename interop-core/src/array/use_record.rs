@@ -47,10 +47,8 @@ const GENERATION: u64 = 1 << 16;
 const INDEX: u64 = GENERATION - 1;
 const SCOPES: u64 = INDEX & !USED;
 
-thread_local! {
-    /// The place that this thread used last. Threads start far apart.
-    static LAST: Cell<usize> = Cell::new(thread_number() * 61 % PLACES);
-}
+// The place that this thread used last. Threads start far apart.
+thread_local!(static LAST: Cell<usize> = Cell::new(thread_number() * 61 % PLACES));
 
 impl UseRecord {
     /// Starts the record of an array that this thread imports. `None` if no place is free.

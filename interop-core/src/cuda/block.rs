@@ -50,12 +50,23 @@ impl Work {
     }
 }
 
-/// The work on each block that has a record.
-static WORK: PerProcess<Vec<Mutex<Option<Work>>>> =
-    PerProcess::new(|_| (0..BLOCKS).map(|_| Mutex::new(None)).collect());
+/// What is known of the blocks.
+struct Blocks {
+    /// The work on each block that has a record.
+    work: Vec<Mutex<Option<Work>>>,
+    /// The copies that wait for a call that names their stream.
+    waiting: Mutex<Waiting>,
+}
+
+type Waiting = Vec<(Allocation, ReleaseScope)>;
+
+static BLOCKS_IN_USE: PerProcess<Blocks> = PerProcess::new(|_| Blocks {
+    work: (0..BLOCKS).map(|_| Mutex::new(None)).collect(),
+    waiting: Mutex::new(Vec::new()),
+});
 
 fn work_of(record: UseRecord) -> Option<MutexGuard<'static, Option<Work>>> {
-    Some(WORK.get().get(record.block()?)?.lock().unwrap_or_else(PoisonError::into_inner))
+    Some(BLOCKS_IN_USE.get().work.get(record.block()?)?.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Starts the record of a block that is allocated for the stream with this key. `None` if its work cannot be followed.
@@ -235,12 +246,8 @@ pub enum MemoryKind {
     Managed,
 }
 
-type Waiting = Vec<(Allocation, ReleaseScope)>;
-
-static WAITING: PerProcess<Mutex<Waiting>> = PerProcess::new(|_| Mutex::new(Vec::new()));
-
 fn waiting() -> MutexGuard<'static, Waiting> {
-    WAITING.get().lock().unwrap_or_else(PoisonError::into_inner)
+    BLOCKS_IN_USE.get().waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The number of copies that wait for a call that names their stream.

@@ -240,42 +240,46 @@ pub(crate) fn driver() -> Result<&'static Driver> {
 
 #[cold]
 fn open_once() -> Result<&'static Driver> {
-    let known = DRIVER.get().map_or_else(open_here, Ok)?;
+    let known = OPENED.driver.get().map_or_else(open_here, Ok)?;
     known.as_ref().map_err(Error::clone)
 }
 
 /// Opens the driver, unless a process that this one was forked from had opened it or was about to.
 fn open_here() -> Result<&'static Result<Driver>> {
     let here = generation();
-    let earlier = OPENER.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed);
+    let earlier = OPENED.by.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed);
     if earlier.is_err_and(|other| other != here) {
         return Err(Failure { symbol: "cuInit", code: code::NOT_INITIALIZED }.into());
     }
-    let driver = DRIVER.get_or_init(open);
+    let driver = OPENED.driver.get_or_init(open);
     if driver.is_err() {
-        OPENER.store(0, Ordering::Relaxed);
+        OPENED.by.store(0, Ordering::Relaxed);
     }
     Ok(driver)
 }
 
-/// The [process](generation) that opened the driver, or is about to; 0 for none.
-static OPENER: AtomicUsize = AtomicUsize::new(0);
+/// What is remembered of the driver.
+struct Opened {
+    /// The [process](generation) that opened it, or is about to; 0 for none.
+    by: AtomicUsize,
+    driver: OnceLock<Result<Driver>>,
+}
+
+static OPENED: Opened = Opened { by: AtomicUsize::new(0), driver: OnceLock::new() };
 
 /// Returns whether a process that this one was forked from has opened the driver. CUDA leaves the use of the driver in
 /// such a process undefined, so the driver is not called there.
 #[inline]
 pub(crate) fn is_of_parent() -> bool {
-    let opener = OPENER.load(Ordering::Relaxed);
+    let opener = OPENED.by.load(Ordering::Relaxed);
     opener != 0 && opener != generation()
 }
 
 /// Returns the driver if it is already open and initialized.
 #[inline]
 pub(crate) fn opened() -> Option<&'static Driver> {
-    DRIVER.get()?.as_ref().ok()
+    OPENED.driver.get()?.as_ref().ok()
 }
-
-static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
 
 fn open() -> Result<Driver> {
     let mut missing = Vec::new();

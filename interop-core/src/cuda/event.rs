@@ -14,9 +14,7 @@ static POOL: PerContext<Vec<RawEvent>> = PerContext::new();
 /// The event that a thread used last, which is nearly always the one that it needs next.
 struct Last(Cell<Option<(KnownContext, RawEvent)>>);
 
-thread_local! {
-    static LAST: Last = const { Last(Cell::new(None)) };
-}
+thread_local!(static LAST: Last = const { Last(Cell::new(None)) });
 
 fn last() -> Option<(KnownContext, RawEvent)> {
     LAST.try_with(|last| last.0.get()).ok().flatten()

@@ -71,7 +71,13 @@ struct Table {
     levels: AtomicU32,
 }
 
-static TABLE: PerProcess<Table> = PerProcess::new(Table::after_fork);
+struct Registry {
+    table: PerProcess<Table>,
+    /// The registry of another module, if that one is shared by all.
+    shared: OnceLock<&'static SharedTable>,
+}
+
+static REGISTRY: Registry = Registry { table: PerProcess::new(Table::after_fork), shared: OnceLock::new() };
 
 /// Stripes that are locked.
 struct Locked<'t, 'l> {
@@ -154,7 +160,7 @@ impl Table {
     fn begin(&self, access: Access, elsewhere: impl Fn() -> Option<Begun>) -> Begun {
         let range = access.range();
         let mut begun = Begun { refused: 0, access };
-        let own = if SHARED.get().is_some() { 0 } else { 1 << level_of(&range) };
+        let own = if REGISTRY.shared.get().is_some() { 0 } else { 1 << level_of(&range) };
         self.visit(&range, own, |locked, keys| {
             let mut conflicting = None;
             Locked::for_each(locked, |number, stripe| {
@@ -304,26 +310,23 @@ pub(crate) struct SharedTable {
 /// The registry of this module.
 pub(crate) static OWN: SharedTable = SharedTable { begin: begin_here, end: end_here, forget: forget_here };
 
-/// The registry of another module, if that one is shared by all.
-static SHARED: OnceLock<&'static SharedTable> = OnceLock::new();
-
 extern "C" fn begin_here(start: usize, end: usize, exclusive: u32) -> Begun {
-    TABLE.get().begin(Access::new(&(start..end), exclusive != 0), || None)
+    REGISTRY.table.get().begin(Access::new(&(start..end), exclusive != 0), || None)
 }
 
 extern "C" fn end_here(access: Access) {
-    TABLE.get().end(&access);
+    REGISTRY.table.get().end(&access);
 }
 
 extern "C" fn forget_here(start: usize, end: usize) {
-    TABLE.get().forget(&(start..end));
+    REGISTRY.table.get().forget(&(start..end));
 }
 
 /// Forgets accesses to freed memory. Views borrow their memory, so only leaked views can be left. The next allocation
 /// at the address must not conflict with them.
 pub(crate) fn forget(range: Range<usize>) {
     forget_here(range.start, range.end);
-    if let Some(shared) = SHARED.get() {
+    if let Some(shared) = REGISTRY.shared.get() {
         (shared.forget)(range.start, range.end);
     }
 }
@@ -332,9 +335,9 @@ pub(crate) fn forget(range: Range<usize>) {
 #[cfg(feature = "python")]
 pub(crate) fn record_in(shared: &'static SharedTable) {
     if !core::ptr::eq(shared, &raw const OWN) {
-        // Under the locks no thread is between reading `SHARED` and recording an access.
-        TABLE.get().lock(u64::MAX, None, &mut |_| {
-            let _ = SHARED.set(shared);
+        // Under the locks no thread is between reading `shared` and recording an access.
+        REGISTRY.table.get().lock(u64::MAX, None, &mut |_| {
+            let _ = REGISTRY.shared.set(shared);
         });
     }
 }
@@ -364,8 +367,8 @@ impl Borrow {
     fn new(range: Range<usize>, exclusive: bool) -> Result<Self> {
         let end = Cell::new(OWN.end);
         // Accesses that began before `record_in` are still in this module's table.
-        let begun = TABLE.get().begin(Access::new(&range, exclusive), || {
-            let shared = SHARED.get()?;
+        let begun = REGISTRY.table.get().begin(Access::new(&range, exclusive), || {
+            let shared = REGISTRY.shared.get()?;
             end.set(shared.end);
             Some((shared.begin)(range.start, range.end, exclusive.into()))
         });
@@ -518,7 +521,8 @@ mod tests {
     #[test]
     fn a_child_needs_no_lock_of_the_parent_and_never_reuses_tickets() {
         let mut before = Some(Borrow::new(40..48, true).unwrap());
-        let at_work: Vec<_> = TABLE.get().stripes.iter().map(|stripe| stripe.lock().unwrap()).collect();
+        let at_work: Vec<_> =
+            REGISTRY.table.get().stripes.iter().map(|stripe| stripe.lock().unwrap()).collect();
         let child = in_a_child(|| {
             let after_fork = Borrow::new(40..48, true).unwrap();
             // The access from before the fork is not in the child's table, so its end must not end another one.

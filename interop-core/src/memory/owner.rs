@@ -170,11 +170,10 @@ const MAX_NESTED: u32 = 16;
 /// The bit of [`NESTED`] that is set if owners wait for the end of the outermost release.
 const HAS_DEFERRED: u32 = 1 << 31;
 
-thread_local! {
-    /// The number of nested releases that are running on this thread.
-    static NESTED: Cell<u32> = const { Cell::new(0) };
-    static DEFERRED: RefCell<Vec<Owner>> = const { RefCell::new(Vec::new()) };
-}
+// The number of nested releases that are running on this thread.
+thread_local!(static NESTED: Cell<u32> = const { Cell::new(0) });
+
+thread_local!(static DEFERRED: RefCell<Vec<Owner>> = const { RefCell::new(Vec::new()) });
 
 /// A running release.
 struct Nested;

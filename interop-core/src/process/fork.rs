@@ -10,16 +10,20 @@
 use core::ptr::{from_ref, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// One more than the number of forks since the first call of [`generation`]; 0 before that call.
-static GENERATION: AtomicUsize = AtomicUsize::new(0);
+/// What is known of forks.
+struct Forks {
+    /// One more than their number since the first call of [`generation`]; 0 before that call.
+    generation: AtomicUsize,
+    /// The thread that made this process by a fork.
+    forked_by: AtomicUsize,
+}
 
-/// The thread that made this process by a fork.
-static FORKED_BY: AtomicUsize = AtomicUsize::new(0);
+static FORKS: Forks = Forks { generation: AtomicUsize::new(0), forked_by: AtomicUsize::new(0) };
 
 /// A number that differs from that of every process this one was forked from. Never 0.
 #[inline]
 pub(crate) fn generation() -> usize {
-    match GENERATION.load(Ordering::Relaxed) {
+    match FORKS.generation.load(Ordering::Relaxed) {
         0 => first_generation(),
         generation => generation,
     }
@@ -29,7 +33,7 @@ pub(crate) fn generation() -> usize {
 fn first_generation() -> usize {
     // No lock is needed: if two threads register at once, a fork counts twice, which does no harm.
     system::register(in_child);
-    match GENERATION.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed) {
+    match FORKS.generation.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => 1,
         Err(generation) => generation,
     }
@@ -37,13 +41,13 @@ fn first_generation() -> usize {
 
 /// Runs in the child before anything else. It does only what a signal handler may do.
 extern "C" fn in_child() {
-    FORKED_BY.store(this_thread(), Ordering::Relaxed);
-    GENERATION.fetch_add(1, Ordering::Relaxed);
+    FORKS.forked_by.store(this_thread(), Ordering::Relaxed);
+    FORKS.generation.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The [identifier](this_thread) of the thread that made this process by a fork. It is the same in parent and child.
 pub(crate) fn forked_by() -> usize {
-    FORKED_BY.load(Ordering::Relaxed)
+    FORKS.forked_by.load(Ordering::Relaxed)
 }
 
 /// Whether this process was forked from one that had called [`generation`].
@@ -130,7 +134,9 @@ impl<T: Sync> PerProcess<T> {
     #[inline]
     pub(crate) fn get(&self) -> &'static T {
         match self.instance() {
-            Some(instance) if instance.generation == GENERATION.load(Ordering::Relaxed) => &instance.value,
+            Some(instance) if instance.generation == FORKS.generation.load(Ordering::Relaxed) => {
+                &instance.value
+            }
             _ => self.make(),
         }
     }

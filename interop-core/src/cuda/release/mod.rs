@@ -150,9 +150,14 @@ pub(crate) struct ThreadState {
     pub(crate) defers: Cell<usize>,
     /// The number of owners that it has taken out of the queue. It is not 0 while one of them is dropped.
     pub(crate) taken_out: Cell<usize>,
+    /// The address of the tensor that it releases although no consumer took it.
+    pub(crate) untaken: Cell<usize>,
 }
 
-thread_local! {
-    pub(crate) static THREAD: ThreadState =
-        const { ThreadState { defers: Cell::new(0), taken_out: Cell::new(0) } };
+thread_local!(pub(crate) static THREAD: ThreadState = const { ThreadState::new() });
+
+impl ThreadState {
+    const fn new() -> Self {
+        Self { defers: Cell::new(0), taken_out: Cell::new(0), untaken: Cell::new(0) }
+    }
 }

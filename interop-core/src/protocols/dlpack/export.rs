@@ -1,7 +1,6 @@
 //! DLPack exports: one allocation for the C struct, shape, strides and owner.
 
 use core::alloc::Layout as AllocLayout;
-use core::cell::Cell;
 use core::ffi::c_void;
 use core::mem::offset_of;
 use core::ptr;
@@ -14,6 +13,7 @@ use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::cuda;
+use crate::cuda::release::THREAD;
 use crate::cuda::release::scope::{ReleaseScope, contain_panic, enter_scope};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::maybe_dangling::MaybeDangling;
@@ -272,7 +272,7 @@ fn field_ptr<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
 /// `managed` was created by `pack::<A, O>`, and this is the only call with it.
 unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
     let package = managed.cast::<Package<A, O>>();
-    if UNTAKEN.try_with(Cell::take).ok() != Some(managed.addr()) {
+    if THREAD.with(|thread| thread.untaken.take()) != managed.addr() {
         let owner = field_ptr::<A, O, MaybeDangling<O>>(package, offset_of!(Package<A, O>, owner));
         // SAFETY: the owner is live until the package is dropped, below.
         unsafe { &*owner }.get().note_taken();
@@ -287,16 +287,11 @@ unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
     contain_panic(|| drop(owner.after(scope)));
 }
 
-thread_local! {
-    /// The address of the tensor that this thread releases although no consumer took it.
-    static UNTAKEN: Cell<usize> = const { Cell::new(0) };
-}
-
 /// Releases a tensor that no consumer has taken.
 #[cfg(feature = "python")]
 pub(crate) fn drop_untaken<A: TensorAbi>(tensor: ManagedTensor<A>) {
     let tensor = tensor.into_raw();
-    let _ = UNTAKEN.try_with(|untaken| untaken.set(tensor.addr()));
+    THREAD.with(|thread| thread.untaken.set(tensor.addr()));
     // SAFETY: the tensor was owned above.
     drop(unsafe { ManagedTensor::from_raw(tensor) });
 }
