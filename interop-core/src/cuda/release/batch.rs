@@ -108,7 +108,7 @@ impl Batches {
     pub(crate) fn are_due(&self) -> bool {
         self.is_occupied.load(Ordering::Relaxed) && {
             let emptied = self.emptied.load(Ordering::Relaxed);
-            emptied == 0 || self.now() - emptied >= self.shared_for.load(Ordering::Relaxed)
+            emptied == 0 || self.now().saturating_sub(emptied) >= self.shared_for.load(Ordering::Relaxed)
         }
     }
 
