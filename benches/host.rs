@@ -220,7 +220,8 @@ fn contiguous() {
     pair(
         "copy to a slice",
         [&mut || all.borrow_mut().copy_from_slice(&slice), &mut || {
-            grid.copy_to_slice(&mut all.borrow_mut()).unwrap();
+            let view = grid.view::<f32, 2>().unwrap().host_view().unwrap();
+            view.copy_to_slice(&mut all.borrow_mut()).unwrap();
         }],
     );
 }

@@ -153,7 +153,7 @@ fn a_look_at_a_slice_leaves_a_capture_beside_it_alone() {
         let mut matrix = Matrix { data, rows: 2, columns: 3 };
         beside_a_capture(|| {
             matrix.info().unwrap();
-            matrix.kernel_view_mut::<f32, 2>().unwrap();
+            matrix.view_mut::<f32, 2>().unwrap().kernel_view_mut().unwrap();
         });
     }
     let _turn = turn();

@@ -103,12 +103,12 @@ fn views_are_described() {
             (first + 24, Device::cuda(0), Some(handle(&stream)))
         );
         assert_eq!(info.mutability(), Mutability::ReadOnly);
-        assert_eq!(matrix.kernel_view::<f32, 2>().unwrap().address(), first as u64 + 24);
+        assert_eq!(matrix.view::<f32, 2>().unwrap().kernel_view().unwrap().address(), first as u64 + 24);
         assert_eq!(matrix.to_vec::<f32>().unwrap(), numbers(12)[6..]);
     }
     let part: CudaViewMut<'_, f32> = slice.slice_mut(..6);
     let mut matrix = Matrix { data: part, rows: 2, columns: 3 };
-    assert_eq!(matrix.kernel_view_mut::<f32, 2>().unwrap().address(), first as u64);
+    assert_eq!(matrix.view_mut::<f32, 2>().unwrap().kernel_view_mut().unwrap().address(), first as u64);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn streams_are_borrowed_both_ways() {
 #[test]
 fn a_kernel_takes_views_of_every_kind() {
     fn scaled(stream: &CudaStream, kernel: &cudarc::driver::CudaFunction, matrix: &mut impl CudaArray) {
-        let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
+        let view = matrix.view_mut::<f32, 2>().unwrap().kernel_view_mut().unwrap();
         let array: kernels::Arrays<'_, 1> = kernels::Arrays::new([&view]).unwrap();
         let launch = array.launch_size();
         let config = LaunchConfig { grid_dim: launch.grid, block_dim: launch.block, shared_mem_bytes: 0 };
@@ -210,7 +210,7 @@ fn an_imported_slice_is_ready_on_every_stream() {
     for _ in 0..20 {
         let data = writer.clone_htod(&vec![1.0_f32; 1 << 16]).unwrap();
         let mut matrix = Streamed { data, rows: 256, columns: 256, stream: writer.clone() };
-        let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
+        let view = matrix.view_mut::<f32, 2>().unwrap().kernel_view_mut().unwrap();
         let array: kernels::Arrays<'_, 1> = kernels::Arrays::new([&view]).unwrap();
         let config = LaunchConfig::for_num_elems(1 << 16);
         for _ in 0..4 {

@@ -199,7 +199,7 @@ fn an_import_into_a_struct_with_its_own_stream() {
 #[test]
 fn a_kernel_takes_views_of_every_kind() {
     fn scaled(stream: &Stream, module: &Module, matrix: &mut impl CudaArray) {
-        let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
+        let view = matrix.view_mut::<f32, 2>().unwrap().kernel_view_mut().unwrap();
         let array: kernels::Arrays<'_, 1> = kernels::Arrays::new([&view]).unwrap();
         let launch = array.launch_size();
         let (grid, block) = (launch.grid, launch.block);
@@ -244,7 +244,7 @@ fn pending_work_comes_before_the_copy() {
     for _ in 0..20 {
         let data = DeviceBuffer::from_slice(&vec![1.0_f32; 1 << 16]).unwrap();
         let mut matrix = Streamed { data, rows: 256, columns: 256, stream: handle(&writer) };
-        let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
+        let view = matrix.view_mut::<f32, 2>().unwrap().kernel_view_mut().unwrap();
         let array: kernels::Arrays<'_, 1> = kernels::Arrays::new([&view]).unwrap();
         let launch = array.launch_size();
         let (grid, block) = (launch.grid, launch.block);

@@ -61,7 +61,8 @@ fn a_view_is_launched_again_and_again_like_bare_arguments() {
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None).unwrap();
     let data = DeviceBuffer::from_slice(&numbers(12)).unwrap();
     let mut matrix = Matrix { data, rows: ROWS, columns: COLUMNS };
-    let view: Arrays<'_, 1> = Arrays::new([&matrix.kernel_view_mut::<f32, 2>().unwrap()]).unwrap();
+    let view: Arrays<'_, 1> =
+        Arrays::new([&matrix.view_mut::<f32, 2>().unwrap().kernel_view_mut().unwrap()]).unwrap();
     // SAFETY: the view consists of integers without padding between them.
     let bare = Bare(unsafe { core::mem::transmute::<Arrays<'_, 1>, [u64; WORDS]>(view) });
     // SAFETY: the argument is a view of memory that lives to the end of the test.

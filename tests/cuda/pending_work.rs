@@ -217,7 +217,7 @@ fn a_look_on_a_stream_that_captures_leaves_the_capture_good() {
         });
         writer.memset_zeros(&mut matrix.data).unwrap();
         own.begin_capture(mode).unwrap();
-        matrix.kernel_view::<f32, 2>().unwrap();
+        matrix.view::<f32, 2>().unwrap().kernel_view().unwrap();
         assert!(spin.is_none_or(|(sim, spin)| !sim.is_pending(spin)), "nobody has waited");
         end_capture(&own);
         assert_eq!(own.clone_dtoh(&matrix.data).unwrap(), [0.0; 6]);

@@ -13,7 +13,7 @@ use interop_core::cuda::{
     ReleasePolicy, finish_releases, pending_releases, pointer_attributes, set_blocking_hook,
     set_release_policy,
 };
-use interop_core::{CudaArray, Device, Import, Storage};
+use interop_core::{CudaArray, Device, Import, Relabeled, Storage};
 
 use crate::ORDERED;
 use crate::support::{Matrix, current_context, has_second_device, no_context, numbers, turn};
@@ -81,8 +81,9 @@ fn memory_behind_an_array_without_elements_is_freed_in_its_context() {
 #[test]
 fn memory_that_is_called_the_hosts_is_freed_in_its_context() {
     fn check<S: Storage + Send + 'static>(data: S) {
-        let host =
-            Matrix { data, rows: 2, columns: 3 }.relabel_as_host().map_err(|refused| refused.error).unwrap();
+        let host = Relabeled::as_host(Matrix { data, rows: 2, columns: 3 })
+            .map_err(|refused| refused.error)
+            .unwrap();
         let tensor = host.into_dlpack().map_err(|refused| refused.error).unwrap();
         let info = tensor.info().unwrap();
         assert_eq!(info.device(), Device::CPU);

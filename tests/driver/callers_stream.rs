@@ -78,10 +78,10 @@ fn what_is_used_otherwise_is_released_after_the_work() {
     type Use = fn(Row<LeaseMut<i16>>, Stream);
     let uses: [(&str, Use); 10] = [
         ("a kernel view", |array, _| {
-            array.kernel_view::<i16, 1>().unwrap();
+            array.view::<i16, 1>().unwrap().kernel_view().unwrap();
         }),
         ("a kernel view for writing", |mut array, _| {
-            array.kernel_view_mut::<i16, 1>().unwrap();
+            array.view_mut::<i16, 1>().unwrap().kernel_view_mut().unwrap();
         }),
         ("the address of a view", |array, _| assert_ne!(array.view::<i16, 1>().unwrap().address(), 0)),
         ("the address", |array, _| assert_ne!(array.info().unwrap().address(), 0)),
@@ -351,7 +351,7 @@ fn a_stream_that_is_gone_is_not_used_by_the_release() {
         let stream = place.non_blocking();
         let (ledger, array) = row(&data, stream);
         if is_used {
-            array.kernel_view::<i16, 1>().unwrap();
+            array.view::<i16, 1>().unwrap().kernel_view().unwrap();
         }
         stream.destroy();
         let next = place.non_blocking();

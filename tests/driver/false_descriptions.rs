@@ -3,6 +3,7 @@
 use interop_core::dlpack::Versioned;
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LeaseMut, Owner, RawDescriptor,
+    Relabeled,
 };
 
 use crate::counted_imports::{arrive, claim, drained, tell};
@@ -157,7 +158,7 @@ fn the_place_of_managed_memory_is_the_drivers_answer() {
     for ordinal in [0, 1] {
         let bytes = Place::primary(ordinal).managed(0, 16);
         let (ledger, import) = arrive(&bytes, Device { device_id: 5, ..Device::CUDA_MANAGED });
-        let array = Array::<LeaseMut<i16>>::from_import(import).unwrap().relabel_as_device().unwrap();
+        let array = Relabeled::as_device(Array::<LeaseMut<i16>>::from_import(import).unwrap()).unwrap();
         assert_eq!(array.info().unwrap().device(), Device::cuda(ordinal));
         drop(array);
         assert_eq!((drained(), ledger.released()), (0, 1));

@@ -219,7 +219,7 @@ fn a_scope_makes_nothing_clean_that_was_used_before() {
     let place = Place::primary(0);
     let (theirs, data) = (place.non_blocking(), place.bytes(1, 64));
     let (ledger, mut array) = row::<LeaseMut<i16>>(&data, theirs);
-    array.kernel_view::<i16, 1>().unwrap();
+    array.view::<i16, 1>().unwrap().kernel_view().unwrap();
     let spin = place.non_blocking().spin();
     let scope = LaunchScope::new();
     scope.write::<i16, 1>(&mut array).unwrap();
@@ -500,7 +500,7 @@ fn without_the_scope_it_shows() {
     let (theirs, own, data) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 64));
     theirs.fill(&data, 3);
     let (_ledger, mut array) = row::<LeaseMut<i16>>(&data, theirs);
-    array.kernel_view_mut::<i16, 1>().unwrap();
+    array.view_mut::<i16, 1>().unwrap().kernel_view_mut().unwrap();
     own.fill(&data, 4);
     drop(array);
     theirs.reads(&data);

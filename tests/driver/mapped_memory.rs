@@ -232,11 +232,11 @@ fn memory_of_the_host_without_access_is_for_no_kernel() {
     let bytes = Place::primary(0).host_pool(0, 64);
     let (ledger, import) = arrive(&bytes, Device::CUDA_HOST);
     let array = Array::<LeaseMut<i16>>::from_import(import).unwrap();
-    assert_eq!(array.kernel_view::<i16, 1>().unwrap().address(), bytes.address);
+    assert_eq!(array.view::<i16, 1>().unwrap().kernel_view().unwrap().address(), bytes.address);
     assert_eq!(array.to_cai().unwrap().data.0, bytes.at());
     let found = format!("{:#x}, memory of the host that the current device has no access to", bytes.at());
     turn.fail_next("cuPointerGetAttribute", 1);
-    let by_kernel = array.kernel_view::<i16, 1>().unwrap_err();
+    let by_kernel = array.view::<i16, 1>().and_then(|view| view.kernel_view()).unwrap_err();
     turn.fail_next("cuPointerGetAttribute", 1);
     let by_dict = array.to_cai().unwrap_err();
     for refused in [by_kernel, by_dict] {

@@ -91,7 +91,7 @@ fn is_used_by_both(import: Import, registered: &Registered, offset: usize) {
     // SAFETY: the memory outlives the import.
     let again = unsafe { Import::from_cai_for_stream(&interface, StreamHandle::LegacyDefault, ()) }.unwrap();
     assert_eq!(again.info().address(), array.info().unwrap().address());
-    let view = array.kernel_view_mut::<i16, 1>().unwrap();
+    let view = array.view_mut::<i16, 1>().unwrap().kernel_view_mut().unwrap();
     let backwards = view.strides() == [-1];
     let lowest = signed::<_, usize>(view.address()) - if backwards { BYTES - 2 } else { 0 };
     assert_eq!(lowest, registered.on_devices() + offset);

@@ -1,7 +1,7 @@
 //! Memory under another device type: which labels are allowed, which device results, and what the call waits for.
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, device_address, finish_releases};
-use interop_core::{CudaArray, DType, Device, ErrorKind, Storage, StreamHandle};
+use interop_core::{CudaArray, DType, Device, ErrorKind, Relabeled, Storage, StreamHandle};
 
 use crate::cuda_program::Place;
 use crate::exclusive_driver::turn;
@@ -16,11 +16,11 @@ fn what_is_of_a_device_is_called_that_of_its_own() {
     let _turn = turn();
     for kind in [MemoryKind::Managed, MemoryKind::Device, MemoryKind::Pool] {
         for (ordinal, len) in [(0, 8), (1, 8), (0, 0)] {
-            let device = array(kind, ordinal, len).relabel_as_device().unwrap();
+            let device = Relabeled::as_device(array(kind, ordinal, len)).unwrap();
             assert_eq!(device.info().unwrap().device(), Device::cuda(ordinal), "{kind:?}, {len} elements");
         }
     }
-    let error = array(MemoryKind::Pinned, 0, 8).relabel_as_device().unwrap_err().error;
+    let error = Relabeled::as_device(array(MemoryKind::Pinned, 0, 8)).unwrap_err().error;
     assert_eq!((error.kind(), error.location()), (ErrorKind::Device, "device"));
     assert_eq!(finish_releases(), 0);
 }
@@ -29,7 +29,7 @@ fn what_is_of_a_device_is_called_that_of_its_own() {
 fn only_what_the_host_reaches_is_called_the_hosts() {
     let _turn = turn();
     for kind in [MemoryKind::Device, MemoryKind::Pool] {
-        let error = array(kind, 0, 8).relabel_as_host().unwrap_err().error;
+        let error = Relabeled::as_host(array(kind, 0, 8)).unwrap_err().error;
         assert_eq!((error.kind(), error.location()), (ErrorKind::Device, "device"), "{kind:?}");
     }
     assert_eq!(finish_releases(), 0);
@@ -41,7 +41,7 @@ fn what_is_called_the_hosts_is_finished() {
     let turn = turn();
     for kind in [MemoryKind::Pinned, MemoryKind::Managed] {
         let stream = Place::primary(0).non_blocking();
-        let host = Array { stream: stream.handle(), ..array(kind, 0, 8) }.relabel_as_host().unwrap();
+        let host = Relabeled::as_host(Array { stream: stream.handle(), ..array(kind, 0, 8) }).unwrap();
         let spin = stream.spin();
         let info = host.info().unwrap();
         assert!(!turn.is_pending(spin), "{kind:?}");
@@ -71,5 +71,5 @@ fn memory_of_a_device_has_its_own_address_there() {
 fn a_kernel_view_of_pinned_memory_without_elements() {
     let _turn = turn();
     let empty = array(MemoryKind::Pinned, 0, 0);
-    assert_eq!(empty.kernel_view::<u8, 1>().unwrap().address(), 0);
+    assert_eq!(empty.view::<u8, 1>().unwrap().kernel_view().unwrap().address(), 0);
 }

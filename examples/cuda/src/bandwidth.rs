@@ -119,7 +119,7 @@ impl Bench {
         let stream = &self.stream;
         let kernel = self.load("fill_f32")?;
         let mut vector = Vector { values: stream.alloc_zeros::<f32>(256)?, len: 256 };
-        let array: Arrays<'_, 1> = Arrays::new([&vector.kernel_view_mut::<f32, 1>()?])?;
+        let array: Arrays<'_, 1> = Arrays::new([&vector.view_mut::<f32, 1>()?.kernel_view_mut()?])?;
         // SAFETY: both types consist of integers without padding.
         let bytes = Bytes(unsafe { core::mem::transmute::<Arrays<'_, 1>, [u64; WORDS]>(array) });
         let value = 1.0_f32;

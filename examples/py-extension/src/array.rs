@@ -2,8 +2,8 @@
 
 use interop_core::python::{self, ExportedArray, extract_integer, extract_stream, import_as};
 use interop_core::{
-    AsStream, CudaArray, DType, Device, Dims, Error, ErrorKind, FromArray, Layout, Order, SharedBuffer,
-    StreamHandle,
+    AsStream, CudaArray, DType, Device, Dims, Error, ErrorKind, FromArray, Layout, Order, Relabeled,
+    SharedBuffer, StreamHandle,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -157,12 +157,12 @@ impl Array {
 
     /// The same managed memory as device memory, for libraries that accept nothing else.
     fn relabel_as_device(slf: Py<Self>) -> PyResult<ExportedArray> {
-        Ok(ExportedArray::new(slf.relabel_as_device().map_err(|refused| refused.error)?)?)
+        Ok(ExportedArray::new(Relabeled::as_device(slf).map_err(|refused| refused.error)?)?)
     }
 
     /// The same pinned or managed memory as host memory, for libraries that accept nothing else.
     fn relabel_as_host(slf: Py<Self>) -> PyResult<ExportedArray> {
-        Ok(ExportedArray::new(slf.relabel_as_host().map_err(|refused| refused.error)?)?)
+        Ok(ExportedArray::new(Relabeled::as_host(slf).map_err(|refused| refused.error)?)?)
     }
 }
 

@@ -12,23 +12,6 @@ pub(crate) const INLINE: usize = 5;
 /// The greatest number of axes. NumPy 2.0 and later have the same limit.
 pub const MAX_NDIM: usize = 64;
 
-/// Evaluates `$result` with the rank as the constant `$N`, so that loops over axes are unrolled. `None` above rank 4.
-macro_rules! for_rank {
-    ($ndim:expr, $N:ident => $result:expr) => {
-        match $ndim {
-            1 => for_rank!(@ $N = 1, $result),
-            2 => for_rank!(@ $N = 2, $result),
-            3 => for_rank!(@ $N = 3, $result),
-            4 => for_rank!(@ $N = 4, $result),
-            _ => None,
-        }
-    };
-    (@ $N:ident = $rank:literal, $result:expr) => {{
-        const $N: usize = $rank;
-        $result
-    }};
-}
-
 /// A list of extents or strides, one for each axis, that dereferences to a slice.
 ///
 /// ```
@@ -54,7 +37,7 @@ impl<T: Copy + Default> Dims<T> {
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         if len <= INLINE {
-            return Self::inline(len, [T::default(); INLINE]);
+            return Self(Repr::Inline { len, items: [T::default(); INLINE] });
         }
         Self(Repr::Heap(vec![T::default(); len].into_boxed_slice()))
     }
@@ -67,25 +50,23 @@ impl<T: Copy + Default> Dims<T> {
         items
     }
 
-    /// Creates a list from `item(axis)` for each axis.
-    ///
-    /// # Errors
-    ///
-    /// The first error of `item`.
-    #[inline]
-    pub(crate) fn collected<E>(len: usize, mut item: impl FnMut(usize) -> Result<T, E>) -> Result<Self, E> {
-        let mut items = Self::zeroed(len);
-        for (axis, place) in items.iter_mut().enumerate() {
-            *place = item(axis)?;
+    /// Creates a list from `item(axis)` for each axis. A short list is computed before it is written, because reading fresh
+    /// items back would stall the CPU.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a constant length unrolls the loop")]
+    pub(crate) fn from_fn(len: usize, mut item: impl FnMut(usize) -> T) -> Self {
+        if len <= INLINE {
+            let items = core::array::from_fn(|axis| if axis < len { item(axis) } else { T::default() });
+            return Self(Repr::Inline { len, items });
         }
-        Ok(items)
+        Self(Repr::Heap((0..len).map(item).collect()))
     }
 }
 
-impl<T> Dims<T> {
-    /// Creates a list of the first `len` items.
-    pub(crate) const fn inline(len: usize, items: [T; INLINE]) -> Self {
-        Self(Repr::Inline { len, items })
+impl<T: Copy> Dims<T> {
+    /// A list without axes.
+    pub(crate) const fn empty(zero: T) -> Self {
+        Self(Repr::Inline { len: 0, items: [zero; INLINE] })
     }
 }
 
@@ -187,8 +168,6 @@ fn too_great(what: &str, axis: usize, number: i128) -> Error {
     let allowed = "a number that fits a signed 64-bit integer";
     Error::new(ErrorKind::Overflow, format_args!("{what}[{axis}]"), number, allowed)
 }
-
-pub(crate) use for_rank;
 
 #[cfg(test)]
 mod tests {

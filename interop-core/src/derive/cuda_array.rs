@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use interop_kernel::{KernelView, KernelViewMut};
-
 use crate::array::device::DeviceType;
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
@@ -13,7 +11,6 @@ use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
 use crate::derive::fields::axes::{ShapeField, StridesField};
 use crate::derive::fields::stream::AsStream;
-use crate::derive::relabel::Relabeled;
 use crate::error::{Refused, Result};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
 use crate::memory::host::cells::ReadOnlyCell;
@@ -124,31 +121,6 @@ pub unsafe trait CudaArray {
     {
         // SAFETY: rule 1; the borrow is exclusive, so no other Rust code accesses the elements through the struct.
         unsafe { ArrayViewMut::from_info(&self.info()?) }
-    }
-
-    /// Returns the array as a kernel argument for reading, for a launch that you order yourself. In a
-    /// [`LaunchScope`](crate::LaunchScope) the launch is ordered.
-    ///
-    /// # Errors
-    ///
-    /// As [`view`](Self::view) and [`ArrayView::kernel_view`].
-    fn kernel_view<T: Element, const N: usize>(&self) -> Result<KernelView<'_, T, N>>
-    where
-        Self: Sized,
-    {
-        self.view::<T, N>()?.kernel_view()
-    }
-
-    /// As [`kernel_view`](Self::kernel_view), for reading and writing.
-    ///
-    /// # Errors
-    ///
-    /// As [`view_mut`](Self::view_mut) and [`ArrayView::kernel_view`].
-    fn kernel_view_mut<T: Element, const N: usize>(&mut self) -> Result<KernelViewMut<'_, T, N>>
-    where
-        Self: Sized,
-    {
-        self.view_mut::<T, N>()?.kernel_view_mut()
     }
 
     /// Copies the elements into a `Vec`, in row-major order. Works for any rank, strides and memory. For CUDA memory it
@@ -284,19 +256,6 @@ pub unsafe trait CudaArray {
         unsafe { HostElementsMut::<T>::new(&self.info()?) }?.strided().copy_from_slice(slice)
     }
 
-    /// Copies the elements, in row-major order, into a slice of the same length.
-    ///
-    /// # Errors
-    ///
-    /// As [`for_each`](Self::for_each); `Shape` if the lengths differ.
-    fn copy_to_slice<T: Element>(&self, slice: &mut [T]) -> Result<()>
-    where
-        Self: Sized,
-    {
-        // SAFETY: rule 1.
-        unsafe { HostElements::<T>::new(&self.info()?, false) }?.strided().copy_to_slice(slice)
-    }
-
     /// Returns the CUDA Array Interface of the array as plain data. The address is the one that kernels use
     /// ([`cuda::device_address`]). The interface owns nothing: keep the struct while it is in use.
     ///
@@ -366,48 +325,6 @@ pub unsafe trait CudaArray {
     /// ```
     fn wait_for_stream(&self, stream: StreamHandle) -> Result<()> {
         cuda::wait_for_consumer(&self.info()?, stream)
-    }
-
-    /// Exports managed memory as memory of the CUDA device for which it was allocated. Kernels use it in place. Use
-    /// this for libraries that do not accept `CUDAManaged` (13), such as `PyTorch`. Device memory is unchanged.
-    ///
-    /// # Errors
-    ///
-    /// The struct is returned with the reason: [`ErrorKind::Device`](crate::error::ErrorKind::Device) for CPU and
-    /// pinned memory, [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) without a driver; otherwise as
-    /// [`info`](Self::info).
-    ///
-    /// ```no_run
-    /// use interop_core::cuda::{CudaBuffer, MemoryKind};
-    /// use interop_core::{CudaArray, DType};
-    ///
-    /// #[derive(Debug, CudaArray)]
-    /// #[cuda_array(shape = [len], export)]
-    /// struct Samples { #[cuda_array(data)] values: CudaBuffer, len: usize }
-    ///
-    /// let values = CudaBuffer::zeroed(MemoryKind::Managed, 0, DType::F32, 8)?;
-    /// let tensor = Samples { values, len: 8 }.relabel_as_device()?.into_dlpack()?;
-    /// # Ok::<(), interop_core::Error>(())
-    /// ```
-    fn relabel_as_device(self) -> Result<Relabeled<Self>, Refused<Self>>
-    where
-        Self: Sized,
-    {
-        Relabeled::to_device(self)
-    }
-
-    /// Exports pinned or managed memory as CPU memory, for libraries that do not accept `CUDAHost` (3) or `CUDAManaged`
-    /// (13). Each view and export then waits for pending work. CPU memory is unchanged.
-    ///
-    /// # Errors
-    ///
-    /// The struct is returned with the reason: [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that
-    /// the host cannot access; otherwise as [`info`](Self::info).
-    fn relabel_as_host(self) -> Result<Relabeled<Self>, Refused<Self>>
-    where
-        Self: Sized,
-    {
-        Relabeled::to_host(self)
     }
 
     /// Exports the array; the tensor owns the struct. It is writable unless the memory is read-only.

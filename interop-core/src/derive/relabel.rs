@@ -11,10 +11,21 @@ use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 
-/// An array whose memory is exported under another device type; see [`CudaArray::relabel_as_device`] and
-/// [`CudaArray::relabel_as_host`].
+/// An array whose memory is exported under another device type, for libraries that do not accept its own. It is a
+/// [`CudaArray`] itself, and nothing is moved.
 ///
-/// It implements [`CudaArray`] itself.
+/// ```no_run
+/// use interop_core::cuda::{CudaBuffer, MemoryKind};
+/// use interop_core::{CudaArray, DType, Relabeled};
+///
+/// #[derive(Debug, CudaArray)]
+/// #[cuda_array(shape = [len], export)]
+/// struct Samples { #[cuda_array(data)] values: CudaBuffer, len: usize }
+///
+/// let values = CudaBuffer::zeroed(MemoryKind::Managed, 0, DType::F32, 8)?;
+/// let tensor = Relabeled::as_device(Samples { values, len: 8 })?.into_dlpack()?;
+/// # Ok::<(), interop_core::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Relabeled<A> {
     array: InScope<A>,
@@ -65,8 +76,14 @@ unsafe impl<A: CudaArray> CudaArray for InScope<A> {
 }
 
 impl<A: CudaArray> Relabeled<A> {
-    /// Labels managed memory with the device for which the driver says it was allocated. Device memory is unchanged.
-    pub(crate) fn to_device(array: A) -> Result<Self, Refused<A>> {
+    /// Exports managed memory as memory of the CUDA device for which it was allocated. Kernels use it in place. Use this for
+    /// libraries that do not accept `CUDAManaged` (13), such as `PyTorch`. Device memory is unchanged.
+    ///
+    /// # Errors
+    ///
+    /// The struct is returned with the reason: [`ErrorKind::Device`] for CPU and pinned memory, [`ErrorKind::Driver`] without
+    /// a driver; otherwise as [`CudaArray::info`].
+    pub fn as_device(array: A) -> Result<Self, Refused<A>> {
         let label = array.info().and_then(|info| {
             let device = info.device();
             match device.device_type {
@@ -90,8 +107,14 @@ impl<A: CudaArray> Relabeled<A> {
         Self::new(array, label)
     }
 
-    /// Labels pinned or managed memory as CPU memory.
-    pub(crate) fn to_host(array: A) -> Result<Self, Refused<A>> {
+    /// Exports pinned or managed memory as CPU memory, for libraries that do not accept `CUDAHost` (3) or `CUDAManaged` (13).
+    /// Each view and export then waits for pending work. CPU memory is unchanged.
+    ///
+    /// # Errors
+    ///
+    /// The struct is returned with the reason: [`ErrorKind::Device`] for memory that the host cannot access; otherwise as
+    /// [`CudaArray::info`].
+    pub fn as_host(array: A) -> Result<Self, Refused<A>> {
         let label = array.info().and_then(|info| {
             let device = info.device();
             device.check_for_host()?;

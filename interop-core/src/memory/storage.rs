@@ -420,7 +420,7 @@ fn with_element_axes(descriptor: RawDescriptor<'_>, element: ElementType) -> Res
     if element.ndim == 0 {
         return descriptor.validate().map(with_padding_flag);
     }
-    let layout = descriptor.layout(element.size)?.split_elements(element.axes())?;
+    let layout = descriptor.layout(8 * element.size)?.split_elements(element.axes())?;
     let shape: Vec<i64> = layout.shape().iter().map(|extent| *extent as i64).collect();
     let strides: Vec<i64> = layout.strides().iter().map(|stride| *stride as i64).collect();
     RawDescriptor { shape: &shape, strides: Strides::Elements(&strides), ..descriptor }

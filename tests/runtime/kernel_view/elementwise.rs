@@ -174,7 +174,7 @@ fn views_and_facts_are_operands() {
     let info = array.info().unwrap();
     let of_facts = info.kernel_view().unwrap();
     let first = KernelArrays::<1, 4>::new([&of_facts]).unwrap();
-    let view = array.kernel_view_mut::<u16, 2>().unwrap();
+    let view = array.view_mut::<u16, 2>().unwrap().kernel_view_mut().unwrap();
     let second = KernelArrays::<2, 4>::new([&view, &view.as_view()]).unwrap();
     assert_eq!((first.rank(), first.width(), first.numel()), (1, 8, 32));
     assert_eq!(

@@ -73,7 +73,7 @@ fn check<const N: usize>(program: &Path, shape: [usize; N], strides: [isize; N],
     let whole = SharedBuffer::new(Managed(HostVec::from_slice(&values)));
     let memory = Array::new(whole.clone(), &[120]).info().expect("sound").address();
     let array = Array::strided(whole.byte_offset(first * 4).expect("within the memory"), &shape, &strides);
-    let view = array.kernel_view::<i32, N>().expect("managed memory");
+    let view = array.view::<i32, N>().and_then(|view| view.kernel_view()).expect("managed memory");
     let mut child = Command::new(program)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -9,9 +9,9 @@ struct Samples {
 }
 
 fn read_beside_a_writer(samples: &mut Samples) {
-    let target = samples.kernel_view_mut::<f32, 1>().unwrap();
+    let target = samples.view_mut::<f32, 1>().unwrap().kernel_view_mut().unwrap();
     let copy = target;
-    let view = samples.kernel_view::<f32, 1>().unwrap();
+    let view = samples.view::<f32, 1>().unwrap().kernel_view().unwrap();
     println!("{copy:?} {view:?}");
 }
 

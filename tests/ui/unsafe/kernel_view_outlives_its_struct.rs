@@ -9,7 +9,7 @@ struct Samples {
 }
 
 fn freed_before_the_launch(samples: Samples) {
-    let view = samples.kernel_view::<f32, 1>().unwrap();
+    let view = samples.view::<f32, 1>().unwrap().kernel_view().unwrap();
     drop(samples);
     println!("{view:?}");
 }

@@ -1,5 +1,7 @@
 //! Errors about layouts.
 
+use core::fmt::{Debug, Display};
+
 use crate::array::dims::MAX_NDIM;
 use crate::array::layout::order::{Order, contiguous_strides};
 use crate::error::{Cure, Error, ErrorKind, text};
@@ -29,9 +31,26 @@ pub(crate) fn no_extents(ndim: usize) -> Error {
 }
 
 #[cold]
-pub(crate) fn too_large(shape: &[usize]) -> Error {
+pub(crate) fn too_large(shape: &[impl Debug]) -> Error {
     let found = text!("{shape:?}");
     Error::new(ErrorKind::Overflow, "shape", found, "extents whose product fits the address space")
+}
+
+#[cold]
+pub(crate) fn negative(axis: usize, claimed: impl Display) -> Error {
+    Error::new(ErrorKind::Shape, format_args!("shape[{axis}]"), claimed, "0 or greater")
+}
+
+#[cold]
+pub(crate) fn too_wide(axis: usize, claimed: impl Display) -> Error {
+    let allowed = "a stride that fits the address space";
+    Error::new(ErrorKind::Overflow, format_args!("strides[{axis}]"), claimed, allowed)
+}
+
+#[cold]
+pub(crate) fn no_multiple(axis: usize, stride: isize, item: isize) -> Error {
+    let (found, allowed) = (text!("{stride} bytes"), text!("a multiple of the item size, {item} bytes"));
+    Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed)
 }
 
 #[cold]
@@ -42,7 +61,7 @@ pub(crate) fn count_mismatch(found: usize, expected: usize) -> Error {
 }
 
 #[cold]
-pub(crate) fn out_of_reach(shape: &[usize], strides: &[isize]) -> Error {
+pub(crate) fn out_of_reach(shape: &[impl Debug], strides: &[impl Debug]) -> Error {
     let found = text!("{strides:?} for shape {shape:?}");
     let error = Error::new(ErrorKind::Overflow, "strides", found, "offsets that fit the address space");
     error.with_python_hint(

@@ -1,4 +1,5 @@
 //! Shapes and strides: defaults, contiguity, offsets, slices. All arithmetic is checked.
+#![expect(clippy::inline_always, reason = "a constant rank in the caller unrolls the loops")]
 
 pub(crate) mod axes;
 pub(crate) mod errors;
@@ -6,13 +7,15 @@ pub(crate) mod order;
 pub(crate) mod parts;
 
 use core::cmp::Reverse;
-use core::fmt;
+use core::fmt::{self, Debug, Display};
 use core::ops::Range;
 
-use crate::array::dims::{Dims, INLINE, MAX_NDIM};
-use crate::array::layout::errors::{count_mismatch, not_contiguous, out_of_reach, too_large, too_many};
-use crate::array::layout::order::{Order, contiguous_strides, is_contiguous};
-use crate::error::{Error, ErrorKind, Result};
+use crate::array::dims::{Dims, MAX_NDIM};
+use crate::array::layout::errors::{
+    count_mismatch, negative, no_multiple, not_contiguous, out_of_reach, too_large, too_many, too_wide,
+};
+use crate::array::layout::order::{Order, contiguous_stride, is_contiguous};
+use crate::error::Result;
 
 /// A checked shape with strides in elements.
 ///
@@ -43,7 +46,7 @@ pub struct Layout {
 
 impl Layout {
     /// A placeholder without axes and elements.
-    pub(crate) const EMPTY: Self = Self::inline(0, [0; INLINE], [0; INLINE], 0);
+    pub(crate) const EMPTY: Self = Self { shape: Dims::empty(0), strides: Dims::empty(0), numel: 0 };
 
     /// Creates the contiguous layout of this shape.
     ///
@@ -53,8 +56,7 @@ impl Layout {
     /// `isize`.
     #[inline]
     pub fn contiguous(shape: &[usize], order: Order) -> Result<Self> {
-        let numel = numel(shape)?;
-        Ok(Self { shape: shape.into(), strides: contiguous_strides(shape, order), numel })
+        Self::from_steps(shape, Steps::<isize>::Contiguous(order))
     }
 
     /// Creates a layout from a shape and strides in elements.
@@ -65,26 +67,7 @@ impl Layout {
     /// [`ErrorKind::Overflow`] if an offset between two elements does not fit `isize`.
     #[inline]
     pub fn strided(shape: &[usize], strides: &[isize]) -> Result<Self> {
-        let numel = numel(shape)?;
-        if strides.len() != shape.len() {
-            return Err(count_mismatch(strides.len(), shape.len()));
-        }
-        let layout = Self { shape: shape.into(), strides: normalized_strides(shape, strides, numel), numel };
-        if layout.offsets_checked().is_none() {
-            return Err(out_of_reach(layout.shape(), layout.strides()));
-        }
-        Ok(layout)
-    }
-
-    /// Creates a layout from checked parts.
-    #[inline]
-    pub(crate) const fn inline(
-        ndim: usize,
-        shape: [usize; INLINE],
-        strides: [isize; INLINE],
-        numel: usize,
-    ) -> Self {
-        Self { shape: Dims::inline(ndim, shape), strides: Dims::inline(ndim, strides), numel }
+        Self::from_steps(shape, Steps::Elements(strides))
     }
 
     /// Creates a layout from a shape and strides in bytes, for elements of `item` bytes.
@@ -94,30 +77,31 @@ impl Layout {
     /// As [`strided`](Self::strided); [`ErrorKind::Strides`] if a stride is not a multiple of `item`, unless the axis
     /// has extent 1 or the array no elements.
     pub fn strided_in_bytes(shape: &[usize], strides: &[isize], item: usize) -> Result<Self> {
-        if strides.len() != shape.len() {
-            return Err(count_mismatch(strides.len(), shape.len()));
-        }
-        let empty = shape.contains(&0);
-        let item = isize::try_from(item.max(1)).unwrap_or(isize::MAX);
-        let mut elements = Dims::zeroed(strides.len());
-        for (axis, (&extent, &stride)) in shape.iter().zip(strides).enumerate() {
-            elements[axis] = match (stride % item, empty || extent == 1) {
-                (0, _) => stride / item,
-                // `strided` replaces a negative stride that is never used by the contiguous one.
-                (_, true) => -1,
-                (_, false) => {
-                    let allowed = format!("a multiple of the item size, {item} bytes");
-                    let found = format!("{stride} bytes");
-                    return Err(Error::new(
-                        ErrorKind::Strides,
-                        format_args!("strides[{axis}]"),
-                        found,
-                        allowed,
-                    ));
-                }
-            };
-        }
-        Self::strided(shape, &elements)
+        Self::from_steps(shape, Steps::Elements(&in_elements(shape, strides, item)?))
+    }
+
+    #[inline]
+    pub(crate) fn from_steps<E: Extent, S: Stride>(shape: &[E], steps: Steps<'_, S>) -> Result<Self> {
+        let (numel, _) = check(shape, steps)?;
+        Ok(Self::from_checked(shape, steps, numel))
+    }
+
+    /// Creates the layout of a shape and strides that [`check`] has accepted.
+    ///
+    /// A negative stride that is never used becomes that of a contiguous array. A stride is not used if its axis has extent 1
+    /// or the array has no elements. Some consumers reject a negative stride even there. Other unused strides stay, because
+    /// some consumers derive the memory order from them.
+    #[inline(always)]
+    pub(crate) fn from_checked<E: Extent, S: Stride>(shape: &[E], steps: Steps<'_, S>, numel: usize) -> Self {
+        let extent = |axis: usize| shape[axis].try_into().unwrap_or(0);
+        let stride = |axis: usize| match steps {
+            Steps::Contiguous(order) => contiguous_stride(shape, axis, order),
+            Steps::Elements(strides) => match strides[axis].try_into().unwrap_or(0) {
+                ..0 if numel == 0 || extent(axis) == 1 => contiguous_stride(shape, axis, Order::C),
+                stride => stride,
+            },
+        };
+        Self { shape: Dims::from_fn(shape.len(), extent), strides: Dims::from_fn(shape.len(), stride), numel }
     }
 
     /// The extents.
@@ -237,36 +221,88 @@ impl fmt::Debug for Layout {
     }
 }
 
-/// Replaces negative strides that are never used by those of a contiguous array. A stride is not used if its axis has
-/// extent 1 or the array has no elements. Some consumers reject a negative stride even there. Other unused strides
-/// stay, because some consumers derive the memory order from them.
-fn normalized_strides(shape: &[usize], strides: &[isize], numel: usize) -> Dims<isize> {
-    let mut normalized_strides = Dims::from(strides);
-    if strides.iter().any(|stride| *stride < 0) {
-        let compact = contiguous_strides(shape, Order::C);
-        for (axis, stride) in normalized_strides.iter_mut().enumerate() {
-            if *stride < 0 && (shape[axis] == 1 || numel == 0) {
-                *stride = compact[axis];
-            }
-        }
-    }
-    normalized_strides
+/// An extent, as this crate or as a protocol counts it.
+pub(crate) trait Extent: Copy + Display + Debug + TryInto<usize> + TryInto<isize> {}
+
+impl<E: Copy + Display + Debug + TryInto<usize> + TryInto<isize>> Extent for E {}
+
+/// A stride, as this crate or as a protocol counts it.
+pub(crate) trait Stride: Copy + Display + Debug + TryInto<isize> {}
+
+impl<S: Copy + Display + Debug + TryInto<isize>> Stride for S {}
+
+/// The strides of a layout to be made.
+#[derive(Clone, Copy)]
+pub(crate) enum Steps<'a, S> {
+    Contiguous(Order),
+    Elements(&'a [S]),
 }
 
-/// The product of the extents, which must fit `isize`. It is 0 if any extent is 0.
-#[inline]
-pub(crate) fn numel(shape: &[usize]) -> Result<usize> {
+/// The rules of every layout. Returns the number of elements, and the offsets of the lowest element and of one past the
+/// highest.
+///
+/// # Errors
+///
+/// As [`Layout::strided`]; [`ErrorKind::Shape`] for a negative extent.
+#[inline(always)]
+pub(crate) fn check<E: Extent, S: Stride>(shape: &[E], steps: Steps<'_, S>) -> Result<(usize, Range<isize>)> {
     if shape.len() > MAX_NDIM {
         return Err(too_many(shape.len()));
     }
-    match product(shape.iter().copied()) {
-        Some(numel) => Ok(numel),
-        None => Err(too_large(shape)),
+    let extents = || shape.iter().map(|extent| TryInto::<usize>::try_into(*extent));
+    for (axis, extent) in extents().enumerate() {
+        if extent.is_err() {
+            return Err(negative(axis, shape[axis]));
+        }
+    }
+    let extents = || extents().map(|extent| extent.unwrap_or(0));
+    let Some(numel) = product(extents()) else { return Err(too_large(shape)) };
+    let Steps::Elements(strides) = steps else { return Ok((numel, 0..numel as isize)) };
+    if strides.len() != shape.len() {
+        return Err(count_mismatch(strides.len(), shape.len()));
+    }
+    for (axis, stride) in strides.iter().enumerate() {
+        if TryInto::<isize>::try_into(*stride).is_err() {
+            return Err(too_wide(axis, *stride));
+        }
+    }
+    if numel == 0 {
+        return Ok((0, 0..0));
+    }
+    let steps = strides.iter().map(|stride| (*stride).try_into().unwrap_or(0));
+    match offsets(extents().zip(steps)) {
+        Some(offsets) => Ok((numel, offsets)),
+        None => Err(out_of_reach(shape, strides)),
     }
 }
 
+/// Converts strides in bytes to elements of `item` bytes. A stride that is never used need not be a multiple: it becomes
+/// negative, for which [`Layout::from_checked`] takes another.
+pub(crate) fn in_elements<E: Extent, S: Stride>(
+    shape: &[E],
+    strides: &[S],
+    item: usize,
+) -> Result<Dims<isize>> {
+    if strides.len() != shape.len() {
+        return Err(count_mismatch(strides.len(), shape.len()));
+    }
+    let extent = |axis: usize| shape[axis].try_into().unwrap_or(usize::MAX);
+    let is_empty = (0..shape.len()).any(|axis| extent(axis) == 0);
+    let item = isize::try_from(item.max(1)).unwrap_or(isize::MAX);
+    let mut elements = Dims::zeroed(strides.len());
+    for (axis, element) in elements.iter_mut().enumerate() {
+        let stride: isize = strides[axis].try_into().map_err(|_| too_wide(axis, strides[axis]))?;
+        *element = match stride % item {
+            0 => stride / item,
+            _ if is_empty || extent(axis) == 1 => -1,
+            _ => return Err(no_multiple(axis, stride, item)),
+        };
+    }
+    Ok(elements)
+}
+
 /// The product of the extents, or `None` if it does not fit `isize`. It is 0 if any extent is 0.
-#[inline]
+#[inline(always)]
 pub(crate) fn product(extents: impl Iterator<Item = usize>) -> Option<usize> {
     let (mut product, mut fits) = (1_usize, true);
     for extent in extents {
@@ -282,7 +318,7 @@ pub(crate) fn product(extents: impl Iterator<Item = usize>) -> Option<usize> {
 
 /// The offsets of the lowest element and of one past the highest, or `None` if one of them or their distance does not
 /// fit. The product of the extents must fit `isize` and not be 0.
-#[inline]
+#[inline(always)]
 pub(crate) fn offsets(axes: impl Iterator<Item = (usize, isize)>) -> Option<Range<isize>> {
     let (mut low, mut high) = (0_isize, 0_isize);
     for (extent, stride) in axes {

@@ -14,7 +14,21 @@ pub enum Order {
 
 /// The strides of a contiguous array of this shape.
 pub(crate) fn contiguous_strides(shape: &[usize], order: Order) -> Dims<isize> {
-    Dims::filled(shape.len(), |strides| fill_contiguous(strides, |axis| shape[axis], order))
+    Dims::from_fn(shape.len(), |axis| contiguous_stride(shape, axis, order))
+}
+
+/// The stride of one axis of a contiguous array. As in NumPy, an extent of 0 counts as 1. If the product of an empty array's
+/// other extents overflows, the stride is 0.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "a constant rank unrolls the loop")]
+pub(crate) fn contiguous_stride<E: Copy + TryInto<isize>>(shape: &[E], axis: usize, order: Order) -> isize {
+    let inner = match order {
+        Order::C => &shape[axis + 1..],
+        Order::F => &shape[..axis],
+    };
+    let times =
+        |stride: isize, extent: &E| stride.checked_mul(TryInto::<isize>::try_into(*extent).ok()?.max(1));
+    inner.iter().try_fold(1, times).unwrap_or(0)
 }
 
 /// Whether these elements lie without gaps in this order. There must be elements.
@@ -30,23 +44,5 @@ pub(crate) fn is_contiguous(shape: &[usize], strides: &[isize], order: Order) ->
     match order {
         Order::C => axes.rev().all(&mut matches),
         Order::F => axes.all(&mut matches),
-    }
-}
-
-/// Writes the strides of a contiguous array. As in NumPy, an extent of 0 counts as 1. If the product of an empty
-/// array's other extents overflows, the strides are 0.
-#[inline]
-pub(crate) fn fill_contiguous(strides: &mut [isize], extent: impl Fn(usize) -> usize, order: Order) {
-    let ndim = strides.len();
-    let (mut running, mut fits) = (1_isize, true);
-    let mut step = |axis: usize| {
-        strides[axis] = if fits { running } else { 0 };
-        let (next, overflows) = running.overflowing_mul(extent(axis).max(1) as isize);
-        running = next;
-        fits &= !overflows && next > 0;
-    };
-    match order {
-        Order::C => (0..ndim).rev().for_each(&mut step),
-        Order::F => (0..ndim).for_each(&mut step),
     }
 }

@@ -3,7 +3,7 @@
 use crate::array::dims::Dims;
 use crate::array::layout::errors::{axes_in_words, out_of_reach};
 use crate::array::layout::order::{Order, contiguous_strides};
-use crate::array::layout::{Layout, numel, product};
+use crate::array::layout::{Layout, Steps, check, product};
 use crate::error::{Error, ErrorKind, Result, text};
 
 impl Layout {
@@ -38,7 +38,8 @@ impl Layout {
         }
         let mut shape = Dims::from(self.shape());
         shape[axis] = len;
-        let numel = numel(&shape).unwrap_or_else(|error| panic!("slice of axis {axis}: {error}"));
+        let (numel, _) = check(&shape, Steps::<isize>::Contiguous(Order::C))
+            .unwrap_or_else(|error| panic!("slice of axis {axis}: {error}"));
         let mut strides = Dims::from(self.strides());
         // With fewer than two indices the stride is never used; otherwise the product stays within the axis.
         if len > 1 && numel > 0 {
@@ -101,7 +102,7 @@ impl Layout {
             let found = text!("{:?} as the last axes of {:?}", &self.shape()[outer..], self.shape());
             return Err(Error::new(ErrorKind::Shape, "shape", found, format_args!("{parts:?}")));
         }
-        let count = numel(parts)?.max(1) as isize;
+        let count = Self::contiguous(parts, Order::C)?.numel.max(1) as isize;
         let shape = &self.shape()[..outer];
         let mut strides = Dims::from(&self.strides()[..outer]);
         // An array without elements may have strides that `strided` would reject.

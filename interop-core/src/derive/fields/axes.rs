@@ -95,7 +95,7 @@ pub trait AxisList: Sized {
     fn collect(len: usize, item: impl FnMut(usize) -> Result<Self::Item>) -> Result<Self>;
 }
 
-macro_rules! heap_lists {
+macro_rules! lists {
     ($($list:ty),*) => {
         $(
             impl<I: Copy + Default> AxisList for $list {
@@ -114,21 +114,7 @@ macro_rules! heap_lists {
     };
 }
 
-heap_lists!(Vec<I>, Box<[I]>);
-
-impl<I: Copy + Default> AxisList for Dims<I> {
-    type Item = I;
-
-    #[inline]
-    fn items(&self) -> &[I] {
-        self
-    }
-
-    #[inline]
-    fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
-        Self::collected(len, item)
-    }
-}
+lists!(Vec<I>, Box<[I]>, Dims<I>);
 
 impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
     type Item = I;

@@ -10,7 +10,7 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
 use crate::array::device::Device;
-use crate::array::dims::{Dims, MAX_NDIM, for_rank};
+use crate::array::dims::{Dims, MAX_NDIM};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::errors::no_extents;
 use crate::array::layout::order::Order;
@@ -137,92 +137,91 @@ fn unsupported_version(version: DLPackVersion) -> Error {
 ///
 /// # Safety
 ///
-/// As [`read_fast`].
-#[inline(always)]
-pub(crate) unsafe fn read_tensor(tensor: *const DLTensor, flags: u64, to: &mut ArrayInfo) -> Result<()> {
-    // SAFETY: as the caller promises.
-    *to = match unsafe { read_fast(tensor, flags) } {
-        Some(info) => info,
-        // SAFETY: as above.
-        None => unsafe { read_any(tensor, flags) }?,
-    };
-    Ok(())
-}
-
-/// Reads a `DLTensor` of one to four axes. Returns `None` for what [`read_any`] is for.
-///
-/// # Safety
-///
 /// `tensor` points to a live tensor, whose `shape` and `strides` are null or point to `ndim` numbers.
 #[inline(always)]
-unsafe fn read_fast(tensor: *const DLTensor, flags: u64) -> Option<ArrayInfo> {
+pub(crate) unsafe fn read_tensor(tensor: *const DLTensor, flags: u64, to: &mut ArrayInfo) -> Result<()> {
     // SAFETY: the caller guarantees a live tensor; every bit pattern of its numbers and pointers is valid.
     let tensor = unsafe { tensor.read() };
-    if tensor.shape.is_null() {
-        return None;
+    let ndim = usize::try_from(tensor.ndim).unwrap_or(usize::MAX);
+    if ndim > MAX_NDIM {
+        return Err(invalid_rank(tensor.ndim));
     }
-    let ndim = usize::try_from(tensor.ndim).ok()?;
-    // SAFETY: the shape is not null, so the caller guarantees `ndim` numbers.
-    for_rank!(ndim, N => unsafe { read_ranked::<N>(&tensor, flags) })
-}
-
-/// Reads a tensor of `N` axes.
-///
-/// # Safety
-///
-/// `shape` points to `N` numbers, and so does `strides` unless it is null.
-#[inline(always)]
-unsafe fn read_ranked<const N: usize>(tensor: &DLTensor, flags: u64) -> Option<ArrayInfo> {
-    // Numbers are read one by one, because a wide load over a producer's recent narrow stores stalls the CPU.
-    let (mut shape, mut strides) = ([0; N], [0; N]);
-    for (axis, extent) in shape.iter_mut().enumerate() {
-        // SAFETY: the caller guarantees `N` numbers.
-        *extent = unsafe { tensor.shape.wrapping_add(axis).read() };
-    }
-    if tensor.strides.is_null() {
-        return descriptor_of(tensor, flags, &shape, Strides::Contiguous(Order::C)).validate_fast();
-    }
-    for (axis, stride) in strides.iter_mut().enumerate() {
-        // SAFETY: the caller guarantees `N` numbers.
-        *stride = unsafe { tensor.strides.wrapping_add(axis).read() };
-    }
-    descriptor_of(tensor, flags, &shape, Strides::Elements(&strides)).validate_fast()
-}
-
-/// Reads any `DLTensor`. The numbers are copied, because the producer may change or free them.
-///
-/// # Safety
-///
-/// As [`read_fast`].
-#[cold]
-unsafe fn read_any(tensor: *const DLTensor, flags: u64) -> Result<ArrayInfo> {
-    // SAFETY: as in `read_fast`.
-    let tensor = unsafe { tensor.read() };
-    let ndim = usize::try_from(tensor.ndim)
-        .ok()
-        .filter(|ndim| *ndim <= MAX_NDIM)
-        .ok_or_else(|| Error::new(ErrorKind::Rank, "ndim", tensor.ndim, format_args!("0 to {MAX_NDIM}")))?;
     if tensor.dtype.bits() % 8 != 0 && flags & !SUPPORTED_FLAGS != 0 {
-        // A flag of a later minor version may change the layout of such elements, as the padding flag did.
-        let allowed = "flags 1, 2 and 4 for elements of less than a byte";
-        return Err(Error::new(ErrorKind::Version, "flags", format_args!("{flags:#x}"), allowed));
+        return Err(unknown_flags(flags));
     }
     if ndim > 0 && tensor.shape.is_null() {
         return Err(no_extents(ndim));
     }
-    let numbers = |list: *mut i64| {
-        Dims::filled(ndim, |items| {
-            for (axis, item) in items.iter_mut().enumerate() {
-                // SAFETY: the caller guarantees `ndim` numbers.
-                *item = unsafe { list.wrapping_add(axis).read() };
-            }
-        })
-    };
-    let shape = numbers(tensor.shape);
-    if ndim == 0 || tensor.strides.is_null() {
-        return descriptor_of(&tensor, flags, &shape, Strides::Contiguous(Order::C)).validate_full();
+    // The same code for each rank: where it is a constant, the loops over axes are unrolled.
+    match ndim {
+        // SAFETY: the caller guarantees `ndim` numbers.
+        1 => read_axes(&tensor, flags, |list| unsafe { numbers::<1>(list) }, to),
+        // SAFETY: as above.
+        2 => read_axes(&tensor, flags, |list| unsafe { numbers::<2>(list) }, to),
+        // SAFETY: as above.
+        3 => read_axes(&tensor, flags, |list| unsafe { numbers::<3>(list) }, to),
+        // SAFETY: as above.
+        4 => read_axes(&tensor, flags, |list| unsafe { numbers::<4>(list) }, to),
+        _ => {
+            // SAFETY: as above.
+            let numbers = |list: *const i64| Dims::from_fn(ndim, |axis| unsafe { number(list, axis) });
+            read_axes(&tensor, flags, numbers, to)
+        }
     }
-    descriptor_of(&tensor, flags, &shape, Strides::Elements(&numbers(tensor.strides))).validate_full()
+}
+
+#[cold]
+fn invalid_rank(ndim: i32) -> Error {
+    Error::new(ErrorKind::Rank, "ndim", ndim, format_args!("0 to {MAX_NDIM}"))
+}
+
+/// A flag of a later minor version may change the layout of elements of less than a byte, as the padding flag did.
+#[cold]
+fn unknown_flags(flags: u64) -> Error {
+    let allowed = "flags 1, 2 and 4 for elements of less than a byte";
+    Error::new(ErrorKind::Version, "flags", format_args!("{flags:#x}"), allowed)
+}
+
+/// Copies numbers of a tensor, because the producer may change or free them.
+///
+/// # Safety
+///
+/// The list has `N` numbers.
+#[inline(always)]
+unsafe fn numbers<const N: usize>(list: *const i64) -> [i64; N] {
+    // SAFETY: as the caller promises.
+    core::array::from_fn(|axis| unsafe { number(list, axis) })
+}
+
+/// Reads one number, because a wide load over a producer's recent narrow stores stalls the CPU.
+///
+/// # Safety
+///
+/// The list has more than `axis` numbers.
+#[inline(always)]
+unsafe fn number(list: *const i64, axis: usize) -> i64 {
+    // SAFETY: as the caller promises.
+    unsafe { list.wrapping_add(axis).read() }
+}
+
+/// Checks a tensor, whose extents and strides `numbers` copies.
+#[inline(always)]
+fn read_axes<L: AsRef<[i64]>>(
+    tensor: &DLTensor,
+    flags: u64,
+    numbers: impl Fn(*const i64) -> L,
+    to: &mut ArrayInfo,
+) -> Result<()> {
+    let shape = numbers(tensor.shape);
+    if tensor.strides.is_null() {
+        *to =
+            descriptor_of(tensor, flags, shape.as_ref(), Strides::Contiguous(Order::C)).validate_inlined()?;
+        return Ok(());
+    }
+    let strides = numbers(tensor.strides);
+    *to = descriptor_of(tensor, flags, shape.as_ref(), Strides::Elements(strides.as_ref()))
+        .validate_inlined()?;
+    Ok(())
 }
 
 #[inline(always)]
