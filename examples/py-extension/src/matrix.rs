@@ -1,7 +1,7 @@
 //! Minimal functions that take an array. `benches/python` and `tests/gpu` use them to measure imports.
 #![expect(unsafe_code, reason = "one function believes what it is told of memory")]
 
-use interop_core::python::{extract_cai, import_as_unchecked};
+use interop_core::python::{extract_cai, import_unchecked};
 use interop_core::{CudaArray, Lease};
 use pyo3::prelude::*;
 
@@ -36,8 +36,9 @@ pub(crate) fn trace(obj: Matrix<Vec<f32>>) -> f64 {
 /// As `is_square`, for objects of trusted libraries: their memory is not verified with the driver.
 #[pyfunction]
 pub(crate) fn is_square_trusted(obj: &Bound<'_, PyAny>) -> PyResult<bool> {
-    // SAFETY: callers of this function promise that the object lives, and nothing is read from the memory.
-    is_square(unsafe { import_as_unchecked(obj) }?)
+    // SAFETY: the caller trusts the library of the object, and nothing is read from the memory.
+    let import = unsafe { import_unchecked(obj, None) }?;
+    is_square(Matrix::from_import(import)?)
 }
 
 /// Validates a `__cuda_array_interface__` without a driver, and returns the size of its elements in bytes.

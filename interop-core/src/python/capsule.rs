@@ -15,17 +15,9 @@ use crate::protocols::dlpack::abi::{Legacy, TensorAbi, Versioned};
 use crate::protocols::dlpack::export::drop_untaken;
 use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
 use crate::python::errors::{origin, with_origin};
-use crate::python::interpreter::{
-    capsule_pointer, is_attached, new_capsule, report_exception, with_saved_exception,
-};
+use crate::python::interpreter::{capsule_pointer, is_attached, new_capsule, with_saved_exception};
 use crate::python::py_owner::release_deferred_refs;
 use crate::python::shared_borrows::share_borrow_table;
-
-/// A tensor from a capsule. The name of the capsule determines the variant.
-pub(crate) enum CapsuleTensor {
-    Versioned(ManagedTensor<Versioned>),
-    Legacy(ManagedTensor<Legacy>),
-}
 
 /// Creates a capsule that owns the tensor until a consumer takes it.
 pub(crate) fn wrap<A: TensorAbi>(py: Python<'_>, tensor: ManagedTensor<A>) -> PyResult<Bound<'_, PyAny>> {
@@ -52,34 +44,38 @@ unsafe extern "C" fn destructor<A: TensorAbi>(capsule: *mut ffi::PyObject) {
     unsafe { with_saved_exception(|| drop_untaken(tensor)) };
 }
 
-/// Takes the tensor from a capsule and renames the capsule in the same critical section.
+/// Imports the tensor of a capsule into an empty import. The name of the capsule states the form of the tensor.
 ///
 /// Ownership is taken before validation. Every path, including errors, releases the tensor exactly once.
-#[inline]
-pub(crate) fn take(object: &Bound<'_, PyAny>) -> Result<CapsuleTensor> {
+pub(crate) fn receive_capsule(
+    to: &mut Import,
+    capsule: &Bound<'_, PyAny>,
+    verification: Verification,
+) -> Result<()> {
     // SAFETY: the function accepts any object.
-    if unsafe { ffi::PyCapsule_CheckExact(object.as_ptr()) } == 0 {
-        return Err(no_capsule(object));
+    if unsafe { ffi::PyCapsule_CheckExact(capsule.as_ptr()) } == 0 {
+        return Err(no_capsule(capsule));
     }
-    with_critical_section(object, || {
-        let versioned = take_as::<Versioned>(object).map(CapsuleTensor::Versioned);
-        versioned
-            .or_else(|| take_as::<Legacy>(object).map(CapsuleTensor::Legacy))
-            .ok_or_else(|| no_tensor(object))
-    })
+    if let Some(tensor) = take::<Versioned>(capsule) {
+        return receive(to, tensor, verification);
+    }
+    let tensor = take::<Legacy>(capsule).ok_or_else(|| no_tensor(capsule))?;
+    receive(to, tensor, verification)
 }
 
-/// As [`take`], for a capsule that `object` created. Drops the capsule.
-///
-/// The destructor must not raise an exception. If it does, the exception is reported here, so that it does not surface
-/// in an unrelated call.
+/// Takes the tensor from a capsule, if it has the unused name of this form, and renames the capsule in the same critical
+/// section.
 #[inline]
-pub(crate) fn take_from(object: &Bound<'_, PyAny>, capsule: Bound<'_, PyAny>) -> Result<CapsuleTensor> {
-    let taken = take(&capsule);
-    drop(capsule);
-    // SAFETY: the thread is attached, because it holds a `Bound`.
-    unsafe { report_exception() };
-    taken.map_err(|error| with_origin(object, error))
+fn take<A: TensorAbi>(capsule: &Bound<'_, PyAny>) -> Option<ManagedTensor<A>> {
+    with_critical_section(capsule, || {
+        // SAFETY: the object is alive.
+        let tensor = unsafe { capsule_pointer(capsule.as_ptr(), A::CAPSULE_NAME) }?;
+        // SAFETY: the object is a capsule, and the name is static.
+        unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_CAPSULE_NAME.as_ptr()) };
+        // SAFETY: the protocol states that a capsule of this name holds such a struct, and that whoever renames it owns the
+        // struct.
+        Some(unsafe { ManagedTensor::from_raw(tensor.as_ptr().cast()) })
+    })
 }
 
 #[cold]
@@ -99,18 +95,6 @@ fn no_tensor(capsule: &Bound<'_, PyAny>) -> Error {
     Error::new(ErrorKind::Capsule, "capsule", found, allowed)
 }
 
-/// Takes the tensor from a capsule, if it has the unused name of this form. No other thread changes the name meanwhile.
-#[inline]
-fn take_as<A: TensorAbi>(capsule: &Bound<'_, PyAny>) -> Option<ManagedTensor<A>> {
-    // SAFETY: the object is alive.
-    let tensor = unsafe { capsule_pointer(capsule.as_ptr(), A::CAPSULE_NAME) }?;
-    // SAFETY: the object is a capsule, and the name is static.
-    unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_CAPSULE_NAME.as_ptr()) };
-    // SAFETY: the protocol states that a capsule of this name holds such a struct, and that whoever renames it owns the
-    // struct.
-    Some(unsafe { ManagedTensor::from_raw(tensor.as_ptr().cast()) })
-}
-
 /// Imports a tensor from Python into an empty import. Releases the tensor on an error.
 pub(crate) fn receive<A: TensorAbi>(
     to: &mut Import,
@@ -124,18 +108,6 @@ pub(crate) fn receive<A: TensorAbi>(
         unsafe { release_foreign::<A>(value.into_non_null()) };
         error
     })
-}
-
-/// As [`receive`], for the tensor of a capsule.
-pub(crate) fn receive_capsule(
-    to: &mut Import,
-    tensor: CapsuleTensor,
-    verification: Verification,
-) -> Result<()> {
-    match tensor {
-        CapsuleTensor::Versioned(tensor) => receive(to, tensor, verification),
-        CapsuleTensor::Legacy(tensor) => receive(to, tensor, verification),
-    }
 }
 
 /// Releases a foreign tensor. Its deleter can be Python code, so a pending exception is saved and restored.
@@ -176,7 +148,6 @@ pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Import> {
     release_deferred_refs(capsule.py());
     share_borrow_table(capsule.py())?;
     let mut import = Import::EMPTY;
-    let received = take(capsule).and_then(|tensor| receive_capsule(&mut import, tensor, Verification::Full));
-    received.map_err(|error| with_origin(capsule, error))?;
+    receive_capsule(&mut import, capsule, Verification::Full).map_err(|error| with_origin(capsule, error))?;
     Ok(import)
 }

@@ -141,18 +141,13 @@ pub use crate::python::convert::extract_integer;
 pub use crate::python::convert::extract_stream;
 pub use crate::python::errors::{array_error_type, stream_error_type};
 pub use crate::python::export::allocate::NewArray;
-pub use crate::python::export::dlpack::DlpackArgs;
-pub use crate::python::export::dlpack::{dlpack_device, export};
+pub use crate::python::export::dlpack::{DlpackArgs, dlpack_device, export};
 pub use crate::python::export::library::make_producer_wait;
 pub use crate::python::export::numpy::dtype;
-pub use crate::python::export::results::{
-    CuPy, Exported, InLibraryOf, Jax, NumPy, PyTorch, WithLibrary, like,
-};
+pub use crate::python::export::results::{CuPy, InLibraryOf, Jax, NumPy, PyTorch, WithLibrary, like};
 pub use crate::python::import::array_like::ArrayLike;
-pub use crate::python::import::pipeline::{import, import_unchecked};
-pub use crate::python::import::pipeline::{import_as, import_as_unchecked};
-pub use crate::python::interface_dict::cuda_array_interface;
-pub use crate::python::interface_dict::extract_cai;
+pub use crate::python::import::pipeline::{import, import_as, import_unchecked};
+pub use crate::python::interface_dict::{cuda_array_interface, extract_cai};
 #[doc(hidden)]
 pub use crate::python::py_owner::deferred_ref_count;
 pub use crate::python::py_owner::release_deferred_refs;

@@ -10,8 +10,7 @@ use crate::array::mutability::Mutability;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind, Result};
 use crate::python::errors::raised;
-use crate::python::export::dlpack::DlpackArgs;
-use crate::python::export::dlpack::answer;
+use crate::python::export::dlpack::{DlpackArgs, answer};
 use crate::python::interpreter::with_attached;
 use crate::python::py_owner::{ExportedObject, release_deferred_refs};
 

@@ -1,7 +1,7 @@
 //! `ExportedArray`: the Python class of returned `#[cuda_array(python)]` structs, and of views of arrays.
 #![expect(unsafe_code, reason = "passes on the promises of the array inside")]
 
-use pyo3::exceptions::{PyException, PyIndexError, PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
@@ -26,8 +26,8 @@ use crate::python::export::numpy::{dtype, registered_type, same_size, type_name}
 /// `device` as in NumPy, `len()`, views by integers, slices, `...` and `None`, and a `repr` of these. For everything else,
 /// convert it with `numpy.asarray`, or with `from_dlpack` of a library.
 ///
-/// A returned `#[cuda_array(python)]` struct becomes such an object. [`ExportedArray::new`] creates one from any array, and
-/// [`view`] from a part of an object's array.
+/// A returned `#[cuda_array(python)]` struct becomes such an object. [`ExportedArray::new`] creates one from any array, such
+/// as a struct of another crate or an `Arc` of one, and [`view`] from a part of an object's array.
 #[pyclass(frozen, weakref, module = "interop_core")]
 pub struct ExportedArray {
     source: Source,
@@ -356,26 +356,17 @@ unsafe impl<O> CudaArray for Described<O> {
     }
 }
 
-/// Returns a `NumPy` array of memory that the host can access.
-///
-/// It uses the buffer protocol if that has a format for the elements. Every version of `NumPy` supports it, also for
-/// read-only memory, bools and structs. `from_dlpack` supports read-only memory and bools since 2.1.
+/// Returns a `NumPy` array of memory that the host can access, by the buffer protocol. Every version of `NumPy` supports it,
+/// also for read-only memory, bools and structs.
 pub(crate) fn numpy_view<'py>(
     array: &Bound<'py, ExportedArray>,
     info: &ArrayInfo,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let numpy = &array.py().import(intern!(array.py(), "numpy"))?.into_any();
-    match PyMemoryView::from(array.as_any()) {
-        Ok(buffer) => return numpy.call_method1("asarray", (buffer,)),
-        // Only the buffer protocol expresses fields.
-        Err(error) if info.struct_type().is_some() => return Err(error),
-        Err(_) => {}
+    let (numpy, dtype) = (&array.py().import(intern!(array.py(), "numpy"))?.into_any(), info.dtype());
+    if info.struct_type().is_some() || dtype.typestr().is_some() {
+        return numpy.call_method1("asarray", (PyMemoryView::from(array.as_any())?,));
     }
-    let dtype = info.dtype();
-    let Some(registered) = registered_type(numpy, dtype)? else {
-        let shared = numpy.call_method1("from_dlpack", (array,));
-        return shared.map_err(|error| without_type(array.as_any(), dtype, error));
-    };
+    let Some(registered) = registered_type(numpy, dtype)? else { return Err(no_type(array.as_any(), dtype)) };
     // As integers of the same size, because the buffer protocol has a format for them.
     let info = ArrayInfo { dtype: same_size(dtype).unwrap_or(dtype), ..array.get().info()? };
     // SAFETY: as for the object. The element size determines the extent of the memory, and it is the same.
@@ -385,21 +376,13 @@ pub(crate) fn numpy_view<'py>(
     integers.call_method1("view", (registered,))
 }
 
-/// Replaces an error of `from_dlpack`, which does not name the dtype, if `NumPy` may lack the dtype.
-///
-/// `NumPy` has the dtypes of other packages only if they are registered, which is possible since 2.5.
+/// Returns the error for an element type that `NumPy` lacks. It has those of other packages only if they are registered.
 #[cold]
-fn without_type(array: &Bound<'_, PyAny>, dtype: DType, error: PyErr) -> PyErr {
-    let py = array.py();
-    if dtype.typestr().is_some() || !error.is_instance_of::<PyException>(py) {
-        return error;
-    }
+fn no_type(array: &Bound<'_, PyAny>, dtype: DType) -> PyErr {
     let allowed = "a type that NumPy has; after `import ml_dtypes` it has bfloat16 and the floats of 8 bits";
-    let error_of_ours = Error::new(ErrorKind::DType, "dtype", dtype, allowed);
+    let error = Error::new(ErrorKind::DType, "dtype", dtype, allowed);
     let remedy = "return the array as one of PyTorch or JAX, which have this type";
-    let refusal = PyErr::from(with_origin(array, error_of_ours.with_python_hint(remedy)));
-    refusal.set_cause(py, Some(error));
-    refusal
+    with_origin(array, error.with_python_hint(remedy)).into()
 }
 
 /// The part of an array that an index selects.

@@ -1,10 +1,8 @@
 //! Calls `__dlpack__` with a stream and a version, and retries with fewer arguments for producers that accept less.
-#![expect(unsafe_code, reason = "calls a method as what was found for a type says")]
 
 use core::cell::Cell;
-use core::mem::transmute;
 
-use pyo3::exceptions::{PyAttributeError, PyException, PySystemError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyException, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -31,15 +29,13 @@ pub(crate) struct DlpackMethod {
     /// Whether the method is defined in C, by the class that also defines how its memory is lent as a buffer. A Python
     /// subclass that overrides the method does not intend the inherited buffer.
     pub(crate) is_native: bool,
-    /// The C function of the method, for a type that cannot change.
-    direct: Option<DirectCall>,
 }
 
 impl DlpackMethod {
-    /// Creates the description for the class of an object. `method` is the attribute of the class. `host_only`: its arrays
-    /// are in host memory by definition.
+    /// Creates the description for a class. `method` is the attribute of the class. `host_only`: its arrays are in host
+    /// memory by definition.
     pub(crate) fn new(
-        object: &Bound<'_, PyAny>,
+        class: &Bound<'_, PyType>,
         package: Package,
         method: Option<&Bound<'_, PyAny>>,
         host_only: bool,
@@ -49,7 +45,6 @@ impl DlpackMethod {
             true => Prediction::New,
             false => Prediction::None,
         };
-        let is_native = method.is_some_and(|method| is_method_of(method, &object.get_type()));
         Self {
             // A property may exist for some objects only.
             has_method: method.is_some_and(PyAnyMethods::is_callable),
@@ -57,8 +52,7 @@ impl DlpackMethod {
             expected_device: ExpectedDevice(Cell::new(expected_device)),
             // Arrays of JAX are immutable.
             has_writable_dict: package != Package::Jax,
-            is_native,
-            direct: method.filter(|_| is_native).and_then(|method| DirectCall::new(object, method)),
+            is_native: method.is_some_and(|method| is_method_of(method, class)),
         }
     }
 
@@ -118,11 +112,10 @@ impl ExpectedDevice {
 /// the caller must then make `consumer` wait.
 pub(crate) fn call_dlpack_for<'py>(
     object: &Bound<'py, PyAny>,
-    method: &DlpackMethod,
     consumer: StreamHandle,
     device: Device,
 ) -> PyResult<(Bound<'py, PyAny>, Option<StreamHandle>)> {
-    let first = match call_dlpack(object, method, consumer.to_dlpack(device.device_type)) {
+    let first = match call_dlpack(object, consumer.to_dlpack(device.device_type)) {
         Ok(capsule) => return Ok((capsule, Some(consumer))),
         Err(error) => error,
     };
@@ -139,7 +132,7 @@ pub(crate) fn call_dlpack_for<'py>(
     if !first.is_instance_of::<PyException>(object.py()) {
         return Err(first);
     }
-    match call_dlpack(object, method, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
+    match call_dlpack(object, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
         Ok(capsule) => Ok((capsule, less)),
         // Returns the producer's error about the requested stream, unless the second one is not an `Exception`, such as
         // `KeyboardInterrupt`.
@@ -173,45 +166,23 @@ pub(crate) fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult
 }
 
 /// Calls `__dlpack__` with the keywords of the current standard, then with those of older ones.
-#[inline(always)]
-fn call_dlpack<'py>(
-    object: &Bound<'py, PyAny>,
-    method: &DlpackMethod,
-    stream: Option<i128>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn call_dlpack<'py>(object: &Bound<'py, PyAny>, stream: Option<i128>) -> PyResult<Bound<'py, PyAny>> {
     static WORDS: PyOnceLock<Words> = PyOnceLock::new();
     let py = object.py();
     let words = WORDS.get_or_try_init(py, || Words::new(py))?;
-    let version = words.version.bind(py).as_any();
+    let (method, version) = (words.method.bind(py), words.version.bind(py).as_any());
     let first = match stream {
-        None => call(object, method, words, &words.without_stream, [version]),
+        None => call_with_keywords(object, method, words.without_stream.bind(py), [version]),
         Some(stream) => {
             // Without CPython's own functions, a conversion from 128 bits takes eight calls.
             let stream = match i64::try_from(stream) {
                 Ok(stream) => stream.into_pyobject(py)?,
                 Err(_) => stream.into_pyobject(py)?,
             };
-            call(object, method, words, &words.with_stream, [version, stream.as_any()])
+            call_with_keywords(object, method, words.with_stream.bind(py), [version, stream.as_any()])
         }
     };
     first.or_else(|error| call_with_fewer_keywords(object, stream, error))
-}
-
-/// Calls `__dlpack__` with one keyword argument for each of `names`.
-#[inline]
-fn call<'py, const N: usize>(
-    object: &Bound<'py, PyAny>,
-    method: &DlpackMethod,
-    words: &Words,
-    names: &Py<PyTuple>,
-    values: [&Bound<'py, PyAny>; N],
-) -> PyResult<Bound<'py, PyAny>> {
-    let names = names.bind(object.py());
-    match method.direct {
-        // SAFETY: the method was found for the object's type.
-        Some(direct) => unsafe { direct.call(object, names, values) },
-        None => call_with_keywords(object, words.method.bind(object.py()), names, values),
-    }
 }
 
 /// As [`call_dlpack`], for a producer that raised `first` for the keywords of the current standard.
@@ -276,84 +247,6 @@ fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
     contains("keyword") && !contains("missing") && (!names_one || contains("stream"))
 }
 
-/// The C function of a method of a static type.
-///
-/// A static type and its bases are immutable. If instances also have no dict, a lookup always finds the same method.
-/// The lookup is a seventh of the time of an import from `NumPy`.
-#[derive(Clone, Copy)]
-pub(crate) struct DirectCall(ffi::PyCFunctionFastWithKeywords);
-
-impl DirectCall {
-    /// Returns this method of the object's type, if the type is immutable and the method uses the calling convention of
-    /// [`call`](Self::call).
-    fn new(object: &Bound<'_, PyAny>, method: &Bound<'_, PyAny>) -> Option<Self> {
-        let class = object.get_type();
-        if !has_fixed_attributes(&class) {
-            return None;
-        }
-        Self::behind(&method.call_method1("__get__", (object, class)).ok()?, object)
-    }
-
-    /// Returns the C function of a bound method of the object.
-    fn behind(method: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> Option<Self> {
-        // SAFETY: the function accepts any object.
-        if unsafe { ffi::PyCFunction_CheckExact(method.as_ptr()) } == 0 {
-            return None;
-        }
-        // SAFETY: the check above found a C function. This applies to the next two calls too.
-        let flags = unsafe { ffi::PyCFunction_GetFlags(method.as_ptr()) };
-        // SAFETY: as above.
-        let of = unsafe { ffi::PyCFunction_GetSelf(method.as_ptr()) };
-        // SAFETY: as above.
-        let function = unsafe { ffi::PyCFunction_GetFunction(method.as_ptr()) }?;
-        if flags != ffi::METH_FASTCALL | ffi::METH_KEYWORDS || of != object.as_ptr() {
-            return None;
-        }
-        // SAFETY: the flags state that the function has this type.
-        Some(Self(unsafe { transmute::<ffi::PyCFunction, ffi::PyCFunctionFastWithKeywords>(function) }))
-    }
-
-    /// Calls the method with one keyword argument for each of `names`.
-    ///
-    /// # Errors
-    ///
-    /// Exceptions that the method raises.
-    ///
-    /// # Safety
-    ///
-    /// The type of the object is exactly the one that was passed to [`new`](Self::new).
-    #[inline]
-    pub(crate) unsafe fn call<'py, const N: usize>(
-        self,
-        object: &Bound<'py, PyAny>,
-        names: &Bound<'py, PyTuple>,
-        values: [&Bound<'py, PyAny>; N],
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let py = object.py();
-        let arguments = values.map(Bound::as_ptr);
-        // SAFETY: the function is a method of the object's type, as the caller promises. There are no positional
-        // arguments, and one live object for each name.
-        let value = unsafe { self.0(object.as_ptr(), arguments.as_ptr(), 0, names.as_ptr()) };
-        // SAFETY: the call returned a new reference, or null.
-        let value = unsafe { Bound::from_owned_ptr_or_opt(py, value) };
-        value.ok_or_else(|| failed(py))
-    }
-}
-
-/// Returns whether a lookup finds the same attributes for all objects of a class, at any time: it is static, and its
-/// objects have no dict.
-pub(crate) fn has_fixed_attributes(class: &Bound<'_, PyType>) -> bool {
-    // SAFETY: the argument is a type.
-    let changes = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
-    // SAFETY: the arguments are a type and the number of a slot that holds a function.
-    let lookup = unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_getattro) };
-    let generic: unsafe extern "C" fn(_, _) -> _ = ffi::PyObject_GenericGetAttr;
-    // A metaclass may override attribute lookups on the class.
-    let plain = class.get_type().is(class.py().get_type::<PyType>());
-    let dict = || class.getattr("__dictoffset__").and_then(|offset| offset.extract::<isize>());
-    !changes && plain && lookup.addr() == generic as usize && dict().is_ok_and(|offset| offset == 0)
-}
-
 /// Returns whether an attribute is a method that was defined in C for the class or a base. Only such an attribute is
 /// known to be the same function for every object.
 fn is_method_of(attribute: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool {
@@ -363,10 +256,4 @@ fn is_method_of(attribute: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool
     }
     let owner = attribute.getattr("__objclass__");
     owner.is_ok_and(|owner| class.is_subclass(&owner).unwrap_or(false))
-}
-
-/// Returns the current exception, or a `SystemError` if none is set, as the interpreter does.
-#[cold]
-fn failed(py: Python<'_>) -> PyErr {
-    PyErr::take(py).unwrap_or_else(|| PySystemError::new_err("a method failed and raised no exception"))
 }

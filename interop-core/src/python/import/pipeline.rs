@@ -253,26 +253,8 @@ pub(crate) fn import_to(
 /// [`ArrayInfo::dtype`](crate::array::info::ArrayInfo::dtype), and create the struct with [`FromArray::from_import`].
 /// Do that in `py.detach`, because a copy, or an import of pinned or managed memory, may wait for a device.
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
-    import_as_with(object, Verification::Full)
-}
-
-/// As [`import_as`], but does not verify what a DLPack tensor states about its memory, as
-/// [`import_unchecked`](crate::python::import::pipeline::import_unchecked).
-///
-/// # Errors
-///
-/// As [`import_as`], for rules that need no driver.
-///
-/// # Safety
-///
-/// As [`import_unchecked`](crate::python::import::pipeline::import_unchecked).
-pub unsafe fn import_as_unchecked<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
-    import_as_with(object, Verification::Skipped)
-}
-
-fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, verification: Verification) -> PyResult<T> {
     let mut import = Import::EMPTY;
-    import_to(object, None, verification, &mut import)?;
+    import_to(object, None, Verification::Full, &mut import)?;
     let array = T::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
     array.map_err(|error| with_origin(object, error).into())
 }

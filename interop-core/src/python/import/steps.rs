@@ -11,7 +11,7 @@ use crate::cuda::context::{Context, Entered};
 use crate::cuda::pointer::Verification;
 use crate::error::{Error, ErrorKind};
 use crate::memory::import::{Import, Protocol};
-use crate::python::capsule::{receive, receive_capsule, take_from};
+use crate::python::capsule::{receive, receive_capsule};
 use crate::python::convert::device;
 use crate::python::detach::free_detached;
 use crate::python::errors::{Failure, with_origin};
@@ -20,7 +20,7 @@ use crate::python::import::exchange_table::{Table, TableStream, table_stream, te
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::import::type_cache::TypeInfo;
 use crate::python::interface_dict::interface_in;
-use crate::python::interpreter::attribute;
+use crate::python::interpreter::{attribute, report_exception};
 use crate::python::py_owner::PyOwner;
 
 /// An object to import, and the inputs of the steps.
@@ -181,9 +181,13 @@ fn from_device(
     let stream = current.as_ref().map_or(request.stream, |_| Some(StreamHandle::NothingPending));
     let consumer = method.consumer(stream, device);
     let entered = enter(device, consumer).map_err(named)?;
-    let (capsule, passed) = call_dlpack_for(object, method, consumer, device)?;
-    let tensor = take_from(object, capsule)?;
-    receive_capsule(to, tensor, request.verification).map_err(named)?;
+    let (capsule, passed) = call_dlpack_for(object, consumer, device)?;
+    let received = receive_capsule(to, &capsule, request.verification);
+    drop(capsule);
+    // The destructor of a capsule must not raise an exception. If it does, it would surface in an unrelated call.
+    // SAFETY: the thread is attached, because it holds a `Bound`.
+    unsafe { report_exception() };
+    received.map_err(named)?;
     let found = to.info().device();
     if !agree(device, found) {
         return Ok(false);

@@ -19,7 +19,7 @@ use crate::cuda;
 use crate::error::{Error, ErrorKind, Origin};
 use crate::process::fork::PerProcess;
 use crate::python::errors::{origin_of, with_origin};
-use crate::python::import::dunder_dlpack::{DlpackMethod, has_fixed_attributes};
+use crate::python::import::dunder_dlpack::DlpackMethod;
 use crate::python::import::exchange_table::{Table, TableStream, ask_stream, table, table_stream};
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::interpreter::{attribute, ignore_exception, imported, is_attached, with_saved_exception};
@@ -139,7 +139,7 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let package = Package::from_class(class)?;
     watch(exchange, package);
     let method = ignore_exception(py, class.getattr(dlpack))?;
-    let method = DlpackMethod::new(object, package, method.as_ref(), host_only);
+    let method = DlpackMethod::new(class, package, method.as_ref(), host_only);
     let lacks_attributes = has_fixed_attributes(class) && !has(dlpack)? && !has(cuda)?;
     let values = Values::from_class(class)?;
     let address = class.as_ptr().addr();
@@ -158,6 +158,20 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         values,
         importer: OnceCell::new(),
     })
+}
+
+/// Returns whether a lookup finds the same attributes for all objects of a class, at any time: it is static, and its
+/// objects have no dict.
+fn has_fixed_attributes(class: &Bound<'_, PyType>) -> bool {
+    // SAFETY: the argument is a type.
+    let changes = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
+    // SAFETY: the arguments are a type and the number of a slot that holds a function.
+    let lookup = unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_getattro) };
+    let generic: unsafe extern "C" fn(_, _) -> _ = ffi::PyObject_GenericGetAttr;
+    // A metaclass may override attribute lookups on the class.
+    let plain = class.get_type().is(class.py().get_type::<PyType>());
+    let dict = || class.getattr("__dictoffset__").and_then(|offset| offset.extract::<isize>());
+    !changes && plain && lookup.addr() == generic as usize && dict().is_ok_and(|offset| offset == 0)
 }
 
 /// Returns the exchange table of a class, unless a `__dlpack__` of a subclass takes precedence.
