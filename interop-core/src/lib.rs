@@ -118,7 +118,6 @@ pub use array::mutability::Mutability;
 pub use array::raw_descriptor::{RawDescriptor, Strides};
 pub use array::stream::{RawStream, StreamHandle};
 pub use array::struct_type::{StructField, StructType};
-pub use array::typestr::Typestr;
 pub use cuda::KernelModule;
 pub use derive::bare_tensor::{BorrowedTensor, LentTensor};
 pub use derive::cuda_array::CudaArray;

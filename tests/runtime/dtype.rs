@@ -50,7 +50,7 @@ fn every_type_has_one_spelling() {
         assert_eq!(dtype.to_string(), name);
         assert_eq!(dtype.item_bits(true), 8 * bytes, "{name}");
         assert_eq!(dtype.item_bits(false), usize::from(bits), "{name}");
-        let own = dtype.typestr().map(|typestr| typestr.to_string());
+        let own = dtype.typestr();
         assert_eq!(own.as_deref(), typestr, "{name}");
         if let Some(typestr) = typestr {
             assert_eq!(DType::from_typestr(typestr), Ok(dtype));
@@ -157,7 +157,7 @@ fn other_names_name_nothing() {
 #[test]
 fn blobs_have_names() {
     let blob = DType::opaque(12);
-    assert_eq!((blob.name(), blob.typestr().unwrap().to_string()), ("opaque96".into(), "|V12".into()));
+    assert_eq!((blob.name(), blob.typestr().unwrap()), ("opaque96".into(), "|V12".into()));
     assert_eq!(DType::from_name("opaque96"), Some(blob));
     assert_eq!(DType::from_name("opaque97"), None);
 }
@@ -235,7 +235,7 @@ proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in "[<>|=]?[biufcVOStmM?é]{0,2}[0-9]{0,6}.{0,2}") {
         match DType::from_typestr(&text) {
-            Ok(dtype) => prop_assert_eq!(DType::from_typestr(dtype.typestr().unwrap().as_str()), Ok(dtype)),
+            Ok(dtype) => prop_assert_eq!(DType::from_typestr(&dtype.typestr().unwrap()), Ok(dtype)),
             Err(error) => prop_assert_eq!((error.kind(), error.location()), (ErrorKind::DType, "typestr")),
         }
     }

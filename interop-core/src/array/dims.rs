@@ -42,14 +42,6 @@ impl<T: Copy + Default> Dims<T> {
         Self(Repr::Heap(vec![T::default(); len].into_boxed_slice()))
     }
 
-    /// Creates a list of `len` zeros and lets `fill` write over them.
-    #[inline]
-    pub(crate) fn filled(len: usize, fill: impl FnOnce(&mut [T])) -> Self {
-        let mut items = Self::zeroed(len);
-        fill(&mut items);
-        items
-    }
-
     /// Creates a list from `item(axis)` for each axis. A short list is computed before it is written, because reading fresh
     /// items back would stall the CPU.
     #[inline(always)]
@@ -181,7 +173,7 @@ mod tests {
             let items: Vec<usize> = (10..10 + len).collect();
             let dims = Dims::from(&items[..]);
             assert_eq!(&*dims, &items[..]);
-            assert_eq!(&*Dims::<usize>::filled(len, |dims| dims.copy_from_slice(&items)), &items[..]);
+            assert_eq!(&*Dims::from_fn(len, |axis| items[axis]), &items[..]);
             assert_eq!(&*Dims::<usize>::zeroed(len), vec![0; len]);
             assert_eq!(items.iter().copied().collect::<Dims<_>>(), dims);
             assert!((&dims).into_iter().eq(&items));

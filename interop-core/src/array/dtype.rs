@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// ```
 /// use interop_core::DType;
 ///
-/// assert_eq!(DType::F32.typestr().unwrap().as_str(), "<f4");
+/// assert_eq!(DType::F32.typestr().as_deref(), Some("<f4"));
 /// assert_eq!(DType::from_typestr("|b1"), Ok(DType::BOOL));
 /// assert_eq!(DType::BF16.typestr(), None); // the CUDA Array Interface has no code for it
 /// assert_eq!(DType::new(10, 8, 1).name(), "float8_e4m3fn");
@@ -290,7 +290,7 @@ mod tests {
             }
             assert!(lanes > 0 && bits > 0);
             if let Some(typestr) = dtype.typestr() {
-                let back = DType::from_typestr(typestr.as_str()).unwrap();
+                let back = DType::from_typestr(&typestr).unwrap();
                 assert_eq!(back.packed_bits(), dtype.packed_bits(), "{dtype}");
                 assert!(back == dtype || dtype.is_opaque());
             }

@@ -201,7 +201,8 @@ impl StreamHandle {
         }
     }
 
-    /// The handle for the driver, or `None` if nothing is pending and no driver call must be made.
+    /// The handle for the driver, or `None` if nothing is pending and no driver call must be made. It is also the value of the
+    /// key `stream` of an interface dict; omit the key for `None`, because consumers have crashed on a `None` there.
     #[must_use]
     pub const fn to_raw(self) -> Option<usize> {
         match self {
@@ -227,19 +228,6 @@ impl StreamHandle {
         // SAFETY: forwarded to the caller.
         let stream = unsafe { Self::from_positive(value) };
         stream.ok_or_else(|| Error::new(ErrorKind::Stream, "stream", value, allowed))
-    }
-
-    /// The value of the key `stream` of an interface dict; omit the key for `None`.
-    ///
-    /// ```
-    /// use interop_core::StreamHandle;
-    /// // The key is left out rather than None: consumers have crashed on a None.
-    /// assert_eq!(StreamHandle::NothingPending.to_cai(), None);
-    /// assert_eq!(StreamHandle::LegacyDefault.to_cai(), Some(1));
-    /// ```
-    #[must_use]
-    pub const fn to_cai(self) -> Option<usize> {
-        self.to_raw()
     }
 
     /// Decodes the argument `stream` of `__dlpack__`: the stream on which the consumer will use memory of `device`.

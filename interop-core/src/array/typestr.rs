@@ -1,58 +1,17 @@
 //! Typestrs: element types in the CUDA Array Interface.
 
-use core::fmt;
-
 use crate::array::dtype::{COMPLEX, DType, OPAQUE, Row, TABLE, list};
 use crate::error::{Error, ErrorKind, Result};
-
-/// A typestr of at most eight ASCII characters, stored inline.
-///
-/// ```
-/// use interop_core::DType;
-/// assert_eq!(DType::COMPLEX64.typestr().map(|typestr| typestr.to_string()).as_deref(), Some("<c8"));
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Typestr {
-    text: [u8; 8],
-    len: u8,
-}
 
 /// The byte order of this machine.
 const NATIVE: char = if cfg!(target_endian = "big") { '>' } else { '<' };
 
-impl Typestr {
-    /// Sizes are below 65536, so byte order, kind and five digits fit.
-    fn new(kind: char, bytes: usize) -> Self {
-        let order = match (bytes, kind) {
-            (1, _) | (_, 'V') => '|',
-            _ => NATIVE,
-        };
-        let mut typestr = Self { text: [0; 8], len: 2 };
-        (typestr.text[0], typestr.text[1]) = (order as u8, kind as u8);
-        for power in (0..=bytes.checked_ilog10().unwrap_or(0)).rev() {
-            typestr.text[usize::from(typestr.len)] = b"0123456789"[bytes / 10_usize.pow(power) % 10];
-            typestr.len += 1;
-        }
-        typestr
-    }
-
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        core::str::from_utf8(&self.text[..usize::from(self.len)]).unwrap_or_default()
-    }
-}
-
-impl fmt::Display for Typestr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Debug for Typestr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.as_str())
-    }
+fn typestr(kind: char, bytes: usize) -> String {
+    let order = match (bytes, kind) {
+        (1, _) | (_, 'V') => '|',
+        _ => NATIVE,
+    };
+    format!("{order}{kind}{bytes}")
 }
 
 impl DType {
@@ -60,8 +19,8 @@ impl DType {
     ///
     /// `None` for `bfloat16`, the floats of 8 bits and less, half-precision complex, and vector lanes.
     #[must_use]
-    pub fn typestr(self) -> Option<Typestr> {
-        self.kind_and_size().map(|(kind, bytes)| Typestr::new(kind, bytes))
+    pub fn typestr(self) -> Option<String> {
+        self.kind_and_size().map(|(kind, bytes)| typestr(kind, bytes))
     }
 
     /// The kind and the size in bytes, if they identify the type.
@@ -86,13 +45,13 @@ impl DType {
     ///
     /// [`ErrorKind::DType`], with the allowed values. NumPy's kinds `O`, `S`, `U`, `M`, `m` and `t` are not numbers,
     /// `=` is not in the grammar, and foreign byte order is not supported.
-    pub fn from_typestr(typestr: &str) -> Result<Self> {
+    pub fn from_typestr(text: &str) -> Result<Self> {
         let fail = |allowed: &str| {
-            Error::new(ErrorKind::DType, "typestr", format_args!("{:?}", clip(typestr)), allowed)
+            Error::new(ErrorKind::DType, "typestr", format_args!("{:?}", clip(text)), allowed)
         };
         let grammar =
             "a byte order (<, > or |), a kind (b, i, u, f, c or V) and a size in bytes, such as \"<f4\"";
-        let (order, kind, digits) = match typestr.as_bytes() {
+        let (order, kind, digits) = match text.as_bytes() {
             [order @ (b'<' | b'>' | b'|'), kind, digits @ ..] => (*order, char::from(*kind), digits),
             _ => return Err(fail(grammar)),
         };
@@ -103,7 +62,7 @@ impl DType {
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
             return Err(fail(grammar));
         }
-        let bytes: usize = typestr[2..].parse().map_err(|_| fail("a size that fits the address space"))?;
+        let bytes: usize = text[2..].parse().map_err(|_| fail("a size that fits the address space"))?;
         let row = TABLE
             .iter()
             .find(|row| row.kind == Some(kind))
@@ -121,7 +80,7 @@ impl DType {
             return Err(fail(&format!("kind {kind} of {} bytes", allowed_sizes(row))));
         }
         if bytes > 1 && order != NATIVE as u8 {
-            return Err(fail(&format!("the native byte order, \"{}\"", Typestr::new(kind, bytes))));
+            return Err(fail(&format!("the native byte order, \"{}\"", typestr(kind, bytes))));
         }
         Ok(dtype)
     }

@@ -9,10 +9,9 @@ pub use crate::array::layout::order::Order;
 pub use crate::derive::cuda_array::CudaArray;
 pub use crate::derive::fields::axes::{ComputedExtent, Extent, ShapeField, StridesField};
 pub use crate::derive::fields::device_and_owner::{DeviceField, FromOwner};
-pub use crate::derive::fields::raw_pointer::{RawAddress, RawPointer};
+pub use crate::derive::fields::raw_pointer::{RawAddress, RawMemory, RawPointer};
 pub use crate::derive::fields::stream::{AsStream, FromStream};
 pub use crate::derive::from_array::FromArray;
-pub use crate::derive::raw_memory::RawMemory;
 pub use crate::derive::single_error::{
     AnyContext, Constant, FieldElement, FieldProbe, KnownField, NeverCalled, UnknownField, check_context,
     constant,

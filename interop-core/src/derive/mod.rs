@@ -8,7 +8,6 @@ pub(crate) mod fields;
 pub(crate) mod from_array;
 pub(crate) mod kept;
 pub(crate) mod launch_scope;
-pub(crate) mod raw_memory;
 pub(crate) mod relabel;
 pub(crate) mod shared_array;
 pub(crate) mod single_error;

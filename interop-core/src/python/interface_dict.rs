@@ -275,12 +275,12 @@ fn dict_of<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item(intern!(py, "shape"), PyTuple::new(py, info.shape())?)?;
-    dict.set_item(intern!(py, "typestr"), fields.typestr.as_str())?;
+    dict.set_item(intern!(py, "typestr"), &fields.typestr)?;
     dict.set_item(intern!(py, "data"), (address, info.is_read_only()))?;
     dict.set_item(intern!(py, "version"), VERSION)?;
     let strides = fields.strides.as_ref().map(|strides| PyTuple::new(py, strides)).transpose()?;
     dict.set_item(intern!(py, "strides"), strides)?;
-    if let Some(stream) = stream.to_cai() {
+    if let Some(stream) = stream.to_raw() {
         dict.set_item(intern!(py, "stream"), stream)?;
     }
     if let Some(descr) = &fields.descr {

@@ -182,11 +182,8 @@ fn without<T: Copy + Default>(items: &[T], axis: usize) -> Dims<T> {
 
 /// The items of both lists.
 fn concatenated<T: Copy + Default>(head: &[T], tail: &[T]) -> Dims<T> {
-    Dims::filled(head.len() + tail.len(), |items| {
-        let (first, rest) = items.split_at_mut(head.len());
-        first.copy_from_slice(head);
-        rest.copy_from_slice(tail);
-    })
+    let item = |at: usize| if at < head.len() { head[at] } else { tail[at - head.len()] };
+    Dims::from_fn(head.len() + tail.len(), item)
 }
 
 #[cfg(all(test, feature = "ndarray"))]

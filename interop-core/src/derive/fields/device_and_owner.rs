@@ -2,7 +2,7 @@
 
 use crate::array::device::Device;
 use crate::array::stream::PendingWork;
-use crate::derive::raw_memory::RawMemory;
+use crate::derive::fields::raw_pointer::RawMemory;
 use crate::memory::extraction::Extraction;
 use crate::memory::owner::Owner;
 use crate::memory::storage::{InfoBuilder, MemoryState};

@@ -4,10 +4,32 @@
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
-use crate::array::element::Element;
+use crate::array::device::Device;
+use crate::array::element::{Element, ElementType};
 use crate::array::mutability::Mutability;
-use crate::derive::raw_memory::RawMemory;
 use crate::memory::extraction::{Extraction, Requirements};
+use crate::memory::storage::MemoryRegion;
+
+/// The content of a `data(unsafe_raw)` field.
+#[derive(Clone, Copy, Debug)]
+pub struct RawMemory {
+    address: usize,
+    element: ElementType,
+    mutability: Mutability,
+}
+
+impl RawMemory {
+    /// Describes memory at `address`. The unsafe method `memory` of the field traits states the contract.
+    const fn new(address: usize, element: ElementType, mutability: Mutability) -> Self {
+        Self { address, element, mutability }
+    }
+
+    /// The memory on this device, of unknown extent.
+    pub(crate) fn on(self, device: Device) -> MemoryRegion {
+        let Self { address, element, mutability } = self;
+        MemoryRegion { address, range: address..address, element, device, mutability }
+    }
+}
 
 /// The type of a `data(unsafe_raw)` field: a raw pointer.
 #[diagnostic::on_unimplemented(

@@ -52,7 +52,7 @@ pub(crate) fn write(struct_type: &StructType, size: usize) -> Result<Vec<DescrEn
             name: field.name.clone(),
             dtype: match &field.struct_type {
                 Some(struct_type) => DescrType::Nested(write(struct_type, item)?),
-                None => DescrType::Typestr(typestr()?.to_string()),
+                None => DescrType::Typestr(typestr()?),
             },
             shape: field.shape.iter().map(|extent| *extent as i64).collect(),
         });

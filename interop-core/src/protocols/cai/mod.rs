@@ -13,7 +13,6 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
 use crate::array::stream::StreamHandle;
-use crate::array::typestr::Typestr;
 use crate::cuda;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::{Import, Protocol};
@@ -66,7 +65,7 @@ pub struct CudaArrayInterface {
 
 /// The fields of the interface that need a conversion. An array that the interface cannot express has none.
 pub(crate) struct CaiFields {
-    pub(crate) typestr: Typestr,
+    pub(crate) typestr: String,
     /// In bytes, or `None` for a C-contiguous array.
     pub(crate) strides: Option<Vec<isize>>,
     pub(crate) descr: Option<Vec<DescrEntry>>,
@@ -126,7 +125,7 @@ impl CudaArrayInterface {
         let CaiFields { typestr, strides, descr } = CaiFields::from_info(info)?;
         Ok(Self {
             shape: info.shape().iter().map(|extent| *extent as i64).collect(),
-            typestr: typestr.as_str().into(),
+            typestr,
             data: (info.address(), info.is_read_only()),
             version: VERSION,
             strides: strides.map(|strides| strides.iter().map(|stride| *stride as i64).collect()),

@@ -12,7 +12,6 @@ use pyo3::prelude::*;
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::dims::MAX_NDIM;
-use crate::array::info::ArrayInfo;
 use crate::array::layout::errors::no_extents;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
@@ -36,35 +35,29 @@ use crate::python::interpreter::{catch_panics, is_attached, new_capsule};
 use crate::python::py_owner::{ExportedObject, release_deferred_refs};
 use crate::python::shared_borrows::share_borrow_table;
 
-/// The table of a class. It stays at the same address until the program ends.
-struct TableOf<T>(core::marker::PhantomData<T>);
-
-impl<T: ArrayMethods + PyTypeInfo> TableOf<T> {
-    const TABLE: DLPackExchangeAPI = DLPackExchangeAPI {
-        header: DLPackExchangeAPIHeader {
-            version: DLPackVersion { major: MAJOR_VERSION, minor: MINOR_VERSION },
-            prev_api: null_mut(),
-        },
-        managed_tensor_allocator: Some(allocate),
-        managed_tensor_from_py_object_no_sync: Some(own::<T>),
-        managed_tensor_to_py_object_no_sync: Some(wrap),
-        // Allowed to be null: consumers then use the managed tensor. A borrowed one needs memory for its shape and
-        // strides that lives with the object.
-        dltensor_from_py_object_no_sync: None,
-        current_work_stream: Some(work_stream),
-    };
-    /// A reference to such a constant is promoted to a static.
-    const PLACE: &'static DLPackExchangeAPI = &Self::TABLE;
-}
-
 /// `__dlpack_c_exchange_api__`: the capsule with the table of a class. `PyO3` calls this when it creates the class, which is
 /// before the first export.
 #[doc(hidden)]
 pub fn exchange_api<T: ArrayMethods + PyTypeInfo>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     free_detached();
     share_borrow_table(py)?;
-    let table = core::ptr::from_ref(TableOf::<T>::PLACE).cast_mut().cast();
-    new_capsule(py, table, CAPSULE_NAME, None)
+    // It stays at the same address until the program ends.
+    let table: &'static DLPackExchangeAPI = const {
+        &DLPackExchangeAPI {
+            header: DLPackExchangeAPIHeader {
+                version: DLPackVersion { major: MAJOR_VERSION, minor: MINOR_VERSION },
+                prev_api: null_mut(),
+            },
+            managed_tensor_allocator: Some(allocate),
+            managed_tensor_from_py_object_no_sync: Some(own::<T>),
+            managed_tensor_to_py_object_no_sync: Some(wrap),
+            // Allowed to be null: consumers then use the managed tensor. A borrowed one needs memory for its shape and
+            // strides that lives with the object.
+            dltensor_from_py_object_no_sync: None,
+            current_work_stream: Some(work_stream),
+        }
+    };
+    new_capsule(py, core::ptr::from_ref(table).cast_mut().cast(), CAPSULE_NAME, None)
 }
 
 /// Runs the body of a function of the table. On an error or a panic, sets a Python exception and returns -1.
@@ -113,7 +106,8 @@ unsafe extern "C" fn own<T: ArrayMethods + PyTypeInfo>(
         // SAFETY: as the caller promises.
         let array = unsafe { instance::<T>(py, object) }?;
         let info = T::of(&array).info()?;
-        ready(&info)?;
+        // Of the stream that `work_stream` returns.
+        cuda::make_consumer_wait(&info, StreamHandle::LegacyDefault)?;
         let owner = ExportedObject::new(array.into_any().unbind());
         // SAFETY: the array guarantees its memory as long as it lives, and the owner keeps it alive.
         let tensor: ManagedTensor<Versioned> = unsafe { export_kept(&info, owner, Ownership::Shared) }?;
@@ -123,11 +117,6 @@ unsafe extern "C" fn own<T: ArrayMethods + PyTypeInfo>(
     };
     // SAFETY: as the caller promises.
     unsafe { answer(run) }
-}
-
-/// Makes the stream that [`work_stream`] returns wait for the work that is pending on an array.
-fn ready(info: &ArrayInfo) -> Result<()> {
-    cuda::make_consumer_wait(info, StreamHandle::LegacyDefault)
 }
 
 /// `managed_tensor_to_py_object_no_sync`. Ownership of the tensor is taken first, so an error releases it.

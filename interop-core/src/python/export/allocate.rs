@@ -214,7 +214,7 @@ fn cupy_empty<'py>(py: Python<'py>, (shape, dtype, device): Wish<'_>) -> PyResul
         return Err(error.with_python_hint("NumPy has memory of the host").into());
     }
     let cupy = library(py, Package::CuPy)?;
-    let name = dtype.typestr().map_or_else(|| dtype.name(), |typestr| typestr.to_string());
+    let name = dtype.typestr().unwrap_or_else(|| dtype.name());
     let ordinal = if device.device_type == DeviceType::CUDA { device.device_id } else { 0 };
     let current = cupy.getattr(intern!(py, "cuda"))?.call_method1(intern!(py, "Device"), (ordinal,))?;
     current.call_method0(intern!(py, "__enter__"))?;

@@ -50,7 +50,7 @@ pub(crate) fn dtype_of<'py>(
     let py = numpy.py();
     let bytes = dtype.packed_bits() / 8;
     let Some(struct_type) = struct_type else {
-        let name = dtype.typestr().map_or_else(|| format!("V{bytes}"), |typestr| typestr.to_string());
+        let name = dtype.typestr().unwrap_or_else(|| format!("V{bytes}"));
         return numpy.call_method1("dtype", (name,));
     };
     let (names, formats, offsets) = (PyList::empty(py), PyList::empty(py), PyList::empty(py));
@@ -205,12 +205,8 @@ impl Api {
         info: &ArrayInfo,
     ) -> PyResult<Bound<'py, PyAny>> {
         let item = (info.dtype().packed_bits() / 8) as isize;
-        let strides = Dims::filled(info.ndim(), |numbers| {
-            for (number, stride) in numbers.iter_mut().zip(info.strides()) {
-                // A product that overflows is the stride of an axis that is never stepped along.
-                *number = stride.wrapping_mul(item);
-            }
-        });
+        // A product that overflows is the stride of an axis that is never stepped along.
+        let strides = Dims::from_fn(info.ndim(), |axis| info.strides()[axis].wrapping_mul(item));
         // An array without elements has no address, and null would make NumPy allocate.
         let address = if info.numel() == 0 { align_of::<u128>() } else { info.address() };
         let flags = if info.is_writable_by_owner() { WRITABLE } else { 0 };

@@ -246,7 +246,7 @@ impl<'py> Cast<'_, 'py> {
             let allowed = text!("an array of {} as it is: NumPy cannot convert to this type", self.dtype);
             self.refusal(origin(self.object), allowed)
         })?;
-        let target = self.numpy.call_method1("dtype", (typestr.as_str(),))?;
+        let target = self.numpy.call_method1("dtype", (typestr,))?;
         let found = self.array.getattr("dtype")?;
         if found.eq(&target)? {
             return Ok(self.array.clone());

@@ -37,22 +37,16 @@ const STEPS: [Step; 4] = [from_exchange_table, from_dlpack, from_cuda_array_inte
 impl Request<'_, '_> {
     /// Fills an empty import by the first step whose protocol the object supports.
     pub(crate) fn import_to(&self, to: &mut Import) -> PyResult<()> {
-        self.ask_in_order(to)?;
+        let mut answers = STEPS.into_iter().map(|step| step(self, to));
+        match answers.find(|answer| !matches!(answer, Ok(false))) {
+            Some(Ok(_)) => {}
+            Some(Err(failure)) => self.recover(failure, to)?,
+            None => return Err(not_an_array(self.object)),
+        }
         if to.protocol() == Some(Protocol::DlpackLegacy) {
             trust_interface(self, to)?;
         }
         self.class.values.check(self.object, to.info())
-    }
-
-    fn ask_in_order(&self, to: &mut Import) -> PyResult<()> {
-        for step in STEPS {
-            match step(self, to) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(failure) => return self.recover(failure, to),
-            }
-        }
-        Err(not_an_array(self.object))
     }
 
     /// After a failure, imports by another protocol if the object supports one that can express the array: by the
