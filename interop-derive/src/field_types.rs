@@ -1,4 +1,4 @@
-//! What the type of a field tells about its role.
+//! The roles that the type of a field suggests.
 
 use syn::Type;
 

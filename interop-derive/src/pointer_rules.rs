@@ -74,7 +74,7 @@ fn pointers_have_unsafe_raw(field: &Field<'_>, data: &DataWord, errors: &mut Err
             if kind == PointerKind::Address { "data(unsafe_raw, element = f32)" } else { "data(unsafe_raw)" };
         let found = format!("a `{}` does not prove that its memory is live", shown(field.ty));
         let help = format!(
-            "write `{form}` if you vouch for it, and `#[cuda_array(device)]` on a field that says where it is; or use a \
+            "write `{form}` if you guarantee that, and `#[cuda_array(device)]` on a field that says where it is; or use a \
              type that owns its memory"
         );
         errors.push(field.ty, found, help);

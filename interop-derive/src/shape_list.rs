@@ -165,7 +165,7 @@ fn bare(expression: Expr) -> Expr {
     }
 }
 
-/// What was found, and what to write.
+/// The item that was found, and the form to write.
 pub(crate) type Refusal = (String, String);
 
 /// The extent that an expression is, or the reason if it is a common mistake. `None` for any other expression.

@@ -52,7 +52,7 @@ pub(crate) fn check_context(address: usize, expected: Option<cuda::Context>) -> 
     match known.and_then(|known| known.context()) {
         Some(found) if expected != Some(found) => {
             let allowed = text!(
-                "{:#x}, in which the array shall be used; copy the array",
+                "{:#x}, in which the array is used; copy the array",
                 expected.map_or(0, |context| context.to_raw().get())
             );
             Err(Error::new(ErrorKind::Device, "context", format_args!("{:#x}", found.to_raw()), allowed))

@@ -1,5 +1,8 @@
 //! Bare `DLTensor`s, which own nothing: those that another library lends, and those that are lent to it.
-#![expect(unsafe_code, reason = "reads tensors that the caller vouches for, and implements `CudaArray`")]
+#![expect(
+    unsafe_code,
+    reason = "reads tensors that the caller promises to be valid, and implements `CudaArray`"
+)]
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -40,7 +40,7 @@ macro_rules! dereferences {
 /// work of the memory's context, and after a scope all later work waits for it. A `stream` field gets the legacy default
 /// stream. Structs with `#[cuda_array(pyclass)]` are always imported so.
 ///
-/// It dereferences to the struct, which [`into_inner`](Self::into_inner) returns. If a result shall be one of the caller's
+/// It dereferences to the struct, which [`into_inner`](Self::into_inner) returns. If a result must be one of the caller's
 /// library, too, write `WithLibrary<Kept<…>>`.
 ///
 /// An import during graph capture fails, because the stream that captures is not known to later users of the array.

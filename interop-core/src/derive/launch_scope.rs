@@ -115,7 +115,7 @@ impl Deref for ArrayInScope<'_> {
     }
 }
 
-/// What a scope knows of an array.
+/// An array of a scope.
 #[derive(Clone, Copy)]
 struct Member {
     pending: PendingWork,
@@ -343,7 +343,7 @@ impl<'a> LaunchScope<'a> {
 
     fn describe(&self, info: ArrayInfo) -> Result<ArrayInScope<'_>> {
         self.add(&info)?;
-        // What reads the address of this description is in the scope.
+        // Code that reads the address of this description is in the scope.
         Ok(ArrayInScope { info: ArrayInfo { uses: None, ..info }, scope: PhantomData })
     }
 

@@ -16,7 +16,7 @@ use crate::protocols::dlpack::export::drop_untaken;
 use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
 use crate::python::errors::{origin, with_origin};
 use crate::python::interpreter::{capsule_pointer, is_attached, new_capsule, with_saved_exception};
-use crate::python::py_owner::release_deferred_refs;
+use crate::python::py_ref::release_deferred_refs;
 use crate::python::shared_borrows::share_borrow_table;
 
 /// Creates a capsule that owns the tensor until a consumer takes it.

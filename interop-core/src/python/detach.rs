@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use crate::cuda;
 use crate::cuda::release::hold::DeferRecording;
 use crate::python::interpreter::is_attached;
-use crate::python::py_owner::release_deferred_refs;
+use crate::python::py_ref::release_deferred_refs;
 
 /// Runs a closure that may wait for a device while the thread is detached from the interpreter.
 ///

@@ -18,7 +18,7 @@ use crate::protocols::cai::descr::{DescrEntry, DescrType};
 use crate::protocols::cai::{CaiFields, CudaArrayInterface, VERSION};
 use crate::python::convert::number;
 use crate::python::errors::{Failure, origin, raised, with_length};
-use crate::python::py_owner::release_deferred_refs;
+use crate::python::py_ref::release_deferred_refs;
 
 /// Reads an interface dict or another mapping. Only the types of the values are checked.
 ///

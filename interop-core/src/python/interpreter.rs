@@ -27,7 +27,7 @@ type VectorcallMethod = unsafe extern "C" fn(
 type OptionalAttribute =
     unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut *mut ffi::PyObject) -> c_int;
 
-/// What was found in the interpreter.
+/// The properties of the interpreter.
 #[derive(Clone, Copy)]
 struct Functions {
     current_state: Option<CurrentState>,

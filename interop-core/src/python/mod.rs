@@ -130,7 +130,7 @@ pub mod hints;
 pub(crate) mod import;
 pub(crate) mod interface_dict;
 pub(crate) mod interpreter;
-pub(crate) mod py_owner;
+pub(crate) mod py_ref;
 pub(crate) mod shared_borrows;
 
 pub use crate::python::capsule::import_capsule;
@@ -149,8 +149,8 @@ pub use crate::python::import::array_like::ArrayLike;
 pub use crate::python::import::pipeline::{import, import_as, import_unchecked};
 pub use crate::python::interface_dict::{cuda_array_interface, extract_cai};
 #[doc(hidden)]
-pub use crate::python::py_owner::deferred_ref_count;
-pub use crate::python::py_owner::release_deferred_refs;
+pub use crate::python::py_ref::deferred_ref_count;
+pub use crate::python::py_ref::release_deferred_refs;
 
 /// The items that the expansions of `python` and `pyclass` use.
 #[doc(hidden)]
@@ -167,6 +167,6 @@ pub mod expansion {
     pub use pyo3;
     use pyo3::{Bound, PyAny, PyResult};
 
-    /// What a method of a protocol returns.
+    /// The result of a method of a protocol.
     pub type Answer<'py> = PyResult<Bound<'py, PyAny>>;
 }

@@ -1,4 +1,4 @@
-//! What structs expand to. Each file beside this one holds a struct and, below a line, its expansion.
+//! The expansions of structs. Each file beside this one holds a struct and, below a line, its expansion.
 //!
 //! A new case is a new file with a struct. `BLESS=1 cargo test -p interop-derive --lib` writes the expansions.
 
@@ -79,7 +79,7 @@ fn expansions_depend_on_no_name_in_scope() {
     }
 }
 
-/// What an expansion may name without a path: keywords, what it defines itself, attributes, fields of the runtime, keys of the
+/// The names that an expansion may use without a path: keywords, what it defines itself, attributes, fields of the runtime, keys of the
 /// Python macros.
 const NAMES: [&str; 38] = [
     "Self",

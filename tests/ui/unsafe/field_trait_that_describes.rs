@@ -1,4 +1,4 @@
-//! No field can say where the memory is: a safe `impl` could name an address that nobody vouched for.
+//! No field can say where the memory is: a safe `impl` could name an address that nobody has guaranteed.
 use interop_core::__private::{InfoBuilder, ArrayInfo, Extraction, Result, ShapeField};
 use interop_core::CudaArray;
 

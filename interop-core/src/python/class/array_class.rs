@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::python::errors::raised;
 use crate::python::export::dlpack::{DlpackArgs, answer};
 use crate::python::interpreter::with_attached;
-use crate::python::py_owner::{ExportedObject, release_deferred_refs};
+use crate::python::py_ref::{ExportedObject, release_deferred_refs};
 
 /// `#[pyclass(frozen)]` as a type, as `PyO3` expresses it.
 #[doc(hidden)]

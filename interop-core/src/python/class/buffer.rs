@@ -20,7 +20,7 @@ use crate::memory::host::cells::check_readable;
 use crate::process::counters;
 use crate::python::class::array_class::ArrayMethods;
 use crate::python::export::dlpack::waiting;
-use crate::python::py_owner::release_deferred_refs;
+use crate::python::py_ref::release_deferred_refs;
 
 /// The memory that the pointers of a buffer point to, until its release.
 struct Kept {

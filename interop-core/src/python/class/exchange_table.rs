@@ -32,7 +32,7 @@ use crate::python::errors::{in_words, origin};
 use crate::python::export::allocate::new_memory_of_rust;
 use crate::python::import::exchange_table::CAPSULE_NAME;
 use crate::python::interpreter::{catch_panics, is_attached, new_capsule};
-use crate::python::py_owner::{ExportedObject, release_deferred_refs};
+use crate::python::py_ref::{ExportedObject, release_deferred_refs};
 use crate::python::shared_borrows::share_borrow_table;
 
 /// `__dlpack_c_exchange_api__`: the capsule with the table of a class. `PyO3` calls this when it creates the class, which is

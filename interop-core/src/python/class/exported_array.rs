@@ -66,8 +66,8 @@ impl core::fmt::Debug for ExportedArray {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a Python object, which every thread may use and release",
     label = "not `Send`, or not `Sync`",
-    note = "each field is to be both; of a raw pointer write `unsafe impl Send` and `unsafe impl Sync` for the struct, and vouch \
-            for it"
+    note = "each field must be both; for a raw pointer write `unsafe impl Send` and `unsafe impl Sync` for the struct, if it may be \
+            used on any thread"
 )]
 pub trait AnyThread: Send + Sync + 'static {}
 

@@ -41,7 +41,7 @@ use crate::python::export::numpy::{Api, dtype_of, type_number};
 use crate::python::import::exchange_table::{Table, makes_objects, object_of};
 use crate::python::import::package::{Package, library};
 use crate::python::import::pipeline::{import, take_detached};
-use crate::python::py_owner::{PyOwner, release_deferred_refs};
+use crate::python::py_ref::{PyRef, release_deferred_refs};
 
 /// A result in new memory of the caller's library.
 ///
@@ -61,7 +61,7 @@ pub struct NewArray<A> {
 /// Whose memory a result is in.
 enum Memory {
     /// The library's, of this object.
-    Library(PyOwner),
+    Library(PyRef),
     /// Rust's. The library gets it when the result is returned.
     Rust(Kind, RustMemory),
 }
@@ -117,7 +117,7 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
     let (shape, dtype, device) = wish;
     cuda::make_room_on(device, shape.iter().product::<usize>().saturating_mul(dtype.item_bits(false) / 8));
     let (mut import, memory) = if let Some(object) = kind.empty(py, wish)? {
-        (import(&object, None)?, Memory::Library(PyOwner::new(object.unbind())))
+        (import(&object, None)?, Memory::Library(PyRef::new(object.unbind())))
     } else {
         if let Some(stream) = callers.filter(|stream| cuda::captures(*stream)) {
             let what = "memory for a result, which the library of the argument does not allocate";

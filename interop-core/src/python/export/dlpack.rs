@@ -29,7 +29,7 @@ use crate::python::capsule::wrap;
 use crate::python::convert::{device, extract_integer, pair};
 use crate::python::detach::{detached, free_detached};
 use crate::python::errors::{no_such_stream, origin};
-use crate::python::py_owner::release_deferred_refs;
+use crate::python::py_ref::release_deferred_refs;
 use crate::python::shared_borrows::share_borrow_table;
 
 /// Exports an array as the result of `__dlpack__`: a new capsule whose tensor shares the array and keeps it alive.

@@ -29,7 +29,7 @@ use crate::python::import::package::{Package, library, packages_of};
 use crate::python::import::type_cache::{TypeInfo, exchange_table_of, type_info};
 use crate::python::interface_dict::extract_cai;
 use crate::python::interpreter::{attribute, ignore_exception, imported, in_capsule};
-use crate::python::py_owner::{PyOwner, release_deferred_refs};
+use crate::python::py_ref::{PyRef, release_deferred_refs};
 
 /// The library that creates a Python object from an array.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     /// Any other class whose exchange table creates objects.
     Table(Table),
     /// A class, an array namespace or a package with a function `from_dlpack`.
-    FromDlpack(Arc<PyOwner>),
+    FromDlpack(Arc<PyRef>),
     /// No known library: the array becomes an object of this crate's class.
     Neutral,
 }
@@ -80,13 +80,13 @@ impl Kind {
 }
 
 /// As [`find_importer`]. A class is looked for again each time, because the cache must not keep it alive.
-fn importer_of(object: &Bound<'_, PyAny>, class: &TypeInfo) -> PyResult<Option<Arc<PyOwner>>> {
+fn importer_of(object: &Bound<'_, PyAny>, class: &TypeInfo) -> PyResult<Option<Arc<PyRef>>> {
     if let Some(importer) = class.importer.get() {
         return Ok(importer.clone());
     }
     let importer = find_importer(object)?;
     let is_lasting = importer.as_ref().is_none_or(PyAnyMethods::is_instance_of::<PyModule>);
-    let importer = importer.map(|importer| Arc::new(PyOwner::new(importer.unbind())));
+    let importer = importer.map(|importer| Arc::new(PyRef::new(importer.unbind())));
     if is_lasting {
         let _ = class.importer.set(importer.clone());
     }

@@ -312,10 +312,7 @@ impl<'py> Cast<'_, 'py> {
             return Ok(());
         }
         let infinite = |array: &Bound<'py, PyAny>| -> PyResult<usize> {
-            let count = |part: &str| -> PyResult<usize> {
-                self.numpy.call_method1("isinf", (array.getattr(part)?,))?.call_method0("sum")?.extract()
-            };
-            Ok(count("real")? + count("imag")?)
+            self.numpy.call_method1("isinf", (array,))?.call_method0("sum")?.extract()
         };
         let count = infinite(cast)?;
         if count == 0 || count == infinite(self.array)? {

@@ -23,15 +23,12 @@ use crate::array::struct_type::StructType;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::{Import, Protocol};
 use crate::memory::owner::Owner;
-use crate::python::errors::with_origin;
-use crate::python::import::steps::{Answer, Request};
+use crate::python::errors::{Failure, with_origin};
 use crate::python::interpreter::{attribute, in_capsule};
-use crate::python::py_owner::PyOwner;
+use crate::python::py_ref::PyRef;
 
-/// The last step: the buffer protocol, for objects in host memory without `__dlpack__`, and for arrays that `__dlpack__`
-/// refuses.
-pub(crate) fn from_buffer(request: &Request<'_, '_>, to: &mut Import) -> Answer {
-    let object = request.object;
+/// Fills an empty import by the buffer protocol. Returns whether the object supports it.
+pub(crate) fn import_buffer(object: &Bound<'_, PyAny>, to: &mut Import) -> Result<bool, Failure> {
     // SAFETY: the object is alive.
     if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
         return Ok(false);
@@ -41,9 +38,9 @@ pub(crate) fn from_buffer(request: &Request<'_, '_>, to: &mut Import) -> Answer 
     if let Some(struct_type) = info.struct_type() {
         check_ctypes(object, struct_type)?;
     }
-    // In a capsule, because any thread can drop a Python object by a `PyOwner`, and the garbage collector does not list a
+    // In a capsule, because any thread can drop a Python object by a `PyRef`, and the garbage collector does not list a
     // capsule, so Python code cannot release the buffer.
-    let owner = PyOwner::new(in_capsule(object.py(), lent)?.unbind());
+    let owner = PyRef::new(in_capsule(object.py(), lent)?.unbind());
     // SAFETY: the object keeps the memory where it is until the buffer is released, which the owner does. The info is
     // writable only if the buffer is.
     *to = unsafe { Import::from_parts(info, Owner::new(owner)) };

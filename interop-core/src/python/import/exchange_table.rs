@@ -68,13 +68,13 @@ fn raised(py: Python<'_>) -> PyErr {
         .unwrap_or_else(|| PySystemError::new_err("the exchange table failed and raised no exception"))
 }
 
-/// What a table says of the stream on which its library works.
+/// The answer of a table about the stream on which its library works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableStream {
     Handle(StreamHandle),
     /// The null pointer, which libraries use in different ways.
     Null,
-    /// The table does not tell.
+    /// The stream is unknown.
     Absent,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn table_stream(table: Table, py: Python<'_>, device: Device) -> PyRe
     }
 }
 
-/// Clears the exception of a table, or returns it if it is no `Exception`.
+/// Clears the exception of a table, or returns it if it is not an `Exception`.
 #[cold]
 fn no_stream(py: Python<'_>) -> PyResult<TableStream> {
     let ordinary = py.get_type::<PyException>();

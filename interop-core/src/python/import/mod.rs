@@ -1,4 +1,4 @@
-//! Imports any Python object. `pipeline.rs` lists the steps in their order.
+//! Imports any Python object. `steps.rs` has the steps in their order.
 
 pub(crate) mod array_like;
 pub(crate) mod buffer;

@@ -11,7 +11,7 @@ use crate::array::stream::StreamHandle;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::python::interpreter::{ignore_exception, imported};
-use crate::python::py_owner::PyOwner;
+use crate::python::py_ref::PyRef;
 
 /// The library that defines a class or one of its bases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl CurrentStream<'_> {
         if let Some(owner) = self.owner {
             let scope = to.owner.scope();
             // The memory is released before its stream.
-            let both = (to.take_owner().after(None), PyOwner::new(owner.unbind()));
+            let both = (to.take_owner().after(None), PyRef::new(owner.unbind()));
             to.owner = Owner::new(both).after(scope);
         }
         to.put_on_callers_stream(self.handle, context);

@@ -1,120 +1,22 @@
-//! Imports a Python object, as it is or as a derived struct: tries the protocols one after another.
+//! Imports a Python object, as it is or as a derived struct.
 #![expect(unsafe_code, reason = "does not verify what an object states about its memory")]
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyBufferError, PyException, PyTypeError};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
 
-use crate::array::device::Device;
-use crate::array::dtype::DType;
-use crate::array::info::ArrayInfo;
-use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::cuda::pointer::Verification;
 use crate::derive::from_array::FromArray;
 use crate::derive::kept::Kept;
-use crate::error::{Error, ErrorKind};
 use crate::memory::extraction::Extraction;
-use crate::memory::import::{Import, Protocol};
+use crate::memory::import::Import;
 use crate::python::detach::{AssertSend, detached};
-use crate::python::errors::{Failure, in_words, not_an_array, with_origin};
-use crate::python::import::buffer::from_buffer;
-use crate::python::import::steps::{
-    Request, Step, from_cuda_array_interface, from_dlpack, from_exchange_table,
-};
+use crate::python::errors::with_origin;
+use crate::python::import::steps::Request;
 use crate::python::import::type_cache::{TypeInfo, type_info};
-use crate::python::interface_dict::address;
-use crate::python::interpreter::attribute;
-use crate::python::py_owner::release_deferred_refs;
-
-/// The steps of an import, in their order.
-const STEPS: [Step; 4] = [from_exchange_table, from_dlpack, from_cuda_array_interface, from_buffer];
-
-impl Request<'_, '_> {
-    /// Fills an empty import by the first step whose protocol the object supports.
-    pub(crate) fn import_to(&self, to: &mut Import) -> PyResult<()> {
-        let mut answers = STEPS.into_iter().map(|step| step(self, to));
-        match answers.find(|answer| !matches!(answer, Ok(false))) {
-            Some(Ok(_)) => {}
-            Some(Err(failure)) => self.recover(failure, to)?,
-            None => return Err(not_an_array(self.object)),
-        }
-        if to.protocol() == Some(Protocol::DlpackLegacy) {
-            trust_interface(self, to)?;
-        }
-        self.class.values.check(self.object, to.info())
-    }
-
-    /// After a failure, imports by another protocol if the object supports one that can express the array: by the
-    /// interface dict if negative strides were the reason, which `CuPy` writes correctly there, and by the buffer protocol
-    /// if `__dlpack__` refused the array.
-    ///
-    /// Otherwise the failure is returned. An error of the other protocol is its cause, or has it as the cause.
-    #[cold]
-    fn recover(&self, failure: Failure, to: &mut Import) -> PyResult<()> {
-        let lost_strides = matches!(&failure, Failure::Invalid(error) if lost_negative_strides(error));
-        let is_raised = matches!(&failure, Failure::Raised(_));
-        let (py, refused) = (self.object.py(), PyErr::from(failure));
-        if is_raised && self.class.method.is_native && is_refusal(py, &refused) {
-            return self.recover_by_buffer(refused, to);
-        }
-        if !lost_strides {
-            return Err(refused);
-        }
-        match from_cuda_array_interface(self, to).map_err(|failure| failure.with_origin(self.object)) {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            Err(why) if why.is_instance_of::<PyException>(py) => refused.set_cause(py, Some(why)),
-            Err(interrupt) => return Err(interrupt),
-        }
-        Err(refused)
-    }
-
-    /// Imports by the buffer protocol an array that `__dlpack__` refused: structs, and read-only arrays of `NumPy` before
-    /// 2.1 and flags before 1.25.
-    fn recover_by_buffer(&self, refused: PyErr, to: &mut Import) -> PyResult<()> {
-        let py = self.object.py();
-        match from_buffer(self, to) {
-            Ok(true) => Ok(()),
-            Err(Failure::Invalid(error)) => Err(explained(py, refused, error)),
-            Err(Failure::Raised(interrupt)) if !interrupt.is_instance_of::<PyException>(py) => Err(interrupt),
-            _ => Err(match date_error(self.object) {
-                Some(error) => explained(py, refused, error),
-                None => refused,
-            }),
-        }
-    }
-}
-
-/// Returns whether an exception of `__dlpack__` means that the protocol cannot express the array.
-fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
-    error.is_instance_of::<PyBufferError>(py) || error.is_instance_of::<PyTypeError>(py)
-}
-
-/// An exception of the class of `refused`, with the reason from this crate.
-fn explained(py: Python<'_>, refused: PyErr, error: Error) -> PyErr {
-    let explained = PyErr::from_type(refused.get_type(py), error.into_python_message(in_words));
-    explained.set_cause(py, Some(refused));
-    explained
-}
-
-/// Returns the error for an array of dates: `NumPy` does not say what to do with them.
-fn date_error(object: &Bound<'_, PyAny>) -> Option<Error> {
-    let dtype = object.getattr(intern!(object.py(), "dtype")).ok()?;
-    let typestr: String = dtype.getattr(intern!(object.py(), "str")).ok()?.extract().ok()?;
-    let error = DType::from_typestr(&typestr).err()?;
-    error.has_python_hint().then(|| with_origin(object, error))
-}
-
-/// Returns whether a tensor was rejected for the strides that `CuPy` writes for a reversed array: it divides them as
-/// unsigned numbers.
-fn lost_negative_strides(error: &Error) -> bool {
-    error.kind() == ErrorKind::Overflow && error.location() == "strides"
-}
+use crate::python::py_ref::release_deferred_refs;
 
 /// Imports any object that supports DLPack, the CUDA Array Interface or the buffer protocol, for work on `stream`.
 ///
@@ -197,7 +99,7 @@ fn import_with(
     Ok(import)
 }
 
-/// Fills an empty import. Returns what is known of the object's class. Not generic, so that it is compiled once.
+/// Fills an empty import. Returns the properties of the object's class. Not generic, so that it is compiled once.
 pub(crate) fn import_to(
     object: &Bound<'_, PyAny>,
     stream: Option<StreamHandle>,
@@ -304,50 +206,4 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for Kept<A> {
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         import_as(&object)
     }
-}
-
-/// Makes an import from a legacy capsule writable, if an interface dict of the object states so for the same address.
-///
-/// Warp has a CUDA Array Interface for device memory, and a `NumPy` array interface for host memory.
-///
-/// # Errors
-///
-/// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. A dict that cannot be read has no effect.
-pub(crate) fn trust_interface(request: &Request<'_, '_>, import: &mut Import) -> PyResult<()> {
-    let object = request.object;
-    if import.info().mutability() != Mutability::ReadOnly || !request.class.method.has_writable_dict {
-        return Ok(());
-    }
-    match states_writable(object, import.info()) {
-        Ok(true) => import.info.mutability = Mutability::Writable,
-        Err(error) if !error.is_instance_of::<PyException>(object.py()) => return Err(error),
-        _ => {}
-    }
-    Ok(())
-}
-
-fn states_writable(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<bool> {
-    let py = object.py();
-    let names = [intern!(py, "__cuda_array_interface__"), intern!(py, "__array_interface__")];
-    // The second name is only for host memory.
-    let names = if info.device() == Device::CPU { &names[..] } else { &names[..1] };
-    for name in names {
-        if let Some(interface) = attribute(object, name)? {
-            return names_writable(&interface, intern!(py, "data"), info);
-        }
-    }
-    Ok(false)
-}
-
-/// Returns whether `data` in the dict is `(address of the array, False)`. An array without elements may have any
-/// address.
-fn names_writable(
-    interface: &Bound<'_, PyAny>,
-    key: &Bound<'_, PyString>,
-    info: &ArrayInfo,
-) -> PyResult<bool> {
-    let Ok(dict) = interface.cast::<PyDict>() else { return Ok(false) };
-    let Some(data) = dict.get_item(key)? else { return Ok(false) };
-    let (address, is_read_only) = address(&data)?;
-    Ok(!is_read_only && (info.numel() == 0 || address == info.address))
 }

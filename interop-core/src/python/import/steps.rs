@@ -1,10 +1,15 @@
-//! The steps of an import, one for each protocol, and their input.
+//! The steps of an import, one for each protocol, in their order.
 #![expect(unsafe_code, reason = "relies on what an object states about its memory")]
 
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyBufferError, PyException, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
 
 use crate::array::device::{Device, DeviceType};
+use crate::array::dtype::DType;
+use crate::array::info::ArrayInfo;
+use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::context::{Context, Entered};
@@ -14,14 +19,15 @@ use crate::memory::import::{Import, Protocol};
 use crate::python::capsule::{receive, receive_capsule};
 use crate::python::convert::device;
 use crate::python::detach::free_detached;
-use crate::python::errors::{Failure, with_origin};
+use crate::python::errors::{Failure, in_words, not_an_array, with_origin};
+use crate::python::import::buffer::import_buffer;
 use crate::python::import::dunder_dlpack::{call_dlpack_for, has_method, lacks_method};
 use crate::python::import::exchange_table::{Table, TableStream, table_stream, tensor_of};
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::import::type_cache::TypeInfo;
-use crate::python::interface_dict::interface_in;
+use crate::python::interface_dict::{address, interface_in};
 use crate::python::interpreter::{attribute, report_exception};
-use crate::python::py_owner::PyOwner;
+use crate::python::py_ref::PyRef;
 
 /// An object to import, and the inputs of the steps.
 pub(crate) struct Request<'a, 'py> {
@@ -53,6 +59,60 @@ impl<'py> Request<'_, 'py> {
             import.info.pending = import.info.pending.beside_hidden_streams();
         }
     }
+
+    /// Fills an empty import by the first step whose protocol the object supports.
+    pub(crate) fn import_to(&self, to: &mut Import) -> PyResult<()> {
+        let mut answers = STEPS.into_iter().map(|step| step(self, to));
+        match answers.find(|answer| !matches!(answer, Ok(false))) {
+            Some(Ok(_)) => {}
+            Some(Err(failure)) => self.recover(failure, to)?,
+            None => return Err(not_an_array(self.object)),
+        }
+        if to.protocol() == Some(Protocol::DlpackLegacy) {
+            trust_interface(self, to)?;
+        }
+        self.class.values.check(self.object, to.info())
+    }
+
+    /// After a failure, imports by another protocol if the object supports one that can express the array: by the
+    /// interface dict if negative strides were the reason, which `CuPy` writes correctly there, and by the buffer protocol
+    /// if `__dlpack__` refused the array.
+    ///
+    /// Otherwise the failure is returned. An error of the other protocol is its cause, or has it as the cause.
+    #[cold]
+    fn recover(&self, failure: Failure, to: &mut Import) -> PyResult<()> {
+        let lost_strides = matches!(&failure, Failure::Invalid(error) if lost_negative_strides(error));
+        let is_raised = matches!(&failure, Failure::Raised(_));
+        let (py, refused) = (self.object.py(), PyErr::from(failure));
+        if is_raised && self.class.method.is_native && is_refusal(py, &refused) {
+            return self.recover_by_buffer(refused, to);
+        }
+        if !lost_strides {
+            return Err(refused);
+        }
+        match from_cuda_array_interface(self, to).map_err(|failure| failure.with_origin(self.object)) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(why) if why.is_instance_of::<PyException>(py) => refused.set_cause(py, Some(why)),
+            Err(interrupt) => return Err(interrupt),
+        }
+        Err(refused)
+    }
+
+    /// Imports by the buffer protocol an array that `__dlpack__` refused: structs, and read-only arrays of `NumPy` before
+    /// 2.1 and flags before 1.25.
+    fn recover_by_buffer(&self, refused: PyErr, to: &mut Import) -> PyResult<()> {
+        let py = self.object.py();
+        match from_buffer(self, to) {
+            Ok(true) => Ok(()),
+            Err(Failure::Invalid(error)) => Err(explained(py, refused, error)),
+            Err(Failure::Raised(interrupt)) if !interrupt.is_instance_of::<PyException>(py) => Err(interrupt),
+            _ => Err(match date_error(self.object) {
+                Some(error) => explained(py, refused, error),
+                None => refused,
+            }),
+        }
+    }
 }
 
 /// The result of a step: whether the object supports the protocol.
@@ -62,10 +122,13 @@ pub(crate) type Answer = Result<bool, Failure>;
 ///
 /// The import is filled in place. Returning it would move it right after it was written, which makes an import from
 /// `NumPy` half as long again.
-pub(crate) type Step = fn(&Request<'_, '_>, to: &mut Import) -> Answer;
+type Step = fn(&Request<'_, '_>, to: &mut Import) -> Answer;
+
+/// The steps of an import, in their order.
+const STEPS: [Step; 4] = [from_exchange_table, from_dlpack, from_cuda_array_interface, from_buffer];
 
 /// The first step: an owned tensor from the exchange table of the object's type.
-pub(crate) fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) -> Answer {
+fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) -> Answer {
     let Some(table) = request.class.exchange else { return Ok(false) };
     let Some(tensor) = tensor_of(table, request.object)? else { return Ok(false) };
     receive(to, tensor, request.verification).map_err(|error| with_origin(request.object, error))?;
@@ -123,7 +186,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
 
 /// The second step: `__dlpack__`, with the consumer's stream if the memory has streams. The device is the expected one, or
 /// that of `__dlpack_device__`.
-pub(crate) fn from_dlpack(request: &Request<'_, '_>, to: &mut Import) -> Answer {
+fn from_dlpack(request: &Request<'_, '_>, to: &mut Import) -> Answer {
     let (object, method) = (request.object, &request.class.method);
     if let Some(expected) = method.expected_device.device() {
         match from_device(request, to, expected, |expected, found| expected == found) {
@@ -152,7 +215,7 @@ pub(crate) fn from_dlpack(request: &Request<'_, '_>, to: &mut Import) -> Answer 
 /// Imports an array of a class whose device is not predicted: calls `__dlpack_device__` first.
 fn from_stated_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), Failure> {
     let object = request.object;
-    let stated = object.call_method0(pyo3::intern!(object.py(), "__dlpack_device__"))?;
+    let stated = object.call_method0(intern!(object.py(), "__dlpack_device__"))?;
     let stated = device(&stated, "__dlpack_device__").map_err(|failure| failure.with_origin(object))?;
     let named = |error| with_origin(object, error);
     // Checked before the call of `__dlpack__`, because other device types have other rules about streams.
@@ -258,15 +321,15 @@ fn same_memory(stated: Device, found: Device) -> bool {
 
 /// The third step: the interface dict. The driver determines the device, and the consumer's stream waits for the
 /// producer's, unless it is that one.
-pub(crate) fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answer {
+fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answer {
     let object = request.object;
     if request.class.lacks_attributes {
         return Ok(false);
     }
-    let name = pyo3::intern!(object.py(), "__cuda_array_interface__");
+    let name = intern!(object.py(), "__cuda_array_interface__");
     let Some(interface) = attribute(object, name)? else { return Ok(false) };
     // Both are kept: a property may create an array that only the returned dict keeps alive.
-    let owner = [object, &interface].map(|held| PyOwner::new(held.clone().unbind()));
+    let owner = [object, &interface].map(|held| PyRef::new(held.clone().unbind()));
     let interface = interface_in(&interface).map_err(|failure| failure.with_origin(object))?;
     // The dict of Numba names the stream of the array, on which its owner works.
     let own =
@@ -292,4 +355,82 @@ pub(crate) fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Impo
         None => request.note_hidden_streams(to),
     }
     Ok(true)
+}
+
+/// The last step: the buffer protocol, for objects in host memory without `__dlpack__`, and for arrays that `__dlpack__`
+/// refuses.
+fn from_buffer(request: &Request<'_, '_>, to: &mut Import) -> Answer {
+    import_buffer(request.object, to)
+}
+
+/// Returns whether an exception of `__dlpack__` means that the protocol cannot express the array.
+fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyBufferError>(py) || error.is_instance_of::<PyTypeError>(py)
+}
+
+/// An exception of the class of `refused`, with the reason from this crate.
+fn explained(py: Python<'_>, refused: PyErr, error: Error) -> PyErr {
+    let explained = PyErr::from_type(refused.get_type(py), error.into_python_message(in_words));
+    explained.set_cause(py, Some(refused));
+    explained
+}
+
+/// Returns the error for an array of dates: `NumPy` does not say what to do with them.
+fn date_error(object: &Bound<'_, PyAny>) -> Option<Error> {
+    let dtype = object.getattr(intern!(object.py(), "dtype")).ok()?;
+    let typestr: String = dtype.getattr(intern!(object.py(), "str")).ok()?.extract().ok()?;
+    let error = DType::from_typestr(&typestr).err()?;
+    error.has_python_hint().then(|| with_origin(object, error))
+}
+
+/// Returns whether a tensor was rejected for the strides that `CuPy` writes for a reversed array: it divides them as
+/// unsigned numbers.
+fn lost_negative_strides(error: &Error) -> bool {
+    error.kind() == ErrorKind::Overflow && error.location() == "strides"
+}
+
+/// Makes an import from a legacy capsule writable, if an interface dict of the object states so for the same address.
+///
+/// Warp has a CUDA Array Interface for device memory, and a `NumPy` array interface for host memory.
+///
+/// # Errors
+///
+/// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. A dict that cannot be read has no effect.
+fn trust_interface(request: &Request<'_, '_>, import: &mut Import) -> PyResult<()> {
+    let object = request.object;
+    if import.info().mutability() != Mutability::ReadOnly || !request.class.method.has_writable_dict {
+        return Ok(());
+    }
+    match states_writable(object, import.info()) {
+        Ok(true) => import.info.mutability = Mutability::Writable,
+        Err(error) if !error.is_instance_of::<PyException>(object.py()) => return Err(error),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn states_writable(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<bool> {
+    let py = object.py();
+    let names = [intern!(py, "__cuda_array_interface__"), intern!(py, "__array_interface__")];
+    // The second name is only for host memory.
+    let names = if info.device() == Device::CPU { &names[..] } else { &names[..1] };
+    for name in names {
+        if let Some(interface) = attribute(object, name)? {
+            return names_writable(&interface, intern!(py, "data"), info);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns whether `data` in the dict is `(address of the array, False)`. An array without elements may have any
+/// address.
+fn names_writable(
+    interface: &Bound<'_, PyAny>,
+    key: &Bound<'_, PyString>,
+    info: &ArrayInfo,
+) -> PyResult<bool> {
+    let Ok(dict) = interface.cast::<PyDict>() else { return Ok(false) };
+    let Some(data) = dict.get_item(key)? else { return Ok(false) };
+    let (address, is_read_only) = address(&data)?;
+    Ok(!is_read_only && (info.numel() == 0 || address == info.address))
 }

@@ -23,7 +23,7 @@ use crate::python::import::dunder_dlpack::DlpackMethod;
 use crate::python::import::exchange_table::{Table, TableStream, ask_stream, table, table_stream};
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::interpreter::{attribute, ignore_exception, imported, is_attached, with_saved_exception};
-use crate::python::py_owner::PyOwner;
+use crate::python::py_ref::PyRef;
 use crate::python::shared_borrows::share_borrow_table;
 
 /// Properties of a type whose objects have been imported.
@@ -32,7 +32,7 @@ pub(crate) struct TypeInfo {
     address: usize,
     /// A weak reference to the type, unless it is static. The cache does not keep the type alive, so another type may
     /// get its address.
-    class: Option<PyOwner>,
+    class: Option<PyRef>,
     /// The library that defines the type.
     pub(crate) package: Package,
     /// Its name and library, for errors.
@@ -46,7 +46,7 @@ pub(crate) struct TypeInfo {
     /// How the values of its objects relate to their memory.
     pub(crate) values: Values,
     /// The module whose `from_dlpack` creates arrays of this kind, if there is one. Found on first use.
-    pub(crate) importer: OnceCell<Option<Arc<PyOwner>>>,
+    pub(crate) importer: OnceCell<Option<Arc<PyRef>>>,
 }
 
 impl TypeInfo {
@@ -146,7 +146,7 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     // SAFETY: the argument is a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
     let class =
-        if heap { Some(PyOwner::new(PyWeakrefReference::new(class)?.into_any().unbind())) } else { None };
+        if heap { Some(PyRef::new(PyWeakrefReference::new(class)?.into_any().unbind())) } else { None };
     Ok(TypeInfo {
         address,
         class,

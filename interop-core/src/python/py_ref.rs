@@ -22,18 +22,18 @@ use crate::python::interpreter::{is_attached, is_free_threaded};
 /// for this one. So the drop never waits: if the thread is not attached, the reference is deferred, and the next call
 /// into this module drops it. References that are still deferred when the interpreter ends are leaked.
 #[derive(Debug)]
-pub(crate) struct PyOwner(ManuallyDrop<Py<PyAny>>);
+pub(crate) struct PyRef(ManuallyDrop<Py<PyAny>>);
 
 /// The deferred references.
-struct Deferred {
+struct PendingDecrefs {
     objects: Mutex<Vec<Py<PyAny>>>,
     /// The number of references that are not dropped yet. It can be read without the lock.
     waiting: AtomicUsize,
 }
 
-static DEFERRED: PerProcess<Deferred> = PerProcess::new(Deferred::after);
+static PENDING: PerProcess<PendingDecrefs> = PerProcess::new(PendingDecrefs::after);
 
-impl Deferred {
+impl PendingDecrefs {
     /// A forked process takes over the deferred references of its parent. They are leaked if a thread of the parent
     /// held the lock.
     fn after(parents: Option<&'static Self>) -> Self {
@@ -48,12 +48,12 @@ impl Deferred {
 }
 
 fn defer(object: Py<PyAny>) {
-    let deferred = DEFERRED.get();
+    let deferred = PENDING.get();
     deferred.waiting.fetch_add(1, Ordering::AcqRel);
     deferred.objects().push(object);
 }
 
-impl PyOwner {
+impl PyRef {
     pub(crate) fn new(object: Py<PyAny>) -> Self {
         Self(ManuallyDrop::new(object))
     }
@@ -72,7 +72,7 @@ impl PyOwner {
     }
 }
 
-impl Drop for PyOwner {
+impl Drop for PyRef {
     fn drop(&mut self) {
         // SAFETY: the value is taken once, here.
         let object = unsafe { ManuallyDrop::take(&mut self.0) };
@@ -89,13 +89,14 @@ impl Drop for PyOwner {
 /// If this may be the last reference, the context of the memory is made current for the drop, because the object may free
 /// the memory in the current context.
 pub(crate) struct ExportedObject {
-    object: ManuallyDrop<Py<PyAny>>,
+    /// `None` during the drop alone.
+    object: Option<PyRef>,
     scope: Option<ReleaseScope>,
 }
 
 impl ExportedObject {
     pub(crate) fn new(object: Py<PyAny>) -> Self {
-        Self { object: ManuallyDrop::new(object), scope: None }
+        Self { object: Some(PyRef::new(object)), scope: None }
     }
 }
 
@@ -110,8 +111,7 @@ impl ExportOwner for ExportedObject {
 
 impl Drop for ExportedObject {
     fn drop(&mut self) {
-        // SAFETY: the value is taken once, here.
-        let object = PyOwner::new(unsafe { ManuallyDrop::take(&mut self.object) });
+        let Some(object) = self.object.take() else { return };
         // Host memory has no scope.
         let _home = self.scope.filter(|_| object.may_be_the_last()).and_then(enter_scope);
         drop(object);
@@ -138,7 +138,7 @@ impl ExportOwner for CudaBuffer {
 #[inline]
 #[must_use]
 pub fn deferred_ref_count() -> usize {
-    DEFERRED.get().waiting.load(Ordering::Acquire)
+    PENDING.get().waiting.load(Ordering::Acquire)
 }
 
 /// Drops the Python objects whose release other threads deferred.
@@ -153,7 +153,7 @@ pub fn release_deferred_refs(py: Python<'_>) {
 
 #[cold]
 fn release_deferred(py: Python<'_>) {
-    let deferred = DEFERRED.get();
+    let deferred = PENDING.get();
     let objects = core::mem::take(&mut *deferred.objects());
     for object in objects {
         deferred.waiting.fetch_sub(1, Ordering::AcqRel);
