@@ -111,7 +111,7 @@ impl Parse for Kernel {
     }
 }
 
-/// The options in the parentheses of the attribute.
+/// What is written in the parentheses of the attribute.
 enum Choice {
     /// `same_shape(a, b)`.
     SameShape(Punctuated<Ident, Token![,]>),
@@ -139,7 +139,7 @@ impl Parse for Choice {
     }
 }
 
-/// The options of the attribute, checked.
+/// What the attribute says.
 struct Options {
     krate: Path,
     /// The parameters that must have one shape, by number.

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "one function does not verify what an object states about its memory")]
 
 use interop_core::python::{extract_cai, import_unchecked};
-use interop_core::{CudaArray, Lease};
+use interop_core::{CudaArray, FromArray, Lease};
 use pyo3::prelude::*;
 
 /// A matrix in the caller's memory.

@@ -24,42 +24,45 @@ use crate::memory::array_view::{check_writable, kernel_address};
 pub trait ElementwiseOperand<'a, O>: sealed::Operand<O> {}
 
 mod sealed {
-    use super::{ArrayInfo, Layout, Result};
+    use super::{Described, Result};
 
     pub trait Operand<O> {
-        /// The size of an element, and its alignment.
-        const SIZE_AND_ALIGN: (usize, usize);
-
-        /// Describes the array, and its layout in elements of the kernel.
-        fn described(&self) -> Result<(ArrayInfo, Layout)>;
+        /// Describes the array in elements of the kernel.
+        fn described(&self) -> Result<Described>;
     }
 }
 
-fn described<T: Element>(info: ArrayInfo) -> Result<(ArrayInfo, Layout)> {
-    let joined = if info.has_scalar_type(&T::TYPE) { None } else { info.join(T::TYPE)? };
-    let layout = joined.unwrap_or_else(|| info.layout().clone());
-    Ok((info, layout))
+/// An array in elements of a kernel.
+#[doc(hidden)]
+pub struct Described {
+    info: ArrayInfo,
+    /// In elements of the kernel.
+    layout: Layout,
+    size: usize,
+    align: usize,
+}
+
+impl Described {
+    fn new<T: Element>(info: ArrayInfo) -> Result<Self> {
+        Ok(Self { layout: info.layout_of(&T::TYPE)?, info, size: size_of::<T>(), align: align_of::<T>() })
+    }
 }
 
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'a, In<T>> for &'a S {}
 
 impl<T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<In<T>> for &S {
-    const SIZE_AND_ALIGN: (usize, usize) = (size_of::<T>(), align_of::<T>());
-
-    fn described(&self) -> Result<(ArrayInfo, Layout)> {
-        described::<T>(CudaArray::info(*self)?)
+    fn described(&self) -> Result<Described> {
+        Described::new::<T>(CudaArray::info(*self)?)
     }
 }
 
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'a, Out<T>> for &'a mut S {}
 
 impl<T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<Out<T>> for &mut S {
-    const SIZE_AND_ALIGN: (usize, usize) = (size_of::<T>(), align_of::<T>());
-
-    fn described(&self) -> Result<(ArrayInfo, Layout)> {
+    fn described(&self) -> Result<Described> {
         let info = CudaArray::info(*self)?;
         check_writable(&info)?;
-        described::<T>(info)
+        Described::new::<T>(info)
     }
 }
 
@@ -97,10 +100,7 @@ macro_rules! tuples {
             where
                 'a: 's,
             {
-                let arrays = [
-                    (self.0.described()?, $first::SIZE_AND_ALIGN),
-                    $((self.$number.described()?, $other::SIZE_AND_ALIGN),)*
-                ];
+                let arrays = [self.0.described()?, $(self.$number.described()?,)*];
                 let merged = merged::<$count, N>(scope, &arrays)?;
                 // SAFETY: the arrays have these element types, at addresses aligned for them; the scope borrows them, and the
                 // first one was checked to have an element for each index.
@@ -117,20 +117,17 @@ tuples! {
     4: S A 0 T B 1 U C 2 V D 3;
 }
 
-/// An array in the units of a kernel: its description, its layout, and the size and the alignment of its elements.
-type Described = ((ArrayInfo, Layout), (usize, usize));
-
 fn merged<'s, const K: usize, const N: usize>(
     scope: &'s LaunchScope<'_>,
     arrays: &[Described; K],
 ) -> Result<KernelArrays<'s, K, N>> {
     let mut views = Vec::with_capacity(K);
-    for ((info, layout), (size, align)) in arrays {
+    for Described { info, layout, size, align } in arrays {
         let address = kernel_address(info.address, info.device(), *align)?;
         views.push(DynKernelView::new(address, *size, layout.shape(), layout.strides())?);
     }
     let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?;
-    arrays.iter().try_for_each(|((info, _), _)| scope.add(info))?;
+    arrays.iter().try_for_each(|array| scope.add(&array.info))?;
     Ok(merged.unbound())
 }
 

@@ -96,8 +96,14 @@ fn values_in<'py, const N: usize>(
         }
         return Ok(values);
     };
+    // Most dicts have none of the optional keys, which are the last.
+    let mut left = plain.len();
     for (key, value) in keys.iter().zip(&mut values) {
+        if left == 0 {
+            break;
+        }
         *value = plain.get_item(key)?;
+        left -= usize::from(value.is_some());
     }
     Ok(values)
 }
@@ -138,6 +144,9 @@ fn integers(value: &Bound<'_, PyAny>, place: &str) -> Result<Vec<i64>, Failure> 
         i64::try_from(number)
             .map_err(|_| Error::new(ErrorKind::Overflow, place, number, "a signed 64-bit number").into())
     };
+    if let Ok(tuple) = value.cast_exact::<PyTuple>() {
+        return tuple.iter().map(Ok).take(MOST).enumerate().map(number).collect();
+    }
     if !value.is_instance_of::<PyTuple>() && !value.is_instance_of::<PyList>() {
         return Err(wrong(place, value, "a tuple of ints"));
     }

@@ -8,7 +8,7 @@ use core::ptr::{NonNull, null_mut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-use pyo3::exceptions::{PyAttributeError, PyException};
+use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -107,13 +107,7 @@ pub(crate) fn attribute<'py>(
     name: &Bound<'py, PyString>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = object.py();
-    let Some(get) = functions().optional_attribute else {
-        return match object.getattr(name) {
-            Ok(value) => Ok(Some(value)),
-            Err(error) if error.is_instance_of::<PyAttributeError>(py) => Ok(None),
-            Err(error) => Err(error),
-        };
-    };
+    let Some(get) = functions().optional_attribute else { return object.getattr_opt(name) };
     let mut value = core::ptr::null_mut();
     // SAFETY: the objects are alive, the second is a string, and the pointer is valid for a write.
     if unsafe { get(object.as_ptr(), name.as_ptr(), &raw mut value) } < 0 {

@@ -161,19 +161,17 @@ unsafe fn answer_described<'py>(
         // SAFETY: as the caller promises.
         return unsafe { answer_by_copy(py, info, (wanted, consumer), request) };
     }
+    // A consumer on the host passes no stream and reads immediately.
+    if wanted != own || own.device_type.is_host_accessible() && request.stream.is_none() {
+        waiting(py, info, || cuda::synchronize_for_host(info))?;
+    } else {
+        cuda::make_consumer_wait(info, consumer)?;
+    }
     if wanted == own {
-        // A consumer on the host passes no stream and reads immediately.
-        let on_host = own.device_type.is_host_accessible() && request.stream.is_none();
-        if on_host {
-            waiting(py, info, || cuda::synchronize_for_host(info))?;
-        } else {
-            cuda::make_consumer_wait(info, consumer)?;
-        }
         // SAFETY: as the caller promises.
         return unsafe { capsule(py, info, owner, Ownership::Shared, versioned) };
     }
     // Pinned or managed memory, for a consumer that accepts only host memory.
-    waiting(py, info, || cuda::synchronize_for_host(info))?;
     let on_host = ArrayInfo { device: Device::CPU, pending: PendingWork::NOTHING, ..info.clone() };
     // SAFETY: as above.
     unsafe { capsule(py, &on_host, owner, Ownership::Shared, versioned) }

@@ -415,12 +415,11 @@ pub(crate) fn make_producer_wait_for(object: &Bound<'_, PyAny>, info: &ArrayInfo
     if info.device().device_type == DeviceType::CPU || info.pending.is_nothing() {
         return Ok(());
     }
-    match (stream_of(object, info.device())?, info.stream()) {
-        (Some(theirs), _) => {
-            cuda::make_consumer_wait(info, theirs).map_err(|error| with_origin(object, error).into())
-        }
-        (None, _) => cuda::make_context_wait_for(info).map_err(|error| with_origin(object, error).into()),
-    }
+    let done = match stream_of(object, info.device())? {
+        Some(theirs) => cuda::make_consumer_wait(info, theirs),
+        None => cuda::make_context_wait_for(info),
+    };
+    done.map_err(|error| with_origin(object, error).into())
 }
 
 /// Returns the stream on which the library of `object` works with memory of `device`, if it is known.
