@@ -12,13 +12,11 @@ from scripts import run
 
 @pytest.mark.parametrize("dtype", [(99, 8, 1), (2, 32, 4), (4, 16, 2)], ids=repr)
 def test_types_that_numpy_does_not_have(dtype):
-    """NumPy's refusal does not name the type, and is kept as the cause."""
+    """The error names the type, which NumPy's own does not."""
     array = interop_demo._exported(interop_demo.asarray(Tensor(shape=(), dtype=dtype).capsule()))
     text = rf"^`dtype`: found {array.dtype}\b.* \(from interop_core.ExportedArray\)$"
-    with pytest.raises(interop_demo.ArrayError, match=text) as caught:
+    with pytest.raises(interop_demo.ArrayError, match=text):
         np.asarray(array)
-    assert isinstance(caught.value.__cause__, (BufferError, RuntimeError))
-    assert "dtype" in str(caught.value.__cause__)
 
 
 LEARNED = {"bfloat16": (4, 16, 1), "float8_e4m3fn": (10, 8, 1), "float8_e5m2": (12, 8, 1), "float8_e8m0fnu": (14, 8, 1)}

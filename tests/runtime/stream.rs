@@ -40,9 +40,9 @@ fn cai_streams() {
     assert_eq!(from_cai(None), Ok(NothingPending));
     for (number, stream) in streams() {
         assert_eq!(from_cai(Some(number)), Ok(stream));
-        assert_eq!(stream.to_cai().map(|number| number as i128), Some(number));
+        assert_eq!(stream.to_raw().map(|number| number as i128), Some(number));
     }
-    assert_eq!(NothingPending.to_cai(), None, "R11: the key is left out");
+    assert_eq!(NothingPending.to_raw(), None, "R11: the key is left out");
     for number in NEVER.into_iter().chain([-1]) {
         let error = from_cai(Some(number)).unwrap_err();
         assert_told(
@@ -140,7 +140,7 @@ proptest! {
         prop_assert_eq!(dlpack.is_ok(), cai.is_ok() || number == -1);
         if let Ok(stream) = cai {
             prop_assert_eq!(dlpack, Ok(stream));
-            prop_assert_eq!(stream.to_cai().map(|back| back as i128), Some(number));
+            prop_assert_eq!(stream.to_raw().map(|back| back as i128), Some(number));
             prop_assert_ne!(stream.to_dlpack(DeviceType::CUDA), Some(0), "R169: 0 is never sent");
         }
     }
