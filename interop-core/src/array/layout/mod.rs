@@ -81,7 +81,10 @@ impl Layout {
     }
 
     #[inline]
-    pub(crate) fn from_steps<E: Extent, S: Stride>(shape: &[E], steps: Steps<'_, S>) -> Result<Self> {
+    pub(crate) fn from_steps<E: ShapeNumber, S: StrideNumber>(
+        shape: &[E],
+        steps: Steps<'_, S>,
+    ) -> Result<Self> {
         let (numel, _) = check(shape, steps)?;
         Ok(Self::from_checked(shape, steps, numel))
     }
@@ -92,7 +95,11 @@ impl Layout {
     /// or the array has no elements. Some consumers reject a negative stride even there. Other unused strides stay, because
     /// some consumers derive the memory order from them.
     #[inline(always)]
-    pub(crate) fn from_checked<E: Extent, S: Stride>(shape: &[E], steps: Steps<'_, S>, numel: usize) -> Self {
+    pub(crate) fn from_checked<E: ShapeNumber, S: StrideNumber>(
+        shape: &[E],
+        steps: Steps<'_, S>,
+        numel: usize,
+    ) -> Self {
         let extent = |axis: usize| shape[axis].try_into().unwrap_or(0);
         let stride = |axis: usize| match steps {
             Steps::Contiguous(order) => contiguous_stride(shape, axis, order),
@@ -222,14 +229,14 @@ impl fmt::Debug for Layout {
 }
 
 /// An extent, as this crate or as a protocol counts it.
-pub(crate) trait Extent: Copy + Display + Debug + TryInto<usize> + TryInto<isize> {}
+pub(crate) trait ShapeNumber: Copy + Display + Debug + TryInto<usize> + TryInto<isize> {}
 
-impl<E: Copy + Display + Debug + TryInto<usize> + TryInto<isize>> Extent for E {}
+impl<E: Copy + Display + Debug + TryInto<usize> + TryInto<isize>> ShapeNumber for E {}
 
 /// A stride, as this crate or as a protocol counts it.
-pub(crate) trait Stride: Copy + Display + Debug + TryInto<isize> {}
+pub(crate) trait StrideNumber: Copy + Display + Debug + TryInto<isize> {}
 
-impl<S: Copy + Display + Debug + TryInto<isize>> Stride for S {}
+impl<S: Copy + Display + Debug + TryInto<isize>> StrideNumber for S {}
 
 /// The strides of a layout to be made.
 #[derive(Clone, Copy)]
@@ -245,7 +252,10 @@ pub(crate) enum Steps<'a, S> {
 ///
 /// As [`Layout::strided`]; [`ErrorKind::Shape`] for a negative extent.
 #[inline(always)]
-pub(crate) fn check<E: Extent, S: Stride>(shape: &[E], steps: Steps<'_, S>) -> Result<(usize, Range<isize>)> {
+pub(crate) fn check<E: ShapeNumber, S: StrideNumber>(
+    shape: &[E],
+    steps: Steps<'_, S>,
+) -> Result<(usize, Range<isize>)> {
     if shape.len() > MAX_NDIM {
         return Err(too_many(shape.len()));
     }
@@ -278,7 +288,7 @@ pub(crate) fn check<E: Extent, S: Stride>(shape: &[E], steps: Steps<'_, S>) -> R
 
 /// Converts strides in bytes to elements of `item` bytes. A stride that is never used need not be a multiple: it becomes
 /// negative, for which [`Layout::from_checked`] takes another.
-pub(crate) fn in_elements<E: Extent, S: Stride>(
+pub(crate) fn in_elements<E: ShapeNumber, S: StrideNumber>(
     shape: &[E],
     strides: &[S],
     item: usize,
