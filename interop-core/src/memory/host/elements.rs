@@ -296,11 +296,8 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
 type Runs = Offsets<Dims<Axis>>;
 
 fn runs<const N: usize>(view: &RawView<N>) -> Runs {
-    let outer = Dims::filled(N.saturating_sub(1), |axes: &mut [Axis]| {
-        for (at, axis) in axes.iter_mut().enumerate() {
-            *axis = Axis { extent: view.shape[at], steps: [view.strides[at], 0] };
-        }
-    });
+    let axis = |at: usize| Axis { extent: view.shape[at], steps: [view.strides[at], 0] };
+    let outer = Dims::from_fn(N.saturating_sub(1), axis);
     Offsets::new(outer, [0; MOST])
 }
 
