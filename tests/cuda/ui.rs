@@ -1,4 +1,4 @@
-//! Compile errors of the types of `cust` and `cudarc`. `cargo xtask bless` regenerates the messages.
+//! Compile errors of the types of `cust`, `cudarc` and `ndarray`. `cargo xtask bless` regenerates the messages.
 
 #[test]
 fn messages() {

@@ -24,7 +24,13 @@ use crate::{command_step, sim, tools, workspace};
 use build::Sanitizer;
 
 /// The tests that compute at run time, without those of compiler messages.
-const TESTS: [&str; 4] = ["--package=interop-tests", "--test=runtime", "--test=derive", "--test=driver"];
+const TESTS: [&str; 5] = [
+    "--package=interop-tests",
+    "--package=interop-runtime-tests",
+    "--test=runtime",
+    "--test=derive",
+    "--test=driver",
+];
 /// The fuzz targets on the conformance corpus and variations of it.
 const TARGETS: [&str; 2] = ["--package=interop-fuzz", "--test=targets"];
 
@@ -167,7 +173,8 @@ fn valgrind(counts: &mut Counts) -> Result<(), Failure> {
         build::must_find(Sanitizer::None, fault)?;
     }
     sim::build()?;
-    let mut cargo = workspace::cargo(["test", "--locked", "--package=interop-tests", "--test=runtime"]);
+    let mut cargo =
+        workspace::cargo(["test", "--locked", "--package=interop-runtime-tests", "--test=runtime"]);
     cargo.env(build::variable("RUNNER"), format!("valgrind {}", MEMCHECK.join(" ")));
     cargo.args([&workspace::plain_features(), "--", "dlpack::", "storage::"]);
     let runtime = suites::follow(sim::hidden(&mut cargo), counts);

@@ -25,7 +25,7 @@ fn compiled() -> Option<Library> {
     let strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"];
     let mut cc = compiler::find("CC", &["cc", "gcc", "clang"], "the contract for C")?;
     cc.args(["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-shared", "-fPIC", "-pthread", "-o"]).arg(&library);
-    compiler::run(cc.args(strict).arg(&folder).arg(here.join("runtime/dlpack/c_users.c")));
+    compiler::run(cc.args(strict).arg(&folder).arg(here.join("dlpack/c_users.c")));
     let mut cxx = compiler::find("CXX", &["c++", "g++", "clang++"], "the same header in C++")?;
     cxx.args(["-std=c++11", "-fsyntax-only", "-x", "c++"]).args(strict).arg(&folder);
     compiler::run(cxx.arg(folder.join("interop_dlpack.h")));

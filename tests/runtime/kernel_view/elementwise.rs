@@ -257,7 +257,7 @@ fn compile(folder: &Path) -> Option<PathBuf> {
     let mut command = compiler::find("CXX", &names, "that the loops of kernels visit every element")?;
     std::fs::write(folder.join("interop.cuh"), KERNEL_HEADER).expect("the folder is ours");
     let program = folder.join("elementwise.exe");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("runtime/kernel_view/elementwise.cpp");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernel_view/elementwise.cpp");
     command.args(["-std=c++17", "-O1", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Werror", "-I"]);
     compiler::run(command.arg(folder).arg(source).arg("-o").arg(&program));
     Some(program)

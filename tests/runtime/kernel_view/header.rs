@@ -24,7 +24,7 @@ fn compile(folder: &Path) -> Option<PathBuf> {
     // The published header, so that the constant is tested.
     std::fs::write(folder.join("interop.cuh"), KERNEL_HEADER).expect("the folder is ours");
     let program = folder.join("header.exe");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("runtime/kernel_view/header.cpp");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernel_view/header.cpp");
     command.args([
         "-std=c++17",
         "-Wall",

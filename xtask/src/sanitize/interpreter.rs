@@ -8,8 +8,15 @@ use crate::test_counts::Counts;
 use crate::{command_step, sim, suites, tools, workspace};
 
 /// The tests of the runtime, except those that only compute thousands of cases.
-const RUNTIME: [&str; 7] =
-    ["--package=interop-tests", "--test=runtime", "--", "--skip", "conformance::", "--skip", "dtype::"];
+const RUNTIME: [&str; 7] = [
+    "--package=interop-runtime-tests",
+    "--test=runtime",
+    "--",
+    "--skip",
+    "conformance::",
+    "--skip",
+    "dtype::",
+];
 
 /// The tests of derived structs.
 const DERIVE: [&str; 2] = ["--package=interop-tests", "--test=derive"];
@@ -26,7 +33,7 @@ const KERNELS: [&str; 3] = ["--package=interop-kernel", "--test=kernels", "--fea
 
 /// A test that Stacked Borrows, the older of Miri's two models, rejects.
 const TREE_BORROWS: [&str; 5] =
-    ["--package=interop-tests", "--test=runtime", "--", "--ignored", "borrowed_slices_have_cells"];
+    ["--package=interop-runtime-tests", "--test=runtime", "--", "--ignored", "borrowed_slices_have_cells"];
 
 /// Both protocols pass addresses as integers, which are converted back to pointers with exposed provenance.
 const FLAGS: &str = "-Zmiri-permissive-provenance";
