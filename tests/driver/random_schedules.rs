@@ -349,7 +349,9 @@ fn try_seeds(count: u64) {
 
 /// Runs some programs in their own process: a process has only one driver, and a machine has several CPU cores.
 fn run_alone(test: &str) {
-    crate::support::run_alone(&format!("random_schedules::{test}"), || try_seeds(500));
+    // A release build runs all.
+    let count = if cfg!(debug_assertions) { 125 } else { 500 };
+    crate::support::run_alone(&format!("random_schedules::{test}"), || try_seeds(count));
 }
 
 #[test]

@@ -43,6 +43,13 @@ pub(crate) fn small_shapes() -> impl Strategy<Value = Vec<usize>> {
 
 /// The settings of property tests: a failure prints its smallest case, which then becomes a row of a table.
 pub(crate) fn settings() -> ProptestConfig {
-    let cases = if cfg!(miri) { 8 } else { 2000 };
+    // A release build runs as many in half the time.
+    let cases = if cfg!(miri) {
+        8
+    } else if cfg!(debug_assertions) {
+        500
+    } else {
+        2000
+    };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
