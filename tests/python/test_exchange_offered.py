@@ -70,7 +70,7 @@ def test_read_only_arrays_say_so():
     assert c.table_import(array, array)[1:] == ((1, 3), READ_ONLY)
 
 
-@pytest.mark.parametrize("wrong", [None, 1, "array", np.zeros(3), returned(), Array], ids=repr)
+@pytest.mark.parametrize("wrong", [None, 1, "array", np.zeros(3), pytest.param(returned(), id="returned"), Array], ids=repr)
 def test_other_objects_are_refused(wrong):
     """R163."""
     with pytest.raises(TypeError, match=r"py_object.*interop_demo\.Array"):

@@ -135,7 +135,7 @@ def test_bad_streams(stream, error, kind):
         assert producer.asked == []
 
 
-@pytest.mark.parametrize("stream", ["1", 1.0, True, object()], ids=repr)
+@pytest.mark.parametrize("stream", ["1", 1.0, True, pytest.param(object(), id="object")], ids=repr)
 def test_what_a_stream_may_be_is_told(stream):
     with pytest.raises(TypeError, match="`stream`: found .*, allowed: an int, or an object with `__cuda_stream__`$"):
         describe(Producer(Tensor()), stream=stream)

@@ -154,7 +154,7 @@ BAD_KEYS = [
     1.0,
     "x",
     b"x",
-    object(),
+    pytest.param(object(), id="object"),
     {},
     (0, 1.5),
     (0, "x"),

@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
@@ -49,34 +50,53 @@ pub(crate) fn compile(environment: &Environment, how: Build) -> Result<PathBuf, 
         Build::Optimised => "The Python module `interop_demo`, optimised, for any Python from 3.11 on.",
     };
     command_step::announce("Example extension", why);
-    // A separate build folder: an extension module uses other PyO3 settings than tests, and each build would invalidate
-    // the other's.
-    let (root, folder) = (workspace::root(), workspace::target().join("extension"));
-    compile_in(&root, environment.python().get_program(), &folder, how, true)
+    let (root, target) = (workspace::root(), workspace::target());
+    match how {
+        Build::Optimised => {
+            compile_in(&root, environment.python().get_program(), &target.join("extension"), true)
+        }
+        Build::Quick => {
+            // What the doc examples of the core use, so that both share one build.
+            let mut cargo = library("dev");
+            cargo.args(["--locked", "--features=interop-core/default", &workspace::plain_features()]);
+            settings(cargo.arg("--target-dir").arg(&target))?;
+            build_with(cargo, &target.join("debug"))
+        }
+    }
 }
 
-/// Builds the extension of a workspace at `root` for an interpreter, in this folder, and returns its path. `locked` keeps
-/// the versions of its lock file.
-pub(crate) fn compile_in(
-    root: &Path,
-    python: &OsStr,
-    folder: &Path,
-    how: Build,
-    locked: bool,
-) -> Result<PathBuf, Failure> {
-    let profile = match how {
-        Build::Quick => "quick",
-        Build::Optimised => "extension",
-    };
-    let mut cargo =
-        workspace::cargo(["rustc", "--package=interop-demo-extension", "--lib", "--profile", profile]);
-    cargo.current_dir(root).args(locked.then_some("--locked"));
-    cargo.arg("--target-dir").arg(folder).env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", python);
+/// The settings of PyO3 with which everything is built in `target/debug`. Others would build PyO3 and the core again.
+pub(crate) fn settings(cargo: &mut Command) -> Result<(), Failure> {
+    cargo.env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", Environment::base()?);
+    Ok(())
+}
+
+/// Returns the command that builds the extension's library in a profile.
+fn library(profile: &str) -> Command {
+    workspace::cargo(["rustc", "--package=interop-demo-extension", "--lib", "--profile", profile])
+}
+
+/// Runs a command of [`library`], and returns the path of what it wrote to `folder`.
+fn build_with(mut cargo: Command, folder: &Path) -> Result<PathBuf, Failure> {
     if cfg!(target_os = "macos") {
         // Python's symbols are available only when Python has loaded the module.
         cargo.args(["--", "-C", "link-arg=-undefined", "-C", "link-arg=dynamic_lookup"]);
     }
     command_step::run(&mut cargo)?;
     let library = format!("{}interop_demo{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    Ok(folder.join(profile).join(library))
+    Ok(folder.join(library))
+}
+
+/// Builds the optimised extension of a workspace at `root` for an interpreter, in this folder, and returns its path.
+/// `locked` keeps the versions of its lock file.
+pub(crate) fn compile_in(
+    root: &Path,
+    python: &OsStr,
+    folder: &Path,
+    locked: bool,
+) -> Result<PathBuf, Failure> {
+    let mut cargo = library("extension");
+    cargo.current_dir(root).args(locked.then_some("--locked"));
+    cargo.arg("--target-dir").arg(folder).env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", python);
+    build_with(cargo, &folder.join("extension"))
 }

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::extension::Build;
 use crate::failure::Failure;
 use crate::test_counts::Counts;
 use crate::{command_step, extension, files, sim, suites, workspace};
@@ -52,13 +51,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 /// Builds the extension for this interpreter, and returns the folder in which Python finds it.
 fn build(python: &Path) -> Result<PathBuf, Failure> {
     let modules = folder().join("modules");
-    let library = extension::compile_in(
-        &workspace::root(),
-        python.as_os_str(),
-        &folder().join("extension"),
-        Build::Optimised,
-        true,
-    )?;
+    let library =
+        extension::compile_in(&workspace::root(), python.as_os_str(), &folder().join("extension"), true)?;
     files::replace(&library, &modules.join("interop_demo.so"))?;
     Ok(modules)
 }

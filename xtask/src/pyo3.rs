@@ -48,7 +48,7 @@ fn test(minor: &str, counts: &mut Counts) -> Result<(), Failure> {
     let copy = folder.join("workspace");
     copy_workspace(&copy, minor)?;
     let python = environment.python().get_program().to_owned();
-    let library = extension::compile_in(&copy, &python, &folder.join("target"), Build::Optimised, false)?;
+    let library = extension::compile_in(&copy, &python, &folder.join("target"), false)?;
     let modules = folder.join("modules");
     files::replace(&library, &modules.join("interop_demo.abi3.so"))?;
     let with_module = || {

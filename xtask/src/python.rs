@@ -240,6 +240,7 @@ pub(crate) struct Library {
     program: String,
     home: String,
     folder: PathBuf,
+    file: PathBuf,
 }
 
 impl Library {
@@ -254,13 +255,20 @@ print(sys.executable, sys.base_prefix, value('LIBDIR') if value('Py_ENABLE_SHARE
         let Interpreter { program, .. } = Interpreter::find()?;
         let said = command_step::ask(Command::new(&program).args(["-c", Self::PROBE])).unwrap_or_default();
         if let [program, home, folder, library] = said.lines().collect::<Vec<_>>()[..] {
-            if !folder.is_empty() && Path::new(folder).join(library).is_file() {
-                return Ok(Self { program: program.into(), home: home.into(), folder: folder.into() });
+            let file = Path::new(folder).join(library);
+            if !folder.is_empty() && file.is_file() {
+                return Ok(Self { program: program.into(), home: home.into(), folder: folder.into(), file });
             }
         }
         Err(Failure::new(format!(
             "`{program}` has no shared library to embed; on Debian and Ubuntu it is in `libpython3-dev`"
         )))
+    }
+
+    /// As [`embed`](Self::embed), for doc examples that are built like an extension, whose PyO3 links no library.
+    pub(crate) fn link(&self, command: &mut Command) {
+        self.embed(command);
+        command.env("CARGO_ENCODED_RUSTDOCFLAGS", format!("-Clink-arg={}", self.file.display()));
     }
 
     /// Lets a program that `command` builds and runs embed this library, without access to a CUDA driver.

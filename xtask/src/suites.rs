@@ -9,9 +9,12 @@ use crate::report::Report;
 use crate::test_counts::Counts;
 use crate::{command_step, cuda_core, extension, ptx, sim, templates, workspace};
 
-/// Everything except the Python extension, which is tested from Python, and the packages that use a driver.
-const ALL: [&str; 7] = [
+/// Everything except the Python extension, which is tested from Python, the packages that use a driver, and those without
+/// a test.
+const ALL: [&str; 9] = [
     "--workspace",
+    "--exclude=interop-benches",
+    "--exclude=interop-public-api",
     "--exclude=interop-demo-extension",
     "--exclude=interop-class-tests",
     "--exclude=interop-sim-driver",
@@ -29,8 +32,12 @@ const SIMULATED: [&str; 4] = [
 ];
 
 /// The packages that compute at run time.
-const RUNTIME: [&str; 3] =
-    ["--package=interop-core", "--package=interop-tests", "--package=interop-demo-kernels"];
+const RUNTIME: [&str; 4] = [
+    "--package=interop-core",
+    "--package=interop-tests",
+    "--package=interop-runtime-tests",
+    "--package=interop-demo-kernels",
+];
 
 /// A test suite.
 #[derive(Clone, Copy)]
@@ -47,7 +54,10 @@ pub(crate) struct Suite {
 
 /// The number of suites that `cargo xtask test` runs: they tell somebody who changed the code whether it still works. The
 /// others build everything once more, or need more than Rust and Python. `cargo xtask ci` runs all.
-const EVERYDAY: usize = 4;
+const EVERYDAY: usize = 3;
+
+/// The seconds that each of them takes in a fresh clone on two cores, for the estimate.
+const SECONDS: [u32; EVERYDAY] = [200, 40, 120];
 
 /// All suites, in the order in which they run, the everyday ones first.
 const SUITES: [Suite; 8] = [
@@ -56,6 +66,18 @@ const SUITES: [Suite; 8] = [
         name: "Rust tests, debug build",
         why: "The whole workspace with overflow checks and debug assertions, and the messages of the derive.",
         run: |counts| rust(&ALL, &["--tests"], sim::hidden, counts),
+    },
+    Suite {
+        word: "doc",
+        name: "Rust doc tests",
+        why: "Every example in the documentation and the README compiles and does what it says.",
+        run: doc,
+    },
+    Suite {
+        word: "python",
+        name: "Python tests",
+        why: "The example extension, against the libraries that people use, in a virtual environment of its own.",
+        run: python,
     },
     Suite {
         word: "cuda",
@@ -70,18 +92,6 @@ const SUITES: [Suite; 8] = [
                 counts,
             )
         },
-    },
-    Suite {
-        word: "doc",
-        name: "Rust doc tests",
-        why: "Every example in the documentation and the README compiles and does what it says.",
-        run: doc,
-    },
-    Suite {
-        word: "python",
-        name: "Python tests",
-        why: "The example extension, against the libraries that people use, in a virtual environment of its own.",
-        run: python,
     },
     Suite {
         word: "release",
@@ -110,12 +120,21 @@ const SUITES: [Suite; 8] = [
 
 /// Runs the suites named in `arguments`, or the everyday ones.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let suites = if arguments.is_empty() { &SUITES[..EVERYDAY] } else { &SUITES };
-    if arguments.is_empty() {
-        // The packages arrive while the compiler works. If they do not, the suite that needs them says why.
-        drop(thread::spawn(|| Environment::prepare(Requirements::Tests)));
+    if !arguments.is_empty() {
+        return choose(&SUITES, arguments);
     }
-    choose(suites, arguments)
+    // The packages arrive while the compiler works. If they do not, the suite that needs them says why.
+    drop(thread::spawn(|| Environment::prepare(Requirements::Tests)));
+    let mut report = Report::default();
+    for (at, suite) in SUITES[..EVERYDAY].iter().enumerate() {
+        let minutes = SECONDS[at..].iter().sum::<u32>().div_ceil(60);
+        println!(
+            "\nSuite {} of {EVERYDAY}. In a fresh clone, two cores need about {minutes} min more.",
+            at + 1
+        );
+        report.suite(suite.name, suite.why, suite.run);
+    }
+    report.close()
 }
 
 /// Runs the suites of `suites` that are named in `arguments`, or all.
@@ -156,26 +175,22 @@ fn rust(
     follow(&mut command, counts)
 }
 
-/// Runs the doc examples of all packages, then those that need PyO3 and link Python, including the README and the
-/// guide.
+/// Runs the doc examples of all packages. Those of the core, with the README and the guide, need Python to be linked; its
+/// package `interop-demo-extension` is named because the extension then shares the build of the core.
 fn doc(counts: &mut Counts) -> Result<(), Failure> {
-    rust(&ALL, &["--doc"], sim::hidden, counts)?;
     let library = match Library::find() {
         Ok(library) => library,
         Err(why) => {
             counts.skip(1, format_args!("the README and the pages of the feature `python`: {why}"));
-            return Ok(());
+            return rust(&ALL, &["--doc"], sim::hidden, counts);
         }
     };
-    let mut cargo =
-        workspace::cargo(["test", "--doc", "--package=interop-core", "--features=python", "--locked"]);
-    library.embed(&mut cargo);
-    let before = counts.passed;
-    follow(cargo.arg(workspace::plain_features()).args(["--", "Readme", "guide", "python"]), counts)?;
-    if counts.passed == before {
-        return Err(Failure::new("no example of the README and of the feature `python` was found"));
-    }
-    Ok(())
+    rust(&[&ALL[..], &["--exclude=interop-core"]].concat(), &["--doc"], sim::hidden, counts)?;
+    let mut cargo = workspace::cargo(["test", "--doc", "--locked", "--package=interop-core"]);
+    cargo.args(["--package=interop-demo-extension", &workspace::features_but(&["stubs", "cust"])]);
+    library.link(&mut cargo);
+    extension::settings(&mut cargo)?;
+    follow(&mut cargo, counts)
 }
 
 /// Runs a command that runs test programs, and sums up their tests.
@@ -234,7 +249,13 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
     if cfg!(target_os = "linux") {
         sim::build()?;
     }
-    pytest_twice(|| environment.python(), counts)
+    let python = || {
+        let mut python = environment.python();
+        // With more processes the imports of the libraries cost more than they save.
+        python.env("PYTEST_ADDOPTS", "--numprocesses=2");
+        python
+    };
+    pytest_twice(python, counts)
 }
 
 /// Runs pytest on all tests without a driver, then on the tests for the simulated driver.
