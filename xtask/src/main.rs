@@ -81,7 +81,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "[SUITE]...",
-        help: "the tests, or some suites: debug, doc, python; and those that only ci runs: cuda, release, ptx, templates, cuda-core",
+        help: "the tests, or some suites: debug, doc, python; and those that only ci runs: cuda, release, python-long, ptx, templates, cuda-core",
         run: suites::run,
         ci: InCi::As("suites::run_all"),
     },

@@ -60,7 +60,7 @@ const EVERYDAY: usize = 3;
 const SECONDS: [u32; EVERYDAY] = [200, 40, 120];
 
 /// All suites, in the order in which they run, the everyday ones first.
-const SUITES: [Suite; 8] = [
+const SUITES: [Suite; 9] = [
     Suite {
         word: "debug",
         name: "Rust tests, debug build",
@@ -102,6 +102,12 @@ const SUITES: [Suite; 8] = [
             let arguments = ["--tests", "--release", "--", "--exact", "--skip", "messages"];
             rust(&RUNTIME, &arguments, sim::hidden, counts)
         },
+    },
+    Suite {
+        word: "python-long",
+        name: "Python tests that take long",
+        why: "Random producers, the memory of the process after many exchanges, and the type stubs by mypy.",
+        run: python_long,
     },
     Suite {
         word: "ptx",
@@ -252,10 +258,23 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
     let python = || {
         let mut python = environment.python();
         // With more processes the imports of the libraries cost more than they save.
-        python.env("PYTEST_ADDOPTS", "--numprocesses=2");
+        let options = LONG.iter().map(|file| format!("--ignore={file}"));
+        let options: Vec<_> = options.chain(["--numprocesses=2".to_owned()]).collect();
+        python.env("PYTEST_ADDOPTS", options.join(" "));
         python
     };
     pytest_twice(python, counts)
+}
+
+/// The Python tests that take a fifth of the time of all.
+const LONG: [&str; 3] =
+    ["tests/python/test_fuzz_negotiation.py", "tests/python/test_soak.py", "tests/python/test_stubs.py"];
+
+/// Runs the Python tests that the everyday suite leaves out.
+fn python_long(counts: &mut Counts) -> Result<(), Failure> {
+    let environment = Environment::prepare(Requirements::Tests)?;
+    extension::build(&environment, extension::Build::Quick)?;
+    pytest(sim::hidden(&mut environment.python()), &LONG, counts)
 }
 
 /// Runs pytest on all tests without a driver, then on the tests for the simulated driver.
