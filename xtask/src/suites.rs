@@ -266,7 +266,7 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
     pytest_twice(python, counts)
 }
 
-/// The Python tests that take a fifth of the time of all.
+/// The Python tests that take a quarter of the time of all.
 const LONG: [&str; 3] =
     ["tests/python/test_fuzz_negotiation.py", "tests/python/test_soak.py", "tests/python/test_stubs.py"];
 
