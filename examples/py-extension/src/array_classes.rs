@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::python::{ExportedArray, import, import_as};
+use interop_core::python::{Exported, import, import_as};
 use interop_core::{
     ArrayInfo, CudaArray, DType, Device, Element, ElementType, FromArray, FromImport, HostVec, Import, Lease,
     LeaseMut, MemoryRegion, Mutability, Order, RawDescriptor, Refused, Storage,
@@ -109,8 +109,8 @@ impl Named {
 
 /// Returns the class's own handle of an array.
 #[pyfunction]
-fn exported(array: Py<Array>) -> PyResult<ExportedArray> {
-    Ok(ExportedArray::new(array)?)
+fn exported(array: Py<Array>) -> Exported<Py<Array>> {
+    Exported(array)
 }
 
 /// Returns a copy of an image in a vector that only the returned object owns.

@@ -144,7 +144,9 @@ pub use crate::python::export::allocate::NewArray;
 pub use crate::python::export::dlpack::{DlpackArgs, dlpack_device, export};
 pub use crate::python::export::library::make_producer_wait;
 pub use crate::python::export::numpy::dtype;
-pub use crate::python::export::results::{CuPy, InLibraryOf, Jax, NumPy, PyTorch, WithLibrary, like};
+pub use crate::python::export::results::{
+    CuPy, Exported, InLibraryOf, Jax, NumPy, PyTorch, WithLibrary, like,
+};
 pub use crate::python::import::array_like::ArrayLike;
 pub use crate::python::import::pipeline::{import, import_as, import_unchecked};
 pub use crate::python::interface_dict::{cuda_array_interface, extract_cai};

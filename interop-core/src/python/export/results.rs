@@ -8,7 +8,7 @@ use crate::array::dtype::DType;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::derive::kept::dereferences;
-use crate::python::class::exported_array::AnyThread;
+use crate::python::class::exported_array::{AnyThread, into_object};
 use crate::python::export::allocate::{NewArray, new_memory};
 use crate::python::export::library::{Kind, into_library};
 use crate::python::import::pipeline::import_as;
@@ -109,6 +109,36 @@ result_of! {
     /// The conversion raises `ImportError` if JAX is not installed, and passes on exceptions of
     /// `jax.dlpack.from_dlpack`.
     Jax, JAX_ARRAY, |py, array| into_library(py, &Kind::Jax, array)
+}
+
+result_of! {
+    /// A result that becomes an [`ExportedArray`](crate::python::ExportedArray), a handle that every library takes. A
+    /// struct with `#[cuda_array(python)]` becomes one by itself; this is for arrays without the word: a struct of
+    /// another crate, an `Arc` of one.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    ///
+    /// use interop_core::python::Exported;
+    /// use interop_core::{CudaArray, HostVec};
+    /// use pyo3::prelude::*;
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len], export)]
+    /// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
+    ///
+    /// #[pyclass]
+    /// struct Recorder { last: Arc<Samples> }
+    ///
+    /// #[pymethods]
+    /// impl Recorder {
+    ///     #[getter]
+    ///     fn last(&self) -> Exported<Arc<Samples>> {
+    ///         Exported(self.last.clone())
+    ///     }
+    /// }
+    /// ```
+    Exported, EXPORTED_ARRAY, |py, array| into_object(py, array)
 }
 
 /// An argument that also stores the library of the caller's array, so that a result can use the same library. It
