@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         [folder] => std::path::absolute(folder).map_err(files::at(Path::new(folder)))?,
         _ => return Err(Failure::usage("write `cargo xtask sim`, or `cargo xtask sim FOLDER`".to_owned())),
     };
-    build()?;
+    command_step::run(&mut driver())?;
     install(&folder)?;
     println!(
         "    Programs use it with LD_LIBRARY_PATH={}. INTEROP_SIM_VERSION=12050 makes it a driver for CUDA 12.5.",
@@ -35,26 +35,26 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the simulated driver into `target/sim/lib64`, where `cust` finds it at compile time.
+/// Builds the simulated driver into `target/sim/lib64`, where `cust` finds it at compile time, and a library beside it that registers
+/// the kernels of the example extension, for tests from Python.
 pub(crate) fn build() -> Result<(), Failure> {
     command_step::announce(
         "Simulated CUDA driver",
         "In target/sim/lib64, so that programs for CUDA link and run without a GPU.",
     );
-    command_step::run(&mut workspace::cargo(["build", "--package=interop-sim-driver", "--locked"]))?;
+    let kernels = ["--package=interop-demo-extension-kernels", "--lib", "--example=simulated"];
+    command_step::run(driver().args(kernels))?;
     // An invalid library file ends the search for a driver.
     for name in [NAME, LINK] {
         files::write(&nothing().join(name), "")?;
     }
+    files::replace(&built("examples/libsimulated.so"), &folder().join("libinterop_demo_kernels.so"))?;
     install(&folder())
 }
 
-/// Builds the library that registers the kernels of the example extension with the simulated driver, and puts it beside the driver.
-pub(crate) fn build_kernels() -> Result<(), Failure> {
-    const PACKAGE: [&str; 3] =
-        ["--package=interop-demo-extension-kernels", "--example=simulated", "--locked"];
-    command_step::run(workspace::cargo(["build"]).args(PACKAGE))?;
-    files::replace(&built("examples/libsimulated.so"), &folder().join("libinterop_demo_kernels.so"))
+/// Returns the command that builds the simulated driver.
+fn driver() -> Command {
+    workspace::cargo(["build", "--package=interop-sim-driver", "--locked"])
 }
 
 /// Returns the path of a file that a debug build wrote. Cargo may use another folder than `target`.
