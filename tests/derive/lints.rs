@@ -187,7 +187,7 @@ mod named {
 }
 
 /// A raw pointer under lints against unsafe code, which only the struct allows.
-mod vouched {
+mod promised {
     #![deny(unsafe_code)]
 
     use interop_core::{CudaArray, Device};
@@ -232,7 +232,7 @@ fn derived_code_is_silent() {
     let rows = named::Rows::<'_, _, 2> { values: vec![0.0_f32; 6], len: 3, marker: PhantomData };
     assert_eq!(rows.info().map(|info| info.numel()), Ok(6));
     assert_eq!((rows.len, rows.values.len(), rows.marker), (3, 6, PhantomData));
-    let raw = vouched::Raw { pointer: null(), shape: [0], device: Device::CPU };
+    let raw = promised::Raw { pointer: null(), shape: [0], device: Device::CPU };
     assert_eq!(raw.info().map(|info| info.ndim()), Ok(1));
     assert_eq!((raw.shape, raw.device, raw.pointer.is_null()), ([0], Device::CPU, true));
 }

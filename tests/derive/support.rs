@@ -1,5 +1,5 @@
 //! Foreign arrays for the tests: they check the values that a struct is filled with and count releases.
-#![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
+#![expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
 //! CAI R43 to R60: an interface dict states no device and maybe no stream; the driver and the policy supply them.
-#![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
+#![expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{

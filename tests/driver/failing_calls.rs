@@ -262,7 +262,7 @@ fn a_count_of_devices_that_failed_is_asked_for_again() {
     });
 }
 
-/// The caller vouches for the location of the memory, not for the absence of pending work.
+/// The caller promises the location of the memory, not for the absence of pending work.
 #[test]
 #[expect(unsafe_code, reason = "the promise of who trusts")]
 fn a_trusted_import_waits_although_its_context_cannot_be_had() {

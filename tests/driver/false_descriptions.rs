@@ -267,7 +267,7 @@ fn a_trusted_import_asks_nothing_and_is_released_in_order() {
 
 /// Host memory is used in the context that is current at the import, on any device.
 #[test]
-#[expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
+#[expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 fn host_memory_is_released_after_the_context_that_was_current() {
     let turn = turn();
     let own = Place::foreign(1);
@@ -288,7 +288,7 @@ fn host_memory_is_released_after_the_context_that_was_current() {
 
 /// Imports that came through no protocol, or through one of the user's own.
 #[test]
-#[expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
+#[expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 fn an_import_of_facts_and_an_owner_is_released_in_order() {
     let turn = turn();
     let place = Place::primary(0);

@@ -246,7 +246,7 @@ impl Drop for Forks {
 
 /// The poll continues in both processes. The GPU resources of the child are the parent's to release.
 #[test]
-#[expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
+#[expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 fn a_drop_that_forks() {
     run_alone("forks::a_drop_that_forks", || {
         for policy in [ReleasePolicy::AfterContext, ReleasePolicy::AfterAllContexts] {

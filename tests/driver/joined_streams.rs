@@ -1,6 +1,6 @@
 //! R10, R46: work on several streams is joined on the stream that an export states, and a producer can wait for its
 //! consumer.
-#![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
+#![expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::finish_releases;

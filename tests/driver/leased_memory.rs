@@ -1,5 +1,5 @@
 //! Structs without a stream field that use imported memory in place: the storage remembers where work is pending.
-#![expect(unsafe_code, reason = "one struct vouches for a pointer")]
+#![expect(unsafe_code, reason = "one struct promises that a pointer is valid")]
 
 use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{

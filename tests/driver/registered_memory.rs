@@ -1,5 +1,5 @@
 //! R35: registered host memory that has different addresses on devices and on the host.
-#![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
+#![expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{finish_releases, pointer_attributes};

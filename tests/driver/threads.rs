@@ -36,7 +36,7 @@ fn dict(bytes: &Bytes) -> CudaArrayInterface {
 }
 
 #[test]
-#[expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
+#[expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 fn threads_that_import_order_and_drop_at_once_release_everything_once() {
     let turn = turn();
     let places = [Place::primary(0), Place::primary(1)];

@@ -215,7 +215,7 @@ fn a_newtype_has_the_layout_of_its_part() {
 struct Vec4([f32; 4]);
 
 // SAFETY: four consecutive `f32`.
-#[expect(unsafe_code, reason = "a type that no derive can be put on is vouched for")]
+#[expect(unsafe_code, reason = "states what a type is that no derive can be put on")]
 unsafe impl Element for Vec4 {
     const TYPE: ElementType = ElementType::same_as::<Self, [f32; 4]>();
 }

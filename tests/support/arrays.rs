@@ -1,5 +1,5 @@
 //! Structs and storages around real memory, or around memory that is only described.
-#![expect(unsafe_code, reason = "storages vouch for their memory in an unsafe impl")]
+#![expect(unsafe_code, reason = "storages promise in an unsafe impl what their memory is")]
 
 use interop_core::{CudaArray, Device, Element, HostVec, MemoryRegion, Mutability, Storage, StreamHandle};
 

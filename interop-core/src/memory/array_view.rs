@@ -1,6 +1,9 @@
 //! Typed views with `N` axes: element type and rank are checked, and no element is read. As kernel arguments they are those
 //! of `interop-kernel`.
-#![expect(unsafe_code, reason = "makes views of memory that the caller vouches for, and arguments of views")]
+#![expect(
+    unsafe_code,
+    reason = "makes views of memory whose lifetime the caller promises, and arguments of views"
+)]
 #![expect(clippy::inline_always, reason = "fields of a view that are not read are not computed")]
 
 use core::any::type_name;

@@ -1,5 +1,5 @@
 //! Copies of arrays in new memory of the same kind.
-#![expect(unsafe_code, reason = "queues copies of memory that the caller vouches for")]
+#![expect(unsafe_code, reason = "queues copies of memory whose lifetime the caller promises")]
 
 use crate::array::device::DeviceType;
 use crate::array::element::{Element, ElementType};

@@ -1,5 +1,5 @@
 //! An imported array: its checked description and the owner of its memory.
-#![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
+#![expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 #![expect(
     clippy::inline_always,
     reason = "the description is built in place, because a move costs more than reading the tensor"

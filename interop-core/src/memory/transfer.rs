@@ -1,6 +1,6 @@
 //! Copies of arrays between the host and a device. Each piece of a strided host array is made contiguous in pinned memory
 //! while the piece before it is copied. The elements of a device array are made contiguous on the device.
-#![expect(unsafe_code, reason = "reads host memory and fills memory that the caller vouches for")]
+#![expect(unsafe_code, reason = "reads host memory and fills memory whose lifetime the caller promises")]
 
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 

@@ -65,7 +65,7 @@ struct Unsigned {
 struct Blobs(StructType);
 
 // SAFETY: nothing is read at the address.
-#[expect(unsafe_code, reason = "a storage vouches for its memory")]
+#[expect(unsafe_code, reason = "a storage promises what its memory is")]
 unsafe impl Storage for Blobs {
     fn memory(&self) -> interop_core::Result<MemoryRegion> {
         Ok(MemoryRegion::new::<Opaque<4>>(0x1000, 6, Device::CPU, Mutability::ReadOnly))

@@ -54,7 +54,7 @@ fn handles_hand_on_what_the_storage_knows() {
     struct Known(StructType);
 
     // SAFETY: nothing is read at the address.
-    #[expect(unsafe_code, reason = "a storage vouches for its memory")]
+    #[expect(unsafe_code, reason = "a storage promises what its memory is")]
     unsafe impl Storage for Known {
         fn memory(&self) -> interop_core::Result<MemoryRegion> {
             Ok(MemoryRegion::new::<Opaque<4>>(GPU_ADDRESS, 6, Device::cuda(0), Mutability::Writable))

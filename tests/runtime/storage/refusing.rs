@@ -1,5 +1,5 @@
 //! Storages that refuse: memory that no protocol can describe, and owners that lend nothing.
-#![expect(unsafe_code, reason = "a storage vouches for its memory in an unsafe impl")]
+#![expect(unsafe_code, reason = "a storage promises in an unsafe impl what its memory is")]
 
 use std::sync::Arc;
 

@@ -88,7 +88,7 @@ fn the_last_handle_releases() {
         }
     }
     // SAFETY: forwards to the inner vector.
-    #[expect(unsafe_code, reason = "a storage vouches for its memory")]
+    #[expect(unsafe_code, reason = "a storage promises what its memory is")]
     unsafe impl Storage for Noted {
         fn memory(&self) -> interop_core::Result<MemoryRegion> {
             self.0.memory()
@@ -152,7 +152,7 @@ fn any_type_goes_through() {
 fn work_that_is_pending_stays_pending_when_memory_is_shared() {
     struct Busy(Arc<AtomicUsize>);
     // SAFETY: the memory is on a GPU, at an address that is never dereferenced.
-    #[expect(unsafe_code, reason = "a storage vouches for its memory")]
+    #[expect(unsafe_code, reason = "a storage promises what its memory is")]
     unsafe impl Storage for Busy {
         fn memory(&self) -> interop_core::Result<MemoryRegion> {
             Ok(MemoryRegion::new::<f32>(GPU_ADDRESS, 8, Device::cuda(0), Mutability::Writable))

@@ -2,7 +2,7 @@
 //!
 //! [`CudaArrayInterface`] has one field for each key of the dict. An export fills it from an [`ArrayInfo`]; an import
 //! checks it and returns an [`ArrayInfo`]. The Python layer converts it to a dict and back.
-#![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
+#![expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 
 pub(crate) mod descr;
 
