@@ -217,7 +217,7 @@ impl<'a> LaunchScope<'a> {
     ///
     /// # Errors
     ///
-    /// As [`CudaArray::kernel_view`] and [`cuda::stream_wait`]; [`ErrorKind::Device`] for an array of another device than
+    /// As [`ArrayView::kernel_view`] and [`cuda::stream_wait`]; [`ErrorKind::Device`] for an array of another device than
     /// that of the arrays before it, unless [`across_devices`](Self::across_devices) allows it.
     pub fn read<'s, T: Element, const N: usize>(
         &'s self,
@@ -236,7 +236,7 @@ impl<'a> LaunchScope<'a> {
     ///
     /// # Errors
     ///
-    /// As [`CudaArray::kernel_view_mut`], and as [`read`](Self::read).
+    /// As [`ArrayViewMut::kernel_view_mut`](crate::ArrayViewMut::kernel_view_mut), and as [`read`](Self::read).
     pub fn write<'s, T: Element, const N: usize>(
         &'s self,
         array: &'a mut (impl CudaArray + ?Sized),

@@ -52,8 +52,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Rank`] above [`MAX_NDIM`] axes, [`ErrorKind::Overflow`] if the number of elements does not fit
-    /// `isize`.
+    /// [`ErrorKind::Rank`](crate::ErrorKind::Rank) above [`MAX_NDIM`] axes;
+    /// [`ErrorKind::Overflow`](crate::ErrorKind::Overflow) if the number of elements does not fit `isize`.
     #[inline]
     pub fn contiguous(shape: &[usize], order: Order) -> Result<Self> {
         Self::from_steps(shape, Steps::<isize>::Contiguous(order))
@@ -63,8 +63,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`contiguous`](Self::contiguous); [`ErrorKind::Strides`] if the number of strides is not the number of axes;
-    /// [`ErrorKind::Overflow`] if an offset between two elements does not fit `isize`.
+    /// As [`contiguous`](Self::contiguous); [`ErrorKind::Strides`](crate::ErrorKind::Strides) if the number of strides is not
+    /// the number of axes; [`ErrorKind::Overflow`](crate::ErrorKind::Overflow) if an offset between two elements does not fit
+    /// `isize`.
     #[inline]
     pub fn strided(shape: &[usize], strides: &[isize]) -> Result<Self> {
         Self::from_steps(shape, Steps::Elements(strides))
@@ -74,8 +75,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`strided`](Self::strided); [`ErrorKind::Strides`] if a stride is not a multiple of `item`, unless the axis
-    /// has extent 1 or the array no elements.
+    /// As [`strided`](Self::strided); [`ErrorKind::Strides`](crate::ErrorKind::Strides) if a stride is not a multiple of
+    /// `item`, unless the axis has extent 1 or the array no elements.
     pub fn strided_in_bytes(shape: &[usize], strides: &[isize], item: usize) -> Result<Self> {
         Self::from_steps(shape, Steps::Elements(&in_elements(shape, strides, item)?))
     }

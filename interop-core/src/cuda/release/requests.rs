@@ -62,7 +62,7 @@ pub fn finish_releases() -> usize {
 /// 12.5; see [`ReleasePolicy`](crate::cuda::release::ReleasePolicy).
 ///
 /// The thread cannot ask a library whether it captures a graph on another thread. A program that captures graphs holds
-/// releases meanwhile ([`HoldReleases`](crate::cuda::release::hold::HoldReleases)).
+/// releases meanwhile ([`HoldReleases`]).
 ///
 /// # Errors
 ///
