@@ -40,32 +40,35 @@ impl Place<'_> {
         let (gate, number) = (self.gate(), ((z * height + y) * width + x) as usize);
         let threads = gate.lock().values.len();
         assert!(threads % WARP == 0, "the sum of a block needs a multiple of 32 threads: found {threads}");
-        self.share(number, value.to_bits().into());
+        self.share(number, (value.to_bits().into(), "f64"));
         if number > 0 { value } else { sum_of_block(&gate.lock().values) }
     }
 
-    /// Leaves the bits of a value for the other threads of the block, when all have read the values before, and waits for theirs.
+    /// Leaves a value for the other threads of the block, when all have read the values before, and waits for theirs.
     #[track_caller]
-    pub(crate) fn share(&self, number: usize, bits: u128) {
+    pub(crate) fn share(&self, number: usize, value: SharedValue) {
         let gate = self.gate();
         gate.wait();
-        gate.lock().values[number] = bits;
+        gate.lock().values[number] = value;
         gate.wait();
     }
 
-    /// Returns the bits that a thread of the block has left.
+    /// Returns what a thread of the block has left.
     #[track_caller]
-    pub(crate) fn shared(&self, number: usize) -> u128 {
+    pub(crate) fn shared(&self, number: usize) -> SharedValue {
         self.gate().lock().values[number]
     }
 }
+
+/// The bits of a value that a thread shares, and the name of its type.
+pub(crate) type SharedValue = (u128, &'static str);
 
 /// The number of threads of a warp.
 const WARP: usize = 32;
 
 /// Adds in the order of the device: the lanes of each warp, then the warps.
 #[expect(clippy::cast_possible_truncation, reason = "the bits of an `f64` are the lower half")]
-fn sum_of_block(values: &[u128]) -> f64 {
+fn sum_of_block(values: &[SharedValue]) -> f64 {
     let sum_of_warp = |values: &[f64]| {
         let mut lanes = [0.0; WARP];
         lanes[..values.len()].copy_from_slice(values);
@@ -76,7 +79,7 @@ fn sum_of_block(values: &[u128]) -> f64 {
         }
         lanes[0]
     };
-    let values: Vec<f64> = values.iter().map(|bits| f64::from_bits(*bits as u64)).collect();
+    let values: Vec<f64> = values.iter().map(|(bits, _)| f64::from_bits(*bits as u64)).collect();
     let warps: Vec<f64> = values.chunks(WARP).map(sum_of_warp).collect();
     sum_of_warp(&warps)
 }
@@ -99,8 +102,8 @@ struct State {
     meetings: usize,
     /// Whether a thread has panicked, or has ended while others wait for it.
     is_broken: bool,
-    /// The bits of what the threads share.
-    values: Vec<u128>,
+    /// What the threads share.
+    values: Vec<SharedValue>,
 }
 
 /// The reason why the other threads of a block panic.
@@ -108,7 +111,7 @@ const BROKEN: &str = "a thread of the block does not reach the barrier at which 
 
 impl Gate {
     fn new(threads: usize) -> Self {
-        let values = vec![0; threads];
+        let values = vec![(0, ""); threads];
         let state = State { threads, waiting: 0, ended: 0, meetings: 0, is_broken: false, values };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }

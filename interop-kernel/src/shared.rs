@@ -1,17 +1,17 @@
 //! Values that the threads of a block leave for each other.
 #![expect(unsafe_code, reason = "moves values of any type through memory that the threads of a block share")]
 
+#[cfg(not(target_arch = "nvptx64"))]
+use core::any::type_name;
 use core::fmt;
 use core::marker::PhantomData;
+#[cfg(target_arch = "nvptx64")]
 use core::mem::size_of;
 
 use crate::element::KernelElement;
 use crate::fail::{Mistake, fail};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::host::Place;
-
-/// The maximum size of a value in bytes.
-const MAX_SIZE: usize = 16;
 
 /// The values that the threads of a block have left with [`BlockThread::share`](crate::BlockThread::share), one for each thread.
 ///
@@ -26,11 +26,9 @@ pub struct Shared<'s, T> {
 }
 
 impl<T: KernelElement> Shared<'_, T> {
-    /// The distance of values in bytes.
-    const STEP: usize = {
-        assert!(size_of::<T>() <= MAX_SIZE, "threads share values of up to 16 bytes");
-        size_of::<T>().next_power_of_two()
-    };
+    /// The distance of values in bytes, 16 at most.
+    #[cfg(target_arch = "nvptx64")]
+    const STEP: usize = size_of::<T>().next_power_of_two();
 
     /// The number of values: that of the threads of the block.
     #[inline(always)]
@@ -60,7 +58,12 @@ impl<T: KernelElement> Shared<'_, T> {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
-            let value = self.place.shared(thread as usize);
+            let (value, name) = self.place.shared(thread as usize);
+            let own = type_name::<T>();
+            assert!(
+                name == own,
+                "the threads of a block share values of different types: `{own}` and `{name}`"
+            );
             // SAFETY: a value has at most as many bytes, and any bits are one.
             unsafe { (&raw const value).cast::<T>().read_unaligned() }
         }
@@ -94,11 +97,10 @@ impl<'s, T: KernelElement> Shared<'s, T> {
     /// Leaves a value, and waits for those of the others.
     #[track_caller]
     pub(crate) fn new(place: &'s Place<'s>, number: u32, len: u32, value: T) -> Self {
-        const { assert!(Self::STEP <= MAX_SIZE) };
         let mut bits = 0_u128;
         // SAFETY: a value has at most as many bytes, and no padding.
         unsafe { (&raw mut bits).cast::<T>().write_unaligned(value) };
-        place.share(number as usize, bits);
+        place.share(number as usize, (bits, type_name::<T>()));
         Self { place, len, marker: PhantomData }
     }
 }

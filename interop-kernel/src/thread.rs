@@ -258,7 +258,7 @@ impl BlockThread<'_> {
 
     /// Leaves a value in shared memory, and returns the values of all threads of the block.
     ///
-    /// The value has at most 16 bytes; larger ones do not compile. A block that shares values of 4 bytes takes 4 KiB of shared
+    /// The value has at most 16 bytes; the build of a kernel with a larger one fails. A block that shares values of 4 bytes takes 4 KiB of shared
     /// memory of the device: one place for each of the 1024 threads that a block may have.
     ///
     /// ```
@@ -285,11 +285,12 @@ impl BlockThread<'_> {
     ///
     /// # Safety
     ///
-    /// As [`barrier`](Self::barrier).
+    /// As [`barrier`](Self::barrier), and all threads share a value of the same type. On the CPU another type panics.
     #[inline(always)]
     #[must_use]
     #[track_caller]
     pub unsafe fn share<T: KernelElement>(&mut self, value: T) -> Shared<'_, T> {
+        const { assert!(size_of::<T>() <= 16, "threads share values of up to 16 bytes") };
         let (number, len) = (self.number_in_block(), self.block_size());
         #[cfg(not(target_arch = "nvptx64"))]
         return Shared::new(self.place, number, len, value);

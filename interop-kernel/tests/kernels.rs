@@ -340,6 +340,23 @@ fn offsets_beyond_all_numbers_panic() {
     assert!(text.contains("does not lie in 1 elements"), "{text}");
 }
 
+#[kernel]
+fn share_two_types(mut thread: BlockThread<'_>) {
+    if thread.number_in_block() == 0 {
+        // SAFETY: breaks the rule about types, of which a device would read memory that nobody wrote.
+        let _ = unsafe { thread.share(1.0_f64) }.get(1);
+    } else {
+        // SAFETY: as above.
+        let _ = unsafe { thread.share(1_u32) }.get(0);
+    }
+}
+
+#[test]
+fn values_of_different_types_panic() {
+    let told = panic_of(|| share_two_types::run(LaunchSize { grid: (1, 1, 1), block: (2, 1, 1) }));
+    assert!(told.starts_with("the threads of a block share values of different types: `"), "{told}");
+}
+
 /// The numbers that `interop.cuh` asserts, too.
 #[test]
 fn layouts_are_those_of_the_header() {

@@ -18,7 +18,7 @@ const NAME: &str = "libcuda.so.1";
 /// a second driver.
 const LINK: &str = "libcuda.so";
 
-/// Builds the simulated driver for manual use, and puts it into another folder too if one is named.
+/// Builds the simulated driver for manual use, and puts it into `target/sim/lib64`, or into the folder that is named.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let folder = match arguments {
         [] => folder(),

@@ -1,5 +1,5 @@
 //! Kernels in Rust.
-#![expect(unsafe_code, reason = "the threads of a block work together")]
+#![allow(unsafe_code, reason = "the threads of a block work together")]
 
 use core::ops::Add;
 

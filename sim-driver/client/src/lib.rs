@@ -185,11 +185,15 @@ fn open() -> Result<Sim, String> {
     // SAFETY: the library is already in the process, so no initializer runs.
     let loaded = unsafe { Library::open(Some(NAME), flags | RTLD_NOLOAD) }.ok();
     let library = loaded.or_else(|| {
-        let place = places().into_iter().find(|place| place.exists())?;
-        // SAFETY: the simulated driver has no initializers.
+        // In none of the places, it is where the system looks: LD_LIBRARY_PATH.
+        let place = places().into_iter().find(|place| place.exists()).unwrap_or_else(|| NAME.into());
+        // SAFETY: the simulated driver has no initializers, and the real one may be loaded at any time.
         unsafe { Library::open(Some(place), flags) }.ok()
     });
-    let library = library.ok_or("the simulated CUDA driver was not built: run `cargo xtask sim`")?;
+    let library = library.ok_or(
+        "the simulated CUDA driver was not found: run `cargo xtask sim`, or set LD_LIBRARY_PATH to the folder that was \
+         given to it",
+    )?;
     let hooks = Hooks::find(&library).map_err(|error| {
         format!(
             "this process has loaded a libcuda.so.1 that is not the simulated one ({error}): set \
