@@ -11,8 +11,9 @@ use crate::{extension, files, sim, suites, workspace};
 /// The versions that the workspace's manifest allows.
 const RANGE: &str = ">=0.28, <0.31";
 const MINORS: [&str; 3] = ["0.28", "0.29", "0.30"];
-/// The packages that the extension consists of.
-const PACKAGES: [&str; 4] = ["interop-core", "interop-derive", "interop-kernel", "examples/py-extension"];
+/// The packages that the extension consists of, and the one that its kernels are tested with.
+const PACKAGES: [&str; 5] =
+    ["interop-core", "interop-derive", "interop-kernel", "examples/py-extension", "sim-driver/client"];
 
 /// Tests of bugs that `PyO3` had before 0.29: a thread that ended inside its frames ended the process (its pull request
 /// 6085), and each instance kept a reference to its class (6224).
