@@ -141,7 +141,7 @@ pub struct Spin(u64);
 ///
 /// # Panics
 ///
-/// If the library was not built, or if the process has loaded another driver. The message says what to do.
+/// If the library was not found, or if the process has loaded another driver. The message says what to do.
 pub fn sim() -> &'static Sim {
     find().unwrap_or_else(|why| panic!("{why}"))
 }
@@ -150,7 +150,7 @@ pub fn sim() -> &'static Sim {
 ///
 /// # Errors
 ///
-/// The library was not built, or the process has loaded another `libcuda.so.1`.
+/// The library was not found, or the process has loaded another `libcuda.so.1`.
 pub fn find() -> Result<&'static Sim, &'static str> {
     static SIM: OnceLock<Result<Sim, String>> = OnceLock::new();
     SIM.get_or_init(open).as_ref().map_err(String::as_str)
@@ -185,8 +185,9 @@ fn open() -> Result<Sim, String> {
     // SAFETY: the library is already in the process, so no initializer runs.
     let loaded = unsafe { Library::open(Some(NAME), flags | RTLD_NOLOAD) }.ok();
     let library = loaded.or_else(|| {
-        // In none of the places, it is where the system looks: LD_LIBRARY_PATH.
-        let place = places().into_iter().find(|place| place.exists()).unwrap_or_else(|| NAME.into());
+        let known = places().into_iter().find(|place| place.exists());
+        // Unless one was chosen, it may also be where the system looks: LD_LIBRARY_PATH.
+        let place = known.or_else(|| std::env::var_os(CHOSEN).is_none().then(|| NAME.into()))?;
         // SAFETY: the simulated driver has no initializers, and the real one may be loaded at any time.
         unsafe { Library::open(Some(place), flags) }.ok()
     });
