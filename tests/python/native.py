@@ -41,9 +41,10 @@ def load(name):
     newest = max(file.stat().st_mtime for file in (source, *SOURCES.glob("*.h")))
     if not module.exists() or module.stat().st_mtime < newest:
         BUILT.mkdir(exist_ok=True)
-        fresh = module.with_suffix(".new")
+        # A name of its own, because several processes of pytest may compile the module at the same time.
+        fresh = module.with_suffix(f".{os.getpid()}.new")
         subprocess.run([*compile_command(source), "-o", str(fresh)], check=True)
-        fresh.rename(module)
+        fresh.replace(module)
     spec = importlib.util.spec_from_file_location(name, module)
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
