@@ -39,5 +39,7 @@ pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
     files::replace(&library, &modules.join("interop_demo.abi3.so"))?;
     let left_out = LEFT_OUT.iter().chain(&suites::ON_SIMULATION).flat_map(|file| ["--ignore", *file]);
     let what: Vec<&str> = ["tests/python"].into_iter().chain(left_out).collect();
-    suites::pytest(sim::hidden(python().env("PYTHONPATH", modules)), &what, counts)
+    let mut python = python();
+    python.env("PYTHONPATH", modules).env("PYTEST_ADDOPTS", suites::in_two_processes([].into_iter()));
+    suites::pytest(sim::hidden(&mut python), &what, counts)
 }

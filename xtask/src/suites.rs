@@ -262,13 +262,17 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
     }
     let python = || {
         let mut python = environment.python();
-        // With more processes the imports of the libraries cost more than they save.
         let options = LONG.iter().map(|file| format!("--ignore={file}"));
-        let options: Vec<_> = options.chain(["--numprocesses=2".to_owned()]).collect();
-        python.env("PYTEST_ADDOPTS", options.join(" "));
+        python.env("PYTEST_ADDOPTS", in_two_processes(options));
         python
     };
     pytest_twice(python, counts)
+}
+
+/// Returns the value of `PYTEST_ADDOPTS` that runs the tests in two processes. With more, the imports of the libraries cost more
+/// than they save.
+pub(crate) fn in_two_processes(options: impl Iterator<Item = String>) -> String {
+    options.chain(["--numprocesses=2".to_owned()]).collect::<Vec<_>>().join(" ")
 }
 
 /// The Python tests that take a quarter of the time of all.
@@ -279,7 +283,9 @@ const LONG: [&str; 3] =
 fn python_long(counts: &mut Counts) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
     extension::build(&environment, extension::Build::Quick)?;
-    pytest(sim::hidden(&mut environment.python()), &LONG, counts)
+    let mut python = environment.python();
+    python.env("PYTEST_ADDOPTS", in_two_processes([].into_iter()));
+    pytest(sim::hidden(&mut python), &LONG, counts)
 }
 
 /// Runs pytest on all tests without a driver, then on the tests for the simulated driver.
