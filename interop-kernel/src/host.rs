@@ -102,6 +102,8 @@ struct State {
     meetings: usize,
     /// Whether a thread has panicked, or has ended while others wait for it.
     is_broken: bool,
+    /// Whether a thread has printed why. The others unwind without a message.
+    is_reported: bool,
     /// What the threads share.
     values: Vec<SharedValue>,
 }
@@ -112,7 +114,15 @@ const BROKEN: &str = "a thread of the block does not reach the barrier at which 
 impl Gate {
     fn new(threads: usize) -> Self {
         let values = vec![(0, ""); threads];
-        let state = State { threads, waiting: 0, ended: 0, meetings: 0, is_broken: false, values };
+        let state = State {
+            threads,
+            waiting: 0,
+            ended: 0,
+            meetings: 0,
+            is_broken: false,
+            is_reported: false,
+            values,
+        };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -125,18 +135,26 @@ impl Gate {
     fn wait(&self) {
         let mut state = self.lock();
         state.waiting += 1;
-        self.meet(state);
+        let mut state = self.meet(state);
+        if state.is_broken {
+            let is_reported = core::mem::replace(&mut state.is_reported, true);
+            drop(state);
+            assert!(is_reported, "{BROKEN}");
+            resume_unwind(Box::new(BROKEN));
+        }
     }
 
     /// Waits for all threads, at the end of a block.
     fn end(&self) {
         let mut state = self.lock();
         state.ended += 1;
-        self.meet(state);
+        if self.meet(state).is_broken {
+            resume_unwind(Box::new(BROKEN));
+        }
     }
 
-    #[track_caller]
-    fn meet(&self, mut state: MutexGuard<'_, State>) {
+    /// Returns when all threads are here, or when one of them will not come.
+    fn meet<'g>(&'g self, mut state: MutexGuard<'g, State>) -> MutexGuard<'g, State> {
         state.is_broken |= state.waiting > 0 && state.ended > 0;
         if state.waiting + state.ended == state.threads {
             (state.waiting, state.ended) = (0, 0);
@@ -153,9 +171,7 @@ impl Gate {
                 .wait_while(state, |state| state.meetings == meeting && !state.is_broken)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        let is_broken = state.is_broken;
-        drop(state);
-        assert!(!is_broken, "{BROKEN}");
+        state
     }
 }
 
@@ -165,7 +181,10 @@ struct Guard<'g>(&'g Gate);
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.lock().is_broken = true;
+            let mut state = self.0.lock();
+            // The first panic has a message of its own.
+            state.is_reported |= !state.is_broken;
+            state.is_broken = true;
             self.0.changed.notify_all();
         }
     }

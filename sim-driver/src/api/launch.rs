@@ -75,6 +75,8 @@ extern "C" fn cuModuleGetFunction(out: Out<Handle>, module: Handle, name: In<c_c
         if !sim.kernels.contains_key(&name) {
             let text =
                 format!("the kernel {name} is in the module, but no host function was registered for it");
+            // A program that gets the error does not know the cure.
+            eprintln!("simulated CUDA driver: {text}: see `register` of the crate `interop-sim-client`");
             sim.report(Mistake::NoKernel, text);
             return Err(Status::NOT_FOUND);
         }
