@@ -151,6 +151,12 @@ impl Error {
         found: impl fmt::Display,
         allowed: impl fmt::Display,
     ) -> Self {
+        Self::from_texts(kind, [&location, &found, &allowed])
+    }
+
+    /// As [`new`](Self::new). Compiled once: there are hundreds of callers, each with types of its own.
+    #[cold]
+    fn from_texts(kind: ErrorKind, [location, found, allowed]: [&dyn fmt::Display; 3]) -> Self {
         Self(Box::new(Parts {
             kind,
             location: location.to_string(),

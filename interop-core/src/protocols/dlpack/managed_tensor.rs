@@ -138,7 +138,7 @@ fn unsupported_version(version: DLPackVersion) -> Error {
 /// # Safety
 ///
 /// `tensor` points to a live tensor, whose `shape` and `strides` are null or point to `ndim` numbers.
-#[inline(always)]
+#[inline(never)] // once for both forms of managed tensors
 pub(crate) unsafe fn read_tensor(tensor: *const DLTensor, flags: u64, to: &mut ArrayInfo) -> Result<()> {
     // SAFETY: the caller guarantees a live tensor; every bit pattern of its numbers and pointers is valid.
     let tensor = unsafe { tensor.read() };
