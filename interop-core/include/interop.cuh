@@ -10,7 +10,7 @@
 // `interop::view<const T, N>` is KernelView<T, N>, and `interop::view<T, N>` is KernelViewMut<T, N>. Indices are not
 // checked.
 //
-// A kernel for arrays of any rank and any strides takes all of them as one argument, the `Elementwise<K, N>` of Rust:
+// A kernel for arrays of any rank and any strides takes all of them as one argument, the `KernelArrays<K, N>` of Rust:
 //
 //     extern "C" __global__ void add(interop::elementwise<8, float, const float, const float> arrays) {
 //         arrays.map([](float left, float right) { return left + right; });
@@ -306,7 +306,7 @@ struct for_each {
 
 #endif
 
-// Arrays of one shape, whose axes the Rust side has sorted by stride and merged: `Elementwise<K, N>`, with at most N
+// Arrays of one shape, whose axes the Rust side has sorted by stride and merged: `KernelArrays<K, N>`, with at most N
 // axes. An element type T is const if the kernel only reads the array.
 //
 // Threads work on units. The first `full` units along the innermost axis are `width` elements, which are adjacent and
