@@ -2,7 +2,7 @@
 //!
 //! Put `#[derive(CudaArray)]` on a struct that holds array memory: a `Vec`, pinned or managed memory, a device buffer,
 //! or a raw pointer from C. The struct can then be exported, without a copy, to every library that supports one of the
-//! protocols. Arrays of those libraries can be imported into such structs the same way.
+//! protocols. Arrays of those libraries can be imported into such structs in the same way.
 //!
 //! ```
 //! use interop_core::{CudaArray, FromArray, HostVec, LeaseMut};
@@ -32,9 +32,9 @@
 //!
 //! # How an array is passed
 //!
-//! Every array that arrives is an unchecked [`RawDescriptor`]. [`RawDescriptor::validate`] checks it and returns an
+//! An import first makes an unchecked [`RawDescriptor`] of each array. [`RawDescriptor::validate`] checks it and returns an
 //! [`ArrayInfo`], on which all other code relies. The attributes of the [derive](derive@CudaArray) define what a struct
-//! exports and what an import fills in.
+//! exports and which fields an import fills.
 //!
 //! | task | items |
 //! | --- | --- |
@@ -54,7 +54,7 @@
 //! - `derive` (default): `#[derive(CudaArray)]` and `#[derive(Element)]`.
 //! - `python`: import and export of Python objects, through PyO3.
 //! - `cust`, `cudarc`, `ndarray`: buffers, streams, arrays and views of these crates as fields; see `adapters`.
-//! - `cuda-core`: the same for NVIDIA's CUDA Rust; needs Rust 1.89, CUDA headers and libclang.
+//! - `cuda-core`: the same for NVIDIA's CUDA Rust; it needs Rust 1.89, CUDA headers and libclang to compile.
 //! - `half`, `num-complex`: the types of these crates as elements.
 //! - `rayon`: parallel loops over elements on the host.
 //! - `stubs`: types for type checkers, by `maturin generate-stubs`; implies `python`.

@@ -1,9 +1,9 @@
-//! The macros of [`interop-core`](https://docs.rs/interop-core): `#[derive(CudaArray)]` for structs that hold array
-//! memory, and `#[derive(Element)]` for element types; and those of [`interop-kernel`](https://docs.rs/interop-kernel),
-//! `#[kernel]` and `#[derive(KernelElement)]`.
+//! The macros of [`interop-core`](https://docs.rs/interop-core) and [`interop-kernel`](https://docs.rs/interop-kernel).
 //!
-//! Depend on `interop-core`, which re-exports the derives and contains the functions that they call. Each derive has a manual:
-//! [`CudaArray`](macro@CudaArray), [`Element`](macro@Element).
+//! `interop-core` has `#[derive(CudaArray)]` for structs that hold array memory, and `#[derive(Element)]` for element types.
+//! `interop-kernel` has `#[kernel]` and `#[derive(KernelElement)]`. Depend on these crates: they re-export the macros and contain
+//! the functions that the generated code calls. Each derive has a manual: [`CudaArray`](macro@CudaArray),
+//! [`Element`](macro@Element).
 
 mod attribute_syntax;
 mod attributes;
