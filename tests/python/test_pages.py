@@ -1,4 +1,4 @@
-"""The pages: no sentence is too long, and the plots are those of the tables."""
+"""The pages: no sentence is too long, `cargo doc` knows each link, and the plots are those of the tables."""
 
 import re
 import subprocess
@@ -33,6 +33,17 @@ def test_no_sentence_is_too_long(page):
 
 def test_a_long_sentence_is_found():
     assert len(next(sentences("word " * 41 + "`some code`. Another.")).split()) == 42
+
+
+def test_cargo_doc_knows_each_link_between_pages_of_the_guide():
+    """A reference that `links.md` lacks leads to a Markdown file, which the documentation does not contain."""
+
+    def references(page):
+        return set(re.findall(r"^\[([^\]]+)\]: ", page.read_text(encoding="utf-8"), flags=re.M))
+
+    guide = ROOT / "interop-core/src/guide"
+    known = references(guide / "links.md")
+    assert {page.name: lost for page in guide.glob("*.md") if (lost := references(page) - known)} == {}
 
 
 def test_the_plots_are_those_of_the_tables():
