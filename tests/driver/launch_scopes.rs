@@ -440,6 +440,15 @@ fn two_devices_need_leave() {
     let (one, import) = arrive_on(&from, Device::cuda(1), reader);
     let source: Row<Lease<i16>> = Row::from_import(import).unwrap();
     let (two, mut target) = row::<LeaseMut<i16>>(&to, writer);
+    let foreign = Place::foreign(1);
+    // A stream that is named is on its own device, whatever array comes first.
+    for stream in [reader, foreign.non_blocking()] {
+        let handle = stream.handle();
+        let scope = LaunchScope::on(&handle);
+        let refused = scope.read::<i16, 1>(&target).unwrap_err().to_string();
+        assert!(refused.contains("allowed: CUDA (2), ordinal 1, where the scope is"), "{refused}");
+        scope.read::<i16, 1>(&source).unwrap();
+    }
     {
         let scope = LaunchScope::new();
         scope.write::<i16, 1>(&mut target).unwrap();
@@ -463,6 +472,7 @@ fn two_devices_need_leave() {
     assert_eq!([one.released(), two.released()], [1, 1]);
     reader.fill(&from, 7);
     assert_eq!(writer.reads(&to), 6);
+    foreign.destroy();
     turn.assert_no_reports();
 }
 

@@ -72,6 +72,7 @@ use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::driver::to_usize;
 use crate::cuda::handover::current_device;
+use crate::cuda::pointer::not_cuda;
 use crate::derive::fields::stream::AsStream;
 use crate::derive::single_error::FieldProbe;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
@@ -89,7 +90,9 @@ fn device_memory<T: Element>(address: u64, len: usize) -> Result<MemoryRegion> {
 
 /// The device of an address, according to the driver.
 fn device_of(address: usize) -> Result<Device> {
-    Ok(cuda::pointer_attributes(address)?.map_or(Device::UNKNOWN, |attributes| attributes.device()))
+    let known = cuda::pointer_attributes(address)?;
+    let allowed = "memory of a live context: keep the context as long as the buffer";
+    known.map(|known| known.device()).ok_or_else(|| not_cuda(address, allowed))
 }
 
 // SAFETY: 1: `cust` makes uninitialized buffers only in `unsafe` functions. 2: the buffer frees its memory on drop. 3:

@@ -89,7 +89,7 @@ pub use crate::cuda::release::{ReleasePolicy, release_policy};
 pub(crate) use crate::cuda::stream::is_stream_of;
 pub(crate) use crate::cuda::stream::{capture_error, captures};
 pub(crate) use crate::cuda::stream_wait::{
-    make_context_wait, stream_wait_in, synchronize_stream_of, wait_between,
+    device_of_stream, make_context_wait, stream_wait_in, synchronize_stream_of, wait_between,
 };
 pub use crate::cuda::stream_wait::{stream_synchronize, stream_wait};
 pub use crate::process::settings::OrderedByProgram;

@@ -177,6 +177,24 @@ pub(crate) fn context_of_stream(
     default.map_or_else(|| context_for(driver, on.1), Ok)
 }
 
+/// Returns the device of a stream that is given by its handle. `None` for a default stream, and without a driver.
+///
+/// # Errors
+///
+/// As [`stream_wait`].
+pub(crate) fn device_of_stream(on: PendingWork) -> Result<Option<Device>> {
+    let (Some(handle @ StreamHandle::Raw(raw)), Ok(driver)) = (on.name(), driver()) else { return Ok(None) };
+    let Some(context) = context_of_live(driver, handle, raw.get())? else { return Ok(None) };
+    let ordinal = context.primary_ordinal().map_or_else(
+        || {
+            let _entered = context.enter(driver)?;
+            Context::current_ordinal(driver)
+        },
+        Ok,
+    );
+    Ok(Some(Device::cuda(ordinal?)))
+}
+
 /// Makes the context of a stream current, if it is a default stream.
 pub(crate) fn enter_default(
     driver: &Driver,

@@ -218,7 +218,7 @@ impl<'a> LaunchScope<'a> {
     /// # Errors
     ///
     /// As [`ArrayView::kernel_view`] and [`cuda::stream_wait`]; [`ErrorKind::Device`] for an array of another device than
-    /// that of the arrays before it, unless [`across_devices`](Self::across_devices) allows it.
+    /// that of the stream or of the arrays before it, unless [`across_devices`](Self::across_devices) allows it.
     pub fn read<'s, T: Element, const N: usize>(
         &'s self,
         array: &'a (impl CudaArray + ?Sized),
@@ -419,12 +419,21 @@ impl State {
     }
 
     fn add(&mut self, member: Member) -> Result<()> {
-        self.check_device(member.device)?;
+        let device = match self.stream {
+            // A stream that was named. The driver is not asked if it is the array's own.
+            Some((stream, Device::UNKNOWN)) if member.pending.only_name() != stream.name() => {
+                cuda::device_of_stream(stream)?
+            }
+            Some((_, Device::UNKNOWN)) | None => None,
+            Some((_, device)) => Some(device),
+        };
+        self.check_device(member.device, device)?;
         match self.stream {
             Some((stream, Device::UNKNOWN)) => {
-                // A stream that was named belongs to the device of the first array.
-                member.make_scope_wait((stream, member.device), self.fork())?;
-                self.stream = Some((stream, member.device));
+                // A default stream belongs to the device of the first array.
+                let device = device.unwrap_or(member.device);
+                member.make_scope_wait((stream, device), self.fork())?;
+                self.stream = Some((stream, device));
             }
             Some(stream) => member.make_scope_wait(stream, self.fork())?,
             // A library that hides its streams, or a kept array, leaves the choice to an array after it.
@@ -447,8 +456,8 @@ impl State {
         Ok(stream)
     }
 
-    fn check_device(&self, device: Device) -> Result<()> {
-        let chosen = self.stream.map(|(_, device)| device);
+    /// Compares the device of an array with that of the arrays before it, or of the stream.
+    fn check_device(&self, device: Device, chosen: Option<Device>) -> Result<()> {
         let own = self.device().or(chosen).filter(|own| own.device_type == DeviceType::CUDA);
         match own {
             Some(own) if device.device_type == DeviceType::CUDA && own != device && !self.across_devices => {

@@ -168,9 +168,9 @@ pub trait FromImport: Storage + Sized {
     /// Whether elements are copied. The result is then contiguous for any strides of the import.
     const COPIES: bool;
 
-    /// Whether the storage frees device memory in the order of the legacy default stream. A `stream` field of the struct
-    /// then gets that stream, because work on another one could come after the memory was freed.
-    #[doc(hidden)]
+    /// Whether the storage frees device memory in the order of the legacy default stream, as `CudaSlice` of `cudarc` does. A
+    /// `stream` field of the struct then gets that stream, because work on another one could come after the memory was freed.
+    /// A storage that wraps such a storage repeats its constant.
     const IS_FREED_ON_DEFAULT_STREAM: bool = false;
 
     /// Whether the elements are copied into memory of the host, which waits for no device.
