@@ -131,7 +131,7 @@ fn the_interface_dict_of_a_buffer() {
     assert_eq!(copy.data.as_host_vec().unwrap(), numbers(6));
 }
 
-/// A buffer at an address that CUDA does not know is described, but not exported.
+/// A buffer at an address that CUDA does not know, for example of a context that is gone.
 #[test]
 fn an_address_that_nobody_knows_is_not_exported() {
     let _turn = turn();
@@ -144,7 +144,8 @@ fn an_address_that_nobody_knows_is_not_exported() {
     let matrix = Matrix { data, rows: 2, columns: 3 };
     let refused = matrix.into_dlpack().unwrap_err();
     assert_eq!(refused.error.kind(), ErrorKind::Device);
-    assert!(refused.error.found().contains("of an unknown device"), "{}", refused.error);
+    assert!(refused.error.found().contains("which the driver does not know"), "{}", refused.error);
+    assert!(refused.error.allowed().contains("keep the context"), "{}", refused.error);
     std::mem::forget(refused);
 }
 
