@@ -2,7 +2,7 @@
 //! consumer. If the stream of the work is unknown, a policy decides what is waited for.
 
 use core::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
@@ -294,29 +294,43 @@ pub(crate) fn wait_for_unknown_stream(consumer: StreamHandle, device: Device) ->
     wait_for_missing_stream(consumer, device, None, release_scope_for(driver()?, device))
 }
 
-/// The proxy streams, each with the context of the default streams that it stands for.
-static PROXIES: PerProcess<Mutex<Vec<(StreamHandle, Context)>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+/// The proxy streams: the context, its default stream, and the stream that stands for it.
+type Proxies = Vec<(Context, StreamHandle, StreamHandle)>;
 
-/// Registers a stream as the proxy of the per-thread default streams of its context. The stream lives as long as the
-/// program.
-///
-/// The legacy default stream needs no registration, because it and a blocking stream wait for each other.
-#[cfg(feature = "cudarc")]
-pub(crate) fn register_proxy(stream: StreamHandle, context: Context) {
-    PROXIES.get().lock().unwrap_or_else(PoisonError::into_inner).push((stream, context));
+static PROXIES: PerProcess<Mutex<Proxies>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+
+fn proxies() -> MutexGuard<'static, Proxies> {
+    PROXIES.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes this thread's default stream wait for the work on its proxy stream. Does nothing for any other stream.
+/// Returns the stream that stands for a default stream of a context. The first call makes it, and it lives as long as the
+/// program, as the context does.
+#[cfg(feature = "cudarc")]
+pub(crate) fn proxy_stream(
+    context: Context,
+    default: StreamHandle,
+    make: impl FnOnce() -> Result<StreamHandle>,
+) -> Result<StreamHandle> {
+    let mut proxies = proxies();
+    if let Some((.., stream)) = proxies.iter().find(|(of, name, _)| (*of, *name) == (context, default)) {
+        return Ok(*stream);
+    }
+    let stream = make()?;
+    proxies.push((context, default, stream));
+    Ok(stream)
+}
+
+/// Makes this thread's default stream wait for the work on its proxy stream. Does nothing for any other stream. The legacy
+/// default stream needs no wait, because it and a blocking stream wait for each other.
 ///
 /// # Errors
 ///
 /// As [`stream_wait`](crate::cuda::stream_wait::stream_wait).
 pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Result<()> {
-    let known = PROXIES.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let context = known.iter().find(|(of, _)| *of == stream).map(|(_, context)| *context);
-    drop(known);
-    let Some(context) = context else { return Ok(()) };
-    stream_wait_in(StreamHandle::PerThreadDefault, stream, device, Some(context)).map(|_| ())
+    let own = StreamHandle::PerThreadDefault;
+    let proxy = proxies().iter().find(|(_, name, of)| (*name, *of) == (own, stream)).copied();
+    let Some((context, ..)) = proxy else { return Ok(()) };
+    stream_wait_in(own, stream, device, Some(context)).map(|_| ())
 }
 
 /// Completes the description of an array that states no device, and makes `consumer` wait for the work that is pending

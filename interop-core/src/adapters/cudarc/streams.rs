@@ -1,6 +1,7 @@
 //! Streams of `cudarc` as fields, and their handles when another context is current.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use core::mem::forget;
+use std::sync::Arc;
 
 use ::cudarc::driver::result::stream;
 use ::cudarc::driver::{CudaContext, CudaStream};
@@ -12,7 +13,6 @@ use crate::cuda;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::error::Result;
 use crate::memory::transfer::ordinal_of;
-use crate::process::fork::PerProcess;
 
 /// The handle of a stream that is valid on this thread and for memory of `device`. A default stream is replaced by a
 /// blocking stream of its context if the handle would mean another context's default stream.
@@ -38,24 +38,16 @@ pub(crate) fn handle_on(stream: &CudaStream, device: Device) -> StreamHandle {
 /// Returns a blocking stream of a context that replaces one of its default streams. It synchronizes with the legacy
 /// default stream, and its handle identifies the context. It is kept until the program ends, and so is the context.
 pub(crate) fn proxy_stream(context: &Arc<CudaContext>, default: StreamHandle) -> Result<StreamHandle> {
-    type ProxyStreams = Vec<(Arc<CudaContext>, StreamHandle, StreamHandle)>;
-    static STREAMS: PerProcess<Mutex<ProxyStreams>> = PerProcess::new(|_| Mutex::new(ProxyStreams::new()));
-    let mut streams = STREAMS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let found = streams.iter().find(|(of, name, _)| of.cu_ctx() == context.cu_ctx() && *name == default);
-    if let Some((_, _, stream)) = found {
-        return Ok(*stream);
-    }
-    let _entered = current(context);
-    let created = stream::create(stream::StreamKind::Default);
-    let allowed = "a context that can have one more stream";
-    let created = created.map_err(|error| failed("cuStreamCreate", error, allowed))?;
-    // SAFETY: the stream was just created and is never destroyed.
-    let handle = unsafe { StreamHandle::from_raw(created as usize) };
-    if let (StreamHandle::PerThreadDefault, Some(context_handle)) = (default, handle_of(context)) {
-        cuda::handover::register_proxy(handle, context_handle);
-    }
-    streams.push((context.clone(), default, handle));
-    Ok(handle)
+    let Some(handle) = handle_of(context) else { return Ok(default) };
+    cuda::handover::proxy_stream(handle, default, || {
+        let _entered = current(context);
+        let created = stream::create(stream::StreamKind::Default);
+        let allowed = "a context that can have one more stream";
+        let created = created.map_err(|error| failed("cuStreamCreate", error, allowed))?;
+        forget(context.clone());
+        // SAFETY: the stream was just created and is never destroyed.
+        Ok(unsafe { StreamHandle::from_raw(created as usize) })
+    })
 }
 
 pub(crate) fn handle_of(context: &CudaContext) -> Option<cuda::Context> {
