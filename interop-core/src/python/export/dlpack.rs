@@ -1,12 +1,9 @@
 //! Exports an array as a DLPack capsule, for the arguments of `__dlpack__`.
 #![expect(unsafe_code, reason = "exports rely on the promises of `CudaArray` and copy host memory")]
 
-use core::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::Arc;
 
-use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyTuple};
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::element::ElementType;
@@ -285,24 +282,9 @@ impl DlpackArgs {
 
 /// Returns whether `max_version` requests a versioned capsule.
 fn is_versioned(value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    /// The last tuple that did. It is kept alive, because consumers pass the same constant repeatedly. A caller holds a
-    /// reference to its tuple, so an equal address means the same tuple.
-    static VERSIONED: AtomicPtr<ffi::PyObject> = AtomicPtr::new(core::ptr::null_mut());
-    if value.as_ptr() == VERSIONED.load(Ordering::Acquire) {
-        return Ok(true);
-    }
     let pair = pair(value, "max_version", "(major, minor)")?;
-    let (major, minor) = (pair.get_borrowed_item(0)?, pair.get_borrowed_item(1)?);
-    extract_integer(&minor, "max_version")?;
-    let is_versioned = extract_integer(&major, "max_version")? >= 1;
-    // An exact tuple of exact ints is immutable and keeps no other objects alive.
-    let is_plain = |number: &Bound<'_, PyAny>| number.is_exact_instance_of::<PyInt>();
-    if is_versioned && value.is_exact_instance_of::<PyTuple>() && is_plain(&major) && is_plain(&minor) {
-        let last = VERSIONED.swap(value.clone().into_ptr(), Ordering::AcqRel);
-        // SAFETY: null, or the reference that was stored before.
-        drop(unsafe { Bound::from_owned_ptr_or_opt(value.py(), last) });
-    }
-    Ok(is_versioned)
+    extract_integer(&pair.get_item(1)?, "max_version")?;
+    Ok(extract_integer(&pair.get_item(0)?, "max_version")? >= 1)
 }
 
 /// Reads `copy`. Accepts a `NumPy` bool too, because `numpy.from_dlpack` passes on its argument.
