@@ -14,10 +14,6 @@ use crate::error::{Cure, Error, ErrorKind, Origin, Refused};
 use crate::python::import::package::Package;
 use crate::python::interpreter::with_attached;
 
-static ARRAY_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-
-static STREAM_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-
 /// Returns the exception class for arrays that cannot be imported or exported: `interop_core.ArrayError`.
 ///
 /// It derives from `BufferError` and `ValueError`. The protocols require `BufferError` if an array cannot be expressed,
@@ -47,11 +43,7 @@ static STREAM_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 ///
 /// If Python cannot create the class.
 pub fn array_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    let class = ARRAY_ERROR.get_or_try_init(py, || {
-        let bases = [py.get_type::<PyBufferError>(), py.get_type::<PyValueError>()];
-        new_class(py, "ArrayError", bases, "An array that cannot be exported or imported, and why.")
-    })?;
-    Ok(class.bind(py))
+    Ok(classes(py)?[0].bind(py))
 }
 
 /// Returns the exception class for streams that `__dlpack__` cannot use: `interop_core.StreamError`.
@@ -62,11 +54,21 @@ pub fn array_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 ///
 /// If Python cannot create the class.
 pub fn stream_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    let class = STREAM_ERROR.get_or_try_init(py, || {
-        let bases = [array_error_type(py)?.clone(), py.get_type::<PyRuntimeError>()];
-        new_class(py, "StreamError", bases, "A stream that the memory of an array does not have.")
-    })?;
-    Ok(class.bind(py))
+    Ok(classes(py)?[1].bind(py))
+}
+
+/// Returns `ArrayError` and `StreamError`.
+fn classes(py: Python<'_>) -> PyResult<&[Py<PyType>; 2]> {
+    static CLASSES: PyOnceLock<[Py<PyType>; 2]> = PyOnceLock::new();
+    CLASSES.get_or_try_init(py, || {
+        let bases = [py.get_type::<PyBufferError>(), py.get_type::<PyValueError>()];
+        let doc = "An array that cannot be exported or imported, and why.";
+        let array_error = new_class(py, "ArrayError", bases, doc)?;
+        let bases = [array_error.bind(py).clone(), py.get_type::<PyRuntimeError>()];
+        let doc = "A stream that the memory of an array does not have.";
+        let stream_error = new_class(py, "StreamError", bases, doc)?;
+        Ok([array_error, stream_error])
+    })
 }
 
 /// Returns the exception for an invalid `stream` argument of `__dlpack__`.
