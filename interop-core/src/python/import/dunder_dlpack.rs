@@ -1,109 +1,27 @@
 //! Calls `__dlpack__` with a stream and a version, and retries with fewer arguments for producers that accept less.
 
-use core::cell::Cell;
-
 use pyo3::exceptions::{PyAttributeError, PyException, PyTypeError};
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::stream::StreamHandle;
 use crate::protocols::dlpack::abi::{MAJOR_VERSION, MINOR_VERSION};
 use crate::python::errors::set_first_cause;
-use crate::python::import::package::Package;
 use crate::python::interpreter::{attribute, call_with_keywords};
-
-/// How to call the `__dlpack__` of a type.
-#[expect(clippy::struct_excessive_bools, reason = "properties that do not depend on each other")]
-pub(crate) struct DlpackMethod {
-    /// Whether the class has the method. Otherwise each object must be checked.
-    pub(crate) has_method: bool,
-    /// As [`Package::takes_unordered`].
-    takes_unordered: bool,
-    /// The device on which its arrays are expected.
-    pub(crate) expected_device: ExpectedDevice,
-    /// Whether its objects may have an interface dict that states whether memory is writable, for legacy capsules.
-    pub(crate) has_writable_dict: bool,
-    /// Whether the method is defined in C, by the class that also defines how its memory is lent as a buffer. A Python
-    /// subclass that overrides the method does not intend the inherited buffer.
-    pub(crate) is_native: bool,
-}
-
-impl DlpackMethod {
-    /// Creates the description for a class. `method` is the attribute of the class. `host_only`: its arrays are in host
-    /// memory by definition.
-    pub(crate) fn new(
-        class: &Bound<'_, PyType>,
-        package: Package,
-        method: Option<&Bound<'_, PyAny>>,
-        host_only: bool,
-    ) -> Self {
-        let expected_device = match package.states_one_device() {
-            _ if host_only => Prediction::Device(Device::CPU),
-            true => Prediction::New,
-            false => Prediction::None,
-        };
-        Self {
-            // A property may exist for some objects only.
-            has_method: method.is_some_and(PyAnyMethods::is_callable),
-            takes_unordered: package.takes_unordered(),
-            expected_device: ExpectedDevice(Cell::new(expected_device)),
-            // Arrays of JAX are immutable.
-            has_writable_dict: package != Package::Jax,
-            is_native: method.is_some_and(|method| is_method_of(method, class)),
-        }
-    }
-
-    /// Returns the stream to pass to arrays on `device`.
-    pub(crate) fn consumer(&self, stream: Option<StreamHandle>, device: Device) -> StreamHandle {
-        match (stream, device.device_type) {
-            (_, DeviceType::CPU) => StreamHandle::NothingPending,
-            // This waits for more than was requested, because the producer uses -1 as the handle of a stream.
-            (Some(StreamHandle::NothingPending), _) if !self.takes_unordered => StreamHandle::LegacyDefault,
-            (stream, _) => stream.unwrap_or(StreamHandle::LegacyDefault),
-        }
-    }
-}
 
 /// The device on which all arrays of a class have been so far, if it predicts that of the next one.
 ///
 /// `__dlpack__` is called as for an array on that device. If the capsule states another device, the import starts again
 /// with `__dlpack_device__`, and so do all later imports of the class.
-pub(crate) struct ExpectedDevice(Cell<Prediction>);
-
 #[derive(Clone, Copy)]
-enum Prediction {
+pub(crate) enum ExpectedDevice {
     /// No array has been imported yet.
     New,
     Device(Device),
     /// The device is not predicted, because there were several or it is unknown.
     None,
-}
-
-impl ExpectedDevice {
-    /// Returns the expected device of the next array, if there is one.
-    pub(crate) fn device(&self) -> Option<Device> {
-        match self.0.get() {
-            Prediction::Device(device) => Some(device),
-            Prediction::New | Prediction::None => None,
-        }
-    }
-
-    /// Records the device of an array. `__dlpack_device__` and the capsule have agreed on it.
-    pub(crate) fn note(&self, device: Device) {
-        if let Prediction::New = self.0.get() {
-            // Libraries describe the other kinds of memory in different ways.
-            let is_plain = matches!(device.device_type, DeviceType::CPU | DeviceType::CUDA);
-            self.0.set(if is_plain { Prediction::Device(device) } else { Prediction::None });
-        }
-    }
-
-    /// Records that an array was on an unexpected device.
-    pub(crate) fn give_up(&self) {
-        self.0.set(Prediction::None);
-    }
 }
 
 /// Requests a capsule for work on `consumer`. Returns it with the stream that was passed.
@@ -245,15 +163,4 @@ fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
     // The name of the keyword is in quotes.
     let names_one = contains("'") && (contains("unexpected keyword") || contains("invalid keyword"));
     contains("keyword") && !contains("missing") && (!names_one || contains("stream"))
-}
-
-/// Returns whether an attribute is a method that was defined in C for the class or a base. Only such an attribute is
-/// known to be the same function for every object.
-fn is_method_of(attribute: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool {
-    let descriptor = (&raw const ffi::PyMethodDescr_Type).cast_mut();
-    if attribute.get_type_ptr() != descriptor {
-        return false;
-    }
-    let owner = attribute.getattr("__objclass__");
-    owner.is_ok_and(|owner| class.is_subclass(&owner).unwrap_or(false))
 }

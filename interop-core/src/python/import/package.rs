@@ -61,25 +61,6 @@ impl Package {
         }
     }
 
-    /// Whether `__dlpack__` of the library accepts the stream -1, which requests no wait.
-    ///
-    /// JAX passes -1 to the driver as a handle (`NVIDIA/cuda-python#285`). This cannot be detected in advance, and an
-    /// invalid handle can crash the process. A library that rejects -1 with an error is called again with another stream.
-    pub(crate) fn takes_unordered(self) -> bool {
-        self != Self::Jax
-    }
-
-    /// Whether `__dlpack__` of the library makes the consumer's stream wait. Some libraries accept a stream and ignore it.
-    pub(crate) fn heeds_stream(self) -> bool {
-        !matches!(self, Self::TvmFfi | Self::Nanobind | Self::CudaCore)
-    }
-
-    /// Whether `__dlpack_device__` and the capsule of the library always state the same device. So only the capsule is
-    /// requested: a call of `__dlpack_device__` costs as much as the capsule there, and more in JAX.
-    pub(crate) fn states_one_device(self) -> bool {
-        matches!(self, Self::Jax | Self::CuPy)
-    }
-
     /// Calls the function of a library that returns the stream on which it works now.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use pyo3::exceptions::{PyBufferError, PyException, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::PyDict;
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::dtype::DType;
@@ -12,7 +12,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
-use crate::cuda::context::{Context, Entered};
+use crate::cuda::context::Context;
 use crate::cuda::pointer::Verification;
 use crate::error::{Error, ErrorKind};
 use crate::memory::import::{Import, Protocol};
@@ -21,7 +21,7 @@ use crate::python::convert::device;
 use crate::python::detach::free_detached;
 use crate::python::errors::{Failure, in_words, not_an_array, with_origin};
 use crate::python::import::buffer::import_buffer;
-use crate::python::import::dunder_dlpack::{call_dlpack_for, has_method, lacks_method};
+use crate::python::import::dunder_dlpack::{ExpectedDevice, call_dlpack_for, has_method, lacks_method};
 use crate::python::import::exchange_table::{Table, TableStream, table_stream, tensor_of};
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::import::type_cache::TypeInfo;
@@ -81,20 +81,27 @@ impl<'py> Request<'_, 'py> {
     /// Otherwise the failure is returned. An error of the other protocol is its cause, or has it as the cause.
     #[cold]
     fn recover(&self, failure: Failure, to: &mut Import) -> PyResult<()> {
-        let lost_strides = matches!(&failure, Failure::Invalid(error) if lost_negative_strides(error));
+        let py = self.object.py();
+        // `CuPy` divides negative strides as unsigned numbers.
+        let lost_strides = matches!(
+            &failure,
+            Failure::Invalid(error) if error.kind() == ErrorKind::Overflow && error.location() == "strides"
+        );
         let is_raised = matches!(&failure, Failure::Raised(_));
-        let (py, refused) = (self.object.py(), PyErr::from(failure));
-        if is_raised && self.class.method.is_native && is_refusal(py, &refused) {
+        let refused = PyErr::from(failure);
+        // These classes mean that the protocol cannot express the array.
+        let is_refusal =
+            refused.is_instance_of::<PyBufferError>(py) || refused.is_instance_of::<PyTypeError>(py);
+        if is_raised && self.class.is_dlpack_native && is_refusal {
             return self.recover_by_buffer(refused, to);
         }
-        if !lost_strides {
-            return Err(refused);
-        }
-        match from_cuda_array_interface(self, to).map_err(|failure| failure.with_origin(self.object)) {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            Err(why) if why.is_instance_of::<PyException>(py) => refused.set_cause(py, Some(why)),
-            Err(interrupt) => return Err(interrupt),
+        if lost_strides {
+            match from_cuda_array_interface(self, to).map_err(|failure| failure.with_origin(self.object)) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(why) if why.is_instance_of::<PyException>(py) => refused.set_cause(py, Some(why)),
+                Err(interrupt) => return Err(interrupt),
+            }
         }
         Err(refused)
     }
@@ -103,7 +110,7 @@ impl<'py> Request<'_, 'py> {
     /// 2.1 and flags before 1.25.
     fn recover_by_buffer(&self, refused: PyErr, to: &mut Import) -> PyResult<()> {
         let py = self.object.py();
-        match from_buffer(self, to) {
+        match import_buffer(self.object, to) {
             Ok(true) => Ok(()),
             Err(Failure::Invalid(error)) => Err(explained(py, refused, error)),
             Err(Failure::Raised(interrupt)) if !interrupt.is_instance_of::<PyException>(py) => Err(interrupt),
@@ -125,7 +132,11 @@ pub(crate) type Answer = Result<bool, Failure>;
 type Step = fn(&Request<'_, '_>, to: &mut Import) -> Answer;
 
 /// The steps of an import, in their order.
-const STEPS: [Step; 4] = [from_exchange_table, from_dlpack, from_cuda_array_interface, from_buffer];
+///
+/// The buffer protocol is for objects in host memory without `__dlpack__`, and for arrays that `__dlpack__` refuses.
+const STEPS: [Step; 4] = [from_exchange_table, from_dlpack, from_cuda_array_interface, |request, to| {
+    import_buffer(request.object, to)
+}];
 
 /// The first step: an owned tensor from the exchange table of the object's type.
 fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) -> Answer {
@@ -187,27 +198,27 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
 /// The second step: `__dlpack__`, with the consumer's stream if the memory has streams. The device is the expected one, or
 /// that of `__dlpack_device__`.
 fn from_dlpack(request: &Request<'_, '_>, to: &mut Import) -> Answer {
-    let (object, method) = (request.object, &request.class.method);
-    if let Some(expected) = method.expected_device.device() {
+    let Request { object, class, .. } = request;
+    if let ExpectedDevice::Device(expected) = class.expected_device.get() {
         match from_device(request, to, expected, |expected, found| expected == found) {
             Ok(true) => return Ok(true),
             // The array is on another device, or on one that accepts other streams.
-            Ok(false) => method.expected_device.give_up(),
+            Ok(false) => class.expected_device.set(ExpectedDevice::None),
             Err(Failure::Raised(error)) if expected == Device::CPU && lacks_method(object, &error)? => {}
             Err(Failure::Raised(error))
                 if expected != Device::CPU && error.is_instance_of::<PyException>(object.py()) =>
             {
-                method.expected_device.give_up();
+                class.expected_device.set(ExpectedDevice::None);
             }
             Err(failure) => return Err(failure),
         }
         *to = Import::EMPTY;
     }
-    if !method.has_method && (request.class.lacks_attributes || !has_method(object)?) {
+    if !class.has_dlpack && (class.lacks_attributes || !has_method(object)?) {
         return Ok(false);
     }
     match from_stated_device(request, to) {
-        Err(Failure::Raised(error)) if method.has_method && lacks_method(object, &error)? => Ok(false),
+        Err(Failure::Raised(error)) if class.has_dlpack && lacks_method(object, &error)? => Ok(false),
         answer => answer.map(|()| true),
     }
 }
@@ -226,7 +237,12 @@ fn from_stated_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), 
         let allowed = format!("{found}, as its capsule states");
         return Err(named(Error::new(ErrorKind::Device, "__dlpack_device__", stated, allowed)).into());
     }
-    request.class.method.expected_device.note(found);
+    if let ExpectedDevice::New = request.class.expected_device.get() {
+        // Libraries describe the other kinds of memory in different ways.
+        let is_plain = matches!(found.device_type, DeviceType::CPU | DeviceType::CUDA);
+        let expected = if is_plain { ExpectedDevice::Device(found) } else { ExpectedDevice::None };
+        request.class.expected_device.set(expected);
+    }
     Ok(())
 }
 
@@ -237,13 +253,27 @@ fn from_device(
     device: Device,
     agree: fn(Device, Device) -> bool,
 ) -> Answer {
-    let (object, method) = (request.object, &request.class.method);
+    let object = request.object;
     let named = |error| with_origin(object, error);
     let current = request.callers_stream(device)?;
     // A library whose own stream is used from here on has nothing to order.
     let stream = current.as_ref().map_or(request.stream, |_| Some(StreamHandle::NothingPending));
-    let consumer = method.consumer(stream, device);
-    let entered = enter(device, consumer).map_err(named)?;
+    let consumer = match (stream, device.device_type) {
+        (_, DeviceType::CPU) => StreamHandle::NothingPending,
+        // JAX passes -1 to the driver as a handle (`NVIDIA/cuda-python#285`). This cannot be detected in advance, and an
+        // invalid handle can crash the process. This waits for more than was requested. A library that rejects -1 with an
+        // error is called again with another stream.
+        (Some(StreamHandle::NothingPending), _) if request.class.package == Package::Jax => {
+            StreamHandle::LegacyDefault
+        }
+        (stream, _) => stream.unwrap_or(StreamHandle::LegacyDefault),
+    };
+    // A producer that has to make a stream wait uses the current device, and the default streams are those of the current
+    // context.
+    let entered = match consumer {
+        StreamHandle::NothingPending => None,
+        _ => cuda::enter_device_context(device).map_err(named)?,
+    };
     let (capsule, passed) = call_dlpack_for(object, consumer, device)?;
     let received = receive_capsule(to, &capsule, request.verification);
     drop(capsule);
@@ -269,15 +299,6 @@ fn from_device(
     Ok(true)
 }
 
-/// Makes a context of the memory's device current for the call of a producer that has to make a stream wait: producers use
-/// the current device, and the default streams are those of the current context.
-fn enter(device: Device, consumer: StreamHandle) -> crate::error::Result<Option<Entered<'static>>> {
-    match consumer {
-        StreamHandle::NothingPending => Ok(None),
-        _ => cuda::enter_device_context(device),
-    }
-}
-
 /// Puts an import on the stream on which its library works, or on the consumer's, which the library has made wait. For a
 /// library that makes no stream wait, the consumer's stream waits for all work.
 ///
@@ -300,8 +321,10 @@ fn put_on(
         current.receive(to);
         return Ok(());
     }
-    let is_unordered = !request.class.package.heeds_stream() && consumer != StreamHandle::NothingPending;
-    if is_unordered {
+    // These accept a stream and ignore it.
+    let is_unordered =
+        matches!(request.class.package, Package::TvmFfi | Package::Nanobind | Package::CudaCore);
+    if is_unordered && consumer != StreamHandle::NothingPending {
         free_detached();
         to.make_wait_for_unknown(consumer).map_err(|error| with_origin(request.object, error))?;
     }
@@ -357,17 +380,6 @@ fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answ
     Ok(true)
 }
 
-/// The last step: the buffer protocol, for objects in host memory without `__dlpack__`, and for arrays that `__dlpack__`
-/// refuses.
-fn from_buffer(request: &Request<'_, '_>, to: &mut Import) -> Answer {
-    import_buffer(request.object, to)
-}
-
-/// Returns whether an exception of `__dlpack__` means that the protocol cannot express the array.
-fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
-    error.is_instance_of::<PyBufferError>(py) || error.is_instance_of::<PyTypeError>(py)
-}
-
 /// An exception of the class of `refused`, with the reason from this crate.
 fn explained(py: Python<'_>, refused: PyErr, error: Error) -> PyErr {
     let explained = PyErr::from_type(refused.get_type(py), error.into_python_message(in_words));
@@ -383,12 +395,6 @@ fn date_error(object: &Bound<'_, PyAny>) -> Option<Error> {
     error.has_python_hint().then(|| with_origin(object, error))
 }
 
-/// Returns whether a tensor was rejected for the strides that `CuPy` writes for a reversed array: it divides them as
-/// unsigned numbers.
-fn lost_negative_strides(error: &Error) -> bool {
-    error.kind() == ErrorKind::Overflow && error.location() == "strides"
-}
-
 /// Makes an import from a legacy capsule writable, if an interface dict of the object states so for the same address.
 ///
 /// Warp has a CUDA Array Interface for device memory, and a `NumPy` array interface for host memory.
@@ -398,7 +404,8 @@ fn lost_negative_strides(error: &Error) -> bool {
 /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. A dict that cannot be read has no effect.
 fn trust_interface(request: &Request<'_, '_>, import: &mut Import) -> PyResult<()> {
     let object = request.object;
-    if import.info().mutability() != Mutability::ReadOnly || !request.class.method.has_writable_dict {
+    // Arrays of JAX are immutable.
+    if import.info().mutability() != Mutability::ReadOnly || request.class.package == Package::Jax {
         return Ok(());
     }
     match states_writable(object, import.info()) {
@@ -409,6 +416,8 @@ fn trust_interface(request: &Request<'_, '_>, import: &mut Import) -> PyResult<(
     Ok(())
 }
 
+/// Returns whether `data` in the first dict of the object is `(address of the array, False)`. An array without elements
+/// may have any address.
 fn states_writable(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<bool> {
     let py = object.py();
     let names = [intern!(py, "__cuda_array_interface__"), intern!(py, "__array_interface__")];
@@ -416,21 +425,10 @@ fn states_writable(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<bool
     let names = if info.device() == Device::CPU { &names[..] } else { &names[..1] };
     for name in names {
         if let Some(interface) = attribute(object, name)? {
-            return names_writable(&interface, intern!(py, "data"), info);
+            let data = interface.cast::<PyDict>()?.get_item(intern!(py, "data"))?;
+            let Some((address, is_read_only)) = data.map(|data| address(&data)).transpose()? else { break };
+            return Ok(!is_read_only && (info.numel() == 0 || address == info.address));
         }
     }
     Ok(false)
-}
-
-/// Returns whether `data` in the dict is `(address of the array, False)`. An array without elements may have any
-/// address.
-fn names_writable(
-    interface: &Bound<'_, PyAny>,
-    key: &Bound<'_, PyString>,
-    info: &ArrayInfo,
-) -> PyResult<bool> {
-    let Ok(dict) = interface.cast::<PyDict>() else { return Ok(false) };
-    let Some(data) = dict.get_item(key)? else { return Ok(false) };
-    let (address, is_read_only) = address(&data)?;
-    Ok(!is_read_only && (info.numel() == 0 || address == info.address))
 }

@@ -2,7 +2,7 @@
 //! the types that it imports, so a lookup needs no lock.
 #![expect(unsafe_code, reason = "reads the exchange table that a type points to")]
 
-use core::cell::{OnceCell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +19,7 @@ use crate::cuda;
 use crate::error::{Error, ErrorKind, Origin};
 use crate::process::fork::PerProcess;
 use crate::python::errors::{origin_of, with_origin};
-use crate::python::import::dunder_dlpack::DlpackMethod;
+use crate::python::import::dunder_dlpack::ExpectedDevice;
 use crate::python::import::exchange_table::{Table, TableStream, ask_stream, table, table_stream};
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::interpreter::{attribute, ignore_exception, imported, is_attached, with_saved_exception};
@@ -39,8 +39,13 @@ pub(crate) struct TypeInfo {
     pub(crate) origin: Arc<Origin>,
     /// The type's C exchange table.
     pub(crate) exchange: Option<Table>,
-    /// How to call its `__dlpack__`.
-    pub(crate) method: DlpackMethod,
+    /// Whether the type has a `__dlpack__`. Otherwise each object must be checked.
+    pub(crate) has_dlpack: bool,
+    /// Whether that method is defined in C, by the class that also defines how its memory is lent as a buffer. A Python
+    /// subclass that overrides the method does not intend the inherited buffer.
+    pub(crate) is_dlpack_native: bool,
+    /// The device on which its arrays are expected.
+    pub(crate) expected_device: Cell<ExpectedDevice>,
     /// Whether no object of the type has an attribute of a protocol, as `bytearray`. It may have a buffer.
     pub(crate) lacks_attributes: bool,
     /// How the values of its objects relate to their memory.
@@ -139,7 +144,14 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let package = Package::from_class(class)?;
     watch(exchange, package);
     let method = ignore_exception(py, class.getattr(dlpack))?;
-    let method = DlpackMethod::new(class, package, method.as_ref(), host_only);
+    let expected_device = match package {
+        _ if host_only => ExpectedDevice::Device(Device::CPU),
+        // Here `__dlpack_device__` and the capsule always state the same device. A call of `__dlpack_device__` costs as much
+        // as the capsule, and more in JAX.
+        Package::Jax | Package::CuPy => ExpectedDevice::New,
+        _ => ExpectedDevice::None,
+    };
+    let is_dlpack_native = method.as_ref().is_some_and(|method| is_method_of(method, class));
     let lacks_attributes = has_fixed_attributes(class) && !has(dlpack)? && !has(cuda)?;
     let values = Values::from_class(class)?;
     let address = class.as_ptr().addr();
@@ -153,11 +165,25 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         package,
         origin: Arc::new(origin_of(object)),
         exchange,
-        method,
+        // A property may exist for some objects only.
+        has_dlpack: method.is_some_and(|method| method.is_callable()),
+        is_dlpack_native,
+        expected_device: Cell::new(expected_device),
         lacks_attributes,
         values,
         importer: OnceCell::new(),
     })
+}
+
+/// Returns whether an attribute is a method that was defined in C for the class or a base. Only such an attribute is
+/// known to be the same function for every object.
+fn is_method_of(attribute: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool {
+    let descriptor = (&raw const ffi::PyMethodDescr_Type).cast_mut();
+    if attribute.get_type_ptr() != descriptor {
+        return false;
+    }
+    let owner = attribute.getattr("__objclass__");
+    owner.is_ok_and(|owner| class.is_subclass(&owner).unwrap_or(false))
 }
 
 /// Returns whether a lookup finds the same attributes for all objects of a class, at any time: it is static, and its
