@@ -425,7 +425,7 @@ pub(crate) fn make_producer_wait_for(object: &Bound<'_, PyAny>, info: &ArrayInfo
 /// Returns the stream on which the library of `object` works with memory of `device`, if it is known.
 fn stream_of(object: &Bound<'_, PyAny>, device: Device) -> PyResult<Option<StreamHandle>> {
     let (py, class) = (object.py(), type_info(object)?);
-    if let Some(current) = class.current_stream(object, device)? {
+    if let Some(current) = class.current_stream(py, device)? {
         return Ok(Some(current.handle));
     }
     if class.exchange.is_some() {

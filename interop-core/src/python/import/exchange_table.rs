@@ -4,15 +4,14 @@
 use core::ffi::CStr;
 use core::ptr::NonNull;
 
-use pyo3::exceptions::{PyBufferError, PyException, PySystemError};
-use pyo3::ffi;
+use pyo3::exceptions::{PyBufferError, PySystemError};
 use pyo3::prelude::*;
 
 use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
 use crate::protocols::dlpack::abi::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION, Versioned};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
-use crate::python::interpreter::capsule_pointer;
+use crate::python::interpreter::{capsule_pointer, ignore_exception};
 
 impl Table {
     /// The functions of the table. Some may be absent.
@@ -51,21 +50,15 @@ pub(crate) unsafe fn object_of(
     // SAFETY: the thread is attached, the caller transfers an owned tensor, and the pointer is valid for writing the
     // object.
     let failed = unsafe { to_object(tensor, &raw mut object) } != 0;
-    let raised = if failed || object.is_null() || PyErr::occurred(py) { Some(raised(py)) } else { None };
+    let raised = PyErr::take(py);
     if failed || object.is_null() {
-        return Err(raised.unwrap_or_else(|| unreachable!("it failed")));
+        // `PyErr::fetch` would panic in a debug build.
+        let unraised = || PySystemError::new_err("the exchange table failed and raised no exception");
+        return Err(raised.unwrap_or_else(unraised));
     }
     // SAFETY: the table returned a new reference.
     let object = unsafe { Bound::from_owned_ptr(py, object.cast()) };
     raised.map_or(Ok(object), Err)
-}
-
-/// Returns the exception that a table has set, or a `SystemError` if there is none: `PyErr::fetch` would panic in a
-/// debug build.
-#[cold]
-fn raised(py: Python<'_>) -> PyErr {
-    PyErr::take(py)
-        .unwrap_or_else(|| PySystemError::new_err("the exchange table failed and raised no exception"))
 }
 
 /// The answer of a table about the stream on which its library works.
@@ -85,41 +78,19 @@ pub(crate) enum TableStream {
 /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception of the table is ignored: the
 /// caller then uses `__dlpack__`, whose error explains the reason.
 pub(crate) fn table_stream(table: Table, py: Python<'_>, device: Device) -> PyResult<TableStream> {
-    match ask_stream(table, py, device) {
-        TableStream::Absent if PyErr::occurred(py) => no_stream(py),
-        stream => Ok(stream),
-    }
-}
-
-/// Clears the exception of a table, or returns it if it is not an `Exception`.
-#[cold]
-fn no_stream(py: Python<'_>) -> PyResult<TableStream> {
-    let ordinary = py.get_type::<PyException>();
-    // SAFETY: the thread is attached, and the class is alive.
-    if unsafe { ffi::PyErr_ExceptionMatches(ordinary.as_ptr()) } == 0 {
-        return Err(raised(py));
-    }
-    // SAFETY: the thread is attached.
-    unsafe { ffi::PyErr_Clear() };
-    Ok(TableStream::Absent)
-}
-
-/// As [`table_stream`]. An exception of the table stays set, and the result is then `Absent`.
-pub(crate) fn ask_stream(table: Table, py: Python<'_>, device: Device) -> TableStream {
-    let Some(current) = table.functions().current_work_stream else {
-        return TableStream::Absent;
-    };
+    let Some(current) = table.functions().current_work_stream else { return Ok(TableStream::Absent) };
     let mut stream = core::ptr::null_mut();
     // SAFETY: the thread is attached, and the pointer is valid for writing the stream.
     let failed = unsafe { current(device.device_type.0, device.device_id, &raw mut stream) } != 0;
     if failed || PyErr::occurred(py) {
-        return TableStream::Absent;
+        ignore_exception(py, PyErr::take(py).map_or(Ok(()), Err))?;
+        return Ok(TableStream::Absent);
     }
     if stream.is_null() {
-        return TableStream::Null;
+        return Ok(TableStream::Null);
     }
     // SAFETY: the stream is the current one of the library.
-    TableStream::Handle(unsafe { StreamHandle::from_raw(stream.addr()) })
+    Ok(TableStream::Handle(unsafe { StreamHandle::from_raw(stream.addr()) }))
 }
 
 /// Gets an owned tensor of the object.

@@ -48,7 +48,7 @@ impl<'py> Request<'_, 'py> {
     ///
     /// As [`TypeInfo::current_stream`].
     pub(crate) fn callers_stream(&self, device: Device) -> PyResult<Option<CurrentStream<'py>>> {
-        if self.stream.is_some() { Ok(None) } else { self.class.current_stream(self.object, device) }
+        if self.stream.is_some() { Ok(None) } else { self.class.current_stream(self.object.py(), device) }
     }
 
     /// States that the library of an import works on streams that it does not name, unless the caller has named one. JAX

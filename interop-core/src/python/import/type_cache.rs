@@ -14,13 +14,13 @@ use pyo3::{ffi, intern};
 use crate::array::device::{Device, DeviceType};
 use crate::array::dtype::{COMPLEX, FLOAT};
 use crate::array::info::ArrayInfo;
-use crate::array::stream::StreamHandle;
 use crate::cuda;
+use crate::cuda::release::scope::contain_panic;
 use crate::error::{Error, ErrorKind, Origin};
 use crate::process::fork::PerProcess;
 use crate::python::errors::{origin_of, with_origin};
 use crate::python::import::dunder_dlpack::ExpectedDevice;
-use crate::python::import::exchange_table::{Table, TableStream, ask_stream, table, table_stream};
+use crate::python::import::exchange_table::{Table, TableStream, table, table_stream};
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::interpreter::{attribute, ignore_exception, imported, is_attached, with_saved_exception};
 use crate::python::py_ref::PyRef;
@@ -66,7 +66,7 @@ impl TypeInfo {
         })
     }
 
-    /// Returns the stream on which the library of an object works now with memory of `device`, if that can be found out.
+    /// Returns the stream on which the library of the type works now with memory of `device`, if that can be found out.
     ///
     /// # Errors
     ///
@@ -74,27 +74,36 @@ impl TypeInfo {
     /// unknown.
     pub(crate) fn current_stream<'py>(
         &self,
-        object: &Bound<'py, PyAny>,
+        py: Python<'py>,
         device: Device,
     ) -> PyResult<Option<CurrentStream<'py>>> {
-        let py = object.py();
-        // Host memory, also pinned and managed memory, is used on no stream in particular.
-        if device.device_type != DeviceType::CUDA {
-            return Ok(None);
-        }
-        if let Some(table) = self.exchange {
-            return Ok(match table_stream(table, py, device)? {
-                // The classes of this crate answer so. Their memory may be that of a library on another stream.
-                TableStream::Handle(handle) if !self.package.works_on(handle) => None,
-                TableStream::Handle(handle) => Some(CurrentStream { handle, owner: None }),
-                TableStream::Null => {
-                    self.package.stream_of_null().map(|handle| CurrentStream { handle, owner: None })
-                }
-                TableStream::Absent => None,
-            });
-        }
-        Ok(ignore_exception(py, self.package.current_stream(py, device))?.flatten())
+        current_stream((self.exchange, self.package), py, device)
     }
+}
+
+/// The exchange table of a class, and its library.
+type Library = (Option<Table>, Package);
+
+/// As [`TypeInfo::current_stream`].
+fn current_stream<'py>(
+    (exchange, package): Library,
+    py: Python<'py>,
+    device: Device,
+) -> PyResult<Option<CurrentStream<'py>>> {
+    // Host memory, also pinned and managed memory, is used on no stream in particular.
+    if device.device_type != DeviceType::CUDA {
+        return Ok(None);
+    }
+    let Some(table) = exchange else {
+        return Ok(ignore_exception(py, package.current_stream(py, device))?.flatten());
+    };
+    let handle = match table_stream(table, py, device)? {
+        // The classes of this crate answer so. Their memory may be that of a library on another stream.
+        TableStream::Handle(handle) => Some(handle).filter(|handle| package.works_on(*handle)),
+        TableStream::Null => package.stream_of_null(),
+        TableStream::Absent => None,
+    };
+    Ok(handle.map(|handle| CurrentStream { handle, owner: None }))
 }
 
 /// The maximum number of cached types of a thread.
@@ -142,7 +151,7 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let host_only = has(interface).and_then(|is| Ok(is && !has(cuda)? && has(dlpack)?));
     let host_only = ignore_exception(py, host_only)?.unwrap_or(false);
     let package = Package::from_class(class)?;
-    watch(exchange, package);
+    watch((exchange, package));
     let method = ignore_exception(py, class.getattr(dlpack))?;
     let expected_device = match package {
         _ if host_only => ExpectedDevice::Device(Device::CPU),
@@ -349,43 +358,23 @@ fn refused(object: &Bound<'_, PyAny>, found: &str, remedy: &'static str) -> PyEr
     with_origin(object, error.with_python_hint(remedy)).into()
 }
 
-/// A library that tells its current stream without one of its arrays.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Watched {
-    Table(Table),
-    Package(Package),
-}
-
-/// The libraries that were seen. A list that grows leaks its predecessor; there are only as many as libraries.
-static WATCHED: PerProcess<Mutex<&[Watched]>> = PerProcess::new(|_| Mutex::new(&[]));
+/// The libraries that were seen and tell their current stream without one of their arrays. A list that grows leaks its
+/// predecessor; there are only as many as libraries.
+static WATCHED: PerProcess<Mutex<&[Library]>> = PerProcess::new(|_| Mutex::new(&[]));
 
 /// Makes releases of CUDA memory check whether the library of a class captures a graph.
-pub(crate) fn watch(exchange: Option<Table>, package: Package) {
-    let library = match (exchange, package) {
-        (Some(table), _) => Watched::Table(table),
-        (None, Package::PyTorch | Package::CuPy | Package::Warp | Package::TvmFfi) => {
-            Watched::Package(package)
-        }
-        _ => return,
-    };
+fn watch(library: Library) {
+    let (exchange, package) = library;
+    if exchange.is_none()
+        && !matches!(package, Package::PyTorch | Package::CuPy | Package::Warp | Package::TvmFfi)
+    {
+        return;
+    }
     let mut watched = WATCHED.get().lock().unwrap_or_else(PoisonError::into_inner);
     if !watched.contains(&library) {
         *watched = Vec::leak([*watched, &[library]].concat());
     }
     cuda::set_capture_hook(captures);
-}
-
-impl Watched {
-    /// Returns the current stream of the library on this thread. An exception may be set afterwards.
-    fn stream(self, py: Python<'_>, device: Device) -> Option<StreamHandle> {
-        match self {
-            Self::Table(table) => match ask_stream(table, py, device) {
-                TableStream::Handle(handle) => Some(handle),
-                TableStream::Null | TableStream::Absent => None,
-            },
-            Self::Package(package) => package.current_stream(py, device).ok()?.map(|stream| stream.handle),
-        }
-    }
 }
 
 /// Returns whether the current stream of a library captures a graph, for this thread and for one device or all devices.
@@ -400,18 +389,13 @@ fn captures(device: Option<i32>) -> bool {
     let mut found = false;
     let ask = || {
         found = watched.iter().any(|library| {
-            let at_work = |ordinal| {
-                let stream = library.stream(py, Device::cuda(ordinal));
-                // A release cannot raise an exception. `PyErr::take` would resume a panic that was raised as one.
-                // SAFETY: the thread is attached.
-                unsafe { ffi::PyErr_Clear() };
-                stream
-            };
-            devices.clone().filter_map(at_work).any(cuda::captures)
+            // A release cannot raise an exception.
+            let stream = |ordinal| current_stream(*library, py, Device::cuda(ordinal)).ok().flatten();
+            devices.clone().filter_map(stream).any(|stream| cuda::captures(stream.handle))
         });
     };
-    // A release may run while an exception is set.
+    // A release may run while an exception is set, and `PyErr::take` resumes a panic that was raised as one.
     // SAFETY: the thread is attached.
-    unsafe { with_saved_exception(ask) };
+    unsafe { with_saved_exception(|| contain_panic(ask)) };
     found
 }
