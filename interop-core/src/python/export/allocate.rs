@@ -40,7 +40,7 @@ use crate::python::export::library::{Kind, into_library, make_producer_wait_for}
 use crate::python::export::numpy::{Api, dtype_of, type_number};
 use crate::python::import::exchange_table::{Table, makes_objects, object_of};
 use crate::python::import::package::{Package, library};
-use crate::python::import::pipeline::{import, take_detached};
+use crate::python::import::steps::{import, take_detached};
 use crate::python::py_ref::{PyRef, release_deferred_refs};
 
 /// A result in new memory of the caller's library.

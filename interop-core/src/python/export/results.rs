@@ -11,7 +11,7 @@ use crate::derive::kept::dereferences;
 use crate::python::class::exported_array::{AnyThread, into_object};
 use crate::python::export::allocate::{NewArray, new_memory};
 use crate::python::export::library::{Kind, into_library};
-use crate::python::import::pipeline::import_as;
+use crate::python::import::steps::import_as;
 
 /// Defines a return type. The types differ in the library that creates the object.
 macro_rules! result_of {

@@ -20,7 +20,7 @@ use crate::memory::from_import::DataField;
 use crate::memory::import::Import;
 use crate::python::convert::{device, extract_integer};
 use crate::python::errors::{origin, set_first_cause, with_origin};
-use crate::python::import::pipeline::{import_to, take_detached};
+use crate::python::import::steps::{import_to, take_detached};
 use crate::python::import::type_cache::{Values, type_info};
 use crate::python::interpreter::{attribute, ignore_exception};
 

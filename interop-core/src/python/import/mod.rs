@@ -5,6 +5,5 @@ pub(crate) mod buffer;
 pub(crate) mod dunder_dlpack;
 pub(crate) mod exchange_table;
 pub(crate) mod package;
-pub(crate) mod pipeline;
 pub(crate) mod steps;
 pub(crate) mod type_cache;
