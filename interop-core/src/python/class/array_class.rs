@@ -102,8 +102,9 @@ pub fn dlpack<'py, T: ArrayMethods>(
     release_deferred_refs(py);
     let request = DlpackArgs::new(arguments)?;
     let owner = ExportedObject::new(object.clone().into_any().unbind());
+    let described = T::of(object).info().map_err(PyErr::from);
     // SAFETY: the object keeps the array alive, and its class is frozen.
-    let capsule = unsafe { answer(py, T::of(object), owner, &request) };
+    let capsule = described.and_then(|info| unsafe { answer(py, &info, owner, &request) });
     capsule.map_err(|error| raised(py, error))
 }
 

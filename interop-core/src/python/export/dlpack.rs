@@ -94,7 +94,7 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
     free_detached();
     share_borrow_table(py)?;
     // SAFETY: the `Arc` keeps the array alive and at its address, and allows only shared access.
-    unsafe { answer(py, &**array, SharedHandle::new(array), request) }
+    unsafe { answer(py, &array.info()?, SharedHandle::new(array), request) }
 }
 
 /// Returns the result of `__dlpack_device__` for an array: the device type and the ordinal. For an example see [`export`].
@@ -108,7 +108,7 @@ pub fn dlpack_device(py: Python<'_>, array: &(impl CudaArray + ?Sized)) -> PyRes
     Ok((device.device_type.0, device.device_id))
 }
 
-/// As [`export`], for an array that `owner` keeps alive.
+/// As [`export`], for an array with this description that `owner` keeps alive.
 ///
 /// # Errors
 ///
@@ -117,26 +117,7 @@ pub fn dlpack_device(py: Python<'_>, array: &(impl CudaArray + ?Sized)) -> PyRes
 /// # Safety
 ///
 /// As [`dlpack::export`](crate::dlpack::export), for the description of a [shared](Ownership::Shared) array.
-pub(crate) unsafe fn answer<'py, A: CudaArray>(
-    py: Python<'py>,
-    array: &A,
-    owner: impl ExportOwner,
-    request: &DlpackArgs,
-) -> PyResult<Bound<'py, PyAny>> {
-    // By reference, because a description has about two hundred bytes and the export reads only some of them.
-    match array.info() {
-        // SAFETY: as the caller promises.
-        Ok(ref info) => unsafe { answer_described(py, info, owner, request) },
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// As [`answer`], for an array with this description.
-///
-/// # Safety
-///
-/// As [`answer`].
-unsafe fn answer_described<'py>(
+pub(crate) unsafe fn answer<'py>(
     py: Python<'py>,
     info: &ArrayInfo,
     owner: impl ExportOwner,
@@ -174,7 +155,7 @@ unsafe fn answer_described<'py>(
     unsafe { capsule(py, &on_host, owner, Ownership::Shared, versioned) }
 }
 
-/// As [`answer_described`], but copies to the host or on the array's own device.
+/// As [`answer`], but copies to the host or on the array's own device.
 ///
 /// # Safety
 ///
