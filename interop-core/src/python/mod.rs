@@ -140,12 +140,11 @@ pub use crate::python::class::exported_array::{ExportedArray, view};
 pub use crate::python::convert::extract_integer;
 pub use crate::python::convert::extract_stream;
 pub use crate::python::errors::{array_error_type, stream_error_type};
-pub use crate::python::export::allocate::NewArray;
 pub use crate::python::export::dlpack::{DlpackArgs, dlpack_device, export};
 pub use crate::python::export::library::make_producer_wait;
 pub use crate::python::export::numpy::dtype;
 pub use crate::python::export::results::{
-    CuPy, Exported, InLibraryOf, Jax, NumPy, PyTorch, WithLibrary, like,
+    CuPy, Exported, InLibraryOf, Jax, NewArray, NumPy, PyTorch, WithLibrary, like,
 };
 pub use crate::python::import::array_like::ArrayLike;
 pub use crate::python::import::steps::{import, import_as, import_unchecked};

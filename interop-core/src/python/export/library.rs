@@ -22,6 +22,7 @@ use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_kept};
 use crate::python::class::exported_array::{AnyThread, Described, ExportedArray, numpy_view};
 use crate::python::detach::{detached, free_detached};
 use crate::python::errors::with_origin;
+use crate::python::export::allocate::{Wish, allocated, cupy_empty, numpy_empty, torch_empty};
 use crate::python::export::dlpack::waiting;
 use crate::python::export::numpy::{Api, type_number};
 use crate::python::import::exchange_table::{Table, TableStream, makes_objects, object_of, table_stream};
@@ -31,18 +32,14 @@ use crate::python::interface_dict::extract_cai;
 use crate::python::interpreter::{attribute, ignore_exception, imported, in_capsule};
 use crate::python::py_ref::{PyRef, release_deferred_refs};
 
-/// The library that creates a Python object from an array.
+/// What creates a Python object from an array. The package has further rules, which [`fit`] applies.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     NumPy,
-    /// With the exchange table of its tensors, which exists since 2.10.
-    PyTorch(Option<Table>),
-    CuPy,
-    Jax,
-    /// Any other class whose exchange table creates objects.
-    Table(Table),
-    /// A class, an array namespace or a package with a function `from_dlpack`.
-    FromDlpack(Arc<PyRef>),
+    /// A class whose exchange table creates objects.
+    Table(Table, Package),
+    /// A class, an array namespace or a module with a function `from_dlpack`.
+    FromDlpack(Arc<PyRef>, Package),
     /// No known library: the array becomes an object of this crate's class.
     Neutral,
 }
@@ -52,30 +49,62 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception of the class is
-    /// ignored.
+    /// As [`from_package`](Self::from_package), and exceptions that are not an `Exception`, such as `KeyboardInterrupt`.
+    /// Any other exception of the class is ignored.
     pub(crate) fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let class = type_info(object)?;
         let table = class.exchange.filter(|table| makes_objects(*table));
-        Ok(match (class.package, table) {
-            (Package::NumPy, _) => Self::NumPy,
-            (Package::PyTorch, table) => Self::PyTorch(table),
-            (Package::CuPy, _) => Self::CuPy,
-            (Package::Jax, _) => Self::Jax,
-            (_, Some(table)) => Self::Table(table),
-            (_, None) => importer_of(object, &class)?.map_or(Self::Neutral, Self::FromDlpack),
-        })
+        match (class.package, table) {
+            (Package::NumPy, _) => Ok(Self::NumPy),
+            (package @ (Package::CuPy | Package::Jax), _) | (package @ Package::PyTorch, None) => {
+                Self::from_package(object.py(), package)
+            }
+            (package, Some(table)) => Ok(Self::Table(table, package)),
+            (package, None) => {
+                let importer = importer_of(object, &class)?;
+                Ok(importer.map_or(Self::Neutral, |importer| Self::FromDlpack(importer, package)))
+            }
+        }
     }
 
-    /// Returns the kind for `PyTorch`, without an object of it.
+    /// Returns the kind of a package, without an object of it. The tensors of `PyTorch` have a table since 2.10.
     ///
     /// # Errors
     ///
     /// `ImportError` if it is not installed.
-    pub(crate) fn pytorch(py: Python<'_>) -> PyResult<Self> {
-        let class = library(py, Package::PyTorch)?.getattr(intern!(py, "Tensor"))?;
-        let table = class.cast::<PyType>().ok().map(exchange_table_of).transpose()?.flatten();
-        Ok(Self::PyTorch(table.filter(|table| makes_objects(*table))))
+    pub(crate) fn from_package(py: Python<'_>, package: Package) -> PyResult<Self> {
+        let module = library(py, package)?;
+        if package == Package::PyTorch {
+            let class = module.getattr(intern!(py, "Tensor"))?;
+            let table = class.cast::<PyType>().ok().map(exchange_table_of).transpose()?.flatten();
+            if let Some(table) = table.filter(|table| makes_objects(*table)) {
+                return Ok(Self::Table(table, package));
+            }
+        }
+        Ok(Self::FromDlpack(Arc::new(PyRef::new(module.unbind())), package))
+    }
+
+    /// Creates an array of the library in new memory. Returns `None` for a library that cannot allocate memory that Rust may
+    /// write.
+    pub(crate) fn empty<'py>(&self, py: Python<'py>, wish: Wish<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let package = match self {
+            Self::NumPy => Package::NumPy,
+            Self::Table(table, package) => {
+                let object = allocated(py, (*table, *package), wish)?;
+                if object.is_some() {
+                    return Ok(object);
+                }
+                *package
+            }
+            Self::FromDlpack(_, package) => *package,
+            Self::Neutral => return Ok(None),
+        };
+        match package {
+            Package::NumPy => numpy_empty(py, wish).map(Some),
+            Package::PyTorch => torch_empty(py, wish).map(Some),
+            Package::CuPy => cupy_empty(py, wish).map(Some),
+            _ => Ok(None),
+        }
     }
 }
 
@@ -127,65 +156,42 @@ where
     free_detached();
     // Wrapped before it is described: a plain move would invalidate addresses in its boxes.
     let array = MaybeDangling::new(array);
-    // By reference, because a description has about two hundred bytes.
-    match array.get().info() {
-        Ok(ref mut info) => described_into_library(py, kind, info, array),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// As [`into_library`], for an array with this description.
-fn described_into_library<'py, A>(
-    py: Python<'py>,
-    kind: &Kind,
-    info: &mut ArrayInfo,
-    array: MaybeDangling<A>,
-) -> PyResult<Bound<'py, PyAny>>
-where
-    A: CudaArray + AnyThread,
-{
+    let info = &mut array.get().info()?;
     match kind {
         Kind::NumPy => into_numpy(py, info, array),
-        Kind::PyTorch(table) => {
-            check_writable(info, Package::PyTorch)?;
-            check_forwards(info)?;
-            place_plainly(py, info)?;
-            match table {
-                Some(table) => by_table(py, (*table, Package::PyTorch), info, array),
-                None => by_from_dlpack(&library(py, Package::PyTorch)?, info, placed(info, array)),
-            }
+        Kind::Table(table, package) => {
+            fit(py, info, *package)?;
+            by_table(py, (*table, *package), info, array)
         }
-        Kind::CuPy => {
-            let cupy = library(py, Package::CuPy)?;
-            check_writable(info, Package::CuPy)?;
-            check_on_device(info)?;
-            by_from_dlpack(&cupy, info, array.into_inner())
+        Kind::FromDlpack(importer, package) => {
+            fit(py, info, *package)?;
+            // SAFETY: as for the array, which returned this description. The host can access pinned memory, and the device
+            // its managed memory.
+            let array = unsafe { Described::new(info.clone(), array) };
+            let object = Bound::new(py, ExportedArray::from_described(array, info))?;
+            importer.object().bind(py).call_method1(intern!(py, "from_dlpack"), (object,))
         }
-        Kind::Jax => {
-            let jax = library(py, Package::Jax)?;
-            place_plainly(py, info)?;
-            by_from_dlpack(&jax, info, placed(info, array))
-        }
-        Kind::Table(table) => by_table(py, (*table, Package::Other), info, array),
-        Kind::FromDlpack(module) => by_from_dlpack(module.object().bind(py), info, array.into_inner()),
         Kind::Neutral => {
             Ok(Bound::new(py, ExportedArray::from_described(array.into_inner(), info))?.into_any())
         }
     }
 }
 
-/// Calls the function `from_dlpack` of a class, a namespace or a package with an object of this crate's class.
-fn by_from_dlpack<'py, A>(
-    library: &Bound<'py, PyAny>,
-    info: &ArrayInfo,
-    array: A,
-) -> PyResult<Bound<'py, PyAny>>
-where
-    A: CudaArray + AnyThread,
-{
-    let py = library.py();
-    let object = Bound::new(py, ExportedArray::from_described(array, info))?;
-    library.call_method1(intern!(py, "from_dlpack"), (object,))
+/// Rejects an array that a library does not represent, and changes the device to one that it knows.
+fn fit(py: Python<'_>, info: &mut ArrayInfo, package: Package) -> PyResult<()> {
+    match package {
+        Package::PyTorch => {
+            check_writable(info, package)?;
+            check_forwards(info)?;
+            place_plainly(py, info)
+        }
+        Package::CuPy => {
+            check_writable(info, package)?;
+            check_on_device(info)
+        }
+        Package::Jax => place_plainly(py, info),
+        _ => Ok(()),
+    }
 }
 
 /// Rejects a read-only array for a library whose arrays are always writable.
@@ -237,13 +243,6 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
         _ => {}
     }
     Ok(())
-}
-
-/// The array with the description that [`place_plainly`] changed.
-fn placed<A: CudaArray>(info: &ArrayInfo, array: MaybeDangling<A>) -> Described<MaybeDangling<A>> {
-    // SAFETY: as for the array, which returned this description. The host can access pinned memory, and the device its
-    // managed memory.
-    unsafe { Described::new(info.clone(), array) }
 }
 
 /// Describes the same memory as host memory. Waits for pending work.

@@ -1,17 +1,33 @@
 //! Return types of functions that return an array of a library: a fixed library, or that of the caller's array.
 #![expect(unsafe_code, reason = "forwards the description of an array")]
 
+use core::fmt;
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 
 use crate::array::device::Device;
 use crate::array::dtype::DType;
+use crate::array::info::ArrayInfo;
+use crate::array::stream::StreamHandle;
+use crate::cuda;
+use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::derive::kept::dereferences;
-use crate::python::class::exported_array::{AnyThread, into_object};
-use crate::python::export::allocate::{NewArray, new_memory};
-use crate::python::export::library::{Kind, into_library};
-use crate::python::import::steps::import_as;
+use crate::error::{Error, ErrorKind};
+use crate::memory::extraction::Extraction;
+use crate::memory::import::Import;
+use crate::memory::owner::Owner;
+use crate::memory::storage::Storage;
+use crate::python::class::exported_array::{AnyThread, Described, into_object};
+use crate::python::detach::{detached, free_detached};
+use crate::python::errors::with_origin;
+use crate::python::export::allocate::{RustMemory, Wish, new_memory_of_rust};
+use crate::python::export::library::{Kind, into_library, make_producer_wait_for};
+use crate::python::import::package::Package;
+use crate::python::import::steps::{import, import_as, take_detached};
+use crate::python::py_ref::{PyRef, release_deferred_refs};
 
 /// Defines a return type. The types differ in the library that creates the object.
 macro_rules! result_of {
@@ -90,7 +106,7 @@ result_of! {
     ///     Ok(PyTorch(Samples { values, len }))
     /// }
     /// ```
-    PyTorch, TORCH_TENSOR, |py, array| into_library(py, &Kind::pytorch(py)?, array)
+    PyTorch, TORCH_TENSOR, |py, array| into_library(py, &Kind::from_package(py, Package::PyTorch)?, array)
 }
 
 result_of! {
@@ -99,7 +115,7 @@ result_of! {
     ///
     /// The conversion raises `ArrayError` for host memory and for a read-only array, because arrays of `CuPy` are
     /// always writable. It raises `ImportError` if `CuPy` is not installed.
-    CuPy, CUPY_ARRAY, |py, array| into_library(py, &Kind::CuPy, array)
+    CuPy, CUPY_ARRAY, |py, array| into_library(py, &Kind::from_package(py, Package::CuPy)?, array)
 }
 
 result_of! {
@@ -108,7 +124,7 @@ result_of! {
     ///
     /// The conversion raises `ImportError` if JAX is not installed, and passes on exceptions of
     /// `jax.dlpack.from_dlpack`.
-    Jax, JAX_ARRAY, |py, array| into_library(py, &Kind::Jax, array)
+    Jax, JAX_ARRAY, |py, array| into_library(py, &Kind::from_package(py, Package::Jax)?, array)
 }
 
 result_of! {
@@ -262,6 +278,108 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for WithLibrary<A> {
         let array = import_as(&object)?;
         Self::new(&object, array)
     }
+}
+
+/// A result in new memory of the caller's library.
+///
+/// Rust writes it through the struct, to which this type dereferences. Python gets the library's own object, without a
+/// copy. When it is returned, the library's stream waits for work that is pending on the struct's stream.
+///
+/// A library that cannot allocate memory that Rust may write, such as JAX, gets an array over memory that Rust owns.
+///
+/// [`WithLibrary::new_like`] and [`new_array`](WithLibrary::new_array) create it.
+pub struct NewArray<A> {
+    /// The first field, so that the memory is released before its object.
+    array: A,
+    memory: Memory,
+}
+
+/// Whose memory a result is in.
+enum Memory {
+    /// The library's, of this object.
+    Library(PyRef),
+    /// Rust's. The library gets it when the result is returned.
+    Rust(Kind, RustMemory),
+}
+
+impl<A: fmt::Debug> fmt::Debug for NewArray<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NewArray").field(&self.array).finish()
+    }
+}
+
+dereferences!(NewArray, array);
+
+impl<'py, A: CudaArray> IntoPyObject<'py> for NewArray<A> {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+    crate::__python_hint! { OUTPUT_TYPE ANYTHING }
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        let info = self.array.info()?;
+        match self.memory {
+            Memory::Library(object) => {
+                let object = object.object().bind(py).clone();
+                make_producer_wait_for(&object, &info)?;
+                Ok(object)
+            }
+            Memory::Rust(kind, memory) => {
+                // SAFETY: the description is that of a struct over the storage, which does not move its memory, and which
+                // nothing else has.
+                into_library(py, &kind, unsafe { Described::new(info, memory) })
+            }
+        }
+    }
+}
+
+/// Allocates memory and imports it as a struct that uses it in place. `callers` is the stream on which the caller works, if
+/// it is known.
+///
+/// # Errors
+///
+/// As [`WithLibrary::new_array`].
+fn new_memory<B: FromArray + CudaArray>(
+    py: Python<'_>,
+    kind: &Kind,
+    wish: Wish<'_>,
+    callers: Option<StreamHandle>,
+) -> PyResult<NewArray<B>> {
+    release_deferred_refs(py);
+    free_detached();
+    let (shape, dtype, device) = wish;
+    cuda::make_room_on(device, shape.iter().product::<usize>().saturating_mul(dtype.item_bits(false) / 8));
+    let (mut import, memory) = if let Some(object) = kind.empty(py, wish)? {
+        (import(&object, None)?, Memory::Library(PyRef::new(object.unbind())))
+    } else {
+        if let Some(stream) = callers.filter(|stream| cuda::captures(*stream)) {
+            let what = "memory for a result, which the library of the argument does not allocate";
+            return Err(cuda::capture_error(stream, what).into());
+        }
+        let stream = callers.unwrap_or(StreamHandle::LegacyDefault);
+        let (info, memory) = detached(py, || new_memory_of_rust(wish, Some(stream)))?;
+        (lend(info, &memory, stream), Memory::Rust(kind.clone(), memory))
+    };
+    let address = import.info().address;
+    let array = B::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
+    let array = array.map_err(|error| match &memory {
+        Memory::Library(object) => PyErr::from(with_origin(object.object().bind(py), error)),
+        Memory::Rust(..) => error.into(),
+    })?;
+    if array.info()?.address != address {
+        let allowed = "a struct that uses the memory in place, such as one with `LeaseMut<T>` or `Shared`";
+        return Err(Error::new(ErrorKind::CopyRequired, "the result", "a struct that copies", allowed).into());
+    }
+    Ok(NewArray { array, memory })
+}
+
+/// Lends memory of this crate to an import, which keeps it alive.
+fn lend(info: ArrayInfo, memory: &RustMemory, stream: StreamHandle) -> Import {
+    // Whoever has the storage last, orders its release.
+    let owner =
+        Owner::new(Arc::clone(memory)).after(Some(ReleaseScope::NONE)).recorded_by(memory.state().uses);
+    // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
+    unsafe { Import::from_parts(info, owner) }.with_stream(stream)
 }
 
 /// A result that becomes an array of the caller's library. [`WithLibrary::like`] and [`like`] create it.
