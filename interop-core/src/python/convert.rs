@@ -4,6 +4,7 @@
 use core::fmt::Display;
 
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
@@ -11,7 +12,7 @@ use crate::array::device::{Device, DeviceType};
 use crate::array::stream::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::python::errors::{Failure, origin, with_length};
-use crate::python::interpreter::{attribute, index};
+use crate::python::interpreter::attribute;
 
 /// Extracts an integer from any object with `__index__`, except a bool. `place` names the value in the error message.
 ///
@@ -36,7 +37,12 @@ pub(crate) fn number(value: &Bound<'_, PyAny>, place: impl Display + Copy) -> Re
     if value.is_instance_of::<PyBool>() || is_numpy_bool(value) {
         return Err(wrong().into());
     }
-    let index = match index(value) {
+    // As `operator.index` does: attributes of the object itself and operators that a subclass of `int` overrides have no
+    // effect.
+    // SAFETY: the object is alive, and the thread is attached.
+    let index = unsafe { ffi::PyNumber_Index(value.as_ptr()) };
+    // SAFETY: a new reference, or null with an exception set.
+    let index = match unsafe { Bound::from_owned_ptr_or_err(py, index) } {
         Err(error) if error.is_instance_of::<PyTypeError>(py) => {
             if !value.get_type().hasattr(pyo3::intern!(py, "__index__"))? {
                 return Err(wrong().into());

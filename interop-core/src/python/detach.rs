@@ -23,22 +23,24 @@ pub(crate) fn detached<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) 
 }
 
 /// A closure that stays on its thread, for `detach`. `detach` requires `Send` to keep references to Python objects out.
-pub(crate) struct AssertSend<'a>(&'a mut dyn FnMut());
+struct AssertSend<'a>(&'a mut dyn FnMut());
 
-// SAFETY: the value is never sent to another thread. The caller of `new` guarantees what `detach` needs.
+// SAFETY: the value is never sent to another thread, and the closures of this file use no Python objects.
 unsafe impl Send for AssertSend<'_> {}
 
-impl<'a> AssertSend<'a> {
-    /// # Safety
-    ///
-    /// The closure uses no Python objects and does not leave the thread.
-    pub(crate) unsafe fn new(run: &'a mut dyn FnMut()) -> Self {
-        Self(run)
-    }
-
-    pub(crate) fn run(self) {
+impl AssertSend<'_> {
+    fn run(self) {
         (self.0)();
     }
+}
+
+/// Runs a closure for the storage of an argument, [`detached`] from the interpreter.
+pub(crate) fn take_detached(take: &mut dyn FnMut()) {
+    // SAFETY: an import runs on a thread that is attached.
+    let py = unsafe { Python::assume_attached() };
+    // A storage holds no references to Python objects, because its `take` may be called on any thread.
+    let take = AssertSend(take);
+    detached(py, move || take.run());
 }
 
 /// Makes this crate free its memory, and wait for work before an import, while the thread is detached. The reason is
@@ -50,9 +52,8 @@ pub(crate) fn free_detached() {
         }
         // SAFETY: the check above found the thread attached.
         let py = unsafe { Python::assume_attached() };
-        // SAFETY: the closure is a call of the driver, and it runs on this thread.
-        let free = unsafe { AssertSend::new(free) };
-        // No release records its event inside that call.
+        // The closure is a call of the driver. No release records its event inside that call.
+        let free = AssertSend(free);
         py.detach(move || free.run());
     });
 }

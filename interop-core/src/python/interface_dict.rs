@@ -42,13 +42,6 @@ pub fn extract_cai(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface> {
     Ok(interface_in(dict)?)
 }
 
-/// Decodes the stream of a dict.
-fn pending_on(number: Option<i128>) -> crate::error::Result<StreamHandle> {
-    // SAFETY: the interface requires the producer to keep the stream alive as long as the dict is in use. Python code
-    // cannot guarantee it in any other way than by following the interface.
-    unsafe { StreamHandle::from_cai(number) }
-}
-
 /// As [`extract_cai`], for the dict of an object whose class the message will name.
 pub(crate) fn interface_in<'py>(dict: &Bound<'py, PyAny>) -> Result<CudaArrayInterface, Failure> {
     let py = dict.py();
@@ -64,13 +57,16 @@ pub(crate) fn interface_in<'py>(dict: &Bound<'py, PyAny>) -> Result<CudaArrayInt
     ];
     let [shape, typestr, data, version, strides, stream, descr, mask] = values_in(dict, &keys)?;
     let present = |value: Option<Bound<'py, PyAny>>| value.filter(|value| !value.is_none());
+    let stream = present(stream).map(|stream| number(&stream, "stream")).transpose()?;
     Ok(CudaArrayInterface {
         shape: integers(&needed(shape, "shape")?, "shape")?,
         typestr: string(&needed(typestr, "typestr")?, "typestr")?,
         data: address(&needed(data, "data")?)?,
         version: number(&needed(version, "version")?, "version")?,
         strides: present(strides).map(|strides| integers(&strides, "strides")).transpose()?,
-        stream: pending_on(present(stream).map(|stream| number(&stream, "stream")).transpose()?)?,
+        // SAFETY: the interface requires the producer to keep the stream alive as long as the dict is in use. Python code
+        // cannot guarantee it in any other way than by following the interface.
+        stream: unsafe { StreamHandle::from_cai(stream) }?,
         descr: present(descr)
             .map(|descr| entries(&descr, MAX_DEPTH, &mut Budget { entries: MOST_ENTRIES, text: MOST_TEXT }))
             .transpose()?,
@@ -144,9 +140,6 @@ fn integers(value: &Bound<'_, PyAny>, place: &str) -> Result<Vec<i64>, Failure> 
         i64::try_from(number)
             .map_err(|_| Error::new(ErrorKind::Overflow, place, number, "a signed 64-bit number").into())
     };
-    if let Ok(tuple) = value.cast_exact::<PyTuple>() {
-        return tuple.iter().map(Ok).take(MOST).enumerate().map(number).collect();
-    }
     if !value.is_instance_of::<PyTuple>() && !value.is_instance_of::<PyList>() {
         return Err(wrong(place, value, "a tuple of ints"));
     }

@@ -117,20 +117,6 @@ pub(crate) fn attribute<'py>(
     Ok(unsafe { Bound::from_owned_ptr_or_opt(py, value) })
 }
 
-/// Converts an object to an int by the `__index__` of its class, as `operator.index` does.
-///
-/// Attributes of the object itself and operators that a subclass of `int` overrides have no effect.
-///
-/// # Errors
-///
-/// `TypeError` for an object without `__index__`. Exceptions of `__index__` are passed on.
-pub(crate) fn index<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: the object is alive, and the thread is attached.
-    let index = unsafe { ffi::PyNumber_Index(object.as_ptr()) };
-    // SAFETY: a new reference, or null with an exception set.
-    unsafe { Bound::from_owned_ptr_or_err(object.py(), index) }
-}
-
 /// Returns a module from `sys.modules`, or `None` if it is missing there or is `None`.
 ///
 /// It costs a tenth of an `import` of a loaded module.
@@ -259,13 +245,6 @@ pub(crate) fn ignore_exception<T>(py: Python<'_>, answer: PyResult<T>) -> PyResu
 /// The thread is attached.
 #[allow(deprecated, reason = "what replaces the two since 3.12 is not in the stable ABI of 3.11")]
 pub(crate) unsafe fn with_saved_exception(run: impl FnOnce()) {
-    // SAFETY: the thread is attached.
-    if unsafe { ffi::PyErr_Occurred() }.is_null() {
-        // The common case: no exception is set.
-        run();
-        // SAFETY: as above.
-        return unsafe { report_exception() };
-    }
     let (mut class, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
     // `PyErr::fetch` is not used, because it resumes a panic that was raised as an exception.
     // SAFETY: the thread is attached, and the three pointers are valid for writes.

@@ -47,23 +47,9 @@ impl PendingDecrefs {
     }
 }
 
-fn defer(object: Py<PyAny>) {
-    let deferred = PENDING.get();
-    deferred.waiting.fetch_add(1, Ordering::AcqRel);
-    deferred.objects().push(object);
-}
-
 impl PyRef {
     pub(crate) fn new(object: Py<PyAny>) -> Self {
         Self(ManuallyDrop::new(object))
-    }
-
-    /// Returns whether this may be the last reference, and this thread may drop the object.
-    ///
-    /// Without the interpreter's lock, another thread may drop the other references after they were counted.
-    fn may_be_the_last(&self) -> bool {
-        // SAFETY: the object is alive, and the thread is attached.
-        is_attached() && (is_free_threaded() || unsafe { ffi::Py_REFCNT(self.0.as_ptr()) } == 1)
     }
 
     /// The object.
@@ -76,11 +62,14 @@ impl Drop for PyRef {
     fn drop(&mut self) {
         // SAFETY: the value is taken once, here.
         let object = unsafe { ManuallyDrop::take(&mut self.0) };
-        if !is_attached() {
-            return defer(object);
+        if is_attached() {
+            // SAFETY: the thread is attached, and this code owns the reference.
+            unsafe { ffi::Py_DECREF(object.into_ptr()) };
+        } else {
+            let deferred = PENDING.get();
+            deferred.waiting.fetch_add(1, Ordering::AcqRel);
+            deferred.objects().push(object);
         }
-        // SAFETY: the thread is attached, and this code owns the reference.
-        unsafe { ffi::Py_DECREF(object.into_ptr()) };
     }
 }
 
@@ -112,8 +101,11 @@ impl ExportOwner for ExportedObject {
 impl Drop for ExportedObject {
     fn drop(&mut self) {
         let Some(object) = self.object.take() else { return };
+        // Without the interpreter's lock, another thread may drop the other references after they were counted.
+        // SAFETY: the object is alive, and the thread is attached.
+        let is_last = || is_free_threaded() || unsafe { ffi::Py_REFCNT(object.0.as_ptr()) } == 1;
         // Host memory has no scope.
-        let _home = self.scope.filter(|_| object.may_be_the_last()).and_then(enter_scope);
+        let _home = self.scope.filter(|_| is_attached() && is_last()).and_then(enter_scope);
         drop(object);
     }
 }

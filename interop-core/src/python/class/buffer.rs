@@ -50,7 +50,7 @@ pub unsafe fn get_buffer<T: ArrayMethods>(
     // last line.
     unsafe { place.write(ffi::Py_buffer::new()) };
     release_deferred_refs(object.py());
-    let buffer = lend(object, Request(flags))?;
+    let buffer = lend(object, flags)?;
     // SAFETY: as above.
     unsafe { place.write(buffer) };
     Ok(())
@@ -74,18 +74,12 @@ pub unsafe fn release_buffer(buffer: *mut ffi::Py_buffer) {
     counters::EXPORTS.sub();
 }
 
-/// The flags of a request.
-#[derive(Clone, Copy)]
-struct Request(c_int);
-
-impl Request {
-    /// Returns whether the request has all these flags. Flags of `CPython` include those that they imply.
-    fn has(self, flags: c_int) -> bool {
-        self.0 & flags == flags
-    }
+/// Returns whether a request has all these flags. Flags of `CPython` include those that they imply.
+fn has(request: c_int, flags: c_int) -> bool {
+    request & flags == flags
 }
 
-fn lend<T: ArrayMethods>(object: &Bound<'_, T>, request: Request) -> PyResult<ffi::Py_buffer> {
+fn lend<T: ArrayMethods>(object: &Bound<'_, T>, request: c_int) -> PyResult<ffi::Py_buffer> {
     let info = T::of(object).info()?;
     permit(object.py(), &info, request)?;
     check_padding(&info)?;
@@ -113,36 +107,36 @@ fn lend<T: ArrayMethods>(object: &Bound<'_, T>, request: Request) -> PyResult<ff
     buffer.internal = kept.cast();
     // Without a shape, the buffer is a row of bytes.
     buffer.ndim = 1;
-    if request.has(ffi::PyBUF_FORMAT) {
+    if has(request, ffi::PyBUF_FORMAT) {
         buffer.format = format.as_ptr().cast::<c_char>().cast_mut();
     }
-    if request.has(ffi::PyBUF_ND) {
+    if has(request, ffi::PyBUF_ND) {
         #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
         {
             buffer.ndim = ndim as c_int;
         }
         buffer.shape = if ndim > 0 { numbers } else { null_mut() };
     }
-    if request.has(ffi::PyBUF_STRIDES) && ndim > 0 {
+    if has(request, ffi::PyBUF_STRIDES) && ndim > 0 {
         buffer.strides = numbers.wrapping_add(ndim);
     }
     Ok(buffer)
 }
 
 /// Fails if the request needs a property that the array does not have.
-fn permit(py: Python<'_>, info: &ArrayInfo, request: Request) -> Result<()> {
+fn permit(py: Python<'_>, info: &ArrayInfo, request: c_int) -> Result<()> {
     waiting(py, info, || check_readable(info.pending, info.address, info.device()))?;
-    let writes = request.has(ffi::PyBUF_WRITABLE);
+    let writes = has(request, ffi::PyBUF_WRITABLE);
     if writes && info.is_read_only() {
         let allowed = "a request for reading only, or a copy of the array";
         return Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", allowed));
     }
     let compact = |order: Order| info.layout().is_contiguous(order);
     // A request without strides needs C order.
-    let refused = (request.has(ffi::PyBUF_C_CONTIGUOUS) || !request.has(ffi::PyBUF_STRIDES))
+    let refused = (has(request, ffi::PyBUF_C_CONTIGUOUS) || !has(request, ffi::PyBUF_STRIDES))
         && !compact(Order::C)
-        || request.has(ffi::PyBUF_F_CONTIGUOUS) && !compact(Order::F)
-        || request.has(ffi::PyBUF_ANY_CONTIGUOUS) && !compact(Order::C) && !compact(Order::F);
+        || has(request, ffi::PyBUF_F_CONTIGUOUS) && !compact(Order::F)
+        || has(request, ffi::PyBUF_ANY_CONTIGUOUS) && !compact(Order::C) && !compact(Order::F);
     if refused {
         let allowed = "the contiguous array that was asked for, or a request with PyBUF_STRIDES";
         return Err(Error::new(ErrorKind::Strides, "strides", format_args!("{:?}", info.strides()), allowed));

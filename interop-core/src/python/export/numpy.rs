@@ -8,7 +8,7 @@ use core::ptr::{null, null_mut, with_exposed_provenance_mut};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCapsule, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use pyo3::{ffi, intern};
 
 use crate::array::dims::Dims;
@@ -160,10 +160,7 @@ impl Api {
         let Some(capsule) = found.and_then(|module| module.getattr("_ARRAY_API").ok()) else {
             return Ok(None);
         };
-        if !capsule.is_instance_of::<PyCapsule>() {
-            return Ok(None);
-        }
-        // SAFETY: the object is a capsule, and its name is null.
+        // SAFETY: the object is alive. For any other than a capsule without a name, the function sets an exception.
         let table = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), null_mut()) };
         if table.is_null() {
             drop(PyErr::take(py));

@@ -19,8 +19,9 @@ use crate::memory::extraction::Extraction;
 use crate::memory::from_import::DataField;
 use crate::memory::import::Import;
 use crate::python::convert::{device, extract_integer};
+use crate::python::detach::take_detached;
 use crate::python::errors::{origin, set_first_cause, with_origin};
-use crate::python::import::steps::{import_to, take_detached};
+use crate::python::import::steps::import_to;
 use crate::python::import::type_cache::{Values, type_info};
 use crate::python::interpreter::{attribute, ignore_exception};
 

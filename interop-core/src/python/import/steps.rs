@@ -24,7 +24,7 @@ use crate::memory::extraction::Extraction;
 use crate::memory::import::{Import, Protocol};
 use crate::python::capsule::{receive, receive_capsule};
 use crate::python::convert::device;
-use crate::python::detach::{AssertSend, detached, free_detached};
+use crate::python::detach::{free_detached, take_detached};
 use crate::python::errors::{Failure, in_words, not_an_array, with_origin};
 use crate::python::import::buffer::import_buffer;
 use crate::python::import::dunder_dlpack::{ExpectedDevice, call_dlpack_for, has_method, lacks_method};
@@ -172,15 +172,6 @@ pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
     array.map_err(|error| with_origin(object, error).into())
 }
 
-/// Runs a closure for the storage of an argument, [`detached`] from the interpreter.
-pub(crate) fn take_detached(take: &mut dyn FnMut()) {
-    // SAFETY: an import runs on a thread that is attached.
-    let py = unsafe { Python::assume_attached() };
-    // SAFETY: a storage holds no references to Python objects, because its `take` may be called on any thread.
-    let take = unsafe { AssertSend::new(take) };
-    detached(py, move || take.run());
-}
-
 /// The bounds that Python needs apply to the struct, not to each of its type parameters. Compiled as a test.
 ///
 /// ```no_run
@@ -237,16 +228,6 @@ pub(crate) struct Request<'a, 'py> {
 }
 
 impl<'py> Request<'_, 'py> {
-    /// Returns the stream on which the library of the object works with memory of `device`. `None` if the caller has named
-    /// a stream, or if the stream cannot be found out.
-    ///
-    /// # Errors
-    ///
-    /// As [`TypeInfo::current_stream`].
-    pub(crate) fn callers_stream(&self, device: Device) -> PyResult<Option<CurrentStream<'py>>> {
-        if self.stream.is_some() { Ok(None) } else { self.class.current_stream(self.object.py(), device) }
-    }
-
     /// States that the library of an import works on streams that it does not name, unless the caller has named one. JAX
     /// does so too, but never writes an array again.
     pub(crate) fn note_hidden_streams(&self, import: &mut Import) {
@@ -451,7 +432,10 @@ fn from_device(
 ) -> Answer {
     let object = request.object;
     let named = |error| with_origin(object, error);
-    let current = request.callers_stream(device)?;
+    let current = match request.stream {
+        Some(_) => None,
+        None => request.class.current_stream(object.py(), device)?,
+    };
     // A library whose own stream is used from here on has nothing to order.
     let stream = current.as_ref().map_or(request.stream, |_| Some(StreamHandle::NothingPending));
     let consumer = match (stream, device.device_type) {
