@@ -257,24 +257,18 @@ pub fn cuda_array_interface<'py>(
     array: &(impl CudaArray + ?Sized),
 ) -> PyResult<Bound<'py, PyDict>> {
     release_deferred_refs(py);
-    let info = array.info()?;
-    let absent = |error| raised(py, PyAttributeError::new_err(format!("__cuda_array_interface__: {error}")));
-    let fields = CaiFields::from_info(&info).map_err(absent)?;
-    let address = address_for_kernels(info.address(), info.device()).map_err(absent)?;
-    let stream = stream_for_interface(&info)?;
-    dict_of(py, &info, (address, stream), &fields)
+    interface_of(py, &array.info()?)
 }
 
-/// Creates the dict of an array that the interface can express.
-///
-/// `address` is the one that kernels use; `stream` is the one with pending work. The dict contains only tuples and ints, and of
-/// the optional keys always `strides`.
-fn dict_of<'py>(
-    py: Python<'py>,
-    info: &ArrayInfo,
-    (address, stream): (usize, StreamHandle),
-    fields: &CaiFields,
-) -> PyResult<Bound<'py, PyDict>> {
+/// Returns the dict of an array with this description. It contains only tuples and ints, and of the optional keys always
+/// `strides`.
+fn interface_of<'py>(py: Python<'py>, info: &ArrayInfo) -> PyResult<Bound<'py, PyDict>> {
+    let absent = |error| raised(py, PyAttributeError::new_err(format!("__cuda_array_interface__: {error}")));
+    let fields = CaiFields::from_info(info).map_err(absent)?;
+    // The one that kernels use.
+    let address = address_for_kernels(info.address(), info.device()).map_err(absent)?;
+    // The one with pending work.
+    let stream = stream_for_interface(info)?;
     let dict = PyDict::new(py);
     dict.set_item(intern!(py, "shape"), PyTuple::new(py, info.shape())?)?;
     dict.set_item(intern!(py, "typestr"), &fields.typestr)?;

@@ -70,26 +70,6 @@ unsafe fn answer(run: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
     unsafe { catch_panics(run) }.map_or(-1, |()| 0)
 }
 
-/// Casts the object to an instance of the class.
-///
-/// # Safety
-///
-/// `object` is a live object.
-unsafe fn instance<T: ArrayMethods + PyTypeInfo>(
-    py: Python<'_>,
-    object: *mut c_void,
-) -> PyResult<Bound<'_, T>> {
-    // SAFETY: the object is alive, as the caller promises.
-    let object = unsafe { Bound::from_borrowed_ptr(py, object.cast()) };
-    if !object.is_instance_of::<T>() {
-        let (found, class) = (origin(&object), py.get_type::<T>().fully_qualified_name()?);
-        let text = format!("`py_object`: found {found}, allowed: {class}, whose exchange table this is");
-        return Err(PyTypeError::new_err(text));
-    }
-    // SAFETY: the check above found an instance of `T`.
-    Ok(unsafe { object.cast_into_unchecked() })
-}
-
 /// `managed_tensor_from_py_object_no_sync`.
 ///
 /// # Safety
@@ -103,12 +83,17 @@ unsafe extern "C" fn own<T: ArrayMethods + PyTypeInfo>(
         // A consumer may call only this function and release on detached threads. Without this call its arrays would
         // accumulate.
         release_deferred_refs(py);
-        // SAFETY: as the caller promises.
-        let array = unsafe { instance::<T>(py, object) }?;
-        let info = T::of(&array).info()?;
+        // SAFETY: the object is alive, as the caller promises.
+        let object = unsafe { Bound::from_borrowed_ptr(py, object.cast()) };
+        let Ok(array) = object.cast::<T>() else {
+            let (found, class) = (origin(&object), py.get_type::<T>().fully_qualified_name()?);
+            let text = format!("`py_object`: found {found}, allowed: {class}, whose exchange table this is");
+            return Err(PyTypeError::new_err(text));
+        };
+        let info = T::of(array).info()?;
         // Of the stream that `work_stream` returns.
         cuda::make_consumer_wait(&info, StreamHandle::LegacyDefault)?;
-        let owner = ExportedObject::new(array.into_any().unbind());
+        let owner = ExportedObject::new(object.unbind());
         // SAFETY: the array guarantees its memory as long as it lives, and the owner keeps it alive.
         let tensor: ManagedTensor<Versioned> = unsafe { export_kept(&info, owner, Ownership::Shared) }?;
         // SAFETY: the pointer is valid for a write, as the caller promises.

@@ -43,16 +43,6 @@ enum Source {
     Object { object: Py<PyAny>, describe: fn(Python<'_>, &Py<PyAny>) -> Result<ArrayInfo> },
 }
 
-impl Source {
-    fn object<T: ArrayClass>(object: &Bound<'_, T>) -> Self {
-        let describe = |py: Python<'_>, object: &Py<PyAny>| {
-            // SAFETY: only `object` below stands beside this function, and it is of this class.
-            shared_info(unsafe { object.bind(py).cast_unchecked::<T>() })
-        };
-        Self::Object { object: object.clone().into_any().unbind(), describe }
-    }
-}
-
 impl core::fmt::Debug for ExportedArray {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("ExportedArray").field("info", &self.info()).finish()
@@ -128,7 +118,12 @@ impl ExportedArray {
                 return Self { source: Source::Object { object, describe }, part: Some(part) };
             }
         }
-        Self { source: Source::object(array), part: Some(part) }
+        let describe = |py: Python<'_>, object: &Py<PyAny>| {
+            // SAFETY: only `object` below stands beside this function, and it is of this class.
+            shared_info(unsafe { object.bind(py).cast_unchecked::<T>() })
+        };
+        let object = array.clone().into_any().unbind();
+        Self { source: Source::Object { object, describe }, part: Some(part) }
     }
 }
 

@@ -269,11 +269,9 @@ where
 {
     match info.device().device_type {
         DeviceType::CPU => {}
-        DeviceType::CUDA => match (table_stream(table, py, info.device())?, package.stream_of_null()) {
-            (TableStream::Handle(stream), _) | (TableStream::Null, Some(stream)) => {
-                cuda::make_consumer_wait(info, stream)?;
-            }
-            (TableStream::Null | TableStream::Absent, _) => cuda::make_context_wait_for(info)?,
+        DeviceType::CUDA => match table_stream((table, package), py, info.device())? {
+            TableStream::Handle(stream) => cuda::make_consumer_wait(info, stream)?,
+            TableStream::Null | TableStream::Absent => cuda::make_context_wait_for(info)?,
         },
         _ => waiting(py, info, || cuda::synchronize_for_host(info))?,
     }

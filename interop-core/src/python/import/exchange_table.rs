@@ -11,6 +11,7 @@ use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
 use crate::protocols::dlpack::abi::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION, Versioned};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
+use crate::python::import::package::Package;
 use crate::python::interpreter::{capsule_pointer, ignore_exception};
 
 impl Table {
@@ -65,9 +66,9 @@ pub(crate) unsafe fn object_of(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableStream {
     Handle(StreamHandle),
-    /// The null pointer, which libraries use in different ways.
+    /// The null pointer: nobody has set a stream (TVM FFI outside of a call), or the library knows none (`cuda.core`).
     Null,
-    /// The stream is unknown.
+    /// The table does not tell.
     Absent,
 }
 
@@ -77,7 +78,11 @@ pub(crate) enum TableStream {
 ///
 /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception of the table is ignored: the
 /// caller then uses `__dlpack__`, whose error explains the reason.
-pub(crate) fn table_stream(table: Table, py: Python<'_>, device: Device) -> PyResult<TableStream> {
+pub(crate) fn table_stream(
+    (table, package): (Table, Package),
+    py: Python<'_>,
+    device: Device,
+) -> PyResult<TableStream> {
     let Some(current) = table.functions().current_work_stream else { return Ok(TableStream::Absent) };
     let mut stream = core::ptr::null_mut();
     // SAFETY: the thread is attached, and the pointer is valid for writing the stream.
@@ -86,7 +91,8 @@ pub(crate) fn table_stream(table: Table, py: Python<'_>, device: Device) -> PyRe
         ignore_exception(py, PyErr::take(py).map_or(Ok(()), Err))?;
         return Ok(TableStream::Absent);
     }
-    if stream.is_null() {
+    // In `PyTorch`, null is the legacy default stream.
+    if stream.is_null() && package != Package::PyTorch {
         return Ok(TableStream::Null);
     }
     // SAFETY: the stream is the current one of the library.

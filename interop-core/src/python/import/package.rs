@@ -85,12 +85,6 @@ impl Package {
     pub(crate) fn works_on(self, stream: StreamHandle) -> bool {
         self == Self::PyTorch || stream != StreamHandle::LegacyDefault
     }
-
-    /// Returns the stream that a null pointer of the exchange table means. In `PyTorch` it is the legacy default stream. In
-    /// other libraries nobody has set a stream (TVM FFI outside of a call), or the library knows none (`cuda.core`).
-    pub(crate) fn stream_of_null(self) -> Option<StreamHandle> {
-        (self == Self::PyTorch).then_some(StreamHandle::LegacyDefault)
-    }
 }
 
 /// The stream on which a library works now, on this thread and with one device.

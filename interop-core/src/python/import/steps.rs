@@ -331,15 +331,14 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
     to.protocol = Some(Protocol::ExchangeTable);
     let (device, context) = (to.info().device(), to.context());
     let named = |error| with_origin(request.object, error);
-    // Host memory, also pinned and managed memory, is used on no stream in particular.
     let theirs = match device.device_type {
         DeviceType::CPU => return Ok(true),
-        DeviceType::CUDA => table_stream(table, request.object.py(), device)?,
+        DeviceType::CUDA => table_stream((table, request.class.package), request.object.py(), device)?,
+        // Pinned and managed memory is used on no stream in particular.
         _ => TableStream::Null,
     };
     let theirs = match theirs {
         TableStream::Handle(handle) => Some(handle),
-        TableStream::Null if device.device_type == DeviceType::CUDA => request.class.package.stream_of_null(),
         TableStream::Null => None,
         TableStream::Absent => {
             *to = Import::EMPTY;

@@ -97,13 +97,14 @@ fn current_stream<'py>(
     let Some(table) = exchange else {
         return Ok(ignore_exception(py, package.current_stream(py, device))?.flatten());
     };
-    let handle = match table_stream(table, py, device)? {
-        // The classes of this crate answer so. Their memory may be that of a library on another stream.
-        TableStream::Handle(handle) => Some(handle).filter(|handle| package.works_on(*handle)),
-        TableStream::Null => package.stream_of_null(),
-        TableStream::Absent => None,
-    };
-    Ok(handle.map(|handle| CurrentStream { handle, owner: None }))
+    Ok(match table_stream((table, package), py, device)? {
+        TableStream::Handle(handle) if package.works_on(handle) => {
+            Some(CurrentStream { handle, owner: None })
+        }
+        // The classes of this crate name a stream on which they do not work. Their memory may be that of a library on
+        // another stream.
+        _ => None,
+    })
 }
 
 /// The maximum number of cached types of a thread.
@@ -276,16 +277,14 @@ impl Values {
 
 /// Rejects a tensor that requires a gradient, as the `__dlpack__` of `PyTorch` does: its table exports such tensors, but
 /// what Rust does with them is not recorded, and training would go on with wrong gradients.
-fn check_gradient(object: &Bound<'_, PyAny>) -> PyResult<()> {
-    let requires = attribute(object, intern!(object.py(), "requires_grad"))?;
-    let requires = requires.is_some_and(|value| value.cast::<PyBool>().is_ok_and(PyBoolMethods::is_true));
-    if requires { check_recording(object) } else { Ok(()) }
-}
-
+///
 /// Accepts the tensor where `PyTorch` records no gradients: under `no_grad` and `inference_mode`.
-#[cold]
-fn check_recording(object: &Bound<'_, PyAny>) -> PyResult<()> {
+fn check_gradient(object: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = object.py();
+    let requires = attribute(object, intern!(py, "requires_grad"))?;
+    if !requires.is_some_and(|value| value.cast::<PyBool>().is_ok_and(PyBoolMethods::is_true)) {
+        return Ok(());
+    }
     let Some(torch) = imported(intern!(py, "torch")) else { return Ok(()) };
     if truth_of(&torch, intern!(py, "is_grad_enabled"))? != Some(true) {
         return Ok(());
