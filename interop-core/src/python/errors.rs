@@ -216,34 +216,31 @@ pub(crate) fn set_first_cause(py: Python<'_>, error: &PyErr, first: PyErr) {
 /// Returns the error for an object that supports none of the protocols.
 #[cold]
 pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
-    let found = origin(object);
+    let (found, class) = (origin(object), object.get_type());
     let allowed = "an object with `__dlpack__`, `__cuda_array_interface__` or a buffer";
     let hint = if object.is_instance_of::<PyCapsule>() {
         "; pass the array instead of its capsule"
     } else if holds_elements(object) {
         // Checked first, because `is_compiled` is also true for compiled classes of other libraries.
         "; convert it by `numpy.asarray`"
-    } else if is_compiled(&object.get_type()) {
+    } else if is_compiled(&class) {
         "; for a Rust class, add `#[cuda_array(pyclass)]`"
     } else {
         ""
     };
     let error = PyTypeError::new_err(format!("`array`: found {found}, allowed: {allowed}{hint}"));
-    match withheld(object) {
+    // The exception that a protocol attribute of the class raises when it is read.
+    let withheld = ["__dlpack__", "__cuda_array_interface__"]
+        .into_iter()
+        .filter(|name| class.hasattr(name).unwrap_or(false))
+        .find_map(|name| object.getattr(name).err());
+    match withheld {
         Some(interrupt) if !interrupt.is_instance_of::<PyException>(object.py()) => interrupt,
         why => {
             error.set_cause(object.py(), why);
             error
         }
     }
-}
-
-/// Returns the exception that a protocol attribute of the class raises when it is read.
-fn withheld(object: &Bound<'_, PyAny>) -> Option<PyErr> {
-    let class = object.get_type();
-    let exception = |name: &str| object.getattr(name).err();
-    let named = |name: &&str| class.hasattr(name).unwrap_or(false);
-    ["__dlpack__", "__cuda_array_interface__"].into_iter().filter(named).find_map(exception)
 }
 
 /// Returns whether `NumPy` can convert the object to an array.

@@ -214,7 +214,7 @@ fn interpreter_library() -> Option<libloading::os::windows::Library> {
     let (major, minor) = (numbers.next()?, numbers.next()?);
     ["", "t", "_d", "t_d"].iter().find_map(|kind| {
         let name = format!("python{major}{minor}{kind}.dll");
-        libloading::os::windows::Package::open_already_loaded(name).ok()
+        libloading::os::windows::Library::open_already_loaded(name).ok()
     })
 }
 

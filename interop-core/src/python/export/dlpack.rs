@@ -21,7 +21,6 @@ use crate::memory::host_vec::HostBuffer;
 use crate::memory::storage::InfoBuilder;
 use crate::protocols::dlpack::abi::{Legacy, Versioned};
 use crate::protocols::dlpack::export::{ExportOwner, Ownership, SharedHandle, export_kept as pack};
-use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::capsule::wrap;
 use crate::python::convert::{device, extract_integer, pair};
 use crate::python::detach::{detached, free_detached};
@@ -123,7 +122,7 @@ pub(crate) unsafe fn answer<'py>(
     owner: impl ExportOwner,
     request: &DlpackArgs,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (own, versioned) = (info.device(), request.versioned);
+    let own = info.device();
     let wanted = request.device.map_or(own, Device::normalized);
     if wanted != own && wanted != Device::CPU {
         let or_host = if own == Device::CPU { "" } else { ", or CPU (1)" };
@@ -145,14 +144,14 @@ pub(crate) unsafe fn answer<'py>(
     } else {
         cuda::make_consumer_wait(info, consumer)?;
     }
-    if wanted == own {
-        // SAFETY: as the caller promises.
-        return unsafe { capsule(py, info, owner, Ownership::Shared, versioned) };
-    }
     // Pinned or managed memory, for a consumer that accepts only host memory.
-    let on_host = ArrayInfo { device: Device::CPU, pending: PendingWork::NOTHING, ..info.clone() };
-    // SAFETY: as above.
-    unsafe { capsule(py, &on_host, owner, Ownership::Shared, versioned) }
+    let on_host = (wanted != own).then(|| ArrayInfo {
+        device: Device::CPU,
+        pending: PendingWork::NOTHING,
+        ..info.clone()
+    });
+    // SAFETY: as the caller promises.
+    unsafe { capsule(py, on_host.as_ref().unwrap_or(info), owner, Ownership::Shared, request.versioned) }
 }
 
 /// As [`answer`], but copies to the host or on the array's own device.
@@ -206,12 +205,11 @@ unsafe fn capsule<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     if versioned {
         // SAFETY: as the caller promises.
-        let tensor: ManagedTensor<Versioned> = unsafe { pack(info, owner, access) }?;
-        return wrap(py, tensor);
+        wrap(py, unsafe { pack::<Versioned, _>(info, owner, access) }?)
+    } else {
+        // SAFETY: as the caller promises.
+        wrap(py, unsafe { pack::<Legacy, _>(info, owner, access) }?)
     }
-    // SAFETY: as the caller promises.
-    let tensor: ManagedTensor<Legacy> = unsafe { pack(info, owner, access) }?;
-    wrap(py, tensor)
 }
 
 /// Copies an array to host memory, contiguous in C order.

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyString};
 
 use crate::array::device::Device;
-use crate::array::dtype::{COMPLEX, DType, FLOAT, INT, UINT};
+use crate::array::dtype::{DType, FLOAT, INT, UINT};
 use crate::array::element::ElementType;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
@@ -213,7 +213,7 @@ fn convert<'py>(
     let numpy = py.import("numpy")?;
     let mut array = unmasked(&numpy, object)?;
     if let Some(dtype) = dtype {
-        array = Cast { numpy: &numpy, object, array: &array, dtype }.in_order(order)?;
+        array = Cast { numpy: &numpy, object, dtype }.cast(array, order)?;
     }
     numpy.call_method1("require", (array, py.None(), [order, "A"]))
 }
@@ -233,40 +233,41 @@ fn unmasked<'py>(numpy: &Bound<'py, PyModule>, object: &Bound<'py, PyAny>) -> Py
     numpy.call_method1("asarray", (array,))
 }
 
-/// A conversion of the elements of an array.
+/// A conversion of the elements of an array that was made of `object`.
 struct Cast<'a, 'py> {
     numpy: &'a Bound<'py, PyModule>,
     object: &'a Bound<'py, PyAny>,
-    array: &'a Bound<'py, PyAny>,
     dtype: DType,
 }
 
 impl<'py> Cast<'_, 'py> {
-    fn in_order(&self, order: &str) -> PyResult<Bound<'py, PyAny>> {
+    fn cast(&self, array: Bound<'py, PyAny>, order: &str) -> PyResult<Bound<'py, PyAny>> {
+        let (py, numpy) = (self.object.py(), self.numpy);
         let typestr = self.dtype.typestr().ok_or_else(|| {
             let allowed = text!("an array of {} as it is: NumPy cannot convert to this type", self.dtype);
             self.refusal(origin(self.object), allowed)
         })?;
-        let target = self.numpy.call_method1("dtype", (typestr,))?;
-        let found = self.array.getattr("dtype")?;
+        let target = numpy.call_method1("dtype", (typestr,))?;
+        let found = array.getattr("dtype")?;
         if found.eq(&target)? {
-            return Ok(self.array.clone());
+            return Ok(array);
         }
-        if self.array.getattr("size")?.eq(0)? {
-            return self.numpy.call_method1("empty_like", (self.array, target));
+        if array.getattr("size")?.eq(0)? {
+            return numpy.call_method1("empty_like", (array, target));
         }
-        let is_integer = |code: u8| code == INT || code == UINT;
+        let astype = |array: &Bound<'py, PyAny>, casting: &str| {
+            let keywords = [("order", order), ("casting", casting)].into_py_dict(py)?;
+            array.call_method("astype", (&target,), Some(&keywords))
+        };
         let kind = found.getattr("kind")?;
-        let by_range =
-            matches!(kind.cast::<PyString>()?.to_str()?, "i" | "u") && is_integer(self.dtype.code());
-        if by_range {
+        if matches!(kind.cast::<PyString>()?.to_str()?, "i" | "u") && matches!(self.dtype.code(), INT | UINT)
+        {
             // A copy, because another thread could change the array after the check.
-            let array = self.array.call_method0("copy")?;
-            let own = Cast { numpy: self.numpy, object: self.object, array: &array, dtype: self.dtype };
-            own.check_range()?;
-            return own.cast(&target, order, "unsafe");
+            let array = array.call_method0("copy")?;
+            self.check_range(&array)?;
+            return astype(&array, "unsafe");
         }
-        if !self.numpy.call_method1("can_cast", (&found, &target, "same_kind"))?.is_truthy()? {
+        if !numpy.call_method1("can_cast", (&found, &target, "same_kind"))?.is_truthy()? {
             let kinds = match self.dtype.code() {
                 INT | UINT => "integers or bools",
                 FLOAT => "integers, bools or floats",
@@ -276,50 +277,33 @@ impl<'py> Cast<'_, 'py> {
             return Err(self.refusal(found, allowed));
         }
         // The check below reports what NumPy would warn of, and rounding to 0 is none of it.
-        let before = self.numpy.call_method(
-            "seterr",
-            (),
-            Some(&[("all", "ignore")].into_py_dict(self.object.py())?),
-        )?;
-        let cast = self.cast(&target, order, "same_kind");
-        self.numpy.call_method("seterr", (), Some(before.cast::<PyDict>()?))?;
+        let before = numpy.call_method("seterr", (), Some(&[("all", "ignore")].into_py_dict(py)?))?;
+        let cast = astype(&array, "same_kind");
+        numpy.call_method("seterr", (), Some(before.cast::<PyDict>()?))?;
         let cast = cast?;
-        self.check_finite(&cast)?;
+        let infinite = |array: &Bound<'py, PyAny>| -> PyResult<usize> {
+            numpy.call_method1("isinf", (array,))?.call_method0("sum")?.extract()
+        };
+        let count = infinite(&cast)?;
+        if count != 0 && count != infinite(&array)? {
+            let allowed = text!("the values of {}", self.dtype);
+            return Err(self.refusal("a finite value that becomes infinite", allowed));
+        }
         Ok(cast)
     }
 
-    fn cast(&self, target: &Bound<'py, PyAny>, order: &str, casting: &str) -> PyResult<Bound<'py, PyAny>> {
-        let keywords = [("order", order), ("casting", casting)].into_py_dict(self.object.py())?;
-        self.array.call_method("astype", (target,), Some(&keywords))
-    }
-
     /// Checks that all integers fit.
-    fn check_range(&self) -> PyResult<()> {
+    fn check_range(&self, array: &Bound<'py, PyAny>) -> PyResult<()> {
         let values = 1_i128 << self.dtype.bits();
         let first = if self.dtype.code() == INT { -values / 2 } else { 0 };
         for method in ["min", "max"] {
-            let value = extract_integer(&self.array.call_method0(method)?, "array")?;
+            let value = extract_integer(&array.call_method0(method)?, "array")?;
             if value < first || value >= first + values {
                 let allowed = text!("{first} to {}, the values of {}", first + values - 1, self.dtype);
                 return Err(self.refusal(value, allowed));
             }
         }
         Ok(())
-    }
-
-    /// Checks that no finite value became infinite.
-    fn check_finite(&self, cast: &Bound<'py, PyAny>) -> PyResult<()> {
-        if !matches!(self.dtype.code(), FLOAT | COMPLEX) {
-            return Ok(());
-        }
-        let infinite = |array: &Bound<'py, PyAny>| -> PyResult<usize> {
-            self.numpy.call_method1("isinf", (array,))?.call_method0("sum")?.extract()
-        };
-        let count = infinite(cast)?;
-        if count == 0 || count == infinite(self.array)? {
-            return Ok(());
-        }
-        Err(self.refusal("a finite value that becomes infinite", text!("the values of {}", self.dtype)))
     }
 
     #[cold]
