@@ -34,7 +34,7 @@ pub(crate) fn import_buffer(object: &Bound<'_, PyAny>, to: &mut Import) -> Resul
         return Ok(false);
     }
     let lent = LentBuffer::new(object)?;
-    let info = lent.info().map_err(|error| with_origin(object, error))?;
+    let info = lent.info()?;
     if let Some(struct_type) = info.struct_type() {
         check_ctypes(object, struct_type)?;
     }

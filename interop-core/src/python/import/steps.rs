@@ -259,28 +259,31 @@ impl<'py> Request<'_, 'py> {
     #[cold]
     fn recover(&self, failure: Failure, to: &mut Import) -> PyResult<()> {
         let py = self.object.py();
-        // `CuPy` divides negative strides as unsigned numbers.
-        let lost_strides = matches!(
-            &failure,
-            Failure::Invalid(error) if error.kind() == ErrorKind::Overflow && error.location() == "strides"
-        );
-        let is_raised = matches!(&failure, Failure::Raised(_));
-        let refused = PyErr::from(failure);
-        // These classes mean that the protocol cannot express the array.
-        let is_refusal =
-            refused.is_instance_of::<PyBufferError>(py) || refused.is_instance_of::<PyTypeError>(py);
-        if is_raised && self.class.is_dlpack_native && is_refusal {
-            return self.recover_by_buffer(refused, to);
-        }
-        if lost_strides {
-            match from_cuda_array_interface(self, to).map_err(|failure| failure.with_origin(self.object)) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(why) if why.is_instance_of::<PyException>(py) => refused.set_cause(py, Some(why)),
-                Err(interrupt) => return Err(interrupt),
+        match failure {
+            // These classes mean that the protocol cannot express the array.
+            Failure::Raised(refused)
+                if self.class.is_dlpack_native
+                    && (refused.is_instance_of::<PyBufferError>(py)
+                        || refused.is_instance_of::<PyTypeError>(py)) =>
+            {
+                self.recover_by_buffer(refused, to)
             }
+            // `CuPy` divides negative strides as unsigned numbers.
+            Failure::Invalid(error)
+                if error.kind() == ErrorKind::Overflow && error.location() == "strides" =>
+            {
+                let refused = PyErr::from(with_origin(self.object, error));
+                match from_cuda_array_interface(self, to).map_err(|failure| failure.with_origin(self.object))
+                {
+                    Ok(true) => return Ok(()),
+                    Ok(false) => {}
+                    Err(why) if why.is_instance_of::<PyException>(py) => refused.set_cause(py, Some(why)),
+                    Err(interrupt) => return Err(interrupt),
+                }
+                Err(refused)
+            }
+            failure => Err(failure.with_origin(self.object)),
         }
-        Err(refused)
     }
 
     /// Imports by the buffer protocol an array that `__dlpack__` refused: structs, and read-only arrays of `NumPy` before
@@ -289,7 +292,7 @@ impl<'py> Request<'_, 'py> {
         let py = self.object.py();
         match import_buffer(self.object, to) {
             Ok(true) => Ok(()),
-            Err(Failure::Invalid(error)) => Err(explained(py, refused, error)),
+            Err(Failure::Invalid(error)) => Err(explained(py, refused, with_origin(self.object, error))),
             Err(Failure::Raised(interrupt)) if !interrupt.is_instance_of::<PyException>(py) => Err(interrupt),
             _ => Err(match date_error(self.object) {
                 Some(error) => explained(py, refused, error),
@@ -299,7 +302,8 @@ impl<'py> Request<'_, 'py> {
     }
 }
 
-/// The result of a step: whether the object supports the protocol.
+/// The result of a step: whether the object supports the protocol. [`Request::recover`] adds the class of the object to an
+/// error.
 pub(crate) type Answer = Result<bool, Failure>;
 
 /// A step imports the object by one protocol. It fills an empty import, and leaves it empty unless it returns `true`.
@@ -319,7 +323,7 @@ const STEPS: [Step; 4] = [from_exchange_table, from_dlpack, from_cuda_array_inte
 fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) -> Answer {
     let Some(table) = request.class.exchange else { return Ok(false) };
     let Some(tensor) = tensor_of(table, request.object)? else { return Ok(false) };
-    receive(to, tensor, request.verification).map_err(|error| with_origin(request.object, error))?;
+    receive(to, tensor, request.verification)?;
     order_with_table(request, table, to)
 }
 
@@ -330,7 +334,6 @@ fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) -> Answer {
 fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) -> Answer {
     to.protocol = Some(Protocol::ExchangeTable);
     let (device, context) = (to.info().device(), to.context());
-    let named = |error| with_origin(request.object, error);
     let theirs = match device.device_type {
         DeviceType::CPU => return Ok(true),
         DeviceType::CUDA => table_stream((table, request.class.package), request.object.py(), device)?,
@@ -359,10 +362,10 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
             }
             return Ok(true);
         }
-        (Some(handle), _) => cuda::stream_wait_in(consumer, handle, device, context).map_err(named)?,
+        (Some(handle), _) => cuda::stream_wait_in(consumer, handle, device, context)?,
         (None, _) => {
             free_detached();
-            to.make_wait_for_unknown(consumer).map_err(named)?;
+            to.make_wait_for_unknown(consumer)?;
             None
         }
     };
@@ -404,14 +407,13 @@ fn from_stated_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), 
     let object = request.object;
     let stated = object.call_method0(intern!(object.py(), "__dlpack_device__"))?;
     let stated = device(&stated, "__dlpack_device__").map_err(|failure| failure.with_origin(object))?;
-    let named = |error| with_origin(object, error);
     // Checked before the call of `__dlpack__`, because other device types have other rules about streams.
-    stated.check().map_err(named)?;
+    stated.check()?;
     let is_there = from_device(request, to, stated, same_memory)?;
     let found = to.info().device();
     if !is_there {
         let allowed = format!("{found}, as its capsule states");
-        return Err(named(Error::new(ErrorKind::Device, "__dlpack_device__", stated, allowed)).into());
+        return Err(Error::new(ErrorKind::Device, "__dlpack_device__", stated, allowed).into());
     }
     if let ExpectedDevice::New = request.class.expected_device.get() {
         // Libraries describe the other kinds of memory in different ways.
@@ -430,7 +432,6 @@ fn from_device(
     agree: fn(Device, Device) -> bool,
 ) -> Answer {
     let object = request.object;
-    let named = |error| with_origin(object, error);
     let current = match request.stream {
         Some(_) => None,
         None => request.class.current_stream(object.py(), device)?,
@@ -451,7 +452,7 @@ fn from_device(
     // context.
     let entered = match consumer {
         StreamHandle::NothingPending => None,
-        _ => cuda::enter_device_context(device).map_err(named)?,
+        _ => cuda::enter_device_context(device)?,
     };
     let (capsule, passed) = call_dlpack_for(object, consumer, device)?;
     let received = receive_capsule(to, &capsule, request.verification);
@@ -459,7 +460,7 @@ fn from_device(
     // The destructor of a capsule must not raise an exception. If it does, it would surface in an unrelated call.
     // SAFETY: the thread is attached, because it holds a `Bound`.
     unsafe { report_exception() };
-    received.map_err(named)?;
+    received?;
     let found = to.info().device();
     if !agree(device, found) {
         return Ok(false);
@@ -471,8 +472,7 @@ fn from_device(
         match passed {
             Some(passed) => cuda::stream_wait(consumer, passed, found),
             None => cuda::wait_for_unknown_stream(consumer, found),
-        }
-        .map_err(named)?;
+        }?;
     }
     put_on(request, to, current, consumer, entered.map(|entered| entered.context()))?;
     Ok(true)
@@ -505,7 +505,7 @@ fn put_on(
         matches!(request.class.package, Package::TvmFfi | Package::Nanobind | Package::CudaCore);
     if is_unordered && consumer != StreamHandle::NothingPending {
         free_detached();
-        to.make_wait_for_unknown(consumer).map_err(|error| with_origin(request.object, error))?;
+        to.make_wait_for_unknown(consumer)?;
     }
     to.put_on_ordered_stream(consumer, None, context);
     request.note_hidden_streams(to);
