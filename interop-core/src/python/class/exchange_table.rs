@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pyo3::PyTypeInfo;
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::array::device::{Device, DeviceType};
@@ -31,7 +32,7 @@ use crate::python::detach::free_detached;
 use crate::python::errors::{in_words, origin};
 use crate::python::export::allocate::new_memory_of_rust;
 use crate::python::import::exchange_table::CAPSULE_NAME;
-use crate::python::interpreter::{catch_panics, is_attached, new_capsule};
+use crate::python::interpreter::{is_attached, new_capsule};
 use crate::python::py_ref::{ExportedObject, release_deferred_refs};
 use crate::python::shared_borrows::share_borrow_table;
 
@@ -62,12 +63,36 @@ pub fn exchange_api<T: ArrayMethods + PyTypeInfo>(py: Python<'_>) -> PyResult<Bo
 
 /// Runs the body of a function of the table. On an error or a panic, sets a Python exception and returns -1.
 ///
+/// `PyO3` creates the text of an exception when it is raised, and panics if it cannot allocate. That panic is caught
+/// too.
+///
 /// # Safety
 ///
 /// The thread is attached.
 unsafe fn answer(run: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
-    // SAFETY: as the caller promises.
-    unsafe { catch_panics(run) }.map_or(-1, |()| 0)
+    // `Python::attach` is not used, because it fails while the interpreter ends and still runs code.
+    // SAFETY: the thread is attached, as the caller promises.
+    let py = unsafe { Python::assume_attached() };
+    let raise = |error: PyErr| {
+        // PyO3 does not know that the thread is attached, so it deferred the drops of Python references on the way
+        // here, such as a replaced exception and all that it refers to. `try_attach` makes it drop them.
+        let _ = Python::try_attach(|_| ());
+        error.restore(py);
+        -1
+    };
+    let done = catch_unwind(AssertUnwindSafe(|| run(py).map_or_else(raise, |()| 0)));
+    done.unwrap_or_else(|payload| {
+        // The payload is leaked, because its drop could panic again.
+        core::mem::forget(payload);
+        if !PyErr::occurred(py) {
+            // SAFETY: the class is a static of the interpreter.
+            let class = unsafe { ffi::PyExc_RuntimeError };
+            // SAFETY: the arguments are a class and a C string. If the exception cannot be allocated, Python sets a
+            // `MemoryError`.
+            unsafe { ffi::PyErr_SetString(class, c"a panic in a `CudaArray`".as_ptr()) };
+        }
+        -1
+    })
 }
 
 /// `managed_tensor_from_py_object_no_sync`.

@@ -53,8 +53,8 @@ impl Kind {
     /// Any other exception of the class is ignored.
     pub(crate) fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let class = type_info(object)?;
-        let table = class.exchange.filter(|table| makes_objects(*table));
-        match (class.package, table) {
+        let table = class.library.exchange.filter(|table| makes_objects(*table));
+        match (class.library.package, table) {
             (Package::NumPy, _) => Ok(Self::NumPy),
             (package @ (Package::CuPy | Package::Jax), _) | (package @ Package::PyTorch, None) => {
                 Self::from_package(object.py(), package)
@@ -422,10 +422,10 @@ pub(crate) fn make_producer_wait_for(object: &Bound<'_, PyAny>, info: &ArrayInfo
 /// Returns the stream on which the library of `object` works with memory of `device`, if it is known.
 fn stream_of(object: &Bound<'_, PyAny>, device: Device) -> PyResult<Option<StreamHandle>> {
     let (py, class) = (object.py(), type_info(object)?);
-    if let Some(current) = class.current_stream(py, device)? {
+    if let Some(current) = class.library.current_stream(py, device)? {
         return Ok(Some(current.handle));
     }
-    if class.exchange.is_some() {
+    if class.library.exchange.is_some() {
         return Ok(None);
     }
     let Some(interface) = attribute(object, intern!(py, "__cuda_array_interface__"))? else {

@@ -8,7 +8,6 @@ use pyo3::prelude::*;
 
 use crate::array::device::Device;
 use crate::array::dtype::DType;
-use crate::array::info::ArrayInfo;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::release::scope::ReleaseScope;
@@ -358,7 +357,12 @@ fn new_memory<B: FromArray + CudaArray>(
         }
         let stream = callers.unwrap_or(StreamHandle::LegacyDefault);
         let (info, memory) = detached(py, || new_memory_of_rust(wish, Some(stream)))?;
-        (lend(info, &memory, stream), Memory::Rust(kind.clone(), memory))
+        // Whoever has the storage last, orders its release.
+        let owner =
+            Owner::new(Arc::clone(&memory)).after(Some(ReleaseScope::NONE)).recorded_by(memory.state().uses);
+        // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
+        let import = unsafe { Import::from_parts(info, owner) }.with_stream(stream);
+        (import, Memory::Rust(kind.clone(), memory))
     };
     let address = import.info().address;
     let array = B::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
@@ -371,15 +375,6 @@ fn new_memory<B: FromArray + CudaArray>(
         return Err(Error::new(ErrorKind::CopyRequired, "the result", "a struct that copies", allowed).into());
     }
     Ok(NewArray { array, memory })
-}
-
-/// Lends memory of this crate to an import, which keeps it alive.
-fn lend(info: ArrayInfo, memory: &RustMemory, stream: StreamHandle) -> Import {
-    // Whoever has the storage last, orders its release.
-    let owner =
-        Owner::new(Arc::clone(memory)).after(Some(ReleaseScope::NONE)).recorded_by(memory.state().uses);
-    // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
-    unsafe { Import::from_parts(info, owner) }.with_stream(stream)
 }
 
 /// A result that becomes an array of the caller's library. [`WithLibrary::like`] and [`like`] create it.

@@ -1,9 +1,10 @@
 //! Calls `__dlpack__` with a stream and a version, and retries with fewer arguments for producers that accept less.
 
 use pyo3::exceptions::{PyAttributeError, PyException, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::stream::StreamHandle;
@@ -61,7 +62,7 @@ pub(crate) fn call_dlpack_for<'py>(
 
 /// Returns whether the object has a `__dlpack__`. As for all special methods, `None` means that there is none.
 pub(crate) fn has_method(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let method = attribute(object, pyo3::intern!(object.py(), "__dlpack__"))?;
+    let method = attribute(object, intern!(object.py(), "__dlpack__"))?;
     Ok(method.is_some_and(|method| !method.is_none()))
 }
 
@@ -85,19 +86,25 @@ pub(crate) fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult
 
 /// Calls `__dlpack__` with the keywords of the current standard, then with those of older ones.
 fn call_dlpack<'py>(object: &Bound<'py, PyAny>, stream: Option<i128>) -> PyResult<Bound<'py, PyAny>> {
-    static WORDS: PyOnceLock<Words> = PyOnceLock::new();
-    let py = object.py();
-    let words = WORDS.get_or_try_init(py, || Words::new(py))?;
-    let (method, version) = (words.method.bind(py), words.version.bind(py).as_any());
+    /// The version, and the names of the keywords without and with a stream.
+    static WORDS: PyOnceLock<[Py<PyTuple>; 3]> = PyOnceLock::new();
+    let (py, method) = (object.py(), intern!(object.py(), "__dlpack__"));
+    let words = WORDS.get_or_try_init(py, || {
+        let (version, stream) = (intern!(py, "max_version"), intern!(py, "stream"));
+        let version_number = PyTuple::new(py, [MAJOR_VERSION, MINOR_VERSION])?;
+        let words = [version_number, PyTuple::new(py, [version])?, PyTuple::new(py, [version, stream])?];
+        Ok::<_, PyErr>(words.map(Bound::unbind))
+    })?;
+    let [version, without_stream, with_stream] = words.each_ref().map(|tuple| tuple.bind(py));
     let first = match stream {
-        None => call_with_keywords(object, method, words.without_stream.bind(py), [version]),
+        None => call_with_keywords(object, method, without_stream, [version.as_any()]),
         Some(stream) => {
             // Without CPython's own functions, a conversion from 128 bits takes eight calls.
             let stream = match i64::try_from(stream) {
                 Ok(stream) => stream.into_pyobject(py)?,
                 Err(_) => stream.into_pyobject(py)?,
             };
-            call_with_keywords(object, method, words.with_stream.bind(py), [version, stream.as_any()])
+            call_with_keywords(object, method, with_stream, [version.as_any(), stream.as_any()])
         }
     };
     first.or_else(|error| call_with_fewer_keywords(object, stream, error))
@@ -119,31 +126,11 @@ fn call_with_fewer_keywords<'py>(
     }
     let keywords = PyDict::new(py);
     if let Some(stream) = stream {
-        keywords.set_item(pyo3::intern!(py, "stream"), stream)?;
+        keywords.set_item(intern!(py, "stream"), stream)?;
     }
     object
-        .call_method(pyo3::intern!(py, "__dlpack__"), (), Some(&keywords))
+        .call_method(intern!(py, "__dlpack__"), (), Some(&keywords))
         .inspect_err(|error| set_first_cause(py, error, first))
-}
-
-/// The arguments of a `__dlpack__` call, created once.
-struct Words {
-    method: Py<PyString>,
-    version: Py<PyTuple>,
-    without_stream: Py<PyTuple>,
-    with_stream: Py<PyTuple>,
-}
-
-impl Words {
-    fn new(py: Python<'_>) -> PyResult<Self> {
-        let (stream, version) = (PyString::intern(py, "stream"), PyString::intern(py, "max_version"));
-        Ok(Self {
-            method: PyString::intern(py, "__dlpack__").unbind(),
-            version: PyTuple::new(py, [MAJOR_VERSION, MINOR_VERSION])?.unbind(),
-            without_stream: PyTuple::new(py, [&version])?.unbind(),
-            with_stream: PyTuple::new(py, [&version, &stream])?.unbind(),
-        })
-    }
 }
 
 /// Returns whether a call failed because the callee does not know a keyword.

@@ -146,22 +146,18 @@ unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
 
-/// Returns the table in an attribute, which must be a capsule of this name.
+/// Returns the table of the supported major version in an attribute, which must be a capsule of this name.
 ///
 /// An int is not accepted, although some libraries stored the address as one before DLPack 1.3. Any class can have an
 /// int, and following one that is not an address crashes the process. Such a library is imported by its `__dlpack__`.
 pub(crate) fn table(value: &Bound<'_, PyAny>) -> Option<Table> {
     // SAFETY: the object is alive.
-    known_version(unsafe { capsule_pointer(value.as_ptr(), CAPSULE_NAME) }?.as_ptr().cast())
-}
-
-/// Returns the first table of the supported major version in the chain of older ones.
-fn known_version(header: *mut DLPackExchangeAPIHeader) -> Option<Table> {
-    let mut header = NonNull::new(header);
-    // A chain has one table for each major version. A circular chain must end too.
+    let mut header = unsafe { capsule_pointer(value.as_ptr(), CAPSULE_NAME) }.map(NonNull::cast);
+    // A chain of older tables has one table for each major version. A circular chain must end too.
     for _ in 0..16 {
         // SAFETY: the pointer is not null, so it points to a table, as the protocol requires of the attribute.
-        let DLPackExchangeAPIHeader { version, prev_api } = unsafe { header?.read() };
+        let DLPackExchangeAPIHeader { version, prev_api } =
+            unsafe { header?.cast::<DLPackExchangeAPIHeader>().read() };
         if version.major == MAJOR_VERSION {
             return header.map(|header| Table(header.cast()));
         }

@@ -231,7 +231,7 @@ impl<'py> Request<'_, 'py> {
     /// States that the library of an import works on streams that it does not name, unless the caller has named one. JAX
     /// does so too, but never writes an array again.
     pub(crate) fn note_hidden_streams(&self, import: &mut Import) {
-        let is_changed = self.class.package != Package::Jax;
+        let is_changed = self.class.library.package != Package::Jax;
         if is_changed && self.stream.is_none() && import.info().device() != Device::CPU {
             import.info.pending = import.info.pending.beside_hidden_streams();
         }
@@ -321,7 +321,7 @@ const STEPS: [Step; 4] = [from_exchange_table, from_dlpack, from_cuda_array_inte
 
 /// The first step: an owned tensor from the exchange table of the object's type.
 fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) -> Answer {
-    let Some(table) = request.class.exchange else { return Ok(false) };
+    let Some(table) = request.class.library.exchange else { return Ok(false) };
     let Some(tensor) = tensor_of(table, request.object)? else { return Ok(false) };
     receive(to, tensor, request.verification)?;
     order_with_table(request, table, to)
@@ -336,7 +336,9 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
     let (device, context) = (to.info().device(), to.context());
     let theirs = match device.device_type {
         DeviceType::CPU => return Ok(true),
-        DeviceType::CUDA => table_stream((table, request.class.package), request.object.py(), device)?,
+        DeviceType::CUDA => {
+            table_stream((table, request.class.library.package), request.object.py(), device)?
+        }
         // Pinned and managed memory is used on no stream in particular.
         _ => TableStream::Null,
     };
@@ -352,7 +354,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
     let captured = match (theirs, request.stream) {
         // A caller that names a per-thread default stream gets that one.
         (Some(handle), stream)
-            if request.class.package.works_on(handle)
+            if request.class.library.package.works_on(handle)
                 && stream
                     .is_none_or(|stream| stream == handle && handle != StreamHandle::PerThreadDefault) =>
         {
@@ -434,7 +436,7 @@ fn from_device(
     let object = request.object;
     let current = match request.stream {
         Some(_) => None,
-        None => request.class.current_stream(object.py(), device)?,
+        None => request.class.library.current_stream(object.py(), device)?,
     };
     // A library whose own stream is used from here on has nothing to order.
     let stream = current.as_ref().map_or(request.stream, |_| Some(StreamHandle::NothingPending));
@@ -443,7 +445,7 @@ fn from_device(
         // JAX passes -1 to the driver as a handle (`NVIDIA/cuda-python#285`). This cannot be detected in advance, and an
         // invalid handle can crash the process. This waits for more than was requested. A library that rejects -1 with an
         // error is called again with another stream.
-        (Some(StreamHandle::NothingPending), _) if request.class.package == Package::Jax => {
+        (Some(StreamHandle::NothingPending), _) if request.class.library.package == Package::Jax => {
             StreamHandle::LegacyDefault
         }
         (stream, _) => stream.unwrap_or(StreamHandle::LegacyDefault),
@@ -502,7 +504,7 @@ fn put_on(
     }
     // These accept a stream and ignore it.
     let is_unordered =
-        matches!(request.class.package, Package::TvmFfi | Package::Nanobind | Package::CudaCore);
+        matches!(request.class.library.package, Package::TvmFfi | Package::Nanobind | Package::CudaCore);
     if is_unordered && consumer != StreamHandle::NothingPending {
         free_detached();
         to.make_wait_for_unknown(consumer)?;
@@ -534,8 +536,8 @@ fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answ
     let owner = [object, &interface].map(|held| PyRef::new(held.clone().unbind()));
     let interface = interface_in(&interface).map_err(|failure| failure.with_origin(object))?;
     // The dict of Numba names the stream of the array, on which its owner works.
-    let own =
-        (request.class.package == Package::Numba && request.stream.is_none()).then_some(interface.stream);
+    let own = (request.class.library.package == Package::Numba && request.stream.is_none())
+        .then_some(interface.stream);
     let own = own.map(|stream| match stream {
         StreamHandle::NothingPending | StreamHandle::PerThreadDefault => StreamHandle::LegacyDefault,
         stream => stream,
@@ -584,7 +586,7 @@ fn date_error(object: &Bound<'_, PyAny>) -> Option<Error> {
 fn trust_interface(request: &Request<'_, '_>, import: &mut Import) -> PyResult<()> {
     let object = request.object;
     // Arrays of JAX are immutable.
-    if import.info().mutability() != Mutability::ReadOnly || request.class.package == Package::Jax {
+    if import.info().mutability() != Mutability::ReadOnly || request.class.library.package == Package::Jax {
         return Ok(());
     }
     match states_writable(object, import.info()) {

@@ -34,11 +34,9 @@ pub(crate) struct TypeInfo {
     /// get its address.
     class: Option<PyRef>,
     /// The library that defines the type.
-    pub(crate) package: Package,
+    pub(crate) library: Library,
     /// Its name and library, for errors.
     pub(crate) origin: Arc<Origin>,
-    /// The type's C exchange table.
-    pub(crate) exchange: Option<Table>,
     /// Whether the type has a `__dlpack__`. Otherwise each object must be checked.
     pub(crate) has_dlpack: bool,
     /// Whether that method is defined in C, by the class that also defines how its memory is lent as a buffer. A Python
@@ -65,46 +63,43 @@ impl TypeInfo {
             weak.is_ok_and(|weak| weak.upgrade().is_some())
         })
     }
+}
 
-    /// Returns the stream on which the library of the type works now with memory of `device`, if that can be found out.
+/// The C exchange table of a type, and the package that defines the type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Library {
+    pub(crate) exchange: Option<Table>,
+    pub(crate) package: Package,
+}
+
+impl Library {
+    /// Returns the stream on which the library works now with memory of `device`, if that can be found out.
     ///
     /// # Errors
     ///
     /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception means that the stream is
     /// unknown.
-    pub(crate) fn current_stream<'py>(
-        &self,
-        py: Python<'py>,
+    pub(crate) fn current_stream(
+        self,
+        py: Python<'_>,
         device: Device,
-    ) -> PyResult<Option<CurrentStream<'py>>> {
-        current_stream((self.exchange, self.package), py, device)
-    }
-}
-
-/// The exchange table of a class, and its library.
-type Library = (Option<Table>, Package);
-
-/// As [`TypeInfo::current_stream`].
-fn current_stream<'py>(
-    (exchange, package): Library,
-    py: Python<'py>,
-    device: Device,
-) -> PyResult<Option<CurrentStream<'py>>> {
-    // Host memory, also pinned and managed memory, is used on no stream in particular.
-    if device.device_type != DeviceType::CUDA {
-        return Ok(None);
-    }
-    let Some(table) = exchange else {
-        return Ok(ignore_exception(py, package.current_stream(py, device))?.flatten());
-    };
-    Ok(match table_stream((table, package), py, device)? {
-        TableStream::Handle(handle) if package.works_on(handle) => {
-            Some(CurrentStream { handle, owner: None })
+    ) -> PyResult<Option<CurrentStream<'_>>> {
+        // Host memory, also pinned and managed memory, is used on no stream in particular.
+        if device.device_type != DeviceType::CUDA {
+            return Ok(None);
         }
-        // The classes of this crate name a stream on which they do not work. Their memory may be that of a library on
-        // another stream.
-        _ => None,
-    })
+        let Some(table) = self.exchange else {
+            return Ok(ignore_exception(py, self.package.current_stream(py, device))?.flatten());
+        };
+        Ok(match table_stream((table, self.package), py, device)? {
+            TableStream::Handle(handle) if self.package.works_on(handle) => {
+                Some(CurrentStream { handle, owner: None })
+            }
+            // The classes of this crate name a stream on which they do not work. Their memory may be that of a library on
+            // another stream.
+            _ => None,
+        })
+    }
 }
 
 /// The maximum number of cached types of a thread.
@@ -144,7 +139,6 @@ fn look_up_uncached(object: &Bound<'_, PyAny>) -> PyResult<Rc<TypeInfo>> {
 fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<TypeInfo> {
     let py = class.py();
     share_borrow_table(py)?;
-    let exchange = exchange_table_of(class)?;
     // An object with NumPy's `__array_interface__` is in host memory, by definition of that interface. A class for both
     // kinds of memory also has `__cuda_array_interface__`.
     let [interface, cuda, dlpack] = ["__array_interface__", "__cuda_array_interface__", "__dlpack__"];
@@ -152,7 +146,8 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let host_only = has(interface).and_then(|is| Ok(is && !has(cuda)? && has(dlpack)?));
     let host_only = ignore_exception(py, host_only)?.unwrap_or(false);
     let package = Package::from_class(class)?;
-    watch((exchange, package));
+    let library = Library { exchange: exchange_table_of(class)?, package };
+    watch(library);
     let method = ignore_exception(py, class.getattr(dlpack))?;
     let expected_device = match package {
         _ if host_only => ExpectedDevice::Device(Device::CPU),
@@ -172,9 +167,8 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     Ok(TypeInfo {
         address,
         class,
-        package,
+        library,
         origin: Arc::new(origin_of(object)),
-        exchange,
         // A property may exist for some objects only.
         has_dlpack: method.is_some_and(|method| method.is_callable()),
         is_dlpack_native,
@@ -310,11 +304,9 @@ fn check_bits(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
     // The stride of an axis of extent 1 is arbitrary.
     let (extent, stride) = (info.shape().last(), info.layout().strides().last());
     let in_steps = stride != Some(&1) || extent == Some(&1);
-    if code == COMPLEX || in_steps { ask_for_bits(object) } else { Ok(()) }
-}
-
-#[cold]
-fn ask_for_bits(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    if code != COMPLEX && !in_steps {
+        return Ok(());
+    }
     let py = object.py();
     for (bit, values, remedy) in [
         (intern!(py, "is_conj"), "the conjugates of the values in memory", "call `resolve_conj()` first"),
@@ -363,9 +355,8 @@ static WATCHED: PerProcess<Mutex<&[Library]>> = PerProcess::new(|_| Mutex::new(&
 
 /// Makes releases of CUDA memory check whether the library of a class captures a graph.
 fn watch(library: Library) {
-    let (exchange, package) = library;
-    if exchange.is_none()
-        && !matches!(package, Package::PyTorch | Package::CuPy | Package::Warp | Package::TvmFfi)
+    if library.exchange.is_none()
+        && !matches!(library.package, Package::PyTorch | Package::CuPy | Package::Warp | Package::TvmFfi)
     {
         return;
     }
@@ -389,7 +380,7 @@ fn captures(device: Option<i32>) -> bool {
     let ask = || {
         found = watched.iter().any(|library| {
             // A release cannot raise an exception.
-            let stream = |ordinal| current_stream(*library, py, Device::cuda(ordinal)).ok().flatten();
+            let stream = |ordinal| library.current_stream(py, Device::cuda(ordinal)).ok().flatten();
             devices.clone().filter_map(stream).any(|stream| cuda::captures(stream.handle))
         });
     };
