@@ -4,7 +4,7 @@
 use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList, PyMapping, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
 use crate::array::dims::MAX_NDIM;
 use crate::array::info::ArrayInfo;
@@ -155,16 +155,13 @@ pub(crate) fn address(value: &Bound<'_, PyAny>) -> Result<(usize, bool), Failure
     let address = if address.is_none() { 0 } else { number(&address, "data[0]")? };
     let address = usize::try_from(address)
         .map_err(|_| Failure::from(Error::new(ErrorKind::Overflow, "data[0]", address, "an address")))?;
-    let readonly = match readonly.cast::<PyBool>() {
-        Ok(readonly) => readonly.is_true(),
-        // A NumPy bool, or 0 or 1.
-        Err(_) => match readonly.extract::<bool>() {
-            Ok(readonly) => readonly,
-            Err(_) => match number(&readonly, "data[1]") {
-                Ok(number @ 0..=1) => number == 1,
-                Err(raised @ Failure::Raised(_)) => return Err(raised),
-                _ => return Err(wrong("data[1]", &readonly, "a bool")),
-            },
+    // A bool of Python or NumPy, or 0 or 1.
+    let readonly = match readonly.extract::<bool>() {
+        Ok(readonly) => readonly,
+        Err(_) => match number(&readonly, "data[1]") {
+            Ok(number @ 0..=1) => number == 1,
+            Err(raised @ Failure::Raised(_)) => return Err(raised),
+            _ => return Err(wrong("data[1]", &readonly, "a bool")),
         },
     };
     Ok((address, readonly))
@@ -231,16 +228,13 @@ fn entry(item: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> Result<D
         } else {
             DescrType::Typestr(budget.text(&dtype)?)
         },
-        shape: if tuple.len() == 3 { shape_of(&tuple.get_item(2)?)? } else { Vec::new() },
+        shape: match tuple.get_item(2) {
+            Err(_) => Vec::new(),
+            Ok(shape) if shape.is_instance_of::<PyTuple>() => integers(&shape, "descr")?,
+            // A single extent may be an int instead of a tuple.
+            Ok(extent) => vec![i64::try_from(number(&extent, "descr")?).unwrap_or(i64::MAX)],
+        },
     })
-}
-
-fn shape_of(value: &Bound<'_, PyAny>) -> Result<Vec<i64>, Failure> {
-    match value.cast::<PyTuple>() {
-        Ok(_) => integers(value, "descr"),
-        // A single extent may be an int instead of a tuple.
-        Err(_) => Ok(vec![i64::try_from(number(value, "descr")?).unwrap_or(i64::MAX)]),
-    }
 }
 
 /// Returns the value of `__cuda_array_interface__` for an array. For an example see [`export`](crate::python::export()).

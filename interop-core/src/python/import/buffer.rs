@@ -60,11 +60,7 @@ fn check_ctypes(object: &Bound<'_, PyAny>, struct_type: &StructType) -> PyResult
     while owner.is_instance_of::<PyMemoryView>() {
         owner = owner.getattr("obj")?;
     }
-    let class = item_class(owner.get_type().into_any())?;
-    match attribute(&class, intern!(object.py(), "_fields_"))? {
-        Some(_) => compare_ctypes(object, &class, struct_type),
-        None => Ok(()),
-    }
+    compare_ctypes(object, &item_class(owner.get_type().into_any())?, struct_type)
 }
 
 /// The class of the items of an array of arrays.

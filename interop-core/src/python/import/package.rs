@@ -178,11 +178,7 @@ fn stream_of_tvm_ffi(py: Python<'_>, device: Device) -> PyResult<Option<CurrentS
 /// passed on.
 pub(crate) fn library(py: Python<'_>, package: Package) -> PyResult<Bound<'_, PyAny>> {
     let (name, module) = package.names();
-    let interned = PyString::intern(py, module);
-    if let Some(module) = imported(&interned) {
-        return Ok(module);
-    }
-    py.import(interned).map(Bound::into_any).map_err(|error| {
+    self::module(py, &PyString::intern(py, module)).map_err(|error| {
         if !error.is_instance_of::<PyImportError>(py) {
             return error;
         }
@@ -196,7 +192,7 @@ pub(crate) fn library(py: Python<'_>, package: Package) -> PyResult<Bound<'_, Py
     })
 }
 
-/// Returns a module whose objects have been seen, so that it is loaded.
+/// Returns a module, which is loaded as a rule.
 fn module<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
     imported(name).map_or_else(|| py.import(name).map(Bound::into_any), Ok)
 }
