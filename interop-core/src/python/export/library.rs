@@ -14,12 +14,11 @@ use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind};
-use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
 use crate::process::counters;
 use crate::protocols::dlpack::abi::Versioned;
 use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_kept};
-use crate::python::class::exported_array::{AnyThread, Described, ExportedArray, numpy_view};
+use crate::python::class::exported_array::{AnyThread, Described, ExportedArray, into_object, numpy_view};
 use crate::python::detach::{detached, free_detached};
 use crate::python::errors::with_origin;
 use crate::python::export::allocate::{Wish, allocated, cupy_empty, numpy_empty, torch_empty};
@@ -148,33 +147,48 @@ fn find_importer<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, 
 ///
 /// As [`CudaArray::info`], and `ArrayError` for an array that the library cannot represent. Exceptions of the library
 /// are passed on. The array is dropped once, at the error or together with the exception that refers to it.
-pub(crate) fn into_library<'py, A>(py: Python<'py>, kind: &Kind, array: A) -> PyResult<Bound<'py, PyAny>>
-where
-    A: CudaArray + AnyThread,
-{
+pub(crate) fn into_library<'py>(
+    py: Python<'py>,
+    kind: &Kind,
+    array: impl CudaArray + AnyThread,
+) -> PyResult<Bound<'py, PyAny>> {
     release_deferred_refs(py);
     free_detached();
-    // Wrapped before it is described: a plain move would invalidate addresses in its boxes.
-    let array = MaybeDangling::new(array);
-    let info = &mut array.get().info()?;
     match kind {
-        Kind::NumPy => into_numpy(py, info, array),
-        Kind::Table(table, package) => {
-            fit(py, info, *package)?;
-            by_table(py, (*table, *package), info, array)
-        }
+        Kind::NumPy => into_numpy(py, Box::new(array)),
+        Kind::Table(table, package) => by_table(py, (*table, *package), Box::new(array)),
         Kind::FromDlpack(importer, package) => {
-            fit(py, info, *package)?;
-            // SAFETY: as for the array, which returned this description. The host can access pinned memory, and the device
-            // its managed memory.
-            let array = unsafe { Described::new(info.clone(), array) };
-            let object = Bound::new(py, ExportedArray::from_described(array, info))?;
-            importer.object().bind(py).call_method1(intern!(py, "from_dlpack"), (object,))
+            by_from_dlpack(importer.object().bind(py), *package, Box::new(array))
         }
-        Kind::Neutral => {
-            Ok(Bound::new(py, ExportedArray::from_described(array.into_inner(), info))?.into_any())
-        }
+        Kind::Neutral => into_object(py, array),
     }
+}
+
+/// An array in a box. The functions that take it are compiled once for all arrays, and move the box alone: a move of the
+/// array after it was described would invalidate addresses in its own boxes.
+type BoxedArray = Box<dyn CudaArray + Send + Sync>;
+
+/// Calls the function `from_dlpack` of a class, a namespace or a module with an object of this crate's class.
+fn by_from_dlpack<'py>(
+    importer: &Bound<'py, PyAny>,
+    package: Package,
+    array: BoxedArray,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (py, info) = (importer.py(), &mut array.info()?);
+    fit(py, info, package)?;
+    importer.call_method1(intern!(py, "from_dlpack"), (object_of_class(py, info, array)?,))
+}
+
+/// Creates an object of this crate's class.
+fn object_of_class<'py>(
+    py: Python<'py>,
+    info: &ArrayInfo,
+    array: BoxedArray,
+) -> PyResult<Bound<'py, ExportedArray>> {
+    // SAFETY: as for the array, which returned this description; [`fit`] changes only the device, to one that reaches the
+    // memory.
+    let array = unsafe { Described::new(info.clone(), array) };
+    Bound::new(py, ExportedArray::from_described(array, info))
 }
 
 /// Rejects an array that a library does not represent, and changes the device to one that it knows.
@@ -258,15 +272,13 @@ fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 /// By the protocol, the library owns the tensor from the call on. If the call fails, some libraries have released the
 /// tensor and others have not. So the array is in an `Arc` that this function shares, and is taken out and dropped here.
 /// A tensor that the library neither releases then nor later stays among the live exports.
-fn by_table<'py, A>(
+fn by_table<'py>(
     py: Python<'py>,
     (table, package): (Table, Package),
-    info: &ArrayInfo,
-    array: MaybeDangling<A>,
-) -> PyResult<Bound<'py, PyAny>>
-where
-    A: CudaArray + AnyThread,
-{
+    array: BoxedArray,
+) -> PyResult<Bound<'py, PyAny>> {
+    let info = &mut array.info()?;
+    fit(py, info, package)?;
     match info.device().device_type {
         DeviceType::CPU => {}
         DeviceType::CUDA => match table_stream((table, package), py, info.device())? {
@@ -293,14 +305,8 @@ where
 }
 
 /// Converts to a `NumPy` array by the C API, or by the buffer protocol for element types without a type number.
-fn into_numpy<'py, A>(
-    py: Python<'py>,
-    info: &mut ArrayInfo,
-    array: MaybeDangling<A>,
-) -> PyResult<Bound<'py, PyAny>>
-where
-    A: CudaArray + AnyThread,
-{
+fn into_numpy(py: Python<'_>, array: BoxedArray) -> PyResult<Bound<'_, PyAny>> {
+    let info = &mut array.info()?;
     if !info.device().device_type.is_host_accessible() {
         let allowed = "memory that the host can reach, for an array of NumPy";
         let error = Error::new(ErrorKind::Device, "the result", info.device(), allowed);
@@ -315,25 +321,28 @@ where
     let number = if info.struct_type().is_some() { None } else { type_number(info.dtype()) };
     match (Api::get(py)?, number) {
         (Some(api), Some(number)) => {
-            let base = Keeper::in_capsule(py, array)?;
+            let base = in_capsule(py, Keeper::new(array))?;
             // SAFETY: the base owns the array as long as it lives.
             unsafe { api.array_over(base, number, info) }
         }
-        _ => by_buffer(py, info, array.into_inner()),
+        _ => by_buffer(py, info, array),
     }
 }
 
 /// The array in a capsule, which owns the memory of a `NumPy` array and costs a quarter of an object of a class.
-struct Keeper<A>(MaybeDangling<A>);
+struct Keeper {
+    /// Held until this struct is dropped.
+    _array: BoxedArray,
+}
 
-impl<A: AnyThread> Keeper<A> {
-    fn in_capsule(py: Python<'_>, array: MaybeDangling<A>) -> PyResult<Bound<'_, PyAny>> {
+impl Keeper {
+    fn new(array: BoxedArray) -> Self {
         counters::EXPORTS.add();
-        in_capsule(py, Self(array))
+        Self { _array: array }
     }
 }
 
-impl<A> Drop for Keeper<A> {
+impl Drop for Keeper {
     fn drop(&mut self) {
         counters::EXPORTS.sub();
     }
@@ -341,11 +350,8 @@ impl<A> Drop for Keeper<A> {
 
 /// Converts structs, and element types whose dtype another package registers in `NumPy`.
 #[cold]
-fn by_buffer<'py, A>(py: Python<'py>, info: &ArrayInfo, array: A) -> PyResult<Bound<'py, PyAny>>
-where
-    A: CudaArray + AnyThread,
-{
-    let object = Bound::new(py, ExportedArray::from_described(array, info))?;
+fn by_buffer<'py>(py: Python<'py>, info: &ArrayInfo, array: BoxedArray) -> PyResult<Bound<'py, PyAny>> {
+    let object = object_of_class(py, info, array)?;
     if info.struct_type().is_none() && info.dtype().typestr().is_none() {
         // `ml_dtypes` registers its dtypes in NumPy when it is imported.
         match py.import(intern!(py, "ml_dtypes")) {
