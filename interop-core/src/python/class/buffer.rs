@@ -50,7 +50,7 @@ pub unsafe fn get_buffer<T: ArrayMethods>(
     // last line.
     unsafe { place.write(ffi::Py_buffer::new()) };
     release_deferred_refs(object.py());
-    let buffer = lend(object, flags)?;
+    let buffer = lend(object.as_any(), &T::of(object).info()?, flags)?;
     // SAFETY: as above.
     unsafe { place.write(buffer) };
     Ok(())
@@ -79,11 +79,11 @@ fn has(request: c_int, flags: c_int) -> bool {
     request & flags == flags
 }
 
-fn lend<T: ArrayMethods>(object: &Bound<'_, T>, request: c_int) -> PyResult<ffi::Py_buffer> {
-    let info = T::of(object).info()?;
-    permit(object.py(), &info, request)?;
-    check_padding(&info)?;
-    let kept = Kept { format: format_of(info.dtype(), info.struct_type())?, numbers: numbers(&info)? };
+/// Returns a buffer of an object whose array has this description.
+fn lend(object: &Bound<'_, PyAny>, info: &ArrayInfo, request: c_int) -> PyResult<ffi::Py_buffer> {
+    permit(object.py(), info, request)?;
+    check_padding(info)?;
+    let kept = Kept { format: format_of(info.dtype(), info.struct_type())?, numbers: numbers(info)? };
     let itemsize = (info.dtype().packed_bits() / 8) as isize;
     let len = (info.numel() as isize).checked_mul(itemsize);
     let len = len.ok_or_else(|| {

@@ -272,11 +272,11 @@ fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 /// By the protocol, the library owns the tensor from the call on. If the call fails, some libraries have released the
 /// tensor and others have not. So the array is in an `Arc` that this function shares, and is taken out and dropped here.
 /// A tensor that the library neither releases then nor later stays among the live exports.
-fn by_table<'py>(
-    py: Python<'py>,
+fn by_table(
+    py: Python<'_>,
     (table, package): (Table, Package),
     array: BoxedArray,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<Bound<'_, PyAny>> {
     let info = &mut array.info()?;
     fit(py, info, package)?;
     match info.device().device_type {

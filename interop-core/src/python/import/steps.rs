@@ -227,7 +227,7 @@ pub(crate) struct Request<'a, 'py> {
     pub(crate) verification: Verification,
 }
 
-impl<'py> Request<'_, 'py> {
+impl Request<'_, '_> {
     /// States that the library of an import works on streams that it does not name, unless the caller has named one. JAX
     /// does so too, but never writes an array again.
     pub(crate) fn note_hidden_streams(&self, import: &mut Import) {
