@@ -218,9 +218,15 @@ pub(crate) fn set_first_cause(py: Python<'_>, error: &PyErr, first: PyErr) {
 pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
     let (found, class) = (origin(object), object.get_type());
     let allowed = "an object with `__dlpack__`, `__cuda_array_interface__` or a buffer";
+    let has = |name: &str| class.hasattr(name).unwrap_or(false);
+    // `NumPy` converts lists, tuples, and objects that support its protocols (series, images).
+    let holds_elements = object.is_instance_of::<PyList>()
+        || object.is_instance_of::<PyTuple>()
+        || has("__array__")
+        || has("__array_interface__");
     let hint = if object.is_instance_of::<PyCapsule>() {
         "; pass the array instead of its capsule"
-    } else if holds_elements(object) {
+    } else if holds_elements {
         // Checked first, because `is_compiled` is also true for compiled classes of other libraries.
         "; convert it by `numpy.asarray`"
     } else if is_compiled(&class) {
@@ -232,7 +238,7 @@ pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
     // The exception that a protocol attribute of the class raises when it is read.
     let withheld = ["__dlpack__", "__cuda_array_interface__"]
         .into_iter()
-        .filter(|name| class.hasattr(name).unwrap_or(false))
+        .filter(|name| has(name))
         .find_map(|name| object.getattr(name).err());
     match withheld {
         Some(interrupt) if !interrupt.is_instance_of::<PyException>(object.py()) => interrupt,
@@ -241,18 +247,6 @@ pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
             error
         }
     }
-}
-
-/// Returns whether `NumPy` can convert the object to an array.
-///
-/// That is so for a list or tuple, and for an object that supports NumPy's protocols (series, images).
-fn holds_elements(object: &Bound<'_, PyAny>) -> bool {
-    let class = object.get_type();
-    let has = |name: &str| class.hasattr(name).unwrap_or(false);
-    object.is_instance_of::<PyList>()
-        || object.is_instance_of::<PyTuple>()
-        || has("__array__")
-        || has("__array_interface__")
 }
 
 /// Returns whether the class may be a `PyO3` class. No attribute states that Rust created a class.

@@ -107,24 +107,6 @@ impl ExportedArray {
         let scope = if on_device { cuda::release_scope_of(info) } else { None };
         Self { source: Source::Value(Box::new(InScope::new(array, scope))), part: None }
     }
-
-    /// Creates a view of a part of an object's array. A view of a view keeps the original object.
-    fn part_of<T: ArrayClass>(array: &Bound<'_, T>, part: Part) -> Self {
-        if let Ok(view) = array.as_any().cast_exact::<Self>() {
-            if let Self { source: Source::Object { object, describe }, part: of } = view.get() {
-                let offset = of.as_ref().map_or(0, |of| of.byte_offset);
-                let part = Part { byte_offset: offset + part.byte_offset, ..part };
-                let (object, describe) = (object.clone_ref(array.py()), *describe);
-                return Self { source: Source::Object { object, describe }, part: Some(part) };
-            }
-        }
-        let describe = |py: Python<'_>, object: &Py<PyAny>| {
-            // SAFETY: only `object` below stands beside this function, and it is of this class.
-            shared_info(unsafe { object.bind(py).cast_unchecked::<T>() })
-        };
-        let object = array.clone().into_any().unbind();
-        Self { source: Source::Object { object, describe }, part: Some(part) }
-    }
 }
 
 /// Returns the view that `array[key]` is in NumPy, for a class of arrays that defines `__getitem__`.
@@ -169,8 +151,20 @@ impl ExportedArray {
 /// # .unwrap();
 /// ```
 pub fn view<T: ArrayClass>(array: &Bound<'_, T>, key: &Bound<'_, PyAny>) -> PyResult<ExportedArray> {
-    let part = part_at(&T::of(array).info()?, key)?;
-    Ok(ExportedArray::part_of(array, part))
+    let mut part = part_at(&T::of(array).info()?, key)?;
+    let source = match array.as_any().cast_exact::<ExportedArray>().map(Bound::get) {
+        // A view of a view keeps the original object.
+        Ok(ExportedArray { source: Source::Object { object, describe }, part: of }) => {
+            part.byte_offset += of.as_ref().map_or(0, |of| of.byte_offset);
+            Source::Object { object: object.clone_ref(array.py()), describe: *describe }
+        }
+        _ => Source::Object {
+            object: array.clone().into_any().unbind(),
+            // SAFETY: only `object` above stands beside this function, and it is of this class.
+            describe: |py, object| shared_info(unsafe { object.bind(py).cast_unchecked::<T>() }),
+        },
+    };
+    Ok(ExportedArray { source, part: Some(part) })
 }
 
 // SAFETY: 1 and 2: as for the inner struct. 3: nothing else has the struct, so no reference to its memory exists. 4: the
@@ -321,10 +315,7 @@ fn no_number() -> PyErr {
 
 /// Converts a derived struct to the return value of a `#[pyfunction]`.
 #[doc(hidden)]
-pub fn into_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
-where
-    A: CudaArray + AnyThread,
-{
+pub fn into_object(py: Python<'_>, array: impl CudaArray + AnyThread) -> PyResult<Bound<'_, PyAny>> {
     Ok(Bound::new(py, ExportedArray::new(array)?)?.into_any())
 }
 
