@@ -299,7 +299,8 @@ impl ExportedArray {
     }
 }
 
-fn place_name(device: Device) -> String {
+/// Returns the name of a device as `PyTorch` writes it, and those of pinned and managed memory.
+pub(crate) fn place_name(device: Device) -> String {
     match device.device_type {
         DeviceType::CUDA => format!("cuda:{}", device.device_id),
         DeviceType::CUDA_HOST => "cuda_host".into(),

@@ -24,6 +24,7 @@ use crate::memory::host_vec::HostBuffer;
 use crate::memory::storage::{InfoBuilder, Storage};
 use crate::protocols::dlpack::abi::{DLTensor, Versioned};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
+use crate::python::class::exported_array::place_name;
 use crate::python::export::numpy::{Api, dtype_of, type_number};
 use crate::python::import::exchange_table::{Table, makes_objects, object_of};
 use crate::python::import::package::{Package, library};
@@ -64,14 +65,9 @@ pub(crate) fn torch_empty<'py>(
     (shape, dtype, device): Wish<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let torch = library(py, Package::PyTorch)?;
-    let device = for_pytorch(device);
-    let place = match device.device_type {
-        DeviceType::CUDA => format!("cuda:{}", device.device_id),
-        _ => "cpu".to_owned(),
-    };
     let wishes = PyDict::new(py);
     wishes.set_item("dtype", torch.getattr(dtype.name())?)?;
-    wishes.set_item("device", place)?;
+    wishes.set_item("device", place_name(for_pytorch(device)))?;
     torch.call_method(intern!(py, "empty"), (PyTuple::new(py, shape)?,), Some(&wishes))
 }
 
