@@ -26,7 +26,7 @@ use crate::protocols::dlpack::abi::{DLTensor, Versioned};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::class::exported_array::place_name;
 use crate::python::export::numpy::{Api, dtype_of, type_number};
-use crate::python::import::exchange_table::{Table, makes_objects, object_of};
+use crate::python::import::exchange_table::{Table, object_of};
 use crate::python::import::package::{Package, library};
 
 /// The shape, element type and device of new memory.
@@ -83,8 +83,8 @@ pub(crate) fn cupy_empty<'py>(
     }
     let cupy = library(py, Package::CuPy)?;
     let name = dtype.typestr().unwrap_or_else(|| dtype.name());
-    let ordinal = if device.device_type == DeviceType::CUDA { device.device_id } else { 0 };
-    let current = cupy.getattr(intern!(py, "cuda"))?.call_method1(intern!(py, "Device"), (ordinal,))?;
+    let ordinal = (device.normalized().device_id,);
+    let current = cupy.getattr(intern!(py, "cuda"))?.call_method1(intern!(py, "Device"), ordinal)?;
     current.call_method0(intern!(py, "__enter__"))?;
     let array = cupy.call_method1(intern!(py, "empty"), (PyTuple::new(py, shape)?, name));
     current.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
@@ -98,8 +98,7 @@ pub(crate) fn allocated<'py>(
     (table, package): (Table, Package),
     (shape, dtype, device): Wish<'_>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let allocator = table.functions().managed_tensor_allocator.filter(|_| makes_objects(table));
-    let Some(allocator) = allocator else { return Ok(None) };
+    let Some(allocator) = table.functions().managed_tensor_allocator else { return Ok(None) };
     let device = if package == Package::PyTorch { for_pytorch(device) } else { device };
     let mut extents: Vec<i64> = shape.iter().map(|extent| *extent as i64).collect();
     #[expect(
