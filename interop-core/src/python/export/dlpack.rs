@@ -262,8 +262,8 @@ impl DlpackArgs {
 /// Returns whether `max_version` requests a versioned capsule.
 fn is_versioned(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let pair = pair(value, "max_version", "(major, minor)")?;
-    extract_integer(&pair.get_item(1)?, "max_version")?;
-    Ok(extract_integer(&pair.get_item(0)?, "max_version")? >= 1)
+    extract_integer(&*pair.get_borrowed_item(1)?, "max_version")?;
+    Ok(extract_integer(&*pair.get_borrowed_item(0)?, "max_version")? >= 1)
 }
 
 /// Reads `copy`. Accepts a `NumPy` bool too, because `numpy.from_dlpack` passes on its argument.
