@@ -20,7 +20,7 @@ use crate::memory::from_import::DataField;
 use crate::memory::import::Import;
 use crate::python::convert::{device, extract_integer};
 use crate::python::detach::take_detached;
-use crate::python::errors::{origin, set_first_cause, with_origin};
+use crate::python::errors::{Failure, origin, set_first_cause, with_origin};
 use crate::python::import::steps::import_to;
 use crate::python::import::type_cache::{Values, type_info};
 use crate::python::interpreter::{attribute, ignore_exception};
@@ -132,60 +132,48 @@ fn import_like<A: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<A> {
     let py = object.py();
     let DataField { element, order, .. } = A::DATA_FIELD;
     let element = element();
-    let Refusal { error, is_curable } = match import_exactly(object, object, element) {
+    let failure = match import_exactly(object, element) {
         Ok(array) => return Ok(array),
-        Err(refusal) => refusal,
+        Err(failure) => failure,
     };
+    // Whether another element type or layout would help.
+    let is_curable = match &failure {
+        Failure::Invalid(error) => {
+            matches!(error.kind(), ErrorKind::DType | ErrorKind::Strides | ErrorKind::Alignment)
+        }
+        Failure::Raised(error) => error.is_instance_of::<PyException>(py),
+    };
+    let error = failure.with_origin(object);
     if !is_curable || !ignore_exception(py, is_convertible(object))?.unwrap_or(false) {
         return Err(error);
     }
-    let converted = convert(object, element, order);
-    let imported = converted
-        .and_then(|converted| import_exactly(&converted, object, None).map_err(|refusal| refusal.error));
+    let imported = convert(object, element, order).and_then(|converted| {
+        import_exactly(&converted, None).map_err(|failure| failure.with_origin(object))
+    });
     imported.inspect_err(|why| set_first_cause(py, why, error))
 }
 
-/// Why an object was not imported, and whether another element type or layout would help.
-struct Refusal {
-    error: PyErr,
-    is_curable: bool,
-}
-
-/// Imports an array without a conversion. Errors name `named`. The array is aligned for the scalars of `element`.
+/// Imports an array without a conversion. The array is aligned for the scalars of `element`.
 fn import_exactly<A: FromArray>(
     object: &Bound<'_, PyAny>,
-    named: &Bound<'_, PyAny>,
     element: Option<ElementType>,
-) -> Result<A, Refusal> {
+) -> Result<A, Failure> {
     let mut import = Import::EMPTY;
     open(object, element, &mut import)?;
-    let array = A::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
-    array.map_err(|error| Refusal::new(named, error))
+    Ok(A::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached))?)
 }
 
 /// Fills an empty import, for reading only.
-fn open(object: &Bound<'_, PyAny>, element: Option<ElementType>, to: &mut Import) -> Result<(), Refusal> {
-    let opened = import_to(object, None, Verification::Full, to);
-    opened.map_err(|error| {
-        let is_curable = error.is_instance_of::<PyException>(object.py());
-        Refusal { error, is_curable }
-    })?;
+fn open(object: &Bound<'_, PyAny>, element: Option<ElementType>, to: &mut Import) -> Result<(), Failure> {
+    import_to(object, None, Verification::Full, to)?;
     to.info.mutability = Mutability::ReadOnly;
     let align = element.map_or(1, |element| element.align.min(element.dtype.packed_bits() / 8));
     let address = to.info().address;
     if to.info().numel() > 0 && align > 1 && address % align != 0 {
         let (found, allowed) = (text!("{address:#x}"), text!("a multiple of {align}"));
-        return Err(Refusal::new(object, Error::new(ErrorKind::Alignment, "address", found, allowed)));
+        return Err(Error::new(ErrorKind::Alignment, "address", found, allowed).into());
     }
     Ok(())
-}
-
-impl Refusal {
-    #[cold]
-    fn new(object: &Bound<'_, PyAny>, error: Error) -> Self {
-        let is_curable = matches!(error.kind(), ErrorKind::DType | ErrorKind::Strides | ErrorKind::Alignment);
-        Self { error: with_origin(object, error).into(), is_curable }
-    }
 }
 
 /// Returns whether `NumPy` reads all values of the object and copies none from a device.
