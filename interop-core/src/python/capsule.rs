@@ -54,7 +54,8 @@ pub(crate) fn receive_capsule(
 ) -> Result<()> {
     // SAFETY: the function accepts any object.
     if unsafe { ffi::PyCapsule_CheckExact(capsule.as_ptr()) } == 0 {
-        return Err(no_capsule(capsule));
+        let allowed = "a capsule named \"dltensor\" or \"dltensor_versioned\"";
+        return Err(Error::new(ErrorKind::Type, "capsule", origin(capsule), allowed));
     }
     if let Some(tensor) = take::<Versioned>(capsule) {
         return receive(to, tensor, verification);
@@ -76,12 +77,6 @@ fn take<A: TensorAbi>(capsule: &Bound<'_, PyAny>) -> Option<ManagedTensor<A>> {
         // struct.
         Some(unsafe { ManagedTensor::from_raw(tensor.as_ptr().cast()) })
     })
-}
-
-#[cold]
-fn no_capsule(object: &Bound<'_, PyAny>) -> Error {
-    let allowed = "a capsule named \"dltensor\" or \"dltensor_versioned\"";
-    Error::new(ErrorKind::Type, "capsule", origin(object), allowed)
 }
 
 #[cold]
