@@ -19,15 +19,81 @@ pub struct RawMemory {
 }
 
 impl RawMemory {
-    /// Describes memory at `address`. The unsafe method `memory` of the field traits states the contract.
-    const fn new(address: usize, element: ElementType, mutability: Mutability) -> Self {
-        Self { address, element, mutability }
-    }
-
     /// The memory on this device, of unknown extent.
     pub(crate) fn on(self, device: Device) -> MemoryRegion {
         let Self { address, element, mutability } = self;
         MemoryRegion { address, range: address..address, element, device, mutability }
+    }
+}
+
+/// An address in a field: a pointer or an integer.
+pub trait RawField: Copy {
+    /// Who may write at the address.
+    const MUTABILITY: Mutability = Mutability::Writable;
+
+    /// The address, or `None` if it does not fit.
+    fn address(self) -> Option<usize>;
+
+    /// Converts an address. A `NonNull` is never null.
+    fn from_address(address: usize) -> Self;
+
+    /// Describes elements of this type. An address that does not fit becomes null, which `validate` rejects for an array
+    /// with elements.
+    #[doc(hidden)]
+    fn describe_elements(self, element: ElementType) -> RawMemory {
+        RawMemory { address: self.address().unwrap_or(0), element, mutability: Self::MUTABILITY }
+    }
+}
+
+impl<T> RawField for *mut T {
+    fn address(self) -> Option<usize> {
+        Some(self.expose_provenance())
+    }
+
+    fn from_address(address: usize) -> Self {
+        core::ptr::with_exposed_provenance_mut(address)
+    }
+}
+
+impl<T> RawField for *const T {
+    const MUTABILITY: Mutability = Mutability::ReadOnly;
+
+    fn address(self) -> Option<usize> {
+        Some(self.expose_provenance())
+    }
+
+    fn from_address(address: usize) -> Self {
+        core::ptr::with_exposed_provenance(address)
+    }
+}
+
+impl<T> RawField for NonNull<T> {
+    fn address(self) -> Option<usize> {
+        self.as_ptr().address()
+    }
+
+    fn from_address(address: usize) -> Self {
+        Self::new(RawField::from_address(address)).unwrap_or(Self::dangling())
+    }
+}
+
+impl RawField for usize {
+    fn address(self) -> Option<usize> {
+        Some(self)
+    }
+
+    fn from_address(address: usize) -> Self {
+        address
+    }
+}
+
+impl RawField for u64 {
+    fn address(self) -> Option<usize> {
+        usize::try_from(self).ok()
+    }
+
+    fn from_address(address: usize) -> Self {
+        address as Self
     }
 }
 
@@ -38,15 +104,9 @@ impl RawMemory {
     note = "write `*mut T`, `*const T` or `NonNull<T>` of an array element `T`",
     note = "for an integer address, such as a `CUdeviceptr`, write `#[cuda_array(data(unsafe_raw, element = T))]`"
 )]
-pub trait RawPointer: Copy {
+pub trait RawPointer: RawField {
     /// The element type.
     type Element: Element;
-    /// Who may write through the pointer.
-    const MUTABILITY: Mutability;
-    /// The address.
-    fn address(self) -> usize;
-    /// Creates a pointer from an address. It is never null for `NonNull`.
-    fn from_address(address: usize) -> Self;
 
     /// Called by expanded code for exports.
     ///
@@ -58,7 +118,7 @@ pub trait RawPointer: Copy {
     /// free or replace it.
     #[doc(hidden)]
     unsafe fn memory(&self) -> RawMemory {
-        RawMemory::new(self.address(), Self::Element::TYPE, Self::MUTABILITY)
+        self.describe_elements(Self::Element::TYPE)
     }
 
     /// Called by expanded code for imports, before anything is taken.
@@ -76,41 +136,14 @@ pub trait RawPointer: Copy {
 
 impl<T: Element> RawPointer for *mut T {
     type Element = T;
-    const MUTABILITY: Mutability = Mutability::Writable;
-
-    fn address(self) -> usize {
-        self.expose_provenance()
-    }
-
-    fn from_address(address: usize) -> Self {
-        core::ptr::with_exposed_provenance_mut(address)
-    }
 }
 
 impl<T: Element> RawPointer for *const T {
     type Element = T;
-    const MUTABILITY: Mutability = Mutability::ReadOnly;
-
-    fn address(self) -> usize {
-        self.expose_provenance()
-    }
-
-    fn from_address(address: usize) -> Self {
-        core::ptr::with_exposed_provenance(address)
-    }
 }
 
 impl<T: Element> RawPointer for NonNull<T> {
     type Element = T;
-    const MUTABILITY: Mutability = Mutability::Writable;
-
-    fn address(self) -> usize {
-        self.as_ptr().expose_provenance()
-    }
-
-    fn from_address(address: usize) -> Self {
-        Self::new(core::ptr::with_exposed_provenance_mut(address)).unwrap_or(Self::dangling())
-    }
 }
 
 /// The type of a `data(unsafe_raw, element = T)` field: an address in an integer.
@@ -119,14 +152,7 @@ impl<T: Element> RawPointer for NonNull<T> {
     label = "`data(unsafe_raw, element = ...)` requires an integer address",
     note = "write `u64` or `usize`; for a pointer write `#[cuda_array(data(unsafe_raw))]`"
 )]
-pub trait RawAddress: Copy {
-    /// Who may write at the address.
-    const MUTABILITY: Mutability;
-    /// The address, or `None` if it does not fit.
-    fn address(self) -> Option<usize>;
-    /// Converts an address.
-    fn from_address(address: usize) -> Self;
-
+pub trait RawAddress: RawField {
     /// Called by expanded code for exports.
     ///
     /// # Safety
@@ -134,8 +160,7 @@ pub trait RawAddress: Copy {
     /// As [`RawPointer::memory`], for elements `T` at the address.
     #[doc(hidden)]
     unsafe fn memory<T: Element>(&self) -> RawMemory {
-        // An address that does not fit becomes null, which `validate` rejects for an array with elements.
-        RawMemory::new(self.address().unwrap_or(0), T::TYPE, Self::MUTABILITY)
+        self.describe_elements(T::TYPE)
     }
 
     /// Called by expanded code for imports, before anything is taken.
@@ -151,50 +176,10 @@ pub trait RawAddress: Copy {
     }
 }
 
-impl RawAddress for usize {
-    const MUTABILITY: Mutability = Mutability::Writable;
+impl RawAddress for usize {}
 
-    fn address(self) -> Option<usize> {
-        Some(self)
-    }
+impl RawAddress for u64 {}
 
-    fn from_address(address: usize) -> Self {
-        address
-    }
-}
+impl RawAddress for *mut c_void {}
 
-impl RawAddress for u64 {
-    const MUTABILITY: Mutability = Mutability::Writable;
-
-    fn address(self) -> Option<usize> {
-        usize::try_from(self).ok()
-    }
-
-    fn from_address(address: usize) -> Self {
-        address as Self
-    }
-}
-
-impl RawAddress for *mut c_void {
-    const MUTABILITY: Mutability = Mutability::Writable;
-
-    fn address(self) -> Option<usize> {
-        Some(self.expose_provenance())
-    }
-
-    fn from_address(address: usize) -> Self {
-        core::ptr::with_exposed_provenance_mut(address)
-    }
-}
-
-impl RawAddress for *const c_void {
-    const MUTABILITY: Mutability = Mutability::ReadOnly;
-
-    fn address(self) -> Option<usize> {
-        Some(self.expose_provenance())
-    }
-
-    fn from_address(address: usize) -> Self {
-        core::ptr::with_exposed_provenance(address)
-    }
-}
+impl RawAddress for *const c_void {}
