@@ -230,24 +230,6 @@ macro_rules! getters {
             pub fn strides(&self) -> [isize; N] {
                 self.raw.strides
             }
-
-            /// The number of elements.
-            #[must_use]
-            pub fn numel(&self) -> usize {
-                self.raw.layout().numel()
-            }
-
-            /// The device of the memory.
-            #[must_use]
-            pub fn device(&self) -> Device {
-                self.raw.device
-            }
-
-            /// The stream with pending work on the data, as [`ArrayInfo::stream`].
-            #[must_use]
-            pub fn stream(&self) -> Option<StreamHandle> {
-                self.raw.pending.stream(self.raw.device)
-            }
         }
     };
 }

@@ -30,10 +30,6 @@ fn a_view_is_what_its_struct_is() {
     };
     let view = array.view::<f64, 2>().unwrap();
     assert_eq!((view.address(), view.shape(), view.strides()), (GPU_ADDRESS, [4, 3], [5, 1]));
-    assert_eq!(
-        (view.numel(), view.device(), view.stream()),
-        (12, Device::cuda(2), Some(StreamHandle::PerThreadDefault))
-    );
     let copy = view;
     assert_eq!(copy.shape(), view.shape(), "a view for reading may be copied");
 }
@@ -251,7 +247,7 @@ fn no_elements_of_any_strides() {
     for strides in [[far, far], [1, far], [far / 2, isize::MIN]] {
         let empty = Array::strided(Vec::<f32>::new(), &[0, 3], &strides);
         let view = empty.view::<[f32; 3], 1>().unwrap();
-        assert_eq!((view.shape(), view.numel()), ([0], 0), "{strides:?}");
+        assert_eq!(view.shape(), [0], "{strides:?}");
         assert_eq!(empty.to_vec::<[f32; 3]>().unwrap(), [[0.0; 3]; 0]);
     }
 }

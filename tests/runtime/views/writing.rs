@@ -100,7 +100,7 @@ fn elements_that_meet_are_not_written() {
 fn device_memory_is_not_written() {
     let mut gpu = Array::new(Claimed::gpu::<f32>(4, 0), &[4]);
     let told = (ErrorKind::Device, "device", "CUDA (2), ordinal 0", "memory that the host can reach");
-    assert_eq!(gpu.view_mut::<f32, 1>().unwrap().device(), Device::cuda(0), "a view hands out the address");
+    assert_ne!(gpu.view_mut::<f32, 1>().unwrap().address(), 0, "a view hands out the address");
     assert_told(&gpu.view_mut::<f32, 1>().unwrap().host_view_mut().unwrap_err(), told);
     assert_told(&gpu.map_inplace(|element: f32| element).unwrap_err(), told);
     let mut busy = Array { stream: stream_of(9), ..Array::new(vec![1_u8; 4], &[4]) };
