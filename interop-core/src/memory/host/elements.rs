@@ -152,16 +152,6 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
         self.strided().fill(value);
     }
 
-    /// Copies all elements of another array. The two arrays cannot share memory, because the second view would fail
-    /// with [`ErrorKind::AlreadyBorrowed`](crate::error::ErrorKind::AlreadyBorrowed).
-    ///
-    /// # Errors
-    ///
-    /// As [`zip_map_inplace`](Self::zip_map_inplace).
-    pub fn copy_from(&mut self, other: &HostView<'_, T, N>) -> Result<()> {
-        self.strided().copy_from(&other.strided())
-    }
-
     /// Copies the elements of a slice, which are in row-major order of the indices.
     ///
     /// # Errors
