@@ -100,9 +100,7 @@ impl ArrayInfo {
     /// Notes that the memory may be used in a way that this crate does not see.
     #[inline]
     pub(crate) fn note_used(&self) {
-        if let Some(uses) = self.uses {
-            uses.note_used();
-        }
+        UseRecord::note(self.uses);
     }
 
     /// The record of the memory, if this crate knows all work on it.

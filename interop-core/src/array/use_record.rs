@@ -110,6 +110,14 @@ impl UseRecord {
         state & !INDEX == self.0.get() & !INDEX
     }
 
+    /// Notes that the memory may be used in a way that this crate does not see, if it has a record.
+    #[inline]
+    pub(crate) fn note(record: Option<Self>) {
+        if let Some(record) = record {
+            record.note_used();
+        }
+    }
+
     /// Notes that the array may be used beyond the caller's stream.
     #[inline]
     pub(crate) fn note_used(self) {

@@ -288,13 +288,6 @@ impl CudaBuffer {
         self.kind == MemoryKind::Pool
     }
 
-    /// Notes that the memory may be used in a way that this crate does not see.
-    pub(crate) fn note_used(&self) {
-        if let Some(record) = self.record {
-            record.note_used();
-        }
-    }
-
     /// Stores the address. From here on the drop frees the memory.
     fn own(&mut self, address: usize) {
         self.address = address;

@@ -117,13 +117,6 @@ impl<const N: usize> RawView<N> {
         f.write_str(")")
     }
 
-    /// Notes that the memory may be used in a way that this crate does not see.
-    pub(crate) fn note_used(&self) {
-        if let Some(uses) = self.uses {
-            uses.note_used();
-        }
-    }
-
     /// The layout, which was checked when the view was made.
     pub(crate) fn layout(&self) -> Layout {
         Layout::strided(&self.shape, &self.strides)
@@ -215,7 +208,7 @@ macro_rules! getters {
             /// The address of element \[0, …, 0\], or 0 for a view without elements.
             #[must_use]
             pub fn address(&self) -> usize {
-                self.raw.note_used();
+                UseRecord::note(self.raw.uses);
                 self.raw.address
             }
 
@@ -322,7 +315,7 @@ impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// aligned for `T`, because a kernel that reads such an element makes the whole context unusable. For pinned memory
     /// also as [`cuda::device_address`](crate::cuda::device_address), if there is a driver.
     pub fn kernel_view(&self) -> Result<KernelView<'a, T, N>> {
-        self.raw.note_used();
+        UseRecord::note(self.raw.uses);
         self.kernel_view_in_scope()
     }
 
@@ -341,7 +334,7 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
     ///
     /// As [`ArrayView::kernel_view`].
     pub fn kernel_view_mut(self) -> Result<KernelViewMut<'a, T, N>> {
-        self.raw.note_used();
+        UseRecord::note(self.raw.uses);
         self.kernel_view_mut_in_scope()
     }
 

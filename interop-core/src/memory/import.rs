@@ -14,6 +14,7 @@ use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::use_record::UseRecord;
 use crate::cuda;
 use crate::cuda::context::Context;
 use crate::cuda::release::scope::ReleaseScope;
@@ -309,7 +310,7 @@ impl Import {
     /// Returns the description and the owner.
     #[must_use]
     pub fn into_parts(self) -> (ArrayInfo, Owner) {
-        self.owner.note_used();
+        UseRecord::note(self.owner.uses());
         (self.info, self.owner)
     }
 
@@ -351,7 +352,7 @@ impl Import {
         }
         // The library of the array knows nothing of this stream, so it may not order the release.
         self.is_on_callers_stream = false;
-        self.owner.note_used();
+        UseRecord::note(self.owner.uses());
         self.info.pending = pending_on(stream, context);
         // The query is needed only if an event would be recorded.
         if cuda::release::records_events() && captured.unwrap_or_else(|| cuda::captures(stream)) {

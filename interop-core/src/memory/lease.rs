@@ -16,6 +16,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::use_record::UseRecord;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::check_import_writable;
 use crate::memory::from_import::{DataField, FromImport};
@@ -302,7 +303,7 @@ macro_rules! lease {
             /// Returns the owner of the memory in place of the lease.
             #[must_use]
             pub fn into_owner(self) -> Owner {
-                self.memory.owner.note_used();
+                UseRecord::note(self.memory.owner.uses());
                 self.memory.owner
             }
 
@@ -334,7 +335,7 @@ macro_rules! lease {
         unsafe impl<T: Element> Storage for $lease<T> {
             #[inline]
             fn memory(&self) -> Result<MemoryRegion> {
-                self.memory.owner.note_used();
+                UseRecord::note(self.memory.owner.uses());
                 self.region()
             }
 

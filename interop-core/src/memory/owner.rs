@@ -132,14 +132,6 @@ impl Owner {
     pub(crate) fn uses(&self) -> Option<UseRecord> {
         self.uses
     }
-
-    /// Notes that the memory may be used in a way that this crate does not see.
-    #[inline]
-    pub(crate) fn note_used(&self) {
-        if let Some(uses) = self.uses {
-            uses.note_used();
-        }
-    }
 }
 
 impl Drop for Owner {

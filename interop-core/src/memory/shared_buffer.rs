@@ -13,6 +13,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
+use crate::array::use_record::UseRecord;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::host::strided::HostElements;
@@ -204,9 +205,7 @@ impl SharedBuffer {
 unsafe impl Storage for SharedBuffer {
     #[inline]
     fn memory(&self) -> Result<MemoryRegion> {
-        if let Some(uses) = self.state().uses {
-            uses.note_used();
-        }
+        UseRecord::note(self.state().uses);
         self.region()
     }
 

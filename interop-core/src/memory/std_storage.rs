@@ -12,6 +12,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
+use crate::array::use_record::UseRecord;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::copy::copy_now;
@@ -267,7 +268,7 @@ fn check_host_copy(info: &ArrayInfo) -> Result<()> {
 // was allocated. 4: `&self` gives no references to elements.
 unsafe impl Storage for CudaBuffer {
     fn memory(&self) -> Result<MemoryRegion> {
-        self.note_used();
+        UseRecord::note(self.record);
         self.region()
     }
 
