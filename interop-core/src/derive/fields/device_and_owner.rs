@@ -14,31 +14,22 @@ use crate::memory::storage::{InfoBuilder, MemoryState};
     note = "write `interop_core::Device`, which holds the memory type and the ordinal"
 )]
 pub trait DeviceField: Sized {
-    /// The device.
-    fn device(&self) -> Device;
-    /// Converts a device.
-    fn from_device(device: Device) -> Self;
-
     /// Called by expanded code for exports.
     #[doc(hidden)]
-    fn describe(&self, memory: RawMemory) -> InfoBuilder<'static> {
-        InfoBuilder::new(memory.on(self.device()), None, false, MemoryState::new(PendingWork::UNKNOWN))
-    }
+    fn describe(&self, memory: RawMemory) -> InfoBuilder<'static>;
 
     /// Called by expanded code for imports.
     #[doc(hidden)]
-    fn take(from: &mut Extraction<'_>) -> Self {
-        Self::from_device(from.device())
-    }
+    fn take(from: &mut Extraction<'_>) -> Self;
 }
 
 impl DeviceField for Device {
-    fn device(&self) -> Device {
-        *self
+    fn describe(&self, memory: RawMemory) -> InfoBuilder<'static> {
+        InfoBuilder::new(memory.on(*self), None, false, MemoryState::new(PendingWork::UNKNOWN))
     }
 
-    fn from_device(device: Device) -> Self {
-        device
+    fn take(from: &mut Extraction<'_>) -> Self {
+        from.device()
     }
 }
 
