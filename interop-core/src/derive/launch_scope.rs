@@ -143,11 +143,6 @@ impl Member {
             && !matches!(self.pending.name(), Some(StreamHandle::Raw(_)))
     }
 
-    fn of(info: &ArrayInfo) -> Self {
-        let ArrayInfo { pending, device, address, uses, .. } = *info;
-        Self { pending, device, address, uses, followed: info.followed() }
-    }
-
     /// Makes the stream of the scope wait for the work that is pending on the array.
     fn make_scope_wait(&self, (stream, device): StreamOnDevice, fork: Fork) -> Result<()> {
         match self.pending.only_name() {
@@ -159,13 +154,6 @@ impl Member {
                 cuda::make_stream_wait_for_unknown(waiter, self.address, self.device, self.followed)
             }
         }
-    }
-
-    /// Makes a library that does not name its stream wait for the work in a scope: later work of the context does, if it is
-    /// device memory. Returns whether the host need not wait.
-    fn make_library_wait(&self, scope: StreamOnDevice) -> bool {
-        !self.device.device_type.is_host_accessible()
-            && cuda::make_context_wait((self.address, self.device), scope).unwrap_or(false)
     }
 }
 
@@ -349,7 +337,8 @@ impl<'a> LaunchScope<'a> {
 
     /// Adds the array of a description.
     pub(crate) fn add(&self, info: &ArrayInfo) -> Result<()> {
-        self.state.borrow_mut().add(Member::of(info))
+        let ArrayInfo { pending, device, address, uses, .. } = *info;
+        self.state.borrow_mut().add(Member { pending, device, address, uses, followed: info.followed() })
     }
 
     /// The stream on which the kernels are launched: an `Arc<CudaStream>` of `cudarc`, a [`StreamHandle`], or your own type.
@@ -360,8 +349,8 @@ impl<'a> LaunchScope<'a> {
     ///
     /// As [`cuda::stream_wait`], and as [`FromStream::from_stream`].
     pub fn stream<S: FromStream>(&self) -> Result<S> {
-        let (stream, device) = self.state.borrow_mut().chosen()?;
-        S::from_stream(stream, device)
+        let (stream, device) = self.state.borrow_mut().stream_on_device()?;
+        S::from_stream(stream.name().unwrap_or(StreamHandle::LegacyDefault), device)
     }
 
     /// Ends the scope: the streams of its arrays wait for the work that was launched in it.
@@ -379,12 +368,6 @@ impl<'a> LaunchScope<'a> {
 
 impl State {
     /// Returns the stream of the scope, and the device of its arrays.
-    fn chosen(&mut self) -> Result<(StreamHandle, Device)> {
-        let (stream, device) = self.stream_on_device()?;
-        Ok((stream.name().unwrap_or(StreamHandle::LegacyDefault), device))
-    }
-
-    /// As [`chosen`](Self::chosen), with the context of a default stream.
     fn stream_on_device(&mut self) -> Result<StreamOnDevice> {
         let device = self.device().unwrap_or(Device::cuda(0));
         let (stream, of) = if let Some(stream) = self.stream {
@@ -392,10 +375,8 @@ impl State {
         } else {
             let on_its_device = |member: &&Member| member.has_stream() && !member.is_on_any_default_stream();
             let chosen = self.arrays.iter().find(on_its_device).map(|member| (member.pending, member.device));
-            let any = || {
-                self.arrays.iter().find(|member| member.has_stream()).map(|member| (member.pending, device))
-            };
-            let stream = chosen.or_else(any);
+            let any = || self.arrays.iter().find(|member| member.has_stream());
+            let stream = chosen.or_else(|| any().map(|member| (member.pending, device)));
             let default = || PendingWork::on_default_stream(device, None).map(|stream| (stream, device));
             self.choose(stream.map_or_else(default, Ok)?)?
         };
@@ -404,18 +385,11 @@ impl State {
         Ok((stream, if is_default && of != Device::UNKNOWN { of } else { device }))
     }
 
-    /// A stream that was named may become part of the capture of an array's stream. The end of the scope joins it again.
-    fn fork(&self) -> Fork {
-        if self.is_named { Fork::Allowed } else { Fork::Refused }
-    }
-
     /// The device of the arrays, if one of them is on a device.
     fn device(&self) -> Option<Device> {
-        let devices = self.arrays.iter().map(|member| member.device);
-        devices
-            .clone()
-            .find(|device| device.device_type == DeviceType::CUDA)
-            .or_else(|| devices.clone().next())
+        let mut devices = self.arrays.iter().map(|member| member.device);
+        let first = devices.clone().next();
+        devices.find(|device| device.device_type == DeviceType::CUDA).or(first)
     }
 
     fn add(&mut self, member: Member) -> Result<()> {
@@ -428,14 +402,16 @@ impl State {
             Some((_, device)) => Some(device),
         };
         self.check_device(member.device, device)?;
+        // A stream that was named may become part of the capture of an array's stream. The end of the scope joins it again.
+        let fork = if self.is_named { Fork::Allowed } else { Fork::Refused };
         match self.stream {
             Some((stream, Device::UNKNOWN)) => {
                 // A default stream belongs to the device of the first array.
                 let device = device.unwrap_or(member.device);
-                member.make_scope_wait((stream, device), self.fork())?;
+                member.make_scope_wait((stream, device), fork)?;
                 self.stream = Some((stream, device));
             }
-            Some(stream) => member.make_scope_wait(stream, self.fork())?,
+            Some(stream) => member.make_scope_wait(stream, fork)?,
             // A library that hides its streams, or a kept array, leaves the choice to an array after it.
             None if member.has_only_stream() && !member.is_on_any_default_stream() => {
                 self.choose((member.pending, member.device))?;
@@ -475,7 +451,7 @@ impl State {
     fn join(&mut self) -> Result<()> {
         if self.stream.is_none() && cuda::is_available() && self.arrays.iter().any(Member::has_stream) {
             // Nobody has asked for the stream, so the launches were on that of the array.
-            self.chosen()?;
+            self.stream_on_device()?;
         }
         let arrays = core::mem::take(&mut self.arrays);
         let Some(scope) = self.stream.filter(|_| cuda::is_available()) else {
@@ -504,7 +480,10 @@ impl State {
                 }
             }
             if member.pending.has_hidden_streams() {
-                needs_host |= !member.make_library_wait(scope);
+                // The library does not name its stream: later work of the context waits, if it is device memory.
+                let is_ordered = !member.device.device_type.is_host_accessible()
+                    && cuda::make_context_wait((member.address, member.device), scope).unwrap_or(false);
+                needs_host |= !is_ordered;
             }
         }
         if needs_host {
