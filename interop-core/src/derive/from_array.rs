@@ -72,9 +72,9 @@ pub trait FromArray: Sized {
     fn from_import(mut import: Import) -> Result<Self, Refused<Import>> {
         let mut extraction = Extraction::new(&mut import);
         let made = Self::assemble(&mut extraction);
-        let is_untaken = extraction.is_untaken();
+        let is_taken = extraction.taken;
         made.map_err(|error| {
-            assert!(is_untaken, "the storage is taken last, and nothing can fail after it");
+            assert!(!is_taken, "the storage is taken last, and nothing can fail after it");
             let error = import.name(error);
             Refused::new(import, error)
         })

@@ -88,11 +88,6 @@ impl<'a> Extraction<'a> {
         Self { wait, ..self }
     }
 
-    /// Whether the import is still whole.
-    pub(crate) fn is_untaken(&self) -> bool {
-        !self.taken
-    }
-
     #[inline(always)]
     pub(crate) fn info(&self) -> Result<&ArrayInfo> {
         if self.taken { Err(already_taken()) } else { Ok(self.import.info()) }
