@@ -15,7 +15,7 @@ use crate::error::{Refused, Result};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
 use crate::memory::host::cells::ReadOnlyCell;
 use crate::memory::host::loops::Visit;
-use crate::memory::host::strided::{HostElements, HostElementsMut};
+use crate::memory::host::strided::{Strided, StridedMut, with_elements, with_elements_mut};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::storage::Storage;
 use crate::protocols::cai::CudaArrayInterface;
@@ -143,7 +143,7 @@ pub unsafe trait CudaArray {
         let info = self.info()?;
         if info.device().device_type != DeviceType::CUDA {
             // SAFETY: rule 1.
-            return unsafe { HostElements::<T>::new(&info, false) }?.strided().to_vec(Order::C);
+            return unsafe { with_elements(&info, false, |elements| elements.to_vec(Order::C)) };
         }
         // SAFETY: rule 1.
         unsafe { crate::memory::transfer::fetch_vec(&info, Order::C) }
@@ -161,7 +161,7 @@ pub unsafe trait CudaArray {
         Self: Sized,
     {
         // SAFETY: rule 1.
-        unsafe { HostElements::<T>::new(&self.info()?, false) }?.strided().for_each(see)
+        unsafe { with_elements(&self.info()?, false, |elements| elements.for_each(see)) }
     }
 
     /// As [`HostView::for_each_chunk`](crate::memory::host::HostView::for_each_chunk).
@@ -174,7 +174,7 @@ pub unsafe trait CudaArray {
         Self: Sized,
     {
         // SAFETY: rule 1.
-        unsafe { HostElements::<T>::new(&self.info()?, false) }?.strided().for_each_chunk(see)
+        unsafe { with_elements(&self.info()?, false, |elements| elements.for_each_chunk(see)) }
     }
 
     /// Folds all elements into one value, in memory order, which ignores the indices.
@@ -188,7 +188,7 @@ pub unsafe trait CudaArray {
         Self: Sized,
     {
         // SAFETY: rule 1.
-        unsafe { HostElements::<T>::new(&self.info()?, false) }?.strided().fold(Visit::Memory, start, add)
+        unsafe { with_elements(&self.info()?, false, |elements| elements.fold(Visit::Memory, start, add)) }
     }
 
     /// Replaces each element by the result of `change`, in memory order. Works for any rank and strides, in
@@ -205,7 +205,7 @@ pub unsafe trait CudaArray {
         Self: Sized,
     {
         // SAFETY: rule 1; the borrow is exclusive.
-        unsafe { HostElementsMut::<T>::new(&self.info()?) }?.strided().map_inplace(change)
+        unsafe { with_elements_mut(&self.info()?, |mut elements| elements.map_inplace(change)) }
     }
 
     /// As [`map_inplace`](Self::map_inplace). `change` also gets the element at the same index of another array of the
@@ -224,10 +224,14 @@ pub unsafe trait CudaArray {
     where
         Self: Sized,
     {
+        let zip = |other: Strided<'_, U>| {
+            // SAFETY: as in `map_inplace`.
+            unsafe {
+                with_elements_mut(&self.info()?, |mut elements| elements.zip_map_inplace(&other, change))
+            }
+        };
         // SAFETY: rule 1, for the other array.
-        let other = unsafe { HostElements::new(&other.info()?, false) }?;
-        // SAFETY: as in `map_inplace`.
-        unsafe { HostElementsMut::new(&self.info()?) }?.strided().zip_map_inplace(&other.strided(), change)
+        unsafe { with_elements(&other.info()?, false, zip) }
     }
 
     /// Writes `value` to all elements.
@@ -239,8 +243,12 @@ pub unsafe trait CudaArray {
     where
         Self: Sized,
     {
+        let fill = |mut elements: StridedMut<'_, T>| {
+            elements.fill(value);
+            Ok(())
+        };
         // SAFETY: as in `map_inplace`.
-        unsafe { HostElementsMut::new(&self.info()?) }.map(|mut elements| elements.strided().fill(value))
+        unsafe { with_elements_mut(&self.info()?, fill) }
     }
 
     /// Copies the elements of a slice, in row-major order, into the array.
@@ -253,7 +261,7 @@ pub unsafe trait CudaArray {
         Self: Sized,
     {
         // SAFETY: as in `map_inplace`.
-        unsafe { HostElementsMut::<T>::new(&self.info()?) }?.strided().copy_from_slice(slice)
+        unsafe { with_elements_mut(&self.info()?, |mut elements| elements.copy_from_slice(slice)) }
     }
 
     /// Returns the CUDA Array Interface of the array as plain data. The address is the one that kernels use

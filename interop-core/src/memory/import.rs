@@ -10,7 +10,6 @@ use core::fmt;
 use std::sync::Arc;
 
 use crate::array::device::{Device, DeviceType};
-use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::array::stream::{PendingWork, StreamHandle};
@@ -21,7 +20,6 @@ use crate::cuda::release::scope::ReleaseScope;
 #[cfg(feature = "python")]
 use crate::error::Origin;
 use crate::error::{Error, Result};
-use crate::memory::host::strided::HostElements;
 use crate::memory::owner::Owner;
 
 /// An imported array: a checked description and the owner that keeps its memory alive. All protocols import to this
@@ -425,21 +423,6 @@ impl Import {
     pub unsafe fn assume_writable(mut self) -> Self {
         self.info.mutability = Mutability::Writable;
         self
-    }
-
-    /// Returns the elements for a copy.
-    ///
-    /// # Errors
-    ///
-    /// As [`ArrayView::host_view`](crate::memory::array_view::ArrayView::host_view), but with any alignment.
-    ///
-    /// # Safety
-    ///
-    /// The result is not used after `self` is dropped.
-    pub(crate) unsafe fn elements<T: Element>(&self) -> Result<HostElements<T>> {
-        // SAFETY: the constructors guarantee that the memory is live while `self` is; the caller does not use the
-        // elements longer.
-        unsafe { HostElements::new(&self.info, false) }
     }
 }
 

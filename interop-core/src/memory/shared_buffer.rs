@@ -16,7 +16,7 @@ use crate::array::struct_type::StructType;
 use crate::array::use_record::UseRecord;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
-use crate::memory::host::strided::HostElements;
+use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::import::Import;
 use crate::memory::lease::{check_bytes, check_whole};
 use crate::memory::maybe_dangling::MaybeDangling;
@@ -183,7 +183,7 @@ impl SharedBuffer {
             let flags = MemoryRegion { element: <bool as Element>::TYPE, ..memory.clone() };
             let info = InfoBuilder::new(flags, None, true, self.state()).finish(&[len as i64])?;
             // SAFETY: the handle keeps the memory alive.
-            unsafe { HostElements::<bool>::new(&info, false) }?.strided().for_each(drop)?;
+            unsafe { with_elements(&info, false, |flags: Strided<'_, bool>| flags.for_each(drop)) }?;
         }
         Ok(Self::from_inner(Inner { memory: Ok(memory), struct_type: None, owner }))
     }

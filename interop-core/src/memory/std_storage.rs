@@ -22,7 +22,7 @@ use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;
 use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::host::cells::check_readable;
-use crate::memory::host::strided::Strided;
+use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::host_vec::{HostBuffer, HostVec};
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
@@ -215,9 +215,8 @@ macro_rules! copying_storage {
 
                 fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
                     let copy: fn(Strided<'_, T>, Order) -> Result<Self> = $copy;
-                    // SAFETY: the elements are not used after this call.
-                    let elements = unsafe { import.elements() };
-                    let copied = elements.and_then(|elements| copy(elements.strided(), order));
+                    // SAFETY: the memory is live while the import is.
+                    let copied = unsafe { with_elements(&import.info, false, |elements| copy(elements, order)) };
                     copied.map_err(|error| Refused::new(import, error))
                 }
             }

@@ -4,7 +4,7 @@ use std::panic;
 use std::thread;
 
 use interop_core::dlpack::{Legacy, Versioned};
-use interop_core::{CudaArray, Device, ErrorKind, FromArray, HostVec, Lease, LeaseMut, SharedBuffer};
+use interop_core::{CudaArray, ErrorKind, FromArray, HostVec, Lease, LeaseMut, SharedBuffer};
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Claimed};

@@ -153,16 +153,11 @@ impl Layout {
     #[inline]
     #[must_use]
     pub fn offsets(&self) -> Range<isize> {
-        // All constructors reject offsets that do not fit.
-        self.offsets_checked().unwrap_or(0..0)
-    }
-
-    #[inline]
-    fn offsets_checked(&self) -> Option<Range<isize>> {
         if self.is_empty() {
-            return Some(0..0);
+            return 0..0;
         }
-        offsets(self.shape().iter().copied().zip(self.strides().iter().copied()))
+        // All constructors reject offsets that do not fit.
+        offsets(self.shape().iter().copied().zip(self.strides().iter().copied())).unwrap_or(0..0)
     }
 
     /// Whether the elements lie without gaps in this order. True for an empty array.

@@ -19,55 +19,43 @@ use crate::memory::host::loops::{Loops, Plane, Visit, fill, fold, map};
 /// The size of a chunk of copied elements, in bytes. Contiguous runs of at least this size are passed in place.
 const CHUNK: usize = 8192;
 
-/// The elements of an array of any rank in host memory, and the record that they are used.
-pub(crate) struct HostElements<T> {
-    address: usize,
-    layout: Layout,
-    _access: Option<Borrow>,
-    marker: PhantomData<T>,
+/// Calls `work` with the elements of an array of any rank in host memory. Meanwhile the access is recorded, as one for
+/// reading or for writing.
+///
+/// # Safety
+///
+/// The memory that `info` describes is live and initialized during the call.
+#[inline]
+pub(crate) unsafe fn with_elements<T: Element, R>(
+    info: &ArrayInfo,
+    exclusive: bool,
+    work: impl FnOnce(Strided<'_, T>) -> Result<R>,
+) -> Result<R> {
+    check_readable(info.pending, info.address, info.device())?;
+    let layout = info.layout_of(&T::TYPE)?;
+    let _access = Borrow::from_shared(shared_range(info), exclusive)?;
+    // SAFETY: the memory is live and initialized, as the caller promises, and host memory. A layout was checked when it
+    // was made.
+    work(unsafe { Strided::new(info.address, layout.shape(), layout.strides()) })
 }
 
-impl<T: Element> HostElements<T> {
-    /// Records an access to the array of a description, for reading or writing, until the value is dropped.
-    ///
-    /// # Safety
-    ///
-    /// The memory that `info` describes is live and initialized while the value is used.
-    pub(crate) unsafe fn new(info: &ArrayInfo, exclusive: bool) -> Result<Self> {
-        check_readable(info.pending, info.address, info.device())?;
-        let layout = info.layout_of(&T::TYPE)?;
-        let access = Borrow::from_shared(shared_range(info), exclusive)?;
-        Ok(Self { address: info.address, layout, _access: access, marker: PhantomData })
-    }
-
-    pub(crate) fn strided(&self) -> Strided<'_, T> {
-        // SAFETY: the memory is live and initialized (contract of `new`), and host memory. A layout was checked when it
-        // was made.
-        unsafe { Strided::new(self.address, self.layout.shape(), self.layout.strides()) }
-    }
-}
-
-/// As [`HostElements`], for writing.
-pub(crate) struct HostElementsMut<T>(HostElements<T>);
-
-impl<T: Element> HostElementsMut<T> {
-    /// As [`HostElements::new`]. Returns an error for read-only arrays and for arrays in which two indices may share an
-    /// element.
-    ///
-    /// # Safety
-    ///
-    /// As for [`HostElements::new`]. The memory may be written if `info` says so. While the value is used, no Rust code
-    /// reads or writes the memory without recording an access.
-    pub(crate) unsafe fn new(info: &ArrayInfo) -> Result<Self> {
-        check_writable(info)?;
-        // SAFETY: as the caller promises.
-        unsafe { HostElements::new(info, true) }.map(Self)
-    }
-
-    pub(crate) fn strided(&mut self) -> StridedMut<'_, T> {
-        // SAFETY: `check_writable` accepted the array, and the recorded access excludes other Rust code.
-        unsafe { StridedMut::new(self.0.strided()) }
-    }
+/// As [`with_elements`], for writing. Returns an error for read-only arrays and for arrays in which two indices may share
+/// an element.
+///
+/// # Safety
+///
+/// As for [`with_elements`]. The memory may be written if `info` says so. During the call, no Rust code reads or writes the
+/// memory without recording an access.
+#[inline]
+pub(crate) unsafe fn with_elements_mut<T: Element, R>(
+    info: &ArrayInfo,
+    work: impl FnOnce(StridedMut<'_, T>) -> Result<R>,
+) -> Result<R> {
+    check_writable(info)?;
+    // SAFETY: `check_writable` accepted the array, and the recorded access excludes other Rust code.
+    let work = |elements: Strided<'_, T>| work(unsafe { StridedMut::new(elements) });
+    // SAFETY: as the caller promises.
+    unsafe { with_elements(info, true, work) }
 }
 
 /// The elements of an array in host memory.
