@@ -10,14 +10,12 @@
 //! threads that use other memory rarely meet.
 
 use core::cell::{Cell, RefCell};
-use core::hash::BuildHasherDefault;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::granules::{Key, Keys, Mix, STRIPES, level_of, own_keys, stripe_of};
+use crate::memory::granules::{Key, Keys, LISTS, STRIPES, level_of, list_of, own_keys, stripe_of};
 use crate::process::fork::{PerProcess, forked_by, generation, this_thread};
 
 /// An access to a range of addresses. Equal accesses are counted.
@@ -51,18 +49,14 @@ impl Access {
     }
 }
 
-/// The accesses of a granule, and how many of each there are.
-type Granule = Vec<(Access, usize)>;
+/// An access in a granule, and how many of it there are.
+type Entry = (Key, Access, usize);
 
-/// The granules whose keys lead to one lock. In a cache line of its own, so that threads do not slow each other down.
+/// The accesses of the granules whose keys lead to one lock. They are spread over lists by the keys, so that each list is
+/// short. In a cache line of its own, so that threads do not slow each other down.
 #[derive(Default)]
 #[repr(align(128))]
-struct Stripe {
-    /// Some of them may be empty.
-    granules: HashMap<Key, Granule, BuildHasherDefault<Mix>>,
-    /// The number of granules that are not empty.
-    used: usize,
-}
+struct Stripe([Vec<Entry>; LISTS]);
 
 struct Table {
     /// In boxes, because a large allocation is more likely to fail, which would end the program.
@@ -127,8 +121,7 @@ impl Table {
         self.lock(stripes & (stripes - 1), Some(&locked), run);
     }
 
-    /// Locks the granules that can have accesses to a range, and calls `run` with them; with `None` if all stripes are
-    /// locked. `own` is the level of a new access.
+    /// Locks the granules that can have accesses to a range, and calls `run` with them. `own` is the level of a new access.
     ///
     /// A level is announced before its granules are locked, and read again under the locks. So of two accesses that
     /// begin at once, one at least locks the granules of both.
@@ -136,7 +129,7 @@ impl Table {
         &'t self,
         range: &Range<usize>,
         own: u32,
-        mut run: impl FnMut(Option<&Locked<'t, '_>>, Option<&Keys>),
+        mut run: impl FnMut(Option<&Locked<'t, '_>>, &Keys),
     ) {
         let (mut is_done, mut keys) = (false, Keys::NONE);
         while !is_done {
@@ -144,13 +137,12 @@ impl Table {
             if levels & own != own {
                 levels = self.levels.fetch_or(own, Ordering::SeqCst) | own;
             }
-            let keys = keys.fill(range, levels).then_some(&keys);
-            let stripes = keys.map_or(u64::MAX, |keys| keys.stripes);
-            self.lock(stripes, None, &mut |locked| {
+            keys.fill(range, levels);
+            self.lock(keys.stripes, None, &mut |locked| {
                 let now = self.levels.load(Ordering::SeqCst);
                 is_done = now & !levels == 0 && now & own == own;
                 if is_done {
-                    run(locked, keys);
+                    run(locked, &keys);
                 }
             });
         }
@@ -173,7 +165,7 @@ impl Table {
             } else {
                 Self::change(locked, &access, Stripe::add);
             }
-            if keys.is_none() {
+            if keys.are_all {
                 // No access begins meanwhile, so levels without one can be forgotten.
                 let mut left = 0;
                 Locked::for_each(locked, |_, stripe| left |= stripe.levels());
@@ -190,9 +182,7 @@ impl Table {
 
     fn forget(&self, range: &Range<usize>) {
         if self.levels.load(Ordering::SeqCst) != 0 {
-            self.visit(range, 0, |locked, keys| {
-                Locked::for_each(locked, |number, stripe| stripe.forget(number, range, keys));
-            });
+            self.visit(range, 0, |locked, _| Locked::for_each(locked, |_, stripe| stripe.forget(range)));
         }
     }
 
@@ -217,75 +207,53 @@ impl Stripe {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Self::default(),
         };
-        let of_forking_thread = |granule: &Granule| -> Granule {
-            granule.iter().filter(|(access, _)| access.thread == forked_by()).copied().collect()
+        let of_forking_thread = |list: &Vec<Entry>| -> Vec<Entry> {
+            list.iter().filter(|(_, access, _)| access.thread == forked_by()).copied().collect()
         };
-        let kept = parents.granules.iter().map(|(key, granule)| (*key, of_forking_thread(granule)));
-        let granules: HashMap<_, _, _> = kept.filter(|(_, granule)| !granule.is_empty()).collect();
-        Self { used: granules.len(), granules }
+        Self(core::array::from_fn(|at| of_forking_thread(&parents.0[at])))
     }
 
     /// The levels of its accesses, one bit each.
     fn levels(&self) -> u32 {
-        let used = self.granules.iter().filter(|(_, granule)| !granule.is_empty());
-        used.fold(0, |levels, (key, _)| levels | 1 << (key & 15))
+        self.0.iter().flatten().fold(0, |levels, (key, ..)| levels | 1 << (key & 15))
     }
 
-    /// Calls `see` with these granules, or with all.
-    fn for_each(&mut self, number: usize, keys: Option<&Keys>, mut see: impl FnMut(&mut Granule)) {
-        let Some(keys) = keys else { return self.granules.values_mut().for_each(see) };
-        for key in keys.of_stripe(number) {
-            self.granules.get_mut(&key).into_iter().for_each(&mut see);
-        }
+    /// The accesses in these granules.
+    fn in_granules<'s>(&'s self, number: usize, keys: &'s Keys) -> impl Iterator<Item = &'s Access> {
+        let of = |key| self.0[list_of(key)].iter().filter(move |(own, ..)| *own == key);
+        let all = keys.are_all.then(|| self.0.iter().flatten());
+        let entries = keys.of_stripe(number).flat_map(of).chain(all.into_iter().flatten());
+        entries.map(|(_, access, _)| access)
     }
 
-    /// An access that conflicts with the given one, in these granules or in any.
-    fn conflicting(&mut self, number: usize, access: &Access, keys: Option<&Keys>) -> Option<Access> {
-        let mut found = None;
-        self.for_each(number, keys, |granule| {
-            let others = || granule.iter().map(|(other, _)| *other).find(|other| other.conflicts(access));
-            found = found.or_else(others);
-        });
-        found
+    /// An access in these granules that conflicts with the given one.
+    fn conflicting(&self, number: usize, access: &Access, keys: &Keys) -> Option<Access> {
+        self.in_granules(number, keys).find(|other| other.conflicts(access)).copied()
     }
 
     fn add(&mut self, key: Key, access: &Access) {
-        let granule = self.granules.entry(key).or_default();
-        self.used += usize::from(granule.is_empty());
-        match granule.iter_mut().find(|(known, _)| known == access) {
-            Some((_, count)) => *count += 1,
-            None => granule.push((*access, 1)),
+        let list = &mut self.0[list_of(key)];
+        match list.iter_mut().find(|(own, known, _)| *own == key && known == access) {
+            Some((.., count)) => *count += 1,
+            None => list.push((key, *access, 1)),
         }
     }
 
     fn remove(&mut self, key: Key, access: &Access) {
-        let Some(granule) = self.granules.get_mut(&key) else { return };
-        let Some(at) = granule.iter().position(|(known, _)| known == access) else { return };
-        granule[at].1 -= 1;
-        if granule[at].1 == 0 {
-            granule.swap_remove(at);
-        }
-        self.used -= usize::from(granule.is_empty());
-        self.tidy();
-    }
-
-    /// Drops empty granules if there are many. A few are kept, because the same memory is often used again.
-    fn tidy(&mut self) {
-        if self.granules.len() > 2 * self.used + 16 {
-            self.granules.retain(|_, granule| !granule.is_empty());
+        let list = &mut self.0[list_of(key)];
+        let known = list.iter().position(|(own, known, _)| *own == key && known == access);
+        let Some(at) = known else { return };
+        list[at].2 -= 1;
+        if list[at].2 == 0 {
+            list.swap_remove(at);
         }
     }
 
-    /// Removes all accesses to a range, from these granules or from all.
-    fn forget(&mut self, number: usize, range: &Range<usize>, keys: Option<&Keys>) {
-        let mut emptied = 0;
-        self.for_each(number, keys, |granule| {
-            let was_used = !granule.is_empty();
-            granule.retain(|(access, _)| !access.overlaps(range));
-            emptied += usize::from(was_used && granule.is_empty());
-        });
-        self.used -= emptied;
-        self.tidy();
+    /// Removes all accesses to a range.
+    fn forget(&mut self, range: &Range<usize>) {
+        for list in &mut self.0 {
+            list.retain(|(_, access, _)| !access.overlaps(range));
+        }
     }
 }
 
@@ -453,7 +421,7 @@ mod tests {
         for access in &held {
             table.end(access);
         }
-        assert!(table.stripes.iter().all(|stripe| stripe.lock().unwrap().used == 0));
+        assert!(table.stripes.iter().all(|stripe| stripe.lock().unwrap().0.iter().all(Vec::is_empty)));
     }
 
     /// Many accesses elsewhere, and many equal ones, are not looked at.
@@ -467,10 +435,9 @@ mod tests {
         for range in [0..64, 64..128, 5 << 16..(5 << 16) + 64, 3 << 15..(3 << 15) + 2048] {
             let mut entries = 0;
             table.visit(&range, 0, |locked, keys| {
-                let keys = keys.unwrap();
+                assert!(!keys.are_all);
                 Locked::for_each(locked, |number, stripe| {
-                    let granules = keys.of_stripe(number).filter_map(|key| stripe.granules.get(&key));
-                    entries += granules.map(Vec::len).sum::<usize>();
+                    entries += stripe.in_granules(number, keys).count();
                 });
             });
             assert!(entries <= 2, "{entries} entries for {range:?}");

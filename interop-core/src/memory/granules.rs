@@ -1,33 +1,14 @@
 //! Where an access to a range of addresses is recorded: in granules, which are spread over stripes.
 
-use core::hash::Hasher;
 use core::ops::Range;
 
 /// The level of a granule, and its number among those of its level.
 pub(crate) type Key = u64;
 
-/// Spreads keys over the stripes, and over the places of a map.
-#[derive(Default)]
-pub(crate) struct Mix(u64);
-
-impl Hasher for Mix {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        let product = (self.0 ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = product ^ (product >> 32);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 pub(crate) const STRIPES: usize = 64;
+
+/// The number of lists in a stripe.
+pub(crate) const LISTS: usize = 16;
 
 /// The level for ranges of this length. At most sixteen of them fit into a granule without overlapping: the granules of
 /// level 0 have 64 bytes, those of the next level sixteen times as many, and so on.
@@ -36,10 +17,16 @@ pub(crate) fn level_of(range: &Range<usize>) -> u32 {
     bits.saturating_sub(6).div_ceil(4)
 }
 
+fn spread(key: Key) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+}
+
 pub(crate) fn stripe_of(key: Key) -> usize {
-    let mut mix = Mix::default();
-    mix.write_u64(key);
-    (mix.finish() >> 20) as usize % STRIPES
+    spread(key) % STRIPES
+}
+
+pub(crate) fn list_of(key: Key) -> usize {
+    spread(key) / STRIPES % LISTS
 }
 
 /// The numbers of the first and of the last granule that a range touches.
@@ -63,24 +50,26 @@ pub(crate) fn own_keys(range: &Range<usize>) -> [Key; 2] {
 pub(crate) struct Keys {
     list: [Key; Self::MOST],
     len: usize,
+    /// Whether they are too many for the list. Then all stripes are locked.
+    pub(crate) are_all: bool,
     /// Their stripes, one bit each.
     pub(crate) stripes: u64,
 }
 
 impl Keys {
-    /// If a range touches more granules, all stripes are locked.
     const MOST: usize = 40;
 
-    pub(crate) const NONE: Self = Self { list: [0; Self::MOST], len: 0, stripes: 0 };
+    pub(crate) const NONE: Self = Self { list: [0; Self::MOST], len: 0, are_all: false, stripes: 0 };
 
-    /// Adds the granules of these levels. Returns `false` if they are too many.
-    pub(crate) fn fill(&mut self, range: &Range<usize>, mut levels: u32) -> bool {
-        (self.len, self.stripes) = (0, 0);
+    /// Sets the granules to those of these levels.
+    pub(crate) fn fill(&mut self, range: &Range<usize>, mut levels: u32) {
+        (self.len, self.are_all, self.stripes) = (0, false, 0);
         while levels != 0 {
             let level = levels.trailing_zeros();
             let (first, last) = granules(range, level);
             if last - first >= Self::MOST - self.len {
-                return false;
+                (self.len, self.are_all, self.stripes) = (0, true, u64::MAX);
+                return;
             }
             for number in first..=last {
                 let key = key(level, number);
@@ -90,10 +79,9 @@ impl Keys {
             }
             levels &= levels - 1;
         }
-        true
     }
 
-    /// Those in a stripe.
+    /// Those in a stripe. None if they are all.
     pub(crate) fn of_stripe(&self, number: usize) -> impl Iterator<Item = Key> + '_ {
         self.list[..self.len].iter().copied().filter(move |key| stripe_of(*key) == number)
     }
