@@ -100,15 +100,15 @@ fn not_expressible(found: &str) -> Error {
 /// # Errors
 ///
 /// [`ErrorKind::DType`] for elements that are not numbers, opaque bytes or structs of these in the native byte order.
-pub(crate) fn read(format: &[u8], itemsize: usize) -> Result<(DType, Option<StructType>)> {
+pub(crate) fn read(format: &[u8], itemsize: usize) -> Result<Item> {
     let mut reader = Reader { format, itemsize, at: 0, order: b'@', offset: 0, start: 0, is_open: false };
-    let item = reader.item(MAX_DEPTH)?;
+    let (dtype, struct_type) = reader.item(MAX_DEPTH)?;
     if reader.at != format.len() {
         return Err(reader.refusal("a single item, such as `f` or `T{...}`"));
     }
-    let size = item.dtype.packed_bits() / 8;
-    let Some(mut struct_type) = item.struct_type else {
-        return if size == itemsize { Ok((item.dtype, None)) } else { Err(reader.wrong_size(size)) };
+    let size = dtype.packed_bits() / 8;
+    let Some(mut struct_type) = struct_type else {
+        return if size == itemsize { Ok((dtype, None)) } else { Err(reader.wrong_size(size)) };
     };
     let gap = itemsize - size;
     if gap > 0 && format.contains(&b'<') {
@@ -136,11 +136,8 @@ struct Reader<'a> {
 /// The items that are read.
 const ITEMS: &str = "numbers, bools, opaque bytes (`4x`), structs of these, and in structs arrays (`(3)f`)";
 
-/// One item of a format: a scalar, opaque bytes, or a struct.
-struct Item {
-    dtype: DType,
-    struct_type: Option<StructType>,
-}
+/// The type of an item, and the fields of one that is a struct.
+type Item = (DType, Option<StructType>);
 
 impl Reader<'_> {
     fn item(&mut self, depth: usize) -> Result<Item> {
@@ -160,7 +157,7 @@ impl Reader<'_> {
             },
         };
         self.advance(dtype.packed_bits() / 8)?;
-        Ok(Item { dtype, struct_type: None })
+        Ok((dtype, None))
     }
 
     /// Reads a struct after its `T`.
@@ -176,7 +173,7 @@ impl Reader<'_> {
         self.start = outer;
         let struct_type = StructType { fields };
         struct_type.check_names("format")?;
-        Ok(Item { dtype, struct_type: Some(struct_type) })
+        Ok((dtype, Some(struct_type)))
     }
 
     /// Reads a field, or padding.
@@ -185,7 +182,7 @@ impl Reader<'_> {
         let (first, offset) = (self.at, self.offset);
         let was_open = core::mem::take(&mut self.is_open);
         let shape = if self.eat(b'(') { self.shape()? } else { Vec::new() };
-        let Item { dtype, struct_type } = self.item(depth)?;
+        let (dtype, struct_type) = self.item(depth)?;
         let Some(name) = self.name()? else {
             let is_padding = dtype.is_opaque() && struct_type.is_none() && shape.is_empty();
             // `NumPy` alone writes padding as `xxx`, and leaves out the padding at the end of nested structs.
