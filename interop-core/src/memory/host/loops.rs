@@ -72,9 +72,15 @@ impl Loops {
             };
             return Some(Self { axes, ndim: 1, first: [0; MOST], tile: None });
         }
+        let (axes, ndim) = (Dims::zeroed(shape.len().max(1)), 0);
         // Changed in place, because loops have about two hundred bytes.
-        let mut made = Some(Self::in_index_order(shape, strides));
+        let mut made = Some(Self { axes, ndim, first: [0; MOST], tile: None });
         let loops = made.as_mut()?;
+        for (at, extent) in shape.iter().enumerate().filter(|(_, extent)| **extent != 1) {
+            let steps = core::array::from_fn(|array| strides.get(array).map_or(0, |steps| steps[at]));
+            loops.axes[loops.ndim] = Axis { extent: *extent, steps };
+            loops.ndim += 1;
+        }
         if visit == Visit::Memory && loops.ndim > 0 {
             loops.turn_forward();
             loops.axes[..loops.ndim].sort_by_key(|axis| Reverse(reach(axis)));
@@ -93,17 +99,6 @@ impl Loops {
             loops.tile(item);
         }
         made
-    }
-
-    #[inline]
-    fn in_index_order(shape: &[usize], strides: &[&[isize]]) -> Self {
-        let (mut axes, mut ndim) = (Dims::zeroed(shape.len().max(1)), 0);
-        for (at, extent) in shape.iter().enumerate().filter(|(_, extent)| **extent != 1) {
-            let steps = core::array::from_fn(|array| strides.get(array).map_or(0, |steps| steps[at]));
-            axes[ndim] = Axis { extent: *extent, steps };
-            ndim += 1;
-        }
-        Self { axes, ndim, first: [0; MOST], tile: None }
     }
 
     /// Reverses each axis along which the first array that moves has a negative step.
