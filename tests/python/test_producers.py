@@ -141,6 +141,12 @@ def test_what_a_stream_may_be_is_told(stream):
         describe(Producer(Tensor()), stream=stream)
 
 
+def test_the_number_of_a_default_stream_is_told():
+    """PyTorch's `stream.cuda_stream` is 0 for its default stream."""
+    with pytest.raises(BufferError, match="pass 1 for the default stream, or the stream object itself"):
+        describe(Producer(Tensor()), stream=0)
+
+
 @pytest.mark.parametrize("answer", [(), (0,), (0, 1, 2)])
 def test_a_tuple_of_another_length_is_told_its_length(answer):
     """Otherwise the message would say that a tuple was found where a tuple is allowed."""

@@ -139,7 +139,12 @@ pub fn extract_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
         fault => fault,
     })?;
     // SAFETY: Python code cannot guarantee this; the protocol requires the caller to pass a live stream.
-    Ok(unsafe { StreamHandle::from_dlpack(DeviceType::CUDA, Some(number)) }?)
+    let stream = unsafe { StreamHandle::from_dlpack(DeviceType::CUDA, Some(number)) };
+    Ok(stream.map_err(|error| match number {
+        // PyTorch's `stream.cuda_stream` is 0 for its default stream.
+        0 => error.with_python_hint("pass 1 for the default stream, or the stream object itself"),
+        _ => error,
+    })?)
 }
 
 /// Decodes the result of `__cuda_stream__`: the version of the protocol, which is 0, and the handle.
