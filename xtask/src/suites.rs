@@ -57,7 +57,7 @@ pub(crate) struct Suite {
 const EVERYDAY: usize = 3;
 
 /// The seconds that each of them takes in a fresh clone on two cores, for the estimate.
-const SECONDS: [u32; EVERYDAY] = [240, 60, 120];
+const SECONDS: [u32; EVERYDAY] = [200, 50, 100];
 
 /// All suites, in the order in which they run, the everyday ones first.
 const SUITES: [Suite; 9] = [
