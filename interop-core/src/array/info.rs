@@ -73,6 +73,17 @@ impl PartialEq for ArrayInfo {
 }
 
 impl ArrayInfo {
+    /// Replaces the description, field by field: a copy of all right after they were written stalls the CPU.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the fields of the other are then never in memory")]
+    pub(crate) fn replace(&mut self, by: Self) {
+        let Self { address, range, dtype, padded, has_stale_padding, .. } = by;
+        (self.address, self.range, self.dtype, self.padded) = (address, range, dtype, padded);
+        (self.has_stale_padding, self.drops_in_order) = (has_stale_padding, by.drops_in_order);
+        (self.struct_type, self.layout, self.device) = (by.struct_type, by.layout, by.device);
+        (self.mutability, self.pending, self.uses) = (by.mutability, by.pending, by.uses);
+    }
+
     /// A placeholder without elements.
     pub(crate) const EMPTY: Self = Self {
         address: 0,

@@ -16,7 +16,8 @@ use crate::cuda::release::scope::contain_panic;
 
 type CurrentState = unsafe extern "C" fn() -> *mut ffi::PyThreadState;
 
-type VectorcallMethod = unsafe extern "C" fn(
+/// `PyObject_Vectorcall`, and `PyObject_VectorcallMethod`, which has the name of a method in place of the callable.
+type Vectorcall = unsafe extern "C" fn(
     name: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
     count: usize,
@@ -30,7 +31,8 @@ type OptionalAttribute =
 #[derive(Clone, Copy)]
 struct Functions {
     current_state: Option<CurrentState>,
-    vectorcall_method: Option<VectorcallMethod>,
+    vectorcall: Option<Vectorcall>,
+    vectorcall_method: Option<Vectorcall>,
     optional_attribute: Option<OptionalAttribute>,
     /// As `Py_GetVersion` tells.
     is_free_threaded: bool,
@@ -46,7 +48,7 @@ fn functions() -> Functions {
         };
         let state = either(c"PyThreadState_GetUnchecked", c"_PyThreadState_UncheckedGet");
         let attribute = either(c"PyObject_GetOptionalAttr", c"_PyObject_LookupAttr");
-        let method = lookup(c"PyObject_VectorcallMethod");
+        let [call, method] = [c"PyObject_Vectorcall", c"PyObject_VectorcallMethod"].map(lookup);
         // SAFETY: the function may be called at any time.
         let version = unsafe { ffi::Py_GetVersion() };
         // SAFETY: the string is static and ends with a zero.
@@ -56,7 +58,9 @@ fn functions() -> Functions {
             // is `None`.
             current_state: unsafe { transmute::<*mut c_void, Option<CurrentState>>(state) },
             // SAFETY: this is the type of the function since 3.9.
-            vectorcall_method: unsafe { transmute::<*mut c_void, Option<VectorcallMethod>>(method) },
+            vectorcall: unsafe { transmute::<*mut c_void, Option<Vectorcall>>(call) },
+            // SAFETY: as above.
+            vectorcall_method: unsafe { transmute::<*mut c_void, Option<Vectorcall>>(method) },
             // SAFETY: this is the type of the function under both names, since 3.7.
             optional_attribute: unsafe { transmute::<*mut c_void, Option<OptionalAttribute>>(attribute) },
             is_free_threaded: version.to_bytes().windows(14).any(|part| part == b"free-threading"),
@@ -131,7 +135,7 @@ pub(crate) fn imported<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, Py
     module.filter(|module| !module.is_none())
 }
 
-/// Calls a method with one keyword argument for each of `names`.
+/// Calls a method, which is given by its name or as a descriptor of the class, with one keyword argument for each of `names`.
 ///
 /// # Errors
 ///
@@ -139,13 +143,15 @@ pub(crate) fn imported<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, Py
 #[inline]
 pub(crate) fn call_with_keywords<'py, const N: usize>(
     object: &Bound<'py, PyAny>,
-    method: &Bound<'py, PyString>,
+    method: &Bound<'py, PyAny>,
     names: &Bound<'py, PyTuple>,
     values: [&Bound<'py, PyAny>; N],
 ) -> PyResult<Bound<'py, PyAny>> {
     const MOST: usize = 2;
     const { assert!(N <= MOST) };
-    let Some(call) = functions().vectorcall_method else {
+    let by_name = method.is_exact_instance_of::<PyString>();
+    let call = if by_name { functions().vectorcall_method } else { functions().vectorcall };
+    let Some(call) = call else {
         return call_with_dict(object, method, names, &values);
     };
     // The object is passed as the first positional argument. The callee may write to the slot before it.
@@ -167,7 +173,7 @@ pub(crate) fn call_with_keywords<'py, const N: usize>(
 #[cold]
 fn call_with_dict<'py>(
     object: &Bound<'py, PyAny>,
-    method: &Bound<'py, PyString>,
+    method: &Bound<'py, PyAny>,
     names: &Bound<'py, PyTuple>,
     values: &[&Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -175,7 +181,10 @@ fn call_with_dict<'py>(
     for (name, value) in names.iter_borrowed().zip(values) {
         keywords.set_item(name, value)?;
     }
-    object.getattr(method)?.call((), Some(&keywords))
+    match method.cast::<PyString>() {
+        Ok(name) => object.call_method(name, (), Some(&keywords)),
+        Err(_) => method.call((object,), Some(&keywords)),
+    }
 }
 
 /// The address of a symbol in the running program, or null.

@@ -214,13 +214,13 @@ fn read_axes<L: AsRef<[i64]>>(
 ) -> Result<()> {
     let shape = numbers(tensor.shape);
     if tensor.strides.is_null() {
-        *to =
-            descriptor_of(tensor, flags, shape.as_ref(), Strides::Contiguous(Order::C)).validate_inlined()?;
+        let contiguous = Strides::Contiguous(Order::C);
+        to.replace(descriptor_of(tensor, flags, shape.as_ref(), contiguous).validate_inlined()?);
         return Ok(());
     }
     let strides = numbers(tensor.strides);
-    *to = descriptor_of(tensor, flags, shape.as_ref(), Strides::Elements(strides.as_ref()))
-        .validate_inlined()?;
+    let strides = Strides::Elements(strides.as_ref());
+    to.replace(descriptor_of(tensor, flags, shape.as_ref(), strides).validate_inlined()?);
     Ok(())
 }
 

@@ -102,9 +102,12 @@ pub fn dlpack<'py, T: ArrayMethods>(
     release_deferred_refs(py);
     let request = DlpackArgs::new(arguments)?;
     let owner = ExportedObject::new(object.clone().into_any().unbind());
-    let described = T::of(object).info().map_err(PyErr::from);
-    // SAFETY: the object keeps the array alive, and its class is frozen.
-    let capsule = described.and_then(|info| unsafe { answer(py, &info, owner, &request) });
+    // By reference, because a description that is moved right after it was written stalls the CPU.
+    let capsule = match T::of(object).info() {
+        // SAFETY: the object keeps the array alive, and its class is frozen.
+        Ok(ref info) => unsafe { answer(py, info, owner, &request) },
+        Err(error) => Err(error.into()),
+    };
     capsule.map_err(|error| raised(py, error))
 }
 

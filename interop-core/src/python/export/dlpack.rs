@@ -92,8 +92,11 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
     release_deferred_refs(py);
     free_detached();
     share_borrow_table(py)?;
-    // SAFETY: the `Arc` keeps the array alive and at its address, and allows only shared access.
-    unsafe { answer(py, &array.info()?, SharedHandle::new(array), request) }
+    match array.info() {
+        // SAFETY: the `Arc` keeps the array alive and at its address, and allows only shared access.
+        Ok(ref info) => unsafe { answer(py, info, SharedHandle::new(array), request) },
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Returns the result of `__dlpack_device__` for an array: the device type and the ordinal. For an example see [`export`].

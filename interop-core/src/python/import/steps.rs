@@ -456,7 +456,8 @@ fn from_device(
         StreamHandle::NothingPending => None,
         _ => cuda::enter_device_context(device)?,
     };
-    let (capsule, passed) = call_dlpack_for(object, consumer, device)?;
+    let method = request.class.dlpack.as_ref().map(|method| method.object().bind(object.py()));
+    let (capsule, passed) = call_dlpack_for(object, method, consumer, device)?;
     let received = receive_capsule(to, &capsule, request.verification);
     drop(capsule);
     // The destructor of a capsule must not raise an exception. If it does, it would surface in an unrelated call.
