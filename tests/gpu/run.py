@@ -95,7 +95,7 @@ def parts(work):
 
 
 def programs(folder):
-    return sorted(path for path in (BUNDLE / folder).glob("*") if path.is_file())
+    return sorted(path for path in (BUNDLE / folder).glob("*") if path.is_file() and path.suffix != ".ptx")
 
 
 def command_of(program):

@@ -121,8 +121,9 @@ static PyObject *gets(PyObject *module, PyObject *arguments) {
 
 static PyMethodDef functions[] = {
     {"pointer_facts", pointer_facts, METH_VARARGS, NULL}, {"edge", edge, METH_VARARGS, NULL},
-    {"calls", calls, METH_VARARGS, NULL},                 {"methods", methods, METH_VARARGS, NULL},
-    {"gets", gets, METH_VARARGS, NULL},                   {NULL, NULL, 0, NULL},
+    {"exchange", exchange, METH_VARARGS, NULL},           {"calls", calls, METH_VARARGS, NULL},
+    {"methods", methods, METH_VARARGS, NULL},             {"gets", gets, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "gpu_floor", NULL, -1, functions};
 

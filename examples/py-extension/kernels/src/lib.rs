@@ -91,11 +91,20 @@ pub fn scale_16(
     factor: f64,
     kind: u32,
 ) {
-    let product = Product::new(factor, kind, u16::BITS);
-    arrays.map(&thread, |element| match kind {
-        FLOAT | BFLOAT => to_half(from_half(element, kind) * factor, kind),
+    let (product, short) = (Product::new(factor, kind, u16::BITS), short(factor));
+    arrays.map(&thread, |element| match (kind, short) {
+        (FLOAT, Some(factor)) => math::to_f16(math::from_f16(f16::from_bits(element)) * factor).to_bits(),
+        (FLOAT | BFLOAT, _) => to_half(from_half(element, kind) * factor, kind),
         _ => product.of(element.into()) as u16,
     });
+}
+
+/// Returns the factor if its products with numbers of `f16` are exact in `f32`: it has at most 13 significant bits, as those have 11.
+/// A product that is too small for `f32` is 0 in `f16`. Arithmetic in `f64` would take longer than the memory accesses.
+#[inline(always)]
+fn short(factor: f64) -> Option<f32> {
+    let single = factor as f32;
+    (f64::from(single) == factor && single.to_bits() & 0x7FF == 0).then_some(single)
 }
 
 /// Multiplies numbers of 32 bits. The product with an integer is exact in `f64` if it fits the type.
