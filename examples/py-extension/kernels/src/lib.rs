@@ -104,7 +104,7 @@ pub fn scale_16(
 #[inline(always)]
 fn short(factor: f64) -> Option<f32> {
     let single = factor as f32;
-    (f64::from(single) == factor && single.to_bits() & 0x7FF == 0).then_some(single)
+    (f64::from(single) == factor && single.to_bits().trailing_zeros() >= 11).then_some(single)
 }
 
 /// Multiplies numbers of 32 bits. The product with an integer is exact in `f64` if it fits the type.
