@@ -40,6 +40,6 @@ pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
     let left_out = LEFT_OUT.iter().chain(&suites::ON_SIMULATION).flat_map(|file| ["--ignore", *file]);
     let what: Vec<&str> = ["tests/python"].into_iter().chain(left_out).collect();
     let mut python = python();
-    python.env("PYTHONPATH", modules).env("PYTEST_ADDOPTS", suites::in_two_processes([].into_iter()));
+    python.env("PYTHONPATH", modules).env("PYTEST_ADDOPTS", suites::in_two_processes([]));
     suites::pytest(sim::hidden(&mut python), &what, counts)
 }

@@ -271,8 +271,8 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
 
 /// Returns the value of `PYTEST_ADDOPTS` that runs the tests in two processes. With more, the imports of the libraries cost more
 /// than they save.
-pub(crate) fn in_two_processes(options: impl Iterator<Item = String>) -> String {
-    options.chain(["--numprocesses=2".to_owned()]).collect::<Vec<_>>().join(" ")
+pub(crate) fn in_two_processes(options: impl IntoIterator<Item = String>) -> String {
+    options.into_iter().chain(["--numprocesses=2".to_owned()]).collect::<Vec<_>>().join(" ")
 }
 
 /// The Python tests that take a quarter of the time of all.
@@ -284,7 +284,7 @@ fn python_long(counts: &mut Counts) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
     extension::build(&environment, extension::Build::Quick)?;
     let mut python = environment.python();
-    python.env("PYTEST_ADDOPTS", in_two_processes([].into_iter()));
+    python.env("PYTEST_ADDOPTS", in_two_processes([]));
     pytest(sim::hidden(&mut python), &LONG, counts)
 }
 

@@ -73,11 +73,33 @@ impl ArrayInfo {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the fields of the other are then never in memory")]
     pub(crate) fn replace(&mut self, by: Self) {
-        let Self { address, range, dtype, padded, has_stale_padding, .. } = by;
-        (self.address, self.range, self.dtype, self.padded) = (address, range, dtype, padded);
-        (self.has_stale_padding, self.drops_in_order) = (has_stale_padding, by.drops_in_order);
-        (self.struct_type, self.layout, self.device) = (by.struct_type, by.layout, by.device);
-        (self.mutability, self.pending, self.uses) = (by.mutability, by.pending, by.uses);
+        // Every field is named, so that a new one cannot be forgotten.
+        let Self {
+            address,
+            range,
+            dtype,
+            padded,
+            has_stale_padding,
+            drops_in_order,
+            struct_type,
+            layout,
+            device,
+            mutability,
+            pending,
+            uses,
+        } = by;
+        self.address = address;
+        self.range = range;
+        self.dtype = dtype;
+        self.padded = padded;
+        self.has_stale_padding = has_stale_padding;
+        self.drops_in_order = drops_in_order;
+        self.struct_type = struct_type;
+        self.layout = layout;
+        self.device = device;
+        self.mutability = mutability;
+        self.pending = pending;
+        self.uses = uses;
     }
 
     /// A placeholder without elements.
