@@ -53,6 +53,21 @@ impl<T: Copy + Default> Dims<T> {
         }
         Self(Repr::Heap((0..len).map(item).collect()))
     }
+
+    /// Replaces the list, in place if it is inline: a list that is moved right after it was written stalls the CPU.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a constant length unrolls the loop")]
+    pub(crate) fn set(&mut self, new_len: usize, mut item: impl FnMut(usize) -> T) {
+        match &mut self.0 {
+            Repr::Inline { len, items } if new_len <= INLINE => {
+                *len = new_len;
+                for (axis, place) in items.iter_mut().enumerate() {
+                    *place = if axis < new_len { item(axis) } else { T::default() };
+                }
+            }
+            _ => *self = Self::from_fn(new_len, item),
+        }
+    }
 }
 
 impl<T: Copy> Dims<T> {

@@ -34,11 +34,25 @@ pub(crate) struct Row {
     sized: bool,
     /// The kind character of a typestr, or `None` if the interface cannot express the type.
     pub(crate) kind: Option<char>,
-    /// The numbers of bits that a lane may have. Empty: any multiple of 8.
-    pub(crate) bits: &'static [u8],
+    /// The numbers of bits that a lane may have, then zeros. Only zeros: any multiple of 8.
+    bits: [u8; 4],
 }
 
-const fn row(code: u8, name: &'static str, sized: bool, kind: Option<char>, bits: &'static [u8]) -> Row {
+impl Row {
+    /// The numbers of bits that a lane may have. Empty: any multiple of 8.
+    pub(crate) fn bits(&self) -> &[u8] {
+        let end = self.bits.iter().position(|bits| *bits == 0);
+        &self.bits[..end.unwrap_or(self.bits.len())]
+    }
+}
+
+const fn row(code: u8, name: &'static str, sized: bool, kind: Option<char>, list: &[u8]) -> Row {
+    let mut bits = [0; 4];
+    let mut at = 0;
+    while at < list.len() {
+        bits[at] = list[at];
+        at += 1;
+    }
     Row { code, name, sized, kind, bits }
 }
 
@@ -192,10 +206,10 @@ impl DType {
     #[inline]
     pub(crate) fn is_valid(self) -> bool {
         let fits = match self.row().map(|row| row.bits) {
-            Some(bits @ [_, ..]) => bits.contains(&self.bits),
-            _ => self.bits % 8 == 0 && self.bits > 0,
+            None | Some([0, ..]) => self.bits % 8 == 0,
+            Some(bits) => bits.contains(&self.bits),
         };
-        fits && self.lanes > 0
+        fits && self.bits > 0 && self.lanes > 0
     }
 
     /// Returns an error for a type that is not [valid](Self::is_valid).
@@ -212,7 +226,7 @@ impl DType {
             Some(row) if row.code == 1 && self.bits == 1 => {
                 "uint of 8, 16, 32 or 64 bits; a bool is code 6 with 8 bits".into()
             }
-            Some(row) => format!("{} of {} bits", row.name, list(row.bits)),
+            Some(row) => format!("{} of {} bits", row.name, list(row.bits())),
             None => "whole bytes for an unknown type code".into(),
         };
         Error::new(ErrorKind::DType, "dtype", self, allowed)
@@ -236,7 +250,7 @@ impl DType {
     /// The type of this [name](Self::name), such as `bfloat16` or `float32x4`; `None` for any other text.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        let sizes = |row: &'static Row| row.bits.iter().map(|bits| Self::new(row.code, *bits, 1));
+        let sizes = |row: &'static Row| row.bits().iter().map(|bits| Self::new(row.code, *bits, 1));
         let scalar_named = |text: &str| TABLE.iter().flat_map(sizes).find(|dtype| dtype.name() == text);
         let number = |text: &str| {
             let is_decimal = !text.starts_with('0') && text.bytes().all(|digit| digit.is_ascii_digit());

@@ -46,6 +46,7 @@ pub struct ArrayInfo {
     pub(crate) dtype: DType,
     pub(crate) padded: bool,
     /// The elements are a Rust struct with padding, whose content is arbitrary. Rust code may leave it uninitialized.
+    #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "the buffer protocol asks"))]
     pub(crate) has_stale_padding: bool,
     /// The drop of the struct is itself ordered after the work on the memory, and needs no context.
     pub(crate) drops_in_order: bool,
@@ -69,39 +70,6 @@ impl PartialEq for ArrayInfo {
 }
 
 impl ArrayInfo {
-    /// Replaces the description, field by field: a copy of all right after they were written stalls the CPU.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the fields of the other are then never in memory")]
-    pub(crate) fn replace(&mut self, by: Self) {
-        // Every field is named, so that a new one cannot be forgotten.
-        let Self {
-            address,
-            range,
-            dtype,
-            padded,
-            has_stale_padding,
-            drops_in_order,
-            struct_type,
-            layout,
-            device,
-            mutability,
-            pending,
-            uses,
-        } = by;
-        self.address = address;
-        self.range = range;
-        self.dtype = dtype;
-        self.padded = padded;
-        self.has_stale_padding = has_stale_padding;
-        self.drops_in_order = drops_in_order;
-        self.struct_type = struct_type;
-        self.layout = layout;
-        self.device = device;
-        self.mutability = mutability;
-        self.pending = pending;
-        self.uses = uses;
-    }
-
     /// A placeholder without elements.
     pub(crate) const EMPTY: Self = Self {
         address: 0,

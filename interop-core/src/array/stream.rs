@@ -71,7 +71,15 @@ pub(crate) struct PendingWork {
     stream: Option<StreamHandle>,
     of: Option<OfContext>,
     /// Whether the library that shares the memory works on streams that it does not name.
-    hidden_streams: bool,
+    hidden_streams: HiddenStreams,
+}
+
+/// A word, because the padding after a byte is copied too.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+enum HiddenStreams {
+    No,
+    Yes,
 }
 
 /// A context, and the function that resolves its default stream on the calling thread.
@@ -85,12 +93,12 @@ impl PendingWork {
     /// No work is pending.
     pub(crate) const NOTHING: Self = Self::on(StreamHandle::NothingPending);
     /// Work may be pending on any stream.
-    pub(crate) const UNKNOWN: Self = Self { stream: None, of: None, hidden_streams: false };
+    pub(crate) const UNKNOWN: Self = Self { stream: None, of: None, hidden_streams: HiddenStreams::No };
 
     /// Creates pending work on a stream whose handle means the same stream in every context, or on no stream.
     #[inline]
     pub(crate) const fn on(stream: StreamHandle) -> Self {
-        Self { stream: Some(stream), of: None, hidden_streams: false }
+        Self { stream: Some(stream), of: None, hidden_streams: HiddenStreams::No }
     }
 
     /// Creates pending work on a default stream of a context. `find` resolves the stream.
@@ -99,7 +107,11 @@ impl PendingWork {
         context: NonZeroUsize,
         find: fn(StreamHandle, NonZeroUsize, Device) -> StreamHandle,
     ) -> Self {
-        Self { stream: Some(stream), of: Some(OfContext { context, find }), hidden_streams: false }
+        Self {
+            stream: Some(stream),
+            of: Some(OfContext { context, find }),
+            hidden_streams: HiddenStreams::No,
+        }
     }
 
     /// Replaces the stream by that of a `stream` field.
@@ -114,12 +126,12 @@ impl PendingWork {
     /// States that the library that shares the memory works on streams that it does not name.
     #[inline]
     pub(crate) const fn beside_hidden_streams(self) -> Self {
-        Self { hidden_streams: true, ..self }
+        Self { hidden_streams: HiddenStreams::Yes, ..self }
     }
 
     /// Whether the library that shares the memory works on streams that it does not name.
     pub(crate) const fn has_hidden_streams(self) -> bool {
-        self.hidden_streams
+        matches!(self.hidden_streams, HiddenStreams::Yes)
     }
 
     /// Returns the handle of the stream that is valid on this thread, for memory of `device`.
@@ -140,7 +152,7 @@ impl PendingWork {
     /// As [`name`](Self::name). `None` if work may be pending on hidden streams, too.
     #[inline]
     pub(crate) fn only_name(self) -> Option<StreamHandle> {
-        self.stream.filter(|stream| !self.hidden_streams || *stream == StreamHandle::NothingPending)
+        self.stream.filter(|stream| !self.has_hidden_streams() || *stream == StreamHandle::NothingPending)
     }
 
     /// Whether no work is pending.

@@ -89,7 +89,7 @@ impl DType {
 /// The sizes in bytes that a typestr can have for this kind.
 fn allowed_sizes(row: &Row) -> String {
     let bytes: Vec<u8> =
-        row.bits.iter().filter(|bits| row.code != COMPLEX || **bits > 32).map(|bits| bits / 8).collect();
+        row.bits().iter().filter(|bits| row.code != COMPLEX || **bits > 32).map(|bits| bits / 8).collect();
     list(&bytes)
 }
 

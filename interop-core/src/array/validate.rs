@@ -16,6 +16,13 @@ use crate::array::raw_descriptor::{RawDescriptor, Strides};
 use crate::array::stream::PendingWork;
 use crate::error::{Error, ErrorKind, Result, text};
 
+/// What the checks found: the number of elements, the address of the first one, and the range of all.
+struct Checked {
+    numel: usize,
+    address: usize,
+    range: Range<usize>,
+}
+
 impl RawDescriptor<'_> {
     /// Checks the description and returns an [`ArrayInfo`].
     ///
@@ -34,34 +41,13 @@ impl RawDescriptor<'_> {
     /// As [`validate`](Self::validate), inlined into the caller.
     #[inline(always)]
     pub(crate) fn validate_inlined(self) -> Result<ArrayInfo> {
-        self.dtype.check()?;
-        if let Some(device) = self.device {
-            device.check()?;
-        }
-        if let Some(struct_type) = self.struct_type {
-            struct_type.check(self.dtype)?;
-        }
-        // Elements of whole bytes are never padded, whatever the flag says.
-        let padded = self.padded && self.dtype.bits() % 8 != 0;
-        let bits = self.dtype.item_bits(padded);
-        let steps = match self.strides {
-            Strides::Contiguous(order) => Steps::Contiguous(order),
-            Strides::Elements(strides) => Steps::Elements(strides),
-            Strides::Bytes(strides) => return self.validate_in_bytes(strides, bits),
-        };
-        let (numel, offsets) = check(self.shape, steps)?;
-        let (address, range) = if numel == 0 {
-            // The start of the memory, which has an owner.
-            let start = self.memory.as_ref().map_or(0, |memory| memory.start);
-            (0, start..start)
-        } else {
-            self.locate(offsets, bits as i64)?
-        };
+        let Some(steps) = self.steps() else { return self.validate_in_bytes() };
+        let Checked { numel, address, range } = self.check(steps)?;
         Ok(ArrayInfo {
             address,
             range,
             dtype: self.dtype,
-            padded,
+            padded: self.is_padded(),
             has_stale_padding: false,
             drops_in_order: false,
             struct_type: self.struct_type.cloned().map(Arc::new),
@@ -73,11 +59,76 @@ impl RawDescriptor<'_> {
         })
     }
 
+    /// As [`validate`](Self::validate), inlined into the caller. Replaces [`ArrayInfo::EMPTY`] field by field, because moving
+    /// a description that was just written stalls the CPU. On an error, it stays empty.
+    #[inline(always)]
+    pub(crate) fn validate_into(self, to: &mut ArrayInfo) -> Result<()> {
+        let Some(steps) = self.steps() else {
+            *to = self.validate_in_bytes()?;
+            return Ok(());
+        };
+        let Checked { numel, address, range } = self.check(steps)?;
+        to.address = address;
+        to.range = range;
+        to.dtype = self.dtype;
+        to.padded = self.is_padded();
+        to.struct_type = self.struct_type.cloned().map(Arc::new);
+        to.layout.set(self.shape, steps, numel);
+        to.device = self.device.unwrap_or(Device::UNKNOWN).normalized();
+        to.mutability = self.mutability;
+        to.pending = self.pending();
+        Ok(())
+    }
+
+    /// The strides, unless they are in bytes.
+    #[inline(always)]
+    fn steps(&self) -> Option<Steps<'_, i64>> {
+        match self.strides {
+            Strides::Contiguous(order) => Some(Steps::Contiguous(order)),
+            Strides::Elements(strides) => Some(Steps::Elements(strides)),
+            Strides::Bytes(_) => None,
+        }
+    }
+
     #[cold]
-    fn validate_in_bytes(self, strides: &[i64], bits: usize) -> Result<ArrayInfo> {
+    fn validate_in_bytes(self) -> Result<ArrayInfo> {
+        let bits = self.check_type()?;
+        let Strides::Bytes(strides) = self.strides else { return self.validate() };
         let elements = self.in_elements(strides, bits)?;
         let elements = Dims::from_fn(elements.len(), |axis| elements[axis] as i64);
         RawDescriptor { strides: Strides::Elements(&elements), ..self }.validate()
+    }
+
+    #[inline(always)]
+    fn check(&self, steps: Steps<'_, i64>) -> Result<Checked> {
+        let bits = self.check_type()?;
+        let (numel, offsets) = check(self.shape, steps)?;
+        if numel == 0 {
+            // The start of the memory, which has an owner.
+            let start = self.memory.as_ref().map_or(0, |memory| memory.start);
+            return Ok(Checked { numel, address: 0, range: start..start });
+        }
+        let (address, range) = self.locate(offsets, bits as i64)?;
+        Ok(Checked { numel, address, range })
+    }
+
+    /// Checks the element type and the device. Returns the number of bits of an element.
+    #[inline(always)]
+    fn check_type(&self) -> Result<usize> {
+        self.dtype.check()?;
+        if let Some(device) = self.device {
+            device.check()?;
+        }
+        if let Some(struct_type) = self.struct_type {
+            struct_type.check(self.dtype)?;
+        }
+        Ok(self.dtype.item_bits(self.is_padded()))
+    }
+
+    /// Elements of whole bytes are never padded, whatever the flag says.
+    #[inline(always)]
+    fn is_padded(&self) -> bool {
+        self.padded && self.dtype.bits() % 8 != 0
     }
 
     fn in_elements(&self, strides: &[i64], bits: usize) -> Result<Dims<isize>> {

@@ -191,6 +191,14 @@ impl MemoryState {
     pub(crate) const fn new(pending: PendingWork) -> Self {
         Self { pending, uses: None, drops_in_order: false }
     }
+
+    /// Adds the state to a description. What is unknown, its check has decided by the device.
+    #[inline(always)]
+    fn complete(self, info: ArrayInfo) -> ArrayInfo {
+        let Self { pending, uses, drops_in_order } = self;
+        let is_known = pending.name().is_some() || pending.has_hidden_streams();
+        ArrayInfo { pending: if is_known { pending } else { info.pending }, uses, drops_in_order, ..info }
+    }
 }
 
 /// The memory of a [`Storage`](crate::Storage).
@@ -391,21 +399,12 @@ impl<'a> InfoBuilder<'a> {
             stream: self.state.pending.name(),
             memory: self.bounded.then_some(range),
         };
-        let mut result = if element.is_scalar() {
-            descriptor.validate_inlined()
-        } else {
-            with_element_axes(descriptor, element)
-        };
-        // In place: a move of the description costs more than its check.
-        if let Ok(info) = &mut result {
-            // What is unknown, the check has decided by the device.
-            let MemoryState { pending, uses, drops_in_order } = self.state;
-            if pending.name().is_some() || pending.has_hidden_streams() {
-                info.pending = pending;
-            }
-            (info.uses, info.drops_in_order) = (uses, drops_in_order);
+        if !element.is_scalar() {
+            return with_element_axes(descriptor, element).map(|info| self.state.complete(info));
         }
-        result
+        // Not mapped, because moving a description that was just written stalls the CPU.
+        let info = descriptor.validate_inlined()?;
+        Ok(self.state.complete(info))
     }
 }
 

@@ -137,7 +137,7 @@ pub(crate) enum Failure {
     /// The object is not valid.
     Invalid(Error),
     /// Python code that was called raised an exception.
-    Raised(PyErr),
+    Raised(Box<PyErr>),
 }
 
 impl Failure {
@@ -146,7 +146,7 @@ impl Failure {
     pub(crate) fn with_origin(self, object: &Bound<'_, PyAny>) -> PyErr {
         match self {
             Self::Invalid(error) => with_origin(object, error).into(),
-            Self::Raised(error) => error,
+            Self::Raised(error) => *error,
         }
     }
 }
@@ -159,7 +159,7 @@ impl From<Error> for Failure {
 
 impl From<PyErr> for Failure {
     fn from(error: PyErr) -> Self {
-        Self::Raised(error)
+        Self::Raised(Box::new(error))
     }
 }
 
@@ -167,7 +167,7 @@ impl From<Failure> for PyErr {
     fn from(fault: Failure) -> Self {
         match fault {
             Failure::Invalid(error) => error.into(),
-            Failure::Raised(error) => error,
+            Failure::Raised(error) => *error,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::array::dims::{Dims, MAX_NDIM};
 use crate::array::layout::errors::{
     count_mismatch, negative, no_multiple, not_contiguous, out_of_reach, too_large, too_many, too_wide,
 };
-use crate::array::layout::order::{Order, contiguous_stride, is_contiguous};
+use crate::array::layout::order::{Order, contiguous_strides, is_contiguous};
 use crate::error::Result;
 
 /// A checked shape with strides in elements.
@@ -91,25 +91,45 @@ impl Layout {
     }
 
     /// Creates the layout of a shape and strides that [`check`] has accepted.
-    ///
-    /// A negative stride that is never used becomes that of a contiguous array. A stride is not used if its axis has extent 1
-    /// or the array has no elements. Some consumers reject a negative stride even there. Other unused strides stay, because
-    /// some consumers derive the memory order from them.
     #[inline(always)]
     pub(crate) fn from_checked<E: ShapeNumber, S: StrideNumber>(
         shape: &[E],
         steps: Steps<'_, S>,
         numel: usize,
     ) -> Self {
-        let extent = |axis: usize| shape[axis].try_into().unwrap_or(0);
-        let stride = |axis: usize| match steps {
-            Steps::Contiguous(order) => contiguous_stride(shape, axis, order),
-            Steps::Elements(strides) => match strides[axis].try_into().unwrap_or(0) {
-                ..0 if numel == 0 || extent(axis) == 1 => contiguous_stride(shape, axis, Order::C),
-                stride => stride,
-            },
+        let is_negative = |stride: &S| matches!((*stride).try_into(), Ok(..0));
+        let strides = match steps {
+            Steps::Contiguous(order) => contiguous_strides(shape, order),
+            Steps::Elements(strides) if strides.iter().any(is_negative) => {
+                used_strides(shape, strides, numel)
+            }
+            Steps::Elements(strides) => {
+                Dims::from_fn(strides.len(), |axis| strides[axis].try_into().unwrap_or(0))
+            }
         };
-        Self { shape: Dims::from_fn(shape.len(), extent), strides: Dims::from_fn(shape.len(), stride), numel }
+        Self { shape: Dims::from_fn(shape.len(), |axis| shape[axis].try_into().unwrap_or(0)), strides, numel }
+    }
+
+    /// Replaces the layout by that of a shape and strides that [`check`] has accepted, in place (see [`Dims::set`]).
+    #[inline(always)]
+    pub(crate) fn set<E: ShapeNumber, S: StrideNumber>(
+        &mut self,
+        shape: &[E],
+        steps: Steps<'_, S>,
+        numel: usize,
+    ) {
+        self.numel = numel;
+        self.shape.set(shape.len(), |axis| shape[axis].try_into().unwrap_or(0));
+        let is_negative = |stride: &S| matches!((*stride).try_into(), Ok(..0));
+        match steps {
+            Steps::Contiguous(order) => self.strides = contiguous_strides(shape, order),
+            Steps::Elements(strides) if strides.iter().any(is_negative) => {
+                self.strides = used_strides(shape, strides, numel);
+            }
+            Steps::Elements(strides) => {
+                self.strides.set(strides.len(), |axis| strides[axis].try_into().unwrap_or(0));
+            }
+        }
     }
 
     /// The extents.
@@ -206,6 +226,19 @@ impl Layout {
         };
         axes.iter().all(&mut is_apart).then_some(axes)
     }
+}
+
+/// The strides, with those of a contiguous array in place of negative ones that are never used.
+///
+/// A stride is not used if its axis has extent 1 or the array has no elements. Some consumers reject a negative stride even
+/// there. Other unused strides stay, because some consumers derive the memory order from them.
+#[cold]
+fn used_strides<E: ShapeNumber, S: StrideNumber>(shape: &[E], strides: &[S], numel: usize) -> Dims<isize> {
+    let contiguous = contiguous_strides(shape, Order::C);
+    Dims::from_fn(shape.len(), |axis| match strides[axis].try_into().unwrap_or(0) {
+        ..0 if numel == 0 || matches!(shape[axis].try_into(), Ok(1_usize)) => contiguous[axis],
+        stride => stride,
+    })
 }
 
 impl PartialEq for Layout {

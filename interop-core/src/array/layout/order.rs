@@ -12,23 +12,19 @@ pub enum Order {
     F,
 }
 
-/// The strides of a contiguous array of this shape.
-pub(crate) fn contiguous_strides(shape: &[usize], order: Order) -> Dims<isize> {
-    Dims::from_fn(shape.len(), |axis| contiguous_stride(shape, axis, order))
-}
-
-/// The stride of one axis of a contiguous array. As in NumPy, an extent of 0 counts as 1. If the product of an empty array's
-/// other extents overflows, the stride is 0.
+/// The strides of a contiguous array of this shape. As in NumPy, an extent of 0 counts as 1. If the product of an empty
+/// array's other extents overflows, the stride is 0.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "a constant rank unrolls the loop")]
-pub(crate) fn contiguous_stride<E: Copy + TryInto<isize>>(shape: &[E], axis: usize, order: Order) -> isize {
-    let inner = match order {
-        Order::C => &shape[axis + 1..],
-        Order::F => &shape[..axis],
-    };
-    let times =
-        |stride: isize, extent: &E| stride.checked_mul(TryInto::<isize>::try_into(*extent).ok()?.max(1));
-    inner.iter().try_fold(1, times).unwrap_or(0)
+pub(crate) fn contiguous_strides<E: Copy + TryInto<isize>>(shape: &[E], order: Order) -> Dims<isize> {
+    let mut strides = Dims::zeroed(shape.len());
+    let mut next = Some(1_isize);
+    for step in 0..shape.len() {
+        let axis = if order == Order::F { step } else { shape.len() - 1 - step };
+        strides[axis] = next.unwrap_or(0);
+        next = next.and_then(|stride| stride.checked_mul(shape[axis].try_into().ok()?.max(1)));
+    }
+    strides
 }
 
 /// Whether these elements lie without gaps in this order. There must be elements.

@@ -215,13 +215,11 @@ fn read_axes<L: AsRef<[i64]>>(
     let shape = numbers(tensor.shape);
     if tensor.strides.is_null() {
         let contiguous = Strides::Contiguous(Order::C);
-        to.replace(descriptor_of(tensor, flags, shape.as_ref(), contiguous).validate_inlined()?);
-        return Ok(());
+        return descriptor_of(tensor, flags, shape.as_ref(), contiguous).validate_into(to);
     }
     let strides = numbers(tensor.strides);
     let strides = Strides::Elements(strides.as_ref());
-    to.replace(descriptor_of(tensor, flags, shape.as_ref(), strides).validate_inlined()?);
-    Ok(())
+    descriptor_of(tensor, flags, shape.as_ref(), strides).validate_into(to)
 }
 
 #[inline(always)]

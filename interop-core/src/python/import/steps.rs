@@ -239,11 +239,17 @@ impl Request<'_, '_> {
 
     /// Fills an empty import by the first step whose protocol the object supports.
     pub(crate) fn import_to(&self, to: &mut Import) -> PyResult<()> {
-        let mut answers = STEPS.into_iter().map(|step| step(self, to));
-        match answers.find(|answer| !matches!(answer, Ok(false))) {
-            Some(Ok(_)) => {}
-            Some(Err(failure)) => self.recover(failure, to)?,
-            None => return Err(not_an_array(self.object)),
+        let mut imported = Ok(Imported::No);
+        for step in STEPS {
+            imported = step(self, to);
+            if !matches!(imported, Ok(Imported::No)) {
+                break;
+            }
+        }
+        match imported {
+            Ok(Imported::Yes) => {}
+            Ok(Imported::No) => return Err(not_an_array(self.object)),
+            Err(failure) => self.recover(failure, to)?,
         }
         if to.protocol() == Some(Protocol::DlpackLegacy) {
             trust_interface(self, to)?;
@@ -266,7 +272,7 @@ impl Request<'_, '_> {
                     && (refused.is_instance_of::<PyBufferError>(py)
                         || refused.is_instance_of::<PyTypeError>(py)) =>
             {
-                self.recover_by_buffer(refused, to)
+                self.recover_by_buffer(*refused, to)
             }
             // `CuPy` divides negative strides as unsigned numbers.
             Failure::Invalid(error)
@@ -275,8 +281,8 @@ impl Request<'_, '_> {
                 let refused = PyErr::from(with_origin(self.object, error));
                 match from_cuda_array_interface(self, to).map_err(|failure| failure.with_origin(self.object))
                 {
-                    Ok(true) => return Ok(()),
-                    Ok(false) => {}
+                    Ok(Imported::Yes) => return Ok(()),
+                    Ok(Imported::No) => {}
                     Err(why) if why.is_instance_of::<PyException>(py) => refused.set_cause(py, Some(why)),
                     Err(interrupt) => return Err(interrupt),
                 }
@@ -293,7 +299,9 @@ impl Request<'_, '_> {
         match import_buffer(self.object, to) {
             Ok(true) => Ok(()),
             Err(Failure::Invalid(error)) => Err(explained(py, refused, with_origin(self.object, error))),
-            Err(Failure::Raised(interrupt)) if !interrupt.is_instance_of::<PyException>(py) => Err(interrupt),
+            Err(Failure::Raised(interrupt)) if !interrupt.is_instance_of::<PyException>(py) => {
+                Err(*interrupt)
+            }
             _ => Err(match date_error(self.object) {
                 Some(error) => explained(py, refused, error),
                 None => refused,
@@ -304,9 +312,18 @@ impl Request<'_, '_> {
 
 /// The result of a step: whether the object supports the protocol. [`Request::recover`] adds the class of the object to an
 /// error.
-pub(crate) type Answer = Result<bool, Failure>;
+type Answer = Result<Imported, Failure>;
 
-/// A step imports the object by one protocol. It fills an empty import, and leaves it empty unless it returns `true`.
+/// Whether a step has imported the object. A word, because a byte that is written and then read as a part of a word stalls
+/// the CPU.
+#[derive(PartialEq, Eq)]
+#[repr(usize)]
+enum Imported {
+    No,
+    Yes,
+}
+
+/// A step imports the object by one protocol. It fills an empty import, and leaves it empty unless it returns [`Imported::Yes`].
 ///
 /// The import is filled in place. Returning it would move it right after it was written, which makes an import from
 /// `NumPy` half as long again.
@@ -316,13 +333,13 @@ type Step = fn(&Request<'_, '_>, to: &mut Import) -> Answer;
 ///
 /// The buffer protocol is for objects in host memory without `__dlpack__`, and for arrays that `__dlpack__` refuses.
 const STEPS: [Step; 4] = [from_exchange_table, from_dlpack, from_cuda_array_interface, |request, to| {
-    import_buffer(request.object, to)
+    Ok(if import_buffer(request.object, to)? { Imported::Yes } else { Imported::No })
 }];
 
 /// The first step: an owned tensor from the exchange table of the object's type.
 fn from_exchange_table(request: &Request<'_, '_>, to: &mut Import) -> Answer {
-    let Some(table) = request.class.library.exchange else { return Ok(false) };
-    let Some(tensor) = tensor_of(table, request.object)? else { return Ok(false) };
+    let Some(table) = request.class.library.exchange else { return Ok(Imported::No) };
+    let Some(tensor) = tensor_of(table, request.object)? else { return Ok(Imported::No) };
     receive(to, tensor, request.verification)?;
     order_with_table(request, table, to)
 }
@@ -335,7 +352,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
     to.protocol = Some(Protocol::ExchangeTable);
     let (device, context) = (to.info().device(), to.context());
     let theirs = match device.device_type {
-        DeviceType::CPU => return Ok(true),
+        DeviceType::CPU => return Ok(Imported::Yes),
         DeviceType::CUDA => {
             table_stream((table, request.class.library.package), request.object.py(), device)?
         }
@@ -347,7 +364,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
         TableStream::Null => None,
         TableStream::Absent => {
             *to = Import::EMPTY;
-            return Ok(false);
+            return Ok(Imported::No);
         }
     };
     let consumer = request.stream.unwrap_or(StreamHandle::LegacyDefault);
@@ -362,7 +379,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
             if stream.is_some() {
                 to.is_stream_named = true;
             }
-            return Ok(true);
+            return Ok(Imported::Yes);
         }
         (Some(handle), _) => cuda::stream_wait_in(consumer, handle, device, context)?,
         (None, _) => {
@@ -373,7 +390,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
     };
     to.put_on_ordered_stream(consumer, captured, context);
     request.note_hidden_streams(to);
-    Ok(true)
+    Ok(Imported::Yes)
 }
 
 /// The second step: `__dlpack__`, with the consumer's stream if the memory has streams. The device is the expected one, or
@@ -382,9 +399,9 @@ fn from_dlpack(request: &Request<'_, '_>, to: &mut Import) -> Answer {
     let Request { object, class, .. } = request;
     if let ExpectedDevice::Device(expected) = class.expected_device.get() {
         match from_device(request, to, expected, |expected, found| expected == found) {
-            Ok(true) => return Ok(true),
+            Ok(Imported::Yes) => return Ok(Imported::Yes),
             // The array is on another device, or on one that accepts other streams.
-            Ok(false) => class.expected_device.set(ExpectedDevice::None),
+            Ok(Imported::No) => class.expected_device.set(ExpectedDevice::None),
             Err(Failure::Raised(error)) if expected == Device::CPU && lacks_method(object, &error)? => {}
             Err(Failure::Raised(error))
                 if expected != Device::CPU && error.is_instance_of::<PyException>(object.py()) =>
@@ -396,11 +413,11 @@ fn from_dlpack(request: &Request<'_, '_>, to: &mut Import) -> Answer {
         *to = Import::EMPTY;
     }
     if !class.has_dlpack && (class.lacks_attributes || !has_method(object)?) {
-        return Ok(false);
+        return Ok(Imported::No);
     }
     match from_stated_device(request, to) {
-        Err(Failure::Raised(error)) if class.has_dlpack && lacks_method(object, &error)? => Ok(false),
-        answer => answer.map(|()| true),
+        Err(Failure::Raised(error)) if class.has_dlpack && lacks_method(object, &error)? => Ok(Imported::No),
+        answer => answer.map(|()| Imported::Yes),
     }
 }
 
@@ -411,9 +428,9 @@ fn from_stated_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), 
     let stated = device(&stated, "__dlpack_device__").map_err(|failure| failure.with_origin(object))?;
     // Checked before the call of `__dlpack__`, because other device types have other rules about streams.
     stated.check()?;
-    let is_there = from_device(request, to, stated, same_memory)?;
+    let imported = from_device(request, to, stated, same_memory)?;
     let found = to.info().device();
-    if !is_there {
+    if imported == Imported::No {
         let allowed = format!("{found}, as its capsule states");
         return Err(Error::new(ErrorKind::Device, "__dlpack_device__", stated, allowed).into());
     }
@@ -466,7 +483,7 @@ fn from_device(
     received?;
     let found = to.info().device();
     if !agree(device, found) {
-        return Ok(false);
+        return Ok(Imported::No);
     }
     if passed != Some(consumer) && found != Device::CPU && cuda::is_available() {
         // The producer did not accept the consumer's stream, so this code makes it wait. CPU memory has no streams, but
@@ -478,7 +495,7 @@ fn from_device(
         }?;
     }
     put_on(request, to, current, consumer, entered.map(|entered| entered.context()))?;
-    Ok(true)
+    Ok(Imported::Yes)
 }
 
 /// Puts an import on the stream on which its library works, or on the consumer's, which the library has made wait. For a
@@ -529,10 +546,10 @@ fn same_memory(stated: Device, found: Device) -> bool {
 fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answer {
     let object = request.object;
     if request.class.lacks_attributes {
-        return Ok(false);
+        return Ok(Imported::No);
     }
     let name = intern!(object.py(), "__cuda_array_interface__");
-    let Some(interface) = attribute(object, name)? else { return Ok(false) };
+    let Some(interface) = attribute(object, name)? else { return Ok(Imported::No) };
     // Both are kept: a property may create an array that only the returned dict keeps alive.
     let owner = [object, &interface].map(|held| PyRef::new(held.clone().unbind()));
     let interface = interface_in(&interface).map_err(|failure| failure.with_origin(object))?;
@@ -559,7 +576,7 @@ fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answ
         Some(handle) => to.move_to_default_stream(handle).map_err(named)?,
         None => request.note_hidden_streams(to),
     }
-    Ok(true)
+    Ok(Imported::Yes)
 }
 
 /// An exception of the class of `refused`, with the reason from this crate.
