@@ -6,8 +6,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
+use crate::array::device::Device;
 use crate::array::dims::MAX_NDIM;
 use crate::array::info::ArrayInfo;
+use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::array::struct_type::MAX_DEPTH;
 use crate::cuda::handover::stream_for_interface;
@@ -18,6 +20,7 @@ use crate::protocols::cai::descr::{DescrEntry, DescrType};
 use crate::protocols::cai::{CaiFields, CudaArrayInterface, VERSION};
 use crate::python::convert::number;
 use crate::python::errors::{Failure, origin, raised, with_length};
+use crate::python::interpreter::{attribute, ignore_exception};
 use crate::python::py_ref::release_deferred_refs;
 
 /// Reads an interface dict or another mapping. Only the types of the values are checked.
@@ -151,7 +154,7 @@ fn integers(value: &Bound<'_, PyAny>, place: &str) -> Result<Vec<i64>, Failure> 
 }
 
 /// Reads `(address, read-only)`.
-pub(crate) fn address(value: &Bound<'_, PyAny>) -> Result<(usize, bool), Failure> {
+fn address(value: &Bound<'_, PyAny>) -> Result<(usize, bool), Failure> {
     let pair = value.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
     let pair = pair.ok_or_else(|| miscounted("data", value, "a tuple (address, read-only)"))?;
     let (address, readonly) = (pair.get_item(0)?, pair.get_item(1)?);
@@ -297,4 +300,35 @@ fn list_of<'py>(py: Python<'py>, descr: &[DescrEntry]) -> PyResult<Bound<'py, Py
         }
     }
     Ok(list)
+}
+
+/// Makes the array of a legacy capsule writable, if an interface dict of the object states so for the same address.
+///
+/// Warp has a CUDA Array Interface for device memory, and a `NumPy` array interface for host memory.
+///
+/// # Errors
+///
+/// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. A dict that cannot be read has no effect.
+pub(crate) fn trust_interface(object: &Bound<'_, PyAny>, info: &mut ArrayInfo) -> PyResult<()> {
+    if info.is_read_only() && ignore_exception(object.py(), states_writable(object, info))? == Some(true) {
+        info.mutability = Mutability::Writable;
+    }
+    Ok(())
+}
+
+/// Returns whether `data` in the first dict of the object is `(address of the array, False)`. An array without elements
+/// may have any address.
+fn states_writable(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<bool> {
+    let py = object.py();
+    let names = [intern!(py, "__cuda_array_interface__"), intern!(py, "__array_interface__")];
+    // The second name is only for host memory.
+    let names = if info.device() == Device::CPU { &names[..] } else { &names[..1] };
+    for name in names {
+        if let Some(interface) = attribute(object, name)? {
+            let data = interface.cast::<PyDict>()?.get_item(intern!(py, "data"))?;
+            let Some((address, is_read_only)) = data.map(|data| address(&data)).transpose()? else { break };
+            return Ok(!is_read_only && (info.numel() == 0 || address == info.address));
+        }
+    }
+    Ok(false)
 }

@@ -7,12 +7,9 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyBufferError, PyException, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::dtype::DType;
-use crate::array::info::ArrayInfo;
-use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::context::Context;
@@ -31,7 +28,7 @@ use crate::python::import::dunder_dlpack::{ExpectedDevice, call_dlpack_for, has_
 use crate::python::import::exchange_table::{Table, TableStream, table_stream, tensor_of};
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::import::type_cache::{TypeInfo, type_info};
-use crate::python::interface_dict::{address, interface_in};
+use crate::python::interface_dict::{interface_in, trust_interface};
 use crate::python::interpreter::{attribute, report_exception};
 use crate::python::py_ref::{PyRef, release_deferred_refs};
 
@@ -251,8 +248,9 @@ impl Request<'_, '_> {
             Ok(Imported::No) => return Err(not_an_array(self.object)),
             Err(failure) => self.recover(failure, to)?,
         }
-        if to.protocol() == Some(Protocol::DlpackLegacy) {
-            trust_interface(self, to)?;
+        // Arrays of JAX are immutable.
+        if to.protocol() == Some(Protocol::DlpackLegacy) && self.class.library.package != Package::Jax {
+            trust_interface(self.object, &mut to.info)?;
         }
         self.class.values.check(self.object, to.info())
     }
@@ -592,42 +590,4 @@ fn date_error(object: &Bound<'_, PyAny>) -> Option<Error> {
     let typestr: String = dtype.getattr(intern!(object.py(), "str")).ok()?.extract().ok()?;
     let error = DType::from_typestr(&typestr).err()?;
     error.has_python_hint().then(|| with_origin(object, error))
-}
-
-/// Makes an import from a legacy capsule writable, if an interface dict of the object states so for the same address.
-///
-/// Warp has a CUDA Array Interface for device memory, and a `NumPy` array interface for host memory.
-///
-/// # Errors
-///
-/// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. A dict that cannot be read has no effect.
-fn trust_interface(request: &Request<'_, '_>, import: &mut Import) -> PyResult<()> {
-    let object = request.object;
-    // Arrays of JAX are immutable.
-    if import.info().mutability() != Mutability::ReadOnly || request.class.library.package == Package::Jax {
-        return Ok(());
-    }
-    match states_writable(object, import.info()) {
-        Ok(true) => import.info.mutability = Mutability::Writable,
-        Err(error) if !error.is_instance_of::<PyException>(object.py()) => return Err(error),
-        _ => {}
-    }
-    Ok(())
-}
-
-/// Returns whether `data` in the first dict of the object is `(address of the array, False)`. An array without elements
-/// may have any address.
-fn states_writable(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<bool> {
-    let py = object.py();
-    let names = [intern!(py, "__cuda_array_interface__"), intern!(py, "__array_interface__")];
-    // The second name is only for host memory.
-    let names = if info.device() == Device::CPU { &names[..] } else { &names[..1] };
-    for name in names {
-        if let Some(interface) = attribute(object, name)? {
-            let data = interface.cast::<PyDict>()?.get_item(intern!(py, "data"))?;
-            let Some((address, is_read_only)) = data.map(|data| address(&data)).transpose()? else { break };
-            return Ok(!is_read_only && (info.numel() == 0 || address == info.address));
-        }
-    }
-    Ok(false)
 }
