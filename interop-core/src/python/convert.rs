@@ -25,9 +25,21 @@ pub fn extract_integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> 
 }
 
 /// As [`extract_integer`], for a value that belongs to an object whose class the message will name.
+#[inline]
 pub(crate) fn number(value: &Bound<'_, PyAny>, place: impl Display + Copy) -> Result<i128, Failure> {
+    // The common case.
+    if value.is_exact_instance_of::<PyInt>() {
+        if let Ok(number) = value.extract::<i64>() {
+            return Ok(number.into());
+        }
+    }
+    any_number(value, place)
+}
+
+#[inline(never)]
+fn any_number(value: &Bound<'_, PyAny>, place: impl Display + Copy) -> Result<i128, Failure> {
     let py = value.py();
-    // The common case is a small int, or a member of an enum of ints. Larger ints are handled below.
+    // A member of an enum of ints. Larger ints are handled below.
     if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
         if let Ok(number) = value.extract::<i64>() {
             return Ok(number.into());

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::element::ElementType;
@@ -22,7 +23,7 @@ use crate::memory::storage::InfoBuilder;
 use crate::protocols::dlpack::abi::{Legacy, Versioned};
 use crate::protocols::dlpack::export::{ExportOwner, Ownership, SharedHandle, export_kept as pack};
 use crate::python::capsule::wrap;
-use crate::python::convert::{device, extract_integer, pair};
+use crate::python::convert::{device, extract_integer, number, pair};
 use crate::python::detach::{detached, free_detached};
 use crate::python::errors::{no_such_stream, origin};
 use crate::python::py_ref::release_deferred_refs;
@@ -265,8 +266,12 @@ impl DlpackArgs {
 /// Returns whether `max_version` requests a versioned capsule.
 fn is_versioned(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let pair = pair(value, "max_version", "(major, minor)")?;
-    extract_integer(&*pair.get_borrowed_item(1)?, "max_version")?;
-    Ok(extract_integer(&*pair.get_borrowed_item(0)?, "max_version")? >= 1)
+    let (major, minor) = (pair.get_borrowed_item(0)?, pair.get_borrowed_item(1)?);
+    // The minor version has no effect, so only its type is checked.
+    if !minor.is_exact_instance_of::<PyInt>() {
+        number(&minor, "max_version")?;
+    }
+    Ok(number(&major, "max_version")? >= 1)
 }
 
 /// Reads `copy`. Accepts a `NumPy` bool too, because `numpy.from_dlpack` passes on its argument.
