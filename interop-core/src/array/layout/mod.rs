@@ -97,12 +97,9 @@ impl Layout {
         steps: Steps<'_, S>,
         numel: usize,
     ) -> Self {
-        let is_negative = |stride: &S| matches!((*stride).try_into(), Ok(..0));
         let strides = match steps {
             Steps::Contiguous(order) => contiguous_strides(shape, order),
-            Steps::Elements(strides) if strides.iter().any(is_negative) => {
-                used_strides(shape, strides, numel)
-            }
+            Steps::Elements(strides) if has_negative(strides) => used_strides(shape, strides, numel),
             Steps::Elements(strides) => {
                 Dims::from_fn(strides.len(), |axis| strides[axis].try_into().unwrap_or(0))
             }
@@ -110,7 +107,8 @@ impl Layout {
         Self { shape: Dims::from_fn(shape.len(), |axis| shape[axis].try_into().unwrap_or(0)), strides, numel }
     }
 
-    /// Replaces the layout by that of a shape and strides that [`check`] has accepted, in place (see [`Dims::set`]).
+    /// Replaces the layout by that of a shape and strides that [`check`] has accepted, in place (see [`Dims::set`])
+    /// unless it is contiguous by definition or has negative strides.
     #[inline(always)]
     pub(crate) fn set<E: ShapeNumber, S: StrideNumber>(
         &mut self,
@@ -118,17 +116,13 @@ impl Layout {
         steps: Steps<'_, S>,
         numel: usize,
     ) {
-        self.numel = numel;
-        self.shape.set(shape.len(), |axis| shape[axis].try_into().unwrap_or(0));
-        let is_negative = |stride: &S| matches!((*stride).try_into(), Ok(..0));
         match steps {
-            Steps::Contiguous(order) => self.strides = contiguous_strides(shape, order),
-            Steps::Elements(strides) if strides.iter().any(is_negative) => {
-                self.strides = used_strides(shape, strides, numel);
-            }
-            Steps::Elements(strides) => {
+            Steps::Elements(strides) if !has_negative(strides) => {
+                self.shape.set(shape.len(), |axis| shape[axis].try_into().unwrap_or(0));
                 self.strides.set(strides.len(), |axis| strides[axis].try_into().unwrap_or(0));
+                self.numel = numel;
             }
+            _ => *self = Self::from_checked(shape, steps, numel),
         }
     }
 
@@ -226,6 +220,11 @@ impl Layout {
         };
         axes.iter().all(&mut is_apart).then_some(axes)
     }
+}
+
+#[inline(always)]
+fn has_negative<S: StrideNumber>(strides: &[S]) -> bool {
+    strides.iter().any(|stride| matches!((*stride).try_into(), Ok(..0)))
 }
 
 /// The strides, with those of a contiguous array in place of negative ones that are never used.

@@ -100,16 +100,12 @@ pub fn dlpack<'py, T: ArrayMethods>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     release_deferred_refs(py);
-    // By reference, because values that are moved right after they were written stall the CPU.
-    let request = DlpackArgs::new(arguments);
-    let request = match &request {
-        Ok(request) => request,
-        Err(error) => return Err(error.clone_ref(py)),
-    };
+    let request = DlpackArgs::new(arguments)?;
     let owner = ExportedObject::new(object.clone().into_any().unbind());
+    // By reference, because a description that is moved right after it was written stalls the CPU.
     let capsule = match T::of(object).info() {
         // SAFETY: the object keeps the array alive, and its class is frozen.
-        Ok(ref info) => unsafe { answer(py, info, owner, request) },
+        Ok(ref info) => unsafe { answer(py, info, owner, &request) },
         Err(error) => Err(error.into()),
     };
     capsule.map_err(|error| raised(py, error))

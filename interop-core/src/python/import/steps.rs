@@ -321,7 +321,8 @@ enum Imported {
     Yes,
 }
 
-/// A step imports the object by one protocol. It fills an empty import, and leaves it empty unless it returns [`Imported::Yes`].
+/// A step imports the object by one protocol. It fills an empty import, and leaves it empty unless it returns
+/// [`Imported::Yes`].
 ///
 /// The import is filled in place. Returning it would move it right after it was written, which makes an import from
 /// `NumPy` half as long again.
