@@ -1,7 +1,7 @@
 //! `cargo xtask bench-python` and `cargo xtask soak-python`: measures exchanges and checks that they leak no memory.
 
 use crate::failure::Failure;
-use crate::python::{Environment, Requirements};
+use crate::python::Requirements;
 use crate::{command_step, extension};
 
 /// Prints the table of times with their limits: all rows, or those whose names contain these words. `--once` measures
@@ -30,8 +30,7 @@ pub(crate) fn soak(arguments: &[String]) -> Result<(), Failure> {
 
 /// Runs a Python script in the environment of the tests.
 fn run_script(what: &str, why: &str, script: &[&str]) -> Result<(), Failure> {
-    let environment = Environment::prepare(Requirements::Tests)?;
-    extension::build(&environment, extension::Build::Optimised)?;
+    let environment = extension::install(Requirements::Tests)?;
     command_step::announce(what, why);
     command_step::run(environment.python().args(script))
 }

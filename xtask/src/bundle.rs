@@ -75,10 +75,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let bundle = workspace::target().join("gpu-bundle");
     files::clear(&bundle)?;
     let environment = Environment::prepare(Requirements::Tests)?;
-    take(
-        &extension::compile(&environment, extension::Build::Optimised)?,
-        &bundle.join("python/interop_demo.abi3.so"),
-    )?;
+    take(&extension::compile()?, &bundle.join("python/interop_demo.abi3.so"))?;
     let template = templates::hello_cuda(environment.python().get_program())?;
     take(&template, &bundle.join("python/hello_cuda.abi3.so"))?;
     // Programs with `cust` link a libcuda. At run time they find the real one of the GPU machine.

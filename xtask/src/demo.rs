@@ -1,14 +1,13 @@
 //! `cargo xtask demo`: passes a photograph between Python and Rust without copies.
 
 use crate::failure::{Failure, no_arguments};
-use crate::python::{Environment, Requirements};
+use crate::python::Requirements;
 use crate::{command_step, extension};
 
 /// Prepares the environment and runs the demo.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("demo", arguments)?;
-    let environment = Environment::prepare(Requirements::Demo)?;
-    extension::build(&environment, extension::Build::Quick)?;
+    let environment = extension::install(Requirements::Demo)?;
     command_step::announce(
         "Demo",
         "A photograph travels between Python and Rust; its pixels stay where they are.",

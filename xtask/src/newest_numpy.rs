@@ -2,11 +2,10 @@
 
 use std::process::Command;
 
-use crate::extension::Build;
 use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
 use crate::test_counts::Counts;
-use crate::{command_step, extension, files, sim, suites, workspace};
+use crate::{command_step, extension, sim, suites, workspace};
 
 /// A Python for which the newest NumPy has a wheel.
 const PYTHON: &str = "3.13";
@@ -34,9 +33,7 @@ pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
     let mut pip = python();
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
     command_step::run(pip.args(["--requirement", "tests/python/numpy/newest.txt"]))?;
-    let library = extension::compile(&Environment::prepare(Requirements::Tests)?, Build::Quick)?;
-    let modules = folder.join("modules");
-    files::replace(&library, &modules.join("interop_demo.abi3.so"))?;
+    let modules = extension::for_tests(&Environment::prepare(Requirements::Tests)?)?;
     let left_out = LEFT_OUT.iter().chain(&suites::ON_SIMULATION).flat_map(|file| ["--ignore", *file]);
     let what: Vec<&str> = ["tests/python"].into_iter().chain(left_out).collect();
     let mut python = python();

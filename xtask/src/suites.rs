@@ -256,12 +256,13 @@ const FAULTS: [&str; 11] = [
 /// Builds the extension and runs pytest on it.
 fn python(counts: &mut Counts) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
-    extension::build(&environment, extension::Build::Quick)?;
+    let modules = extension::for_tests(&environment)?;
     if cfg!(target_os = "linux") {
         sim::build()?;
     }
     let python = || {
         let mut python = environment.python();
+        python.env("PYTHONPATH", &modules);
         let options = LONG.iter().map(|file| format!("--ignore={file}"));
         python.env("PYTEST_ADDOPTS", in_two_processes(options));
         python
@@ -282,9 +283,9 @@ const LONG: [&str; 3] =
 /// Runs the Python tests that the everyday suite leaves out.
 fn python_long(counts: &mut Counts) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
-    extension::build(&environment, extension::Build::Quick)?;
+    let modules = extension::for_tests(&environment)?;
     let mut python = environment.python();
-    python.env("PYTEST_ADDOPTS", in_two_processes([]));
+    python.env("PYTHONPATH", modules).env("PYTEST_ADDOPTS", in_two_processes([]));
     pytest(sim::hidden(&mut python), &LONG, counts)
 }
 
@@ -321,9 +322,10 @@ pub(crate) fn torture(arguments: &[String]) -> Result<(), Failure> {
         }
     };
     let environment = Environment::prepare(Requirements::Tests)?;
-    extension::build(&environment, extension::Build::Quick)?;
+    let modules = extension::for_tests(&environment)?;
     let mut python = environment.python();
-    pytest(sim::hidden(python.env("INTEROP_TORTURE", seconds)), &TORTURE, &mut Counts::default())
+    python.env("PYTHONPATH", modules).env("INTEROP_TORTURE", seconds);
+    pytest(sim::hidden(&mut python), &TORTURE, &mut Counts::default())
 }
 
 /// Runs pytest and sums up its tests.
