@@ -1,6 +1,8 @@
 """`Array.full`: each argument, valid and invalid, and more memory than there is."""
 
 import inspect
+from decimal import Decimal
+from fractions import Fraction
 
 import interop_demo
 import numpy as np
@@ -207,15 +209,32 @@ def test_values_of_numpy():
 @pytest.mark.parametrize("dtype", ["<c8", "<c16"])
 def test_complex_elements(dtype):
     """All types of the array API standard can be created, without losing the imaginary part."""
-    for value in (1 + 2j, np.complex128(3 - 1j), True, 2, -(2**200), 0.5):
+    for value in (1 + 2j, np.complex64(2 - 3j), np.complex128(3 - 1j), True, 2, -(2**200), 0.5):
         array = Array.full((2, 3), value, dtype, order="F")
         with np.errstate(over="ignore"):
             expected = np.full((2, 3), value, dtype)
         found = np.from_dlpack(array)
         assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
-    for other in ("<f8", "<i4", "|b1"):
-        with pytest.raises(TypeError, match="`value`: found a complex"):
-            Array.full((2,), np.complex128(1 + 2j), other)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1 + 2j, 1 + 0j, np.complex64(1 + 2j), np.complex64(1), np.complex128(1 + 2j), np.clongdouble(1 + 2j), np.array(1 + 2j, "c8")],
+    ids=repr,
+)
+def test_a_complex_value_keeps_its_imaginary_part(value):
+    """NumPy's complex numbers convert to a float with a warning only, so they are read as complex numbers first."""
+    for real in ("<f4", "<f8", "<i4", "|b1"):
+        with pytest.raises(TypeError, match="`value`: found a complex, allowed: a real number"):
+            Array.full((2,), value, real)
+    for dtype in ("<c8", "<c16"):
+        assert np.from_dlpack(Array.full((2,), value, dtype)).tolist() == [complex(value)] * 2
+
+
+@pytest.mark.parametrize("value", [Fraction(3, 2), Decimal("1.5"), np.longdouble(1.5), np.float16(1.5), np.array(1.5)], ids=repr)
+def test_real_numbers_that_convert_to_complex_ones(value):
+    for dtype in ("<f4", "<c8"):
+        assert np.from_dlpack(Array.full((2,), value, dtype)).tolist() == [1.5] * 2
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """`scale_` and `checksum` work in place on any array."""
 
+from fractions import Fraction
+
 import interop_demo
 import numpy as np
 import pytest
@@ -19,6 +21,28 @@ def test_scale_floats(dtype):
     array = np.arange(24).astype(dtype).reshape(4, 6)
     assert interop_demo.scale_(array, 2.5) is None
     assert np.array_equal(array, (np.arange(24) * 2.5).astype(dtype).reshape(4, 6))
+
+
+@pytest.mark.parametrize("factor", [3, True, np.float32(0.5), np.int8(3), Fraction(1, 2), np.array(0.5), 2**200], ids=repr)
+def test_factors(factor):
+    array = np.ones(3)
+    interop_demo.scale_(array, factor)
+    assert array.tolist() == [float(factor)] * 3
+
+
+@pytest.mark.parametrize("factor", [1j, np.complex64(1 + 2j), np.complex64(2), np.clongdouble(1 + 2j), np.array(1 + 2j)], ids=repr)
+@pytest.mark.parametrize("dtype", ["<f4", "<c8"])
+def test_a_factor_loses_no_imaginary_part(factor, dtype):
+    array = np.ones(3, dtype)
+    with pytest.raises(TypeError, match="`factor`: found a complex, allowed: a real number"):
+        interop_demo.scale_(array, factor)
+    assert array.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("factor", "error"), [("2", TypeError), (None, TypeError), (10**400, ArrayError)])
+def test_bad_factors(factor, error):
+    with pytest.raises(error, match="`factor`: found"):
+        interop_demo.scale_(np.ones(3), factor)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)

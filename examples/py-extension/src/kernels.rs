@@ -17,7 +17,7 @@ use interop_core::{
 use num_complex::Complex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyComplex, PyComplexMethods, PyInt};
+use pyo3::types::{PyComplex, PyComplexMethods, PyFloat, PyInt};
 
 use crate::array::{Argument, Array};
 use crate::cuda::Place;
@@ -179,10 +179,15 @@ macro_rules! with_number {
 /// array of this module remembers a stream that is named. Other libraries do not learn of it.
 #[pyfunction]
 #[pyo3(signature = (obj, factor, *, stream=None))]
-pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+pub(crate) fn scale_(
+    obj: &Bound<'_, PyAny>,
+    factor: Factor,
+    stream: Option<Bound<'_, PyAny>>,
+) -> PyResult<()> {
     fn scale<T: Number>(array: &mut Argument, factor: f64) -> interop_core::Result<()> {
         T::scale(array, factor)
     }
+    let Factor(factor) = factor;
     let mut array = Argument::of(obj, stream)?;
     let info = array.info()?;
     if !info.device().device_type.is_cuda_accessible() {
@@ -339,31 +344,74 @@ impl<'py> FromPyObject<'_, 'py> for Value {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(value) = object.extract::<bool>() {
-            return Ok(Self::Bool(value));
-        }
-        match extract_integer(&object, "value") {
-            Ok(value) => return Ok(Self::Int(value)),
-            Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => {}
-            Err(_) if object.is_instance_of::<PyInt>() => {
-                return Ok(Self::Huge(object.extract().unwrap_or(f64::INFINITY)));
-            }
-            Err(error) => return Err(error),
-        }
-        // Checked before real numbers, because NumPy's complex numbers convert to a real one without their imaginary
-        // part.
-        if let Ok(value) = object.cast::<PyComplex>() {
-            return Ok(Self::Complex(Complex::new(value.real(), value.imag())));
-        }
-        object.extract::<f64>().map(Self::Float).map_err(|_| {
-            let found = object
-                .get_type()
-                .fully_qualified_name()
-                .map_or_else(|_| "an object".into(), |n| n.to_string());
-            Error::new(ErrorKind::Type, "value", found, "a bool, an int, a float or a complex").into()
-        })
+        number(&object, "value", "a bool, an int, a float or a complex")
     }
 }
+
+/// A real number of Python, as a double.
+pub(crate) struct Factor(f64);
+
+impl<'py> FromPyObject<'_, 'py> for Factor {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        // Nearly all factors.
+        if let Ok(value) = object.cast::<PyFloat>() {
+            return Ok(Self(value.value()));
+        }
+        let allowed = "a real number within the range of float64";
+        let refused = |kind, found| Err(Error::new(kind, "factor", found, allowed).into());
+        match number(&object, "factor", allowed)? {
+            Value::Complex(_) => refused(ErrorKind::Type, "a complex"),
+            Value::Huge(value) if value.is_infinite() => refused(ErrorKind::Overflow, HUGE),
+            value => Ok(Self(value.to_complex().re)),
+        }
+    }
+}
+
+/// Reads a number of Python. `location` is the name of the argument, and `allowed` is for an object that is no number.
+fn number(object: &Bound<'_, PyAny>, location: &str, allowed: &str) -> PyResult<Value> {
+    if let Ok(value) = object.extract::<bool>() {
+        return Ok(Value::Bool(value));
+    }
+    match extract_integer(object, location) {
+        Ok(value) => return Ok(Value::Int(value)),
+        Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => {}
+        Err(_) if object.is_instance_of::<PyInt>() => {
+            return Ok(Value::Huge(object.extract().unwrap_or(f64::INFINITY)));
+        }
+        Err(error) => return Err(error),
+    }
+    // Read before real numbers, because NumPy's complex numbers convert to a real one without their imaginary part.
+    if let Some(value) = complex_number(object)? {
+        return Ok(Value::Complex(value));
+    }
+    object.extract::<f64>().map(Value::Float).map_err(|_| {
+        let found =
+            object.get_type().fully_qualified_name().map_or_else(|_| "an object".into(), |n| n.to_string());
+        Error::new(ErrorKind::Type, location, found, allowed).into()
+    })
+}
+
+/// Returns the value of a complex number, or `None` if the object is a real number or none at all.
+///
+/// Fractions, decimals and arrays of real numbers also convert to a complex one, without an imaginary part.
+fn complex_number(object: &Bound<'_, PyAny>) -> PyResult<Option<Complex<f64>>> {
+    let py = object.py();
+    if !object.hasattr("__complex__")? {
+        return Ok(None);
+    }
+    let Ok(value) = py.get_type::<PyComplex>().call1((object,)) else { return Ok(None) };
+    let value = value.cast::<PyComplex>()?;
+    let value = Complex::new(value.real(), value.imag());
+    let numbers = py.import("numbers")?;
+    let is = |class: &str| object.is_instance(&numbers.getattr(class)?);
+    let is_complex = value.im != 0.0 || (is("Complex")? && !is("Real")?);
+    Ok(is_complex.then_some(value))
+}
+
+/// What is found where an integer is out of range.
+const HUGE: &str = "an integer of more than 128 bits";
 
 /// Returns new memory of `len` elements that are all `value`, and the stream on which it is filled.
 pub(crate) fn filled(
@@ -372,7 +420,6 @@ pub(crate) fn filled(
     value: Value,
     place: Place,
 ) -> interop_core::Result<(SharedBuffer, StreamHandle)> {
-    const HUGE: &str = "an integer of more than 128 bits";
     fn beyond(dtype: DType, value: &dyn Display) -> Error {
         let allowed = format!("a number within the range of {}", dtype.name());
         Error::new(ErrorKind::Overflow, "value", value, allowed)
