@@ -95,6 +95,8 @@ pub struct Error(Box<Parts>);
 #[derive(Clone, PartialEq, Eq)]
 struct Parts {
     kind: ErrorKind,
+    /// The struct that an import does not fit; empty if there is none.
+    of_struct: &'static str,
     location: String,
     found: String,
     allowed: String,
@@ -159,6 +161,7 @@ impl Error {
     fn from_texts(kind: ErrorKind, [location, found, allowed]: [&dyn fmt::Display; 3]) -> Self {
         Self(Box::new(Parts {
             kind,
+            of_struct: "",
             location: location.to_string(),
             found: found.to_string(),
             allowed: allowed.to_string(),
@@ -189,6 +192,14 @@ impl Error {
         if self.0.origin.is_none() {
             self.0.origin = Some(origin.to_string());
         }
+        self
+    }
+
+    /// Adds the name of the struct that the import does not fit, so that an error tells several arguments apart.
+    #[cold]
+    #[must_use]
+    pub(crate) fn of_struct(mut self, name: &'static str) -> Self {
+        self.0.of_struct = name;
         self
     }
 
@@ -261,7 +272,10 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { location, found, allowed, origin, rust_hint, .. } = &*self.0;
+        let Parts { of_struct, location, found, allowed, origin, rust_hint, .. } = &*self.0;
+        if !of_struct.is_empty() {
+            write!(f, "`{of_struct}`: ")?;
+        }
         match &**allowed {
             "" => write!(f, "`{location}`: {found}")?,
             allowed => write!(f, "`{location}`: found {found}, allowed: {allowed}")?,

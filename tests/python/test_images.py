@@ -113,8 +113,47 @@ def test_a_cure_is_in_the_words_of_the_library(library, inherits):
         assert cure in str(caught.value) and str(caught.value).endswith(f"(from {name})")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.ones(3, "f4"), np.ones(3, "f4")), "`Matrix`: `shape`: found 1 axis, shape [3], allowed: 2 axes"),
+        ((np.ones((2, 3), "f8"), np.ones(3, "f4")), "`Matrix`: `dtype`: found float64, allowed: float32"),
+        ((np.ones((2, 3), "f4"), np.ones((3, 1), "f4")), "`Row`: `shape`: found 2 axes, shape [3, 1], allowed: 1 axis"),
+        ((np.ones((2, 3), "f4"), np.ones(3, "f8")), "`Row`: `dtype`: found float64, allowed: float32"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_refusal_names_the_struct(arguments, message):
+    """Otherwise a caller cannot tell which of two arrays is meant. PyO3 0.30 adds the parameter as a note."""
+    with pytest.raises(ArrayError) as caught:
+        interop_demo._weighted(*arguments)
+    assert str(caught.value).startswith(message) and str(caught.value).endswith("(from numpy.ndarray)")
+    parameter = "matrix" if "`Matrix`" in message else "weights"
+    assert getattr(caught.value, "__notes__", [f"while processing '{parameter}'"]) == [f"while processing '{parameter}'"]
+
+
+def test_a_refusal_of_a_wrapped_struct_names_the_struct():
+    """Also if the argument is converted, and within `Kept`."""
+    matrix = np.ones((2, 3), "f4")
+    assert interop_demo._both(matrix, [[1, 2]]) == 8
+    for second, message in [
+        (np.ones((2, 3, 4), "f4"), "`shape`: found 3 axes"),
+        ([[1j]], "`array`: found complex128"),
+    ]:
+        with pytest.raises(ArrayError, match=f"^`Matrix`: {message}"):
+            interop_demo._both(matrix, second)
+
+
+def test_arguments_whose_extents_must_agree():
+    matrix = np.arange(6, dtype="f4").reshape(2, 3)
+    assert interop_demo._weighted(matrix, np.array([1, 0, 2], "f4")) == [4, 13]
+    for length in (0, 2, 4):
+        with pytest.raises(ArrayError, match=f"^`weights.len`: found {length}, allowed: 3, as `matrix.columns`$"):
+            interop_demo._weighted(matrix, np.ones(length, "f4"))
+
+
 def test_an_import_in_two_steps_names_the_class():
-    with pytest.raises(ArrayError, match=r"^`dtype`: found float64, allowed: bool; call `x.astype\(\"bool\"\)` \(from numpy.ndarray\)$"):
+    with pytest.raises(ArrayError, match=r"^`Row`: `dtype`: found float64, allowed: bool; call `x.astype\(\"bool\"\)` \(from numpy.ndarray\)$"):
         interop_demo._in_two_steps(np.ones(3))
     assert interop_demo._in_two_steps(np.ones(3, "?")) == 3
 

@@ -2,8 +2,10 @@
 #![expect(clippy::needless_pass_by_value, reason = "arguments of Python functions are handles")]
 
 use interop_core::python::ArrayLike;
-use interop_core::{CudaArray, Element, HostVec, Kept, Lease, LeaseMut, Storage};
+use interop_core::{CudaArray, Element, HostVec, Kept, Lease, LeaseMut, ReadOnlyCell, Storage, same_extent};
 use pyo3::prelude::*;
+
+use crate::matrix::Matrix;
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], python)]
@@ -112,8 +114,27 @@ fn like_inner(obj: ArrayLike<Labeled>) -> PyResult<(u8, Vec<f32>)> {
     Ok((obj.label, obj.table.to_vec()?))
 }
 
+/// Returns the sum of each row of a matrix of shape (n, k), weighted by an array of shape (k,).
+#[pyfunction]
+fn weighted(matrix: Matrix<Lease<f32>>, weights: Row<Lease<f32>>) -> PyResult<Vec<f32>> {
+    same_extent!(weights.len, matrix.columns)?;
+    let (matrix, weights) = (matrix.view::<f32, 2>()?.host_view()?, weights.to_vec::<f32>()?);
+    let sum = |row: &[ReadOnlyCell<f32>]| {
+        row.iter().zip(&weights).map(|(value, weight)| value.get() * weight).sum()
+    };
+    Ok(matrix.rows()?.map(sum).collect())
+}
+
+/// Returns the number of elements of two matrices.
+#[pyfunction]
+fn both(first: Matrix<Lease<f32>>, second: ArrayLike<Kept<Matrix<Lease<f32>>>>) -> usize {
+    first.rows * first.columns + second.rows * second.columns
+}
+
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr("_energy", wrap_pyfunction!(energy, module)?)?;
+    module.setattr("_weighted", wrap_pyfunction!(weighted, module)?)?;
+    module.setattr("_both", wrap_pyfunction!(both, module)?)?;
     module.setattr("_heat", wrap_pyfunction!(heat, module)?)?;
     module.setattr("_like_f64", wrap_pyfunction!(like_f64, module)?)?;
     module.setattr("_like_f32", wrap_pyfunction!(like_f32, module)?)?;

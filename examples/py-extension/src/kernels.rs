@@ -349,6 +349,7 @@ impl<'py> FromPyObject<'_, 'py> for Value {
 }
 
 /// A real number of Python, as a double.
+#[derive(Clone, Copy)]
 pub(crate) struct Factor(f64);
 
 impl<'py> FromPyObject<'_, 'py> for Factor {

@@ -12,6 +12,7 @@ pub use crate::derive::fields::device_and_owner::{DeviceField, FromOwner};
 pub use crate::derive::fields::raw_pointer::{RawAddress, RawMemory, RawPointer};
 pub use crate::derive::fields::stream::{AsStream, FromStream};
 pub use crate::derive::from_array::FromArray;
+pub use crate::derive::same_extent::compare_extents;
 pub use crate::derive::single_error::{
     AnyContext, Constant, FieldElement, FieldProbe, KnownField, NeverCalled, UnknownField, check_context,
     constant,

@@ -33,7 +33,7 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 ///
 /// // What does not fit is refused, and nothing is lost.
 /// let refused = Pairs::from_import(import).unwrap_err();
-/// assert_eq!(refused.error.to_string(), "`shape[1]`: found 3, allowed: 2");
+/// assert_eq!(refused.error.to_string(), "`Pairs`: `shape[1]`: found 3, allowed: 2");
 /// assert_eq!(Points::from_import(*refused.value)?.rows, 4);
 /// # Ok::<(), interop_core::Error>(())
 /// ```
@@ -56,6 +56,22 @@ pub trait FromArray: Sized {
     #[doc(hidden)]
     fn assemble(extraction: &mut Extraction<'_>) -> Result<Self>;
 
+    /// The name of the struct, for messages.
+    #[doc(hidden)]
+    #[must_use]
+    fn struct_name() -> &'static str {
+        let path = core::any::type_name::<Self>();
+        let path = path.split('<').next().unwrap_or(path);
+        path.rsplit("::").next().unwrap_or(path)
+    }
+
+    /// As [`assemble`](Self::assemble). The error names the struct.
+    #[doc(hidden)]
+    #[inline]
+    fn assemble_named(extraction: &mut Extraction<'_>) -> Result<Self> {
+        Self::assemble(extraction).map_err(|error| error.of_struct(Self::struct_name()))
+    }
+
     /// Creates the struct from an import.
     ///
     /// # Errors
@@ -71,7 +87,7 @@ pub trait FromArray: Sized {
     /// - Errors that a `default` expression returns by `?`.
     fn from_import(mut import: Import) -> Result<Self, Refused<Import>> {
         let mut extraction = Extraction::new(&mut import);
-        let made = Self::assemble(&mut extraction);
+        let made = Self::assemble_named(&mut extraction);
         let is_taken = extraction.taken;
         made.map_err(|error| {
             assert!(!is_taken, "the storage is taken last, and nothing can fail after it");
@@ -91,6 +107,6 @@ pub trait FromArray: Sized {
     #[inline]
     fn from_dlpack<A: TensorAbi>(tensor: ManagedTensor<A>) -> Result<Self> {
         let mut import = Import::from_dlpack(tensor)?;
-        Self::assemble(&mut Extraction::new(&mut import))
+        Self::assemble_named(&mut Extraction::new(&mut import))
     }
 }

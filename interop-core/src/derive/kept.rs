@@ -83,6 +83,10 @@ dereferences!(Kept, 0);
 impl<A: FromArray> FromArray for Kept<A> {
     const DATA_FIELD: DataField = A::DATA_FIELD;
 
+    fn struct_name() -> &'static str {
+        A::struct_name()
+    }
+
     fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
         extraction.keep();
         A::assemble(extraction).map(Self)

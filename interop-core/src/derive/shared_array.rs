@@ -23,6 +23,10 @@ unsafe impl<T: CudaArray + ?Sized> CudaArray for Arc<T> {
 impl<T: FromArray> FromArray for Arc<T> {
     const DATA_FIELD: DataField = T::DATA_FIELD;
 
+    fn struct_name() -> &'static str {
+        T::struct_name()
+    }
+
     fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
         T::assemble(extraction).map(Self::new)
     }

@@ -365,7 +365,7 @@ fn new_memory<B: FromArray + CudaArray>(
         (import, Memory::Rust(kind.clone(), memory))
     };
     let address = import.info().address;
-    let array = B::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
+    let array = B::assemble_named(&mut Extraction::new(&mut import).waiting_in(take_detached));
     let array = array.map_err(|error| match &memory {
         Memory::Library(object) => PyErr::from(with_origin(object.object().bind(py), error)),
         Memory::Rust(..) => error.into(),

@@ -147,7 +147,7 @@ fn import_like<A: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<A> {
     if !is_curable || !ignore_exception(py, is_convertible(object))?.unwrap_or(false) {
         return Err(error);
     }
-    let imported = convert(object, element, order).and_then(|converted| {
+    let imported = convert(object, A::struct_name(), element, order).and_then(|converted| {
         import_exactly(&converted, None).map_err(|failure| failure.with_origin(object))
     });
     imported.inspect_err(|why| set_first_cause(py, why, error))
@@ -160,7 +160,7 @@ fn import_exactly<A: FromArray>(
 ) -> Result<A, Failure> {
     let mut import = Import::EMPTY;
     open(object, element, &mut import)?;
-    Ok(A::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached))?)
+    Ok(A::assemble_named(&mut Extraction::new(&mut import).waiting_in(take_detached))?)
 }
 
 /// Fills an empty import, for reading only.
@@ -192,6 +192,7 @@ fn is_convertible(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[cold]
 fn convert<'py>(
     object: &Bound<'py, PyAny>,
+    struct_name: &'static str,
     element: Option<ElementType>,
     order: Order,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -201,7 +202,7 @@ fn convert<'py>(
     let numpy = py.import("numpy")?;
     let mut array = unmasked(&numpy, object)?;
     if let Some(dtype) = dtype {
-        array = Cast { numpy: &numpy, object, dtype }.cast(array, order)?;
+        array = Cast { numpy: &numpy, object, struct_name, dtype }.cast(array, order)?;
     }
     numpy.call_method1("require", (array, py.None(), [order, "A"]))
 }
@@ -225,6 +226,7 @@ fn unmasked<'py>(numpy: &Bound<'py, PyModule>, object: &Bound<'py, PyAny>) -> Py
 struct Cast<'a, 'py> {
     numpy: &'a Bound<'py, PyModule>,
     object: &'a Bound<'py, PyAny>,
+    struct_name: &'static str,
     dtype: DType,
 }
 
@@ -296,6 +298,7 @@ impl<'py> Cast<'_, 'py> {
 
     #[cold]
     fn refusal(&self, found: impl core::fmt::Display, allowed: impl core::fmt::Display) -> PyErr {
-        with_origin(self.object, Error::new(ErrorKind::DType, "array", found, allowed)).into()
+        let error = Error::new(ErrorKind::DType, "array", found, allowed).of_struct(self.struct_name);
+        with_origin(self.object, error).into()
     }
 }

@@ -165,7 +165,7 @@ pub(crate) fn import_to(
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
     let mut import = Import::EMPTY;
     import_to(object, None, Verification::Full, &mut import)?;
-    let array = T::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached));
+    let array = T::assemble_named(&mut Extraction::new(&mut import).waiting_in(take_detached));
     array.map_err(|error| with_origin(object, error).into())
 }
 
