@@ -62,10 +62,8 @@ pub struct ArrayInfo {
 impl PartialEq for ArrayInfo {
     /// For arrays without elements, the location of the memory is not compared.
     fn eq(&self, other: &Self) -> bool {
-        let array = |info: &Self| (info.address, info.span(), info.device, info.mutability, info.pending);
-        array(self) == array(other)
-            && (self.dtype, self.padded, &self.struct_type) == (other.dtype, other.padded, &other.struct_type)
-            && self.layout == other.layout
+        let place = |info: &Self| (info.device, info.mutability, info.pending);
+        place(self) == place(other) && self.has_elements_of(other)
     }
 }
 
@@ -92,6 +90,13 @@ impl ArrayInfo {
     pub fn address(&self) -> usize {
         self.note_used();
         self.address
+    }
+
+    /// Whether both describe the same elements: one address, element type and layout.
+    pub(crate) fn has_elements_of(&self, other: &Self) -> bool {
+        (self.address, self.span(), self.dtype, self.padded)
+            == (other.address, other.span(), other.dtype, other.padded)
+            && (&self.struct_type, &self.layout) == (&other.struct_type, &other.layout)
     }
 
     /// Notes that the memory may be used in a way that this crate does not see.

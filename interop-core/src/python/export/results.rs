@@ -2,12 +2,12 @@
 #![expect(unsafe_code, reason = "forwards the description of an array")]
 
 use core::fmt;
-use std::sync::Arc;
 
 use pyo3::prelude::*;
 
 use crate::array::device::Device;
 use crate::array::dtype::DType;
+use crate::array::info::ArrayInfo;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::release::scope::ReleaseScope;
@@ -19,10 +19,10 @@ use crate::memory::extraction::Extraction;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::Storage;
-use crate::python::class::exported_array::{AnyThread, Described, into_object};
+use crate::python::class::exported_array::{AnyThread, into_object};
 use crate::python::detach::{detached, free_detached, take_detached};
 use crate::python::errors::with_origin;
-use crate::python::export::allocate::{RustMemory, Wish, new_memory_of_rust};
+use crate::python::export::allocate::{Wish, new_memory_of_rust};
 use crate::python::export::library::{Kind, into_library, make_producer_wait_for};
 use crate::python::import::package::Package;
 use crate::python::import::steps::{import, import_as};
@@ -284,21 +284,23 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for WithLibrary<A> {
 /// Rust writes it through the struct, to which this type dereferences. Python gets the library's own object, without a
 /// copy. When it is returned, the library's stream waits for work that is pending on the struct's stream.
 ///
-/// A library that cannot allocate memory that Rust may write, such as JAX, gets an array over memory that Rust owns.
+/// Python gets what the struct describes at the return. If it describes other memory or another shape than before, or if the
+/// library cannot allocate memory that Rust may write, as JAX cannot, the struct itself is exported to the library.
 ///
 /// [`WithLibrary::new_like`] and [`new_array`](WithLibrary::new_array) create it.
 pub struct NewArray<A> {
     /// The first field, so that the memory is released before its object.
     array: A,
-    memory: Memory,
+    kind: Kind,
+    /// `None` if Rust allocated the memory, which only the struct owns.
+    allocated: Option<Allocated>,
 }
 
-/// Whose memory a result is in.
-enum Memory {
-    /// The library's, of this object.
-    Library(PyRef),
-    /// Rust's. The library gets it when the result is returned.
-    Rust(Kind, RustMemory),
+/// Memory that a library allocated.
+struct Allocated {
+    object: PyRef,
+    /// The struct over all of this memory.
+    whole: ArrayInfo,
 }
 
 impl<A: fmt::Debug> fmt::Debug for NewArray<A> {
@@ -309,26 +311,22 @@ impl<A: fmt::Debug> fmt::Debug for NewArray<A> {
 
 dereferences!(NewArray, array);
 
-impl<'py, A: CudaArray> IntoPyObject<'py> for NewArray<A> {
+impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for NewArray<A> {
     type Target = PyAny;
     type Output = Bound<'py, PyAny>;
     type Error = PyErr;
     crate::__python_hint! { OUTPUT_TYPE ANYTHING }
 
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        let info = self.array.info()?;
-        match self.memory {
-            Memory::Library(object) => {
+        if let Some(Allocated { object, whole }) = &self.allocated {
+            let info = self.array.info()?;
+            if info.has_elements_of(whole) {
                 let object = object.object().bind(py).clone();
                 make_producer_wait_for(&object, &info)?;
-                Ok(object)
-            }
-            Memory::Rust(kind, memory) => {
-                // SAFETY: the description is that of a struct over the storage, which does not move its memory, and which
-                // nothing else has.
-                into_library(py, &kind, unsafe { Described::new(info, memory) })
+                return Ok(object);
             }
         }
+        into_library(py, &self.kind, self.array)
     }
 }
 
@@ -348,8 +346,8 @@ fn new_memory<B: FromArray + CudaArray>(
     free_detached();
     let (shape, dtype, device) = wish;
     cuda::make_room_on(device, shape.iter().product::<usize>().saturating_mul(dtype.item_bits(false) / 8));
-    let (mut import, memory) = if let Some(object) = kind.empty(py, wish)? {
-        (import(&object, None)?, Memory::Library(PyRef::new(object.unbind())))
+    let (mut import, object) = if let Some(object) = kind.empty(py, wish)? {
+        (import(&object, None)?, Some(object))
     } else {
         if let Some(stream) = callers.filter(|stream| cuda::captures(*stream)) {
             let what = "memory for a result, which the library of the argument does not allocate";
@@ -357,24 +355,26 @@ fn new_memory<B: FromArray + CudaArray>(
         }
         let stream = callers.unwrap_or(StreamHandle::LegacyDefault);
         let (info, memory) = detached(py, || new_memory_of_rust(wish, Some(stream)))?;
-        // Whoever has the storage last, orders its release.
-        let owner =
-            Owner::new(Arc::clone(&memory)).after(Some(ReleaseScope::NONE)).recorded_by(memory.state().uses);
+        let uses = memory.state().uses;
+        // The storage orders its release itself.
+        let owner = Owner::new(memory).after(Some(ReleaseScope::NONE)).recorded_by(uses);
         // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
-        let import = unsafe { Import::from_parts(info, owner) }.with_stream(stream);
-        (import, Memory::Rust(kind.clone(), memory))
+        (unsafe { Import::from_parts(info, owner) }.with_stream(stream), None)
     };
     let address = import.info().address;
     let array = B::assemble_named(&mut Extraction::new(&mut import).waiting_in(take_detached));
-    let array = array.map_err(|error| match &memory {
-        Memory::Library(object) => PyErr::from(with_origin(object.object().bind(py), error)),
-        Memory::Rust(..) => error.into(),
+    let array = array.map_err(|error| match &object {
+        Some(object) => PyErr::from(with_origin(object, error)),
+        None => error.into(),
     })?;
-    if array.info()?.address != address {
-        let allowed = "a struct that uses the memory in place, such as one with `LeaseMut<T>` or `Shared`";
+    let whole = array.info()?;
+    if whole.address != address {
+        let allowed =
+            "a struct that uses the memory in place, such as one with `LeaseMut<T>` or `SharedBuffer`";
         return Err(Error::new(ErrorKind::CopyRequired, "the result", "a struct that copies", allowed).into());
     }
-    Ok(NewArray { array, memory })
+    let allocated = object.map(|object| Allocated { object: PyRef::new(object.unbind()), whole });
+    Ok(NewArray { array, kind: kind.clone(), allocated })
 }
 
 /// A result that becomes an array of the caller's library. [`WithLibrary::like`] and [`like`] create it.
@@ -429,3 +429,76 @@ impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for InLibraryOf<A> {
 pub fn like<A>(object: &Bound<'_, PyAny>, array: A) -> PyResult<InLibraryOf<A>> {
     Ok(InLibraryOf { array, kind: Kind::from_object(object)? })
 }
+
+/// What Python gets if the struct in a result or an argument is replaced. Run as a test.
+///
+/// ```
+/// use std::mem::swap;
+/// use std::sync::Arc;
+///
+/// use interop_core::python::{ExportedArray, NewArray, WithLibrary, import_as};
+/// use interop_core::{CudaArray, HostVec, Lease, LeaseMut};
+/// use pyo3::ffi::c_str;
+/// use pyo3::prelude::*;
+/// use pyo3::types::PyDict;
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
+///
+/// /// Memory that `alive` counts.
+/// struct Counted { values: Vec<f64>, _alive: Arc<()> }
+///
+/// fn counted(value: f64, alive: &Arc<()>) -> Counted {
+///     Counted { values: vec![value; 3], _alive: alive.clone() }
+/// }
+///
+/// fn list(object: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+///     let own = PyDict::new(object.py());
+///     own.set_item("x", object)?;
+///     object.py().eval(c_str!("memoryview(x).tolist()"), Some(&own), None)?.extract()
+/// }
+///
+/// fn check(object: &Bound<'_, PyAny>) -> PyResult<()> {
+///     let (py, alive) = (object.py(), Arc::new(()));
+///     let samples = || WithLibrary::new(object, import_as::<Samples<Lease<f64>>>(object)?);
+///     let ones = || -> PyResult<NewArray<Samples<LeaseMut<f64>>>> {
+///         let mut ones: NewArray<Samples<LeaseMut<f64>>> = samples()?.new_like(py)?;
+///         ones.fill(1.0)?;
+///         Ok(ones)
+///     };
+///     let mut result = ones()?;
+///     result.values = LeaseMut::from_owner_with(counted(7.0, &alive), |owner| owner.values.as_mut_slice());
+///     let result = result.into_pyobject(py)?;
+///     assert_eq!(Arc::strong_count(&alive), 2, "Python has the memory");
+///     assert_eq!(list(&result)?, [7.0; 3]);
+///     drop(result);
+///     assert_eq!(Arc::strong_count(&alive), 1, "Python has released it");
+///
+///     let (mut shorter, mut one, mut two) = (ones()?, ones()?, ones()?);
+///     shorter.len = 2;
+///     assert_eq!(list(&shorter.into_pyobject(py)?)?, [1.0; 2]);
+///     two.fill(2.0)?;
+///     swap(&mut *one, &mut *two);
+///     let (one, two) = (one.into_pyobject(py)?, two.into_pyobject(py)?);
+///     assert_eq!((list(&one)?, list(&two)?), (vec![2.0; 3], vec![1.0; 3]));
+///
+///     let mut argument = samples()?;
+///     argument.values = Lease::from_owner_with(counted(5.0, &alive), |owner| owner.values.as_slice());
+///     let argument = argument.into_library().into_pyobject(py)?;
+///     assert_eq!((Arc::strong_count(&alive), list(&argument)?), (2, vec![5.0; 3]));
+///     Ok(())
+/// }
+///
+/// Python::initialize();
+/// Python::attach(|py| -> PyResult<()> {
+///     // Its results are in memory of Rust.
+///     check(&py.import("array")?.call_method1("array", ("d", [0.0; 3]))?)?;
+///     // This one has an exchange table, which allocates.
+///     let samples = Samples { values: HostVec::from_slice(&[0.0_f64; 3]), len: 3 };
+///     check(Bound::new(py, ExportedArray::new(samples)?)?.as_any())
+/// })
+/// # .unwrap();
+/// ```
+#[cfg(all(doctest, feature = "derive"))]
+struct Replaced;
