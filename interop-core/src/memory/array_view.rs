@@ -178,22 +178,16 @@ pub(crate) fn shared_range(info: &ArrayInfo) -> Option<(usize, usize)> {
     (info.mutability() != Mutability::UniqueOwner && !range.is_empty()).then_some((range.start, range.end))
 }
 
-/// Returns an error, with this hint, for an array that must not be written.
-pub(crate) fn check_not_read_only(info: &ArrayInfo, rust_hint: &'static str) -> Result<()> {
-    if info.mutability() != Mutability::ReadOnly {
-        return Ok(());
-    }
-    let error =
-        Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array, or a copy");
-    Err(error.with_rust_hint(rust_hint))
-}
-
-/// Returns an error for read-only arrays, and for those in which two indices may refer to one element.
+/// Returns an error for arrays that their struct must not write, and for those in which two indices may refer to one element.
 pub(crate) fn check_writable(info: &ArrayInfo) -> Result<()> {
-    check_not_read_only(
-        info,
-        "use a read-only view, or `Arc<HostVec<T>>` for shared memory that Rust writes",
-    )?;
+    if info.mutability() == Mutability::ReadOnly {
+        // In most cases the struct is the reason, and not the array that it was made of.
+        let found = "a struct that only reads its array, or a read-only array";
+        let allowed = "a writable array in a struct that writes: `LeaseMut<T>` in place of `Lease<T>`, `HostVec<T>` in place \
+                       of `Arc<[T]>` or `&[T]`, and no `readonly`";
+        let error = Error::new(ErrorKind::ReadOnly, "readonly", found, allowed);
+        return Err(error.with_rust_hint("shared memory that Rust writes is an `Arc<HostVec<T>>`"));
+    }
     if !info.layout().is_injective() {
         let found = text!("{:?} for shape {:?}", info.strides(), info.shape());
         let allowed = "strides under which no two indices share an element; copy the array to write to it";

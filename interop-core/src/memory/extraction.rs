@@ -11,7 +11,6 @@ use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::cuda::handover::{join_default_stream, make_consumer_wait};
 use crate::error::{Cure, Error, ErrorKind, Result, text};
-use crate::memory::array_view::check_not_read_only;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 
@@ -352,9 +351,14 @@ pub(crate) fn already_taken() -> Error {
 
 /// Returns an error for an import that must not be written.
 pub(crate) fn check_import_writable(info: &ArrayInfo) -> Result<()> {
+    if info.mutability() != Mutability::ReadOnly {
+        return Ok(());
+    }
+    let error =
+        Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array, or a copy");
     let hint = "import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`; a legacy DLPack tensor, \
                 which cannot state who may write, is read-only";
-    check_not_read_only(info, hint).map_err(|error| error.with_python_hint(Cure::Copy))
+    Err(error.with_rust_hint(hint).with_python_hint(Cure::Copy))
 }
 
 /// The error for a negative constant, which no extent can equal.

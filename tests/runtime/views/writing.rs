@@ -63,7 +63,12 @@ fn readonly_memory_is_not_written() {
     where
         Array<S>: CudaArray,
     {
-        let told = (ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array");
+        let told = (
+            ErrorKind::ReadOnly,
+            "readonly",
+            "a struct that only reads",
+            "`LeaseMut<T>` in place of `Lease<T>`",
+        );
         assert_told(&array.view_mut::<i16, 1>().unwrap_err(), told);
         assert_told(&array.map_inplace(|element: i16| element).unwrap_err(), told);
         assert!(array.view::<i16, 1>().is_ok());
