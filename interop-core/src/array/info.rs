@@ -46,7 +46,6 @@ pub struct ArrayInfo {
     pub(crate) dtype: DType,
     pub(crate) padded: bool,
     /// The elements are a Rust struct with padding, whose content is arbitrary. Rust code may leave it uninitialized.
-    #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "the buffer protocol asks"))]
     pub(crate) has_stale_padding: bool,
     /// The drop of the struct is itself ordered after the work on the memory, and needs no context.
     pub(crate) drops_in_order: bool,

@@ -59,24 +59,37 @@ impl RawDescriptor<'_> {
         })
     }
 
-    /// As [`validate`](Self::validate), inlined into the caller. Replaces [`ArrayInfo::EMPTY`] field by field, because moving
-    /// a description that was just written stalls the CPU. On an error, it stays empty.
+    /// As [`validate`](Self::validate), inlined into the caller. Replaces a description field by field, because moving one that
+    /// was just written stalls the CPU. On an error, it stays as it was.
     #[inline(always)]
     pub(crate) fn validate_into(self, to: &mut ArrayInfo) -> Result<()> {
         let Some(steps) = self.steps() else {
             *to = self.validate_in_bytes()?;
             return Ok(());
         };
-        let Checked { numel, address, range } = self.check(steps)?;
-        to.address = address;
-        to.range = range;
-        to.dtype = self.dtype;
-        to.padded = self.is_padded();
-        to.struct_type = self.struct_type.cloned().map(Arc::new);
-        to.layout.set(self.shape, steps, numel);
-        to.device = self.device.unwrap_or(Device::UNKNOWN).normalized();
-        to.mutability = self.mutability;
-        to.pending = self.pending();
+        let found = self.check(steps)?;
+        // All fields by name, so that a new one cannot be left out.
+        let ArrayInfo {
+            address,
+            range,
+            dtype,
+            padded,
+            has_stale_padding,
+            drops_in_order,
+            struct_type,
+            layout,
+            device,
+            mutability,
+            pending,
+            uses,
+        } = to;
+        (*address, *range) = (found.address, found.range);
+        (*dtype, *padded, *has_stale_padding) = (self.dtype, self.is_padded(), false);
+        *struct_type = self.struct_type.cloned().map(Arc::new);
+        layout.set(self.shape, steps, found.numel);
+        *device = self.device.unwrap_or(Device::UNKNOWN).normalized();
+        *mutability = self.mutability;
+        (*pending, *uses, *drops_in_order) = (self.pending(), None, false);
         Ok(())
     }
 
@@ -229,6 +242,7 @@ fn no_first_element(address: usize, byte_offset: u64) -> Error {
 mod tests {
     use super::*;
     use crate::array::dtype::DType;
+    use crate::array::use_record::UseRecord;
 
     /// The bits of a gigabyte must be counted in 64 bits, also with 32-bit addresses, which Miri tests.
     #[test]
@@ -239,6 +253,26 @@ mod tests {
         let backward = RawDescriptor { strides, address: 0x5000_0000, ..forward.clone() };
         for descriptor in [forward, backward] {
             assert_eq!(descriptor.validate().map(|info| info.byte_range().len()), Ok(1 << 30));
+        }
+    }
+    /// Nothing of an earlier description is left.
+    #[test]
+    fn a_description_is_replaced_as_a_whole() {
+        let shape = &[2, 3];
+        let strided = RawDescriptor {
+            strides: Strides::Elements(&[1, 2]),
+            ..RawDescriptor::new(0x1000, Device::CPU, shape)
+        };
+        let earlier = ArrayInfo {
+            has_stale_padding: true,
+            drops_in_order: true,
+            uses: UseRecord::start(),
+            ..ArrayInfo::EMPTY
+        };
+        for descriptor in [RawDescriptor::new(0x1000, Device::CPU, shape), strided] {
+            let (mut info, expected) = (earlier.clone(), descriptor.clone().validate().unwrap());
+            descriptor.validate_into(&mut info).unwrap();
+            assert_eq!(format!("{info:?}"), format!("{expected:?}"));
         }
     }
 }
