@@ -12,7 +12,7 @@ use crate::cuda::release::release_policy;
 /// The contexts in which memory may be in use when it is released, and how its owner is dropped.
 ///
 /// It is one word, because every owner carries one. A `CUcontext` is the address of an allocation in user space, so the
-/// lowest bits and the highest are free:
+/// lowest bits and the highest are free, which [`of_context`](Self::of_context) asserts:
 ///
 /// | bits | meaning |
 /// | --- | --- |
@@ -31,12 +31,23 @@ impl ReleaseScope {
     const SELF_RELIANT: usize = 8;
     const SIZE: u32 = usize::BITS - 8;
     const FLAGS: usize = 0xff << Self::SIZE | Self::SELF_RELIANT;
+    /// The bits that no handle of a context has.
+    const TAGS: usize = Self::EVERYWHERE | Self::NONE.0.get() | Self::FLAGS;
     /// No contexts: somebody else makes sure that the release comes after the work.
     pub(crate) const NONE: Self = Self(NonZeroUsize::MIN.saturating_add(1));
 
     /// The scope of memory of one device.
+    ///
+    /// # Panics
+    ///
+    /// If the handle has one of the bits that have a meaning here. The scope would name another context.
     pub(crate) fn of_context(context: Context) -> Self {
-        Self(context.to_raw())
+        let handle = context.to_raw();
+        assert!(
+            handle.get() & Self::TAGS == 0,
+            "the context {handle:#x} is no aligned address in user space"
+        );
+        Self(handle)
     }
 
     /// The scope of memory that every device reaches, pinned or managed: `own` and every primary context in use.
@@ -97,7 +108,7 @@ impl ReleaseScope {
     }
 
     pub(crate) fn own(self) -> Option<Context> {
-        Context::from_driver(self.0.get() & !(Self::EVERYWHERE | Self::NONE.0.get() | Self::FLAGS))
+        Context::from_driver(self.0.get() & !Self::TAGS)
     }
 
     /// Returns the one device whose work the release waits for, if it is known. A graph may be captured on any other
@@ -297,5 +308,14 @@ mod tests {
         assert!(ReleaseScope::of_context(context).holding(usize::MAX).bytes() >= 1 << 39);
         assert_eq!(ReleaseScope::of_all(None).holding(64).self_reliant().own(), None);
         assert_eq!((ReleaseScope::NONE.own(), ReleaseScope::NONE.contexts()), (None, ReleaseScope::NONE));
+    }
+
+    #[test]
+    fn a_handle_with_a_tag_is_no_context() {
+        for tag in [1, 2, 8, 1 << (usize::BITS - 8), 1 << (usize::BITS - 1)] {
+            let context = Context::from_driver(0x7f_ff00 | tag).unwrap();
+            let scope = std::panic::catch_unwind(|| ReleaseScope::of_context(context));
+            assert!(scope.is_err(), "{tag:#x}: {scope:?}");
+        }
     }
 }
