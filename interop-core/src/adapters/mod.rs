@@ -1,8 +1,9 @@
-//! Types of other libraries, each behind a feature of the same name: arrays of `ndarray`; buffers, streams and launches
-//! of `cust`, `cudarc` and `cuda-core`.
+//! Types of other libraries, each behind a feature of the same name: arrays of `ndarray`; buffers and streams of `cust`,
+//! `cudarc` and `cuda-core`.
 //!
-//! Buffers and streams can be fields of a derived struct, and a [`KernelView`](crate::KernelView) is an argument of a
-//! launch.
+//! Buffers and streams can be fields of a derived struct; an array of `ndarray` is exported by itself. A
+//! [`KernelView`](crate::KernelView) is an argument of the launches of `cust` and `cudarc`, and a launch of `cuda-core` takes a
+//! pointer to it.
 
 #[cfg(feature = "cuda-core")]
 pub mod cuda_core;

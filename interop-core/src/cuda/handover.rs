@@ -44,8 +44,8 @@ pub(crate) fn make_consumer_wait(info: &ArrayInfo, consumer: StreamHandle) -> Re
     }
 }
 
-/// Makes a stream wait for the work on memory at an address of which nobody knows the stream: the work that this crate has
-/// has `followed`, or all work of the memory's context, or what [`MissingStreamPolicy`](crate::cuda::handover::MissingStreamPolicy) says.
+/// Makes a stream wait for the work on memory at an address of which nobody knows the stream: the work of the record
+/// `followed`, or else what [`MissingStreamPolicy`] says.
 ///
 /// # Errors
 ///
@@ -71,8 +71,8 @@ pub(crate) fn make_stream_wait_for_unknown(
 
 /// Returns the stream that an interface dict names for an array: a stream that waits for all work on it.
 ///
-/// If that stream is unknown, it is a stream of this crate: each look at the dict would make the legacy default stream a
-/// barrier for all blocking streams.
+/// If it is unknown which stream has to be waited for, and the policy is to wait for all work, it is a stream of this crate:
+/// each look at the dict would make the legacy default stream a barrier for all blocking streams.
 ///
 /// # Errors
 ///
@@ -267,7 +267,7 @@ pub(crate) fn synchronize_missing_stream(device: Device, scope: ReleaseScope) ->
 }
 
 /// Returns a stream that waits for work whose stream is unknown, as the policy says. For all work it is a non-blocking
-/// stream of this crate, in the memory's context or the primary one of the device.
+/// stream of this crate, in the memory's context, or else in the one that [`context_for`] returns.
 ///
 /// # Errors
 ///

@@ -1,9 +1,12 @@
 //! Imports that use the memory in place.
 
+use std::mem::replace;
+use std::sync::Arc;
+
 use interop_core::dlpack::{FLAG_READ_ONLY, Versioned};
 use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, FromArray, FromImport, HostVec, Import, Lease, LeaseMut,
-    Mutability, Order, Refused, SharedBuffer, Storage, StreamHandle,
+    CudaArray, DType, Device, Element, ErrorKind, FromArray, FromImport, HostVec, Import, Kept, Lease,
+    LeaseMut, Mutability, Order, Refused, SharedBuffer, Storage, StreamHandle,
 };
 
 use crate::support::arrays::{Array, Fortran, Matrix};
@@ -200,4 +203,29 @@ fn host_memory_is_ready_on_every_stream() {
     assert_eq!((lease.stream, lease.to_vec::<u16>().unwrap()), (StreamHandle::NothingPending, vec![1, 2]));
     let copy: Array<Vec<u16>> = Array::from_import(import()).unwrap();
     assert_eq!((copy.stream, copy.data), (StreamHandle::NothingPending, vec![1, 2]));
+}
+
+/// The facts about an array are those of its fields now, also if they were replaced: nothing is noted at the import.
+#[test]
+fn a_replaced_storage_is_described_anew() {
+    let (ledger, tensor) = Claims::new(&[2, 3]).send::<Versioned>();
+    let mut kept: Kept<Matrix<LeaseMut<i16>>> = Kept::from_dlpack(tensor).unwrap();
+    let own = vec![7_i16; 6];
+    let address = own.as_ptr().addr();
+    let imported = replace(&mut kept.data, LeaseMut::from_owner(own));
+    assert_eq!((kept.info().unwrap().address(), kept.to_vec::<i16>().unwrap()), (address, vec![7; 6]));
+    // An export has the new memory, and the old memory lives as long as its lease.
+    let tensor = kept.into_dlpack().unwrap();
+    assert_eq!((look(&tensor).data, ledger.released()), (address, 0));
+    drop(imported);
+    assert_eq!(ledger.released(), 1);
+    assert_eq!(Matrix::<Vec<i16>>::from_dlpack(tensor).unwrap().data, [7; 6]);
+
+    // A shorter one is refused, and no consumer of a shared struct sees another storage.
+    let mut shared = Arc::new(Matrix { data: HostVec::from_slice(&[1_i16; 6]), rows: 2, columns: 3 });
+    let tensor = shared.share_dlpack().unwrap();
+    assert!(Arc::get_mut(&mut shared).is_none(), "the tensor has the struct");
+    drop(tensor);
+    Arc::get_mut(&mut shared).unwrap().data = HostVec::from_slice(&[1_i16; 5]);
+    assert_eq!(shared.share_dlpack().unwrap_err().kind(), ErrorKind::OutOfBounds);
 }

@@ -67,8 +67,8 @@ pub(crate) struct Strided<'a, T> {
     marker: PhantomData<&'a [T]>,
 }
 
-// SAFETY: the type is a pointer and a layout. The caller of `new` permits reads, and methods that write are unsafe. `T`
-// is `Send` and `Sync`.
+// SAFETY: the type is a pointer and a layout. The caller of `new` permits reads, and no method writes the elements. `T` is
+// `Send` and `Sync`.
 unsafe impl<T: Element> Send for Strided<'_, T> {}
 
 // SAFETY: as above.
@@ -97,7 +97,7 @@ impl<'a, T: Element> Strided<'a, T> {
         Loops::new(self.shape, &[self.strides], visit)
     }
 
-    /// Returns the loops over both arrays, in memory order.
+    /// Returns the loops over both arrays, in the memory order of this one or in tiles. Returns an error if the shapes differ.
     pub(crate) fn loops_with<U: Element>(&self, other: &Strided<'_, U>) -> Result<Option<Loops>> {
         if self.shape != other.shape {
             return Err(other_shape(other.shape, self.shape));
@@ -105,7 +105,6 @@ impl<'a, T: Element> Strided<'a, T> {
         Ok(Loops::tiled(self.shape, &[self.strides, other.strides], size_of::<T>()))
     }
 
-    /// Returns an error if the shape differs.
     /// Returns an error if the length differs from the number of elements.
     fn check_len(&self, len: usize) -> Result<()> {
         let count = self.count();
