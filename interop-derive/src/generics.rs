@@ -5,6 +5,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Attribute, GenericParam, Generics, Path, Token, Type, WhereClause, WherePredicate};
 
+use crate::fields;
 use crate::hygiene::own;
 use crate::model::{Axis, Data, Initial, Model, Shape, With};
 
@@ -134,7 +135,10 @@ pub(crate) fn import_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
 
 fn data_bounds<'a>(data: &Data<'a>, [storage_role, array_role]: [&'static str; 2]) -> Vec<Bound<'a>> {
     match data {
-        Data::Storage(field, _) => vec![(field.ty, storage_role)],
+        Data::Storage(field, _) => {
+            let element = element_of(field.ty).map(|element| (element, "Element"));
+            element.into_iter().chain([(field.ty, storage_role)]).collect()
+        }
         Data::Inner(field, _) => vec![(field.ty, array_role)],
         Data::Raw { pointer, element: None, device, .. } => {
             vec![(pointer.ty, "RawPointer"), (device.ty, "DeviceField")]
@@ -142,6 +146,24 @@ fn data_bounds<'a>(data: &Data<'a>, [storage_role, array_role]: [&'static str; 2
         Data::Raw { pointer, element: Some(element), device, .. } => {
             vec![(pointer.ty, "RawAddress"), (*element, "Element"), (device.ty, "DeviceField")]
         }
+    }
+}
+
+/// The element type of a storage by its name. With a bound on it, the compiler advises `T: Element` where the bound is missing.
+fn element_of(ty: &Type) -> Option<&Type> {
+    match fields::bare(ty) {
+        Type::Path(path) => {
+            let last = path.path.segments.last()?;
+            let first = fields::arguments(&last.arguments).next()?;
+            match last.ident.to_string().as_str() {
+                "HostVec" | "Lease" | "LeaseMut" | "Vec" => Some(first),
+                "Arc" | "Box" => element_of(first),
+                _ => None,
+            }
+        }
+        Type::Reference(reference) => element_of(&reference.elem),
+        Type::Slice(slice) => Some(&slice.elem),
+        _ => None,
     }
 }
 

@@ -102,7 +102,7 @@ const STORAGES: [&str; 21] = [
     "LeaseMut",
     "LockedBuffer",
     "PinnedHostSlice",
-    "Shared",
+    "SharedBuffer",
     "UnifiedBuffer",
     "UnifiedSlice",
     "Vec",

@@ -21,6 +21,7 @@ const _: () = {
     for Generic<'a, T, L, M, { C }>
     where
         L: Copy,
+        T: __p::Element,
         Lease<T>: __p::Storage,
         L: __p::Extent,
     {
@@ -50,6 +51,7 @@ const _: () = {
     for Generic<'a, T, L, M, { C }>
     where
         L: Copy,
+        T: __p::Element,
         Lease<T>: __p::FromImport,
         L: __p::Extent,
         PhantomData<&'a M>: __p::Default,

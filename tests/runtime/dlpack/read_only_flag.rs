@@ -177,7 +177,7 @@ fn leases() {
     check("Lease", || import::<Lease<i16>>(0), READ_ONLY);
     check("Lease of a read-only array", || import::<Lease<i16>>(FLAG_READ_ONLY), READ_ONLY);
     check("Shared", || import::<SharedBuffer>(0), WRITABLE);
-    check("Shared of a read-only array", || import::<SharedBuffer>(FLAG_READ_ONLY), READ_ONLY);
+    check("SharedBuffer of a read-only array", || import::<SharedBuffer>(FLAG_READ_ONLY), READ_ONLY);
     check("a copy", || import::<Vec<i16>>(FLAG_READ_ONLY), WHEN_OWNED);
     check("a copy for sharing", || import::<HostVec<i16>>(FLAG_READ_ONLY), WRITABLE);
 }
