@@ -13,6 +13,7 @@ use crate::array::stream::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::python::errors::{Failure, origin, with_length};
 use crate::python::interpreter::attribute;
+use crate::python::recursion::NestedCall;
 
 /// Extracts an integer from any object with `__index__`, except a bool. `place` names the value in the error message.
 ///
@@ -49,6 +50,7 @@ fn any_number(value: &Bound<'_, PyAny>, place: impl Display + Copy) -> Result<i1
     if value.is_instance_of::<PyBool>() || is_numpy_bool(value) {
         return Err(wrong().into());
     }
+    let _nested = NestedCall::enter()?;
     // As `operator.index` does: attributes of the object itself and operators that a subclass of `int` overrides have no
     // effect.
     // SAFETY: the object is alive, and the thread is attached.
@@ -138,6 +140,7 @@ pub(crate) fn pair<'a, 'py>(
 /// }
 /// ```
 pub fn extract_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
+    let _nested = NestedCall::enter()?;
     let py = stream.py();
     if let Some(method) = attribute(stream, pyo3::intern!(py, "__cuda_stream__"))? {
         // Before the method, the protocol had a property: in `cuda.core` until 0.2, and in libraries that followed it.

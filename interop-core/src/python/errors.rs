@@ -4,7 +4,7 @@ use core::iter::successors;
 use std::borrow::Cow;
 
 use pyo3::exceptions::{
-    PyBufferError, PyException, PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError,
+    PyBufferError, PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -12,7 +12,7 @@ use pyo3::types::{PyCFunction, PyCapsule, PyDict, PyList, PyString, PyTuple, PyT
 
 use crate::error::{Cure, Error, ErrorKind, Origin, Refused};
 use crate::python::import::package::Package;
-use crate::python::interpreter::with_attached;
+use crate::python::interpreter::{is_ordinary, with_attached};
 
 /// Returns the exception class for arrays that cannot be imported or exported: `interop_core.ArrayError`.
 ///
@@ -241,7 +241,7 @@ pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
         .filter(|name| has(name))
         .find_map(|name| object.getattr(name).err());
     match withheld {
-        Some(interrupt) if !interrupt.is_instance_of::<PyException>(object.py()) => interrupt,
+        Some(interrupt) if !is_ordinary(object.py(), &interrupt) => interrupt,
         why => {
             error.set_cause(object.py(), why);
             error

@@ -22,6 +22,7 @@ use crate::python::convert::number;
 use crate::python::errors::{Failure, origin, raised, with_length};
 use crate::python::interpreter::{attribute, ignore_exception};
 use crate::python::py_ref::release_deferred_refs;
+use crate::python::recursion::NestedCall;
 
 /// Reads an interface dict or another mapping. Only the types of the values are checked.
 ///
@@ -47,6 +48,7 @@ pub fn extract_cai(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface> {
 
 /// As [`extract_cai`], for the dict of an object whose class the message will name.
 pub(crate) fn interface_in<'py>(dict: &Bound<'py, PyAny>) -> Result<CudaArrayInterface, Failure> {
+    let _nested = NestedCall::enter()?;
     let py = dict.py();
     let keys = [
         intern!(py, "shape"),

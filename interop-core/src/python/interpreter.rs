@@ -7,7 +7,7 @@ use core::mem::transmute;
 use core::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyRecursionError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -234,12 +234,20 @@ fn lookup(_: &CStr) -> *mut c_void {
 
 /// Converts an exception from a query of a class to `None`.
 ///
-/// A metaclass may raise anything while its objects are still valid arrays. An exception that is not an `Exception`,
-/// such as `KeyboardInterrupt`, is passed on.
+/// A metaclass may raise anything while its objects are still valid arrays. An exception that is not
+/// [ordinary](is_ordinary) is passed on.
 pub(crate) fn ignore_exception<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
+/// Returns whether another way may be tried after an exception.
+///
+/// Not after one that is no `Exception`, such as `KeyboardInterrupt`. Nor after a `RecursionError`: each level of calls
+/// would try both ways, so every level would double the time.
+pub(crate) fn is_ordinary(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyException>(py) && !error.is_instance_of::<PyRecursionError>(py)
+}
+
     match answer {
         Ok(value) => Ok(Some(value)),
-        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        Err(error) if is_ordinary(py, &error) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::python::class::array_class::{ArrayClass, described_attached, shared_info};
 use crate::python::errors::with_origin;
 use crate::python::export::numpy::{dtype, registered_type, same_size, type_name};
+use crate::python::recursion::NestedCall;
 
 /// A Python object for an array: a handle that NumPy and other libraries use in place, as by `numpy.from_dlpack(array)`.
 ///
@@ -151,6 +152,7 @@ impl ExportedArray {
 /// # .unwrap();
 /// ```
 pub fn view<T: ArrayClass>(array: &Bound<'_, T>, key: &Bound<'_, PyAny>) -> PyResult<ExportedArray> {
+    let _nested = NestedCall::enter()?;
     let mut part = part_at(&T::of(array).info()?, key)?;
     let source = match array.as_any().cast_exact::<ExportedArray>().map(Bound::get) {
         // A view of a view keeps the original object.
@@ -255,6 +257,7 @@ impl ExportedArray {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let _nested = NestedCall::enter()?;
         let (py, info) = (slf.py(), slf.get().info()?);
         if !info.device().device_type.is_host_accessible() {
             let allowed =

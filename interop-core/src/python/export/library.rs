@@ -30,6 +30,7 @@ use crate::python::import::type_cache::{TypeInfo, exchange_table_of, type_info};
 use crate::python::interface_dict::extract_cai;
 use crate::python::interpreter::{attribute, ignore_exception, imported, in_capsule};
 use crate::python::py_ref::{PyRef, release_deferred_refs};
+use crate::python::recursion::NestedCall;
 
 /// What creates a Python object from an array. The package has further rules, which [`fit`] applies.
 #[derive(Clone, Debug)]
@@ -51,6 +52,7 @@ impl Kind {
     /// As [`from_package`](Self::from_package), and exceptions that are not an `Exception`, such as `KeyboardInterrupt`.
     /// Any other exception of the class is ignored.
     pub(crate) fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let _nested = NestedCall::enter()?;
         let class = type_info(object)?;
         let table = class.library.exchange.filter(|table| makes_objects(*table));
         match (class.library.package, table) {
@@ -152,6 +154,7 @@ pub(crate) fn into_library<'py>(
     kind: &Kind,
     array: impl CudaArray + AnyThread,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let _nested = NestedCall::enter()?;
     release_deferred_refs(py);
     free_detached();
     match kind {
@@ -427,6 +430,7 @@ pub(crate) fn make_producer_wait_for(object: &Bound<'_, PyAny>, info: &ArrayInfo
 
 /// Returns the stream on which the library of `object` works with memory of `device`, if it is known.
 fn stream_of(object: &Bound<'_, PyAny>, device: Device) -> PyResult<Option<StreamHandle>> {
+    let _nested = NestedCall::enter()?;
     let (py, class) = (object.py(), type_info(object)?);
     if let Some(current) = class.library.current_stream(py, device)? {
         return Ok(Some(current.handle));

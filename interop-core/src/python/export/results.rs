@@ -27,6 +27,7 @@ use crate::python::export::library::{Kind, into_library, make_producer_wait_for}
 use crate::python::import::package::Package;
 use crate::python::import::steps::{import, import_as};
 use crate::python::py_ref::{PyRef, release_deferred_refs};
+use crate::python::recursion::NestedCall;
 
 /// Defines a return type. The types differ in the library that creates the object.
 macro_rules! result_of {
@@ -342,6 +343,7 @@ fn new_memory<B: FromArray + CudaArray>(
     wish: Wish<'_>,
     callers: Option<StreamHandle>,
 ) -> PyResult<NewArray<B>> {
+    let _nested = NestedCall::enter()?;
     release_deferred_refs(py);
     free_detached();
     let (shape, dtype, device) = wish;

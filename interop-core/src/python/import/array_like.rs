@@ -2,7 +2,6 @@
 
 use core::ops::Deref;
 
-use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyString};
@@ -23,7 +22,8 @@ use crate::python::detach::take_detached;
 use crate::python::errors::{Failure, origin, set_first_cause, with_origin};
 use crate::python::import::steps::import_to;
 use crate::python::import::type_cache::{Values, type_info};
-use crate::python::interpreter::{attribute, ignore_exception};
+use crate::python::interpreter::{attribute, ignore_exception, is_ordinary};
+use crate::python::recursion::NestedCall;
 
 /// An argument that is only read, and that is converted if it does not fit: a list, a scalar, an array of another element
 /// type or memory order.
@@ -129,6 +129,7 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for ArrayLike<A> {
 
 /// Imports an object as it is, or what `NumPy` makes of it.
 fn import_like<A: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<A> {
+    let _nested = NestedCall::enter()?;
     let py = object.py();
     let DataField { element, order, .. } = A::DATA_FIELD;
     let element = element();
@@ -141,7 +142,7 @@ fn import_like<A: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<A> {
         Failure::Invalid(error) => {
             matches!(error.kind(), ErrorKind::DType | ErrorKind::Strides | ErrorKind::Alignment)
         }
-        Failure::Raised(error) => error.is_instance_of::<PyException>(py),
+        Failure::Raised(error) => is_ordinary(py, error),
     };
     let error = failure.with_origin(object);
     if !is_curable || !ignore_exception(py, is_convertible(object))?.unwrap_or(false) {

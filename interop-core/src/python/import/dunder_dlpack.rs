@@ -1,6 +1,6 @@
 //! Calls `__dlpack__` with a stream and a version, and retries with fewer arguments for producers that accept less.
 
-use pyo3::exceptions::{PyAttributeError, PyException, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -10,7 +10,7 @@ use crate::array::device::{Device, DeviceType};
 use crate::array::stream::StreamHandle;
 use crate::protocols::dlpack::abi::{MAJOR_VERSION, MINOR_VERSION};
 use crate::python::errors::set_first_cause;
-use crate::python::interpreter::{attribute, call_with_keywords};
+use crate::python::interpreter::{attribute, call_with_keywords, is_ordinary};
 
 /// The device on which all arrays of a class have been so far, if it predicts that of the next one.
 ///
@@ -50,14 +50,14 @@ pub(crate) fn call_dlpack_for<'py>(
         }
         _ => return Err(first),
     };
-    if !first.is_instance_of::<PyException>(object.py()) {
+    if !is_ordinary(object.py(), &first) {
         return Err(first);
     }
     match call_dlpack(object, method, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
         Ok(capsule) => Ok((capsule, less)),
         // Returns the producer's error about the requested stream, unless the second one is not an `Exception`, such as
         // `KeyboardInterrupt`.
-        Err(second) if second.is_instance_of::<PyException>(object.py()) => Err(first),
+        Err(second) if is_ordinary(object.py(), &second) => Err(first),
         Err(second) => Err(second),
     }
 }
@@ -81,7 +81,7 @@ pub(crate) fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult
     match has_method(object) {
         Ok(has) => Ok(!has),
         // If the attribute raises again, the first error already explains why.
-        Err(again) if again.is_instance_of::<PyException>(py) => Ok(false),
+        Err(again) if is_ordinary(py, &again) => Ok(false),
         Err(interrupt) => Err(interrupt),
     }
 }

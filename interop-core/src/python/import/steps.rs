@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyBufferError, PyException, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -29,8 +29,9 @@ use crate::python::import::exchange_table::{Table, TableStream, table_stream, te
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::import::type_cache::{TypeInfo, type_info};
 use crate::python::interface_dict::{interface_in, trust_interface};
-use crate::python::interpreter::{attribute, report_exception};
+use crate::python::interpreter::{attribute, is_ordinary, report_exception};
 use crate::python::py_ref::{PyRef, release_deferred_refs};
+use crate::python::recursion::NestedCall;
 
 /// Imports any object that supports DLPack, the CUDA Array Interface or the buffer protocol, for work on `stream`.
 ///
@@ -120,6 +121,7 @@ pub(crate) fn import_to(
     verification: Verification,
     to: &mut Import,
 ) -> PyResult<Rc<TypeInfo>> {
+    let _nested = NestedCall::enter()?;
     release_deferred_refs(object.py());
     let class = type_info(object)?;
     Request { object, class: &class, stream, verification }.import_to(to)?;
@@ -281,7 +283,7 @@ impl Request<'_, '_> {
                 {
                     Ok(Imported::Yes) => return Ok(()),
                     Ok(Imported::No) => {}
-                    Err(why) if why.is_instance_of::<PyException>(py) => refused.set_cause(py, Some(why)),
+                    Err(why) if is_ordinary(py, &why) => refused.set_cause(py, Some(why)),
                     Err(interrupt) => return Err(interrupt),
                 }
                 Err(refused)
@@ -297,9 +299,7 @@ impl Request<'_, '_> {
         match import_buffer(self.object, to) {
             Ok(true) => Ok(()),
             Err(Failure::Invalid(error)) => Err(explained(py, refused, with_origin(self.object, error))),
-            Err(Failure::Raised(interrupt)) if !interrupt.is_instance_of::<PyException>(py) => {
-                Err(*interrupt)
-            }
+            Err(Failure::Raised(interrupt)) if !is_ordinary(py, &interrupt) => Err(*interrupt),
             _ => Err(match date_error(self.object) {
                 Some(error) => explained(py, refused, error),
                 None => refused,
@@ -402,9 +402,7 @@ fn from_dlpack(request: &Request<'_, '_>, to: &mut Import) -> Answer {
             // The array is on another device, or on one that accepts other streams.
             Ok(Imported::No) => class.expected_device.set(ExpectedDevice::None),
             Err(Failure::Raised(error)) if expected == Device::CPU && lacks_method(object, &error)? => {}
-            Err(Failure::Raised(error))
-                if expected != Device::CPU && error.is_instance_of::<PyException>(object.py()) =>
-            {
+            Err(Failure::Raised(error)) if expected != Device::CPU && is_ordinary(object.py(), &error) => {
                 class.expected_device.set(ExpectedDevice::None);
             }
             Err(failure) => return Err(failure),

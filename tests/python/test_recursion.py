@@ -1,0 +1,192 @@
+"""Python code that an import or an export calls may call the extension again, without end: `RecursionError`, and the process lives.
+
+Each program runs in a process of its own, on the main thread and on one with the stack that threads have.
+"""
+
+import pytest
+from scripts import run
+
+# Classes and what is called first. Each calls the extension again from one way in which it calls Python.
+WAYS = {
+    "__dlpack__": """
+        class Loop:
+            def __dlpack_device__(self):
+                return (1, 0)
+            def __dlpack__(self, **wishes):
+                return interop_demo.is_square(Loop())
+        start = lambda: interop_demo.is_square(Loop())
+    """,
+    "__dlpack__ of pinned memory": """
+        calls = 0
+        class Loop:
+            def __dlpack_device__(self):
+                return (3, 0)
+            def __dlpack__(self, **wishes):
+                global calls
+                calls += 1
+                assert calls < 1000, "each level tried both ways"
+                return interop_demo.describe(Loop())
+        start = lambda: interop_demo.describe(Loop())
+    """,
+    "__dlpack_device__": """
+        class Loop:
+            def __dlpack_device__(self):
+                return interop_demo.asarray(Loop())
+            def __dlpack__(self, **wishes):
+                raise BufferError
+        start = lambda: interop_demo.asarray(Loop())
+    """,
+    "__cuda_array_interface__": """
+        class Loop:
+            @property
+            def __cuda_array_interface__(self):
+                return interop_demo.describe(Loop())
+        start = lambda: interop_demo.describe(Loop())
+    """,
+    "a mapping": """
+        class Loop(dict):
+            def __getitem__(self, key):
+                return interop_demo.parse_cai(Loop(shape=(), typestr="<f4", data=(0, False), version=3))
+        start = lambda: Loop()[0]
+    """,
+    "an extent": """
+        class Loop:
+            def __index__(self):
+                return interop_demo.parse_cai({"shape": (Loop(),), "typestr": "<f4", "data": (0, False), "version": 3})
+        start = lambda: Loop().__index__()
+    """,
+    "__array__": """
+        class Loop:
+            def __array__(self, *_, **wishes):
+                return interop_demo._like_f64(Loop())
+        start = lambda: interop_demo._like_f64(Loop())
+    """,
+    "__cuda_stream__": """
+        class Loop:
+            def __cuda_stream__(self):
+                return interop_demo.describe(bytearray(8), stream=Loop())
+        start = lambda: Loop().__cuda_stream__()
+    """,
+    "the number of a stream": """
+        class Loop:
+            def __index__(self):
+                return interop_demo.Array.full((1,), 0).__dlpack__(stream=Loop())
+        start = lambda: Loop().__index__()
+    """,
+    "an index": """
+        class Loop:
+            def __index__(self):
+                return array[Loop()]
+        array = interop_demo.Array.full((1,), 0)
+        start = lambda: array[Loop()]
+    """,
+    "a metaclass": """
+        class Meta(type):
+            def __getattr__(cls, name):
+                return interop_demo.describe(Meta("Loop", (), {})())
+        start = lambda: interop_demo.describe(Meta("Loop", (), {})())
+    """,
+    "from_dlpack of a library": """
+        import numpy as np
+        class Loop:
+            def __init__(self):
+                self.array = np.ones((1, 1), "f4")
+            def __dlpack_device__(self):
+                return (1, 0)
+            def __dlpack__(self, **wishes):
+                return self.array.__dlpack__(**wishes)
+            @classmethod
+            def from_dlpack(cls, array):
+                return interop_demo._doubled(Loop())
+        start = lambda: interop_demo._doubled(Loop())
+    """,
+    "the namespace of a library": """
+        import numpy as np
+        class Loop:
+            def __init__(self):
+                self.array = np.ones((1, 1), "f4")
+            def __dlpack_device__(self):
+                return (1, 0)
+            def __dlpack__(self, **wishes):
+                return self.array.__dlpack__(**wishes)
+            def __array_namespace__(self):
+                return interop_demo._doubled(Loop())
+        start = lambda: interop_demo._doubled(Loop())
+    """,
+    "an exchange table": """
+        import ctypes
+        from test_exchange import FROM_OBJECT, Table, in_capsule
+        from capsules import Producer
+        @FROM_OBJECT
+        def again(address, out):
+            try:
+                interop_demo.describe(loop)
+            except RecursionError as error:
+                raised.append(error)
+            return -1
+        raised = []
+        table = Table(1, 3, None, None, ctypes.cast(again, ctypes.c_void_p).value, None, None, None)
+        class Loop:
+            __dlpack_c_exchange_api__ = in_capsule(ctypes.addressof(table))
+        loop = Loop()
+        def start():
+            try:
+                interop_demo.describe(loop)
+            finally:
+                raise raised[0]
+    """,
+}
+
+PROGRAM = """
+import sys
+import threading
+import interop_demo
+{way}
+def check():
+    sys.setrecursionlimit({limit})
+    try:
+        start()
+    except RecursionError:
+        caught.append(True)
+    # The count is back where it was.
+    assert interop_demo.describe(bytearray(8))["nbytes"] == 8
+caught = []
+check()
+for size in (0, 2 << 20):
+    threading.stack_size(size)
+    thread = threading.Thread(target=check)
+    thread.start()
+    thread.join()
+assert len(caught) == 3, caught
+"""
+
+
+@pytest.mark.parametrize("limit", [1000, 100_000])
+@pytest.mark.parametrize("way", WAYS)
+def test_calls_without_end(way, limit):
+    lines = WAYS[way].splitlines()
+    run(PROGRAM.format(way="\n".join(line[8:] for line in lines), limit=limit))
+
+
+def test_calls_that_end():
+    """Proxies around proxies are imported as long as there are not absurdly many."""
+    run(
+        """
+        import interop_demo
+
+        class Proxy:
+            def __init__(self, inner):
+                self.inner = inner
+
+            def __dlpack_device__(self):
+                return (1, 0)
+
+            def __dlpack__(self, **wishes):
+                return interop_demo.asarray(self.inner).__dlpack__(**wishes)
+
+        array = interop_demo.Array.full((2,), 3.0)
+        for _ in range(20):
+            array = Proxy(array)
+        assert interop_demo.checksum(array) == 6
+        """
+    )
