@@ -213,6 +213,23 @@ def test_dates_keep_their_advice():
     assert "DLPack" in str(caught.value.__cause__)
 
 
+@pytest.mark.parametrize("scalar", [np.datetime64("2020-01-01", "s"), np.timedelta64(5, "ms"), np.datetime64("NaT")], ids=repr)
+def test_a_date_is_refused_as_an_array_of_dates_is(scalar):
+    """Its buffer has eight bytes and says nothing of a date."""
+    for function in (describe, interop_demo.asarray, interop_demo.checksum, interop_demo._like_i32):
+        with pytest.raises((ArrayError, TypeError), match=r"datetime64|timedelta64|dates and times.*x\.view\(.i8.\)"):
+            function(scalar)
+    with pytest.raises(ArrayError, match=r"`typestr`: .*dates and times.*call `x\.view\(.i8.\)`.*numpy\.(date|time)"):
+        describe(scalar)
+    assert describe(scalar.view("i8"))["dtype"] == "<i8"
+
+
+@pytest.mark.parametrize("scalar", [np.str_("abc"), np.longdouble(1), np.clongdouble(1)], ids=repr)
+def test_other_scalars_without_a_type(scalar):
+    with pytest.raises(ArrayError, match=f"`format`: .*{type(scalar).__name__}"):
+        describe(scalar)
+
+
 def test_a_method_that_is_overridden_is_the_last_word():
     class Closed(np.ndarray):
         def __dlpack__(self, **keywords):

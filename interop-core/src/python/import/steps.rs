@@ -9,7 +9,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::array::device::{Device, DeviceType};
-use crate::array::dtype::DType;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::context::Context;
@@ -27,7 +26,7 @@ use crate::python::import::buffer::import_buffer;
 use crate::python::import::dunder_dlpack::{ExpectedDevice, call_dlpack_for, has_method, lacks_method};
 use crate::python::import::exchange_table::{Table, TableStream, table_stream, tensor_of};
 use crate::python::import::package::{CurrentStream, Package};
-use crate::python::import::type_cache::{TypeInfo, type_info};
+use crate::python::import::type_cache::{TypeInfo, date_error, type_info};
 use crate::python::interface_dict::{interface_in, trust_interface};
 use crate::python::interpreter::{attribute, is_ordinary, report_exception};
 use crate::python::py_ref::{PyRef, release_deferred_refs};
@@ -581,12 +580,4 @@ fn explained(py: Python<'_>, refused: PyErr, error: Error) -> PyErr {
     let explained = PyErr::from_type(refused.get_type(py), error.into_python_message(in_words));
     explained.set_cause(py, Some(refused));
     explained
-}
-
-/// Returns the error for an array of dates: `NumPy` does not say what to do with them.
-fn date_error(object: &Bound<'_, PyAny>) -> Option<Error> {
-    let dtype = object.getattr(intern!(object.py(), "dtype")).ok()?;
-    let typestr: String = dtype.getattr(intern!(object.py(), "str")).ok()?.extract().ok()?;
-    let error = DType::from_typestr(&typestr).err()?;
-    error.has_python_hint().then(|| with_origin(object, error))
 }

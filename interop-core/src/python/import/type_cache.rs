@@ -12,7 +12,7 @@ use pyo3::types::{PyBool, PyString, PyType, PyWeakrefMethods, PyWeakrefReference
 use pyo3::{ffi, intern};
 
 use crate::array::device::{Device, DeviceType};
-use crate::array::dtype::{COMPLEX, FLOAT};
+use crate::array::dtype::{COMPLEX, DType, FLOAT};
 use crate::array::info::ArrayInfo;
 use crate::cuda;
 use crate::cuda::release::scope::contain_panic;
@@ -21,7 +21,7 @@ use crate::process::fork::PerProcess;
 use crate::python::errors::{origin_of, with_origin};
 use crate::python::import::dunder_dlpack::ExpectedDevice;
 use crate::python::import::exchange_table::{Table, TableStream, table, table_stream};
-use crate::python::import::package::{CurrentStream, Package};
+use crate::python::import::package::{CurrentStream, Package, packages_of};
 use crate::python::interpreter::{attribute, ignore_exception, imported, is_attached, with_saved_exception};
 use crate::python::py_ref::PyRef;
 use crate::python::shared_borrows::share_borrow_table;
@@ -248,6 +248,8 @@ pub(crate) enum Values {
     Lazy,
     /// Some elements may be masked, as in the masked arrays of `NumPy` and `astropy`.
     Masked,
+    /// A date or a time of `NumPy`, which its buffer states as bytes.
+    Date,
 }
 
 impl Values {
@@ -257,7 +259,13 @@ impl Values {
         if has("is_conj")? {
             return Ok(Self::Lazy);
         }
-        Ok(if has("mask")? && has("filled")? { Self::Masked } else { Self::InMemory })
+        if has("mask")? && has("filled")? {
+            return Ok(Self::Masked);
+        }
+        let is_date = |(package, name): &(String, String)| {
+            package == "numpy" && matches!(&**name, "datetime64" | "timedelta64")
+        };
+        Ok(if packages_of(class)?.iter().any(is_date) { Self::Date } else { Self::InMemory })
     }
 
     /// Rejects an array whose values are not those in its memory, and one whose gradient would be lost.
@@ -270,6 +278,7 @@ impl Values {
                 check_bits(object, info)
             }
             Self::Masked => check_mask(object),
+            Self::Date => date_error(object).map_or(Ok(()), |error| Err(error.into())),
         }
     }
 }
@@ -352,6 +361,15 @@ fn truth_of(object: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> PyResult
 fn refused(object: &Bound<'_, PyAny>, found: &str, remedy: &'static str) -> PyErr {
     let error = Error::new(ErrorKind::Unsupported, "array", found, "an array whose values are in its memory");
     with_origin(object, error.with_python_hint(remedy)).into()
+}
+
+/// Returns the error for dates of `NumPy`, if the object is an array of them or one of them: `NumPy` does not say what to do.
+#[cold]
+pub(crate) fn date_error(object: &Bound<'_, PyAny>) -> Option<Error> {
+    let dtype = object.getattr(intern!(object.py(), "dtype")).ok()?;
+    let typestr: String = dtype.getattr(intern!(object.py(), "str")).ok()?.extract().ok()?;
+    let error = DType::from_typestr(&typestr).err()?;
+    error.has_python_hint().then(|| with_origin(object, error))
 }
 
 /// The libraries that were seen and tell their current stream without one of their arrays. A list that grows leaks its
