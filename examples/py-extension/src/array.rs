@@ -51,6 +51,14 @@ impl Argument {
             _ => Ok(Self::from_import(import_any(obj, stream)?)?),
         }
     }
+
+    /// As [`of`](Self::of), for reading only.
+    pub(crate) fn read(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
+        match obj.cast::<Array>() {
+            Ok(_) => Self::of(obj, stream),
+            Err(_) => Ok(Self::from_import(import_any(obj, stream)?.read_only())?),
+        }
+    }
 }
 
 /// Returns an array that uses the memory of any object that supports one of the protocols, without a copy.

@@ -8,7 +8,7 @@ use interop_core::cuda::{CudaBuffer, MemoryKind};
 use interop_core::python::{Exported, import, import_as};
 use interop_core::{
     ArrayInfo, CudaArray, DType, Device, Element, ElementType, FromArray, FromImport, HostVec, Import, Lease,
-    LeaseMut, MemoryRegion, Mutability, Order, RawDescriptor, Refused, Storage,
+    LeaseMut, MemoryRegion, Mutability, Order, Owner, RawDescriptor, Refused, Storage,
 };
 use pyo3::prelude::*;
 
@@ -306,6 +306,38 @@ fn while_read<'py>(obj: Image<Lease<f32>>, function: &Bound<'py, PyAny>) -> PyRe
     function.call0()
 }
 
+/// Structs with memory by its address, as a C library takes it.
+macro_rules! by_pointer {
+    ($($name:ident: $pointer:ty),*) => {$(
+        #[derive(CudaArray)]
+        #[cuda_array(shape = [len], import)]
+        struct $name {
+            #[cuda_array(owner)]
+            _owner: Owner,
+            // SAFETY: only imports fill it, together with the owner of the memory.
+            #[cuda_array(data(unsafe_raw))]
+            _first: $pointer,
+            len: usize,
+            #[cuda_array(device)]
+            _device: Device,
+        }
+    )*};
+}
+
+by_pointer!(ByPointer: *const f32, ByPointerMut: *mut f32);
+
+/// Takes an array by a pointer for writing or reading. Returns the number of its elements.
+#[pyfunction]
+fn by_address(obj: &Bound<'_, PyAny>, is_written: bool) -> PyResult<usize> {
+    Ok(if is_written { import_as::<ByPointerMut>(obj)?.len } else { import_as::<ByPointer>(obj)?.len })
+}
+
+/// Returns the number of elements of an array, whose import is taken apart.
+#[pyfunction]
+fn in_parts(obj: &Bound<'_, PyAny>) -> PyResult<usize> {
+    Ok(import(obj, None)?.into_parts().0.numel())
+}
+
 /// Adds the classes and functions to the module. `PyO3` creates the base class `Samples` together with the first
 /// subclass.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -319,6 +351,8 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr("_noted", wrap_pyfunction!(noted, module)?)?;
     module.setattr("_had_context", wrap_pyfunction!(had_context, module)?)?;
     module.setattr("_in_two_steps", wrap_pyfunction!(in_two_steps, module)?)?;
+    module.setattr("_by_address", wrap_pyfunction!(by_address, module)?)?;
+    module.setattr("_in_parts", wrap_pyfunction!(in_parts, module)?)?;
     module.setattr("_on_device", wrap_pyfunction!(on_device, module)?)?;
     module.setattr("_while_read", wrap_pyfunction!(while_read, module)?)?;
     module.setattr("_Titled", py.get_type::<Titled>())?;

@@ -231,7 +231,7 @@ pub(crate) fn checksum(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>)
         })?;
         Ok(sum)
     }
-    let array = Argument::of(obj, stream)?;
+    let array = Argument::read(obj, stream)?;
     let info = array.info()?;
     if info.device().device_type.is_cuda_accessible() {
         let scope = LaunchScope::new();

@@ -37,7 +37,7 @@ pub(crate) fn twice<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
         }
         return Ok(Bound::new(py, result)?.into_any());
     }
-    let import = import(obj, None)?;
+    let import = import(obj, None)?.read_only();
     let is_struct = import.info().struct_type().is_some();
     if let Some(names) = is_struct.then(|| fields_of(obj)).transpose()?.flatten() {
         return twice_of_each(obj, &names);

@@ -55,6 +55,8 @@ pub struct Extraction<'a> {
     /// The caller's stream, which memory that is kept has left.
     left: Option<StreamHandle>,
     pub(crate) field_stream: FieldStream,
+    /// Whether a raw pointer of the struct writes to the memory.
+    is_written: bool,
     /// Runs a closure that may wait for a device.
     pub(crate) wait: fn(&mut dyn FnMut()),
 }
@@ -76,6 +78,7 @@ impl<'a> Extraction<'a> {
             is_kept: false,
             left: None,
             field_stream: FieldStream::OfImport,
+            is_written: false,
             wait,
         }
     }
@@ -233,7 +236,8 @@ impl<'a> Extraction<'a> {
         requirements: Requirements,
     ) {
         self.step(|this| {
-            if mutability != Mutability::ReadOnly {
+            this.is_written = mutability != Mutability::ReadOnly;
+            if this.is_written {
                 check_import_writable(this.info()?)?;
             }
             this.check_layout(Some(&element), requirements, false)
@@ -247,6 +251,9 @@ impl<'a> Extraction<'a> {
         self.step(|this| {
             this.info()?;
             this.finish()?;
+            if this.is_written {
+                this.import.note_write()?;
+            }
             this.taken = true;
             Ok(this.import.take_owner())
         })

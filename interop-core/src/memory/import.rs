@@ -7,6 +7,8 @@
 
 use core::fmt;
 #[cfg(feature = "python")]
+use std::panic::{RefUnwindSafe, UnwindSafe};
+#[cfg(feature = "python")]
 use std::sync::Arc;
 
 use crate::array::device::{Device, DeviceType};
@@ -40,7 +42,14 @@ pub struct Import {
     /// The Python object, for errors.
     #[cfg(feature = "python")]
     pub(crate) origin: Option<Arc<Origin>>,
+    /// Called before the memory is used in place for writing.
+    #[cfg(feature = "python")]
+    pub(crate) write_notice: Option<WriteNotice>,
 }
+
+/// Tells the library of an array that Rust may write to it from now on.
+#[cfg(feature = "python")]
+pub(crate) type WriteNotice = Box<dyn FnOnce() -> Result<()> + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
 /// The protocol by which an array was imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +84,8 @@ impl Import {
             protocol: None,
             #[cfg(feature = "python")]
             origin: None,
+            #[cfg(feature = "python")]
+            write_notice: None,
         }
     }
 
@@ -107,6 +118,24 @@ impl Import {
             return error.with_object(origin);
         }
         error
+    }
+
+    /// Tells the library of the array that the memory is used in place for writing from now on.
+    ///
+    /// # Errors
+    ///
+    /// If the library does not accept that.
+    #[inline]
+    #[cfg_attr(
+        not(feature = "python"),
+        expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature")
+    )]
+    pub(crate) fn note_write(&mut self) -> Result<()> {
+        #[cfg(feature = "python")]
+        if let Some(notice) = self.write_notice.take() {
+            return notice();
+        }
+        Ok(())
     }
 
     /// Returns the pending work on memory that a struct without a `stream` field uses in place. The storage stores it,
@@ -286,7 +315,7 @@ impl Import {
     /// As [`cuda::stream_wait`].
     pub(crate) fn copy_stream(&mut self) -> Result<(StreamHandle, Option<ReleaseScope>)> {
         let own = self.known_stream()?;
-        let may_change = self.info.pending.has_hidden_streams() && !self.info.is_read_only();
+        let may_change = self.info.pending.has_hidden_streams();
         Ok(match self.stream_field {
             None | Some(StreamHandle::NothingPending) => (own, None),
             Some(stream_field) => (stream_field, self.owner.scope().filter(|_| !may_change)),
@@ -307,9 +336,22 @@ impl Import {
 
     /// Returns the description and the owner.
     #[must_use]
-    pub fn into_parts(self) -> (ArrayInfo, Owner) {
+    pub fn into_parts(mut self) -> (ArrayInfo, Owner) {
+        // An error does not matter: whoever gets the parts is responsible for what is written.
+        let _ = self.note_write();
         UseRecord::note(self.owner.uses());
         (self.info, self.owner)
+    }
+
+    /// States that the memory is only read. A [`SharedBuffer`](crate::memory::shared_buffer::SharedBuffer) of it is
+    /// read-only.
+    ///
+    /// `PyTorch` is told of each import of a tensor that can be written ([`python::import`](crate::python::import())),
+    /// but not of this one.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.info.mutability = Mutability::ReadOnly;
+        self
     }
 
     /// The description of the array.

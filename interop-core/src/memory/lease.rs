@@ -387,6 +387,9 @@ macro_rules! lease {
                 Self::check(info)?;
                 info.check_element(&T::TYPE)?;
                 let (address, range, device) = (info.address, info.span(), info.device());
+                if Self::DATA_FIELD.is_written {
+                    import.note_write()?;
+                }
                 let pending = import.pending_work()?;
                 let owner = import.take_owner();
                 let memory = LeasedMemory { address, range, device, pending, owner, lender: None };

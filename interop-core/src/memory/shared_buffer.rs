@@ -247,6 +247,9 @@ impl FromImport for SharedBuffer {
 
     #[inline(always)]
     fn take(import: &mut Import, _order: Order) -> Result<Self> {
+        if !import.info().is_read_only() {
+            import.note_write()?;
+        }
         let info = import.info();
         let (dtype, padded) = (info.dtype(), info.is_padded());
         let size = dtype.packed_bits().div_ceil(8);

@@ -54,7 +54,8 @@ pub(crate) fn receive_capsule(
 ) -> Result<()> {
     // SAFETY: the function accepts any object.
     if unsafe { ffi::PyCapsule_CheckExact(capsule.as_ptr()) } == 0 {
-        let allowed = "a capsule named \"dltensor\" or \"dltensor_versioned\"";
+        let allowed =
+            "a capsule named \"dltensor\" or \"dltensor_versioned\", which `__dlpack__` of an array returns";
         return Err(Error::new(ErrorKind::Type, "capsule", origin(capsule), allowed));
     }
     if let Some(tensor) = take::<Versioned>(capsule) {

@@ -120,6 +120,11 @@ pub(crate) fn attribute<'py>(
     Ok(unsafe { Bound::from_owned_ptr_or_opt(py, value) })
 }
 
+/// Calls a method without arguments and returns its truth value, or `None` if there is no such method.
+pub(crate) fn truth_of(object: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> PyResult<Option<bool>> {
+    attribute(object, method)?.map(|method| method.call0()?.is_truthy()).transpose()
+}
+
 /// Returns a module from `sys.modules`, or `None` if it is missing there or is `None`.
 ///
 /// It costs a tenth of an `import` of a loaded module.
@@ -232,11 +237,6 @@ fn lookup(_: &CStr) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Converts an exception from a query of a class to `None`.
-///
-/// A metaclass may raise anything while its objects are still valid arrays. An exception that is not
-/// [ordinary](is_ordinary) is passed on.
-pub(crate) fn ignore_exception<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
 /// Returns whether another way may be tried after an exception.
 ///
 /// Not after one that is no `Exception`, such as `KeyboardInterrupt`. Nor after a `RecursionError`: each level of calls
@@ -245,6 +245,11 @@ pub(crate) fn is_ordinary(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<PyException>(py) && !error.is_instance_of::<PyRecursionError>(py)
 }
 
+/// Converts an exception from a query of a class to `None`.
+///
+/// A metaclass may raise anything while its objects are still valid arrays. An exception that is not
+/// [ordinary](is_ordinary) is passed on.
+pub(crate) fn ignore_exception<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(error) if is_ordinary(py, &error) => Ok(None),

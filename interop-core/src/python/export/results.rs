@@ -349,7 +349,10 @@ fn new_memory<B: FromArray + CudaArray>(
     let (shape, dtype, device) = wish;
     cuda::make_room_on(device, shape.iter().product::<usize>().saturating_mul(dtype.item_bits(false) / 8));
     let (mut import, object) = if let Some(object) = kind.empty(py, wish)? {
-        (import(&object, None)?, Some(object))
+        let mut import = import(&object, None)?;
+        // `PyTorch` has not recorded the new values for a gradient.
+        import.write_notice = None;
+        (import, Some(object))
     } else {
         if let Some(stream) = callers.filter(|stream| cuda::captures(*stream)) {
             let what = "memory for a result, which the library of the argument does not allocate";

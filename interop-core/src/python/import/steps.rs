@@ -25,6 +25,7 @@ use crate::python::errors::{Failure, in_words, not_an_array, with_origin};
 use crate::python::import::buffer::import_buffer;
 use crate::python::import::dunder_dlpack::{ExpectedDevice, call_dlpack_for, has_method, lacks_method};
 use crate::python::import::exchange_table::{Table, TableStream, table_stream, tensor_of};
+use crate::python::import::gradients::prepare;
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::import::type_cache::{TypeInfo, date_error, type_info};
 use crate::python::interface_dict::{interface_in, trust_interface};
@@ -253,7 +254,8 @@ impl Request<'_, '_> {
         if to.protocol() == Some(Protocol::DlpackLegacy) && self.class.library.package != Package::Jax {
             trust_interface(self.object, &mut to.info)?;
         }
-        self.class.values.check(self.object, to.info())
+        self.class.values.check(self.object, to.info())?;
+        if self.class.library.package == Package::PyTorch { prepare(self.object, to) } else { Ok(()) }
     }
 
     /// After a failure, imports by another protocol if the object supports one that can express the array: by the

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{ffi, intern};
 
 use crate::array::device::{Device, DeviceType};
-use crate::array::dtype::{COMPLEX, DType, FLOAT};
+use crate::array::dtype::{COMPLEX, DType};
 use crate::array::info::ArrayInfo;
 use crate::cuda;
 use crate::cuda::release::scope::contain_panic;
@@ -21,8 +21,9 @@ use crate::process::fork::PerProcess;
 use crate::python::errors::{origin_of, with_origin};
 use crate::python::import::dunder_dlpack::ExpectedDevice;
 use crate::python::import::exchange_table::{Table, TableStream, table, table_stream};
+use crate::python::import::gradients::check_gradient;
 use crate::python::import::package::{CurrentStream, Package, packages_of};
-use crate::python::interpreter::{attribute, ignore_exception, imported, is_attached, with_saved_exception};
+use crate::python::interpreter::{attribute, ignore_exception, is_attached, truth_of, with_saved_exception};
 use crate::python::py_ref::PyRef;
 use crate::python::shared_borrows::share_borrow_table;
 
@@ -275,7 +276,7 @@ impl Values {
             Self::InMemory => Ok(()),
             Self::Lazy => {
                 check_gradient(object)?;
-                check_bits(object, info)
+                check_bits(object, info.dtype().code() == COMPLEX)
             }
             Self::Masked => check_mask(object),
             Self::Date => date_error(object).map_or(Ok(()), |error| Err(error.into())),
@@ -283,49 +284,18 @@ impl Values {
     }
 }
 
-/// Rejects a tensor that requires a gradient, as the `__dlpack__` of `PyTorch` does: its table exports such tensors, but
-/// what Rust does with them is not recorded, and training would go on with wrong gradients.
-///
-/// Accepts the tensor where `PyTorch` records no gradients: under `no_grad` and `inference_mode`.
-fn check_gradient(object: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = object.py();
-    let requires = attribute(object, intern!(py, "requires_grad"))?;
-    if !requires.is_some_and(|value| value.cast::<PyBool>().is_ok_and(PyBoolMethods::is_true)) {
-        return Ok(());
-    }
-    let Some(torch) = imported(intern!(py, "torch")) else { return Ok(()) };
-    if truth_of(&torch, intern!(py, "is_grad_enabled"))? != Some(true) {
-        return Ok(());
-    }
-    let (found, allowed) =
-        ("a tensor that requires a gradient", "a tensor without, because Rust records none");
-    let error = Error::new(ErrorKind::Unsupported, "array", found, allowed);
-    Err(with_origin(object, error.with_python_hint("call `detach()` first, or work under `torch.no_grad()`"))
-        .into())
-}
-
 /// Checks the bits by which `PyTorch` conjugates and negates a tensor.
 ///
 /// Its `__dlpack__` rejects conjugated tensors and exports negated ones. Its exchange table exports both.
 ///
-/// Only complex tensors are conjugated. A negated tensor is complex, or it is the imaginary part of a complex tensor,
-/// which is not contiguous.
-fn check_bits(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
-    let code = info.dtype().code();
-    if code != COMPLEX && code != FLOAT {
-        return Ok(());
-    }
-    // The stride of an axis of extent 1 is arbitrary.
-    let (extent, stride) = (info.shape().last(), info.layout().strides().last());
-    let in_steps = stride != Some(&1) || extent == Some(&1);
-    if code != COMPLEX && !in_steps {
-        return Ok(());
-    }
+/// Only complex tensors are conjugated.
+fn check_bits(object: &Bound<'_, PyAny>, is_complex: bool) -> PyResult<()> {
     let py = object.py();
-    for (bit, values, remedy) in [
+    let bits = [
         (intern!(py, "is_conj"), "the conjugates of the values in memory", "call `resolve_conj()` first"),
         (intern!(py, "is_neg"), "the negatives of the values in memory", "call `resolve_neg()` first"),
-    ] {
+    ];
+    for (bit, values, remedy) in bits.into_iter().skip(usize::from(!is_complex)) {
         match truth_of(object, bit)? {
             // The object is not from PyTorch.
             None => return Ok(()),
@@ -351,11 +321,6 @@ fn check_mask(object: &Bound<'_, PyAny>) -> PyResult<()> {
         Err(error) => return Err(error),
     };
     Err(refused(object, found, "call `filled()` first"))
-}
-
-/// Calls a method without arguments and returns its truth value, or `None` if there is no such method.
-fn truth_of(object: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> PyResult<Option<bool>> {
-    attribute(object, method)?.map(|method| method.call0()?.is_truthy()).transpose()
 }
 
 fn refused(object: &Bound<'_, PyAny>, found: &str, remedy: &'static str) -> PyErr {
