@@ -28,6 +28,14 @@ WAYS = {
                 return interop_demo.describe(Loop())
         start = lambda: interop_demo.describe(Loop())
     """,
+    "a function with a large frame": """
+        class Loop:
+            def __dlpack_device__(self):
+                return (1, 0)
+            def __dlpack__(self, **wishes):
+                return interop_demo.checksum(Loop())
+        start = lambda: interop_demo.checksum(Loop())
+    """,
     "__dlpack_device__": """
         class Loop:
             def __dlpack_device__(self):
@@ -113,27 +121,56 @@ WAYS = {
                 return interop_demo._doubled(Loop())
         start = lambda: interop_demo._doubled(Loop())
     """,
-    "an exchange table": """
-        import ctypes
-        from test_exchange import FROM_OBJECT, Table, in_capsule
-        from capsules import Producer
+    "a table that exports": """
+        from fake_library import FROM_OBJECT, address_of, library
         @FROM_OBJECT
         def again(address, out):
             try:
-                interop_demo.describe(loop)
+                interop_demo.describe(tensor)
             except RecursionError as error:
                 raised.append(error)
             return -1
         raised = []
-        table = Table(1, 3, None, None, ctypes.cast(again, ctypes.c_void_p).value, None, None, None)
-        class Loop:
-            __dlpack_c_exchange_api__ = in_capsule(ctypes.addressof(table))
-        loop = Loop()
+        tensor = library(addresses={"from_object": address_of(again)})(None)
         def start():
             try:
-                interop_demo.describe(loop)
+                interop_demo.describe(tensor)
             finally:
                 raise raised[0]
+    """,
+    "a table that creates objects": """
+        from fake_library import TO_OBJECT, address_of, library
+        @TO_OBJECT
+        def again(address, out):
+            try:
+                interop_demo.twice(tensor)
+            except RecursionError as error:
+                raised.append(error)
+            except SystemError:
+                pass
+            return -1
+        raised = []
+        tensor = library(addresses={"to_object": address_of(again)})(interop_demo.Array.full((1, 1), 1.0))
+        def start():
+            try:
+                interop_demo.twice(tensor)
+            finally:
+                raise raised[0]
+    """,
+    "a table that allocates": """
+        from fake_library import ALLOCATE, address_of, library
+        @ALLOCATE
+        def again(prototype, out, context, set_error):
+            try:
+                interop_demo._ones_like(tensor)
+            except RecursionError as error:
+                raised.append(error)
+            return -1
+        raised = []
+        tensor = library(addresses={"allocator": address_of(again)})(interop_demo.Array.full((1, 1), 1.0))
+        def start():
+            interop_demo._ones_like(tensor)
+            raise raised[0]
     """,
 }
 

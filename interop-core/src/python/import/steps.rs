@@ -48,7 +48,8 @@ use crate::python::recursion::NestedCall;
 ///
 /// A `PyTorch` tensor that is conjugated or negated lazily is rejected, and so is a masked `NumPy` array with masked
 /// elements. A tensor that requires a gradient is rejected unless gradients are not recorded (`torch.no_grad()`), because
-/// `PyTorch` would not know what Rust did with it.
+/// `PyTorch` would not know what Rust did with it. So is one with a tangent. A storage or pointer that can write the memory
+/// in place makes `PyTorch` count a write to the tensor, which needs the interpreter's lock; see [`Import::read_only`].
 ///
 /// A legacy capsule cannot express whether its memory is writable, so it counts as read-only. It is writable if an
 /// interface dict of the object (`__cuda_array_interface__`, or `__array_interface__` for host memory) states so for
