@@ -81,14 +81,19 @@ fn write_notice(tensor: &Bound<'_, PyAny>) -> WriteNotice {
     Box::new(AssertUnwindSafe(move || notice().unwrap_or(Ok(()))))
 }
 
+/// Increments the version of a tensor. `PyTorch` before 2.3 has no function for it, so it is not told.
 fn increment_version(tensor: &Bound<'_, PyAny>) -> Result<()> {
     let py = tensor.py();
-    let Some(torch) = imported(intern!(py, "torch")) else { return Ok(()) };
-    let graph = torch.getattr(intern!(py, "autograd")).and_then(|it| it.getattr(intern!(py, "graph")));
-    let counted = graph.and_then(|graph| graph.call_method1(intern!(py, "increment_version"), (tensor,)));
-    counted.map(drop).map_err(|error| {
+    let count = || -> PyResult<()> {
+        let mut function = imported(intern!(py, "torch"));
+        for name in [intern!(py, "autograd"), intern!(py, "graph"), intern!(py, "increment_version")] {
+            function = function.map(|object| attribute(&object, name)).transpose()?.flatten();
+        }
+        function.map_or(Ok(()), |function| function.call1((tensor,)).map(drop))
+    };
+    count().map_err(|error| {
         let found = format!("a tensor of which PyTorch does not record the write ({error})");
-        let allowed = "a tensor that `torch.autograd.graph.increment_version` accepts (PyTorch 2.3 or newer)";
+        let allowed = "a tensor that `torch.autograd.graph.increment_version` accepts";
         with_origin(tensor, Error::new(ErrorKind::Unsupported, "array", found, allowed))
     })
 }
