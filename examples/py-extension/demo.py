@@ -26,6 +26,8 @@ PROTOCOLS = {
     "dlpack_versioned": "DLPack 1.x capsule",
     "dlpack": "DLPack 0.x capsule",
     "cai": "CUDA Array Interface",
+    "buffer": "buffer protocol",
+    "numpy": "NumPy's C struct",
 }
 
 

@@ -68,3 +68,12 @@ def test_nobody_writes_to_what_rust_may_have_lent():
 def test_a_struct_that_contradicts_itself_is_refused_where_it_is_made():
     with pytest.raises(BufferError, match="bytes 0 to 8, allowed: bytes 0 to 4"):
         interop_demo._torn()
+
+
+def test_an_array_method_of_the_class_comes_first():
+    """`pyclass` adds one where the author has none. It is that of a handle of the same memory."""
+    assert interop_demo._Named().__array__() == [2]
+    lent = interop_demo._Lent()
+    assert np.shares_memory(lent.__array__(), np.asarray(lent)) and lent.__array__("f8").dtype == "f8"
+    derived = type("Derived", (interop_demo._Titled,), {"__array__": lambda self: "own"})("title")
+    assert derived.__array__() == "own"

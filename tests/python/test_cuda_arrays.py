@@ -363,8 +363,9 @@ def test_a_copy_is_made_once_the_work_is_done(kind, where):
 
 def test_what_numpy_cannot_have_of_a_device():
     """The message is about the requested array and suggests a remedy; NumPy's is about an internal struct."""
-    array = interop_demo._exported(full("cuda"))
-    for without in (array, array[:0]):
+    own = full("cuda")
+    array = interop_demo._exported(own)
+    for without in (array, array[:0], own):
         with pytest.raises(ArrayError, match=r"__array__.*CUDA.*from_dlpack"):
             np.asarray(without)
 

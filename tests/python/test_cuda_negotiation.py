@@ -9,6 +9,7 @@ from pathlib import Path
 
 import interop_demo
 import native
+import numpy as np
 import pytest
 from capsules import CUDA, CUDA_HOST
 from test_cuda_arrays import SIM, full, nothing_wrong, pytestmark  # noqa: F401
@@ -83,6 +84,20 @@ def test_no_order_of_those_who_take_it_for_a_stream():
     assert producer.asked == [-1, 1]
 
 
+@pytest.mark.parametrize("kind", ["pinned", "managed"])
+def test_numpy_accepts_no_stream(kind):
+    """Its array over a tensor is on the tensor's device, whose work the caller's stream waits for."""
+    array = full(kind)
+    theirs = np.from_dlpack(array)[1:]
+    for stream, known in [(None, 1), (1, 1), (2, 2), (SIM.stream(), None)]:
+        before = SIM.calls("cuStreamWaitEvent")
+        facts = interop_demo.describe(theirs, stream=stream)
+        assert facts["device"] == interop_demo.describe(array)["device"]
+        assert facts["data"] == theirs.ctypes.data and facts["stream"] == (known or stream)
+        assert SIM.calls("cuStreamWaitEvent") > before
+    assert interop_demo.checksum(theirs) == theirs.sum()
+
+
 @pytest.mark.parametrize(
     ("kind", "stream", "asked"),
     [
@@ -91,7 +106,8 @@ def test_no_order_of_those_who_take_it_for_a_stream():
         ("cuda", 2, [2, 1]),
         ("cuda", -1, [-1, 1]),
         ("cuda", 1, [1]),
-        ("managed", 1, [1]),
+        ("managed", 1, [1, None]),
+        ("managed", -1, [-1, None]),
     ],
 )
 def test_whoever_refuses_more_is_asked_no_further(kind, stream, asked):

@@ -43,7 +43,7 @@ def test_numpy_to_rust(with_numpy):
     with_numpy("""
 array = np.arange(12.0).reshape(3, 4)[::-1, ::2]
 facts = interop_demo.describe(array)
-assert facts["protocol"] == ("dlpack_versioned" if V2 else "dlpack"), facts
+assert facts["protocol"] == "numpy", facts
 assert facts["data"] == array.__array_interface__["data"][0]
 assert facts["strides"] == (-4, 2) and facts["shape"] == (3, 2)
 assert interop_demo.checksum(array) == array.sum() == 30
@@ -68,13 +68,13 @@ assert strided.strides == (24, -8) and strided.sum() == 9
 
 
 def test_read_only_arrays(with_numpy):
-    """A legacy capsule cannot carry one: NumPy's come in by the buffer protocol, and ours are refused with a message."""
+    """A legacy capsule cannot carry one: ours are refused with a message, and NumPy's come in without a capsule."""
     with_numpy("""
 ours, theirs = interop_demo.Array.full((2,), 1.0, readonly=True), np.ones(2)
 theirs.flags.writeable = False
 facts = interop_demo.describe(theirs)
 assert facts["readonly"] and facts["data"] == theirs.__array_interface__["data"][0]
-assert facts["protocol"] == ("dlpack_versioned" if V2 else "buffer")
+assert facts["protocol"] == "numpy"
 assert interop_demo.checksum(np.broadcast_to(2.0, (3,))) == 6
 assert interop_demo.checksum(theirs[::-1]) == 2
 assert refused(lambda array: interop_demo.scale_(array, 2.0), theirs, "read-only array, allowed: a writable array")
@@ -87,7 +87,6 @@ else:
 
 
 def test_arrays_that_are_written(with_numpy):
-    """NumPy exports only what may be written, though a legacy capsule does not say so."""
     with_numpy("""
 class Own(np.ndarray):
     pass
@@ -104,7 +103,40 @@ def test_flags(with_numpy):
     """Before 1.25 NumPy exports no bools."""
     with_numpy("""
 flags = np.array([True, False, True])
-assert interop_demo.checksum(flags) == 2 and not interop_demo.describe(flags)["readonly"]
+facts = interop_demo.describe(flags)
+assert interop_demo.checksum(flags) == 2 and (facts["protocol"], facts["readonly"]) == ("numpy", False)
+""")
+
+
+def test_arrays_of_a_capsule(with_numpy):
+    """NumPy's `__dlpack__` is called for these: it knows the device. Before 2.1 without a version."""
+    with_numpy("""
+array = np.from_dlpack(interop_demo.Array.full((3,), 2.0))
+facts = interop_demo.describe(array)
+known = ("dlpack_versioned" if V2 else "dlpack") if array.flags.writeable or V2 else "buffer"
+assert facts["protocol"] == known, facts
+assert interop_demo.checksum(array) == 6
+""")
+
+
+def test_each_layout_is_that_of_the_capsule(with_numpy):
+    with_numpy("""
+class Speaker:
+    def __init__(self, array):
+        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+class Own(np.ndarray):
+    pass
+
+whole = np.arange(24, dtype="i4").reshape(2, 3, 4)
+for array in (whole, whole[::-1, :, ::2], whole.T, whole[1, 1, 2, ...], whole[:, :0], whole.view(Own), whole.astype("c16"), whole.astype("l"), whole.astype("q")):
+    read, asked = interop_demo.describe(array), interop_demo.describe(Speaker(array))
+    assert read.pop("protocol") == "numpy" and asked.pop("protocol") == ("dlpack_versioned" if V2 else "dlpack")
+    # A legacy capsule cannot say that it may be written, and has no strides for a contiguous array.
+    assert read.pop("readonly") is False and asked.pop("readonly") is not V2
+    if array.size == 0:
+        assert len(read.pop("strides")) == len(asked.pop("strides"))
+    assert read == asked, (read, asked)
 """)
 
 

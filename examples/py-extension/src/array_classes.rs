@@ -105,6 +105,11 @@ impl Named {
     fn __getitem__(&self, name: &str) -> String {
         format!("{name} of {}", self.len)
     }
+
+    /// Takes the place of the one that `pyclass` adds.
+    fn __array__(&self) -> Vec<usize> {
+        vec![self.len]
+    }
 }
 
 /// Returns the class's own handle of an array.

@@ -19,6 +19,7 @@ pub(crate) fn describe<'py>(
         Some(Protocol::DlpackVersioned) => "dlpack_versioned",
         Some(Protocol::DlpackLegacy) => "dlpack",
         Some(Protocol::Buffer) => "buffer",
+        Some(Protocol::NumPy) => "numpy",
         _ => "cai",
     };
     dict_of(obj.py(), import.info(), protocol)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use half::bf16;
 use interop_core::python::{CuPy, InLibraryOf, Jax, NewArray, NumPy, PyTorch, WithLibrary, import_as};
 use interop_core::{CudaArray, Element, HostVec, Lease, LeaseMut};
 use pyo3::prelude::*;
@@ -49,6 +50,18 @@ fn ones_like(
 ) -> PyResult<NewArray<Matrix<LeaseMut<f32>>>> {
     let mut ones = obj.new_like::<Matrix<LeaseMut<f32>>>(py)?;
     ones.fill(1.0_f32)?;
+    Ok(ones)
+}
+
+/// The same for `bfloat16`, which `NumPy` has from `ml_dtypes`.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
+fn ones_like_bf16(
+    py: Python<'_>,
+    obj: WithLibrary<Matrix<Lease<bf16>>>,
+) -> PyResult<NewArray<Matrix<LeaseMut<bf16>>>> {
+    let mut ones = obj.new_like::<Matrix<LeaseMut<bf16>>>(py)?;
+    ones.fill(bf16::ONE)?;
     Ok(ones)
 }
 
@@ -124,6 +137,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr("_as_jax", wrap_pyfunction!(as_jax, module)?)?;
     module.setattr("_as_it_came", wrap_pyfunction!(as_it_came, module)?)?;
     module.setattr("_ones_like", wrap_pyfunction!(ones_like, module)?)?;
+    module.setattr("_ones_like_bf16", wrap_pyfunction!(ones_like_bf16, module)?)?;
     module.setattr("_doubled", wrap_pyfunction!(doubled, module)?)?;
     module.setattr("_points", wrap_pyfunction!(points, module)?)?;
     module.setattr("_flags", wrap_pyfunction!(flags, module)?)?;

@@ -1,5 +1,6 @@
 //! A short list of extents or strides, stored inline for up to five axes.
 
+use core::array::from_fn;
 use core::hash::{Hash, Hasher};
 use core::ops::{Deref, DerefMut};
 use core::{fmt, slice};
@@ -42,19 +43,18 @@ impl<T: Copy + Default> Dims<T> {
         Self(Repr::Heap(vec![T::default(); len].into_boxed_slice()))
     }
 
-    /// Creates a list from `item(axis)` for each axis. A short list is computed before it is written, because reading fresh
-    /// items back would stall the CPU.
+    /// Creates a list from `item(axis)` for each axis.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a constant length unrolls the loop")]
     pub(crate) fn from_fn(len: usize, mut item: impl FnMut(usize) -> T) -> Self {
         if len <= INLINE {
-            let items = core::array::from_fn(|axis| if axis < len { item(axis) } else { T::default() });
+            let items = from_fn(|axis| if axis < len { item(axis) } else { T::default() });
             return Self(Repr::Inline { len, items });
         }
         Self(Repr::Heap((0..len).map(item).collect()))
     }
 
-    /// Replaces the list, in place if it is inline: a list that is moved right after it was written stalls the CPU.
+    /// Replaces the list, in place if it is inline (see `RawDescriptor::validate_into`).
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a constant length unrolls the loop")]
     pub(crate) fn set(&mut self, new_len: usize, mut item: impl FnMut(usize) -> T) {
@@ -67,6 +67,25 @@ impl<T: Copy + Default> Dims<T> {
             }
             _ => *self = Self::from_fn(new_len, item),
         }
+    }
+}
+
+/// Calls `then` with copies of the extents and the strides of a foreign struct, whose owner may change them. For one to four
+/// axes the lists are arrays: `then` is compiled for each of these ranks (see `RawDescriptor::validate_into`).
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "a constant length unrolls the loops")]
+pub(crate) fn with_lists<R>(
+    ndim: usize,
+    extent: impl Fn(usize) -> i64,
+    stride: impl Fn(usize) -> i64,
+    then: impl FnOnce(&[i64], &mut [i64]) -> R,
+) -> R {
+    match ndim {
+        1 => then(&from_fn::<_, 1, _>(extent), &mut from_fn::<_, 1, _>(stride)),
+        2 => then(&from_fn::<_, 2, _>(extent), &mut from_fn::<_, 2, _>(stride)),
+        3 => then(&from_fn::<_, 3, _>(extent), &mut from_fn::<_, 3, _>(stride)),
+        4 => then(&from_fn::<_, 4, _>(extent), &mut from_fn::<_, 4, _>(stride)),
+        _ => then(&Dims::from_fn(ndim, extent), &mut Dims::from_fn(ndim, stride)),
     }
 }
 

@@ -179,6 +179,16 @@ macro_rules! __python_class {
                 $crate::__private::python::cuda_array_interface(slf.py(), <Self as $crate::__private::python::ArrayMethods>::of(slf))
             }
 
+            /// For NumPy, which asks for it where the buffer protocol cannot express the array; a method of the class with this
+            /// name comes first.
+            #[getter]
+            #[pyo3(name = "__array__")]
+            fn interop_array<'py>(
+                slf: &$crate::__private::python::pyo3::Bound<'py, Self>,
+            ) -> $crate::__private::python::Answer<'py> {
+                $crate::__private::python::array_method(slf)
+            }
+
             unsafe fn __getbuffer__(
                 slf: &$crate::__private::python::pyo3::Bound<'_, Self>,
                 buffer: *mut $crate::__private::python::pyo3::ffi::Py_buffer,

@@ -141,15 +141,16 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
     ///
     /// Errors of the inner array, and as [`cuda::stream_synchronize`].
     fn info(&self) -> Result<ArrayInfo> {
-        let info = self.array.info()?;
-        if self.device != Device::CPU || info.device() == Device::CPU {
-            return Ok(ArrayInfo { device: self.device, ..info });
+        let mut info = self.array.info()?;
+        if self.device == Device::CPU && info.device() != Device::CPU {
+            if !info.pending.is_nothing() {
+                let mut done = Ok(());
+                cuda::run_blocking(|| done = cuda::synchronize_if_available(&info));
+                done?;
+            }
+            info.pending = PendingWork::NOTHING;
         }
-        if !info.pending.is_nothing() {
-            let mut done = Ok(());
-            cuda::run_blocking(|| done = cuda::synchronize_if_available(&info));
-            done?;
-        }
-        Ok(ArrayInfo { device: self.device, pending: PendingWork::NOTHING, ..info })
+        info.device = self.device;
+        Ok(info)
     }
 }

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 #![expect(
     clippy::inline_always,
-    reason = "the description is built in place, because a move costs more than reading the tensor"
+    reason = "the description is built in place, see `RawDescriptor::validate_into`"
 )]
 
 use core::fmt;
@@ -65,12 +65,12 @@ pub enum Protocol {
     CudaArrayInterface,
     /// Python's buffer protocol, for host memory that is not exported by DLPack.
     Buffer,
+    /// The C struct of a `NumPy` array.
+    NumPy,
 }
 
 impl Import {
-    /// A placeholder without memory.
-    ///
-    /// It is a constant, because moving a value that was just written field by field stalls the CPU.
+    /// A placeholder without memory, to be filled in place (see `RawDescriptor::validate_into`).
     pub(crate) const EMPTY: Self = Self::new(ArrayInfo::EMPTY, Owner::none());
 
     #[inline(always)]

@@ -194,10 +194,11 @@ impl MemoryState {
 
     /// Adds the state to a description. What is unknown, its check has decided by the device.
     #[inline(always)]
-    fn complete(self, info: ArrayInfo) -> ArrayInfo {
-        let Self { pending, uses, drops_in_order } = self;
-        let is_known = pending.name().is_some() || pending.has_hidden_streams();
-        ArrayInfo { pending: if is_known { pending } else { info.pending }, uses, drops_in_order, ..info }
+    fn add_to(self, info: &mut ArrayInfo) {
+        if self.pending.name().is_some() || self.pending.has_hidden_streams() {
+            info.pending = self.pending;
+        }
+        (info.uses, info.drops_in_order) = (self.uses, self.drops_in_order);
     }
 }
 
@@ -399,12 +400,15 @@ impl<'a> InfoBuilder<'a> {
             stream: self.state.pending.name(),
             memory: self.bounded.then_some(range),
         };
-        if !element.is_scalar() {
-            return with_element_axes(descriptor, element).map(|info| self.state.complete(info));
+        let mut info = if element.is_scalar() {
+            descriptor.validate_inlined()
+        } else {
+            with_element_axes(descriptor, element)
+        };
+        if let Ok(info) = &mut info {
+            self.state.add_to(info);
         }
-        // Not mapped, because moving a description that was just written stalls the CPU.
-        let info = descriptor.validate_inlined()?;
-        Ok(self.state.complete(info))
+        info
     }
 }
 

@@ -16,8 +16,7 @@ use crate::cuda::release::scope::contain_panic;
 
 type CurrentState = unsafe extern "C" fn() -> *mut ffi::PyThreadState;
 
-/// `PyObject_Vectorcall`, and `PyObject_VectorcallMethod`, which has the name of a method in place of the callable.
-type Vectorcall = unsafe extern "C" fn(
+type VectorcallMethod = unsafe extern "C" fn(
     name: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
     count: usize,
@@ -31,8 +30,7 @@ type OptionalAttribute =
 #[derive(Clone, Copy)]
 struct Functions {
     current_state: Option<CurrentState>,
-    vectorcall: Option<Vectorcall>,
-    vectorcall_method: Option<Vectorcall>,
+    vectorcall_method: Option<VectorcallMethod>,
     optional_attribute: Option<OptionalAttribute>,
     /// As `Py_GetVersion` tells.
     is_free_threaded: bool,
@@ -48,7 +46,7 @@ fn functions() -> Functions {
         };
         let state = either(c"PyThreadState_GetUnchecked", c"_PyThreadState_UncheckedGet");
         let attribute = either(c"PyObject_GetOptionalAttr", c"_PyObject_LookupAttr");
-        let [call, method] = [c"PyObject_Vectorcall", c"PyObject_VectorcallMethod"].map(lookup);
+        let method = lookup(c"PyObject_VectorcallMethod");
         // SAFETY: the function may be called at any time.
         let version = unsafe { ffi::Py_GetVersion() };
         // SAFETY: the string is static and ends with a zero.
@@ -58,9 +56,7 @@ fn functions() -> Functions {
             // is `None`.
             current_state: unsafe { transmute::<*mut c_void, Option<CurrentState>>(state) },
             // SAFETY: this is the type of the function since 3.9.
-            vectorcall: unsafe { transmute::<*mut c_void, Option<Vectorcall>>(call) },
-            // SAFETY: as above.
-            vectorcall_method: unsafe { transmute::<*mut c_void, Option<Vectorcall>>(method) },
+            vectorcall_method: unsafe { transmute::<*mut c_void, Option<VectorcallMethod>>(method) },
             // SAFETY: this is the type of the function under both names, since 3.7.
             optional_attribute: unsafe { transmute::<*mut c_void, Option<OptionalAttribute>>(attribute) },
             is_free_threaded: version.to_bytes().windows(14).any(|part| part == b"free-threading"),
@@ -140,7 +136,7 @@ pub(crate) fn imported<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, Py
     module.filter(|module| !module.is_none())
 }
 
-/// Calls a method, which is given by its name or as a descriptor of the class, with one keyword argument for each of `names`.
+/// Calls a method with one keyword argument for each of `names`.
 ///
 /// # Errors
 ///
@@ -148,15 +144,13 @@ pub(crate) fn imported<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, Py
 #[inline]
 pub(crate) fn call_with_keywords<'py, const N: usize>(
     object: &Bound<'py, PyAny>,
-    method: &Bound<'py, PyAny>,
+    method: &Bound<'py, PyString>,
     names: &Bound<'py, PyTuple>,
     values: [&Bound<'py, PyAny>; N],
 ) -> PyResult<Bound<'py, PyAny>> {
     const MOST: usize = 2;
     const { assert!(N <= MOST) };
-    let by_name = method.is_exact_instance_of::<PyString>();
-    let call = if by_name { functions().vectorcall_method } else { functions().vectorcall };
-    let Some(call) = call else {
+    let Some(call) = functions().vectorcall_method else {
         return call_with_dict(object, method, names, &values);
     };
     // The object is passed as the first positional argument. The callee may write to the slot before it.
@@ -178,7 +172,7 @@ pub(crate) fn call_with_keywords<'py, const N: usize>(
 #[cold]
 fn call_with_dict<'py>(
     object: &Bound<'py, PyAny>,
-    method: &Bound<'py, PyAny>,
+    method: &Bound<'py, PyString>,
     names: &Bound<'py, PyTuple>,
     values: &[&Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -186,10 +180,7 @@ fn call_with_dict<'py>(
     for (name, value) in names.iter_borrowed().zip(values) {
         keywords.set_item(name, value)?;
     }
-    match method.cast::<PyString>() {
-        Ok(name) => object.call_method(name, (), Some(&keywords)),
-        Err(_) => method.call((object,), Some(&keywords)),
-    }
+    object.call_method(method, (), Some(&keywords))
 }
 
 /// The address of a symbol in the running program, or null.

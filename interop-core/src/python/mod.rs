@@ -7,8 +7,8 @@
 //!   value it becomes an [`ExportedArray`], a handle that supports these protocols. [`ArrayLike`] converts an argument that
 //!   does not fit.
 //! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: the class gets the methods of the protocols in addition to your own
-//!   `#[pymethods]`: `__dlpack__`, `__dlpack_device__`, `__dlpack_c_exchange_api__`, `__cuda_array_interface__` and the
-//!   buffer protocol. [`view`] is for its `__getitem__`.
+//!   `#[pymethods]`: `__dlpack__`, `__dlpack_device__`, `__dlpack_c_exchange_api__`, `__cuda_array_interface__`, the buffer
+//!   protocol, and `__array__` unless yours have it. [`view`] is for its `__getitem__`.
 //! * By hand: call [`import_as`], [`import`], [`import_capsule`] and [`export`].
 //!
 //! The Python object is frozen, but its memory is not: libraries write to it if the array is writable.
@@ -160,7 +160,7 @@ pub mod expansion {
     pub use crate::python::class::array_class::{ArrayMethods, dlpack, struct_of};
     pub use crate::python::class::buffer::{get_buffer, release_buffer};
     pub use crate::python::class::exchange_table::exchange_api;
-    pub use crate::python::class::exported_array::into_object;
+    pub use crate::python::class::exported_array::{array_method, into_object};
     pub use crate::python::export::dlpack::dlpack_device;
     #[cfg(feature = "stubs")]
     pub use crate::python::hints;

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "gives up references past PyO3, which would defer them")]
 
 use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,6 +13,7 @@ use crate::cuda::block::note_taken;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::release::scope::{ReleaseScope, enter_scope};
 use crate::memory::host_vec::HostBuffer;
+use crate::memory::owner::Owner;
 use crate::process::fork::PerProcess;
 use crate::protocols::dlpack::export::ExportOwner;
 use crate::python::interpreter::{is_attached, is_free_threaded};
@@ -24,9 +26,15 @@ use crate::python::interpreter::{is_attached, is_free_threaded};
 #[derive(Debug)]
 pub(crate) struct PyRef(ManuallyDrop<Py<PyAny>>);
 
+/// An owned reference that is not dropped yet.
+struct Reference(NonNull<()>);
+
+// SAFETY: any thread that is attached may drop a reference.
+unsafe impl Send for Reference {}
+
 /// The deferred references.
 struct PendingDecrefs {
-    objects: Mutex<Vec<Py<PyAny>>>,
+    objects: Mutex<Vec<Reference>>,
     /// The number of references that are not dropped yet. It can be read without the lock.
     waiting: AtomicUsize,
 }
@@ -42,7 +50,7 @@ impl PendingDecrefs {
         Self { waiting: AtomicUsize::new(objects.len()), objects: Mutex::new(objects) }
     }
 
-    fn objects(&self) -> MutexGuard<'_, Vec<Py<PyAny>>> {
+    fn objects(&self) -> MutexGuard<'_, Vec<Reference>> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -62,15 +70,33 @@ impl Drop for PyRef {
     fn drop(&mut self) {
         // SAFETY: the value is taken once, here.
         let object = unsafe { ManuallyDrop::take(&mut self.0) };
-        if is_attached() {
-            // SAFETY: the thread is attached, and this code owns the reference.
-            unsafe { ffi::Py_DECREF(object.into_ptr()) };
-        } else {
-            let deferred = PENDING.get();
-            deferred.waiting.fetch_add(1, Ordering::AcqRel);
-            deferred.objects().push(object);
-        }
+        let Some(object) = NonNull::new(object.into_ptr()) else { return };
+        // SAFETY: this is an owned reference to an object.
+        unsafe { release(object.cast()) };
     }
+}
+
+/// Drops a reference to a Python object, now if the thread is attached.
+///
+/// # Safety
+///
+/// The pointer is that of an object, and a reference to it is owned and given up.
+unsafe fn release(object: NonNull<()>) {
+    if is_attached() {
+        // SAFETY: the thread is attached, and the reference is owned, as the caller promises.
+        unsafe { ffi::Py_DECREF(object.as_ptr().cast()) };
+    } else {
+        let deferred = PENDING.get();
+        deferred.waiting.fetch_add(1, Ordering::AcqRel);
+        deferred.objects().push(Reference(object));
+    }
+}
+
+/// Returns an owner of memory that a Python object keeps alive. As `Owner::new(PyRef::new(object))`, without a box.
+pub(crate) fn owner_of(object: &Bound<'_, PyAny>) -> Owner {
+    let Some(reference) = NonNull::new(object.clone().into_ptr()) else { return Owner::none() };
+    // SAFETY: `release` gets this owned reference once, and may be called on any thread.
+    unsafe { Owner::from_raw(reference.cast(), release) }
 }
 
 /// The Python object that an export keeps alive.
@@ -144,12 +170,13 @@ pub fn release_deferred_refs(py: Python<'_>) {
 }
 
 #[cold]
-fn release_deferred(py: Python<'_>) {
+fn release_deferred(_: Python<'_>) {
     let deferred = PENDING.get();
     let objects = core::mem::take(&mut *deferred.objects());
     for object in objects {
         deferred.waiting.fetch_sub(1, Ordering::AcqRel);
         // The drop may run any code, including code that calls this function.
-        object.drop_ref(py);
+        // SAFETY: the thread is attached, and this is the reference that was deferred.
+        unsafe { ffi::Py_DECREF(object.0.as_ptr().cast()) };
     }
 }

@@ -1,7 +1,7 @@
 //! Owned managed tensors, functions that read tensors of other libraries, and imports.
 #![expect(
     clippy::inline_always,
-    reason = "the description is built in place, because a move costs more than reading the tensor"
+    reason = "the description is built in place, see `RawDescriptor::validate_into`"
 )]
 #![expect(unsafe_code, reason = "takes ownership of a tensor")]
 
@@ -10,7 +10,7 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
 use crate::array::device::Device;
-use crate::array::dims::{Dims, MAX_NDIM};
+use crate::array::dims::{MAX_NDIM, with_lists};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::errors::no_extents;
 use crate::array::layout::order::Order;
@@ -152,22 +152,21 @@ pub(crate) unsafe fn read_tensor(tensor: *const DLTensor, flags: u64, to: &mut A
     if ndim > 0 && tensor.shape.is_null() {
         return Err(no_extents(ndim));
     }
-    // The same code for each rank: where it is a constant, the loops over axes are unrolled.
-    match ndim {
-        // SAFETY: the caller guarantees `ndim` numbers.
-        1 => read_axes(&tensor, flags, |list| unsafe { numbers::<1>(list) }, to),
-        // SAFETY: as above.
-        2 => read_axes(&tensor, flags, |list| unsafe { numbers::<2>(list) }, to),
-        // SAFETY: as above.
-        3 => read_axes(&tensor, flags, |list| unsafe { numbers::<3>(list) }, to),
-        // SAFETY: as above.
-        4 => read_axes(&tensor, flags, |list| unsafe { numbers::<4>(list) }, to),
-        _ => {
-            // SAFETY: as above.
-            let numbers = |list: *const i64| Dims::from_fn(ndim, |axis| unsafe { number(list, axis) });
-            read_axes(&tensor, flags, numbers, to)
-        }
+    // SAFETY: the caller guarantees `ndim` numbers.
+    let extent = |axis: usize| unsafe { tensor.shape.wrapping_add(axis).read() };
+    if tensor.strides.is_null() {
+        return with_lists(
+            ndim,
+            extent,
+            |_| 0,
+            |shape, _| descriptor_of(&tensor, flags, shape, Strides::Contiguous(Order::C)).validate_into(to),
+        );
     }
+    // SAFETY: as above.
+    let stride = |axis: usize| unsafe { tensor.strides.wrapping_add(axis).read() };
+    with_lists(ndim, extent, stride, |shape, strides| {
+        descriptor_of(&tensor, flags, shape, Strides::Elements(strides)).validate_into(to)
+    })
 }
 
 #[cold]
@@ -180,46 +179,6 @@ fn invalid_rank(ndim: i32) -> Error {
 fn unknown_flags(flags: u64) -> Error {
     let allowed = "flags 1, 2 and 4 for elements of less than a byte";
     Error::new(ErrorKind::Version, "flags", format_args!("{flags:#x}"), allowed)
-}
-
-/// Copies numbers of a tensor, because the producer may change or free them.
-///
-/// # Safety
-///
-/// The list has `N` numbers.
-#[inline(always)]
-unsafe fn numbers<const N: usize>(list: *const i64) -> [i64; N] {
-    // SAFETY: as the caller promises.
-    core::array::from_fn(|axis| unsafe { number(list, axis) })
-}
-
-/// Reads one number, because a wide load over a producer's recent narrow stores stalls the CPU.
-///
-/// # Safety
-///
-/// The list has more than `axis` numbers.
-#[inline(always)]
-unsafe fn number(list: *const i64, axis: usize) -> i64 {
-    // SAFETY: as the caller promises.
-    unsafe { list.wrapping_add(axis).read() }
-}
-
-/// Checks a tensor, whose extents and strides `numbers` copies.
-#[inline(always)]
-fn read_axes<L: AsRef<[i64]>>(
-    tensor: &DLTensor,
-    flags: u64,
-    numbers: impl Fn(*const i64) -> L,
-    to: &mut ArrayInfo,
-) -> Result<()> {
-    let shape = numbers(tensor.shape);
-    if tensor.strides.is_null() {
-        let contiguous = Strides::Contiguous(Order::C);
-        return descriptor_of(tensor, flags, shape.as_ref(), contiguous).validate_into(to);
-    }
-    let strides = numbers(tensor.strides);
-    let strides = Strides::Elements(strides.as_ref());
-    descriptor_of(tensor, flags, shape.as_ref(), strides).validate_into(to)
 }
 
 #[inline(always)]

@@ -84,12 +84,12 @@ pub(crate) fn described_attached(
 
 /// Returns the description of an array whose object others have too.
 pub(crate) fn shared_info<T: ArrayMethods>(object: &Bound<'_, T>) -> Result<ArrayInfo> {
-    let info = T::of(object).info()?;
-    let mutability = match info.mutability() {
-        Mutability::UniqueOwner => Mutability::ReadOnly,
-        other => other,
-    };
-    Ok(ArrayInfo { mutability, ..info })
+    let mut info = T::of(object).info();
+    match &mut info {
+        Ok(info) if info.mutability == Mutability::UniqueOwner => info.mutability = Mutability::ReadOnly,
+        _ => {}
+    }
+    info
 }
 
 /// `__dlpack__`.
@@ -102,7 +102,7 @@ pub fn dlpack<'py, T: ArrayMethods>(
     release_deferred_refs(py);
     let request = DlpackArgs::new(arguments)?;
     let owner = ExportedObject::new(object.clone().into_any().unbind());
-    // By reference, because a description that is moved right after it was written stalls the CPU.
+    // By reference, so that the description is not moved (see `RawDescriptor::validate_into`).
     let capsule = match T::of(object).info() {
         // SAFETY: the object keeps the array alive, and its class is frozen.
         Ok(ref info) => unsafe { answer(py, info, owner, &request) },
@@ -144,7 +144,13 @@ pub fn dlpack<'py, T: ArrayMethods>(
 ///     let new: Vec<String> = py.eval(new, Some(&own), None)?.extract()?;
 ///     assert_eq!(
 ///         new,
-///         ["__cuda_array_interface__", "__dlpack__", "__dlpack_c_exchange_api__", "__dlpack_device__"],
+///         [
+///             "__array__",
+///             "__cuda_array_interface__",
+///             "__dlpack__",
+///             "__dlpack_c_exchange_api__",
+///             "__dlpack_device__",
+///         ],
 ///     );
 ///     Ok(())
 /// })

@@ -8,7 +8,6 @@ use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBool, PyEllipsis, PyMemoryView, PySlice, PyString, PyTuple};
 
 use crate::array::device::{Device, DeviceType};
-use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
@@ -16,9 +15,9 @@ use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::relabel::InScope;
 use crate::error::{Error, ErrorKind, Result};
-use crate::python::class::array_class::{ArrayClass, described_attached, shared_info};
+use crate::python::class::array_class::{ArrayClass, ArrayMethods, described_attached, shared_info};
 use crate::python::errors::with_origin;
-use crate::python::export::numpy::{dtype, registered_type, same_size, type_name};
+use crate::python::export::numpy::{dtype, no_type, registered_type, same_size, type_name};
 use crate::python::recursion::NestedCall;
 
 /// A Python object for an array: a handle that NumPy and other libraries use in place, as by `numpy.from_dlpack(array)`.
@@ -42,6 +41,17 @@ enum Source {
     Value(Box<dyn CudaArray + Send + Sync>),
     /// The array of another object, of the class for which `describe` was made.
     Object { object: Py<PyAny>, describe: fn(Python<'_>, &Py<PyAny>) -> Result<ArrayInfo> },
+}
+
+impl Source {
+    /// The array of an object.
+    fn of<T: ArrayMethods>(array: &Bound<'_, T>) -> Self {
+        Self::Object {
+            object: array.clone().into_any().unbind(),
+            // SAFETY: only `object` above stands beside this function, and it is of this class.
+            describe: |py, object| shared_info(unsafe { object.bind(py).cast_unchecked::<T>() }),
+        }
+    }
 }
 
 impl core::fmt::Debug for ExportedArray {
@@ -160,13 +170,16 @@ pub fn view<T: ArrayClass>(array: &Bound<'_, T>, key: &Bound<'_, PyAny>) -> PyRe
             part.byte_offset += of.as_ref().map_or(0, |of| of.byte_offset);
             Source::Object { object: object.clone_ref(array.py()), describe: *describe }
         }
-        _ => Source::Object {
-            object: array.clone().into_any().unbind(),
-            // SAFETY: only `object` above stands beside this function, and it is of this class.
-            describe: |py, object| shared_info(unsafe { object.bind(py).cast_unchecked::<T>() }),
-        },
+        _ => Source::of(array),
     };
     Ok(ExportedArray { source, part: Some(part) })
+}
+
+/// Returns the method `__array__` of an array of any class: that of an [`ExportedArray`] over the same memory.
+#[doc(hidden)]
+pub fn array_method<'py, T: ArrayMethods>(array: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
+    let whole = ExportedArray { source: Source::of(array), part: None };
+    Bound::new(array.py(), whole)?.getattr(intern!(array.py(), "__array__"))
 }
 
 // SAFETY: 1 and 2: as for the inner struct. 3: nothing else has the struct, so no reference to its memory exists. 4: the
@@ -174,15 +187,17 @@ pub fn view<T: ArrayClass>(array: &Bound<'_, T>, key: &Bound<'_, PyAny>) -> PyRe
 unsafe impl CudaArray for ExportedArray {
     fn info(&self) -> Result<ArrayInfo> {
         let mut info = match &self.source {
-            Source::Value(array) => array.info()?,
-            Source::Object { object, describe } => described_attached(|py| describe(py, object))?,
+            Source::Value(array) => array.info(),
+            Source::Object { object, describe } => described_attached(|py| describe(py, object)),
         };
         if let Some(Part { layout, byte_offset }) = &self.part {
-            info = info.part(layout.clone(), *byte_offset)?;
+            info = info?.part(layout.clone(), *byte_offset);
         }
-        let mutability =
-            if info.is_writable_by_owner() { Mutability::Writable } else { Mutability::ReadOnly };
-        Ok(ArrayInfo { mutability, ..info })
+        if let Ok(info) = &mut info {
+            let is_writable = info.is_writable_by_owner();
+            info.mutability = if is_writable { Mutability::Writable } else { Mutability::ReadOnly };
+        }
+        info
     }
 }
 
@@ -356,23 +371,17 @@ pub(crate) fn numpy_view<'py>(
     if info.struct_type().is_some() || dtype.typestr().is_some() {
         return numpy.call_method1("asarray", (PyMemoryView::from(array.as_any())?,));
     }
-    let Some(registered) = registered_type(numpy, dtype)? else { return Err(no_type(array.as_any(), dtype)) };
+    let registered = registered_type(numpy, dtype, info.is_padded())?;
+    let Some(registered) = registered else { return Err(with_origin(array.as_any(), no_type(dtype)).into()) };
     // As integers of the same size, because the buffer protocol has a format for them.
-    let info = ArrayInfo { dtype: same_size(dtype).unwrap_or(dtype), ..array.get().info()? };
+    let mut info = array.get().info()?;
+    info.dtype = same_size(dtype, info.padded).unwrap_or(dtype);
+    info.padded = false;
     // SAFETY: as for the object. The element size determines the extent of the memory, and it is the same.
     let integers = unsafe { Described::new(info, array.clone().unbind()) };
     let integers = Bound::new(array.py(), ExportedArray::new(integers)?)?;
     let integers = numpy.call_method1("asarray", (PyMemoryView::from(&integers)?,))?;
     integers.call_method1("view", (registered,))
-}
-
-/// Returns the error for an element type that `NumPy` lacks. It has those of other packages only if they are registered.
-#[cold]
-fn no_type(array: &Bound<'_, PyAny>, dtype: DType) -> PyErr {
-    let allowed = "a type that NumPy has; after `import ml_dtypes` it has bfloat16 and the floats of 8 bits";
-    let error = Error::new(ErrorKind::DType, "dtype", dtype, allowed);
-    let remedy = "return the array as one of PyTorch or JAX, which have this type";
-    with_origin(array, error.with_python_hint(remedy)).into()
 }
 
 /// The part of an array that an index selects.

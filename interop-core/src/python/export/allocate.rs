@@ -25,7 +25,7 @@ use crate::memory::storage::{InfoBuilder, Storage};
 use crate::protocols::dlpack::abi::{DLTensor, Versioned};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::class::exported_array::place_name;
-use crate::python::export::numpy::{Api, dtype_of, type_number};
+use crate::python::export::numpy::{Api, dtype_of, import_ml_dtypes, no_type, registered_type, type_number};
 use crate::python::import::exchange_table::{Table, object_of};
 use crate::python::import::package::{Package, library};
 
@@ -46,7 +46,12 @@ pub(crate) fn numpy_empty<'py>(
         return api.empty(py, number, shape);
     }
     let numpy = library(py, Package::NumPy)?;
-    let dtype = dtype_of(&numpy, dtype, None)?;
+    let dtype = if dtype.typestr().is_some() {
+        dtype_of(&numpy, dtype, None)?
+    } else {
+        import_ml_dtypes(py)?;
+        registered_type(&numpy, dtype, false)?.ok_or_else(|| no_type(dtype))?
+    };
     numpy.call_method1(intern!(py, "empty"), (PyTuple::new(py, shape)?, dtype))
 }
 

@@ -3,7 +3,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::exceptions::PyImportError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
@@ -23,7 +22,7 @@ use crate::python::detach::{detached, free_detached};
 use crate::python::errors::with_origin;
 use crate::python::export::allocate::{Wish, allocated, cupy_empty, numpy_empty, torch_empty};
 use crate::python::export::dlpack::waiting;
-use crate::python::export::numpy::{Api, type_number};
+use crate::python::export::numpy::{Api, import_ml_dtypes, type_number};
 use crate::python::import::exchange_table::{Table, TableStream, makes_objects, object_of, table_stream};
 use crate::python::import::package::{Package, library, packages_of};
 use crate::python::import::type_cache::{TypeInfo, exchange_table_of, type_info};
@@ -356,11 +355,7 @@ impl Drop for Keeper {
 fn by_buffer<'py>(py: Python<'py>, info: &ArrayInfo, array: BoxedArray) -> PyResult<Bound<'py, PyAny>> {
     let object = object_of_class(py, info, array)?;
     if info.struct_type().is_none() && info.dtype().typestr().is_none() {
-        // `ml_dtypes` registers its dtypes in NumPy when it is imported.
-        match py.import(intern!(py, "ml_dtypes")) {
-            Err(error) if !error.is_instance_of::<PyImportError>(py) => return Err(error),
-            _ => {}
-        }
+        import_ml_dtypes(py)?;
     }
     numpy_view(&object, info)
 }

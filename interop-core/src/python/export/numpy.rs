@@ -1,20 +1,21 @@
 //! The dtypes of `NumPy`, and the functions of its C API that create an array.
 #![expect(unsafe_code, reason = "calls functions of a foreign table")]
 
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::mem::transmute;
 use core::ptr::{null, null_mut, with_exposed_provenance_mut};
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyImportError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 use pyo3::{ffi, intern};
 
 use crate::array::dims::Dims;
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::struct_type::StructType;
+use crate::error::{Error, ErrorKind};
 use crate::python::import::package::{Package, library};
 
 /// Returns the element type as a `numpy.dtype` if NumPy has it or a package such as `ml_dtypes` registered it. Otherwise,
@@ -28,7 +29,7 @@ pub fn dtype<'py>(py: Python<'py>, info: &ArrayInfo) -> PyResult<Bound<'py, PyAn
         if info.struct_type().is_some() || info.dtype().typestr().is_some() {
             return dtype_of(&numpy, info.dtype(), info.struct_type());
         }
-        if let Some(registered) = registered_type(&numpy, info.dtype())? {
+        if let Some(registered) = registered_type(&numpy, info.dtype(), info.is_padded())? {
             return Ok(registered);
         }
     }
@@ -70,29 +71,46 @@ pub(crate) fn dtype_of<'py>(
 
 /// Returns a dtype that another package registered in `NumPy`.
 ///
-/// `ml_dtypes` registers `bfloat16` and the 8-bit floats when it is imported.
+/// `ml_dtypes` registers `bfloat16` and the floats of 8 bits and less when it is imported.
 pub(crate) fn registered_type<'py>(
     numpy: &Bound<'py, PyAny>,
     dtype: DType,
+    padded: bool,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = numpy.py();
-    if dtype.typestr().is_some() || same_size(dtype).is_none() {
+    if dtype.typestr().is_some() || same_size(dtype, padded).is_none() {
         return Ok(None);
     }
     match numpy.call_method1("dtype", (dtype.name(),)) {
         Ok(registered) => {
             let bytes: usize = registered.getattr("itemsize")?.extract()?;
-            Ok((bytes * 8 == dtype.packed_bits()).then_some(registered))
+            Ok((bytes * 8 == dtype.item_bits(padded)).then_some(registered))
         }
         Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
+/// Imports `ml_dtypes`, if it is installed, which registers its types in `NumPy`.
+pub(crate) fn import_ml_dtypes(py: Python<'_>) -> PyResult<()> {
+    match py.import(intern!(py, "ml_dtypes")) {
+        Err(error) if !error.is_instance_of::<PyImportError>(py) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the error for an element type that `NumPy` lacks. It has those of other packages only if they are registered.
+#[cold]
+pub(crate) fn no_type(dtype: DType) -> Error {
+    let allowed = "a type that NumPy has; after `import ml_dtypes` it has bfloat16 and the floats of 8 bits";
+    let error = Error::new(ErrorKind::DType, "dtype", dtype, allowed);
+    error.with_python_hint("return the array as one of PyTorch or JAX, which have this type")
+}
+
 /// Returns the integer type of the same size as a type with one lane.
-pub(crate) fn same_size(dtype: DType) -> Option<DType> {
+pub(crate) fn same_size(dtype: DType, padded: bool) -> Option<DType> {
     let sizes = [DType::U8, DType::U16, DType::U32, DType::U64];
-    sizes.into_iter().find(|size| dtype.lanes() == 1 && size.packed_bits() == dtype.packed_bits())
+    sizes.into_iter().find(|size| dtype.lanes() == 1 && size.packed_bits() == dtype.item_bits(padded))
 }
 
 type New = unsafe extern "C" fn(
@@ -136,7 +154,7 @@ const NEW: usize = 93;
 const SET_BASE: usize = 282;
 
 /// `NPY_ARRAY_WRITEABLE`.
-const WRITABLE: c_int = 0x400;
+pub(crate) const WRITABLE: c_int = 0x400;
 
 impl Api {
     /// Returns the functions, or `None` for a major version of `NumPy` whose table is not known. The Python functions
@@ -148,6 +166,12 @@ impl Api {
     pub(crate) fn get(py: Python<'_>) -> PyResult<Option<Self>> {
         static API: PyOnceLock<Option<Api>> = PyOnceLock::new();
         API.get_or_try_init(py, || Self::look_up(py)).copied()
+    }
+
+    /// `numpy.ndarray`.
+    pub(crate) fn ndarray(self, py: Python<'_>) -> Bound<'_, PyType> {
+        // SAFETY: the class is a type that lives as long as the process.
+        unsafe { PyType::from_borrowed_type_ptr(py, self.class) }
     }
 
     #[cold]
@@ -261,25 +285,48 @@ impl Api {
     }
 }
 
+/// The element types of `NumPy`'s type numbers from 0 on: those of C's types, by their size. `None` for objects, strings, dates
+/// and `long double`.
+const NUMBERED: [Option<DType>; 24] = {
+    let (long, ulong) = match size_of::<c_long>() {
+        8 => (DType::I64, DType::U64),
+        _ => (DType::I32, DType::U32),
+    };
+    let mut types = [None; 24];
+    let first = [
+        DType::BOOL,
+        DType::I8,
+        DType::U8,
+        DType::I16,
+        DType::U16,
+        DType::I32,
+        DType::U32,
+        long,
+        ulong,
+        DType::I64,
+        DType::U64,
+        DType::F32,
+        DType::F64,
+    ];
+    let mut number = 0;
+    while number < first.len() {
+        types[number] = Some(first[number]);
+        number += 1;
+    }
+    types[14] = Some(DType::COMPLEX64);
+    types[15] = Some(DType::COMPLEX128);
+    types[23] = Some(DType::F16);
+    types
+};
+
 /// Returns `NumPy`'s type number of an element type, or `None` if there is none.
+#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "there are 24 numbers")]
 pub(crate) fn type_number(dtype: DType) -> Option<c_int> {
-    // The numbers of C types are used: `long` has 64 bits except on Windows, where `long long` has.
-    let (i64, u64) = if cfg!(all(target_pointer_width = "64", not(windows))) { (7, 8) } else { (9, 10) };
-    Some(match dtype {
-        DType::BOOL => 0,
-        DType::I8 => 1,
-        DType::U8 => 2,
-        DType::I16 => 3,
-        DType::U16 => 4,
-        DType::I32 => 5,
-        DType::U32 => 6,
-        DType::I64 => i64,
-        DType::U64 => u64,
-        DType::F16 => 23,
-        DType::F32 => 11,
-        DType::F64 => 12,
-        DType::COMPLEX64 => 14,
-        DType::COMPLEX128 => 15,
-        _ => return None,
-    })
+    NUMBERED.iter().position(|known| *known == Some(dtype)).map(|number| number as c_int)
+}
+
+/// Returns the element type that has a type number on this platform, or `None` if `NumPy` alone knows it.
+#[inline]
+pub(crate) fn dtype_with_number(number: c_int) -> Option<DType> {
+    *NUMBERED.get(usize::try_from(number).ok()?)?
 }

@@ -25,25 +25,23 @@ pub(crate) enum ExpectedDevice {
     None,
 }
 
-/// Requests a capsule for work on `consumer`. Returns it with the stream that was passed. `method` is the `__dlpack__` of the
-/// class, if a lookup always finds that one.
+/// Requests a capsule for work on `consumer`. Returns it with the stream that was passed.
 ///
 /// Some producers do not accept every stream of their device. They are called again with another stream or none, and
 /// the caller must then make `consumer` wait.
 pub(crate) fn call_dlpack_for<'py>(
     object: &Bound<'py, PyAny>,
-    method: Option<&Bound<'py, PyAny>>,
     consumer: StreamHandle,
     device: Device,
 ) -> PyResult<(Bound<'py, PyAny>, Option<StreamHandle>)> {
-    let first = match call_dlpack(object, method, consumer.to_dlpack(device.device_type)) {
+    let first = match call_dlpack(object, consumer.to_dlpack(device.device_type)) {
         Ok(capsule) => return Ok((capsule, Some(consumer))),
         Err(error) => error,
     };
     let less = match (consumer, device.device_type) {
         (_, DeviceType::CPU) => return Err(first),
-        // PyTorch and Warp describe pinned memory as host memory, which has no streams.
-        (_, DeviceType::CUDA_HOST) => None,
+        // PyTorch and Warp describe pinned memory as host memory, which has no streams. NumPy accepts a stream for no memory.
+        (_, DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED) => None,
         // PyTorch rejects per-thread default streams, and JAX uses -1 as a handle.
         (StreamHandle::PerThreadDefault | StreamHandle::NothingPending, _) => {
             Some(StreamHandle::LegacyDefault)
@@ -53,7 +51,7 @@ pub(crate) fn call_dlpack_for<'py>(
     if !is_ordinary(object.py(), &first) {
         return Err(first);
     }
-    match call_dlpack(object, method, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
+    match call_dlpack(object, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
         Ok(capsule) => Ok((capsule, less)),
         // Returns the producer's error about the requested stream, unless the second one is not an `Exception`, such as
         // `KeyboardInterrupt`.
@@ -87,15 +85,11 @@ pub(crate) fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult
 }
 
 /// Calls `__dlpack__` with the keywords of the current standard, then with those of older ones.
-fn call_dlpack<'py>(
-    object: &Bound<'py, PyAny>,
-    method: Option<&Bound<'py, PyAny>>,
-    stream: Option<i128>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn call_dlpack<'py>(object: &Bound<'py, PyAny>, stream: Option<i128>) -> PyResult<Bound<'py, PyAny>> {
     /// The version, and the names of the keywords without and with a stream.
     static WORDS: PyOnceLock<[Py<PyTuple>; 3]> = PyOnceLock::new();
     let py = object.py();
-    let method = method.unwrap_or_else(|| intern!(py, "__dlpack__").as_any());
+    let method = intern!(py, "__dlpack__");
     let words = WORDS.get_or_try_init(py, || {
         let (version, stream) = (intern!(py, "max_version"), intern!(py, "stream"));
         let version_number = PyTuple::new(py, [MAJOR_VERSION, MINOR_VERSION])?;

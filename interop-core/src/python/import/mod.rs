@@ -5,6 +5,7 @@ pub(crate) mod buffer;
 pub(crate) mod dunder_dlpack;
 pub(crate) mod exchange_table;
 pub(crate) mod gradients;
+pub(crate) mod numpy_array;
 pub(crate) mod package;
 pub(crate) mod steps;
 pub(crate) mod type_cache;

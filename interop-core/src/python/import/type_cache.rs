@@ -22,6 +22,7 @@ use crate::python::errors::{origin_of, with_origin};
 use crate::python::import::dunder_dlpack::ExpectedDevice;
 use crate::python::import::exchange_table::{Table, TableStream, table, table_stream};
 use crate::python::import::gradients::check_gradient;
+use crate::python::import::numpy_array::NumPyClass;
 use crate::python::import::package::{CurrentStream, Package, packages_of};
 use crate::python::interpreter::{attribute, ignore_exception, is_attached, truth_of, with_saved_exception};
 use crate::python::py_ref::PyRef;
@@ -43,12 +44,12 @@ pub(crate) struct TypeInfo {
     /// Whether that method is defined in C, by the class that also defines how its memory is lent as a buffer. A Python
     /// subclass that overrides the method does not intend the inherited buffer.
     pub(crate) is_dlpack_native: bool,
-    /// That method, if a lookup finds the same one for every object at any time. The lookup is a tenth of an import from `NumPy`.
-    pub(crate) dlpack: Option<PyRef>,
     /// The device on which its arrays are expected.
     pub(crate) expected_device: Cell<ExpectedDevice>,
     /// Whether no object of the type has an attribute of a protocol, as `bytearray`. It may have a buffer.
     pub(crate) lacks_attributes: bool,
+    /// What is needed to read its objects, if they are arrays of `NumPy`.
+    pub(crate) numpy: Option<NumPyClass>,
     /// How the values of its objects relate to their memory.
     pub(crate) values: Values,
     /// The module whose `from_dlpack` creates arrays of this kind, if there is one. Found on first use.
@@ -162,7 +163,12 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let is_dlpack_native = method.as_ref().is_some_and(|method| is_method_of(method, class));
     let is_fixed = has_fixed_attributes(class);
     let lacks_attributes = is_fixed && !has(dlpack)? && !has(cuda)?;
-    let fixed = method.clone().filter(|_| is_fixed && is_dlpack_native);
+    let numpy = match &method {
+        Some(method) if package == Package::NumPy => {
+            ignore_exception(py, NumPyClass::new(class, method))?.flatten()
+        }
+        _ => None,
+    };
     let values = Values::from_class(class)?;
     let address = class.as_ptr().addr();
     // SAFETY: the argument is a type.
@@ -177,9 +183,9 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         // A property may exist for some objects only.
         has_dlpack: method.is_some_and(|method| method.is_callable()),
         is_dlpack_native,
-        dlpack: fixed.map(|method| PyRef::new(method.unbind())),
         expected_device: Cell::new(expected_device),
         lacks_attributes,
+        numpy,
         values,
         importer: OnceCell::new(),
     })

@@ -1,0 +1,299 @@
+//! Arrays of `NumPy`, read from their C struct, as Cython, pybind11 and `rust-numpy` do.
+//!
+//! `NumPy` keeps the start of this struct and that of a dtype as part of its ABI: the offsets are the same in all versions 1
+//! and 2. Since 2.5 its table of functions also has accessors, for a version in which they move.
+#![expect(unsafe_code, reason = "reads the C struct of an array")]
+
+use core::cell::RefCell;
+use core::ffi::{c_char, c_int, c_void};
+use core::mem::offset_of;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyType};
+use pyo3::{ffi, intern};
+
+use crate::array::device::Device;
+use crate::array::dims::{MAX_NDIM, with_lists};
+use crate::array::dtype::DType;
+use crate::array::info::ArrayInfo;
+use crate::array::mutability::Mutability;
+use crate::array::raw_descriptor::{RawDescriptor, Strides};
+use crate::cuda;
+use crate::cuda::pointer::Verification;
+use crate::error::Result;
+use crate::memory::import::{Import, Protocol};
+use crate::python::errors::Failure;
+use crate::python::export::numpy::{Api, WRITABLE, dtype_with_number, type_number};
+use crate::python::interpreter::{attribute, ignore_exception};
+use crate::python::py_ref::owner_of;
+
+/// `PyArrayObject_fields` without the head.
+#[repr(C)]
+struct Fields {
+    data: *mut c_void,
+    ndim: c_int,
+    extents: *const isize,
+    strides: *const isize,
+    base: *mut ffi::PyObject,
+    descr: *mut ffi::PyObject,
+    flags: c_int,
+}
+
+/// `PyArray_Descr` without the head, as far as the versions 1 and 2 agree.
+#[repr(C)]
+struct Descr {
+    class: *mut ffi::PyTypeObject,
+    kind: c_char,
+    letter: c_char,
+    byte_order: u8,
+    flags: c_char,
+    number: c_int,
+}
+
+const _: () = {
+    const WORD: usize = size_of::<usize>();
+    assert!(offset_of!(Fields, data) == 0 && offset_of!(Fields, ndim) == WORD);
+    assert!(offset_of!(Fields, extents) == 2 * WORD && offset_of!(Fields, strides) == 3 * WORD);
+    assert!(offset_of!(Fields, base) == 4 * WORD && offset_of!(Fields, descr) == 5 * WORD);
+    assert!(offset_of!(Fields, flags) == 6 * WORD && size_of::<Fields>() == 7 * WORD);
+    assert!(offset_of!(Descr, byte_order) == WORD + 2 && offset_of!(Descr, number) == WORD + 4);
+};
+
+/// The byte order in a dtype whose elements are not in that of this machine.
+const FOREIGN: u8 = if cfg!(target_endian = "big") { b'<' } else { b'>' };
+
+/// `NPY_USERDEF`: the first number of a dtype that a package has registered.
+const FIRST_REGISTERED: c_int = 256;
+
+/// A class of arrays whose struct is known: `numpy.ndarray`, or a subclass with the same `__dlpack__`.
+pub(crate) struct NumPyClass {
+    /// `numpy.ndarray`.
+    ndarray: *mut ffi::PyTypeObject,
+    /// The size of `PyObject_HEAD`, which depends on the build of Python.
+    head: usize,
+    /// The address of the function `numpy.ndarray.__dlpack__` for a subclass, whose objects may have another one.
+    inherited: Option<usize>,
+    /// The registered element types that were met, by their numbers.
+    registered: RefCell<Vec<(c_int, DType)>>,
+}
+
+impl NumPyClass {
+    /// Returns `None` for a class whose struct is not known, and if this class does not get its method `__dlpack__` from
+    /// `numpy.ndarray`.
+    ///
+    /// # Errors
+    ///
+    /// Exceptions of `NumPy`.
+    pub(crate) fn new(class: &Bound<'_, PyType>, method: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        let py = class.py();
+        let Some(api) = Api::get(py)? else { return Ok(None) };
+        let ndarray = api.ndarray(py);
+        let name = intern!(py, "__dlpack__");
+        // SAFETY: both are types.
+        let is_subtype = unsafe { ffi::PyType_IsSubtype(class.as_type_ptr(), ndarray.as_type_ptr()) } != 0;
+        if !is_subtype || !method.is(&ndarray.getattr(name)?) {
+            return Ok(None);
+        }
+        let size = |class: &Bound<'_, PyAny>| class.getattr("__basicsize__")?.extract::<usize>();
+        let head = size(&py.get_type::<PyAny>())?;
+        let array = api.empty(py, type_number(DType::F32).unwrap_or_default(), &[2, 3])?;
+        let dtype = array.getattr("dtype")?;
+        if size(&ndarray)? < head + size_of::<Fields>()
+            || size(&dtype.get_type())? < head + size_of::<Descr>()
+        {
+            return Ok(None);
+        }
+        let inherited = match function_of(&array.getattr(name)?) {
+            _ if class.is(&ndarray) => None,
+            None => return Ok(None),
+            function => function,
+        };
+        let known = Self { ndarray: ndarray.as_type_ptr(), head, inherited, registered: RefCell::default() };
+        Ok(known.describes(&array, &dtype)?.then_some(known))
+    }
+
+    /// Checks the struct of a transposed view of `array`, a new array of `float32` with 2 rows and 3 columns.
+    fn describes(&self, array: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let view = array.getattr("T")?;
+        let (address, flags) =
+            (view.getattr("ctypes")?.getattr("data")?, view.getattr("flags")?.getattr("num")?);
+        let class = dtype.getattr("type")?;
+        // SAFETY: the view is an array, and each of its fields lies within its object, whose size was compared.
+        let fields = unsafe { self.fields(view.as_ptr()) };
+        let is_expected = fields.data.addr() == address.extract::<usize>()?
+            && (fields.ndim, fields.flags) == (2, flags.extract::<c_int>()?)
+            && fields.flags & WRITABLE != 0
+            && (fields.base, fields.descr) == (array.as_ptr(), dtype.as_ptr());
+        if !is_expected {
+            return Ok(false);
+        }
+        // SAFETY: the dtype is the expected object, and the fields lie within it.
+        let descr = unsafe { self.descr(&fields) };
+        // SAFETY: all fields before and behind these lists are the expected ones, so they are those of the view.
+        let [extents, strides] =
+            [fields.extents, fields.strides].map(|list| [0, 1].map(|axis| unsafe { number(list, axis) }));
+        Ok((extents, strides) == ([3, 2], [4, 12])
+            && descr.class.cast() == class.as_ptr()
+            && (descr.byte_order, Some(descr.number)) == (b'=', type_number(DType::F32)))
+    }
+
+    /// # Safety
+    ///
+    /// The object is an array, and the struct is that of this `NumPy`.
+    unsafe fn fields(&self, array: *mut ffi::PyObject) -> Fields {
+        // SAFETY: the struct of every array begins so. It is aligned as the head, which consists of words.
+        unsafe { array.wrapping_byte_add(self.head).cast::<Fields>().read() }
+    }
+
+    /// # Safety
+    ///
+    /// The fields are those of an array.
+    unsafe fn descr(&self, array: &Fields) -> Descr {
+        // SAFETY: every array has a dtype, whose struct begins so.
+        unsafe { array.descr.wrapping_byte_add(self.head).cast::<Descr>().read() }
+    }
+
+    /// Returns whether a lookup finds the `__dlpack__` of `numpy.ndarray`, and not one of the object or of its class, which
+    /// may have changed.
+    #[cold]
+    fn has_dlpack_of_numpy(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let method = attribute(object, intern!(object.py(), "__dlpack__"));
+        let Some(method) = ignore_exception(object.py(), method)?.flatten() else { return Ok(false) };
+        let function = function_of(&method);
+        // SAFETY: the method is a function in C, as `function_of` found.
+        let is_bound_to = |object| unsafe { ffi::PyCFunction_GetSelf(method.as_ptr()) } == object;
+        Ok(function.is_some() && function == self.inherited && is_bound_to(object.as_ptr()))
+    }
+
+    /// Returns whether memory belongs to a capsule. `NumPy` knows the device of a DLPack tensor, which may be pinned or managed
+    /// memory.
+    #[cold]
+    fn is_in_capsule(&self, mut base: *mut ffi::PyObject) -> bool {
+        // SAFETY: every array keeps its base alive, which is null or an object.
+        while !base.is_null() && unsafe { ffi::PyObject_TypeCheck(base, self.ndarray) } != 0 {
+            // SAFETY: the base is an array.
+            base = unsafe { self.fields(base) }.base;
+        }
+        // SAFETY: as above.
+        !base.is_null() && unsafe { ffi::PyCapsule_CheckExact(base) } != 0
+    }
+
+    /// Returns the element type of a dtype that `ml_dtypes` has registered, if only DLPack can name it.
+    #[cold]
+    fn registered(&self, dtype: &Bound<'_, PyAny>, number: c_int) -> PyResult<Option<DType>> {
+        let known =
+            self.registered.borrow().iter().find(|(known, _)| *known == number).map(|(_, dtype)| *dtype);
+        if known.is_some() {
+            return Ok(known);
+        }
+        let module: String = dtype.getattr("type")?.getattr("__module__")?.extract()?;
+        let (name, bytes): (String, usize) =
+            (dtype.getattr("name")?.extract()?, dtype.getattr("itemsize")?.extract()?);
+        let found = DType::from_name(&name).filter(|found| {
+            module == "ml_dtypes" && found.typestr().is_none() && found.item_bits(true) == bytes * 8
+        });
+        self.registered.borrow_mut().extend(found.map(|found| (number, found)));
+        Ok(found)
+    }
+}
+
+/// Returns the address of the C function of a bound method, or `None` for any other object.
+fn function_of(method: &Bound<'_, PyAny>) -> Option<usize> {
+    if !method.is_exact_instance_of::<PyCFunction>() {
+        return None;
+    }
+    // SAFETY: the object is a function in C.
+    unsafe { ffi::PyCFunction_GetFunction(method.as_ptr()) }.map(|function| function as usize)
+}
+
+/// Fills an empty import with an array of this class.
+///
+/// Returns false for an array that only `NumPy`'s own `__dlpack__` can describe or refuse: another object's method, the memory
+/// of a capsule, elements that are no numbers or not in this machine's byte order, and strides that are no whole elements.
+pub(crate) fn import_array(
+    object: &Bound<'_, PyAny>,
+    class: &NumPyClass,
+    verification: Verification,
+    to: &mut Import,
+) -> Result<bool, Failure> {
+    if class.inherited.is_some() && !class.has_dlpack_of_numpy(object)? {
+        return Ok(false);
+    }
+    // SAFETY: the object is an array, because its class derives from `numpy.ndarray`.
+    let mut array = unsafe { class.fields(object.as_ptr()) };
+    // SAFETY: these are the fields of an array.
+    let descr = unsafe { class.descr(&array) };
+    if descr.byte_order == FOREIGN {
+        return Ok(false);
+    }
+    let mut dtype = dtype_with_number(descr.number);
+    if descr.number >= FIRST_REGISTERED {
+        // SAFETY: the array keeps its dtype alive.
+        let held = unsafe { Bound::from_borrowed_ptr(object.py(), array.descr) };
+        dtype = class.registered(&held, descr.number)?;
+        // Python code may have run, and with it another thread, which may have changed the array.
+        // SAFETY: as above.
+        array = unsafe { class.fields(object.as_ptr()) };
+        dtype = dtype.filter(|_| array.descr == held.as_ptr());
+    }
+    if !array.base.is_null() && class.is_in_capsule(array.base) {
+        return Ok(false);
+    }
+    // From here to the end of the check no Python code runs, so that the lists stay where they are.
+    // SAFETY: these are the fields of an array.
+    let Some(checked) = dtype.and_then(|dtype| unsafe { check(&array, dtype, &mut to.info) }) else {
+        return Ok(false);
+    };
+    checked?;
+    if let Err(error) = cuda::check(&to.info, verification) {
+        to.info = ArrayInfo::EMPTY;
+        return Err(error.into());
+    }
+    to.owner = owner_of(object);
+    to.protocol = Some(Protocol::NumPy);
+    Ok(true)
+}
+
+/// Checks an array of scalars and writes its description to `to`. Returns `None` if a stride is not one of whole elements.
+///
+/// # Safety
+///
+/// The fields are those of an array.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the description is written in place, see `validate_into`")]
+unsafe fn check(array: &Fields, dtype: DType, to: &mut ArrayInfo) -> Option<Result<()>> {
+    let ndim = usize::try_from(array.ndim).ok().filter(|ndim| *ndim <= MAX_NDIM)?;
+    // A power of two, because the elements are scalars.
+    let size = (dtype.item_bits(true) / 8) as i64;
+    // SAFETY: an array has an extent for each axis.
+    let extent = |axis| unsafe { number(array.extents, axis) };
+    // SAFETY: and a stride.
+    let stride = |axis| unsafe { number(array.strides, axis) };
+    with_lists(ndim, extent, stride, |shape, strides| {
+        if strides.iter().any(|stride| stride & (size - 1) != 0) {
+            return None;
+        }
+        for stride in &mut *strides {
+            *stride >>= size.trailing_zeros();
+        }
+        let is_writable = array.flags & WRITABLE != 0;
+        let descriptor = RawDescriptor {
+            dtype,
+            padded: true,
+            strides: Strides::Elements(strides),
+            mutability: if is_writable { Mutability::Writable } else { Mutability::ReadOnly },
+            ..RawDescriptor::new(array.data.expose_provenance(), Device::CPU, shape)
+        };
+        Some(descriptor.validate_into(to))
+    })
+}
+
+/// Reads an extent or a stride.
+///
+/// # Safety
+///
+/// The list has more than `axis` numbers.
+unsafe fn number(list: *const isize, axis: usize) -> i64 {
+    // SAFETY: as the caller promises.
+    unsafe { list.wrapping_add(axis).read() as i64 }
+}
