@@ -285,48 +285,33 @@ impl Api {
     }
 }
 
-/// The element types of `NumPy`'s type numbers from 0 on: those of C's types, by their size. `None` for objects, strings, dates
-/// and `long double`.
-const NUMBERED: [Option<DType>; 24] = {
-    let (long, ulong) = match size_of::<c_long>() {
-        8 => (DType::I64, DType::U64),
-        _ => (DType::I32, DType::U32),
-    };
-    let mut types = [None; 24];
-    let first = [
-        DType::BOOL,
-        DType::I8,
-        DType::U8,
-        DType::I16,
-        DType::U16,
-        DType::I32,
-        DType::U32,
-        long,
-        ulong,
-        DType::I64,
-        DType::U64,
-        DType::F32,
-        DType::F64,
-    ];
-    let mut number = 0;
-    while number < first.len() {
-        types[number] = Some(first[number]);
-        number += 1;
-    }
-    types[14] = Some(DType::COMPLEX64);
-    types[15] = Some(DType::COMPLEX128);
-    types[23] = Some(DType::F16);
-    types
-};
-
-/// Returns `NumPy`'s type number of an element type, or `None` if there is none.
-#[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "there are 24 numbers")]
-pub(crate) fn type_number(dtype: DType) -> Option<c_int> {
-    NUMBERED.iter().position(|known| *known == Some(dtype)).map(|number| number as c_int)
-}
-
-/// Returns the element type that has a type number on this platform, or `None` if `NumPy` alone knows it.
+/// Returns the element type that has a type number, or `None` for objects, strings, dates and `long double`. The numbers are
+/// those of C types, whose sizes differ between platforms.
 #[inline]
 pub(crate) fn dtype_with_number(number: c_int) -> Option<DType> {
-    *NUMBERED.get(usize::try_from(number).ok()?)?
+    let is_long = size_of::<c_long>() == 8;
+    Some(match number {
+        0 => DType::BOOL,
+        1 => DType::I8,
+        2 => DType::U8,
+        3 => DType::I16,
+        4 => DType::U16,
+        7 if is_long => DType::I64,
+        8 if is_long => DType::U64,
+        5 | 7 => DType::I32,
+        6 | 8 => DType::U32,
+        9 => DType::I64,
+        10 => DType::U64,
+        11 => DType::F32,
+        12 => DType::F64,
+        14 => DType::COMPLEX64,
+        15 => DType::COMPLEX128,
+        23 => DType::F16,
+        _ => return None,
+    })
+}
+
+/// Returns the lowest type number of an element type, or `None` if there is none.
+pub(crate) fn type_number(dtype: DType) -> Option<c_int> {
+    (0..24).find(|number| dtype_with_number(*number) == Some(dtype))
 }

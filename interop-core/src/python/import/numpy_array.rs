@@ -89,25 +89,20 @@ impl NumPyClass {
         let Some(api) = Api::get(py)? else { return Ok(None) };
         let ndarray = api.ndarray(py);
         let name = intern!(py, "__dlpack__");
-        // SAFETY: both are types.
-        let is_subtype = unsafe { ffi::PyType_IsSubtype(class.as_type_ptr(), ndarray.as_type_ptr()) } != 0;
-        if !is_subtype || !method.is(&ndarray.getattr(name)?) {
+        // No Python code answers the first question, because `ndarray` has no metaclass.
+        if !class.is_subclass(&ndarray)? || !method.is(&ndarray.getattr(name)?) {
             return Ok(None);
         }
         let size = |class: &Bound<'_, PyAny>| class.getattr("__basicsize__")?.extract::<usize>();
         let head = size(&py.get_type::<PyAny>())?;
         let array = api.empty(py, type_number(DType::F32).unwrap_or_default(), &[2, 3])?;
         let dtype = array.getattr("dtype")?;
-        if size(&ndarray)? < head + size_of::<Fields>()
-            || size(&dtype.get_type())? < head + size_of::<Descr>()
-        {
+        let room = [size(&ndarray)?, size(&dtype.get_type())?].map(|size| size.saturating_sub(head));
+        let function = function_of(&array.getattr(name)?);
+        if room[0] < size_of::<Fields>() || room[1] < size_of::<Descr>() || function.is_none() {
             return Ok(None);
         }
-        let inherited = match function_of(&array.getattr(name)?) {
-            _ if class.is(&ndarray) => None,
-            None => return Ok(None),
-            function => function,
-        };
+        let inherited = function.filter(|_| !class.is(&ndarray));
         let known = Self { ndarray: ndarray.as_type_ptr(), head, inherited, registered: RefCell::default() };
         Ok(known.describes(&array, &dtype)?.then_some(known))
     }
@@ -118,23 +113,19 @@ impl NumPyClass {
         let (address, flags) =
             (view.getattr("ctypes")?.getattr("data")?, view.getattr("flags")?.getattr("num")?);
         let class = dtype.getattr("type")?;
-        // SAFETY: the view is an array, and each of its fields lies within its object, whose size was compared.
+        // SAFETY: the view is an array, and the fields lie within its object, whose size was compared.
         let fields = unsafe { self.fields(view.as_ptr()) };
-        let is_expected = fields.data.addr() == address.extract::<usize>()?
+        // SAFETY: called once all fields around the lists are known to be those of the view.
+        let list = |list: *const isize| [0, 1].map(|axis| unsafe { number(list, axis) });
+        // SAFETY: called once `descr` is known to be the dtype, and its fields lie within this object.
+        let descr = || unsafe { self.descr(&fields) };
+        Ok(fields.data.addr() == address.extract::<usize>()?
             && (fields.ndim, fields.flags) == (2, flags.extract::<c_int>()?)
             && fields.flags & WRITABLE != 0
-            && (fields.base, fields.descr) == (array.as_ptr(), dtype.as_ptr());
-        if !is_expected {
-            return Ok(false);
-        }
-        // SAFETY: the dtype is the expected object, and the fields lie within it.
-        let descr = unsafe { self.descr(&fields) };
-        // SAFETY: all fields before and behind these lists are the expected ones, so they are those of the view.
-        let [extents, strides] =
-            [fields.extents, fields.strides].map(|list| [0, 1].map(|axis| unsafe { number(list, axis) }));
-        Ok((extents, strides) == ([3, 2], [4, 12])
-            && descr.class.cast() == class.as_ptr()
-            && (descr.byte_order, Some(descr.number)) == (b'=', type_number(DType::F32)))
+            && (fields.base, fields.descr) == (array.as_ptr(), dtype.as_ptr())
+            && (list(fields.extents), list(fields.strides)) == ([3, 2], [4, 12])
+            && (descr().class.cast(), descr().byte_order) == (class.as_ptr(), b'=')
+            && Some(descr().number) == type_number(DType::F32))
     }
 
     /// # Safety
@@ -155,7 +146,6 @@ impl NumPyClass {
 
     /// Returns whether a lookup finds the `__dlpack__` of `numpy.ndarray`, and not one of the object or of its class, which
     /// may have changed.
-    #[cold]
     fn has_dlpack_of_numpy(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
         let method = attribute(object, intern!(object.py(), "__dlpack__"));
         let Some(method) = ignore_exception(object.py(), method)?.flatten() else { return Ok(false) };
@@ -167,7 +157,6 @@ impl NumPyClass {
 
     /// Returns whether memory belongs to a capsule. `NumPy` knows the device of a DLPack tensor, which may be pinned or managed
     /// memory.
-    #[cold]
     fn is_in_capsule(&self, mut base: *mut ffi::PyObject) -> bool {
         // SAFETY: every array keeps its base alive, which is null or an object.
         while !base.is_null() && unsafe { ffi::PyObject_TypeCheck(base, self.ndarray) } != 0 {
