@@ -156,6 +156,10 @@ versioned("dtype-fp6-e2m3", "24 bits for four elements", "R65 R66", version=(1, 
 versioned("dtype-fp6-e3m2", "24 bits for four elements", "R65 R66", version=(1, 1), dtype=(16, 6, 1), shape=(2, 4), strides=(4, 1))
 versioned("dtype-fp4", "two elements in a byte; the bytes of the whole are rounded once", "R65 R66", choice=True,
           version=(1, 1), dtype=FP4, shape=(3,), strides=(1,))
+for code, name in ((0, "int4"), (1, "uint4")):
+    versioned(f"dtype-{name}", "two elements in a byte", "R65 R66", choice=True, version=(1, 1), dtype=(code, 4, 1), shape=(2, 4), strides=(4, 1))
+    versioned(f"dtype-{name}-padded", "each element in a byte of its own, as in NumPy", "R66", choice=True, version=(1, 1),
+              flags=PADDED, dtype=(code, 4, 1))
 versioned("dtype-fp4-padded", "each element in a byte of its own", "R66", version=(1, 1), flags=PADDED, dtype=FP4)
 versioned("dtype-fp6-padded", "each element in a byte of its own", "R66", version=(1, 1), flags=PADDED, dtype=FP6)
 versioned("dtype-padded-bytes", "the flag says nothing about whole bytes", "R66", version=(1, 1), flags=PADDED)
@@ -172,7 +176,7 @@ for name, dtype, why in (
     ("lanes-0", (2, 32, 0), "no lane"), ("lanes-0-unknown", (200, 32, 0), "no lane"), ("bits-0", (0, 0, 1), "no bits"),
     ("bits-0-opaque", (3, 0, 1), "no bits"), ("bool-1", (6, 1, 1), "a bool has 8 bits"),
     ("uint-1", (1, 1, 1), "bool as it was before there was a code for it"), ("bool-16", (6, 16, 1), "a bool has 8 bits"),
-    ("int-24", (0, 24, 1), "no such int"), ("int-128", (0, 128, 1), "no such int"), ("int-4", (0, 4, 1), "no such int"),
+    ("int-24", (0, 24, 1), "no such int"), ("int-128", (0, 128, 1), "no such int"), ("int-2", (0, 2, 1), "no such int"),
     ("uint-7", (1, 7, 1), "no such uint"), ("float-8", (2, 8, 1), "which of the eight?"),
     ("float-80", (2, 80, 1), "no such float"), ("float-128", (2, 128, 1), "no such float"),
     ("bfloat-32", (4, 32, 1), "bits are part of the name"), ("bfloat-8", (4, 8, 1), "bits are part of the name"),

@@ -60,11 +60,11 @@ fn check_typestr(text: &str) {
     assert_eq!(DType::from_name(&dtype.name()), Some(dtype));
 }
 
-/// Whether `dlpack.h` defines such a type. For a code that it does not list, a whole number of bytes is enough.
+/// Whether `dlpack.h` or NumPy (integers of 4 bits) defines such a type. For a code that it does not list, a whole number of bytes is enough.
 #[must_use]
 pub fn sized(code: u8, bits: u8, lanes: u16) -> bool {
     let allowed: &[u8] = match code {
-        0 | 1 => &[8, 16, 32, 64],
+        0 | 1 => &[4, 8, 16, 32, 64],
         2 => &[16, 32, 64],
         4 => &[16],
         5 => &[32, 64, 128],

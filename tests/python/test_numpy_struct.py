@@ -350,6 +350,8 @@ SMALL = [
     "float6_e2m3fn",
     "float6_e3m2fn",
     "float4_e2m1fn",
+    "int4",
+    "uint4",
 ]
 
 

@@ -10,7 +10,9 @@ use crate::support::brute_force::settings;
 /// The constant, its code and bits, its name, its typestr, and the size of an element in bytes.
 type Row = (DType, u8, u8, &'static str, Option<&'static str>, usize);
 
-const TABLE: [Row; 27] = [
+const TABLE: [Row; 29] = [
+    (DType::I4, 0, 4, "int4", None, 1),
+    (DType::U4, 1, 4, "uint4", None, 1),
     (DType::I8, 0, 8, "int8", Some("|i1"), 1),
     (DType::I16, 0, 16, "int16", Some("<i2"), 2),
     (DType::I32, 0, 32, "int32", Some("<i4"), 4),
@@ -212,7 +214,7 @@ fn errors_say_what_a_code_allows() {
         (DType::new(17, 8, 1), "code 17, 8 bits", "float4_e2m1fn of 4 bits"),
         (DType::new(2, 128, 1), "float128", "float of 16, 32 or 64 bits"),
         (DType::new(5, 16, 1), "complex16", "complex of 32, 64 or 128 bits"),
-        (DType::new(0, 4, 1), "int4", "int of 8, 16, 32 or 64 bits"),
+        (DType::new(0, 2, 1), "int2", "int of 4, 8, 16, 32 or 64 bits"),
         (DType::new(200, 4, 1), "code 200, 4 bits", "whole bytes"),
         (DType::new(2, 32, 0), "lanes 0", "1 lane or more"),
     ];

@@ -35,7 +35,7 @@ pub(crate) struct Row {
     /// The kind character of a typestr, or `None` if the interface cannot express the type.
     pub(crate) kind: Option<char>,
     /// The numbers of bits that a lane may have, then zeros. Only zeros: any multiple of 8.
-    bits: [u8; 4],
+    bits: [u8; 5],
 }
 
 impl Row {
@@ -47,7 +47,7 @@ impl Row {
 }
 
 const fn row(code: u8, name: &'static str, sized: bool, kind: Option<char>, list: &[u8]) -> Row {
-    let mut bits = [0; 4];
+    let mut bits = [0; 5];
     let mut at = 0;
     while at < list.len() {
         bits[at] = list[at];
@@ -58,8 +58,8 @@ const fn row(code: u8, name: &'static str, sized: bool, kind: Option<char>, list
 
 /// The codes of `DLDataTypeCode` (`dlpack.h` 1.3) and the kinds of NumPy's array interface.
 pub(crate) const TABLE: [Row; 18] = [
-    row(0, "int", true, Some('i'), &[8, 16, 32, 64]),
-    row(1, "uint", true, Some('u'), &[8, 16, 32, 64]),
+    row(0, "int", true, Some('i'), &[4, 8, 16, 32, 64]),
+    row(1, "uint", true, Some('u'), &[4, 8, 16, 32, 64]),
     row(2, "float", true, Some('f'), &[16, 32, 64]),
     row(3, "opaque", true, Some('V'), &[]),
     row(4, "bfloat", true, None, &[16]),
@@ -107,10 +107,12 @@ macro_rules! named {
 
 impl DType {
     named! {
+        I4 = (0, 4), "`int4`; DLPack only.";
         I8 = (0, 8), "`int8`, `|i1`.";
         I16 = (0, 16), "`int16`, `<i2`.";
         I32 = (0, 32), "`int32`, `<i4`.";
         I64 = (0, 64), "`int64`, `<i8`.";
+        U4 = (1, 4), "`uint4`; DLPack only.";
         U8 = (1, 8), "`uint8`, `|u1`.";
         U16 = (1, 16), "`uint16`, `<u2`.";
         U32 = (1, 32), "`uint32`, `<u4`.";

@@ -17,7 +17,7 @@ fn typestr(kind: char, bytes: usize) -> String {
 impl DType {
     /// The typestr, or `None` if the CUDA Array Interface cannot express the type.
     ///
-    /// `None` for `bfloat16`, the floats of 8 bits and less, half-precision complex, and vector lanes.
+    /// `None` for `bfloat16`, the floats of 8 bits and less, integers of 4 bits, half-precision complex, and vector lanes.
     #[must_use]
     pub fn typestr(self) -> Option<String> {
         self.kind_and_size().map(|(kind, bytes)| typestr(kind, bytes))
@@ -31,7 +31,7 @@ impl DType {
             // `from_typestr` reads no larger size.
             u16::try_from(bytes).is_ok()
         } else {
-            self.lanes == 1 && !(self.code == COMPLEX && self.bits == 32)
+            self.lanes == 1 && is_in_typestrs(self.code, self.bits)
         };
         (fits && self.is_valid()).then_some((kind, bytes))
     }
@@ -86,11 +86,15 @@ impl DType {
     }
 }
 
+/// Whether a typestr can express this number of bits: not integers of 4 bits, and not complex numbers of two halves.
+fn is_in_typestrs(code: u8, bits: u8) -> bool {
+    bits >= 8 && (code != COMPLEX || bits > 32)
+}
+
 /// The sizes in bytes that a typestr can have for this kind.
 fn allowed_sizes(row: &Row) -> String {
-    let bytes: Vec<u8> =
-        row.bits().iter().filter(|bits| row.code != COMPLEX || **bits > 32).map(|bits| bits / 8).collect();
-    list(&bytes)
+    let bits = row.bits().iter().filter(|bits| is_in_typestrs(row.code, **bits));
+    list(&bits.map(|bits| bits / 8).collect::<Vec<_>>())
 }
 
 /// The start of a foreign text, short enough for a message.
