@@ -36,6 +36,10 @@ use crate::python::recursion::NestedCall;
 
 /// Imports any object that supports DLPack, the CUDA Array Interface or the buffer protocol, for work on `stream`.
 ///
+/// An array of `NumPy` is read from its C struct, also where its `__dlpack__` is narrower: read-only arrays and flags of old
+/// versions, and the types of `ml_dtypes`, such as `bfloat16`. If the class or the object has a `__dlpack__` of its own, that
+/// one is called.
+///
 /// `__dlpack__` is preferred to `__cuda_array_interface__`. If the tensor's strides are not valid, the interface dict
 /// is used: `CuPy` loses the sign of negative strides in DLPack, but not in its dict.
 ///
@@ -54,8 +58,7 @@ use crate::python::recursion::NestedCall;
 ///
 /// A legacy capsule cannot express whether its memory is writable, so it counts as read-only. It is writable if an
 /// interface dict of the object (`__cuda_array_interface__`, or `__array_interface__` for host memory) states so for
-/// the same address, as that of Warp does, and that of `NumPy` before 2.1. A read-only array, which such a `NumPy` does
-/// not export, is imported by the buffer protocol.
+/// the same address, as that of Warp does.
 ///
 /// The import keeps the object alive, or the object that it returned. The garbage collector does not see this
 /// reference, as with NumPy arrays that are imported by DLPack. So an object that holds an array imported from itself
@@ -295,8 +298,7 @@ impl Request<'_, '_> {
         }
     }
 
-    /// Imports by the buffer protocol an array that `__dlpack__` refused: structs, and read-only arrays of `NumPy` before
-    /// 2.1 and flags before 1.25.
+    /// Imports by the buffer protocol an array that `__dlpack__` refused, such as structs.
     fn recover_by_buffer(&self, refused: PyErr, to: &mut Import) -> PyResult<()> {
         let py = self.object.py();
         match import_buffer(self.object, to) {
