@@ -242,9 +242,11 @@ fn kernels_of_cuda_core_take_imports_in_place() {
     let module = own.context().load_module_from_ptx_src(PTX).unwrap();
     let kernel = module.load_function("lent_add").unwrap();
     let mut buffer = array.data.on(&own).unwrap();
-    assert_eq!((buffer.cu_deviceptr(), buffer.len()), (address, 6));
-    buffer.copy_from_host(&own, &[1.0; 6]).unwrap();
-    let (mut out, mut count) = (buffer.cu_deviceptr(), 6_u32);
+    buffer.copy_from_host(&[1.0; 6]).unwrap();
+    // SAFETY: 1: it stays in its place. 2: the kernel is launched on the stream of the use, before its end.
+    let in_place = unsafe { buffer.buffer() };
+    assert_eq!((in_place.cu_deviceptr(), in_place.len()), (address, 6));
+    let (mut out, mut count) = (in_place.cu_deviceptr(), 6_u32);
     let mut other = out;
     let arguments = &mut [(&raw mut out).cast(), (&raw mut other).cast(), (&raw mut count).cast()];
     // SAFETY: the kernel takes these parameters and stays within the buffer.
@@ -273,8 +275,8 @@ fn sim_only_a_use_is_between_the_work_on_the_import() {
     ok!(sys::cuMemsetD8Async(address, 7, 64, user.cu_stream()));
     let mut buffer = array.data.on(&own).unwrap();
     assert!(sim.is_pending(spin), "the host waits");
-    assert_eq!(buffer.to_host_vec(&own).unwrap(), [7; 64]);
-    buffer.zero_async(&own).unwrap();
+    assert_eq!(buffer.to_host_vec().unwrap(), [7; 64]);
+    buffer.zero_async().unwrap();
     buffer.finish().unwrap();
     ok!(sys::cuMemsetD8Async(address + 4, 9, 60, user.cu_stream()));
     let expected: Vec<u8> = [0; 4].into_iter().chain([9; 60]).collect();
@@ -294,8 +296,8 @@ fn sim_only_a_use_is_ordered_with_a_stream_field() {
     let mut array: Streamed<ImportedBuffer<u8>, Arc<Stream>> = Streamed::from_import(import).unwrap();
     ok!(sys::cuMemsetD8Async(address, 7, 64, array.stream.cu_stream()));
     let mut buffer = array.data.on(&own).unwrap();
-    assert_eq!(buffer.to_host_vec(&own).unwrap(), [7; 64]);
-    buffer.zero_async(&own).unwrap();
+    assert_eq!(buffer.to_host_vec().unwrap(), [7; 64]);
+    buffer.zero_async().unwrap();
     let spin = sim.spin(own.cu_stream() as u64);
     drop(buffer);
     assert!(!sim.is_pending(spin), "the host does not wait");
@@ -311,7 +313,8 @@ fn sim_only_an_import_lives_as_long_as_its_views() {
     eventually("earlier arrays are released", || interop_core::live_exports() == 0);
     let (own, array) = (stream(), imported());
     let address = array.info().unwrap().address();
-    let buffer = array.data.into_buffer(&own).unwrap();
+    // SAFETY: nobody else uses the array.
+    let buffer = unsafe { array.data.into_buffer(&own) }.unwrap();
     let clone = buffer.storage().clone();
     drop(buffer);
     finish_releases();
@@ -331,7 +334,7 @@ fn sim_only_buffers_leak_nothing() {
         let copy: Matrix<DeviceBuffer<f32>> = Matrix::from_import(send(source(MemoryKind::Device))).unwrap();
         drop(copy.into_dlpack().unwrap());
         let (own, mut array) = (stream(), imported());
-        array.data.on(&own).unwrap().zero_async(&own).unwrap();
+        array.data.on(&own).unwrap().zero_async().unwrap();
         drop(array.into_dlpack().unwrap());
     };
     use_all();
@@ -406,7 +409,7 @@ fn arrays_without_elements_are_used() {
     let import = send(Matrix { data, rows: 0, columns: 3 });
     let mut array: Matrix<ImportedBuffer<f32>> = Matrix::from_import(import).unwrap();
     let own = stream();
-    assert_eq!(array.data.on(&own).unwrap().to_host_vec(&own).unwrap(), [0.0; 0]);
+    assert_eq!(array.data.on(&own).unwrap().to_host_vec().unwrap(), [0.0; 0]);
     assert_eq!(array.info().unwrap().numel(), 0);
 }
 

@@ -43,7 +43,7 @@
 //! let tensor = row.into_dlpack()?;         // for torch, CuPy, ...: the consumer waits for the kernel
 //! let mut same: Row<ImportedBuffer<f32>> = Row::from_dlpack(tensor)?;
 //! let buffer = same.values.on(&stream)?;   // `stream` waits for pending work on the import
-//! assert_eq!(buffer.to_host_vec(&stream)?.len(), 2);
+//! assert_eq!(buffer.to_host_vec()?.len(), 2);
 //! # Ok(())
 //! # }
 //! ```
@@ -52,7 +52,6 @@
     reason = "implements `Storage` and `DeviceAllocation`, and makes buffers from raw memory"
 )]
 
-use core::ops::{Deref, DerefMut};
 use core::ptr::with_exposed_provenance_mut;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -198,10 +197,23 @@ pub struct ImportedBuffer<T> {
     info: ArrayInfo,
 }
 
-/// An imported buffer that a stream may use. At the end the stream of the import waits for that stream.
+/// An imported buffer in use on a stream. At the end the stream of the import waits for that stream.
+///
+/// Its methods are those of `DeviceBuffer`, on this stream. It does not dereference to the buffer, because safe code could then
+/// exchange the buffer for another one, or use it on a stream that waits for nothing.
+///
+/// ```compile_fail,E0614
+/// use cuda_core::DeviceBuffer;
+/// use interop_core::adapters::cuda_core::BufferOnStream;
+///
+/// fn exchange(buffer: &mut BufferOnStream<'_, f32>, other: &mut DeviceBuffer<f32>) {
+///     std::mem::swap(&mut **buffer, other);
+/// }
+/// ```
 #[derive(Debug)]
 pub struct BufferOnStream<'a, T> {
     buffer: &'a mut DebugBuffer<T>,
+    stream: &'a Stream,
     scope: LaunchScope<'a>,
 }
 
@@ -221,7 +233,7 @@ impl<T: Element + DeviceCopy> ImportedBuffer<T> {
     ///
     /// [`ErrorKind::Stream`] for a stream of another context, and for a default stream if its context is not current; as
     /// [`LaunchScope::write`].
-    pub fn on(&mut self, stream: &Stream) -> Result<BufferOnStream<'_, T>> {
+    pub fn on<'a>(&'a mut self, stream: &'a Stream) -> Result<BufferOnStream<'a, T>> {
         let (own, context) = (self.buffer.0.context(), stream.context());
         let handle = stream.as_stream_on(self.info.device);
         let (true, Some(handle)) = (own == context, handle) else {
@@ -244,22 +256,82 @@ impl<T: Element + DeviceCopy> ImportedBuffer<T> {
         }
         let scope = LaunchScope::on_handle(handle);
         scope.add(&self.info)?;
-        Ok(BufferOnStream { buffer: &mut self.buffer, scope })
+        Ok(BufferOnStream { buffer: &mut self.buffer, stream, scope })
     }
 
-    /// Returns the buffer. The stream waits for pending work on the import; nothing waits for the program's work on the
-    /// buffer but the release of the memory, so this is for arrays that nobody else uses.
+    /// Returns the buffer. The stream waits for pending work on the import.
     ///
     /// # Errors
     ///
     /// As [`on`](Self::on).
-    pub fn into_buffer(mut self, stream: &Stream) -> Result<DeviceBuffer<T>> {
+    ///
+    /// # Safety
+    ///
+    /// The program orders its work on the buffer with all other uses of the array, for example because nobody else uses it. Only
+    /// the release of the memory waits for that work.
+    pub unsafe fn into_buffer(mut self, stream: &Stream) -> Result<DeviceBuffer<T>> {
         self.on(stream)?.finish()?;
         Ok(self.buffer.0)
     }
 }
 
+impl<T: DeviceCopy> BufferOnStream<'_, T> {
+    /// Copies the elements to the host, and waits for the copy.
+    ///
+    /// # Errors
+    ///
+    /// As `DeviceBuffer::to_host_vec`.
+    pub fn to_host_vec(&self) -> Result<Vec<T>, DriverError> {
+        self.buffer.0.to_host_vec(self.stream)
+    }
+
+    /// Copies elements from the host, and waits for the copy.
+    ///
+    /// # Errors
+    ///
+    /// As `DeviceBuffer::copy_from_host`.
+    ///
+    /// # Panics
+    ///
+    /// If the slice has another length.
+    pub fn copy_from_host(&mut self, elements: &[T]) -> Result<(), DriverError> {
+        self.buffer.0.copy_from_host(self.stream, elements)
+    }
+
+    /// Queues a copy of the elements of another buffer.
+    ///
+    /// # Errors
+    ///
+    /// As `DeviceBuffer::copy_from_device_async`.
+    ///
+    /// # Panics
+    ///
+    /// If the other buffer has another length.
+    pub fn copy_from_device_async(&mut self, other: &DeviceBuffer<T>) -> Result<(), DriverError> {
+        self.buffer.0.copy_from_device_async(other, self.stream)
+    }
+
+    /// Queues a write of zeros to all bytes.
+    ///
+    /// # Errors
+    ///
+    /// As `DeviceBuffer::zero_async`.
+    pub fn zero_async(&mut self) -> Result<(), DriverError> {
+        self.buffer.0.zero_async(self.stream)
+    }
+}
+
 impl<T> BufferOnStream<'_, T> {
+    /// Returns the buffer itself, for a launch.
+    ///
+    /// # Safety
+    ///
+    /// 1. The buffer stays in its place: it is not exchanged for another one.
+    /// 2. All work on it is on the stream of this use, and is queued before the use ends.
+    pub unsafe fn buffer(&mut self) -> &mut DeviceBuffer<T> {
+        &mut self.buffer.0
+    }
+
     /// Ends the use: the stream of the import waits for the work that was queued.
     ///
     /// # Errors
@@ -267,20 +339,6 @@ impl<T> BufferOnStream<'_, T> {
     /// As [`LaunchScope::finish`].
     pub fn finish(self) -> Result<()> {
         self.scope.finish()
-    }
-}
-
-impl<T> Deref for BufferOnStream<'_, T> {
-    type Target = DeviceBuffer<T>;
-
-    fn deref(&self) -> &DeviceBuffer<T> {
-        &self.buffer.0
-    }
-}
-
-impl<T> DerefMut for BufferOnStream<'_, T> {
-    fn deref_mut(&mut self) -> &mut DeviceBuffer<T> {
-        &mut self.buffer.0
     }
 }
 
