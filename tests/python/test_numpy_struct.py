@@ -186,7 +186,7 @@ def test_a_method_of_the_object_comes_first():
     assert describe(array)["data"] == other.ctypes.data
     del array.__dlpack__
     assert describe(array)["protocol"] == "numpy"
-    # Another function in C that is bound to the same object.
+    # Another function in C that belongs to the same object.
     array.__dlpack__ = array.__dlpack_device__
     with pytest.raises(TypeError):
         describe(array)

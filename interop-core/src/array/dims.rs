@@ -1,6 +1,5 @@
 //! A short list of extents or strides, stored inline for up to five axes.
 
-use core::array::from_fn;
 use core::hash::{Hash, Hasher};
 use core::ops::{Deref, DerefMut};
 use core::{fmt, slice};
@@ -48,7 +47,7 @@ impl<T: Copy + Default> Dims<T> {
     #[expect(clippy::inline_always, reason = "a constant length unrolls the loop")]
     pub(crate) fn from_fn(len: usize, mut item: impl FnMut(usize) -> T) -> Self {
         if len <= INLINE {
-            let items = from_fn(|axis| if axis < len { item(axis) } else { T::default() });
+            let items = core::array::from_fn(|axis| if axis < len { item(axis) } else { T::default() });
             return Self(Repr::Inline { len, items });
         }
         Self(Repr::Heap((0..len).map(item).collect()))
@@ -70,24 +69,29 @@ impl<T: Copy + Default> Dims<T> {
     }
 }
 
-/// Calls `then` with copies of the extents and the strides of a foreign struct, whose owner may change them. For one to four
-/// axes the lists are arrays: `then` is compiled for each of these ranks (see `RawDescriptor::validate_into`).
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "a constant length unrolls the loops")]
-pub(crate) fn with_lists<R>(
-    ndim: usize,
-    extent: impl Fn(usize) -> i64,
-    stride: impl Fn(usize) -> i64,
-    then: impl FnOnce(&[i64], &mut [i64]) -> R,
-) -> R {
-    match ndim {
-        1 => then(&from_fn::<_, 1, _>(extent), &mut from_fn::<_, 1, _>(stride)),
-        2 => then(&from_fn::<_, 2, _>(extent), &mut from_fn::<_, 2, _>(stride)),
-        3 => then(&from_fn::<_, 3, _>(extent), &mut from_fn::<_, 3, _>(stride)),
-        4 => then(&from_fn::<_, 4, _>(extent), &mut from_fn::<_, 4, _>(stride)),
-        _ => then(&Dims::from_fn(ndim, extent), &mut Dims::from_fn(ndim, stride)),
-    }
+/// Evaluates an expression with copies of the extents and the strides of a foreign struct, whose owner may change them. For one
+/// to four axes the lists are arrays: the expression is compiled for each of these ranks (see `RawDescriptor::validate_into`).
+macro_rules! with_lists {
+    ($ndim:expr, $extent:expr, $stride:expr, |$shape:pat_param, $strides:pat_param| $then:expr) => {
+        with_lists! { 1 2 3 4: $ndim, $extent, $stride, $shape, $strides, $then }
+    };
+    ($($rank:literal)*: $ndim:expr, $extent:expr, $stride:expr, $shape:pat_param, $strides:pat_param, $then:expr) => {
+        match $ndim {
+            $($rank => {
+                let $shape = core::array::from_fn::<i64, $rank, _>($extent);
+                let $strides = core::array::from_fn::<i64, $rank, _>($stride);
+                $then
+            })*
+            ndim => {
+                let $shape = $crate::array::dims::Dims::from_fn(ndim, $extent);
+                let $strides = $crate::array::dims::Dims::from_fn(ndim, $stride);
+                $then
+            }
+        }
+    };
 }
+
+pub(crate) use with_lists;
 
 impl<T: Copy> Dims<T> {
     /// A list without axes.

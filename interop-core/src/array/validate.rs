@@ -65,7 +65,7 @@ impl RawDescriptor<'_> {
     /// Everything on the way from a foreign struct to an import is written in place, for this reason. A value that is returned
     /// is moved: it is copied by wide loads directly after its fields were written by narrow stores, and the CPU waits for
     /// these. An import from `NumPy` would take 1.46 times as long, and one by an exchange table 1.56 times. The rules are also
-    /// compiled once for each rank from one to four ([`with_lists`](crate::array::dims::with_lists)), because a loop over a
+    /// compiled once for each rank from one to four (`with_lists!`), because a loop over a
     /// known number of axes is unrolled: without it, these imports take 1.24 times as long.
     #[inline(always)]
     pub(crate) fn validate_into(self, to: &mut ArrayInfo) -> Result<()> {

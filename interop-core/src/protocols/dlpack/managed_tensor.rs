@@ -155,17 +155,14 @@ pub(crate) unsafe fn read_tensor(tensor: *const DLTensor, flags: u64, to: &mut A
     // SAFETY: the caller guarantees `ndim` numbers.
     let extent = |axis: usize| unsafe { tensor.shape.wrapping_add(axis).read() };
     if tensor.strides.is_null() {
-        return with_lists(
-            ndim,
-            extent,
-            |_| 0,
-            |shape, _| descriptor_of(&tensor, flags, shape, Strides::Contiguous(Order::C)).validate_into(to),
-        );
+        return with_lists!(ndim, extent, |_| 0, |shape, _| {
+            descriptor_of(&tensor, flags, &shape, Strides::Contiguous(Order::C)).validate_into(to)
+        });
     }
     // SAFETY: as above.
     let stride = |axis: usize| unsafe { tensor.strides.wrapping_add(axis).read() };
-    with_lists(ndim, extent, stride, |shape, strides| {
-        descriptor_of(&tensor, flags, shape, Strides::Elements(strides)).validate_into(to)
+    with_lists!(ndim, extent, stride, |shape, strides| {
+        descriptor_of(&tensor, flags, &shape, Strides::Elements(&strides)).validate_into(to)
     })
 }
 

@@ -144,6 +144,25 @@ impl NumPyClass {
         unsafe { array.descr.wrapping_byte_add(self.head).cast::<Descr>().read() }
     }
 
+    /// Returns the fields of an array of this class, and its element type if it is a number.
+    #[inline]
+    fn read(&self, object: &Bound<'_, PyAny>) -> PyResult<(Option<DType>, Fields)> {
+        // SAFETY: the object is an array, because its class derives from `numpy.ndarray`.
+        let array = unsafe { self.fields(object.as_ptr()) };
+        // SAFETY: these are the fields of an array.
+        let Descr { byte_order, number, .. } = unsafe { self.descr(&array) };
+        if byte_order == FOREIGN || number < FIRST_REGISTERED {
+            return Ok((dtype_with_number(number).filter(|_| byte_order != FOREIGN), array));
+        }
+        // SAFETY: the array keeps its dtype alive.
+        let held = unsafe { Bound::from_borrowed_ptr(object.py(), array.descr) };
+        let dtype = self.registered(&held, number)?;
+        // Python code may have run, and with it another thread, which may have changed the array.
+        // SAFETY: as above.
+        let array = unsafe { self.fields(object.as_ptr()) };
+        Ok((dtype.filter(|_| array.descr == held.as_ptr()), array))
+    }
+
     /// Returns whether a lookup finds the `__dlpack__` of `numpy.ndarray`, and not one of the object or of its class, which
     /// may have changed.
     fn has_dlpack_of_numpy(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -208,23 +227,7 @@ pub(crate) fn import_array(
     if class.inherited.is_some() && !class.has_dlpack_of_numpy(object)? {
         return Ok(false);
     }
-    // SAFETY: the object is an array, because its class derives from `numpy.ndarray`.
-    let mut array = unsafe { class.fields(object.as_ptr()) };
-    // SAFETY: these are the fields of an array.
-    let descr = unsafe { class.descr(&array) };
-    if descr.byte_order == FOREIGN {
-        return Ok(false);
-    }
-    let mut dtype = dtype_with_number(descr.number);
-    if descr.number >= FIRST_REGISTERED {
-        // SAFETY: the array keeps its dtype alive.
-        let held = unsafe { Bound::from_borrowed_ptr(object.py(), array.descr) };
-        dtype = class.registered(&held, descr.number)?;
-        // Python code may have run, and with it another thread, which may have changed the array.
-        // SAFETY: as above.
-        array = unsafe { class.fields(object.as_ptr()) };
-        dtype = dtype.filter(|_| array.descr == held.as_ptr());
-    }
+    let (dtype, array) = class.read(object)?;
     if !array.base.is_null() && class.is_in_capsule(array.base) {
         return Ok(false);
     }
@@ -233,8 +236,7 @@ pub(crate) fn import_array(
     let Some(checked) = dtype.and_then(|dtype| unsafe { check(&array, dtype, &mut to.info) }) else {
         return Ok(false);
     };
-    checked?;
-    if let Err(error) = cuda::check(&to.info, verification) {
+    if let Err(error) = checked.and_then(|()| cuda::check(&to.info, verification)) {
         to.info = ArrayInfo::EMPTY;
         return Err(error.into());
     }
@@ -258,20 +260,20 @@ unsafe fn check(array: &Fields, dtype: DType, to: &mut ArrayInfo) -> Option<Resu
     let extent = |axis| unsafe { number(array.extents, axis) };
     // SAFETY: and a stride.
     let stride = |axis| unsafe { number(array.strides, axis) };
-    with_lists(ndim, extent, stride, |shape, strides| {
+    with_lists!(ndim, extent, stride, |shape, mut strides| {
         if strides.iter().any(|stride| stride & (size - 1) != 0) {
             return None;
         }
-        for stride in &mut *strides {
+        for stride in strides.iter_mut() {
             *stride >>= size.trailing_zeros();
         }
         let is_writable = array.flags & WRITABLE != 0;
         let descriptor = RawDescriptor {
             dtype,
             padded: true,
-            strides: Strides::Elements(strides),
+            strides: Strides::Elements(&strides),
             mutability: if is_writable { Mutability::Writable } else { Mutability::ReadOnly },
-            ..RawDescriptor::new(array.data.expose_provenance(), Device::CPU, shape)
+            ..RawDescriptor::new(array.data.expose_provenance(), Device::CPU, &shape)
         };
         Some(descriptor.validate_into(to))
     })
