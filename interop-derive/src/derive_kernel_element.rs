@@ -28,19 +28,24 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
 }
 
 fn expand(ident: &Ident, parts: &[Part<'_>]) -> TokenStream {
-    let types = parts.iter().map(|part| &part.field.ty);
     // The spans are the types, so that the compiler's errors point to the wrong one.
-    let sizes = types.map(|ty| {
-        let ty = ty.to_token_stream();
-        quote_spanned!(ty.span()=> ::interop_kernel::__private::size_of_element::<#ty>())
+    let fields = parts.iter().map(|part| {
+        let (name, ty) = (part.name(), part.field.ty.to_token_stream());
+        quote_spanned!(ty.span()=> (#name, <#ty as ::interop_kernel::KernelElement>::__LAYOUT))
     });
-    let check = quote_spanned!(ident.span()=> ::interop_kernel::__private::assert_no_padding::<#ident>(&[#(#sizes),*]));
+    // Names nothing but the trait: any other path could lead to a function without the checks.
+    let layout = quote_spanned!(ident.span()=>
+        <::core::primitive::u8 as ::interop_kernel::KernelElement>::__LAYOUT.of_element::<Self>(&[#(#fields),*])
+    );
+    let check = quote_spanned!(ident.span()=> let _ = <#ident as ::interop_kernel::KernelElement>::__LAYOUT;);
     let destructure = element_fields::destructure(ident, parts);
     own! {
         const _: () = {
             #[automatically_derived]
-            unsafe impl ::interop_kernel::KernelElement for #ident {}
-            #check;
+            unsafe impl ::interop_kernel::KernelElement for #ident {
+                const __LAYOUT: ::interop_kernel::__private::Layout = #layout;
+            }
+            #check
             #destructure
         };
     }

@@ -4,6 +4,7 @@
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
@@ -270,19 +271,32 @@ impl Kernel {
         // A parameter may have the name of the kernel.
         let own = |index| Ident::new(&format!("__interop_parameter_{index}"), Span::mixed_site());
         let names: Vec<_> = (1..parameters.len()).map(own).collect();
-        let types = self.arguments().map(|parameter| &parameter.ty);
-        let thread = Ident::new("__interop_thread", Span::mixed_site());
+        let types: Vec<_> = self.arguments().map(|parameter| &parameter.ty).collect();
+        let thread = parameters.first().map(|thread| &thread.ty);
+        let layout = format!("interop_layout_{}", text_of(name));
+        let texts = self.arguments().map(|parameter| text_of(&parameter.name));
         quote! {
             #[cfg(target_arch = "nvptx64")]
-            #[allow(missing_docs, unsafe_code, unreachable_pub, improper_ctypes_definitions, clippy::used_underscore_binding)]
+            const _: () = {
+                const __INTEROP_LAYOUT: #krate::__private::Layout =
+                    #krate::__private::Layout::of_kernel::<(#(#types,)*)>(&[#(#texts),*]);
+                #[unsafe(export_name = #layout)]
+                static __INTEROP_TEXT: [::core::primitive::u8; __INTEROP_LAYOUT.len()] = __INTEROP_LAYOUT.to_bytes();
+            };
+
+            #[cfg(target_arch = "nvptx64")]
+            #[doc = "The entry point."]
+            #[allow(unreachable_pub, improper_ctypes_definitions, clippy::used_underscore_binding)]
             #[unsafe(no_mangle)]
             #visibility extern "ptx-kernel" fn #name(#(#names: #types),*) {
+                use #krate::__private::MethodsOfStd as _;
+
                 #(#attributes)*
                 #[inline(always)]
                 fn #name(#parameters) #body
-                // SAFETY: each thread of a launch runs the entry point once.
-                let #thread = unsafe { #krate::__private::this_thread() };
-                #name(#krate::__private::first_parameter(#thread), #(#names),*)
+                // SAFETY: each thread of a launch runs the entry point once. The trait is that of `interop-kernel`, whatever the
+                // path leads to: no other has an unsafe function of this name.
+                #name(unsafe { <#thread as #krate::FirstParameter>::__at_entry_point::<(#(#types,)*)>() }, #(#names),*)
             }
         }
     }
@@ -295,6 +309,9 @@ impl Kernel {
         let launched =
             types.iter().map(|ty| quote_spanned!(ty.span()=> <#ty as #krate::Parameter>::Launched));
         let thread = parameters.first().map(|thread| &thread.ty);
+        // Written by the macro, so that no lint is about its style. An `allow` would be an error where the lint is forbidden.
+        let mut type_name = name.clone();
+        type_name.set_span(name.span().resolved_at(Span::call_site()));
         let views =
             groups.iter().flatten().filter_map(|number| self.arguments().nth(*number)).map(|view| &view.ty);
         // A parameter may have the name of the kernel. A constant of this name would be a pattern, in spite of the span.
@@ -302,22 +319,21 @@ impl Kernel {
             ["__interop_thread", "__interop_parameters", "__interop_size", "InteropError"]
                 .map(|name| Ident::new(name, Span::mixed_site()));
         let numbers = (0..names.len()).map(Index::from);
-        let texts = names.iter().map(|name| name.to_string().trim_start_matches("r#").to_owned());
+        let texts = names.iter().map(|name| text_of(name));
         let tried =
             types.iter().map(|ty| quote_spanned!(ty.span()=> <#ty as #krate::Parameter>::Tried<#error>));
-        let entry = name.to_string().trim_start_matches("r#").to_owned();
+        let entry = text_of(name);
         let docs = format!(
             "The kernel [`{name}`](fn@{name}) for the host: [`run`](Self::run) on the CPU, and [`with`](Self::with) for a launch."
         );
         quote! {
             #[cfg(not(target_arch = "nvptx64"))]
             #[doc = #docs]
-            #[allow(non_camel_case_types)]
             #[derive(Debug)]
-            #visibility enum #name {}
+            #visibility enum #type_name {}
 
             #[cfg(not(target_arch = "nvptx64"))]
-            #[allow(unsafe_code, clippy::used_underscore_binding)]
+            #[allow(clippy::used_underscore_binding)]
             unsafe impl #krate::Kernel for #name {
                 const NAME: &'static ::core::primitive::str = #entry;
                 const PARAMETERS: &'static [&'static ::core::primitive::str] = &[#(#texts),*];
@@ -335,7 +351,7 @@ impl Kernel {
             }
 
             #[cfg(not(target_arch = "nvptx64"))]
-            #[allow(dead_code, clippy::extra_unused_lifetimes, clippy::too_many_arguments, clippy::type_complexity, clippy::used_underscore_binding)]
+            #[allow(clippy::extra_unused_lifetimes, clippy::too_many_arguments, clippy::type_complexity, clippy::used_underscore_binding)]
             impl #name {
                 /// Runs the kernel on the CPU, one thread of the launch after the other. The threads of a block run at the same time if
                 /// the kernel has a `BlockThread`.
@@ -371,6 +387,11 @@ impl Kernel {
             }
         }
     }
+}
+
+/// The name of an item or a parameter as PTX and messages have it.
+fn text_of(name: &Ident) -> String {
+    name.unraw().to_string()
 }
 
 /// Returns what a type is that no parameter has, and what to write instead. The compiler refuses all others with the message of
@@ -482,5 +503,34 @@ mod tests {
         let text = expand(quote!(crate = "core::kernel", same_shape(to, from)), item.clone()).to_string();
         assert!(text.contains("core :: kernel :: Arguments") && !text.contains("interop_kernel"), "{text}");
         assert!(expand(quote!(), item).to_string().contains(":: interop_kernel :: Arguments"));
+    }
+
+    /// The path may lead to any module. A trait of another crate has no unsafe function of this name.
+    #[test]
+    fn the_only_unsafe_block_names_a_function_of_a_trait() {
+        let text = expand(
+            quote!(),
+            quote!(
+                fn add(thread: Thread<'_>, by: f32) {}
+            ),
+        )
+        .to_string();
+        let call = "unsafe { < Thread < '_ > as :: interop_kernel :: FirstParameter > :: __at_entry_point :: < (f32 ,) > () }";
+        assert_eq!((text.matches("unsafe {").count(), text.matches(call).count()), (1, 1), "{text}");
+    }
+
+    /// `allow` is an error where the lint is forbidden.
+    #[test]
+    fn nothing_is_allowed_that_a_crate_may_forbid() {
+        let text = expand(
+            quote!(),
+            quote!(
+                fn add(thread: Thread<'_>, by: f32) {}
+            ),
+        )
+        .to_string();
+        for lint in ["unsafe_code", "missing_docs", "dead_code", "non_camel_case_types"] {
+            assert!(!text.contains(lint), "{lint}: {text}");
+        }
     }
 }

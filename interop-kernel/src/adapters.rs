@@ -26,8 +26,8 @@ mod cust {
 #[cfg(feature = "cudarc")]
 mod cudarc {
     use super::{Arrays, KernelArrays, KernelElementwise, KernelView, KernelViewMut};
-    use crate::LaunchSize;
-    use cudarc::driver::{DeviceRepr, LaunchConfig};
+    use crate::{InScope, LaunchSize};
+    use cudarc::driver::{DeviceRepr, LaunchArgs, LaunchConfig, PushKernelArg};
 
     // SAFETY: the view has the layout that `interop.cuh` declares, and only plain numbers.
     unsafe impl<T, const N: usize> DeviceRepr for KernelView<'_, T, N> {}
@@ -41,8 +41,15 @@ mod cudarc {
     // SAFETY: as above.
     unsafe impl<A: Arrays, const N: usize> DeviceRepr for KernelElementwise<'_, A, N> {}
 
-    // SAFETY: the bytes are those of the view.
-    unsafe impl<V: DeviceRepr> DeviceRepr for crate::InScope<V> {}
+    // SAFETY: it pushes the view, whose bytes are those of the argument. The argument itself is no `DeviceRepr`: cudarc copies
+    // these to the device and back, and what a kernel writes is passed once.
+    unsafe impl<'a, 'b: 'a, V: DeviceRepr> PushKernelArg<&'b InScope<V>> for LaunchArgs<'a> {
+        #[inline(always)]
+        fn arg(&mut self, argument: &'b InScope<V>) -> &mut Self {
+            let view: &V = argument;
+            self.arg(view)
+        }
+    }
 
     impl From<LaunchSize> for LaunchConfig {
         /// The grid and the blocks, without dynamic shared memory.

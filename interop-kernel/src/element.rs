@@ -1,6 +1,8 @@
 //! Types that kernels read, write and take as arguments.
 #![expect(unsafe_code, reason = "states what holds for the numbers of Rust")]
 
+use crate::layout::Layout;
+
 /// A type whose values a kernel reads and writes in arrays, and takes as arguments.
 ///
 /// All integers of 8 to 64 bits, `f32` and `f64` are elements, and so are arrays of elements; with the feature `half` also its `f16`
@@ -17,13 +19,20 @@
     note = "elements are integers of 8 to 64 bits, `f32`, `f64` and arrays of them; read a `bool` as `u8`, write `u64` for `usize`",
     note = "for a struct of your own: `#[derive(Clone, Copy, KernelElement)] #[repr(C)]`; `f16` and `bf16` need the feature `half`"
 )]
-pub unsafe trait KernelElement: Copy + Send + Sync + 'static {}
+pub unsafe trait KernelElement: Copy + Send + Sync + 'static {
+    /// What an element is in bytes. `#[derive(KernelElement)]` writes it with a method of the constant of another element, so that
+    /// its checks are those of this crate, whatever the name of the crate leads to.
+    #[doc(hidden)]
+    const __LAYOUT: Layout = Layout::EMPTY.of_element::<Self>(&[]);
+}
 
 macro_rules! elements {
     ($($type:ty)*) => {
         $(
             // SAFETY: 1, 2, 3: a number of fixed size.
-            unsafe impl KernelElement for $type {}
+            unsafe impl KernelElement for $type {
+                const __LAYOUT: Layout = Layout::new(size_of::<Self>(), stringify!($type));
+            }
         )*
     };
 }
@@ -37,34 +46,12 @@ macro_rules! arrays {
     ($($length:literal)*) => {
         $(
             // SAFETY: 1, 2, 3: elements one after the other, and at least one.
-            unsafe impl<T: KernelElement> KernelElement for [T; $length] {}
+            unsafe impl<T: KernelElement> KernelElement for [T; $length] {
+                const __LAYOUT: Layout =
+                    Layout::new(size_of::<Self>(), "[").layout(&T::__LAYOUT).text("; ").number($length).text("]");
+            }
         )*
     };
 }
 
 arrays!(1 2 3 4 6 8 9 16);
-
-/// Returns the size of a field of a struct that is an element.
-#[doc(hidden)]
-#[must_use]
-pub const fn size_of_element<T: KernelElement>() -> usize {
-    size_of::<T>()
-}
-
-/// Compares the size of a struct with those of its fields.
-///
-/// # Panics
-///
-/// At compile time, if there is something between them.
-#[doc(hidden)]
-pub const fn assert_no_padding<T>(fields: &[usize]) {
-    let (mut sum, mut at) = (0, 0);
-    while at < fields.len() {
-        sum += fields[at];
-        at += 1;
-    }
-    assert!(
-        sum == size_of::<T>(),
-        "the struct has padding, which a launch would pass as bytes: order the fields from large to small, and add one for the rest"
-    );
-}

@@ -8,6 +8,7 @@ use core::mem::{size_of, zeroed};
 
 use crate::arrays::{KernelArrays, SPREAD, width_of};
 use crate::element::KernelElement;
+use crate::layout::Layout;
 use crate::thread::Thread;
 use crate::wide;
 
@@ -77,12 +78,16 @@ impl<A: Arrays, const N: usize> Copy for KernelElementwise<'_, A, N> {}
 pub trait Arrays: sealed::Arrays {}
 
 pub(crate) mod sealed {
+    use crate::layout::Layout;
+
     /// The layouts of arrays in the bytes of an argument.
     pub trait Arrays: Sized + 'static {
         /// The [`KernelArrays`](crate::KernelArrays) of as many arrays.
         type Arguments<'a, const N: usize>: Copy + Send + Sync + core::fmt::Debug + Located;
         /// The size of an element of each array.
         const SIZES: &'static [usize];
+        /// The elements of each array.
+        const LAYOUTS: &'static [Layout];
         /// Whether the kernel writes the first array.
         const WRITES: bool;
     }
@@ -217,6 +222,7 @@ macro_rules! lists {
             impl<$first: KernelElement, $($other: KernelElement),*> sealed::Arrays for ($wrapper<$first>, $(In<$other>,)*) {
                 type Arguments<'a, const N: usize> = KernelArrays<'a, $count, N>;
                 const SIZES: &'static [usize] = &[size_of::<$first>() $(, size_of::<$other>())*];
+                const LAYOUTS: &'static [Layout] = &[$first::__LAYOUT $(, $other::__LAYOUT)*];
                 const WRITES: bool = $writes;
             }
 

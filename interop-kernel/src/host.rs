@@ -11,6 +11,7 @@ use std::thread;
 
 use crate::LaunchSize;
 use crate::kernel::{Kernel, Parameters};
+use crate::layout::Layout;
 use crate::thread::Thread;
 
 /// Where a thread is in its launch.
@@ -335,6 +336,13 @@ pub unsafe extern "C" fn simulate<K: Kernel, M: Memory>(
     // SAFETY: 1 and 2 of the caller.
     let Some(parameters) = (unsafe { K::Parameters::located::<M>(arguments) }) else { return };
     run::<K>(LaunchSize { grid: extents(grid), block: extents(block) }, parameters);
+}
+
+/// What the parameters of a kernel are in bytes, one a line. PTX that is compiled from the same types has the same text, in the
+/// constant `interop_layout_` with the name of the kernel.
+#[must_use]
+pub fn layout<K: Kernel>() -> &'static [u8] {
+    const { &Layout::of_kernel::<K::Parameters<'static>>(K::PARAMETERS) }.as_bytes()
 }
 
 /// The size of each argument of a kernel in bytes.

@@ -11,7 +11,8 @@ use crate::elementwise::sealed::Located;
 use crate::elementwise::{Arrays, Elementwise, KernelElementwise};
 use crate::error::{ArgumentError, MistakeKind};
 use crate::host::Memory;
-use crate::mapping::{Atomic, Blocks, Elements, Packs, Tiles};
+use crate::layout::{HasLayout, Layouts};
+use crate::mapping::sealed::Rule;
 use crate::thread::Thread;
 use crate::view::{KernelView, KernelViewMut, View, ViewMut, on_host};
 
@@ -22,7 +23,7 @@ use crate::view::{KernelView, KernelViewMut, View, ViewMut, on_host};
     note = "parameters are `View`, `ViewMut`, `Elementwise`, and integers of 8 to 64 bits, `f32`, `f64` and arrays of them; \
             pass a `bool` as `u8`, a `usize` as `u64`, and a slice as a `View`"
 )]
-pub trait Parameter: sealed::Sealed {
+pub trait Parameter: HasLayout {
     /// What a launch passes for it: the same launched.
     type Launched;
     /// What `try_with` of a kernel takes for it: the result of a scope for arrays, or else the value.
@@ -52,32 +53,6 @@ pub trait Parameter: sealed::Sealed {
     /// Calls `to` with the address of each array.
     #[doc(hidden)]
     fn addresses(_: &Self::Launched, _to: &mut dyn FnMut(u64)) {}
-}
-
-mod sealed {
-    pub trait Sealed: Sized {}
-
-    /// What a launch has to know about the rule of a `ViewMut`.
-    #[diagnostic::on_unimplemented(
-        message = "`{Self}` is no rule of a `ViewMut`",
-        note = "the rules are `Elements`, `Packs<W>`, `Tiles<R>`, `Blocks` and `Atomic`"
-    )]
-    pub trait Rule {
-        /// Whether each element is that of a block.
-        const IS_BY_BLOCK: bool = false;
-    }
-}
-
-impl sealed::Rule for Elements {}
-
-impl<const W: usize> sealed::Rule for Packs<W> {}
-
-impl<const R: usize> sealed::Rule for Tiles<R> {}
-
-impl sealed::Rule for Atomic {}
-
-impl sealed::Rule for Blocks {
-    const IS_BY_BLOCK: bool = true;
 }
 
 /// The error of an argument, which can name the parameter: `interop_core::Error`.
@@ -168,8 +143,6 @@ fn place<M: Memory>(address: u64, size: usize, span: RangeInclusive<i64>, writes
     Some(lowest.wrapping_offset(isize::try_from(-low).ok()?))
 }
 
-impl<T: KernelElement, const N: usize> sealed::Sealed for View<'_, T, N> {}
-
 impl<'a, T: KernelElement, const N: usize> Parameter for View<'a, T, N> {
     type Launched = InScope<KernelView<'a, T, N>>;
     type Tried<E> = Result<Self::Launched, E>;
@@ -204,9 +177,7 @@ fn located<T, const N: usize, M: Memory>(
     Some(fields)
 }
 
-impl<T: KernelElement, const N: usize, M: sealed::Rule> sealed::Sealed for ViewMut<'_, T, N, M> {}
-
-impl<'a, T: KernelElement, const N: usize, M: sealed::Rule> Parameter for ViewMut<'a, T, N, M> {
+impl<'a, T: KernelElement, const N: usize, M: Rule> Parameter for ViewMut<'a, T, N, M> {
     type Launched = InScope<KernelViewMut<'a, T, N>>;
     type Tried<E> = Result<Self::Launched, E>;
     const IS_BY_BLOCK: bool = M::IS_BY_BLOCK;
@@ -227,8 +198,6 @@ impl<'a, T: KernelElement, const N: usize, M: sealed::Rule> Parameter for ViewMu
         to(launched.0.address());
     }
 }
-
-impl<A: Arrays, const N: usize> sealed::Sealed for Elementwise<'_, A, N> {}
 
 impl<'a, A: Arrays, const N: usize> Parameter for Elementwise<'a, A, N> {
     type Launched = InScope<KernelElementwise<'a, A, N>>;
@@ -253,8 +222,6 @@ impl<'a, A: Arrays, const N: usize> Parameter for Elementwise<'a, A, N> {
         let _ = launched.0.0.located(each);
     }
 }
-
-impl<T: KernelElement> sealed::Sealed for T {}
 
 impl<T: KernelElement> Parameter for T {
     type Launched = T;
@@ -293,7 +260,7 @@ pub unsafe trait Kernel: Sized {
 }
 
 /// Up to twelve parameters, as a tuple.
-pub trait Parameters: Sized {
+pub trait Parameters: Layouts + Sized {
     /// What a launch passes for them.
     type Launched;
     /// What `try_with` of a kernel takes for them.

@@ -26,6 +26,7 @@ pub mod host;
 #[cfg(not(target_arch = "nvptx64"))]
 mod kernel;
 mod launch_size;
+mod layout;
 mod mapping;
 pub mod math;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -41,11 +42,12 @@ pub mod __private {
 
     use crate::thread::Thread;
 
-    pub use crate::element::{assert_no_padding, size_of_element};
     #[cfg(not(target_arch = "nvptx64"))]
     pub use crate::host::{run, run_in_threads};
     #[cfg(not(target_arch = "nvptx64"))]
     pub use crate::kernel::assert_view;
+    pub use crate::layout::Layout;
+    pub use crate::math::MethodsOfStd;
 
     /// Converts the thread to the type of a kernel's first parameter.
     #[inline(always)]
@@ -59,19 +61,6 @@ pub mod __private {
     pub const fn needs_block<'t, F: crate::FirstParameter<'t>>() -> bool {
         F::NEEDS_BLOCK
     }
-
-    /// The thread that calls this.
-    ///
-    /// # Safety
-    ///
-    /// Each thread of a launch calls this once: an entry point does.
-    #[cfg(target_arch = "nvptx64")]
-    #[expect(unsafe_code, reason = "only an entry point may call it")]
-    #[inline(always)]
-    pub unsafe fn this_thread<'t>() -> Thread<'t> {
-        // SAFETY: as the caller promises.
-        unsafe { Thread::new() }
-    }
 }
 
 pub use arrays::KernelArrays;
@@ -80,6 +69,9 @@ pub use element::KernelElement;
 pub use elementwise::{Arrays, Elementwise, In, KernelElementwise, Out};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use error::{ArgumentError, MistakeKind};
+/// The crate with `f16` and `bf16`, as a device has it: without `std`.
+#[cfg(feature = "half")]
+pub use half;
 #[cfg(feature = "derive")]
 pub use interop_derive::{KernelElement, kernel};
 #[cfg(not(target_arch = "nvptx64"))]

@@ -6,6 +6,41 @@
 pub trait Mapping<const N: usize>: sealed::Mapping<N> {}
 
 pub(crate) mod sealed {
+    use crate::layout::Layout;
+
+    /// What a launch has to know about the rule of a `ViewMut`.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is no rule of a `ViewMut`",
+        note = "the rules are `Elements`, `Packs<W>`, `Tiles<R>`, `Blocks` and `Atomic`"
+    )]
+    pub trait Rule {
+        /// Whether each element is that of a block.
+        const IS_BY_BLOCK: bool = false;
+        /// The rule, as the end of the list of parameters of a `ViewMut`.
+        const LAYOUT: Layout;
+    }
+
+    impl Rule for super::Elements {
+        const LAYOUT: Layout = Layout::new(0, "");
+    }
+
+    impl<const W: usize> Rule for super::Packs<W> {
+        const LAYOUT: Layout = Layout::new(0, ", Packs<").number(W).text(">");
+    }
+
+    impl<const R: usize> Rule for super::Tiles<R> {
+        const LAYOUT: Layout = Layout::new(0, ", Tiles<").number(R).text(">");
+    }
+
+    impl Rule for super::Blocks {
+        const IS_BY_BLOCK: bool = true;
+        const LAYOUT: Layout = Layout::new(0, ", Blocks");
+    }
+
+    impl Rule for super::Atomic {
+        const LAYOUT: Layout = Layout::new(0, ", Atomic");
+    }
+
     pub trait Mapping<const N: usize> {
         /// Returns the number of units along each axis.
         fn units(shape: [usize; N]) -> [usize; N];

@@ -85,3 +85,33 @@ pub fn to_f16(x: f32) -> half::f16 {
         half::f16::from_bits(bits)
     }
 }
+
+macro_rules! methods_of_std {
+    ($($name:ident($($argument:ty),*);)*) => {
+        /// The methods of floats that are in `std`. In a kernel for a device these are found instead, and the error says what there
+        /// is. They take a reference, so that those of a trait which has them, such as `num_traits::Float`, come first.
+        #[doc(hidden)]
+        pub trait MethodsOfStd: Sized {
+            $(
+                fn $name(&self $(, _: $argument)*) -> Self {
+                    const {
+                        panic!(concat!(
+                            "`", stringify!($name), "` of a float is in `std`, which a device does not have: `interop_kernel::math` \
+                             has the functions `sqrt`, `rsqrt`, `exp2`, `log2`, `floor` and `mul_add`, and the crate `libm` all others"
+                        ))
+                    }
+                }
+            )*
+        }
+    };
+}
+
+methods_of_std! {
+    sqrt(); cbrt(); exp(); exp2(); exp_m1(); ln(); ln_1p(); log2(); log10(); log(Self); powf(Self); powi(i32); hypot(Self);
+    sin(); cos(); tan(); asin(); acos(); atan(); atan2(Self); sinh(); cosh(); tanh();
+    floor(); ceil(); round(); round_ties_even(); trunc(); fract(); rem_euclid(Self); div_euclid(Self); mul_add(Self, Self);
+}
+
+impl MethodsOfStd for f32 {}
+
+impl MethodsOfStd for f64 {}

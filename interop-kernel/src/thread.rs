@@ -42,7 +42,20 @@ impl<'t> core::ops::Deref for BlockThread<'t> {
     message = "the first parameter of a kernel is its thread, not `{Self}`",
     label = "write `thread: Thread<'_>` before this parameter"
 )]
-pub trait FirstParameter<'t>: sealed::FirstParameter<'t> {}
+pub trait FirstParameter<'t>: sealed::FirstParameter<'t> + Sized {
+    /// The thread that calls this, for a kernel with these parameters.
+    ///
+    /// # Safety
+    ///
+    /// Each thread of a launch calls this once: an entry point does.
+    #[cfg(target_arch = "nvptx64")]
+    #[doc(hidden)]
+    #[inline(always)]
+    unsafe fn __at_entry_point<P: crate::layout::Layouts>() -> Self {
+        // SAFETY: as the caller promises.
+        Self::from_thread(unsafe { Thread::new() })
+    }
+}
 
 pub(crate) mod sealed {
     use super::Thread;

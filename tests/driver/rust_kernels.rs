@@ -3,10 +3,10 @@
 #![expect(unsafe_code, reason = "names the PTX of the kernels")]
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::kernel::{Blocks, Elementwise, In, Out, Thread, View, ViewMut, kernel};
+use interop_core::kernel::{Blocks, Elementwise, In, KernelElement, Out, Thread, View, ViewMut, kernel};
 use interop_core::{
-    CudaArray, ErrorKind, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut, MemoryRegion, Mutability,
-    Storage as _, StreamHandle,
+    CudaArray, Element, ErrorKind, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut, MemoryRegion,
+    Mutability, Storage as _, StreamHandle,
 };
 use interop_sim_client::Mistake;
 
@@ -269,6 +269,76 @@ fn what_does_not_fit_is_an_error_before_the_launch() {
         );
     }
     assert_eq!(turn.calls("cuLaunchKernel"), 0);
+}
+
+/// On a device, an alias or a field may be another one, by `cfg(target_arch)`. All views have 24 bytes.
+#[derive(Clone, Copy, Element, KernelElement)]
+#[repr(C)]
+struct Point {
+    x: f32,
+    y: f32,
+}
+
+#[kernel]
+fn shift(thread: Thread<'_>, mut points: ViewMut<'_, Point, 1>, by: Point, factor: f32) {
+    for at in thread.elements(points.shape()) {
+        let Point { x, y } = points.get(at);
+        points.set(at, Point { x: x + factor * by.x, y: y + factor * by.y });
+    }
+}
+
+/// PTX of `shift` with what a device build writes about its parameters.
+fn ptx_of_shift(layout: &str) -> KernelModule {
+    let (bytes, count) =
+        (format!("{:?}", layout.as_bytes()).replace('[', "{").replace(']', "}"), layout.len());
+    let ptx = format!(
+        ".version 6.0\n.target sm_70\n\
+         .visible .global .align 1 .b8 interop_layout_shift_all[1] = {{0}};\n\
+         .visible .global .align 1 .b8 interop_layout_shift[{count}] = {bytes};\n\
+         .visible .entry shift(.param .b8 a[24], .param .b8 b[8], .param .b32 c)\n"
+    );
+    // SAFETY: it runs on the simulated driver, which runs the function above.
+    unsafe { KernelModule::new(ptx.leak()) }
+}
+
+#[test]
+fn types_of_another_layout_on_the_device_are_an_error_before_the_launch() {
+    let turn = turn();
+    turn.register::<shift>();
+    let point = "{x: f32 at 0, y: f32 at 4, size 8, alignment 4}";
+    let right = format!("points: ViewMut<{point}, 1>\nby: {point}\nfactor: f32\n");
+    let numbers = CudaBuffer::from_slice(MemoryKind::Managed, 0, &[Point { x: 1.0, y: 2.0 }]).unwrap();
+    let mut points = Row { data: numbers, len: 1 };
+    let mut launch = |layout: &str| {
+        let scope = LaunchScope::new();
+        let arguments = shift::with(scope.write(&mut points).unwrap(), Point { x: 1.0, y: 2.0 }, 2.0);
+        scope.launch(&ptx_of_shift(layout), FEW, arguments)
+    };
+    let own = format!("`points: ViewMut<{point}, 1>`, as in the program");
+    let cases = [
+        (
+            ("y: f32", "y: f64"),
+            "`points: ViewMut<{x: f32 at 0, y: f64 at 4, size 8, alignment 4}, 1>`",
+            &*own,
+        ),
+        (("at 4, size 8", "at 4, size 12"), "", &own),
+        (("x: f32 at 0, y", "y: f32 at 0, x"), "`points: ViewMut<{y: f32 at 0, x: f32 at 4", &own),
+        (("ViewMut<", "View<"), "`points: View<", &own),
+        (("1>", "1, Packs<4>>"), "1, Packs<4>>` in the PTX", &own),
+        (("factor: f32", "factor: u32"), "`factor: u32` in the PTX", "`factor: f32`, as in the program"),
+        (("factor: f32\n", ""), "no further parameter in the PTX", "`factor: f32`"),
+        (("by: {", "of: {"), "`of: {", "`by: {"),
+    ];
+    for ((from, to), found, allowed) in cases {
+        let error = launch(&right.replacen(from, to, 1)).unwrap_err();
+        assert_told(&error, (ErrorKind::Driver, "shift", found, allowed));
+        assert!(error.allowed().ends_with("compile it again"), "{error}");
+    }
+    assert_eq!(turn.calls("cuLaunchKernel"), 0);
+    launch(&right).unwrap();
+    turn.run_all();
+    assert_eq!(points.to_vec::<Point>().unwrap()[0].y.to_bits(), 6.0_f32.to_bits());
+    turn.assert_no_reports();
 }
 
 /// One element for each block.

@@ -36,6 +36,16 @@ const SHARED: [&str; 2] = ["interop-kernel/src", "interop-derive/src/kernel.rs"]
 const BY: &str = "// Compiled by rustc ";
 const FROM: &str = "// from sources with the checksum ";
 
+/// What to do about the mistakes that only this target finds.
+const HINT: &str = "a GPU has no `std`. If a crate does not compile: write `default-features = false` for it; of `half` use \
+                    `interop_kernel::half`. If a float has no method such as `sqrt`: use `interop_kernel::math`, or the crate `libm`.";
+
+/// Drops the comments and the empty lines, which are a twentieth.
+fn instructions(ptx: &str) -> String {
+    let is_kept = |line: &&str| !line.is_empty() && !line.trim_start().starts_with("//");
+    ptx.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect()
+}
+
 /// A compiler that can compile kernels.
 struct Compiler {
     /// `None` for the one that runs xtask.
@@ -87,8 +97,8 @@ impl Compiler {
         cargo.args(["--", "-Ctarget-cpu=sm_70", "-Zno-link"]).arg(format!("--emit=asm={}", to.display()));
         // What a user has set for the host is not for this target.
         cargo.env("RUSTC_BOOTSTRAP", "1").env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
-        command_step::run(&mut cargo)?;
-        let ptx = files::read(&to)?;
+        command_step::run(&mut cargo).map_err(|failure| Failure::new(format!("{failure}\n{HINT}")))?;
+        let ptx = instructions(&files::read(&to)?);
         let checksum = checksum(&root, kernels.folder)?;
         Ok(format!("{BY}{}\n{FROM}{checksum}\n{ptx}", self.version))
     }

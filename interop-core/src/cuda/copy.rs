@@ -6,7 +6,7 @@ use interop_kernel::copy::CopyPart;
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::copy_plan::{CopyLaunches, CopyPlan, FROM, THREADS, TO, offsets};
 use crate::cuda::driver::{Driver, Outcome, RawStream};
-use crate::cuda::kernel_module::KernelModule;
+use crate::cuda::kernel_module::{EntryPoint, KernelModule};
 use crate::cuda::pool::finished;
 
 /// The kernels of `interop_kernel::copy`, as `cargo xtask ptx` compiles them.
@@ -76,7 +76,8 @@ unsafe fn launch_all(
     to: usize,
 ) -> Outcome {
     let launches = CopyLaunches::new(plan, from, to);
-    let kernel = (NAMES[launches.unit.ilog2() as usize], SIZES);
+    let name = NAMES[launches.unit.ilog2() as usize];
+    let kernel = EntryPoint { name, sizes: SIZES, layout: &[] };
     launches.each(|launch| {
         let mut to = to.wrapping_add_signed(launch.offset[TO]) as u64;
         let mut from = from.wrapping_add_signed(launch.offset[FROM]) as u64;

@@ -4,7 +4,7 @@ use core::ffi::c_void;
 use core::{fmt, ptr};
 use std::ffi::CString;
 
-use interop_kernel::LaunchSize;
+use interop_kernel::{Kernel, LaunchSize, host};
 
 use crate::array::stream::StreamHandle;
 use crate::cuda::context::{Context, PerContext, Relaxed};
@@ -36,8 +36,22 @@ struct Loaded {
     functions: Vec<(&'static str, usize)>,
 }
 
-/// A kernel as the program knows it: its name, and the sizes of its parameters in bytes.
-pub(crate) type Kernel = (&'static str, &'static [usize]);
+/// A kernel as the program knows it.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryPoint {
+    pub(crate) name: &'static str,
+    /// The sizes of its parameters in bytes.
+    pub(crate) sizes: &'static [usize],
+    /// What its parameters are in bytes, one a line, as the PTX of a kernel in Rust has it. Empty if that is not compared.
+    pub(crate) layout: &'static [u8],
+}
+
+impl EntryPoint {
+    /// Describes a kernel in Rust.
+    pub(crate) fn of<K: Kernel>() -> Self {
+        Self { name: K::NAME, sizes: host::sizes::<K>(), layout: host::layout::<K>() }
+    }
+}
 
 /// Stands for a kernel that is another one in the PTX than in the program.
 const MISMATCH: Failure = Failure { symbol: "", code: code::INVALID_VALUE };
@@ -66,7 +80,7 @@ impl KernelModule {
     pub(crate) unsafe fn queue(
         &self,
         (pending, device): StreamOnDevice,
-        kernel: Kernel,
+        kernel: EntryPoint,
         size: LaunchSize,
         parameters: &mut [*mut c_void],
     ) -> Result<()> {
@@ -80,7 +94,7 @@ impl KernelModule {
         queued.map_err(|failure| match failure.symbol {
             "cuLaunchKernel" => failure.into(),
             _ if failure == MISMATCH => self.mismatch(kernel).unwrap_or_else(|| failure.into()),
-            _ => failure.expecting(text!("PTX that the driver can compile, with the kernel {}", kernel.0)),
+            _ => failure.expecting(text!("PTX that the driver can compile, with the kernel {}", kernel.name)),
         })
     }
 
@@ -93,7 +107,7 @@ impl KernelModule {
         &self,
         driver: &Driver,
         (context, stream): (Context, RawStream),
-        kernel: Kernel,
+        kernel: EntryPoint,
         LaunchSize { grid, block }: LaunchSize,
         parameters: &mut [*mut c_void],
     ) -> Outcome {
@@ -114,38 +128,62 @@ impl KernelModule {
     }
 
     /// Returns the kernel in a context, which is current. The first call in a context loads the module.
-    fn function(&self, driver: &Driver, context: Context, kernel: Kernel) -> Outcome<usize> {
+    fn function(&self, driver: &Driver, context: Context, kernel: EntryPoint) -> Outcome<usize> {
         let make = || match load(driver, self.ptx) {
             Err(failure) if !failure.is_about_modules() => Err(failure),
             module => Ok(Loaded { module, functions: Vec::new() }),
         };
         self.loaded.with(driver, context, make, |_, loaded| {
-            if let Some((_, function)) = loaded.functions.iter().find(|(known, _)| *known == kernel.0) {
+            if let Some((_, function)) = loaded.functions.iter().find(|(known, _)| *known == kernel.name) {
                 return Ok(*function);
             }
             let (module, mut function) = (loaded.module?, 0);
             if self.mismatch(kernel).is_some() {
                 return Err(MISMATCH);
             }
-            let entry = CString::new(kernel.0).unwrap_or_default();
+            let entry = CString::new(kernel.name).unwrap_or_default();
             // SAFETY: `function` is valid for a write, the module belongs to this context, and the name is a C string.
             unsafe { driver.module_function(&raw mut function, module, entry.as_ptr()) }?;
-            loaded.functions.push((kernel.0, function));
+            loaded.functions.push((kernel.name, function));
             Ok(function)
         })?
     }
 
-    /// Compares the kernel of the PTX with that of the program: an old PTX would read other bytes.
-    fn mismatch(&self, (name, sizes): Kernel) -> Option<Error> {
-        let found = match sizes_in(self.ptx, name) {
-            Some(found) if found == sizes => return None,
-            Some(found) => {
-                format!("parameters of {found:?} bytes in the PTX, and of {sizes:?} in the program")
+    /// Compares the kernel of the PTX with that of the program: another one would read other bytes.
+    fn mismatch(&self, EntryPoint { name, sizes, layout }: EntryPoint) -> Option<Error> {
+        let (found, allowed) = match (sizes_in(self.ptx, name), layout_in(self.ptx, name)) {
+            (None, _) => ("no kernel of this name in the PTX".to_owned(), String::new()),
+            (Some(_), Some(found)) if !layout.is_empty() && found != layout => {
+                let [found, layout] = [&found, layout].map(String::from_utf8_lossy);
+                let (found, own) = first_difference(&found, &layout);
+                (format!("{found} in the PTX"), format!("{own}, as in the program; "))
             }
-            None => "no kernel of this name in the PTX".to_owned(),
+            (Some(found), _) if found != sizes => {
+                let found =
+                    format!("parameters of {found:?} bytes in the PTX, and of {sizes:?} in the program");
+                (found, String::new())
+            }
+            _ => return None,
         };
-        let allowed = "PTX of the kernels that are launched from it: compile it again";
+        let allowed = format!(
+            "{allowed}PTX of the kernels that are launched from it, with their types: compile it again"
+        );
         Some(Error::new(ErrorKind::Driver, name, found, allowed))
+    }
+}
+
+/// Returns the first parameters that differ.
+fn first_difference(found: &str, own: &str) -> (String, String) {
+    let (mut found, mut own) = (found.lines(), own.lines());
+    loop {
+        match (found.next(), own.next()) {
+            (Some(found), Some(own)) if found == own => {}
+            pair => {
+                let [found, own] = [pair.0, pair.1].map(|line| line.map(|line| format!("`{line}`")));
+                let none = || "no further parameter".to_owned();
+                return (found.unwrap_or_else(none), own.unwrap_or_else(none));
+            }
+        }
     }
 }
 
@@ -162,6 +200,17 @@ pub(crate) fn sizes_in(ptx: &str, name: &str) -> Option<Vec<usize>> {
         Some(bits / 8 * count.strip_suffix(']')?.parse::<usize>().ok()?)
     };
     list.split_terminator(',').filter(|parameter| parameter.contains(".param")).map(size).collect()
+}
+
+/// Returns what `#[kernel]` has written about the parameters of an entry point, as a constant. PTX that was written in another way
+/// has none.
+///
+/// It is written `.b8 interop_layout_name[2] = {120, 10};`.
+fn layout_in(ptx: &str, name: &str) -> Option<Vec<u8>> {
+    let (_, constant) = ptx.split_once(&format!(" interop_layout_{name}["))?;
+    let (_, list) = constant.split_once('{')?;
+    let (list, _) = list.split_once('}')?;
+    list.split(',').map(|byte| byte.trim().parse().ok()).collect()
 }
 
 fn load(driver: &Driver, ptx: &str) -> Outcome<usize> {

@@ -6,7 +6,6 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
 
-use interop_kernel::host::sizes;
 use interop_kernel::{Arguments, InScope, Kernel, KernelView, KernelViewMut, LaunchSize};
 
 use crate::array::device::{Device, DeviceType};
@@ -16,6 +15,7 @@ use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::UseRecord;
 use crate::cuda;
 use crate::cuda::KernelModule;
+use crate::cuda::kernel_module::EntryPoint;
 use crate::cuda::stream_wait::{Fork, StreamOnDevice};
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::{AsStream, FromStream};
@@ -321,7 +321,7 @@ impl<'a> LaunchScope<'a> {
         let mut parameters = Vec::new();
         arguments.for_each_pointer(|argument| parameters.push(argument.cast_mut()));
         // SAFETY: the module has the kernel `K`, whose arguments these are. Their arrays are `InScope`.
-        unsafe { module.queue(stream, (K::NAME, sizes::<K>()), size, &mut parameters) }
+        unsafe { module.queue(stream, EntryPoint::of::<K>(), size, &mut parameters) }
     }
 
     /// Notes the address in an argument that this scope returns.
