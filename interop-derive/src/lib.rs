@@ -172,7 +172,8 @@ pub fn derive_kernel_element(input: TokenStream) -> TokenStream {
 /// | `add::with(…)` | returns the arguments of a launch, with the types of the parameters |
 /// | `add::try_with(…)` | the same, of the results that a scope returns for arrays; an error names the parameter |
 ///
-/// The entry point is `#[unsafe(no_mangle)]`, so the crate cannot `forbid(unsafe_code)`. It can `deny` it.
+/// The entry point is `#[unsafe(no_mangle)]`. Beside it, the PTX gets a constant that says what the parameters are in bytes, which
+/// the first launch compares with the program. All of it compiles under `#![forbid(unsafe_code)]`.
 #[proc_macro_attribute]
 pub fn kernel(options: TokenStream, item: TokenStream) -> TokenStream {
     kernel::expand(options.into(), item.into()).into()

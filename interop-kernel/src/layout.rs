@@ -1,5 +1,6 @@
 //! What the parameters of a kernel are in bytes, as text. The device build writes it into the PTX, and a launch compares it with
 //! that of the host: a type may differ between the two, by `cfg(target_arch)` or because the PTX is old.
+#![expect(clippy::cast_possible_truncation, reason = "single digits")]
 
 use crate::element::KernelElement;
 use crate::elementwise::{Arrays, Elementwise};
@@ -36,7 +37,6 @@ impl Layout {
     ///
     /// At compile time, if there is padding.
     #[must_use]
-    #[expect(clippy::unused_self, reason = "said above")]
     pub const fn of_element<T>(self, fields: &[(&str, Self)]) -> Self {
         let (mut layout, mut offset, mut at) = (Self::new(size_of::<T>(), "{"), 0, 0);
         while at < fields.len() {

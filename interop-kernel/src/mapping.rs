@@ -55,6 +55,24 @@ pub struct Elements;
 
 /// Packs of `W` elements along the last axis: [`Thread::packs`](crate::Thread::packs). The last pack of a row may have
 /// fewer.
+///
+/// ```
+/// use interop_kernel::{LaunchSize, Packs, Thread, ViewMut, kernel};
+///
+/// /// Turns each two neighbours around.
+/// #[kernel]
+/// fn swap(thread: Thread<'_>, mut numbers: ViewMut<'_, u8, 1, Packs<2>>) {
+///     for at in thread.packs(numbers.shape()) {
+///         let [left, right] = numbers.pack(at, 0);
+///         numbers.set_pack(at, [right, left]);
+///     }
+/// }
+///
+/// let mut numbers = [1, 2, 3, 4, 5];
+/// swap::run(LaunchSize::for_units(3), ViewMut::new(&mut numbers, [5]));
+/// // Beside the last number there is no element, so it was swapped with 0.
+/// assert_eq!(numbers, [2, 1, 4, 3, 0]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Packs<const W: usize>;
 

@@ -86,6 +86,15 @@ pub fn to_f16(x: f32) -> half::f16 {
     }
 }
 
+/// What no float of a device is.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a device has no `std`, which has this method of `{Self}`",
+    label = "not in a kernel",
+    note = "`interop_kernel::math` has the functions `sqrt`, `rsqrt`, `exp2`, `log2`, `floor` and `mul_add`; the crate `libm` has all others"
+)]
+pub trait FloatOfStd {}
+
 macro_rules! methods_of_std {
     ($($name:ident($($argument:ty),*);)*) => {
         /// The methods of floats that are in `std`. In a kernel for a device these are found instead, and the error says what there
@@ -93,13 +102,12 @@ macro_rules! methods_of_std {
         #[doc(hidden)]
         pub trait MethodsOfStd: Sized {
             $(
-                fn $name(&self $(, _: $argument)*) -> Self {
-                    const {
-                        panic!(concat!(
-                            "`", stringify!($name), "` of a float is in `std`, which a device does not have: `interop_kernel::math` \
-                             has the functions `sqrt`, `rsqrt`, `exp2`, `log2`, `floor` and `mul_add`, and the crate `libm` all others"
-                        ))
-                    }
+                #[must_use]
+                fn $name(&self $(, _: $argument)*) -> Self
+                where
+                    Self: FloatOfStd,
+                {
+                    unreachable!()
                 }
             )*
         }

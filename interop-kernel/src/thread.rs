@@ -42,7 +42,7 @@ impl<'t> core::ops::Deref for BlockThread<'t> {
     message = "the first parameter of a kernel is its thread, not `{Self}`",
     label = "write `thread: Thread<'_>` before this parameter"
 )]
-pub trait FirstParameter<'t>: sealed::FirstParameter<'t> + Sized {
+pub trait FirstParameter<'t>: sealed::FirstParameter<'t> {
     /// The thread that calls this, for a kernel with these parameters.
     ///
     /// # Safety
@@ -51,7 +51,10 @@ pub trait FirstParameter<'t>: sealed::FirstParameter<'t> + Sized {
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
     #[inline(always)]
-    unsafe fn __at_entry_point<P: crate::layout::Layouts>() -> Self {
+    unsafe fn __at_entry_point<P: crate::layout::Layouts>() -> Self
+    where
+        Self: Sized,
+    {
         // SAFETY: as the caller promises.
         Self::from_thread(unsafe { Thread::new() })
     }

@@ -2,7 +2,16 @@
 extern crate self as interop_kernel;
 
 pub use core::marker::Sync as KernelElement;
-pub use interop_core::kernel::__private;
+
+pub mod __private {
+    pub use interop_core::kernel::__private::*;
+
+    pub const fn size_of_element<T>() -> usize {
+        4
+    }
+
+    pub const fn assert_no_padding<T>(_: &[usize]) {}
+}
 
 #[derive(interop_core::kernel::KernelElement)]
 #[repr(C)]
