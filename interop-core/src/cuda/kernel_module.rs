@@ -4,7 +4,8 @@ use core::ffi::c_void;
 use core::{fmt, ptr};
 use std::ffi::CString;
 
-use interop_kernel::{Kernel, LaunchSize, host};
+use interop_kernel::host::{layout, sizes};
+use interop_kernel::{Kernel, LaunchSize};
 
 use crate::array::stream::StreamHandle;
 use crate::cuda::context::{Context, PerContext, Relaxed};
@@ -49,7 +50,7 @@ pub(crate) struct EntryPoint {
 impl EntryPoint {
     /// Describes a kernel in Rust.
     pub(crate) fn of<K: Kernel>() -> Self {
-        Self { name: K::NAME, sizes: host::sizes::<K>(), layout: host::layout::<K>() }
+        Self { name: K::NAME, sizes: sizes::<K>(), layout: layout::<K>() }
     }
 }
 
@@ -210,7 +211,7 @@ fn layout_in(ptx: &str, name: &str) -> Option<Vec<u8>> {
     let (_, constant) = ptx.split_once(&format!(" interop_layout_{name}["))?;
     let (_, list) = constant.split_once('{')?;
     let (list, _) = list.split_once('}')?;
-    list.split(',').map(|byte| byte.trim().parse().ok()).collect()
+    list.split_terminator(',').map(|byte| byte.trim().parse().ok()).collect()
 }
 
 fn load(driver: &Driver, ptx: &str) -> Outcome<usize> {
@@ -229,7 +230,7 @@ impl fmt::Debug for KernelModule {
 
 #[cfg(test)]
 mod tests {
-    use super::sizes_in;
+    use super::{first_difference, layout_in, sizes_in};
 
     #[test]
     fn sizes_of_parameters_are_read() {
@@ -238,5 +239,18 @@ mod tests {
         assert_eq!(sizes_in(ptx, "none"), Some(Vec::new()));
         assert_eq!(sizes_in(ptx, "all"), Some(vec![24, 4, 8, 1]));
         assert_eq!(sizes_in(ptx, "al"), None);
+    }
+
+    #[test]
+    fn layouts_of_parameters_are_read() {
+        let ptx = ".visible .global .align 1 .b8 interop_layout_ab[1] = {48};\n\
+            .visible .global .align 1 .b8 interop_layout_a[3] = {120, 58, 10};\n.visible .entry a()\n";
+        assert_eq!(layout_in(ptx, "a").as_deref(), Some(&b"x:\n"[..]));
+        assert_eq!(layout_in(ptx, "b"), None);
+        assert_eq!(
+            first_difference("x: u8\ny: u8\n", "x: u8\ny: i8\n"),
+            ("`y: u8`".into(), "`y: i8`".into())
+        );
+        assert_eq!(first_difference("", "x: u8\n").0, "no further parameter");
     }
 }
