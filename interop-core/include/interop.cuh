@@ -310,7 +310,8 @@ struct for_each {
 // axes. An element type T is const if the kernel only reads the array.
 //
 // Threads work on units. The first `full` units along the innermost axis are `width` elements, which are adjacent and
-// loaded at once. The others have four elements, `step` elements apart. Units are counted in 32 bits, so an array with
+// loaded at once. They begin after `head` elements. The others have four elements, `step` elements apart: those after the
+// last full unit, then those of the head. Units are counted in 32 bits, so an array with
 // more units is processed in slabs of `piece` indices of the outermost axis.
 template <int N, typename... T>
 struct elementwise {
@@ -331,7 +332,7 @@ struct elementwise {
     index_t full, step;
     // The number of units for one index of the outermost axis.
     unsigned inner;
-    unsigned rank, width, unused;
+    unsigned rank, width, head;
     unsigned long long addresses[K];
     // The innermost axis comes first.
     axis axes[N];
@@ -402,7 +403,7 @@ private:
         const bool is_full = WIDTH > 1 && along < full;
         const index_t next = full > 0 ? SPREAD : 1;
         const index_t at = is_full ? along * WIDTH : full * WIDTH + (along - full) * next;
-        move(offsets, axes[0].strides, at);
+        move(offsets, axes[0].strides, at + head);
         if constexpr (WIDTH > 1) {
             if (is_full) {
                 index_t places[1][K];
@@ -417,9 +418,11 @@ private:
         INTEROP_UNROLL
         for (int unit = 0; unit < SPREAD; ++unit) {
             are_there[unit] = at + unit * step < row;
+            // The elements after the last one of the row are those of its head. Then the strides are 1.
+            const index_t back = at + head + unit * step < row ? 0 : row;
             INTEROP_UNROLL
             for (int array = 0; array < K; ++array) {
-                places[unit][array] = offsets[array] + unit * step * axes[0].strides[array];
+                places[unit][array] = offsets[array] + unit * step * axes[0].strides[array] - back;
             }
         }
         work<Mode, 1>(function, places, are_there);

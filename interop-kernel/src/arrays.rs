@@ -18,8 +18,8 @@ use crate::view::Pointer;
 /// - An axis that runs backwards in all arrays is reversed.
 /// - Adjacent axes are merged if all arrays allow it.
 ///
-/// So a transposed array is as fast as a contiguous one. Contiguous elements are loaded 16 bytes at a time if all
-/// addresses and strides are aligned for it. `N` is the maximum number of axes that remain.
+/// So a transposed array is as fast as a contiguous one. Contiguous elements are loaded 16 bytes at a time if all strides are
+/// aligned for it, and all addresses alike. `N` is the maximum number of axes that remain.
 ///
 /// The kernel visits the elements in memory order, not in index order. For memory, lifetime and streams see
 /// [`KernelView`](crate::KernelView).
@@ -59,7 +59,8 @@ pub struct KernelArrays<'a, const K: usize, const N: usize> {
     pub(crate) outer: i64,
     /// The number of elements along the innermost axis.
     pub(crate) row: i64,
-    /// The number of units along the innermost axis that are loaded at once. The others come after them.
+    /// The number of units along the innermost axis that are loaded at once. The others have the elements after them, then the
+    /// `head`.
     pub(crate) full: i64,
     /// The distance of the elements of another unit along the innermost axis.
     pub(crate) step: i64,
@@ -68,7 +69,8 @@ pub struct KernelArrays<'a, const K: usize, const N: usize> {
     pub(crate) inner: u32,
     pub(crate) rank: u32,
     pub(crate) width: u32,
-    pub(crate) unused: u32,
+    /// The number of elements before the first one whose address allows a wide load, in all arrays.
+    pub(crate) head: u32,
     pub(crate) addresses: [Pointer; K],
     /// Innermost first.
     pub(crate) axes: [Axis<K>; N],

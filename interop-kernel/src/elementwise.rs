@@ -249,8 +249,9 @@ macro_rules! lists {
                         let is_full = Self::WIDTH > 1 && along < arrays.full;
                         let (full, rest) = if is_full { (along, 0) } else { (arrays.full, along - arrays.full) };
                         let at = full * Self::WIDTH as i64 + rest * next;
+                        let first = at + i64::from(arrays.head);
                         for (offset, stride) in offsets.iter_mut().zip(strides) {
-                            *offset += at * stride;
+                            *offset += first * stride;
                         }
                         if is_full {
                             return match Self::WIDTH {
@@ -261,7 +262,10 @@ macro_rules! lists {
                             };
                         }
                         let steps: [i64; SPREAD] = array::from_fn(|unit| unit as i64 * arrays.step);
-                        let units = steps.map(|step| array::from_fn(|array| offsets[array] + step * strides[array]));
+                        // The elements after the last one of the row are those of its head. Then the strides are 1.
+                        let back = |step: i64| if first + step < arrays.row { 0 } else { arrays.row };
+                        let place = |step: i64| array::from_fn(|array| offsets[array] + step * strides[array] - back(step));
+                        let units = steps.map(place);
                         let are_there = steps.map(|step| at + step < arrays.row);
                         self.work::<1, SPREAD>(&units, &are_there, reads, &mut function);
                     });

@@ -258,7 +258,7 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
             }
             merged.merge();
         }
-        let (inner, width) = merged.cut(sizes)?;
+        let (inner, wide) = merged.cut(sizes)?;
         let Axes { mut list, len, addresses } = merged;
         if len > N {
             let found = format!("{len} axes that do not merge");
@@ -267,7 +267,7 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
             return Err(ArgumentError::new(MistakeKind::Rank, "shape", found, allowed));
         }
         let row = list[0].extent;
-        let units = units_of(row, width);
+        let units = units_of(row, wide);
         list[0].extent = units;
         let outer = list[len - 1].extent;
         let mut axes = [Axis { extent: Extent::default(), strides: [0; K] }; N];
@@ -280,12 +280,12 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
             piece: (MAX_UNITS / i64::from(inner)).min(outer).max(1),
             outer,
             row,
-            full: if width > 1 { row / width } else { 0 },
-            step: if width > 1 { 1 } else { units },
+            full: wide.units(row),
+            step: if wide.width > 1 { 1 } else { units },
             inner,
             rank: len as u32,
-            width: width as u32,
-            unused: 0,
+            width: wide.width as u32,
+            head: wide.head as u32,
             addresses: addresses.map(Pointer::new),
             axes,
             marker: PhantomData,
@@ -445,10 +445,28 @@ fn numel(shape: &[i64]) -> Result<i64, ArgumentError> {
 /// The maximum number of units in a slab, which 31 bits count.
 const MAX_UNITS: i64 = i32::MAX as i64;
 
+/// How the elements along the innermost axis are loaded at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wide {
+    /// The number of elements of a load.
+    width: i64,
+    /// The number of elements before the first load, less than `width`.
+    head: i64,
+}
+
+impl Wide {
+    const NONE: Self = Self { width: 1, head: 0 };
+
+    /// Returns the number of loads along an axis with this number of elements.
+    fn units(self, row: i64) -> i64 {
+        if self.width > 1 { (row - self.head) / self.width } else { 0 }
+    }
+}
+
 /// Returns the number of units of an innermost axis with this number of elements.
-fn units_of(row: i64, width: i64) -> i64 {
-    let (full, rest) = if width > 1 { (row / width, row % width) } else { (0, row) };
-    let spread = SPREAD as i64;
+fn units_of(row: i64, wide: Wide) -> i64 {
+    let full = wide.units(row);
+    let (rest, spread) = (row - full * wide.width, SPREAD as i64);
     full + rest / spread + i64::from(rest % spread > 0)
 }
 
@@ -518,10 +536,9 @@ impl<const K: usize> Axes<K> {
         }
     }
 
-    /// Returns the number of units in one index of the outermost axis, along which slabs are split, and the number of elements
-    /// that are loaded at once. If the number of units exceeds [`MAX_UNITS`], the longest axis becomes the outermost. Accesses
+    /// Returns the number of units in one index of the outermost axis, along which slabs are split, and what is loaded at once. If the number of units exceeds [`MAX_UNITS`], the longest axis becomes the outermost. Accesses
     /// are then not coalesced, but the units can be counted.
-    pub(crate) fn cut(&mut self, sizes: [usize; K]) -> Result<(u32, i64), ArgumentError> {
+    fn cut(&mut self, sizes: [usize; K]) -> Result<(u32, Wide), ArgumentError> {
         let found = self.inner(sizes).or_else(|| {
             let longest = (0..self.len).max_by_key(|axis| self.list[*axis].extent)?;
             self.list[longest..self.len].rotate_left(1);
@@ -539,28 +556,33 @@ impl<const K: usize> Axes<K> {
     }
 
     /// What [`cut`](Self::cut) returns, for the axes as they are.
-    fn inner(&self, sizes: [usize; K]) -> Option<(u32, i64)> {
-        let width = self.width(sizes);
+    fn inner(&self, sizes: [usize; K]) -> Option<(u32, Wide)> {
+        let wide = self.wide(sizes);
         let units = |(at, axis): (usize, &HostAxis<K>)| match at {
-            0 => units_of(axis.extent, width),
+            0 => units_of(axis.extent, wide),
             _ => axis.extent,
         };
         let mut inner = self.list[..self.len - 1].iter().enumerate().map(units);
         let inner = inner.try_fold(1_i64, i64::checked_mul).filter(|units| *units <= MAX_UNITS)?;
-        Some((inner as u32, width))
+        Some((inner as u32, wide))
     }
 
-    /// Returns how many elements along the innermost axis are loaded at once: 1 unless all arrays allow more.
-    fn width(&self, sizes: [usize; K]) -> i64 {
-        let width = width_of(sizes) as i64;
+    /// Returns what is loaded at once along the innermost axis: nothing unless all arrays allow it.
+    fn wide(&self, sizes: [usize; K]) -> Wide {
+        let width = width_of(sizes);
         let (inner, others) = (self.list[0], &self.list[1..self.len]);
-        let is_even =
-            |(address, size): (&*mut u8, usize)| address.addr() % (width as usize * size).max(1) == 0;
+        // The first array decides where a load begins: as many elements on, all others are aligned too.
+        let past = self.addresses[0].addr() / sizes[0].max(1) % width;
+        let head = (width - past) % width;
+        let is_even = |(address, size): (&*mut u8, usize)| {
+            address.addr().wrapping_add(head * size) % (width * size).max(1) == 0
+        };
+        let wide = Wide { width: width as i64, head: head as i64 };
         let fits = inner.strides == [1; K]
-            && inner.extent >= width
-            && others.iter().all(|axis| axis.strides.iter().all(|stride| stride % width == 0))
+            && wide.units(inner.extent) > 0
+            && others.iter().all(|axis| axis.strides.iter().all(|stride| stride % wide.width == 0))
             && self.addresses.iter().zip(sizes).all(is_even);
-        if fits { width } else { 1 }
+        if fits { wide } else { Wide::NONE }
     }
 }
 

@@ -194,6 +194,28 @@ fn elementwise_visits_each_element_once() {
     }
 }
 
+/// Vectors begin where the address allows it: the elements before them, and those after them, are visited one by one.
+#[test]
+fn elements_before_the_first_aligned_address_are_visited_once() {
+    #[repr(align(16))]
+    struct Aligned([u16; 40]);
+    for len in 1..30 {
+        for first in 0..8 {
+            let mut counts = Aligned([0; 40]);
+            let arrays = (ViewMut::<_, 1>::new(&mut counts.0[first..first + len], [len]),);
+            let arrays = Elementwise::new(arrays).unwrap();
+            add_two::run(LaunchSize { grid: (1, 1, 1), block: (2, 1, 1) }, arrays);
+            let expected: [u16; 40] = core::array::from_fn(|at| if (first..first + len).contains(&at) { 2 } else { 0 });
+            assert_eq!(counts.0, expected, "{len} from {first}");
+        }
+    }
+}
+
+#[kernel]
+fn add_two(thread: Thread<'_>, numbers: Elementwise<'_, (Out<u16>,)>) {
+    numbers.map_inplace(&thread, |number| number + 2);
+}
+
 #[test]
 fn arguments_are_checked() {
     let told = |error: ArgumentError| (error.kind(), error.to_string());

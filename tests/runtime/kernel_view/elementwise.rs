@@ -100,7 +100,9 @@ fn axes_are_dropped_sorted_turned_and_merged() {
 fn vectors_need_alignment() {
     for (size, width) in [(1, 16), (2, 8), (4, 4), (8, 2), (16, 1), (3, 1), (12, 1), (32, 1)] {
         assert_eq!(run_alone(&[17], &[1], ADDRESS, size).1, width, "{size} bytes");
-        assert_eq!(run_alone(&[17], &[1], ADDRESS + size as u64, size).1, 1, "{size} bytes, one element on");
+        let (one_on, most) = (ADDRESS + size as u64, 2 * width - 1);
+        assert_eq!(run_alone(&[most], &[1], one_on, size).1, width, "{size} bytes, one element on");
+        assert_eq!(run_alone(&[most - 1], &[1], one_on, size).1, 1, "{size} bytes, no vector after the head");
         assert_eq!(run_alone(&[width - 1], &[1], ADDRESS, size).1, 1, "{size} bytes, too few");
     }
 }
@@ -119,7 +121,13 @@ fn all_arrays_have_to_allow_it() {
     assert_eq!(shape(&[f.clone(), f.clone()]), (1, 4));
     assert_eq!(shape(&[c.clone(), f.clone()]), (2, 1));
     assert_eq!(shape(&[c.clone(), row]), (2, 4));
-    assert_eq!(shape(&[c.clone(), bytes]), (1, 4));
+    assert_eq!(shape(&[c.clone(), bytes.clone()]), (1, 4));
+    let on = |mut array: Plain, elements: u64| {
+        array.2 += elements * array.3 as u64;
+        array
+    };
+    assert_eq!(shape(&[on(c.clone(), 1), on(bytes.clone(), 1)]), (1, 4), "as far from an aligned address");
+    assert_eq!(shape(&[on(c.clone(), 1), on(bytes, 2)]), (1, 1), "not as far");
     let backwards = (vec![4, 8], vec![-8, 1], ADDRESS + 0x1000, 4);
     assert_eq!(shape(&[c.clone(), backwards]), (2, 4), "only one of both");
     check(&[c.clone(), f, c]);
