@@ -1,9 +1,10 @@
 //! Errors, and refusals that return the value.
 
 use std::error::Error as _;
+use std::sync::Arc;
 
 use interop_core::dlpack::Versioned;
-use interop_core::{Dims, Error, ErrorKind, FromArray, Import, Lease, Refused};
+use interop_core::{Dims, Error, ErrorKind, FromArray, Import, Kept, Lease, Refused};
 
 use crate::support::arrays::Array;
 use crate::support::counted_owners::{Count, Counted};
@@ -31,6 +32,22 @@ fn a_question_mark_releases() {
     let (ledger, tensor) = Claims::new(&[2]).send::<Versioned>();
     let error = wanted(Import::from_dlpack(tensor).unwrap()).unwrap_err();
     assert_eq!((error.kind(), ledger.released()), (ErrorKind::DType, 1));
+}
+
+/// The error of an import names the struct, so that it tells several arguments apart; also within a wrapper.
+#[test]
+fn an_import_that_does_not_fit_names_the_struct() {
+    fn refused<A: FromArray>() -> String {
+        let (_ledger, tensor) = Claims::new(&[2]).send::<Versioned>();
+        let by_import = A::from_import(Import::from_dlpack(tensor).unwrap()).err().unwrap().error;
+        let (_ledger, tensor) = Claims::new(&[2]).send::<Versioned>();
+        assert_eq!(A::from_dlpack(tensor).err().as_ref(), Some(&by_import));
+        by_import.to_string()
+    }
+    let message = "`Array`: `dtype`: found int16, allowed: float32";
+    assert_eq!(refused::<Array<Lease<f32>>>(), message);
+    assert_eq!(refused::<Kept<Array<Lease<f32>>>>(), message);
+    assert_eq!(refused::<Arc<Array<Lease<f32>>>>(), message);
 }
 
 /// Errors can be compared by all their parts and sent between threads.
