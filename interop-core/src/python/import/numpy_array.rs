@@ -264,7 +264,7 @@ unsafe fn check(array: &Fields, dtype: DType, to: &mut ArrayInfo) -> Option<Resu
         if strides.iter().any(|stride| stride & (size - 1) != 0) {
             return None;
         }
-        for stride in strides.iter_mut() {
+        for stride in &mut strides[..] {
             *stride >>= size.trailing_zeros();
         }
         let is_writable = array.flags & WRITABLE != 0;
