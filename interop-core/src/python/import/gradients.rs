@@ -1,13 +1,14 @@
 //! What automatic differentiation in `PyTorch` must know of an import: it records nothing of what Rust does with a tensor.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::import::{Import, WriteNotice};
+use crate::memory::import::WriteNotice;
 use crate::python::errors::with_origin;
 use crate::python::interpreter::{attribute, imported, truth_of, with_attached};
 use crate::python::py_ref::PyRef;
@@ -37,63 +38,67 @@ pub(crate) fn check_gradient(object: &Bound<'_, PyAny>) -> PyResult<()> {
     .into())
 }
 
-/// Prepares the import of a tensor of `PyTorch`: rejects one with a tangent, and keeps what tells of a write.
-///
-/// # Errors
-///
-/// `ArrayError`, and the exceptions of `PyTorch`.
-pub(crate) fn prepare(tensor: &Bound<'_, PyAny>, import: &mut Import) -> PyResult<()> {
-    check_tangent(tensor)?;
-    if !import.info().is_read_only() {
-        import.write_notice = Some(write_notice(tensor));
-    }
-    Ok(())
+/// The functions of `PyTorch` that keep track of writes. Looked up once for each class.
+pub(crate) struct Autograd {
+    /// `None` before `PyTorch` 2.3, which cannot be told of a write.
+    increment_version: Option<PyRef>,
+    /// The module of forward mode.
+    forward: Option<PyRef>,
 }
 
-/// Rejects a tensor with a tangent: Rust would compute with its values or write them, and the tangent would stay as it is.
-fn check_tangent(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = tensor.py();
-    let Some(forward) = imported(intern!(py, "torch.autograd.forward_ad")) else { return Ok(()) };
-    // Outside of a `dual_level` no tensor has a tangent. The question about each tensor costs as much as an import.
-    let level = attribute(&forward, intern!(py, "_current_level"))?;
-    if level.is_none_or(|level| level.extract::<i64>().is_ok_and(|level| level < 0)) {
-        return Ok(());
-    }
-    let dual = forward.call_method1(intern!(py, "unpack_dual"), (tensor,))?;
-    if dual.getattr(intern!(py, "tangent"))?.is_none() {
-        return Ok(());
-    }
-    let (found, allowed) = ("a tensor with a tangent", "a tensor without, because Rust computes none");
-    let hint = "call `detach()` first to read it, or pass a copy, `x.detach().clone()`, to write";
-    Err(with_origin(
-        tensor,
-        Error::new(ErrorKind::Unsupported, "array", found, allowed).with_python_hint(hint),
-    )
-    .into())
-}
-
-/// Returns what tells `PyTorch` of a write to a tensor: a later `backward` that needs the old values then fails, as after
-/// a write by `PyTorch` itself.
-fn write_notice(tensor: &Bound<'_, PyAny>) -> WriteNotice {
-    let tensor = PyRef::new(tensor.clone().unbind());
-    // The tensor is dropped while the thread is attached.
-    let notice = move || with_attached(move |py| increment_version(tensor.object().bind(py)));
-    Box::new(AssertUnwindSafe(move || notice().unwrap_or(Ok(()))))
-}
-
-/// Increments the version of a tensor. `PyTorch` before 2.3 has no function for it, so it is not told.
-fn increment_version(tensor: &Bound<'_, PyAny>) -> Result<()> {
-    let py = tensor.py();
-    let count = || -> PyResult<()> {
+impl Autograd {
+    pub(crate) fn find(py: Python<'_>) -> PyResult<Arc<Self>> {
         let mut function = imported(intern!(py, "torch"));
         for name in [intern!(py, "autograd"), intern!(py, "graph"), intern!(py, "increment_version")] {
             function = function.map(|object| attribute(&object, name)).transpose()?.flatten();
         }
-        function.map_or(Ok(()), |function| function.call1((tensor,)).map(drop))
-    };
-    count().map_err(|error| {
-        let found = format!("a tensor of which PyTorch does not record the write ({error})");
-        let allowed = "a tensor that `torch.autograd.graph.increment_version` accepts";
-        with_origin(tensor, Error::new(ErrorKind::Unsupported, "array", found, allowed))
-    })
+        let forward = imported(intern!(py, "torch.autograd.forward_ad"));
+        let [increment_version, forward] = [function, forward].map(|it| it.map(|it| PyRef::new(it.unbind())));
+        Ok(Arc::new(Self { increment_version, forward }))
+    }
+
+    /// Returns what tells `PyTorch` of a write to a tensor: a later `backward` that needs the old values then fails, as after
+    /// a write by `PyTorch` itself. A tensor with a tangent is refused, because the tangent would stay as it is.
+    pub(crate) fn write_notice(self: &Arc<Self>, tensor: &Bound<'_, PyAny>) -> WriteNotice {
+        let (this, tensor) = (Arc::clone(self), PyRef::new(tensor.clone().unbind()));
+        // The tensor is dropped while the thread is attached.
+        let notice = move || with_attached(move |py| this.note_write(tensor.object().bind(py)));
+        Box::new(AssertUnwindSafe(move || notice().unwrap_or(Ok(()))))
+    }
+
+    fn note_write(&self, tensor: &Bound<'_, PyAny>) -> Result<()> {
+        let refuse = |found: String, allowed| Error::new(ErrorKind::Unsupported, "array", found, allowed);
+        let told = self.has_tangent(tensor).and_then(|has_tangent| {
+            if let Some(function) = self.increment_version.as_ref().filter(|_| !has_tangent) {
+                function.object().bind(tensor.py()).call1((tensor,))?;
+            }
+            Ok(has_tangent)
+        });
+        match told {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                let found = "a tensor with a tangent, which would stay as it is".to_owned();
+                let error = refuse(found, "a tensor without, because Rust computes none");
+                Err(error.with_python_hint("pass a copy, `x.detach().clone()`"))
+            }
+            Err(error) => {
+                let found = format!("a tensor of which PyTorch does not record the write ({error})");
+                Err(refuse(found, "a tensor that `torch.autograd.graph.increment_version` accepts"))
+            }
+        }
+    }
+
+    fn has_tangent(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = tensor.py();
+        let Some(forward) = self.forward.as_ref().map(|forward| forward.object().bind(py)) else {
+            return Ok(false);
+        };
+        // Outside of a `dual_level` no tensor has a tangent.
+        let level = attribute(forward, intern!(py, "_current_level"))?;
+        if level.is_none_or(|level| level.extract::<i64>().is_ok_and(|level| level < 0)) {
+            return Ok(false);
+        }
+        let dual = forward.call_method1(intern!(py, "unpack_dual"), (tensor,))?;
+        Ok(!dual.getattr(intern!(py, "tangent"))?.is_none())
+    }
 }

@@ -25,7 +25,6 @@ use crate::python::errors::{Failure, in_words, not_an_array, with_origin};
 use crate::python::import::buffer::import_buffer;
 use crate::python::import::dunder_dlpack::{ExpectedDevice, call_dlpack_for, has_method, lacks_method};
 use crate::python::import::exchange_table::{Table, TableStream, table_stream, tensor_of};
-use crate::python::import::gradients::prepare;
 use crate::python::import::numpy_array::import_array;
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::import::type_cache::{TypeInfo, date_error, type_info};
@@ -53,8 +52,9 @@ use crate::python::recursion::NestedCall;
 ///
 /// A `PyTorch` tensor that is conjugated or negated lazily is rejected, and so is a masked `NumPy` array with masked
 /// elements. A tensor that requires a gradient is rejected unless gradients are not recorded (`torch.no_grad()`), because
-/// `PyTorch` would not know what Rust did with it. So is one with a tangent. A storage or pointer that can write the memory
-/// in place makes `PyTorch` count a write to the tensor, which needs the interpreter's lock; see [`Import::read_only`].
+/// `PyTorch` would not know what Rust did with it. A storage or pointer that can write the memory in place makes `PyTorch`
+/// count a write to the tensor, which needs the interpreter's lock, and rejects a tensor with a tangent; see
+/// [`Import::read_only`].
 ///
 /// A legacy capsule cannot express whether its memory is writable, so it counts as read-only. It is writable if an
 /// interface dict of the object (`__cuda_array_interface__`, or `__array_interface__` for host memory) states so for
@@ -260,7 +260,10 @@ impl Request<'_, '_> {
             trust_interface(self.object, &mut to.info)?;
         }
         self.class.values.check(self.object, to.info())?;
-        if self.class.library.package == Package::PyTorch { prepare(self.object, to) } else { Ok(()) }
+        if let Some(autograd) = self.class.autograd.as_ref().filter(|_| !to.info().is_read_only()) {
+            to.write_notice = Some(autograd.write_notice(self.object));
+        }
+        Ok(())
     }
 
     /// After a failure, imports by another protocol if the object supports one that can express the array: by the

@@ -12,7 +12,7 @@ use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{ffi, intern};
 
 use crate::array::device::{Device, DeviceType};
-use crate::array::dtype::{COMPLEX, DType};
+use crate::array::dtype::{COMPLEX, DType, FLOAT};
 use crate::array::info::ArrayInfo;
 use crate::cuda;
 use crate::cuda::release::scope::contain_panic;
@@ -21,7 +21,7 @@ use crate::process::fork::PerProcess;
 use crate::python::errors::{origin_of, with_origin};
 use crate::python::import::dunder_dlpack::ExpectedDevice;
 use crate::python::import::exchange_table::{Table, TableStream, table, table_stream};
-use crate::python::import::gradients::check_gradient;
+use crate::python::import::gradients::{Autograd, check_gradient};
 use crate::python::import::numpy_array::NumPyClass;
 use crate::python::import::package::{CurrentStream, Package, packages_of};
 use crate::python::interpreter::{attribute, ignore_exception, is_attached, truth_of, with_saved_exception};
@@ -52,6 +52,8 @@ pub(crate) struct TypeInfo {
     pub(crate) numpy: Option<NumPyClass>,
     /// How the values of its objects relate to their memory.
     pub(crate) values: Values,
+    /// What tells of writes to its objects, which are tensors of `PyTorch`.
+    pub(crate) autograd: Option<Arc<Autograd>>,
     /// The module whose `from_dlpack` creates arrays of this kind, if there is one. Found on first use.
     pub(crate) importer: OnceCell<Option<Arc<PyRef>>>,
 }
@@ -170,6 +172,7 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         _ => None,
     };
     let values = Values::from_class(class)?;
+    let autograd = if package == Package::PyTorch { Some(Autograd::find(py)?) } else { None };
     let address = class.as_ptr().addr();
     // SAFETY: the argument is a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
@@ -187,6 +190,7 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         lacks_attributes,
         numpy,
         values,
+        autograd,
         importer: OnceCell::new(),
     })
 }
@@ -282,7 +286,7 @@ impl Values {
             Self::InMemory => Ok(()),
             Self::Lazy => {
                 check_gradient(object)?;
-                check_bits(object, info.dtype().code() == COMPLEX)
+                check_bits(object, info)
             }
             Self::Masked => check_mask(object),
             Self::Date => date_error(object).map_or(Ok(()), |error| Err(error.into())),
@@ -294,8 +298,19 @@ impl Values {
 ///
 /// Its `__dlpack__` rejects conjugated tensors and exports negated ones. Its exchange table exports both.
 ///
-/// Only complex tensors are conjugated.
-fn check_bits(object: &Bound<'_, PyAny>, is_complex: bool) -> PyResult<()> {
+/// Only complex tensors are conjugated. A negated tensor is complex, or it is the imaginary part of a complex tensor, which is
+/// not contiguous. `as_strided` can make it so: it is asked where it starts within a pair of numbers. The question costs a
+/// fifth of an import.
+fn check_bits(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
+    let code = info.dtype().code();
+    let is_complex = code == COMPLEX;
+    // The stride of an axis of extent 1 is arbitrary.
+    let (extent, stride) = (info.shape().last(), info.layout().strides().last());
+    let in_steps = stride != Some(&1) || extent == Some(&1);
+    let is_paired = || info.address % (info.dtype().packed_bits() / 4).max(1) == 0;
+    if !is_complex && (code != FLOAT || !in_steps && is_paired()) {
+        return Ok(());
+    }
     let py = object.py();
     let bits = [
         (intern!(py, "is_conj"), "the conjugates of the values in memory", "call `resolve_conj()` first"),
