@@ -162,6 +162,25 @@ def test_tensors_of_torch_that_require_a_gradient(device):
                 assert interop_demo.describe(tensor)["data"] == tensor.data_ptr()
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("mode", ["detach", "no_grad", "inference_mode"])
+def test_torch_sees_a_write(device, mode):
+    """`backward` needs the old values: an error, as after `mul_`, and no wrong gradient."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    leaf = torch.tensor([2.0, 3.0], device=device, requires_grad=True)
+    loss = (leaf * leaf).sum()
+    interop_demo.checksum(leaf.detach())
+    loss.backward(retain_graph=True)
+    assert leaf.grad.tolist() == [4, 6]
+    if mode == "detach":
+        interop_demo.scale_(leaf.detach(), 10.0)
+    else:
+        with getattr(torch, mode)():
+            interop_demo.scale_(leaf, 10.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 @pytest.mark.parametrize("cut", [np.s_[::-1], np.s_[::-1, ::-2], np.s_[1, ::-1]], ids=str)
 def test_strides_of_cupy_that_have_lost_their_sign(cut):
     """Negative strides are wrong in CuPy's capsules, so such arrays come through the dict, with their pending work."""
