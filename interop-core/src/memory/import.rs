@@ -346,8 +346,7 @@ impl Import {
     /// States that the memory is only read. A [`SharedBuffer`](crate::memory::shared_buffer::SharedBuffer) of it is
     /// read-only.
     ///
-    /// `PyTorch` is told of each import of a tensor that can be written ([`python::import`](crate::python::import())),
-    /// but not of this one.
+    /// `PyTorch` is told of each import from Python that can write a tensor, but not of this one.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.info.mutability = Mutability::ReadOnly;
