@@ -519,6 +519,14 @@ mod tests {
         assert_eq!((text.matches("unsafe {").count(), text.matches(call).count()), (1, 1), "{text}");
     }
 
+    #[test]
+    fn a_device_finds_what_it_says_about_methods_of_std() {
+        let text = expand(quote!(), quote!(fn add(thread: Thread<'_>) {})).to_string();
+        let (device, host) = text.split_once("cfg (not (target_arch").expect("both");
+        let import = ":: interop_kernel :: __private :: MethodsOfStd as _ ;";
+        assert!(device.contains(import) && !host.contains(import), "{text}");
+    }
+
     /// `allow` is an error where the lint is forbidden.
     #[test]
     fn nothing_is_allowed_that_a_crate_may_forbid() {
