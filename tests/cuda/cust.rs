@@ -1,5 +1,6 @@
 //! Features of `cust` only: exports of its buffers, its streams, and `launch!`.
 
+use std::mem::swap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -70,6 +71,21 @@ fn an_array_of_one_element_becomes_a_box() {
         let error = boxed::<DeviceBox<f32>>(rows, columns).err().unwrap();
         assert_eq!((error.kind(), error.found()), (ErrorKind::Shape, found));
     }
+}
+
+/// `get_mut` lends the buffer, so safe code can exchange it: nothing about it is noted.
+#[test]
+fn an_exchanged_buffer_is_described_anew() {
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let mut data = InContext::new(DeviceBuffer::from_slice(&numbers(6)).unwrap());
+    let mut other = DeviceBuffer::from_slice(&[7.0_f32; 6]).unwrap();
+    let address = other.memory().unwrap().address;
+    swap(data.get_mut(), &mut other);
+    drop(other);
+    let import = send(Matrix { data, rows: 2, columns: 3 });
+    assert_eq!(import.info().address(), address);
+    assert_eq!(read(import), [7.0; 6]);
 }
 
 /// A `LockedBuffer` can be borrowed as a slice while it is exported; device memory cannot.
