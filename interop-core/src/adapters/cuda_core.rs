@@ -62,19 +62,19 @@ use ::cuda_core::{
 };
 
 use crate::adapters::{check_context, contiguous_elements, device_writes};
-use crate::array::device::{Device, DeviceType};
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::context::enter_primary_context;
-use crate::cuda::driver::to_usize;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::launch_scope::LaunchScope;
+use crate::driver::context::enter_primary_context;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::functions::to_usize;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::check_import_writable;
 use crate::memory::from_import::{DataField, FromImport};
@@ -162,7 +162,7 @@ fn copied<T: Element + DeviceCopy>(import: &mut Import, order: Order) -> Result<
         return typed(unsafe { RawDeviceBuffer::from_raw_parts(0, 0, context) }, 0);
     }
     let device = device_of(&context);
-    let _guards = (enter_primary_context(device.device_id)?, cuda::context::relaxed());
+    let _guards = (enter_primary_context(device.device_id)?, crate::driver::context::relaxed());
     let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| T::TYPE.too_large(count))?;
     let primary = cuda::Context::primary(device.device_id)?;
     let target = CudaBuffer::uninitialized(MemoryKind::Device, primary, device.device_id, T::TYPE, bytes)?;
@@ -379,7 +379,7 @@ impl AsStream for Stream {
         let handle = self.as_stream();
         let is_meant = || {
             handle_of(self.context())
-                .is_none_or(|context| cuda::context::has_default_streams(context, device))
+                .is_none_or(|context| crate::driver::context::has_default_streams(context, device))
         };
         // Without the stream, consumers wait for all work of the memory's context.
         (matches!(handle, StreamHandle::Raw(_)) || is_meant()).then_some(handle)
@@ -393,7 +393,7 @@ impl FromStream for Arc<Stream> {
         if let (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(handle)) =
             (stream, handle_of(&context))
         {
-            cuda::stream_wait::wait_for_default_streams(stream, device, handle)?;
+            crate::driver::stream_wait::wait_for_default_streams(stream, device, handle)?;
         }
         let raw = stream.to_raw().unwrap_or(0);
         // SAFETY: `ordinal_of` has found that the stream belongs to the context, which is kept. Whoever created the stream

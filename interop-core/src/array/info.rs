@@ -3,14 +3,14 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::ElementType;
 use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
 use crate::array::use_record::UseRecord;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 
 /// A checked description of an array: address, element type, layout, device, mutability and stream.

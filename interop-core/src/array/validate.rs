@@ -7,13 +7,13 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::dims::Dims;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::layout::{Layout, Steps, check, in_elements};
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
-use crate::array::stream::PendingWork;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::stream_handle::PendingWork;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// What the checks found: the number of elements, the address of the first one, and the range of all.

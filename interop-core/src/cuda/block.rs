@@ -12,18 +12,18 @@
 use core::ptr::with_exposed_provenance_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::array::device::Device;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::{BLOCKS, UseRecord};
-use crate::cuda::context::{Context, Relaxed};
-use crate::cuda::driver::{Driver, Outcome, RawStream, driver, run_blocking};
-use crate::cuda::event::Event;
-use crate::cuda::release::queue::after_work;
-use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
+use crate::driver::context::{Context, Relaxed};
+use crate::driver::device::Device;
+use crate::driver::event::Event;
+use crate::driver::functions::{Driver, Outcome, RawStream, driver, run_blocking};
+use crate::driver::release::queue::after_work;
+use crate::driver::release::scope::{ErasedOwner, ReleaseScope};
 #[cfg(feature = "python")]
-use crate::cuda::release::{ReleasePolicy, release_policy};
-use crate::cuda::stream::{SPARE, capture_of, key_of, with_own_stream};
-use crate::cuda::stream_wait::{StreamOnDevice, enter_default};
+use crate::driver::release::{ReleasePolicy, release_policy};
+use crate::driver::stream::{SPARE, capture_of, key_of, with_own_stream};
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream_wait::{StreamOnDevice, enter_default};
 use crate::process::counters;
 use crate::process::fork::PerProcess;
 

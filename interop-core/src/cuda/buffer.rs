@@ -3,19 +3,19 @@
 use core::fmt;
 use core::ptr::null_mut;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::UseRecord;
 use crate::cuda::block::{Allocation, MemoryKind, free_behind, free_in_order, note_work, start_record};
-use crate::cuda::context::{Context, Relaxed};
-use crate::cuda::driver::{Driver, Outcome, RawStream, code, driver, is_of_parent, to_usize};
-use crate::cuda::pointer::release_scope_for;
-use crate::cuda::pool::{allocate, finished, with_room};
-use crate::cuda::release::queue::{after_work, poll_in_passing};
-use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
-use crate::cuda::stream::{SPARE, capture, capture_error, context_of_live, key_of};
+use crate::driver::context::{Context, Relaxed};
+use crate::driver::device::Device;
+use crate::driver::functions::{Driver, Outcome, RawStream, code, driver, is_of_parent, to_usize};
+use crate::driver::pointer::release_scope_for;
+use crate::driver::pool::{allocate, finished, with_room};
+use crate::driver::release::queue::{after_work, poll_in_passing};
+use crate::driver::release::scope::{ErasedOwner, ReleaseScope};
+use crate::driver::stream::{SPARE, capture, capture_error, context_of_live, key_of};
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Result, text};
 use crate::process::counters;
 
@@ -28,7 +28,7 @@ use crate::process::counters;
 /// Pool memory is freed without a wait. If it was made for a stream ([`zeroed_on`](Self::zeroed_on)) and only this crate
 /// has used it, in a [`LaunchScope`](crate::LaunchScope) on that stream, it is free for the next allocation on that stream
 /// as soon as it is dropped. All other pool memory is released according to
-/// [`ReleasePolicy`](crate::cuda::release::ReleasePolicy).
+/// [`ReleasePolicy`](crate::driver::release::ReleasePolicy).
 ///
 /// ```no_run
 /// use interop_core::cuda::{CudaBuffer, MemoryKind};

@@ -4,22 +4,23 @@
 use core::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::UseRecord;
 use crate::cuda::block;
-use crate::cuda::context::{Context, context_for};
-use crate::cuda::driver::{driver, is_available};
+use crate::cuda::memory_check::pointer_attributes_of;
+use crate::driver::context::{Context, context_for};
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::functions::{driver, is_available};
 #[cfg(feature = "python")]
-use crate::cuda::pointer::release_scope_for;
-use crate::cuda::pointer::{host_address, memory_use, pointer_attributes_of};
-use crate::cuda::release::queue::poll_in_passing;
-use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::stream::handover;
+use crate::driver::pointer::release_scope_for;
+use crate::driver::pointer::{host_address, memory_use};
+use crate::driver::release::queue::poll_in_passing;
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::stream::handover;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 #[cfg(feature = "python")]
-use crate::cuda::stream_wait::{make_context_wait, synchronize_stream_of};
-use crate::cuda::stream_wait::{
+use crate::driver::stream_wait::{make_context_wait, synchronize_stream_of};
+use crate::driver::stream_wait::{
     stream_synchronize, stream_wait, stream_wait_in, synchronize_all_work, wait_for_all_work,
     wait_for_pending,
 };
@@ -191,7 +192,7 @@ pub enum MissingStreamPolicy {
     /// All work of the memory's context, on any stream: one event, and the host does not wait. Drivers before 12.5 have
     /// no such event; with them the host waits. For memory without a context, and for memory that all devices reach
     /// (from a pool, pinned or managed), it is the work of every context that its release waits for
-    /// ([`ReleasePolicy::AfterContext`](crate::cuda::release::ReleasePolicy::AfterContext)). This is not
+    /// ([`ReleasePolicy::AfterContext`](crate::driver::release::ReleasePolicy::AfterContext)). This is not
     /// possible while a graph is captured in such a context.
     #[default]
     WaitForAll,
@@ -325,7 +326,7 @@ pub(crate) fn proxy_stream(
 ///
 /// # Errors
 ///
-/// As [`stream_wait`](crate::cuda::stream_wait::stream_wait).
+/// As [`stream_wait`](crate::driver::stream_wait::stream_wait).
 pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Result<()> {
     let own = StreamHandle::PerThreadDefault;
     let proxy = proxies().iter().find(|(_, name, of)| (*name, *of) == (own, stream)).copied();
@@ -344,7 +345,7 @@ pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Resul
 ///
 /// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for an address that is not CUDA memory,
 /// [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) for elements outside the allocation, and as
-/// [`stream_wait`](crate::cuda::stream_wait::stream_wait).
+/// [`stream_wait`](crate::driver::stream_wait::stream_wait).
 pub(crate) fn locate_and_wait(
     info: &mut ArrayInfo,
     stated: bool,

@@ -6,10 +6,10 @@ use std::ffi::CString;
 
 use interop_kernel::LaunchSize;
 
-use crate::array::stream::StreamHandle;
-use crate::cuda::context::{Context, PerContext, Relaxed};
-use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, code, driver};
-use crate::cuda::stream_wait::{StreamOnDevice, context_of_stream};
+use crate::driver::context::{Context, PerContext, Relaxed};
+use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver};
+use crate::driver::stream_handle::StreamHandle;
+use crate::driver::stream_wait::{StreamOnDevice, context_of_stream};
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// The PTX of kernels in Rust, for [`LaunchScope::launch`](crate::LaunchScope::launch).

@@ -9,16 +9,16 @@ use core::ops::Deref;
 use interop_kernel::host::sizes;
 use interop_kernel::{Arguments, InScope, Kernel, KernelView, KernelViewMut, LaunchSize};
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::UseRecord;
 use crate::cuda;
 use crate::cuda::KernelModule;
-use crate::cuda::stream_wait::{Fork, StreamOnDevice};
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::{AsStream, FromStream};
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream_wait::{Fork, StreamOnDevice};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, check_writable};
 

@@ -3,12 +3,12 @@
 
 use core::mem::ManuallyDrop;
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
-use crate::array::stream::PendingWork;
 use crate::cuda;
-use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::stream_handle::PendingWork;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 
 /// An array whose memory is exported under another device type, for libraries that do not accept its own. It is a

@@ -13,15 +13,15 @@ use core::{fmt, ptr};
 
 use interop_kernel::{DynKernelView, KernelView, KernelViewMut};
 
-use crate::array::device::Device;
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::errors::wrong_rank;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::UseRecord;
 use crate::cuda;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 
 /// A borrowed array of elements `T` with `N` axes, in memory of any device.

@@ -9,14 +9,14 @@ use core::fmt;
 #[cfg(feature = "python")]
 use std::sync::Arc;
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::UseRecord;
 use crate::cuda;
-use crate::cuda::context::Context;
-use crate::cuda::release::scope::ReleaseScope;
+use crate::driver::context::Context;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 #[cfg(feature = "python")]
 use crate::error::Origin;
 use crate::error::{Error, Result};
@@ -93,7 +93,7 @@ impl Import {
     #[inline]
     pub unsafe fn from_parts(info: ArrayInfo, owner: Owner) -> Self {
         // The owner of an earlier import already has its release scope.
-        let scope = owner.scope().or_else(|| cuda::pointer::release_scope_in_use(&info));
+        let scope = owner.scope().or_else(|| cuda::memory_check::release_scope_in_use(&info));
         let pending = info.stream().map_or(PendingWork::UNKNOWN, PendingWork::on);
         let owner = owner.after(scope);
         Self::new(ArrayInfo { pending, uses: owner.uses(), ..info }, owner)
@@ -353,7 +353,7 @@ impl Import {
         UseRecord::note(self.owner.uses());
         self.info.pending = pending_on(stream, context);
         // The query is needed only if an event would be recorded.
-        if cuda::release::records_events() && captured.unwrap_or_else(|| cuda::captures(stream)) {
+        if crate::driver::release::records_events() && captured.unwrap_or_else(|| cuda::captures(stream)) {
             // The graph makes other work wait. An event of the release would invalidate the capture.
             self.owner = self.take_owner().after(Some(ReleaseScope::NONE));
         }

@@ -10,13 +10,13 @@ use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
 
-use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::use_record::UseRecord;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::check_import_writable;
 use crate::memory::from_import::{DataField, FromImport};

@@ -6,12 +6,12 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
-use crate::array::stream::PendingWork;
 use crate::array::use_record::UseRecord;
-use crate::cuda::driver::is_of_parent;
-use crate::cuda::release::queue::after_work;
-use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::release::scope::{ErasedOwner, contain_panic, drop_box};
+use crate::driver::functions::is_of_parent;
+use crate::driver::release::queue::after_work;
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::release::scope::{ErasedOwner, contain_panic, drop_box};
+use crate::driver::stream_handle::PendingWork;
 use crate::memory::storage::MemoryState;
 
 /// A type-erased value that keeps foreign memory alive until it is dropped.

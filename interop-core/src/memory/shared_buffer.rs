@@ -6,14 +6,14 @@ use core::fmt;
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
 use crate::array::use_record::UseRecord;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};

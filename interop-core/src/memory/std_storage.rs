@@ -5,18 +5,18 @@
 use core::mem::MaybeUninit;
 use std::sync::Arc;
 
-use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
 use crate::array::use_record::UseRecord;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::copy::copy_now;
-use crate::cuda::driver::driver;
+use crate::driver::device::Device;
+use crate::driver::functions::driver;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
 use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;

@@ -4,7 +4,6 @@
 
 use core::ops::Range;
 
-use crate::array::device::Device;
 use crate::array::dims::{Dims, signed};
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
@@ -12,9 +11,10 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
 use crate::array::use_record::UseRecord;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::Result;
 
 /// Memory that the `#[cuda_array(data)]` field of a derived struct can hold.

@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 
-use crate::cuda::pointer::Verification;
+use crate::cuda::memory_check::Verification;
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::memory::import::Import;
 use crate::protocols::dlpack::abi::{Legacy, TensorAbi, Versioned};

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::cuda::block::note_taken;
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::release::scope::{ReleaseScope, enter_scope};
+use crate::driver::release::scope::{ReleaseScope, enter_scope};
 use crate::memory::host_vec::HostBuffer;
 use crate::process::fork::PerProcess;
 use crate::protocols::dlpack::export::ExportOwner;

@@ -122,7 +122,7 @@ impl<'a, T: Element> LentSlice<'a, T> {
             (scope, stream)
         };
         check_capture(&stream)?;
-        let _guards = (current(stream.context()), cuda::context::relaxed());
+        let _guards = (current(stream.context()), crate::driver::context::relaxed());
         // SAFETY: rule 1 of `CudaArray`: `len` elements are at this address for the lifetime of the borrow, and every bit
         // pattern is a `T`. They are in the context of the stream. The slice is not dropped.
         let slice = unsafe { slice_over(&stream, address, len) }?;
@@ -213,7 +213,7 @@ impl<T> Drop for Unowned<T> {
     fn drop(&mut self) {
         // SAFETY: the slice is taken once.
         let slice = unsafe { ManuallyDrop::take(&mut self.0) };
-        let _guards = (current(slice.context()), cuda::context::relaxed());
+        let _guards = (current(slice.context()), crate::driver::context::relaxed());
         // This makes the slice's stream wait for uses on other streams, and destroys the events.
         slice.leak();
     }

@@ -73,15 +73,15 @@ use crate::adapters::cudarc::context::{captured, failed};
 use crate::adapters::cudarc::lend::{record, slice_over};
 use crate::adapters::cudarc::streams::{current, device_of, handle_on, proxy_stream};
 use crate::adapters::device_writes;
-use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
 use crate::cuda;
-use crate::cuda::driver::to_usize;
 use crate::derive::fields::stream::AsStream;
+use crate::driver::device::Device;
+use crate::driver::functions::to_usize;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
@@ -110,7 +110,7 @@ fn after_pending(stream: &Arc<CudaStream>, get_address: impl Fn(&CudaStream) -> 
     // `cudarc` leaves its context current on the thread.
     let _entered = current(context);
     let captures = match handle {
-        StreamHandle::LegacyDefault => cuda::stream::legacy_stream_captures(),
+        StreamHandle::LegacyDefault => crate::driver::stream::legacy_stream_captures(),
         handle => cuda::captures(handle),
     };
     if captures {
@@ -236,7 +236,7 @@ fn copied_to_host_accessible<T: Element + DeviceRepr, S: Storage>(
     let count = import.info().layout_of(&T::TYPE)?.numel();
     let site = DefaultStreamTarget::new(import)?;
     let context = context(site.ordinal())?;
-    let _guards = (current(&context), cuda::context::relaxed());
+    let _guards = (current(&context), crate::driver::context::relaxed());
     let bytes = size_in_bytes::<T>(count)?;
     let lacking = text!("{bytes} bytes of free memory");
     let slice = make(&context, count).map_err(|error| failed("alloc", error, lacking))?;
@@ -263,7 +263,7 @@ fn copied<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> Result<
     let count = import.info().layout_of(&T::TYPE)?.numel();
     let site = DefaultStreamTarget::new(import)?;
     let context = context(site.ordinal())?;
-    let _guards = (current(&context), cuda::context::relaxed());
+    let _guards = (current(&context), crate::driver::context::relaxed());
     let stream = context.default_stream();
     // The driver cannot allocate 0 bytes, but `cudarc` would free the null pointer.
     let capacity = count.max(1);

@@ -6,14 +6,14 @@
 
 pub(crate) mod descr;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
-use crate::array::stream::StreamHandle;
 use crate::cuda;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::{Import, Protocol};
 use crate::memory::owner::Owner;

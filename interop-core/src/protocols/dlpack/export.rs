@@ -8,13 +8,13 @@ use core::ptr::NonNull;
 use std::alloc::{alloc, dealloc, handle_alloc_error};
 use std::sync::Arc;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::cuda;
-use crate::cuda::release::THREAD;
-use crate::cuda::release::scope::{ReleaseScope, contain_panic, enter_scope};
+use crate::driver::device::Device;
+use crate::driver::release::THREAD;
+use crate::driver::release::scope::{ReleaseScope, contain_panic, enter_scope};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind};
 use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;

@@ -8,11 +8,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind};
 use crate::memory::owner::Owner;
 use crate::process::counters;

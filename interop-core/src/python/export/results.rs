@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
-use crate::array::stream::StreamHandle;
 use crate::cuda;
-use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::derive::kept::dereferences;
+use crate::driver::device::Device;
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::extraction::Extraction;
 use crate::memory::import::Import;

@@ -8,14 +8,14 @@ use pyo3::exceptions::{PyBufferError, PyException, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::dtype::DType;
-use crate::array::stream::StreamHandle;
 use crate::cuda;
-use crate::cuda::context::Context;
-use crate::cuda::pointer::Verification;
+use crate::cuda::memory_check::Verification;
 use crate::derive::from_array::FromArray;
 use crate::derive::kept::Kept;
+use crate::driver::context::Context;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::extraction::Extraction;
 use crate::memory::import::{Import, Protocol};

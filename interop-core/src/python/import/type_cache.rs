@@ -11,11 +11,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{ffi, intern};
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::dtype::{COMPLEX, FLOAT};
 use crate::array::info::ArrayInfo;
 use crate::cuda;
-use crate::cuda::release::scope::contain_panic;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::release::scope::contain_panic;
 use crate::error::{Error, ErrorKind, Origin};
 use crate::process::fork::PerProcess;
 use crate::python::errors::{origin_of, with_origin};

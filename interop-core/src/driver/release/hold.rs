@@ -3,12 +3,12 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, TryLockError};
 
-use crate::cuda::context::{Context, Relaxed};
-use crate::cuda::driver::{Driver, Failure, Outcome, code};
-use crate::cuda::event::Event;
-use crate::cuda::release::THREAD;
-use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::stream::{LEGACY, capture_of};
+use crate::driver::context::{Context, Relaxed};
+use crate::driver::event::Event;
+use crate::driver::functions::{Driver, Failure, Outcome, code};
+use crate::driver::release::THREAD;
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::stream::{LEGACY, capture_of};
 use crate::process::fork::PerProcess;
 use crate::process::settings::SETTINGS;
 

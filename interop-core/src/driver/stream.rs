@@ -2,10 +2,10 @@
 //!
 //! Those of this crate are non-blocking, several for each context. They live as long as their context.
 
-use crate::array::stream::StreamHandle;
-use crate::cuda::context::{Context, KnownContext, PerContext};
-use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, code, driver, to_usize};
-use crate::cuda::pointer::allocation_id;
+use crate::driver::context::{Context, KnownContext, PerContext};
+use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver, to_usize};
+use crate::driver::pointer::allocation_id;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::this_thread;
 

@@ -5,9 +5,9 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::cuda::context::{Context, Entered, Relaxed, known_device};
-use crate::cuda::driver::{Driver, Outcome, is_of_parent, opened};
-use crate::cuda::release::release_policy;
+use crate::driver::context::{Context, Entered, Relaxed, known_device};
+use crate::driver::functions::{Driver, Outcome, is_of_parent, opened};
+use crate::driver::release::release_policy;
 
 /// The contexts in which memory may be in use when it is released, and how its owner is dropped.
 ///

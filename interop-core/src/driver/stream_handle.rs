@@ -4,7 +4,7 @@
 use core::fmt;
 use core::num::NonZeroUsize;
 
-use crate::array::device::{Device, DeviceType};
+use crate::driver::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A CUDA stream with pending work, or the statement that no work is pending.

@@ -8,13 +8,13 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::cuda::context::Relaxed;
-use crate::cuda::driver::{Driver, driver, is_of_parent, opened};
-use crate::cuda::event::Event;
-use crate::cuda::release::batch::Batches;
-use crate::cuda::release::hold::{events_after, synchronized};
-use crate::cuda::release::scope::{ErasedOwner, ReleaseScope, contain_panic, drop_in_context};
-use crate::cuda::release::{ReleasePolicy, THREAD, release_policy, store_policy};
+use crate::driver::context::Relaxed;
+use crate::driver::event::Event;
+use crate::driver::functions::{Driver, driver, is_of_parent, opened};
+use crate::driver::release::batch::Batches;
+use crate::driver::release::hold::{events_after, synchronized};
+use crate::driver::release::scope::{ErasedOwner, ReleaseScope, contain_panic, drop_in_context};
+use crate::driver::release::{ReleasePolicy, THREAD, release_policy, store_policy};
 use crate::process::fork::PerProcess;
 
 /// Wakes waiting threads. It counts them, because a wake-up costs a system call even if no thread waits.

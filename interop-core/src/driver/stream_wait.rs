@@ -2,15 +2,17 @@
 
 use core::num::NonZeroUsize;
 
-use crate::array::device::Device;
-use crate::array::stream::{PendingWork, StreamHandle};
-use crate::cuda::context::{Context, Entered, Relaxed, context_for, has_default_streams, with_each_context};
-use crate::cuda::driver::{Driver, Failure, RawStream, code, driver, run_blocking};
-use crate::cuda::event::Event;
-use crate::cuda::pointer::memory_use;
-use crate::cuda::release::hold::unless_captured;
-use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::stream::{LEGACY, capture, capture_error, capture_of, context_of_live, dead_stream};
+use crate::driver::context::{
+    Context, Entered, Relaxed, context_for, has_default_streams, with_each_context,
+};
+use crate::driver::device::Device;
+use crate::driver::event::Event;
+use crate::driver::functions::{Driver, Failure, RawStream, code, driver, run_blocking};
+use crate::driver::pointer::memory_use;
+use crate::driver::release::hold::unless_captured;
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::stream::{LEGACY, capture, capture_error, capture_of, context_of_live, dead_stream};
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Result, text};
 
 /// Makes work that is queued later on `waiter` wait for the work that is on `on` now. The host does not wait.
