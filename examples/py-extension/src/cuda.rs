@@ -215,10 +215,9 @@ pub(crate) fn finish_releases(py: Python<'_>) -> usize {
 // SAFETY: the tests that choose the settings with this promise wait for the device, or expect the race.
 const ORDERED: OrderedByProgram = unsafe { OrderedByProgram::promise() };
 
-const POLICIES: [(&str, ReleasePolicy); 4] = [
+const POLICIES: [(&str, ReleasePolicy); 3] = [
     ("after_context", ReleasePolicy::AfterContext),
     ("after_all_contexts", ReleasePolicy::AfterAllContexts),
-    ("after_named_stream", ReleasePolicy::AfterNamedStream(ORDERED)),
     ("immediate", ReleasePolicy::Immediate(ORDERED)),
 ];
 

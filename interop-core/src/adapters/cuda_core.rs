@@ -364,7 +364,7 @@ unsafe impl<T: Element> Storage for ImportedBuffer<T> {
         self.info.stream()
     }
 
-    fn state(&self) -> MemoryState {
+    fn state(&self) -> MemoryState<'_> {
         MemoryState::new(self.info.pending)
     }
 }

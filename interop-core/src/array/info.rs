@@ -8,9 +8,10 @@ use crate::array::element::ElementType;
 use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
-use crate::array::use_record::UseRecord;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream_wait::stream_here;
+use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 
 /// A checked description of an array: address, element type, layout, device, mutability and stream.
@@ -38,7 +39,7 @@ use crate::error::{Cure, Error, ErrorKind, Result, text};
 /// assert_eq!((info.device(), info.nbytes(), info.is_read_only()), (Device::CPU, 48, true));
 /// # Ok::<(), interop_core::Error>(())
 /// ```
-#[derive(Clone, Debug, Eq)]
+#[derive(Clone, Debug)]
 pub struct ArrayInfo {
     pub(crate) address: usize,
     /// For an array without elements: the empty range at the start of its memory, which still has an owner.
@@ -50,14 +51,18 @@ pub struct ArrayInfo {
     pub(crate) has_stale_padding: bool,
     /// The drop of the struct is itself ordered after the work on the memory, and needs no context.
     pub(crate) drops_in_order: bool,
+    /// The stream in whose order the memory is freed, if it is another one than that of the work.
+    pub(crate) frees_on: Option<StreamHandle>,
     pub(crate) struct_type: Option<Arc<StructType>>,
     pub(crate) layout: Layout,
     pub(crate) device: Device,
     pub(crate) mutability: Mutability,
     pub(crate) pending: PendingWork,
-    /// The record of an import on its caller's stream.
-    pub(crate) uses: Option<UseRecord>,
+    /// How the memory was used, if this crate watches it.
+    pub(crate) uses: Option<Arc<Uses>>,
 }
+
+impl Eq for ArrayInfo {}
 
 impl PartialEq for ArrayInfo {
     /// For arrays without elements, the location of the memory is not compared.
@@ -78,6 +83,7 @@ impl ArrayInfo {
         padded: false,
         has_stale_padding: false,
         drops_in_order: false,
+        frees_on: None,
         struct_type: None,
         layout: Layout::EMPTY,
         device: Device::UNKNOWN,
@@ -97,12 +103,14 @@ impl ArrayInfo {
     /// Notes that the memory may be used in a way that this crate does not see.
     #[inline]
     pub(crate) fn note_used(&self) {
-        UseRecord::note(self.uses);
+        if let Some(uses) = &self.uses {
+            uses.note_unknown();
+        }
     }
 
     /// The record of the memory, if this crate knows all work on it.
-    pub(crate) fn followed(&self) -> Option<UseRecord> {
-        self.uses.filter(|uses| uses.is_clean())
+    pub(crate) fn followed(&self) -> Option<&Uses> {
+        self.uses.as_deref().filter(|uses| uses.are_known())
     }
 
     /// Replaces the address by another one of the same memory.
@@ -292,11 +300,14 @@ impl ArrayInfo {
     /// The stream with pending work on the data. `None` if it is unknown: work may be pending on any stream, and an
     /// export waits for all work of the memory's context.
     ///
+    /// It is also `None` for a default stream of a context that is not current on this thread, because no handle means
+    /// that stream here.
+    ///
     /// Nothing is ever pending on CPU memory.
     #[inline]
     #[must_use]
     pub fn stream(&self) -> Option<StreamHandle> {
-        self.pending.stream(self.device)
+        stream_here(self.pending, self.device)
     }
 
     /// The strides in bytes, or `None` if elements are packed below the byte.

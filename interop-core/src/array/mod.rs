@@ -14,5 +14,4 @@ pub(crate) mod mutability;
 pub(crate) mod raw_descriptor;
 pub(crate) mod struct_type;
 pub(crate) mod typestr;
-pub(crate) mod use_record;
 pub(crate) mod validate;

@@ -50,6 +50,7 @@ impl RawDescriptor<'_> {
             padded: self.is_padded(),
             has_stale_padding: false,
             drops_in_order: false,
+            frees_on: None,
             struct_type: self.struct_type.cloned().map(Arc::new),
             layout: Layout::from_checked(self.shape, steps, numel),
             device: self.device.unwrap_or(Device::UNKNOWN).normalized(),

@@ -5,8 +5,6 @@ use core::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::array::info::ArrayInfo;
-use crate::array::use_record::UseRecord;
-use crate::cuda::block;
 use crate::cuda::memory_check::pointer_attributes_of;
 use crate::driver::context::{Context, context_for};
 use crate::driver::device::{Device, DeviceType};
@@ -21,9 +19,10 @@ use crate::driver::stream_handle::{PendingWork, StreamHandle};
 #[cfg(feature = "python")]
 use crate::driver::stream_wait::{make_context_wait, synchronize_stream_of};
 use crate::driver::stream_wait::{
-    stream_synchronize, stream_wait, stream_wait_in, synchronize_all_work, wait_for_all_work,
-    wait_for_pending,
+    stream_synchronize, stream_wait_in, synchronize_all_work, synchronize_on, wait_for_all_work,
+    wait_in_contexts,
 };
+use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::PerProcess;
 use crate::process::settings::{OrderedByProgram, SETTINGS};
@@ -40,7 +39,7 @@ pub(crate) fn make_consumer_wait(info: &ArrayInfo, consumer: StreamHandle) -> Re
     }
     poll_in_passing();
     match info.pending.only_name() {
-        Some(_) => wait_for_pending(info.pending, consumer, info.device()),
+        Some(_) => wait_in_contexts(PendingWork::on(consumer), info.pending, info.device()),
         None => make_stream_wait_for_unknown(consumer, info.address, info.device(), info.followed()),
     }
 }
@@ -56,12 +55,12 @@ pub(crate) fn make_stream_wait_for_unknown(
     stream: StreamHandle,
     address: usize,
     device: Device,
-    followed: Option<UseRecord>,
+    followed: Option<&Uses>,
 ) -> Result<()> {
     if stream == StreamHandle::NothingPending {
         return Ok(());
     }
-    if followed.and_then(|uses| block::make_wait(uses, stream, device)).is_some() {
+    if followed.and_then(|uses| uses.make_wait(stream, device)).is_some() {
         return Ok(());
     }
     match memory_use(address, device)? {
@@ -98,13 +97,13 @@ pub(crate) fn wait_for_consumer(info: &ArrayInfo, stream: StreamHandle) -> Resul
     if info.device().device_type == DeviceType::CPU || stream == StreamHandle::NothingPending {
         return Ok(());
     }
-    let Some(own) = info.stream() else { return Ok(()) };
+    let Some(own) = info.pending.name() else { return Ok(()) };
     if own == StreamHandle::NothingPending {
         let found = text!("{own}, and pending work on the {stream}");
         let allowed = "a struct whose `stream` field holds a stream that can wait for the work";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
-    stream_wait(own, stream, info.device())?;
+    wait_in_contexts(info.pending, PendingWork::on(stream), info.device())?;
     join_default_stream(own, info.device())
 }
 
@@ -155,7 +154,7 @@ pub(crate) fn synchronize_for_host(info: &ArrayInfo) -> Result<()> {
 /// As [`stream_synchronize`].
 pub(crate) fn synchronize(info: &ArrayInfo) -> Result<()> {
     let followed = info.followed().filter(|_| info.pending.only_name().is_none());
-    if followed.and_then(block::wait).is_some() {
+    if followed.and_then(Uses::wait).is_some() {
         return Ok(());
     }
     synchronize_pending(info.pending, info.address, info.device())
@@ -172,8 +171,8 @@ pub(crate) fn synchronize_if_available(info: &ArrayInfo) -> Result<()> {
 
 /// As [`synchronize`], for the memory at an address.
 pub(crate) fn synchronize_pending(pending: PendingWork, address: usize, device: Device) -> Result<()> {
-    if let Some(stream) = pending.only_name().and(pending.stream(device)) {
-        return stream_synchronize(stream, device);
+    if pending.only_name().is_some() {
+        return synchronize_on((pending, device));
     }
     match memory_use(address, device)? {
         Some((_, scope)) => synchronize_missing_stream(device, scope),
@@ -367,7 +366,7 @@ pub(crate) fn locate_and_wait(
         wait_for_missing_stream(consumer, info.device, context, scope)?;
         return Ok((Some(scope), None));
     }
-    let pending = info.stream().unwrap_or(StreamHandle::NothingPending);
+    let pending = info.pending.name().unwrap_or(StreamHandle::NothingPending);
     Ok((Some(scope), stream_wait_in(consumer, pending, info.device, context)?))
 }
 

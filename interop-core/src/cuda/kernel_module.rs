@@ -8,6 +8,7 @@ use interop_kernel::LaunchSize;
 
 use crate::driver::context::{Context, PerContext, Relaxed};
 use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver};
+use crate::driver::stream::LEGACY;
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::stream_wait::{StreamOnDevice, context_of_stream};
 use crate::error::{Error, ErrorKind, Result, text};
@@ -71,8 +72,8 @@ impl KernelModule {
         parameters: &mut [*mut c_void],
     ) -> Result<()> {
         let driver = driver()?;
-        let handle = pending.stream(device).unwrap_or(StreamHandle::LegacyDefault);
-        let Some(stream) = handle.to_raw() else { return Ok(()) };
+        let handle = pending.name().unwrap_or(StreamHandle::LegacyDefault);
+        let stream = handle.to_raw().unwrap_or(LEGACY);
         let context = context_of_stream(driver, (handle, stream), (pending, device))?;
         let _entered = context.enter(driver)?;
         // SAFETY: as the caller promises.

@@ -37,7 +37,6 @@ pub(crate) mod kernel_module;
 pub(crate) mod memory_check;
 
 pub use crate::cuda::block::MemoryKind;
-pub(crate) use crate::cuda::block::note_work;
 pub use crate::cuda::buffer::CudaBuffer;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::handover::wait_for_unknown_stream;

@@ -5,13 +5,13 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
+use std::sync::Arc;
 
 use interop_kernel::host::sizes;
 use interop_kernel::{Arguments, InScope, Kernel, KernelView, KernelViewMut, LaunchSize};
 
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
-use crate::array::use_record::UseRecord;
 use crate::cuda;
 use crate::cuda::KernelModule;
 use crate::derive::cuda_array::CudaArray;
@@ -19,6 +19,7 @@ use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::driver::stream_wait::{Fork, StreamOnDevice};
+use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, check_writable};
 
@@ -116,14 +117,15 @@ impl Deref for ArrayInScope<'_> {
 }
 
 /// An array of a scope.
-#[derive(Clone, Copy)]
 struct Member {
     pending: PendingWork,
     device: Device,
     address: usize,
-    uses: Option<UseRecord>,
-    /// The record, if this crate knew all work on the array before the scope.
-    followed: Option<UseRecord>,
+    uses: Option<Arc<Uses>>,
+    /// The stream in whose order the memory is freed, if it is not that of the array.
+    frees_on: Option<StreamHandle>,
+    /// Whether this crate knew all work on the array before the scope.
+    is_followed: bool,
 }
 
 impl Member {
@@ -148,10 +150,11 @@ impl Member {
         match self.pending.only_name() {
             _ if !cuda::is_available() => Ok(()),
             Some(_) => cuda::wait_between((stream, device), (self.pending, self.device), fork),
-            None if stream.stream(device).is_some_and(cuda::captures) => Ok(()),
+            None if stream.name().is_some_and(cuda::captures) => Ok(()),
             None => {
                 let waiter = stream.name().unwrap_or(StreamHandle::LegacyDefault);
-                cuda::make_stream_wait_for_unknown(waiter, self.address, self.device, self.followed)
+                let followed = self.uses.as_deref().filter(|_| self.is_followed);
+                cuda::make_stream_wait_for_unknown(waiter, self.address, self.device, followed)
             }
         }
     }
@@ -337,8 +340,9 @@ impl<'a> LaunchScope<'a> {
 
     /// Adds the array of a description.
     pub(crate) fn add(&self, info: &ArrayInfo) -> Result<()> {
-        let ArrayInfo { pending, device, address, uses, .. } = *info;
-        self.state.borrow_mut().add(Member { pending, device, address, uses, followed: info.followed() })
+        let ArrayInfo { pending, device, address, frees_on, .. } = *info;
+        let (uses, is_followed) = (info.uses.clone(), info.followed().is_some());
+        self.state.borrow_mut().add(Member { pending, device, address, uses, frees_on, is_followed })
     }
 
     /// The stream on which the kernels are launched: an `Arc<CudaStream>` of `cudarc`, a [`StreamHandle`], or your own type.
@@ -418,7 +422,7 @@ impl State {
             }
             None => {}
         }
-        if let Some(uses) = member.uses {
+        if let Some(uses) = &member.uses {
             uses.enter_scope();
         }
         self.arrays.push(member);
@@ -458,12 +462,12 @@ impl State {
             leave(&arrays);
             return Ok(());
         };
-        for uses in arrays.iter().filter_map(|member| member.uses) {
-            cuda::note_work(uses, scope);
+        for uses in arrays.iter().filter_map(|member| member.uses.as_ref()) {
+            uses.note_work(scope);
         }
         // The driver is asked only if it matters.
-        let is_captured = !arrays.iter().all(Member::has_only_stream)
-            && scope.0.stream(scope.1).is_some_and(cuda::captures);
+        let is_captured =
+            !arrays.iter().all(Member::has_only_stream) && scope.0.name().is_some_and(cuda::captures);
         let mut needs_host = false;
         for member in &arrays {
             if is_captured && !member.has_only_stream() {
@@ -478,6 +482,10 @@ impl State {
                     let own = (member.pending, member.device);
                     needs_host |= cuda::wait_between(own, scope, Fork::Refused).is_err();
                 }
+            }
+            if let Some(own) = member.frees_on {
+                let own = (PendingWork::on(own), member.device);
+                needs_host |= cuda::wait_between(own, scope, Fork::Refused).is_err();
             }
             if member.pending.has_hidden_streams() {
                 // The library does not name its stream: later work of the context waits, if it is device memory.
@@ -496,7 +504,7 @@ impl State {
 
 /// Notes that arrays were used in no other way than in a scope that has ended.
 fn leave(arrays: &[Member]) {
-    arrays.iter().filter_map(|member| member.uses).for_each(UseRecord::leave_scope);
+    arrays.iter().filter_map(|member| member.uses.as_deref()).for_each(Uses::leave_scope);
 }
 
 impl Drop for LaunchScope<'_> {

@@ -12,3 +12,4 @@ pub(crate) mod release;
 pub(crate) mod stream;
 pub(crate) mod stream_handle;
 pub(crate) mod stream_wait;
+pub(crate) mod uses;

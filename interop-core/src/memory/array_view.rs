@@ -10,6 +10,7 @@ use core::any::type_name;
 use core::marker::PhantomData;
 use core::mem::align_of;
 use core::{fmt, ptr};
+use std::sync::Arc;
 
 use interop_kernel::{DynKernelView, KernelView, KernelViewMut};
 
@@ -18,10 +19,10 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::errors::wrong_rank;
 use crate::array::mutability::Mutability;
-use crate::array::use_record::UseRecord;
 use crate::cuda;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 
 /// A borrowed array of elements `T` with `N` axes, in memory of any device.
@@ -77,32 +78,42 @@ pub(crate) struct RawView<const N: usize> {
     pub(crate) strides: [isize; N],
     pub(crate) device: Device,
     pub(crate) pending: PendingWork,
-    /// The record of an import on its caller's stream.
-    pub(crate) uses: Option<UseRecord>,
+    /// How the memory was used. It lives as long as the owner of the memory, and so as the view.
+    pub(crate) uses: Option<&'static Uses>,
     /// Where the elements begin and end, if other Rust code may reach them too.
     pub(crate) shared: Option<(usize, usize)>,
 }
 
 impl<const N: usize> RawView<N> {
+    /// # Safety
+    ///
+    /// The memory is live for the lifetime of the result.
     #[inline(always)]
-    fn new<T: Element>(info: &ArrayInfo) -> Result<Self> {
+    unsafe fn new<T: Element>(info: &ArrayInfo) -> Result<Self> {
+        // SAFETY: the owner of the memory keeps the record, which it never replaces.
+        let uses = info.uses.as_ref().map(|uses| unsafe { &*Arc::as_ptr(uses) });
         if info.has_scalar_type(&T::TYPE) {
-            return Self::over(info, info.layout());
+            return Self::over(info, info.layout(), uses);
         }
         let joined = info.join(T::TYPE)?;
-        Self::over(info, joined.as_ref().unwrap_or(info.layout()))
+        Self::over(info, joined.as_ref().unwrap_or(info.layout()), uses)
     }
 
     #[inline(always)]
-    fn over(info: &ArrayInfo, layout: &Layout) -> Result<Self> {
+    fn over(info: &ArrayInfo, layout: &Layout, uses: Option<&'static Uses>) -> Result<Self> {
         let axes = |what: &[usize]| <[usize; N]>::try_from(what).ok();
         let Some(shape) = axes(layout.shape()) else {
             return Err(wrong_rank(layout.shape(), N));
         };
         let mut strides = [0; N];
         strides.copy_from_slice(layout.strides());
-        let (address, device, pending, uses) = (info.address, info.device(), info.pending, info.uses);
+        let (address, device, pending) = (info.address, info.device(), info.pending);
         Ok(Self { address, shape, strides, device, pending, uses, shared: shared_range(info) })
+    }
+
+    /// Notes that the memory may be used in a way that this crate does not see.
+    fn note_unknown(&self) {
+        self.uses.into_iter().for_each(Uses::note_unknown);
     }
 
     /// Formats a view of this name. The elements need not implement `Debug`.
@@ -139,7 +150,8 @@ impl<T: Element, const N: usize> ArrayView<'_, T, N> {
     /// names. For host memory, the provenance of the address has been exposed.
     #[inline(always)]
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
-        let raw = RawView::new::<T>(info)?;
+        // SAFETY: as the caller promises.
+        let raw = unsafe { RawView::new::<T>(info) }?;
         Ok(Self { raw, marker: PhantomData })
     }
 }
@@ -159,7 +171,8 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
     #[inline(always)]
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
         check_writable(info)?;
-        let raw = RawView::new::<T>(info)?;
+        // SAFETY: as the caller promises.
+        let raw = unsafe { RawView::new::<T>(info) }?;
         Ok(Self { raw, marker: PhantomData })
     }
 
@@ -208,7 +221,7 @@ macro_rules! getters {
             /// The address of element \[0, …, 0\], or 0 for a view without elements.
             #[must_use]
             pub fn address(&self) -> usize {
-                UseRecord::note(self.raw.uses);
+                self.raw.note_unknown();
                 self.raw.address
             }
 
@@ -315,7 +328,7 @@ impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// aligned for `T`, because a kernel that reads such an element makes the whole context unusable. For pinned memory
     /// also as [`cuda::device_address`](crate::cuda::device_address), if there is a driver.
     pub fn kernel_view(&self) -> Result<KernelView<'a, T, N>> {
-        UseRecord::note(self.raw.uses);
+        self.raw.note_unknown();
         self.kernel_view_in_scope()
     }
 
@@ -334,7 +347,7 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
     ///
     /// As [`ArrayView::kernel_view`].
     pub fn kernel_view_mut(self) -> Result<KernelViewMut<'a, T, N>> {
-        UseRecord::note(self.raw.uses);
+        self.raw.note_unknown();
         self.kernel_view_mut_in_scope()
     }
 

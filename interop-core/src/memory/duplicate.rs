@@ -6,7 +6,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::cuda::block::{MemoryKind, note_work};
+use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::copy::queue_copy;
 use crate::cuda::copy_plan::CopyPlan;
@@ -70,7 +70,7 @@ fn queued_at(
     info: &ArrayInfo,
     consumer: StreamHandle,
 ) -> Result<Option<(Context, RawStream)>> {
-    let own = info.stream().and_then(StreamHandle::to_raw);
+    let own = info.pending.name().and_then(StreamHandle::to_raw);
     let (Some(raw), Some(_)) = (consumer.to_raw(), own) else { return Ok(None) };
     let on = (PendingWork::on(consumer), info.device());
     let context = context_of_stream(driver, (consumer, raw), on)?;
@@ -148,8 +148,8 @@ impl CompactCopy {
             let _ = unsafe { driver.stream_synchronize(at.1) };
         }
         buffer.note_work(consumer);
-        if let Some(uses) = info.uses {
-            note_work(uses, (PendingWork::in_context(consumer, at.0), info.device()));
+        if let Some(uses) = &info.uses {
+            uses.note_work((PendingWork::in_context(consumer, at.0), info.device()));
         }
         done.map(|()| buffer)
     }
@@ -191,6 +191,7 @@ impl CompactCopy {
             pending: PendingWork::on(stream),
             uses: None,
             drops_in_order: buffer.drops_in_order(),
+            frees_on: None,
             ..info.clone()
         }
     }

@@ -11,9 +11,9 @@ use crate::array::element::{Element, ElementType};
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
-use crate::array::use_record::UseRecord;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream_wait::stream_here;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
@@ -54,18 +54,18 @@ struct Inner<K: ?Sized = dyn SharedOwner> {
 
 /// The owner of the memory.
 trait SharedOwner: Send + Sync {
-    fn state(&self) -> MemoryState;
+    fn state(&self) -> MemoryState<'_>;
 }
 
 /// The storage is asked at each call, because its stream may change.
 impl<S: Storage + Send + Sync> SharedOwner for MaybeDangling<S> {
-    fn state(&self) -> MemoryState {
+    fn state(&self) -> MemoryState<'_> {
         self.get().state()
     }
 }
 
 impl SharedOwner for (Owner, PendingWork) {
-    fn state(&self) -> MemoryState {
+    fn state(&self) -> MemoryState<'_> {
         self.0.state(self.1)
     }
 }
@@ -205,7 +205,9 @@ impl SharedBuffer {
 unsafe impl Storage for SharedBuffer {
     #[inline]
     fn memory(&self) -> Result<MemoryRegion> {
-        UseRecord::note(self.state().uses);
+        if let Some(uses) = self.state().uses {
+            uses.note_unknown();
+        }
         self.region()
     }
 
@@ -225,11 +227,11 @@ unsafe impl Storage for SharedBuffer {
     #[inline]
     fn stream(&self) -> Option<StreamHandle> {
         let device = self.inner.memory.as_ref().map_or(Device::UNKNOWN, |memory| memory.device);
-        self.state().pending.stream(device)
+        stream_here(self.state().pending, device)
     }
 
     #[inline]
-    fn state(&self) -> MemoryState {
+    fn state(&self) -> MemoryState<'_> {
         self.inner.owner.state()
     }
 }

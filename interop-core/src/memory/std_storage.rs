@@ -10,7 +10,6 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
-use crate::array::use_record::UseRecord;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::copy::copy_now;
@@ -91,7 +90,7 @@ unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
         S::stream(self)
     }
 
-    fn state(&self) -> MemoryState {
+    fn state(&self) -> MemoryState<'_> {
         S::state(self)
     }
 }
@@ -267,7 +266,9 @@ fn check_host_copy(info: &ArrayInfo) -> Result<()> {
 // was allocated. 4: `&self` gives no references to elements.
 unsafe impl Storage for CudaBuffer {
     fn memory(&self) -> Result<MemoryRegion> {
-        UseRecord::note(self.record);
+        if let Some(uses) = &self.uses {
+            uses.note_unknown();
+        }
         self.region()
     }
 
@@ -282,8 +283,8 @@ unsafe impl Storage for CudaBuffer {
     }
 
     // The free of memory of no pool makes the host wait, so an export defers it until the work is done.
-    fn state(&self) -> MemoryState {
-        let (uses, drops_in_order) = (self.record, self.drops_in_order());
+    fn state(&self) -> MemoryState<'_> {
+        let (uses, drops_in_order) = (self.uses.as_ref(), self.drops_in_order());
         MemoryState { uses, drops_in_order, ..MemoryState::new(PendingWork::UNKNOWN) }
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
 
 use core::ops::Range;
+use std::sync::Arc;
 
 use crate::array::dims::{Dims, signed};
 use crate::array::dtype::DType;
@@ -12,9 +13,9 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
 use crate::array::struct_type::StructType;
-use crate::array::use_record::UseRecord;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::uses::Uses;
 use crate::error::Result;
 
 /// Memory that the `#[cuda_array(data)]` field of a derived struct can hold.
@@ -43,6 +44,7 @@ use crate::error::Result;
 ///    reference to the elements. `bool` elements are then checked before each read, because consumers may write other
 ///    bytes. If it is [`Mutability::UniqueOwner`](crate::Mutability::UniqueOwner), nothing but borrows of `self` uses the
 ///    elements as long as `self` exists.
+/// 6. If the drop frees or reuses device memory in the order of a stream, `stream` returns that stream.
 /// 5. If `struct_type` is not `None`, each element has these fields: their bytes are initialized and valid values of
 ///    their types, and elements have the size of the type in `memory()`. It is the same at every call.
 ///
@@ -129,7 +131,7 @@ pub unsafe trait Storage {
     /// What this crate's own storages know besides the memory.
     #[doc(hidden)]
     #[inline]
-    fn state(&self) -> MemoryState {
+    fn state(&self) -> MemoryState<'_> {
         MemoryState::new(self.stream().map_or(PendingWork::UNKNOWN, PendingWork::on))
     }
 
@@ -175,29 +177,38 @@ impl<'a> InfoBuilder<'a> {
 /// What is known of the use of memory.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct MemoryState {
+pub struct MemoryState<'a> {
     /// The work on the memory. A default stream is resolved only when it is used, because its name may mean another
     /// stream on another thread.
     pub(crate) pending: PendingWork,
     /// The record of an import on its caller's stream, for a storage whose [`region`](Storage::region) notes no use.
-    pub(crate) uses: Option<UseRecord>,
+    pub(crate) uses: Option<&'a Arc<Uses>>,
     /// Whether the drop is itself ordered after the work on the memory, and needs no context, as that of an import. An
     /// export then orders nothing of its own.
     pub(crate) drops_in_order: bool,
+    /// The stream in whose order the storage frees the memory, if a `stream` field names another one.
+    pub(crate) frees_on: Option<StreamHandle>,
 }
 
-impl MemoryState {
+impl MemoryState<'_> {
     /// The state of memory of which only the pending work is known.
     pub(crate) const fn new(pending: PendingWork) -> Self {
-        Self { pending, uses: None, drops_in_order: false }
+        Self { pending, uses: None, drops_in_order: false, frees_on: None }
     }
 
     /// Adds the state to a description. What is unknown, its check has decided by the device.
     #[inline(always)]
     fn complete(self, info: ArrayInfo) -> ArrayInfo {
-        let Self { pending, uses, drops_in_order } = self;
+        let Self { pending, uses, drops_in_order, frees_on } = self;
         let is_known = pending.name().is_some() || pending.has_hidden_streams();
-        ArrayInfo { pending: if is_known { pending } else { info.pending }, uses, drops_in_order, ..info }
+        let uses = uses.cloned();
+        ArrayInfo {
+            pending: if is_known { pending } else { info.pending },
+            uses,
+            drops_in_order,
+            frees_on,
+            ..info
+        }
     }
 }
 
@@ -277,7 +288,7 @@ pub struct InfoBuilder<'a> {
     pub(crate) in_bytes: bool,
     pub(crate) order: Order,
     /// For the whole struct.
-    pub(crate) state: MemoryState,
+    pub(crate) state: MemoryState<'a>,
 }
 
 /// The `strides` field of a struct.
@@ -297,7 +308,7 @@ impl<'a> InfoBuilder<'a> {
         memory: MemoryRegion,
         struct_type: Option<&'a StructType>,
         bounded: bool,
-        state: MemoryState,
+        state: MemoryState<'a>,
     ) -> Self {
         Self { memory, struct_type, bounded, strides: None, in_bytes: false, order: Order::C, state }
     }
@@ -311,12 +322,15 @@ impl<'a> InfoBuilder<'a> {
     /// Sets the value of the `stream` field, which takes precedence over the storage's stream.
     #[inline]
     pub(crate) fn stream(mut self, field: Option<StreamHandle>) -> Self {
-        let MemoryState { pending, uses, .. } = &mut self.state;
+        let MemoryState { pending, uses, drops_in_order, frees_on } = &mut self.state;
         // The stream of the caller is another one. The caller's library goes on there, without a word to the field.
         let leaves_callers = field.is_some() && pending.name().is_some() && field != pending.name();
+        if leaves_callers && !*drops_in_order {
+            *frees_on = pending.name();
+        }
         *pending = pending.with_field(field);
-        if let Some(uses) = uses.filter(|_| leaves_callers) {
-            uses.note_used();
+        if let (Some(uses), true) = (uses, leaves_callers) {
+            uses.note_unknown();
             *pending = pending.beside_hidden_streams();
         }
         self

@@ -34,7 +34,6 @@ use crate::process::settings::{OrderedByProgram, SETTINGS};
 /// | --- | --- | --- | --- |
 /// | [`AfterContext`](Self::AfterContext) | every stream of the memory's context; for pinned and managed memory also of every primary context in use | one event for each context, which costs more the more streams the context has, and one query; small arrays share both | the event invalidates a capture on a non-blocking stream of the context, with an error: see below. Does not cover work of another GPU on memory of this one |
 /// | [`AfterAllContexts`](Self::AfterAllContexts) | every stream of the memory's context and of every device's primary context in use | one event for each device in use, and one query; small arrays share both | the same for captures |
-/// | [`AfterNamedStream`](Self::AfterNamedStream) | for a copy that a consumer asked for (`copy=True`): the work on the stream that the consumer named. The next such call that names this stream records one event for all copies dropped since. All else as `AfterContext` | one event for each call | a data race if a consumer uses its copy on another stream, which the program promises it does not by `unsafe` code |
 /// | [`Immediate`](Self::Immediate) | nothing: the program itself makes the release come after the work, as it promises by `unsafe` code | nothing | a data race otherwise |
 ///
 /// # Small arrays
@@ -102,10 +101,6 @@ pub enum ReleasePolicy {
     AfterContext,
     /// Waits for all work of all contexts in use, for memory that other GPUs read.
     AfterAllContexts,
-    /// Waits for the stream that the consumer of a copy named, and as `AfterContext` for all else. A loop of copies then never
-    /// holds the host to the rate of the device. The promise includes that no consumer destroys such a stream while a copy is
-    /// in use there: a new stream may get its number.
-    AfterNamedStream(OrderedByProgram),
     /// Waits for nothing: the program itself makes the release come after the work.
     Immediate(OrderedByProgram),
 }
@@ -123,7 +118,6 @@ pub(crate) fn store_policy(policy: ReleasePolicy) {
         ReleasePolicy::AfterContext => 0,
         ReleasePolicy::AfterAllContexts => 1,
         ReleasePolicy::Immediate(_) => 2,
-        ReleasePolicy::AfterNamedStream(_) => 3,
     };
     SETTINGS.release_policy.store(number, Ordering::Relaxed);
 }
@@ -134,7 +128,6 @@ pub fn release_policy() -> ReleasePolicy {
     match SETTINGS.release_policy.load(Ordering::Relaxed) {
         0 => ReleasePolicy::AfterContext,
         1 => ReleasePolicy::AfterAllContexts,
-        3 => ReleasePolicy::AfterNamedStream(OrderedByProgram::GIVEN),
         _ => ReleasePolicy::Immediate(OrderedByProgram::GIVEN),
     }
 }
@@ -150,14 +143,12 @@ pub(crate) struct ThreadState {
     pub(crate) defers: Cell<usize>,
     /// The number of owners that it has taken out of the queue. It is not 0 while one of them is dropped.
     pub(crate) taken_out: Cell<usize>,
-    /// The address of the tensor that it releases although no consumer took it.
-    pub(crate) untaken: Cell<usize>,
 }
 
 thread_local!(pub(crate) static THREAD: ThreadState = const { ThreadState::new() });
 
 impl ThreadState {
     const fn new() -> Self {
-        Self { defers: Cell::new(0), taken_out: Cell::new(0), untaken: Cell::new(0) }
+        Self { defers: Cell::new(0), taken_out: Cell::new(0) }
     }
 }

@@ -5,7 +5,6 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::cuda::block::{release_otherwise, trusted_releases};
 use crate::driver::context::{KnownDevice, known_device};
 #[cfg(any(feature = "python", feature = "cudarc"))]
 use crate::driver::device::{Device, DeviceType};
@@ -23,7 +22,7 @@ use crate::process::settings::SETTINGS;
 /// Returns the number of deferred releases.
 #[must_use]
 pub fn pending_releases() -> usize {
-    trusted_releases() + queued()
+    queued()
 }
 
 /// Records missing events, releases memory whose work is done, and returns the number of releases that are still
@@ -38,7 +37,6 @@ pub fn pending_releases() -> usize {
 /// assert_eq!(waiting, 0);
 /// ```
 pub fn poll_releases() -> usize {
-    release_otherwise();
     poll()
 }
 
@@ -51,7 +49,6 @@ pub fn poll_releases() -> usize {
 /// (`py.detach`): another thread may be waiting for that lock to release something. A call from the drop of an owner
 /// that is being released does not wait for other threads, because they may be waiting for that drop.
 pub fn finish_releases() -> usize {
-    release_otherwise();
     finish()
 }
 
@@ -193,7 +190,6 @@ pub(crate) fn make_all_room(ordinal: i32) {
 
 #[cold]
 fn wait_below(deferred: &AtomicUsize, ordinal: i32, most: usize) {
-    release_otherwise();
     make_due();
     drain(Poll::Opportunistic);
     let is_over = || deferred.load(Ordering::Relaxed) > most;

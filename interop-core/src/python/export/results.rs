@@ -358,8 +358,9 @@ fn new_memory<B: FromArray + CudaArray>(
         let stream = callers.unwrap_or(StreamHandle::LegacyDefault);
         let (info, memory) = detached(py, || new_memory_of_rust(wish, Some(stream)))?;
         // Whoever has the storage last, orders its release.
-        let owner =
-            Owner::new(Arc::clone(&memory)).after(Some(ReleaseScope::NONE)).recorded_by(memory.state().uses);
+        let owner = Owner::new(Arc::clone(&memory))
+            .after(Some(ReleaseScope::NONE))
+            .recorded_by(memory.state().uses.cloned());
         // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
         let import = unsafe { Import::from_parts(info, owner) }.with_stream(stream);
         (import, Memory::Rust(kind.clone(), memory))
