@@ -12,6 +12,8 @@ mod foreign_contexts;
 mod imports;
 mod launches;
 mod lent_slices;
+#[path = "../support/order_settings.rs"]
+mod order_settings;
 mod pending_work;
 #[path = "../support/random_layouts.rs"]
 mod random_layouts;
@@ -20,9 +22,3 @@ mod streams;
 #[path = "../support/subprocess.rs"]
 mod subprocess;
 mod support;
-
-use interop_core::cuda::OrderedByProgram;
-
-/// The promise for settings that order nothing.
-// SAFETY: the tests that choose them wait for the device, or expect the race that the driver reports.
-const ORDERED: OrderedByProgram = unsafe { OrderedByProgram::promise() };

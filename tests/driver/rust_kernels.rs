@@ -17,7 +17,7 @@ use crate::support::arrays::{Array, Claimed};
 use crate::support::assert_told;
 
 #[kernel(same_shape(to, from))]
-fn add(thread: Thread<'_>, mut to: ViewMut<'_, i16, 1>, from: View<'_, i16, 1>, by: i16) {
+pub(crate) fn add(thread: Thread<'_>, mut to: ViewMut<'_, i16, 1>, from: View<'_, i16, 1>, by: i16) {
     for at in thread.elements(to.shape()) {
         to.set(at, to.get(at) + from.get(at) + by);
     }
@@ -58,9 +58,9 @@ const PTX: &str = "
 ";
 
 // SAFETY: it runs on the simulated driver, which runs the functions above.
-static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
+pub(crate) static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
 
-const FEW: LaunchSize = LaunchSize { grid: (2, 1, 1), block: (3, 1, 1) };
+pub(crate) const FEW: LaunchSize = LaunchSize { grid: (2, 1, 1), block: (3, 1, 1) };
 
 #[test]
 fn kernel_comes_after_the_work_on_both_arrays_and_before_what_follows() {

@@ -1,7 +1,6 @@
 //! Hand-over of an array: a consumer, on a stream or on the host, waits for pending work, and the array's stream for the
 //! consumer. If the stream of the work is unknown, a policy decides what is waited for.
 
-use core::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::array::info::ArrayInfo;
@@ -19,13 +18,13 @@ use crate::driver::stream_handle::{PendingWork, StreamHandle};
 #[cfg(feature = "python")]
 use crate::driver::stream_wait::{make_context_wait, synchronize_stream_of};
 use crate::driver::stream_wait::{
-    stream_synchronize, stream_wait_in, synchronize_all_work, synchronize_on, wait_for_all_work,
+    stream_wait_in, synchronize_all_work, synchronize_on, wait_for_all_work,
     wait_in_contexts,
 };
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::PerProcess;
-use crate::process::settings::{OrderedByProgram, SETTINGS};
+use crate::process::settings::unordered;
 
 /// Makes the consumer's stream wait for the work that is pending on an array.
 ///
@@ -45,7 +44,7 @@ pub(crate) fn make_consumer_wait(info: &ArrayInfo, consumer: StreamHandle) -> Re
 }
 
 /// Makes a stream wait for the work on memory at an address of which nobody knows the stream: the work that this crate has
-/// has `followed`, or all work of the memory's context, or what [`MissingStreamPolicy`](crate::cuda::handover::MissingStreamPolicy) says.
+/// has `followed`, or all work of the memory's context.
 ///
 /// # Errors
 ///
@@ -175,72 +174,13 @@ pub(crate) fn synchronize_pending(pending: PendingWork, address: usize, device: 
         return synchronize_on((pending, device));
     }
     match memory_use(address, device)? {
-        Some((_, scope)) => synchronize_missing_stream(device, scope),
+        Some((_, scope)) => synchronize_missing_stream(scope),
         None => Ok(()),
     }
 }
 
-/// What a consumer's stream waits for if it is unknown on which stream memory was last written.
-///
-/// - An import from a producer that states no stream. The CUDA Array Interface has a `stream` since version 3. PyTorch,
-///   JAX, Warp and DALI write version 2, and work may be pending on the memory that they export.
-/// - An export of a struct of which neither the `stream` field nor the storage knows the stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MissingStreamPolicy {
-    /// All work of the memory's context, on any stream: one event, and the host does not wait. Drivers before 12.5 have
-    /// no such event; with them the host waits. For memory without a context, and for memory that all devices reach
-    /// (from a pool, pinned or managed), it is the work of every context that its release waits for
-    /// ([`ReleasePolicy::AfterContext`](crate::driver::release::ReleasePolicy::AfterContext)). This is not
-    /// possible while a graph is captured in such a context.
-    #[default]
-    WaitForAll,
-    /// The work on the legacy default stream, and so on every blocking stream.
-    LegacyDefault,
-    /// Nothing: the program has synchronized, which it promises by `unsafe` code.
-    NothingPending(OrderedByProgram),
-}
-
-/// Sets what a consumer's stream waits for if the stream of pending work is unknown, for the whole program.
-///
-/// ```
-/// use interop_core::cuda::{MissingStreamPolicy, OrderedByProgram, missing_stream_policy, set_missing_stream_policy};
-///
-/// assert_eq!(missing_stream_policy(), MissingStreamPolicy::WaitForAll);
-/// // SAFETY: this program synchronizes before it hands arrays over.
-/// let ordered = unsafe { OrderedByProgram::promise() };
-/// set_missing_stream_policy(MissingStreamPolicy::NothingPending(ordered));
-/// assert_eq!(missing_stream_policy(), MissingStreamPolicy::NothingPending(ordered));
-/// ```
-pub fn set_missing_stream_policy(policy: MissingStreamPolicy) {
-    let number = match policy {
-        MissingStreamPolicy::WaitForAll => 0,
-        MissingStreamPolicy::LegacyDefault => 1,
-        MissingStreamPolicy::NothingPending(_) => 2,
-    };
-    SETTINGS.missing_stream_policy.store(number, Ordering::Relaxed);
-}
-
-/// Returns what a consumer's stream waits for if the stream of pending work is unknown.
-#[must_use]
-pub fn missing_stream_policy() -> MissingStreamPolicy {
-    match SETTINGS.missing_stream_policy.load(Ordering::Relaxed) {
-        0 => MissingStreamPolicy::WaitForAll,
-        1 => MissingStreamPolicy::LegacyDefault,
-        _ => MissingStreamPolicy::NothingPending(OrderedByProgram::GIVEN),
-    }
-}
-
-/// Returns the stream that stands for work whose stream is unknown. `None` stands for all work.
-fn missing_stream() -> Option<StreamHandle> {
-    match missing_stream_policy() {
-        MissingStreamPolicy::WaitForAll => None,
-        MissingStreamPolicy::LegacyDefault => Some(StreamHandle::LegacyDefault),
-        MissingStreamPolicy::NothingPending(_) => Some(StreamHandle::NothingPending),
-    }
-}
-
-/// Makes `consumer` wait for work whose stream is unknown, as the policy says.
+/// Makes `consumer` wait for work whose stream is unknown: all work that the release of the memory would wait for. That is one
+/// event for each context, and the host does not wait. Drivers before 12.5 have no such event; with them the host waits.
 ///
 /// # Errors
 ///
@@ -251,23 +191,20 @@ pub(crate) fn wait_for_missing_stream(
     context: Option<Context>,
     scope: ReleaseScope,
 ) -> Result<()> {
-    match missing_stream() {
-        Some(stream) => stream_wait_in(consumer, stream, device, context).map(|_| ()),
-        None => wait_for_all_work(consumer, device, context, scope),
-    }
+    if unordered().unknown_work { Ok(()) } else { wait_for_all_work(consumer, device, context, scope) }
 }
 
-/// Waits on the host for work whose stream is unknown, as the policy says.
+/// Waits on the host for work whose stream is unknown.
 ///
 /// # Errors
 ///
 /// As [`stream_synchronize`].
-pub(crate) fn synchronize_missing_stream(device: Device, scope: ReleaseScope) -> Result<()> {
-    missing_stream().map_or_else(|| synchronize_all_work(scope), |stream| stream_synchronize(stream, device))
+pub(crate) fn synchronize_missing_stream(scope: ReleaseScope) -> Result<()> {
+    if unordered().unknown_work { Ok(()) } else { synchronize_all_work(scope) }
 }
 
-/// Returns a stream that waits for work whose stream is unknown, as the policy says. For all work it is a non-blocking
-/// stream of this crate, in the memory's context or the primary one of the device.
+/// Returns a stream that waits for work whose stream is unknown: a non-blocking stream of this crate, in the memory's context
+/// or the primary one of the device.
 ///
 /// # Errors
 ///
@@ -277,8 +214,8 @@ pub(crate) fn handover_stream(
     context: Option<Context>,
     scope: ReleaseScope,
 ) -> Result<StreamHandle> {
-    if let Some(stream) = missing_stream() {
-        return Ok(stream);
+    if unordered().unknown_work {
+        return Ok(StreamHandle::NothingPending);
     }
     let driver = driver()?;
     let context = context.map_or_else(|| context_for(driver, device), Ok)?;

@@ -40,7 +40,6 @@ pub use crate::cuda::block::MemoryKind;
 pub use crate::cuda::buffer::CudaBuffer;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::handover::wait_for_unknown_stream;
-pub use crate::cuda::handover::{MissingStreamPolicy, missing_stream_policy, set_missing_stream_policy};
 pub(crate) use crate::cuda::handover::{
     make_consumer_wait, make_stream_wait_for_unknown, stream_for_interface, synchronize_if_available,
     wait_for_consumer,
@@ -84,4 +83,4 @@ pub(crate) use crate::driver::stream_wait::{
     device_of_stream, make_context_wait, stream_wait_in, synchronize_stream_of, wait_between,
 };
 pub use crate::driver::stream_wait::{stream_synchronize, stream_wait};
-pub use crate::process::settings::OrderedByProgram;
+pub use crate::process::settings::{Unordered, set_unordered, unordered};

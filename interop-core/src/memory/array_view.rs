@@ -293,7 +293,7 @@ pub(crate) fn kernel_address(address: usize, device: Device, align: usize) -> Re
 /// Returns the pointer, the extents and the strides of an argument.
 fn parts<T: Element, const N: usize>(raw: &RawView<N>) -> Result<(*mut T, [i64; N], [i64; N])> {
     let address = kernel_address(raw.address, raw.device, align_of::<T>())?;
-    let pointer = ptr::with_exposed_provenance_mut(cuda::driver::to_usize(address));
+    let pointer = ptr::with_exposed_provenance_mut(crate::driver::functions::to_usize(address));
     // Layouts are checked to fit `isize`, which no host has wider than 64 bits.
     Ok((pointer, raw.shape.map(|extent| extent as i64), raw.strides.map(|stride| stride as i64)))
 }

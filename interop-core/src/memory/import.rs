@@ -348,7 +348,7 @@ impl Import {
         self.owner.note_unknown();
         self.info.pending = pending_on(stream, context);
         // The query is needed only if an event would be recorded.
-        if crate::driver::release::records_events() && captured.unwrap_or_else(|| cuda::captures(stream)) {
+        if !cuda::unordered().releases && captured.unwrap_or_else(|| cuda::captures(stream)) {
             // The graph makes other work wait. An event of the release would invalidate the capture.
             self.owner = self.take_owner().after(Some(ReleaseScope::NONE));
         }

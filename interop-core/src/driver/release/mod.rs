@@ -4,7 +4,7 @@
 //! event after *all* work of each context in its `ReleaseScope` (`cuCtxRecordEvent`). A dropped owner takes one of
 //! three ways:
 //!
-//! - Released now: all events are done, the scope is empty, there is no driver, or the policy is `Immediate`.
+//! - Released now: all events are done, the scope is empty, there is no driver, or the program orders releases itself.
 //! - Deferred with recorded events: work is pending. The owner is dropped once all of its events are done.
 //! - Deferred without an event yet: a guard holds releases, a graph is captured, or the driver failed to record an
 //!   event. Small arrays also wait here in a batch to share an event. A later poll records it.
@@ -23,7 +23,7 @@ pub(crate) mod scope;
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
-use crate::process::settings::{OrderedByProgram, SETTINGS};
+use crate::process::settings::SETTINGS;
 
 /// What the release of CUDA memory waits for.
 ///
@@ -34,7 +34,9 @@ use crate::process::settings::{OrderedByProgram, SETTINGS};
 /// | --- | --- | --- | --- |
 /// | [`AfterContext`](Self::AfterContext) | every stream of the memory's context; for pinned and managed memory also of every primary context in use | one event for each context, which costs more the more streams the context has, and one query; small arrays share both | the event invalidates a capture on a non-blocking stream of the context, with an error: see below. Does not cover work of another GPU on memory of this one |
 /// | [`AfterAllContexts`](Self::AfterAllContexts) | every stream of the memory's context and of every device's primary context in use | one event for each device in use, and one query; small arrays share both | the same for captures |
-/// | [`Immediate`](Self::Immediate) | nothing: the program itself makes the release come after the work, as it promises by `unsafe` code | nothing | a data race otherwise |
+///
+/// A program that orders releases itself says so in `unsafe` code, by [`set_unordered`](crate::cuda::set_unordered). Then no
+/// release waits.
 ///
 /// # Small arrays
 ///
@@ -101,15 +103,6 @@ pub enum ReleasePolicy {
     AfterContext,
     /// Waits for all work of all contexts in use, for memory that other GPUs read.
     AfterAllContexts,
-    /// Waits for nothing: the program itself makes the release come after the work.
-    Immediate(OrderedByProgram),
-}
-
-impl ReleasePolicy {
-    /// Whether releases wait for nothing.
-    pub(crate) fn is_immediate(self) -> bool {
-        matches!(self, Self::Immediate(_))
-    }
 }
 
 /// Stores the policy.
@@ -117,7 +110,6 @@ pub(crate) fn store_policy(policy: ReleasePolicy) {
     let number = match policy {
         ReleasePolicy::AfterContext => 0,
         ReleasePolicy::AfterAllContexts => 1,
-        ReleasePolicy::Immediate(_) => 2,
     };
     SETTINGS.release_policy.store(number, Ordering::Relaxed);
 }
@@ -127,14 +119,8 @@ pub(crate) fn store_policy(policy: ReleasePolicy) {
 pub fn release_policy() -> ReleasePolicy {
     match SETTINGS.release_policy.load(Ordering::Relaxed) {
         0 => ReleasePolicy::AfterContext,
-        1 => ReleasePolicy::AfterAllContexts,
-        _ => ReleasePolicy::Immediate(OrderedByProgram::GIVEN),
+        _ => ReleasePolicy::AfterAllContexts,
     }
-}
-
-/// Returns whether the release of an import records events.
-pub(crate) fn records_events() -> bool {
-    !release_policy().is_immediate()
 }
 
 /// What a thread does with releases.

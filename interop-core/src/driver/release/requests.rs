@@ -88,7 +88,7 @@ pub fn start_release_thread() -> Result<()> {
 /// A guard that defers releases without recording events. Hold one while a graph is captured on a non-blocking stream,
 /// so that nothing that is dropped meanwhile affects the capture.
 ///
-/// A release under [`ReleasePolicy::Immediate`](crate::cuda::ReleasePolicy::Immediate) needs no event and is not held.
+/// A release that the program orders itself ([`set_unordered`](crate::cuda::set_unordered)) needs no event and is not held.
 ///
 /// ```
 /// use interop_core::cuda::HoldReleases;

@@ -227,8 +227,7 @@ impl Import {
     /// Imports the array of an interface dict for use on the stream `consumer`.
     ///
     /// The driver determines the device and the size of the allocation. `consumer` is made to wait for the stream of
-    /// the interface. An interface of a version before 3 contains no stream, see
-    /// [`MissingStreamPolicy`](crate::cuda::MissingStreamPolicy).
+    /// the interface. An interface of a version before 3 contains no stream: then it waits for all work of the memory's context.
     ///
     /// # Errors
     ///
