@@ -194,7 +194,8 @@ fn main() {
     for is_unordered in [true, false] {
         set_unordered(is_unordered);
         for threads in [1, 16] {
-            let name = format!("device memory: export, import, drop, unordered: {is_unordered}, threads: {threads}");
+            let name =
+                format!("device memory: export, import, drop, unordered: {is_unordered}, threads: {threads}");
             criterion.bench_function(&name, |b| b.iter_custom(|rounds| at_once(threads, rounds, &share)));
             cuda::finish_releases();
         }

@@ -14,8 +14,8 @@ use interop_core::{
 };
 use interop_sim_client::{Mistake, Policy, Sim, find};
 
-use crate::order_settings::Releases;
 use crate::contexts::{beside_a_capture, ok};
+use crate::order_settings::Releases;
 use crate::subprocess::run_alone;
 use crate::support::{
     ColumnMajor, KINDS, Matrix, Streamed, Strided, has_second_device, numbers, send, simulated, source, turn,

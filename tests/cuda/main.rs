@@ -9,6 +9,7 @@ mod cust;
 mod device_copies;
 mod failed_imports;
 mod foreign_contexts;
+mod foreign_records;
 mod imports;
 mod launches;
 mod lent_slices;

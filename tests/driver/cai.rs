@@ -7,10 +7,10 @@ use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Re
 
 use interop_sim_client::Mistake;
 
-use crate::order_settings::set_unordered;
 use crate::counted_imports::drained;
 use crate::cuda_program::{Bytes, Place, Stream, current};
 use crate::exclusive_driver::turn;
+use crate::order_settings::set_unordered;
 use crate::support::arrays::Array;
 use crate::support::assert_told;
 use crate::support::counted_owners::{Count, Counted};

@@ -1,16 +1,19 @@
 //! A driver that only returns errors: at the end of the program, before it is initialized, after a fatal error, and
 //! for an unknown reason.
 
-use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, device_address, finish_releases, pending_releases, pointer_attributes, poll_releases, stream_synchronize, stream_wait};
+use interop_core::cuda::{
+    CudaBuffer, HoldReleases, MemoryKind, device_address, finish_releases, pending_releases,
+    pointer_attributes, poll_releases, stream_synchronize, stream_wait,
+};
 use interop_core::{
     CudaArray, DType, Device, Error, ErrorKind, FromArray, HostVec, Import, LeaseMut, StreamHandle,
     live_allocations, live_exports,
 };
 
-use crate::order_settings::Releases;
 use crate::counted_imports::{arrive, tell};
 use crate::cuda_program::Place;
 use crate::exclusive_driver::started;
+use crate::order_settings::Releases;
 use crate::support::arrays::Array;
 use crate::support::counted_owners::elsewhere;
 use crate::support::foreign_tensors::Ledger;

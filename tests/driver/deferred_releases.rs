@@ -7,10 +7,10 @@ use interop_core::cuda::{finish_releases, pending_releases, poll_releases, start
 use interop_core::{Device, FromArray, SharedBuffer};
 use interop_sim_client::Policy;
 
-use crate::order_settings::Releases;
 use crate::counted_imports::{arrive, await_release, drained};
 use crate::cuda_program::Place;
 use crate::exclusive_driver::{started, turn};
+use crate::order_settings::Releases;
 use crate::support::arrays::Array;
 use crate::support::foreign_tensors::Ledger;
 use crate::support::owner_chains::{on_a_small_stack, passed_on};

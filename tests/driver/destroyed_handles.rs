@@ -4,15 +4,17 @@
 //! library handles an error, not that the driver reports one.
 
 use interop_core::cai::CudaArrayInterface;
-use interop_core::cuda::{finish_releases, pending_releases, poll_releases, pooled_events, stream_synchronize, stream_wait};
+use interop_core::cuda::{
+    finish_releases, pending_releases, poll_releases, pooled_events, stream_synchronize, stream_wait,
+};
 use interop_core::dlpack::{Ownership, Versioned, export};
 use interop_core::{DType, Device, ErrorKind, Import, RawDescriptor, StreamHandle};
 use interop_sim_client::{Live, Mistake};
 
-use crate::order_settings::Releases;
 use crate::counted_imports::{arrive, drained};
 use crate::cuda_program::{Bytes, LARGE, Place, current, destroy_event, is_untimed, set_current};
 use crate::exclusive_driver::{started, turn};
+use crate::order_settings::Releases;
 use crate::support::counted_owners::{Count, Counted, elsewhere};
 use crate::support::{assert_told, run_alone};
 

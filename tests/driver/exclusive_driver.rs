@@ -4,12 +4,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use interop_core::cuda::{Context, CudaBuffer, MemoryKind, Unordered, finish_releases, pending_releases, pooled_events, share_events_for};
+use interop_core::cuda::{
+    Context, CudaBuffer, MemoryKind, Unordered, finish_releases, pending_releases, pooled_events,
+    share_events_for,
+};
 use interop_core::{DType, live_exports};
 use interop_sim_client::{Live, Mark, Mistake, Policy, Sim, sim};
 
-use crate::order_settings::{Releases, set_unordered};
 use crate::cuda_program::{Place, current, end_captures, set_current, thread_mode};
+use crate::order_settings::{Releases, set_unordered};
 
 static TURN: Mutex<()> = Mutex::new(());
 

@@ -1,7 +1,10 @@
 //! A process that forks while a thread holds one of our locks, has deferred releases, or polls: the child waits for
 //! nothing and leaves the GPU to its parent.
 
-use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, finish_releases, is_available, pending_releases, pointer_attributes, poll_releases, start_release_thread, stream_wait};
+use interop_core::cuda::{
+    CudaBuffer, HoldReleases, MemoryKind, finish_releases, is_available, pending_releases,
+    pointer_attributes, poll_releases, start_release_thread, stream_wait,
+};
 use std::sync::{Arc, Mutex};
 
 use interop_core::cai::CudaArrayInterface;
@@ -11,11 +14,11 @@ use interop_core::{
 };
 use interop_sim_client::{Spin, sim};
 
-use crate::order_settings::Releases;
 use crate::children::{Child, Ended, child_does, end, end_the_thread, in_a_child};
 use crate::counted_imports::{arrive, await_release, tell};
 use crate::cuda_program::{Bytes, Place, Stream};
 use crate::exclusive_driver::started;
+use crate::order_settings::Releases;
 use crate::support::allocator::stopped_at;
 use crate::support::arrays::Array;
 use crate::support::foreign_tensors::{Claims, Ledger};

@@ -11,9 +11,9 @@ use interop_core::cuda::{HoldReleases, finish_releases, poll_releases, stream_wa
 use interop_core::dlpack::{ManagedTensor, Ownership, Versioned, export};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, RawDescriptor, StreamHandle};
 
-use crate::order_settings::Releases;
 use crate::cuda_program::{Bytes, Place, Stream, current, set_current};
 use crate::exclusive_driver::{Turn, turn};
+use crate::order_settings::Releases;
 use crate::random_schedules::Dice;
 use crate::support::arrays::Array;
 use crate::support::counted_owners::elsewhere;

@@ -14,10 +14,10 @@ use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 use interop_sim_client::{Mistake, Policy, Report};
 
-use crate::order_settings::Releases;
 use crate::cuda_program::{Bytes, Place, Stream};
 use crate::exclusive_driver::{Turn, turn};
 use crate::happens_before::{Act, LEGACY, is_broken};
+use crate::order_settings::Releases;
 use crate::support::arrays::Array;
 use crate::support::counted_owners::elsewhere;
 

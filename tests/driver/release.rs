@@ -3,16 +3,18 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, finish_releases, pending_releases, poll_releases, stream_wait};
+use interop_core::cuda::{
+    CudaBuffer, HoldReleases, MemoryKind, finish_releases, pending_releases, poll_releases, stream_wait,
+};
 use interop_core::dlpack::{Ownership, Versioned, export};
 use interop_core::{
     CudaArray, DType, Device, FromArray, Import, Lease, LeaseMut, Owner, RawDescriptor, SharedBuffer,
 };
 
-use crate::order_settings::Releases;
 use crate::counted_imports::{arrive, drained, poll_in_passing};
 use crate::cuda_program::{LARGE, Place, current};
 use crate::exclusive_driver::{Turn, turn};
+use crate::order_settings::Releases;
 use crate::support::allocator::{Tally, watch};
 use crate::support::arrays::Array;
 use crate::support::counted_owners::{Count, Counted, Panicking, elsewhere};

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::sync::Barrier;
 use std::thread;
 
-use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, finish_releases, pending_releases, poll_releases, share_events_for, stream_wait};
+use interop_core::cuda::{
+    CudaBuffer, HoldReleases, MemoryKind, finish_releases, pending_releases, poll_releases, share_events_for,
+    stream_wait,
+};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, SharedBuffer, StreamHandle};
 use interop_sim_client::{Policy, sim};
 
-use crate::order_settings::Releases;
 use crate::counted_imports::{arrive, drained, poll_in_passing};
 use crate::cuda_program::{LARGE, Place, set_current};
 use crate::exclusive_driver::{Turn, turn};
+use crate::order_settings::Releases;
 use crate::support::allocator::{Tally, watch};
 use crate::support::arrays::Array;
 use crate::support::counted_owners::elsewhere;

@@ -6,10 +6,10 @@ use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, Unordered, finish
 use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease, StreamHandle};
 use interop_sim_client::{Live, Mistake};
 
-use crate::order_settings::set_unordered;
 use crate::counted_imports::Row;
 use crate::cuda_program::{Bytes, Place, Stream};
 use crate::exclusive_driver::{Turn, turn};
+use crate::order_settings::set_unordered;
 
 /// Memory that work on a stream which nobody names is still writing: with 5 in each byte.
 fn late(kind: MemoryKind, place: Place, hidden: Stream) -> (Arc<Row<CudaBuffer>>, Bytes) {

@@ -6,9 +6,7 @@ use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use interop_core::cuda::{
-    self, CudaBuffer, MemoryKind, ReleasePolicy, Unordered,
-};
+use interop_core::cuda::{self, CudaBuffer, MemoryKind, ReleasePolicy, Unordered};
 use interop_core::python::extract_stream;
 use interop_core::{
     AsStream, CudaArray, Device, Element, Error, ErrorKind, FromStream, HostVec, LaunchScope, Layout, Order,

@@ -74,6 +74,7 @@ use crate::derive::launch_scope::LaunchScope;
 use crate::driver::context::enter_primary_context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::to_usize;
+use crate::driver::stream::is_stream_of;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::check_import_writable;
@@ -118,6 +119,19 @@ fn device_of(context: &Context) -> Device {
     Device::cuda(i32::try_from(context.ordinal()).unwrap_or(i32::MAX))
 }
 
+/// Takes a lease until the work that is on a stream now is done, as `cuda-core` does for its own work. Returns whether it did.
+fn leased(storage: &RawDeviceBuffer, stream: StreamHandle, write: bool) -> bool {
+    let Some(raw) = stream.to_raw() else { return true };
+    if !is_stream_of(stream, handle_of(storage.context())).unwrap_or(false) {
+        return false;
+    }
+    let _guards = enter_primary_context(device_of(storage.context()).device_id);
+    // SAFETY: the stream is that of a scope, which is live, and it belongs to this context.
+    let stream = unsafe { Stream::borrow_raw(with_exposed_provenance_mut(raw), storage.context()) };
+    let lease = storage.acquire(&stream, write, false);
+    lease.and_then(|lease| lease.retain_until_complete(&stream)).is_ok()
+}
+
 macro_rules! buffers {
     ($($buffer:ty, $mutability:expr;)*) => {
         $(
@@ -128,6 +142,14 @@ macro_rules! buffers {
                 fn memory(&self) -> Result<MemoryRegion> {
                     let (address, device) = (to_usize(self.cu_deviceptr()), device_of(self.context()));
                     Ok(MemoryRegion::new::<T>(address, self.len(), device, $mutability))
+                }
+
+                fn note_read(&self, stream: StreamHandle) -> bool {
+                    leased(self.storage(), stream, false)
+                }
+
+                fn note_write(&mut self, stream: StreamHandle) -> bool {
+                    leased(self.storage(), stream, true)
                 }
             }
         )*
@@ -243,7 +265,7 @@ impl<T: Element + DeviceCopy> ImportedBuffer<T> {
             )?;
         }
         let scope = LaunchScope::on_handle(handle);
-        scope.add(&self.info)?;
+        scope.add(&self.info, None)?;
         Ok(BufferOnStream { buffer: &mut self.buffer, scope })
     }
 

@@ -51,8 +51,11 @@ pub struct ArrayInfo {
     pub(crate) has_stale_padding: bool,
     /// The drop of the struct is itself ordered after the work on the memory, and needs no context.
     pub(crate) drops_in_order: bool,
-    /// The stream in whose order the memory is freed, if it is another one than that of the work.
-    pub(crate) frees_on: Option<StreamHandle>,
+    /// The work that the storage knows of, if a `stream` field names another stream. Its stream is `None` for a block of pool
+    /// memory, whose record has the work.
+    pub(crate) of_storage: Option<PendingWork>,
+    /// The storage belongs to another crate, which may order its own functions by its own records.
+    pub(crate) is_foreign: bool,
     pub(crate) struct_type: Option<Arc<StructType>>,
     pub(crate) layout: Layout,
     pub(crate) device: Device,
@@ -83,7 +86,8 @@ impl ArrayInfo {
         padded: false,
         has_stale_padding: false,
         drops_in_order: false,
-        frees_on: None,
+        of_storage: None,
+        is_foreign: false,
         struct_type: None,
         layout: Layout::EMPTY,
         device: Device::UNKNOWN,

@@ -1,5 +1,5 @@
 //! Hand-over of an array: a consumer, on a stream or on the host, waits for pending work, and the array's stream for the
-//! consumer. If the stream of the work is unknown, a policy decides what is waited for.
+//! consumer. If the stream of the work is unknown, all work of the memory's context is waited for.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,19 +7,19 @@ use crate::array::info::ArrayInfo;
 use crate::cuda::memory_check::pointer_attributes_of;
 use crate::driver::context::{Context, context_for};
 use crate::driver::device::{Device, DeviceType};
-use crate::driver::functions::{driver, is_available};
+use crate::driver::functions::{driver, is_available, run_blocking};
 #[cfg(feature = "python")]
 use crate::driver::pointer::release_scope_for;
 use crate::driver::pointer::{host_address, memory_use};
 use crate::driver::release::queue::poll_in_passing;
 use crate::driver::release::scope::ReleaseScope;
-use crate::driver::stream::handover;
+use crate::driver::stream::{captures, handover};
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 #[cfg(feature = "python")]
-use crate::driver::stream_wait::{make_context_wait, synchronize_stream_of};
+use crate::driver::stream_wait::make_context_wait;
 use crate::driver::stream_wait::{
-    stream_wait_in, synchronize_all_work, synchronize_on, wait_for_all_work,
-    wait_in_contexts,
+    Fork, stream_wait_in, synchronize_all_work, synchronize_on, synchronize_stream_of, wait_between,
+    wait_for_all_work, wait_in_contexts,
 };
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
@@ -37,6 +37,9 @@ pub(crate) fn make_consumer_wait(info: &ArrayInfo, consumer: StreamHandle) -> Re
         return Ok(());
     }
     poll_in_passing();
+    if consumer != StreamHandle::NothingPending {
+        join_storage(info)?;
+    }
     match info.pending.only_name() {
         Some(_) => wait_in_contexts(PendingWork::on(consumer), info.pending, info.device()),
         None => make_stream_wait_for_unknown(consumer, info.address, info.device(), info.followed()),
@@ -68,6 +71,38 @@ pub(crate) fn make_stream_wait_for_unknown(
     }
 }
 
+/// Makes the stream of a `stream` field wait for what the storage knows of other work: on its own stream, or on its block of
+/// pool memory. A field that states that nothing is pending has no stream, so the host waits. A capture leaves the wait out,
+/// because a graph is ordered where it is launched.
+///
+/// # Errors
+///
+/// As [`stream_wait`].
+#[inline]
+pub(crate) fn join_storage(info: &ArrayInfo) -> Result<()> {
+    info.of_storage.map_or(Ok(()), |work| join_storage_with(info, work))
+}
+
+#[cold]
+fn join_storage_with(info: &ArrayInfo, work: PendingWork) -> Result<()> {
+    let device = info.device();
+    let field = info.pending.name().filter(|_| is_available());
+    match (field, work.name(), &info.uses) {
+        (None, ..) => Ok(()),
+        (Some(StreamHandle::NothingPending), Some(_), _) => synchronize_stream_of((work, device)),
+        (Some(StreamHandle::NothingPending), None, Some(uses)) => {
+            let mut done = None;
+            run_blocking(|| done = uses.wait());
+            done.map_or_else(|| synchronize_pending(work, info.address, device), Ok)
+        }
+        (Some(field), ..) if captures(field) => Ok(()),
+        (Some(_), Some(_), _) => wait_between((info.pending, device), (work, device), Fork::Refused),
+        (Some(field), None, uses) => {
+            make_stream_wait_for_unknown(field, info.address, device, uses.as_deref())
+        }
+    }
+}
+
 /// Returns the stream that an interface dict names for an array: a stream that waits for all work on it.
 ///
 /// If that stream is unknown, it is a stream of this crate: each look at the dict would make the legacy default stream a
@@ -77,6 +112,7 @@ pub(crate) fn make_stream_wait_for_unknown(
 ///
 /// As [`stream_wait`].
 pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
+    join_storage(info)?;
     match info.pending.only_name().and(info.stream()) {
         Some(stream) => Ok(stream),
         None => match memory_use(info.address, info.device())? {
@@ -103,6 +139,10 @@ pub(crate) fn wait_for_consumer(info: &ArrayInfo, stream: StreamHandle) -> Resul
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
     wait_in_contexts(info.pending, PendingWork::on(stream), info.device())?;
+    if let Some(storage) = info.of_storage.filter(|work| work.name().is_some()) {
+        // The storage frees the memory in the order of its own stream.
+        wait_in_contexts(storage, PendingWork::on(stream), info.device())?;
+    }
     join_default_stream(own, info.device())
 }
 
@@ -118,6 +158,7 @@ pub(crate) fn make_context_wait_for(info: &ArrayInfo) -> Result<()> {
     if device.device_type == DeviceType::CPU || info.pending.is_nothing() {
         return Ok(());
     }
+    join_storage(info)?;
     let pending = if info.pending.only_name().is_some() {
         info.pending
     } else {
@@ -135,7 +176,7 @@ pub(crate) fn make_context_wait_for(info: &ArrayInfo) -> Result<()> {
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`].
+/// As [`stream_synchronize`](crate::cuda::stream_synchronize).
 #[cfg(feature = "python")]
 #[inline]
 pub(crate) fn synchronize_for_host(info: &ArrayInfo) -> Result<()> {
@@ -150,8 +191,9 @@ pub(crate) fn synchronize_for_host(info: &ArrayInfo) -> Result<()> {
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`].
+/// As [`stream_synchronize`](crate::cuda::stream_synchronize).
 pub(crate) fn synchronize(info: &ArrayInfo) -> Result<()> {
+    join_storage(info)?;
     let followed = info.followed().filter(|_| info.pending.only_name().is_none());
     if followed.and_then(Uses::wait).is_some() {
         return Ok(());
@@ -163,9 +205,10 @@ pub(crate) fn synchronize(info: &ArrayInfo) -> Result<()> {
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`].
+/// As [`stream_synchronize`](crate::cuda::stream_synchronize).
 pub(crate) fn synchronize_if_available(info: &ArrayInfo) -> Result<()> {
-    if info.pending.is_nothing() || !is_available() { Ok(()) } else { synchronize(info) }
+    let is_idle = info.pending.is_nothing() && info.of_storage.is_none();
+    if is_idle || !is_available() { Ok(()) } else { synchronize(info) }
 }
 
 /// As [`synchronize`], for the memory at an address.
@@ -198,7 +241,7 @@ pub(crate) fn wait_for_missing_stream(
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`].
+/// As [`stream_synchronize`](crate::cuda::stream_synchronize).
 pub(crate) fn synchronize_missing_stream(scope: ReleaseScope) -> Result<()> {
     if unordered().unknown_work { Ok(()) } else { synchronize_all_work(scope) }
 }

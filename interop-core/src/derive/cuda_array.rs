@@ -91,6 +91,22 @@ pub unsafe trait CudaArray {
     {
     }
 
+    /// As [`Storage::note_read`], for the storage of the array.
+    #[doc(hidden)]
+    #[inline]
+    fn __note_read(&self, stream: StreamHandle) -> bool {
+        let _ = stream;
+        false
+    }
+
+    /// As [`Storage::note_write`], for the storage of the array.
+    #[doc(hidden)]
+    #[inline]
+    fn __note_write(&mut self, stream: StreamHandle) -> bool {
+        let _ = stream;
+        false
+    }
+
     /// Returns a view of elements `T` with `N` axes.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ pub use crate::derive::single_error::{
     constant,
 };
 pub use crate::driver::device::DeviceType;
+pub use crate::driver::stream_handle::StreamHandle;
 pub use crate::error::{Error, Result};
 pub use crate::memory::extraction::{Extraction, Requirements};
 pub use crate::memory::from_import::{CheckedStorage, DataField, FromImport};

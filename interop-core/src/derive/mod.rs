@@ -9,5 +9,6 @@ pub(crate) mod from_array;
 pub(crate) mod kept;
 pub(crate) mod launch_scope;
 pub(crate) mod relabel;
+pub(crate) mod scope_state;
 pub(crate) mod shared_array;
 pub(crate) mod single_error;

@@ -8,7 +8,7 @@ use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::release::scope::ReleaseScope;
-use crate::driver::stream_handle::PendingWork;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 
 /// An array whose memory is exported under another device type, for libraries that do not accept its own. It is a
@@ -72,6 +72,14 @@ impl<A> Drop for InScope<A> {
 unsafe impl<A: CudaArray> CudaArray for InScope<A> {
     fn info(&self) -> Result<ArrayInfo> {
         self.value.info()
+    }
+
+    fn __note_read(&self, stream: StreamHandle) -> bool {
+        self.value.__note_read(stream)
+    }
+
+    fn __note_write(&mut self, stream: StreamHandle) -> bool {
+        self.value.__note_write(stream)
     }
 }
 
@@ -151,5 +159,13 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
             done?;
         }
         Ok(ArrayInfo { device: self.device, pending: PendingWork::NOTHING, ..info })
+    }
+
+    fn __note_read(&self, stream: StreamHandle) -> bool {
+        self.array.__note_read(stream)
+    }
+
+    fn __note_write(&mut self, stream: StreamHandle) -> bool {
+        self.array.__note_write(stream)
     }
 }

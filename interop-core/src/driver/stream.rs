@@ -46,7 +46,7 @@ pub(crate) fn context_of_live(
 /// # Errors
 ///
 /// [`ErrorKind::Driver`] for a stream that was destroyed.
-#[cfg(feature = "python")]
+#[cfg(any(feature = "python", feature = "cuda-core"))]
 pub(crate) fn is_stream_of(handle: StreamHandle, context: Option<Context>) -> Result<bool> {
     let (StreamHandle::Raw(raw), Some(context)) = (handle, context) else { return Ok(true) };
     Ok(context_of_live(driver()?, handle, raw.get())? == Some(context))

@@ -463,6 +463,6 @@ fn is_gone(context: Context) -> bool {
 
 /// Returns whether the handles of the default streams mean those of `context` on this thread, for memory of `device`.
 fn names(context: Context, device: Device) -> bool {
-    let current = driver().ok().and_then(|driver| Context::current(driver).ok().flatten());
-    current == Some(context) || has_default_streams(context, device)
+    let is_current = || driver().is_ok_and(|driver| Context::current(driver) == Ok(Some(context)));
+    has_default_streams(context, device) || is_current()
 }

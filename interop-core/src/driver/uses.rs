@@ -94,6 +94,11 @@ impl Uses {
         self.work.is_none() && self.are_known() && self.thread == thread_number()
     }
 
+    /// Whether this is the record of a block of pool memory.
+    pub(crate) fn is_of_block(&self) -> bool {
+        self.work.is_some()
+    }
+
     fn work(&self) -> Option<MutexGuard<'_, Option<Work>>> {
         Some(self.work.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }

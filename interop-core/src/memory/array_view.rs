@@ -107,7 +107,9 @@ impl<const N: usize> RawView<N> {
         };
         let mut strides = [0; N];
         strides.copy_from_slice(layout.strides());
-        let (address, device, pending) = (info.address, info.device(), info.pending);
+        let (address, device) = (info.address, info.device());
+        // A view has one stream. Beside a `stream` field, the work of the storage counts as unknown.
+        let pending = info.of_storage.map_or(info.pending, |_| PendingWork::UNKNOWN);
         Ok(Self { address, shape, strides, device, pending, uses, shared: shared_range(info) })
     }
 

@@ -191,7 +191,8 @@ impl CompactCopy {
             pending: PendingWork::on(stream),
             uses: None,
             drops_in_order: buffer.drops_in_order(),
-            frees_on: None,
+            of_storage: None,
+            is_foreign: false,
             ..info.clone()
         }
     }

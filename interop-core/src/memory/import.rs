@@ -95,7 +95,10 @@ impl Import {
         // The owner of an earlier import already has its release scope.
         let scope = owner.scope().or_else(|| cuda::memory_check::release_scope_in_use(&info));
         let owner = owner.after(scope);
-        Self::new(ArrayInfo { uses: owner.uses(), ..info }, owner)
+        // An import has one stream. Beside a `stream` field, the work of the storage counts as unknown.
+        let pending = info.of_storage.map_or(info.pending, |_| PendingWork::UNKNOWN);
+        let (of_storage, is_foreign) = (None, false);
+        Self::new(ArrayInfo { uses: owner.uses(), pending, of_storage, is_foreign, ..info }, owner)
     }
 
     /// Adds the Python object, if there is one, to an error about the array.

@@ -125,12 +125,8 @@ impl Owner {
     /// The state of the memory, on which this work is pending.
     #[inline]
     pub(crate) fn state(&self, pending: PendingWork) -> MemoryState<'_> {
-        MemoryState {
-            pending,
-            uses: self.uses.as_ref(),
-            drops_in_order: self.scope.is_some(),
-            frees_on: None,
-        }
+        let (uses, drops_in_order) = (self.uses.as_ref(), self.scope.is_some());
+        MemoryState { uses, drops_in_order, ..MemoryState::new(pending) }
     }
 
     /// How the memory was used.

@@ -90,6 +90,15 @@ unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
         S::stream(self)
     }
 
+    fn note_read(&self, stream: StreamHandle) -> bool {
+        S::note_read(self, stream)
+    }
+
+    // Other handles may use the storage now, so the host waits instead.
+    fn note_write(&mut self, stream: StreamHandle) -> bool {
+        Arc::get_mut(self).is_some_and(|storage| storage.note_write(stream))
+    }
+
     fn state(&self) -> MemoryState<'_> {
         S::state(self)
     }

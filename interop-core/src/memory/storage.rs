@@ -44,9 +44,10 @@ use crate::error::Result;
 ///    reference to the elements. `bool` elements are then checked before each read, because consumers may write other
 ///    bytes. If it is [`Mutability::UniqueOwner`](crate::Mutability::UniqueOwner), nothing but borrows of `self` uses the
 ///    elements as long as `self` exists.
-/// 6. If the drop frees or reuses device memory in the order of a stream, `stream` returns that stream.
 /// 5. If `struct_type` is not `None`, each element has these fields: their bytes are initialized and valid values of
 ///    their types, and elements have the size of the type in `memory()`. It is the same at every call.
+/// 6. The drop, and any method that frees or replaces device memory, waits for all work of the memory's context, or frees it in
+///    the order of the stream that [`stream`](Self::stream) returns.
 ///
 /// # Example
 ///
@@ -64,7 +65,7 @@ use crate::error::Result;
 /// unsafe impl Send for CBuffer {}
 ///
 /// // SAFETY: 1 and 2: the memory is zeroed by the constructor and lives until `drop`; 3: it is host memory;
-/// // 4: no method returns a reference to it or writes to it; 5: elements are not structs.
+/// // 4: no method returns a reference to it or writes to it; 5: elements are not structs; 6: no device uses it.
 /// unsafe impl Storage for CBuffer {
 ///     fn memory(&self) -> Result<MemoryRegion> {
 ///         Ok(MemoryRegion::new::<f32>(self.pointer.expose_provenance(), self.len, Device::CPU, Mutability::Writable))
@@ -128,11 +129,31 @@ pub unsafe trait Storage {
         None
     }
 
+    /// Notes that work on `stream` has read the memory, at the end of a [`LaunchScope`](crate::LaunchScope) or of a loan. The
+    /// storage's own [`stream`](Self::stream), if it has one, has been made to wait for this work.
+    ///
+    /// Returns whether the storage's own safe functions come after the work. If not, the host waits for it. By default this is
+    /// so if the storage states a stream. A crate whose functions work on several streams, in the order of its own events or
+    /// leases, adds the work to them here.
+    #[inline]
+    fn note_read(&self, stream: StreamHandle) -> bool {
+        let _ = stream;
+        self.stream().is_some()
+    }
+
+    /// As [`note_read`](Self::note_read), for work that has written the memory.
+    #[inline]
+    fn note_write(&mut self, stream: StreamHandle) -> bool {
+        let _ = stream;
+        self.stream().is_some()
+    }
+
     /// What this crate's own storages know besides the memory.
     #[doc(hidden)]
     #[inline]
     fn state(&self) -> MemoryState<'_> {
-        MemoryState::new(self.stream().map_or(PendingWork::UNKNOWN, PendingWork::on))
+        let pending = self.stream().map_or(PendingWork::UNKNOWN, PendingWork::on);
+        MemoryState { is_foreign: true, ..MemoryState::new(pending) }
     }
 
     /// As [`memory`](Self::memory), for a description that does not give the address away.
@@ -186,27 +207,47 @@ pub struct MemoryState<'a> {
     /// Whether the drop is itself ordered after the work on the memory, and needs no context, as that of an import. An
     /// export then orders nothing of its own.
     pub(crate) drops_in_order: bool,
-    /// The stream in whose order the storage frees the memory, if a `stream` field names another one.
-    pub(crate) frees_on: Option<StreamHandle>,
+    /// As [`ArrayInfo::of_storage`].
+    pub(crate) of_storage: Option<PendingWork>,
+    /// As [`ArrayInfo::is_foreign`].
+    pub(crate) is_foreign: bool,
 }
 
 impl MemoryState<'_> {
     /// The state of memory of which only the pending work is known.
     pub(crate) const fn new(pending: PendingWork) -> Self {
-        Self { pending, uses: None, drops_in_order: false, frees_on: None }
+        Self { pending, uses: None, drops_in_order: false, of_storage: None, is_foreign: false }
+    }
+
+    /// Leaves the work to the stream of a `stream` field. What the storage knows of other work is kept.
+    fn leave_to_field(&mut self, field: StreamHandle) {
+        let own = self.pending;
+        self.pending = own.with_field(Some(field));
+        let is_elsewhere = own.name().is_some_and(|name| name != field);
+        match self.uses {
+            // The stream of the caller is another one. The caller's library goes on there, without a word to the field.
+            Some(uses) if is_elsewhere => {
+                uses.note_unknown();
+                self.pending = self.pending.beside_hidden_streams();
+            }
+            Some(uses) if uses.is_of_block() => self.of_storage = Some(PendingWork::UNKNOWN),
+            _ if is_elsewhere && !own.is_nothing() => self.of_storage = Some(own),
+            _ => {}
+        }
     }
 
     /// Adds the state to a description. What is unknown, its check has decided by the device.
     #[inline(always)]
     fn complete(self, info: ArrayInfo) -> ArrayInfo {
-        let Self { pending, uses, drops_in_order, frees_on } = self;
+        let Self { pending, uses, drops_in_order, of_storage, is_foreign } = self;
         let is_known = pending.name().is_some() || pending.has_hidden_streams();
         let uses = uses.cloned();
         ArrayInfo {
             pending: if is_known { pending } else { info.pending },
             uses,
             drops_in_order,
-            frees_on,
+            of_storage,
+            is_foreign,
             ..info
         }
     }
@@ -322,16 +363,8 @@ impl<'a> InfoBuilder<'a> {
     /// Sets the value of the `stream` field, which takes precedence over the storage's stream.
     #[inline]
     pub(crate) fn stream(mut self, field: Option<StreamHandle>) -> Self {
-        let MemoryState { pending, uses, drops_in_order, frees_on } = &mut self.state;
-        // The stream of the caller is another one. The caller's library goes on there, without a word to the field.
-        let leaves_callers = field.is_some() && pending.name().is_some() && field != pending.name();
-        if leaves_callers && !*drops_in_order {
-            *frees_on = pending.name();
-        }
-        *pending = pending.with_field(field);
-        if let (Some(uses), true) = (uses, leaves_callers) {
-            uses.note_unknown();
-            *pending = pending.beside_hidden_streams();
+        if let Some(field) = field {
+            self.state.leave_to_field(field);
         }
         self
     }

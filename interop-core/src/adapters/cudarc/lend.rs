@@ -16,6 +16,7 @@ use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::AsStream;
 use crate::derive::launch_scope::LaunchScope;
+use crate::derive::scope_state::{Notice, read_notice, write_notice};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::check_writable;
 
@@ -88,7 +89,9 @@ impl<'a, T: Element> LentSlice<'a, T> {
     ///
     /// As [`on`](Self::on), and as [`FromStream::from_stream`](crate::FromStream::from_stream).
     pub fn new(array: &'a (impl CudaArray + ?Sized)) -> Result<Self> {
-        Self::from_info(&array.info()?, None)
+        let info = array.info()?;
+        let notice = read_notice(array, &info);
+        Self::from_info(&info, None, notice)
     }
 
     /// Lends an array on a stream of yours.
@@ -100,11 +103,17 @@ impl<'a, T: Element> LentSlice<'a, T> {
     /// [`ErrorKind::Alignment`] if its address is not aligned for `T`; [`ErrorKind::StreamCapture`] for a captured stream of
     /// a context with event tracking; [`ErrorKind::Driver`] if a driver call fails; and as [`LaunchScope::read`].
     pub fn on(array: &'a (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
-        Self::from_info(&array.info()?, Some(stream))
+        let info = array.info()?;
+        let notice = read_notice(array, &info);
+        Self::from_info(&info, Some(stream), notice)
     }
 
     /// Lends the array of a description, which the caller borrows for `'a`.
-    fn from_info(info: &ArrayInfo, stream: Option<&Arc<CudaStream>>) -> Result<Self> {
+    fn from_info(
+        info: &ArrayInfo,
+        stream: Option<&Arc<CudaStream>>,
+        notice: Option<Notice<'a>>,
+    ) -> Result<Self> {
         const {
             assert!(T::TYPE.any_bits, "not every byte is a value of this type");
         };
@@ -112,11 +121,11 @@ impl<'a, T: Element> LentSlice<'a, T> {
         let (scope, stream) = if let Some(stream) = stream {
             check_place(info, stream)?;
             let scope = LaunchScope::on_handle(handle_on(stream, device_of(stream.context())));
-            scope.add(info)?;
+            scope.add(info, notice)?;
             (scope, stream.clone())
         } else {
             let scope = LaunchScope::new();
-            scope.add(info)?;
+            scope.add(info, notice)?;
             let stream: Arc<CudaStream> = scope.stream()?;
             check_place(info, &stream)?;
             (scope, stream)
@@ -164,7 +173,9 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
     ///
     /// As [`on`](Self::on), and as [`LentSlice::new`].
     pub fn new(array: &'a mut (impl CudaArray + ?Sized)) -> Result<Self> {
-        Self::from_info(&array.info()?, None)
+        let info = array.info()?;
+        let notice = write_notice(array, &info);
+        Self::from_info(&info, None, notice)
     }
 
     /// As [`LentSlice::on`].
@@ -173,12 +184,18 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
     ///
     /// [`ErrorKind::ReadOnly`] for a read-only array; and as [`LentSlice::on`].
     pub fn on(array: &'a mut (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
-        Self::from_info(&array.info()?, Some(stream))
+        let info = array.info()?;
+        let notice = write_notice(array, &info);
+        Self::from_info(&info, Some(stream), notice)
     }
 
-    fn from_info(info: &ArrayInfo, stream: Option<&Arc<CudaStream>>) -> Result<Self> {
+    fn from_info(
+        info: &ArrayInfo,
+        stream: Option<&Arc<CudaStream>>,
+        notice: Option<Notice<'a>>,
+    ) -> Result<Self> {
         check_writable(info)?;
-        LentSlice::from_info(info, stream).map(Self)
+        LentSlice::from_info(info, stream, notice).map(Self)
     }
 
     /// The elements, in the order of the memory.

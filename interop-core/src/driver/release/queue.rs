@@ -14,9 +14,9 @@ use crate::driver::functions::{Driver, driver, is_of_parent, opened};
 use crate::driver::release::batch::Batches;
 use crate::driver::release::hold::{events_after, synchronized};
 use crate::driver::release::scope::{ErasedOwner, ReleaseScope, contain_panic, drop_in_context};
-use crate::process::settings::unordered;
 use crate::driver::release::{ReleasePolicy, THREAD, release_policy, store_policy};
 use crate::process::fork::PerProcess;
+use crate::process::settings::unordered;
 
 /// Wakes waiting threads. It counts them, because a wake-up costs a system call even if no thread waits.
 pub(crate) struct Signal {

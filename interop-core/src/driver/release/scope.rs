@@ -1,7 +1,7 @@
 //! Release scopes: the contexts that a release waits for, in one word, and the erased owner that carries one.
 
-use core::num::NonZeroUsize;
 use crate::process::settings::unordered;
+use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};

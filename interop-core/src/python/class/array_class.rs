@@ -8,6 +8,7 @@ use pyo3::pyclass::boolean_struct::True;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::derive::cuda_array::CudaArray;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::python::errors::raised;
 use crate::python::export::dlpack::{DlpackArgs, answer};
@@ -70,6 +71,10 @@ pub fn struct_of<'a, T: ArrayClass>(object: &'a Bound<'_, T>) -> &'a T {
 unsafe impl<T: ArrayClass> CudaArray for Py<T> {
     fn info(&self) -> Result<ArrayInfo> {
         described_attached(|py| shared_info(self.bind(py)))
+    }
+
+    fn __note_read(&self, stream: StreamHandle) -> bool {
+        with_attached(|py| struct_of(self.bind(py)).__note_read(stream)).unwrap_or(false)
     }
 }
 
