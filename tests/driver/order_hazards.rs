@@ -1,16 +1,17 @@
 //! Orders that are easily lost: a default stream of a context that is not current, a wait that fails, a later thread with
-//! the identifier of an earlier one, and memory that its storage frees on a stream of its own.
+//! the identifier of an earlier one, memory that its storage frees on a stream of its own, and several handles of one memory.
 #![expect(unsafe_code, reason = "implements `Storage`, and frees memory as C code would")]
 
+use std::sync::Arc;
 use std::thread;
 
-use interop_core::cuda::{finish_releases, pending_releases};
+use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
 use interop_core::{
-    CudaArray, Device, ErrorKind, LaunchScope, Lease, LeaseMut, MemoryRegion, Mutability, Result, Storage,
-    StreamHandle,
+    CudaArray, DType, Device, ErrorKind, FromArray, LaunchScope, Lease, LeaseMut, MemoryRegion, Mutability,
+    Result, SharedBuffer, Storage, StreamHandle,
 };
 
-use crate::counted_imports::row;
+use crate::counted_imports::{Row, arrive_on, row};
 use crate::cuda_program::{Place, Stream, cu, done};
 use crate::exclusive_driver::turn;
 use crate::rust_kernels::{FEW, KERNELS, add};
@@ -199,5 +200,150 @@ fn memory_is_freed_after_the_work_of_a_scope_on_the_field_s_stream() {
         turn.run_all();
         drop(source);
         turn.assert_no_reports();
+    }
+}
+
+/// The field states a stream. What is known of the memory is waited for, too.
+#[test]
+fn the_work_on_a_block_is_waited_for_beside_a_field() {
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [32], export)]
+    struct Zeroed {
+        #[cuda_array(data)]
+        data: CudaBuffer,
+        #[cuda_array(stream)]
+        stream: StreamHandle,
+    }
+    let turn = turn();
+    turn.register::<add>();
+    let place = Place::primary(0);
+    for field in [place.non_blocking().handle(), StreamHandle::LegacyDefault, StreamHandle::NothingPending] {
+        let zeroed = || {
+            let busy = place.non_blocking();
+            busy.spin();
+            let data = CudaBuffer::zeroed_on(busy.handle(), 0, DType::I16, 32).unwrap();
+            Zeroed { data, stream: field }
+        };
+        let consumer = place.non_blocking();
+        let exported = zeroed();
+        exported.make_stream_wait(consumer.handle()).unwrap();
+        let bytes = consumer.bytes_at(exported.info().unwrap().address(), 64);
+        assert_eq!(consumer.reads(&bytes), 0, "{field:?}");
+        let mut array = zeroed();
+        let from = place.bytes(5, 64);
+        let source = row::<Lease<i16>>(&from, consumer).1;
+        let scope = LaunchScope::new();
+        let arguments = add::with(scope.write(&mut array).unwrap(), scope.read(&source).unwrap(), 0);
+        scope.launch(&KERNELS, FEW, arguments).unwrap();
+        scope.finish().unwrap();
+        assert_eq!(array.to_vec::<i16>().unwrap(), [0x505; 32], "{field:?}");
+        drop((exported, array, source));
+        turn.run_all();
+        finish_releases();
+        turn.assert_no_reports();
+    }
+}
+
+/// The second scope cannot wait for work that the first one has not queued yet, so it is refused.
+#[test]
+fn two_handles_of_one_memory_in_two_open_scopes() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(3, 64);
+    let shared = row::<SharedBuffer>(&data, place.legacy()).1;
+    let clones = || [(); 2].map(|()| Row { data: shared.data.clone(), len: 32 });
+    refuses_a_second_scope(clones());
+    let handle = Arc::new(row::<LeaseMut<i16>>(&data, place.legacy()).1);
+    refuses_a_second_scope([handle.clone(), handle]);
+    let block = Arc::new(Row {
+        data: CudaBuffer::zeroed_on(place.legacy().handle(), 0, DType::I16, 32).unwrap(),
+        len: 32,
+    });
+    refuses_a_second_scope([block.clone(), block]);
+    drop(shared);
+    finish_releases();
+}
+
+fn refuses_a_second_scope<A: CudaArray>([mut one, mut two]: [A; 2]) {
+    let refused = Err(ErrorKind::AlreadyBorrowed);
+    {
+        let (first, second) = (LaunchScope::new(), LaunchScope::new());
+        first.write_any(&mut one).unwrap();
+        assert_eq!(second.read_any(&two).map(drop).map_err(|error| error.kind()), refused);
+    }
+    {
+        let (first, second) = (LaunchScope::new(), LaunchScope::new());
+        first.read_any(&one).unwrap();
+        second.read_any(&two).unwrap();
+    }
+    {
+        let (first, second) = (LaunchScope::new(), LaunchScope::new());
+        first.read_any(&one).unwrap();
+        assert_eq!(second.write_any(&mut two).map(drop).map_err(|error| error.kind()), refused);
+    }
+    // One after the other.
+    for array in [&mut one, &mut two] {
+        let scope = LaunchScope::new();
+        scope.write_any(array).unwrap();
+        scope.finish().unwrap();
+    }
+}
+
+/// Each import of one memory is an array of its own, so the scope compares their elements.
+#[test]
+fn one_launch_reads_and_writes_no_element_under_two_names() {
+    #[derive(CudaArray)]
+    #[cuda_array(export)]
+    struct Strided {
+        #[cuda_array(data)]
+        data: LeaseMut<i16>,
+        #[cuda_array(shape)]
+        shape: [usize; 1],
+        #[cuda_array(strides)]
+        strides: [isize; 1],
+    }
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (data, stream) = (place.bytes(3, 64), place.legacy());
+    let import = |extent: usize, stride: isize, first: usize| {
+        let part = stream.bytes_at(data.at() + first, 64 - first);
+        let (_ledger, import) = arrive_on(&part, Device::cuda(0), stream);
+        let data = Row::<LeaseMut<i16>>::from_import(import).unwrap().data;
+        Strided { data, shape: [extent], strides: [stride] }
+    };
+    let overlap = |one: &mut Strided, two: &Strided| {
+        let scope = LaunchScope::new();
+        scope.write_any(one).unwrap();
+        scope.read_any(two).map(drop).map_err(|error| error.kind())
+    };
+    let refused = Err(ErrorKind::AlreadyBorrowed);
+    assert_eq!(overlap(&mut import(32, 1, 0), &import(32, 1, 0)), refused);
+    assert_eq!(overlap(&mut import(8, 1, 0), &import(8, 1, 14)), refused);
+    assert_eq!(overlap(&mut import(8, 1, 0), &import(8, 1, 16)), Ok(()));
+    // Two columns of four, and a column with a row across it.
+    assert_eq!(overlap(&mut import(8, 4, 0), &import(7, 4, 2)), Ok(()));
+    assert_eq!(overlap(&mut import(8, 4, 0), &import(4, 1, 8)), refused);
+    finish_releases();
+}
+
+/// Managed memory is read by the host while no kernel writes it.
+#[test]
+fn a_host_view_and_a_scope_exclude_each_other() {
+    let _turn = turn();
+    for kind in [MemoryKind::Managed, MemoryKind::Pinned] {
+        let data = CudaBuffer::zeroed(kind, 0, DType::I16, 32).unwrap();
+        let array = Arc::new(Row { data, len: 32 });
+        let (mut written, reader) = (array.clone(), array.clone());
+        {
+            let scope = LaunchScope::new();
+            scope.write_any(&mut written).unwrap();
+            let error = array.view::<i16, 1>().unwrap().host_view().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::AlreadyBorrowed, "{kind:?}");
+        }
+        let view = array.view::<i16, 1>().unwrap().host_view().unwrap();
+        let scope = LaunchScope::new();
+        scope.read_any(&reader).unwrap();
+        let error = scope.write_any(&mut written).unwrap_err();
+        assert_eq!((error.kind(), view.read([0]).unwrap()), (ErrorKind::AlreadyBorrowed, 0), "{kind:?}");
     }
 }

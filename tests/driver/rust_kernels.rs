@@ -181,9 +181,8 @@ fn elements_of_small_items_begin_at_any_item() {
     turn.register::<quadruple>();
     let numbers: Vec<i16> = (0..9).collect();
     for first in [0, 1_u8] {
-        let owner = CudaBuffer::from_slice(MemoryKind::Managed, 0, &numbers).unwrap();
-        let mut to = Array::new(part(&owner, first), &[2, 4]);
-        let from = Array::new(part(&owner, first), &[2, 4]);
+        let owners = [(); 2].map(|()| CudaBuffer::from_slice(MemoryKind::Managed, 0, &numbers).unwrap());
+        let [mut to, from] = owners.each_ref().map(|owner| Array::new(part(owner, first), &[2, 4]));
         let scope = LaunchScope::new();
         let arrays = scope.elementwise((&mut to, &from)).unwrap();
         scope.launch(&KERNELS, arrays.launch_size(), quadruple::with(arrays)).unwrap();

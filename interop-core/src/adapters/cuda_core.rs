@@ -71,6 +71,7 @@ use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::launch_scope::LaunchScope;
+use crate::derive::scope_state::ScopeUse;
 use crate::driver::context::enter_primary_context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::to_usize;
@@ -265,7 +266,7 @@ impl<T: Element + DeviceCopy> ImportedBuffer<T> {
             )?;
         }
         let scope = LaunchScope::on_handle(handle);
-        scope.add(&self.info, None)?;
+        scope.add(&self.info, ScopeUse::WRITE)?;
         Ok(BufferOnStream { buffer: &mut self.buffer, scope })
     }
 

@@ -56,6 +56,8 @@ pub struct ArrayInfo {
     pub(crate) of_storage: Option<PendingWork>,
     /// The storage belongs to another crate, which may order its own functions by its own records.
     pub(crate) is_foreign: bool,
+    /// No other handle in Rust has the memory: it is that of a lease.
+    pub(crate) has_one_handle: bool,
     pub(crate) struct_type: Option<Arc<StructType>>,
     pub(crate) layout: Layout,
     pub(crate) device: Device,
@@ -88,6 +90,7 @@ impl ArrayInfo {
         drops_in_order: false,
         of_storage: None,
         is_foreign: false,
+        has_one_handle: false,
         struct_type: None,
         layout: Layout::EMPTY,
         device: Device::UNKNOWN,

@@ -52,6 +52,7 @@ impl RawDescriptor<'_> {
             drops_in_order: false,
             of_storage: None,
             is_foreign: false,
+            has_one_handle: false,
             struct_type: self.struct_type.cloned().map(Arc::new),
             layout: Layout::from_checked(self.shape, steps, numel),
             device: self.device.unwrap_or(Device::UNKNOWN).normalized(),

@@ -13,7 +13,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::launch_scope::LaunchScope;
-use crate::derive::scope_state::{Notice, read_notice, write_notice};
+use crate::derive::scope_state::ScopeUse;
 use crate::error::Result;
 use crate::memory::array_view::{check_writable, kernel_address};
 
@@ -37,7 +37,7 @@ mod sealed {
 #[doc(hidden)]
 pub struct Described<'a> {
     info: ArrayInfo,
-    notice: Option<Notice<'a>>,
+    scope_use: Option<ScopeUse<'a>>,
     /// In elements of the kernel.
     layout: Layout,
     size: usize,
@@ -45,9 +45,9 @@ pub struct Described<'a> {
 }
 
 impl<'a> Described<'a> {
-    fn new<T: Element>(info: ArrayInfo, notice: Option<Notice<'a>>) -> Result<Self> {
+    fn new<T: Element>(info: ArrayInfo, scope_use: ScopeUse<'a>) -> Result<Self> {
         let (layout, size, align) = (info.layout_of(&T::TYPE)?, size_of::<T>(), align_of::<T>());
-        Ok(Self { info, notice, layout, size, align })
+        Ok(Self { info, scope_use: Some(scope_use), layout, size, align })
     }
 }
 
@@ -56,8 +56,8 @@ impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<'a, In<T>> for &'a S {
     fn described(self) -> Result<Described<'a>> {
         let info = CudaArray::info(self)?;
-        let notice = read_notice(self, &info);
-        Described::new::<T>(info, notice)
+        let scope_use = ScopeUse::read(self, &info);
+        Described::new::<T>(info, scope_use)
     }
 }
 
@@ -67,8 +67,8 @@ impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<'a, 
     fn described(self) -> Result<Described<'a>> {
         let info = CudaArray::info(self)?;
         check_writable(&info)?;
-        let notice = write_notice(self, &info);
-        Described::new::<T>(info, notice)
+        let scope_use = ScopeUse::write(self, &info);
+        Described::new::<T>(info, scope_use)
     }
 }
 
@@ -127,14 +127,15 @@ fn merged<'s, 'a, const K: usize, const N: usize>(
     scope: &'s LaunchScope<'a>,
     mut arrays: [Described<'a>; K],
 ) -> Result<KernelArrays<'s, K, N>> {
-    let notices = arrays.each_mut().map(|array| array.notice.take());
+    let uses = arrays.each_mut().map(|array| array.scope_use.take());
     let mut views = Vec::with_capacity(K);
     for Described { info, layout, size, align, .. } in &arrays {
         let address = kernel_address(info.address, info.device(), *align)?;
         views.push(DynKernelView::new(address, *size, layout.shape(), layout.strides())?);
     }
     let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?;
-    arrays.iter().zip(notices).try_for_each(|(array, notice)| scope.add(&array.info, notice))?;
+    let mut all = arrays.iter().zip(uses.into_iter().flatten());
+    all.try_for_each(|(array, scope_use)| scope.add(&array.info, scope_use))?;
     Ok(merged.unbound())
 }
 

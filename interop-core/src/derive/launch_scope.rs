@@ -14,7 +14,7 @@ use crate::array::info::ArrayInfo;
 use crate::cuda::KernelModule;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::{AsStream, FromStream};
-use crate::derive::scope_state::{Notice, ScopeState, read_notice, unnamed_default_stream, write_notice};
+use crate::derive::scope_state::{ScopeState, ScopeUse, unnamed_default_stream};
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::stream_wait::stream_here;
 use crate::error::{Error, ErrorKind, Result, text};
@@ -159,7 +159,7 @@ impl<'a> LaunchScope<'a> {
         let info = array.info()?;
         // SAFETY: rule 1 of `CudaArray`, for the lifetime of the borrow, which the scope does not outlive: it is invariant.
         let view = unsafe { ArrayView::<'s, T, N>::from_info(&info) }?.kernel_view_in_scope()?;
-        self.add(&info, read_notice(array, &info))?;
+        self.add(&info, ScopeUse::read(array, &info))?;
         self.note_argument(view.address());
         // SAFETY: kernels of the scope run after the work on the array, and before what comes after the scope.
         Ok(unsafe { InScope::new(view) })
@@ -177,7 +177,7 @@ impl<'a> LaunchScope<'a> {
         let info = array.info()?;
         // SAFETY: as in `read`; the borrow is exclusive.
         let view = unsafe { ArrayViewMut::<'s, T, N>::from_info(&info) }?.kernel_view_mut_in_scope()?;
-        self.add(&info, write_notice(array, &info))?;
+        self.add(&info, ScopeUse::write(array, &info))?;
         self.note_argument(view.address());
         // SAFETY: as in `read`; the borrow is exclusive.
         Ok(unsafe { InScope::new(view) })
@@ -190,8 +190,8 @@ impl<'a> LaunchScope<'a> {
     /// As [`CudaArray::info`], and as [`read`](Self::read).
     pub fn read_any(&self, array: &'a (impl CudaArray + ?Sized)) -> Result<ArrayInScope<'_>> {
         let info = array.info()?;
-        let notice = read_notice(array, &info);
-        self.describe(info, notice)
+        let scope_use = ScopeUse::read(array, &info);
+        self.describe(info, scope_use)
     }
 
     /// As [`read_any`](Self::read_any), for an array that the kernels write.
@@ -202,8 +202,8 @@ impl<'a> LaunchScope<'a> {
     pub fn write_any(&self, array: &'a mut (impl CudaArray + ?Sized)) -> Result<ArrayInScope<'_>> {
         let info = array.info()?;
         check_writable(&info)?;
-        let notice = write_notice(array, &info);
-        self.describe(info, notice)
+        let scope_use = ScopeUse::write(array, &info);
+        self.describe(info, scope_use)
     }
 
     /// Launches a kernel in Rust on the stream of the scope. `arguments` is what the kernel's function `with` or `try_with` returns,
@@ -277,19 +277,19 @@ impl<'a> LaunchScope<'a> {
         self.state.borrow_mut().arguments.push(address);
     }
 
-    fn describe(&self, info: ArrayInfo, notice: Option<Notice<'a>>) -> Result<ArrayInScope<'_>> {
-        self.add(&info, notice)?;
+    fn describe(&self, info: ArrayInfo, scope_use: ScopeUse<'a>) -> Result<ArrayInScope<'_>> {
+        self.add(&info, scope_use)?;
         // Code that reads the address of this description is in the scope.
         Ok(ArrayInScope { info: ArrayInfo { uses: None, ..info }, scope: PhantomData })
     }
 
-    /// Adds the array of a description. `notice` tells its storage of the work, if that is of another crate.
+    /// Adds the array of a description.
     ///
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    pub(crate) fn add(&self, info: &ArrayInfo, notice: Option<Notice<'a>>) -> Result<()> {
-        self.state.borrow_mut().add(info, notice)
+    pub(crate) fn add(&self, info: &ArrayInfo, scope_use: ScopeUse<'a>) -> Result<()> {
+        self.state.borrow_mut().add(info, scope_use)
     }
 
     /// The stream on which the kernels are launched: an `Arc<CudaStream>` of `cudarc`, a [`StreamHandle`], or your own type.

@@ -1,5 +1,6 @@
 //! The stream and the arrays of a `LaunchScope`, and the order between them.
 
+use core::ops::Range;
 use std::sync::Arc;
 
 use crate::array::info::ArrayInfo;
@@ -10,22 +11,36 @@ use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::driver::stream_wait::{Fork, StreamOnDevice, stream_here};
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
+use crate::memory::array_view::shared_range;
+use crate::memory::borrow_registry::{Borrow, already_borrowed};
 
 /// Tells a storage of another crate, at the end of a scope, on which stream its memory was used. Returns whether the crate's
 /// own methods order later work after that.
 pub(crate) type Notice<'a> = Box<dyn FnMut(StreamHandle) -> bool + 'a>;
 
-/// The notice to the storage of an array that the scope reads. Storages of this crate need none.
-pub(crate) fn read_notice<'a>(array: &'a (impl CudaArray + ?Sized), info: &ArrayInfo) -> Option<Notice<'a>> {
-    info.is_foreign.then(|| -> Notice<'a> { Box::new(|stream| array.__note_read(stream)) })
+/// How a scope uses an array.
+pub(crate) struct ScopeUse<'a> {
+    writes: bool,
+    /// Storages of this crate need none.
+    notice: Option<Notice<'a>>,
 }
 
-/// As [`read_notice`], for an array that the scope writes.
-pub(crate) fn write_notice<'a>(
-    array: &'a mut (impl CudaArray + ?Sized),
-    info: &ArrayInfo,
-) -> Option<Notice<'a>> {
-    info.is_foreign.then(|| -> Notice<'a> { Box::new(|stream| array.__note_write(stream)) })
+impl<'a> ScopeUse<'a> {
+    /// The scope reads the array of this description.
+    pub(crate) fn read(array: &'a (impl CudaArray + ?Sized), info: &ArrayInfo) -> Self {
+        let notice = move || -> Notice<'a> { Box::new(move |stream| array.__note_read(stream)) };
+        Self { writes: false, notice: info.is_foreign.then(notice) }
+    }
+
+    /// As [`read`](Self::read), for an array that the scope writes.
+    pub(crate) fn write(array: &'a mut (impl CudaArray + ?Sized), info: &ArrayInfo) -> Self {
+        let notice = move || -> Notice<'a> { Box::new(move |stream| array.__note_write(stream)) };
+        Self { writes: true, notice: info.is_foreign.then(notice) }
+    }
+
+    /// The scope writes an array whose storage needs no notice.
+    #[cfg(feature = "cuda-core")]
+    pub(crate) const WRITE: Self = Self { writes: true, notice: None };
 }
 
 /// Returns the handle by which a default stream that the program has named can be used with memory of a device.
@@ -58,6 +73,52 @@ struct Member<'a> {
     is_followed: bool,
     /// For a storage of another crate.
     notice: Option<Notice<'a>>,
+    writes: bool,
+    elements: Elements,
+    /// The access in the record that scopes and host views share.
+    _borrow: Option<Borrow>,
+}
+
+/// The bytes of an array: elements of `item` bytes, in steps that are multiples of `step` bytes.
+#[derive(Clone)]
+struct Elements {
+    range: Range<usize>,
+    first: usize,
+    item: usize,
+    step: usize,
+}
+
+impl Elements {
+    fn new(info: &ArrayInfo) -> Self {
+        let (range, bits) = (info.span(), info.dtype().item_bits(info.is_padded()));
+        let item = bits.div_ceil(8);
+        let step = if bits % 8 != 0 || range.len() == info.numel() * item {
+            // Elements without gaps.
+            1
+        } else {
+            let steps = info.shape().iter().zip(info.strides()).filter(|(extent, _)| **extent > 1);
+            steps.fold(0, |all, (_, step)| gcd(all, step.unsigned_abs().saturating_mul(item)))
+        };
+        Self { range, first: info.address, item, step }
+    }
+
+    /// Whether two arrays have a byte in common. Columns of one array, and rows in turns, have none.
+    fn overlap(&self, other: &Self) -> bool {
+        if self.range.end <= other.range.start || other.range.end <= self.range.start {
+            return false;
+        }
+        let step = gcd(self.step, other.step);
+        if step == 0 {
+            return true;
+        }
+        // Where the elements of `other` begin, within the steps of `self`.
+        let offset = (other.first % step + step - self.first % step) % step;
+        offset < self.item || offset + other.item > step
+    }
+}
+
+fn gcd(one: usize, two: usize) -> usize {
+    if two == 0 { one } else { gcd(two, one % two) }
 }
 
 impl Member<'_> {
@@ -215,11 +276,29 @@ impl<'a> ScopeState<'a> {
     ///
     /// # Errors
     ///
-    /// As [`LaunchScope::read`](crate::LaunchScope::read).
-    pub(crate) fn add(&mut self, info: &ArrayInfo, notice: Option<Notice<'a>>) -> Result<()> {
+    /// [`ErrorKind::AlreadyBorrowed`] for memory that another array of this scope, another scope or a host view uses, if one of
+    /// them writes; otherwise as [`LaunchScope::read`](crate::LaunchScope::read).
+    pub(crate) fn add(&mut self, info: &ArrayInfo, ScopeUse { writes, notice }: ScopeUse<'a>) -> Result<()> {
         let ArrayInfo { pending, of_storage, device, address, .. } = *info;
         let (uses, is_followed) = (info.uses.clone(), info.followed().is_some());
-        let member = Member { pending, of_storage, device, address, uses, is_followed, notice };
+        let elements = Elements::new(info);
+        self.check_aliases(&elements, writes)?;
+        // An argument of a call is ordered by its library, with other calls.
+        let is_argument = info.has_one_handle && is_followed && device.device_type == DeviceType::CUDA;
+        let shared = shared_range(info).filter(|_| !is_argument);
+        let _borrow = Borrow::from_shared(shared, writes)?;
+        let member = Member {
+            pending,
+            of_storage,
+            device,
+            address,
+            uses,
+            is_followed,
+            notice,
+            writes,
+            elements,
+            _borrow,
+        };
         self.resolve(device)?;
         let device = match self.stream {
             // A stream that was named. The driver is not asked if it is the array's own.
@@ -252,6 +331,15 @@ impl<'a> ScopeState<'a> {
         }
         self.arrays.push(member);
         Ok(())
+    }
+
+    /// Refuses an array that shares elements with another one of the scope, if one of them is written.
+    fn check_aliases(&self, elements: &Elements, writes: bool) -> Result<()> {
+        let aliases = |other: &&Member<'_>| (writes || other.writes) && elements.overlap(&other.elements);
+        match self.arrays.iter().find(aliases) {
+            Some(other) => Err(already_borrowed(&other.elements.range, other.writes)),
+            None => Ok(()),
+        }
     }
 
     /// Sets the stream of the scope, and makes it wait for the arrays that came before.

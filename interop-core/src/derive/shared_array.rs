@@ -16,7 +16,7 @@ use crate::memory::from_import::DataField;
 // handles use the memory too, so what only a sole owner may write is described as read-only.
 unsafe impl<T: CudaArray + ?Sized> CudaArray for Arc<T> {
     fn info(&self) -> Result<ArrayInfo> {
-        let info = T::info(self)?;
+        let info = ArrayInfo { has_one_handle: false, ..T::info(self)? };
         Ok(if info.mutability() == Mutability::Writable { info } else { info.readonly() })
     }
 

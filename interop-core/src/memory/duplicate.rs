@@ -193,6 +193,7 @@ impl CompactCopy {
             drops_in_order: buffer.drops_in_order(),
             of_storage: None,
             is_foreign: false,
+            has_one_handle: false,
             ..info.clone()
         }
     }

@@ -97,8 +97,9 @@ impl Import {
         let owner = owner.after(scope);
         // An import has one stream. Beside a `stream` field, the work of the storage counts as unknown.
         let pending = info.of_storage.map_or(info.pending, |_| PendingWork::UNKNOWN);
-        let (of_storage, is_foreign) = (None, false);
-        Self::new(ArrayInfo { uses: owner.uses(), pending, of_storage, is_foreign, ..info }, owner)
+        let (of_storage, is_foreign, has_one_handle) = (None, false, false);
+        let uses = owner.uses();
+        Self::new(ArrayInfo { uses, pending, of_storage, is_foreign, has_one_handle, ..info }, owner)
     }
 
     /// Adds the Python object, if there is one, to an error about the array.

@@ -358,7 +358,7 @@ macro_rules! lease {
 
             #[inline]
             fn state(&self) -> MemoryState<'_> {
-                self.memory.owner.state(self.memory.pending)
+                MemoryState { has_one_handle: true, ..self.memory.owner.state(self.memory.pending) }
             }
         }
 

@@ -100,7 +100,7 @@ unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
     }
 
     fn state(&self) -> MemoryState<'_> {
-        S::state(self)
+        MemoryState { has_one_handle: false, ..S::state(self) }
     }
 }
 

@@ -211,12 +211,21 @@ pub struct MemoryState<'a> {
     pub(crate) of_storage: Option<PendingWork>,
     /// As [`ArrayInfo::is_foreign`].
     pub(crate) is_foreign: bool,
+    /// As [`ArrayInfo::has_one_handle`].
+    pub(crate) has_one_handle: bool,
 }
 
 impl MemoryState<'_> {
     /// The state of memory of which only the pending work is known.
     pub(crate) const fn new(pending: PendingWork) -> Self {
-        Self { pending, uses: None, drops_in_order: false, of_storage: None, is_foreign: false }
+        Self {
+            pending,
+            uses: None,
+            drops_in_order: false,
+            of_storage: None,
+            is_foreign: false,
+            has_one_handle: false,
+        }
     }
 
     /// Leaves the work to the stream of a `stream` field. What the storage knows of other work is kept.
@@ -239,7 +248,7 @@ impl MemoryState<'_> {
     /// Adds the state to a description. What is unknown, its check has decided by the device.
     #[inline(always)]
     fn complete(self, info: ArrayInfo) -> ArrayInfo {
-        let Self { pending, uses, drops_in_order, of_storage, is_foreign } = self;
+        let Self { pending, uses, drops_in_order, of_storage, is_foreign, has_one_handle } = self;
         let is_known = pending.name().is_some() || pending.has_hidden_streams();
         let uses = uses.cloned();
         ArrayInfo {
@@ -248,6 +257,7 @@ impl MemoryState<'_> {
             drops_in_order,
             of_storage,
             is_foreign,
+            has_one_handle,
             ..info
         }
     }

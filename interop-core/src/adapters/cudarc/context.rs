@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::cudarc::driver::{CudaContext, DriverError};
 
-use crate::cuda;
 use crate::driver::context::enter_primary_context;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::PerProcess;

@@ -16,7 +16,7 @@ use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::AsStream;
 use crate::derive::launch_scope::LaunchScope;
-use crate::derive::scope_state::{Notice, read_notice, write_notice};
+use crate::derive::scope_state::ScopeUse;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::check_writable;
 
@@ -90,8 +90,8 @@ impl<'a, T: Element> LentSlice<'a, T> {
     /// As [`on`](Self::on), and as [`FromStream::from_stream`](crate::FromStream::from_stream).
     pub fn new(array: &'a (impl CudaArray + ?Sized)) -> Result<Self> {
         let info = array.info()?;
-        let notice = read_notice(array, &info);
-        Self::from_info(&info, None, notice)
+        let scope_use = ScopeUse::read(array, &info);
+        Self::from_info(&info, None, scope_use)
     }
 
     /// Lends an array on a stream of yours.
@@ -104,15 +104,15 @@ impl<'a, T: Element> LentSlice<'a, T> {
     /// a context with event tracking; [`ErrorKind::Driver`] if a driver call fails; and as [`LaunchScope::read`].
     pub fn on(array: &'a (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
         let info = array.info()?;
-        let notice = read_notice(array, &info);
-        Self::from_info(&info, Some(stream), notice)
+        let scope_use = ScopeUse::read(array, &info);
+        Self::from_info(&info, Some(stream), scope_use)
     }
 
     /// Lends the array of a description, which the caller borrows for `'a`.
     fn from_info(
         info: &ArrayInfo,
         stream: Option<&Arc<CudaStream>>,
-        notice: Option<Notice<'a>>,
+        scope_use: ScopeUse<'a>,
     ) -> Result<Self> {
         const {
             assert!(T::TYPE.any_bits, "not every byte is a value of this type");
@@ -121,11 +121,11 @@ impl<'a, T: Element> LentSlice<'a, T> {
         let (scope, stream) = if let Some(stream) = stream {
             check_place(info, stream)?;
             let scope = LaunchScope::on_handle(handle_on(stream, device_of(stream.context())));
-            scope.add(info, notice)?;
+            scope.add(info, scope_use)?;
             (scope, stream.clone())
         } else {
             let scope = LaunchScope::new();
-            scope.add(info, notice)?;
+            scope.add(info, scope_use)?;
             let stream: Arc<CudaStream> = scope.stream()?;
             check_place(info, &stream)?;
             (scope, stream)
@@ -174,8 +174,8 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
     /// As [`on`](Self::on), and as [`LentSlice::new`].
     pub fn new(array: &'a mut (impl CudaArray + ?Sized)) -> Result<Self> {
         let info = array.info()?;
-        let notice = write_notice(array, &info);
-        Self::from_info(&info, None, notice)
+        let scope_use = ScopeUse::write(array, &info);
+        Self::from_info(&info, None, scope_use)
     }
 
     /// As [`LentSlice::on`].
@@ -185,17 +185,17 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
     /// [`ErrorKind::ReadOnly`] for a read-only array; and as [`LentSlice::on`].
     pub fn on(array: &'a mut (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
         let info = array.info()?;
-        let notice = write_notice(array, &info);
-        Self::from_info(&info, Some(stream), notice)
+        let scope_use = ScopeUse::write(array, &info);
+        Self::from_info(&info, Some(stream), scope_use)
     }
 
     fn from_info(
         info: &ArrayInfo,
         stream: Option<&Arc<CudaStream>>,
-        notice: Option<Notice<'a>>,
+        scope_use: ScopeUse<'a>,
     ) -> Result<Self> {
         check_writable(info)?;
-        LentSlice::from_info(info, stream, notice).map(Self)
+        LentSlice::from_info(info, stream, scope_use).map(Self)
     }
 
     /// The elements, in the order of the memory.

@@ -89,7 +89,7 @@ pub(crate) fn described_attached(
 
 /// Returns the description of an array whose object others have too.
 pub(crate) fn shared_info<T: ArrayMethods>(object: &Bound<'_, T>) -> Result<ArrayInfo> {
-    let info = T::of(object).info()?;
+    let info = ArrayInfo { has_one_handle: false, ..T::of(object).info()? };
     let mutability = match info.mutability() {
         Mutability::UniqueOwner => Mutability::ReadOnly,
         other => other,
