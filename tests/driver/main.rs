@@ -24,6 +24,7 @@ mod false_descriptions;
 mod forks;
 mod happens_before;
 mod joined_streams;
+mod journeys;
 mod launch_scopes;
 mod leased_memory;
 mod loops;
