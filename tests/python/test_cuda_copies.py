@@ -2,8 +2,11 @@
 consumer's stream.
 """
 
+import contextlib
 import ctypes
 import random
+import sys
+import types
 
 import interop_demo
 import numpy as np
@@ -257,6 +260,53 @@ def test_a_source_whose_own_stream_captures_is_refused():
         array.__dlpack__(copy=True, stream=1, **V1)
     SIM.call("cuStreamEndCapture", ctypes.c_uint64(stream), ctypes.byref(graph))
     SIM.call("cuGraphDestroy", graph)
+
+
+def kept():
+    """An array whose library may use it on any stream. Whoever gets it waits for all work of the context."""
+    return interop_demo.asarray(full("cuda", (4, 6), 1.0))
+
+
+@contextlib.contextmanager
+def capture(stream):
+    """Captures a graph, which must be good in the end."""
+    graph = ctypes.c_uint64()
+    SIM.call("cuStreamBeginCapture_v2", ctypes.c_uint64(stream), 0)
+    yield
+    SIM.call("cuStreamEndCapture", ctypes.c_uint64(stream), ctypes.byref(graph))
+    SIM.call("cuGraphDestroy", graph)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda array, stream: interop_demo.describe(array, stream=stream),
+        lambda array, stream: array.__dlpack__(stream=stream, **V1),
+        lambda array, stream: array.__dlpack__(stream=stream, copy=True, **V1),
+    ],
+    ids=["describe", "export", "copy"],
+)
+def test_what_waits_for_all_work_is_refused_before_it_spoils_the_capture(use):
+    array, stream = kept(), SIM.stream()
+    with capture(stream), pytest.raises(interop_demo.ArrayError, match="graph"):
+        use(array, stream)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda array: array.__cuda_array_interface__,
+        lambda array: array.__dlpack__(copy=True, **V1),
+        lambda array: interop_demo.describe(array),
+    ],
+    ids=["dict", "copy", "describe"],
+)
+def test_a_library_that_was_never_seen_is_asked_for_its_capture(use, monkeypatch):
+    array, stream = kept(), SIM.stream()
+    current = types.SimpleNamespace(get_current_stream=lambda ordinal: types.SimpleNamespace(ptr=stream))
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=current))
+    with capture(stream), pytest.raises(interop_demo.ArrayError, match="graph"):
+        use(array)
 
 
 def test_faults_leave_nothing_behind():

@@ -115,6 +115,16 @@ impl ArrayInfo {
         }
     }
 
+    /// Whether no work is pending, also none that the storage knows of beside a `stream` field.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_nothing() && self.of_storage.is_none()
+    }
+
+    /// Replaces the pending work.
+    pub(crate) fn with_work(self, pending: PendingWork) -> Self {
+        Self { pending, of_storage: None, ..self }
+    }
+
     /// The record of the memory, if this crate knows all work on it.
     pub(crate) fn followed(&self) -> Option<&Uses> {
         self.uses.as_deref().filter(|uses| uses.are_known())

@@ -11,8 +11,12 @@ use crate::driver::functions::{driver, is_available, run_blocking};
 #[cfg(feature = "python")]
 use crate::driver::pointer::release_scope_for;
 use crate::driver::pointer::{host_address, memory_use};
+#[cfg(feature = "python")]
+use crate::driver::release::hold::is_captured;
 use crate::driver::release::queue::poll_in_passing;
 use crate::driver::release::scope::ReleaseScope;
+#[cfg(feature = "python")]
+use crate::driver::stream::capture_error;
 use crate::driver::stream::{captures, handover};
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 #[cfg(feature = "python")]
@@ -155,7 +159,7 @@ pub(crate) fn wait_for_consumer(info: &ArrayInfo, stream: StreamHandle) -> Resul
 #[cfg(feature = "python")]
 pub(crate) fn make_context_wait_for(info: &ArrayInfo) -> Result<()> {
     let device = info.device();
-    if device.device_type == DeviceType::CPU || info.pending.is_nothing() {
+    if device.device_type == DeviceType::CPU || info.is_idle() {
         return Ok(());
     }
     join_storage(info)?;
@@ -187,6 +191,25 @@ pub(crate) fn synchronize_for_host(info: &ArrayInfo) -> Result<()> {
     synchronize(info)
 }
 
+/// Refuses a wait for all work of a context while a library captures a graph. This comes before the thread leaves the
+/// interpreter, without which no library can be asked.
+///
+/// # Errors
+///
+/// [`ErrorKind::StreamCapture`].
+#[cfg(feature = "python")]
+pub(crate) fn refuse_capture(info: &ArrayInfo, consumer: StreamHandle) -> Result<()> {
+    let device = info.device();
+    let waits_for_all = device.device_type != DeviceType::CPU
+        && info.pending.only_name().is_none()
+        && info.followed().is_none();
+    let ordinal = (device.device_type == DeviceType::CUDA).then_some(device.device_id);
+    if waits_for_all && is_captured(ordinal) {
+        return Err(capture_error(consumer, "a wait for all work of a context"));
+    }
+    Ok(())
+}
+
 /// Waits on the host for the work that is pending on an array.
 ///
 /// # Errors
@@ -207,8 +230,7 @@ pub(crate) fn synchronize(info: &ArrayInfo) -> Result<()> {
 ///
 /// As [`stream_synchronize`](crate::cuda::stream_synchronize).
 pub(crate) fn synchronize_if_available(info: &ArrayInfo) -> Result<()> {
-    let is_idle = info.pending.is_nothing() && info.of_storage.is_none();
-    if is_idle || !is_available() { Ok(()) } else { synchronize(info) }
+    if info.is_idle() || !is_available() { Ok(()) } else { synchronize(info) }
 }
 
 /// As [`synchronize`], for the memory at an address.

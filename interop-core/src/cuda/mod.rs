@@ -45,7 +45,7 @@ pub(crate) use crate::cuda::handover::{
     wait_for_consumer,
 };
 #[cfg(feature = "python")]
-pub(crate) use crate::cuda::handover::{make_context_wait_for, synchronize_for_host};
+pub(crate) use crate::cuda::handover::{make_context_wait_for, refuse_capture, synchronize_for_host};
 pub use crate::cuda::kernel_module::KernelModule;
 pub(crate) use crate::cuda::memory_check::{check, release_scope_of};
 pub use crate::driver::context::Context;
@@ -62,7 +62,7 @@ pub(crate) use crate::driver::pointer::address_for_kernels;
 pub use crate::driver::pointer::{PointerAttributes, device_address, pointer_attributes};
 pub use crate::driver::pool::{set_release_limit, trim_memory_pools};
 #[cfg(feature = "python")]
-pub(crate) use crate::driver::release::hold::set_capture_hook;
+pub(crate) use crate::driver::release::hold::{NamedConsumer, set_capture_hook};
 pub(crate) use crate::driver::release::queue::poll_in_passing;
 pub use crate::driver::release::queue::set_release_policy;
 #[cfg(feature = "counters")]

@@ -153,12 +153,12 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
         if self.device != Device::CPU || info.device() == Device::CPU {
             return Ok(ArrayInfo { device: self.device, ..info });
         }
-        if !info.pending.is_nothing() {
+        if !info.is_idle() {
             let mut done = Ok(());
             cuda::run_blocking(|| done = cuda::synchronize_if_available(&info));
             done?;
         }
-        Ok(ArrayInfo { device: self.device, pending: PendingWork::NOTHING, ..info })
+        Ok(ArrayInfo { device: self.device, ..info.with_work(PendingWork::NOTHING) })
     }
 
     fn __note_read(&self, stream: StreamHandle) -> bool {

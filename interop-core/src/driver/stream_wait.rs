@@ -7,6 +7,7 @@ use crate::driver::device::Device;
 use crate::driver::event::Event;
 use crate::driver::functions::{Driver, Failure, RawStream, code, driver, run_blocking};
 use crate::driver::pointer::memory_use;
+use crate::driver::release::THREAD;
 use crate::driver::release::hold::unless_captured;
 use crate::driver::release::scope::ReleaseScope;
 use crate::driver::stream::{LEGACY, capture, capture_error, capture_of, context_of_live, dead_stream};
@@ -394,6 +395,14 @@ fn record_contexts(
     to: StreamHandle,
     scope: ReleaseScope,
 ) -> Result<Vec<Event<'static>>> {
+    // The stream of the consumer may be another one than `to`.
+    let consumer = THREAD.with(|thread| thread.consumer.get()).filter(|consumer| *consumer != to);
+    if let Some((consumer, raw)) = consumer.and_then(|stream| Some((stream, stream.to_raw()?))) {
+        context_of_live(driver, consumer, raw)?;
+        if capture(driver, consumer, raw)?.is_some() {
+            return Err(capture_error(consumer, "a wait for all work of a context"));
+        }
+    }
     let contexts = scope.all(driver)?;
     let record = || contexts.filter_map(|context| record_context(driver, to, context).transpose()).collect();
     unless_captured(scope, || Some(record()))

@@ -23,6 +23,7 @@ pub(crate) mod scope;
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
+use crate::driver::stream_handle::StreamHandle;
 use crate::process::settings::SETTINGS;
 
 /// What the release of CUDA memory waits for.
@@ -129,12 +130,14 @@ pub(crate) struct ThreadState {
     pub(crate) defers: Cell<usize>,
     /// The number of owners that it has taken out of the queue. It is not 0 while one of them is dropped.
     pub(crate) taken_out: Cell<usize>,
+    /// The stream that the consumer of the current call has named, as a [`NamedConsumer`](hold::NamedConsumer) says.
+    pub(crate) consumer: Cell<Option<StreamHandle>>,
 }
 
 thread_local!(pub(crate) static THREAD: ThreadState = const { ThreadState::new() });
 
 impl ThreadState {
     const fn new() -> Self {
-        Self { defers: Cell::new(0), taken_out: Cell::new(0) }
+        Self { defers: Cell::new(0), taken_out: Cell::new(0), consumer: Cell::new(None) }
     }
 }

@@ -263,7 +263,7 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
     waiting(py, info, || cuda::synchronize_for_host(info))?;
     info.device = Device::CPU;
-    info.pending = PendingWork::NOTHING;
+    (info.pending, info.of_storage) = (PendingWork::NOTHING, None);
     Ok(())
 }
 
@@ -415,7 +415,7 @@ pub fn make_producer_wait(object: &Bound<'_, PyAny>, stream: StreamHandle, devic
 ///
 /// As [`make_producer_wait`].
 pub(crate) fn make_producer_wait_for(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
-    if info.device().device_type == DeviceType::CPU || info.pending.is_nothing() {
+    if info.device().device_type == DeviceType::CPU || info.is_idle() {
         return Ok(());
     }
     let done = match stream_of(object, info.device())? {

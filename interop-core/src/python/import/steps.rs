@@ -236,6 +236,7 @@ impl Request<'_, '_> {
 
     /// Fills an empty import by the first step whose protocol the object supports.
     pub(crate) fn import_to(&self, to: &mut Import) -> PyResult<()> {
+        let _consumer = self.stream.map(|stream| cuda::NamedConsumer::new(Some(stream)));
         let mut imported = Ok(Imported::No);
         for step in STEPS {
             imported = step(self, to);

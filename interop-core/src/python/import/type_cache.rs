@@ -358,8 +358,30 @@ fn refused(object: &Bound<'_, PyAny>, found: &str, remedy: &'static str) -> PyEr
 /// predecessor; there are only as many as libraries.
 static WATCHED: PerProcess<Mutex<&[Library]>> = PerProcess::new(|_| Mutex::new(&[]));
 
-/// Makes releases of CUDA memory check whether the library of a class captures a graph.
+/// The modules that tell the current stream of their library.
+const MODULES: [(&str, Package); 3] =
+    [("torch", Package::PyTorch), ("cupy", Package::CuPy), ("warp", Package::Warp)];
+
+/// Returns the libraries that are loaded, but of which no class was seen. They may capture a graph all the same.
+fn loaded(py: Python<'_>, seen: &[Library]) -> impl Iterator<Item = Library> {
+    let is_loaded = move |(name, package): &(&str, Package)| {
+        let module = imported(&PyString::intern(py, name));
+        module.is_some_and(|module| match package {
+            // A question for its stream would initialize CUDA.
+            Package::PyTorch => module
+                .getattr(intern!(py, "cuda"))
+                .is_ok_and(|cuda| matches!(truth_of(&cuda, intern!(py, "is_initialized")), Ok(Some(true)))),
+            _ => true,
+        })
+    };
+    let is_new = |(_, package): &(&str, Package)| seen.iter().all(|library| library.package != *package);
+    let found = MODULES.into_iter().filter(is_new).filter(is_loaded);
+    found.map(|(_, package)| Library { exchange: None, package }).collect::<Vec<_>>().into_iter()
+}
+
+/// Makes releases of CUDA memory check whether the library of a class captures a graph, or one that is loaded.
 fn watch(library: Library) {
+    cuda::set_capture_hook(captures);
     if library.exchange.is_none()
         && !matches!(library.package, Package::PyTorch | Package::CuPy | Package::Warp | Package::TvmFfi)
     {
@@ -369,7 +391,6 @@ fn watch(library: Library) {
     if !watched.contains(&library) {
         *watched = Vec::leak([*watched, &[library]].concat());
     }
-    cuda::set_capture_hook(captures);
 }
 
 /// Returns whether the current stream of a library captures a graph, for this thread and for one device or all devices.
@@ -383,7 +404,7 @@ fn captures(device: Option<i32>) -> bool {
     let devices = device.map_or(0..cuda::device_count(), |ordinal| ordinal..ordinal + 1);
     let mut found = false;
     let ask = || {
-        found = watched.iter().any(|library| {
+        found = watched.iter().copied().chain(loaded(py, watched)).any(|library| {
             // A release cannot raise an exception.
             let stream = |ordinal| library.current_stream(py, Device::cuda(ordinal)).ok().flatten();
             devices.clone().filter_map(stream).any(|stream| cuda::captures(stream.handle))
