@@ -40,6 +40,7 @@ use crate::error::{Cure, Error, ErrorKind, Result, text};
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 pub struct ArrayInfo {
     pub(crate) address: usize,
     /// For an array without elements: the empty range at the start of its memory, which still has an owner.
@@ -52,8 +53,8 @@ pub struct ArrayInfo {
     /// The drop of the struct is itself ordered after the work on the memory, and needs no context.
     pub(crate) drops_in_order: bool,
     /// The work that the storage knows of, if a `stream` field names another stream. Its stream is `None` for a block of pool
-    /// memory, whose record has the work.
-    pub(crate) of_storage: Option<PendingWork>,
+    /// memory, whose record has the work. In a box, because it is rare and descriptions are moved often.
+    pub(crate) of_storage: Option<Box<PendingWork>>,
     /// The storage belongs to another crate, which may order its own functions by its own records.
     pub(crate) is_foreign: bool,
     /// No other handle in Rust has the memory: it is that of a lease.
@@ -118,6 +119,17 @@ impl ArrayInfo {
     /// Whether no work is pending, also none that the storage knows of beside a `stream` field.
     pub(crate) fn is_idle(&self) -> bool {
         self.pending.is_nothing() && self.of_storage.is_none()
+    }
+
+    /// The work that the storage knows of beside a `stream` field.
+    pub(crate) fn of_storage(&self) -> Option<PendingWork> {
+        self.of_storage.as_deref().copied()
+    }
+
+    /// The pending work as work on one stream: unknown if there is other work beside a `stream` field.
+    #[inline]
+    pub(crate) fn pending_on_one_stream(&self) -> PendingWork {
+        if self.of_storage.is_some() { PendingWork::UNKNOWN } else { self.pending }
     }
 
     /// Replaces the pending work.

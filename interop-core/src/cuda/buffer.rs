@@ -353,7 +353,7 @@ impl Drop for CudaBuffer {
         // A forked child takes no lock, and frees nothing.
         let work = self.uses.take().filter(|_| !is_of_parent()).and_then(|uses| uses.end());
         let freed = match work {
-            Some(last) => allocation.free_after(last.as_ref()),
+            Some(work) => allocation.free_after(work.last.as_ref()),
             None => Err(allocation),
         };
         let Err(allocation) = freed else { return };

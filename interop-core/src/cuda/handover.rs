@@ -84,7 +84,7 @@ pub(crate) fn make_stream_wait_for_unknown(
 /// As [`stream_wait`].
 #[inline]
 pub(crate) fn join_storage(info: &ArrayInfo) -> Result<()> {
-    info.of_storage.map_or(Ok(()), |work| join_storage_with(info, work))
+    info.of_storage().map_or(Ok(()), |work| join_storage_with(info, work))
 }
 
 #[cold]
@@ -143,7 +143,7 @@ pub(crate) fn wait_for_consumer(info: &ArrayInfo, stream: StreamHandle) -> Resul
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
     wait_in_contexts(info.pending, PendingWork::on(stream), info.device())?;
-    if let Some(storage) = info.of_storage.filter(|work| work.name().is_some()) {
+    if let Some(storage) = info.of_storage().filter(|work| work.name().is_some()) {
         // The storage frees the memory in the order of its own stream.
         wait_in_contexts(storage, PendingWork::on(stream), info.device())?;
     }

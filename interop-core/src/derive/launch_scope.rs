@@ -40,14 +40,20 @@ use crate::memory::array_view::{ArrayView, ArrayViewMut, check_writable};
 /// | its stream is unknown ([`ArrayInfo::stream`] is `None`) | the stream waits for all work of the memory's context | nothing: whoever uses it next waits for all work, too |
 /// | its library works on streams that it does not name (DALI, `PyCUDA`, nanobind), or the array is [kept](crate::Kept) | as above | all later work of the context waits; for pinned and managed memory the host |
 /// | it states that nothing is pending | nothing | the host waits, so that the statement is true |
+/// | its storage is of another crate and states no stream (`cust`) | as the first | the host waits, unless the crate notes the work ([`Storage::note_read`](crate::Storage::note_read)) |
+/// | a `stream` field names another stream than its storage | the stream waits for both | both wait |
 ///
 /// During graph capture none of these waits is possible, and the scope leaves them out: the graph is ordered where it is
 /// launched. Let pending work on such arrays end before the capture begins, as `torch.cuda.graph` does.
 ///
 /// # The arrays of one scope
 ///
-/// The arrays outlive the scope, so declare them before it. Rust allows no second use of an array that is written. But two
-/// arguments of a function can be imports of the same memory. The scope does not notice that.
+/// The arrays outlive the scope, so declare them before it. Two arrays can share memory: two arguments that are imports of it,
+/// two handles of an `Arc`, clones of a [`SharedBuffer`](crate::SharedBuffer). If one of them is written, the second one is
+/// refused ([`ErrorKind::AlreadyBorrowed`]): in one scope if they have an element in common, and in two open scopes, or in a scope
+/// beside a [`HostView`](crate::HostView), if their address ranges overlap. The second scope cannot wait for the first, because
+/// the kernels of an open scope are not queued yet. Arguments of two calls are not compared, because their library orders the
+/// calls. A scope that is leaked keeps its arrays borrowed.
 ///
 /// # Example
 ///
@@ -158,7 +164,7 @@ impl<'a> LaunchScope<'a> {
     ) -> Result<InScope<KernelView<'s, T, N>>> {
         let info = array.info()?;
         // SAFETY: rule 1 of `CudaArray`, for the lifetime of the borrow, which the scope does not outlive: it is invariant.
-        let view = unsafe { ArrayView::<'s, T, N>::from_info(&info) }?.kernel_view_in_scope()?;
+        let view = unsafe { ArrayView::<'s, T, N>::from_info(&info) }?.kernel_view_unwatched()?;
         self.add(&info, ScopeUse::read(array, &info))?;
         self.note_argument(view.address());
         // SAFETY: kernels of the scope run after the work on the array, and before what comes after the scope.
@@ -176,7 +182,7 @@ impl<'a> LaunchScope<'a> {
     ) -> Result<InScope<KernelViewMut<'s, T, N>>> {
         let info = array.info()?;
         // SAFETY: as in `read`; the borrow is exclusive.
-        let view = unsafe { ArrayViewMut::<'s, T, N>::from_info(&info) }?.kernel_view_mut_in_scope()?;
+        let view = unsafe { ArrayViewMut::<'s, T, N>::from_info(&info) }?.kernel_view_mut_unwatched()?;
         self.add(&info, ScopeUse::write(array, &info))?;
         self.note_argument(view.address());
         // SAFETY: as in `read`; the borrow is exclusive.

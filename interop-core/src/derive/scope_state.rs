@@ -76,7 +76,8 @@ struct Member<'a> {
     writes: bool,
     elements: Elements,
     /// The access in the record that scopes and host views share.
-    _borrow: Option<Borrow>,
+    #[expect(dead_code, reason = "it ends with the scope")]
+    borrow: Option<Borrow>,
 }
 
 /// The bytes of an array: elements of `item` bytes, in steps that are multiples of `step` bytes.
@@ -201,7 +202,7 @@ impl Member<'_> {
             needs_host |= !is_ordered;
         }
         if let Some(notice) = &mut self.notice {
-            needs_host |= !stream_here(scope.0, scope.1).is_some_and(|stream| notice(stream));
+            needs_host |= !stream_here(scope.0, scope.1).is_some_and(notice);
         }
         needs_host
     }
@@ -279,14 +280,15 @@ impl<'a> ScopeState<'a> {
     /// [`ErrorKind::AlreadyBorrowed`] for memory that another array of this scope, another scope or a host view uses, if one of
     /// them writes; otherwise as [`LaunchScope::read`](crate::LaunchScope::read).
     pub(crate) fn add(&mut self, info: &ArrayInfo, ScopeUse { writes, notice }: ScopeUse<'a>) -> Result<()> {
-        let ArrayInfo { pending, of_storage, device, address, .. } = *info;
+        let ArrayInfo { pending, device, address, .. } = *info;
+        let of_storage = info.of_storage();
         let (uses, is_followed) = (info.uses.clone(), info.followed().is_some());
         let elements = Elements::new(info);
         self.check_aliases(&elements, writes)?;
         // An argument of a call is ordered by its library, with other calls.
         let is_argument = info.has_one_handle && is_followed && device.device_type == DeviceType::CUDA;
         let shared = shared_range(info).filter(|_| !is_argument);
-        let _borrow = Borrow::from_shared(shared, writes)?;
+        let borrow = Borrow::from_shared(shared, writes)?;
         let member = Member {
             pending,
             of_storage,
@@ -297,7 +299,7 @@ impl<'a> ScopeState<'a> {
             notice,
             writes,
             elements,
-            _borrow,
+            borrow,
         };
         self.resolve(device)?;
         let device = match self.stream {

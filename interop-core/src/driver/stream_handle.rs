@@ -145,8 +145,9 @@ impl PendingWork {
 }
 
 impl PartialEq for PendingWork {
+    /// The default streams of two contexts differ, although they have one handle.
     fn eq(&self, other: &Self) -> bool {
-        self.stream == other.stream
+        (self.stream, self.context) == (other.stream, other.context)
     }
 }
 
@@ -278,5 +279,20 @@ impl fmt::Display for StreamHandle {
             Self::PerThreadDefault => f.write_str("per-thread default stream (2)"),
             Self::Raw(handle) => write!(f, "stream {handle:?}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_streams_of_two_contexts_are_not_equal() {
+        let on = |context| {
+            PendingWork::on_default_of(StreamHandle::LegacyDefault, NonZeroUsize::new(context).unwrap())
+        };
+        assert_eq!(on(8), on(8));
+        assert_ne!(on(8), on(16));
+        assert_ne!(on(8), PendingWork::on(StreamHandle::LegacyDefault));
     }
 }

@@ -153,11 +153,17 @@ impl Uses {
 
     /// Ends the record of a block that is dropped. Returns the event behind its work, if all of that is known, and if there
     /// was any.
-    pub(crate) fn end(&self) -> Option<Option<Event<'static>>> {
+    pub(crate) fn end(&self) -> Option<KnownWork> {
         let work = self.work()?.take();
         let is_known = self.state.swap(UNKNOWN, Ordering::AcqRel) == 0;
-        work.filter(|_| is_known).map(|work| work.last)
+        work.filter(|_| is_known).map(|work| KnownWork { last: work.last })
     }
+}
+
+/// All work on a block that is dropped.
+pub(crate) struct KnownWork {
+    /// The event behind it. `None` if there was none after the allocation.
+    pub(crate) last: Option<Event<'static>>,
 }
 
 impl fmt::Debug for Uses {

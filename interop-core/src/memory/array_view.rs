@@ -108,8 +108,7 @@ impl<const N: usize> RawView<N> {
         let mut strides = [0; N];
         strides.copy_from_slice(layout.strides());
         let (address, device) = (info.address, info.device());
-        // A view has one stream. Beside a `stream` field, the work of the storage counts as unknown.
-        let pending = info.of_storage.map_or(info.pending, |_| PendingWork::UNKNOWN);
+        let pending = info.pending_on_one_stream();
         Ok(Self { address, shape, strides, device, pending, uses, shared: shared_range(info) })
     }
 
@@ -331,11 +330,11 @@ impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// also as [`cuda::device_address`](crate::cuda::device_address), if there is a driver.
     pub fn kernel_view(&self) -> Result<KernelView<'a, T, N>> {
         self.raw.note_unknown();
-        self.kernel_view_in_scope()
+        self.kernel_view_unwatched()
     }
 
     /// As [`kernel_view`](Self::kernel_view), for a launch that is ordered with the array.
-    pub(crate) fn kernel_view_in_scope(&self) -> Result<KernelView<'a, T, N>> {
+    pub(crate) fn kernel_view_unwatched(&self) -> Result<KernelView<'a, T, N>> {
         let (pointer, shape, strides) = parts::<T, N>(&self.raw)?;
         // SAFETY: the elements are those of the view, which borrows them.
         Ok(unsafe { KernelView::from_raw_parts(pointer, shape, strides) })
@@ -350,11 +349,11 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
     /// As [`ArrayView::kernel_view`].
     pub fn kernel_view_mut(self) -> Result<KernelViewMut<'a, T, N>> {
         self.raw.note_unknown();
-        self.kernel_view_mut_in_scope()
+        self.kernel_view_mut_unwatched()
     }
 
     /// As [`kernel_view_mut`](Self::kernel_view_mut), for a launch that is ordered with the array.
-    pub(crate) fn kernel_view_mut_in_scope(self) -> Result<KernelViewMut<'a, T, N>> {
+    pub(crate) fn kernel_view_mut_unwatched(self) -> Result<KernelViewMut<'a, T, N>> {
         let (pointer, shape, strides) = parts::<T, N>(&self.raw)?;
         // SAFETY: as for reading; the borrow is exclusive.
         Ok(unsafe { KernelViewMut::from_raw_parts(pointer, shape, strides) })

@@ -95,11 +95,9 @@ impl Import {
         // The owner of an earlier import already has its release scope.
         let scope = owner.scope().or_else(|| cuda::memory_check::release_scope_in_use(&info));
         let owner = owner.after(scope);
-        // An import has one stream. Beside a `stream` field, the work of the storage counts as unknown.
-        let pending = info.of_storage.map_or(info.pending, |_| PendingWork::UNKNOWN);
-        let (of_storage, is_foreign, has_one_handle) = (None, false, false);
-        let uses = owner.uses();
-        Self::new(ArrayInfo { uses, pending, of_storage, is_foreign, has_one_handle, ..info }, owner)
+        let (pending, uses) = (info.pending_on_one_stream(), owner.uses());
+        let info = ArrayInfo { uses, is_foreign: false, has_one_handle: false, ..info.with_work(pending) };
+        Self::new(info, owner)
     }
 
     /// Adds the Python object, if there is one, to an error about the array.

@@ -336,11 +336,11 @@ macro_rules! lease {
             #[inline]
             fn memory(&self) -> Result<MemoryRegion> {
                 self.memory.owner.note_unknown();
-                self.region()
+                self.memory_unwatched()
             }
 
             #[inline]
-            fn region(&self) -> Result<MemoryRegion> {
+            fn memory_unwatched(&self) -> Result<MemoryRegion> {
                 let LeasedMemory { address, ref range, device, .. } = self.memory;
                 Ok(MemoryRegion {
                     address,

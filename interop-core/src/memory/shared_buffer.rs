@@ -76,7 +76,7 @@ impl SharedBuffer {
     pub fn new(storage: impl Storage + Send + Sync + 'static) -> Self {
         // The storage is described first and moved afterwards.
         let owner = MaybeDangling::new(storage);
-        let (memory, struct_type) = (owner.get().region(), owner.get().struct_type().cloned());
+        let (memory, struct_type) = (owner.get().memory_unwatched(), owner.get().struct_type().cloned());
         Self::from_inner(Inner { memory, struct_type, owner })
     }
 
@@ -164,7 +164,7 @@ impl SharedBuffer {
     /// # Ok::<(), interop_core::Error>(())
     /// ```
     pub fn reinterpret(&self, dtype: DType, bytes: Range<usize>) -> Result<Self> {
-        let MemoryRegion { range, element: old, device, mutability, .. } = self.region()?;
+        let MemoryRegion { range, element: old, device, mutability, .. } = self.memory_unwatched()?;
         let element = ElementType::from_whole_bytes(dtype, false)?;
         if self.has_struct_elements(&old) {
             let found = text!("elements of {}", old.describe());
@@ -208,11 +208,11 @@ unsafe impl Storage for SharedBuffer {
         if let Some(uses) = self.state().uses {
             uses.note_unknown();
         }
-        self.region()
+        self.memory_unwatched()
     }
 
     #[inline]
-    fn region(&self) -> Result<MemoryRegion> {
+    fn memory_unwatched(&self) -> Result<MemoryRegion> {
         let MemoryRegion { ref range, element, device, .. } =
             *self.inner.memory.as_ref().map_err(Clone::clone)?;
         let mutability = if self.readonly == 0 { Mutability::Writable } else { Mutability::ReadOnly };
@@ -267,7 +267,7 @@ impl FromImport for SharedBuffer {
 
 impl fmt::Debug for SharedBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.region() {
+        match self.memory_unwatched() {
             Ok(MemoryRegion { address, element, device, .. }) => {
                 write!(f, "SharedBuffer({} at {address:#x}, {device})", element.describe())
             }

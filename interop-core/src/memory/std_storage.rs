@@ -78,8 +78,8 @@ unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
         S::memory(self).map(shared)
     }
 
-    fn region(&self) -> Result<MemoryRegion> {
-        S::region(self).map(shared)
+    fn memory_unwatched(&self) -> Result<MemoryRegion> {
+        S::memory_unwatched(self).map(shared)
     }
 
     fn struct_type(&self) -> Option<&StructType> {
@@ -278,10 +278,10 @@ unsafe impl Storage for CudaBuffer {
         if let Some(uses) = &self.uses {
             uses.note_unknown();
         }
-        self.region()
+        self.memory_unwatched()
     }
 
-    fn region(&self) -> Result<MemoryRegion> {
+    fn memory_unwatched(&self) -> Result<MemoryRegion> {
         Ok(MemoryRegion::from_element(
             self.element,
             self.address,

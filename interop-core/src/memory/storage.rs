@@ -163,7 +163,7 @@ pub unsafe trait Storage {
     /// As [`memory`](Self::memory).
     #[doc(hidden)]
     #[inline]
-    fn region(&self) -> Result<MemoryRegion> {
+    fn memory_unwatched(&self) -> Result<MemoryRegion> {
         self.memory()
     }
 
@@ -191,7 +191,7 @@ impl<'a> InfoBuilder<'a> {
     #[inline]
     pub fn storage<S: Storage>(storage: &'a S) -> Result<Self> {
         let state = storage.state();
-        Ok(Self::new(storage.region()?, storage.struct_type(), true, state))
+        Ok(Self::new(storage.memory_unwatched()?, storage.struct_type(), true, state))
     }
 }
 
@@ -202,7 +202,7 @@ pub struct MemoryState<'a> {
     /// The work on the memory. A default stream is resolved only when it is used, because its name may mean another
     /// stream on another thread.
     pub(crate) pending: PendingWork,
-    /// The record of an import on its caller's stream, for a storage whose [`region`](Storage::region) notes no use.
+    /// The record of an import on its caller's stream, for a storage whose [`memory_unwatched`](Storage::memory_unwatched) notes no use.
     pub(crate) uses: Option<&'a Arc<Uses>>,
     /// Whether the drop is itself ordered after the work on the memory, and needs no context, as that of an import. An
     /// export then orders nothing of its own.
@@ -255,7 +255,7 @@ impl MemoryState<'_> {
             pending: if is_known { pending } else { info.pending },
             uses,
             drops_in_order,
-            of_storage,
+            of_storage: of_storage.map(Box::new),
             is_foreign,
             has_one_handle,
             ..info
