@@ -10,13 +10,16 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use interop_core::cuda::{self, CudaBuffer, MemoryKind, OrderedByProgram};
+use interop_core::cuda::{self, CudaBuffer, MemoryKind, Unordered};
 use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 use libloading::{Library, Symbol};
 
-// SAFETY: nothing is launched on the arrays of this benchmark.
-const IMMEDIATE: cuda::ReleasePolicy = cuda::ReleasePolicy::Immediate(unsafe { OrderedByProgram::promise() });
+/// Sets whether releases wait for nothing.
+fn set_unordered(releases: bool) {
+    // SAFETY: nothing is launched on the arrays of this benchmark.
+    unsafe { cuda::set_unordered(Unordered { releases, ..Unordered::default() }) };
+}
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [height, width])]
@@ -183,15 +186,16 @@ fn main() {
         // SAFETY: this is an export of our own.
         b.iter(|| unsafe { Import::from_dlpack_unchecked(black_box(share())) }.expect("an import"));
     });
-    cuda::set_release_policy(IMMEDIATE);
+    set_unordered(true);
     criterion.bench_function("device memory: export, import, drop, released at once", |b| {
         b.iter(|| Grid::<LeaseMut<f32>>::from_dlpack(black_box(share())).expect("an import"));
     });
-    // The default must take at most 1.5 times as long as `Immediate`.
-    for policy in [IMMEDIATE, cuda::ReleasePolicy::default()] {
-        cuda::set_release_policy(policy);
+    // In order it must take at most 1.5 times as long.
+    for is_unordered in [true, false] {
+        set_unordered(is_unordered);
         for threads in [1, 16] {
-            let name = format!("device memory: export, import, drop, {policy:?}, threads: {threads}");
+            let name =
+                format!("device memory: export, import, drop, unordered: {is_unordered}, threads: {threads}");
             criterion.bench_function(&name, |b| b.iter_custom(|rounds| at_once(threads, rounds, &share)));
             cuda::finish_releases();
         }

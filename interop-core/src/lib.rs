@@ -81,6 +81,7 @@ pub mod adapters;
 mod array;
 pub mod cuda;
 mod derive;
+mod driver;
 mod error;
 #[cfg(any(doc, doctest))]
 pub mod guide;
@@ -103,7 +104,6 @@ pub use interop_kernel::{
     DynKernelView, InScope, KernelArrays, KernelOperand, KernelView, KernelViewMut, LaunchSize,
 };
 
-pub use array::device::{Device, DeviceType};
 pub use array::dims::{Dims, MAX_NDIM};
 pub use array::dtype::DType;
 pub use array::element::{Element, ElementType, Opaque};
@@ -116,7 +116,6 @@ pub use array::minifloat::{
 };
 pub use array::mutability::Mutability;
 pub use array::raw_descriptor::{RawDescriptor, Strides};
-pub use array::stream::{RawStream, StreamHandle};
 pub use array::struct_type::{StructField, StructType};
 pub use cuda::KernelModule;
 pub use derive::bare_tensor::{BorrowedTensor, LentTensor};
@@ -127,6 +126,8 @@ pub use derive::from_array::FromArray;
 pub use derive::kept::Kept;
 pub use derive::launch_scope::{ArrayInScope, LaunchScope};
 pub use derive::relabel::Relabeled;
+pub use driver::device::{Device, DeviceType};
+pub use driver::stream_handle::{RawStream, StreamHandle};
 pub use error::{Error, ErrorKind, Refused, Result};
 pub use memory::array_view::{ArrayView, ArrayViewMut, KERNEL_HEADER};
 pub use memory::from_import::FromImport;

@@ -83,6 +83,7 @@ fn export(model: &Model<'_>) -> TokenStream {
         own!(let __described = <#ty as __p::AsStream>::describe_field(&self.#member, __described);)
     });
     let access = model.is_readonly.then(|| own!(let __described = __described.readonly();));
+    let notices = notices(&model.data);
     // The owner field exists to be dropped. Naming it here prevents the compiler's dead code warning.
     let owner = model.owner.as_ref().map(|Role { member, .. }| own!(let _ = &self.#member;));
     own! {
@@ -100,6 +101,8 @@ fn export(model: &Model<'_>) -> TokenStream {
                 #owner
                 #info
             }
+
+            #notices
 
             #[inline(always)]
             fn __relies_on(
@@ -168,6 +171,24 @@ fn describe(data: &Data<'_>) -> TokenStream {
             own!(#element let __described = <#ty as __p::DeviceField>::describe(&self.#member, #memory);)
         }
     }
+}
+
+/// Passes on to the storage that the memory was used.
+fn notices(data: &Data<'_>) -> Option<TokenStream> {
+    let (Role { member, ty, .. }, role, [read, write]) = match data {
+        Data::Storage(role, _) => (role, own!(__p::Storage), [own!(note_read), own!(note_write)]),
+        Data::Inner(role, _) => (role, own!(__p::CudaArray), [own!(__note_read), own!(__note_write)]),
+        Data::Raw { .. } => return None,
+    };
+    Some(own! {
+        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+            <#ty as #role>::#read(&self.#member, __stream)
+        }
+
+        fn __note_write(&mut self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+            <#ty as #role>::#write(&mut self.#member, __stream)
+        }
+    })
 }
 
 /// States whether other fields than those of the array have a drop.

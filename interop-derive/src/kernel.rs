@@ -521,7 +521,13 @@ mod tests {
 
     #[test]
     fn a_device_finds_what_it_says_about_methods_of_std() {
-        let text = expand(quote!(), quote!(fn add(thread: Thread<'_>) {})).to_string();
+        let text = expand(
+            quote!(),
+            quote!(
+                fn add(thread: Thread<'_>) {}
+            ),
+        )
+        .to_string();
         let (device, host) = text.split_once("cfg (not (target_arch").expect("both");
         let import = ":: interop_kernel :: __private :: MethodsOfStd as _ ;";
         assert!(device.contains(import) && !host.contains(import), "{text}");

@@ -205,7 +205,8 @@ fn elements_before_the_first_aligned_address_are_visited_once() {
             let arrays = (ViewMut::<_, 1>::new(&mut counts.0[first..first + len], [len]),);
             let arrays = Elementwise::new(arrays).unwrap();
             add_two::run(LaunchSize { grid: (1, 1, 1), block: (2, 1, 1) }, arrays);
-            let expected: [u16; 40] = core::array::from_fn(|at| if (first..first + len).contains(&at) { 2 } else { 0 });
+            let expected: [u16; 40] =
+                core::array::from_fn(|at| if (first..first + len).contains(&at) { 2 } else { 0 });
             assert_eq!(counts.0, expected, "{len} from {first}");
         }
     }

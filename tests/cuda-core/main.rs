@@ -468,3 +468,23 @@ fn scopes_take_buffers_and_streams() {
     assert_eq!(scope.stream::<Arc<Stream>>().unwrap().as_stream(), own.as_stream());
     scope.finish().unwrap();
 }
+
+/// The functions of `cuda-core` on another stream come after a kernel of a scope: its leases refuse them until it is done.
+#[test]
+fn sim_only_a_buffer_is_leased_for_the_work_in_a_scope() {
+    let _turn = turn();
+    let Some(sim) = simulated() else { return };
+    let [own, second, third] = [(); 3].map(|()| stream());
+    let values = DeviceBuffer::<f32>::from_host(&own, &numbers(8)).unwrap();
+    own.synchronize().unwrap();
+    let mut matrix = Matrix { data: values, rows: 2, columns: 4 };
+    let scope = LaunchScope::on(&*second);
+    let address = scope.write_any(&mut matrix).unwrap().address();
+    let spin = sim.spin(second.cu_stream() as u64);
+    ok!(sys::cuMemsetD8Async(address as u64, 0, 32, second.cu_stream()));
+    scope.finish().unwrap();
+    assert!(matrix.data.to_host_vec(&third).is_err(), "the kernel is not done");
+    sim.release(spin);
+    second.synchronize().unwrap();
+    assert_eq!(matrix.data.to_host_vec(&third).unwrap(), [0.0; 8]);
+}

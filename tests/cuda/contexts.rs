@@ -9,16 +9,13 @@ use cudarc::driver::{CudaContext, CudaSlice, CudaStream, PinnedHostSlice, Unifie
 use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::{self, CUcontext, CUstream, CUstreamCaptureMode as Mode};
 use interop_core::adapters::cust::{Buffer, InContext};
-use interop_core::cuda::{
-    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, finish_releases, pointer_attributes,
-    set_release_policy,
-};
+use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, finish_releases, pointer_attributes};
 use interop_core::{
     CudaArray, DType, ErrorKind, FromArray, FromImport, Import, LeaseMut, MemoryRegion, Storage, StreamHandle,
 };
 use interop_sim_client::Policy;
 
-use crate::ORDERED;
+use crate::order_settings::Releases;
 use crate::support::{
     Matrix, Streamed, current_context, has_second_device, numbers, send, simulated, source, turn,
 };
@@ -169,14 +166,14 @@ fn a_look_at_a_slice_leaves_a_capture_beside_it_alone() {
     check(imported.data);
 }
 
-/// `ReleasePolicy::Immediate(ORDERED)` covers only the user's own work. The library queues the copy, so the source still
+/// `Releases::Unordered` covers only the user's own work. The library queues the copy, so the source still
 /// outlives it.
 #[test]
 fn sim_only_the_source_of_a_copy_is_released_after_it_whatever_the_policy() {
     struct Policied;
     impl Drop for Policied {
         fn drop(&mut self) {
-            set_release_policy(ReleasePolicy::AfterContext);
+            Releases::AfterContext.set();
         }
     }
     fn check<S: Storage + FromImport>() {
@@ -194,7 +191,7 @@ fn sim_only_the_source_of_a_copy_is_released_after_it_whatever_the_policy() {
     let _context = cust::quick_init().unwrap();
     sim.set_policy(Policy::Late);
     let _policied = Policied;
-    set_release_policy(ReleasePolicy::Immediate(ORDERED));
+    Releases::Unordered.set();
     for_each_storage!(check);
 }
 

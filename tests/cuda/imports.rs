@@ -7,15 +7,15 @@ use cudarc::driver::{CudaContext, CudaSlice, PinnedHostSlice, UnifiedSlice};
 use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::CUstreamCaptureMode as CaptureMode;
 use interop_core::adapters::cust::InContext;
-use interop_core::cuda::{CudaBuffer, MemoryKind, ReleasePolicy, finish_releases, set_release_policy};
+use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, FromImport, Import, Mutability, Order, Owner,
     RawDescriptor, SharedBuffer, Storage, StreamHandle, Strides,
 };
 use interop_sim_client::{Mistake, Policy, Sim, find};
 
-use crate::ORDERED;
 use crate::contexts::{beside_a_capture, ok};
+use crate::order_settings::Releases;
 use crate::subprocess::run_alone;
 use crate::support::{
     ColumnMajor, KINDS, Matrix, Streamed, Strided, has_second_device, numbers, send, simulated, source, turn,
@@ -422,7 +422,7 @@ fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
     struct Policied;
     impl Drop for Policied {
         fn drop(&mut self) {
-            set_release_policy(ReleasePolicy::AfterContext);
+            Releases::AfterContext.set();
         }
     }
     let _turn = turn();
@@ -431,8 +431,8 @@ fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
     let _policied = Policied;
     sim.set_policy(Policy::Late);
     // Under the second policy the release does not wait for a copy.
-    for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate(ORDERED)] {
-        set_release_policy(policy);
+    for policy in [Releases::AfterContext, Releases::Unordered] {
+        policy.set();
         for_each_storage!(check, sim);
         check::<PinnedHostSlice<f32>>(sim);
         check::<UnifiedSlice<f32>>(sim);

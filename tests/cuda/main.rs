@@ -9,9 +9,12 @@ mod cust;
 mod device_copies;
 mod failed_imports;
 mod foreign_contexts;
+mod foreign_records;
 mod imports;
 mod launches;
 mod lent_slices;
+#[path = "../support/order_settings.rs"]
+mod order_settings;
 mod pending_work;
 #[path = "../support/random_layouts.rs"]
 mod random_layouts;
@@ -20,9 +23,3 @@ mod streams;
 #[path = "../support/subprocess.rs"]
 mod subprocess;
 mod support;
-
-use interop_core::cuda::OrderedByProgram;
-
-/// The promise for settings that order nothing.
-// SAFETY: the tests that choose them wait for the device, or expect the race that the driver reports.
-const ORDERED: OrderedByProgram = unsafe { OrderedByProgram::promise() };

@@ -9,13 +9,10 @@ use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::stream::{Stream, StreamFlags};
 use interop_core::adapters::cust::InContext;
 use interop_core::cai::CudaArrayInterface;
-use interop_core::cuda::{
-    ReleasePolicy, finish_releases, pending_releases, pointer_attributes, set_blocking_hook,
-    set_release_policy,
-};
+use interop_core::cuda::{finish_releases, pending_releases, pointer_attributes, set_blocking_hook};
 use interop_core::{CudaArray, Device, Import, Relabeled, Storage};
 
-use crate::ORDERED;
+use crate::order_settings::Releases;
 use crate::support::{Matrix, current_context, has_second_device, no_context, numbers, turn};
 
 /// Exports the storage, calls `elsewhere` on another thread and drops the export there. Checks that the memory is
@@ -148,12 +145,12 @@ fn freed_at_once_where_no_context_is_current() {
     struct Policied;
     impl Drop for Policied {
         fn drop(&mut self) {
-            set_release_policy(ReleasePolicy::AfterContext);
+            Releases::AfterContext.set();
         }
     }
     let _turn = turn();
     let _policied = Policied;
-    set_release_policy(ReleasePolicy::Immediate(ORDERED));
+    Releases::Unordered.set();
     let _context = cust::quick_init().unwrap();
     freed_elsewhere(DeviceBuffer::from_slice(&numbers(6)).unwrap(), 6, no_context);
     freed_elsewhere(LockedBuffer::from_slice(&numbers(6)).unwrap(), 6, no_context);

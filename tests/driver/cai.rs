@@ -2,17 +2,15 @@
 #![expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 
 use interop_core::cai::CudaArrayInterface;
-use interop_core::cuda::{
-    MissingStreamPolicy, missing_stream_policy, pending_releases, set_missing_stream_policy,
-};
+use interop_core::cuda::{Unordered, pending_releases, unordered};
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Result, StreamHandle};
 
 use interop_sim_client::Mistake;
 
-use crate::ORDERED;
 use crate::counted_imports::drained;
 use crate::cuda_program::{Bytes, Place, Stream, current};
 use crate::exclusive_driver::turn;
+use crate::order_settings::set_unordered;
 use crate::support::arrays::Array;
 use crate::support::assert_told;
 use crate::support::counted_owners::{Count, Counted};
@@ -117,13 +115,9 @@ fn version_three_without_a_stream_has_nothing_pending() {
     let turn = turn();
     let place = Place::primary(0);
     let data = place.bytes(0, 8);
-    for policy in [
-        MissingStreamPolicy::WaitForAll,
-        MissingStreamPolicy::LegacyDefault,
-        MissingStreamPolicy::NothingPending(ORDERED),
-    ] {
-        set_missing_stream_policy(policy);
-        assert_eq!(missing_stream_policy(), policy);
+    for unknown_work in [false, true] {
+        set_unordered(Unordered { unknown_work, ..unordered() });
+        assert_eq!(unordered().unknown_work, unknown_work);
         let ((count, import), calls) =
             turn.count(|| arrive(&dict(&data, 3, None), place.non_blocking().handle()));
         import.unwrap();
@@ -135,18 +129,13 @@ fn version_three_without_a_stream_has_nothing_pending() {
 }
 
 #[test]
-fn an_earlier_version_follows_the_policy() {
+fn an_earlier_version_comes_after_all_work() {
     let turn = turn();
     let place = Place::primary(0);
     let producers = [("non-blocking", place.non_blocking()), ("blocking", place.blocking())];
-    let policies = [
-        (MissingStreamPolicy::WaitForAll, [7, 7]),
-        (MissingStreamPolicy::LegacyDefault, [1, 7]),
-        (MissingStreamPolicy::NothingPending(ORDERED), [1, 1]),
-    ];
-    for (policy, expected) in policies {
-        set_missing_stream_policy(policy);
-        for ((name, producer), expected) in producers.into_iter().zip(expected) {
+    for (unknown_work, expected) in [(false, 7), (true, 1)] {
+        set_unordered(Unordered { unknown_work, ..unordered() });
+        for (name, producer) in producers {
             for version in [0, 1, 2] {
                 let (data, consumer) = (place.bytes(1, 8), place.non_blocking());
                 producer.spin();
@@ -155,11 +144,11 @@ fn an_earlier_version_follows_the_policy() {
                 let (count, import) = arrive(&dict(&data, version, None), consumer.handle());
                 turn.assert_no_host_wait();
                 let seen = consumer.reads(&data);
-                assert_eq!(seen, expected, "{policy:?}, {name}, version {version}");
+                assert_eq!(seen, expected, "{unknown_work}, {name}, version {version}");
                 drop(import.unwrap());
                 turn.run_all();
                 if expected == 1 {
-                    assert_eq!(turn.expect(Mistake::Race), 1, "{policy:?}, {name}, version {version}");
+                    assert_eq!(turn.expect(Mistake::Race), 1, "{unknown_work}, {name}, version {version}");
                 }
                 assert_eq!((drained(), count.get()), (0, 1));
             }
@@ -246,7 +235,6 @@ fn streams_of_another_context_and_device_are_ordered() {
 fn a_default_stream_is_that_of_the_context_of_the_memory() {
     let turn = turn();
     let own = Place::foreign(0);
-    set_missing_stream_policy(MissingStreamPolicy::LegacyDefault);
     for (version, stated) in [(3, Some(own.legacy())), (3, Some(own.per_thread())), (2, None)] {
         for place in [None, Some(Place::primary(0)), Some(Place::primary(1))] {
             let (data, consumer) = (own.bytes(1, 8), own.non_blocking());

@@ -1,8 +1,8 @@
 //! Imports on the stream on which their caller works: nothing is ordered, nothing is recorded, and graphs stay valid.
 
-use interop_core::cuda::{finish_releases, pending_releases};
+use interop_core::cuda::{CudaBuffer, finish_releases, pending_releases};
 use interop_core::{
-    CudaArray, Device, ErrorKind, FromArray, Import, Kept, LaunchScope, Lease, LeaseMut, StreamHandle,
+    CudaArray, DType, Device, ErrorKind, FromArray, Import, Kept, LaunchScope, Lease, LeaseMut, StreamHandle,
 };
 
 use crate::counted_imports::{self, Row, arrive, arrive_on, drained, tell};
@@ -406,4 +406,27 @@ fn a_tensor_that_is_refused_is_released_at_once() {
     let (ledger, tensor) = tell(&data, GPU);
     drop(Import::from_dlpack(tensor).unwrap());
     assert_eq!((finish_releases(), ledger.released()), (0, 1));
+}
+
+/// The record of an array is with its owner, so there is one for each.
+#[test]
+fn the_uses_of_any_number_of_arrays_are_known() {
+    const MANY: usize = 10_000;
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, stream) = (place.bytes(0, 64), place.non_blocking());
+    let (ledgers, arrays): (Vec<_>, Vec<_>) = (0..MANY).map(|_| row(&data, stream)).unzip();
+    turn.reset_calls();
+    drop(arrays);
+    assert_eq!((turn.all_calls(), pending_releases()), (0, 0));
+    assert!(ledgers.iter().all(|ledger| ledger.released() == 1));
+    let block = |_| CudaBuffer::zeroed_on(stream.handle(), 0, DType::U8, 8).unwrap();
+    let blocks: Vec<_> = (0..MANY).map(block).collect();
+    turn.reset_calls();
+    drop(blocks);
+    assert_eq!(
+        (turn.calls_of(["cuMemFreeAsync", "cuCtxRecordEvent"]), pending_releases()),
+        ([MANY as u64, 0], 0)
+    );
+    turn.run_all();
 }

@@ -2,18 +2,18 @@
 //! for an unknown reason.
 
 use interop_core::cuda::{
-    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, device_address, finish_releases, pending_releases,
-    pointer_attributes, poll_releases, set_release_policy, stream_synchronize, stream_wait,
+    CudaBuffer, HoldReleases, MemoryKind, device_address, finish_releases, pending_releases,
+    pointer_attributes, poll_releases, stream_synchronize, stream_wait,
 };
 use interop_core::{
     CudaArray, DType, Device, Error, ErrorKind, FromArray, HostVec, Import, LeaseMut, StreamHandle,
     live_allocations, live_exports,
 };
 
-use crate::ORDERED;
 use crate::counted_imports::{arrive, tell};
 use crate::cuda_program::Place;
 use crate::exclusive_driver::started;
+use crate::order_settings::Releases;
 use crate::support::arrays::Array;
 use crate::support::counted_owners::elsewhere;
 use crate::support::foreign_tensors::Ledger;
@@ -118,7 +118,7 @@ fn after_an_error_that_ends_all_everything_is_released_once() {
     run_alone("dead_driver::after_an_error_that_ends_all_everything_is_released_once", || ends_with(226));
 }
 
-/// With `ReleasePolicy::Immediate(ORDERED)` nothing waits. All other releases wait until the driver answers again.
+/// Where the program orders releases itself, nothing waits. All other releases wait until the driver answers again.
 #[test]
 fn an_error_that_says_nothing_releases_nothing() {
     run_alone("dead_driver::an_error_that_says_nothing_releases_nothing", || ends_with(UNKNOWN));
@@ -129,7 +129,7 @@ fn without_order_everything_is_released_whatever_the_driver_answers() {
     run_alone("dead_driver::without_order_everything_is_released_whatever_the_driver_answers", || {
         let sim = started();
         let data = Place::primary(0).bytes(0, 64);
-        set_release_policy(ReleasePolicy::Immediate(ORDERED));
+        Releases::Unordered.set();
         for code in [3, 4, 226, UNKNOWN] {
             let (ledger, import) = arrive(&data, GPU);
             sim.fail_all(code);

@@ -3,16 +3,14 @@
 use std::thread;
 use std::time::Duration;
 
-use interop_core::cuda::{
-    ReleasePolicy, finish_releases, pending_releases, poll_releases, set_release_policy, start_release_thread,
-};
+use interop_core::cuda::{finish_releases, pending_releases, poll_releases, start_release_thread};
 use interop_core::{Device, FromArray, SharedBuffer};
 use interop_sim_client::Policy;
 
-use crate::ORDERED;
 use crate::counted_imports::{arrive, await_release, drained};
 use crate::cuda_program::Place;
 use crate::exclusive_driver::{started, turn};
+use crate::order_settings::Releases;
 use crate::support::arrays::Array;
 use crate::support::foreign_tensors::Ledger;
 use crate::support::owner_chains::{on_a_small_stack, passed_on};
@@ -88,10 +86,10 @@ fn the_thread_in_the_background_sees_what_is_left_in_a_list() {
 #[test]
 fn the_end_of_a_long_chain_on_a_gpu_is_not_the_end_of_the_stack() {
     const LINKS: usize = 4000;
-    for policy in [ReleasePolicy::Immediate(ORDERED), ReleasePolicy::AfterContext] {
+    for policy in [Releases::Unordered, Releases::AfterContext] {
         let turn = turn();
         turn.set_policy(Policy::Eager);
-        set_release_policy(policy);
+        policy.set();
         let data = Place::primary(0).bytes(0, 64);
         let (ledger, import) = arrive(&data, GPU);
         let left = on_a_small_stack(move || {

@@ -5,17 +5,16 @@
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{
-    ReleasePolicy, finish_releases, pending_releases, poll_releases, pooled_events, set_release_policy,
-    stream_synchronize, stream_wait,
+    finish_releases, pending_releases, poll_releases, pooled_events, stream_synchronize, stream_wait,
 };
 use interop_core::dlpack::{Ownership, Versioned, export};
 use interop_core::{DType, Device, ErrorKind, Import, RawDescriptor, StreamHandle};
 use interop_sim_client::{Live, Mistake};
 
-use crate::ORDERED;
 use crate::counted_imports::{arrive, drained};
 use crate::cuda_program::{Bytes, LARGE, Place, current, destroy_event, is_untimed, set_current};
 use crate::exclusive_driver::{started, turn};
+use crate::order_settings::Releases;
 use crate::support::counted_owners::{Count, Counted, elsewhere};
 use crate::support::{assert_told, run_alone};
 
@@ -137,8 +136,8 @@ fn an_owner_that_destroys_the_context_of_its_memory_leaves_the_threads_own() {
         }
     }
     let _turn = turn();
-    for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate(ORDERED)] {
-        set_release_policy(policy);
+    for policy in [Releases::AfterContext, Releases::Unordered] {
+        policy.set();
         for before in [None, Some(Place::primary(0)), Some(Place::primary(1))] {
             let own = Place::foreign(0);
             let data = own.bytes(0, 64);

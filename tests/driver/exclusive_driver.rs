@@ -5,13 +5,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use interop_core::cuda::{
-    Context, CudaBuffer, MemoryKind, MissingStreamPolicy, ReleasePolicy, finish_releases, pending_releases,
-    pooled_events, set_missing_stream_policy, set_release_policy, share_events_for,
+    Context, CudaBuffer, MemoryKind, Unordered, finish_releases, pending_releases, pooled_events,
+    share_events_for,
 };
 use interop_core::{DType, live_exports};
 use interop_sim_client::{Live, Mark, Mistake, Policy, Sim, sim};
 
 use crate::cuda_program::{Place, current, end_captures, set_current, thread_mode};
+use crate::order_settings::{Releases, set_unordered};
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -140,8 +141,8 @@ impl Drop for Turn {
         sim.set_registered_apart(false);
         sim.set_reuse(false);
         end_captures();
-        set_release_policy(ReleasePolicy::AfterContext);
-        set_missing_stream_policy(MissingStreamPolicy::WaitForAll);
+        Releases::AfterContext.set();
+        set_unordered(Unordered::default());
         set_current(None);
         sim.run_all();
         finish_releases();

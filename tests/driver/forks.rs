@@ -2,8 +2,8 @@
 //! nothing and leaves the GPU to its parent.
 
 use interop_core::cuda::{
-    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, finish_releases, is_available, pending_releases,
-    pointer_attributes, poll_releases, set_release_policy, start_release_thread, stream_wait,
+    CudaBuffer, HoldReleases, MemoryKind, finish_releases, is_available, pending_releases,
+    pointer_attributes, poll_releases, start_release_thread, stream_wait,
 };
 use std::sync::{Arc, Mutex};
 
@@ -14,11 +14,11 @@ use interop_core::{
 };
 use interop_sim_client::{Spin, sim};
 
-use crate::ORDERED;
 use crate::children::{Child, Ended, child_does, end, end_the_thread, in_a_child};
 use crate::counted_imports::{arrive, await_release, tell};
 use crate::cuda_program::{Bytes, Place, Stream};
 use crate::exclusive_driver::started;
+use crate::order_settings::Releases;
 use crate::support::allocator::stopped_at;
 use crate::support::arrays::Array;
 use crate::support::foreign_tensors::{Claims, Ledger};
@@ -36,9 +36,9 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(policy: ReleasePolicy) -> Self {
+    fn new(policy: Releases) -> Self {
         started();
-        set_release_policy(policy);
+        policy.set();
         let place = Place::primary(0);
         let (data, stream) = (place.bytes(0, 64), place.non_blocking());
         let (ledgers, imports) = (0..3).map(|_| arrive(&data, GPU)).unzip();
@@ -105,7 +105,7 @@ fn while_a_thread_parks_a_release() {
             let import = scene.imports.pop();
             Box::new(|| drop(import))
         };
-        for policy in [ReleasePolicy::AfterContext, ReleasePolicy::AfterAllContexts] {
+        for policy in [Releases::AfterContext, Releases::AfterAllContexts] {
             let scene = || Scene::new(policy);
             wherever_a_thread_stops(scene, drops, Scene::in_the_child, Scene::in_the_parent);
         }
@@ -117,7 +117,7 @@ fn while_a_thread_parks_a_release() {
 fn while_a_thread_releases_what_is_due() {
     run_alone("forks::while_a_thread_releases_what_is_due", || {
         let due = || {
-            let mut scene = Scene::new(ReleasePolicy::AfterContext);
+            let mut scene = Scene::new(Releases::AfterContext);
             drop((scene.imports.pop(), scene.imports.pop()));
             sim().release(scene.spin);
             // The forking thread has an event, which goes into the pool when the thread ends.
@@ -181,7 +181,7 @@ fn a_child_has_its_own_driver_and_its_own_thread_that_looks() {
     run_alone("forks::a_child_has_its_own_driver_and_its_own_thread_that_looks", || {
         start_release_thread().unwrap();
         child_does(|| {
-            let mut scene = Scene::new(ReleasePolicy::AfterContext);
+            let mut scene = Scene::new(Releases::AfterContext);
             start_release_thread().unwrap();
             drop(scene.imports.pop());
             sim().release(scene.spin);
@@ -195,7 +195,7 @@ fn a_child_has_its_own_driver_and_its_own_thread_that_looks() {
 #[test]
 fn a_child_releases_memory_of_the_host_and_nothing_of_the_gpu() {
     run_alone("forks::a_child_releases_memory_of_the_host_and_nothing_of_the_gpu", || {
-        for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate(ORDERED)] {
+        for policy in [Releases::AfterContext, Releases::Unordered] {
             let mut scene = Scene::new(policy);
             let exported = Array::<LeaseMut<i16>>::from_import(scene.imports.pop().unwrap()).unwrap();
             let mut exported = Some(exported.into_dlpack().unwrap());
@@ -249,7 +249,7 @@ impl Drop for Forks {
 #[expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 fn a_drop_that_forks() {
     run_alone("forks::a_drop_that_forks", || {
-        for policy in [ReleasePolicy::AfterContext, ReleasePolicy::AfterAllContexts] {
+        for policy in [Releases::AfterContext, Releases::AfterAllContexts] {
             let (mut scene, side) = (Scene::new(policy), Arc::default());
             let dict = CudaArrayInterface {
                 shape: vec![8],

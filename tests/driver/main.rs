@@ -24,11 +24,15 @@ mod false_descriptions;
 mod forks;
 mod happens_before;
 mod joined_streams;
+mod journeys;
 mod launch_scopes;
 mod leased_memory;
 mod loops;
 mod mapped_memory;
 mod no_driver;
+mod order_hazards;
+#[path = "../support/order_settings.rs"]
+mod order_settings;
 mod pointer_attributes;
 mod random_contexts;
 #[path = "../support/random_layouts.rs"]
@@ -47,10 +51,3 @@ mod stream_wait;
 mod support;
 mod threads;
 mod unknown_work;
-
-use interop_core::cuda::OrderedByProgram;
-
-/// The promise for settings that order nothing.
-// SAFETY: the tests that choose them wait for the device, or expect the race that the driver reports.
-#[allow(unsafe_code, reason = "a promise of the tests")]
-const ORDERED: OrderedByProgram = unsafe { OrderedByProgram::promise() };

@@ -7,15 +7,13 @@
 
 use std::sync::Arc;
 
-use interop_core::cuda::{
-    HoldReleases, ReleasePolicy, finish_releases, poll_releases, set_release_policy, stream_wait,
-};
+use interop_core::cuda::{HoldReleases, finish_releases, poll_releases, stream_wait};
 use interop_core::dlpack::{ManagedTensor, Ownership, Versioned, export};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, RawDescriptor, StreamHandle};
 
-use crate::ORDERED;
 use crate::cuda_program::{Bytes, Place, Stream, current, set_current};
 use crate::exclusive_driver::{Turn, turn};
+use crate::order_settings::Releases;
 use crate::random_schedules::Dice;
 use crate::support::arrays::Array;
 use crate::support::counted_owners::elsewhere;
@@ -75,7 +73,7 @@ struct Known {
 struct Program<'t> {
     turn: &'t Turn,
     dice: Dice,
-    policies: [ReleasePolicy; 2],
+    policies: [Releases; 2],
     places: [Place; 3],
     streams: &'t [(usize, Stream)],
     arrays: Vec<Known>,
@@ -184,7 +182,7 @@ impl Program<'_> {
     /// Drops an array while work may still be queued on it.
     fn release(&mut self, at: usize) {
         let held = self.arrays.swap_remove(at).held;
-        set_release_policy(self.policies[self.dice.below(self.policies.len())]);
+        self.policies[self.dice.below(self.policies.len())].set();
         let [one, two, own] = self.places;
         let place = [None, Some(one), Some(two), Some(own)][self.dice.below(4)];
         let drop = move || {
@@ -228,7 +226,7 @@ impl Program<'_> {
 }
 
 /// Runs the programs of some seeds under these policies and checks the driver's reports after each.
-fn run(turn: &Turn, policies: [ReleasePolicy; 2], seeds: std::ops::Range<u64>, mut check: impl FnMut(u64)) {
+fn run(turn: &Turn, policies: [Releases; 2], seeds: std::ops::Range<u64>, mut check: impl FnMut(u64)) {
     let places = [Place::primary(0), Place::primary(1), Place::foreign(0)];
     let of = |at: usize| {
         let place = places[at];
@@ -247,7 +245,7 @@ fn run(turn: &Turn, policies: [ReleasePolicy; 2], seeds: std::ops::Range<u64>, m
 #[test]
 fn programs_in_several_places_release_after_the_work_in_all() {
     let turn = turn();
-    let policies = [ReleasePolicy::AfterContext, ReleasePolicy::AfterAllContexts];
+    let policies = [Releases::AfterContext, Releases::AfterAllContexts];
     // A release build runs all.
     let seeds = if cfg!(debug_assertions) { 0..50 } else { 0..200 };
     run(&turn, policies, seeds, |seed| {
@@ -260,7 +258,7 @@ fn programs_in_several_places_release_after_the_work_in_all() {
 #[test]
 fn programs_in_several_places_race_where_nothing_is_waited_for() {
     let turn = turn();
-    run(&turn, [ReleasePolicy::Immediate(ORDERED); 2], 0..5, |seed| {
+    run(&turn, [Releases::Unordered; 2], 0..5, |seed| {
         assert!(!turn.take_reports().is_empty(), "seed {seed} is of no use");
     });
 }

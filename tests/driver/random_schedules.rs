@@ -9,17 +9,15 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use interop_core::cuda::{
-    CudaBuffer, MemoryKind, ReleasePolicy, finish_releases, poll_releases, set_release_policy, stream_wait,
-};
+use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, poll_releases, stream_wait};
 use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 use interop_sim_client::{Mistake, Policy, Report};
 
-use crate::ORDERED;
 use crate::cuda_program::{Bytes, Place, Stream};
 use crate::exclusive_driver::{Turn, turn};
 use crate::happens_before::{Act, LEGACY, is_broken};
+use crate::order_settings::Releases;
 use crate::support::arrays::Array;
 use crate::support::counted_owners::elsewhere;
 
@@ -220,17 +218,13 @@ impl<'t> Program<'t> {
             self.ask(poll_releases);
         }
         self.acts.push(Act::Release { array: number });
-        set_release_policy(if unfenced {
-            ReleasePolicy::Immediate(ORDERED)
-        } else {
-            ReleasePolicy::AfterContext
-        });
+        if unfenced { Releases::Unordered } else { Releases::AfterContext }.set();
         if here {
             self.ask(|| drop(held));
         } else {
             self.ask(|| elsewhere(move || drop(held)));
         }
-        set_release_policy(ReleasePolicy::AfterContext);
+        Releases::AfterContext.set();
     }
 
     fn step(&mut self) {

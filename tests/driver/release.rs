@@ -4,18 +4,17 @@ use std::any::Any;
 use std::sync::Arc;
 
 use interop_core::cuda::{
-    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, finish_releases, pending_releases, poll_releases,
-    release_policy, set_release_policy, stream_wait,
+    CudaBuffer, HoldReleases, MemoryKind, finish_releases, pending_releases, poll_releases, stream_wait,
 };
 use interop_core::dlpack::{Ownership, Versioned, export};
 use interop_core::{
     CudaArray, DType, Device, FromArray, Import, Lease, LeaseMut, Owner, RawDescriptor, SharedBuffer,
 };
 
-use crate::ORDERED;
 use crate::counted_imports::{arrive, drained, poll_in_passing};
 use crate::cuda_program::{LARGE, Place, current};
 use crate::exclusive_driver::{Turn, turn};
+use crate::order_settings::Releases;
 use crate::support::allocator::{Tally, watch};
 use crate::support::arrays::Array;
 use crate::support::counted_owners::{Count, Counted, Panicking, elsewhere};
@@ -195,9 +194,8 @@ fn work_of_another_device_is_not_waited_for_unless_the_policy_says_so() {
     let turn = turn();
     let (place, other) = (Place::primary(0), Place::primary(1));
     let data = place.bytes(0, 64);
-    for (policy, waits) in [(ReleasePolicy::AfterContext, 0), (ReleasePolicy::AfterAllContexts, 1)] {
-        set_release_policy(policy);
-        assert_eq!(release_policy(), policy);
+    for (policy, waits) in [(Releases::AfterContext, 0), (Releases::AfterAllContexts, 1)] {
+        policy.set();
         let (ledger, import) = arrive(&data, GPU);
         let spin = other.non_blocking().spin();
         drop(import);
@@ -212,13 +210,13 @@ fn work_of_another_device_is_not_waited_for_unless_the_policy_says_so() {
 fn a_release_comes_after_what_it_was_promised_when_it_was_dropped() {
     let turn = turn();
     let data = Place::primary(0).bytes(0, 64);
-    for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate(ORDERED)] {
-        set_release_policy(ReleasePolicy::AfterAllContexts);
+    for policy in [Releases::AfterContext, Releases::Unordered] {
+        Releases::AfterAllContexts.set();
         let (ledger, import) = arrive(&data, GPU);
         let spin = Place::primary(1).non_blocking().spin();
         let held = HoldReleases::new();
         drop(import);
-        set_release_policy(policy);
+        policy.set();
         drop(held);
         assert_eq!((drained(), ledger.released()), (1, 0), "{policy:?}");
         turn.release(spin);
@@ -249,9 +247,9 @@ fn memory_that_all_devices_reach_waits_for_all_contexts_in_use() {
 }
 
 #[test]
-fn immediate_is_what_it_says() {
+fn a_program_may_order_releases_itself() {
     let turn = turn();
-    set_release_policy(ReleasePolicy::Immediate(ORDERED));
+    Releases::Unordered.set();
     let place = Place::primary(0);
     let data = place.bytes(0, 64);
     let (ledger, import) = arrive(&data, GPU);

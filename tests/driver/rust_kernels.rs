@@ -17,7 +17,7 @@ use crate::support::arrays::{Array, Claimed};
 use crate::support::assert_told;
 
 #[kernel(same_shape(to, from))]
-fn add(thread: Thread<'_>, mut to: ViewMut<'_, i16, 1>, from: View<'_, i16, 1>, by: i16) {
+pub(crate) fn add(thread: Thread<'_>, mut to: ViewMut<'_, i16, 1>, from: View<'_, i16, 1>, by: i16) {
     for at in thread.elements(to.shape()) {
         to.set(at, to.get(at) + from.get(at) + by);
     }
@@ -58,9 +58,9 @@ const PTX: &str = "
 ";
 
 // SAFETY: it runs on the simulated driver, which runs the functions above.
-static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
+pub(crate) static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
 
-const FEW: LaunchSize = LaunchSize { grid: (2, 1, 1), block: (3, 1, 1) };
+pub(crate) const FEW: LaunchSize = LaunchSize { grid: (2, 1, 1), block: (3, 1, 1) };
 
 #[test]
 fn kernel_comes_after_the_work_on_both_arrays_and_before_what_follows() {
@@ -181,9 +181,8 @@ fn elements_of_small_items_begin_at_any_item() {
     turn.register::<quadruple>();
     let numbers: Vec<i16> = (0..9).collect();
     for first in [0, 1_u8] {
-        let owner = CudaBuffer::from_slice(MemoryKind::Managed, 0, &numbers).unwrap();
-        let mut to = Array::new(part(&owner, first), &[2, 4]);
-        let from = Array::new(part(&owner, first), &[2, 4]);
+        let owners = [(); 2].map(|()| CudaBuffer::from_slice(MemoryKind::Managed, 0, &numbers).unwrap());
+        let [mut to, from] = owners.each_ref().map(|owner| Array::new(part(owner, first), &[2, 4]));
         let scope = LaunchScope::new();
         let arrays = scope.elementwise((&mut to, &from)).unwrap();
         scope.launch(&KERNELS, arrays.launch_size(), quadruple::with(arrays)).unwrap();

@@ -6,16 +6,16 @@ use std::sync::Barrier;
 use std::thread;
 
 use interop_core::cuda::{
-    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, finish_releases, pending_releases, poll_releases,
-    set_release_policy, share_events_for, stream_wait,
+    CudaBuffer, HoldReleases, MemoryKind, finish_releases, pending_releases, poll_releases, share_events_for,
+    stream_wait,
 };
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, SharedBuffer, StreamHandle};
 use interop_sim_client::{Policy, sim};
 
-use crate::ORDERED;
 use crate::counted_imports::{arrive, drained, poll_in_passing};
 use crate::cuda_program::{LARGE, Place, set_current};
 use crate::exclusive_driver::{Turn, turn};
+use crate::order_settings::Releases;
 use crate::support::allocator::{Tally, watch};
 use crate::support::arrays::Array;
 use crate::support::counted_owners::elsewhere;
@@ -165,7 +165,7 @@ fn a_poll_in_passing_decides_at_once_after_a_request_a_hold_or_another_policy() 
     };
     let ways: [(&str, &dyn Fn()); 3] = [
         ("a hold", &|| drop(HoldReleases::new())),
-        ("a policy", &|| set_release_policy(ReleasePolicy::AfterContext)),
+        ("a policy", &|| Releases::AfterContext.set()),
         ("a request", &|| {
             poll_releases();
         }),
@@ -246,7 +246,7 @@ fn threads_share_events_and_release_everything_once() {
 fn a_foreign_release_makes_no_call_and_our_own_frees_in_its_context() {
     let turn = turn();
     sim().set_policy(Policy::Eager);
-    set_release_policy(ReleasePolicy::Immediate(ORDERED));
+    Releases::Unordered.set();
     let place = Place::primary(0);
     let data = place.bytes(0, 64);
     let (ledger, import) = arrive(&data, GPU);
@@ -290,7 +290,7 @@ struct Bare<S> {
 #[test]
 fn in_and_out_asks_two_questions_about_the_pointer() {
     let turn = turn();
-    set_release_policy(ReleasePolicy::Immediate(ORDERED));
+    Releases::Unordered.set();
     let array = Array::new(CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 64).unwrap(), &[64]);
     let array = Arc::new(array);
     let import = || {

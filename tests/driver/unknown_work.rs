@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use interop_core::cuda::{
-    CudaBuffer, HoldReleases, MemoryKind, MissingStreamPolicy, finish_releases, set_missing_stream_policy,
-};
+use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, Unordered, finish_releases, unordered};
 use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease, StreamHandle};
 use interop_sim_client::{Live, Mistake};
 
-use crate::ORDERED;
 use crate::counted_imports::Row;
 use crate::cuda_program::{Bytes, Place, Stream};
 use crate::exclusive_driver::{Turn, turn};
+use crate::order_settings::set_unordered;
 
 /// Memory that work on a stream which nobody names is still writing: with 5 in each byte.
 fn late(kind: MemoryKind, place: Place, hidden: Stream) -> (Arc<Row<CudaBuffer>>, Bytes) {
@@ -101,22 +99,17 @@ fn an_interface_names_a_stream_that_waits() {
 }
 
 #[test]
-fn the_policy_says_what_unknown_work_is() {
+fn a_program_may_order_unknown_work_itself() {
     let turn = turn();
     let place = Place::primary(0);
-    let policies = [
-        (MissingStreamPolicy::WaitForAll, [1, 0, 1]),
-        (MissingStreamPolicy::LegacyDefault, [0, 1, 1]),
-        (MissingStreamPolicy::NothingPending(ORDERED), [0, 0, 0]),
-    ];
     let array =
         Arc::new(Row { data: CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 32).unwrap(), len: 32 });
-    for (policy, calls) in policies {
-        set_missing_stream_policy(policy);
+    for (unknown_work, calls) in [(false, [1, 0, 1]), (true, [0, 0, 0])] {
+        set_unordered(Unordered { unknown_work, ..unordered() });
         turn.reset_calls();
         let tensor =
             array.share_dlpack_as::<interop_core::dlpack::Versioned>(place.non_blocking().handle()).unwrap();
-        assert_eq!(counted(&turn), calls, "{policy:?}");
+        assert_eq!(counted(&turn), calls, "{unknown_work}");
         drop(tensor);
         assert_eq!(finish_releases(), 0);
     }

@@ -72,9 +72,8 @@ def main():
         "ours, believed": lambda: floor.calls(interop_demo.is_square_trusted, array, TURNS),
         "ours": lambda: floor.calls(interop_demo.is_square, array, TURNS),
     }
-    policies = {"immediate": "immediate", "default": "after_context"}
-    for label, policy in policies.items():
-        interop_demo.set_release_policy(policy)
+    for label, releases in {"unordered": True, "default": False}.items():
+        interop_demo.set_unordered(releases=releases)
         rounds = {name: [] for name in steps}
         for _ in range(ROUNDS):
             for name, run in steps.items():

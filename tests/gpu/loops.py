@@ -116,10 +116,6 @@ def rows(torch):
     show("a copy for PyTorch, at the limit", clone, loop(taken), held=True)
     show("the same, two streams in turns", both, loop(in_turns(taken)), held=True)
     show("the same, 5 turns, below the limit", loop(lambda _: t.clone(), 5), loop(taken, 5))
-    before = interop_demo.set_release_policy("after_named_stream")
-    show("the same, the stream is trusted", clone, loop(taken))
-    show("the same, two streams in turns", both, loop(in_turns(taken)))
-    interop_demo.set_release_policy(before)
     show("a capsule with a copy, dropped", clone, loop(lambda _: dropped(1)))
     handles = [stream.cuda_stream for stream in side]
     show("the same, two streams in turns", both, loop(lambda number: dropped(handles[number % 2])))

@@ -104,8 +104,8 @@ def test_without_ordering_it_shows(streams, wrong, protocol):
     assert rounds(producer, protocol, second, -1, wrong, 20) > 0
 
 
-@pytest.mark.parametrize("policy", ["wait_for_all", "legacy_default", "nothing_pending"])
-def test_a_producer_that_names_no_stream(streams, wrong, policy):
+@pytest.mark.parametrize("unordered", [False, True])
+def test_a_producer_that_names_no_stream(streams, wrong, unordered):
     """torch, JAX, Warp and DALI write version 2. By default the consumer then waits for all work of the context."""
     first, second = streams
     producer = Producer(first)
@@ -114,7 +114,7 @@ def test_a_producer_that_names_no_stream(streams, wrong, policy):
         __cuda_array_interface__ = {**producer.array.__cuda_array_interface__, "version": 2}
 
     Version2.__cuda_array_interface__.pop("stream")
-    before = interop_demo.set_missing_stream_policy(policy)
+    interop_demo.set_unordered(unknown_work=unordered)
     try:
         bad = 0
         for value in range(1, 21):
@@ -126,46 +126,42 @@ def test_a_producer_that_names_no_stream(streams, wrong, policy):
             driver.synchronize()
             del array
     finally:
-        interop_demo.set_missing_stream_policy(before)
-    assert (bad == 0) == (policy == "wait_for_all")
+        interop_demo.set_unordered()
+    assert (bad == 0) == (not unordered)
 
 
-def overtaken(kind, policy, streams, wrong, count):
+def overtaken(kind, streams, wrong, count):
     """Returns how many elements a slow consumer read after their memory had been reused."""
     first, second = streams
-    interop_demo.set_release_policy(policy)
-    try:
-        for value in range(1, count + 1):
-            array = Array.full((COUNT,), 0, "<u4", device=kind)
-            address = interop_demo.describe(array)["data"]
-            driver.produce(first, address, COUNT, value)
-            driver.synchronize(first)
-            imported = interop_demo.asarray(array, stream=second)
-            driver.spin(second, DELAY)
-            driver.consume(second, address, COUNT, value, wrong)
-            del array, imported
-            gc.collect()
-            # The next owner of the same memory, if it was released.
-            reused = Array.full((COUNT,), 1, "<u4", device=kind)
-            driver.produce(first, interop_demo.describe(reused)["data"], COUNT, 0)
-            driver.synchronize()
-            del reused
-        return counted(wrong)
-    finally:
-        interop_demo.set_release_policy("after_context")
+    for value in range(1, count + 1):
+        array = Array.full((COUNT,), 0, "<u4", device=kind)
+        address = interop_demo.describe(array)["data"]
+        driver.produce(first, address, COUNT, value)
+        driver.synchronize(first)
+        imported = interop_demo.asarray(array, stream=second)
+        driver.spin(second, DELAY)
+        driver.consume(second, address, COUNT, value, wrong)
+        del array, imported
+        gc.collect()
+        # The next owner of the same memory, if it was released.
+        reused = Array.full((COUNT,), 1, "<u4", device=kind)
+        driver.produce(first, interop_demo.describe(reused)["data"], COUNT, 0)
+        driver.synchronize()
+        del reused
+    return counted(wrong)
 
 
 @pytest.mark.parametrize("kind", ["cuda", "pool", "pinned", "managed"])
 def test_a_slow_consumer(streams, wrong, kind):
-    assert overtaken(kind, "after_context", streams, wrong, min(ROUNDS, 300)) == 0
+    assert overtaken(kind, streams, wrong, min(ROUNDS, 300)) == 0
 
 
-def overtaken_by_torch(policy, streams, wrong, count):
+def overtaken_by_torch(unordered, streams, wrong, count):
     """Returns how many elements a slow consumer read after torch's allocator had given their block to another tensor.
     """
     torch = pytest.importorskip("torch", exc_type=ImportError)
     first, second = streams
-    interop_demo.set_release_policy(policy)
+    interop_demo.set_unordered(releases=unordered)
     for value in range(1, count + 1):
         tensor = torch.zeros(COUNT, dtype=torch.int32, device="cuda")
         address = tensor.data_ptr()
@@ -179,7 +175,7 @@ def overtaken_by_torch(policy, streams, wrong, count):
         reused = torch.zeros(COUNT, dtype=torch.int32, device="cuda")
         torch.cuda.synchronize()
         del reused
-    interop_demo.set_release_policy("after_context")
+    interop_demo.set_unordered()
     return counted(wrong)
 
 
@@ -187,12 +183,12 @@ def test_a_slow_consumer_of_torch(streams, wrong):
     """torch's allocator reuses a block as soon as its tensor is dropped. Our import keeps the tensor until the work
     is done.
     """
-    assert overtaken_by_torch("after_context", streams, wrong, min(ROUNDS, 300)) == 0
+    assert overtaken_by_torch(False, streams, wrong, min(ROUNDS, 300)) == 0
 
 
 def test_without_ordered_releases_it_shows(streams, wrong):
     """The counterexample: the block is released immediately."""
-    assert overtaken_by_torch("immediate", streams, wrong, 20) > 0
+    assert overtaken_by_torch(True, streams, wrong, 20) > 0
 
 
 def test_torch_reads_slowly_what_we_drop(streams, wrong):

@@ -332,18 +332,20 @@ def test_every_copy_is_right(names):
 
 
 @contextlib.contextmanager
-def released(policy):
-    before = interop_demo.set_release_policy(policy)
+def unordered():
+    interop_demo.set_unordered(releases=True)
     try:
         yield
     finally:
-        interop_demo.set_release_policy(before)
+        interop_demo.set_unordered()
 
 
-@pytest.mark.parametrize("policy", ["after_all_contexts"])
-def test_by_other_policies(policy):
-    with released(policy):
+def test_by_the_other_policy():
+    before = interop_demo.set_release_policy("after_all_contexts")
+    try:
         assert walk(["ours", "torch"], SEED) == []
+    finally:
+        interop_demo.set_release_policy(before)
 
 
 def test_on_two_devices():
@@ -358,12 +360,12 @@ def test_on_two_devices():
 
 def test_without_ordered_releases_it_shows():
     """A counterexample: memory that we drop returns to its library immediately."""
-    with released("immediate"):
+    with unordered():
         assert any(walk(["ours", "torch"], SEED + more) for more in range(WALKS))
 
 
 @pytest.mark.parametrize("names", [["ours", "torch"], ["ours", "cupy"]], ids="-".join)
 def test_without_order_it_shows(names):
     """The counterexample: no stream waits are requested."""
-    with released("immediate"):
+    with unordered():
         assert any(walk(names, SEED + more, ordered=False) for more in range(WALKS))

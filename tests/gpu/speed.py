@@ -19,9 +19,8 @@ import native
 import numpy as np
 
 ROUNDS, TURNS = 41, 2000
-# The others release immediately, whatever is queued. `immediate` is ours with that policy, and `ours` has the default
-# policy.
-COLUMNS = ("floor", "nanobind", "tvm-ffi", "cuda.core", "cupy", "immediate", "ours")
+# The others release immediately, whatever is queued. `unordered` is ours without order, and `ours` is the default.
+COLUMNS = ("floor", "nanobind", "tvm-ffi", "cuda.core", "cupy", "unordered", "ours")
 
 
 def library(name):
@@ -53,17 +52,16 @@ class Figures:
         return self.add(name, self.floor.calls, function, array, TURNS)
 
     def ours(self, function, array):
-        """Adds the columns for the default release policy and for immediate releases."""
+        """Adds the columns for releases in order and for unordered releases."""
 
-        def under(policy):
-            before = interop_demo.set_release_policy(policy)
+        def unordered():
+            interop_demo.set_unordered(releases=True)
             try:
                 return self.floor.calls(function, array, TURNS)
             finally:
-                interop_demo.set_release_policy(before)
+                interop_demo.set_unordered()
 
-        for policy in ("immediate",):
-            self.add(policy, under, policy)
+        self.add("unordered", unordered)
         return self.calls("ours", function, array)
 
     def medians(self):

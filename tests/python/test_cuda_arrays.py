@@ -267,13 +267,13 @@ def test_read_only_arrays_stay_as_they_are():
 
 
 def test_the_switches_say_what_they_were():
-    for switch, names in (
-        (interop_demo.set_release_policy, ["immediate", "after_all_contexts", "after_context"]),
-        (interop_demo.set_missing_stream_policy, ["legacy_default", "nothing_pending", "wait_for_all"]),
-    ):
-        assert [switch(name) for name in names] == [names[-1], *names[:-1]]
-        with pytest.raises(ValueError, match=names[0]):
-            switch("never")
+    names = ["after_all_contexts", "after_context"]
+    assert [interop_demo.set_release_policy(name) for name in names] == [names[-1], *names[:-1]]
+    with pytest.raises(ValueError, match=names[0]):
+        interop_demo.set_release_policy("never")
+    assert interop_demo.set_unordered(releases=True) == (False, False)
+    assert interop_demo.set_unordered(unknown_work=True) == (True, False)
+    assert interop_demo.set_unordered() == (False, True)
 
 
 def test_releases_can_be_held():

@@ -58,9 +58,10 @@ def plus(*parts):
 @pytest.fixture(autouse=True)
 def at_once():
     """Releases make no driver calls of their own."""
-    before = interop_demo.set_release_policy("immediate")
+    interop_demo.set_unordered(releases=True)
     yield
-    interop_demo.set_release_policy(before)
+    interop_demo.set_unordered()
+    interop_demo.set_release_policy("after_context")
 
 
 def allocated():
@@ -217,10 +218,10 @@ def test_an_export_asks_about_the_pointer():
     assert interface == {}
 
 
-@pytest.mark.parametrize("policy", ["immediate", "after_context"])
-def test_an_export_of_imported_memory_waits_for_all_work(policy, memory):
+@pytest.mark.parametrize("releases", [True, False])
+def test_an_export_of_imported_memory_waits_for_all_work(releases, memory):
     """The library of the memory works on without a word. The release adds no order, because that of the import does."""
-    interop_demo.set_release_policy(policy)
+    interop_demo.set_unordered(releases=releases)
     interop_demo.is_square(TorchLike(tensor(memory)))
     array = interop_demo.asarray(TorchLike(tensor(memory)))
     array.__dlpack__(max_version=(1, 0))  # The first time creates the event.
@@ -233,7 +234,7 @@ def test_an_export_of_imported_memory_waits_for_all_work(policy, memory):
     held = [capsule]
     del capsule
     assert calls(held.clear)[0] == {}
-    assert interop_demo.pending_releases() == (policy == "after_context")
+    assert interop_demo.pending_releases() == (not releases)
     interop_demo.finish_releases()
 
 
@@ -277,7 +278,7 @@ def test_a_stream_wait_is_a_record_and_a_wait(memory):
     # The caller's stream, which the array leaves. An array is not kept during a capture, which is asked about first.
     assert imported(theirs) == plus(one_default, {CAPTURES: 1})
     # The release will record an event, unless the stream captures a graph.
-    interop_demo.set_release_policy("after_context")
+    interop_demo.set_unordered()
     assert imported(ours, stream=ours) == {POINTER: 1, CAPTURES: 1}
     assert imported(theirs, stream=ours) == two
     interop_demo.finish_releases()
@@ -308,7 +309,7 @@ def test_releases_share_their_event(count, memory, eager):
     """A small array makes no call when it is dropped. The later calls are the same for any number of deferred
     releases.
     """
-    interop_demo.set_release_policy("after_context")
+    interop_demo.set_unordered()
     interop_demo.is_square(TorchLike(tensor(memory)))
     arrays = [interop_demo.asarray(TorchLike(tensor(memory))) for _ in range(count)]
     interop_demo.finish_releases()
@@ -319,7 +320,7 @@ def test_releases_share_their_event(count, memory, eager):
 
 def test_the_import_of_an_array_that_is_kept_decides(memory, eager):
     """It polls, because its own release records an event."""
-    interop_demo.set_release_policy("after_context")
+    interop_demo.set_unordered()
     for _ in range(2):  # The first time creates the event and counts the devices.
         arrays = [interop_demo.asarray(TorchLike(tensor(memory))) for _ in range(2)]
         arrays.pop()
@@ -334,6 +335,7 @@ def test_a_release_after_all_contexts(memory, eager):
     """Each device is queried for use. If it is in use it gets an event, and its context is made current if another
     one is.
     """
+    interop_demo.set_unordered()
     interop_demo.set_release_policy("after_all_contexts")
     full("cuda", ordinal=1)
     for _ in range(2):  # The first time creates the events.
@@ -348,7 +350,7 @@ def test_a_release_after_all_contexts(memory, eager):
 
 def test_a_large_array_is_decided_when_it_is_dropped(eager):
     """A large array gets its own event."""
-    interop_demo.set_release_policy("after_context")
+    interop_demo.set_unordered()
     large = full("cuda", shape=(1 << 18,))
     view = [interop_demo.asarray(large)]
     interop_demo.finish_releases()

@@ -2,8 +2,11 @@
 consumer's stream.
 """
 
+import contextlib
 import ctypes
 import random
+import sys
+import types
 
 import interop_demo
 import numpy as np
@@ -141,8 +144,8 @@ class Transposed:
         self.__cuda_array_interface__ = {**base, "shape": shape[::-1], "strides": strides, "data": (data, False)}
 
 
-@pytest.mark.parametrize("policy", ["after_context", "immediate"])
-def test_memory_comes_from_the_pool_and_goes_back_in_order(policy):
+@pytest.mark.parametrize("unordered", [False, True])
+def test_memory_comes_from_the_pool_and_goes_back_in_order(unordered):
     """The simulated driver reports pool memory that is freed before its last use has run."""
     array, stream = full("cuda", (4, 6), 1.0), SIM.stream()
     interop_demo.scale_(array, 2, stream=stream)
@@ -151,14 +154,15 @@ def test_memory_comes_from_the_pool_and_goes_back_in_order(policy):
     assert (SIM.calls("cuMemAllocFromPoolAsync") - pool, SIM.calls("cuMemAlloc_v2") - plain) == (1, 0)
     spin = SIM.library.interop_sim_spin(ctypes.c_uint64(stream))
     interop_demo.scale_(copy, 2, stream=stream)
-    if policy == "immediate":
+    if unordered:
         SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
         SIM.call("cuStreamSynchronize", ctypes.c_uint64(stream))
-    before, waits = interop_demo.set_release_policy(policy), SIM.calls(*WAITS)
+    interop_demo.set_unordered(releases=unordered)
+    waits = SIM.calls(*WAITS)
     del copy
-    interop_demo.set_release_policy(before)
+    interop_demo.set_unordered()
     assert SIM.calls(*WAITS) == waits
-    if policy == "after_context":
+    if not unordered:
         # The release of the copy is deferred; its memory is not accessed after it has been released.
         SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
         assert interop_demo.finish_releases() == 0
@@ -206,26 +210,6 @@ def test_the_original_of_a_copy_is_not_free_before_the_copy():
     SIM.library.interop_sim_run_all()
     release(copy)
     assert SIM.reports() == []
-
-
-def test_a_stream_that_is_trusted_frees_the_copies_when_it_is_named_again():
-    array, stream, other = full("cuda", (512, 1024), 1.0), SIM.stream(), SIM.stream()
-    spin = SIM.library.interop_sim_spin(ctypes.c_uint64(SIM.stream()))
-    before = interop_demo.set_release_policy("after_named_stream")
-    try:
-        frees, fences = SIM.calls("cuMemFreeAsync"), SIM.calls("cuCtxRecordEvent")
-        for dropped in (1, 1, 1):
-            taken(array, stream)
-            assert interop_demo.pending_releases() == dropped
-        taken(array, other)
-        assert interop_demo.pending_releases() == 2
-        assert (SIM.calls("cuMemFreeAsync") - frees, SIM.calls("cuCtxRecordEvent") - fences) == (2, 0)
-        assert SIM.library.interop_sim_is_pending(ctypes.c_uint64(spin))
-    finally:
-        interop_demo.set_release_policy(before)
-    interop_demo.poll_releases()
-    assert interop_demo.pending_releases() == 2, "the two that are left wait for all work, as all others"
-    SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
 
 
 def test_a_device_without_a_pool_gives_plain_memory():
@@ -276,6 +260,53 @@ def test_a_source_whose_own_stream_captures_is_refused():
         array.__dlpack__(copy=True, stream=1, **V1)
     SIM.call("cuStreamEndCapture", ctypes.c_uint64(stream), ctypes.byref(graph))
     SIM.call("cuGraphDestroy", graph)
+
+
+def kept():
+    """An array whose library may use it on any stream. Whoever gets it waits for all work of the context."""
+    return interop_demo.asarray(full("cuda", (4, 6), 1.0))
+
+
+@contextlib.contextmanager
+def capture(stream):
+    """Captures a graph, which must be good in the end."""
+    graph = ctypes.c_uint64()
+    SIM.call("cuStreamBeginCapture_v2", ctypes.c_uint64(stream), 0)
+    yield
+    SIM.call("cuStreamEndCapture", ctypes.c_uint64(stream), ctypes.byref(graph))
+    SIM.call("cuGraphDestroy", graph)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda array, stream: interop_demo.describe(array, stream=stream),
+        lambda array, stream: array.__dlpack__(stream=stream, **V1),
+        lambda array, stream: array.__dlpack__(stream=stream, copy=True, **V1),
+    ],
+    ids=["describe", "export", "copy"],
+)
+def test_what_waits_for_all_work_is_refused_before_it_spoils_the_capture(use):
+    array, stream = kept(), SIM.stream()
+    with capture(stream), pytest.raises(interop_demo.ArrayError, match="graph"):
+        use(array, stream)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda array: array.__cuda_array_interface__,
+        lambda array: array.__dlpack__(copy=True, **V1),
+        lambda array: interop_demo.describe(array),
+    ],
+    ids=["dict", "copy", "describe"],
+)
+def test_a_library_that_was_never_seen_is_asked_for_its_capture(use, monkeypatch):
+    array, stream = kept(), SIM.stream()
+    current = types.SimpleNamespace(get_current_stream=lambda ordinal: types.SimpleNamespace(ptr=stream))
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=current))
+    with capture(stream), pytest.raises(interop_demo.ArrayError, match="graph"):
+        use(array)
 
 
 def test_faults_leave_nothing_behind():

@@ -66,11 +66,11 @@ def test_memory_that_is_freed_lets_other_threads_run(kind, owner):
         array = array.__dlpack__(max_version=(1, 0))
     elif owner == "a consumer":
         array = interop_demo.asarray(array)
-    before = interop_demo.set_release_policy("immediate")
+    interop_demo.set_unordered(releases=True)
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
     live = SIM.library.interop_sim_live(0)
     del array
-    interop_demo.set_release_policy(before)
+    interop_demo.set_unordered()
     assert SIM.library.interop_sim_live(0) == live - 1
     assert probe.attachment(1) is False
 

@@ -6,9 +6,7 @@ use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use interop_core::cuda::{
-    self, CudaBuffer, MemoryKind, MissingStreamPolicy, OrderedByProgram, ReleasePolicy,
-};
+use interop_core::cuda::{self, CudaBuffer, MemoryKind, ReleasePolicy, Unordered};
 use interop_core::python::extract_stream;
 use interop_core::{
     AsStream, CudaArray, Device, Element, Error, ErrorKind, FromStream, HostVec, LaunchScope, Layout, Order,
@@ -212,24 +210,10 @@ pub(crate) fn finish_releases(py: Python<'_>) -> usize {
     }
 }
 
-// SAFETY: the tests that choose the settings with this promise wait for the device, or expect the race.
-const ORDERED: OrderedByProgram = unsafe { OrderedByProgram::promise() };
+const POLICIES: [(&str, ReleasePolicy); 2] =
+    [("after_context", ReleasePolicy::AfterContext), ("after_all_contexts", ReleasePolicy::AfterAllContexts)];
 
-const POLICIES: [(&str, ReleasePolicy); 4] = [
-    ("after_context", ReleasePolicy::AfterContext),
-    ("after_all_contexts", ReleasePolicy::AfterAllContexts),
-    ("after_named_stream", ReleasePolicy::AfterNamedStream(ORDERED)),
-    ("immediate", ReleasePolicy::Immediate(ORDERED)),
-];
-
-const UNSTATED: [(&str, MissingStreamPolicy); 3] = [
-    ("wait_for_all", MissingStreamPolicy::WaitForAll),
-    ("legacy_default", MissingStreamPolicy::LegacyDefault),
-    ("nothing_pending", MissingStreamPolicy::NothingPending(ORDERED)),
-];
-
-/// Sets what releases of CUDA memory wait for (`"after_context"`, `"after_all_contexts"`,
-/// `"after_named_stream"`, `"immediate"`), and returns the previous setting.
+/// Sets what releases of CUDA memory wait for (`"after_context"`, `"after_all_contexts"`), and returns the previous setting.
 #[pyfunction]
 pub(crate) fn set_release_policy(name: &str) -> PyResult<&'static str> {
     let policy = value_of(&POLICIES, name)?;
@@ -244,14 +228,14 @@ pub(crate) fn set_release_limit(bytes: Option<usize>) -> PyResult<()> {
     Ok(cuda::set_release_limit(bytes)?)
 }
 
-/// Sets what work on an array waits for if its producer states no stream (`"wait_for_all"`, `"legacy_default"`,
-/// `"nothing_pending"`), and returns the previous setting.
+/// Sets what is left unordered: releases of CUDA memory, and work whose stream is unknown. Returns the previous setting.
 #[pyfunction]
-pub(crate) fn set_missing_stream_policy(name: &str) -> PyResult<&'static str> {
-    let policy = value_of(&UNSTATED, name)?;
-    let before = word_of(&UNSTATED, &cuda::missing_stream_policy());
-    cuda::set_missing_stream_policy(policy);
-    Ok(before)
+#[pyo3(signature = (*, releases = false, unknown_work = false))]
+pub(crate) fn set_unordered(releases: bool, unknown_work: bool) -> (bool, bool) {
+    let before = cuda::unordered();
+    // SAFETY: the tests that leave something unordered wait for the device, or expect the race.
+    unsafe { cuda::set_unordered(Unordered { releases, unknown_work }) };
+    (before.releases, before.unknown_work)
 }
 
 fn value_of<T: Copy>(table: &[(&str, T)], name: &str) -> PyResult<T> {

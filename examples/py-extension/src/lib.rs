@@ -41,8 +41,8 @@ mod interop_demo {
     use super::array::{Array, asarray};
     #[pymodule_export]
     use super::cuda::{
-        HoldReleases, finish_releases, order, pending_releases, poll_releases, set_missing_stream_policy,
-        set_release_limit, set_release_policy,
+        HoldReleases, finish_releases, order, pending_releases, poll_releases, set_release_limit,
+        set_release_policy, set_unordered,
     };
     #[pymodule_export]
     use super::describe::{describe, parse_cai};

@@ -61,19 +61,21 @@ use ::cuda_core::{
 };
 
 use crate::adapters::{check_context, contiguous_elements, device_writes};
-use crate::array::device::{Device, DeviceType};
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::context::enter_primary_context;
-use crate::cuda::driver::to_usize;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::launch_scope::LaunchScope;
+use crate::derive::scope_state::ScopeUse;
+use crate::driver::context::enter_primary_context;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::functions::to_usize;
+use crate::driver::stream::is_stream_of;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::check_import_writable;
 use crate::memory::from_import::{DataField, FromImport};
@@ -117,6 +119,19 @@ fn device_of(context: &Context) -> Device {
     Device::cuda(i32::try_from(context.ordinal()).unwrap_or(i32::MAX))
 }
 
+/// Takes a lease until the work that is on a stream now is done, as `cuda-core` does for its own work. Returns whether it did.
+fn leased(storage: &RawDeviceBuffer, stream: StreamHandle, write: bool) -> bool {
+    let Some(raw) = stream.to_raw() else { return true };
+    if !is_stream_of(stream, handle_of(storage.context())).unwrap_or(false) {
+        return false;
+    }
+    let _guards = enter_primary_context(device_of(storage.context()).device_id);
+    // SAFETY: the stream is that of a scope, which is live, and it belongs to this context.
+    let stream = unsafe { Stream::borrow_raw(with_exposed_provenance_mut(raw), storage.context()) };
+    let lease = storage.acquire(&stream, write, false);
+    lease.and_then(|lease| lease.retain_until_complete(&stream)).is_ok()
+}
+
 macro_rules! buffers {
     ($($buffer:ty, $mutability:expr;)*) => {
         $(
@@ -127,6 +142,14 @@ macro_rules! buffers {
                 fn memory(&self) -> Result<MemoryRegion> {
                     let (address, device) = (to_usize(self.cu_deviceptr()), device_of(self.context()));
                     Ok(MemoryRegion::new::<T>(address, self.len(), device, $mutability))
+                }
+
+                fn note_read(&self, stream: StreamHandle) -> bool {
+                    leased(self.storage(), stream, false)
+                }
+
+                fn note_write(&mut self, stream: StreamHandle) -> bool {
+                    leased(self.storage(), stream, true)
                 }
             }
         )*
@@ -161,7 +184,7 @@ fn copied<T: Element + DeviceCopy>(import: &mut Import, order: Order) -> Result<
         return typed(unsafe { RawDeviceBuffer::from_raw_parts(0, 0, context) }, 0);
     }
     let device = device_of(&context);
-    let _guards = (enter_primary_context(device.device_id)?, cuda::context::relaxed());
+    let _guards = (enter_primary_context(device.device_id)?, crate::driver::context::relaxed());
     let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| T::TYPE.too_large(count))?;
     let primary = cuda::Context::primary(device.device_id)?;
     let target = CudaBuffer::uninitialized(MemoryKind::Device, primary, device.device_id, T::TYPE, bytes)?;
@@ -255,7 +278,7 @@ impl<T: Element + DeviceCopy> ImportedBuffer<T> {
             )?;
         }
         let scope = LaunchScope::on_handle(handle);
-        scope.add(&self.info)?;
+        scope.add(&self.info, ScopeUse::WRITE)?;
         Ok(BufferOnStream { buffer: &mut self.buffer, stream, scope })
     }
 
@@ -422,7 +445,7 @@ unsafe impl<T: Element> Storage for ImportedBuffer<T> {
         self.info.stream()
     }
 
-    fn state(&self) -> MemoryState {
+    fn state(&self) -> MemoryState<'_> {
         MemoryState::new(self.info.pending)
     }
 }
@@ -437,7 +460,7 @@ impl AsStream for Stream {
         let handle = self.as_stream();
         let is_meant = || {
             handle_of(self.context())
-                .is_none_or(|context| cuda::context::has_default_streams(context, device))
+                .is_none_or(|context| crate::driver::context::has_default_streams(context, device))
         };
         // Without the stream, consumers wait for all work of the memory's context.
         (matches!(handle, StreamHandle::Raw(_)) || is_meant()).then_some(handle)
@@ -451,7 +474,7 @@ impl FromStream for Arc<Stream> {
         if let (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(handle)) =
             (stream, handle_of(&context))
         {
-            cuda::stream_wait::wait_for_default_streams(stream, device, handle)?;
+            crate::driver::stream_wait::wait_for_default_streams(stream, device, handle)?;
         }
         let raw = stream.to_raw().unwrap_or(0);
         // SAFETY: `ordinal_of` has found that the stream belongs to the context, which is kept. Whoever created the stream

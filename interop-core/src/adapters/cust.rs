@@ -61,20 +61,20 @@ use ::cust::memory::{
 use ::cust::stream::Stream;
 
 use crate::adapters::device_writes;
-use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::driver::to_usize;
 use crate::cuda::handover::current_device;
-use crate::cuda::pointer::not_cuda;
 use crate::derive::fields::stream::AsStream;
 use crate::derive::single_error::FieldProbe;
+use crate::driver::device::Device;
+use crate::driver::functions::to_usize;
+use crate::driver::pointer::not_cuda;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
@@ -310,7 +310,8 @@ impl<B: Buffer> InContext<B> {
 
 impl<B: Buffer> Drop for InContext<B> {
     fn drop(&mut self) {
-        let _guards = (cuda::pointer::enter_context_of(self.address()), cuda::context::relaxed());
+        let _guards =
+            (crate::driver::pointer::enter_context_of(self.address()), crate::driver::context::relaxed());
         // SAFETY: the value is dropped once.
         cuda::run_blocking(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }

@@ -59,7 +59,6 @@ use ndarray::{
     OwnedRepr, RawData, ShapeBuilder, StrideShape, ViewRepr,
 };
 
-use crate::array::device::Device;
 use crate::array::dims::Dims;
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
@@ -68,6 +67,7 @@ use crate::array::mutability::Mutability;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
 use crate::derive::from_array::FromArray;
+use crate::driver::device::Device;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::RawView;
 use crate::memory::extraction::{Extraction, Requirements};

@@ -3,14 +3,15 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::ElementType;
 use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
-use crate::array::use_record::UseRecord;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream_wait::stream_here;
+use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 
 /// A checked description of an array: address, element type, layout, device, mutability and stream.
@@ -38,7 +39,8 @@ use crate::error::{Cure, Error, ErrorKind, Result, text};
 /// assert_eq!((info.device(), info.nbytes(), info.is_read_only()), (Device::CPU, 48, true));
 /// # Ok::<(), interop_core::Error>(())
 /// ```
-#[derive(Clone, Debug, Eq)]
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 pub struct ArrayInfo {
     pub(crate) address: usize,
     /// For an array without elements: the empty range at the start of its memory, which still has an owner.
@@ -49,14 +51,23 @@ pub struct ArrayInfo {
     pub(crate) has_stale_padding: bool,
     /// The drop of the struct is itself ordered after the work on the memory, and needs no context.
     pub(crate) drops_in_order: bool,
+    /// The work that the storage knows of, if a `stream` field names another stream. Its stream is `None` for a block of pool
+    /// memory, whose record has the work. In a box, because it is rare and descriptions are moved often.
+    pub(crate) of_storage: Option<Box<PendingWork>>,
+    /// The storage belongs to another crate, which may order its own functions by its own records.
+    pub(crate) is_foreign: bool,
+    /// No other handle in Rust has the memory: it is that of a lease.
+    pub(crate) has_one_handle: bool,
     pub(crate) struct_type: Option<Arc<StructType>>,
     pub(crate) layout: Layout,
     pub(crate) device: Device,
     pub(crate) mutability: Mutability,
     pub(crate) pending: PendingWork,
-    /// The record of an import on its caller's stream.
-    pub(crate) uses: Option<UseRecord>,
+    /// How the memory was used, if this crate watches it.
+    pub(crate) uses: Option<Arc<Uses>>,
 }
+
+impl Eq for ArrayInfo {}
 
 impl PartialEq for ArrayInfo {
     /// For arrays without elements, the location of the memory is not compared.
@@ -75,6 +86,9 @@ impl ArrayInfo {
         padded: false,
         has_stale_padding: false,
         drops_in_order: false,
+        of_storage: None,
+        is_foreign: false,
+        has_one_handle: false,
         struct_type: None,
         layout: Layout::EMPTY,
         device: Device::UNKNOWN,
@@ -101,12 +115,35 @@ impl ArrayInfo {
     /// Notes that the memory may be used in a way that this crate does not see.
     #[inline]
     pub(crate) fn note_used(&self) {
-        UseRecord::note(self.uses);
+        if let Some(uses) = &self.uses {
+            uses.note_unknown();
+        }
+    }
+
+    /// Whether no work is pending, also none that the storage knows of beside a `stream` field.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_nothing() && self.of_storage.is_none()
+    }
+
+    /// The work that the storage knows of beside a `stream` field.
+    pub(crate) fn of_storage(&self) -> Option<PendingWork> {
+        self.of_storage.as_deref().copied()
+    }
+
+    /// The pending work as work on one stream: unknown if there is other work beside a `stream` field.
+    #[inline]
+    pub(crate) fn pending_on_one_stream(&self) -> PendingWork {
+        if self.of_storage.is_some() { PendingWork::UNKNOWN } else { self.pending }
+    }
+
+    /// Replaces the pending work.
+    pub(crate) fn with_work(self, pending: PendingWork) -> Self {
+        Self { pending, of_storage: None, ..self }
     }
 
     /// The record of the memory, if this crate knows all work on it.
-    pub(crate) fn followed(&self) -> Option<UseRecord> {
-        self.uses.filter(|uses| uses.is_clean())
+    pub(crate) fn followed(&self) -> Option<&Uses> {
+        self.uses.as_deref().filter(|uses| uses.are_known())
     }
 
     /// Replaces the address by another one of the same memory.
@@ -296,11 +333,14 @@ impl ArrayInfo {
     /// The stream with pending work on the data. `None` if it is unknown: work may be pending on any stream, and an
     /// export waits for all work of the memory's context.
     ///
+    /// It is also `None` for a default stream of a context that is not current on this thread, because no handle means
+    /// that stream here.
+    ///
     /// Nothing is ever pending on CPU memory.
     #[inline]
     #[must_use]
     pub fn stream(&self) -> Option<StreamHandle> {
-        self.pending.stream(self.device)
+        stream_here(self.pending, self.device)
     }
 
     /// The strides in bytes, or `None` if elements are packed below the byte.

@@ -1,9 +1,8 @@
-//! The description of an array as numbers: shape, strides, element type, device, stream, and their checks. This module
+//! The description of an array as numbers: shape, strides, element type, and their checks. This module
 //! accesses no array memory and calls no driver.
 
 #[cfg(any(test, feature = "python"))]
 pub(crate) mod buffer_format;
-pub(crate) mod device;
 pub(crate) mod dims;
 pub(crate) mod dispatch;
 pub(crate) mod dtype;
@@ -13,8 +12,6 @@ pub(crate) mod layout;
 pub(crate) mod minifloat;
 pub(crate) mod mutability;
 pub(crate) mod raw_descriptor;
-pub(crate) mod stream;
 pub(crate) mod struct_type;
 pub(crate) mod typestr;
-pub(crate) mod use_record;
 pub(crate) mod validate;

@@ -2,12 +2,12 @@
 
 use core::ops::Range;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
 use crate::array::struct_type::StructType;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::StreamHandle;
 
 /// Strides of an unchecked description.
 #[derive(Clone, Copy, Debug)]

@@ -7,13 +7,13 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::dims::Dims;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::layout::{Layout, Steps, check, in_elements};
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
-use crate::array::stream::PendingWork;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::stream_handle::PendingWork;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// What the checks found: the number of elements, the address of the first one, and the range of all.
@@ -50,6 +50,9 @@ impl RawDescriptor<'_> {
             padded: self.is_padded(),
             has_stale_padding: false,
             drops_in_order: false,
+            of_storage: None,
+            is_foreign: false,
+            has_one_handle: false,
             struct_type: self.struct_type.cloned().map(Arc::new),
             layout: Layout::from_checked(self.shape, steps, numel),
             device: self.device.unwrap_or(Device::UNKNOWN).normalized(),
@@ -88,6 +91,9 @@ impl RawDescriptor<'_> {
             mutability,
             pending,
             uses,
+            of_storage,
+            is_foreign,
+            has_one_handle,
         } = to;
         (*address, *range) = (found.address, found.range);
         (*dtype, *padded, *has_stale_padding) = (self.dtype, self.is_padded(), false);
@@ -96,6 +102,7 @@ impl RawDescriptor<'_> {
         *device = self.device.unwrap_or(Device::UNKNOWN).normalized();
         *mutability = self.mutability;
         (*pending, *uses, *drops_in_order) = (self.pending(), None, false);
+        (*of_storage, *is_foreign, *has_one_handle) = (None, false, false);
         Ok(())
     }
 
@@ -248,7 +255,7 @@ fn no_first_element(address: usize, byte_offset: u64) -> Error {
 mod tests {
     use super::*;
     use crate::array::dtype::DType;
-    use crate::array::use_record::UseRecord;
+    use crate::driver::uses::Uses;
 
     /// The bits of a gigabyte must be counted in 64 bits, also with 32-bit addresses, which Miri tests.
     #[test]
@@ -272,7 +279,9 @@ mod tests {
         let earlier = ArrayInfo {
             has_stale_padding: true,
             drops_in_order: true,
-            uses: UseRecord::start(),
+            uses: Some(Uses::of_import()),
+            is_foreign: true,
+            has_one_handle: true,
             ..ArrayInfo::EMPTY
         };
         for descriptor in [RawDescriptor::new(0x1000, Device::CPU, shape), strided] {

@@ -2,20 +2,21 @@
 
 use core::fmt;
 use core::ptr::null_mut;
+use std::sync::Arc;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
-use crate::array::stream::{PendingWork, StreamHandle};
-use crate::array::use_record::UseRecord;
-use crate::cuda::block::{Allocation, MemoryKind, free_behind, free_in_order, note_work, start_record};
-use crate::cuda::context::{Context, Relaxed};
-use crate::cuda::driver::{Driver, Outcome, RawStream, code, driver, is_of_parent, to_usize};
-use crate::cuda::pointer::release_scope_for;
-use crate::cuda::pool::{allocate, finished, with_room};
-use crate::cuda::release::queue::{after_work, poll_in_passing};
-use crate::cuda::release::scope::{ErasedOwner, ReleaseScope};
-use crate::cuda::stream::{SPARE, capture, capture_error, context_of_live, key_of};
+use crate::cuda::block::{Allocation, MemoryKind};
+use crate::driver::context::{Context, Relaxed};
+use crate::driver::device::Device;
+use crate::driver::functions::{Driver, Outcome, RawStream, code, driver, is_of_parent, to_usize};
+use crate::driver::pointer::release_scope_for;
+use crate::driver::pool::{allocate, finished, with_room};
+use crate::driver::release::queue::{after_work, poll_in_passing};
+use crate::driver::release::scope::{ErasedOwner, ReleaseScope};
+use crate::driver::stream::{SPARE, capture, capture_error, context_of_live, key_of};
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::uses::Uses;
 use crate::error::{Result, text};
 use crate::process::counters;
 
@@ -28,7 +29,7 @@ use crate::process::counters;
 /// Pool memory is freed without a wait. If it was made for a stream ([`zeroed_on`](Self::zeroed_on)) and only this crate
 /// has used it, in a [`LaunchScope`](crate::LaunchScope) on that stream, it is free for the next allocation on that stream
 /// as soon as it is dropped. All other pool memory is released according to
-/// [`ReleasePolicy`](crate::cuda::release::ReleasePolicy).
+/// [`ReleasePolicy`](crate::driver::release::ReleasePolicy).
 ///
 /// ```no_run
 /// use interop_core::cuda::{CudaBuffer, MemoryKind};
@@ -52,8 +53,8 @@ pub struct CudaBuffer {
     pub(crate) context: Context,
     /// The key of the stream on which pool memory was allocated.
     home: usize,
-    /// The record of pool memory that was allocated for a stream.
-    pub(crate) record: Option<UseRecord>,
+    /// How pool memory that was allocated for a stream was used.
+    pub(crate) uses: Option<Arc<Uses>>,
 }
 
 impl CudaBuffer {
@@ -196,10 +197,8 @@ impl CudaBuffer {
         bytes: usize,
     ) -> Result<Self> {
         Self::allocated(MemoryKind::Pool, context, ordinal, element, bytes, |this, driver| {
-            let key = key_of(stream);
-            free_behind(driver, (context, key), raw);
-            this.allocate_in_pool(driver, key, Some(raw))?;
-            this.record = start_record((context, this.home));
+            this.allocate_in_pool(driver, key_of(stream), Some(raw))?;
+            this.uses = Uses::of_block((context, this.home));
             Ok(())
         })
     }
@@ -217,8 +216,7 @@ impl CudaBuffer {
             MemoryKind::Pinned => Device::CUDA_HOST,
             MemoryKind::Managed => Device::CUDA_MANAGED,
         };
-        let mut buffer =
-            Self { address: 0, bytes, element, kind, device, context, home: SPARE, record: None };
+        let mut buffer = Self { address: 0, bytes, element, kind, device, context, home: SPARE, uses: None };
         if bytes != 0 {
             poll_in_passing();
             let driver = driver()?;
@@ -278,8 +276,8 @@ impl CudaBuffer {
 
     /// Notes that this crate has queued work on the memory.
     pub(crate) fn note_work(&self, stream: StreamHandle) {
-        if let Some(record) = self.record {
-            note_work(record, (PendingWork::in_context(stream, self.context), self.device));
+        if let Some(uses) = &self.uses {
+            uses.note_work((PendingWork::in_context(stream, self.context), self.device));
         }
     }
 
@@ -305,7 +303,7 @@ impl CudaBuffer {
     #[cfg(any(feature = "cust", feature = "cuda-core"))]
     pub(crate) fn into_address(self) -> usize {
         counters::ALLOCATIONS.sub();
-        debug_assert!(self.record.is_none(), "memory of a pool is freed in its order");
+        debug_assert!(self.uses.is_none(), "memory of a pool is freed in its order");
         core::mem::ManuallyDrop::new(self).address
     }
 
@@ -353,8 +351,9 @@ impl Drop for CudaBuffer {
             return drop(allocation);
         }
         // A forked child takes no lock, and frees nothing.
-        let freed = match self.record.filter(|_| !is_of_parent()) {
-            Some(record) => free_in_order(record, allocation, || self.scope()),
+        let work = self.uses.take().filter(|_| !is_of_parent()).and_then(|uses| uses.end());
+        let freed = match work {
+            Some(work) => allocation.free_after(work.last.as_ref()),
             None => Err(allocation),
         };
         let Err(allocation) = freed else { return };

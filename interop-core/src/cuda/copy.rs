@@ -3,11 +3,11 @@
 use interop_kernel::LaunchSize;
 use interop_kernel::copy::CopyPart;
 
-use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::copy_plan::{CopyLaunches, CopyPlan, FROM, THREADS, TO, offsets};
-use crate::cuda::driver::{Driver, Outcome, RawStream};
 use crate::cuda::kernel_module::{EntryPoint, KernelModule};
-use crate::cuda::pool::finished;
+use crate::driver::context::{Context, Relaxed};
+use crate::driver::functions::{Driver, Outcome, RawStream};
+use crate::driver::pool::finished;
 
 /// The kernels of `interop_kernel::copy`, as `cargo xtask ptx` compiles them.
 const PTX: &str = include_str!("copy.ptx");

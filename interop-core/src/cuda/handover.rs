@@ -1,31 +1,34 @@
 //! Hand-over of an array: a consumer, on a stream or on the host, waits for pending work, and the array's stream for the
-//! consumer. If the stream of the work is unknown, a policy decides what is waited for.
+//! consumer. If the stream of the work is unknown, all work of the memory's context is waited for.
 
-use core::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
-use crate::array::stream::{PendingWork, StreamHandle};
-use crate::array::use_record::UseRecord;
-use crate::cuda::block;
-use crate::cuda::context::{Context, context_for};
-use crate::cuda::driver::{driver, is_available};
+use crate::cuda::memory_check::pointer_attributes_of;
+use crate::driver::context::{Context, context_for};
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::functions::{driver, is_available, run_blocking};
 #[cfg(feature = "python")]
-use crate::cuda::pointer::release_scope_for;
-use crate::cuda::pointer::{host_address, memory_use, pointer_attributes_of};
-use crate::cuda::release::queue::poll_in_passing;
-use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::stream::handover;
+use crate::driver::pointer::release_scope_for;
+use crate::driver::pointer::{host_address, memory_use};
 #[cfg(feature = "python")]
-use crate::cuda::stream_wait::{make_context_wait, synchronize_stream_of};
-use crate::cuda::stream_wait::{
-    stream_synchronize, stream_wait, stream_wait_in, synchronize_all_work, wait_for_all_work,
-    wait_for_pending,
+use crate::driver::release::hold::is_captured;
+use crate::driver::release::queue::poll_in_passing;
+use crate::driver::release::scope::ReleaseScope;
+#[cfg(feature = "python")]
+use crate::driver::stream::capture_error;
+use crate::driver::stream::{captures, handover};
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+#[cfg(feature = "python")]
+use crate::driver::stream_wait::make_context_wait;
+use crate::driver::stream_wait::{
+    Fork, stream_wait_in, synchronize_all_work, synchronize_on, synchronize_stream_of, wait_between,
+    wait_for_all_work, wait_in_contexts,
 };
+use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::PerProcess;
-use crate::process::settings::{OrderedByProgram, SETTINGS};
+use crate::process::settings::unordered;
 
 /// Makes the consumer's stream wait for the work that is pending on an array.
 ///
@@ -38,14 +41,17 @@ pub(crate) fn make_consumer_wait(info: &ArrayInfo, consumer: StreamHandle) -> Re
         return Ok(());
     }
     poll_in_passing();
+    if consumer != StreamHandle::NothingPending {
+        join_storage(info)?;
+    }
     match info.pending.only_name() {
-        Some(_) => wait_for_pending(info.pending, consumer, info.device()),
+        Some(_) => wait_in_contexts(PendingWork::on(consumer), info.pending, info.device()),
         None => make_stream_wait_for_unknown(consumer, info.address, info.device(), info.followed()),
     }
 }
 
-/// Makes a stream wait for the work on memory at an address of which nobody knows the stream: the work of the record
-/// `followed`, or else what [`MissingStreamPolicy`] says.
+/// Makes a stream wait for the work on memory at an address of which nobody knows the stream: the work that this crate has
+/// has `followed`, or all work of the memory's context.
 ///
 /// # Errors
 ///
@@ -55,17 +61,49 @@ pub(crate) fn make_stream_wait_for_unknown(
     stream: StreamHandle,
     address: usize,
     device: Device,
-    followed: Option<UseRecord>,
+    followed: Option<&Uses>,
 ) -> Result<()> {
     if stream == StreamHandle::NothingPending {
         return Ok(());
     }
-    if followed.and_then(|uses| block::make_wait(uses, stream, device)).is_some() {
+    if followed.and_then(|uses| uses.make_wait(stream, device)).is_some() {
         return Ok(());
     }
     match memory_use(address, device)? {
         Some((context, scope)) => wait_for_missing_stream(stream, device, context, scope),
         None => Ok(()),
+    }
+}
+
+/// Makes the stream of a `stream` field wait for what the storage knows of other work: on its own stream, or on its block of
+/// pool memory. A field that states that nothing is pending has no stream, so the host waits. A capture leaves the wait out,
+/// because a graph is ordered where it is launched.
+///
+/// # Errors
+///
+/// As [`stream_wait`].
+#[inline]
+pub(crate) fn join_storage(info: &ArrayInfo) -> Result<()> {
+    info.of_storage().map_or(Ok(()), |work| join_storage_with(info, work))
+}
+
+#[cold]
+fn join_storage_with(info: &ArrayInfo, work: PendingWork) -> Result<()> {
+    let device = info.device();
+    let field = info.pending.name().filter(|_| is_available());
+    match (field, work.name(), &info.uses) {
+        (None, ..) => Ok(()),
+        (Some(StreamHandle::NothingPending), Some(_), _) => synchronize_stream_of((work, device)),
+        (Some(StreamHandle::NothingPending), None, Some(uses)) => {
+            let mut done = None;
+            run_blocking(|| done = uses.wait());
+            done.map_or_else(|| synchronize_pending(work, info.address, device), Ok)
+        }
+        (Some(field), ..) if captures(field) => Ok(()),
+        (Some(_), Some(_), _) => wait_between((info.pending, device), (work, device), Fork::Refused),
+        (Some(field), None, uses) => {
+            make_stream_wait_for_unknown(field, info.address, device, uses.as_deref())
+        }
     }
 }
 
@@ -78,6 +116,7 @@ pub(crate) fn make_stream_wait_for_unknown(
 ///
 /// As [`stream_wait`].
 pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
+    join_storage(info)?;
     match info.pending.only_name().and(info.stream()) {
         Some(stream) => Ok(stream),
         None => match memory_use(info.address, info.device())? {
@@ -97,13 +136,17 @@ pub(crate) fn wait_for_consumer(info: &ArrayInfo, stream: StreamHandle) -> Resul
     if info.device().device_type == DeviceType::CPU || stream == StreamHandle::NothingPending {
         return Ok(());
     }
-    let Some(own) = info.stream() else { return Ok(()) };
+    let Some(own) = info.pending.name() else { return Ok(()) };
     if own == StreamHandle::NothingPending {
         let found = text!("{own}, and pending work on the {stream}");
         let allowed = "a struct whose `stream` field holds a stream that can wait for the work";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
-    stream_wait(own, stream, info.device())?;
+    wait_in_contexts(info.pending, PendingWork::on(stream), info.device())?;
+    if let Some(storage) = info.of_storage().filter(|work| work.name().is_some()) {
+        // The storage frees the memory in the order of its own stream.
+        wait_in_contexts(storage, PendingWork::on(stream), info.device())?;
+    }
     join_default_stream(own, info.device())
 }
 
@@ -116,9 +159,10 @@ pub(crate) fn wait_for_consumer(info: &ArrayInfo, stream: StreamHandle) -> Resul
 #[cfg(feature = "python")]
 pub(crate) fn make_context_wait_for(info: &ArrayInfo) -> Result<()> {
     let device = info.device();
-    if device.device_type == DeviceType::CPU || info.pending.is_nothing() {
+    if device.device_type == DeviceType::CPU || info.is_idle() {
         return Ok(());
     }
+    join_storage(info)?;
     let pending = if info.pending.only_name().is_some() {
         info.pending
     } else {
@@ -136,7 +180,7 @@ pub(crate) fn make_context_wait_for(info: &ArrayInfo) -> Result<()> {
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`].
+/// As [`stream_synchronize`](crate::cuda::stream_synchronize).
 #[cfg(feature = "python")]
 #[inline]
 pub(crate) fn synchronize_for_host(info: &ArrayInfo) -> Result<()> {
@@ -147,14 +191,34 @@ pub(crate) fn synchronize_for_host(info: &ArrayInfo) -> Result<()> {
     synchronize(info)
 }
 
+/// Refuses a wait for all work of a context while a library captures a graph. This comes before the thread leaves the
+/// interpreter, without which no library can be asked.
+///
+/// # Errors
+///
+/// [`ErrorKind::StreamCapture`].
+#[cfg(feature = "python")]
+pub(crate) fn refuse_capture(info: &ArrayInfo, consumer: StreamHandle) -> Result<()> {
+    let device = info.device();
+    let waits_for_all = device.device_type != DeviceType::CPU
+        && info.pending.only_name().is_none()
+        && info.followed().is_none();
+    let ordinal = (device.device_type == DeviceType::CUDA).then_some(device.device_id);
+    if waits_for_all && is_captured(ordinal) {
+        return Err(capture_error(consumer, "a wait for all work of a context"));
+    }
+    Ok(())
+}
+
 /// Waits on the host for the work that is pending on an array.
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`].
+/// As [`stream_synchronize`](crate::cuda::stream_synchronize).
 pub(crate) fn synchronize(info: &ArrayInfo) -> Result<()> {
+    join_storage(info)?;
     let followed = info.followed().filter(|_| info.pending.only_name().is_none());
-    if followed.and_then(block::wait).is_some() {
+    if followed.and_then(Uses::wait).is_some() {
         return Ok(());
     }
     synchronize_pending(info.pending, info.address, info.device())
@@ -164,83 +228,24 @@ pub(crate) fn synchronize(info: &ArrayInfo) -> Result<()> {
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`].
+/// As [`stream_synchronize`](crate::cuda::stream_synchronize).
 pub(crate) fn synchronize_if_available(info: &ArrayInfo) -> Result<()> {
-    if info.pending.is_nothing() || !is_available() { Ok(()) } else { synchronize(info) }
+    if info.is_idle() || !is_available() { Ok(()) } else { synchronize(info) }
 }
 
 /// As [`synchronize`], for the memory at an address.
 pub(crate) fn synchronize_pending(pending: PendingWork, address: usize, device: Device) -> Result<()> {
-    if let Some(stream) = pending.only_name().and(pending.stream(device)) {
-        return stream_synchronize(stream, device);
+    if pending.only_name().is_some() {
+        return synchronize_on((pending, device));
     }
     match memory_use(address, device)? {
-        Some((_, scope)) => synchronize_missing_stream(device, scope),
+        Some((_, scope)) => synchronize_missing_stream(scope),
         None => Ok(()),
     }
 }
 
-/// What a consumer's stream waits for if it is unknown on which stream memory was last written.
-///
-/// - An import from a producer that states no stream. The CUDA Array Interface has a `stream` since version 3. PyTorch,
-///   JAX, Warp and DALI write version 2, and work may be pending on the memory that they export.
-/// - An export of a struct of which neither the `stream` field nor the storage knows the stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MissingStreamPolicy {
-    /// All work of the memory's context, on any stream: one event, and the host does not wait. Drivers before 12.5 have
-    /// no such event; with them the host waits. For memory without a context, and for memory that all devices reach
-    /// (from a pool, pinned or managed), it is the work of every context that its release waits for
-    /// ([`ReleasePolicy::AfterContext`](crate::cuda::release::ReleasePolicy::AfterContext)). This is not
-    /// possible while a graph is captured in such a context.
-    #[default]
-    WaitForAll,
-    /// The work on the legacy default stream, and so on every blocking stream.
-    LegacyDefault,
-    /// Nothing: the program has synchronized, which it promises by `unsafe` code.
-    NothingPending(OrderedByProgram),
-}
-
-/// Sets what a consumer's stream waits for if the stream of pending work is unknown, for the whole program.
-///
-/// ```
-/// use interop_core::cuda::{MissingStreamPolicy, OrderedByProgram, missing_stream_policy, set_missing_stream_policy};
-///
-/// assert_eq!(missing_stream_policy(), MissingStreamPolicy::WaitForAll);
-/// // SAFETY: this program synchronizes before it hands arrays over.
-/// let ordered = unsafe { OrderedByProgram::promise() };
-/// set_missing_stream_policy(MissingStreamPolicy::NothingPending(ordered));
-/// assert_eq!(missing_stream_policy(), MissingStreamPolicy::NothingPending(ordered));
-/// ```
-pub fn set_missing_stream_policy(policy: MissingStreamPolicy) {
-    let number = match policy {
-        MissingStreamPolicy::WaitForAll => 0,
-        MissingStreamPolicy::LegacyDefault => 1,
-        MissingStreamPolicy::NothingPending(_) => 2,
-    };
-    SETTINGS.missing_stream_policy.store(number, Ordering::Relaxed);
-}
-
-/// Returns what a consumer's stream waits for if the stream of pending work is unknown.
-#[must_use]
-pub fn missing_stream_policy() -> MissingStreamPolicy {
-    match SETTINGS.missing_stream_policy.load(Ordering::Relaxed) {
-        0 => MissingStreamPolicy::WaitForAll,
-        1 => MissingStreamPolicy::LegacyDefault,
-        _ => MissingStreamPolicy::NothingPending(OrderedByProgram::GIVEN),
-    }
-}
-
-/// Returns the stream that stands for work whose stream is unknown. `None` stands for all work.
-fn missing_stream() -> Option<StreamHandle> {
-    match missing_stream_policy() {
-        MissingStreamPolicy::WaitForAll => None,
-        MissingStreamPolicy::LegacyDefault => Some(StreamHandle::LegacyDefault),
-        MissingStreamPolicy::NothingPending(_) => Some(StreamHandle::NothingPending),
-    }
-}
-
-/// Makes `consumer` wait for work whose stream is unknown, as the policy says.
+/// Makes `consumer` wait for work whose stream is unknown: all work that the release of the memory would wait for. That is one
+/// event for each context, and the host does not wait. Drivers before 12.5 have no such event; with them the host waits.
 ///
 /// # Errors
 ///
@@ -251,23 +256,20 @@ pub(crate) fn wait_for_missing_stream(
     context: Option<Context>,
     scope: ReleaseScope,
 ) -> Result<()> {
-    match missing_stream() {
-        Some(stream) => stream_wait_in(consumer, stream, device, context).map(|_| ()),
-        None => wait_for_all_work(consumer, device, context, scope),
-    }
+    if unordered().unknown_work { Ok(()) } else { wait_for_all_work(consumer, device, context, scope) }
 }
 
-/// Waits on the host for work whose stream is unknown, as the policy says.
+/// Waits on the host for work whose stream is unknown.
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`].
-pub(crate) fn synchronize_missing_stream(device: Device, scope: ReleaseScope) -> Result<()> {
-    missing_stream().map_or_else(|| synchronize_all_work(scope), |stream| stream_synchronize(stream, device))
+/// As [`stream_synchronize`](crate::cuda::stream_synchronize).
+pub(crate) fn synchronize_missing_stream(scope: ReleaseScope) -> Result<()> {
+    if unordered().unknown_work { Ok(()) } else { synchronize_all_work(scope) }
 }
 
-/// Returns a stream that waits for work whose stream is unknown, as the policy says. For all work it is a non-blocking
-/// stream of this crate, in the memory's context, or else in the one that [`context_for`] returns.
+/// Returns a stream that waits for work whose stream is unknown: a non-blocking stream of this crate, in the memory's context
+/// or in the one that [`context_for`] returns.
 ///
 /// # Errors
 ///
@@ -277,8 +279,8 @@ pub(crate) fn handover_stream(
     context: Option<Context>,
     scope: ReleaseScope,
 ) -> Result<StreamHandle> {
-    if let Some(stream) = missing_stream() {
-        return Ok(stream);
+    if unordered().unknown_work {
+        return Ok(StreamHandle::NothingPending);
     }
     let driver = driver()?;
     let context = context.map_or_else(|| context_for(driver, device), Ok)?;
@@ -325,7 +327,7 @@ pub(crate) fn proxy_stream(
 ///
 /// # Errors
 ///
-/// As [`stream_wait`](crate::cuda::stream_wait::stream_wait).
+/// As [`stream_wait`](crate::driver::stream_wait::stream_wait).
 pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Result<()> {
     let own = StreamHandle::PerThreadDefault;
     let proxy = proxies().iter().find(|(_, name, of)| (*name, *of) == (own, stream)).copied();
@@ -344,7 +346,7 @@ pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Resul
 ///
 /// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for an address that is not CUDA memory,
 /// [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) for elements outside the allocation, and as
-/// [`stream_wait`](crate::cuda::stream_wait::stream_wait).
+/// [`stream_wait`](crate::driver::stream_wait::stream_wait).
 pub(crate) fn locate_and_wait(
     info: &mut ArrayInfo,
     stated: bool,
@@ -366,7 +368,7 @@ pub(crate) fn locate_and_wait(
         wait_for_missing_stream(consumer, info.device, context, scope)?;
         return Ok((Some(scope), None));
     }
-    let pending = info.stream().unwrap_or(StreamHandle::NothingPending);
+    let pending = info.pending.name().unwrap_or(StreamHandle::NothingPending);
     Ok((Some(scope), stream_wait_in(consumer, pending, info.device, context)?))
 }
 

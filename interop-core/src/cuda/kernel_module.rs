@@ -7,10 +7,11 @@ use std::ffi::CString;
 use interop_kernel::host::{layout, sizes};
 use interop_kernel::{Kernel, LaunchSize};
 
-use crate::array::stream::StreamHandle;
-use crate::cuda::context::{Context, PerContext, Relaxed};
-use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, code, driver};
-use crate::cuda::stream_wait::{StreamOnDevice, context_of_stream};
+use crate::driver::context::{Context, PerContext, Relaxed};
+use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver};
+use crate::driver::stream::LEGACY;
+use crate::driver::stream_handle::StreamHandle;
+use crate::driver::stream_wait::{StreamOnDevice, context_of_stream};
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// The PTX of kernels in Rust, for [`LaunchScope::launch`](crate::LaunchScope::launch).
@@ -86,8 +87,8 @@ impl KernelModule {
         parameters: &mut [*mut c_void],
     ) -> Result<()> {
         let driver = driver()?;
-        let handle = pending.stream(device).unwrap_or(StreamHandle::LegacyDefault);
-        let Some(stream) = handle.to_raw() else { return Ok(()) };
+        let handle = pending.name().unwrap_or(StreamHandle::LegacyDefault);
+        let stream = handle.to_raw().unwrap_or(LEGACY);
         let context = context_of_stream(driver, (handle, stream), (pending, device))?;
         let _entered = context.enter(driver)?;
         // SAFETY: as the caller promises.

@@ -30,66 +30,57 @@
 
 pub(crate) mod block;
 pub(crate) mod buffer;
-pub(crate) mod context;
 pub(crate) mod copy;
 pub(crate) mod copy_plan;
-pub(crate) mod driver;
-pub(crate) mod event;
 pub(crate) mod handover;
 pub(crate) mod kernel_module;
-pub(crate) mod pointer;
-pub(crate) mod pool;
-pub(crate) mod release;
-pub(crate) mod stream;
-pub(crate) mod stream_wait;
+pub(crate) mod memory_check;
 
 pub use crate::cuda::block::MemoryKind;
-pub(crate) use crate::cuda::block::note_work;
 pub use crate::cuda::buffer::CudaBuffer;
-pub use crate::cuda::context::Context;
-#[cfg(feature = "python")]
-pub(crate) use crate::cuda::context::enter_device_context;
-pub(crate) use crate::cuda::driver::run_blocking;
-#[cfg(any(feature = "python", feature = "counters"))]
-#[doc(hidden)]
-pub use crate::cuda::driver::set_blocking_hook;
-pub use crate::cuda::driver::{device_count, is_available};
-#[cfg(feature = "counters")]
-pub use crate::cuda::event::pooled_events;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::handover::wait_for_unknown_stream;
-pub use crate::cuda::handover::{MissingStreamPolicy, missing_stream_policy, set_missing_stream_policy};
 pub(crate) use crate::cuda::handover::{
     make_consumer_wait, make_stream_wait_for_unknown, stream_for_interface, synchronize_if_available,
     wait_for_consumer,
 };
 #[cfg(feature = "python")]
-pub(crate) use crate::cuda::handover::{make_context_wait_for, synchronize_for_host};
+pub(crate) use crate::cuda::handover::{make_context_wait_for, refuse_capture, synchronize_for_host};
 pub use crate::cuda::kernel_module::KernelModule;
-pub(crate) use crate::cuda::pointer::address_for_kernels;
-pub use crate::cuda::pointer::{PointerAttributes, device_address, pointer_attributes};
-pub(crate) use crate::cuda::pointer::{check, release_scope_of};
-pub use crate::cuda::pool::{set_release_limit, trim_memory_pools};
+pub(crate) use crate::cuda::memory_check::{check, release_scope_of};
+pub use crate::driver::context::Context;
 #[cfg(feature = "python")]
-pub(crate) use crate::cuda::release::hold::set_capture_hook;
-pub(crate) use crate::cuda::release::queue::poll_in_passing;
-pub use crate::cuda::release::queue::set_release_policy;
+pub(crate) use crate::driver::context::enter_device_context;
+#[cfg(feature = "counters")]
+pub use crate::driver::event::pooled_events;
+pub(crate) use crate::driver::functions::run_blocking;
+#[cfg(any(feature = "python", feature = "counters"))]
+#[doc(hidden)]
+pub use crate::driver::functions::set_blocking_hook;
+pub use crate::driver::functions::{device_count, is_available};
+pub(crate) use crate::driver::pointer::address_for_kernels;
+pub use crate::driver::pointer::{PointerAttributes, device_address, pointer_attributes};
+pub use crate::driver::pool::{set_release_limit, trim_memory_pools};
+#[cfg(feature = "python")]
+pub(crate) use crate::driver::release::hold::{NamedConsumer, set_capture_hook};
+pub(crate) use crate::driver::release::queue::poll_in_passing;
+pub use crate::driver::release::queue::set_release_policy;
 #[cfg(feature = "counters")]
 #[doc(hidden)]
-pub use crate::cuda::release::queue::share_events_for;
-pub use crate::cuda::release::requests::HoldReleases;
+pub use crate::driver::release::queue::share_events_for;
+pub use crate::driver::release::requests::HoldReleases;
 #[cfg(any(feature = "python", feature = "cudarc"))]
-pub(crate) use crate::cuda::release::requests::make_room_on;
-pub use crate::cuda::release::requests::{
+pub(crate) use crate::driver::release::requests::make_room_on;
+pub use crate::driver::release::requests::{
     finish_releases, pending_releases, poll_releases, start_release_thread,
 };
-pub(crate) use crate::cuda::release::scope::enter_scope;
-pub use crate::cuda::release::{ReleasePolicy, release_policy};
+pub(crate) use crate::driver::release::scope::enter_scope;
+pub use crate::driver::release::{ReleasePolicy, release_policy};
 #[cfg(feature = "python")]
-pub(crate) use crate::cuda::stream::is_stream_of;
-pub(crate) use crate::cuda::stream::{capture_error, captures};
-pub(crate) use crate::cuda::stream_wait::{
+pub(crate) use crate::driver::stream::is_stream_of;
+pub(crate) use crate::driver::stream::{capture_error, captures};
+pub(crate) use crate::driver::stream_wait::{
     device_of_stream, make_context_wait, stream_wait_in, synchronize_stream_of, wait_between,
 };
-pub use crate::cuda::stream_wait::{stream_synchronize, stream_wait};
-pub use crate::process::settings::OrderedByProgram;
+pub use crate::driver::stream_wait::{stream_synchronize, stream_wait};
+pub use crate::process::settings::{Unordered, set_unordered, unordered};

@@ -7,13 +7,13 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use crate::array::device::Device;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
-use crate::cuda::pointer::Verification;
+use crate::cuda::memory_check::Verification;
 use crate::derive::cuda_array::CudaArray;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::check_writable;
 use crate::protocols::dlpack::abi::{DLTensor, FLAG_READ_ONLY};

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use crate::array::device::DeviceType;
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
 use crate::derive::fields::axes::{ShapeField, StridesField};
 use crate::derive::fields::stream::AsStream;
+use crate::driver::device::DeviceType;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Refused, Result};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
 use crate::memory::host::cells::ReadOnlyCell;
@@ -89,6 +89,22 @@ pub unsafe trait CudaArray {
     where
         Self: Sized,
     {
+    }
+
+    /// As [`Storage::note_read`], for the storage of the array.
+    #[doc(hidden)]
+    #[inline]
+    fn __note_read(&self, stream: StreamHandle) -> bool {
+        let _ = stream;
+        false
+    }
+
+    /// As [`Storage::note_write`], for the storage of the array.
+    #[doc(hidden)]
+    #[inline]
+    fn __note_write(&mut self, stream: StreamHandle) -> bool {
+        let _ = stream;
+        false
     }
 
     /// Returns a view of elements `T` with `N` axes.

@@ -13,6 +13,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::launch_scope::LaunchScope;
+use crate::derive::scope_state::ScopeUse;
 use crate::error::Result;
 use crate::memory::array_view::{check_writable, kernel_address};
 
@@ -21,48 +22,53 @@ use crate::memory::array_view::{check_writable, kernel_address};
     message = "`{Self}` is not an array for `{O}` of the kernel",
     note = "pass `&mut array` for `Out<T>` and `&array` for `In<T>`"
 )]
-pub trait ElementwiseOperand<'a, O>: sealed::Operand<O> {}
+pub trait ElementwiseOperand<'a, O>: sealed::Operand<'a, O> {}
 
 mod sealed {
     use super::{Described, Result};
 
-    pub trait Operand<O> {
+    pub trait Operand<'a, O> {
         /// Describes the array in elements of the kernel.
-        fn described(&self) -> Result<Described>;
+        fn described(self) -> Result<Described<'a>>;
     }
 }
 
 /// An array in elements of a kernel.
 #[doc(hidden)]
-pub struct Described {
+pub struct Described<'a> {
     info: ArrayInfo,
+    scope_use: Option<ScopeUse<'a>>,
     /// In elements of the kernel.
     layout: Layout,
     size: usize,
     align: usize,
 }
 
-impl Described {
-    fn new<T: Element>(info: ArrayInfo) -> Result<Self> {
-        Ok(Self { layout: info.layout_of(&T::TYPE)?, info, size: size_of::<T>(), align: align_of::<T>() })
+impl<'a> Described<'a> {
+    fn new<T: Element>(info: ArrayInfo, scope_use: ScopeUse<'a>) -> Result<Self> {
+        let (layout, size, align) = (info.layout_of(&T::TYPE)?, size_of::<T>(), align_of::<T>());
+        Ok(Self { info, scope_use: Some(scope_use), layout, size, align })
     }
 }
 
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'a, In<T>> for &'a S {}
 
-impl<T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<In<T>> for &S {
-    fn described(&self) -> Result<Described> {
-        Described::new::<T>(CudaArray::info(*self)?)
+impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<'a, In<T>> for &'a S {
+    fn described(self) -> Result<Described<'a>> {
+        let info = CudaArray::info(self)?;
+        let scope_use = ScopeUse::read(self, &info);
+        Described::new::<T>(info, scope_use)
     }
 }
 
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'a, Out<T>> for &'a mut S {}
 
-impl<T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<Out<T>> for &mut S {
-    fn described(&self) -> Result<Described> {
-        let info = CudaArray::info(*self)?;
+impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<'a, Out<T>> for &'a mut S {
+    fn described(self) -> Result<Described<'a>> {
+        let info = CudaArray::info(self)?;
         check_writable(&info)?;
-        Described::new::<T>(info)
+        let scope_use = ScopeUse::write(self, &info);
+        Described::new::<T>(info, scope_use)
     }
 }
 
@@ -101,7 +107,7 @@ macro_rules! tuples {
                 'a: 's,
             {
                 let arrays = [self.0.described()?, $(self.$number.described()?,)*];
-                let merged = merged::<$count, N>(scope, &arrays)?;
+                let merged = merged::<$count, N>(scope, arrays)?;
                 // SAFETY: the arrays have these element types, at addresses aligned for them; the scope borrows them, and the
                 // first one was checked to have an element for each index.
                 Ok(unsafe { KernelElementwise::from_arrays(merged) })
@@ -117,17 +123,19 @@ tuples! {
     4: S A 0 T B 1 U C 2 V D 3;
 }
 
-fn merged<'s, const K: usize, const N: usize>(
-    scope: &'s LaunchScope<'_>,
-    arrays: &[Described; K],
+fn merged<'s, 'a, const K: usize, const N: usize>(
+    scope: &'s LaunchScope<'a>,
+    mut arrays: [Described<'a>; K],
 ) -> Result<KernelArrays<'s, K, N>> {
+    let uses = arrays.each_mut().map(|array| array.scope_use.take());
     let mut views = Vec::with_capacity(K);
-    for Described { info, layout, size, align } in arrays {
+    for Described { info, layout, size, align, .. } in &arrays {
         let address = kernel_address(info.address, info.device(), *align)?;
         views.push(DynKernelView::new(address, *size, layout.shape(), layout.strides())?);
     }
     let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?;
-    arrays.iter().try_for_each(|array| scope.add(&array.info))?;
+    let mut all = arrays.iter().zip(uses.into_iter().flatten());
+    all.try_for_each(|(array, scope_use)| scope.add(&array.info, scope_use))?;
     Ok(merged.unbound())
 }
 

@@ -1,6 +1,5 @@
 //! Items that expanded code uses. The interface is not stable: the derive is pinned to the same version.
 
-pub use crate::array::device::DeviceType;
 pub use crate::array::dispatch::optional::{BF16, Complex64, Complex128, F16};
 pub use crate::array::dispatch::unlisted;
 pub use crate::array::element::{Element, ElementType, Field};
@@ -17,6 +16,8 @@ pub use crate::derive::single_error::{
     AnyContext, Constant, FieldElement, FieldProbe, KnownField, NeverCalled, UnknownField, check_context,
     constant,
 };
+pub use crate::driver::device::DeviceType;
+pub use crate::driver::stream_handle::StreamHandle;
 pub use crate::error::{Error, Result};
 pub use crate::memory::extraction::{Extraction, Requirements};
 pub use crate::memory::from_import::{CheckedStorage, DataField, FromImport};

@@ -28,6 +28,14 @@ macro_rules! dereferences {
             fn info(&self) -> $crate::Result<$crate::ArrayInfo> {
                 self.$field.info()
             }
+
+            fn __note_read(&self, stream: $crate::StreamHandle) -> bool {
+                self.$field.__note_read(stream)
+            }
+
+            fn __note_write(&mut self, stream: $crate::StreamHandle) -> bool {
+                self.$field.__note_write(stream)
+            }
         }
     };
 }

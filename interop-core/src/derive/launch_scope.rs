@@ -8,17 +8,15 @@ use core::ops::Deref;
 
 use interop_kernel::{Arguments, InScope, Kernel, KernelView, KernelViewMut, LaunchSize};
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
-use crate::array::stream::{PendingWork, StreamHandle};
-use crate::array::use_record::UseRecord;
-use crate::cuda;
 use crate::cuda::KernelModule;
 use crate::cuda::kernel_module::EntryPoint;
-use crate::cuda::stream_wait::{Fork, StreamOnDevice};
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::{AsStream, FromStream};
+use crate::derive::scope_state::{ScopeState, ScopeUse, unnamed_default_stream};
+use crate::driver::stream_handle::StreamHandle;
+use crate::driver::stream_wait::stream_here;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, check_writable};
 
@@ -42,14 +40,20 @@ use crate::memory::array_view::{ArrayView, ArrayViewMut, check_writable};
 /// | its stream is unknown ([`ArrayInfo::stream`] is `None`) | the stream waits for all work of the memory's context | nothing: whoever uses it next waits for all work, too |
 /// | its library works on streams that it does not name (DALI, `PyCUDA`, nanobind), or the array is [kept](crate::Kept) | as above | all later work of the context waits; for pinned and managed memory the host |
 /// | it states that nothing is pending | nothing | the host waits, so that the statement is true |
+/// | its storage is of another crate and states no stream (`cust`) | as the first | the host waits, unless the crate notes the work ([`Storage::note_read`](crate::Storage::note_read)) |
+/// | a `stream` field names another stream than its storage | the stream waits for both | both wait |
 ///
 /// During graph capture none of these waits is possible, and the scope leaves them out: the graph is ordered where it is
 /// launched. Let pending work on such arrays end before the capture begins, as `torch.cuda.graph` does.
 ///
 /// # The arrays of one scope
 ///
-/// The arrays outlive the scope, so declare them before it. Rust allows no second use of an array that is written. But two
-/// arguments of a function can be imports of the same memory. The scope does not notice that.
+/// The arrays outlive the scope, so declare them before it. Two arrays can share memory: two arguments that are imports of it,
+/// two handles of an `Arc`, clones of a [`SharedBuffer`](crate::SharedBuffer). If one of them is written, the second one is
+/// refused ([`ErrorKind::AlreadyBorrowed`]): in one scope if they have an element in common, and in two open scopes, or in a scope
+/// beside a [`HostView`](crate::HostView), if their address ranges overlap. The second scope cannot wait for the first, because
+/// the kernels of an open scope are not queued yet. Arguments of two calls are not compared, because their library orders the
+/// calls. A scope that is leaked keeps its arrays borrowed.
 ///
 /// # Example
 ///
@@ -80,23 +84,10 @@ use crate::memory::array_view::{ArrayView, ArrayViewMut, check_writable};
 ///
 /// The kernel arguments borrow the scope, so they cannot be launched after its end.
 pub struct LaunchScope<'a> {
-    state: RefCell<State>,
+    state: RefCell<ScopeState<'a>>,
     /// The arrays and the stream are borrowed, for a lifetime that cannot shrink: an array that is dropped before the scope
     /// does not compile. The scope stays on its thread, where default streams keep their meaning.
     borrows: PhantomData<(Cell<&'a mut ()>, *const ())>,
-}
-
-/// The stream and the arrays of a scope.
-#[derive(Default)]
-struct State {
-    /// The stream and the device that selects its context, once they are known.
-    stream: Option<(PendingWork, Device)>,
-    /// Whether the stream was named by the user.
-    is_named: bool,
-    arrays: Vec<Member>,
-    /// The addresses in the arguments that the scope has returned.
-    arguments: Vec<u64>,
-    across_devices: bool,
 }
 
 /// The description of an array in a [`LaunchScope`], for launches in that scope. Do not use the address of a copy of it after
@@ -115,48 +106,6 @@ impl Deref for ArrayInScope<'_> {
     }
 }
 
-/// An array of a scope.
-#[derive(Clone, Copy)]
-struct Member {
-    pending: PendingWork,
-    device: Device,
-    address: usize,
-    uses: Option<UseRecord>,
-    /// The record, if this crate knew all work on the array before the scope.
-    followed: Option<UseRecord>,
-}
-
-impl Member {
-    /// Whether the array is on a stream that can be that of a scope.
-    fn has_stream(&self) -> bool {
-        self.pending.name().is_some() && !self.pending.is_nothing()
-    }
-
-    /// Whether all work on the array is on one stream, which can wait.
-    fn has_only_stream(&self) -> bool {
-        self.has_stream() && self.pending.only_name().is_some()
-    }
-
-    /// Whether the array is on a default stream, and in memory of no single device: an array after it tells of which.
-    fn is_on_any_default_stream(&self) -> bool {
-        self.device.device_type.is_host_accessible()
-            && !matches!(self.pending.name(), Some(StreamHandle::Raw(_)))
-    }
-
-    /// Makes the stream of the scope wait for the work that is pending on the array.
-    fn make_scope_wait(&self, (stream, device): StreamOnDevice, fork: Fork) -> Result<()> {
-        match self.pending.only_name() {
-            _ if !cuda::is_available() => Ok(()),
-            Some(_) => cuda::wait_between((stream, device), (self.pending, self.device), fork),
-            None if stream.stream(device).is_some_and(cuda::captures) => Ok(()),
-            None => {
-                let waiter = stream.name().unwrap_or(StreamHandle::LegacyDefault);
-                cuda::make_stream_wait_for_unknown(waiter, self.address, self.device, self.followed)
-            }
-        }
-    }
-}
-
 impl<'a> LaunchScope<'a> {
     /// Starts a scope on the stream of the first array that has one, or else on the legacy default stream.
     #[must_use]
@@ -165,7 +114,7 @@ impl<'a> LaunchScope<'a> {
         reason = "a guard that is made by mistake should not be easy to make"
     )]
     pub fn new() -> Self {
-        Self::with(State::default())
+        Self::with(ScopeState::default())
     }
 
     /// Starts a scope on a stream of your own. It waits for each array, and the streams of the arrays for it. `on` with
@@ -175,21 +124,23 @@ impl<'a> LaunchScope<'a> {
     /// of the scope joins it again.
     #[must_use]
     pub fn on<S: AsStream + ?Sized>(stream: &'a S) -> Self {
-        Self::on_handle(stream.as_stream())
+        match stream.as_stream() {
+            StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault => {
+                Self::with(ScopeState::on_default(Box::new(|device| stream.as_stream_on(device))))
+            }
+            stream => Self::on_handle(stream),
+        }
     }
 
     /// As [`on`](Self::on), for a stream that the caller keeps for longer than the scope.
     pub(crate) fn on_handle(stream: StreamHandle) -> Self {
         match stream {
             StreamHandle::NothingPending => Self::new(),
-            stream => {
-                let stream = Some((PendingWork::on(stream), Device::UNKNOWN));
-                Self::with(State { stream, is_named: true, ..State::default() })
-            }
+            stream => Self::with(ScopeState::on(stream)),
         }
     }
 
-    fn with(state: State) -> Self {
+    fn with(state: ScopeState<'a>) -> Self {
         Self { state: RefCell::new(state), borrows: PhantomData }
     }
 
@@ -205,7 +156,7 @@ impl<'a> LaunchScope<'a> {
     ///
     /// # Errors
     ///
-    /// As [`ArrayView::kernel_view`] and [`cuda::stream_wait`]; [`ErrorKind::Device`] for an array of another device than
+    /// As [`ArrayView::kernel_view`] and [`cuda::stream_wait`](crate::cuda::stream_wait()); [`ErrorKind::Device`] for an array of another device than
     /// that of the stream or of the arrays before it, unless [`across_devices`](Self::across_devices) allows it.
     pub fn read<'s, T: Element, const N: usize>(
         &'s self,
@@ -213,8 +164,8 @@ impl<'a> LaunchScope<'a> {
     ) -> Result<InScope<KernelView<'s, T, N>>> {
         let info = array.info()?;
         // SAFETY: rule 1 of `CudaArray`, for the lifetime of the borrow, which the scope does not outlive: it is invariant.
-        let view = unsafe { ArrayView::<'s, T, N>::from_info(&info) }?.kernel_view_in_scope()?;
-        self.add(&info)?;
+        let view = unsafe { ArrayView::<'s, T, N>::from_info(&info) }?.kernel_view_unwatched()?;
+        self.add(&info, ScopeUse::read(array, &info))?;
         self.note_argument(view.address());
         // SAFETY: kernels of the scope run after the work on the array, and before what comes after the scope.
         Ok(unsafe { InScope::new(view) })
@@ -231,8 +182,8 @@ impl<'a> LaunchScope<'a> {
     ) -> Result<InScope<KernelViewMut<'s, T, N>>> {
         let info = array.info()?;
         // SAFETY: as in `read`; the borrow is exclusive.
-        let view = unsafe { ArrayViewMut::<'s, T, N>::from_info(&info) }?.kernel_view_mut_in_scope()?;
-        self.add(&info)?;
+        let view = unsafe { ArrayViewMut::<'s, T, N>::from_info(&info) }?.kernel_view_mut_unwatched()?;
+        self.add(&info, ScopeUse::write(array, &info))?;
         self.note_argument(view.address());
         // SAFETY: as in `read`; the borrow is exclusive.
         Ok(unsafe { InScope::new(view) })
@@ -244,7 +195,9 @@ impl<'a> LaunchScope<'a> {
     ///
     /// As [`CudaArray::info`], and as [`read`](Self::read).
     pub fn read_any(&self, array: &'a (impl CudaArray + ?Sized)) -> Result<ArrayInScope<'_>> {
-        self.describe(array.info()?)
+        let info = array.info()?;
+        let scope_use = ScopeUse::read(array, &info);
+        self.describe(info, scope_use)
     }
 
     /// As [`read_any`](Self::read_any), for an array that the kernels write.
@@ -255,7 +208,8 @@ impl<'a> LaunchScope<'a> {
     pub fn write_any(&self, array: &'a mut (impl CudaArray + ?Sized)) -> Result<ArrayInScope<'_>> {
         let info = array.info()?;
         check_writable(&info)?;
-        self.describe(info)
+        let scope_use = ScopeUse::write(array, &info);
+        self.describe(info, scope_use)
     }
 
     /// Launches a kernel in Rust on the stream of the scope. `arguments` is what the kernel's function `with` or `try_with` returns,
@@ -268,7 +222,7 @@ impl<'a> LaunchScope<'a> {
     ///
     /// [`ErrorKind::Shape`] if arrays do not have one shape, although the kernel says `same_shape`, or if there are more elements by
     /// [`Blocks`](crate::kernel::Blocks) than blocks; [`ErrorKind::Stream`] for an
-    /// argument of another scope; as [`cuda::stream_wait`]; and
+    /// argument of another scope; as [`cuda::stream_wait`](crate::cuda::stream_wait()); and
     /// [`ErrorKind::Driver`] with the driver's answer.
     ///
     /// # Example
@@ -329,16 +283,19 @@ impl<'a> LaunchScope<'a> {
         self.state.borrow_mut().arguments.push(address);
     }
 
-    fn describe(&self, info: ArrayInfo) -> Result<ArrayInScope<'_>> {
-        self.add(&info)?;
+    fn describe(&self, info: ArrayInfo, scope_use: ScopeUse<'a>) -> Result<ArrayInScope<'_>> {
+        self.add(&info, scope_use)?;
         // Code that reads the address of this description is in the scope.
         Ok(ArrayInScope { info: ArrayInfo { uses: None, ..info }, scope: PhantomData })
     }
 
     /// Adds the array of a description.
-    pub(crate) fn add(&self, info: &ArrayInfo) -> Result<()> {
-        let ArrayInfo { pending, device, address, uses, .. } = *info;
-        self.state.borrow_mut().add(Member { pending, device, address, uses, followed: info.followed() })
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub(crate) fn add(&self, info: &ArrayInfo, scope_use: ScopeUse<'a>) -> Result<()> {
+        self.state.borrow_mut().add(info, scope_use)
     }
 
     /// The stream on which the kernels are launched: an `Arc<CudaStream>` of `cudarc`, a [`StreamHandle`], or your own type.
@@ -347,10 +304,12 @@ impl<'a> LaunchScope<'a> {
     ///
     /// # Errors
     ///
-    /// As [`cuda::stream_wait`], and as [`FromStream::from_stream`].
+    /// [`ErrorKind::Stream`] for a default stream of a context that is not current, which no handle means here; as
+    /// [`cuda::stream_wait`](crate::cuda::stream_wait()), and as [`FromStream::from_stream`].
     pub fn stream<S: FromStream>(&self) -> Result<S> {
         let (stream, device) = self.state.borrow_mut().stream_on_device()?;
-        S::from_stream(stream.name().unwrap_or(StreamHandle::LegacyDefault), device)
+        let handle = stream_here(stream, device).ok_or_else(unnamed_default_stream)?;
+        S::from_stream(handle, device)
     }
 
     /// Ends the scope: the streams of its arrays wait for the work that was launched in it.
@@ -359,144 +318,11 @@ impl<'a> LaunchScope<'a> {
     ///
     /// # Errors
     ///
-    /// As [`cuda::stream_synchronize`], if a stream cannot wait for the scope and the host cannot wait instead. The arrays
+    /// As [`cuda::stream_synchronize`](crate::cuda::stream_synchronize), if a stream cannot wait for the scope and the host cannot wait instead. The arrays
     /// are then released like those that were used on other streams.
     pub fn finish(self) -> Result<()> {
         self.state.borrow_mut().join()
     }
-}
-
-impl State {
-    /// Returns the stream of the scope, and the device of its arrays.
-    fn stream_on_device(&mut self) -> Result<StreamOnDevice> {
-        let device = self.device().unwrap_or(Device::cuda(0));
-        let (stream, of) = if let Some(stream) = self.stream {
-            stream
-        } else {
-            let on_its_device = |member: &&Member| member.has_stream() && !member.is_on_any_default_stream();
-            let chosen = self.arrays.iter().find(on_its_device).map(|member| (member.pending, member.device));
-            let any = || self.arrays.iter().find(|member| member.has_stream());
-            let stream = chosen.or_else(|| any().map(|member| (member.pending, device)));
-            let default = || PendingWork::on_default_stream(device, None).map(|stream| (stream, device));
-            self.choose(stream.map_or_else(default, Ok)?)?
-        };
-        // A default stream is that of the device with which it was waited for.
-        let is_default = !matches!(stream.name(), Some(StreamHandle::Raw(_)));
-        Ok((stream, if is_default && of != Device::UNKNOWN { of } else { device }))
-    }
-
-    /// The device of the arrays, if one of them is on a device.
-    fn device(&self) -> Option<Device> {
-        let mut devices = self.arrays.iter().map(|member| member.device);
-        let first = devices.clone().next();
-        devices.find(|device| device.device_type == DeviceType::CUDA).or(first)
-    }
-
-    fn add(&mut self, member: Member) -> Result<()> {
-        let device = match self.stream {
-            // A stream that was named. The driver is not asked if it is the array's own.
-            Some((stream, Device::UNKNOWN)) if member.pending.only_name() != stream.name() => {
-                cuda::device_of_stream(stream)?
-            }
-            Some((_, Device::UNKNOWN)) | None => None,
-            Some((_, device)) => Some(device),
-        };
-        self.check_device(member.device, device)?;
-        // A stream that was named may become part of the capture of an array's stream. The end of the scope joins it again.
-        let fork = if self.is_named { Fork::Allowed } else { Fork::Refused };
-        match self.stream {
-            Some((stream, Device::UNKNOWN)) => {
-                // A default stream belongs to the device of the first array.
-                let device = device.unwrap_or(member.device);
-                member.make_scope_wait((stream, device), fork)?;
-                self.stream = Some((stream, device));
-            }
-            Some(stream) => member.make_scope_wait(stream, fork)?,
-            // A library that hides its streams, or a kept array, leaves the choice to an array after it.
-            None if member.has_only_stream() && !member.is_on_any_default_stream() => {
-                self.choose((member.pending, member.device))?;
-            }
-            None => {}
-        }
-        if let Some(uses) = member.uses {
-            uses.enter_scope();
-        }
-        self.arrays.push(member);
-        Ok(())
-    }
-
-    /// Sets the stream of the scope, and makes it wait for the arrays that came before.
-    fn choose(&mut self, stream: (PendingWork, Device)) -> Result<(PendingWork, Device)> {
-        self.arrays.iter().try_for_each(|member| member.make_scope_wait(stream, Fork::Refused))?;
-        self.stream = Some(stream);
-        Ok(stream)
-    }
-
-    /// Compares the device of an array with that of the arrays before it, or of the stream.
-    fn check_device(&self, device: Device, chosen: Option<Device>) -> Result<()> {
-        let own = self.device().or(chosen).filter(|own| own.device_type == DeviceType::CUDA);
-        match own {
-            Some(own) if device.device_type == DeviceType::CUDA && own != device && !self.across_devices => {
-                let allowed = text!("{own}, where the scope is");
-                let error = Error::new(ErrorKind::Device, "device", device, allowed);
-                Err(error.with_rust_hint(
-                    "write `LaunchScope::new().across_devices()` if the program has enabled peer access",
-                ))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Makes the streams of all arrays wait for the scope.
-    fn join(&mut self) -> Result<()> {
-        if self.stream.is_none() && cuda::is_available() && self.arrays.iter().any(Member::has_stream) {
-            // Nobody has asked for the stream, so the launches were on that of the array.
-            self.stream_on_device()?;
-        }
-        let arrays = core::mem::take(&mut self.arrays);
-        let Some(scope) = self.stream.filter(|_| cuda::is_available()) else {
-            leave(&arrays);
-            return Ok(());
-        };
-        for uses in arrays.iter().filter_map(|member| member.uses) {
-            cuda::note_work(uses, scope);
-        }
-        // The driver is asked only if it matters.
-        let is_captured = !arrays.iter().all(Member::has_only_stream)
-            && scope.0.stream(scope.1).is_some_and(cuda::captures);
-        let mut needs_host = false;
-        for member in &arrays {
-            if is_captured && !member.has_only_stream() {
-                // The graph is ordered where it is launched.
-                continue;
-            }
-            match member.pending.name() {
-                // Whoever uses the array next waits for all work.
-                None => {}
-                Some(StreamHandle::NothingPending) => needs_host = true,
-                Some(_) => {
-                    let own = (member.pending, member.device);
-                    needs_host |= cuda::wait_between(own, scope, Fork::Refused).is_err();
-                }
-            }
-            if member.pending.has_hidden_streams() {
-                // The library does not name its stream: later work of the context waits, if it is device memory.
-                let is_ordered = !member.device.device_type.is_host_accessible()
-                    && cuda::make_context_wait((member.address, member.device), scope).unwrap_or(false);
-                needs_host |= !is_ordered;
-            }
-        }
-        if needs_host {
-            cuda::synchronize_stream_of(scope)?;
-        }
-        leave(&arrays);
-        Ok(())
-    }
-}
-
-/// Notes that arrays were used in no other way than in a scope that has ended.
-fn leave(arrays: &[Member]) {
-    arrays.iter().filter_map(|member| member.uses).for_each(UseRecord::leave_scope);
 }
 
 impl Drop for LaunchScope<'_> {
@@ -509,7 +335,6 @@ impl Drop for LaunchScope<'_> {
 impl fmt::Debug for LaunchScope<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.borrow();
-        let stream = state.stream.map(|(stream, _)| stream);
-        f.debug_struct("LaunchScope").field("stream", &stream).field("arrays", &state.arrays.len()).finish()
+        f.debug_struct("LaunchScope").field("stream", &state.stream()).field("arrays", &state.len()).finish()
     }
 }

@@ -10,5 +10,6 @@ pub(crate) mod kept;
 pub(crate) mod launch_scope;
 pub(crate) mod relabel;
 pub(crate) mod same_extent;
+pub(crate) mod scope_state;
 pub(crate) mod shared_array;
 pub(crate) mod single_error;

@@ -3,12 +3,12 @@
 
 use core::mem::ManuallyDrop;
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
-use crate::array::stream::PendingWork;
 use crate::cuda;
-use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 
 /// An array whose memory is exported under another device type, for libraries that do not accept its own. It is a
@@ -72,6 +72,14 @@ impl<A> Drop for InScope<A> {
 unsafe impl<A: CudaArray> CudaArray for InScope<A> {
     fn info(&self) -> Result<ArrayInfo> {
         self.value.info()
+    }
+
+    fn __note_read(&self, stream: StreamHandle) -> bool {
+        self.value.__note_read(stream)
+    }
+
+    fn __note_write(&mut self, stream: StreamHandle) -> bool {
+        self.value.__note_write(stream)
     }
 }
 
@@ -143,14 +151,22 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
     fn info(&self) -> Result<ArrayInfo> {
         let mut info = self.array.info()?;
         if self.device == Device::CPU && info.device() != Device::CPU {
-            if !info.pending.is_nothing() {
+            if !info.is_idle() {
                 let mut done = Ok(());
                 cuda::run_blocking(|| done = cuda::synchronize_if_available(&info));
                 done?;
             }
-            info.pending = PendingWork::NOTHING;
+            info = info.with_work(PendingWork::NOTHING);
         }
         info.device = self.device;
         Ok(info)
+    }
+
+    fn __note_read(&self, stream: StreamHandle) -> bool {
+        self.array.__note_read(stream)
+    }
+
+    fn __note_write(&mut self, stream: StreamHandle) -> bool {
+        self.array.__note_write(stream)
     }
 }

@@ -7,6 +7,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::Result;
 use crate::memory::extraction::Extraction;
 use crate::memory::from_import::DataField;
@@ -15,8 +16,17 @@ use crate::memory::from_import::DataField;
 // handles use the memory too, so what only a sole owner may write is described as read-only.
 unsafe impl<T: CudaArray + ?Sized> CudaArray for Arc<T> {
     fn info(&self) -> Result<ArrayInfo> {
-        let info = T::info(self)?;
+        let info = ArrayInfo { has_one_handle: false, ..T::info(self)? };
         Ok(if info.mutability() == Mutability::Writable { info } else { info.readonly() })
+    }
+
+    fn __note_read(&self, stream: StreamHandle) -> bool {
+        T::__note_read(self, stream)
+    }
+
+    // Other handles may use the array now, so the host waits instead.
+    fn __note_write(&mut self, stream: StreamHandle) -> bool {
+        Arc::get_mut(self).is_some_and(|array| array.__note_write(stream))
     }
 }
 

@@ -10,18 +10,19 @@ use core::any::type_name;
 use core::marker::PhantomData;
 use core::mem::align_of;
 use core::{fmt, ptr};
+use std::sync::Arc;
 
 use interop_kernel::{DynKernelView, KernelView, KernelViewMut};
 
-use crate::array::device::Device;
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::errors::wrong_rank;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
-use crate::array::use_record::UseRecord;
 use crate::cuda;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 
 /// A borrowed array of elements `T` with `N` axes, in memory of any device.
@@ -77,32 +78,43 @@ pub(crate) struct RawView<const N: usize> {
     pub(crate) strides: [isize; N],
     pub(crate) device: Device,
     pub(crate) pending: PendingWork,
-    /// The record of an import on its caller's stream.
-    pub(crate) uses: Option<UseRecord>,
+    /// How the memory was used. It lives as long as the owner of the memory, and so as the view.
+    pub(crate) uses: Option<&'static Uses>,
     /// Where the elements begin and end, if other Rust code may reach them too.
     pub(crate) shared: Option<(usize, usize)>,
 }
 
 impl<const N: usize> RawView<N> {
+    /// # Safety
+    ///
+    /// The memory is live for the lifetime of the result.
     #[inline(always)]
-    fn new<T: Element>(info: &ArrayInfo) -> Result<Self> {
+    unsafe fn new<T: Element>(info: &ArrayInfo) -> Result<Self> {
+        // SAFETY: the owner of the memory keeps the record, which it never replaces.
+        let uses = info.uses.as_ref().map(|uses| unsafe { &*Arc::as_ptr(uses) });
         if info.has_scalar_type(&T::TYPE) {
-            return Self::over(info, info.layout());
+            return Self::over(info, info.layout(), uses);
         }
         let joined = info.join(T::TYPE)?;
-        Self::over(info, joined.as_ref().unwrap_or(info.layout()))
+        Self::over(info, joined.as_ref().unwrap_or(info.layout()), uses)
     }
 
     #[inline(always)]
-    fn over(info: &ArrayInfo, layout: &Layout) -> Result<Self> {
+    fn over(info: &ArrayInfo, layout: &Layout, uses: Option<&'static Uses>) -> Result<Self> {
         let axes = |what: &[usize]| <[usize; N]>::try_from(what).ok();
         let Some(shape) = axes(layout.shape()) else {
             return Err(wrong_rank(layout.shape(), N));
         };
         let mut strides = [0; N];
         strides.copy_from_slice(layout.strides());
-        let (address, device, pending, uses) = (info.address, info.device(), info.pending, info.uses);
+        let (address, device) = (info.address, info.device());
+        let pending = info.pending_on_one_stream();
         Ok(Self { address, shape, strides, device, pending, uses, shared: shared_range(info) })
+    }
+
+    /// Notes that the memory may be used in a way that this crate does not see.
+    fn note_unknown(&self) {
+        self.uses.into_iter().for_each(Uses::note_unknown);
     }
 
     /// Formats a view of this name. The elements need not implement `Debug`.
@@ -139,7 +151,8 @@ impl<T: Element, const N: usize> ArrayView<'_, T, N> {
     /// names. For host memory, the provenance of the address has been exposed.
     #[inline(always)]
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
-        let raw = RawView::new::<T>(info)?;
+        // SAFETY: as the caller promises.
+        let raw = unsafe { RawView::new::<T>(info) }?;
         Ok(Self { raw, marker: PhantomData })
     }
 }
@@ -159,7 +172,8 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
     #[inline(always)]
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
         check_writable(info)?;
-        let raw = RawView::new::<T>(info)?;
+        // SAFETY: as the caller promises.
+        let raw = unsafe { RawView::new::<T>(info) }?;
         Ok(Self { raw, marker: PhantomData })
     }
 
@@ -202,7 +216,7 @@ macro_rules! getters {
             /// The address of element \[0, …, 0\], or 0 for a view without elements.
             #[must_use]
             pub fn address(&self) -> usize {
-                UseRecord::note(self.raw.uses);
+                self.raw.note_unknown();
                 self.raw.address
             }
 
@@ -274,7 +288,7 @@ pub(crate) fn kernel_address(address: usize, device: Device, align: usize) -> Re
 /// Returns the pointer, the extents and the strides of an argument.
 fn parts<T: Element, const N: usize>(raw: &RawView<N>) -> Result<(*mut T, [i64; N], [i64; N])> {
     let address = kernel_address(raw.address, raw.device, align_of::<T>())?;
-    let pointer = ptr::with_exposed_provenance_mut(cuda::driver::to_usize(address));
+    let pointer = ptr::with_exposed_provenance_mut(crate::driver::functions::to_usize(address));
     // Layouts are checked to fit `isize`, which no host has wider than 64 bits.
     Ok((pointer, raw.shape.map(|extent| extent as i64), raw.strides.map(|stride| stride as i64)))
 }
@@ -309,12 +323,12 @@ impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// aligned for `T`, because a kernel that reads such an element makes the whole context unusable. For pinned memory
     /// also as [`cuda::device_address`](crate::cuda::device_address), if there is a driver.
     pub fn kernel_view(&self) -> Result<KernelView<'a, T, N>> {
-        UseRecord::note(self.raw.uses);
-        self.kernel_view_in_scope()
+        self.raw.note_unknown();
+        self.kernel_view_unwatched()
     }
 
     /// As [`kernel_view`](Self::kernel_view), for a launch that is ordered with the array.
-    pub(crate) fn kernel_view_in_scope(&self) -> Result<KernelView<'a, T, N>> {
+    pub(crate) fn kernel_view_unwatched(&self) -> Result<KernelView<'a, T, N>> {
         let (pointer, shape, strides) = parts::<T, N>(&self.raw)?;
         // SAFETY: the elements are those of the view, which borrows them.
         Ok(unsafe { KernelView::from_raw_parts(pointer, shape, strides) })
@@ -328,12 +342,12 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
     ///
     /// As [`ArrayView::kernel_view`].
     pub fn kernel_view_mut(self) -> Result<KernelViewMut<'a, T, N>> {
-        UseRecord::note(self.raw.uses);
-        self.kernel_view_mut_in_scope()
+        self.raw.note_unknown();
+        self.kernel_view_mut_unwatched()
     }
 
     /// As [`kernel_view_mut`](Self::kernel_view_mut), for a launch that is ordered with the array.
-    pub(crate) fn kernel_view_mut_in_scope(self) -> Result<KernelViewMut<'a, T, N>> {
+    pub(crate) fn kernel_view_mut_unwatched(self) -> Result<KernelViewMut<'a, T, N>> {
         let (pointer, shape, strides) = parts::<T, N>(&self.raw)?;
         // SAFETY: as for reading; the borrow is exclusive.
         Ok(unsafe { KernelViewMut::from_raw_parts(pointer, shape, strides) })

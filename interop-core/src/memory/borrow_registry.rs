@@ -341,16 +341,17 @@ impl Borrow {
             Some((shared.begin)(range.start, range.end, exclusive.into()))
         });
         if begun.refused != 0 {
-            return Err(already_borrowed(begun.access));
+            return Err(already_borrowed(&begun.access.range(), begun.access.exclusive != 0));
         }
         Ok(Self { access: begun.access, end: end.get() })
     }
 }
 
+/// The error for an access beside a conflicting one.
 #[cold]
-fn already_borrowed(conflicting: Access) -> Error {
-    let access = if conflicting.exclusive != 0 { "a writer" } else { "a reader" };
-    let found = format!("{access} of {:#x} to {:#x}", conflicting.start, conflicting.end);
+pub(crate) fn already_borrowed(range: &Range<usize>, is_exclusive: bool) -> Error {
+    let access = if is_exclusive { "a writer" } else { "a reader" };
+    let found = format!("{access} of {:#x} to {:#x}", range.start, range.end);
     let allowed = "one writer, or any number of readers, of the same memory";
     let python_hint = "pass a copy if one call gets the same array twice";
     let error = Error::new(ErrorKind::AlreadyBorrowed, "data", found, allowed);

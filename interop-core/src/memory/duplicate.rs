@@ -1,24 +1,24 @@
 //! Copies of arrays in new memory of the same kind.
 #![expect(unsafe_code, reason = "queues copies of memory whose lifetime the caller promises")]
 
-use crate::array::device::DeviceType;
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
-use crate::cuda::block::{MemoryKind, note_work};
+use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::context::{Context, Relaxed, context_for};
 use crate::cuda::copy::queue_copy;
 use crate::cuda::copy_plan::CopyPlan;
-use crate::cuda::driver::{Driver, RawStream, driver};
 use crate::cuda::handover::{make_consumer_wait, synchronize, wait_for_consumer};
-use crate::cuda::pointer::{address_for_kernels, pointer_attributes};
-use crate::cuda::pool::finished;
-use crate::cuda::stream::capture_of;
-use crate::cuda::stream_wait::context_of_stream;
+use crate::driver::context::{Context, Relaxed, context_for};
+use crate::driver::device::DeviceType;
+use crate::driver::functions::{Driver, RawStream, driver};
+use crate::driver::pointer::{address_for_kernels, pointer_attributes};
+use crate::driver::pool::finished;
+use crate::driver::stream::capture_of;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream_wait::context_of_stream;
 use crate::error::{Error, Result};
 
 /// Copies an array on its device into new memory of the same kind. The copy is ready on the consumer's stream.
@@ -35,7 +35,7 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`], [`stream_wait`](crate::cuda::stream_wait::stream_wait) and [`CudaBuffer::zeroed`];
+/// As [`stream_synchronize`], [`stream_wait`](crate::driver::stream_wait::stream_wait) and [`CudaBuffer::zeroed`];
 /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for packed sub-byte elements with negative strides.
 ///
 /// # Safety
@@ -70,7 +70,7 @@ fn queued_at(
     info: &ArrayInfo,
     consumer: StreamHandle,
 ) -> Result<Option<(Context, RawStream)>> {
-    let own = info.stream().and_then(StreamHandle::to_raw);
+    let own = info.pending.name().and_then(StreamHandle::to_raw);
     let (Some(raw), Some(_)) = (consumer.to_raw(), own) else { return Ok(None) };
     let on = (PendingWork::on(consumer), info.device());
     let context = context_of_stream(driver, (consumer, raw), on)?;
@@ -148,8 +148,8 @@ impl CompactCopy {
             let _ = unsafe { driver.stream_synchronize(at.1) };
         }
         buffer.note_work(consumer);
-        if let Some(uses) = info.uses {
-            note_work(uses, (PendingWork::in_context(consumer, at.0), info.device()));
+        if let Some(uses) = &info.uses {
+            uses.note_work((PendingWork::in_context(consumer, at.0), info.device()));
         }
         done.map(|()| buffer)
     }
@@ -191,6 +191,9 @@ impl CompactCopy {
             pending: PendingWork::on(stream),
             uses: None,
             drops_in_order: buffer.drops_in_order(),
+            of_storage: None,
+            is_foreign: false,
+            has_one_handle: false,
             ..info.clone()
         }
     }

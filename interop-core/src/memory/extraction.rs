@@ -1,15 +1,15 @@
 //! The import half of the derive: checks an import against the struct, then moves its parts into fields.
 #![expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::errors::wrong_rank;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
 use crate::cuda::handover::{join_default_stream, make_consumer_wait};
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;

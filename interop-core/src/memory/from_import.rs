@@ -1,10 +1,10 @@
 //! Storages that can be made from an import.
 #![expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
 
-use crate::array::device::DeviceType;
 use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
+use crate::driver::device::DeviceType;
 use crate::error::{Refused, Result};
 use crate::memory::extraction::{Extraction, FieldStream, Requirements};
 use crate::memory::import::Import;

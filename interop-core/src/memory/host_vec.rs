@@ -8,12 +8,12 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use std::alloc::{alloc, alloc_zeroed, dealloc, realloc};
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
+use crate::driver::device::Device;
 use crate::error::{Error, Result};
 use crate::memory::borrow_registry;
 use crate::memory::host::strided::{HostArray, Strided, copy_contiguous};

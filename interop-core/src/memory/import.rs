@@ -11,14 +11,14 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 #[cfg(feature = "python")]
 use std::sync::Arc;
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
-use crate::array::use_record::UseRecord;
 use crate::cuda;
-use crate::cuda::context::Context;
-use crate::cuda::release::scope::ReleaseScope;
+use crate::driver::context::Context;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream_wait::wait_in_contexts;
 #[cfg(feature = "python")]
 use crate::error::Origin;
 use crate::error::{Error, Result};
@@ -104,10 +104,11 @@ impl Import {
     #[inline]
     pub unsafe fn from_parts(info: ArrayInfo, owner: Owner) -> Self {
         // The owner of an earlier import already has its release scope.
-        let scope = owner.scope().or_else(|| cuda::pointer::release_scope_in_use(&info));
-        let pending = info.stream().map_or(PendingWork::UNKNOWN, PendingWork::on);
+        let scope = owner.scope().or_else(|| cuda::memory_check::release_scope_in_use(&info));
         let owner = owner.after(scope);
-        Self::new(ArrayInfo { pending, uses: owner.uses(), ..info }, owner)
+        let (pending, uses) = (info.pending_on_one_stream(), owner.uses());
+        let info = ArrayInfo { uses, is_foreign: false, has_one_handle: false, ..info.with_work(pending) };
+        Self::new(info, owner)
     }
 
     /// Adds the Python object, if there is one, to an error about the array.
@@ -249,8 +250,7 @@ impl Import {
             return Err(cuda::capture_error(stream, "an array that is kept after the call"));
         }
         self.is_on_callers_stream = false;
-        self.owner.end_record();
-        self.info.uses = None;
+        self.owner.note_unknown();
         if self.is_stream_named {
             let context = pending.context().and_then(|it| Context::from_driver(it.get()));
             self.put_on_ordered_stream(stream, None, context.or_else(|| self.context()));
@@ -279,7 +279,7 @@ impl Import {
     /// As [`cuda::stream_synchronize`].
     #[cold]
     pub(crate) fn synchronize(&mut self) -> Result<()> {
-        if !self.info.stream().is_some_and(cuda::captures) {
+        if !self.info.pending.name().is_some_and(cuda::captures) {
             cuda::synchronize_if_available(&self.info)?;
             self.info.pending = PendingWork::NOTHING;
         }
@@ -328,10 +328,7 @@ impl Import {
     ///
     /// As [`cuda::stream_wait`].
     pub(crate) fn wait_for_copy(&self, stream: StreamHandle) -> Result<()> {
-        match self.info.stream() {
-            Some(own) if own != stream => cuda::stream_wait(own, stream, self.info.device),
-            _ => Ok(()),
-        }
+        wait_in_contexts(self.info.pending, PendingWork::on(stream), self.info.device)
     }
 
     /// Returns the description and the owner.
@@ -339,7 +336,7 @@ impl Import {
     pub fn into_parts(mut self) -> (ArrayInfo, Owner) {
         // An error does not matter: whoever gets the parts is responsible for what is written.
         let _ = self.note_write();
-        UseRecord::note(self.owner.uses());
+        self.owner.note_unknown();
         (self.info, self.owner)
     }
 
@@ -391,10 +388,10 @@ impl Import {
         }
         // The library of the array knows nothing of this stream, so it may not order the release.
         self.is_on_callers_stream = false;
-        UseRecord::note(self.owner.uses());
+        self.owner.note_unknown();
         self.info.pending = pending_on(stream, context);
         // The query is needed only if an event would be recorded.
-        if cuda::release::records_events() && captured.unwrap_or_else(|| cuda::captures(stream)) {
+        if !cuda::unordered().releases && captured.unwrap_or_else(|| cuda::captures(stream)) {
             // The graph makes other work wait. An event of the release would invalidate the capture.
             self.owner = self.take_owner().after(Some(ReleaseScope::NONE));
         }
@@ -431,13 +428,7 @@ impl Import {
         self.info.pending = pending_on(stream, context);
         if self.info.device.device_type == DeviceType::CUDA && self.owner.scope().is_some() {
             self.is_on_callers_stream = true;
-            self.owner.end_record();
-            self.owner.record_uses();
-            self.info.uses = self.owner.uses();
-            // Without a record the release would record an event, which would invalidate the capture.
-            if self.info.uses.is_none() && cuda::captures(stream) {
-                self.owner = self.take_owner().after(Some(ReleaseScope::NONE));
-            }
+            self.info.uses = Some(self.owner.record_uses());
         }
     }
 

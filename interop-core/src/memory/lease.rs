@@ -10,13 +10,13 @@ use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
 
-use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
-use crate::array::use_record::UseRecord;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream_wait::stream_here;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::check_import_writable;
 use crate::memory::from_import::{DataField, FromImport};
@@ -303,7 +303,7 @@ macro_rules! lease {
             /// Returns the owner of the memory in place of the lease.
             #[must_use]
             pub fn into_owner(self) -> Owner {
-                UseRecord::note(self.memory.owner.uses());
+                self.memory.owner.note_unknown();
                 self.memory.owner
             }
 
@@ -335,12 +335,12 @@ macro_rules! lease {
         unsafe impl<T: Element> Storage for $lease<T> {
             #[inline]
             fn memory(&self) -> Result<MemoryRegion> {
-                UseRecord::note(self.memory.owner.uses());
-                self.region()
+                self.memory.owner.note_unknown();
+                self.memory_unwatched()
             }
 
             #[inline]
-            fn region(&self) -> Result<MemoryRegion> {
+            fn memory_unwatched(&self) -> Result<MemoryRegion> {
                 let LeasedMemory { address, ref range, device, .. } = self.memory;
                 Ok(MemoryRegion {
                     address,
@@ -353,12 +353,12 @@ macro_rules! lease {
 
             #[inline]
             fn stream(&self) -> Option<StreamHandle> {
-                self.memory.pending.stream(self.memory.device)
+                stream_here(self.memory.pending, self.memory.device)
             }
 
             #[inline]
-            fn state(&self) -> MemoryState {
-                self.memory.owner.state(self.memory.pending)
+            fn state(&self) -> MemoryState<'_> {
+                MemoryState { has_one_handle: true, ..self.memory.owner.state(self.memory.pending) }
             }
         }
 

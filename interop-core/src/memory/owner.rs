@@ -5,13 +5,14 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
+use std::sync::Arc;
 
-use crate::array::stream::PendingWork;
-use crate::array::use_record::UseRecord;
-use crate::cuda::driver::is_of_parent;
-use crate::cuda::release::queue::after_work;
-use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::release::scope::{ErasedOwner, contain_panic, drop_box};
+use crate::driver::functions::is_of_parent;
+use crate::driver::release::queue::after_work;
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::release::scope::{ErasedOwner, contain_panic, drop_box};
+use crate::driver::stream_handle::PendingWork;
+use crate::driver::uses::Uses;
 use crate::memory::storage::MemoryState;
 
 /// A type-erased value that keeps foreign memory alive until it is dropped.
@@ -35,8 +36,8 @@ pub struct Owner {
     release: Option<unsafe fn(NonNull<()>)>,
     /// The work that the release must come after, for memory that devices use.
     scope: Option<ReleaseScope>,
-    /// The record of an import on its caller's stream, or of a block of pool memory, which goes on without this owner.
-    uses: Option<UseRecord>,
+    /// How the memory was used, for an import on its caller's stream and for a block of pool memory.
+    uses: Option<Arc<Uses>>,
 }
 
 // SAFETY: the constructors accept only values that may be dropped on any thread.
@@ -64,7 +65,8 @@ impl Owner {
     /// The owner was made by [`new_with_address`](Self::new_with_address) for a `T`, and no borrow of the value is used
     /// any more.
     pub(crate) unsafe fn into_value<T>(self) -> T {
-        let this = ManuallyDrop::new(self);
+        let mut this = ManuallyDrop::new(self);
+        drop(this.uses.take());
         // SAFETY: the pointer is that of a leaked box of a `T`, as the caller promises. `self` is not dropped.
         *unsafe { Box::from_raw(this.value.cast::<T>().as_ptr()) }
     }
@@ -103,34 +105,34 @@ impl Owner {
 
     /// Sets the record of the block of pool memory that this owner keeps alive.
     #[cfg(feature = "python")]
-    pub(crate) fn recorded_by(mut self, uses: Option<UseRecord>) -> Self {
+    pub(crate) fn recorded_by(mut self, uses: Option<Arc<Uses>>) -> Self {
         self.uses = uses;
         self
     }
 
-    /// Starts the record of an import on its caller's stream.
-    pub(crate) fn record_uses(&mut self) {
-        self.uses = UseRecord::start();
+    /// Starts the record of an import on its caller's stream. It lasts as long as the owner.
+    pub(crate) fn record_uses(&mut self) -> Arc<Uses> {
+        Arc::clone(self.uses.get_or_insert_with(Uses::of_import))
     }
 
-    /// Ends the record: the release is ordered by an event.
-    pub(crate) fn end_record(&mut self) {
-        if let Some(uses) = self.uses.take() {
-            uses.note_used();
-            uses.finish();
+    /// Notes that the memory may be used in a way that this crate does not see.
+    pub(crate) fn note_unknown(&self) {
+        if let Some(uses) = &self.uses {
+            uses.note_unknown();
         }
     }
 
     /// The state of the memory, on which this work is pending.
     #[inline]
-    pub(crate) fn state(&self, pending: PendingWork) -> MemoryState {
-        MemoryState { pending, uses: self.uses, drops_in_order: self.scope.is_some() }
+    pub(crate) fn state(&self, pending: PendingWork) -> MemoryState<'_> {
+        let (uses, drops_in_order) = (self.uses.as_ref(), self.scope.is_some());
+        MemoryState { uses, drops_in_order, ..MemoryState::new(pending) }
     }
 
-    /// The record of an import on its caller's stream.
+    /// How the memory was used.
     #[inline]
-    pub(crate) fn uses(&self) -> Option<UseRecord> {
-        self.uses
+    pub(crate) fn uses(&self) -> Option<Arc<Uses>> {
+        self.uses.clone()
     }
 }
 
@@ -145,7 +147,8 @@ impl Drop for Owner {
         // SAFETY: `value` and `release` belong together, and this is their only drop.
         let owner = unsafe { ErasedOwner::from_raw(self.value, release) };
         // The library of the array orders what comes next on the stream that is its own.
-        let is_ordered = self.uses.is_some_and(UseRecord::finish) && !is_of_parent();
+        let is_ordered =
+            self.uses.as_ref().is_some_and(|uses| uses.are_ordered_by_caller()) && !is_of_parent();
         match self.scope {
             Some(scope) if !is_ordered => after_work(owner, scope),
             _ => drop(owner),
@@ -190,8 +193,12 @@ impl Drop for Nested {
 
 /// Defers the drop of an owner to the end of this thread's outermost release. Fails while the thread ends.
 #[cold]
-fn defer_drop(owner: &Owner) -> bool {
-    let deferred = DEFERRED.try_with(|deferred| deferred.borrow_mut().push(Owner { ..*owner })).is_ok();
+fn defer_drop(owner: &mut Owner) -> bool {
+    let Owner { value, release, scope, ref mut uses } = *owner;
+    let push = |deferred: &RefCell<Vec<Owner>>| {
+        deferred.borrow_mut().push(Owner { value, release, scope, uses: uses.take() });
+    };
+    let deferred = DEFERRED.try_with(push).is_ok();
     if deferred {
         NESTED.set(NESTED.get() | HAS_DEFERRED);
     }

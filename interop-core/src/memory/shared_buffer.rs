@@ -6,14 +6,14 @@ use core::fmt;
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
-use crate::array::use_record::UseRecord;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream_wait::stream_here;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
@@ -54,18 +54,18 @@ struct Inner<K: ?Sized = dyn SharedOwner> {
 
 /// The owner of the memory.
 trait SharedOwner: Send + Sync {
-    fn state(&self) -> MemoryState;
+    fn state(&self) -> MemoryState<'_>;
 }
 
 /// The storage is asked at each call, because its stream may change.
 impl<S: Storage + Send + Sync> SharedOwner for MaybeDangling<S> {
-    fn state(&self) -> MemoryState {
+    fn state(&self) -> MemoryState<'_> {
         self.get().state()
     }
 }
 
 impl SharedOwner for (Owner, PendingWork) {
-    fn state(&self) -> MemoryState {
+    fn state(&self) -> MemoryState<'_> {
         self.0.state(self.1)
     }
 }
@@ -76,7 +76,7 @@ impl SharedBuffer {
     pub fn new(storage: impl Storage + Send + Sync + 'static) -> Self {
         // The storage is described first and moved afterwards.
         let owner = MaybeDangling::new(storage);
-        let (memory, struct_type) = (owner.get().region(), owner.get().struct_type().cloned());
+        let (memory, struct_type) = (owner.get().memory_unwatched(), owner.get().struct_type().cloned());
         Self::from_inner(Inner { memory, struct_type, owner })
     }
 
@@ -164,7 +164,7 @@ impl SharedBuffer {
     /// # Ok::<(), interop_core::Error>(())
     /// ```
     pub fn reinterpret(&self, dtype: DType, bytes: Range<usize>) -> Result<Self> {
-        let MemoryRegion { range, element: old, device, mutability, .. } = self.region()?;
+        let MemoryRegion { range, element: old, device, mutability, .. } = self.memory_unwatched()?;
         let element = ElementType::from_whole_bytes(dtype, false)?;
         if self.has_struct_elements(&old) {
             let found = text!("elements of {}", old.describe());
@@ -205,12 +205,14 @@ impl SharedBuffer {
 unsafe impl Storage for SharedBuffer {
     #[inline]
     fn memory(&self) -> Result<MemoryRegion> {
-        UseRecord::note(self.state().uses);
-        self.region()
+        if let Some(uses) = self.state().uses {
+            uses.note_unknown();
+        }
+        self.memory_unwatched()
     }
 
     #[inline]
-    fn region(&self) -> Result<MemoryRegion> {
+    fn memory_unwatched(&self) -> Result<MemoryRegion> {
         let MemoryRegion { ref range, element, device, .. } =
             *self.inner.memory.as_ref().map_err(Clone::clone)?;
         let mutability = if self.readonly == 0 { Mutability::Writable } else { Mutability::ReadOnly };
@@ -225,11 +227,11 @@ unsafe impl Storage for SharedBuffer {
     #[inline]
     fn stream(&self) -> Option<StreamHandle> {
         let device = self.inner.memory.as_ref().map_or(Device::UNKNOWN, |memory| memory.device);
-        self.state().pending.stream(device)
+        stream_here(self.state().pending, device)
     }
 
     #[inline]
-    fn state(&self) -> MemoryState {
+    fn state(&self) -> MemoryState<'_> {
         self.inner.owner.state()
     }
 }
@@ -268,7 +270,7 @@ impl FromImport for SharedBuffer {
 
 impl fmt::Debug for SharedBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.region() {
+        match self.memory_unwatched() {
             Ok(MemoryRegion { address, element, device, .. }) => {
                 write!(f, "SharedBuffer({} at {address:#x}, {device})", element.describe())
             }

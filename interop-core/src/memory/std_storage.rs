@@ -5,18 +5,17 @@
 use core::mem::MaybeUninit;
 use std::sync::Arc;
 
-use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
-use crate::array::use_record::UseRecord;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::copy::copy_now;
-use crate::cuda::driver::driver;
+use crate::driver::device::Device;
+use crate::driver::functions::driver;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
 use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;
@@ -79,8 +78,8 @@ unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
         S::memory(self).map(shared)
     }
 
-    fn region(&self) -> Result<MemoryRegion> {
-        S::region(self).map(shared)
+    fn memory_unwatched(&self) -> Result<MemoryRegion> {
+        S::memory_unwatched(self).map(shared)
     }
 
     fn struct_type(&self) -> Option<&StructType> {
@@ -91,8 +90,17 @@ unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
         S::stream(self)
     }
 
-    fn state(&self) -> MemoryState {
-        S::state(self)
+    fn note_read(&self, stream: StreamHandle) -> bool {
+        S::note_read(self, stream)
+    }
+
+    // Other handles may use the storage now, so the host waits instead.
+    fn note_write(&mut self, stream: StreamHandle) -> bool {
+        Arc::get_mut(self).is_some_and(|storage| storage.note_write(stream))
+    }
+
+    fn state(&self) -> MemoryState<'_> {
+        MemoryState { has_one_handle: false, ..S::state(self) }
     }
 }
 
@@ -267,11 +275,13 @@ fn check_host_copy(info: &ArrayInfo) -> Result<()> {
 // was allocated. 4: `&self` gives no references to elements.
 unsafe impl Storage for CudaBuffer {
     fn memory(&self) -> Result<MemoryRegion> {
-        UseRecord::note(self.record);
-        self.region()
+        if let Some(uses) = &self.uses {
+            uses.note_unknown();
+        }
+        self.memory_unwatched()
     }
 
-    fn region(&self) -> Result<MemoryRegion> {
+    fn memory_unwatched(&self) -> Result<MemoryRegion> {
         Ok(MemoryRegion::from_element(
             self.element,
             self.address,
@@ -282,8 +292,8 @@ unsafe impl Storage for CudaBuffer {
     }
 
     // The free of memory of no pool makes the host wait, so an export defers it until the work is done.
-    fn state(&self) -> MemoryState {
-        let (uses, drops_in_order) = (self.record, self.drops_in_order());
+    fn state(&self) -> MemoryState<'_> {
+        let (uses, drops_in_order) = (self.uses.as_ref(), self.drops_in_order());
         MemoryState { uses, drops_in_order, ..MemoryState::new(PendingWork::UNKNOWN) }
     }
 }

@@ -3,8 +3,8 @@
 #![expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
 
 use core::ops::Range;
+use std::sync::Arc;
 
-use crate::array::device::Device;
 use crate::array::dims::{Dims, signed};
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
@@ -12,9 +12,10 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
-use crate::array::use_record::UseRecord;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::uses::Uses;
 use crate::error::Result;
 
 /// Memory that the `#[cuda_array(data)]` field of a derived struct can hold.
@@ -45,6 +46,8 @@ use crate::error::Result;
 ///    elements as long as `self` exists.
 /// 5. If `struct_type` is not `None`, each element has these fields: their bytes are initialized and valid values of
 ///    their types, and elements have the size of the type in `memory()`. It is the same at every call.
+/// 6. The drop, and any method that frees or replaces device memory, waits for all work of the memory's context, or frees it in
+///    the order of the stream that [`stream`](Self::stream) returns.
 ///
 /// # Example
 ///
@@ -62,7 +65,7 @@ use crate::error::Result;
 /// unsafe impl Send for CBuffer {}
 ///
 /// // SAFETY: 1 and 2: the memory is zeroed by the constructor and lives until `drop`; 3: it is host memory;
-/// // 4: no method returns a reference to it or writes to it; 5: elements are not structs.
+/// // 4: no method returns a reference to it or writes to it; 5: elements are not structs; 6: no device uses it.
 /// unsafe impl Storage for CBuffer {
 ///     fn memory(&self) -> Result<MemoryRegion> {
 ///         Ok(MemoryRegion::new::<f32>(self.pointer.expose_provenance(), self.len, Device::CPU, Mutability::Writable))
@@ -126,11 +129,31 @@ pub unsafe trait Storage {
         None
     }
 
+    /// Notes that work on `stream` has read the memory, at the end of a [`LaunchScope`](crate::LaunchScope) or of a loan. The
+    /// storage's own [`stream`](Self::stream), if it has one, has been made to wait for this work.
+    ///
+    /// Returns whether the storage's own safe functions come after the work. If not, the host waits for it. By default this is
+    /// so if the storage states a stream. A crate whose functions work on several streams, in the order of its own events or
+    /// leases, adds the work to them here.
+    #[inline]
+    fn note_read(&self, stream: StreamHandle) -> bool {
+        let _ = stream;
+        self.stream().is_some()
+    }
+
+    /// As [`note_read`](Self::note_read), for work that has written the memory.
+    #[inline]
+    fn note_write(&mut self, stream: StreamHandle) -> bool {
+        let _ = stream;
+        self.stream().is_some()
+    }
+
     /// What this crate's own storages know besides the memory.
     #[doc(hidden)]
     #[inline]
-    fn state(&self) -> MemoryState {
-        MemoryState::new(self.stream().map_or(PendingWork::UNKNOWN, PendingWork::on))
+    fn state(&self) -> MemoryState<'_> {
+        let pending = self.stream().map_or(PendingWork::UNKNOWN, PendingWork::on);
+        MemoryState { is_foreign: true, ..MemoryState::new(pending) }
     }
 
     /// As [`memory`](Self::memory), for a description that does not give the address away.
@@ -140,7 +163,7 @@ pub unsafe trait Storage {
     /// As [`memory`](Self::memory).
     #[doc(hidden)]
     #[inline]
-    fn region(&self) -> Result<MemoryRegion> {
+    fn memory_unwatched(&self) -> Result<MemoryRegion> {
         self.memory()
     }
 
@@ -168,37 +191,70 @@ impl<'a> InfoBuilder<'a> {
     #[inline]
     pub fn storage<S: Storage>(storage: &'a S) -> Result<Self> {
         let state = storage.state();
-        Ok(Self::new(storage.region()?, storage.struct_type(), true, state))
+        Ok(Self::new(storage.memory_unwatched()?, storage.struct_type(), true, state))
     }
 }
 
 /// What is known of the use of memory.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct MemoryState {
+pub struct MemoryState<'a> {
     /// The work on the memory. A default stream is resolved only when it is used, because its name may mean another
     /// stream on another thread.
     pub(crate) pending: PendingWork,
-    /// The record of an import on its caller's stream, for a storage whose [`region`](Storage::region) notes no use.
-    pub(crate) uses: Option<UseRecord>,
+    /// The record of an import on its caller's stream, for a storage whose [`memory_unwatched`](Storage::memory_unwatched) notes no use.
+    pub(crate) uses: Option<&'a Arc<Uses>>,
     /// Whether the drop is itself ordered after the work on the memory, and needs no context, as that of an import. An
     /// export then orders nothing of its own.
     pub(crate) drops_in_order: bool,
+    /// As [`ArrayInfo::of_storage`].
+    pub(crate) of_storage: Option<PendingWork>,
+    /// As [`ArrayInfo::is_foreign`].
+    pub(crate) is_foreign: bool,
+    /// As [`ArrayInfo::has_one_handle`].
+    pub(crate) has_one_handle: bool,
 }
 
-impl MemoryState {
+impl MemoryState<'_> {
     /// The state of memory of which only the pending work is known.
     pub(crate) const fn new(pending: PendingWork) -> Self {
-        Self { pending, uses: None, drops_in_order: false }
+        Self {
+            pending,
+            uses: None,
+            drops_in_order: false,
+            of_storage: None,
+            is_foreign: false,
+            has_one_handle: false,
+        }
+    }
+
+    /// Leaves the work to the stream of a `stream` field. What the storage knows of other work is kept.
+    fn leave_to_field(&mut self, field: StreamHandle) {
+        let own = self.pending;
+        self.pending = own.with_field(Some(field));
+        let is_elsewhere = own.name().is_some_and(|name| name != field);
+        match self.uses {
+            // The stream of the caller is another one. The caller's library goes on there, without a word to the field.
+            Some(uses) if is_elsewhere => {
+                uses.note_unknown();
+                self.pending = self.pending.beside_hidden_streams();
+            }
+            Some(uses) if uses.is_of_block() => self.of_storage = Some(PendingWork::UNKNOWN),
+            _ if is_elsewhere && !own.is_nothing() => self.of_storage = Some(own),
+            _ => {}
+        }
     }
 
     /// Adds the state to a description. What is unknown, its check has decided by the device.
     #[inline(always)]
     fn add_to(self, info: &mut ArrayInfo) {
-        if self.pending.name().is_some() || self.pending.has_hidden_streams() {
-            info.pending = self.pending;
+        let Self { pending, uses, drops_in_order, of_storage, is_foreign, has_one_handle } = self;
+        if pending.name().is_some() || pending.has_hidden_streams() {
+            info.pending = pending;
         }
-        (info.uses, info.drops_in_order) = (self.uses, self.drops_in_order);
+        (info.uses, info.of_storage) = (uses.cloned(), of_storage.map(Box::new));
+        (info.drops_in_order, info.is_foreign, info.has_one_handle) =
+            (drops_in_order, is_foreign, has_one_handle);
     }
 }
 
@@ -278,7 +334,7 @@ pub struct InfoBuilder<'a> {
     pub(crate) in_bytes: bool,
     pub(crate) order: Order,
     /// For the whole struct.
-    pub(crate) state: MemoryState,
+    pub(crate) state: MemoryState<'a>,
 }
 
 /// The `strides` field of a struct.
@@ -298,7 +354,7 @@ impl<'a> InfoBuilder<'a> {
         memory: MemoryRegion,
         struct_type: Option<&'a StructType>,
         bounded: bool,
-        state: MemoryState,
+        state: MemoryState<'a>,
     ) -> Self {
         Self { memory, struct_type, bounded, strides: None, in_bytes: false, order: Order::C, state }
     }
@@ -312,13 +368,8 @@ impl<'a> InfoBuilder<'a> {
     /// Sets the value of the `stream` field, which takes precedence over the storage's stream.
     #[inline]
     pub(crate) fn stream(mut self, field: Option<StreamHandle>) -> Self {
-        let MemoryState { pending, uses, .. } = &mut self.state;
-        // The stream of the caller is another one. The caller's library goes on there, without a word to the field.
-        let leaves_callers = field.is_some() && pending.name().is_some() && field != pending.name();
-        *pending = pending.with_field(field);
-        if let Some(uses) = uses.filter(|_| leaves_callers) {
-            uses.note_used();
-            *pending = pending.beside_hidden_streams();
+        if let Some(field) = field {
+            self.state.leave_to_field(field);
         }
         self
     }

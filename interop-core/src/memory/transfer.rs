@@ -4,27 +4,27 @@
 
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::axes::Axis;
 use crate::array::layout::order::Order;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::context::{Context, PerContext, Relaxed, context_for};
 use crate::cuda::copy::{copy_now, queue_copy};
 use crate::cuda::copy_plan::{CopyPlan, FROM, TO, each_part};
-use crate::cuda::driver::{Driver, Outcome, RawStream, driver, to_usize};
-use crate::cuda::event::Event;
 use crate::cuda::handover::synchronize;
-use crate::cuda::pool::{allocate_on, finished};
-use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::stream::{LEGACY, SPARE, capture_of, dead_stream, with_own_stream};
-use crate::cuda::stream_wait::context_of_stream;
+use crate::driver::context::{Context, PerContext, Relaxed, context_for};
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::event::Event;
+use crate::driver::functions::{Driver, Outcome, RawStream, driver, to_usize};
+use crate::driver::pool::{allocate_on, finished};
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::stream::{LEGACY, SPARE, capture_of, dead_stream, with_own_stream};
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream_wait::context_of_stream;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-use crate::cuda::stream_wait::{stream_synchronize, stream_wait_in};
+use crate::driver::stream_wait::{stream_synchronize, stream_wait_in};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;
@@ -404,7 +404,7 @@ pub(crate) fn copied(
 ///
 /// # Errors
 ///
-/// As [`copied`] and [`stream_wait`](crate::cuda::stream_wait::stream_wait).
+/// As [`copied`] and [`stream_wait`](crate::driver::stream_wait::stream_wait).
 ///
 /// # Safety
 ///

@@ -1,13 +1,14 @@
-//! What a program sets for all of its threads, and the promise without which no setting switches order off.
-#![expect(unsafe_code, reason = "declares an unsafe function that stands for a promise")]
+//! What a program sets for all of its threads.
+#![expect(unsafe_code, reason = "declares an unsafe function that switches order off")]
 
-use core::sync::atomic::{AtomicU8, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
-/// The settings of the program. Each policy is a number that its own module makes and reads.
+/// The settings of the program. The policy is a number that its own module makes and reads.
 pub(crate) struct Settings {
     pub(crate) release_policy: AtomicU8,
-    pub(crate) missing_stream_policy: AtomicU8,
+    unordered_releases: AtomicBool,
+    unordered_unknown_work: AtomicBool,
     /// The limit of deferred releases on each device, in bytes; `usize::MAX` for the default.
     pub(crate) release_limit: AtomicUsize,
     /// Runs a closure that may wait for a device, without the locks that the work of the device may need.
@@ -19,39 +20,52 @@ pub(crate) struct Settings {
 
 pub(crate) static SETTINGS: Settings = Settings {
     release_policy: AtomicU8::new(0),
-    missing_stream_policy: AtomicU8::new(0),
+    unordered_releases: AtomicBool::new(false),
+    unordered_unknown_work: AtomicBool::new(false),
     release_limit: AtomicUsize::new(usize::MAX),
     run_blocking: OnceLock::new(),
     captures: OnceLock::new(),
 };
 
-/// The promise of a program that it orders all work on shared CUDA memory itself.
+/// What the program orders itself, so that this crate does not. See [`set_unordered`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unordered {
+    /// A release of CUDA memory waits for nothing.
+    pub releases: bool,
+    /// Work on a stream that nobody knows is taken for finished: an import from a producer that states no stream, and an
+    /// export of an array of which neither the storage nor a `stream` field knows the stream.
+    pub unknown_work: bool,
+}
+
+/// Sets what this crate leaves unordered, for the whole program. By default it orders everything. This is the only way to
+/// switch order off.
 ///
-/// The settings that order nothing need it: [`ReleasePolicy::Immediate`](crate::cuda::ReleasePolicy::Immediate) and
-/// [`MissingStreamPolicy::NothingPending`](crate::cuda::MissingStreamPolicy::NothingPending). Safe code cannot make one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OrderedByProgram(());
+/// # Safety
+///
+/// While the setting is in effect, in all threads, the program itself orders what the setting leaves out:
+///
+/// 1. With [`releases`](Unordered::releases): before an array of CUDA memory is dropped, the program has waited for all work on
+///    it, of every stream and library, or the memory is used next after that work.
+/// 2. With [`unknown_work`](Unordered::unknown_work): before an array of CUDA memory whose stream is unknown is handed over,
+///    the program has waited for all work on it.
+///
+/// ```
+/// use interop_core::cuda::{Unordered, set_unordered, unordered};
+///
+/// // SAFETY: this program waits for the device before it drops an array.
+/// unsafe { set_unordered(Unordered { releases: true, ..Unordered::default() }) };
+/// assert!(unordered().releases);
+/// ```
+pub unsafe fn set_unordered(what: Unordered) {
+    SETTINGS.unordered_releases.store(what.releases, Ordering::Relaxed);
+    SETTINGS.unordered_unknown_work.store(what.unknown_work, Ordering::Relaxed);
+}
 
-impl OrderedByProgram {
-    /// The promise that was given when a setting was made.
-    pub(crate) const GIVEN: Self = Self(());
-
-    /// Makes the promise.
-    ///
-    /// # Safety
-    ///
-    /// While a setting with this value is in effect, in all threads: before an array of CUDA memory is handed over or
-    /// dropped, the program has waited for all work on it, of every stream and library, or has ordered the next use after
-    /// that work.
-    ///
-    /// ```
-    /// use interop_core::cuda::{OrderedByProgram, ReleasePolicy, set_release_policy};
-    ///
-    /// // SAFETY: this program waits for the device before it drops an array.
-    /// set_release_policy(ReleasePolicy::Immediate(unsafe { OrderedByProgram::promise() }));
-    /// ```
-    #[must_use]
-    pub const unsafe fn promise() -> Self {
-        Self(())
+/// Returns what this crate leaves unordered.
+#[must_use]
+pub fn unordered() -> Unordered {
+    Unordered {
+        releases: SETTINGS.unordered_releases.load(Ordering::Relaxed),
+        unknown_work: SETTINGS.unordered_unknown_work.load(Ordering::Relaxed),
     }
 }

@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 
-use crate::cuda::pointer::Verification;
+use crate::cuda::memory_check::Verification;
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::memory::import::Import;
 use crate::protocols::dlpack::abi::{Legacy, TensorAbi, Versioned};
@@ -19,7 +19,7 @@ use crate::python::interpreter::{capsule_pointer, is_attached, new_capsule, with
 use crate::python::py_ref::release_deferred_refs;
 use crate::python::shared_borrows::share_borrow_table;
 
-/// Creates a capsule that owns the tensor until a consumer takes it.
+/// Creates a capsule that owns the tensor, which this crate has exported, until a consumer takes it.
 pub(crate) fn wrap<A: TensorAbi>(py: Python<'_>, tensor: ManagedTensor<A>) -> PyResult<Bound<'_, PyAny>> {
     let tensor = tensor.into_raw();
     let capsule = new_capsule(py, tensor.cast(), A::CAPSULE_NAME, Some(destructor::<A>));
@@ -40,8 +40,10 @@ unsafe extern "C" fn destructor<A: TensorAbi>(capsule: *mut ffi::PyObject) {
     let Some(tensor) = (unsafe { capsule_pointer(capsule, A::CAPSULE_NAME) }) else { return };
     // SAFETY: the name is unchanged, so `wrap` set the pointer and no consumer took it.
     let tensor = unsafe { ManagedTensor::from_raw(tensor.as_ptr().cast::<A>()) };
+    // SAFETY: `wrap` is given tensors of this crate alone.
+    let release = || unsafe { drop_untaken(tensor) };
     // SAFETY: the thread is attached.
-    unsafe { with_saved_exception(|| drop_untaken(tensor)) };
+    unsafe { with_saved_exception(release) };
 }
 
 /// Imports the tensor of a capsule into an empty import. The name of the capsule states the form of the tensor.

@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 
 use crate::cuda;
-use crate::cuda::release::hold::DeferRecording;
+use crate::driver::release::hold::DeferRecording;
 use crate::python::interpreter::is_attached;
 use crate::python::py_ref::release_deferred_refs;
 

@@ -6,15 +6,15 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
-use crate::array::device::Device;
 use crate::array::dims::MAX_NDIM;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
 use crate::array::struct_type::MAX_DEPTH;
 use crate::cuda::handover::stream_for_interface;
-use crate::cuda::pointer::address_for_kernels;
 use crate::derive::cuda_array::CudaArray;
+use crate::driver::device::Device;
+use crate::driver::pointer::address_for_kernels;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, text};
 use crate::protocols::cai::descr::{DescrEntry, DescrType};
 use crate::protocols::cai::{CaiFields, CudaArrayInterface, VERSION};

@@ -9,9 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::cuda::block::note_taken;
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::release::scope::{ReleaseScope, enter_scope};
+use crate::driver::release::scope::{ReleaseScope, enter_scope};
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::owner::Owner;
 use crate::process::fork::PerProcess;
@@ -145,7 +144,9 @@ impl ExportOwner for CudaBuffer {
     const IS_THE_ARRAY: bool = true;
 
     fn note_taken(&self) {
-        self.record.into_iter().for_each(note_taken);
+        if let Some(uses) = &self.uses {
+            uses.note_unknown();
+        }
     }
 }
 

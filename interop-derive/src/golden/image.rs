@@ -42,6 +42,15 @@ const _: () = {
                     3,
                 ])
         }
+        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+            <S as __p::Storage>::note_read(&self.pixels, __stream)
+        }
+        fn __note_write(
+            &mut self,
+            __stream: __p::StreamHandle,
+        ) -> ::core::primitive::bool {
+            <S as __p::Storage>::note_write(&mut self.pixels, __stream)
+        }
         #[inline(always)]
         fn __relies_on(
             _: &dyn __p::Storage,

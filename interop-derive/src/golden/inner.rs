@@ -20,6 +20,18 @@ const _: () = {
             let __described = __described.beside(::core::mem::needs_drop::<String>());
             __described.finish()
         }
+        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+            <core_crate::Image as __p::CudaArray>::__note_read(&self.image, __stream)
+        }
+        fn __note_write(
+            &mut self,
+            __stream: __p::StreamHandle,
+        ) -> ::core::primitive::bool {
+            <core_crate::Image as __p::CudaArray>::__note_write(
+                &mut self.image,
+                __stream,
+            )
+        }
         #[inline(always)]
         fn __relies_on(
             _: &dyn __p::Storage,

@@ -23,6 +23,15 @@ const _: () = {
                     <usize as __p::Extent>::describe_field(&self.r#in),
                 ])
         }
+        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+            <Vec<f32> as __p::Storage>::note_read(&self.r#type, __stream)
+        }
+        fn __note_write(
+            &mut self,
+            __stream: __p::StreamHandle,
+        ) -> ::core::primitive::bool {
+            <Vec<f32> as __p::Storage>::note_write(&mut self.r#type, __stream)
+        }
         #[inline(always)]
         fn __relies_on(
             _: &dyn __p::Storage,

@@ -1,6 +1,6 @@
-//! What orders nothing needs a promise of the program.
-use interop_core::cuda::{OrderedByProgram, ReleasePolicy, set_release_policy};
+//! What switches order off is a promise of the program.
+use interop_core::cuda::{Unordered, set_unordered};
 
 fn main() {
-    set_release_policy(ReleasePolicy::Immediate(OrderedByProgram::promise()));
+    set_unordered(Unordered { releases: true, unknown_work: true });
 }

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::cudarc::driver::{CudaContext, DriverError};
 
-use crate::cuda;
-use crate::cuda::context::enter_primary_context;
+use crate::driver::context::enter_primary_context;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::PerProcess;
 
@@ -28,11 +27,13 @@ pub fn context(ordinal: usize) -> Result<Arc<CudaContext>> {
         return Ok(context.clone());
     }
     // Without a driver `cudarc` would panic. It would also leave its context current on the thread.
-    let _guards =
-        (enter_primary_context(i32::try_from(ordinal).unwrap_or(i32::MAX))?, cuda::context::relaxed());
+    let _guards = (
+        enter_primary_context(i32::try_from(ordinal).unwrap_or(i32::MAX))?,
+        crate::driver::context::relaxed(),
+    );
     let usable = text!("a usable device with ordinal {ordinal}");
     let context = CudaContext::new(ordinal).map_err(|error| failed("CudaContext", error, usable))?;
-    if cuda::stream::legacy_stream_captures() {
+    if crate::driver::stream::legacy_stream_captures() {
         let allowed = "a call of `adapters::cudarc::context` before the capture begins, because it creates a blocking stream";
         return Err(Error::new(ErrorKind::StreamCapture, "context", "a graph that is captured", allowed));
     }

@@ -16,6 +16,7 @@ use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::AsStream;
 use crate::derive::launch_scope::LaunchScope;
+use crate::derive::scope_state::ScopeUse;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::check_writable;
 
@@ -88,7 +89,9 @@ impl<'a, T: Element> LentSlice<'a, T> {
     ///
     /// As [`on`](Self::on), and as [`FromStream::from_stream`](crate::FromStream::from_stream).
     pub fn new(array: &'a (impl CudaArray + ?Sized)) -> Result<Self> {
-        Self::from_info(&array.info()?, None)
+        let info = array.info()?;
+        let scope_use = ScopeUse::read(array, &info);
+        Self::from_info(&info, None, scope_use)
     }
 
     /// Lends an array on a stream of yours.
@@ -100,11 +103,17 @@ impl<'a, T: Element> LentSlice<'a, T> {
     /// [`ErrorKind::Alignment`] if its address is not aligned for `T`; [`ErrorKind::StreamCapture`] for a captured stream of
     /// a context with event tracking; [`ErrorKind::Driver`] if a driver call fails; and as [`LaunchScope::read`].
     pub fn on(array: &'a (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
-        Self::from_info(&array.info()?, Some(stream))
+        let info = array.info()?;
+        let scope_use = ScopeUse::read(array, &info);
+        Self::from_info(&info, Some(stream), scope_use)
     }
 
     /// Lends the array of a description, which the caller borrows for `'a`.
-    fn from_info(info: &ArrayInfo, stream: Option<&Arc<CudaStream>>) -> Result<Self> {
+    fn from_info(
+        info: &ArrayInfo,
+        stream: Option<&Arc<CudaStream>>,
+        scope_use: ScopeUse<'a>,
+    ) -> Result<Self> {
         const {
             assert!(T::TYPE.any_bits, "not every byte is a value of this type");
         };
@@ -112,17 +121,17 @@ impl<'a, T: Element> LentSlice<'a, T> {
         let (scope, stream) = if let Some(stream) = stream {
             check_place(info, stream)?;
             let scope = LaunchScope::on_handle(handle_on(stream, device_of(stream.context())));
-            scope.add(info)?;
+            scope.add(info, scope_use)?;
             (scope, stream.clone())
         } else {
             let scope = LaunchScope::new();
-            scope.add(info)?;
+            scope.add(info, scope_use)?;
             let stream: Arc<CudaStream> = scope.stream()?;
             check_place(info, &stream)?;
             (scope, stream)
         };
         check_capture(&stream)?;
-        let _guards = (current(stream.context()), cuda::context::relaxed());
+        let _guards = (current(stream.context()), crate::driver::context::relaxed());
         // SAFETY: rule 1 of `CudaArray`: `len` elements are at this address for the lifetime of the borrow, and every bit
         // pattern is a `T`. They are in the context of the stream. The slice is not dropped.
         let slice = unsafe { slice_over(&stream, address, len) }?;
@@ -164,7 +173,9 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
     ///
     /// As [`on`](Self::on), and as [`LentSlice::new`].
     pub fn new(array: &'a mut (impl CudaArray + ?Sized)) -> Result<Self> {
-        Self::from_info(&array.info()?, None)
+        let info = array.info()?;
+        let scope_use = ScopeUse::write(array, &info);
+        Self::from_info(&info, None, scope_use)
     }
 
     /// As [`LentSlice::on`].
@@ -173,12 +184,18 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
     ///
     /// [`ErrorKind::ReadOnly`] for a read-only array; and as [`LentSlice::on`].
     pub fn on(array: &'a mut (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
-        Self::from_info(&array.info()?, Some(stream))
+        let info = array.info()?;
+        let scope_use = ScopeUse::write(array, &info);
+        Self::from_info(&info, Some(stream), scope_use)
     }
 
-    fn from_info(info: &ArrayInfo, stream: Option<&Arc<CudaStream>>) -> Result<Self> {
+    fn from_info(
+        info: &ArrayInfo,
+        stream: Option<&Arc<CudaStream>>,
+        scope_use: ScopeUse<'a>,
+    ) -> Result<Self> {
         check_writable(info)?;
-        LentSlice::from_info(info, stream).map(Self)
+        LentSlice::from_info(info, stream, scope_use).map(Self)
     }
 
     /// The elements, in the order of the memory.
@@ -213,7 +230,7 @@ impl<T> Drop for Unowned<T> {
     fn drop(&mut self) {
         // SAFETY: the slice is taken once.
         let slice = unsafe { ManuallyDrop::take(&mut self.0) };
-        let _guards = (current(slice.context()), cuda::context::relaxed());
+        let _guards = (current(slice.context()), crate::driver::context::relaxed());
         // This makes the slice's stream wait for uses on other streams, and destroys the events.
         slice.leak();
     }

@@ -9,8 +9,10 @@
 //! | `Arc<CudaStream>` | `stream` | the caller's stream, borrowed | |
 //!
 //! A slice knows its device and its stream. If a struct has no `stream` field, or `None` in it, the consumer of an
-//! export waits for the slice's own stream, which waits for the last write that `cudarc` tracks. `cudarc` does not see
-//! launches with a [`KernelView`](crate::KernelView): put their stream in a `stream` field.
+//! export waits for the slice's own stream, which waits for the last write that `cudarc` tracks. Beside a `stream` field both
+//! streams are waited for. The end of a [`LaunchScope`](crate::LaunchScope) or of a loan adds its work to what `cudarc` tracks.
+//! `cudarc` does not see other launches with a [`KernelView`](crate::KernelView): call
+//! [`wait_for_stream`](crate::CudaArray::wait_for_stream) after them.
 //!
 //! A default stream, of a slice or in a field, belongs to its own context. On a thread with another current context, a
 //! blocking stream of the first context is used instead. While the slice's stream captures a graph, the host waits for
@@ -66,22 +68,22 @@ use std::sync::Arc;
 
 use ::cudarc::driver::{
     CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceRepr,
-    DeviceSlice, DriverError, HostSlice, PinnedHostSlice, UnifiedSlice, result,
+    DeviceSlice, DriverError, HostSlice, PinnedHostSlice, SyncOnDrop, UnifiedSlice, result,
 };
 
 use crate::adapters::cudarc::context::{captured, failed};
 use crate::adapters::cudarc::lend::{record, slice_over};
 use crate::adapters::cudarc::streams::{current, device_of, handle_on, proxy_stream};
 use crate::adapters::device_writes;
-use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
 use crate::cuda;
-use crate::cuda::driver::to_usize;
 use crate::derive::fields::stream::AsStream;
+use crate::driver::device::Device;
+use crate::driver::functions::to_usize;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
@@ -109,11 +111,7 @@ fn after_pending(stream: &Arc<CudaStream>, get_address: impl Fn(&CudaStream) -> 
     let (context, handle) = (stream.context(), stream.as_stream());
     // `cudarc` leaves its context current on the thread.
     let _entered = current(context);
-    let captures = match handle {
-        StreamHandle::LegacyDefault => cuda::stream::legacy_stream_captures(),
-        handle => cuda::captures(handle),
-    };
-    if captures {
+    if is_captured(handle) {
         if let Ok(other @ StreamHandle::Raw(raw)) = proxy_stream(context, StreamHandle::LegacyDefault) {
             // SAFETY: the stream belongs to the context and is never destroyed.
             let other_stream =
@@ -126,8 +124,24 @@ fn after_pending(stream: &Arc<CudaStream>, get_address: impl Fn(&CudaStream) -> 
     get_address(stream)
 }
 
+/// Returns whether work on a stream is part of a capture, or would invalidate one.
+fn is_captured(handle: StreamHandle) -> bool {
+    match handle {
+        StreamHandle::LegacyDefault => crate::driver::stream::legacy_stream_captures(),
+        handle => cuda::captures(handle),
+    }
+}
+
+/// Notes work on a slice as `cudarc` does: its functions on other streams wait for the event of the last read or write. The
+/// slice's own stream has waited for the work. `access` returns the event.
+fn noted<'s>(stream: &'s Arc<CudaStream>, access: impl FnOnce(&'s CudaStream) -> SyncOnDrop<'s>) -> bool {
+    let _guards = (current(stream.context()), crate::driver::context::relaxed());
+    // A graph is ordered where it is launched.
+    is_captured(stream.as_stream()) || record(access(stream)).is_ok()
+}
+
 macro_rules! slices {
-    ($($slice:ty, $memory:expr;)*) => {
+    ($($slice:ty, $memory:expr, $write:ident;)*) => {
         $(
             // SAFETY: 1: `cudarc` makes uninitialized slices only in `unsafe` functions. 2: a slice frees its memory on
             // drop, and a view borrows one. 3: the memory is on the device of its context, or from `cuMemAllocManaged`. 4:
@@ -144,16 +158,25 @@ macro_rules! slices {
                     let stream = DeviceSlice::stream(self);
                     Some(handle_on(stream, memory(stream.context()).0))
                 }
+
+                fn note_read(&self, _: StreamHandle) -> bool {
+                    noted(DeviceSlice::stream(self), |stream| self.device_ptr(stream).1)
+                }
+
+                fn note_write(&mut self, _: StreamHandle) -> bool {
+                    let stream = DeviceSlice::stream(self).clone();
+                    noted(&stream, |stream| self.$write(stream).1)
+                }
             }
         )*
     };
 }
 
 slices! {
-    CudaSlice<T>, |context| (device_of(context), device_writes::<T>());
-    CudaView<'_, T>, |context| (device_of(context), Mutability::ReadOnly);
-    CudaViewMut<'_, T>, |context| (device_of(context), device_writes::<T>());
-    UnifiedSlice<T>, |_| (Device::CUDA_MANAGED, Mutability::UniqueOwner);
+    CudaSlice<T>, |context| (device_of(context), device_writes::<T>()), device_ptr_mut;
+    CudaView<'_, T>, |context| (device_of(context), Mutability::ReadOnly), device_ptr;
+    CudaViewMut<'_, T>, |context| (device_of(context), device_writes::<T>()), device_ptr_mut;
+    UnifiedSlice<T>, |_| (Device::CUDA_MANAGED, Mutability::UniqueOwner), device_ptr_mut;
 }
 
 // SAFETY: 1, 2: as for `CudaSlice`. 3: it comes from `cuMemHostAlloc`. 4: no slice of elements outlives a borrow of the
@@ -173,6 +196,15 @@ unsafe impl<T: Element> Storage for PinnedHostSlice<T> {
     /// The stream that `memory` made wait for pending work.
     fn stream(&self) -> Option<StreamHandle> {
         Some(handle_on(&self.context().default_stream(), Device::CUDA_HOST))
+    }
+
+    fn note_read(&self, _: StreamHandle) -> bool {
+        // SAFETY: only the event of the slice is used.
+        noted(&self.context().default_stream(), |stream| unsafe { self.stream_synced_slice(stream) }.1)
+    }
+
+    fn note_write(&mut self, stream: StreamHandle) -> bool {
+        self.note_read(stream)
     }
 }
 
@@ -236,7 +268,7 @@ fn copied_to_host_accessible<T: Element + DeviceRepr, S: Storage>(
     let count = import.info().layout_of(&T::TYPE)?.numel();
     let site = DefaultStreamTarget::new(import)?;
     let context = context(site.ordinal())?;
-    let _guards = (current(&context), cuda::context::relaxed());
+    let _guards = (current(&context), crate::driver::context::relaxed());
     let bytes = size_in_bytes::<T>(count)?;
     let lacking = text!("{bytes} bytes of free memory");
     let slice = make(&context, count).map_err(|error| failed("alloc", error, lacking))?;
@@ -263,7 +295,7 @@ fn copied<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> Result<
     let count = import.info().layout_of(&T::TYPE)?.numel();
     let site = DefaultStreamTarget::new(import)?;
     let context = context(site.ordinal())?;
-    let _guards = (current(&context), cuda::context::relaxed());
+    let _guards = (current(&context), crate::driver::context::relaxed());
     let stream = context.default_stream();
     // The driver cannot allocate 0 bytes, but `cudarc` would free the null pointer.
     let capacity = count.max(1);

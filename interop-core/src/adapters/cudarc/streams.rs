@@ -7,10 +7,10 @@ use ::cudarc::driver::result::stream;
 use ::cudarc::driver::{CudaContext, CudaStream};
 
 use crate::adapters::cudarc::context::{captured, context, failed};
-use crate::array::device::Device;
-use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::derive::fields::stream::{AsStream, FromStream};
+use crate::driver::device::Device;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::Result;
 use crate::memory::transfer::ordinal_of;
 
@@ -20,7 +20,7 @@ pub(crate) fn handle_on(stream: &CudaStream, device: Device) -> StreamHandle {
     let (handle, context) = (stream.as_stream(), stream.context());
     let is_unambiguous = || {
         handle_of(context)
-            .is_none_or(|context_handle| cuda::context::has_default_streams(context_handle, device))
+            .is_none_or(|context_handle| crate::driver::context::has_default_streams(context_handle, device))
     };
     if matches!(handle, StreamHandle::Raw(_)) || is_unambiguous() {
         return handle;
@@ -57,7 +57,7 @@ pub(crate) fn handle_of(context: &CudaContext) -> Option<cuda::Context> {
 
 /// Makes a context current while the guard lives; `cudarc` would leave it current.
 pub(crate) fn current(context: &CudaContext) -> Option<impl Drop + use<>> {
-    cuda::context::enter_context(handle_of(context)?)
+    crate::driver::context::enter_context(handle_of(context)?)
 }
 
 pub(crate) fn device_of(context: &CudaContext) -> Device {
@@ -84,7 +84,7 @@ impl FromStream for Arc<CudaStream> {
         if let (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(context_handle)) =
             (stream, handle_of(&context))
         {
-            cuda::stream_wait::wait_for_default_streams(stream, device, context_handle)?;
+            crate::driver::stream_wait::wait_for_default_streams(stream, device, context_handle)?;
         }
         Ok(match stream {
             StreamHandle::NothingPending | StreamHandle::LegacyDefault => context.default_stream(),

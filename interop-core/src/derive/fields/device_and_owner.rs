@@ -1,8 +1,8 @@
 //! Field types for the device and the owner of raw memory.
 
-use crate::array::device::Device;
-use crate::array::stream::PendingWork;
 use crate::derive::fields::raw_pointer::RawMemory;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::PendingWork;
 use crate::memory::extraction::Extraction;
 use crate::memory::owner::Owner;
 use crate::memory::storage::{InfoBuilder, MemoryState};

@@ -4,9 +4,9 @@
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
-use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
 use crate::array::mutability::Mutability;
+use crate::driver::device::Device;
 use crate::memory::extraction::{Extraction, Requirements};
 use crate::memory::storage::MemoryRegion;
 

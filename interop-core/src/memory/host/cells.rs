@@ -4,11 +4,11 @@ use core::cell::UnsafeCell;
 use core::fmt;
 use core::mem::MaybeUninit;
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::element::Element;
-use crate::array::stream::PendingWork;
-use crate::cuda::driver::is_available;
 use crate::cuda::handover::synchronize_pending;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::functions::is_available;
+use crate::driver::stream_handle::PendingWork;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// An element that is read by value, and that another library may write between two reads.

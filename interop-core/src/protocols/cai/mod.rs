@@ -6,14 +6,14 @@
 
 pub(crate) mod descr;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
-use crate::array::stream::StreamHandle;
 use crate::cuda;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::{Import, Protocol};
 use crate::memory::owner::Owner;
@@ -227,8 +227,7 @@ impl Import {
     /// Imports the array of an interface dict for use on the stream `consumer`.
     ///
     /// The driver determines the device and the size of the allocation. `consumer` is made to wait for the stream of
-    /// the interface. An interface of a version before 3 contains no stream, see
-    /// [`MissingStreamPolicy`](crate::cuda::MissingStreamPolicy).
+    /// the interface. An interface of a version before 3 contains no stream: then it waits for all work of the memory's context.
     ///
     /// # Errors
     ///

@@ -5,8 +5,8 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::offset_of;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
+use crate::driver::device::Device;
 
 /// `DLPACK_MAJOR_VERSION`. Structs of another major version cannot be read.
 pub const MAJOR_VERSION: u32 = 1;

@@ -8,13 +8,12 @@ use core::ptr::NonNull;
 use std::alloc::{alloc, dealloc, handle_alloc_error};
 use std::sync::Arc;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::cuda;
-use crate::cuda::release::THREAD;
-use crate::cuda::release::scope::{ReleaseScope, contain_panic, enter_scope};
+use crate::driver::device::Device;
+use crate::driver::release::scope::{ReleaseScope, contain_panic, enter_scope};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
@@ -52,6 +51,8 @@ struct Package<A, O> {
     managed: A,
     /// At most 64. As a `u8`, it cannot make the size of the allocation overflow.
     ndim: u8,
+    /// Whether the capsule with the tensor is dropped, and no consumer took it.
+    is_untaken: bool,
     /// The work that the release must come after, for memory that devices use.
     scope: Option<ReleaseScope>,
     owner: MaybeDangling<O>,
@@ -234,7 +235,7 @@ fn pack<A: TensorAbi, O: ExportOwner>(
     let managed = A::wrap(tensor, flags, start.cast::<c_void>(), release::<A, O>);
     let package = start.cast::<Package<A, O>>();
     // SAFETY: `alloc_layout` starts with a package and is aligned for one.
-    unsafe { package.write(Package { managed, ndim, scope, owner }) };
+    unsafe { package.write(Package { managed, ndim, is_untaken: false, scope, owner }) };
     counters::EXPORTS.add();
     // SAFETY: the struct is complete and not shared; the caller of `export` guarantees that its memory is live.
     unsafe { ManagedTensor::from_raw(package.cast::<A>()) }
@@ -272,7 +273,10 @@ fn field_ptr<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
 /// `managed` was created by `pack::<A, O>`, and this is the only call with it.
 unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
     let package = managed.cast::<Package<A, O>>();
-    if THREAD.with(|thread| thread.untaken.take()) != managed.addr() {
+    // SAFETY: the package is live, and consumers do not write to it.
+    let is_untaken =
+        unsafe { field_ptr::<A, O, bool>(package, offset_of!(Package<A, O>, is_untaken)).read() };
+    if !is_untaken {
         let owner = field_ptr::<A, O, MaybeDangling<O>>(package, offset_of!(Package<A, O>, owner));
         // SAFETY: the owner is live until the package is dropped, below.
         unsafe { &*owner }.get().note_taken();
@@ -288,12 +292,18 @@ unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
 }
 
 /// Releases a tensor that no consumer has taken.
+///
+/// # Safety
+///
+/// The tensor was exported by this crate.
 #[cfg(feature = "python")]
-pub(crate) fn drop_untaken<A: TensorAbi>(tensor: ManagedTensor<A>) {
-    let tensor = tensor.into_raw();
-    THREAD.with(|thread| thread.untaken.set(tensor.addr()));
-    // SAFETY: the tensor was owned above.
-    drop(unsafe { ManagedTensor::from_raw(tensor) });
+pub(crate) unsafe fn drop_untaken<A: TensorAbi>(tensor: ManagedTensor<A>) {
+    // The same for each owner, because the owner comes later.
+    let offset = offset_of!(Package<A, ()>, is_untaken);
+    let flag = tensor.as_ptr().cast_mut().wrapping_byte_add(offset).cast::<bool>();
+    // SAFETY: the tensor is the start of a package, as the caller promises, and nobody else has it.
+    unsafe { flag.write(true) };
+    drop(tensor);
 }
 
 /// Drops the owner in a package in place, and frees the package, also if the drop panics.

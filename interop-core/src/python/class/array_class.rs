@@ -8,6 +8,7 @@ use pyo3::pyclass::boolean_struct::True;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::derive::cuda_array::CudaArray;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::python::errors::raised;
 use crate::python::export::dlpack::{DlpackArgs, answer};
@@ -71,6 +72,10 @@ unsafe impl<T: ArrayClass> CudaArray for Py<T> {
     fn info(&self) -> Result<ArrayInfo> {
         described_attached(|py| shared_info(self.bind(py)))
     }
+
+    fn __note_read(&self, stream: StreamHandle) -> bool {
+        with_attached(|py| struct_of(self.bind(py)).__note_read(stream)).unwrap_or(false)
+    }
 }
 
 /// Describes an array of a Python object, which needs the interpreter.
@@ -85,9 +90,11 @@ pub(crate) fn described_attached(
 /// Returns the description of an array whose object others have too.
 pub(crate) fn shared_info<T: ArrayMethods>(object: &Bound<'_, T>) -> Result<ArrayInfo> {
     let mut info = T::of(object).info();
-    match &mut info {
-        Ok(info) if info.mutability == Mutability::UniqueOwner => info.mutability = Mutability::ReadOnly,
-        _ => {}
+    if let Ok(info) = &mut info {
+        info.has_one_handle = false;
+        if info.mutability == Mutability::UniqueOwner {
+            info.mutability = Mutability::ReadOnly;
+        }
     }
     info
 }

@@ -11,12 +11,12 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::dims::MAX_NDIM;
 use crate::array::layout::errors::no_extents;
-use crate::array::stream::StreamHandle;
 use crate::cuda;
-use crate::cuda::pointer::Verification;
+use crate::cuda::memory_check::Verification;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::Import;
 use crate::protocols::dlpack::abi::{

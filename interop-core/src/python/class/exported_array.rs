@@ -7,13 +7,13 @@ use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBool, PyEllipsis, PyMemoryView, PySlice, PyString, PyTuple};
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::relabel::InScope;
+use crate::driver::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::python::class::array_class::{ArrayClass, ArrayMethods, described_attached, shared_info};
 use crate::python::errors::with_origin;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind};
 use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;
@@ -137,6 +137,7 @@ pub(crate) unsafe fn answer<'py>(
     // SAFETY: the protocol requires the consumer to pass its own stream; Python code cannot guarantee it.
     let consumer = unsafe { StreamHandle::from_dlpack(own.device_type, request.stream) };
     let consumer = consumer.map_err(|error| no_such_stream(py, error))?;
+    let _consumer = cuda::NamedConsumer::new(Some(consumer));
     let reachable = wanted == own || own.device_type.is_host_accessible();
     if request.copy == Some(true) || !reachable {
         // SAFETY: as the caller promises.
@@ -144,16 +145,14 @@ pub(crate) unsafe fn answer<'py>(
     }
     // A consumer on the host passes no stream and reads immediately.
     if wanted != own || own.device_type.is_host_accessible() && request.stream.is_none() {
+        cuda::refuse_capture(info, consumer)?;
         waiting(py, info, || cuda::synchronize_for_host(info))?;
     } else {
         cuda::make_consumer_wait(info, consumer)?;
     }
     // Pinned or managed memory, for a consumer that accepts only host memory.
-    let on_host = (wanted != own).then(|| ArrayInfo {
-        device: Device::CPU,
-        pending: PendingWork::NOTHING,
-        ..info.clone()
-    });
+    let on_host = (wanted != own)
+        .then(|| ArrayInfo { device: Device::CPU, ..info.clone().with_work(PendingWork::NOTHING) });
     // SAFETY: as the caller promises.
     unsafe { capsule(py, on_host.as_ref().unwrap_or(info), owner, Ownership::Shared, request.versioned) }
 }
@@ -177,6 +176,7 @@ unsafe fn answer_by_copy<'py>(
     }
     // The copy reads the memory, so Rust code must not write it meanwhile.
     let _access = Borrow::from_shared(shared_range(info), false)?;
+    cuda::refuse_capture(info, consumer)?;
     if wanted == Device::CPU {
         // A short copy on the host is not worth a switch of threads.
         let is_short = info.device() == Device::CPU && info.nbytes() <= SHORT_COPY;
@@ -193,7 +193,7 @@ unsafe fn answer_by_copy<'py>(
 /// Runs a closure that may wait for work that is pending on an array. It runs [`detached`] from the interpreter
 /// if there may be such work.
 pub(crate) fn waiting<R: Send>(py: Python<'_>, info: &ArrayInfo, wait: impl FnOnce() -> R + Send) -> R {
-    let idle = info.pending.is_nothing() || info.device() == Device::CPU;
+    let idle = info.is_idle() || info.device() == Device::CPU;
     if idle { wait() } else { detached(py, wait) }
 }
 

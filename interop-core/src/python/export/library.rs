@@ -7,11 +7,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
-use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind};
 use crate::memory::owner::Owner;
 use crate::process::counters;
@@ -265,7 +265,7 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
     waiting(py, info, || cuda::synchronize_for_host(info))?;
     info.device = Device::CPU;
-    info.pending = PendingWork::NOTHING;
+    (info.pending, info.of_storage) = (PendingWork::NOTHING, None);
     Ok(())
 }
 
@@ -413,7 +413,7 @@ pub fn make_producer_wait(object: &Bound<'_, PyAny>, stream: StreamHandle, devic
 ///
 /// As [`make_producer_wait`].
 pub(crate) fn make_producer_wait_for(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
-    if info.device().device_type == DeviceType::CPU || info.pending.is_nothing() {
+    if info.device().device_type == DeviceType::CPU || info.is_idle() {
         return Ok(());
     }
     let done = match stream_of(object, info.device())? {

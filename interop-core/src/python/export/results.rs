@@ -5,15 +5,15 @@ use core::fmt;
 
 use pyo3::prelude::*;
 
-use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
-use crate::array::stream::StreamHandle;
 use crate::cuda;
-use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::derive::kept::dereferences;
+use crate::driver::device::Device;
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::extraction::Extraction;
 use crate::memory::import::Import;
@@ -360,7 +360,7 @@ fn new_memory<B: FromArray + CudaArray>(
         }
         let stream = callers.unwrap_or(StreamHandle::LegacyDefault);
         let (info, memory) = detached(py, || new_memory_of_rust(wish, Some(stream)))?;
-        let uses = memory.state().uses;
+        let uses = memory.state().uses.cloned();
         // The storage orders its release itself.
         let owner = Owner::new(memory).after(Some(ReleaseScope::NONE)).recorded_by(uses);
         // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.

@@ -6,13 +6,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyString};
 
-use crate::array::device::Device;
 use crate::array::dtype::{DType, FLOAT, INT, UINT};
 use crate::array::element::ElementType;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::cuda::pointer::Verification;
+use crate::cuda::memory_check::Verification;
 use crate::derive::from_array::FromArray;
+use crate::driver::device::Device;
 use crate::error::{Error, ErrorKind, text};
 use crate::memory::extraction::Extraction;
 use crate::memory::from_import::DataField;

@@ -12,14 +12,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
 use crate::array::buffer_format::read;
-use crate::array::device::Device;
 use crate::array::dims::MAX_NDIM;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
-use crate::array::stream::StreamHandle;
 use crate::array::struct_type::StructType;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::{Import, Protocol};
 use crate::memory::owner::Owner;

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::array::device::{Device, DeviceType};
-use crate::array::stream::StreamHandle;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::stream_handle::StreamHandle;
 use crate::protocols::dlpack::abi::{MAJOR_VERSION, MINOR_VERSION};
 use crate::python::errors::set_first_cause;
 use crate::python::interpreter::{attribute, call_with_keywords, is_ordinary};

@@ -7,8 +7,8 @@ use core::ptr::NonNull;
 use pyo3::exceptions::{PyBufferError, PySystemError};
 use pyo3::prelude::*;
 
-use crate::array::device::Device;
-use crate::array::stream::StreamHandle;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::StreamHandle;
 use crate::protocols::dlpack::abi::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION, Versioned};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::import::package::Package;

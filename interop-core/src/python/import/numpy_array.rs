@@ -12,14 +12,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyType};
 use pyo3::{ffi, intern};
 
-use crate::array::device::Device;
 use crate::array::dims::{MAX_NDIM, with_lists};
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
 use crate::cuda;
-use crate::cuda::pointer::Verification;
+use crate::cuda::memory_check::Verification;
+use crate::driver::device::Device;
 use crate::error::Result;
 use crate::memory::import::{Import, Protocol};
 use crate::python::errors::Failure;

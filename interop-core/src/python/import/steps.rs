@@ -8,13 +8,13 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::array::device::{Device, DeviceType};
-use crate::array::stream::StreamHandle;
 use crate::cuda;
-use crate::cuda::context::Context;
-use crate::cuda::pointer::Verification;
+use crate::cuda::memory_check::Verification;
 use crate::derive::from_array::FromArray;
 use crate::derive::kept::Kept;
+use crate::driver::context::Context;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::extraction::Extraction;
 use crate::memory::import::{Import, Protocol};
@@ -243,6 +243,7 @@ impl Request<'_, '_> {
 
     /// Fills an empty import by the first step whose protocol the object supports.
     pub(crate) fn import_to(&self, to: &mut Import) -> PyResult<()> {
+        let _consumer = self.stream.map(|stream| cuda::NamedConsumer::new(Some(stream)));
         let mut imported = Ok(Imported::No);
         for step in STEPS {
             imported = step(self, to);

@@ -11,11 +11,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{ffi, intern};
 
-use crate::array::device::{Device, DeviceType};
 use crate::array::dtype::{COMPLEX, DType, FLOAT};
 use crate::array::info::ArrayInfo;
 use crate::cuda;
-use crate::cuda::release::scope::contain_panic;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::release::scope::contain_panic;
 use crate::error::{Error, ErrorKind, Origin};
 use crate::process::fork::PerProcess;
 use crate::python::errors::{origin_of, with_origin};
@@ -24,7 +24,9 @@ use crate::python::import::exchange_table::{Table, TableStream, table, table_str
 use crate::python::import::gradients::{Autograd, check_gradient};
 use crate::python::import::numpy_array::NumPyClass;
 use crate::python::import::package::{CurrentStream, Package, packages_of};
-use crate::python::interpreter::{attribute, ignore_exception, is_attached, truth_of, with_saved_exception};
+use crate::python::interpreter::{
+    attribute, ignore_exception, imported, is_attached, truth_of, with_saved_exception,
+};
 use crate::python::py_ref::PyRef;
 use crate::python::shared_borrows::share_borrow_table;
 
@@ -362,8 +364,30 @@ pub(crate) fn date_error(object: &Bound<'_, PyAny>) -> Option<Error> {
 /// predecessor; there are only as many as libraries.
 static WATCHED: PerProcess<Mutex<&[Library]>> = PerProcess::new(|_| Mutex::new(&[]));
 
-/// Makes releases of CUDA memory check whether the library of a class captures a graph.
+/// The modules that tell the current stream of their library.
+const MODULES: [(&str, Package); 3] =
+    [("torch", Package::PyTorch), ("cupy", Package::CuPy), ("warp", Package::Warp)];
+
+/// Returns the libraries that are loaded, but of which no class was seen. They may capture a graph all the same.
+fn loaded(py: Python<'_>, seen: &[Library]) -> impl Iterator<Item = Library> {
+    let is_loaded = move |(name, package): &(&str, Package)| {
+        let module = imported(&PyString::intern(py, name));
+        module.is_some_and(|module| match package {
+            // A question for its stream would initialize CUDA.
+            Package::PyTorch => module
+                .getattr(intern!(py, "cuda"))
+                .is_ok_and(|cuda| matches!(truth_of(&cuda, intern!(py, "is_initialized")), Ok(Some(true)))),
+            _ => true,
+        })
+    };
+    let is_new = |(_, package): &(&str, Package)| seen.iter().all(|library| library.package != *package);
+    let found = MODULES.into_iter().filter(is_new).filter(is_loaded);
+    found.map(|(_, package)| Library { exchange: None, package }).collect::<Vec<_>>().into_iter()
+}
+
+/// Makes releases of CUDA memory check whether the library of a class captures a graph, or one that is loaded.
 fn watch(library: Library) {
+    cuda::set_capture_hook(captures);
     if library.exchange.is_none()
         && !matches!(library.package, Package::PyTorch | Package::CuPy | Package::Warp | Package::TvmFfi)
     {
@@ -373,7 +397,6 @@ fn watch(library: Library) {
     if !watched.contains(&library) {
         *watched = Vec::leak([*watched, &[library]].concat());
     }
-    cuda::set_capture_hook(captures);
 }
 
 /// Returns whether the current stream of a library captures a graph, for this thread and for one device or all devices.
@@ -387,7 +410,7 @@ fn captures(device: Option<i32>) -> bool {
     let devices = device.map_or(0..cuda::device_count(), |ordinal| ordinal..ordinal + 1);
     let mut found = false;
     let ask = || {
-        found = watched.iter().any(|library| {
+        found = watched.iter().copied().chain(loaded(py, watched)).any(|library| {
             // A release cannot raise an exception.
             let stream = |ordinal| library.current_stream(py, Device::cuda(ordinal)).ok().flatten();
             devices.clone().filter_map(stream).any(|stream| cuda::captures(stream.handle))

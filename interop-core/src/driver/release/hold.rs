@@ -3,12 +3,14 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, TryLockError};
 
-use crate::cuda::context::{Context, Relaxed};
-use crate::cuda::driver::{Driver, Failure, Outcome, code};
-use crate::cuda::event::Event;
-use crate::cuda::release::THREAD;
-use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::stream::{LEGACY, capture_of};
+use crate::driver::context::{Context, Relaxed};
+use crate::driver::event::Event;
+use crate::driver::functions::{Driver, Failure, Outcome, code};
+use crate::driver::release::THREAD;
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::stream::{LEGACY, capture_of};
+#[cfg(feature = "python")]
+use crate::driver::stream_handle::StreamHandle;
 use crate::process::fork::PerProcess;
 use crate::process::settings::SETTINGS;
 
@@ -58,6 +60,30 @@ impl Drop for DeferRecording {
     }
 }
 
+/// States which stream the consumer of this thread's call has named. While it exists, no event for all work of a context is
+/// recorded if that stream captures a graph, because the event would invalidate the capture.
+#[cfg(feature = "python")]
+pub(crate) struct NamedConsumer(Option<StreamHandle>);
+
+#[cfg(feature = "python")]
+impl NamedConsumer {
+    pub(crate) fn new(stream: Option<StreamHandle>) -> Self {
+        Self(THREAD.with(|thread| thread.consumer.replace(stream)))
+    }
+}
+
+#[cfg(feature = "python")]
+impl Drop for NamedConsumer {
+    fn drop(&mut self) {
+        THREAD.with(|thread| thread.consumer.set(self.0));
+    }
+}
+
+/// Returns whether a library that can be asked captures a graph, on this device or on any.
+pub(crate) fn is_captured(device: Option<i32>) -> bool {
+    SETTINGS.captures.get().is_some_and(|captures| captures(device))
+}
+
 /// Makes releases call `captures` first. While it returns true, releases are deferred without an event.
 #[cfg(feature = "python")]
 pub(crate) fn set_capture_hook(captures: fn(Option<i32>) -> bool) {
@@ -80,7 +106,7 @@ pub(crate) fn unless_captured<R>(scope: ReleaseScope, record: impl FnOnce() -> O
         return None;
     }
     // The hook is foreign code, so it runs without the lock.
-    if SETTINGS.captures.get().is_some_and(|captures| captures(scope.device())) {
+    if is_captured(scope.device()) {
         return None;
     }
     let _recording = match HOLD_STATE.get().recording.try_read() {

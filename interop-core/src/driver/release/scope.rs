@@ -1,13 +1,13 @@
 //! Release scopes: the contexts that a release waits for, in one word, and the erased owner that carries one.
 
+use crate::process::settings::unordered;
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::cuda::context::{Context, Entered, Relaxed, known_device};
-use crate::cuda::driver::{Driver, Outcome, is_of_parent, opened};
-use crate::cuda::release::release_policy;
+use crate::driver::context::{Context, Entered, Relaxed, known_device};
+use crate::driver::functions::{Driver, Outcome, is_of_parent, opened};
 
 /// The contexts in which memory may be in use when it is released, and how its owner is dropped.
 ///
@@ -99,8 +99,8 @@ impl ReleaseScope {
 
     /// Returns whether the release waits for the work of a context.
     pub(crate) fn covers(self, driver: &Driver, context: Context, ordinal: i32) -> bool {
-        // Under `Immediate` the user makes sure of their own work only, not of work that this crate queues.
-        if release_policy().is_immediate() {
+        // The program orders its own work only, not work that this crate queues.
+        if unordered().releases {
             return false;
         }
         let is_primary = || Context::primary_of(driver, ordinal).is_ok_and(|primary| primary == context);

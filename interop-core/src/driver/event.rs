@@ -2,9 +2,9 @@
 
 use core::cell::Cell;
 
-use crate::cuda::context::{Context, KnownContext, PerContext};
-use crate::cuda::driver::{Driver, Failure, Outcome, RawEvent, RawStream, code};
-use crate::cuda::stream::context_of;
+use crate::driver::context::{Context, KnownContext, PerContext};
+use crate::driver::functions::{Driver, Failure, Outcome, RawEvent, RawStream, code};
+use crate::driver::stream::context_of;
 
 const DISABLE_TIMING: u32 = 2;
 

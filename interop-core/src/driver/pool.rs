@@ -9,11 +9,11 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::cuda::context::Context;
-use crate::cuda::driver::{Driver, Failure, Outcome, RawPool, RawStream, code, opened};
-use crate::cuda::event::Event;
-use crate::cuda::release::requests::{limit_of, make_all_room, make_room, store_limit};
-use crate::cuda::stream::{SPARE, with_own_stream};
+use crate::driver::context::Context;
+use crate::driver::event::Event;
+use crate::driver::functions::{Driver, Failure, Outcome, RawPool, RawStream, code, opened};
+use crate::driver::release::requests::{limit_of, make_all_room, make_room, store_limit};
+use crate::driver::stream::{SPARE, with_own_stream};
 use crate::process::fork::PerProcess;
 
 /// Queues work on a stream of this crate in the current context, on which nothing waits for work of others, and waits for

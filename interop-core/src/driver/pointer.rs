@@ -1,15 +1,14 @@
-//! What the driver knows about an address: it is compared with what an array states, and determines what a release waits for.
+//! What the driver knows about an address. It determines what a release waits for.
 
 use core::ffi::c_void;
 use core::ops::Range;
 
-use crate::array::device::{Device, DeviceType};
-use crate::array::info::ArrayInfo;
-use crate::cuda::context::Context;
+use crate::driver::context::Context;
 #[cfg(feature = "cust")]
-use crate::cuda::context::Entered;
-use crate::cuda::driver::{Driver, Outcome, code, driver, is_available, opened, to_usize};
-use crate::cuda::release::scope::ReleaseScope;
+use crate::driver::context::Entered;
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::functions::{Driver, Outcome, code, driver, is_available, to_usize};
+use crate::driver::release::scope::ReleaseScope;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// The values of `CU_POINTER_ATTRIBUTE_...`.
@@ -325,45 +324,6 @@ pub(crate) fn not_cuda(address: usize, claimed: impl core::fmt::Display) -> Erro
     Error::new(ErrorKind::Device, "data", found, format_args!("an address of {claimed}"))
 }
 
-/// Whether the driver is queried about the memory of an imported array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verification {
-    /// What the array states about its memory is compared with the driver's answer.
-    Full,
-    /// What the array states about its memory is trusted.
-    Skipped,
-}
-
-/// Checks the memory of an imported array, and returns the scope of its release.
-///
-/// # Errors
-///
-/// As [`compare`] and [`compare_host`].
-#[inline]
-pub(crate) fn check(info: &ArrayInfo, trust: Verification) -> Result<Option<ReleaseScope>> {
-    let sized = |scope: ReleaseScope| scope.holding(info.span().len());
-    match (info.device().device_type, trust) {
-        (DeviceType::CPU, Verification::Full) => compare_host(info).map(|()| None),
-        (DeviceType::CPU, Verification::Skipped) => Ok(None),
-        (_, Verification::Full) => Ok(compare(info)?.map(sized)),
-        (_, Verification::Skipped) if info.numel() == 0 => Ok(None),
-        (DeviceType::CUDA, _) => Ok(driver().ok().map(|driver| {
-            let primary = Context::primary_of(driver, info.device().device_id);
-            // As in `release_scope_for`: after a failed query the release waits for every context in use.
-            sized(primary.map_or(ReleaseScope::of_all(None), ReleaseScope::of_context))
-        })),
-        _ => Ok(Some(sized(ReleaseScope::of_all(None)))),
-    }
-}
-
-/// Returns the release scope of memory whose device is only stated, not verified. `None` without elements or a driver.
-pub(crate) fn release_scope_in_use(info: &ArrayInfo) -> Option<ReleaseScope> {
-    if info.numel() == 0 || info.device() == Device::CPU {
-        return None;
-    }
-    Some(release_scope_for(driver().ok()?, info.device()).holding(info.span().len()))
-}
-
 /// Returns the release scope of memory whose context is unknown, or that has none of its own, such as pool memory. It
 /// may be in use in the current context, which need not be a primary one: some libraries make their own.
 ///
@@ -382,26 +342,6 @@ pub(crate) fn release_scope_for(driver: &Driver, device: Device) -> ReleaseScope
     }
 }
 
-/// Returns the release scope of exported memory: the context that the driver reports for it.
-#[cold]
-pub(crate) fn release_scope_of(info: &ArrayInfo) -> Option<ReleaseScope> {
-    // An array without elements may still own memory, which may be freed only in its context.
-    let address = if info.numel() == 0 { info.range.start } else { info.address };
-    if address == 0 {
-        return None;
-    }
-    let driver = driver().ok()?;
-    let sized = |scope: ReleaseScope| scope.holding(info.span().len());
-    let attributes = match ask(driver, address) {
-        Ok(attributes) => attributes?,
-        // A failed query says nothing about the memory.
-        Err(_) => return Some(sized(release_scope_for(driver, info.device()))),
-    };
-    // The export may outlive every handle of the context that its producer holds.
-    Context::retain_primary(driver, attributes.ordinal());
-    Some(sized(attributes.scope(driver)))
-}
-
 /// Returns the context of memory, if it has one, and the scope in which the memory may be in use. `None` for an array
 /// without elements, whose address is 0, for host memory and memory that the driver does not know, and without a driver.
 ///
@@ -417,76 +357,6 @@ pub(crate) fn memory_use(address: usize, device: Device) -> Result<Option<(Optio
     Ok(attributes.map(|attributes| (attributes.context(), attributes.scope(driver))))
 }
 
-/// Compares what an array states about its memory with the driver's answer for its address. Returns the scope of its
-/// release.
-///
-/// An array without elements has no memory. Without a driver there is nothing to query, and no device that could use
-/// the address: the statement is accepted.
-///
-/// # Errors
-///
-/// [`ErrorKind::Device`] if the address is not CUDA memory, or is of another kind or device than stated.
-/// [`ErrorKind::OutOfBounds`] if elements lie outside the allocation.
-#[cold]
-fn compare(info: &ArrayInfo) -> Result<Option<ReleaseScope>> {
-    if info.numel() == 0 {
-        return Ok(None);
-    }
-    let Ok(driver) = driver() else { return Ok(None) };
-    let claimed = info.device();
-    let attributes = ask(driver, info.address)?.ok_or_else(|| not_cuda(info.address, claimed))?;
-    if !agree(claimed, &attributes) {
-        let found = text!("memory of {claimed}");
-        let allowed = text!("{}, which the driver reports for {:#x}", attributes.device(), info.address);
-        return Err(Error::new(ErrorKind::Device, "device", found, allowed));
-    }
-    attributes.check_range(driver, &info.span())?;
-    Ok(Some(attributes.scope(driver)))
-}
-
-/// Returns the attributes of the memory of an array that states no device, or `None` for an array without elements.
-///
-/// # Errors
-///
-/// [`ErrorKind::Device`] if the address is not CUDA memory, [`ErrorKind::OutOfBounds`] if elements lie outside the
-/// allocation, [`ErrorKind::Driver`] without a driver.
-pub(crate) fn pointer_attributes_of(info: &ArrayInfo) -> Result<Option<PointerAttributes>> {
-    if info.numel() == 0 {
-        return Ok(None);
-    }
-    let driver = driver()?;
-    let attributes = ask(driver, info.address)?;
-    let attributes = attributes.ok_or_else(|| not_cuda(info.address, "memory that CUDA can reach"))?;
-    attributes.check_range(driver, &info.span())?;
-    Ok(Some(attributes))
-}
-
-/// Refuses device memory that is stated to be host memory.
-///
-/// The driver is queried only if it is already open: an array in host memory does not load it.
-#[inline]
-fn compare_host(info: &ArrayInfo) -> Result<()> {
-    match opened() {
-        Some(driver) if is_of_a_device(driver, info.address) => Err(handed_out_as_host(driver, info)),
-        _ => Ok(()),
-    }
-}
-
-#[cold]
-fn handed_out_as_host(driver: &Driver, info: &ArrayInfo) -> Error {
-    let address = info.address;
-    let place = ask(driver, address).ok().flatten().map_or(Device::cuda(0), |attributes| attributes.device());
-    let allowed = text!("{place}, which the driver reports for {address:#x}");
-    Error::new(ErrorKind::Device, "device", "memory of CPU (1)", allowed)
-}
-
-/// Returns whether memory that the driver knows may be stated as `claimed`. Managed memory may be stated as memory of
-/// the device that it was allocated for, because that is how it gets into libraries that do not know managed memory.
-fn agree(claimed: Device, attributes: &PointerAttributes) -> bool {
-    claimed == attributes.device()
-        || (claimed == Device::cuda(attributes.ordinal()) && attributes.device() == Device::CUDA_MANAGED)
-}
-
 impl PointerAttributes {
     pub(crate) fn scope(&self, driver: &Driver) -> ReleaseScope {
         match (self.device().device_type, self.context()) {
@@ -496,7 +366,12 @@ impl PointerAttributes {
         }
     }
 
-    fn check_range(&self, driver: &Driver, claimed: &Range<usize>) -> Result<()> {
+    /// Checks that elements lie in the allocation.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfBounds`] if they do not.
+    pub(crate) fn check_range(&self, driver: &Driver, claimed: &Range<usize>) -> Result<()> {
         let Range { start, end } = self.range();
         if claimed.start < start || end < claimed.end {
             let size = end - start;

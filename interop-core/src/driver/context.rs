@@ -4,8 +4,8 @@ use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::array::device::{Device, DeviceType};
-use crate::cuda::driver::{Driver, Failure, Outcome, code, driver};
+use crate::driver::device::{Device, DeviceType};
+use crate::driver::functions::{Driver, Failure, Outcome, code, driver};
 use crate::error::Result;
 use crate::process::fork::PerProcess;
 

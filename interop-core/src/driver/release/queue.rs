@@ -8,14 +8,15 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::cuda::context::Relaxed;
-use crate::cuda::driver::{Driver, driver, is_of_parent, opened};
-use crate::cuda::event::Event;
-use crate::cuda::release::batch::Batches;
-use crate::cuda::release::hold::{events_after, synchronized};
-use crate::cuda::release::scope::{ErasedOwner, ReleaseScope, contain_panic, drop_in_context};
-use crate::cuda::release::{ReleasePolicy, THREAD, release_policy, store_policy};
+use crate::driver::context::Relaxed;
+use crate::driver::event::Event;
+use crate::driver::functions::{Driver, driver, is_of_parent, opened};
+use crate::driver::release::batch::Batches;
+use crate::driver::release::hold::{events_after, synchronized};
+use crate::driver::release::scope::{ErasedOwner, ReleaseScope, contain_panic, drop_in_context};
+use crate::driver::release::{ReleasePolicy, THREAD, release_policy, store_policy};
 use crate::process::fork::PerProcess;
+use crate::process::settings::unordered;
 
 /// Wakes waiting threads. It counts them, because a wake-up costs a system call even if no thread waits.
 pub(crate) struct Signal {
@@ -492,8 +493,7 @@ pub(crate) fn after_work(owner: ErasedOwner, scope: ReleaseScope) {
     if scope == ReleaseScope::NONE {
         return drop(owner);
     }
-    let policy = release_policy();
-    let immediate = policy.is_immediate();
+    let immediate = unordered().releases;
     // A small array makes no driver call here, because another thread may be capturing a graph.
     let small = scope.is_small() && !immediate;
     if !small {
@@ -506,7 +506,7 @@ pub(crate) fn after_work(owner: ErasedOwner, scope: ReleaseScope) {
         return drop_in_context(driver, owner, scope);
     }
     // Applied now, because the policy may change before the events are recorded.
-    let scope = if policy == ReleasePolicy::AfterAllContexts { scope.everywhere() } else { scope };
+    let scope = if release_policy() == ReleasePolicy::AfterAllContexts { scope.everywhere() } else { scope };
     if small {
         return defer_in_batch(owner, scope);
     }

@@ -5,15 +5,14 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::driver::context::{KnownDevice, known_device};
 #[cfg(any(feature = "python", feature = "cudarc"))]
-use crate::array::device::{Device, DeviceType};
-use crate::cuda::block::{release_otherwise, trusted_releases};
-use crate::cuda::context::{KnownDevice, known_device};
+use crate::driver::device::{Device, DeviceType};
 #[cfg(any(feature = "python", feature = "cudarc"))]
-use crate::cuda::driver::opened;
-use crate::cuda::driver::{Driver, Outcome, run_blocking};
-use crate::cuda::release::hold::{HoldState, hold, need_synchronize};
-use crate::cuda::release::queue::{
+use crate::driver::functions::opened;
+use crate::driver::functions::{Driver, Outcome, run_blocking};
+use crate::driver::release::hold::{HoldState, hold, need_synchronize};
+use crate::driver::release::queue::{
     Poll, drain, finish, give_up_on_oldest, is_worth_waiting, lock_thread_started, make_due, poll, queued,
     wait_until_not_empty,
 };
@@ -23,7 +22,7 @@ use crate::process::settings::SETTINGS;
 /// Returns the number of deferred releases.
 #[must_use]
 pub fn pending_releases() -> usize {
-    trusted_releases() + queued()
+    queued()
 }
 
 /// Records missing events, releases memory whose work is done, and returns the number of releases that are still
@@ -38,7 +37,6 @@ pub fn pending_releases() -> usize {
 /// assert_eq!(waiting, 0);
 /// ```
 pub fn poll_releases() -> usize {
-    release_otherwise();
     poll()
 }
 
@@ -51,7 +49,6 @@ pub fn poll_releases() -> usize {
 /// (`py.detach`): another thread may be waiting for that lock to release something. A call from the drop of an owner
 /// that is being released does not wait for other threads, because they may be waiting for that drop.
 pub fn finish_releases() -> usize {
-    release_otherwise();
     finish()
 }
 
@@ -59,7 +56,7 @@ pub fn finish_releases() -> usize {
 ///
 /// The thread polls about once a millisecond while something is deferred, and runs until the program ends. A forked
 /// process has no such thread until it starts its own. The thread waits for work on the host only with a driver before
-/// 12.5; see [`ReleasePolicy`](crate::cuda::release::ReleasePolicy).
+/// 12.5; see [`ReleasePolicy`](crate::driver::release::ReleasePolicy).
 ///
 /// The thread cannot ask a library whether it captures a graph on another thread. A program that captures graphs holds
 /// releases meanwhile ([`HoldReleases`]).
@@ -91,7 +88,7 @@ pub fn start_release_thread() -> Result<()> {
 /// A guard that defers releases without recording events. Hold one while a graph is captured on a non-blocking stream,
 /// so that nothing that is dropped meanwhile affects the capture.
 ///
-/// A release under [`ReleasePolicy::Immediate`](crate::cuda::ReleasePolicy::Immediate) needs no event and is not held.
+/// A release that the program orders itself ([`set_unordered`](crate::cuda::set_unordered)) needs no event and is not held.
 ///
 /// ```
 /// use interop_core::cuda::HoldReleases;
@@ -193,7 +190,6 @@ pub(crate) fn make_all_room(ordinal: i32) {
 
 #[cold]
 fn wait_below(deferred: &AtomicUsize, ordinal: i32, most: usize) {
-    release_otherwise();
     make_due();
     drain(Poll::Opportunistic);
     let is_over = || deferred.load(Ordering::Relaxed) > most;

@@ -4,7 +4,7 @@
 use core::fmt;
 use core::num::NonZeroUsize;
 
-use crate::array::device::{Device, DeviceType};
+use crate::driver::device::DeviceType;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A CUDA stream with pending work, or the statement that no work is pending.
@@ -64,12 +64,13 @@ impl fmt::Debug for RawStream {
 /// The work that may be pending on an array.
 ///
 /// On another thread, or later, another context may be current. The handle of a default stream then means another
-/// stream. The stream is resolved only when it is needed, because most arrays are used without their stream.
+/// stream, so its context is stored, too.
 #[derive(Clone, Copy)]
 pub(crate) struct PendingWork {
     /// `None`: nobody knows on which streams work is pending.
     stream: Option<StreamHandle>,
-    of: Option<OfContext>,
+    /// The context of a default stream, if it is known.
+    context: Option<NonZeroUsize>,
     /// Whether the library that shares the memory works on streams that it does not name.
     hidden_streams: HiddenStreams,
 }
@@ -82,36 +83,21 @@ enum HiddenStreams {
     Yes,
 }
 
-/// A context, and the function that resolves its default stream on the calling thread.
-#[derive(Clone, Copy)]
-struct OfContext {
-    context: NonZeroUsize,
-    find: fn(StreamHandle, NonZeroUsize, Device) -> StreamHandle,
-}
-
 impl PendingWork {
     /// No work is pending.
     pub(crate) const NOTHING: Self = Self::on(StreamHandle::NothingPending);
     /// Work may be pending on any stream.
-    pub(crate) const UNKNOWN: Self = Self { stream: None, of: None, hidden_streams: HiddenStreams::No };
+    pub(crate) const UNKNOWN: Self = Self { stream: None, context: None, hidden_streams: HiddenStreams::No };
 
     /// Creates pending work on a stream whose handle means the same stream in every context, or on no stream.
     #[inline]
     pub(crate) const fn on(stream: StreamHandle) -> Self {
-        Self { stream: Some(stream), of: None, hidden_streams: HiddenStreams::No }
+        Self { stream: Some(stream), context: None, hidden_streams: HiddenStreams::No }
     }
 
-    /// Creates pending work on a default stream of a context. `find` resolves the stream.
-    pub(crate) fn from_context(
-        stream: StreamHandle,
-        context: NonZeroUsize,
-        find: fn(StreamHandle, NonZeroUsize, Device) -> StreamHandle,
-    ) -> Self {
-        Self {
-            stream: Some(stream),
-            of: Some(OfContext { context, find }),
-            hidden_streams: HiddenStreams::No,
-        }
+    /// Creates pending work on a default stream of a context.
+    pub(crate) const fn on_default_of(stream: StreamHandle, context: NonZeroUsize) -> Self {
+        Self { stream: Some(stream), context: Some(context), hidden_streams: HiddenStreams::No }
     }
 
     /// Replaces the stream by that of a `stream` field.
@@ -134,15 +120,6 @@ impl PendingWork {
         matches!(self.hidden_streams, HiddenStreams::Yes)
     }
 
-    /// Returns the handle of the stream that is valid on this thread, for memory of `device`.
-    #[inline]
-    pub(crate) fn stream(self, device: Device) -> Option<StreamHandle> {
-        match self.of {
-            None => self.stream,
-            Some(OfContext { context, find }) => self.stream.map(|stream| find(stream, context, device)),
-        }
-    }
-
     /// The stored handle, which may mean another stream on this thread.
     #[inline]
     pub(crate) fn name(self) -> Option<StreamHandle> {
@@ -163,13 +140,14 @@ impl PendingWork {
 
     /// The context of the default stream, if it is known.
     pub(crate) fn context(self) -> Option<NonZeroUsize> {
-        self.of.map(|of| of.context)
+        self.context
     }
 }
 
 impl PartialEq for PendingWork {
+    /// The default streams of two contexts differ, although they have one handle.
     fn eq(&self, other: &Self) -> bool {
-        self.stream == other.stream
+        (self.stream, self.context) == (other.stream, other.context)
     }
 }
 
@@ -301,5 +279,20 @@ impl fmt::Display for StreamHandle {
             Self::PerThreadDefault => f.write_str("per-thread default stream (2)"),
             Self::Raw(handle) => write!(f, "stream {handle:?}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_streams_of_two_contexts_are_not_equal() {
+        let on = |context| {
+            PendingWork::on_default_of(StreamHandle::LegacyDefault, NonZeroUsize::new(context).unwrap())
+        };
+        assert_eq!(on(8), on(8));
+        assert_ne!(on(8), on(16));
+        assert_ne!(on(8), PendingWork::on(StreamHandle::LegacyDefault));
     }
 }

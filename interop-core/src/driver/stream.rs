@@ -2,10 +2,10 @@
 //!
 //! Those of this crate are non-blocking, several for each context. They live as long as their context.
 
-use crate::array::stream::StreamHandle;
-use crate::cuda::context::{Context, KnownContext, PerContext};
-use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, code, driver, to_usize};
-use crate::cuda::pointer::allocation_id;
+use crate::driver::context::{Context, KnownContext, PerContext};
+use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver, to_usize};
+use crate::driver::pointer::allocation_id;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::this_thread;
 
@@ -46,7 +46,7 @@ pub(crate) fn context_of_live(
 /// # Errors
 ///
 /// [`ErrorKind::Driver`] for a stream that was destroyed.
-#[cfg(feature = "python")]
+#[cfg(any(feature = "python", feature = "cuda-core"))]
 pub(crate) fn is_stream_of(handle: StreamHandle, context: Option<Context>) -> Result<bool> {
     let (StreamHandle::Raw(raw), Some(context)) = (handle, context) else { return Ok(true) };
     Ok(context_of_live(driver()?, handle, raw.get())? == Some(context))

@@ -4,7 +4,7 @@
 //! event after *all* work of each context in its `ReleaseScope` (`cuCtxRecordEvent`). A dropped owner takes one of
 //! three ways:
 //!
-//! - Released now: all events are done, the scope is empty, there is no driver, or the policy is `Immediate`.
+//! - Released now: all events are done, the scope is empty, there is no driver, or the program orders releases itself.
 //! - Deferred with recorded events: work is pending. The owner is dropped once all of its events are done.
 //! - Deferred without an event yet: a guard holds releases, a graph is captured, or the driver failed to record an
 //!   event. Small arrays also wait here in a batch to share an event. A later poll records it.
@@ -23,7 +23,8 @@ pub(crate) mod scope;
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
-use crate::process::settings::{OrderedByProgram, SETTINGS};
+use crate::driver::stream_handle::StreamHandle;
+use crate::process::settings::SETTINGS;
 
 /// What the release of CUDA memory waits for.
 ///
@@ -34,8 +35,9 @@ use crate::process::settings::{OrderedByProgram, SETTINGS};
 /// | --- | --- | --- | --- |
 /// | [`AfterContext`](Self::AfterContext) | every stream of the memory's context; for pinned and managed memory also of every primary context in use | one event for each context, which costs more the more streams the context has, and one query; small arrays share both | the event invalidates a capture on a non-blocking stream of the context, with an error: see below. Does not cover work of another GPU on memory of this one |
 /// | [`AfterAllContexts`](Self::AfterAllContexts) | every stream of the memory's context and of every device's primary context in use | one event for each device in use, and one query; small arrays share both | the same for captures |
-/// | [`AfterNamedStream`](Self::AfterNamedStream) | for a copy that a consumer asked for (`copy=True`): the work on the stream that the consumer named. The next such call that names this stream records one event for all copies dropped since. All else as `AfterContext` | one event for each call | a data race if a consumer uses its copy on another stream, which the program promises it does not by `unsafe` code |
-/// | [`Immediate`](Self::Immediate) | nothing: the program itself makes the release come after the work, as it promises by `unsafe` code | nothing | a data race otherwise |
+///
+/// A program that orders releases itself says so in `unsafe` code, by [`set_unordered`](crate::cuda::set_unordered). Then no
+/// release waits.
 ///
 /// # Small arrays
 ///
@@ -45,9 +47,9 @@ use crate::process::settings::{OrderedByProgram, SETTINGS};
 /// - the next export, hand-over or allocation of CUDA memory on any thread, unless earlier releases got their event less
 ///   than about a millisecond ago;
 /// - 64 small arrays, or about 16 MiB of them, wait on the same thread;
-/// - a call of [`poll_releases`](crate::cuda::release::requests::poll_releases) or
-///   [`finish_releases`](crate::cuda::release::requests::finish_releases), or a poll by the thread of
-///   [`start_release_thread`](crate::cuda::release::requests::start_release_thread);
+/// - a call of [`poll_releases`](crate::driver::release::requests::poll_releases) or
+///   [`finish_releases`](crate::driver::release::requests::finish_releases), or a poll by the thread of
+///   [`start_release_thread`](crate::driver::release::requests::start_release_thread);
 /// - the end of the last [`HoldReleases`](crate::cuda::HoldReleases) guard, after which the next export records the
 ///   event.
 ///
@@ -82,9 +84,9 @@ use crate::process::settings::{OrderedByProgram, SETTINGS};
 /// policy covers work in other contexts, which libraries may create.
 ///
 /// Drivers before 12.5 cannot record an event for a whole context. With them a release is deferred until
-/// [`finish_releases`](crate::cuda::release::requests::finish_releases), which waits on the host. The same holds if the
+/// [`finish_releases`](crate::driver::release::requests::finish_releases), which waits on the host. The same holds if the
 /// driver fails to record the event, unless a later poll succeeds. With such a driver the thread of
-/// [`start_release_thread`](crate::cuda::release::requests::start_release_thread) waits; without it the memory stays
+/// [`start_release_thread`](crate::driver::release::requests::start_release_thread) waits; without it the memory stays
 /// allocated until that call.
 ///
 /// ```
@@ -102,19 +104,6 @@ pub enum ReleasePolicy {
     AfterContext,
     /// Waits for all work of all contexts in use, for memory that other GPUs read.
     AfterAllContexts,
-    /// Waits for the stream that the consumer of a copy named, and as `AfterContext` for all else. A loop of copies then never
-    /// holds the host to the rate of the device. The promise includes that no consumer destroys such a stream while a copy is
-    /// in use there: a new stream may get its number.
-    AfterNamedStream(OrderedByProgram),
-    /// Waits for nothing: the program itself makes the release come after the work.
-    Immediate(OrderedByProgram),
-}
-
-impl ReleasePolicy {
-    /// Whether releases wait for nothing.
-    pub(crate) fn is_immediate(self) -> bool {
-        matches!(self, Self::Immediate(_))
-    }
 }
 
 /// Stores the policy.
@@ -122,8 +111,6 @@ pub(crate) fn store_policy(policy: ReleasePolicy) {
     let number = match policy {
         ReleasePolicy::AfterContext => 0,
         ReleasePolicy::AfterAllContexts => 1,
-        ReleasePolicy::Immediate(_) => 2,
-        ReleasePolicy::AfterNamedStream(_) => 3,
     };
     SETTINGS.release_policy.store(number, Ordering::Relaxed);
 }
@@ -133,15 +120,8 @@ pub(crate) fn store_policy(policy: ReleasePolicy) {
 pub fn release_policy() -> ReleasePolicy {
     match SETTINGS.release_policy.load(Ordering::Relaxed) {
         0 => ReleasePolicy::AfterContext,
-        1 => ReleasePolicy::AfterAllContexts,
-        3 => ReleasePolicy::AfterNamedStream(OrderedByProgram::GIVEN),
-        _ => ReleasePolicy::Immediate(OrderedByProgram::GIVEN),
+        _ => ReleasePolicy::AfterAllContexts,
     }
-}
-
-/// Returns whether the release of an import records events.
-pub(crate) fn records_events() -> bool {
-    !release_policy().is_immediate()
 }
 
 /// What a thread does with releases.
@@ -150,14 +130,14 @@ pub(crate) struct ThreadState {
     pub(crate) defers: Cell<usize>,
     /// The number of owners that it has taken out of the queue. It is not 0 while one of them is dropped.
     pub(crate) taken_out: Cell<usize>,
-    /// The address of the tensor that it releases although no consumer took it.
-    pub(crate) untaken: Cell<usize>,
+    /// The stream that the consumer of the current call has named, as a [`NamedConsumer`](hold::NamedConsumer) says.
+    pub(crate) consumer: Cell<Option<StreamHandle>>,
 }
 
 thread_local!(pub(crate) static THREAD: ThreadState = const { ThreadState::new() });
 
 impl ThreadState {
     const fn new() -> Self {
-        Self { defers: Cell::new(0), taken_out: Cell::new(0), untaken: Cell::new(0) }
+        Self { defers: Cell::new(0), taken_out: Cell::new(0), consumer: Cell::new(None) }
     }
 }

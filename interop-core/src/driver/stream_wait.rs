@@ -1,16 +1,17 @@
 //! Stream waits: one stream, or the host, waits for an event that is recorded on another stream.
 
-use core::num::NonZeroUsize;
-
-use crate::array::device::Device;
-use crate::array::stream::{PendingWork, StreamHandle};
-use crate::cuda::context::{Context, Entered, Relaxed, context_for, has_default_streams, with_each_context};
-use crate::cuda::driver::{Driver, Failure, RawStream, code, driver, run_blocking};
-use crate::cuda::event::Event;
-use crate::cuda::pointer::memory_use;
-use crate::cuda::release::hold::unless_captured;
-use crate::cuda::release::scope::ReleaseScope;
-use crate::cuda::stream::{LEGACY, capture, capture_error, capture_of, context_of_live, dead_stream};
+use crate::driver::context::{
+    Context, Entered, Relaxed, context_for, has_default_streams, with_each_context,
+};
+use crate::driver::device::Device;
+use crate::driver::event::Event;
+use crate::driver::functions::{Driver, Failure, RawStream, code, driver, run_blocking};
+use crate::driver::pointer::memory_use;
+use crate::driver::release::THREAD;
+use crate::driver::release::hold::unless_captured;
+use crate::driver::release::scope::ReleaseScope;
+use crate::driver::stream::{LEGACY, capture, capture_error, capture_of, context_of_live, dead_stream};
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Result, text};
 
 /// Makes work that is queued later on `waiter` wait for the work that is on `on` now. The host does not wait.
@@ -121,9 +122,23 @@ fn is_idle(driver: &Driver, default_stream: RawStream) -> bool {
 ///
 /// As [`stream_wait`].
 pub fn stream_synchronize(stream: StreamHandle, device: Device) -> Result<()> {
-    let Some(raw) = stream.to_raw() else { return Ok(()) };
+    synchronize_on((PendingWork::on(stream), device))
+}
+
+/// As [`stream_synchronize`], for a default stream of a context that may not be current.
+///
+/// # Errors
+///
+/// As [`stream_synchronize`].
+pub(crate) fn synchronize_on((pending, device): StreamOnDevice) -> Result<()> {
+    let Some((stream, raw)) = pending.name().and_then(|it| Some((it, it.to_raw()?))) else { return Ok(()) };
     let driver = driver()?;
-    let own = context_of_live(driver, stream, raw)?;
+    let stored = pending.context().and_then(|context| Context::from_driver(context.get()));
+    // The work is gone with its context.
+    if stored.is_some_and(is_gone) {
+        return Ok(());
+    }
+    let own = context_of_live(driver, stream, raw)?.or(stored);
     with_each_context(driver, device, own, |context| {
         if capture(driver, stream, raw)?.is_some() {
             return Err(capture_error(stream, "a wait on the host"));
@@ -134,15 +149,13 @@ pub fn stream_synchronize(stream: StreamHandle, device: Device) -> Result<()> {
     })
 }
 
-/// As [`stream_wait`], for work that may be pending on the default stream of a context that is not current.
-pub(crate) fn wait_for_pending(pending: PendingWork, consumer: StreamHandle, device: Device) -> Result<()> {
-    match (consumer, pending.context()) {
-        (StreamHandle::NothingPending, _) => Ok(()),
-        // A handle refers to the same stream in every context.
-        (StreamHandle::Raw(_), Some(_)) => {
-            wait_between((PendingWork::on(consumer), device), (pending, device), Fork::Refused)
+/// As [`stream_wait`], for streams of which one may be the default stream of a context that is not current.
+pub(crate) fn wait_in_contexts(waiter: PendingWork, on: PendingWork, device: Device) -> Result<()> {
+    match (waiter.name(), on.name()) {
+        (Some(to), Some(from)) if waiter.context().or(on.context()).is_none() => {
+            stream_wait(to, from, device)
         }
-        _ => pending.stream(device).map_or(Ok(()), |stream| stream_wait(consumer, stream, device)),
+        _ => wait_between((waiter, device), (on, device), Fork::Refused),
     }
 }
 
@@ -295,9 +308,8 @@ pub(crate) fn make_context_wait((address, device): (usize, Device), on: StreamOn
 ///
 /// As [`stream_synchronize`].
 pub(crate) fn synchronize_stream_of((pending, device): StreamOnDevice) -> Result<()> {
-    let Some(stream) = pending.stream(device) else { return Ok(()) };
     let mut done = Ok(());
-    run_blocking(|| done = stream_synchronize(stream, device));
+    run_blocking(|| done = synchronize_on((pending, device)));
     done
 }
 
@@ -383,6 +395,14 @@ fn record_contexts(
     to: StreamHandle,
     scope: ReleaseScope,
 ) -> Result<Vec<Event<'static>>> {
+    // The stream of the consumer may be another one than `to`.
+    let consumer = THREAD.with(|thread| thread.consumer.get()).filter(|consumer| *consumer != to);
+    if let Some((consumer, raw)) = consumer.and_then(|stream| Some((stream, stream.to_raw()?))) {
+        context_of_live(driver, consumer, raw)?;
+        if capture(driver, consumer, raw)?.is_some() {
+            return Err(capture_error(consumer, "a wait for all work of a context"));
+        }
+    }
     let contexts = scope.all(driver)?;
     let record = || contexts.filter_map(|context| record_context(driver, to, context).transpose()).collect();
     unless_captured(scope, || Some(record()))
@@ -416,7 +436,7 @@ fn record_context(
 impl PendingWork {
     /// Pending work on a default stream of `context`.
     pub(crate) fn in_context(stream: StreamHandle, context: Context) -> Self {
-        Self::from_context(stream, context.to_raw(), find)
+        Self::on_default_of(stream, context.to_raw())
     }
 
     /// Pending work on the legacy default stream of a context: the given one, else the one in which memory of `device` is
@@ -436,26 +456,22 @@ impl PendingWork {
     }
 }
 
-/// Returns a default stream of a context by a handle that means it on this thread. If there is none, waits on the host,
-/// so that nothing is pending.
-fn find(stream: StreamHandle, context: NonZeroUsize, device: Device) -> StreamHandle {
-    let Some(context) = Context::from_driver(context.get()) else { return stream };
-    if names(context, device) { stream } else { waited_for(stream, context, device) }
+/// Returns the handle that means the stream with pending work on this thread. `None` if no handle does. Nothing is pending in
+/// a context that is gone.
+pub(crate) fn stream_here(pending: PendingWork, device: Device) -> Option<StreamHandle> {
+    match pending.context().and_then(|context| Context::from_driver(context.get())) {
+        Some(context) if !names(context, device) => is_gone(context).then_some(StreamHandle::NothingPending),
+        _ => pending.name(),
+    }
 }
 
 #[cold]
-fn waited_for(stream: StreamHandle, context: Context, device: Device) -> StreamHandle {
-    let Ok(driver) = driver() else { return stream };
-    let done = match context.enter(driver) {
-        Ok(_entered) => stream_synchronize(stream, device).is_ok(),
-        // The work is gone with its context.
-        Err(failure) => Failure::is_final(failure),
-    };
-    if done { StreamHandle::NothingPending } else { stream }
+fn is_gone(context: Context) -> bool {
+    driver().is_ok_and(|driver| context.enter(driver).is_err_and(Failure::is_final))
 }
 
 /// Returns whether the handles of the default streams mean those of `context` on this thread, for memory of `device`.
 fn names(context: Context, device: Device) -> bool {
-    let current = driver().ok().and_then(|driver| Context::current(driver).ok().flatten());
-    current == Some(context) || has_default_streams(context, device)
+    let is_current = || driver().is_ok_and(|driver| Context::current(driver) == Ok(Some(context)));
+    has_default_streams(context, device) || is_current()
 }

@@ -1,0 +1,197 @@
+//! Who has used memory, as far as it decides when the memory is released.
+//!
+//! An array on its caller's stream can be released as its library releases its own arrays, at once, if it was used on that
+//! stream alone. A block of pool memory is free behind one event if this crate alone has used it, on the stream for which it
+//! was allocated. Only evidence counts: the record starts clean, and everything that gives away the address makes the use
+//! unknown, for ever. A launch scope makes it unknown until its end.
+
+use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::driver::context::Context;
+use crate::driver::device::Device;
+use crate::driver::event::Event;
+use crate::driver::functions::{Driver, Outcome, driver};
+use crate::driver::stream::{SPARE, capture_of, key_of, with_own_stream};
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream_wait::{StreamOnDevice, enter_default};
+use crate::process::fork::thread_number;
+
+/// The record of one memory. Its owner has it, and so has every description.
+pub(crate) struct Uses {
+    /// [`UNKNOWN`], and the number of launch scopes that have the memory.
+    state: AtomicUsize,
+    /// The thread that imported the array, or that allocated the block.
+    thread: usize,
+    /// The work on a block. `None` for an import. Boxed, because imports come and go much more often.
+    work: Option<Box<Mutex<Option<Work>>>>,
+}
+
+const UNKNOWN: usize = 1;
+const SCOPE: usize = 2;
+
+/// The work of this crate on a block.
+struct Work {
+    /// The context, and the key of the consumer's stream.
+    home: (Context, usize),
+    /// The event behind the work.
+    last: Option<Event<'static>>,
+}
+
+impl Work {
+    /// Calls `with` with the event behind the work, or behind the allocation if there was no work.
+    fn with_last(&self, driver: &'static Driver, with: impl FnOnce(&Event<'_>) -> Outcome) -> Option<()> {
+        if let Some(last) = &self.last {
+            return with(last).ok();
+        }
+        let (context, key) = self.home;
+        let _entered = context.enter(driver).ok()?;
+        let allocated = |own, _| Event::of_stream(driver, Some(context), own);
+        with(&with_own_stream(driver, context, key, allocated).ok()?.ok()?).ok()
+    }
+}
+
+impl Uses {
+    fn new(work: Option<Work>) -> Arc<Self> {
+        let work = work.map(|work| Box::new(Mutex::new(Some(work))));
+        Arc::new(Self { state: AtomicUsize::new(0), thread: thread_number(), work })
+    }
+
+    /// Those of an array that this thread imports, on its caller's stream.
+    pub(crate) fn of_import() -> Arc<Self> {
+        Self::new(None)
+    }
+
+    /// Those of a block that is allocated for the stream with this key. `None` if its work cannot be followed.
+    pub(crate) fn of_block(home: (Context, usize)) -> Option<Arc<Self>> {
+        (home.1 != SPARE).then(|| Self::new(Some(Work { home, last: None })))
+    }
+
+    /// Whether only this crate has used the memory, and all of its launch scopes have ended.
+    pub(crate) fn are_known(&self) -> bool {
+        self.state.load(Ordering::Acquire) == 0
+    }
+
+    /// Notes that the memory may be used in a way that this crate does not see.
+    #[inline]
+    pub(crate) fn note_unknown(&self) {
+        self.state.fetch_or(UNKNOWN, Ordering::Relaxed);
+    }
+
+    /// Notes that a launch scope has the memory. A scope that is forgotten leaves the use unknown.
+    pub(crate) fn enter_scope(&self) {
+        self.state.fetch_add(SCOPE, Ordering::Relaxed);
+    }
+
+    /// Notes that a launch scope has ordered its work with the memory's own stream.
+    pub(crate) fn leave_scope(&self) {
+        self.state.fetch_sub(SCOPE, Ordering::Release);
+    }
+
+    /// Whether an import was used on its caller's stream alone, and this is the thread that imported it.
+    pub(crate) fn are_ordered_by_caller(&self) -> bool {
+        self.work.is_none() && self.are_known() && self.thread == thread_number()
+    }
+
+    /// Whether this is the record of a block of pool memory.
+    pub(crate) fn is_of_block(&self) -> bool {
+        self.work.is_some()
+    }
+
+    fn work(&self) -> Option<MutexGuard<'_, Option<Work>>> {
+        Some(self.work.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes that this crate has queued work on the memory, on a stream that is alive.
+    pub(crate) fn note_work(&self, on: StreamOnDevice) {
+        if self.work.is_some() && self.follow(on).is_none() {
+            self.note_unknown();
+        }
+    }
+
+    fn follow(&self, on: StreamOnDevice) -> Option<()> {
+        let driver = driver().ok()?;
+        let stream = on.0.name()?;
+        let raw = stream.to_raw()?;
+        let mut work = self.work()?;
+        let work = work.as_mut().filter(|work| work.home.1 == key_of(stream))?;
+        let (context, _entered) = enter_default(driver, on).ok()?;
+        // An event inside of a capture is no event for anybody else.
+        if capture_of(driver, raw) != Ok(None) {
+            return None;
+        }
+        if let Some(last) = work.last.take() {
+            // The stream may be another one with the same number.
+            last.make_wait(raw).ok()?;
+        }
+        work.last = Some(Event::of_stream(driver, context, raw).ok()?);
+        Some(())
+    }
+
+    /// Makes a stream wait for the known work on a block, and for nothing else. Returns `None` if that is not possible.
+    pub(crate) fn make_wait(&self, stream: StreamHandle, device: Device) -> Option<()> {
+        let (driver, raw) = (driver().ok()?, stream.to_raw()?);
+        let work = self.work()?;
+        let work = work.as_ref()?;
+        let (_, _entered) = enter_default(driver, (PendingWork::on(stream), device)).ok()?;
+        if capture_of(driver, raw) != Ok(None) {
+            return None;
+        }
+        work.with_last(driver, |last| last.make_wait(raw))
+    }
+
+    /// Waits on the host for the known work on a block. Returns `None` if that is not possible.
+    pub(crate) fn wait(&self) -> Option<()> {
+        let driver = driver().ok()?;
+        let work = self.work()?.take()?;
+        // Without the lock, as this may take long. Others wait for all work meanwhile.
+        let done = work.with_last(driver, |last| last.in_context(|| last.wait()));
+        *self.work()? = Some(work);
+        done
+    }
+
+    /// Ends the record of a block that is dropped. Returns the event behind its work, if all of that is known, and if there
+    /// was any.
+    pub(crate) fn end(&self) -> Option<KnownWork> {
+        let work = self.work()?.take();
+        let is_known = self.state.swap(UNKNOWN, Ordering::AcqRel) == 0;
+        work.filter(|_| is_known).map(|work| KnownWork { last: work.last })
+    }
+}
+
+/// All work on a block that is dropped.
+pub(crate) struct KnownWork {
+    /// The event behind it. `None` if there was none after the allocation.
+    pub(crate) last: Option<Event<'static>>,
+}
+
+impl fmt::Debug for Uses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Uses({})", if self.are_known() { "known" } else { "unknown" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_use_on_the_callers_stream_is_known() {
+        assert!(Uses::of_import().are_ordered_by_caller());
+        let used = Uses::of_import();
+        used.note_unknown();
+        assert!(!used.are_ordered_by_caller());
+        let launched = Uses::of_import();
+        launched.enter_scope();
+        assert!(!launched.are_known(), "a scope that does not end");
+        launched.leave_scope();
+        assert!(launched.are_ordered_by_caller());
+        launched.enter_scope();
+        launched.note_unknown();
+        launched.leave_scope();
+        assert!(!launched.are_known());
+        let moved = Uses::of_import();
+        assert!(!std::thread::spawn(move || moved.are_ordered_by_caller()).join().unwrap());
+    }
+}
