@@ -5,6 +5,9 @@
 All numbers of a row come from one run, in which the columns take turns: one round of each column, repeatedly. A cell
 is the median of its rounds, in processor time, so that other programs do not count. The C code checks nothing. A limit
 compares columns of the same row. The last column states whether the limit holds; a limit that does not hold is a failure.
+
+Two limits are goals for a machine with nothing else to do: a NumPy array as a typed view at 0.8 of nanobind's time, and a
+round trip of one at 1.7. All others keep an exchange from becoming slower than it is.
 """
 
 import argparse
@@ -111,7 +114,7 @@ def elements():
 
 
 def rows(c, dicts, nanobind):
-    """Yields `(what, {column: round}, limit, beside)`: ours is at most `limit` times `beside`, a column or a nanosecond."""
+    """Yields `(what, {column: round}, limit, beside)`: ours is at most `limit` times the column `beside`."""
     array = np.arange(16, dtype=np.float32).reshape(4, 4)
     ours = interop_demo.asarray(array)
     on_gpu = interop_demo.asarray(c.imagined())
@@ -123,13 +126,13 @@ def rows(c, dicts, nanobind):
             "nanobind": calls(nanobind.is_square, array),
             "ours": calls(interop_demo.is_square, array),
         },
-        1.4,
+        0.8,
         "nanobind",
     )
     yield (
         "__dlpack__(max_version=(1, 0))",
         {"C": exports(offered), "NumPy": exports(array), "ours": exports(ours)},
-        1.5,
+        3,
         "NumPy",
     )
     yield (
@@ -139,23 +142,22 @@ def rows(c, dicts, nanobind):
             "nanobind": trips(nanobind.asarray, array),
             "ours": trips(interop_demo.asarray, array),
         },
-        1.15,
+        1.7,
         "nanobind",
     )
     by_dict = {"C": interfaces(dicts.Array()), "ours": interfaces(on_gpu)}
-    yield "__cuda_array_interface__", by_dict, 250, 1
+    yield "__cuda_array_interface__", by_dict, 2.3, "C"
     from_dict = {
         "C": calls(dicts.nbytes, Interface()),
         "ours": calls(interop_demo.interface_nbytes, Interface()),
     }
-    yield "a ready interface dict, validated", from_dict, 400, 1
+    yield "a ready interface dict, validated", from_dict, 2.1, "C"
     by_table = {
         "C": calls(c.is_square_by_table, offered),
         "nanobind": calls(nanobind.is_square, offered),
         "ours": calls(interop_demo.is_square, offered),
     }
-    yield "import by exchange table, typed 2-d view", by_table, 1.2, "C"
-    yield "the same, in nanoseconds", {"ours": by_table["ours"]}, 100, 1
+    yield "import by exchange table, typed 2-d view", by_table, 1.8, "nanobind"
     yield from elements()
     result = {"nanobind": calls(nanobind.doubled, array), "NumPy": calls(array.__add__, array)}
     yield "NumPy in, NumPy out: typed, in Rust's memory", result | {"ours": calls(interop_demo._doubled, array)}, 1.3, "nanobind"
@@ -189,9 +191,9 @@ def main():
         if only not in what:
             continue
         found = measure(columns, rounds)
-        most = limit * found[beside] if isinstance(beside, str) else limit
+        most = limit * found[beside]
         cells = "".join(f"{found[name]:>10.0f}" if name in found else f"{'':>10}" for name in names)
-        rule = f"{limit} x {beside}" if isinstance(beside, str) else f"{limit} ns"
+        rule = f"{limit} x {beside}"
         late += found["ours"] > most
         print(f"{what:<42}{cells}{rule:>18} {'holds' if found['ours'] <= most else 'MISSED'}")
     if late and not arguments.once:

@@ -285,10 +285,24 @@ impl Api {
     }
 }
 
-/// Returns the element type that has a type number, or `None` for objects, strings, dates and `long double`. The numbers are
-/// those of C types, whose sizes differ between platforms.
+/// The element types of the type numbers, as a table: a jump for each number costs more.
+const NUMBERED: [Option<DType>; 24] = {
+    let (mut types, mut number) = ([None; 24], 0);
+    while number < types.len() {
+        types[number] = numbered(number);
+        number += 1;
+    }
+    types
+};
+
+/// Returns the element type that has a type number, or `None` for objects, strings, dates and `long double`.
 #[inline]
 pub(crate) fn dtype_with_number(number: c_int) -> Option<DType> {
+    *NUMBERED.get(usize::try_from(number).ok()?)?
+}
+
+/// The numbers are those of C types, whose sizes differ between platforms.
+const fn numbered(number: usize) -> Option<DType> {
     let is_long = size_of::<c_long>() == 8;
     Some(match number {
         0 => DType::BOOL,
