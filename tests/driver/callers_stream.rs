@@ -407,3 +407,17 @@ fn a_tensor_that_is_refused_is_released_at_once() {
     drop(Import::from_dlpack(tensor).unwrap());
     assert_eq!((finish_releases(), ledger.released()), (0, 1));
 }
+
+/// The record of an array is with its owner, so there is one for each.
+#[test]
+fn the_uses_of_any_number_of_arrays_are_known() {
+    const MANY: usize = 2000;
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, stream) = (place.bytes(0, 64), place.non_blocking());
+    let (ledgers, arrays): (Vec<_>, Vec<_>) = (0..MANY).map(|_| row(&data, stream)).unzip();
+    turn.reset_calls();
+    drop(arrays);
+    assert_eq!((turn.all_calls(), pending_releases()), (0, 0));
+    assert!(ledgers.iter().all(|ledger| ledger.released() == 1));
+}

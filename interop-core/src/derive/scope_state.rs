@@ -122,6 +122,28 @@ fn gcd(one: usize, two: usize) -> usize {
     if two == 0 { one } else { gcd(two, one % two) }
 }
 
+impl<'a> Member<'a> {
+    /// Starts the use of an array.
+    fn new(info: &ArrayInfo, ScopeUse { writes, notice }: ScopeUse<'a>) -> Result<Self> {
+        let is_followed = info.followed().is_some();
+        // An argument of a call is ordered by its library, with other calls.
+        let is_argument = info.has_one_handle && is_followed && info.device.device_type == DeviceType::CUDA;
+        let shared = shared_range(info).filter(|_| !is_argument);
+        Ok(Self {
+            pending: info.pending,
+            of_storage: info.of_storage(),
+            device: info.device,
+            address: info.address,
+            uses: info.uses.clone(),
+            is_followed,
+            notice,
+            writes,
+            elements: Elements::new(info),
+            borrow: Borrow::from_shared(shared, writes)?,
+        })
+    }
+}
+
 impl Member<'_> {
     /// Whether the array is on a stream that can be that of a scope.
     fn has_stream(&self) -> bool {
@@ -279,29 +301,10 @@ impl<'a> ScopeState<'a> {
     ///
     /// [`ErrorKind::AlreadyBorrowed`] for memory that another array of this scope, another scope or a host view uses, if one of
     /// them writes; otherwise as [`LaunchScope::read`](crate::LaunchScope::read).
-    pub(crate) fn add(&mut self, info: &ArrayInfo, ScopeUse { writes, notice }: ScopeUse<'a>) -> Result<()> {
-        let ArrayInfo { pending, device, address, .. } = *info;
-        let of_storage = info.of_storage();
-        let (uses, is_followed) = (info.uses.clone(), info.followed().is_some());
-        let elements = Elements::new(info);
-        self.check_aliases(&elements, writes)?;
-        // An argument of a call is ordered by its library, with other calls.
-        let is_argument = info.has_one_handle && is_followed && device.device_type == DeviceType::CUDA;
-        let shared = shared_range(info).filter(|_| !is_argument);
-        let borrow = Borrow::from_shared(shared, writes)?;
-        let member = Member {
-            pending,
-            of_storage,
-            device,
-            address,
-            uses,
-            is_followed,
-            notice,
-            writes,
-            elements,
-            borrow,
-        };
-        self.resolve(device)?;
+    pub(crate) fn add(&mut self, info: &ArrayInfo, scope_use: ScopeUse<'a>) -> Result<()> {
+        let member = Member::new(info, scope_use)?;
+        self.check_aliases(&member)?;
+        self.resolve(member.device)?;
         let device = match self.stream {
             // A stream that was named. The driver is not asked if it is the array's own.
             Some((stream, Device::UNKNOWN)) if member.pending.only_name() != stream.name() => {
@@ -336,8 +339,9 @@ impl<'a> ScopeState<'a> {
     }
 
     /// Refuses an array that shares elements with another one of the scope, if one of them is written.
-    fn check_aliases(&self, elements: &Elements, writes: bool) -> Result<()> {
-        let aliases = |other: &&Member<'_>| (writes || other.writes) && elements.overlap(&other.elements);
+    fn check_aliases(&self, member: &Member<'_>) -> Result<()> {
+        let aliases =
+            |other: &&Member<'_>| (member.writes || other.writes) && member.elements.overlap(&other.elements);
         match self.arrays.iter().find(aliases) {
             Some(other) => Err(already_borrowed(&other.elements.range, other.writes)),
             None => Ok(()),
