@@ -14,6 +14,7 @@ mod imports;
 mod launches;
 mod lent_slices;
 #[path = "../support/order_settings.rs"]
+#[allow(dead_code, reason = "each test program uses its part")]
 mod order_settings;
 mod pending_work;
 #[path = "../support/random_layouts.rs"]

@@ -411,7 +411,7 @@ fn a_tensor_that_is_refused_is_released_at_once() {
 /// The record of an array is with its owner, so there is one for each.
 #[test]
 fn the_uses_of_any_number_of_arrays_are_known() {
-    const MANY: usize = 10_000;
+    const MANY: usize = 2000;
     let turn = turn();
     let place = Place::primary(0);
     let (data, stream) = (place.bytes(0, 64), place.non_blocking());
@@ -420,13 +420,4 @@ fn the_uses_of_any_number_of_arrays_are_known() {
     drop(arrays);
     assert_eq!((turn.all_calls(), pending_releases()), (0, 0));
     assert!(ledgers.iter().all(|ledger| ledger.released() == 1));
-    let block = |_| CudaBuffer::zeroed_on(stream.handle(), 0, DType::U8, 8).unwrap();
-    let blocks: Vec<_> = (0..MANY).map(block).collect();
-    turn.reset_calls();
-    drop(blocks);
-    assert_eq!(
-        (turn.calls_of(["cuMemFreeAsync", "cuCtxRecordEvent"]), pending_releases()),
-        ([MANY as u64, 0], 0)
-    );
-    turn.run_all();
 }

@@ -17,6 +17,14 @@ mod facade {
             fn describe(&self) -> Result<Description> {
                 Ok(Description)
             }
+
+            fn note_read(&self, _: StreamHandle) -> bool {
+                true
+            }
+
+            fn note_write(&mut self, _: StreamHandle) -> bool {
+                true
+            }
         }
 
         impl Storage for u8 {}
