@@ -14,6 +14,11 @@ class Samples:
     """
     __dlpack_c_exchange_api__: Final[Any]
     @property
+    def __array__(self, /) -> Any:
+        """
+        The method that converts to an array of NumPy, where the buffer protocol cannot express this one.
+        """
+    @property
     def __cuda_array_interface__(self, /) -> dict:
         """
         The CUDA Array Interface, version 3; absent for memory that CUDA cannot reach, and for element types that

@@ -180,8 +180,8 @@ macro_rules! __python_class {
                 $crate::__private::python::cuda_array_interface(slf.py(), <Self as $crate::__private::python::ArrayMethods>::of(slf))
             }
 
-            /// For NumPy, which asks for it where the buffer protocol cannot express the array; a method of the class with this
-            /// name comes first.
+            // A getter, so that a method of this name in the author's own `#[pymethods]` compiles. Python adds methods first.
+            /// The method that converts to an array of NumPy, where the buffer protocol cannot express this one.
             #[getter]
             #[pyo3(name = "__array__")]
             fn interop_array<'py>(
