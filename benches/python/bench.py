@@ -151,7 +151,7 @@ def rows(c, dicts, nanobind):
         "C": calls(dicts.nbytes, Interface()),
         "ours": calls(interop_demo.interface_nbytes, Interface()),
     }
-    yield "a ready interface dict, validated", from_dict, 2.1, "C"
+    yield "a ready interface dict, validated", from_dict, 2.4, "C"
     by_table = {
         "C": calls(c.is_square_by_table, offered),
         "nanobind": calls(nanobind.is_square, offered),
