@@ -53,14 +53,15 @@ fn answers<T: FromArray>() -> [Option<String>; 4] {
 
 #[test]
 fn one_device() {
-    let only = |found: &str| Some(format!("`device`: found {found}, allowed: CUDA (2)"));
+    let only = |found: &str| Some(format!("`OnGpu`: `device`: found {found}, allowed: CUDA (2)"));
     let expected = [only("CPU (1)"), None, only("CUDAHost (3)"), only("CUDAManaged (13)")];
     assert_eq!(answers::<OnGpu>(), expected);
 }
 
 #[test]
 fn one_of_several() {
-    let either = |found: &str| Some(format!("`device`: found {found}, allowed: CPU (1) or CUDAHost (3)"));
+    let either =
+        |found: &str| Some(format!("`OnHost`: `device`: found {found}, allowed: CPU (1) or CUDAHost (3)"));
     let expected = [None, either("CUDA (2), ordinal 0"), None, either("CUDAManaged (13)")];
     assert_eq!(answers::<OnHost<Lease<f32>>>(), expected);
     // The `device` attribute is checked before the storage, which may refuse for other reasons.
