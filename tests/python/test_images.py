@@ -158,6 +158,12 @@ def test_an_import_in_two_steps_names_the_class():
     assert interop_demo._in_two_steps(np.ones(3, "?")) == 3
 
 
+@pytest.mark.parametrize("dtype", ["c8", "V4", [("x", "f4"), ("y", "f4")]], ids=["complex", "opaque", "struct"])
+def test_no_advice_to_convert_what_would_be_lost(dtype):
+    with pytest.raises(ArrayError, match=r"^`Matrix`: `dtype`: found .*, allowed: float32 \(from numpy.ndarray\)(\n|$)"):
+        interop_demo._weighted(np.zeros((2, 3), dtype), np.ones(3, "f4"))
+
+
 def test_a_cure_where_the_array_is_not_known():
     """The loops over elements see only the memory."""
     with pytest.raises(ArrayError, match=r"`device`: found CUDA.*copy it to the host, such as by PyTorch's `x.cpu\(\)`"):

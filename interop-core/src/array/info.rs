@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::array::dtype::DType;
+use crate::array::dtype::{COMPLEX, DType};
 use crate::array::element::ElementType;
 use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
@@ -376,7 +376,9 @@ impl ArrayInfo {
                 return error.with_python_hint("make the dtype with `align=True`");
             }
             let error = Error::new(ErrorKind::DType, "dtype", found, element.describe());
-            if element.to_struct_type().is_some() {
+            // No conversion makes numbers of bytes or structs, and one from complex numbers loses half of each.
+            let loses_part = self.dtype.code() == COMPLEX && element.dtype.code() != COMPLEX;
+            if element.to_struct_type().is_some() || self.dtype.is_opaque() || loses_part {
                 return error;
             }
             error.with_python_hint(Cure::Convert(element.dtype.name()))

@@ -589,9 +589,14 @@ fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answ
     Ok(Imported::Yes)
 }
 
-/// An exception of the class of `refused`, with the reason from this crate.
+/// An exception with the reason from this crate. Code that catches the class of `refused` catches it, and `ArrayError` is
+/// a `BufferError`.
 fn explained(py: Python<'_>, refused: PyErr, error: Error) -> PyErr {
-    let explained = PyErr::from_type(refused.get_type(py), error.into_python_message(in_words));
+    let explained = if refused.is_instance_of::<PyBufferError>(py) {
+        PyErr::from(error)
+    } else {
+        PyErr::from_type(refused.get_type(py), error.into_python_message(in_words))
+    };
     explained.set_cause(py, Some(refused));
     explained
 }
