@@ -446,7 +446,7 @@ array = interop_demo.Array.full((2, 3), 1.5, "bfloat16")
 try:
     np.asarray(array)
 except interop_demo.ArrayError as error:
-    assert "found bfloat16" in str(error) and "import ml_dtypes" in str(error), error
+    assert "found bfloat16" in str(error) and "`import ml_dtypes` adds" in str(error), error
 else:
     raise AssertionError("not refused")
 import ml_dtypes

@@ -59,7 +59,7 @@ assert array.dtype == "bfloat16" and isinstance(array.dtype, str)
 try:
     np.asarray(array)
 except interop_demo.ArrayError as error:
-    assert "found bfloat16" in str(error) and "import ml_dtypes" in str(error), error
+    assert "found bfloat16" in str(error) and "`import ml_dtypes` adds" in str(error), error
 else:
     raise AssertionError("not refused")
 import ml_dtypes

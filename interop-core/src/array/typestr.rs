@@ -56,7 +56,7 @@ impl DType {
             _ => return Err(fail(grammar)),
         };
         if matches!(kind, 'M' | 'm') {
-            let error = fail("one of the kinds b, i, u, f, c and V, which dates and times are not");
+            let error = fail("one of the kinds b, i, u, f, c and V; dates and times are none of these");
             return Err(error.with_python_hint("call `x.view(\"i8\")`, which has them as integers"));
         }
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {

@@ -102,9 +102,9 @@ pub(crate) fn import_ml_dtypes(py: Python<'_>) -> PyResult<()> {
 /// Returns the error for an element type that `NumPy` lacks. It has those of other packages only if they are registered.
 #[cold]
 pub(crate) fn no_type(dtype: DType) -> Error {
-    let allowed = "a type that NumPy has; after `import ml_dtypes` it has bfloat16 and the floats of 8 bits";
+    let allowed = "a type that NumPy has; `import ml_dtypes` adds bfloat16 and types of 8 bits and less";
     let error = Error::new(ErrorKind::DType, "dtype", dtype, allowed);
-    error.with_python_hint("return the array as one of PyTorch or JAX, which have this type")
+    error.with_python_hint("or use the `from_dlpack` of PyTorch or JAX, if it has this type")
 }
 
 /// Returns the integer type of the same size as a type with one lane.
