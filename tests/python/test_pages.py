@@ -1,4 +1,4 @@
-"""The pages: no sentence is too long, `cargo doc` knows each link, and the plots are those of the tables."""
+"""The pages: no sentence is too long, each link and file that they name exists, and the plots are those of the tables."""
 
 import re
 import subprocess
@@ -44,6 +44,14 @@ def test_cargo_doc_knows_each_link_between_pages_of_the_guide():
     guide = ROOT / "interop-core/src/guide"
     known = references(guide / "links.md")
     assert {page.name: lost for page in guide.glob("*.md") if (lost := references(page) - known)} == {}
+
+
+def test_the_files_that_the_architecture_names_exist():
+    folders = ("interop-core", "interop-derive", "interop-kernel", "sim-driver", "tests", "xtask")
+    files = [path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    named = set(re.findall(r"`([a-z_/-]+\.(?:rs|py|ptx))`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")))
+    assert len(named) > 50
+    assert {name for name in named if not any(file.endswith(f"/{name}") for file in files)} == set()
 
 
 def test_the_plots_are_those_of_the_tables():
