@@ -46,6 +46,27 @@ def test_cargo_doc_knows_each_link_between_pages_of_the_guide():
     assert {page.name: lost for page in guide.glob("*.md") if (lost := references(page) - known)} == {}
 
 
+def anchors(page):
+    """The anchors that GitHub makes of the headings."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^\s*```.*?^\s*```", "", page, flags=re.M | re.S), flags=re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_link_leads_to_a_file_and_a_heading(page):
+    text = re.sub(r"^\s*```.*?^\s*```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    lost = []
+    for link in re.findall(r"(?:\]\(|^\[[^\]]+\]: )([^)\s]+)", text, flags=re.M):
+        path, _, heading = link.partition("#")
+        target = page.parent / path if path else page
+        # What has a scheme, or is an item of Rust, is another program's.
+        if re.match(r"https?:|crate\b|\w+@", link):
+            continue
+        if not target.exists() or (heading and heading not in anchors(target.read_text(encoding="utf-8"))):
+            lost.append(link)
+    assert lost == []
+
+
 def test_the_files_that_the_architecture_names_exist():
     folders = ("interop-core", "interop-derive", "interop-kernel", "sim-driver", "tests", "xtask")
     files = [path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.*")]
