@@ -253,6 +253,8 @@ fn two_handles_of_one_memory_in_two_open_scopes() {
     let shared = row::<SharedBuffer>(&data, place.legacy()).1;
     let clones = || [(); 2].map(|()| Row { data: shared.data.clone(), len: 32 });
     refuses_a_second_scope(clones());
+    let of_lease = SharedBuffer::new(row::<LeaseMut<i16>>(&data, place.legacy()).1.data);
+    refuses_a_second_scope([(); 2].map(|()| Row { data: of_lease.clone(), len: 32 }));
     let handle = Arc::new(row::<LeaseMut<i16>>(&data, place.legacy()).1);
     refuses_a_second_scope([handle.clone(), handle]);
     let block = Arc::new(Row {
@@ -260,7 +262,7 @@ fn two_handles_of_one_memory_in_two_open_scopes() {
         len: 32,
     });
     refuses_a_second_scope([block.clone(), block]);
-    drop(shared);
+    drop((shared, of_lease));
     finish_releases();
 }
 
@@ -323,6 +325,11 @@ fn one_launch_reads_and_writes_no_element_under_two_names() {
     // Two columns of four, and a column with a row across it.
     assert_eq!(overlap(&mut import(8, 4, 0), &import(7, 4, 2)), Ok(()));
     assert_eq!(overlap(&mut import(8, 4, 0), &import(4, 1, 8)), refused);
+    // A column with one element beside it, and rows of two in turns.
+    assert_eq!(overlap(&mut import(8, 4, 0), &import(1, 1, 10)), Ok(()));
+    assert_eq!(overlap(&mut import(2, 1, 10), &import(8, 4, 0)), Ok(()));
+    assert_eq!(overlap(&mut import(3, 1, 10), &import(8, 4, 0)), Ok(()));
+    assert_eq!(overlap(&mut import(4, 1, 10), &import(8, 4, 0)), refused);
     finish_releases();
 }
 

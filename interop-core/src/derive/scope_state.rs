@@ -80,11 +80,10 @@ struct Member<'a> {
     borrow: Option<Borrow>,
 }
 
-/// The bytes of an array: elements of `item` bytes, in steps that are multiples of `step` bytes.
+/// The bytes of an array: pieces of `item` bytes, in steps that are multiples of `step` bytes.
 #[derive(Clone)]
 struct Elements {
     range: Range<usize>,
-    first: usize,
     item: usize,
     step: usize,
 }
@@ -93,14 +92,13 @@ impl Elements {
     fn new(info: &ArrayInfo) -> Self {
         let (range, bits) = (info.span(), info.dtype().item_bits(info.is_padded()));
         let item = bits.div_ceil(8);
-        let step = if bits % 8 != 0 || range.len() == info.numel() * item {
-            // Elements without gaps.
-            1
-        } else {
-            let steps = info.shape().iter().zip(info.strides()).filter(|(extent, _)| **extent > 1);
-            steps.fold(0, |all, (_, step)| gcd(all, step.unsigned_abs().saturating_mul(item)))
-        };
-        Self { range, first: info.address, item, step }
+        if bits % 8 != 0 || range.len() == info.numel() * item {
+            // Elements without gaps are one piece.
+            return Self { item: range.len(), range, step: 0 };
+        }
+        let steps = info.shape().iter().zip(info.strides()).filter(|(extent, _)| **extent > 1);
+        let step = steps.fold(0, |all, (_, step)| gcd(all, step.unsigned_abs().saturating_mul(item)));
+        Self { range, item, step }
     }
 
     /// Whether two arrays have a byte in common. Columns of one array, and rows in turns, have none.
@@ -112,8 +110,8 @@ impl Elements {
         if step == 0 {
             return true;
         }
-        // Where the elements of `other` begin, within the steps of `self`.
-        let offset = (other.first % step + step - self.first % step) % step;
+        // Where the pieces of `other` begin, within the steps of `self`.
+        let offset = (other.range.start % step + step - self.range.start % step) % step;
         offset < self.item || offset + other.item > step
     }
 }

@@ -232,7 +232,7 @@ unsafe impl Storage for SharedBuffer {
 
     #[inline]
     fn state(&self) -> MemoryState<'_> {
-        self.inner.owner.state()
+        MemoryState { has_one_handle: false, ..self.inner.owner.state() }
     }
 }
 
