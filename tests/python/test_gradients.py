@@ -29,6 +29,7 @@ READS = {
     "a pointer": lambda tensor: interop_demo._by_address(tensor, False),
     "an argument that is only read": interop_demo._like_f32,
     "a copy": interop_demo._in_a_vector,
+    "its parts": lambda tensor: interop_demo._in_parts(tensor, is_written=False),
 }
 # The structs of these have one axis, or three.
 SHAPES = {"a pointer": (6,), "an argument that is only read": (6,), "a copy": (1, 2, 3)}

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::sync::Arc;
 
 use interop_core::dlpack::Versioned;
-use interop_core::{Dims, Error, ErrorKind, FromArray, Import, Kept, Lease, Refused};
+use interop_core::{CudaArray, Dims, Error, ErrorKind, FromArray, Import, Kept, Lease, Refused};
 
 use crate::support::arrays::Array;
 use crate::support::counted_owners::{Count, Counted};
@@ -34,20 +34,55 @@ fn a_question_mark_releases() {
     assert_eq!((error.kind(), ledger.released()), (ErrorKind::DType, 1));
 }
 
+/// Returns the message for an array of `int16`.
+fn refused<A: FromArray>() -> String {
+    let (_ledger, tensor) = Claims::new(&[2]).send::<Versioned>();
+    let by_import = A::from_import(Import::from_dlpack(tensor).unwrap()).err().unwrap().error;
+    let (_ledger, tensor) = Claims::new(&[2]).send::<Versioned>();
+    assert_eq!(A::from_dlpack(tensor).err().as_ref(), Some(&by_import));
+    by_import.to_string()
+}
+
 /// The error of an import names the struct, so that it tells several arguments apart; also within a wrapper.
 #[test]
 fn an_import_that_does_not_fit_names_the_struct() {
-    fn refused<A: FromArray>() -> String {
-        let (_ledger, tensor) = Claims::new(&[2]).send::<Versioned>();
-        let by_import = A::from_import(Import::from_dlpack(tensor).unwrap()).err().unwrap().error;
-        let (_ledger, tensor) = Claims::new(&[2]).send::<Versioned>();
-        assert_eq!(A::from_dlpack(tensor).err().as_ref(), Some(&by_import));
-        by_import.to_string()
-    }
     let message = "`Array`: `dtype`: found int16, allowed: float32";
     assert_eq!(refused::<Array<Lease<f32>>>(), message);
     assert_eq!(refused::<Kept<Array<Lease<f32>>>>(), message);
     assert_eq!(refused::<Arc<Array<Lease<f32>>>>(), message);
+}
+
+/// The path of such a struct begins with the type of the method, which has parameters of its own.
+#[test]
+fn a_struct_in_a_method_has_its_own_name() {
+    struct Reader<T>(T);
+    impl<T> Reader<T> {
+        fn message() -> String {
+            #[derive(CudaArray)]
+            #[cuda_array(shape = [len])]
+            struct Samples<S> {
+                #[cuda_array(data)]
+                values: S,
+                len: usize,
+            }
+            refused::<Samples<Lease<f32>>>()
+        }
+    }
+    impl<T> From<Reader<T>> for String {
+        fn from(_: Reader<T>) -> Self {
+            #[derive(CudaArray)]
+            #[cuda_array(shape = [len])]
+            struct Pair {
+                #[cuda_array(data)]
+                values: Lease<f32>,
+                len: usize,
+            }
+            refused::<Pair>()
+        }
+    }
+    let message = ": `dtype`: found int16, allowed: float32";
+    assert_eq!(Reader::<u8>::message(), format!("`Samples`{message}"));
+    assert_eq!(String::from(Reader([0_u8])), format!("`Pair`{message}"));
 }
 
 /// Errors can be compared by all their parts and sent between threads.

@@ -339,8 +339,11 @@ fn by_address(obj: &Bound<'_, PyAny>, is_written: bool) -> PyResult<usize> {
 
 /// Returns the number of elements of an array, whose import is taken apart.
 #[pyfunction]
-fn in_parts(obj: &Bound<'_, PyAny>) -> PyResult<usize> {
-    Ok(import(obj, None)?.into_parts().0.numel())
+#[pyo3(signature = (obj, *, is_written=true))]
+fn in_parts(obj: &Bound<'_, PyAny>, is_written: bool) -> PyResult<usize> {
+    let import = import(obj, None)?;
+    let import = if is_written { import } else { import.read_only() };
+    Ok(import.into_parts().0.numel())
 }
 
 /// Adds the classes and functions to the module. `PyO3` creates the base class `Samples` together with the first

@@ -60,9 +60,7 @@ pub trait FromArray: Sized {
     #[doc(hidden)]
     #[must_use]
     fn struct_name() -> &'static str {
-        let path = core::any::type_name::<Self>();
-        let path = path.split('<').next().unwrap_or(path);
-        path.rsplit("::").next().unwrap_or(path)
+        name_in(core::any::type_name::<Self>())
     }
 
     /// As [`assemble`](Self::assemble). The error names the struct.
@@ -109,4 +107,21 @@ pub trait FromArray: Sized {
         let mut import = Import::from_dlpack(tensor)?;
         Self::assemble_named(&mut Extraction::new(&mut import))
     }
+}
+
+/// Returns the last name in the path of a type, without its parameters. The path of an item in a method begins with the type
+/// of the method, which may have parameters too.
+fn name_in(path: &'static str) -> &'static str {
+    let mut depth = 0;
+    let opens = |(at, byte): &(usize, u8)| {
+        match byte {
+            b'>' if !path[..*at].ends_with('-') => depth += 1,
+            b'<' => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    };
+    let parameters = path.bytes().enumerate().rev().find(opens).filter(|_| path.ends_with('>'));
+    let path = parameters.map_or(path, |(at, _)| &path[..at]);
+    path.rsplit("::").next().unwrap_or(path)
 }

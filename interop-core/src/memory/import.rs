@@ -347,6 +347,10 @@ impl Import {
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.info.mutability = Mutability::ReadOnly;
+        #[cfg(feature = "python")]
+        {
+            self.write_notice = None;
+        }
         self
     }
 
