@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 use cust::memory::{CopyDestination, DeviceBuffer};
 use interop_core::adapters::cudarc::LentSliceMut;
-use interop_core::{CudaArray, ErrorKind, FromArray, LaunchScope, StreamHandle};
+use interop_core::{CudaArray, ErrorKind, FromArray, LaunchScope, SharedBuffer, StreamHandle};
 
 use crate::support::{has_second_device, turn};
 
@@ -58,6 +58,18 @@ fn a_slice_is_read_on_a_third_stream_after_a_loan() {
     let mut row = Row { values, len: LEN };
     zero(&mut row, &second);
     assert_eq!(third.clone_dtoh(&row.values).unwrap(), vec![0.0; LEN]);
+}
+
+/// Its program keeps a handle of the slice.
+#[test]
+fn a_slice_in_a_shared_buffer_is_read_on_a_third_stream_after_a_loan() {
+    let _turn = turn();
+    let [own, second, third] = streams();
+    let values = Arc::new(own.clone_htod(&vec![1.0_f32; LEN]).unwrap());
+    own.synchronize().unwrap();
+    let mut row = Row { values: SharedBuffer::new(values.clone()), len: LEN };
+    zero(&mut row, &second);
+    assert_eq!(third.clone_dtoh(&*values).unwrap(), vec![0.0; LEN]);
 }
 
 /// The next write by `cudarc` comes after a kernel that reads, too.

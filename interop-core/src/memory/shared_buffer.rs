@@ -55,6 +55,10 @@ struct Inner<K: ?Sized = dyn SharedOwner> {
 /// The owner of the memory.
 trait SharedOwner: Send + Sync {
     fn state(&self) -> MemoryState<'_>;
+
+    fn note_read(&self, stream: StreamHandle) -> bool;
+
+    fn note_write(&mut self, stream: StreamHandle) -> bool;
 }
 
 /// The storage is asked at each call, because its stream may change.
@@ -62,11 +66,27 @@ impl<S: Storage + Send + Sync> SharedOwner for MaybeDangling<S> {
     fn state(&self) -> MemoryState<'_> {
         self.get().state()
     }
+
+    fn note_read(&self, stream: StreamHandle) -> bool {
+        self.get().note_read(stream)
+    }
+
+    fn note_write(&mut self, stream: StreamHandle) -> bool {
+        self.get_mut().note_write(stream)
+    }
 }
 
 impl SharedOwner for (Owner, PendingWork) {
     fn state(&self) -> MemoryState<'_> {
         self.0.state(self.1)
+    }
+
+    fn note_read(&self, _: StreamHandle) -> bool {
+        self.1.name().is_some()
+    }
+
+    fn note_write(&mut self, stream: StreamHandle) -> bool {
+        self.note_read(stream)
     }
 }
 
@@ -228,6 +248,15 @@ unsafe impl Storage for SharedBuffer {
     fn stream(&self) -> Option<StreamHandle> {
         let device = self.inner.memory.as_ref().map_or(Device::UNKNOWN, |memory| memory.device);
         stream_here(self.state().pending, device)
+    }
+
+    fn note_read(&self, stream: StreamHandle) -> bool {
+        self.inner.owner.note_read(stream)
+    }
+
+    // Other handles may use the storage now, so the host waits instead.
+    fn note_write(&mut self, stream: StreamHandle) -> bool {
+        Arc::get_mut(&mut self.inner).is_some_and(|inner| inner.owner.note_write(stream))
     }
 
     #[inline]
