@@ -1,8 +1,8 @@
 //! Imports on the stream on which their caller works: nothing is ordered, nothing is recorded, and graphs stay valid.
 
-use interop_core::cuda::{CudaBuffer, finish_releases, pending_releases};
+use interop_core::cuda::{finish_releases, pending_releases};
 use interop_core::{
-    CudaArray, DType, Device, ErrorKind, FromArray, Import, Kept, LaunchScope, Lease, LeaseMut, StreamHandle,
+    CudaArray, Device, ErrorKind, FromArray, Import, Kept, LaunchScope, Lease, LeaseMut, StreamHandle,
 };
 
 use crate::counted_imports::{self, Row, arrive, arrive_on, drained, tell};
