@@ -13,30 +13,19 @@ use crate::error::{Error, ErrorKind, Result, text};
 
 /// The values of `CU_POINTER_ATTRIBUTE_...`.
 const CONTEXT: i32 = 1;
-
 const MEMORY_TYPE: i32 = 2;
-
 const DEVICE_POINTER: i32 = 3;
-
 const HOST_POINTER: i32 = 4;
-
 const BUFFER_ID: i32 = 7;
-
 const IS_MANAGED: i32 = 8;
-
 const DEVICE_ORDINAL: i32 = 9;
-
 const RANGE_START: i32 = 11;
-
 const RANGE_SIZE: i32 = 12;
-
 const MAPPING_SIZE: i32 = 18;
-
 const MAPPING_BASE: i32 = 19;
 
 /// The values of `CU_MEMORYTYPE_...`.
 const HOST: usize = 1;
-
 const DEVICE: usize = 2;
 
 /// What the driver knows about an address (`cuPointerGetAttributes`, one call for nearly all memory).
