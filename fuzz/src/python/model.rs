@@ -120,9 +120,9 @@ impl<'a> Model<'a> {
         let on_host = device[0] == 1;
         let given = match self.request(!on_host) {
             Err(first) if !on_host && first & OWN_INTERRUPT == 0 && self.asks_for_less(device[0]) => {
-                // Some producers have no streams for pinned memory; the others are asked again with the legacy default
+                // Some producers have no streams for pinned and managed memory; the others are asked again with the legacy default
                 // stream.
-                match self.request(device[0] != 3) {
+                match self.request(!matches!(device[0], 3 | 13)) {
                     Err(second) if second & OWN_INTERRUPT != 0 => Err(second),
                     second => second.map_err(|_| first),
                 }
@@ -151,7 +151,7 @@ impl<'a> Model<'a> {
             self.program.stream,
             Some(StreamHandle::PerThreadDefault | StreamHandle::NothingPending)
         );
-        kind == 3 || less
+        matches!(kind, 3 | 13) || less
     }
 
     /// Models a request: first with `max_version`, then as producers of an older standard accept it.
