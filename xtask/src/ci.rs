@@ -1,13 +1,14 @@
-//! `cargo xtask ci`: runs everything that a change must pass, in one report.
+//! `cargo xtask ci`: what every change must pass. `cargo xtask nightly`: the checks that take longer.
 
 use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
+use crate::suites::{self, CHANGE, LONGER};
 use crate::{
-    COMMANDS, Command, InCi, command_step, free_threaded, fuzz, newest_numpy, packages, published, pyo3, sim,
-    suites, workspace,
+    COMMANDS, Command, Runs, command_step, free_threaded, fuzz, newest_numpy, packages, published, pyo3, sim,
+    workspace,
 };
 
-/// Runs every check and every suite, even after one has failed.
+/// Runs what a change must pass, even after a check has failed. Two cores need about twenty minutes in a fresh clone.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("ci", arguments)?;
     let mut report = Report::default();
@@ -19,27 +20,42 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         "Builds without a warning: no broken link, nothing public without a page.",
         docs,
     );
+    suites::run_into(&mut report, CHANGE);
     report.suite(
         "Packages",
         "What would be published is tested and documented from its archives alone.",
         packages::run,
     );
     report.suite(
-        "Public items",
-        "What users can name is what is recorded, where there is a nightly.",
-        published::suite,
-    );
-    report.suite(
         "Oldest compiler",
         "Both packages compile with the Rust that they promise, which is installed for it.",
         published::oldest_compiler,
+    );
+    report.close()
+}
+
+/// Runs the checks that [`run`] leaves out: other builds, other versions of the libraries, and every command at its
+/// smallest size.
+pub(crate) fn nightly(arguments: &[String]) -> Result<(), Failure> {
+    no_arguments("nightly", arguments)?;
+    let mut report = Report::default();
+    report.check("Simulated driver", "What links libcuda is compiled against it.", sim::build);
+    report.check(
+        "Lints of each feature",
+        "A feature needs nothing that only another one enables.",
+        each_feature,
+    );
+    report.suite(
+        "Public items",
+        "What users can name is what is recorded, where there is a nightly compiler.",
+        published::suite,
     );
     report.check(
         "Free-threaded Python",
         "The core compiles for a CPython without the lock, and for its stable interface.",
         free_threaded::check,
     );
-    suites::run_all(&mut report);
+    suites::run_into(&mut report, LONGER);
     report.suite(
         "Oldest PyO3",
         "The Python tests again, with the oldest minor version that users may have.",
@@ -55,8 +71,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         "Twenty seconds for each target; `cargo xtask fuzz` takes as many as it is given.",
         fuzz::suite,
     );
-    for Command { name, run, ci, .. } in COMMANDS {
-        if let InCi::With(arguments, lacking) = ci {
+    for Command { name, run, runs, .. } in COMMANDS {
+        if let Runs::Nightly(arguments, lacking) = runs {
             report.suite(name, "The command itself, at its smallest size.", |counts| {
                 if let Some(why) = lacking() {
                     counts.skip(1, why);
@@ -77,11 +93,18 @@ fn format() -> Result<(), Failure> {
     command_step::run(&mut workspace::cargo(["fmt", "--all", "--check"]))
 }
 
-/// Runs the lints of the compiler and of clippy: on everything, and then on the core with each feature alone. A feature
-/// must not depend on something that only another feature enables.
+/// Runs the lints of the compiler and of clippy on everything.
 fn lints() -> Result<(), Failure> {
     let mut all = workspace::cargo(["clippy", "--workspace", "--all-targets", "--locked"]);
     command_step::run(all.arg(workspace::plain_features()).args(["--", "-D", "warnings"]))?;
+    // The core of somebody who enables nothing.
+    let mut bare = workspace::cargo(["clippy", "--package=interop-core", "--locked"]);
+    command_step::run(bare.args(["--", "-D", "warnings"]))
+}
+
+/// Runs the lints on the core with each feature alone. A feature must not depend on something that only another feature
+/// enables.
+fn each_feature() -> Result<(), Failure> {
     for part in workspace::FEATURES {
         let mut core =
             workspace::cargo(["clippy", "--package=interop-core", "--no-default-features", "--locked"]);

@@ -17,7 +17,7 @@ const PACKAGES: [&str; 3] = ["numpy", "pytest", "nanobind"];
 const LEFT_OUT: [&str; 3] =
     ["tests/python/test_jax.py", "tests/python/test_allocations.py", "tests/python/test_faults.py"];
 
-/// Returns why the tests cannot run in `cargo xtask ci`, or `None`.
+/// Returns why the tests cannot run in `cargo xtask nightly`, or `None`.
 pub(crate) fn no_interpreter() -> Option<String> {
     let found = command_step::ask(Command::new("python3.14t").arg("--version"));
     found.is_none().then(|| "there is no `python3.14t`".into())

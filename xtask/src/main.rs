@@ -51,17 +51,17 @@ struct Command {
     help: &'static str,
     /// Runs it with the arguments that followed the name.
     run: fn(&[String]) -> Result<(), Failure>,
-    /// How `cargo xtask ci` runs it, so that no command stops working unnoticed.
-    ci: InCi,
+    /// How `cargo xtask ci` or `cargo xtask nightly` runs it, so that no command stops working unnoticed.
+    runs: Runs,
 }
 
-/// How `cargo xtask ci` runs a command.
-enum InCi {
+/// How `cargo xtask ci` or `cargo xtask nightly` runs a command.
+enum Runs {
     /// As a check or suite of its own, which this text in `ci.rs` or `suites.rs` runs.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test looks for it"))]
     As(&'static str),
-    /// With these arguments, which ask for the smallest size, unless the machine lacks something.
-    With(&'static [&'static str], fn() -> Option<String>),
+    /// By `cargo xtask nightly` with these arguments, which ask for the smallest size, unless the machine lacks something.
+    Nightly(&'static [&'static str], fn() -> Option<String>),
 }
 
 /// Nothing that a command needs is missing on any machine.
@@ -76,126 +76,133 @@ const COMMANDS: &[Command] = &[
         arguments: "",
         help: "a photograph goes through Rust, NumPy and JAX, and no pixel is copied on the way",
         run: demo::run,
-        ci: InCi::With(&[], nothing),
+        runs: Runs::Nightly(&[], nothing),
     },
     Command {
         name: "test",
         arguments: "[SUITE]...",
-        help: "the tests, or some suites: debug, doc, python; and those that only ci runs: cuda, release, python-long, ptx, templates, cuda-core",
+        help: "the tests, or some suites: debug, doc, python; and cuda, which ci runs too, and those of nightly: release, python-long, ptx, templates, cuda-core",
         run: suites::run,
-        ci: InCi::As("suites::run_all"),
+        runs: Runs::As("run_into(&mut report, CHANGE)"),
     },
     Command {
         name: "ci",
         arguments: "",
-        help: "everything that a change must pass: format, lints, documentation, packages, every test",
+        help: "what a change must pass, in twenty minutes: format, lints, documentation, tests, packages, oldest Rust",
         run: ci::run,
-        ci: InCi::As("pub(crate) fn run"),
+        runs: Runs::As("pub(crate) fn run"),
+    },
+    Command {
+        name: "nightly",
+        arguments: "",
+        help: "the checks that ci leaves out: other builds and versions, fuzzing, every command at its smallest size",
+        run: ci::nightly,
+        runs: Runs::As("pub(crate) fn nightly"),
     },
     Command {
         name: "python",
         arguments: "",
         help: "the example extension in a virtual environment, to try it by hand",
         run: extension::run,
-        ci: InCi::With(&[], nothing),
+        runs: Runs::Nightly(&[], nothing),
     },
     Command {
         name: "bench-python",
         arguments: "[--once] [WORDS]",
         help: "what an exchange with Python costs, beside hand-written C and nanobind, and what it may cost at most",
         run: bench_python::run,
-        ci: InCi::With(&["--once"], nothing),
+        runs: Runs::Nightly(&["--once"], nothing),
     },
     Command {
         name: "soak-python",
         arguments: "[MILLIONS]",
         help: "ten million exchanges with Python; the memory of the process stays what it was",
         run: bench_python::soak,
-        ci: InCi::With(&["0.1"], bench_python::no_proc),
+        runs: Runs::Nightly(&["0.1"], bench_python::no_proc),
     },
     Command {
         name: "sim",
         arguments: "[FOLDER]",
         help: "the simulated CUDA driver in target/sim/lib64 or in a folder of yours, for tests without a GPU",
         run: sim::run,
-        ci: InCi::As("sim::build"),
+        runs: Runs::As("sim::build"),
     },
     Command {
         name: "gpu-bundle",
         arguments: "",
         help: "tests, examples and benches, built, for a machine with a GPU and without Rust",
         run: bundle::run,
-        ci: InCi::With(&[], nothing),
+        runs: Runs::Nightly(&[], nothing),
     },
     Command {
         name: "bless",
         arguments: "[expansions]",
         help: "rewrite the expected messages and expansions of the derive, and the list of public items",
         run: bless::run,
-        ci: InCi::With(&["expansions"], nothing),
+        runs: Runs::Nightly(&["expansions"], nothing),
     },
     Command {
         name: "ptx",
         arguments: "",
         help: "compile the CUDA kernels of the core and of the examples, in Rust and in C++, to the PTX beside them",
         run: ptx::run,
-        ci: InCi::As("ptx::check"),
+        runs: Runs::As("ptx::check"),
     },
     Command {
         name: "trace",
         arguments: "",
         help: "write the table from each rule of the protocols to its tests",
         run: trace::run,
-        ci: InCi::With(&[], nothing),
+        runs: Runs::Nightly(&[], nothing),
     },
     Command {
         name: "fuzz",
         arguments: "[SECONDS] [TARGET]...",
         help: "the fuzz targets, each for 60 seconds or as many as are given; needs the nightly compiler",
         run: fuzz::run,
-        ci: InCi::As("fuzz::suite"),
+        runs: Runs::As("fuzz::suite"),
     },
     Command {
         name: "torture",
         arguments: "[SECONDS]",
         help: "random work in threads, for 60 seconds or as many as are given, and a hundred ends of the interpreter",
         run: suites::torture,
-        ci: InCi::With(&["1"], nothing),
+        runs: Runs::Nightly(&["1"], nothing),
     },
     Command {
         name: "free-threaded",
         arguments: "PYTHON",
         help: "the Python tests on an interpreter without the lock, 3.14 or later",
         run: free_threaded::run,
-        ci: InCi::With(&["python3.14t"], free_threaded::no_interpreter),
+        runs: Runs::Nightly(&["python3.14t"], free_threaded::no_interpreter),
     },
     Command {
         name: "pyo3",
         arguments: "[MINOR]...",
         help: "the Python tests with each minor version of PyO3 that is allowed, or with those that are named",
         run: pyo3::run,
-        ci: InCi::As("pyo3::oldest"),
+        runs: Runs::As("pyo3::oldest"),
     },
     Command {
         name: "guard",
         arguments: "[CHECK]...",
         help: "what users build on: packages, api, features, compiler (oldest), platforms, classes (messages), minimal (oldest dependencies), deny (licences)",
         run: published::run,
-        ci: InCi::With(&["classes"], nothing),
+        runs: Runs::Nightly(&["classes"], nothing),
     },
     Command {
         name: "sanitize",
         arguments: "[SUITE]...",
         help: "the tests under checkers of memory and threads: address, thread, python, valgrind, miri; canaries (faults that they must find)",
         run: sanitize::run,
-        ci: InCi::With(&["canaries"], tools::no_nightly),
+        runs: Runs::Nightly(&["canaries"], tools::no_nightly),
     },
     Command {
         name: "compile-time",
         arguments: "[RUNS]",
         help: "how long it takes to build the core and to check 500 structs, beside serde",
         run: compile_time::run,
-        ci: InCi::With(&["1"], nothing),
+        runs: Runs::Nightly(&["1"], nothing),
     },
 ];
 
@@ -223,7 +230,7 @@ fn list(why: &str) -> ExitCode {
 }
 
 /// The number of commands for everybody, at the start of [`COMMANDS`].
-const FOR_EVERYBODY: usize = 4;
+const FOR_EVERYBODY: usize = 5;
 
 /// Formats the commands with one line of help each.
 fn table() -> String {
@@ -242,16 +249,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_runs_in_ci() {
+    fn every_command_runs_in_ci_or_nightly() {
         let read =
             |name: &str| files::read(&workspace::root().join("xtask/src").join(name)).expect("a source");
         let sources = read("ci.rs") + &read("suites.rs");
-        for Command { name, ci, .. } in COMMANDS {
-            match ci {
-                InCi::As(runs) => {
-                    assert!(sources.contains(runs), "`{runs}`, which runs `{name}`, is not there");
+        for Command { name, runs, .. } in COMMANDS {
+            match runs {
+                Runs::As(text) => {
+                    assert!(sources.contains(text), "`{text}`, which runs `{name}`, is not there");
                 }
-                InCi::With(arguments, _) => {
+                Runs::Nightly(arguments, _) => {
                     assert!(arguments.len() < 2, "`{name}` has a smallest size of one argument at most");
                 }
             }

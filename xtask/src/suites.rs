@@ -53,13 +53,20 @@ pub(crate) struct Suite {
 }
 
 /// The number of suites that `cargo xtask test` runs: they tell somebody who changed the code whether it still works. The
-/// others build everything once more, or need more than Rust and Python. `cargo xtask ci` runs all.
+/// others build everything once more, or need more than Rust and Python.
 const EVERYDAY: usize = 3;
 
 /// The seconds that each of them takes in a fresh clone on two cores, for the estimate.
 const SECONDS: [u32; EVERYDAY] = [200, 50, 100];
 
-/// All suites, in the order in which they run, the everyday ones first.
+/// The suites that `cargo xtask ci` runs.
+pub(crate) const CHANGE: &[Suite] = SUITES.split_at(EVERYDAY + 1).0;
+
+/// The suites that `cargo xtask nightly` runs.
+pub(crate) const LONGER: &[Suite] = SUITES.split_at(EVERYDAY + 1).1;
+
+/// All suites, in the order in which they run: the everyday ones, the other one of `cargo xtask ci`, those of
+/// `cargo xtask nightly`.
 const SUITES: [Suite; 9] = [
     Suite {
         word: "debug",
@@ -155,12 +162,8 @@ pub(crate) fn choose(suites: &[Suite], arguments: &[String]) -> Result<(), Failu
     report.close()
 }
 
-/// Runs every suite into a report.
-pub(crate) fn run_all(report: &mut Report) {
-    run_into(report, SUITES.iter());
-}
-
-fn run_into<'a>(report: &mut Report, suites: impl Iterator<Item = &'a Suite>) {
+/// Runs suites into a report.
+pub(crate) fn run_into<'a>(report: &mut Report, suites: impl IntoIterator<Item = &'a Suite>) {
     for suite in suites {
         report.suite(suite.name, suite.why, suite.run);
     }
