@@ -144,8 +144,9 @@ impl State {
                 "unordered: {who} knows {seen} of {whom}, and an edge from operation {from} to operation {to} is missing"
             )
         };
+        let operations = [early, late].map(|one| (one.step.moment.number, one.step.name));
         let [early, late] = [early, late].map(|one| self.describe(one));
-        self.report(mistake, format!("{early}, and {late}, in {place}, {why}"));
+        self.report_operations(mistake, format!("{early}, and {late}, in {place}, {why}"), &operations);
     }
 
     fn describe(&self, one: &Use) -> String {

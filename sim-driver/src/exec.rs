@@ -27,6 +27,15 @@ impl Sim {
         self.host_learns(&before.clock);
     }
 
+    /// Runs everything to the end, including spins. Everything so far then comes before everything that follows.
+    pub(crate) fn run_everything(&mut self) {
+        let spins = self.queue.select(|operation| matches!(operation.work, Work::Spin));
+        self.released.extend(spins);
+        let all = self.queue.select(|_| true);
+        self.run_until(&all);
+        self.forget_the_past();
+    }
+
     /// Runs operations until `targets` have ended.
     pub(crate) fn run_until(&mut self, targets: &[OpId]) {
         self.settle();
@@ -219,7 +228,7 @@ impl State {
         let Step { moment, name, .. } = step;
         let who = self.agents.who(moment.agent);
         let text = format!("{name} (operation {} of {who}) was not performed: {}", moment.number, why.text);
-        self.report(why.mistake, text);
+        self.report_operations(why.mistake, text, &[(moment.number, name)]);
         None
     }
 

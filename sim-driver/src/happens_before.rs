@@ -212,9 +212,16 @@ impl Drop for Leaving {
 }
 
 impl State {
+    /// Returns the number of an action that the program requests now.
+    fn request_number(&mut self) -> OpId {
+        let number = self.queue.number();
+        self.reports.note_request(number);
+        number
+    }
+
     /// Creates an action of this thread that happens now.
     pub(crate) fn host_step(&mut self) -> Step {
-        let number = self.queue.number();
+        let number = self.request_number();
         let (agent, clock) = self.agents.host();
         let moment = Moment { agent: *agent, number };
         clock.advance(moment);
@@ -229,7 +236,7 @@ impl State {
 
     /// Creates an action of `agent` that comes after `before` and after everything that this thread knows.
     pub(crate) fn step_after(&mut self, agent: Agent, name: &'static str, mut before: Clock) -> Step {
-        let moment = Moment { agent, number: self.queue.number() };
+        let moment = Moment { agent, number: self.request_number() };
         before.join(&self.agents.host().1);
         before.advance(moment);
         Step { moment, clock: Arc::new(before), name }

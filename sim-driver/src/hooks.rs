@@ -32,14 +32,14 @@ extern "C" fn interop_sim_reset_calls() {
 /// Returns the number of reports of mistakes of the program.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_report_count() -> u64 {
-    lock().reports.len() as u64
+    lock().reports.count() as u64
 }
 
-/// Writes up to `room` bytes of a report's text and the number of its mistake. Returns the length of the whole text.
+/// Returns a report, which the end of the process then does not print: writes up to `room` bytes of its text and the number of its mistake. Returns the length of the whole text.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_report(index: u64, mistake: Out<u32>, text: Out<u8>, room: u64) -> u64 {
-    let sim = lock();
-    let Some(report) = usize::try_from(index).ok().and_then(|index| sim.reports.get(index)) else {
+    let mut sim = lock();
+    let Some(report) = usize::try_from(index).ok().and_then(|index| sim.reports.read(index)) else {
         return REFUSED;
     };
     mistake.set_if_wanted(report.mistake as u32);
@@ -162,12 +162,7 @@ extern "C" fn interop_sim_set_seed(seed: u64) {
 /// Runs everything to the end, including spins. Everything so far then comes before everything that follows.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_run_all() {
-    let mut sim = lock();
-    let spins = sim.queue.select(|operation| matches!(operation.work, Work::Spin));
-    sim.released.extend(spins);
-    let all = sim.queue.select(|_| true);
-    sim.run_until(&all);
-    sim.forget_the_past();
+    lock().run_everything();
 }
 
 /// Runs one operation that is ready. Returns 0 if there is none.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::ThreadId;
 
 use crate::capture::Capture;
@@ -12,7 +12,7 @@ use crate::happens_before::Agents;
 use crate::kernels::{Function, Kernel, Module};
 use crate::memory::Memory;
 use crate::queue::{OpId, Queue};
-use crate::report::Report;
+use crate::report::Reports;
 use crate::status::Status;
 use crate::stream::{Event, Stream};
 
@@ -81,7 +81,7 @@ pub(crate) struct State {
     /// The result of every call, if a test set one.
     pub(crate) all_fail: Option<Status>,
     /// The mistakes of the program.
-    pub(crate) reports: Vec<Report>,
+    pub(crate) reports: Reports,
     /// The pairs of steps that have already been reported.
     pub(crate) told: HashSet<(OpId, OpId)>,
     pub(crate) agents: Agents,
@@ -127,7 +127,7 @@ impl State {
             calls: HashMap::new(),
             faults: HashMap::new(),
             all_fail: None,
-            reports: Vec::new(),
+            reports: Reports::new(),
             told: HashSet::new(),
             agents: Agents::default(),
             handed: HashSet::new(),
@@ -204,6 +204,16 @@ pub(crate) struct Sim {
 /// Locks the state.
 pub(crate) fn lock() -> Sim {
     Sim { guard: Some(STATE.lock().unwrap_or_else(PoisonError::into_inner)) }
+}
+
+/// Locks the state, unless another thread has locked it.
+pub(crate) fn try_lock() -> Option<Sim> {
+    let guard = match STATE.try_lock() {
+        Ok(guard) => guard,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return None,
+    };
+    Some(Sim { guard: Some(guard) })
 }
 
 impl Sim {

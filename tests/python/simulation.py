@@ -5,8 +5,12 @@ because other libraries would mistake it for a GPU. Beside it is a library with 
 """
 
 import ctypes
+import pathlib
+import sys
 
 import interop_demo
+
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "sim-driver/python"))
 
 
 class Simulation:
@@ -14,16 +18,12 @@ class Simulation:
 
     def __init__(self):
         try:
-            self.library = ctypes.CDLL("libcuda.so.1")
-            self.library.interop_sim_translate.restype = ctypes.c_void_p
-            self.library.interop_sim_translate.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32]
-            for name in ("interop_sim_live", "interop_sim_calls", "interop_sim_report_count", "interop_sim_spin"):
-                getattr(self.library, name).restype = ctypes.c_uint64
-        except (OSError, AttributeError):
+            import simulated_cuda
+        except ImportError:
             self.library = None
             return
-        self.library.interop_sim_spin.argtypes = [ctypes.c_uint64]
-        self.library.interop_sim_release_spin.argtypes = [ctypes.c_uint64]
+        self.client = simulated_cuda
+        self.library = simulated_cuda.library
         ctypes.CDLL("libinterop_demo_kernels.so").register_kernels()
 
         context = ctypes.c_uint64()
@@ -40,17 +40,11 @@ class Simulation:
 
     def calls(self, *names):
         """The number of calls of these functions."""
-        return sum(self.library.interop_sim_calls(name.encode()) for name in names)
+        return self.client.calls(*names)
 
     def reports(self):
         """Returns and clears the reported mistakes of the program, such as a race or a use after free."""
-        texts = []
-        for at in range(self.library.interop_sim_report_count()):
-            text = ctypes.create_string_buffer(1000)
-            self.library.interop_sim_report(ctypes.c_uint64(at), None, text, ctypes.c_uint64(999))
-            texts.append(text.value.decode())
-        self.library.interop_sim_clear_reports()
-        return texts
+        return [report.text for report in self.client.reports()]
 
     def stream(self):
         """A new stream that does not synchronize with the default stream (`CU_STREAM_NON_BLOCKING`)."""

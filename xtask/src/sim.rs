@@ -17,6 +17,8 @@ const NAME: &str = "libcuda.so.1";
 /// The name that the linker and some programs use. It must be a link to the same file: a second file would be loaded as
 /// a second driver.
 const LINK: &str = "libcuda.so";
+/// The module by which Python asks the driver.
+const CLIENT: &str = "simulated_cuda.py";
 
 /// Builds the simulated driver for manual use, and puts it into `target/sim/lib64`, or into the folder that is named.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -29,8 +31,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     command_step::run(&mut driver())?;
     install(&folder)?;
     println!(
-        "    Programs use it with LD_LIBRARY_PATH={}. INTEROP_SIM_VERSION=12050 makes it a driver for CUDA 12.5.",
-        folder.display()
+        "    Programs use it with LD_LIBRARY_PATH={folder}. INTEROP_SIM_VERSION=12050 makes it a driver for CUDA 12.5.\n    \
+         Python asks it by `import simulated_cuda`, with PYTHONPATH={folder}.",
+        folder = folder.display()
     );
     Ok(())
 }
@@ -63,8 +66,10 @@ fn built(file: &str) -> PathBuf {
     folder.map_or_else(workspace::target, |folder| workspace::root().join(folder)).join("debug").join(file)
 }
 
-/// Copies the driver that was built into a folder, under both of its names.
+/// Copies the driver that was built into a folder, under both of its names, and its Python client.
 fn install(folder: &Path) -> Result<(), Failure> {
+    let client = workspace::root().join("sim-driver/python").join(CLIENT);
+    files::replace(&client, &folder.join(CLIENT))?;
     files::replace(&built("libinterop_sim_driver.so"), &folder.join(NAME))?;
     let link = folder.join(LINK);
     if fs::read_link(&link).is_ok_and(|target| target == Path::new(NAME)) {

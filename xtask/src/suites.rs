@@ -224,7 +224,7 @@ pub(crate) fn follow(command: &mut Command, counts: &mut Counts) -> Result<(), F
 
 /// The tests for the simulated driver. They run in a separate process, because other libraries would take the driver
 /// for a GPU.
-pub(crate) const ON_SIMULATION: [&str; 11] = [
+pub(crate) const ON_SIMULATION: [&str; 12] = [
     "tests/python/test_cuda_arrays.py",
     "tests/python/test_cuda_negotiation.py",
     "tests/python/test_cuda_calls.py",
@@ -236,6 +236,7 @@ pub(crate) const ON_SIMULATION: [&str; 11] = [
     "tests/python/test_cuda_rules.py",
     "tests/python/test_cuda_streams.py",
     "tests/python/test_cuda_without_gil.py",
+    "tests/python/test_simulated_cuda.py",
 ];
 
 /// The GPU tests that need no partner library, for the faults in other libraries that motivated this crate.

@@ -105,9 +105,13 @@ impl Sim {
     /// The reports so far.
     pub fn reports(&self) -> Vec<Report> {
         let read = |index| {
-            let (mut kind, mut bytes) = (0, vec![0; 4096]);
-            let length = (self.hooks.report)(index, &raw mut kind, bytes.as_mut_ptr(), bytes.len() as u64);
-            bytes.truncate(usize::try_from(length).unwrap_or(0));
+            let (mut kind, mut bytes) = (0, Vec::new());
+            // The first call asks for the length.
+            for _ in 0..2 {
+                let length =
+                    (self.hooks.report)(index, &raw mut kind, bytes.as_mut_ptr(), bytes.len() as u64);
+                bytes.resize(usize::try_from(length).unwrap_or(0), 0);
+            }
             Report { mistake: Mistake::of(kind), text: String::from_utf8_lossy(&bytes).into_owned() }
         };
         (0..(self.hooks.report_count)()).map(read).collect()

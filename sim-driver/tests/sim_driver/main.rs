@@ -7,6 +7,7 @@ mod contexts;
 mod copies;
 mod devices;
 mod driver;
+mod end;
 mod events;
 mod fixture;
 mod handles;
