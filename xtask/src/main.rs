@@ -143,10 +143,10 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "trace",
-        arguments: "",
-        help: "write the table from each rule of the protocols to its tests",
+        arguments: "[ID]...",
+        help: "check that each rule of the protocols has its tests, and print which: of all rules, or of some",
         run: trace::run,
-        ci: InCi::With(&[], nothing),
+        ci: InCi::With(&["R1"], nothing),
     },
     Command {
         name: "fuzz",
