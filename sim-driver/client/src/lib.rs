@@ -1,7 +1,7 @@
 //! Controls and queries the simulated CUDA driver from the tests of any package.
 //!
 //! Call [`sim`] before anything that calls the driver. It loads the library into the process, so a later load of
-//! `libcuda.so.1` by the program finds the same library. `sim-driver/README.md` describes what the driver simulates.
+//! `libcuda.so.1` by the program finds the same library. The page "Test without a GPU" of the guide describes it.
 //!
 //! ```no_run
 //! use interop_sim_client::{Live, sim};
