@@ -32,8 +32,8 @@ macro_rules! pages {
 
 pages! {
     quick_start, "quick_start.md";
-    python_extension, "python_extension.md", "python", "ndarray";
-    memory, "memory.md", "ndarray";
+    python_extension, "python_extension.md", "python";
+    memory, "memory.md";
     elements, "elements.md", "rayon";
     streams, "streams.md", "cudarc";
     kernels, "kernels.md", "cudarc";
