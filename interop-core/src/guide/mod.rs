@@ -34,7 +34,7 @@ pages! {
     quick_start, "quick_start.md";
     python_extension, "python_extension.md", "python";
     memory, "memory.md";
-    elements, "elements.md", "rayon";
+    elements, "elements.md";
     streams, "streams.md", "cudarc";
     kernels, "kernels.md", "cudarc";
     cudarc, "cudarc.md", "python", "cudarc";
