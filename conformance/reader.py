@@ -1,12 +1,61 @@
 """Reads the conformance corpus, checks that it is well formed, and computes the facts of legal cases.
 
-It needs only Python's standard library, so other projects can use this file or write their own from the README:
+It needs only Python's standard library (3.8 or newer), so other projects can use this file or write their own:
 
     from reader import read, value
-    for case in read("cai.json"):
-        dict_ = {key: value(item) for key, item in case["dict"].items()}
 
-`python3 reader.py` checks the two files and prints a summary.
+    for case in read("cai.json"):
+        given = {key: value(item) for key, item in case["dict"].items()}
+        try:
+            found = your_parser(given)
+        except YourError:
+            assert "error" in case, case["why"]
+        else:
+            assert found.shape == value(case["facts"]["shape"])
+
+`python3 reader.py` checks the two files and prints a summary. `cai.json` has dicts that `__cuda_array_interface__` could return,
+`dlpack.json` the fields of `DLManagedTensorVersioned` and `DLManagedTensor`. All cases assume a little-endian machine of 64 bits and
+a consumer of CUDA and host memory. Do not dereference any address except `"memory"`.
+
+Each file is `{"format": 1, "cases": [...]}`, one case per line. JSON stands for these values:
+
+    null, true, false, a string              None, True, False, a str
+    an integer                               an int below 2**53
+    {"$int": "18446744073709551616"}         any other int
+    {"$float": "nan"}                        a float, which is always an error
+    [...]                                    a tuple
+    {"$list": [...]}, {"$dict": [[k, v]]}    a list, a dict
+    {"$bytes": "00ff"}                       bytes
+    {"$index": 2}                            an object with `__index__`, like NumPy's integers; in C and Rust just the number
+    {"$utf16": [55296]}                      a str of these code units, which is not valid Unicode
+
+A case has an `id`, the reason in one line (`why`), the rules and faults of `traceability.toml` that it covers (`ids`), and links to
+reports of such faults (`seen`). With `"choice": true` the specifications allow several results, and `why` states the choice of this
+corpus. A legal case has `facts`, an illegal one `error`.
+
+Facts: `shape`; `strides` in elements, null for an axis whose stride has no meaning (extent 1, or an array without elements); `nbytes`,
+the size of all elements without gaps, rounded up once; `c_contiguous`, `f_contiguous`; `reach`, from the lowest byte of an element
+to one past the highest, null without elements; `readonly`, null for the legacy form of DLPack, which cannot express it.
+Of a dict also `typestr` (with `|` if the byte order has no meaning), `itemsize`, `data` (the address, null if it must not be accessed)
+and `stream` (null if no work is pending); its `reach` has addresses. Of a tensor also `dtype` (code, bits, lanes), `device` (type
+and ordinal, null if such memory has none) and `offset` of element [0, ..., 0] from `data`, to which `reach` is relative.
+
+In the input of a tensor, `data` is an address or `"memory"`: a place of your choice with 256 readable bytes before it and 512 after it.
+`ndim` is authoritative, whatever the length of `shape`. A null is a null pointer. `deleter` says whether there is a deleter, which
+is called exactly once in every case. If the major version differs, nothing else may be read.
+
+`error` has a `place`, the key or field with the axis (`strides[1]`), and a `kind`:
+
+    missing                     a required key is missing
+    type                        a value has another type than the protocol requires; a TypeError in Python
+    version                     a version, or flags, that are not understood
+    dtype                       an element type that does not exist, or that contradicts itself
+    rank, shape, strides        the number of axes; a negative extent; the number of strides, or one that splits elements
+    overflow                    a number beyond 64 bits, or elements beyond the address space
+    null                        address 0 for an array with elements, or no extents for an array with axes
+    device, stream, mask        a device that the consumer lacks; a forbidden stream; a masked array
+
+A consumer need not have these classes of errors. It must refuse the input, name the place, and read nothing that it must not read.
 """
 
 import itertools

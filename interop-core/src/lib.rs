@@ -146,8 +146,7 @@ pub use process::counters::{live_allocations, live_exports};
 #[cfg(feature = "derive")]
 pub use interop_derive::{CudaArray, Element};
 
-/// Compiles the examples of both READMEs as tests.
+/// Compiles the examples of the README as tests.
 #[cfg(all(doctest, feature = "derive", feature = "python"))]
-#[doc = include_str!("../README.md")]
-#[doc = include_str!("../repository.md")]
+#[doc = include_str!(env!("INTEROP_README"))]
 struct Readme;

@@ -111,7 +111,7 @@ fn roles_once(spec: &StructSpec<'_>, errors: &mut Errors) {
     for (role, _) in ROLES {
         let help = match role {
             "data" | "inner" => {
-                "keep it on one, because a struct is one array; for several arrays see the guide, `interop_core::guide::several_arrays`"
+                "keep it on one, because a struct is one array; for several arrays see the guide, `interop_core::guide::memory`"
             }
             "shape" => {
                 "keep it on one; for one field per extent, write `shape = [height, width]` on the struct"

@@ -1,4 +1,17 @@
 //! The valid keywords and their positions, and suggestions for unknown ones.
+//!
+//! To add a word to `#[cuda_array(...)]`, follow the path of a struct through this crate:
+//!
+//! 1. Here: the word in the list of its position, and a line in `SYNONYMS` with what users of other libraries would type.
+//! 2. `attributes.rs`: an option that keeps the value with the word that set it. Don't return early, so that users see all mistakes.
+//! 3. `cross_rules.rs`: one function for each rule that relates the word to others, listed at the top. A message states what was
+//!    found and, as help, what to write.
+//! 4. `model.rs`: what the word means once every default is chosen. `resolve.rs` chooses the default, and nothing else does.
+//! 5. `expand.rs`: one more call into `interop_core::__private`. Logic belongs in the runtime: `memory/storage.rs` for exports,
+//!    `memory/extraction.rs` for imports.
+//! 6. Tests: `golden/`, a struct that uses the word; `keyword_combinations.rs`, the word among all others; `tests/derive/`, structs
+//!    that run; `tests/ui/<theme>/`, one file for each rule, one struct for each mistake.
+//! 7. A row in `manual.md`, which a test requires.
 
 use quote::ToTokens;
 

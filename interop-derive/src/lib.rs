@@ -178,8 +178,3 @@ pub fn derive_kernel_element(input: TokenStream) -> TokenStream {
 pub fn kernel(options: TokenStream, item: TokenStream) -> TokenStream {
     kernel::expand(options.into(), item.into()).into()
 }
-
-/// Compiles the example of the README as a test.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

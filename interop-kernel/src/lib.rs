@@ -1,4 +1,45 @@
-#![doc = include_str!("../README.md")]
+//! CUDA kernels in Rust, compiled by stock `rustc`. The same function runs on a GPU and, under `cargo test`, on the CPU.
+//!
+//! ```rust
+//! use interop_kernel::{LaunchSize, Thread, View, ViewMut, kernel};
+//!
+//! /// Multiplies every element by a factor and adds the element of another array.
+//! #[kernel(same_shape(to, from))]
+//! pub fn axpy(thread: Thread<'_>, mut to: ViewMut<'_, f32, 1>, from: View<'_, f32, 1>, factor: f32) {
+//!     for at in thread.elements(to.shape()) {
+//!         to.set(at, to.get(at) * factor + from.get(at));
+//!     }
+//! }
+//!
+//! let mut to = [1.0, 2.0, 3.0];
+//! axpy::run(LaunchSize::for_units(3), ViewMut::new(&mut to, [3]), View::new(&[0.5; 3], [3]), 2.0);
+//! assert_eq!(to, [2.5, 4.5, 6.5]);
+//! ```
+//!
+//! * **One definition for both sides.** The launch is checked at compile time, because `axpy::with` has the parameters of the
+//!   kernel.
+//! * **No races in safe code.** A thread writes only the elements at its own indices. Your code cannot create an index, keep it,
+//!   or pass it to another thread. The type of an argument decides which thread has which elements.
+//! * **Full speed.** `Elementwise` merges the axes of all arrays and moves 16 bytes at a time. With `Packs` and `Tiles` you
+//!   choose the access yourself.
+//!
+//! `interop-core` re-exports this crate as `interop_core::kernel`, and launches kernels over arrays of PyTorch, CuPy, `cust` and
+//! `cudarc`. The page [Write a kernel in Rust](https://docs.rs/interop-core/latest/interop_core/guide/kernels) of its guide
+//! starts with an empty folder.
+//!
+//! | item | purpose |
+//! | --- | --- |
+//! | [`kernel`](macro@kernel) | makes a function a kernel |
+//! | [`Thread`], [`BlockThread`] | the thread that runs, alone or with its block |
+//! | [`View`], [`ViewMut`], [`Elementwise`] | arrays as parameters |
+//! | [`Elements`], [`Packs`], [`Tiles`], [`Blocks`] | decide which thread has which elements of a `ViewMut` |
+//! | [`KernelView`], [`KernelViewMut`], [`KernelArrays`], [`InScope`] | arguments of a launch |
+//! | [`math`] | `sqrt`, `exp2`, `floor` and others, which are not in `core` |
+//! | [`host`] | runs on the CPU, for a simulated driver |
+//!
+//! On the device, the crate is `no_std` and needs unstable features of the compiler (`RUSTC_BOOTSTRAP=1`, or a nightly). On the
+//! host, stable Rust is enough. Its only dependency is the macro. The features `cust` and `cudarc` are for launches that you
+//! write by hand with these crates.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 // Barriers and shuffles are intrinsics of LLVM.
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]

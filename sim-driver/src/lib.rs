@@ -2,7 +2,7 @@
 //!
 //! Device memory is host memory behind addresses that fault when the host touches them. Kernels are registered host
 //! functions. Streams are queues; a scheduler runs only what it must, in any order that the program's synchronization
-//! allows. `README.md` describes what is simulated, what is not, and how a test uses it.
+//! allows. The page "Test without a GPU" of the guide describes what is simulated, what is not, and how a test uses it.
 //!
 //! All state is one `State` (`state.rs`) behind one lock. The functions of the driver in `api/` are a few lines each;
 //! the other modules implement the rules.

@@ -1,4 +1,5 @@
-"""Results that leave the process: as NumPy arrays, whose pickles hand out the memory itself (`guide/many_processes.md`).
+"""Results that leave the process: as NumPy arrays, whose pickles hand out the memory itself. The guide describes them under "Many
+processes" (`guide/python_extension.md`).
 
 Two GPUs, by NCCL: `examples/two_gpus.py`.
 """

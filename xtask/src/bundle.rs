@@ -102,7 +102,7 @@ fn close(bundle: &Path) -> Result<(), Failure> {
     let bytes = size_of(bundle)?;
     let place = bundle.strip_prefix(workspace::root()).unwrap_or(bundle).display();
     println!("\n{place} is ready: {} KiB of the {ROOM} MiB that can be carried.", bytes >> 10);
-    println!("On a machine with a GPU start `run.sh` in it; tests/gpu/README.md tells more.");
+    println!("On a machine with a GPU start `run.sh` in it; tests/README.md tells more.");
     if bytes > ROOM << 20 {
         return Err(Failure::new(format!("the bundle has more than {ROOM} MiB")));
     }

@@ -1,6 +1,7 @@
 //! The workspace's commands, run as `cargo xtask <command>`.
 //!
-//! People and automation use the same commands: the automation runs `cargo xtask ci`.
+//! People and automation use the same commands: the automation runs `cargo xtask ci` for a change, and
+//! `cargo xtask nightly`.
 
 mod bench_python;
 mod bless;
@@ -150,10 +151,10 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "trace",
-        arguments: "",
-        help: "write the table from each rule of the protocols to its tests",
+        arguments: "[ID]...",
+        help: "check that each rule of the protocols has its tests, and print which: of all rules, or of some",
         run: trace::run,
-        runs: Runs::Nightly(&[], nothing),
+        runs: Runs::Nightly(&["R1"], nothing),
     },
     Command {
         name: "fuzz",

@@ -1,4 +1,14 @@
 //! Element types as data: DLPack's type code, bits and lanes, and the table that maps them to typestrs and names.
+//!
+//! To add a type:
+//!
+//! 1. Here: a row of `TABLE` and a constant in `named!`. `array/typestr.rs` reads the table and has the exceptions.
+//!    `array/buffer_format.rs`: a row in `FORMATS`, if Python's `struct` has a letter for the type.
+//! 2. `array/element.rs`: a line in `elements!`, behind a feature if the type belongs to another crate, and the notes above
+//!    `trait Element`. `array/minifloat.rs`: a line in `bit_types!` for a type that holds only bits.
+//! 3. Tests: `dtype.rs` and `elements.rs` in `tests/runtime`, `test_capsules.py` and `test_buffer.py` in `tests/python`,
+//!    `fuzz/src/types.rs`, and a case in `conformance/source/`.
+//! 4. The list of types in `interop-derive/manual.md`.
 
 use core::fmt;
 

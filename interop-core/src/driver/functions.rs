@@ -4,6 +4,13 @@
 //! this crate starts on a machine without a driver, and only calls that need the driver fail there.
 //!
 //! The symbols without the suffix `_ptsz` are used, so streams 0 and 1 are the legacy default stream.
+//!
+//! To add a function:
+//!
+//! 1. Here: a line in `table!`, with the type from `cuda.h`. An older driver may lack it; the caller decides what to do then.
+//! 2. `sim-driver/src/api/`: the same function, and a test in `sim-driver/tests/`. It must behave like a real driver, so add a
+//!    test to `tests/gpu/` or `tests/cuda/` that runs on one.
+//! 3. `tests/driver/`: tests of its purpose, of its failure (`fail_next`), and of the number of calls.
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use core::ptr::null;

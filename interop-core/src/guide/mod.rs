@@ -1,16 +1,29 @@
+//! The guide: a page for each task, in the order in which a new user meets them.
+//!
+//! 1. [Quick start in Rust](quick_start): a struct, an export, an import, and a program for a GPU.
+//! 2. [A Python extension](python_extension), from an empty folder; also from rust-numpy, or from a class with its own
+//!    `__dlpack__`, and beside a core crate without Python.
+//! 3. [Who owns the memory](memory): storages, leases, who may write, several arrays in one struct.
+//! 4. [Read and write elements](elements): safe loops that are as fast as loops over a slice.
+//! 5. [Streams and release](streams): when work on a GPU starts, and when memory is freed.
+//! 6. [Write a kernel in Rust](kernels), test it without a GPU, or launch one in C++.
+//! 7. [cudarc, candle and other GPU crates](cudarc): arrays of other libraries as their views.
+//! 8. [Test without a GPU](testing): the simulated driver, and a corpus of broken arrays to try on your code.
+//! 9. [What is checked, what is trusted](checked): which mistakes become errors, and which rest on a promise.
+//! 10. [Troubleshooting](troubleshooting): messages, their causes and their cures.
+//!
+//! The keywords of `#[cuda_array(...)]` are in the [manual of the derive](derive@crate::CudaArray).
 // Modules without code: the pages are Markdown files, compiled as tests and shown by `cargo doc`.
 //
-// Their links are reference links to other files, for readers of the repository. `links.md` has the same references to modules and
+// Their links are reference links to other files, for readers of the repository. `links.txt` has the same references to modules and
 // stands before each page: the first definition of a reference wins.
-#![doc = include_str!("links.md")]
-#![doc = include_str!("README.md")]
 
 /// Declares pages. As a test, a page is compiled only with the features that its examples need.
 macro_rules! pages {
     ($($page:ident, $file:literal $(, $feature:literal)*;)+) => {
         $(
             #[cfg(any(not(doctest), all($(feature = $feature),*)))]
-            #[doc = include_str!("links.md")]
+            #[doc = include_str!("links.txt")]
             #[doc = include_str!($file)]
             pub mod $page {}
         )+
@@ -20,20 +33,12 @@ macro_rules! pages {
 pages! {
     quick_start, "quick_start.md";
     python_extension, "python_extension.md", "python";
-    memory, "memory.md", "ndarray";
-    elements, "elements.md", "rayon";
+    memory, "memory.md";
+    elements, "elements.md";
     streams, "streams.md", "cudarc";
     kernels, "kernels.md", "cudarc";
-    cudarc, "cudarc.md", "cudarc";
-    several_arrays, "several_arrays.md", "python";
-    core_crate, "core_crate.md", "python";
-    many_processes, "many_processes.md";
+    cudarc, "cudarc.md", "python", "cudarc";
     testing, "testing.md";
-    from_handwritten_class, "from_handwritten_class.md", "python";
-    from_rust_numpy, "from_rust_numpy.md", "python", "ndarray";
-    from_dlpark, "from_dlpark.md", "python";
-    from_cudarc_capsules, "from_cudarc_capsules.md", "python", "cudarc";
     checked, "checked.md";
     troubleshooting, "troubleshooting.md", "python";
-    glossary, "glossary.md";
 }

@@ -1,7 +1,7 @@
 //! Controls and queries the simulated CUDA driver from the tests of any package.
 //!
 //! Call [`sim`] before anything that calls the driver. It loads the library into the process, so a later load of
-//! `libcuda.so.1` by the program finds the same library. `sim-driver/README.md` describes what the driver simulates.
+//! `libcuda.so.1` by the program finds the same library. The page "Test without a GPU" of the guide describes it.
 //!
 //! ```no_run
 //! use interop_sim_client::{Live, sim};
@@ -11,6 +11,24 @@
 //! sim.assert_no_reports();
 //! assert_eq!(sim.live(Live::Allocations), 0);
 //! ```
+//!
+//! # What is simulated
+//!
+//! - Memory: device, pinned, managed and registered memory, pools (a pool of device memory that the program creates is the device's
+//!   own pool), and ranges that are mapped in pieces (`cuMemMap`). The bytes belong to the range: a piece that is unmapped and mapped
+//!   again has its old contents.
+//! - Order: an operation is queued with those that it must come after: its predecessor on the stream, the records that its stream
+//!   waits for, and what default streams and blocking streams require of each other. Nothing runs until a call waits for it or polls
+//!   it four times. Then only the required operations run. An operation that may not access its memory is not performed.
+//! - Races: vector clocks of every stream, host thread, node of a launched graph, and event. Order comes from streams, events,
+//!   `cuCtxRecordEvent`, default streams, waits and successful polls of the host, and the dependencies of a graph. Host threads share
+//!   what they know to be finished, unless [`Sim::set_threads_apart`] tracks them apart. [`Sim::run_all`] clears all histories.
+//! - Waits: `cuMemFree` of `cuMemAlloc` or managed memory and `cuMemFreeHost` wait for the device; `cuMemFree` of pool memory and
+//!   `cuMemFreeAsync` do not. Asynchronous copies from unknown host memory read it at once, copies to it make the host wait.
+//! - Captures: which calls are refused and which spoil a capture, by its mode and the thread's. Captured graphs can be launched.
+//! - Handles: every use of a destroyed stream is reported and returns 709; the real driver crashes in some of these calls. A destroyed
+//!   context can be pushed, and popping it ends the process. With [`Sim::set_reuse`], handles and addresses are reused.
+//! - Kernels: the names after `.entry` in a PTX, each a host function. Parameters are copied at the launch.
 
 #![expect(unsafe_code, reason = "the orders are functions of a library that is loaded at run time")]
 #![expect(clippy::must_use_candidate, reason = "a test that asks and ignores the answer fails in review")]

@@ -1,6 +1,6 @@
 //! The published corpus in `conformance/`: each case is imported (each case names its spec sections and bugs).
 //!
-//! `conformance/README.md` describes the format of a case.
+//! `conformance/reader.py` describes the format of a case.
 
 mod dicts;
 mod tensors;

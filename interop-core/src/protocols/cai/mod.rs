@@ -1,5 +1,9 @@
 //! The CUDA Array Interface, versions 0 to 3, as plain data.
 //!
+//! Where the specification leaves it open: the key `strides` is always written, as `None` for a C-contiguous array. `None` and an
+//! absent key read alike. If nothing is pending, the key `stream` is left out. `=` in a typestr is outside the grammar and
+//! refused; so is `<V2`, which may be a bfloat16.
+//!
 //! [`CudaArrayInterface`] has one field for each key of the dict. An export fills it from an [`ArrayInfo`]; an import
 //! checks it and returns an [`ArrayInfo`]. The Python layer converts it to a dict and back.
 #![expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]

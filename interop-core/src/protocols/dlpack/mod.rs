@@ -1,5 +1,16 @@
 //! DLPack: managed tensors, with and without a version, imported and exported.
 //!
+//! Where the specification leaves it open:
+//!
+//! - Null strides are read as C order, whatever the version, and never written.
+//! - Strides of axes of extent 1 are kept, because consumers read an order from them, unless they are negative or no multiple of
+//!   the item: then they become those of a contiguous array. Arrays without elements have any strides and any address; address 0
+//!   is written.
+//! - The legacy form has no read-only flag. It is imported as read-only, unless an interface dict of the object says otherwise
+//!   for the same address. Read-only memory is not exported in this form.
+//! - Unknown type codes are kept as numbers if they have whole bytes; no typed struct is made of them. Known codes with another
+//!   number of bits are refused.
+//!
 //! An export is one allocation that holds the C struct, shape, strides and the owner of the memory. Its deleter may be
 //! called on any thread. An import owns the foreign struct and calls its deleter once, on every path.
 //!

@@ -1,4 +1,17 @@
 //! Imports a Python object, as it is or as a derived struct: the steps, one for each protocol, in their order.
+//!
+//! All steps have the same signature. A step fills the import, reports that the object lacks its protocol, or fails.
+//!
+//! | step | reads | next step if |
+//! | --- | --- | --- |
+//! | 1 `from_numpy` | the C struct: numbers, bools, and the types of `ml_dtypes` | the class or the object has a `__dlpack__` of its own, the memory is that of a capsule, the elements are none of these, or the struct is not that of a known ABI |
+//! | 2 `from_exchange_table` | the C exchange table of the type; the array is on the stream that the table names | there is no table, or a subclass has a `__dlpack__` of its own |
+//! | 3 `from_dlpack` | `__dlpack_device__`, then `__dlpack__` with the stream -1 if the library's own stream is known, otherwise with the stream of the import; again with fewer keywords if they are refused | there is no such method |
+//! | 4 `from_cuda_array_interface` | `__cuda_array_interface__` | it is absent |
+//! | 5 `from_buffer` | the buffer protocol, for host memory | there is none: `TypeError` |
+//!
+//! If the `__dlpack__` of a class in C refuses an array, as `NumPy` refuses structs, step 5 follows. If that fails too, its error has
+//! the refusal as its cause.
 #![expect(unsafe_code, reason = "relies on what an object states about its memory")]
 
 use std::rc::Rc;
