@@ -13,7 +13,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-FOLDERS = {HERE: HERE / "ptx", ROOT / "benches" / "kernels": ROOT / "target" / "twins"}
+FOLDERS = {HERE: HERE / "ptx", ROOT / "tests" / "benches" / "kernels": ROOT / "target" / "twins"}
 # The PTX of the kernels in Rust.
 RUST = HERE / "ptx" / "kernels.ptx"
 HEADERS = [ROOT / "interop-core" / "include" / "interop.cuh", HERE / "elements.cuh"]

@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask sim` builds the driver; the tests load it by its path. A process has one driver, so the tests run one
 //! at a time (`turn`), and each must leave nothing behind. Names such as R150 and bug 72 (B72) refer to
-//! `conformance/traceability.toml`. The simulated driver exists only on Linux, so these tests do too.
+//! `tests/conformance/traceability.toml`. The simulated driver exists only on Linux, so these tests do too.
 #![cfg(target_os = "linux")]
 
 mod cai;

@@ -3,7 +3,7 @@
     run.sh copies           the limits are those for an H200
 
 `ours` copies for a consumer (`copy=True`; compared with `clone()`), for the host (compared with `.cpu().numpy()`),
-and into memory owned by Rust (`benches/device_copies.rs`; compared with `.contiguous()`). Each figure is the median
+and into memory owned by Rust (`tests/benches/device_copies.rs`; compared with `.contiguous()`). Each figure is the median
 of interleaved rounds.
 """
 

@@ -17,7 +17,7 @@ PATIENCE = 5.0
 
 
 # The reader of the corpus, and structs made by hand (`capsules.py`).
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "conformance"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
 
 pytest.register_assert_rewrite("interfaces", "scripts")
 

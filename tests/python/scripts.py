@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-CORPUS = HERE.parent.parent / "conformance"
+CORPUS = HERE.parent / "conformance"
 
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
 

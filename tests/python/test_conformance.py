@@ -1,7 +1,7 @@
-"""The published corpus in `conformance/`: each case is imported, and those in host memory are passed on to NumPy and
+"""The published corpus in `tests/conformance/`: each case is imported, and those in host memory are passed on to NumPy and
 JAX.
 
-`conformance/reader.py` describes the format of a case. For a refused case the error's class and location are
+`tests/conformance/reader.py` describes the format of a case. For a refused case the error's class and location are
 compared.
 """
 

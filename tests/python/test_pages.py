@@ -76,7 +76,7 @@ def test_the_files_that_the_architecture_names_exist():
 
 
 def test_the_plots_are_those_of_the_tables():
-    command = [sys.executable, ROOT / "benches/python/plots.py", "--check"]
+    command = [sys.executable, ROOT / "tests/benches/python/plots.py", "--check"]
     assert subprocess.run(command, check=False).returncode == 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benches/python/soak.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "tests/benches/python/soak.py"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no Linux: the memory of the process is read from /proc")

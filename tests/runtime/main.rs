@@ -1,6 +1,6 @@
 //! Tests without a driver: arrays as numbers, both protocols, storages and views, with valid and invalid input.
 //!
-//! Names such as R54 and bug 72 (B72) refer to `conformance/traceability.toml`: requirements of the protocols, and bugs
+//! Names such as R54 and bug 72 (B72) refer to `tests/conformance/traceability.toml`: requirements of the protocols, and bugs
 //! of other libraries.
 
 mod cai;

@@ -9,7 +9,7 @@ use crate::{command_step, extension};
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let (options, words): (Vec<_>, Vec<_>) =
         arguments.iter().map(String::as_str).partition(|word| word.starts_with("--"));
-    let (mut script, words) = (vec!["benches/python/bench.py"], words.join(" "));
+    let (mut script, words) = (vec!["tests/benches/python/bench.py"], words.join(" "));
     script.extend(options);
     script.push(&words);
     run_script("Benchmarks", "One table, every column of a row in one run.", &script)
@@ -23,7 +23,7 @@ pub(crate) fn no_proc() -> Option<String> {
 
 /// Runs ten million round trips, or as many millions as are given. The memory of the process must not grow.
 pub(crate) fn soak(arguments: &[String]) -> Result<(), Failure> {
-    let mut script = vec!["benches/python/soak.py"];
+    let mut script = vec!["tests/benches/python/soak.py"];
     script.extend(arguments.iter().map(String::as_str));
     run_script("Soak", "Millions of round trips, while the memory of the process is watched.", &script)
 }

@@ -45,7 +45,7 @@ const PROGRAMS: [Programs; 4] = [
         has_headers: false,
     },
     Programs {
-        folder: "benches",
+        folder: "tests/benches",
         build: &["bench", "--no-run", "--bench=cuda", "--bench=device_copies", "--bench=rust_kernels"],
         to: "benches",
         has_headers: false,
@@ -64,7 +64,7 @@ const FILES: [(&str, &str); 8] = [
     ("examples/README.md", "gpu/examples.md"),
     ("examples/hello-cuda/tests/libraries.py", "gpu/libraries.py"),
     ("tests/python/native.py", "gpu/native.py"),
-    ("conformance/capsules.py", "gpu/capsules.py"),
+    ("tests/conformance/capsules.py", "gpu/capsules.py"),
     ("tests/python/scripts.py", "gpu/scripts.py"),
     ("tests/gpu/run.sh", "run.sh"),
 ];

@@ -234,9 +234,9 @@ pub(crate) const ON_SIMULATION: [&str; 12] = [
     "tests/python/test_cuda_relabeled.py",
     "tests/python/test_cuda_results.py",
     "tests/python/test_cuda_rules.py",
+    "tests/python/test_cuda_simulated.py",
     "tests/python/test_cuda_streams.py",
     "tests/python/test_cuda_without_gil.py",
-    "tests/python/test_simulated_cuda.py",
 ];
 
 /// The GPU tests that need no partner library, for the faults in other libraries that motivated this crate.

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::{files, workspace};
 use ledger::{Entry, Proof, Section};
 
-const LEDGER: &str = "conformance/traceability.toml";
+const LEDGER: &str = "tests/conformance/traceability.toml";
 
 /// Prints the table as Markdown: of all rules, or of those whose ids are given.
 pub(crate) fn run(ids: &[String]) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! Minimal functions that take an array. `benches/python` and `tests/gpu` use them to measure imports.
+//! Minimal functions that take an array. `tests/benches/python` and `tests/gpu` use them to measure imports.
 #![expect(unsafe_code, reason = "one function does not verify what an object states about its memory")]
 
 use interop_core::python::{extract_cai, import_unchecked};

@@ -7,7 +7,7 @@
 //! 2. `array/element.rs`: a line in `elements!`, behind a feature if the type belongs to another crate, and the notes above
 //!    `trait Element`. `array/minifloat.rs`: a line in `bit_types!` for a type that holds only bits.
 //! 3. Tests: `dtype.rs` and `elements.rs` in `tests/runtime`, `test_capsules.py` and `test_buffer.py` in `tests/python`,
-//!    `fuzz/src/types.rs`, and a case in `conformance/source/`.
+//!    `tests/fuzz/src/types.rs`, and a case in `tests/conformance/source/`.
 //! 4. The list of types in `interop-derive/manual.md`.
 
 use core::fmt;

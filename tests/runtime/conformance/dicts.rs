@@ -8,7 +8,7 @@ use super::{assert_facts, assert_refused, fit, integer, items, numbers, run, som
 use crate::support::streams::from_cai;
 
 // Included in the program, which may run on a machine without the sources.
-const CORPUS: &str = include_str!("../../../conformance/cai.json");
+const CORPUS: &str = include_str!("../../conformance/cai.json");
 
 /// The interface of a dict, or `None` if its values have types that Rust cannot represent. An invalid stream is an
 /// error.

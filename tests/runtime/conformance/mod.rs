@@ -1,6 +1,6 @@
-//! The published corpus in `conformance/`: each case is imported (each case names its spec sections and bugs).
+//! The published corpus in `tests/conformance/`: each case is imported (each case names its spec sections and bugs).
 //!
-//! `conformance/reader.py` describes the format of a case.
+//! `tests/conformance/reader.py` describes the format of a case.
 
 mod dicts;
 mod tensors;

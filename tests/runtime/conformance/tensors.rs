@@ -8,7 +8,7 @@ use super::{assert_facts, assert_refused, fit, integer, numbers, run, some, text
 use crate::support::foreign_tensors::{Claims, Form};
 
 // Included in the program, which may run on a machine without the sources.
-const CORPUS: &str = include_str!("../../../conformance/dlpack.json");
+const CORPUS: &str = include_str!("../../conformance/dlpack.json");
 
 /// The number of bytes before and behind `data` if it is real memory.
 const BEFORE: usize = 256;

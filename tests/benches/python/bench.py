@@ -20,7 +20,7 @@ from pathlib import Path
 import interop_demo
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 import native
 
 ROUNDS, CALLS = 60, 3000

@@ -1,4 +1,4 @@
-//! The initial inputs of the targets: the cases of the conformance corpus in `conformance/`.
+//! The initial inputs of the targets: the cases of the conformance corpus in `tests/conformance/`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-"""Draws the plots at the top of PERFORMANCE.md from the tables of that page: `python3 benches/python/plots.py`.
+"""Draws the plots at the top of PERFORMANCE.md from the tables of that page: `python3 tests/benches/python/plots.py`.
 
 With `--check` it writes nothing and says which plot differs from the tables.
 """
@@ -8,8 +8,8 @@ import sys
 from html import escape
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "benches/plots"
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "tests/benches/plots"
 COLOURS = ("#c44e52", "#8c8c8c", "#dd8452", "#55a868", "#4c72b0")
 BAR, GAP, LEFT, WIDTH, RIGHT = 13, 14, 300, 400, 60
 

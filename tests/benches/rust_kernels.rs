@@ -29,7 +29,7 @@ static CPP: LazyLock<KernelModule> = LazyLock::new(|| {
 /// The PTX of the kernels in C++: beside this program, or where `cargo xtask ptx` writes it.
 fn twins() -> Option<String> {
     let beside = env::current_exe().ok()?.with_file_name("twins.ptx");
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/twins/twins.ptx");
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/twins/twins.ptx");
     fs::read_to_string(beside).or_else(|_| fs::read_to_string(built)).ok()
 }
 
