@@ -48,6 +48,47 @@ unsafe extern "C" {
     fn barrier0();
     #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
     fn shuffle_down(mask: u32, value: u32, distance: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
+    fn shuffle_across(mask: u32, value: u32, distance: u32, clamp: u32) -> u32;
+    // Not the aligned barrier, which needs whole warps: the threads of a warp may come one by one.
+    #[link_name = "llvm.nvvm.barrier.cta.sync.all"]
+    fn barrier_of_threads(number: u32);
+    #[link_name = "llvm.nvvm.bar.warp.sync"]
+    fn barrier_of_warp(mask: u32);
+}
+
+/// Returns a number of which the compiler forgets where it comes from. Without `pure` it stays where it is.
+#[inline(always)]
+pub(crate) fn forget(number: u32) -> u32 {
+    let same: u32;
+    // SAFETY: it copies a number.
+    unsafe { asm!("mov.u32 {}, {};", out(reg32) same, in(reg32) number, options(nomem, nostack)) };
+    same
+}
+
+/// Returns the word of the lane whose number differs in one bit.
+///
+/// # Safety
+///
+/// All threads of the mask, of which the caller is one, make this call.
+#[inline(always)]
+pub(crate) unsafe fn word_across(mask: u32, word: u32, distance: u32) -> u32 {
+    // SAFETY: as the caller promises.
+    unsafe { shuffle_across(mask, word, distance, 31) }
+}
+
+/// Waits for all threads of the block.
+#[inline(always)]
+pub(crate) fn meet() {
+    // SAFETY: it has no preconditions: without the others it waits.
+    unsafe { barrier_of_threads(0) }
+}
+
+/// Waits for the threads of a mask in the warp, of which the caller is one.
+#[inline(always)]
+pub(crate) fn meet_in_warp(mask: u32) {
+    // SAFETY: it has no preconditions: without the others it waits.
+    unsafe { barrier_of_warp(mask) }
 }
 
 /// Returns a number that the compiler does not know, so that it does not unroll a loop.
@@ -94,6 +135,19 @@ pub(crate) fn shared_words() -> *mut u64 {
     // SAFETY: it converts the address of the variable above, which every block has, to one that plain loads use.
     unsafe {
         asm!("cvta.shared.u64 {}, interop_kernel_words;", out(reg64) shared, options(pure, nomem, nostack))
+    };
+    core::ptr::with_exposed_provenance_mut(shared as usize)
+}
+
+core::arch::global_asm!(".shared .align 4 .b8 interop_kernel_team[768];");
+
+/// Returns shared memory for three words of each of 32 warps, twice.
+#[inline(always)]
+pub(crate) fn words_of_team() -> *mut u32 {
+    let shared: u64;
+    // SAFETY: as in `shared_words`.
+    unsafe {
+        asm!("cvta.shared.u64 {}, interop_kernel_team;", out(reg64) shared, options(pure, nomem, nostack))
     };
     core::ptr::with_exposed_provenance_mut(shared as usize)
 }

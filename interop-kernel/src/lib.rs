@@ -31,7 +31,11 @@ mod mapping;
 pub mod math;
 #[cfg(not(target_arch = "nvptx64"))]
 mod merge;
+mod real;
+mod row;
+mod row_source;
 mod shared;
+mod team;
 mod thread;
 mod view;
 mod wide;
@@ -77,9 +81,13 @@ pub use interop_derive::{KernelElement, kernel};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use kernel::{Arguments, InScope, Kernel, OfArgument, Parameter, Parameters};
 pub use launch_size::LaunchSize;
-pub use mapping::{Atomic, Blocks, Elements, Mapping, Packs, Tiles};
+pub use mapping::{Atomic, Blocks, Elements, Mapping, Packs, Rows, Tiles};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use merge::{DynKernelView, KernelOperand, Views};
+pub use real::{ElementValue, Real, RowElement};
+pub use row::{OwnRows, Row};
+pub use row_source::{Columns, Kept, RowArray, Source};
 pub use shared::Shared;
-pub use thread::{BlockThread, FirstParameter, Index, Own, OwnIndex, Position, Rows, Thread};
+pub use team::{Sum, Team};
+pub use thread::{BlockThread, FirstParameter, Index, Own, OwnIndex, Position, Thread, TileRows};
 pub use view::{KernelView, KernelViewMut, View, ViewMut};
