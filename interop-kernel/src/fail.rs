@@ -27,10 +27,15 @@ pub(crate) fn fail(mistake: Mistake<'_>) -> ! {
             panic!("the index was made for the shape {made:?}, and the array has {own:?}")
         }
         Mistake::Empty(shape) => panic!("an array of the shape {shape:?} has no nearest element"),
-        Mistake::OtherRows([row, columns], [rows, others]) => panic!(
-            "row {row} with {columns} columns is not in an array with {rows} rows and {others} columns"
-        ),
-        Mistake::NoTeam(block) => panic!("{}", crate::team::no_team(block)),
+        Mistake::OtherRows([_, columns], [_, others]) if columns != others => {
+            panic!("found {columns} columns, allowed: the {others} of the array")
+        }
+        Mistake::OtherRows([row, _], [rows, _]) => {
+            panic!("found row {row}, allowed: the {rows} of the array")
+        }
+        Mistake::NoTeam(block) => {
+            panic!("found blocks of {block:?} threads, allowed: {}", crate::team::TEAMS)
+        }
     }
 }
 

@@ -60,6 +60,21 @@ pub mod __private {
         F::from_thread(thread)
     }
 
+    /// Whether a type of threads is a team.
+    #[must_use]
+    pub const fn is_team<'t, F: crate::FirstParameter<'t>>() -> bool {
+        F::IS_TEAM
+    }
+
+    /// Compiles if a kernel with this type of threads can have this parameter.
+    pub const fn assert_beside<'t, F: crate::FirstParameter<'t>, P: crate::layout::HasLayout>() {
+        assert!(
+            !(F::IS_TEAM && P::IS_ATOMIC),
+            "found `Atomic` in a kernel with a `Team`, whose threads would each learn another value and part: write a `ViewMut` by `Rows`, or a \
+             second kernel with a `Thread`"
+        );
+    }
+
     /// Whether a type of threads works together with others.
     #[must_use]
     pub const fn needs_block<'t, F: crate::FirstParameter<'t>>() -> bool {
@@ -79,7 +94,7 @@ pub use half;
 #[cfg(feature = "derive")]
 pub use interop_derive::{KernelElement, kernel};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use kernel::{Arguments, InScope, Kernel, OfArgument, Parameter, Parameters};
+pub use kernel::{Arguments, Compiled, InScope, Kernel, OfArgument, Parameter, Parameters};
 pub use launch_size::LaunchSize;
 pub use mapping::{Atomic, Blocks, Elements, Mapping, Packs, Rows, Tiles};
 #[cfg(not(target_arch = "nvptx64"))]

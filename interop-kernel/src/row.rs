@@ -193,7 +193,8 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
             if is_more || is_equal && other.column < most.column { other } else { most }
         };
         let none = Place { value: f32::NEG_INFINITY, column: u32::MAX };
-        let place = self.fold(source, none, |most, items, column| max(most, Place { value: f(items), column }), max);
+        let place =
+            self.fold(source, none, |most, items, column| max(most, Place { value: f(items), column }), max);
         (place.value, if place.column == u32::MAX { 0 } else { place.column as usize })
     }
 

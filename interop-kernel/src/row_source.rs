@@ -175,7 +175,12 @@ impl<T: Real> Line<T> {
     /// As [`load`](Self::load), and nobody else uses the elements now.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "the lower bits")]
-    pub(crate) unsafe fn store<const WIDE: bool>(&self, column: u32, count: usize, value: impl Fn(usize) -> f32) {
+    pub(crate) unsafe fn store<const WIDE: bool>(
+        &self,
+        column: u32,
+        count: usize,
+        value: impl Fn(usize) -> f32,
+    ) {
         if WIDE || (count > 1 && self.is_wide) {
             let mut words = [0_u32; 8];
             unrolled!(number in 0..8 of count => {
@@ -382,7 +387,11 @@ pub struct Kept<'r, A, const KEPT: usize> {
 impl<A: RowArray, const KEPT: usize> Kept<'_, A, KEPT> {
     /// Keeps what `load` returns for each of `threads` threads; on a device for the own one.
     #[inline(always)]
-    pub(crate) fn new(array: A, threads: core::ops::Range<u32>, load: impl Fn(u32) -> KeptWords<KEPT>) -> Self {
+    pub(crate) fn new(
+        array: A,
+        threads: core::ops::Range<u32>,
+        load: impl Fn(u32) -> KeptWords<KEPT>,
+    ) -> Self {
         #[cfg(target_arch = "nvptx64")]
         let words = load(threads.start);
         #[cfg(not(target_arch = "nvptx64"))]

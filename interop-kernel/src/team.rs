@@ -1,5 +1,8 @@
 //! The threads that own rows together, and what they compute together.
-#![cfg_attr(target_arch = "nvptx64", expect(unsafe_code, reason = "threads of a team leave each other values"))]
+#![cfg_attr(
+    target_arch = "nvptx64",
+    expect(unsafe_code, reason = "threads of a team leave each other values")
+)]
 
 use core::cell::Cell;
 use core::fmt;
@@ -166,14 +169,10 @@ pub(crate) fn is_team([width, height, depth]: [u32; 3]) -> bool {
     if width > 32 { width % 32 == 0 && height * depth == 1 } else { width.is_power_of_two() }
 }
 
-/// What is wrong with a block that has no teams.
+/// The blocks that have teams, for messages.
 #[cfg(not(target_arch = "nvptx64"))]
-pub(crate) fn no_team(block: [u32; 3]) -> String {
-    format!(
-        "found blocks of {block:?} threads, allowed: teams of 1, 2, 4, 8, 16 or 32 threads along x, or one of a multiple of 32, as in \
-         `LaunchSize::for_rows`"
-    )
-}
+pub(crate) const TEAMS: &str =
+    "teams of 1, 2, 4, 8, 16 or 32 threads along x, or one of a multiple of 32, as in `LaunchSize::for_rows`";
 
 impl<const KEPT: usize> Team<'_, KEPT> {
     /// The number of threads.
@@ -214,7 +213,8 @@ impl<const KEPT: usize> Team<'_, KEPT> {
     pub fn rows<A: RowArray>(&mut self, array: A) -> OwnRows<'_, A::Element, KEPT> {
         let fields = array.rows();
         let [rows, columns] = fields.extents();
-        let ([_, y, z], block) = (self.thread.extents(Extents::Thread), self.thread.extents(Extents::BlockSize));
+        let ([_, y, z], block) =
+            (self.thread.extents(Extents::Thread), self.thread.extents(Extents::BlockSize));
         if !is_team(block) {
             fail(Mistake::NoTeam(block));
         }
@@ -251,13 +251,22 @@ impl<const KEPT: usize> Team<'_, KEPT> {
     #[inline(always)]
     fn mask(&self) -> u32 {
         let size = self.size();
-        if size >= 32 { u32::MAX } else { ((1 << size) - 1) << (self.thread.number_in_block() % 32 & !(size - 1)) }
+        if size >= 32 {
+            u32::MAX
+        } else {
+            ((1 << size) - 1) << (self.thread.number_in_block() % 32 & !(size - 1))
+        }
     }
 
     /// Combines the values that `own` returns for each thread, in the same order for each of them.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    pub(crate) fn combine<V: Value>(&self, start: V, own: impl Fn(u32) -> V, combine: impl Fn(V, V) -> V) -> V {
+    pub(crate) fn combine<V: Value>(
+        &self,
+        start: V,
+        own: impl Fn(u32) -> V,
+        combine: impl Fn(V, V) -> V,
+    ) -> V {
         const WARPS: u32 = 32;
         let (size, mask, number) = (self.size(), self.mask(), self.thread.number_in_block());
         let warp = |mut value: V, size: u32| {
@@ -303,7 +312,12 @@ impl<const KEPT: usize> Team<'_, KEPT> {
 
     /// Combines as the device does: the lanes of each warp, then the warps.
     #[cfg(not(target_arch = "nvptx64"))]
-    pub(crate) fn combine<V: Value>(&self, start: V, own: impl Fn(u32) -> V, combine: impl Fn(V, V) -> V) -> V {
+    pub(crate) fn combine<V: Value>(
+        &self,
+        start: V,
+        own: impl Fn(u32) -> V,
+        combine: impl Fn(V, V) -> V,
+    ) -> V {
         let warp = |values: &[V]| {
             let mut values = values.to_vec();
             values.resize(values.len().next_power_of_two(), start);
