@@ -77,6 +77,43 @@ pub(crate) unsafe fn word_across(mask: u32, word: u32, distance: u32) -> u32 {
     unsafe { shuffle_across(mask, word, distance, 31) }
 }
 
+/// Loads and stores of one small element. By an instruction, or the compiler shares accesses with wide ones, which are wide no
+/// longer; if they are volatile, they do not see the nearest cache.
+macro_rules! alone {
+    ($($size:literal $load:ident $store:ident;)*) => {
+        $(
+            /// # Safety
+            ///
+            /// As `ptr::read`, and nobody else writes the element now.
+            #[inline(always)]
+            pub(crate) unsafe fn $load(place: *const u8) -> u32 {
+                let word: u32;
+                // SAFETY: as the caller promises.
+                unsafe {
+                    asm!(concat!("ld.u", $size, " {}, [{}];"), out(reg32) word, in(reg64) place, options(pure, readonly, nostack))
+                };
+                word
+            }
+
+            /// # Safety
+            ///
+            /// As `ptr::write`, and nobody else uses the element now.
+            #[allow(dead_code, reason = "bytes are only read")]
+            #[inline(always)]
+            pub(crate) unsafe fn $store(place: *mut u8, word: u32) {
+                // SAFETY: as the caller promises.
+                unsafe { asm!(concat!("st.u", $size, " [{}], {};"), in(reg64) place, in(reg32) word, options(nostack)) };
+            }
+        )*
+    };
+}
+
+alone! {
+    8 load_8 store_8;
+    16 load_16 store_16;
+    32 load_32 store_32;
+}
+
 /// Waits for all threads of the block.
 #[inline(always)]
 pub(crate) fn meet() {

@@ -65,7 +65,7 @@ impl LaunchSize {
     #[must_use]
     pub fn for_rows<T: KernelElement>(rows: usize, columns: usize) -> Self {
         let bytes = columns.saturating_mul(size_of::<T>());
-        Self::for_teams(rows, bytes.div_ceil(64).next_power_of_two().clamp(1, 512) as u32)
+        Self::for_teams(rows, bytes.div_ceil(80).next_power_of_two().clamp(1, 512) as u32)
     }
 
     /// Returns a launch for a kernel of rows with so many threads for a row: 1, 2, 4, 8, 16 or 32, or a multiple of 32.

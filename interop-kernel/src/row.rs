@@ -353,7 +353,7 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
 }
 
 /// The number of units that a thread loads before it uses the first.
-const BATCH: usize = 4;
+const BATCH: usize = 2;
 
 /// What is done with elements of a row.
 trait Visit<S: Source> {

@@ -4,6 +4,8 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+#[cfg(target_arch = "nvptx64")]
+use crate::device;
 use crate::fail::{Mistake, fail};
 use crate::mapping::Rows;
 use crate::real::{Real, RowElement};
@@ -37,6 +39,50 @@ pub(crate) fn element_of_word<T: RowElement>(word: u32) -> T {
     const { assert!(size_of::<T>() <= 4 && cfg!(target_endian = "little")) };
     // SAFETY: an element has at most as many bytes as a word, and any bits are one.
     unsafe { core::mem::transmute_copy(&word) }
+}
+
+/// Loads an element into the lower bits of a word.
+///
+/// # Safety
+///
+/// As [`Line::load`], for this element.
+#[inline(always)]
+unsafe fn load_alone<T>(place: *const u8) -> u32 {
+    // SAFETY: as the caller promises, in each of these.
+    match size_of::<T>() {
+        #[cfg(target_arch = "nvptx64")]
+        1 => unsafe { device::load_8(place) },
+        #[cfg(target_arch = "nvptx64")]
+        2 => unsafe { device::load_16(place) },
+        #[cfg(target_arch = "nvptx64")]
+        _ => unsafe { device::load_32(place) },
+        #[cfg(not(target_arch = "nvptx64"))]
+        1 => unsafe { place.read() }.into(),
+        #[cfg(not(target_arch = "nvptx64"))]
+        2 => unsafe { place.cast::<u16>().read() }.into(),
+        #[cfg(not(target_arch = "nvptx64"))]
+        _ => unsafe { place.cast::<u32>().read() },
+    }
+}
+
+/// Stores the lower bits of a word as an element, of 2 or 4 bytes.
+///
+/// # Safety
+///
+/// As [`Line::store`], for this element.
+#[inline(always)]
+unsafe fn store_alone<T>(place: *mut u8, word: u32) {
+    // SAFETY: as the caller promises, in each of these.
+    match size_of::<T>() {
+        #[cfg(target_arch = "nvptx64")]
+        2 => unsafe { device::store_16(place, word) },
+        #[cfg(target_arch = "nvptx64")]
+        _ => unsafe { device::store_32(place, word) },
+        #[cfg(not(target_arch = "nvptx64"))]
+        2 => unsafe { place.cast::<u16>().write(word as u16) },
+        #[cfg(not(target_arch = "nvptx64"))]
+        _ => unsafe { place.cast::<u32>().write(word) },
+    }
 }
 
 /// Which part of a row a team has.
@@ -131,15 +177,8 @@ impl<T: RowElement> Line<T> {
         let place = self.place.wrapping_offset(column as isize * self.stride);
         unrolled!(number in 0..8 of count => {
             let element = place.wrapping_offset(number as isize * self.stride);
-            // Volatile, or the compiler shares accesses with the wide ones, and those are wide no longer.
-            let bits = match size_of::<T>() {
-                // SAFETY: as the caller promises.
-                1 => u32::from(unsafe { element.cast::<u8>().read_volatile() }),
-                // SAFETY: as above.
-                2 => u32::from(unsafe { element.cast::<u16>().read_volatile() }),
-                // SAFETY: as above.
-                _ => unsafe { element.cast::<u32>().read_volatile() },
-            };
+            // SAFETY: as the caller promises.
+            let bits = unsafe { load_alone::<T>(element.cast()) };
             let (word, shift) = Self::bits(number);
             words[word] |= bits << shift;
         });
@@ -206,12 +245,8 @@ impl<T: Real> Line<T> {
         let place = self.place.wrapping_offset(column as isize * self.stride);
         unrolled!(number in 0..8 of count => {
             let (element, word) = (place.wrapping_offset(number as isize * self.stride), T::to_word(value(number)));
-            match size_of::<T>() {
-                // SAFETY: as the caller promises; volatile as in `load`.
-                2 => unsafe { element.cast::<u16>().write_volatile(word as u16) },
-                // SAFETY: as above.
-                _ => unsafe { element.cast::<u32>().write_volatile(word) },
-            }
+            // SAFETY: as the caller promises.
+            unsafe { store_alone::<T>(element.cast(), word) };
         });
     }
 }
