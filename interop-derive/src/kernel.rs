@@ -244,7 +244,7 @@ impl Kernel {
             match choice {
                 Choice::Crate(path) => options.krate = path,
                 Choice::Same(word, names) => {
-                    options.groups[word].push(names.iter().map(&mut number).collect())
+                    options.groups[word].push(names.iter().map(&mut number).collect());
                 }
                 Choice::Types(name, types) => options.types.push((name, types.into_iter().collect())),
             }
@@ -408,7 +408,56 @@ impl Kernel {
         quote!(#(#checks)*)
     }
 
-    /// The type of the kernel's name.
+    /// The type of the kernel's name, and for which types there is an entry point.
+    fn declared(&self, options: &Options) -> TokenStream {
+        let (Self { visibility, name, .. }, krate) = (self, &options.krate);
+        // Written by the macro, so that no lint is about its style. An `allow` would be an error where the lint is forbidden.
+        let mut type_name = name.clone();
+        type_name.set_span(name.span().resolved_at(Span::call_site()));
+        let docs = format!(
+            "The kernel [`{name}`](fn@{name}) for the host: [`run`](Self::run) on the CPU, and [`with`](Self::with) for a launch."
+        );
+        let types: Vec<_> = options.types.iter().map(|(ty, _)| ty).collect();
+        let (list, variant) = if types.is_empty() {
+            (None, None)
+        } else {
+            let never =
+                quote!(::core::convert::Infallible, ::core::marker::PhantomData<fn() -> (#(#types,)*)>);
+            (Some(quote!(<#(#types),*>)), Some(quote!(#[doc(hidden)] __Types(#never))))
+        };
+        let entries = options.entries(name);
+        let entries = entries.iter().map(|entry| {
+            let (aliases, checks, text) = (entry.aliases(), self.checks(krate), &entry.name);
+            // The aliases have the names of the types.
+            let compiled = list.as_ref().map(|list| {
+                quote! {
+                    unsafe impl #krate::Compiled for #name #list {
+                        const NAME: &'static ::core::primitive::str = #text;
+                    }
+                }
+            });
+            quote! {
+                #[cfg(not(target_arch = "nvptx64"))]
+                const _: () = {
+                    #aliases
+                    #checks
+                    #compiled
+                };
+            }
+        });
+        quote! {
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[doc = #docs]
+            #[derive(Debug)]
+            #visibility enum #type_name #list {
+                #variant
+            }
+
+            #(#entries)*
+        }
+    }
+
+    /// What the host calls and launches.
     fn for_host(&self, options: &Options) -> TokenStream {
         let Options { krate, groups, .. } = options;
         let Self { visibility, name, generics, parameters, .. } = self;
@@ -417,9 +466,6 @@ impl Kernel {
         let launched =
             types.iter().map(|ty| quote_spanned!(ty.span()=> <#ty as #krate::Parameter>::Launched));
         let thread = parameters.first().map(|thread| &thread.ty);
-        // Written by the macro, so that no lint is about its style. An `allow` would be an error where the lint is forbidden.
-        let mut type_name = name.clone();
-        type_name.set_span(name.span().resolved_at(Span::call_site()));
         let views = groups.iter().flatten().flatten().filter_map(|number| self.arguments().nth(*number));
         let views = views.map(|view| &view.ty);
         let compared = COMPARED.iter().zip(groups).filter(|(_, groups)| !groups.is_empty()).map(
@@ -440,47 +486,14 @@ impl Kernel {
             types.iter().map(|ty| quote_spanned!(ty.span()=> <#ty as #krate::Parameter>::Tried<#error>));
         let (all, of_types, _) = generics.split_for_impl();
         let turbofish = of_types.as_turbofish();
-        let types_of_kernel: Vec<_> = options.types.iter().map(|(ty, _)| ty).collect();
         let (entry, bound) = if options.types.is_empty() {
             (text_of(name).into_token_stream(), None)
         } else {
             (quote!(<Self as #krate::Compiled>::NAME), Some(quote!(where Self: #krate::Compiled)))
         };
-        let variant = (!types_of_kernel.is_empty()).then(|| {
-            quote!(#[doc(hidden)] __Types(::core::convert::Infallible, ::core::marker::PhantomData<fn() -> (#(#types_of_kernel,)*)>))
-        });
-        let entries = options.entries(name);
-        let compiled = entries.iter().map(|entry| {
-            let (aliases, checks, text) = (entry.aliases(), self.checks(krate), &entry.name);
-            let implementation = (!entry.types.is_empty()).then(|| {
-                quote! {
-                    // The names of the aliases.
-                    unsafe impl #krate::Compiled for #name<#(#types_of_kernel),*> {
-                        const NAME: &'static ::core::primitive::str = #text;
-                    }
-                }
-            });
-            quote! {
-                #[cfg(not(target_arch = "nvptx64"))]
-                const _: () = {
-                    #aliases
-                    #checks
-                    #implementation
-                };
-            }
-        });
-        let docs = format!(
-            "The kernel [`{name}`](fn@{name}) for the host: [`run`](Self::run) on the CPU, and [`with`](Self::with) for a launch."
-        );
+        let declared = self.declared(options);
         quote! {
-            #[cfg(not(target_arch = "nvptx64"))]
-            #[doc = #docs]
-            #[derive(Debug)]
-            #visibility enum #type_name #of_types {
-                #variant
-            }
-
-            #(#compiled)*
+            #declared
 
             #[cfg(not(target_arch = "nvptx64"))]
             #[allow(clippy::used_underscore_binding)]

@@ -77,41 +77,42 @@ pub(crate) unsafe fn word_across(mask: u32, word: u32, distance: u32) -> u32 {
     unsafe { shuffle_across(mask, word, distance, 31) }
 }
 
-/// Loads and stores of one small element. By an instruction, or the compiler shares accesses with wide ones, which are wide no
-/// longer; if they are volatile, they do not see the nearest cache.
-macro_rules! alone {
-    ($($size:literal $load:ident $store:ident;)*) => {
-        $(
-            /// # Safety
-            ///
-            /// As `ptr::read`, and nobody else writes the element now.
-            #[inline(always)]
-            pub(crate) unsafe fn $load(place: *const u8) -> u32 {
-                let word: u32;
-                // SAFETY: as the caller promises.
-                unsafe {
-                    asm!(concat!("ld.u", $size, " {}, [{}];"), out(reg32) word, in(reg64) place, options(pure, readonly, nostack))
-                };
-                word
-            }
-
-            /// # Safety
-            ///
-            /// As `ptr::write`, and nobody else uses the element now.
-            #[allow(dead_code, reason = "bytes are only read")]
-            #[inline(always)]
-            pub(crate) unsafe fn $store(place: *mut u8, word: u32) {
-                // SAFETY: as the caller promises.
-                unsafe { asm!(concat!("st.u", $size, " [{}], {};"), in(reg64) place, in(reg32) word, options(nostack)) };
-            }
-        )*
-    };
+/// Loads an element of 1, 2 or 4 bytes into a word. By an instruction, or the compiler shares accesses with wide ones, which are wide no
+/// longer; a volatile load does not see the nearest cache.
+///
+/// # Safety
+///
+/// As `ptr::read`, and nobody else writes the element now.
+#[inline(always)]
+pub(crate) unsafe fn load_alone<T>(place: *const T) -> u32 {
+    macro_rules! load {
+        ($instruction:literal) => {{
+            let word: u32;
+            // SAFETY: as the caller promises.
+            unsafe { asm!($instruction, out(reg32) word, in(reg64) place, options(pure, readonly, nostack)) };
+            word
+        }};
+    }
+    match size_of::<T>() {
+        1 => load!("ld.u8 {}, [{}];"),
+        2 => load!("ld.u16 {}, [{}];"),
+        _ => load!("ld.u32 {}, [{}];"),
+    }
 }
 
-alone! {
-    8 load_8 store_8;
-    16 load_16 store_16;
-    32 load_32 store_32;
+/// Stores the lower bits of a word as an element of 2 or 4 bytes.
+///
+/// # Safety
+///
+/// As `ptr::write`, and nobody else uses the element now.
+#[inline(always)]
+pub(crate) unsafe fn store_alone<T>(place: *mut T, word: u32) {
+    match size_of::<T>() {
+        // SAFETY: as the caller promises.
+        2 => unsafe { asm!("st.u16 [{}], {};", in(reg64) place, in(reg32) word, options(nostack)) },
+        // SAFETY: as above.
+        _ => unsafe { asm!("st.u32 [{}], {};", in(reg64) place, in(reg32) word, options(nostack)) },
+    }
 }
 
 /// Waits for all threads of the block.

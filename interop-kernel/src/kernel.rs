@@ -436,7 +436,7 @@ impl<'a, K: Kernel> Arguments<'a, K> {
             }
         }
         self.check_team(block)?;
-        self.compare(K::SAME_SHAPE, |shape| Shape::Whole(shape))?;
+        self.compare(K::SAME_SHAPE, Shape::Whole)?;
         self.compare(K::SAME_ROWS, |shape| Shape::Rows(shape.first().copied()))?;
         self.compare(K::SAME_COLUMNS, |shape| Shape::Columns(shape.last().copied()))
     }

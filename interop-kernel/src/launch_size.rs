@@ -11,6 +11,9 @@ pub struct LaunchSize {
     pub block: (u32, u32, u32),
 }
 
+/// The bytes of a row for which there is a thread, at most: a little more than a [`Team`](crate::Team) keeps by itself.
+const BYTES: usize = 80;
+
 /// The number of threads of a block.
 const THREADS: u32 = 256;
 
@@ -63,16 +66,17 @@ impl LaunchSize {
     /// assert_eq!(LaunchSize::for_rows::<f32>(1000, 4096).block, (256, 1, 1));
     /// ```
     #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 512")]
     pub fn for_rows<T: KernelElement>(rows: usize, columns: usize) -> Self {
-        let bytes = columns.saturating_mul(size_of::<T>());
-        Self::for_teams(rows, bytes.div_ceil(80).next_power_of_two().clamp(1, 512) as u32)
+        let threads = columns.saturating_mul(size_of::<T>()).div_ceil(BYTES).min(512);
+        Self::for_teams(rows, threads.next_power_of_two() as u32)
     }
 
     /// Returns a launch for a kernel of rows with so many threads for a row: 1, 2, 4, 8, 16 or 32, or a multiple of 32.
     #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "below 2^31")]
     pub fn for_teams(rows: usize, threads: u32) -> Self {
-        let teams = (128 / threads.max(1)).max(1);
-        let teams = if threads > 32 { 1 } else { teams };
+        let teams = if threads > 32 { 1 } else { 128 / threads.max(1) };
         let blocks = rows.div_ceil(teams as usize).clamp(1, i32::MAX as usize);
         Self { grid: (blocks as u32, 1, 1), block: (threads, teams, 1) }
     }

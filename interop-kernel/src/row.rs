@@ -1,5 +1,11 @@
 //! A row that a team owns: sums and maxima of its elements, and what is written to them.
 #![expect(unsafe_code, reason = "each thread of a team reads and writes its own elements")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "numbers of columns are below 2^31, those of rows below an extent; a sum of more numbers is not more precise"
+)]
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -55,7 +61,6 @@ impl<'r, T: RowElement, const KEPT: usize> Iterator for OwnRows<'r, T, KEPT> {
 /// Divides a row: elements up to the first aligned one, units, and elements after them. On the CPU element \[0, 0\] counts as aligned, as
 /// new memory of a device is, so that results do not depend on the address.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "`Team::rows` has compared the columns")]
 fn part<T: RowElement>(fields: &Fields<2>, row: u64) -> Part {
     let (columns, unit) = (fields.shape[1] as u32, T::UNIT as u32);
     if fields.strides[1] != 1 {
@@ -87,7 +92,6 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     /// The number of the row in its array.
     #[inline(always)]
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "below an extent")]
     pub fn number(&self) -> usize {
         self.part.row as usize
     }
@@ -95,7 +99,6 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     /// The number of columns, as the `f32` that a mean is divided by.
     #[inline(always)]
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a sum of so many elements is not more precise")]
     pub fn columns(&self) -> f32 {
         self.part.columns as f32
     }
@@ -108,19 +111,19 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn keep<'k, A: RowArray>(&'k self, array: A) -> Kept<'k, A, KEPT> {
+    pub fn keep<A: RowArray>(&self, array: A) -> Kept<'_, A, KEPT> {
         let line = Line::<A::Element>::find(array, T::UNIT, &self.part);
-        Kept::new(array, self.team.lanes(), |lane| self.words(line, lane))
+        Kept::new(array, self.team.lanes(), |thread| self.words(line, thread))
     }
 
     #[inline(always)]
-    fn words<E: RowElement>(&self, line: Line<E>, lane: u32) -> KeptWords<KEPT> {
+    fn words<E: RowElement>(&self, line: Line<E>, thread: u32) -> KeptWords<KEPT> {
         let mut words = [[0; 8]; KEPT];
         if !line.is_wide() {
             // What is not wide is never looked for among the words.
             return words;
         }
-        let (first, step) = self.first_unit(lane);
+        let (first, step) = self.first_unit(thread);
         unrolled!(number in 0..8 of KEPT => {
             let column = first + step * number as u32;
             if column < self.part.end {
@@ -134,17 +137,17 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     /// Returns the first column of the units of a thread, and the distance of its units. The compiler forgets how they were computed: it
     /// would keep all addresses in registers from one operation to the next.
     #[inline(always)]
-    fn first_unit(&self, lane: u32) -> (u32, u32) {
-        let (lane, threads) = self.lane_and_threads(lane);
-        (self.part.head + lane * T::UNIT as u32, threads * T::UNIT as u32)
+    fn first_unit(&self, thread: u32) -> (u32, u32) {
+        let (thread, threads) = self.number_and_count(thread);
+        (self.part.head + thread * T::UNIT as u32, threads * T::UNIT as u32)
     }
 
     #[inline(always)]
-    fn lane_and_threads(&self, lane: u32) -> (u32, u32) {
+    fn number_and_count(&self, thread: u32) -> (u32, u32) {
         let threads = self.team.size();
         #[cfg(target_arch = "nvptx64")]
-        let (lane, threads) = (device::forget(lane), device::forget(threads));
-        (lane, threads)
+        let (thread, threads) = (device::forget(thread), device::forget(threads));
+        (thread, threads)
     }
 
     /// Returns the sum of a function of the elements: an `f32`, or several sums as `[f32; 2]` or `[f32; 3]`.
@@ -188,9 +191,9 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[track_caller]
     pub fn argmax<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + Sync) -> (f32, usize) {
         let max = |most: Place, other: Place| {
-            let is_more = other.value > most.value || other.value.is_nan() && !most.value.is_nan();
-            let is_equal = other.value == most.value || other.value.is_nan() && most.value.is_nan();
-            if is_more || is_equal && other.column < most.column { other } else { most }
+            let is_more = |one: f32, other: f32| one > other || one.is_nan() && !other.is_nan();
+            let is_first = other.column < most.column && !is_more(most.value, other.value);
+            if is_more(other.value, most.value) || is_first { other } else { most }
         };
         let none = Place { value: f32::NEG_INFINITY, column: u32::MAX };
         let place =
@@ -209,10 +212,10 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         combine: impl Fn(V, V) -> V,
     ) -> V {
         let lines = source.lines(T::UNIT, &self.part);
-        let of_thread = |lane| {
+        let of_thread = |thread| {
             let mut fold = Fold { value: start, f: &f };
             // SAFETY: of what is written, each thread has its own elements.
-            unsafe { self.visit(source, lines, lane, &mut fold) };
+            unsafe { self.visit(source, lines, thread, &mut fold) };
             fold.value
         };
         self.team.combine(start, of_thread, combine)
@@ -229,9 +232,9 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     ) {
         let line = Line::of(array, T::UNIT, &self.part);
         let lines = source.lines(T::UNIT, &self.part);
-        for lane in self.team.lanes() {
+        for thread in self.team.lanes() {
             // SAFETY: of what is written, each thread has its own elements.
-            unsafe { self.visit(source, lines, lane, &mut Store { line, f: &f }) };
+            unsafe { self.visit(source, lines, thread, &mut Store { line, f: &f }) };
         }
     }
 
@@ -270,25 +273,25 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     ///
     /// What is visited uses elements of this thread only. `lines` are those of the source.
     #[inline(always)]
-    unsafe fn visit<S: Source>(&self, source: S, lines: S::Lines, lane: u32, visit: &mut impl Visit<S>) {
+    unsafe fn visit<S: Source>(&self, source: S, lines: S::Lines, thread: u32, visit: &mut impl Visit<S>) {
         let Part { columns, head, end, .. } = self.part;
-        let (mut single, step) = self.lane_and_threads(lane);
+        let (mut single, step) = self.number_and_count(thread);
         while single < columns - (end - head) {
             let column = if single < head { single } else { end - head + single };
             // SAFETY: as the caller promises: each thread has its own single elements.
-            unsafe { visit.load_and_visit::<false>(source, lines, column, 1, lane) };
+            unsafe { visit.load_and_visit::<false>(source, lines, column, 1, thread) };
             single += step;
         }
         let is_wide = S::is_wide(&lines) && visit.is_wide();
-        let (mut column, step) = self.first_unit(lane);
+        let (mut column, step) = self.first_unit(thread);
         if is_wide {
             // SAFETY: as the caller promises; all lines are wide.
-            unsafe { self.visit_wide(source, lines, lane, visit) };
+            unsafe { self.visit_wide(source, lines, thread, visit) };
             return;
         }
         while column < end {
             // SAFETY: as the caller promises: each thread has its own units.
-            unsafe { visit.load_and_visit::<false>(source, lines, column, T::UNIT, lane) };
+            unsafe { visit.load_and_visit::<false>(source, lines, column, T::UNIT, thread) };
             column += step;
         }
     }
@@ -299,22 +302,28 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     ///
     /// As [`visit`](Self::visit), and all lines are wide.
     #[inline(always)]
-    unsafe fn visit_wide<S: Source>(&self, source: S, lines: S::Lines, lane: u32, visit: &mut impl Visit<S>) {
+    unsafe fn visit_wide<S: Source>(
+        &self,
+        source: S,
+        lines: S::Lines,
+        thread: u32,
+        visit: &mut impl Visit<S>,
+    ) {
         let batch = const {
             match S::ARRAYS {
                 0 | 1 => BATCH,
                 _ => BATCH / 2,
             }
         };
-        let (mut column, step) = self.first_unit(lane);
+        let (mut column, step) = self.first_unit(thread);
         unrolled!(number in 0..8 of S::KEPT.div_ceil(batch) => {
             // SAFETY: as the caller promises.
-            unsafe { self.batch(source, lines, visit, (column, step), (lane, number * batch), batch) };
+            unsafe { self.batch(source, lines, visit, (column, step), (thread, number * batch), batch) };
             column += step * batch as u32;
         });
         while column < self.part.end {
             // SAFETY: as above.
-            unsafe { self.batch(source, lines, visit, (column, step), (lane, usize::MAX / 2), batch) };
+            unsafe { self.batch(source, lines, visit, (column, step), (thread, usize::MAX / 2), batch) };
             column += step * batch as u32;
         }
     }
@@ -331,7 +340,7 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         lines: S::Lines,
         visit: &mut impl Visit<S>,
         (first, step): (u32, u32),
-        (lane, unit): (u32, usize),
+        (thread, unit): (u32, usize),
         count: usize,
     ) {
         let mut words = [S::NOTHING; 8];
@@ -339,7 +348,7 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
             let column = first + step * number as u32;
             if column < self.part.end {
                 // SAFETY: there is a unit, and as the caller promises.
-                words[number] = unsafe { source.load::<true>(lines, column, T::UNIT, (lane, unit + number)) };
+                words[number] = unsafe { source.load::<true>(lines, column, T::UNIT, (thread, unit + number)) };
             }
         });
         unrolled!(number in 0..8 of count => {
@@ -374,10 +383,10 @@ trait Visit<S: Source> {
         lines: S::Lines,
         column: u32,
         count: usize,
-        lane: u32,
+        thread: u32,
     ) {
         // SAFETY: as the caller promises.
-        let words = unsafe { source.load::<WIDE>(lines, column, count, (lane, usize::MAX)) };
+        let words = unsafe { source.load::<WIDE>(lines, column, count, (thread, usize::MAX)) };
         // SAFETY: as above.
         unsafe { self.visit::<WIDE>(column, count, &words) };
     }
@@ -395,7 +404,6 @@ impl<S: Source, V: Copy, F: Fn(V, S::Items, u32) -> V> Visit<S> for Fold<'_, V, 
     }
 
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "below 8")]
     unsafe fn visit<const WIDE: bool>(&mut self, column: u32, count: usize, words: &S::Words) {
         unrolled!(number in 0..8 of count => {
             self.value = (self.f)(self.value, S::items(words, column, number), column + number as u32);

@@ -1,5 +1,6 @@
 //! What the functions of a row read and write: rows of arrays, in units of several elements.
 #![expect(unsafe_code, reason = "elements are read and written through pointers")]
+#![expect(clippy::cast_possible_truncation, reason = "extents come from `usize`")]
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -47,41 +48,37 @@ pub(crate) fn element_of_word<T: RowElement>(word: u32) -> T {
 ///
 /// As [`Line::load`], for this element.
 #[inline(always)]
-unsafe fn load_alone<T>(place: *const u8) -> u32 {
-    // SAFETY: as the caller promises, in each of these.
-    match size_of::<T>() {
-        #[cfg(target_arch = "nvptx64")]
-        1 => unsafe { device::load_8(place) },
-        #[cfg(target_arch = "nvptx64")]
-        2 => unsafe { device::load_16(place) },
-        #[cfg(target_arch = "nvptx64")]
-        _ => unsafe { device::load_32(place) },
-        #[cfg(not(target_arch = "nvptx64"))]
-        1 => unsafe { place.read() }.into(),
-        #[cfg(not(target_arch = "nvptx64"))]
-        2 => unsafe { place.cast::<u16>().read() }.into(),
-        #[cfg(not(target_arch = "nvptx64"))]
-        _ => unsafe { place.cast::<u32>().read() },
+unsafe fn load_alone<T: RowElement>(place: *const T) -> u32 {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: as the caller promises.
+    return unsafe { device::load_alone(place) };
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let mut word = 0_u32;
+        // SAFETY: as the caller promises.
+        let element = unsafe { place.read() };
+        // SAFETY: a word has at least as many bytes, and any bits are one.
+        unsafe { (&raw mut word).cast::<T>().write(element) };
+        word
     }
 }
 
-/// Stores the lower bits of a word as an element, of 2 or 4 bytes.
+/// Stores the lower bits of a word as an element.
 ///
 /// # Safety
 ///
 /// As [`Line::store`], for this element.
 #[inline(always)]
-unsafe fn store_alone<T>(place: *mut u8, word: u32) {
-    // SAFETY: as the caller promises, in each of these.
-    match size_of::<T>() {
-        #[cfg(target_arch = "nvptx64")]
-        2 => unsafe { device::store_16(place, word) },
-        #[cfg(target_arch = "nvptx64")]
-        _ => unsafe { device::store_32(place, word) },
-        #[cfg(not(target_arch = "nvptx64"))]
-        2 => unsafe { place.cast::<u16>().write(word as u16) },
-        #[cfg(not(target_arch = "nvptx64"))]
-        _ => unsafe { place.cast::<u32>().write(word) },
+unsafe fn store_alone<T: RowElement>(place: *mut T, word: u32) {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: as the caller promises.
+    unsafe {
+        device::store_alone(place, word);
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    // SAFETY: as the caller promises.
+    unsafe {
+        place.write(element_of_word(word));
     }
 }
 
@@ -154,20 +151,20 @@ impl<T: RowElement> Line<T> {
             match count * size_of::<T>() {
                 32 => {
                     // SAFETY: as the caller promises; aligned, as `new` has found.
-                    let [a, b, c, d] = unsafe { *place.cast::<Word16>() }.0;
+                    let low = unsafe { *place.cast::<Word16>() }.0;
                     // SAFETY: as above.
-                    let [e, f, g, h] = unsafe { *place.cast::<Word16>().wrapping_add(1) }.0;
-                    words = [a, b, c, d, e, f, g, h];
+                    let high = unsafe { *place.cast::<Word16>().wrapping_add(1) }.0;
+                    words = [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]];
                 }
                 16 => {
                     // SAFETY: as above.
-                    let [a, b, c, d] = unsafe { *place.cast::<Word16>() }.0;
-                    words = [a, b, c, d, 0, 0, 0, 0];
+                    let low = unsafe { *place.cast::<Word16>() }.0;
+                    words = [low[0], low[1], low[2], low[3], 0, 0, 0, 0];
                 }
                 8 => {
                     // SAFETY: as above.
-                    let [a, b] = unsafe { *place.cast::<Word8>() }.0;
-                    words = [a, b, 0, 0, 0, 0, 0, 0];
+                    let low = unsafe { *place.cast::<Word8>() }.0;
+                    words = [low[0], low[1], 0, 0, 0, 0, 0, 0];
                 }
                 // SAFETY: as above; a unit of other sizes has 4 bytes.
                 _ => words[0] = unsafe { *place.cast::<u32>() },
@@ -178,7 +175,7 @@ impl<T: RowElement> Line<T> {
         unrolled!(number in 0..8 of count => {
             let element = place.wrapping_offset(number as isize * self.stride);
             // SAFETY: as the caller promises.
-            let bits = unsafe { load_alone::<T>(element.cast()) };
+            let bits = unsafe { load_alone(element) };
             let (word, shift) = Self::bits(number);
             words[word] |= bits << shift;
         });
@@ -213,7 +210,6 @@ impl<T: Real> Line<T> {
     ///
     /// As [`load`](Self::load), and nobody else uses the elements now.
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "the lower bits")]
     pub(crate) unsafe fn store<const WIDE: bool>(
         &self,
         column: u32,
@@ -227,18 +223,19 @@ impl<T: Real> Line<T> {
                 words[word] |= T::to_word(value(number)) << shift;
             });
             let place = self.place.wrapping_add(column as usize);
-            let [a, b, c, d, e, f, g, h] = words;
+            let [low, high] =
+                [0, 4].map(|at| Word16([words[at], words[at + 1], words[at + 2], words[at + 3]]));
             match count * size_of::<T>() {
                 32 => {
                     // SAFETY: as the caller promises; aligned, as `new` has found.
-                    unsafe { *place.cast::<Word16>() = Word16([a, b, c, d]) };
+                    unsafe { *place.cast::<Word16>() = low };
                     // SAFETY: as above.
-                    unsafe { *place.cast::<Word16>().wrapping_add(1) = Word16([e, f, g, h]) };
+                    unsafe { *place.cast::<Word16>().wrapping_add(1) = high };
                 }
                 // SAFETY: as above.
-                16 => unsafe { *place.cast::<Word16>() = Word16([a, b, c, d]) },
+                16 => unsafe { *place.cast::<Word16>() = low },
                 // SAFETY: as above; a unit of other sizes has 8 bytes: four of 2.
-                _ => unsafe { *place.cast::<Word8>() = Word8([a, b]) },
+                _ => unsafe { *place.cast::<Word8>() = Word8([words[0], words[1]]) },
             }
             return;
         }
@@ -246,7 +243,7 @@ impl<T: Real> Line<T> {
         unrolled!(number in 0..8 of count => {
             let (element, word) = (place.wrapping_offset(number as isize * self.stride), T::to_word(value(number)));
             // SAFETY: as the caller promises.
-            unsafe { store_alone::<T>(element.cast(), word) };
+            unsafe { store_alone(element, word) };
         });
     }
 }
@@ -297,7 +294,7 @@ pub(crate) mod sealed {
         fn lines(self, unit: usize, part: &Part) -> Self::Lines;
         /// Whether units are aligned words in each array.
         fn is_wide(lines: &Self::Lines) -> bool;
-        /// Loads `count` elements: unit number `number` of the thread `lane`, if that is known at compile time.
+        /// Loads `count` elements: unit number `number` of the thread `thread`, if that is known at compile time.
         ///
         /// # Safety
         ///
@@ -399,7 +396,6 @@ impl sealed::Source for Columns {
     unsafe fn load<const WIDE: bool>(self, (): (), _: u32, _: usize, _: (u32, usize)) {}
 
     #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "below 8")]
     fn items((): &(), column: u32, number: usize) -> u32 {
         column + number as u32
     }
@@ -468,13 +464,13 @@ impl<A: RowArray, const KEPT: usize> sealed::Source for &Kept<'_, A, KEPT> {
         line: Self::Lines,
         column: u32,
         count: usize,
-        (lane, number): (u32, usize),
+        (thread, number): (u32, usize),
     ) -> Words {
         if number < KEPT {
             #[cfg(target_arch = "nvptx64")]
-            let (words, _) = (&self.words, lane);
+            let (words, _) = (&self.words, thread);
             #[cfg(not(target_arch = "nvptx64"))]
-            let words = &self.words[lane as usize];
+            let words = &self.words[thread as usize];
             return words[number];
         }
         // SAFETY: as the caller promises.

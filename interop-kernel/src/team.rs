@@ -51,6 +51,7 @@ pub struct Team<'t, const KEPT: usize = 4> {
     /// Which half of the shared words the next result uses.
     #[cfg_attr(not(target_arch = "nvptx64"), allow(dead_code, reason = "for the device"))]
     turn: Cell<u32>,
+    #[cfg_attr(not(target_arch = "nvptx64"), allow(dead_code, reason = "for the device"))]
     has_rows: Cell<bool>,
 }
 
@@ -222,6 +223,7 @@ impl<const KEPT: usize> Team<'_, KEPT> {
             fail(Mistake::OtherRows([rows, columns], [rows, (1 << 31) - 1]));
         }
         // In an earlier loop an element may have been that of another thread.
+        #[cfg(target_arch = "nvptx64")]
         if self.has_rows.replace(true) {
             self.meet();
         }
@@ -235,9 +237,6 @@ impl<const KEPT: usize> Team<'_, KEPT> {
             self.thread.blocks() * teams,
         )
     }
-
-    #[cfg(not(target_arch = "nvptx64"))]
-    fn meet(&self) {}
 
     /// Waits for the threads of the team.
     #[cfg(target_arch = "nvptx64")]
