@@ -255,17 +255,25 @@ impl Kernel {
 
     /// Orders the lists of types as the generic parameters, of which each has one.
     fn order_types(&self, types: &mut Vec<(Ident, Vec<Type>)>, errors: &mut Errors) {
-        let mut lists = core::mem::take(types);
+        let (mut lists, mut is_complete) = (core::mem::take(types), true);
         for parameter in self.generics.type_params() {
             let name = &parameter.ident;
-            match lists.iter().position(|(listed, types)| listed == name && !types.is_empty()) {
-                Some(number) => types.push(lists.swap_remove(number)),
-                None => errors.push(
-                    parameter,
-                    format_args!("found the type `{name}` without a list: an entry point has one list of types"),
-                    format_args!("write `#[kernel({name} = [f32, f64])]`, with the types for which there shall be a kernel"),
-                ),
+            let found = lists.iter().position(|(listed, types)| listed == name && !types.is_empty());
+            if let Some(number) = found {
+                types.push(lists.swap_remove(number));
+                continue;
             }
+            is_complete = false;
+            let found =
+                format_args!("found the type `{name}` without a list: an entry point has one list of types");
+            let help = format_args!(
+                "write `#[kernel({name} = [f32, f64])]`, with the types for which there shall be a kernel"
+            );
+            errors.push(parameter, found, help);
+        }
+        // Else the list may be that of a type which has none.
+        if !is_complete {
+            return;
         }
         for (name, _) in lists {
             errors.push(
@@ -376,11 +384,10 @@ impl Kernel {
         let (thread, name) = (self.parameters.first().map(|thread| &thread.ty), &self.name);
         let (layout, export) = (format!("interop_layout_{}", entry.name), &entry.name);
         let texts = self.arguments().map(|parameter| text_of(&parameter.name));
-        let (aliases, checks) = (entry.aliases(), self.checks(krate));
+        let aliases = entry.aliases();
         quote! {
             const _: () = {
                 #aliases
-                #checks
                 const __INTEROP_LAYOUT: #krate::__private::Layout =
                     #krate::__private::Layout::of_kernel::<(#(#types,)*)>(&[#(#texts),*]);
                 #[unsafe(export_name = #layout)]
@@ -396,16 +403,6 @@ impl Kernel {
                 }
             };
         }
-    }
-
-    /// Compares each parameter with the first one, at compile time.
-    fn checks(&self, krate: &Path) -> TokenStream {
-        let thread = self.parameters.first().map(|thread| &thread.ty);
-        let checks = self.arguments().map(|parameter| {
-            let ty = &parameter.ty;
-            quote_spanned!(ty.span()=> const _: () = #krate::__private::assert_beside::<#thread, #ty>();)
-        });
-        quote!(#(#checks)*)
     }
 
     /// The type of the kernel's name, and for which types there is an entry point.
@@ -427,7 +424,7 @@ impl Kernel {
         };
         let entries = options.entries(name);
         let entries = entries.iter().map(|entry| {
-            let (aliases, checks, text) = (entry.aliases(), self.checks(krate), &entry.name);
+            let (aliases, text) = (entry.aliases(), &entry.name);
             // The aliases have the names of the types.
             let compiled = list.as_ref().map(|list| {
                 quote! {
@@ -440,8 +437,8 @@ impl Kernel {
                 #[cfg(not(target_arch = "nvptx64"))]
                 const _: () = {
                     #aliases
-                    #checks
                     #compiled
+                    const _: () = #krate::__private::assert_beside::<#name #list>();
                 };
             }
         });

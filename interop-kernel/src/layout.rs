@@ -140,12 +140,24 @@ pub trait HasLayout: Sized {
 /// The parameters of a kernel, as a tuple.
 pub trait Layouts {
     const LAYOUTS: &'static [Layout];
+    /// Whether threads learn of each other through one of them.
+    const HAS_ATOMIC: bool;
+}
+
+/// Fails at compile time for a team whose threads learn of each other.
+pub(crate) const fn assert_beside(is_team: bool, has_atomic: bool) {
+    assert!(
+        !(is_team && has_atomic),
+        "found `Atomic` beside a `Team`: `add` would tell each thread of a team another value, and they must all make the same calls; \
+         write a `ViewMut` by `Rows`, or add in a second kernel, with a `Thread`"
+    );
 }
 
 macro_rules! tuples {
     ($($first:ident $($other:ident)*)?) => {
         impl$(<$first: HasLayout $(, $other: HasLayout)*>)? Layouts for ($($first, $($other,)*)?) {
             const LAYOUTS: &'static [Layout] = &[$($first::LAYOUT, $($other::LAYOUT),*)?];
+            const HAS_ATOMIC: bool = false $(|| $first::IS_ATOMIC $(|| $other::IS_ATOMIC)*)?;
         }
         $(tuples!($($other)*);)?
     };

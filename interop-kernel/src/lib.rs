@@ -66,12 +66,12 @@ pub mod __private {
         F::IS_TEAM
     }
 
-    /// Compiles if a kernel with this type of threads can have this parameter.
-    pub const fn assert_beside<'t, F: crate::FirstParameter<'t>, P: crate::layout::HasLayout>() {
-        assert!(
-            !(F::IS_TEAM && P::IS_ATOMIC),
-            "found `Atomic` in a kernel with a `Team`, whose threads would each learn another value and part: write a `ViewMut` by `Rows`, or a \
-             second kernel with a `Thread`"
+    /// Compiles if the threads of a kernel can have its parameters.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub const fn assert_beside<K: crate::Kernel>() {
+        crate::layout::assert_beside(
+            K::IS_TEAM,
+            <K::Parameters<'static> as crate::layout::Layouts>::HAS_ATOMIC,
         );
     }
 

@@ -130,7 +130,7 @@ impl<T: RowElement> Line<T> {
     #[inline(always)]
     #[track_caller]
     pub(crate) fn find(array: impl RowArray<Element = T>, unit: usize, part: &Part) -> Self {
-        Self::new(&array.rows(), unit, part)
+        Self::new(&array.fields(), unit, part)
     }
 
     #[inline(always)]
@@ -256,7 +256,20 @@ fn place_of_row<T>(fields: &Fields<2>, row: u64) -> *mut T {
 
 /// An array with rows: a reference to a [`View`] with two axes, to one with one axis, which is the same for all rows, or to a
 /// [`ViewMut`] by [`Rows`].
-pub trait RowArray: Copy + sealed::RowArray {}
+#[diagnostic::on_unimplemented(
+    message = "a team has no rows of `{Self}`",
+    label = "no array with rows",
+    note = "rows are those of `&View<'_, T, 2>`, of `&View<'_, T, 1>`, which is one row for all, and of `&ViewMut<'_, T, 2, Rows>`",
+    note = "give an array with more axes two of them in its struct on the host: `shape = [rows, columns]`"
+)]
+pub trait RowArray: Copy + sealed::Sealed {
+    /// The type of its elements.
+    type Element: RowElement;
+
+    /// The array, with two axes.
+    #[doc(hidden)]
+    fn fields(self) -> Fields<2>;
+}
 
 /// What the functions of a [`Row`](crate::Row) read: a [`RowArray`], a [`Kept`] one, the [`Columns`], or a tuple of up to four of these.
 ///
@@ -266,70 +279,70 @@ pub trait RowArray: Copy + sealed::RowArray {}
     label = "no source of a row",
     note = "it reads `&View`s with one or two axes, `&ViewMut`s by the rule `Rows`, what `row.keep` returns, `Columns`, and tuples of these"
 )]
-pub trait Source: sealed::Source {}
+pub trait Source: Copy + sealed::Sealed {
+    /// What a function gets for an element.
+    type Items: Copy;
+    #[doc(hidden)]
+    type Lines: Copy;
+    #[doc(hidden)]
+    type Words: Copy;
+    /// The words of no elements.
+    #[doc(hidden)]
+    const NOTHING: Self::Words;
+    /// The number of arrays.
+    #[doc(hidden)]
+    const ARRAYS: usize;
+    /// The number of units that are in registers.
+    #[doc(hidden)]
+    const KEPT: usize = 0;
 
-pub(crate) mod sealed {
-    use super::{Fields, Part};
-    use crate::real::RowElement;
+    /// Finds the row of each array. A unit has `unit` elements.
+    #[doc(hidden)]
+    fn lines(self, unit: usize, part: &Part) -> Self::Lines;
 
-    pub trait RowArray {
-        type Element: RowElement;
-        /// The array, with two axes.
-        fn rows(self) -> Fields<2>;
-    }
+    /// Whether units are aligned words in each array.
+    #[doc(hidden)]
+    fn is_wide(lines: &Self::Lines) -> bool;
 
-    pub trait Source: Copy {
-        /// What a function gets for an element.
-        type Items: Copy;
-        type Lines: Copy;
-        type Words: Copy;
-        /// The words of no elements.
-        const NOTHING: Self::Words;
-        /// The number of arrays.
-        const ARRAYS: usize;
-        /// The number of units that are in registers.
-        const KEPT: usize = 0;
+    /// Loads `count` elements: unit number `number` of the thread `thread`, if that is known at compile time.
+    ///
+    /// # Safety
+    ///
+    /// The row has `count` elements from `column` on, and nobody else writes them now. With `WIDE` they are a unit and `is_wide`.
+    #[doc(hidden)]
+    unsafe fn load<const WIDE: bool>(
+        self,
+        lines: Self::Lines,
+        column: u32,
+        count: usize,
+        of_thread: (u32, usize),
+    ) -> Self::Words;
 
-        /// Finds the row of each array. A unit has `unit` elements.
-        fn lines(self, unit: usize, part: &Part) -> Self::Lines;
-        /// Whether units are aligned words in each array.
-        fn is_wide(lines: &Self::Lines) -> bool;
-        /// Loads `count` elements: unit number `number` of the thread `thread`, if that is known at compile time.
-        ///
-        /// # Safety
-        ///
-        /// The row has `count` elements from `column` on, and nobody else writes them now. With `WIDE` they are a unit and
-        /// `is_wide`.
-        unsafe fn load<const WIDE: bool>(
-            self,
-            lines: Self::Lines,
-            column: u32,
-            count: usize,
-            of_thread: (u32, usize),
-        ) -> Self::Words;
-        /// Returns an element of those in words.
-        fn items(words: &Self::Words, column: u32, number: usize) -> Self::Items;
-    }
+    /// Returns an element of those in words.
+    #[doc(hidden)]
+    fn items(words: &Self::Words, column: u32, number: usize) -> Self::Items;
+}
+
+mod sealed {
+    pub trait Sealed {}
 }
 
 macro_rules! arrays {
     ($([$($generics:tt)*] $array:ty, $this:ident => $fields:expr;)*) => {
         $(
-            impl<$($generics)*> RowArray for $array {}
+            impl<$($generics)*> sealed::Sealed for $array {}
 
-            impl<$($generics)*> sealed::RowArray for $array {
+            impl<$($generics)*> RowArray for $array {
                 type Element = T;
 
                 #[inline(always)]
-                fn rows(self) -> Fields<2> {
+                fn fields(self) -> Fields<2> {
                     let $this = self;
                     $fields
                 }
             }
 
-            impl<$($generics)*> Source for $array {}
-
-            impl<$($generics)*> sealed::Source for $array {
+            impl<$($generics)*> Source for $array {
                 type Items = f32;
                 type Lines = Line<T>;
                 type Words = Words;
@@ -339,7 +352,7 @@ macro_rules! arrays {
                 #[inline(always)]
                 #[track_caller]
                 fn lines(self, unit: usize, part: &Part) -> Line<T> {
-                    Line::new(&sealed::RowArray::rows(self), unit, part)
+                    Line::new(&self.fields(), unit, part)
                 }
 
                 #[inline(always)]
@@ -375,9 +388,9 @@ arrays! {
 #[derive(Clone, Copy, Debug)]
 pub struct Columns;
 
-impl Source for Columns {}
+impl sealed::Sealed for Columns {}
 
-impl sealed::Source for Columns {
+impl Source for Columns {
     type Items = u32;
     type Lines = ();
     type Words = ();
@@ -437,9 +450,9 @@ impl<A, const KEPT: usize> fmt::Debug for Kept<'_, A, KEPT> {
     }
 }
 
-impl<A: RowArray, const KEPT: usize> Source for &Kept<'_, A, KEPT> {}
+impl<A: RowArray, const KEPT: usize> sealed::Sealed for &Kept<'_, A, KEPT> {}
 
-impl<A: RowArray, const KEPT: usize> sealed::Source for &Kept<'_, A, KEPT> {
+impl<A: RowArray, const KEPT: usize> Source for &Kept<'_, A, KEPT> {
     type Items = f32;
     type Lines = Line<A::Element>;
     type Words = Words;
@@ -450,7 +463,7 @@ impl<A: RowArray, const KEPT: usize> sealed::Source for &Kept<'_, A, KEPT> {
     #[inline(always)]
     #[track_caller]
     fn lines(self, unit: usize, part: &Part) -> Self::Lines {
-        Line::new(&self.array.rows(), unit, part)
+        Line::new(&self.array.fields(), unit, part)
     }
 
     #[inline(always)]
@@ -485,11 +498,11 @@ impl<A: RowArray, const KEPT: usize> sealed::Source for &Kept<'_, A, KEPT> {
 
 macro_rules! tuples {
     ($($source:ident $number:tt)*) => {
-        impl<$($source: Source),*> Source for ($($source,)*) {}
+        impl<$($source: Source),*> sealed::Sealed for ($($source,)*) {}
 
         #[expect(clippy::allow_attributes, reason = "the empty tuple has nothing to use")]
         #[allow(unused_variables, clippy::unused_unit, reason = "as above")]
-        impl<$($source: Source),*> sealed::Source for ($($source,)*) {
+        impl<$($source: Source),*> Source for ($($source,)*) {
             type Items = ($($source::Items,)*);
             type Lines = ($($source::Lines,)*);
             type Words = ($($source::Words,)*);

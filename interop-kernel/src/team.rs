@@ -212,7 +212,7 @@ impl<const KEPT: usize> Team<'_, KEPT> {
     #[inline(always)]
     #[track_caller]
     pub fn rows<A: RowArray>(&mut self, array: A) -> OwnRows<'_, A::Element, KEPT> {
-        let fields = array.rows();
+        let fields = array.fields();
         let [rows, columns] = fields.extents();
         let ([_, y, z], block) =
             (self.thread.extents(Extents::Thread), self.thread.extents(Extents::BlockSize));

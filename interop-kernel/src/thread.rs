@@ -55,6 +55,7 @@ pub trait FirstParameter<'t>: sealed::FirstParameter<'t> {
     where
         Self: Sized,
     {
+        const { crate::layout::assert_beside(Self::IS_TEAM, P::HAS_ATOMIC) };
         // SAFETY: as the caller promises.
         Self::from_thread(unsafe { Thread::new() })
     }

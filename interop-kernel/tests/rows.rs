@@ -297,7 +297,7 @@ fn sum_in_order(row: &[f32], head: usize, threads: usize) -> f32 {
     let mut own = vec![0.0; threads];
     singles.for_each(|(at, x)| own[at % threads] += x);
     for (unit, numbers) in row[head..head + units * 4].chunks(4).enumerate() {
-        numbers.iter().for_each(|x| own[unit % threads] += x);
+        own[unit % threads] = numbers.iter().fold(own[unit % threads], |sum, x| sum + x);
     }
     let halve = |values: &[f32]| {
         let mut values = [values, &vec![0.0; values.len().next_power_of_two() - values.len()]].concat();

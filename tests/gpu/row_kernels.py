@@ -162,8 +162,8 @@ def alive():
     return torch.ones(3, device="cuda").sum().item() == 3
 
 
-def refused(call, match, kind=(ValueError, BufferError, RuntimeError)):
-    with pytest.raises(kind, match=match):
+def refused(call, match=None):
+    with pytest.raises((ValueError, BufferError, RuntimeError), match=match):
         call()
     assert alive()
 
@@ -175,10 +175,10 @@ def test_a_bad_call_is_refused_before_the_launch():
     refused(lambda: rows.row_sum(x, weight[:3]), "`sums`: found 3 rows, allowed: 4 rows, as in `x`")
     for block in [(3, 1), (48, 1), (64, 2), (96, 3)]:
         refused(lambda: rows.softmax(x, out, (1, *block)), "`block`: found .* allowed: teams of 1, 2, 4, 8, 16 or 32 threads along x")
-    refused(lambda: rows.softmax(x, x), "")
-    refused(lambda: rows.softmax(x, x[:, :]), "")
+    refused(lambda: rows.softmax(x, x))
+    refused(lambda: rows.softmax(x, x[:, :]))
     refused(lambda: rows.softmax(x.double(), out), "dtype.*float64.*float32, bfloat16")
-    refused(lambda: rows.softmax(x, torch.zeros(1, 1, device="cuda").expand(4, 100)), "")
+    refused(lambda: rows.softmax(x, torch.zeros(1, 1, device="cuda").expand(4, 100)))
     wide = torch.ones(1, 1, device="cuda").expand(1, 1 << 31)
     refused(lambda: rows.row_sum(wide, weight[:1]), "`x`: found 2147483648 columns, allowed: fewer than 2")
     rows.rms_norm(x, weight, out, EPS)
