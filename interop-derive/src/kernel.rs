@@ -10,7 +10,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
     Attribute, GenericArgument, Generics, Index, Lifetime, LitStr, Path, PathArguments, Token, Type,
-    Visibility, parenthesized, parse_quote,
+    Visibility, bracketed, parenthesized, parse_quote,
 };
 
 use crate::errors::Errors;
@@ -112,10 +112,16 @@ impl Parse for Kernel {
     }
 }
 
+/// What is compared of arrays: the words of the attribute, and the constants of the trait `Kernel`.
+const COMPARED: [(&str, &str); 3] =
+    [("same_shape", "SAME_SHAPE"), ("same_rows", "SAME_ROWS"), ("same_columns", "SAME_COLUMNS")];
+
 /// What is written in the parentheses of the attribute.
 enum Choice {
-    /// `same_shape(a, b)`.
-    SameShape(Punctuated<Ident, Token![,]>),
+    /// `same_shape(a, b)`: the number of the word in [`COMPARED`], and the arrays.
+    Same(usize, Punctuated<Ident, Token![,]>),
+    /// `T = [f32, f64]`.
+    Types(Ident, Punctuated<Type, Token![,]>),
     /// `crate = "path"`.
     Crate(Path),
 }
@@ -127,24 +133,75 @@ impl Parse for Choice {
             return input.parse::<LitStr>()?.parse().map(Self::Crate);
         }
         let word: Ident = input.parse()?;
-        if word != "same_shape" {
+        if input.parse::<Option<Token![=]>>()?.is_some() {
+            let types;
+            bracketed!(types in input);
+            return Ok(Self::Types(word, Punctuated::parse_terminated(&types)?));
+        }
+        let Some(number) = COMPARED.iter().position(|(name, _)| word == name) else {
             let text = format!(
-                "found `{word}`\n= help: `#[kernel]` knows `same_shape(a, b)`: arrays of which a launch compares the shapes, and \
+                "found `{word}`\n= help: `#[kernel]` knows `same_shape(a, b)`, `same_rows(a, b)` and `same_columns(a, b)`: arrays of which a \
+                 launch compares the shapes, the first or the last extents; `T = [f32, f64]`: the types of a generic kernel; and \
                  `crate = \"path\"`: where `interop-kernel` is"
             );
             return Err(syn::Error::new(word.span(), text));
-        }
+        };
         let list;
         parenthesized!(list in input);
-        Punctuated::parse_terminated(&list).map(Self::SameShape)
+        Ok(Self::Same(number, Punctuated::parse_terminated(&list)?))
     }
 }
 
 /// What the attribute says.
 struct Options {
     krate: Path,
-    /// The parameters that must have one shape, by number.
-    groups: Vec<Vec<usize>>,
+    /// The parameters of which something is compared, by number, for each of [`COMPARED`].
+    groups: [Vec<Vec<usize>>; COMPARED.len()],
+    /// The types of each generic parameter, in their order.
+    types: Vec<(Ident, Vec<Type>)>,
+}
+
+/// A kernel for one choice of types.
+struct Entry<'k> {
+    name: String,
+    /// A type for each generic parameter.
+    types: Vec<(&'k Ident, &'k Type)>,
+}
+
+impl Options {
+    /// Returns the entry points of a kernel: one for each choice of types.
+    fn entries<'k>(&'k self, name: &Ident) -> Vec<Entry<'k>> {
+        let mut entries = vec![Entry { name: text_of(name), types: Vec::new() }];
+        for (parameter, types) in &self.types {
+            let with = |entry: &Entry<'k>, ty: &'k Type| -> Entry<'k> {
+                Entry {
+                    name: format!("{}_{}", entry.name, type_in_name(ty)),
+                    types: entry.types.iter().copied().chain([(parameter, ty)]).collect(),
+                }
+            };
+            entries = entries
+                .iter()
+                .flat_map(|entry| types.iter().map(|ty| with(entry, ty)).collect::<Vec<_>>())
+                .collect();
+        }
+        entries
+    }
+}
+
+/// Returns a type as the name of an entry point has it: `bf16` of `half::bf16`.
+fn type_in_name(ty: &Type) -> String {
+    if let Type::Path(path) = ty {
+        if let Some(last) = path.path.segments.last().filter(|last| last.arguments.is_none()) {
+            return text_of(&last.ident);
+        }
+    }
+    let text: String = ty
+        .to_token_stream()
+        .to_string()
+        .chars()
+        .map(|letter| if letter.is_alphanumeric() { letter } else { ' ' })
+        .collect();
+    text.split_whitespace().collect::<Vec<_>>().join("_")
 }
 
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
@@ -170,7 +227,8 @@ impl Kernel {
     }
 
     fn options(&self, choices: Punctuated<Choice, Token![,]>, errors: &mut Errors) -> Options {
-        let mut options = Options { krate: parse_quote!(::interop_kernel), groups: Vec::new() };
+        let mut options =
+            Options { krate: parse_quote!(::interop_kernel), groups: Default::default(), types: Vec::new() };
         let mut number = |name: &Ident| {
             let found = self.arguments().position(|parameter| parameter.name == *name);
             if found.is_none() {
@@ -185,10 +243,45 @@ impl Kernel {
         for choice in choices {
             match choice {
                 Choice::Crate(path) => options.krate = path,
-                Choice::SameShape(names) => options.groups.push(names.iter().map(&mut number).collect()),
+                Choice::Same(word, names) => {
+                    options.groups[word].push(names.iter().map(&mut number).collect());
+                }
+                Choice::Types(name, types) => options.types.push((name, types.into_iter().collect())),
             }
         }
+        self.order_types(&mut options.types, errors);
         options
+    }
+
+    /// Orders the lists of types as the generic parameters, of which each has one.
+    fn order_types(&self, types: &mut Vec<(Ident, Vec<Type>)>, errors: &mut Errors) {
+        let (mut lists, mut is_complete) = (core::mem::take(types), true);
+        for parameter in self.generics.type_params() {
+            let name = &parameter.ident;
+            let found = lists.iter().position(|(listed, types)| listed == name && !types.is_empty());
+            if let Some(number) = found {
+                types.push(lists.swap_remove(number));
+                continue;
+            }
+            is_complete = false;
+            let found =
+                format_args!("found the type `{name}` without a list: an entry point has one list of types");
+            let help = format_args!(
+                "write `#[kernel({name} = [f32, f64])]`, with the types for which there shall be a kernel"
+            );
+            errors.push(parameter, found, help);
+        }
+        // Else the list may be that of a type which has none.
+        if !is_complete {
+            return;
+        }
+        for (name, _) in lists {
+            errors.push(
+                &name,
+                format_args!("found no generic type `{name}`"),
+                "name each generic type of the kernel once, with its types",
+            );
+        }
     }
 
     fn check(&self, errors: &mut Errors) {
@@ -200,15 +293,12 @@ impl Kernel {
                 "write `fn`: `#[kernel]` makes the entry point, and the function is safe",
             );
         }
-        if self.generics.type_params().next().is_some() || self.generics.const_params().next().is_some() {
-            let help = "write one kernel for each type, and call a generic function in it";
-            errors.push(&self.generics.params, "found generics: an entry point has one list of types", help);
-        } else if !self.generics.params.is_empty() {
-            errors.push(
-                &self.generics.params,
-                "found a lifetime",
-                "write `'_` in the types of the parameters",
-            );
+        if let Some(number) = self.generics.const_params().next() {
+            let help = "write one kernel for each number, and call a generic function in it";
+            errors.push(number, "found a generic number: an entry point has one", help);
+        }
+        if let Some(lifetime) = self.generics.lifetimes().next() {
+            errors.push(lifetime, "found a lifetime", "write `'_` in the types of the parameters");
         }
         if !self.rest.is_empty() {
             let found = format!("found `{}`", self.rest);
@@ -224,7 +314,7 @@ impl Kernel {
                 errors.push(ty, "found an array in the place of the thread", help);
             }
             Some(Type::Reference(reference)) => {
-                let help = "write `Thread<'_>` or `BlockThread<'_>`: a kernel owns its thread";
+                let help = "write `Thread<'_>`, `BlockThread<'_>` or `Team<'_>`: a kernel owns its thread";
                 errors.push(reference, "found a reference in the place of the thread", help);
             }
             Some(_) => {}
@@ -252,68 +342,137 @@ impl Kernel {
     /// All functions of the host are `#[inline]`, so that only a crate that runs kernels on the CPU compiles them: that takes
     /// seconds.
     fn expand(&self, options: &Options) -> TokenStream {
-        let Self { attributes, visibility, name, parameters, body, .. } = self;
-        let (device, host) = (self.for_device(&options.krate), self.for_host(options));
+        let Self { attributes, visibility, name, generics, parameters, body, .. } = self;
+        let (device, host) = (self.for_device(options), self.for_host(options));
         quote! {
             #device
             #[cfg(not(target_arch = "nvptx64"))]
             #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments, clippy::type_complexity, clippy::used_underscore_binding)]
             #(#attributes)*
             #[inline]
-            #visibility fn #name(#parameters) #body
+            #visibility fn #name #generics(#parameters) #body
             #host
         }
     }
 
-    /// The entry point.
-    fn for_device(&self, krate: &Path) -> TokenStream {
-        let Self { attributes, visibility, name, parameters, body, .. } = self;
-        // A parameter may have the name of the kernel.
-        let own = |index| Ident::new(&format!("__interop_parameter_{index}"), Span::mixed_site());
-        let names: Vec<_> = (1..parameters.len()).map(own).collect();
-        let types: Vec<_> = self.arguments().map(|parameter| &parameter.ty).collect();
-        let thread = parameters.first().map(|thread| &thread.ty);
-        let layout = format!("interop_layout_{}", text_of(name));
-        let texts = self.arguments().map(|parameter| text_of(&parameter.name));
+    /// The entry points.
+    fn for_device(&self, options: &Options) -> TokenStream {
+        let Self { attributes, name, generics, parameters, body, .. } = self;
+        let entries = options.entries(name);
+        let entries = entries.iter().map(|entry| self.entry(entry, &options.krate));
+        let krate = &options.krate;
         quote! {
             #[cfg(target_arch = "nvptx64")]
             const _: () = {
+                use #krate::__private::MethodsOfStd as _;
+
+                #[allow(clippy::used_underscore_binding, clippy::needless_pass_by_value, clippy::too_many_arguments)]
+                #(#attributes)*
+                #[inline(always)]
+                fn #name #generics(#parameters) #body
+                #(#entries)*
+            };
+        }
+    }
+
+    /// An entry point, and the text of its parameters.
+    fn entry(&self, entry: &Entry<'_>, krate: &Path) -> TokenStream {
+        // A parameter may have the name of the kernel.
+        let own = |index| Ident::new(&format!("__interop_parameter_{index}"), Span::mixed_site());
+        let names: Vec<_> = (1..self.parameters.len()).map(own).collect();
+        let types: Vec<_> = self.arguments().map(|parameter| &parameter.ty).collect();
+        let (thread, name) = (self.parameters.first().map(|thread| &thread.ty), &self.name);
+        let (layout, export) = (format!("interop_layout_{}", entry.name), &entry.name);
+        let texts = self.arguments().map(|parameter| text_of(&parameter.name));
+        let aliases = entry.aliases();
+        quote! {
+            const _: () = {
+                #aliases
                 const __INTEROP_LAYOUT: #krate::__private::Layout =
                     #krate::__private::Layout::of_kernel::<(#(#types,)*)>(&[#(#texts),*]);
                 #[unsafe(export_name = #layout)]
                 static __INTEROP_TEXT: [::core::primitive::u8; __INTEROP_LAYOUT.len()] = __INTEROP_LAYOUT.to_bytes();
+
+                #[doc = "The entry point."]
+                #[allow(improper_ctypes_definitions, clippy::used_underscore_binding)]
+                #[unsafe(export_name = #export)]
+                extern "ptx-kernel" fn __interop_entry(#(#names: #types),*) {
+                    // SAFETY: each thread of a launch runs the entry point once. The trait is that of `interop-kernel`, whatever the
+                    // path leads to: no other has an unsafe function of this name.
+                    #name(unsafe { <#thread as #krate::FirstParameter>::__at_entry_point::<(#(#types,)*)>() }, #(#names),*)
+                }
             };
-
-            #[cfg(target_arch = "nvptx64")]
-            #[doc = "The entry point."]
-            #[allow(unreachable_pub, improper_ctypes_definitions, clippy::used_underscore_binding)]
-            #[unsafe(no_mangle)]
-            #visibility extern "ptx-kernel" fn #name(#(#names: #types),*) {
-                use #krate::__private::MethodsOfStd as _;
-
-                #(#attributes)*
-                #[inline(always)]
-                fn #name(#parameters) #body
-                // SAFETY: each thread of a launch runs the entry point once. The trait is that of `interop-kernel`, whatever the
-                // path leads to: no other has an unsafe function of this name.
-                #name(unsafe { <#thread as #krate::FirstParameter>::__at_entry_point::<(#(#types,)*)>() }, #(#names),*)
-            }
         }
     }
 
-    /// The type of the kernel's name.
-    fn for_host(&self, Options { krate, groups }: &Options) -> TokenStream {
-        let Self { visibility, name, parameters, .. } = self;
+    /// The type of the kernel's name, and for which types there is an entry point.
+    fn declared(&self, options: &Options) -> TokenStream {
+        let (Self { visibility, name, .. }, krate) = (self, &options.krate);
+        // Written by the macro, so that no lint is about its style. An `allow` would be an error where the lint is forbidden.
+        let mut type_name = name.clone();
+        type_name.set_span(name.span().resolved_at(Span::call_site()));
+        let docs = format!(
+            "The kernel [`{name}`](fn@{name}) for the host: [`run`](Self::run) on the CPU, and [`with`](Self::with) for a launch."
+        );
+        let types: Vec<_> = options.types.iter().map(|(ty, _)| ty).collect();
+        let (list, variant) = if types.is_empty() {
+            (None, None)
+        } else {
+            let never =
+                quote!(::core::convert::Infallible, ::core::marker::PhantomData<fn() -> (#(#types,)*)>);
+            (Some(quote!(<#(#types),*>)), Some(quote!(#[doc(hidden)] __Types(#never))))
+        };
+        let entries = options.entries(name);
+        let entries = entries.iter().map(|entry| {
+            let (aliases, text) = (entry.aliases(), &entry.name);
+            // The aliases have the names of the types.
+            let compiled = list.as_ref().map(|list| {
+                quote! {
+                    unsafe impl #krate::Compiled for #name #list {
+                        const NAME: &'static ::core::primitive::str = #text;
+                    }
+                }
+            });
+            quote! {
+                #[cfg(not(target_arch = "nvptx64"))]
+                const _: () = {
+                    #aliases
+                    #compiled
+                    const _: () = #krate::__private::assert_beside::<#name #list>();
+                };
+            }
+        });
+        quote! {
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[doc = #docs]
+            #[derive(Debug)]
+            #visibility enum #type_name #list {
+                #variant
+            }
+
+            #(#entries)*
+        }
+    }
+
+    /// What the host calls and launches.
+    fn for_host(&self, options: &Options) -> TokenStream {
+        let Options { krate, groups, .. } = options;
+        let Self { visibility, name, generics, parameters, .. } = self;
         let names: Vec<_> = self.arguments().map(|parameter| &parameter.name).collect();
         let types: Vec<_> = self.arguments().map(|parameter| with_lifetime(&parameter.ty)).collect();
         let launched =
             types.iter().map(|ty| quote_spanned!(ty.span()=> <#ty as #krate::Parameter>::Launched));
         let thread = parameters.first().map(|thread| &thread.ty);
-        // Written by the macro, so that no lint is about its style. An `allow` would be an error where the lint is forbidden.
-        let mut type_name = name.clone();
-        type_name.set_span(name.span().resolved_at(Span::call_site()));
-        let views =
-            groups.iter().flatten().filter_map(|number| self.arguments().nth(*number)).map(|view| &view.ty);
+        let views = groups.iter().flatten().flatten().filter_map(|number| self.arguments().nth(*number));
+        let views = views.map(|view| &view.ty);
+        let compared = COMPARED.iter().zip(groups).filter(|(_, groups)| !groups.is_empty()).map(
+            |((_, constant), groups)| {
+                let constant = Ident::new(constant, Span::call_site());
+                quote! {
+                    const #constant: &'static [&'static [::core::primitive::usize]] = &[#(&[#(#groups),*]),*];
+                }
+            },
+        );
         // A parameter may have the name of the kernel. A constant of this name would be a pattern, in spite of the span.
         let [own_thread, own, size, error] =
             ["__interop_thread", "__interop_parameters", "__interop_size", "InteropError"]
@@ -322,54 +481,56 @@ impl Kernel {
         let texts = names.iter().map(|name| text_of(name));
         let tried =
             types.iter().map(|ty| quote_spanned!(ty.span()=> <#ty as #krate::Parameter>::Tried<#error>));
-        let entry = text_of(name);
-        let docs = format!(
-            "The kernel [`{name}`](fn@{name}) for the host: [`run`](Self::run) on the CPU, and [`with`](Self::with) for a launch."
-        );
+        let (all, of_types, _) = generics.split_for_impl();
+        let turbofish = of_types.as_turbofish();
+        let (entry, bound) = if options.types.is_empty() {
+            (text_of(name).into_token_stream(), None)
+        } else {
+            (quote!(<Self as #krate::Compiled>::NAME), Some(quote!(where Self: #krate::Compiled)))
+        };
+        let declared = self.declared(options);
         quote! {
-            #[cfg(not(target_arch = "nvptx64"))]
-            #[doc = #docs]
-            #[derive(Debug)]
-            #visibility enum #type_name {}
+            #declared
 
             #[cfg(not(target_arch = "nvptx64"))]
             #[allow(clippy::used_underscore_binding)]
-            unsafe impl #krate::Kernel for #name {
+            unsafe impl #all #krate::Kernel for #name #of_types #bound {
                 const NAME: &'static ::core::primitive::str = #entry;
                 const PARAMETERS: &'static [&'static ::core::primitive::str] = &[#(#texts),*];
-                const SAME_SHAPE: &'static [&'static [::core::primitive::usize]] = {
+                #(#compared)*
+                const NEEDS_BLOCK: ::core::primitive::bool = {
                     #(#krate::__private::assert_view::<#views>();)*
-                    &[#(&[#(#groups),*]),*]
+                    #krate::__private::needs_block::<#thread>()
                 };
-                const NEEDS_BLOCK: ::core::primitive::bool = #krate::__private::needs_block::<#thread>();
+                const IS_TEAM: ::core::primitive::bool = #krate::__private::is_team::<#thread>();
                 type Parameters<'a> = (#(#types,)*);
 
                 #[inline]
                 fn call(#own_thread: #krate::Thread<'_>, #own: Self::Parameters<'_>) {
-                    #name(#krate::__private::first_parameter(#own_thread), #(#own.#numbers),*)
+                    #name #turbofish(#krate::__private::first_parameter(#own_thread), #(#own.#numbers),*)
                 }
             }
 
             #[cfg(not(target_arch = "nvptx64"))]
             #[allow(clippy::extra_unused_lifetimes, clippy::too_many_arguments, clippy::type_complexity, clippy::used_underscore_binding)]
-            impl #name {
+            impl #all #name #of_types {
                 /// Runs the kernel on the CPU, one thread of the launch after the other. The threads of a block run at the same time if
                 /// the kernel has a `BlockThread`.
                 #[inline]
-                #visibility fn run<'a>(#size: #krate::LaunchSize, #(#names: #types),*) {
+                #visibility fn run<'a>(#size: #krate::LaunchSize, #(#names: #types),*) #bound {
                     #krate::__private::run::<Self>(#size, (#(#names,)*));
                 }
 
                 /// Runs the kernel on the CPU with one thread of the system for each thread of a block, block after block. Miri
                 /// then finds races between them.
                 #[inline]
-                #visibility fn run_in_threads<'a>(#size: #krate::LaunchSize, #(#names: #types),*) {
+                #visibility fn run_in_threads<'a>(#size: #krate::LaunchSize, #(#names: #types),*) #bound {
                     #krate::__private::run_in_threads::<Self>(#size, (#(#names,)*));
                 }
 
                 /// Returns the arguments of a launch.
                 #[inline]
-                #visibility fn with<'a>(#(#names: #launched),*) -> #krate::Arguments<'a, Self> {
+                #visibility fn with<'a>(#(#names: #launched),*) -> #krate::Arguments<'a, Self> #bound {
                     #krate::Arguments::new((#(#names,)*))
                 }
 
@@ -381,11 +542,19 @@ impl Kernel {
                 #[inline]
                 #visibility fn try_with<'a, #error: #krate::OfArgument>(
                     #(#names: #tried),*
-                ) -> ::core::result::Result<#krate::Arguments<'a, Self>, #error> {
+                ) -> ::core::result::Result<#krate::Arguments<'a, Self>, #error> #bound {
                     #krate::Arguments::try_new((#(#names,)*))
                 }
             }
         }
+    }
+}
+
+impl Entry<'_> {
+    /// Names the types as the kernel does.
+    fn aliases(&self) -> TokenStream {
+        let aliases = self.types.iter().map(|(name, ty)| quote!(#[allow(dead_code)] type #name = #ty;));
+        quote!(#(#aliases)*)
     }
 }
 
@@ -417,9 +586,10 @@ fn refusal(ty: &Type) -> Option<(String, &'static str)> {
 }
 
 /// Types that are no parameters and no elements.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 9] = [
     ("Thread", "write it in the first place"),
     ("BlockThread", "write it in the first place"),
+    ("Team", "write it in the first place"),
     ("bool", "write `u8`: a launch passes bytes, and memory of another library may hold any byte"),
     ("usize", "write `u64`, which has one size on the host and on the device"),
     ("isize", "write `i64`, which has one size on the host and on the device"),
@@ -442,7 +612,7 @@ fn words(tokens: TokenStream) -> Vec<String> {
 const ARRAYS: [&str; 3] = ["View", "ViewMut", "Elementwise"];
 
 /// The names of the first parameter.
-const THREADS: [&str; 2] = ["Thread", "BlockThread"];
+const THREADS: [&str; 3] = ["Thread", "BlockThread", "Team"];
 
 /// Whether this is a path to one of these names.
 fn is_path_to(ty: &Type, names: &[&str]) -> bool {

@@ -48,6 +48,85 @@ unsafe extern "C" {
     fn barrier0();
     #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
     fn shuffle_down(mask: u32, value: u32, distance: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
+    fn shuffle_across(mask: u32, value: u32, distance: u32, clamp: u32) -> u32;
+    // Not the aligned barrier, which needs whole warps: the threads of a warp may come one by one.
+    #[link_name = "llvm.nvvm.barrier.cta.sync.all"]
+    fn barrier_of_threads(number: u32);
+    #[link_name = "llvm.nvvm.bar.warp.sync"]
+    fn barrier_of_warp(mask: u32);
+}
+
+/// Returns a number of which the compiler forgets where it comes from. Without `pure` it stays where it is.
+#[inline(always)]
+pub(crate) fn forget(number: u32) -> u32 {
+    let same: u32;
+    // SAFETY: it copies a number.
+    unsafe { asm!("mov.u32 {}, {};", out(reg32) same, in(reg32) number, options(nomem, nostack)) };
+    same
+}
+
+/// Returns the word of the lane whose number differs in one bit.
+///
+/// # Safety
+///
+/// All threads of the mask, of which the caller is one, make this call.
+#[inline(always)]
+pub(crate) unsafe fn word_across(mask: u32, word: u32, distance: u32) -> u32 {
+    // SAFETY: as the caller promises.
+    unsafe { shuffle_across(mask, word, distance, 31) }
+}
+
+/// Loads an element of 1, 2 or 4 bytes into a word. By an instruction, or the compiler shares accesses with wide ones, which are wide no
+/// longer; a volatile load does not see the nearest cache.
+///
+/// # Safety
+///
+/// As `ptr::read`, and nobody else writes the element now.
+#[inline(always)]
+pub(crate) unsafe fn load_alone<T>(place: *const T) -> u32 {
+    macro_rules! load {
+        ($instruction:literal) => {{
+            let word: u32;
+            // SAFETY: as the caller promises.
+            unsafe { asm!($instruction, out(reg32) word, in(reg64) place, options(pure, readonly, nostack)) };
+            word
+        }};
+    }
+    match size_of::<T>() {
+        1 => load!("ld.u8 {}, [{}];"),
+        2 => load!("ld.u16 {}, [{}];"),
+        _ => load!("ld.u32 {}, [{}];"),
+    }
+}
+
+/// Stores the lower bits of a word as an element of 2 or 4 bytes.
+///
+/// # Safety
+///
+/// As `ptr::write`, and nobody else uses the element now.
+#[inline(always)]
+pub(crate) unsafe fn store_alone<T>(place: *mut T, word: u32) {
+    match size_of::<T>() {
+        // SAFETY: as the caller promises.
+        2 => unsafe { asm!("st.u16 [{}], {};", in(reg64) place, in(reg32) word, options(nostack)) },
+        // SAFETY: as above.
+        _ => unsafe { asm!("st.u32 [{}], {};", in(reg64) place, in(reg32) word, options(nostack)) },
+    }
+}
+
+/// Waits for all threads of the block.
+#[inline(always)]
+pub(crate) fn meet() {
+    // SAFETY: it has no preconditions: without the others it waits.
+    unsafe { barrier_of_threads(0) }
+}
+
+/// Waits for the threads of a mask in the warp, of which the caller is one.
+#[inline(always)]
+pub(crate) fn meet_in_warp(mask: u32) {
+    // SAFETY: it has no preconditions: without the others it waits.
+    unsafe { barrier_of_warp(mask) }
 }
 
 /// Returns a number that the compiler does not know, so that it does not unroll a loop.
@@ -94,6 +173,19 @@ pub(crate) fn shared_words() -> *mut u64 {
     // SAFETY: it converts the address of the variable above, which every block has, to one that plain loads use.
     unsafe {
         asm!("cvta.shared.u64 {}, interop_kernel_words;", out(reg64) shared, options(pure, nomem, nostack))
+    };
+    core::ptr::with_exposed_provenance_mut(shared as usize)
+}
+
+core::arch::global_asm!(".shared .align 4 .b8 interop_kernel_team[768];");
+
+/// Returns shared memory for three words of each of 32 warps, twice.
+#[inline(always)]
+pub(crate) fn words_of_team() -> *mut u32 {
+    let shared: u64;
+    // SAFETY: as in `shared_words`.
+    unsafe {
+        asm!("cvta.shared.u64 {}, interop_kernel_team;", out(reg64) shared, options(pure, nomem, nostack))
     };
     core::ptr::with_exposed_provenance_mut(shared as usize)
 }

@@ -10,6 +10,10 @@ pub(crate) enum Mistake<'a> {
     OtherShape(&'a [usize], &'a [usize]),
     /// The nearest element of an array that has none.
     Empty(&'a [usize]),
+    /// The row and the number of columns that a team needs, and the rows and columns that an array has.
+    OtherRows([usize; 2], [usize; 2]),
+    /// A block of this size has no teams.
+    NoTeam([u32; 3]),
 }
 
 /// Panics on the CPU.
@@ -23,6 +27,15 @@ pub(crate) fn fail(mistake: Mistake<'_>) -> ! {
             panic!("the index was made for the shape {made:?}, and the array has {own:?}")
         }
         Mistake::Empty(shape) => panic!("an array of the shape {shape:?} has no nearest element"),
+        Mistake::OtherRows([_, columns], [_, others]) if columns != others => {
+            panic!("found {columns} columns, allowed: the {others} of the array")
+        }
+        Mistake::OtherRows([row, _], [rows, _]) => {
+            panic!("found row {row}, allowed: the {rows} of the array")
+        }
+        Mistake::NoTeam(block) => {
+            panic!("found blocks of {block:?} threads, allowed: {}", crate::team::TEAMS)
+        }
     }
 }
 

@@ -242,21 +242,66 @@ impl<T: KernelElement> Parameter for T {
 ///
 /// 1. The PTX of the kernel's crate has an entry point `NAME`, which takes `Parameters` in this order.
 /// 2. It is `call`, compiled for the device.
-/// 3. `NEEDS_BLOCK` is that of the type of its thread.
+/// 3. `NEEDS_BLOCK` and `IS_TEAM` are those of the type of its thread.
 pub unsafe trait Kernel: Sized {
     /// The name of the entry point.
     const NAME: &'static str;
     /// The names of the parameters after the thread.
     const PARAMETERS: &'static [&'static str];
     /// Groups of parameters, by number, that must have one shape.
-    const SAME_SHAPE: &'static [&'static [usize]];
+    const SAME_SHAPE: &'static [&'static [usize]] = &[];
+    /// Groups that must have the same first extent.
+    const SAME_ROWS: &'static [&'static [usize]] = &[];
+    /// Groups that must have the same last extent.
+    const SAME_COLUMNS: &'static [&'static [usize]] = &[];
     /// Whether the threads of a block work together.
     const NEEDS_BLOCK: bool;
+    /// Whether a block consists of teams, which own rows.
+    const IS_TEAM: bool;
     /// The parameters after the thread.
     type Parameters<'a>: Parameters;
 
     /// Runs the kernel in a thread.
     fn call(thread: Thread<'_>, parameters: Self::Parameters<'_>);
+}
+
+/// A generic kernel, `#[kernel(T = [f32, f64])]`, for types of its list: what a generic function that launches it needs.
+///
+/// ```
+/// use core::ops::Add;
+///
+/// use interop_kernel::{Compiled, KernelElement, LaunchSize, Thread, ViewMut, kernel};
+///
+/// #[kernel(T = [f32, i64])]
+/// fn double<T: KernelElement + Add<Output = T>>(thread: Thread<'_>, mut numbers: ViewMut<'_, T, 1>) {
+///     for at in thread.elements(numbers.shape()) {
+///         numbers.set(at, numbers.get(at) + numbers.get(at));
+///     }
+/// }
+///
+/// fn doubled<T: KernelElement + Add<Output = T>>(mut numbers: [T; 2]) -> [T; 2]
+/// where
+///     double<T>: Compiled,
+/// {
+///     double::<T>::run(LaunchSize::for_units(2), ViewMut::new(&mut numbers, [2]));
+///     numbers
+/// }
+///
+/// assert_eq!((doubled([1.0_f32, 2.0]), doubled([3_i64, 4])), ([2.0, 4.0], [6, 8]));
+/// ```
+///
+/// # Safety
+///
+/// As 1 and 2 of [`Kernel`].
+#[diagnostic::on_unimplemented(
+    message = "there is no kernel `{Self}`",
+    label = "not for this type",
+    note = "`#[kernel(T = [f32, f64])]` lists the types for which a generic kernel is compiled; add this one to the list",
+    note = "a generic function that launches the kernel needs a bound: `where name_of_the_kernel<T>: Compiled`"
+)]
+pub unsafe trait Compiled {
+    /// The name of the entry point.
+    const NAME: &'static str;
 }
 
 /// Up to twelve parameters, as a tuple.
@@ -372,13 +417,13 @@ impl<'a, K: Kernel> Arguments<'a, K> {
         K::Parameters::launched::<K, E>(tried).map(Self)
     }
 
-    /// Checks what the compiler cannot: that arrays have the same shape where the kernel says so, and that there is a block for each
-    /// element of a [`ViewMut`] by [`Blocks`](crate::Blocks).
+    /// Checks what the compiler cannot: that arrays have the same shape, rows or columns where the kernel says so, that there is a
+    /// block for each element of a [`ViewMut`] by [`Blocks`](crate::Blocks), and that a block consists of teams if they own rows.
     ///
     /// # Errors
     ///
-    /// [`MistakeKind::Shape`], with the name of the argument.
-    pub fn check(&self, LaunchSize { grid: (x, y, z), .. }: LaunchSize) -> Result<(), ArgumentError> {
+    /// [`MistakeKind::Shape`], with the name of the argument or `block`; [`MistakeKind::Overflow`] for 2^31 columns of a team.
+    pub fn check(&self, LaunchSize { grid: (x, y, z), block }: LaunchSize) -> Result<(), ArgumentError> {
         let blocks = u128::from(x) * u128::from(y) * u128::from(z);
         for (number, name) in
             K::PARAMETERS.iter().enumerate().filter(|(number, _)| K::Parameters::ARE_BY_BLOCK[*number])
@@ -390,16 +435,55 @@ impl<'a, K: Kernel> Arguments<'a, K> {
                 return Err(ArgumentError::new(MistakeKind::Shape, name, found, allowed));
             }
         }
-        for group in K::SAME_SHAPE {
+        self.check_team(block)?;
+        self.compare(K::SAME_SHAPE, Shape::Whole)?;
+        self.compare(K::SAME_ROWS, |shape| Shape::Rows(shape.first().copied()))?;
+        self.compare(K::SAME_COLUMNS, |shape| Shape::Columns(shape.last().copied()))
+    }
+
+    /// Checks a launch of teams.
+    fn check_team(&self, (width, height, depth): (u32, u32, u32)) -> Result<(), ArgumentError> {
+        const COLUMNS: i64 = 1 << 31;
+        if !K::IS_TEAM {
+            return Ok(());
+        }
+        if !crate::team::is_team([width, height, depth]) {
+            let found = format!("{width} x {height} x {depth} threads");
+            return Err(ArgumentError::new(MistakeKind::Shape, "block", found, crate::team::TEAMS));
+        }
+        for (number, name) in K::PARAMETERS.iter().enumerate() {
+            let Some([_, columns]) = K::Parameters::shape(&self.0, number) else { continue };
+            if *columns >= COLUMNS {
+                let allowed = "fewer than 2^31 in a row of a team";
+                return Err(ArgumentError::new(
+                    MistakeKind::Overflow,
+                    name,
+                    Shape::Columns(Some(*columns)),
+                    allowed,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares a part of the shapes in each group.
+    fn compare<'s>(
+        &'s self,
+        groups: &[&[usize]],
+        part: impl Fn(&'s [i64]) -> Shape<'s>,
+    ) -> Result<(), ArgumentError> {
+        let part = |number| K::Parameters::shape(&self.0, number).map_or(Shape::None, &part);
+        for group in groups {
             let Some((first, others)) = group.split_first() else { continue };
-            let expected = K::Parameters::shape(&self.0, *first);
-            for other in others {
-                let found = K::Parameters::shape(&self.0, *other);
-                if found != expected {
-                    let allowed = format!("{}, as in `{}`", Shape(expected), K::PARAMETERS[*first]);
-                    let name = K::PARAMETERS[*other];
-                    return Err(ArgumentError::new(MistakeKind::Shape, name, Shape(found), allowed));
-                }
+            let expected = part(*first);
+            if let Some(other) = others.iter().find(|other| part(**other) != expected) {
+                let allowed = format!("{expected}, as in `{}`", K::PARAMETERS[*first]);
+                return Err(ArgumentError::new(
+                    MistakeKind::Shape,
+                    K::PARAMETERS[*other],
+                    part(*other),
+                    allowed,
+                ));
             }
         }
         Ok(())
@@ -423,15 +507,24 @@ impl<K: Kernel> fmt::Debug for Arguments<'_, K> {
     }
 }
 
-/// The extents of an array, for messages.
-struct Shape<'a>(Option<&'a [i64]>);
+/// What is compared of the extents of an array, and what messages say of it.
+#[derive(PartialEq)]
+enum Shape<'a> {
+    Whole(&'a [i64]),
+    Rows(Option<i64>),
+    Columns(Option<i64>),
+    None,
+}
 
 impl fmt::Display for Shape<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some([len]) => write!(f, "{len} elements"),
-            Some(shape) => write!(f, "the shape {shape:?}"),
-            None => f.write_str("no view"),
+        match self {
+            Self::Whole([len]) => write!(f, "{len} elements"),
+            Self::Whole(shape) => write!(f, "the shape {shape:?}"),
+            Self::Rows(Some(rows)) => write!(f, "{rows} rows"),
+            Self::Columns(Some(columns)) => write!(f, "{columns} columns"),
+            Self::Rows(None) | Self::Columns(None) => f.write_str("no axis"),
+            Self::None => f.write_str("no view"),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! How many threads a launch has.
 
+use crate::element::KernelElement;
+
 /// The grid and block size of a launch, in the form that `cust` and `cudarc` use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchSize {
@@ -8,6 +10,9 @@ pub struct LaunchSize {
     /// The number of threads of a block along x, y and z.
     pub block: (u32, u32, u32),
 }
+
+/// The bytes of a row for which there is a thread, at most: a little more than a [`Team`](crate::Team) keeps by itself.
+const BYTES: usize = 80;
 
 /// The number of threads of a block.
 const THREADS: u32 = 256;
@@ -50,5 +55,29 @@ impl LaunchSize {
         let grid = u32::try_from(blocks.max(1)).ok().filter(|blocks| *blocks <= most);
         let x = grid.unwrap_or_else(|| panic!("a grid has less than 2^31 blocks along x: found {blocks}"));
         Self { grid: (x, 1, 1), block: (THREADS, 1, 1) }
+    }
+
+    /// Returns a launch for a kernel of rows, with a [`Team`](crate::Team): as many threads for a row as its bytes keep busy, and
+    /// several rows for a block if they are short. `T` is the type of most elements.
+    ///
+    /// ```
+    /// use interop_kernel::LaunchSize;
+    ///
+    /// assert_eq!(LaunchSize::for_rows::<f32>(1000, 4096).block, (256, 1, 1));
+    /// ```
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 512")]
+    pub fn for_rows<T: KernelElement>(rows: usize, columns: usize) -> Self {
+        let threads = columns.saturating_mul(size_of::<T>()).div_ceil(BYTES).min(512);
+        Self::for_teams(rows, threads.next_power_of_two() as u32)
+    }
+
+    /// Returns a launch for a kernel of rows with so many threads for a row: 1, 2, 4, 8, 16 or 32, or a multiple of 32.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "below 2^31")]
+    pub fn for_teams(rows: usize, threads: u32) -> Self {
+        let teams = if threads > 32 { 1 } else { 128 / threads.max(1) };
+        let blocks = rows.div_ceil(teams as usize).clamp(1, i32::MAX as usize);
+        Self { grid: (blocks as u32, 1, 1), block: (threads, teams, 1) }
     }
 }

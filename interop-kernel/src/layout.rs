@@ -133,17 +133,31 @@ impl Layout {
 /// A parameter whose bytes are known: a view, an `Elementwise`, or an element.
 pub trait HasLayout: Sized {
     const LAYOUT: Layout;
+    /// Whether threads learn of each other through elements.
+    const IS_ATOMIC: bool = false;
 }
 
 /// The parameters of a kernel, as a tuple.
 pub trait Layouts {
     const LAYOUTS: &'static [Layout];
+    /// Whether threads learn of each other through one of them.
+    const HAS_ATOMIC: bool;
+}
+
+/// Fails at compile time for a team whose threads learn of each other.
+pub(crate) const fn assert_beside(is_team: bool, has_atomic: bool) {
+    assert!(
+        !(is_team && has_atomic),
+        "found `Atomic` beside a `Team`: `add` would tell each thread of a team another value, and they must all make the same calls; \
+         write a `ViewMut` by `Rows`, or add in a second kernel, with a `Thread`"
+    );
 }
 
 macro_rules! tuples {
     ($($first:ident $($other:ident)*)?) => {
         impl$(<$first: HasLayout $(, $other: HasLayout)*>)? Layouts for ($($first, $($other,)*)?) {
             const LAYOUTS: &'static [Layout] = &[$($first::LAYOUT, $($other::LAYOUT),*)?];
+            const HAS_ATOMIC: bool = false $(|| $first::IS_ATOMIC $(|| $other::IS_ATOMIC)*)?;
         }
         $(tuples!($($other)*);)?
     };
@@ -160,6 +174,7 @@ impl<T: KernelElement, const N: usize> HasLayout for View<'_, T, N> {
 }
 
 impl<T: KernelElement, const N: usize, M: Rule> HasLayout for ViewMut<'_, T, N, M> {
+    const IS_ATOMIC: bool = M::IS_ATOMIC;
     const LAYOUT: Layout =
         Layout::new(0, "ViewMut<").layout(&T::__LAYOUT).text(", ").number(N).layout(&M::LAYOUT).text(">");
 }
@@ -179,7 +194,7 @@ impl<A: Arrays, const N: usize> HasLayout for Elementwise<'_, A, N> {
 #[cfg(test)]
 mod tests {
     use super::{CAPACITY, HasLayout, Layout};
-    use crate::{Atomic, Blocks, Elementwise, In, KernelElement, Out, Packs, Tiles, View, ViewMut};
+    use crate::{Atomic, Blocks, Elementwise, In, KernelElement, Out, Packs, Rows, Tiles, View, ViewMut};
 
     #[derive(Clone, Copy, KernelElement)]
     #[repr(C)]
@@ -216,6 +231,7 @@ mod tests {
         assert_eq!(text::<ViewMut<'_, i64, 1, Packs<4>>>(), "ViewMut<i64, 1, Packs<4>>");
         assert_eq!(text::<ViewMut<'_, i64, 1, Tiles<10>>>(), "ViewMut<i64, 1, Tiles<10>>");
         assert_eq!(text::<ViewMut<'_, i64, 1, Blocks>>(), "ViewMut<i64, 1, Blocks>");
+        assert_eq!(text::<ViewMut<'_, i64, 1, Rows>>(), "ViewMut<i64, 1, Rows>");
         assert_eq!(text::<ViewMut<'_, u32, 1, Atomic>>(), "ViewMut<u32, 1, Atomic>");
         assert_eq!(text::<Elementwise<'_, (Out<f32>, In<u8>)>>(), "Elementwise<Out f32, In u8, 4>");
         assert_eq!(text::<Elementwise<'_, (In<f32>,), 8>>(), "Elementwise<In f32, 8>");

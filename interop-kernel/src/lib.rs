@@ -72,7 +72,11 @@ mod mapping;
 pub mod math;
 #[cfg(not(target_arch = "nvptx64"))]
 mod merge;
+mod real;
+mod row;
+mod row_source;
 mod shared;
+mod team;
 mod thread;
 mod view;
 mod wide;
@@ -97,6 +101,21 @@ pub mod __private {
         F::from_thread(thread)
     }
 
+    /// Whether a type of threads is a team.
+    #[must_use]
+    pub const fn is_team<'t, F: crate::FirstParameter<'t>>() -> bool {
+        F::IS_TEAM
+    }
+
+    /// Compiles if the threads of a kernel can have its parameters.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub const fn assert_beside<K: crate::Kernel>() {
+        crate::layout::assert_beside(
+            K::IS_TEAM,
+            <K::Parameters<'static> as crate::layout::Layouts>::HAS_ATOMIC,
+        );
+    }
+
     /// Whether a type of threads works together with others.
     #[must_use]
     pub const fn needs_block<'t, F: crate::FirstParameter<'t>>() -> bool {
@@ -116,11 +135,15 @@ pub use half;
 #[cfg(feature = "derive")]
 pub use interop_derive::{KernelElement, kernel};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use kernel::{Arguments, InScope, Kernel, OfArgument, Parameter, Parameters};
+pub use kernel::{Arguments, Compiled, InScope, Kernel, OfArgument, Parameter, Parameters};
 pub use launch_size::LaunchSize;
-pub use mapping::{Atomic, Blocks, Elements, Mapping, Packs, Tiles};
+pub use mapping::{Atomic, Blocks, Elements, Mapping, Packs, Rows, Tiles};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use merge::{DynKernelView, KernelOperand, Views};
+pub use real::{ElementValue, Real, RowElement};
+pub use row::{OwnRows, Row};
+pub use row_source::{Columns, Kept, RowArray, Source};
 pub use shared::Shared;
-pub use thread::{BlockThread, FirstParameter, Index, Own, OwnIndex, Position, Rows, Thread};
+pub use team::{Sum, Team};
+pub use thread::{BlockThread, FirstParameter, Index, Own, OwnIndex, Position, Thread, TileRows};
 pub use view::{KernelView, KernelViewMut, View, ViewMut};

@@ -11,11 +11,13 @@ pub(crate) mod sealed {
     /// What a launch has to know about the rule of a `ViewMut`.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` is no rule of a `ViewMut`",
-        note = "the rules are `Elements`, `Packs<W>`, `Tiles<R>`, `Blocks` and `Atomic`"
+        note = "the rules are `Elements`, `Packs<W>`, `Tiles<R>`, `Rows`, `Blocks` and `Atomic`"
     )]
     pub trait Rule {
         /// Whether each element is that of a block.
         const IS_BY_BLOCK: bool = false;
+        /// Whether threads learn of each other through elements.
+        const IS_ATOMIC: bool = false;
         /// The rule, as the end of the list of parameters of a `ViewMut`.
         const LAYOUT: Layout;
     }
@@ -37,7 +39,12 @@ pub(crate) mod sealed {
         const LAYOUT: Layout = Layout::new(0, ", Blocks");
     }
 
+    impl Rule for super::Rows {
+        const LAYOUT: Layout = Layout::new(0, ", Rows");
+    }
+
     impl Rule for super::Atomic {
+        const IS_ATOMIC: bool = true;
         const LAYOUT: Layout = Layout::new(0, ", Atomic");
     }
 
@@ -84,6 +91,11 @@ pub struct Tiles<const R: usize>;
 /// One element for each block: [`Thread::of_block`](crate::Thread::of_block).
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks;
+
+/// Rows along the last axis, each for a team of threads: [`Team::rows`](crate::Team::rows). Of an array with one axis, the element with the
+/// number of the row.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows;
 
 /// Every element for all threads, which can only add to it: [`ViewMut::add`](crate::ViewMut::add).
 ///

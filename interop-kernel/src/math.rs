@@ -50,6 +50,28 @@ functions! {
     mul_add(x factor summand) = "fma.rn.f32 {out}, {}, {}, {};", x.mul_add(factor, summand);
 }
 
+/// Returns e to the power `x`. On a device it is wrong by at most (4 + |x|) · 1e-7 of the result.
+#[inline(always)]
+#[must_use]
+pub fn exp(x: f32) -> f32 {
+    #[cfg(not(target_arch = "nvptx64"))]
+    return x.exp();
+    #[cfg(target_arch = "nvptx64")]
+    exp2(x * core::f32::consts::LOG2_E)
+}
+
+/// Returns the natural logarithm. On a device it is wrong by at most 4e-7, of the result outside of (0.5, 2).
+#[inline(always)]
+#[must_use]
+pub fn ln(x: f32) -> f32 {
+    #[cfg(not(target_arch = "nvptx64"))]
+    return x.ln();
+    #[cfg(target_arch = "nvptx64")]
+    {
+        log2(x) * core::f32::consts::LN_2
+    }
+}
+
 /// Returns an `f16` as `f32`. On a device it is one instruction, and `f16::to_f32` is many.
 #[cfg(feature = "half")]
 #[inline(always)]
@@ -91,7 +113,7 @@ pub fn to_f16(x: f32) -> half::f16 {
 #[diagnostic::on_unimplemented(
     message = "a device has no `std`, which has this method of `{Self}`",
     label = "not in a kernel",
-    note = "`interop_kernel::math` has the functions `sqrt`, `rsqrt`, `exp2`, `log2`, `floor` and `mul_add`; the crate `libm` has all others"
+    note = "`interop_kernel::math` has the functions `sqrt`, `rsqrt`, `exp`, `exp2`, `ln`, `log2`, `floor` and `mul_add`; the crate `libm` has all others"
 )]
 pub trait FloatOfStd {}
 

@@ -37,7 +37,7 @@ impl<'t> core::ops::Deref for BlockThread<'t> {
     }
 }
 
-/// The type of a kernel's first parameter: [`Thread`] or [`BlockThread`].
+/// The type of a kernel's first parameter: [`Thread`], [`BlockThread`] or [`Team`](crate::Team).
 #[diagnostic::on_unimplemented(
     message = "the first parameter of a kernel is its thread, not `{Self}`",
     label = "write `thread: Thread<'_>` before this parameter"
@@ -55,6 +55,7 @@ pub trait FirstParameter<'t>: sealed::FirstParameter<'t> {
     where
         Self: Sized,
     {
+        const { crate::layout::assert_beside(Self::IS_TEAM, P::HAS_ATOMIC) };
         // SAFETY: as the caller promises.
         Self::from_thread(unsafe { Thread::new() })
     }
@@ -66,6 +67,8 @@ pub(crate) mod sealed {
     pub trait FirstParameter<'t> {
         /// Whether the threads of a block run at the same time on the CPU, too.
         const NEEDS_BLOCK: bool;
+        /// Whether a block consists of teams.
+        const IS_TEAM: bool = false;
         fn from_thread(thread: Thread<'t>) -> Self;
     }
 }
@@ -94,7 +97,7 @@ impl<'t> sealed::FirstParameter<'t> for BlockThread<'t> {
 
 /// Which of the four extents of a launch.
 #[derive(Clone, Copy)]
-enum Extents {
+pub(crate) enum Extents {
     Thread,
     Block,
     BlockSize,
@@ -119,7 +122,7 @@ impl<'t> Thread<'t> {
     }
 
     #[inline(always)]
-    fn extents(&self, extents: Extents) -> [u32; 3] {
+    pub(crate) fn extents(&self, extents: Extents) -> [u32; 3] {
         #[cfg(not(target_arch = "nvptx64"))]
         let Place { thread, block, size: crate::LaunchSize { grid, block: block_size }, .. } = *self.place;
         match extents {
@@ -408,9 +411,9 @@ impl<'t, const N: usize, const R: usize> Index<'t, N, Tiles<R>> {
     /// Returns the elements of the tile below each other, from this one on.
     #[inline(always)]
     #[must_use]
-    pub fn rows(self) -> Rows<'t, N, R> {
+    pub fn rows(self) -> TileRows<'t, N, R> {
         let end = (self.at[0] / R * R + R).min(self.shape[0]);
-        Rows { next: self, end }
+        TileRows { next: self, end }
     }
 }
 
@@ -422,12 +425,12 @@ impl<const N: usize, M> fmt::Debug for Index<'_, N, M> {
 
 /// The elements of a tile, from the top down. [`Index::rows`] makes it.
 #[derive(Clone, Debug)]
-pub struct Rows<'t, const N: usize, const R: usize> {
+pub struct TileRows<'t, const N: usize, const R: usize> {
     next: Index<'t, N, Tiles<R>>,
     end: usize,
 }
 
-impl<'t, const N: usize, const R: usize> Iterator for Rows<'t, N, R> {
+impl<'t, const N: usize, const R: usize> Iterator for TileRows<'t, N, R> {
     type Item = Index<'t, N, Tiles<R>>;
 
     #[inline(always)]

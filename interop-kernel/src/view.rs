@@ -8,13 +8,13 @@ use core::mem::{align_of, offset_of, size_of};
 
 use crate::element::KernelElement;
 use crate::fail::{Mistake, fail};
-use crate::mapping::{Elements, Packs};
+use crate::mapping::{Elements, Packs, Rows};
 use crate::thread::{Index, OwnIndex, Position};
 
 /// The bytes of every view: a pointer, the extents, and the strides in elements.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(crate) struct Fields<const N: usize> {
+pub struct Fields<const N: usize> {
     pub(crate) pointer: Pointer,
     pub(crate) shape: [i64; N],
     pub(crate) strides: [i64; N],
@@ -66,7 +66,7 @@ pub struct View<'a, T, const N: usize> {
 /// An array of elements `T` with `N` axes that a kernel writes: a parameter of the kernel.
 ///
 /// The rule `M` gives each element to one thread: [`Elements`] (if you name none), [`Packs`],
-/// [`Tiles`](crate::Tiles) or [`Blocks`](crate::Blocks). A thread reads and writes its own elements only, by an [`Index`]
+/// [`Tiles`](crate::Tiles), [`Rows`] or [`Blocks`](crate::Blocks). A thread reads and writes its own elements only, by an [`Index`]
 /// that it gets of its [`Thread`](crate::Thread). With [`Atomic`](crate::Atomic) all threads add to all elements. So a kernel
 /// without `unsafe` has no race.
 ///
@@ -136,7 +136,7 @@ const _: () = {
 )]
 impl<const N: usize> Fields<N> {
     #[inline(always)]
-    fn extents(&self) -> [usize; N] {
+    pub(crate) fn extents(&self) -> [usize; N] {
         self.shape.map(|extent| extent as usize)
     }
 
@@ -219,6 +219,9 @@ fn row_major<const N: usize>(shape: [usize; N]) -> [isize; N] {
     }
     strides
 }
+
+// SAFETY: it only reads elements, which nobody writes while it lives, and they are `Sync`.
+unsafe impl<T: Sync, const N: usize> Sync for View<'_, T, N> {}
 
 impl<'a, T: KernelElement, const N: usize> View<'a, T, N> {
     /// Makes a view of a slice in row-major order, for a run on the CPU.
@@ -392,6 +395,14 @@ impl<'a, T: KernelElement, const N: usize, M> ViewMut<'a, T, N, M> {
     pub fn set(&mut self, at: impl OwnIndex<N, M>, value: T) {
         // SAFETY: as in `get`, and no other thread reads it.
         unsafe { self.place(at).write(value) };
+    }
+}
+
+impl<T, const N: usize> ViewMut<'_, T, N, Rows> {
+    /// Returns a second view, by which the thread that owns an element reads it before it writes it.
+    #[inline(always)]
+    pub(crate) fn before(&mut self) -> Self {
+        Self { fields: self.fields, elements: PhantomData, mapping: PhantomData }
     }
 }
 

@@ -1,6 +1,6 @@
 """Runs the parts of a GPU bundle, each in its own process with a time limit, and prints one table.
 
-    run.sh [PART]... [--limit SECONDS] [--jobs N]      parts: rust, python, races, speed, sanitizer, examples; all without a name
+    run.sh [PART]... [--limit SECONDS] [--jobs N]      parts: rust, python, races, speed, rows, sanitizer, examples; all without a name
 """
 
 import argparse
@@ -30,7 +30,7 @@ NAMED = (
     "as_array",
 )
 # These run alone: other work on the GPU would change their timings, the outcome of races, or the free memory.
-TIMED = ("races", "caller_streams", "speed", "lifetime", "device_copies")
+TIMED = ("races", "caller_streams", "speed", "row_speed", "lifetime", "device_copies")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # initcheck reports data copied from device or managed memory of another context as uninitialized. A C program that
 # makes the same six calls shows the same.
@@ -78,6 +78,8 @@ def parts(work):
     yield Part("speed", "kernel_speed", [sys.executable, "-B", GPU / "kernel_speed.py"], table, 240)
     yield Part("speed", "copies", [sys.executable, "-B", GPU / "copies.py"], table, 240)
     yield Part("speed", "loops", [sys.executable, "-B", GPU / "loops.py"], table, 240)
+    yield pytest(work, "rows", "row_kernels", "row_kernels.py")
+    yield Part("rows", "row_speed", [sys.executable, "-B", GPU / "row_speed.py"], table, 120)
     for program in programs("benches"):
         yield Part("speed", f"bench {program.name}", [program, "--bench"], status, 120)
     for program in programs("examples"):

@@ -7,6 +7,7 @@ stream must be ordered with that stream, or the driver reports a race.
 
 import contextlib
 import ctypes
+import math
 import sys
 import threading
 import types
@@ -131,10 +132,12 @@ def delete(address):
 class Export:
     """A managed tensor that keeps an array alive."""
 
-    def __init__(self, array, ndim=1):
+    def __init__(self, array, ndim=None):
         self.array = array
-        self.shape = (ctypes.c_int64 * 1)(array.shape[0])
-        self.strides = (ctypes.c_int64 * 1)(1)
+        axes = range(len(array.shape))
+        self.shape = (ctypes.c_int64 * len(axes))(*array.shape)
+        self.strides = (ctypes.c_int64 * len(axes))(*(math.prod(array.shape[axis + 1 :]) for axis in axes))
+        ndim = len(axes) if ndim is None else ndim
         dtype = (CODES[array.dtype.kind], 8 * array.dtype.itemsize, 1)
         places = (ctypes.addressof(self.shape), ctypes.addressof(self.strides), 0)
         tensor = DLTensor(array.address, CUDA, 0, ndim, *dtype, *places)
@@ -151,7 +154,7 @@ def export(array):
 
 
 class Array:
-    """A contiguous row in device memory. Subclasses belong to a library."""
+    """A contiguous array in device memory. Subclasses belong to a library."""
 
     library = None
 
@@ -162,7 +165,7 @@ class Array:
 
     @property
     def nbytes(self):
-        return self.shape[0] * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
     def write(self, values):
         """Writes on the current stream."""
@@ -172,7 +175,7 @@ class Array:
 
     def fill_(self, value):
         bits = int(np.float32(value).view(np.uint32))
-        call("cuMemsetD32Async", self.address, bits, self.shape[0], self.library.current().ptr)
+        call("cuMemsetD32Async", self.address, bits, math.prod(self.shape), self.library.current().ptr)
 
     def copy_(self, other):
         call("cuMemcpyDtoDAsync_v2", self.address, other.address, self.nbytes, self.library.current().ptr)
@@ -254,7 +257,7 @@ class Library:
             self.local.stream = before
 
     def array(self, values, dtype=FLOAT32):
-        array = self.Array((len(values),), dtype)
+        array = self.Array(np.shape(values), dtype)
         array.write(values)
         return array
 
@@ -342,7 +345,7 @@ class Torch(Library):
         def allocate(prototype, out, context, set_error):
             tensor = DLTensor.from_address(prototype)
             kind = {code: kind for kind, code in CODES.items()}[tensor.code]
-            out[0] = export(self.empty(numbers_at(tensor.shape, 1), f"{kind}{tensor.bits // 8}"))
+            out[0] = export(self.empty(numbers_at(tensor.shape, tensor.ndim), f"{kind}{tensor.bits // 8}"))
             return 0
 
         def current(device_type, ordinal, out):

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "Python finds the function by its name")]
 
-use hello_cuda_kernels::{add_elements, double_elements, doubled_elements};
+use hello_cuda_kernels::{add_elements, double_elements, doubled_elements, normalized_rows};
 use interop_sim_client::sim;
 
 /// Registers the kernels with the simulated driver of the process.
@@ -12,4 +12,5 @@ pub extern "C" fn register_kernels() {
     sim.register::<add_elements>();
     sim.register::<double_elements>();
     sim.register::<doubled_elements>();
+    sim.register::<normalized_rows<f32>>();
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask gpu-bundle`: builds everything that runs on a GPU into a folder for a machine without Rust.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -7,7 +8,7 @@ use std::{env, fs};
 use crate::cuda_core::Headers;
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
-use crate::{command_step, extension, files, ptx, sim, templates, workspace};
+use crate::{command_step, extension, files, ptx, rust_kernels, sim, templates, workspace};
 
 /// The maximum size of the bundle, in MiB.
 const ROOM: u64 = 60;
@@ -76,6 +77,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     files::clear(&bundle)?;
     let environment = Environment::prepare(Requirements::Tests)?;
     take(&extension::compile()?, &bundle.join("python/interop_demo.abi3.so"))?;
+    row_kernels(environment.python().get_program(), &bundle)?;
     let template = templates::hello_cuda(environment.python().get_program())?;
     take(&template, &bundle.join("python/hello_cuda.abi3.so"))?;
     // Programs with `cust` link a libcuda. At run time they find the real one of the GPU machine.
@@ -95,6 +97,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         files::copy(&root.join(from), &bundle.join(to))?;
     }
     close(&bundle)
+}
+
+/// Builds the module with the kernels of rows, and their PTX, which only the bundle has.
+fn row_kernels(python: &OsStr, bundle: &Path) -> Result<(), Failure> {
+    let mut cargo = workspace::cargo(["build", "--release", "--locked", "--package=interop-row-benches"]);
+    command_step::run(cargo.env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", python))?;
+    let module = workspace::target().join("release/libinterop_rows.so");
+    take(&module, &bundle.join("python/interop_rows.abi3.so"))?;
+    files::write(&bundle.join("rows/rows.ptx"), rust_kernels::compile("tests/benches/rows/kernels")?)
 }
 
 /// Prints where the bundle is and how large it is.

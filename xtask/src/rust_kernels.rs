@@ -104,6 +104,11 @@ impl Compiler {
     }
 }
 
+/// Returns the PTX of kernels whose PTX is not in the repository.
+pub(crate) fn compile(folder: &'static str) -> Result<String, Failure> {
+    Compiler::find()?.compile(&Kernels { folder, ptx: "", template: None })
+}
+
 /// Writes the PTX of all crates.
 pub(crate) fn build() -> Result<(), Failure> {
     let compiler = Compiler::find()?;

@@ -11,9 +11,11 @@ use crate::{command_step, cuda_core, extension, ptx, sim, templates, workspace};
 
 /// Everything except the Python extension, which is tested from Python, the packages that use a driver, and those without
 /// a test.
-const ALL: [&str; 9] = [
+const ALL: [&str; 11] = [
     "--workspace",
     "--exclude=interop-benches",
+    "--exclude=interop-row-benches",
+    "--exclude=interop-row-kernels",
     "--exclude=interop-public-api",
     "--exclude=interop-demo-extension",
     "--exclude=interop-class-tests",

@@ -1,8 +1,13 @@
 //! A Python module with its own CUDA kernels, which works on tensors of any library.
 
-use hello_cuda_kernels::{PTX, add_elements, double_elements, doubled_elements};
-use interop_core::python::{NewArray, WithLibrary};
-use interop_core::{CudaArray, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut};
+use hello_cuda_kernels::{PTX, add_elements, double_elements, doubled_elements, normalized_rows};
+use interop_core::kernel::half::bf16;
+use interop_core::kernel::{Compiled, Real};
+use interop_core::python::{NewArray, WithLibrary, import, import_as};
+use interop_core::{
+    CudaArray, Element, FromArray, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut, dispatch,
+};
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
 /// The kernels. The first launch on a device loads them.
@@ -16,6 +21,38 @@ struct Row<S> {
     #[cuda_array(data)]
     values: S,
     len: usize,
+}
+
+/// Rows of numbers in device memory, which may be a part of a larger tensor.
+#[derive(CudaArray)]
+#[cuda_array(shape = [rows, columns], device = "cuda", python)]
+struct Matrix<S> {
+    #[cuda_array(data)]
+    values: S,
+    rows: usize,
+    columns: usize,
+    #[cuda_array(strides)]
+    strides: Option<[isize; 2]>,
+}
+
+/// As `rms_norm` of the module, for one element type.
+fn normalized<T: Element + Real>(
+    py: Python<'_>,
+    x: &WithLibrary<Matrix<Lease<T>>>,
+    weight: &Row<Lease<T>>,
+    eps: f32,
+) -> PyResult<NewArray<Matrix<LeaseMut<T>>>>
+where
+    normalized_rows<T>: Compiled,
+{
+    let mut out: NewArray<Matrix<LeaseMut<T>>> = x.new_like(py)?;
+    let size = LaunchSize::for_rows::<T>(x.rows, x.columns);
+    let scope = LaunchScope::new();
+    let arguments =
+        normalized_rows::<T>::with(scope.read(&**x)?, scope.read(weight)?, scope.write(&mut *out)?, eps);
+    scope.launch(&KERNELS, size, arguments)?;
+    scope.finish()?;
+    Ok(out)
 }
 
 /// Functions that run CUDA kernels from Rust.
@@ -52,5 +89,21 @@ mod hello_cuda {
         let arguments = add_elements::with(scope.write(&mut row)?, scope.read(&other)?);
         scope.launch(&KERNELS, size, arguments)?;
         Ok(scope.finish()?)
+    }
+
+    /// Returns a new tensor of the caller's library: each row divided by the root of the mean of its squares, times a weight. The
+    /// elements are `float32` or `bfloat16`.
+    #[pyfunction]
+    #[pyo3(signature = (x, weight, eps = 1e-6))]
+    fn rms_norm<'py>(
+        x: &Bound<'py, PyAny>,
+        weight: &Bound<'py, PyAny>,
+        eps: f32,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, array) = (x.py(), import(x, None)?);
+        dispatch!(array.info().dtype(), [f32, bf16], T => {
+            let rows = WithLibrary::new(x, Matrix::<Lease<T>>::from_import(array)?)?;
+            normalized(py, &rows, &import_as(weight)?, eps)?.into_bound_py_any(py)
+        })?
     }
 }

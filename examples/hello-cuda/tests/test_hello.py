@@ -38,6 +38,30 @@ def test_on_a_device(library, stream):
     assert library.numbers(row) == [0, 6, 12, 18, 24, 30]
 
 
+def test_rows_are_normalized(library, stream):
+    x, weight = library.array([[3.0, 4.0, 0.0, 0.0], [-1.0, 1.0, 1.0, 1.0]]), library.array([1.0, 2.0, 1.0, 1.0])
+    normed = hello_cuda.rms_norm(x, weight, eps=0)
+    assert type(normed) is type(x) and normed.shape == (2, 4)
+    expected = [[1.2, 3.2, 0, 0], [-1, 2, 1, 1]]
+    np.testing.assert_allclose(library.numbers(normed), expected, rtol=1e-6)
+
+
+def test_rows_of_another_type_and_layout():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    x = torch.randn(1001, 64, device="cuda").T.to(torch.bfloat16)
+    weight = torch.randn(1001, device="cuda").to(torch.bfloat16)
+    expected = torch.nn.functional.rms_norm(x.float(), (1001,), weight.float(), 1e-6)
+    normed = hello_cuda.rms_norm(x, weight)
+    assert normed.dtype == torch.bfloat16
+    torch.testing.assert_close(normed.float(), expected, rtol=1e-2, atol=1e-2)
+    with pytest.raises(ValueError, match="found 1000 columns, allowed: 1001 columns, as in `x`"):
+        hello_cuda.rms_norm(x, weight[1:])
+    with pytest.raises(BufferError, match="found float64, allowed: float32, bfloat16"):
+        hello_cuda.rms_norm(x.double(), weight)
+
+
 def test_after_the_work_before_and_before_the_work_after(library, stream):
     """Nothing waits, and everything is in order."""
     row = library.array([0.0] * COUNT)

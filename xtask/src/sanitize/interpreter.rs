@@ -29,7 +29,7 @@ const NARROW: [&str; 5] =
     ["--package=interop-core", "--lib", "--target=i686-unknown-linux-gnu", "--", "a_gigabyte"];
 
 /// Kernels on the CPU, with one thread of the system for each thread of a block: Miri finds their races.
-const KERNELS: [&str; 3] = ["--package=interop-kernel", "--test=kernels", "--features=half"];
+const KERNELS: [&str; 4] = ["--package=interop-kernel", "--test=kernels", "--test=rows", "--features=half"];
 
 /// A test that Stacked Borrows, the older of Miri's two models, rejects.
 const TREE_BORROWS: [&str; 5] =
