@@ -14,8 +14,8 @@ use crate::driver::pointer::release_scope_for;
 use crate::driver::pool::{allocate, finished, with_room};
 use crate::driver::release::queue::{after_work, poll_in_passing};
 use crate::driver::release::scope::{ErasedOwner, ReleaseScope};
-use crate::driver::stream::{SPARE, capture, capture_error, context_of_live, key_of};
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::{SPARE, Stream, capture_error, key_of};
+use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Result, text};
 use crate::process::counters;
@@ -177,14 +177,14 @@ impl CudaBuffer {
         let element = ElementType::from_whole_bytes(dtype, false)?;
         let bytes = len.checked_mul(element.size).ok_or_else(|| element.too_large(len))?;
         let context = Context::primary(ordinal)?;
-        if let Some(raw) = stream.to_raw().filter(|_| bytes != 0) {
+        if let Some(on) = Stream::new(stream, Some(context), Device::cuda(ordinal)).filter(|_| bytes != 0) {
             let driver = driver()?;
             let _entered = context.enter(driver)?;
-            context_of_live(driver, stream, raw)?;
-            if capture(driver, stream, raw)?.is_some() {
+            on.own_context(driver)?;
+            if on.capture(driver)?.is_some() {
                 return Err(capture_error(stream, "new memory"));
             }
-            return Self::in_order((context, stream, raw), ordinal, element, bytes);
+            return Self::in_order((context, stream, on.raw()), ordinal, element, bytes);
         }
         Self::uninitialized(MemoryKind::Pool, context, ordinal, element, bytes)
     }
@@ -276,8 +276,8 @@ impl CudaBuffer {
 
     /// Notes that this crate has queued work on the memory.
     pub(crate) fn note_work(&self, stream: StreamHandle) {
-        if let Some(uses) = &self.uses {
-            uses.note_work((PendingWork::in_context(stream, self.context), self.device));
+        if let (Some(uses), Some(on)) = (&self.uses, Stream::new(stream, Some(self.context), self.device)) {
+            uses.note_work(on);
         }
     }
 

@@ -174,7 +174,7 @@ impl<'a> LentTensor<'a> {
             let allowed = "packed elements: a bare tensor has no flag for padded ones";
             return Err(Error::new(ErrorKind::Unsupported, "dtype", found, allowed));
         }
-        cuda::make_consumer_wait(&info, stream)?;
+        cuda::hand_over(&info, stream)?;
         let (shape, strides) = (info.shape().iter(), info.strides().iter());
         let numbers = shape.map(|extent| *extent as i64).chain(strides.map(|stride| *stride as i64));
         let mut numbers: Vec<i64> = numbers.collect();

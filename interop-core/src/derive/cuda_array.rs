@@ -309,7 +309,7 @@ pub unsafe trait CudaArray {
     ///
     /// As [`info`](Self::info) and [`cuda::stream_wait`](crate::cuda::stream_wait).
     fn make_stream_wait(&self, stream: StreamHandle) -> Result<()> {
-        cuda::make_consumer_wait(&self.info()?, stream)
+        cuda::hand_over(&self.info()?, stream)
     }
 
     /// Makes the array's own stream wait for the work that is now on `stream`. Call it after you launch a kernel that
@@ -348,7 +348,7 @@ pub unsafe trait CudaArray {
     /// }
     /// ```
     fn wait_for_stream(&self, stream: StreamHandle) -> Result<()> {
-        cuda::wait_for_consumer(&self.info()?, stream)
+        cuda::hand_back(&self.info()?, stream)
     }
 
     /// Exports the array; the tensor owns the struct. It is writable unless the memory is read-only.
@@ -406,7 +406,7 @@ pub unsafe trait CudaArray {
             Ok(info) => info,
             Err(error) => return Err(Refused::new(whole.into_inner().0, error)),
         };
-        let exported = match cuda::make_consumer_wait(&info, stream) {
+        let exported = match cuda::hand_over(&info, stream) {
             // SAFETY: rules 1 to 3 for as long as the export owns the struct, which nothing else can reach.
             Ok(()) => unsafe { export_described(&info, whole, Ownership::Owned) },
             Err(error) => Err(Refused::new(whole.into_inner(), error)),
@@ -441,7 +441,7 @@ pub unsafe trait CudaArray {
         Self: Sized + Send + Sync + 'static,
     {
         let info = self.info()?;
-        cuda::make_consumer_wait(&info, stream)?;
+        cuda::hand_over(&info, stream)?;
         // SAFETY: rules 1 to 3 while the handle exists, because nothing can borrow the struct mutably then.
         Ok(unsafe { export_kept(&info, SharedHandle::new(self), Ownership::Shared) }?)
     }

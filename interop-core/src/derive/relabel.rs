@@ -7,6 +7,7 @@ use crate::array::info::ArrayInfo;
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::order::Waiter;
 use crate::driver::release::scope::ReleaseScope;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
@@ -151,11 +152,7 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
     fn info(&self) -> Result<ArrayInfo> {
         let mut info = self.array.info()?;
         if self.device == Device::CPU && info.device() != Device::CPU {
-            if !info.is_idle() {
-                let mut done = Ok(());
-                cuda::run_blocking(|| done = cuda::synchronize_if_available(&info));
-                done?;
-            }
+            info.work().order_before(Waiter::Host)?;
             info = info.with_work(PendingWork::NOTHING);
         }
         info.device = self.device;

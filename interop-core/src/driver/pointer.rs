@@ -3,9 +3,9 @@
 use core::ffi::c_void;
 use core::ops::Range;
 
-use crate::driver::context::Context;
 #[cfg(feature = "cust")]
 use crate::driver::context::Entered;
+use crate::driver::context::{Context, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{Driver, Outcome, code, driver, is_available, to_usize};
 use crate::driver::release::scope::ReleaseScope;
@@ -344,6 +344,19 @@ pub(crate) fn memory_use(address: usize, device: Device) -> Result<Option<(Optio
     }
     let attributes = ask(driver, address)?;
     Ok(attributes.map(|attributes| (attributes.context(), attributes.scope(driver))))
+}
+
+/// Returns the context of memory at an address, or else that in which memory of the device is used. The address 0 stands
+/// for memory of the device in general.
+///
+/// # Errors
+///
+/// As [`memory_use`].
+pub(crate) fn context_of_memory(address: usize, device: Device) -> Result<Context> {
+    match memory_use(address, device)? {
+        Some((Some(context), _)) => Ok(context),
+        _ => context_for(driver()?, device),
+    }
 }
 
 impl PointerAttributes {

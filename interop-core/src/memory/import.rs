@@ -16,9 +16,9 @@ use crate::array::mutability::Mutability;
 use crate::cuda;
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::order::{Waiter, Work, order, order_streams};
 use crate::driver::release::scope::ReleaseScope;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
-use crate::driver::stream_wait::wait_in_contexts;
 #[cfg(feature = "python")]
 use crate::error::Origin;
 use crate::error::{Error, Result};
@@ -167,7 +167,7 @@ impl Import {
     fn pending_on_default_stream(&mut self) -> Result<PendingWork> {
         let (stream, device) = (self.known_stream()?, self.info.device);
         let pending = self.info.pending;
-        let context = pending.context().and_then(|it| Context::from_driver(it.get()));
+        let context = pending.context();
         match device.device_type {
             DeviceType::CPU => return Ok(pending),
             DeviceType::CUDA => {}
@@ -182,7 +182,7 @@ impl Import {
             if cuda::captures(stream) {
                 return Ok(pending);
             }
-            cuda::stream_wait_in(StreamHandle::LegacyDefault, stream, device, context)?;
+            order_streams(StreamHandle::LegacyDefault, stream, (context, device))?;
         }
         PendingWork::on_default_stream(device, context)
     }
@@ -222,7 +222,8 @@ impl Import {
     pub(crate) fn make_wait_for_unknown(&self, stream: StreamHandle) -> Result<()> {
         match self.owner.scope() {
             Some(scope) => {
-                cuda::handover::wait_for_missing_stream(stream, self.info.device, self.context(), scope)
+                let waiter = Waiter::stream(stream, self.context(), self.info.device);
+                waiter.map_or(Ok(()), |waiter| order(waiter, Work::All(scope)).map(drop))
             }
             None => Ok(()),
         }
@@ -252,8 +253,7 @@ impl Import {
         self.is_on_callers_stream = false;
         self.owner.note_unknown();
         if self.is_stream_named {
-            let context = pending.context().and_then(|it| Context::from_driver(it.get()));
-            self.put_on_ordered_stream(stream, None, context.or_else(|| self.context()));
+            self.put_on_ordered_stream(stream, None, pending.context().or_else(|| self.context()));
             return Ok(());
         }
         cuda::poll_in_passing();
@@ -280,7 +280,7 @@ impl Import {
     #[cold]
     pub(crate) fn synchronize(&mut self) -> Result<()> {
         if !self.info.pending.name().is_some_and(cuda::captures) {
-            cuda::synchronize_if_available(&self.info)?;
+            self.info.work().order_before(Waiter::Host)?;
             self.info.pending = PendingWork::NOTHING;
         }
         Ok(())
@@ -328,7 +328,11 @@ impl Import {
     ///
     /// As [`cuda::stream_wait`].
     pub(crate) fn wait_for_copy(&self, stream: StreamHandle) -> Result<()> {
-        wait_in_contexts(self.info.pending, PendingWork::on(stream), self.info.device)
+        let device = self.info.device;
+        match [self.info.pending, PendingWork::on(stream)].map(|work| work.stream(device)) {
+            [Some(own), Some(copy)] => order(Waiter::Stream(own), Work::Stream(copy)).map(drop),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the description and the owner.
@@ -393,7 +397,7 @@ impl Import {
         // The library of the array knows nothing of this stream, so it may not order the release.
         self.is_on_callers_stream = false;
         self.owner.note_unknown();
-        self.info.pending = pending_on(stream, context);
+        self.info.pending = PendingWork::in_context(stream, context);
         // The query is needed only if an event would be recorded.
         if !cuda::unordered().releases && captured.unwrap_or_else(|| cuda::captures(stream)) {
             // The graph makes other work wait. An event of the release would invalidate the capture.
@@ -429,7 +433,7 @@ impl Import {
             StreamHandle::PerThreadDefault if !cuda::captures(stream) => StreamHandle::LegacyDefault,
             stream => stream,
         };
-        self.info.pending = pending_on(stream, context);
+        self.info.pending = PendingWork::in_context(stream, context);
         if self.info.device.device_type == DeviceType::CUDA && self.owner.scope().is_some() {
             self.is_on_callers_stream = true;
             self.info.uses = Some(self.owner.record_uses());
@@ -443,7 +447,7 @@ impl Import {
     /// As [`cuda::stream_wait`].
     pub(crate) fn move_to_default_stream(&mut self, stream: StreamHandle) -> Result<()> {
         let (device, context) = (self.info.device, self.context());
-        cuda::stream_wait_in(StreamHandle::LegacyDefault, stream, device, context)?;
+        order_streams(StreamHandle::LegacyDefault, stream, (context, device))?;
         self.info.pending = PendingWork::on_default_stream(device, context)?.beside_hidden_streams();
         Ok(())
     }
@@ -459,16 +463,6 @@ impl Import {
     pub unsafe fn assume_writable(mut self) -> Self {
         self.info.mutability = Mutability::Writable;
         self
-    }
-}
-
-/// Returns pending work on a stream, which is one of `context` if it is a default stream.
-fn pending_on(stream: StreamHandle, context: Option<Context>) -> PendingWork {
-    match (stream, context) {
-        (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(context)) => {
-            PendingWork::in_context(stream, context)
-        }
-        _ => PendingWork::on(stream),
     }
 }
 

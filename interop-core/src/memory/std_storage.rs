@@ -133,7 +133,7 @@ impl FromImport for HostBuffer {
 
 fn copied_to_host(info: &ArrayInfo, order: Order) -> Result<HostBuffer> {
     HostBuffer::check(info)?;
-    check_readable(info.pending, info.address, info.device())?;
+    check_readable(info.work())?;
     let _access = Borrow::from_shared(shared_range(info), false)?;
     // SAFETY: the memory is live while the import is, the host can access it, and no work is pending on it.
     unsafe { HostBuffer::copy_of(info, order) }

@@ -13,18 +13,19 @@ use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::copy::{copy_now, queue_copy};
 use crate::cuda::copy_plan::{CopyPlan, FROM, TO, each_part};
-use crate::cuda::handover::synchronize;
 use crate::driver::context::{Context, PerContext, Relaxed, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::event::Event;
 use crate::driver::functions::{Driver, Outcome, RawStream, driver, to_usize};
+use crate::driver::order::Waiter;
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
+use crate::driver::order::{order_streams, stream_synchronize};
 use crate::driver::pool::{allocate_on, finished};
 use crate::driver::release::scope::ReleaseScope;
-use crate::driver::stream::{LEGACY, SPARE, capture_of, dead_stream, with_own_stream};
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
-use crate::driver::stream_wait::context_of_stream;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-use crate::driver::stream_wait::{stream_synchronize, stream_wait_in};
+use crate::driver::stream::LEGACY;
+use crate::driver::stream::{SPARE, Stream, capture_of, dead_stream, with_own_stream};
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::shared_range;
 use crate::memory::borrow_registry::Borrow;
@@ -170,8 +171,8 @@ impl CopyTarget {
     /// Finds the context of a stream. For a default stream, this is the context in which memory of `device` is used.
     fn new(stream: StreamHandle, device: Device) -> Result<Self> {
         let driver = driver()?;
-        let raw = stream.to_raw().unwrap_or(LEGACY);
-        let context = context_of_stream(driver, (stream, raw), (PendingWork::on(stream), device))?;
+        let stream = Stream::new(stream, None, device).unwrap_or(Stream::legacy(None, device));
+        let (raw, context) = (stream.raw(), stream.context(driver)?);
         let _entered = context.enter(driver)?;
         let ordinal = Context::current_ordinal(driver)?;
         Ok(Self { driver, context, ordinal, stream: raw, is_in_order: false })
@@ -236,7 +237,7 @@ impl CopyTarget {
             let fetched = unsafe { fetch_buffer(info, elements.element, order) }?;
             return copy_from(fetched.address(), fetched.bytes);
         }
-        check_readable(info.pending, info.address, info.device())?;
+        check_readable(info.work())?;
         let _access = Borrow::from_shared(shared_range(info), false)?;
         if elements.element.any_bits && plan.axes.is_empty() {
             return copy_from(info.address, plan.run);
@@ -419,14 +420,14 @@ pub(crate) unsafe fn copy_on_default_stream(
 ) -> Result<()> {
     let DefaultStreamTarget { site, beside: (stream, scope) } = at;
     let (device, here) = (Device::cuda(site.ordinal), Some(site.context));
-    stream_wait_in(StreamHandle::LegacyDefault, *stream, device, here)?;
+    order_streams(StreamHandle::LegacyDefault, *stream, (here, device))?;
     // SAFETY: as the caller promises.
     let copied = unsafe { site.copy(import.info(), &element, order, target) };
     // If a part failed, the parts before it are still queued.
     let pending = copied.as_ref().map_or(true, |pending| *pending);
     let finished = if pending && !site.is_guarded(*scope) { site.finish() } else { Ok(()) };
     copied.and(finished)?;
-    stream_wait_in(*stream, StreamHandle::LegacyDefault, device, here)?;
+    order_streams(*stream, StreamHandle::LegacyDefault, (here, device))?;
     import.wait_for_copy(*stream)
 }
 
@@ -443,7 +444,7 @@ pub(crate) unsafe fn copy_on_default_stream(
 /// The memory that `info` describes is live. `plan` copies its elements, and `to` has room for the copy.
 pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize) -> Result<bool> {
     let driver = driver()?;
-    synchronize(info)?;
+    info.work().order_before(Waiter::Host)?;
     let bytes = plan.bytes();
     if bytes == 0 {
         return Ok(true);

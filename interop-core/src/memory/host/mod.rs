@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use crate::array::element::Element;
 use crate::array::layout::order::Order;
+use crate::cuda::handover::ArrayWork;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, RawView, printed};
 use crate::memory::borrow_registry::Borrow;
@@ -125,7 +126,7 @@ impl Drop for BorrowGuard<'_> {
 }
 
 fn check_host<T: Element, const N: usize>(raw: &RawView<N>) -> Result<()> {
-    check_readable(raw.pending, raw.address, raw.device)?;
+    check_readable(ArrayWork::new(raw.pending, raw.address, raw.device))?;
     if raw.address % align_of::<T>() != 0 {
         let found = text!("address {:#x}", raw.address);
         let allowed = text!("a multiple of {}, the alignment of the element", align_of::<T>());

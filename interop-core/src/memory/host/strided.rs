@@ -31,7 +31,7 @@ pub(crate) unsafe fn with_elements<T: Element, R>(
     exclusive: bool,
     work: impl FnOnce(Strided<'_, T>) -> Result<R>,
 ) -> Result<R> {
-    check_readable(info.pending, info.address, info.device())?;
+    check_readable(info.work())?;
     let layout = info.layout_of(&T::TYPE)?;
     let _access = Borrow::from_shared(shared_range(info), exclusive)?;
     // SAFETY: the memory is live and initialized, as the caller promises, and host memory. A layout was checked when it

@@ -125,7 +125,7 @@ fn lend(object: &Bound<'_, PyAny>, info: &ArrayInfo, request: c_int) -> PyResult
 
 /// Fails if the request needs a property that the array does not have.
 fn permit(py: Python<'_>, info: &ArrayInfo, request: c_int) -> Result<()> {
-    waiting(py, info, || check_readable(info.pending, info.address, info.device()))?;
+    waiting(py, info, || check_readable(info.work()))?;
     let writes = has(request, ffi::PyBUF_WRITABLE);
     if writes && info.is_read_only() {
         let allowed = "a request for reading only, or a copy of the array";

@@ -117,7 +117,7 @@ unsafe extern "C" fn own<T: ArrayMethods + PyTypeInfo>(
         };
         let info = T::of(array).info()?;
         // Of the stream that `work_stream` returns.
-        cuda::make_consumer_wait(&info, StreamHandle::LegacyDefault)?;
+        cuda::hand_over(&info, StreamHandle::LegacyDefault)?;
         let owner = ExportedObject::new(object.unbind());
         // SAFETY: the array guarantees its memory as long as it lives, and the owner keeps it alive.
         let tensor: ManagedTensor<Versioned> = unsafe { export_kept(&info, owner, Ownership::Shared) }?;

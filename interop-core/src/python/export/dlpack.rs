@@ -146,9 +146,9 @@ pub(crate) unsafe fn answer<'py>(
     // A consumer on the host passes no stream and reads immediately.
     if wanted != own || own.device_type.is_host_accessible() && request.stream.is_none() {
         cuda::refuse_capture(info, consumer)?;
-        waiting(py, info, || cuda::synchronize_for_host(info))?;
+        waiting(py, info, || cuda::hand_over_to_host(info))?;
     } else {
-        cuda::make_consumer_wait(info, consumer)?;
+        cuda::hand_over(info, consumer)?;
     }
     // Pinned or managed memory, for a consumer that accepts only host memory.
     let on_host = (wanted != own)
@@ -224,7 +224,7 @@ fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
         // SAFETY: the array guarantees that its memory is live.
         unsafe { crate::memory::transfer::fetch_buffer(&flat, &element, Order::C) }?
     } else {
-        crate::memory::host::cells::check_readable(flat.pending, flat.address, flat.device())?;
+        crate::memory::host::cells::check_readable(flat.work())?;
         // SAFETY: as above, and the host can access the memory.
         unsafe { HostBuffer::copy_of(&flat, Order::C) }?
     };

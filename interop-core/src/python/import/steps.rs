@@ -14,6 +14,9 @@ use crate::derive::from_array::FromArray;
 use crate::derive::kept::Kept;
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::functions::driver;
+use crate::driver::order::{Waiter, Work, order, order_streams};
+use crate::driver::pointer::release_scope_for;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::extraction::Extraction;
@@ -394,7 +397,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
             }
             return Ok(Imported::Yes);
         }
-        (Some(handle), _) => cuda::stream_wait_in(consumer, handle, device, context)?,
+        (Some(handle), _) => order_streams(consumer, handle, (context, device))?.is_captured(),
         (None, _) => {
             free_detached();
             to.make_wait_for_unknown(consumer)?;
@@ -499,10 +502,11 @@ fn from_device(
         // The producer did not accept the consumer's stream, so this code makes it wait. CPU memory has no streams, but
         // `PyTorch` describes pinned memory as CPU memory in its capsules.
         free_detached();
-        match passed {
-            Some(passed) => cuda::stream_wait(consumer, passed, found),
-            None => cuda::wait_for_unknown_stream(consumer, found),
-        }?;
+        if let Some(passed) = passed {
+            cuda::stream_wait(consumer, passed, found)?;
+        } else if let Some(consumer) = Waiter::stream(consumer, None, found) {
+            order(consumer, Work::All(release_scope_for(driver()?, found)))?;
+        }
     }
     put_on(request, to, current, consumer, entered.map(|entered| entered.context()))?;
     Ok(Imported::Yes)
