@@ -72,10 +72,11 @@ use crate::cuda::handover::ArrayWork;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::launch_scope::LaunchScope;
 use crate::derive::scope_state::ScopeUse;
+use crate::driver;
 use crate::driver::context::enter_primary_context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::to_usize;
-use crate::driver::order::{Waiter, order_default_stream};
+use crate::driver::order::order_default_stream;
 use crate::driver::stream::is_stream_of;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
@@ -272,10 +273,8 @@ impl<T: Element + DeviceCopy> ImportedBuffer<T> {
         if self.info.pending.is_nothing() && self.info.address != 0 && !cuda::captures(handle) {
             // The import left its work to a `stream` field of the struct, which is not known here. At its end the scope
             // makes the host wait, so that nothing is pending beside that stream either.
-            if let Some(to) = Waiter::stream(handle, None, self.info.device) {
-                let unknown = ArrayWork { pending: PendingWork::UNKNOWN, ..self.info.work() };
-                unknown.order_before(to)?;
-            }
+            let unknown = ArrayWork { pending: PendingWork::UNKNOWN, ..self.info.work() };
+            unknown.order_before(driver::stream::Stream::new(handle, None, self.info.device).into())?;
         }
         let scope = LaunchScope::on_handle(handle);
         scope.add(&self.info, ScopeUse::WRITE)?;

@@ -7,7 +7,7 @@ use crate::cuda::memory_check::pointer_attributes_of;
 use crate::driver::context::{Context, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{driver, is_available};
-use crate::driver::order::{Ordered, Waiter, Work, order, order_streams};
+use crate::driver::order::{Waiter, Work, order, order_streams};
 #[cfg(feature = "python")]
 use crate::driver::pointer::context_of_memory;
 use crate::driver::pointer::{host_address, memory_use};
@@ -73,7 +73,7 @@ impl<'a> ArrayWork<'a> {
     fn part(self, work: PendingWork, known: Option<&'a Uses>) -> Work<'a> {
         let Self { address, device, .. } = self;
         match work.only_name() {
-            Some(_) => work.stream(device).map_or(Work::Nothing, Work::Stream),
+            Some(_) => work.stream(device).into(),
             None => Work::Memory { address, device, known },
         }
     }
@@ -100,8 +100,10 @@ pub(crate) fn hand_over(info: &ArrayInfo, consumer: StreamHandle) -> Result<()> 
         return Ok(());
     }
     poll_in_passing();
-    let consumer = Waiter::stream(consumer, None, info.device());
-    consumer.map_or(Ok(()), |consumer| info.work().order_before(consumer))
+    match Stream::new(consumer, None, info.device()) {
+        Some(consumer) => info.work().order_before(Waiter::Stream(consumer)),
+        None => Ok(()),
+    }
 }
 
 /// Waits on the host for the work that is pending on an array, before a consumer on the host gets it.
@@ -169,7 +171,7 @@ pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
     let device = info.device();
     if let Some(named) = info.pending.only_name().and(info.stream()) {
         if let Some(work) = info.of_storage().filter(|_| is_available()) {
-            let waiter = Waiter::stream(named, info.pending.context(), device).unwrap_or(Waiter::Host);
+            let waiter = info.pending.stream(device).map_or(Waiter::Host, Waiter::Stream);
             info.work().order_storage_before(waiter, work)?;
         }
         return Ok(named);
@@ -182,9 +184,7 @@ pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
     let context = context.map_or_else(|| context_for(driver, device), Ok)?;
     let _entered = context.enter(driver)?;
     let stream = handover(driver, context)?;
-    if let Some(waiter) = Waiter::stream(stream, Some(context), device) {
-        order(waiter, Work::All(scope))?;
-    }
+    order(Stream::new(stream, Some(context), device).into(), Work::All(scope))?;
     Ok(stream)
 }
 
@@ -209,9 +209,7 @@ pub(crate) fn hand_back(info: &ArrayInfo, stream: StreamHandle) -> Result<()> {
     }
     // The storage frees the memory in the order of its own stream.
     for waiter in [Some(info.pending), info.of_storage()].into_iter().flatten() {
-        if let Some(waiter) = waiter.stream(device) {
-            order(Waiter::Stream(waiter), Work::Stream(work))?;
-        }
+        order(waiter.stream(device).into(), Work::Stream(work))?;
     }
     join_default_stream(own, device)
 }
@@ -259,8 +257,8 @@ pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Resul
 /// on the array's stream. The device is the one that the driver reports. The caller then sets the array's stream to
 /// `consumer`.
 ///
-/// `stated` says whether the producer stated its stream, or that it has none. Returns the release scope, and how `consumer`
-/// was ordered.
+/// `stated` says whether the producer stated its stream, or that it has none. Returns the release scope, and whether
+/// `consumer` captures a graph if that was asked.
 ///
 /// # Errors
 ///
@@ -271,11 +269,11 @@ pub(crate) fn locate_and_order(
     info: &mut ArrayInfo,
     stated: bool,
     consumer: StreamHandle,
-) -> Result<(Option<ReleaseScope>, Ordered)> {
+) -> Result<(Option<ReleaseScope>, Option<bool>)> {
     let Some(attributes) = pointer_attributes_of(info)? else {
         // An array without elements has no pending work.
         info.device = current_device()?;
-        return Ok((None, Ordered::Already));
+        return Ok((None, None));
     };
     info.device = attributes.device();
     if info.device == Device::CUDA_HOST {
@@ -285,13 +283,11 @@ pub(crate) fn locate_and_order(
     }
     let (context, scope) = (attributes.context(), attributes.scope(driver()?).holding(info.span().len()));
     let work = if stated {
-        let named = info.pending.name().and_then(|named| Stream::new(named, context, info.device));
-        named.map_or(Work::Nothing, Work::Stream)
+        info.pending.name().and_then(|named| Stream::new(named, context, info.device)).into()
     } else {
         Work::All(scope)
     };
-    let waiter = Waiter::stream(consumer, context, info.device);
-    Ok((Some(scope), waiter.map_or(Ok(Ordered::Already), |waiter| order(waiter, work))?))
+    Ok((Some(scope), order(Stream::new(consumer, context, info.device).into(), work)?))
 }
 
 /// Returns the current device, for an array without elements, which has no address to query. Without a current context

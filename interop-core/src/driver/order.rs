@@ -20,6 +20,8 @@ use crate::process::settings::unordered;
 /// Who waits.
 #[derive(Clone, Copy)]
 pub(crate) enum Waiter {
+    /// Where a stream is `NothingPending`.
+    Nobody,
     /// What is queued later on a stream.
     Stream(Stream),
     /// As `Stream`, which may become part of a capture by that. Whoever allows it makes the captured stream wait for it in the end.
@@ -31,10 +33,9 @@ pub(crate) enum Waiter {
     Context(Context),
 }
 
-impl Waiter {
-    /// The stream that waits. `None` for `NothingPending`, as which nobody waits.
-    pub(crate) fn stream(handle: StreamHandle, context: Option<Context>, device: Device) -> Option<Self> {
-        Stream::new(handle, context, device).map(Self::Stream)
+impl From<Option<Stream>> for Waiter {
+    fn from(stream: Option<Stream>) -> Self {
+        stream.map_or(Self::Nobody, Self::Stream)
     }
 }
 
@@ -54,57 +55,28 @@ pub(crate) enum Work<'a> {
     All(ReleaseScope),
 }
 
-/// How the order was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ordered {
-    /// There was nothing to wait for, or nobody asked whether the stream captures a graph.
-    Already,
-    /// The waiter is a stream.
-    OnStream {
-        is_captured: bool,
-    },
-    OnContext,
-    /// The host has waited.
-    ByHost,
-}
-
-impl Ordered {
-    /// Whether a stream captures a graph, if that was asked.
-    pub(crate) fn is_captured(self) -> Option<bool> {
-        if let Self::OnStream { is_captured } = self { Some(is_captured) } else { None }
+impl From<Option<Stream>> for Work<'_> {
+    fn from(stream: Option<Stream>) -> Self {
+        stream.map_or(Self::Nothing, Self::Stream)
     }
 }
 
-/// Makes `waiter` wait for `work`.
+/// Makes `waiter` wait for `work`. Returns whether streams that had to be ordered capture a graph, if that was asked.
 ///
 /// # Errors
 ///
 /// As [`stream_wait`] and [`stream_synchronize`].
-pub(crate) fn order(waiter: Waiter, work: Work<'_>) -> Result<Ordered> {
-    let scope = match (waiter, work) {
-        (_, Work::Nothing) => return Ok(Ordered::Already),
-        (Waiter::Stream(to), Work::Stream(from)) => return between_streams(to, from, false),
-        (Waiter::Fork(to), Work::Stream(from)) => return between_streams(to, from, true),
-        (Waiter::Host, Work::Stream(from)) => return host_after_stream(from),
-        (Waiter::Context(to), Work::Stream(from)) => return context_after_stream(to, from),
-        (waiter, Work::Memory { address, device, known }) => {
-            if let Some(ordered) = known.and_then(|uses| after_block(waiter, uses)) {
-                return Ok(ordered);
-            }
-            match memory_use(address, device)? {
-                Some((_, scope)) => scope,
-                None => return Ok(Ordered::Already),
-            }
-        }
-        (_, Work::All(scope)) => scope,
+pub(crate) fn order(waiter: Waiter, work: Work<'_>) -> Result<Option<bool>> {
+    let scope = match work {
+        Work::Nothing => return Ok(None),
+        Work::Stream(from) => return after_stream(waiter, from),
+        Work::All(scope) => Some(scope),
+        Work::Memory { known, .. } if known.is_some_and(|uses| after_block(waiter, uses).is_some()) => None,
+        Work::Memory { address, device, .. } => memory_use(address, device)?.map(|(_, scope)| scope),
     };
-    if unordered().unknown_work {
-        return Ok(Ordered::Already);
-    }
-    match waiter {
-        Waiter::Stream(to) | Waiter::Fork(to) => stream_after_all(to, scope),
-        Waiter::Host => host_after_all(scope),
-        Waiter::Context(to) => context_after_all(to, scope),
+    match scope.filter(|_| !unordered().unknown_work) {
+        Some(scope) => after_all(waiter, scope).map(|()| None),
+        None => Ok(None),
     }
 }
 
@@ -139,11 +111,8 @@ pub(crate) fn order_streams(
     waiter: StreamHandle,
     on: StreamHandle,
     (context, device): (Option<Context>, Device),
-) -> Result<Ordered> {
-    match [waiter, on].map(|handle| Stream::new(handle, context, device)) {
-        [Some(waiter), Some(on)] => order(Waiter::Stream(waiter), Work::Stream(on)),
-        _ => Ok(Ordered::Already),
-    }
+) -> Result<Option<bool>> {
+    order(Stream::new(waiter, context, device).into(), Stream::new(on, context, device).into())
 }
 
 /// Makes a default stream of `context` wait for the one with the same name in the context in which memory of `device` is used.
@@ -157,11 +126,8 @@ pub(crate) fn order_default_stream(
     context: Option<Context>,
     device: Device,
 ) -> Result<()> {
-    let streams = [context, None].map(|context| Stream::new(stream, context, device));
-    if let (Some(_), [Some(to), Some(from)]) = (context, streams) {
-        order(Waiter::Stream(to), Work::Stream(from))?;
-    }
-    Ok(())
+    let [to, from] = [context, None].map(|context| Stream::new(stream, context, device));
+    if context.is_some() { order(to.into(), from.into()).map(drop) } else { Ok(()) }
 }
 
 /// Waits on the host until the work that is on `stream` now is done, as a reader on the host needs it.
@@ -170,25 +136,34 @@ pub(crate) fn order_default_stream(
 ///
 /// As [`stream_wait`].
 pub fn stream_synchronize(stream: StreamHandle, device: Device) -> Result<()> {
-    let work = Stream::new(stream, None, device).map_or(Work::Nothing, Work::Stream);
-    order(Waiter::Host, work).map(drop)
+    order(Waiter::Host, Stream::new(stream, None, device).into()).map(drop)
 }
 
-fn between_streams(to: Stream, from: Stream, is_fork: bool) -> Result<Ordered> {
+fn after_stream(waiter: Waiter, from: Stream) -> Result<Option<bool>> {
+    match waiter {
+        Waiter::Nobody => Ok(None),
+        Waiter::Stream(to) => between_streams(to, from, false),
+        Waiter::Fork(to) => between_streams(to, from, true),
+        Waiter::Host => host_after_stream(from).map(|()| None),
+        Waiter::Context(to) => context_after_stream(to, from).map(|()| None),
+    }
+}
+
+fn between_streams(to: Stream, from: Stream, is_fork: bool) -> Result<Option<bool>> {
     if to == from {
-        return Ok(Ordered::Already);
+        return Ok(None);
     }
     let driver = driver()?;
-    let mut ordered = Ordered::Already;
+    let mut is_captured = None;
     for waiter in to.each(driver)? {
         // Two default streams that the same memory selects are in one context.
         for on in from.each(driver)?.filter(|on| !to.has_home_of(from) || waiter.has_home_of(*on)) {
             if waiter != on {
-                ordered = record_and_wait(driver, waiter, on, is_fork)?;
+                is_captured = record_and_wait(driver, waiter, on, is_fork)?;
             }
         }
     }
-    Ok(ordered)
+    Ok(is_captured)
 }
 
 /// Records an event on `from` and makes `to` wait for it. The context of a default stream is known.
@@ -197,14 +172,14 @@ fn between_streams(to: Stream, from: Stream, is_fork: bool) -> Result<Ordered> {
 /// it, so both streams are asked whether they capture. For a stream that was destroyed, that query always ends the
 /// process. One of two other calls comes before it: recording the event, or `cuStreamGetCtx`. For a destroyed stream
 /// these were seen to return an error at times, and to end the process at others.
-fn record_and_wait(driver: &'static Driver, to: Stream, from: Stream, is_fork: bool) -> Result<Ordered> {
+fn record_and_wait(driver: &'static Driver, to: Stream, from: Stream, is_fork: bool) -> Result<Option<bool>> {
     let record = || {
         let event = Event::of_stream(driver, from.context_of_default(), from.raw());
         event.map_err(|failure| from.refused(failure))
     };
     let _at_source = match from.enter(driver) {
         // The work is gone with its context.
-        Err(failure) if failure.is_final() => return Ok(Ordered::Already),
+        Err(failure) if failure.is_final() => return Ok(None),
         entered => entered?,
     };
     let recorded = if from.is_default() { None } else { Some(record()?) };
@@ -221,7 +196,7 @@ fn record_and_wait(driver: &'static Driver, to: Stream, from: Stream, is_fork: b
         // Default streams of two contexts have one name, so work for the one would be queued on the other.
         let are_namesakes = to.is_default() && !to.has_home_of(from);
         if recorded.is_none() && begun.is_none() && !are_namesakes && is_idle(driver, from.raw()) {
-            return Ok(Ordered::OnStream { is_captured: true });
+            return Ok(Some(true));
         }
         let (who, other) = if begun.is_some() { (from, to) } else { (to, from) };
         let other = other.handle();
@@ -231,7 +206,7 @@ fn record_and_wait(driver: &'static Driver, to: Stream, from: Stream, is_fork: b
     let event = recorded.map_or_else(record, Ok)?;
     let _at_target = to.enter(driver)?;
     event.make_wait(to.raw()).map_err(|failure| to.refused(failure))?;
-    Ok(Ordered::OnStream { is_captured: joined.is_some() })
+    Ok(Some(joined.is_some()))
 }
 
 /// Returns whether no work is pending on a default stream of the current context. A capture then has nothing to wait
@@ -242,7 +217,7 @@ fn is_idle(driver: &Driver, default_stream: RawStream) -> bool {
     unsafe { driver.stream_query(default_stream) }.is_ok()
 }
 
-fn host_after_stream(from: Stream) -> Result<Ordered> {
+fn host_after_stream(from: Stream) -> Result<()> {
     let driver = driver()?;
     for from in from.each(driver)? {
         let context = from.context(driver)?;
@@ -259,7 +234,7 @@ fn host_after_stream(from: Stream) -> Result<Ordered> {
         let event = event.map_err(|failure| from.refused(failure))?;
         make_host_wait(|| event.wait())?;
     }
-    Ok(Ordered::ByHost)
+    Ok(())
 }
 
 fn make_host_wait(wait: impl FnOnce() -> Outcome) -> Outcome {
@@ -269,18 +244,18 @@ fn make_host_wait(wait: impl FnOnce() -> Outcome) -> Outcome {
 }
 
 /// A stream that captures a graph itself needs no such wait, because the graph is ordered where it is launched.
-fn context_after_stream(to: Context, from: Stream) -> Result<Ordered> {
+fn context_after_stream(to: Context, from: Stream) -> Result<()> {
     let driver = driver()?;
     let own = from.context(driver)?;
     let event = {
         let _entered = own.enter(driver)?;
         if from.capture(driver)?.is_some() {
-            return Ok(Ordered::Already);
+            return Ok(());
         }
         Event::of_stream(driver, Some(own), from.raw())
     };
     match event.and_then(|event| make_context_wait(driver, to, &event)) {
-        Ok(()) => Ok(Ordered::OnContext),
+        Ok(()) => Ok(()),
         Err(_) => host_after_stream(from),
     }
 }
@@ -298,64 +273,70 @@ fn make_context_wait(driver: &Driver, to: Context, event: &Event<'_>) -> Outcome
 }
 
 /// Waits for the event behind the known work on a block, and for nothing else. `None` if that is not possible.
-fn after_block(waiter: Waiter, uses: &Uses) -> Option<Ordered> {
+fn after_block(waiter: Waiter, uses: &Uses) -> Option<()> {
     let driver = driver().ok()?;
     match waiter {
+        Waiter::Nobody => Some(()),
         Waiter::Stream(to) | Waiter::Fork(to) => {
             let to = to.found(driver).ok()?;
             let _entered = to.enter(driver).ok()?;
             if capture_of(driver, to.raw()) != Ok(None) {
                 return None;
             }
-            uses.with_last(|last| last.make_wait(to.raw()))?;
-            Some(Ordered::OnStream { is_captured: false })
+            uses.with_last(|last| last.make_wait(to.raw()))
         }
-        Waiter::Host => {
-            uses.with_last_unlocked(|last| make_host_wait(|| last.in_context(|| last.wait())))?;
-            Some(Ordered::ByHost)
+        Waiter::Host => uses.with_last_unlocked(|last| make_host_wait(|| last.in_context(|| last.wait()))),
+        Waiter::Context(to) => uses.with_last(|last| make_context_wait(driver, to, last)),
+    }
+}
+
+/// Waits for all work of the contexts of a scope.
+fn after_all(waiter: Waiter, scope: ReleaseScope) -> Result<()> {
+    let driver = driver()?;
+    let make_host_wait = |events: &[Event<'_>]| {
+        let _relaxed = Relaxed::new(driver);
+        make_host_wait(|| events.iter().try_for_each(|event| event.in_context(|| event.wait())))
+    };
+    match waiter {
+        Waiter::Nobody => Ok(()),
+        Waiter::Stream(to) | Waiter::Fork(to) => {
+            to.each(driver)?.try_for_each(|to| stream_after_all(driver, to, scope))
         }
+        Waiter::Host => Ok(make_host_wait(&record_contexts(driver, StreamHandle::LegacyDefault, scope)?)?),
         Waiter::Context(to) => {
-            uses.with_last(|last| make_context_wait(driver, to, last))?;
-            Some(Ordered::OnContext)
+            let events = record_contexts(driver, StreamHandle::LegacyDefault, scope)?;
+            let queued = events.iter().try_for_each(|event| make_context_wait(driver, to, event));
+            Ok(queued.or_else(|_| make_host_wait(&events))?)
         }
     }
 }
 
-fn stream_after_all(to: Stream, scope: ReleaseScope) -> Result<Ordered> {
-    let driver = driver()?;
-    for to in to.each(driver)? {
-        let _entered = to.enter(driver)?;
-        to.own_context(driver)?;
-        if to.capture(driver)?.is_some() {
-            let what = "a wait for all other work, which is not part of the capture";
-            return Err(capture_error(to.handle(), what));
-        }
-        for event in record_contexts(driver, to.handle(), scope)? {
-            event.make_wait(to.raw()).map_err(|failure| to.refused(failure))?;
-        }
+fn stream_after_all(driver: &'static Driver, to: Stream, scope: ReleaseScope) -> Result<()> {
+    let _entered = to.enter(driver)?;
+    to.own_context(driver)?;
+    if to.capture(driver)?.is_some() {
+        let what = "a wait for all other work, which is not part of the capture";
+        return Err(capture_error(to.handle(), what));
     }
-    Ok(Ordered::OnStream { is_captured: false })
+    let events = record_contexts(driver, to.handle(), scope)?;
+    let queued = events.iter().try_for_each(|event| event.make_wait(to.raw()));
+    queued.map_err(|failure| to.refused(failure))
 }
 
-fn host_after_all(scope: ReleaseScope) -> Result<Ordered> {
-    let driver = driver()?;
-    let events = record_contexts(driver, StreamHandle::LegacyDefault, scope)?;
-    make_host_wait_for_all(driver, &events)
+/// Waits on the host for a stream on which this crate has queued its own work.
+pub(crate) fn finish_stream(driver: &Driver, stream: RawStream) -> Outcome {
+    // SAFETY: the stream is live, as whoever has queued the work knows.
+    unsafe { driver.stream_synchronize(stream) }
 }
 
-fn context_after_all(to: Context, scope: ReleaseScope) -> Result<Ordered> {
-    let driver = driver()?;
-    let events = record_contexts(driver, StreamHandle::LegacyDefault, scope)?;
-    match events.iter().try_for_each(|event| make_context_wait(driver, to, event)) {
-        Ok(()) => Ok(Ordered::OnContext),
-        Err(_) => make_host_wait_for_all(driver, &events),
-    }
-}
-
-fn make_host_wait_for_all(driver: &Driver, events: &[Event<'_>]) -> Result<Ordered> {
-    let _relaxed = Relaxed::new(driver);
-    make_host_wait(|| events.iter().try_for_each(|event| event.in_context(|| event.wait())))?;
-    Ok(Ordered::ByHost)
+/// Makes `waiter` wait for a stream of this crate, which captures no graph, as `waiter` does not. `context` is that of both.
+pub(crate) fn order_own_stream(
+    driver: &Driver,
+    waiter: RawStream,
+    own: RawStream,
+    context: Context,
+) -> Outcome {
+    Event::of_stream(driver, Some(context), own)?.make_wait(waiter)
 }
 
 /// Records an event after all work of each context of a scope, for a wait of `to`.

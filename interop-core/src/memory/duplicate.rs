@@ -14,7 +14,7 @@ use crate::cuda::handover::{hand_back, hand_over};
 use crate::driver::context::{Context, Relaxed, context_for};
 use crate::driver::device::DeviceType;
 use crate::driver::functions::{Driver, RawStream, driver};
-use crate::driver::order::Waiter;
+use crate::driver::order::{Waiter, finish_stream};
 use crate::driver::pointer::{address_for_kernels, pointer_attributes};
 use crate::driver::pool::finished;
 use crate::driver::stream::{Stream, capture_of};
@@ -144,8 +144,7 @@ impl CompactCopy {
         let done = queued.and_then(|()| hand_back(info, consumer));
         if done.is_err() {
             // The queued copy reads the array, but the array's own stream does not wait for it.
-            // SAFETY: the stream is live.
-            let _ = unsafe { driver.stream_synchronize(at.1) };
+            let _ = finish_stream(driver, at.1);
         }
         buffer.note_work(consumer);
         if let (Some(uses), Some(on)) = (&info.uses, Stream::new(consumer, Some(at.0), info.device())) {

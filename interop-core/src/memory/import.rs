@@ -18,6 +18,7 @@ use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::order::{Waiter, Work, order, order_streams};
 use crate::driver::release::scope::ReleaseScope;
+use crate::driver::stream::Stream;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 #[cfg(feature = "python")]
 use crate::error::Origin;
@@ -222,8 +223,8 @@ impl Import {
     pub(crate) fn make_wait_for_unknown(&self, stream: StreamHandle) -> Result<()> {
         match self.owner.scope() {
             Some(scope) => {
-                let waiter = Waiter::stream(stream, self.context(), self.info.device);
-                waiter.map_or(Ok(()), |waiter| order(waiter, Work::All(scope)).map(drop))
+                let waiter = Stream::new(stream, self.context(), self.info.device);
+                order(waiter.into(), Work::All(scope)).map(drop)
             }
             None => Ok(()),
         }
@@ -329,10 +330,8 @@ impl Import {
     /// As [`cuda::stream_wait`].
     pub(crate) fn wait_for_copy(&self, stream: StreamHandle) -> Result<()> {
         let device = self.info.device;
-        match [self.info.pending, PendingWork::on(stream)].map(|work| work.stream(device)) {
-            [Some(own), Some(copy)] => order(Waiter::Stream(own), Work::Stream(copy)).map(drop),
-            _ => Ok(()),
-        }
+        let copy = Stream::new(stream, None, device);
+        order(self.info.pending.stream(device).into(), copy.into()).map(drop)
     }
 
     /// Returns the description and the owner.

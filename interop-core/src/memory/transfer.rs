@@ -17,7 +17,7 @@ use crate::driver::context::{Context, PerContext, Relaxed, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::event::Event;
 use crate::driver::functions::{Driver, Outcome, RawStream, driver, to_usize};
-use crate::driver::order::Waiter;
+use crate::driver::order::{Waiter, finish_stream};
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::order::{order_streams, stream_synchronize};
 use crate::driver::pool::{allocate_on, finished};
@@ -74,10 +74,8 @@ unsafe fn upload(
         // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits into a
         // piece, as checked above.
         let copied = unsafe { copy_pieces(&mut turns, elements, plan, target) };
-        // Wait after an error, too, because the next call uses the pieces.
-        // SAFETY: the stream is live.
-        let finished = unsafe { driver.stream_synchronize(stream) };
-        copied.and(finished.map_err(Into::into))
+        // Waits after an error, too, because the next call uses the pieces.
+        copied.and(finish_stream(driver, stream).map_err(Into::into))
     };
     match PIECES.with(driver, context, || pin(driver), |_, pieces| work(pieces)) {
         Err(_) => Ok(false),
@@ -278,8 +276,7 @@ impl CopyTarget {
     fn finish(&self) -> Result<()> {
         let _entered = self.context.enter(self.driver)?;
         let _relaxed = Relaxed::new(self.driver);
-        // SAFETY: the stream is live, as the creator of its handle promised.
-        Ok(unsafe { self.driver.stream_synchronize(self.stream) }?)
+        Ok(finish_stream(self.driver, self.stream)?)
     }
 
     /// Whether another library that keeps the stream handle refers to the same stream. It may use a default stream in

@@ -246,11 +246,11 @@ impl Import {
     ) -> Result<Self> {
         let mut info = interface.info()?;
         let stated = interface.version >= 3 || interface.stream != StreamHandle::NothingPending;
-        let (scope, ordered) = cuda::handover::locate_and_order(&mut info, stated, consumer)?;
+        let (scope, captured) = cuda::handover::locate_and_order(&mut info, stated, consumer)?;
         let mut import = Self::new(info, Owner::new(owner).after(scope));
         import.protocol = Some(Protocol::CudaArrayInterface);
         let own = import.context();
-        import.put_on_ordered_stream(consumer, ordered.is_captured(), own);
+        import.put_on_ordered_stream(consumer, captured, own);
         Ok(import)
     }
 }

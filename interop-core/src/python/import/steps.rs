@@ -15,8 +15,9 @@ use crate::derive::kept::Kept;
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::driver;
-use crate::driver::order::{Waiter, Work, order, order_streams};
+use crate::driver::order::{Work, order, order_streams};
 use crate::driver::pointer::release_scope_for;
+use crate::driver::stream::Stream;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::extraction::Extraction;
@@ -397,7 +398,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
             }
             return Ok(Imported::Yes);
         }
-        (Some(handle), _) => order_streams(consumer, handle, (context, device))?.is_captured(),
+        (Some(handle), _) => order_streams(consumer, handle, (context, device))?,
         (None, _) => {
             free_detached();
             to.make_wait_for_unknown(consumer)?;
@@ -504,8 +505,9 @@ fn from_device(
         free_detached();
         if let Some(passed) = passed {
             cuda::stream_wait(consumer, passed, found)?;
-        } else if let Some(consumer) = Waiter::stream(consumer, None, found) {
-            order(consumer, Work::All(release_scope_for(driver()?, found)))?;
+        } else {
+            let work = Work::All(release_scope_for(driver()?, found));
+            order(Stream::new(consumer, None, found).into(), work)?;
         }
     }
     put_on(request, to, current, consumer, entered.map(|entered| entered.context()))?;
