@@ -10,10 +10,10 @@ use crate::cuda::block::{Allocation, MemoryKind};
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::device::Device;
 use crate::driver::functions::{Driver, Outcome, RawStream, code, driver, is_of_parent, to_usize};
-use crate::driver::pointer::release_scope_for;
+use crate::driver::pointer::reach_for;
 use crate::driver::pool::{allocate, finished, with_room};
 use crate::driver::release::queue::{after_work, poll_in_passing};
-use crate::driver::release::scope::{ErasedOwner, ReleaseScope};
+use crate::driver::release::reach::{ErasedOwner, Reach};
 use crate::driver::stream::{SPARE, Stream, capture_error, key_of};
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
@@ -307,18 +307,15 @@ impl CudaBuffer {
         core::mem::ManuallyDrop::new(self).address
     }
 
-    /// Returns the scope of a release of pool memory.
-    fn scope(&self) -> ReleaseScope {
-        let Ok(driver) = driver() else { return ReleaseScope::of_context(self.context) };
+    /// Returns the reach of a release of pool memory.
+    fn reach(&self) -> Reach {
+        let Ok(driver) = driver() else { return Reach::of_context(self.context) };
         // The memory may be used in stream order in a context that is not primary. The release has to wait for that one
         // too.
         let is_primary = self.context.primary_ordinal().is_some();
-        let scope = if is_primary {
-            release_scope_for(driver, self.device)
-        } else {
-            ReleaseScope::of_all(Some(self.context))
-        };
-        scope.holding(self.bytes)
+        let reach =
+            if is_primary { reach_for(driver, self.device) } else { Reach::of_all(Some(self.context)) };
+        reach.holding(self.bytes)
     }
 
     /// Returns the number of elements.
@@ -358,7 +355,7 @@ impl Drop for CudaBuffer {
         };
         let Err(allocation) = freed else { return };
         // Freeing pool memory does not wait, so the next owner could write while kernels still read.
-        after_work(ErasedOwner::new(allocation), self.scope());
+        after_work(ErasedOwner::new(allocation), self.reach());
     }
 }
 

@@ -14,7 +14,7 @@ use crate::driver::pointer::{host_address, memory_use};
 #[cfg(feature = "python")]
 use crate::driver::release::hold::is_captured;
 use crate::driver::release::queue::poll_in_passing;
-use crate::driver::release::scope::ReleaseScope;
+use crate::driver::release::reach::Reach;
 #[cfg(feature = "python")]
 use crate::driver::stream::capture_error;
 use crate::driver::stream::{Stream, captures, handover};
@@ -176,7 +176,7 @@ pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
         }
         return Ok(named);
     }
-    let Some((context, scope)) = memory_use(info.address, device)?.filter(|_| !unordered().unknown_work)
+    let Some((context, reach)) = memory_use(info.address, device)?.filter(|_| !unordered().unknown_work)
     else {
         return Ok(StreamHandle::NothingPending);
     };
@@ -184,7 +184,7 @@ pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
     let context = context.map_or_else(|| context_for(driver, device), Ok)?;
     let _entered = context.enter(driver)?;
     let stream = handover(driver, context)?;
-    order(Stream::new(stream, Some(context), device).into(), Work::All(scope))?;
+    order(Stream::new(stream, Some(context), device).into(), Work::All(reach))?;
     Ok(stream)
 }
 
@@ -257,7 +257,7 @@ pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Resul
 /// on the array's stream. The device is the one that the driver reports. The caller then sets the array's stream to
 /// `consumer`.
 ///
-/// `stated` says whether the producer stated its stream, or that it has none. Returns the release scope, and whether
+/// `stated` says whether the producer stated its stream, or that it has none. Returns the reach, and whether
 /// `consumer` captures a graph if that was asked.
 ///
 /// # Errors
@@ -269,7 +269,7 @@ pub(crate) fn locate_and_order(
     info: &mut ArrayInfo,
     stated: bool,
     consumer: StreamHandle,
-) -> Result<(Option<ReleaseScope>, Option<bool>)> {
+) -> Result<(Option<Reach>, Option<bool>)> {
     let Some(attributes) = pointer_attributes_of(info)? else {
         // An array without elements has no pending work.
         info.device = current_device()?;
@@ -281,13 +281,13 @@ pub(crate) fn locate_and_order(
         // An `ArrayInfo` holds the host address. Kernel views look up the other one (`device_address`).
         info.move_to(host_address(info.address)?);
     }
-    let (context, scope) = (attributes.context(), attributes.scope(driver()?).holding(info.span().len()));
+    let (context, reach) = (attributes.context(), attributes.reach(driver()?).holding(info.span().len()));
     let work = if stated {
         info.pending.name().and_then(|named| Stream::new(named, context, info.device)).into()
     } else {
-        Work::All(scope)
+        Work::All(reach)
     };
-    Ok((Some(scope), order(Stream::new(consumer, context, info.device).into(), work)?))
+    Ok((Some(reach), order(Stream::new(consumer, context, info.device).into(), work)?))
 }
 
 /// Returns the current device, for an array without elements, which has no address to query. Without a current context

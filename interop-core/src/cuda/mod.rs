@@ -42,7 +42,7 @@ pub(crate) use crate::cuda::handover::{hand_back, hand_over, stream_for_interfac
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::handover::{hand_over_to_context, hand_over_to_host, refuse_capture};
 pub use crate::cuda::kernel_module::KernelModule;
-pub(crate) use crate::cuda::memory_check::{check, release_scope_of};
+pub(crate) use crate::cuda::memory_check::{check, reach_of};
 pub use crate::driver::context::Context;
 #[cfg(feature = "python")]
 pub(crate) use crate::driver::context::enter_device_context;
@@ -71,7 +71,6 @@ pub(crate) use crate::driver::release::requests::make_room_on;
 pub use crate::driver::release::requests::{
     finish_releases, pending_releases, poll_releases, start_release_thread,
 };
-pub(crate) use crate::driver::release::scope::enter_scope;
 pub use crate::driver::release::{ReleasePolicy, release_policy};
 #[cfg(feature = "python")]
 pub(crate) use crate::driver::stream::is_stream_of;

@@ -10,6 +10,7 @@ use crate::cuda;
 use crate::derive::fields::axes::{ShapeField, StridesField};
 use crate::derive::fields::stream::AsStream;
 use crate::driver::device::DeviceType;
+use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Refused, Result};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
@@ -20,9 +21,7 @@ use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::storage::Storage;
 use crate::protocols::cai::CudaArrayInterface;
 use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
-use crate::protocols::dlpack::export::{
-    ExportedValue, Ownership, SharedHandle, export_described, export_kept,
-};
+use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_described, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
 /// A struct that holds array memory. Implement it by `#[derive(CudaArray)]`.
@@ -443,6 +442,6 @@ pub unsafe trait CudaArray {
         let info = self.info()?;
         cuda::hand_over(&info, stream)?;
         // SAFETY: rules 1 to 3 while the handle exists, because nothing can borrow the struct mutably then.
-        Ok(unsafe { export_kept(&info, SharedHandle::new(self), Ownership::Shared) }?)
+        Ok(unsafe { export_kept(&info, InReach::new(Arc::clone(self), None), Ownership::Shared) }?)
     }
 }

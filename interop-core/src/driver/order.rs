@@ -10,7 +10,7 @@ use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver
 use crate::driver::pointer::memory_use;
 use crate::driver::release::THREAD;
 use crate::driver::release::hold::unless_captured;
-use crate::driver::release::scope::ReleaseScope;
+use crate::driver::release::reach::Reach;
 use crate::driver::stream::{LEGACY, Stream, capture_error, capture_of};
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
@@ -52,7 +52,7 @@ pub(crate) enum Work<'a> {
         known: Option<&'a Uses>,
     },
     /// All work that the release of memory waits for.
-    All(ReleaseScope),
+    All(Reach),
 }
 
 impl From<Option<Stream>> for Work<'_> {
@@ -67,15 +67,15 @@ impl From<Option<Stream>> for Work<'_> {
 ///
 /// As [`stream_wait`] and [`stream_synchronize`].
 pub(crate) fn order(waiter: Waiter, work: Work<'_>) -> Result<Option<bool>> {
-    let scope = match work {
+    let reach = match work {
         Work::Nothing => return Ok(None),
         Work::Stream(from) => return after_stream(waiter, from),
-        Work::All(scope) => Some(scope),
+        Work::All(reach) => Some(reach),
         Work::Memory { known, .. } if known.is_some_and(|uses| after_block(waiter, uses).is_some()) => None,
-        Work::Memory { address, device, .. } => memory_use(address, device)?.map(|(_, scope)| scope),
+        Work::Memory { address, device, .. } => memory_use(address, device)?.map(|(_, reach)| reach),
     };
-    match scope.filter(|_| !unordered().unknown_work) {
-        Some(scope) => after_all(waiter, scope).map(|()| None),
+    match reach.filter(|_| !unordered().unknown_work) {
+        Some(reach) => after_all(waiter, reach).map(|()| None),
         None => Ok(None),
     }
 }
@@ -269,7 +269,7 @@ fn make_context_wait(driver: &Driver, to: Context, event: &Event<'_>) -> Outcome
         // SAFETY: the event and the context come from the driver, which allows an event of another context.
         unsafe { driver.context_wait(to.to_raw().get(), event.raw()) }
     };
-    unless_captured(ReleaseScope::of_context(to), || Some(wait())).unwrap_or(Err(CAPTURED))
+    unless_captured(Reach::of_context(to), || Some(wait())).unwrap_or(Err(CAPTURED))
 }
 
 /// Waits for the event behind the known work on a block, and for nothing else. `None` if that is not possible.
@@ -290,8 +290,8 @@ fn after_block(waiter: Waiter, uses: &Uses) -> Option<()> {
     }
 }
 
-/// Waits for all work of the contexts of a scope.
-fn after_all(waiter: Waiter, scope: ReleaseScope) -> Result<()> {
+/// Waits for all work of the contexts of a reach.
+fn after_all(waiter: Waiter, reach: Reach) -> Result<()> {
     let driver = driver()?;
     let make_host_wait = |events: &[Event<'_>]| {
         let _relaxed = Relaxed::new(driver);
@@ -300,25 +300,25 @@ fn after_all(waiter: Waiter, scope: ReleaseScope) -> Result<()> {
     match waiter {
         Waiter::Nobody => Ok(()),
         Waiter::Stream(to) | Waiter::Fork(to) => {
-            to.each(driver)?.try_for_each(|to| stream_after_all(driver, to, scope))
+            to.each(driver)?.try_for_each(|to| stream_after_all(driver, to, reach))
         }
-        Waiter::Host => Ok(make_host_wait(&record_contexts(driver, StreamHandle::LegacyDefault, scope)?)?),
+        Waiter::Host => Ok(make_host_wait(&record_contexts(driver, StreamHandle::LegacyDefault, reach)?)?),
         Waiter::Context(to) => {
-            let events = record_contexts(driver, StreamHandle::LegacyDefault, scope)?;
+            let events = record_contexts(driver, StreamHandle::LegacyDefault, reach)?;
             let queued = events.iter().try_for_each(|event| make_context_wait(driver, to, event));
             Ok(queued.or_else(|_| make_host_wait(&events))?)
         }
     }
 }
 
-fn stream_after_all(driver: &'static Driver, to: Stream, scope: ReleaseScope) -> Result<()> {
+fn stream_after_all(driver: &'static Driver, to: Stream, reach: Reach) -> Result<()> {
     let _entered = to.enter(driver)?;
     to.own_context(driver)?;
     if to.capture(driver)?.is_some() {
         let what = "a wait for all other work, which is not part of the capture";
         return Err(capture_error(to.handle(), what));
     }
-    let events = record_contexts(driver, to.handle(), scope)?;
+    let events = record_contexts(driver, to.handle(), reach)?;
     let queued = events.iter().try_for_each(|event| event.make_wait(to.raw()));
     queued.map_err(|failure| to.refused(failure))
 }
@@ -339,17 +339,13 @@ pub(crate) fn order_own_stream(
     Event::of_stream(driver, Some(context), own)?.make_wait(waiter)
 }
 
-/// Records an event after all work of each context of a scope, for a wait of `to`.
+/// Records an event after all work of each context of a reach, for a wait of `to`.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::StreamCapture`](crate::ErrorKind::StreamCapture) if releases are held, or a library that can be asked
 /// captures a graph: the event would invalidate the capture.
-fn record_contexts(
-    driver: &'static Driver,
-    to: StreamHandle,
-    scope: ReleaseScope,
-) -> Result<Vec<Event<'static>>> {
+fn record_contexts(driver: &'static Driver, to: StreamHandle, reach: Reach) -> Result<Vec<Event<'static>>> {
     // The stream of the consumer may be another one than `to`.
     let consumer = THREAD.with(|thread| thread.consumer.get()).filter(|consumer| *consumer != to);
     if let Some(consumer) = consumer.and_then(|consumer| Stream::new(consumer, None, Device::UNKNOWN)) {
@@ -358,9 +354,9 @@ fn record_contexts(
             return Err(capture_error(consumer.handle(), "a wait for all work of a context"));
         }
     }
-    let contexts = scope.all(driver)?;
+    let contexts = reach.all(driver)?;
     let record = || contexts.filter_map(|context| record_context(driver, to, context).transpose()).collect();
-    unless_captured(scope, || Some(record()))
+    unless_captured(reach, || Some(record()))
         .unwrap_or_else(|| Err(capture_error(to, "a wait for all work of a context")))
 }
 

@@ -17,7 +17,7 @@ use crate::cuda;
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::order::{Waiter, Work, order, order_streams};
-use crate::driver::release::scope::ReleaseScope;
+use crate::driver::release::reach::Reach;
 use crate::driver::stream::Stream;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 #[cfg(feature = "python")]
@@ -104,9 +104,9 @@ impl Import {
     #[must_use]
     #[inline]
     pub unsafe fn from_parts(info: ArrayInfo, owner: Owner) -> Self {
-        // The owner of an earlier import already has its release scope.
-        let scope = owner.scope().or_else(|| cuda::memory_check::release_scope_in_use(&info));
-        let owner = owner.after(scope);
+        // The owner of an earlier import already has its reach.
+        let reach = owner.reach().or_else(|| cuda::memory_check::reach_in_use(&info));
+        let owner = owner.after(reach);
         let (pending, uses) = (info.pending_on_one_stream(), owner.uses());
         let info = ArrayInfo { uses, is_foreign: false, has_one_handle: false, ..info.with_work(pending) };
         Self::new(info, owner)
@@ -221,10 +221,10 @@ impl Import {
     /// As [`cuda::stream_wait`].
     #[cold]
     pub(crate) fn make_wait_for_unknown(&self, stream: StreamHandle) -> Result<()> {
-        match self.owner.scope() {
-            Some(scope) => {
+        match self.owner.reach() {
+            Some(reach) => {
                 let waiter = Stream::new(stream, self.context(), self.info.device);
-                order(waiter.into(), Work::All(scope)).map(drop)
+                order(waiter.into(), Work::All(reach)).map(drop)
             }
             None => Ok(()),
         }
@@ -289,15 +289,15 @@ impl Import {
 
     /// The context of the memory, if it is known.
     pub(crate) fn context(&self) -> Option<Context> {
-        self.owner.scope().and_then(ReleaseScope::own)
+        self.owner.reach().and_then(Reach::own)
     }
 
     /// Leaves the release to the library that owns the memory: no context is made current for it, and the capture mode
     /// is not changed.
     #[cfg(feature = "python")]
     pub(crate) fn leave_to_its_owner(&mut self) {
-        if let Some(scope) = self.owner.scope().filter(|scope| *scope != ReleaseScope::NONE) {
-            self.owner = self.take_owner().after(Some(scope.self_reliant()));
+        if let Some(reach) = self.owner.reach().filter(|reach| *reach != Reach::NONE) {
+            self.owner = self.take_owner().after(Some(reach.self_reliant()));
         }
     }
 
@@ -308,18 +308,18 @@ impl Import {
     }
 
     /// Returns the stream for a copy of the elements. If the struct has a `stream` field, also returns the release
-    /// scope of the source: the copy may then still be pending on return, because the struct contains its stream. It may
+    /// reach of the source: the copy may then still be pending on return, because the struct contains its stream. It may
     /// not if the library could meanwhile write the memory on a stream that nobody knows.
     ///
     /// # Errors
     ///
     /// As [`cuda::stream_wait`].
-    pub(crate) fn copy_stream(&mut self) -> Result<(StreamHandle, Option<ReleaseScope>)> {
+    pub(crate) fn copy_stream(&mut self) -> Result<(StreamHandle, Option<Reach>)> {
         let own = self.known_stream()?;
         let may_change = self.info.pending.has_hidden_streams();
         Ok(match self.stream_field {
             None | Some(StreamHandle::NothingPending) => (own, None),
-            Some(stream_field) => (stream_field, self.owner.scope().filter(|_| !may_change)),
+            Some(stream_field) => (stream_field, self.owner.reach().filter(|_| !may_change)),
         })
     }
 
@@ -400,7 +400,7 @@ impl Import {
         // The query is needed only if an event would be recorded.
         if !cuda::unordered().releases && captured.unwrap_or_else(|| cuda::captures(stream)) {
             // The graph makes other work wait. An event of the release would invalidate the capture.
-            self.owner = self.take_owner().after(Some(ReleaseScope::NONE));
+            self.owner = self.take_owner().after(Some(Reach::NONE));
         }
     }
 
@@ -433,7 +433,7 @@ impl Import {
             stream => stream,
         };
         self.info.pending = PendingWork::in_context(stream, context);
-        if self.info.device.device_type == DeviceType::CUDA && self.owner.scope().is_some() {
+        if self.info.device.device_type == DeviceType::CUDA && self.owner.reach().is_some() {
             self.is_on_callers_stream = true;
             self.info.uses = Some(self.owner.record_uses());
         }

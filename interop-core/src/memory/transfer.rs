@@ -21,7 +21,7 @@ use crate::driver::order::{Waiter, finish_stream};
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::order::{order_streams, stream_synchronize};
 use crate::driver::pool::{allocate_on, finished};
-use crate::driver::release::scope::ReleaseScope;
+use crate::driver::release::reach::Reach;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::stream::LEGACY;
 use crate::driver::stream::{SPARE, Stream, capture_of, dead_stream, with_own_stream};
@@ -287,8 +287,8 @@ impl CopyTarget {
     }
 
     /// Whether the release of the source waits for work in this context.
-    fn is_guarded(&self, source: Option<ReleaseScope>) -> bool {
-        source.is_some_and(|scope| scope.covers(self.driver, self.context, self.ordinal))
+    fn is_guarded(&self, source: Option<Reach>) -> bool {
+        source.is_some_and(|reach| reach.covers(self.driver, self.context, self.ordinal))
     }
 }
 
@@ -313,8 +313,8 @@ pub(crate) fn ordinal_of(stream: StreamHandle, device: Device) -> Result<usize> 
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) struct DefaultStreamTarget {
     site: CopyTarget,
-    /// The copy waits for this stream, and the stream for the copy. The scope is the release scope of the source.
-    beside: (StreamHandle, Option<ReleaseScope>),
+    /// The copy waits for this stream, and the stream for the copy. The reach is the reach of the source.
+    beside: (StreamHandle, Option<Reach>),
 }
 
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
@@ -326,7 +326,7 @@ impl DefaultStreamTarget {
     /// [`ErrorKind::Driver`] without a driver; [`ErrorKind::StreamCapture`] while that stream, or one that synchronizes
     /// implicitly with the default stream, captures a graph.
     pub(crate) fn new(import: &mut Import) -> Result<Self> {
-        let (stream, scope) = import.copy_stream()?;
+        let (stream, reach) = import.copy_stream()?;
         let device = import.info().device();
         let user = CopyTarget::new(stream, device)?;
         user.refuse_capture(stream)?;
@@ -335,7 +335,7 @@ impl DefaultStreamTarget {
         site.refuse_capture(StreamHandle::LegacyDefault)?;
         let is_named = matches!(stream, StreamHandle::Raw(_));
         if is_named || user.context == site.context {
-            return Ok(Self { site, beside: (stream, scope) });
+            return Ok(Self { site, beside: (stream, reach) });
         }
         // A default stream of another context cannot be named in the primary context. The host waits for it now, and
         // later for the copy.
@@ -368,7 +368,7 @@ pub(crate) fn copied(
     if count == 0 {
         return Ok(None);
     }
-    let (stream, scope) = import.copy_stream()?;
+    let (stream, reach) = import.copy_stream()?;
     let site = CopyTarget::new(stream, import.info().device())?;
     site.refuse_capture(stream)?;
     // The contiguous copy of a broadcast array can be larger than the memory that the array spans.
@@ -389,7 +389,7 @@ pub(crate) fn copied(
     }
     let pending = pending?;
     let is_of_device = matches!(kind, MemoryKind::Device | MemoryKind::Pool);
-    if pending && !(is_of_device && site.is_guarded(scope) && site.is_named(stream)) {
+    if pending && !(is_of_device && site.is_guarded(reach) && site.is_named(stream)) {
         site.finish()?;
     } else if pending {
         import.wait_for_copy(stream)?;
@@ -415,14 +415,14 @@ pub(crate) unsafe fn copy_on_default_stream(
     at: &DefaultStreamTarget,
     target: usize,
 ) -> Result<()> {
-    let DefaultStreamTarget { site, beside: (stream, scope) } = at;
+    let DefaultStreamTarget { site, beside: (stream, reach) } = at;
     let (device, here) = (Device::cuda(site.ordinal), Some(site.context));
     order_streams(StreamHandle::LegacyDefault, *stream, (here, device))?;
     // SAFETY: as the caller promises.
     let copied = unsafe { site.copy(import.info(), &element, order, target) };
     // If a part failed, the parts before it are still queued.
     let pending = copied.as_ref().map_or(true, |pending| *pending);
-    let finished = if pending && !site.is_guarded(*scope) { site.finish() } else { Ok(()) };
+    let finished = if pending && !site.is_guarded(*reach) { site.finish() } else { Ok(()) };
     copied.and(finished)?;
     order_streams(*stream, StreamHandle::LegacyDefault, (here, device))?;
     import.wait_for_copy(*stream)

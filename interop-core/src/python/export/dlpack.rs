@@ -13,6 +13,7 @@ use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind};
 use crate::memory::array_view::shared_range;
@@ -21,7 +22,7 @@ use crate::memory::from_import::SHORT_COPY;
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::storage::InfoBuilder;
 use crate::protocols::dlpack::abi::{Legacy, Versioned};
-use crate::protocols::dlpack::export::{ExportOwner, Ownership, SharedHandle, export_kept as pack};
+use crate::protocols::dlpack::export::{ExportOwner, Ownership, export_kept as pack};
 use crate::python::capsule::wrap;
 use crate::python::convert::{device, extract_integer, number, pair};
 use crate::python::detach::{detached, free_detached};
@@ -95,7 +96,7 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
     share_borrow_table(py)?;
     match array.info() {
         // SAFETY: the `Arc` keeps the array alive and at its address, and allows only shared access.
-        Ok(ref info) => unsafe { answer(py, info, SharedHandle::new(array), request) },
+        Ok(ref info) => unsafe { answer(py, info, InReach::new(Arc::clone(array), None), request) },
         Err(error) => Err(error.into()),
     }
 }

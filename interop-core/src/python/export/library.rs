@@ -303,8 +303,8 @@ fn by_table(
     if object.is_err() {
         let array = ours.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The library may have launched work on the memory before it failed.
-        let scope = if info.device() == Device::CPU { None } else { cuda::release_scope_of(info) };
-        drop(Owner::new(array).after(scope));
+        let reach = if info.device() == Device::CPU { None } else { cuda::reach_of(info) };
+        drop(Owner::new(array).after(reach));
     }
     object
 }

@@ -16,7 +16,7 @@ use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::driver;
 use crate::driver::order::{Work, order, order_streams};
-use crate::driver::pointer::release_scope_for;
+use crate::driver::pointer::reach_for;
 use crate::driver::stream::Stream;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
@@ -506,7 +506,7 @@ fn from_device(
         if let Some(passed) = passed {
             cuda::stream_wait(consumer, passed, found)?;
         } else {
-            let work = Work::All(release_scope_for(driver()?, found));
+            let work = Work::All(reach_for(driver()?, found));
             order(Stream::new(consumer, None, found).into(), work)?;
         }
     }
