@@ -9,7 +9,7 @@ use crate::array::element::{Element, ElementType};
 use crate::cuda::block::{Allocation, MemoryKind};
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::device::Device;
-use crate::driver::functions::{Driver, Outcome, RawStream, code, driver, is_of_parent, to_usize};
+use crate::driver::functions::{Driver, Outcome, RawStream, code, driver, to_usize};
 use crate::driver::pointer::reach_for;
 use crate::driver::pool::{allocate, finished, with_room};
 use crate::driver::release::queue::{after_work, poll_in_passing};
@@ -18,7 +18,7 @@ use crate::driver::stream::{SPARE, Stream, capture_error, key_of};
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Result, text};
-use crate::process::counters;
+use crate::process::{borrow_registry, counters};
 
 /// Owned CUDA memory of any kind, zeroed, for elements of a type that is known at run time.
 ///
@@ -342,13 +342,14 @@ impl Drop for CudaBuffer {
         if self.address == 0 {
             return;
         }
-        let Self { address, kind, context, home, .. } = *self;
+        let Self { address, kind, context, home, bytes, .. } = *self;
+        // Those of leaked views and scopes.
+        borrow_registry::forget(address..address + bytes);
         let allocation = Allocation { address, kind, context, home };
         if kind != MemoryKind::Pool {
             return drop(allocation);
         }
-        // A forked child takes no lock, and frees nothing.
-        let work = self.uses.take().filter(|_| !is_of_parent()).and_then(|uses| uses.end());
+        let work = self.uses.take().and_then(|uses| uses.end());
         let freed = match work {
             Some(work) => allocation.free_after(work.last.as_ref()),
             None => Err(allocation),

@@ -89,7 +89,8 @@ impl ArrayInfo {
     }
 }
 
-/// Makes the consumer's stream wait for the work that is pending on an array.
+/// Makes the consumer's stream wait for the work that is pending on an array. For `NothingPending` the host waits, so that it
+/// is true.
 ///
 /// # Errors
 ///
@@ -100,25 +101,7 @@ pub(crate) fn hand_over(info: &ArrayInfo, consumer: StreamHandle) -> Result<()> 
         return Ok(());
     }
     poll_in_passing();
-    match Stream::new(consumer, None, info.device()) {
-        Some(consumer) => info.work().order_before(Waiter::Stream(consumer)),
-        None => Ok(()),
-    }
-}
-
-/// Waits on the host for the work that is pending on an array, before a consumer on the host gets it.
-///
-/// # Errors
-///
-/// As [`stream_synchronize`](crate::cuda::stream_synchronize).
-#[cfg(feature = "python")]
-#[inline]
-pub(crate) fn hand_over_to_host(info: &ArrayInfo) -> Result<()> {
-    if info.device().device_type == DeviceType::CPU {
-        return Ok(());
-    }
-    poll_in_passing();
-    info.work().order_before(Waiter::Host)
+    info.work().order_before(Stream::new(consumer, None, info.device()).map_or(Waiter::Host, Waiter::Stream))
 }
 
 /// Makes a library that does not name its stream wait for the work that is pending on an array: all later work of the

@@ -40,7 +40,7 @@ pub use crate::cuda::block::MemoryKind;
 pub use crate::cuda::buffer::CudaBuffer;
 pub(crate) use crate::cuda::handover::{hand_back, hand_over, stream_for_interface};
 #[cfg(feature = "python")]
-pub(crate) use crate::cuda::handover::{hand_over_to_context, hand_over_to_host, refuse_capture};
+pub(crate) use crate::cuda::handover::{hand_over_to_context, refuse_capture};
 pub use crate::cuda::kernel_module::KernelModule;
 pub(crate) use crate::cuda::memory_check::{check, reach_of};
 pub use crate::driver::context::Context;

@@ -299,7 +299,7 @@ pub unsafe trait CudaArray {
     }
 
     /// Makes later work on `stream` wait for pending work on the array. Call it before you launch a kernel on another
-    /// stream than the array's own.
+    /// stream than the array's own. It does nothing for [`NothingPending`](StreamHandle::NothingPending).
     ///
     /// Use it also before you return an import: call it after your work, with the stream on which the producer will
     /// write the memory. (For Python objects, `make_producer_wait` of the feature `python` determines that stream.)
@@ -308,7 +308,12 @@ pub unsafe trait CudaArray {
     ///
     /// As [`info`](Self::info) and [`cuda::stream_wait`](crate::cuda::stream_wait).
     fn make_stream_wait(&self, stream: StreamHandle) -> Result<()> {
-        cuda::hand_over(&self.info()?, stream)
+        let info = self.info()?;
+        if stream == StreamHandle::NothingPending {
+            cuda::poll_in_passing();
+            return Ok(());
+        }
+        cuda::hand_over(&info, stream)
     }
 
     /// Makes the array's own stream wait for the work that is now on `stream`. Call it after you launch a kernel that
@@ -373,7 +378,7 @@ pub unsafe trait CudaArray {
     }
 
     /// As [`into_dlpack`](Self::into_dlpack), for a consumer that uses `stream`, which is made to wait for pending work. With
-    /// [`NothingPending`](StreamHandle::NothingPending) nothing waits, because the caller has synchronized.
+    /// [`NothingPending`](StreamHandle::NothingPending) the host waits.
     ///
     /// The tensor has the form `A`: [`Versioned`] or [`Legacy`](crate::dlpack::Legacy), which cannot say that an array is
     /// read-only.

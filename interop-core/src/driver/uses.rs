@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::driver::context::Context;
 use crate::driver::event::Event;
-use crate::driver::functions::{Driver, Outcome, driver};
+use crate::driver::functions::{Driver, Outcome, driver, is_of_parent};
 use crate::driver::stream::{SPARE, Stream, capture_of, key_of, with_own_stream};
 use crate::process::fork::thread_number;
 
@@ -96,8 +96,9 @@ impl Uses {
         self.work.is_some()
     }
 
+    /// A forked child takes no lock, which another thread of its parent may hold.
     fn work(&self) -> Option<MutexGuard<'_, Option<Work>>> {
-        Some(self.work.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(self.work.as_ref().filter(|_| !is_of_parent())?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes that this crate has queued work on the memory, on a stream that is alive.

@@ -22,7 +22,7 @@ use crate::driver::stream::Stream;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 #[cfg(feature = "python")]
 use crate::error::Origin;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refused, Result};
 use crate::memory::owner::Owner;
 
 /// An imported array: a checked description and the owner that keeps its memory alive. All protocols import to this
@@ -370,18 +370,40 @@ impl Import {
         self.protocol
     }
 
-    /// States that the array is ready on another stream, which the producer has made wait for pending work.
+    /// Puts the array on another stream, which waits for the work that is known. By default a DLPack tensor is ready on the
+    /// legacy default stream. With [`NothingPending`](StreamHandle::NothingPending) the host waits.
     ///
-    /// By default a DLPack tensor is ready on the legacy default stream. The stream must be live. If it captures a
-    /// graph, the memory is released without waiting when the import is dropped, whatever stream is set later. The
-    /// stream of CPU memory does not change.
+    /// The stream must be live. If it captures a graph, the memory is released without waiting when the import is dropped,
+    /// whatever stream is set later. The stream of CPU memory does not change.
+    ///
+    /// # Errors
+    ///
+    /// The import is returned with the reason: as [`cuda::stream_wait`] and [`cuda::stream_synchronize`].
+    pub fn with_stream(mut self, stream: StreamHandle) -> Result<Self, Refused<Self>> {
+        // Without a driver no work is pending.
+        if cuda::is_available() {
+            if let Err(error) = cuda::hand_over(&self.info, stream) {
+                return Err(Refused::new(self, error));
+            }
+        }
+        self.put_on_ordered_stream(stream, None, None);
+        Ok(self)
+    }
+
+    /// States that the array is ready on another stream, which the producer has made wait for pending work. Otherwise as
+    /// [`with_stream`](Self::with_stream), without a wait.
+    ///
+    /// # Safety
+    ///
+    /// All work that is pending on the memory is on this stream, or comes before what is queued on it later. With
+    /// [`NothingPending`](StreamHandle::NothingPending), no work is pending.
     #[must_use]
-    pub fn with_stream(mut self, stream: StreamHandle) -> Self {
+    pub unsafe fn assume_ready_on(mut self, stream: StreamHandle) -> Self {
         self.put_on_ordered_stream(stream, None, None);
         self
     }
 
-    /// As [`with_stream`](Self::with_stream), in place. `captured` states whether the stream captures a graph, if known.
+    /// As [`assume_ready_on`](Self::assume_ready_on), in place. `captured` states whether the stream captures a graph, if known.
     /// `context` is the context whose default stream is meant.
     #[inline]
     pub(crate) fn put_on_ordered_stream(

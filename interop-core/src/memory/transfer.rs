@@ -28,11 +28,11 @@ use crate::driver::stream::{SPARE, Stream, capture_of, dead_stream, with_own_str
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::shared_range;
-use crate::memory::borrow_registry::Borrow;
 use crate::memory::host::cells::check_readable;
 use crate::memory::host::strided::{HostArray, check_copied, copy_contiguous, filled_vec};
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::import::Import;
+use crate::process::borrow_registry::Borrow;
 
 /// The size of a piece in bytes. Two pieces are used in turn.
 const PIECE: usize = 4 << 20;

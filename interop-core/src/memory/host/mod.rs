@@ -18,12 +18,12 @@ use crate::array::layout::order::Order;
 use crate::cuda::handover::ArrayWork;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, RawView, printed};
-use crate::memory::borrow_registry::Borrow;
 use crate::memory::host::cells::{check_readable, check_run, invalid_bool, read_valid};
 #[cfg(feature = "ndarray")]
 use crate::memory::host::loops::Visit;
 #[cfg(feature = "ndarray")]
 use crate::memory::host::strided::Strided;
+use crate::process::borrow_registry::Borrow;
 
 /// A view whose elements host code can read: the memory is host-accessible and aligned, and no work is pending on it.
 ///

@@ -17,10 +17,10 @@ use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind};
 use crate::memory::array_view::shared_range;
-use crate::memory::borrow_registry::Borrow;
 use crate::memory::from_import::SHORT_COPY;
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::storage::InfoBuilder;
+use crate::process::borrow_registry::Borrow;
 use crate::protocols::dlpack::abi::{Legacy, Versioned};
 use crate::protocols::dlpack::export::{ExportOwner, Ownership, export_kept as pack};
 use crate::python::capsule::wrap;
@@ -147,7 +147,10 @@ pub(crate) unsafe fn answer<'py>(
     // A consumer on the host passes no stream and reads immediately.
     if wanted != own || own.device_type.is_host_accessible() && request.stream.is_none() {
         cuda::refuse_capture(info, consumer)?;
-        waiting(py, info, || cuda::hand_over_to_host(info))?;
+        waiting(py, info, || cuda::hand_over(info, StreamHandle::NothingPending))?;
+    } else if consumer == StreamHandle::NothingPending {
+        // The consumer promises, by the protocol, that it needs no order.
+        cuda::poll_in_passing();
     } else {
         cuda::hand_over(info, consumer)?;
     }

@@ -266,7 +266,7 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 
 /// Describes the same memory as host memory. Waits for pending work.
 fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
-    waiting(py, info, || cuda::hand_over_to_host(info))?;
+    waiting(py, info, || cuda::hand_over(info, StreamHandle::NothingPending))?;
     info.device = Device::CPU;
     (info.pending, info.of_storage) = (PendingWork::NOTHING, None);
     Ok(())
@@ -290,7 +290,7 @@ fn by_table(
             TableStream::Handle(stream) => cuda::hand_over(info, stream)?,
             TableStream::Null | TableStream::Absent => cuda::hand_over_to_context(info)?,
         },
-        _ => waiting(py, info, || cuda::hand_over_to_host(info))?,
+        _ => waiting(py, info, || cuda::hand_over(info, StreamHandle::NothingPending))?,
     }
     let ours = Arc::new(Mutex::new(Some(array)));
     let owner = ExportedValue::<_, true>(Arc::clone(&ours));

@@ -364,7 +364,10 @@ fn new_memory<B: FromArray + CudaArray>(
         // The storage orders its release itself.
         let owner = Owner::new(memory).after(Some(Reach::NONE)).recorded_by(uses);
         // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
-        (unsafe { Import::from_parts(info, owner) }.with_stream(stream), None)
+        let mut import = unsafe { Import::from_parts(info, owner) };
+        // The memory was allocated for that stream.
+        import.put_on_ordered_stream(stream, None, None);
+        (import, None)
     };
     let address = import.info().address;
     let array = B::assemble_named(&mut Extraction::new(&mut import).waiting_in(take_detached));
