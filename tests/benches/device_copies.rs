@@ -74,7 +74,10 @@ fn measure<S: Storage + Send + Sync + 'static>(data: S, shape: &[usize], strides
     let finish = || cuda::stream_synchronize(StreamHandle::LegacyDefault, Device::cuda(0)).expect("a wait");
     let copy = || {
         let tensor = source.share_dlpack_as::<interop_core::dlpack::Versioned>(stream).expect("an export");
-        let import = Import::from_dlpack(tensor).expect("an import").with_stream(StreamHandle::LegacyDefault);
+        let import = Import::from_dlpack(tensor)
+            .expect("an import")
+            .with_stream(StreamHandle::LegacyDefault)
+            .expect("a stream that waits");
         drop(Owned::from_import(import).expect("a copy"));
     };
     let round = || {

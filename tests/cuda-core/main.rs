@@ -209,7 +209,7 @@ fn sim_only_a_copy_beside_a_stream_is_complete() {
     let (user, own) = (stream(), stream());
     let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
     let address = data.memory().unwrap().address as u64;
-    let import = send(Matrix { data, rows: 8, columns: 8 }).with_stream(user.as_stream());
+    let import = send(Matrix { data, rows: 8, columns: 8 }).ready_on(user.as_stream());
     ok!(sys::cuMemsetD8Async(address, 7, 64, user.cu_stream()));
     // Freeing the source would wait for the copy.
     let held = HoldReleases::new();
@@ -292,7 +292,7 @@ fn sim_only_a_use_is_ordered_with_a_stream_field() {
     let (user, own) = (stream(), stream());
     let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
     let address = data.memory().unwrap().address as u64;
-    let import = send(Matrix { data, rows: 8, columns: 8 }).with_stream(user.as_stream());
+    let import = send(Matrix { data, rows: 8, columns: 8 }).ready_on(user.as_stream());
     let mut array: Streamed<ImportedBuffer<u8>, Arc<Stream>> = Streamed::from_import(import).unwrap();
     ok!(sys::cuMemsetD8Async(address, 7, 64, array.stream.cu_stream()));
     let mut buffer = array.data.on(&own).unwrap();
@@ -426,7 +426,7 @@ fn streams_are_borrowed_both_ways() {
         assert_eq!(back.as_stream(), name);
         back.synchronize().unwrap();
     }
-    let import = send(source(MemoryKind::Device)).with_stream(own.as_stream());
+    let import = send(source(MemoryKind::Device)).ready_on(own.as_stream());
     let array: Streamed<ImportedBuffer<f32>, Arc<Stream>> = Streamed::from_import(import).unwrap();
     assert_eq!(array.stream.as_stream(), own.as_stream());
     let error = <Arc<Stream>>::from_stream(StreamHandle::LegacyDefault, Device::cuda(77)).unwrap_err();
@@ -487,4 +487,16 @@ fn sim_only_a_buffer_is_leased_for_the_work_in_a_scope() {
     sim.release(spin);
     second.synchronize().unwrap();
     assert_eq!(matrix.data.to_host_vec(&third).unwrap(), [0.0; 8]);
+}
+
+/// Imports on a stream that the test orders itself.
+trait ReadyOn {
+    fn ready_on(self, stream: StreamHandle) -> Self;
+}
+
+impl ReadyOn for Import {
+    fn ready_on(self, stream: StreamHandle) -> Self {
+        // SAFETY: the tests have queued all work on this stream, or show what happens otherwise.
+        unsafe { self.assume_ready_on(stream) }
+    }
 }

@@ -17,7 +17,7 @@ use interop_sim_client::Policy;
 
 use crate::order_settings::Releases;
 use crate::support::{
-    Matrix, Streamed, current_context, has_second_device, numbers, send, simulated, source, turn,
+    Matrix, ReadyOn, Streamed, current_context, has_second_device, numbers, send, simulated, source, turn,
 };
 
 const BLOCKING: u32 = 0;
@@ -95,7 +95,7 @@ fn a_copy_on_the_default_stream_leaves_a_capture_beside_it_alone() {
 fn a_copy_on_a_stream_of_its_own_leaves_a_capture_beside_it_alone() {
     fn check<S: Storage + FromImport>() {
         let stream = stream(NON_BLOCKING);
-        let import = send(source(MemoryKind::Device, 0, 3, 4)).with_stream(handle(stream));
+        let import = send(source(MemoryKind::Device, 0, 3, 4)).ready_on(handle(stream));
         match beside_a_capture(|| Matrix::<S>::from_import(import)) {
             Ok(copy) => assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12)),
             Err(refused) => assert_eq!(refused.error.kind(), ErrorKind::StreamCapture, "{}", refused.error),
@@ -113,7 +113,7 @@ fn a_copy_beside_a_strict_capture_is_made() {
     fn check<S: Storage + FromImport>() {
         let other = stream(NON_BLOCKING);
         for stream in [handle(other), StreamHandle::LegacyDefault] {
-            let import = send(source(MemoryKind::Device, 0, 3, 4)).with_stream(stream);
+            let import = send(source(MemoryKind::Device, 0, 3, 4)).ready_on(stream);
             let copy = beside_a_strict_capture(|| {
                 // The release of the source would record all work of the context, which includes the capture.
                 let _held = HoldReleases::new();
@@ -179,7 +179,7 @@ fn sim_only_the_source_of_a_copy_is_released_after_it_whatever_the_policy() {
     fn check<S: Storage + FromImport>() {
         for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned] {
             let stream = stream(NON_BLOCKING);
-            let import = send(source(kind, 0, 3, 4)).with_stream(handle(stream));
+            let import = send(source(kind, 0, 3, 4)).ready_on(handle(stream));
             let copy: Streamed<S, StreamHandle> = Streamed::from_import(import).unwrap();
             assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12));
             drop(copy);
@@ -218,7 +218,7 @@ fn a_copy_comes_after_the_default_stream_of_the_context_that_is_current() {
                 ok!(sys::cuMemsetD8Async(address, 7, 64, of as CUstream));
                 let written = Streamed { data, rows: 8, columns: 8, stream: default };
                 let tensor = written.into_dlpack_as::<interop_core::dlpack::Versioned>(default).unwrap();
-                let import = Import::from_dlpack(tensor).unwrap().with_stream(default);
+                let import = Import::from_dlpack(tensor).unwrap().ready_on(default);
                 let copy: Matrix<S> = Matrix::from_import(import).unwrap();
                 assert_eq!(copy.to_vec::<u8>().unwrap(), [7; 64], "{default}");
                 let current = current_context();
@@ -255,7 +255,7 @@ fn a_borrowed_default_stream_comes_after_that_of_the_context_that_is_current() {
             ok!(sys::cuMemsetD8Async(address, 7, 64, of as CUstream));
             let written = Streamed { data, rows: 8, columns: 8, stream: default };
             let tensor = written.into_dlpack_as::<interop_core::dlpack::Versioned>(default).unwrap();
-            let import = Import::from_dlpack(tensor).unwrap().with_stream(default);
+            let import = Import::from_dlpack(tensor).unwrap().ready_on(default);
             let leased: Streamed<LeaseMut<u8>, Arc<CudaStream>> = Streamed::from_import(import).unwrap();
             let current = current_context();
             leased.stream.context().bind_to_thread().unwrap();

@@ -16,7 +16,7 @@ use interop_demo_kernels as kernels;
 use interop_sim_client::Live;
 
 use crate::support::{
-    Matrix, Streamed, current_context, no_context, numbers, read, send, simulated, source, turn,
+    Matrix, ReadyOn, Streamed, current_context, no_context, numbers, read, send, simulated, source, turn,
 };
 
 fn handle(stream: &CudaStream) -> StreamHandle {
@@ -228,7 +228,7 @@ fn an_imported_slice_is_ready_on_every_stream() {
 fn pinned_memory_becomes_a_slice() {
     let _turn = turn();
     let stream = stream();
-    let import = send(source(MemoryKind::Pinned, 0, 2, 3)).with_stream(handle(&stream));
+    let import = send(source(MemoryKind::Pinned, 0, 2, 3)).ready_on(handle(&stream));
     let copy: Streamed<CudaSlice<f32>, Arc<CudaStream>> = Streamed::from_import(import).unwrap();
     assert_eq!((copy.stream.as_stream(), copy.data.ordinal()), (StreamHandle::LegacyDefault, 0));
     assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(6));

@@ -20,7 +20,8 @@ use interop_demo_kernels as kernels;
 use interop_sim_client::Policy;
 
 use crate::support::{
-    Matrix, Streamed, Strided, has_second_device, no_context, numbers, read, send, simulated, source, turn,
+    Matrix, ReadyOn, Streamed, Strided, has_second_device, no_context, numbers, read, send, simulated,
+    source, turn,
 };
 
 fn stream() -> Stream {
@@ -270,7 +271,7 @@ fn pending_work_comes_before_the_copy() {
             unsafe { launch!(module.scale_f32<<<grid, block, 0, writer>>>(array, 2.0_f64)) }.unwrap();
         }
         let tensor = matrix.into_dlpack_as::<interop_core::dlpack::Versioned>(handle(&reader)).unwrap();
-        let import = Import::from_dlpack(tensor).unwrap().with_stream(handle(&reader));
+        let import = Import::from_dlpack(tensor).unwrap().ready_on(handle(&reader));
         let copy: Streamed<DeviceBuffer<f32>, StreamHandle> = Streamed::from_import(import).unwrap();
         assert_eq!(copy.stream, handle(&reader));
         assert_eq!(copy.to_vec::<f32>().unwrap(), vec![16.0; 1 << 16]);
@@ -287,7 +288,7 @@ fn sim_only_a_copy_without_a_stream_is_waited_for() {
     let stream = stream();
     sim.set_policy(Policy::Late);
     let import = || {
-        let import = send(source(MemoryKind::Device, 0, 2, 3)).with_stream(handle(&stream));
+        let import = send(source(MemoryKind::Device, 0, 2, 3)).ready_on(handle(&stream));
         (sim.spin(stream.as_inner() as u64), import)
     };
     let (spin, from) = import();

@@ -19,7 +19,7 @@ use interop_core::{
 use interop_sim_client::{Sim, find};
 
 use crate::random_layouts::{Random, RandomLayout};
-use crate::support::{Streamed, Strided, numbers, send, simulated, turn};
+use crate::support::{ReadyOn, Streamed, Strided, numbers, send, simulated, turn};
 
 /// The calls that copy on the device, and the calls that a copy through the host would make.
 const ON_DEVICE: [&str; 2] = ["cuMemcpyAsync", "cuLaunchKernel"];
@@ -153,7 +153,7 @@ fn sim_only_a_driver_that_does_not_take_the_kernel_copies_run_by_run() {
     let layout = RandomLayout { shape: vec![3, 4], strides: vec![1, 3], first: 0, len: 12 };
     let expected: Vec<f32> = layout.offsets(false).into_iter().map(|at| at as f32).collect();
     for loads in [1, 0] {
-        let import = part(&numbers(12), MemoryKind::Device, &layout).with_stream(stream);
+        let import = part(&numbers(12), MemoryKind::Device, &layout).ready_on(stream);
         sim.reset_calls();
         if loads == 1 {
             sim.fail_next("cuModuleLoadData", 222);
@@ -174,7 +174,7 @@ fn sim_only_a_kernel_that_cannot_be_loaded_now_is_loaded_later_and_then_kept() {
     let _context = cust::quick_init().unwrap();
     let (own, stream) = own_context();
     let layout = RandomLayout { shape: vec![3, 4], strides: vec![1, 3], first: 0, len: 12 };
-    let import = || part(&numbers(12), MemoryKind::Device, &layout).with_stream(stream);
+    let import = || part(&numbers(12), MemoryKind::Device, &layout).ready_on(stream);
     sim.fail_next("cuModuleLoadData", 2);
     assert_eq!(Copied::from_import(import()).err().unwrap().error.location(), "cuModuleLoadData");
     sim.fail_next("cuModuleGetFunction", 2);
@@ -237,7 +237,7 @@ fn strided_arrays_of_a_second_device() {
     if let Ok(sim) = find() {
         sim.reset_calls();
     }
-    let copy = Copied::from_import(array.with_stream(stream)).unwrap();
+    let copy = Copied::from_import(array.ready_on(stream)).unwrap();
     if let Ok(sim) = find() {
         // The intermediate memory is on the second device, so one copy follows.
         assert_eq!(calls(sim, ["cuMemAllocFromPoolAsync", "cuLaunchKernel", "cuMemcpyAsync"]), [1, 1, 1]);

@@ -12,14 +12,14 @@ use interop_sim_client::{Mistake, Sim};
 
 use crate::contexts::beside_a_capture;
 use crate::subprocess::run_alone;
-use crate::support::{Matrix, Streamed, Strided, numbers, send, simulated, source, turn};
+use crate::support::{Matrix, ReadyOn, Streamed, Strided, numbers, send, simulated, source, turn};
 
 /// The error names the stream and says what is required.
 #[test]
 fn sim_only_a_destroyed_stream_is_named_by_the_error() {
     fn check<S: FromImport>(sim: &Sim) {
         let stream = dead();
-        let import = send(source(MemoryKind::Device, 0, 2, 3)).with_stream(stream);
+        let import = send(source(MemoryKind::Device, 0, 2, 3)).ready_on(stream);
         let refused = Streamed::<S, StreamHandle>::from_import(import).err().unwrap();
         assert_dead(sim, &refused.error, stream);
     }

@@ -15,7 +15,9 @@ use interop_core::{
 use interop_sim_client::Policy;
 
 use crate::contexts::{NON_BLOCKING, handle, in_another_context, ok, stream};
-use crate::support::{Matrix, Streamed, current_context, no_context, numbers, send, simulated, source, turn};
+use crate::support::{
+    Matrix, ReadyOn, Streamed, current_context, no_context, numbers, send, simulated, source, turn,
+};
 
 /// The copy is made on the default stream of the current context, while the struct keeps another stream.
 #[test]
@@ -27,7 +29,7 @@ fn a_copy_is_ready_on_the_borrowed_default_stream_beside_it() {
     for default in [StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault] {
         let read = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::F32, 6).unwrap();
         in_another_context(0, || {
-            let import = send(source(MemoryKind::Pool, 0, 2, 3)).with_stream(default);
+            let import = send(source(MemoryKind::Pool, 0, 2, 3)).ready_on(default);
             let copy =
                 Streamed::<InContext<DeviceBuffer<f32>>, Arc<CudaStream>>::from_import(import).unwrap();
             let (current, stream) = (current_context(), copy.stream.cu_stream().cast());
@@ -72,7 +74,7 @@ fn a_stream_of_another_context_is_none_of_cudarc() {
     let _context = cust::quick_init().unwrap();
     in_another_context(0, || {
         let foreign = stream(NON_BLOCKING);
-        let import = send(source(MemoryKind::Device, 0, 2, 3)).with_stream(handle(foreign));
+        let import = send(source(MemoryKind::Device, 0, 2, 3)).ready_on(handle(foreign));
         let refused = Streamed::<LeaseMut<f32>, Arc<CudaStream>>::from_import(import).err().unwrap();
         assert_eq!(refused.error.kind(), ErrorKind::Stream, "{}", refused.error);
         let held = Streamed::<LeaseMut<f32>, StreamHandle>::from_import(*refused.value).unwrap();
@@ -143,7 +145,7 @@ fn later_work_on_the_default_stream_of_a_struct_comes_after_what_was_pending() {
         let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
         let address = data.memory().unwrap().address;
         ok!(sys::cuMemsetD8Async(address as u64, 7, 64, other));
-        let import = send(Matrix { data, rows: 1, columns: 64 }).with_stream(handle(other));
+        let import = send(Matrix { data, rows: 1, columns: 64 }).ready_on(handle(other));
         let own = Own::from_import(import).unwrap();
         assert_eq!(
             (found_by(&own.stream, address, seen), own.data.memory().unwrap().address),

@@ -18,7 +18,8 @@ use crate::contexts::{beside_a_capture, ok};
 use crate::order_settings::Releases;
 use crate::subprocess::run_alone;
 use crate::support::{
-    ColumnMajor, KINDS, Matrix, Streamed, Strided, has_second_device, numbers, send, simulated, source, turn,
+    ColumnMajor, KINDS, Matrix, ReadyOn, Streamed, Strided, has_second_device, numbers, send, simulated,
+    source, turn,
 };
 
 fn raw_stream(stream: cust::sys::CUstream) -> StreamHandle {
@@ -258,7 +259,7 @@ fn a_stream_that_captures_goes_on_when_a_copy_on_it_is_refused() {
         let began =
             unsafe { cust::sys::cuStreamBeginCapture_v2(stream, CaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL) };
         assert_eq!(began as u32, 0);
-        let import = import.with_stream(raw_stream(stream));
+        let import = import.ready_on(raw_stream(stream));
         let refused = Matrix::<S>::from_import(import).err().unwrap();
         assert_eq!(refused.error.kind(), ErrorKind::StreamCapture, "{}", refused.error);
         assert!(refused.error.allowed().contains("an import in place"), "{}", refused.error);
@@ -351,7 +352,7 @@ fn a_copy_on_a_stream_of_another_context_is_done_before_the_source_goes() {
     // SAFETY: the pointer is valid for a write of a context.
     assert_eq!(unsafe { cust::sys::cuCtxPopCurrent_v2(&raw mut popped) } as u32, 0);
     for kind in [MemoryKind::Pool, MemoryKind::Device, MemoryKind::Pinned, MemoryKind::Managed] {
-        let import = send(source(kind, 0, 3, 4)).with_stream(raw_stream(stream));
+        let import = send(source(kind, 0, 3, 4)).ready_on(raw_stream(stream));
         let copy: Streamed<InContext<DeviceBuffer<f32>>, StreamHandle> =
             Streamed::from_import(import).unwrap();
         assert_eq!(finish_releases(), 0);

@@ -17,14 +17,14 @@ use interop_sim_client::{Live, Policy, Sim, Spin, find};
 
 use crate::contexts::{NON_BLOCKING, beside_a_capture, handle, in_another_context, ok, stream};
 use crate::support::{
-    Matrix, Streamed, current_context, has_second_device, numbers, send, simulated, source, turn,
+    Matrix, ReadyOn, Streamed, current_context, has_second_device, numbers, send, simulated, source, turn,
 };
 
 /// Returns an import for a stream. A long task is pending there and sets all bytes to 7 at its end.
 fn written_late(sim: &Sim, stream: CUstream) -> (Spin, Import) {
     let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
     let address = data.memory().unwrap().address as u64;
-    let import = send(Matrix { data, rows: 8, columns: 8 }).with_stream(handle(stream));
+    let import = send(Matrix { data, rows: 8, columns: 8 }).ready_on(handle(stream));
     let spin = sim.spin(stream as u64);
     ok!(sys::cuMemsetD8Async(address, 7, 64, stream));
     (spin, import)
@@ -99,7 +99,7 @@ fn sim_only_a_copy_beside_a_default_stream_of_another_context_is_complete() {
         in_another_context(0, || {
             let seen = pinned();
             let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &[7_u8; 64]).unwrap();
-            let import = send(Matrix { data, rows: 8, columns: 8 }).with_stream(default);
+            let import = send(Matrix { data, rows: 8, columns: 8 }).ready_on(default);
             let copy: Streamed<CudaSlice<u8>, StreamHandle> = Streamed::from_import(import).unwrap();
             let raw = default.to_raw().unwrap() as CUstream;
             assert_eq!(read_on(raw, copy.data.memory().unwrap().address, seen), [7; 64], "{default}");
@@ -137,7 +137,7 @@ fn sim_only_the_source_of_a_copy_in_another_context_is_not_written_before_it() {
         in_another_context(0, || {
             let user = stream(NON_BLOCKING);
             let Matrix { data, rows, columns } = source(kind, 0, 2, 3);
-            let import = send(Matrix { data: Rewritten(data), rows, columns }).with_stream(handle(user));
+            let import = send(Matrix { data: Rewritten(data), rows, columns }).ready_on(handle(user));
             let copy: Streamed<InContext<DeviceBuffer<f32>>, StreamHandle> =
                 Streamed::from_import(import).unwrap();
             assert_eq!(finish_releases(), 0);

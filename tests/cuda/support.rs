@@ -1,4 +1,5 @@
 //! Shared helpers: exclusive access to the driver, and sources of every kind.
+#![expect(unsafe_code, reason = "states on which stream an import is ready")]
 
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
@@ -138,4 +139,16 @@ pub(crate) fn has_second_device() -> bool {
         println!("skipped: needs two devices, there are {count}");
     }
     found
+}
+
+/// Imports on a stream that the test orders itself.
+pub(crate) trait ReadyOn {
+    fn ready_on(self, stream: StreamHandle) -> Self;
+}
+
+impl ReadyOn for Import {
+    fn ready_on(self, stream: StreamHandle) -> Self {
+        // SAFETY: the tests have queued all work on this stream, or show what happens otherwise.
+        unsafe { self.assume_ready_on(stream) }
+    }
 }

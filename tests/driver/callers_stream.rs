@@ -5,7 +5,7 @@ use interop_core::{
     CudaArray, Device, ErrorKind, FromArray, Import, Kept, LaunchScope, Lease, LeaseMut, StreamHandle,
 };
 
-use crate::counted_imports::{self, Row, arrive, arrive_on, drained, tell};
+use crate::counted_imports::{self, ReadyOn, Row, arrive, arrive_on, drained, tell};
 use crate::cuda_program::{Bytes, LARGE, Place, Stream, set_current};
 use crate::exclusive_driver::turn;
 use crate::support::arrays::{Array, Matrix};
@@ -109,7 +109,7 @@ fn what_is_used_otherwise_is_released_after_the_work() {
         turn.release(spin);
         assert_eq!((drained(), ledger.released()), (0, 1), "{name}");
     }
-    let on_another = |import: Import| drop(import.with_stream(place.non_blocking().handle()));
+    let on_another = |import: Import| drop(import.ready_on(place.non_blocking().handle()));
     let spends: [&dyn Fn(Import); 2] = [&|import| drop(import.into_parts()), &on_another];
     for spend in spends {
         let (ledger, import) = on(&data, stream);
@@ -161,7 +161,7 @@ fn a_capture_stays_valid() {
             if bytes < LARGE {
                 // Without a wait, as a library is told that needs none.
                 let (unordered, import) = arrive(&data, GPU);
-                let (import, calls) = turn.count(|| import.with_stream(StreamHandle::NothingPending));
+                let (import, calls) = turn.count(|| import.ready_on(StreamHandle::NothingPending));
                 assert_eq!(calls, 0);
                 drop(import);
                 assert_eq!(unordered.released(), 0);
@@ -264,7 +264,7 @@ fn an_array_on_a_captured_stream_stays_there() {
     let (data, stream) = (place.bytes(0, 64), place.non_blocking());
     stream.begin();
     let (ledger, import) = arrive(&data, GPU);
-    let array: Row<LeaseMut<i16>> = Row::from_import(import.with_stream(stream.handle())).unwrap();
+    let array: Row<LeaseMut<i16>> = Row::from_import(import.ready_on(stream.handle())).unwrap();
     assert_eq!(array.info().unwrap().stream(), Some(stream.handle()));
     drop(array);
     assert!(stream.end());

@@ -9,7 +9,7 @@ use interop_core::cuda::{
 use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, SharedBuffer, StreamHandle};
 use interop_sim_client::{Live, Mistake};
 
-use crate::counted_imports::{arrive, drained, tell};
+use crate::counted_imports::{ReadyOn, arrive, drained, tell};
 use crate::cuda_program::{LARGE, Place, Stream, current};
 use crate::exclusive_driver::turn;
 use crate::support::arrays::Array;
@@ -287,7 +287,7 @@ fn what_is_imported_for_a_stream_that_captures_is_released_at_once() {
     let (data, captures) = (place.bytes(0, 64), place.non_blocking());
     captures.begin();
     let (ledger, import) = arrive(&data, GPU);
-    let import = import.with_stream(captures.handle());
+    let import = import.ready_on(captures.handle());
     let ((), calls) = turn.count(|| drop(import));
     assert_eq!((ledger.released(), pending_releases(), calls), (1, 0, 0));
     assert!(captures.end());
@@ -301,7 +301,7 @@ fn imports_and_exports_on_a_stream_that_captures_leave_it_good() {
     captures.begin();
     turn.reset_calls();
     let (ledger, tensor) = tell(&data, GPU);
-    let import = Import::from_dlpack(tensor).unwrap().with_stream(captures.handle());
+    let import = Import::from_dlpack(tensor).unwrap().ready_on(captures.handle());
     let array = <Array<interop_core::LeaseMut<i16>> as interop_core::FromArray>::from_import(import).unwrap();
     captures.fill(&data, 9);
     let tensor = array.into_dlpack_as::<interop_core::dlpack::Versioned>(captures.handle()).unwrap();

@@ -38,6 +38,18 @@ pub(crate) fn arrive_on(data: &Bytes, device: Device, stream: Stream) -> (Ledger
     (ledger, unsafe { import.with_callers_stream(stream.handle()) })
 }
 
+/// Imports on a stream that the test orders itself.
+pub(crate) trait ReadyOn {
+    fn ready_on(self, stream: StreamHandle) -> Self;
+}
+
+impl ReadyOn for Import {
+    fn ready_on(self, stream: StreamHandle) -> Self {
+        // SAFETY: the tests have queued all work on this stream, or show what happens otherwise.
+        unsafe { self.assume_ready_on(stream) }
+    }
+}
+
 /// A struct without a `stream` field.
 #[derive(Debug, CudaArray)]
 #[cuda_array(shape = [len])]

@@ -11,7 +11,7 @@ use interop_core::{
 };
 use interop_sim_client::{Live, Mistake};
 
-use crate::counted_imports::{arrive, drained};
+use crate::counted_imports::{ReadyOn, arrive, drained};
 use crate::cuda_program::{Place, Stream, current};
 use crate::exclusive_driver::{started, turn};
 use crate::support::arrays::{Array, Claimed};
@@ -37,7 +37,6 @@ fn an_export_costs_the_edge_that_its_streams_need() {
     let cases = [
         (nothing, legacy, 0),
         (nothing, nothing, 0),
-        (mine, nothing, 0),
         (mine, mine, 0),
         (legacy, legacy, 0),
         (mine, other, 1),
@@ -239,11 +238,10 @@ fn a_chain_of_imports_and_exports_is_ordered_from_end_to_end() {
     streams[0].spin();
     streams[0].fill(&data, 7);
     let (ledger, import) = crate::counted_imports::arrive(&data, GPU);
-    let mut array: Array<LeaseMut<i16>> =
-        Array::from_import(import.with_stream(streams[0].handle())).unwrap();
+    let mut array: Array<LeaseMut<i16>> = Array::from_import(import.ready_on(streams[0].handle())).unwrap();
     for stream in &streams[1..] {
         let tensor = array.into_dlpack_as::<interop_core::dlpack::Versioned>(stream.handle()).unwrap();
-        let import = Import::from_dlpack(tensor).unwrap().with_stream(stream.handle());
+        let import = Import::from_dlpack(tensor).unwrap().ready_on(stream.handle());
         array = Array::from_import(import).unwrap();
     }
     assert_eq!(array.stream, streams[3].handle());

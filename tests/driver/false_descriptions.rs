@@ -6,7 +6,7 @@ use interop_core::{
     Relabeled,
 };
 
-use crate::counted_imports::{arrive, claim, drained, tell};
+use crate::counted_imports::{ReadyOn, arrive, claim, drained, tell};
 use crate::cuda_program::{Place, current};
 use crate::exclusive_driver::turn;
 use crate::support::arrays::Array;
@@ -322,7 +322,7 @@ fn an_import_of_facts_and_an_owner_is_released_in_order() {
     let (data, captures) = (place.bytes(0, 64), place.non_blocking());
     let (ledger, import) = arrive(&data, Device::cuda(0));
     captures.begin();
-    let (info, owner) = import.with_stream(captures.handle()).into_parts();
+    let (info, owner) = import.ready_on(captures.handle()).into_parts();
     // SAFETY: as above.
     drop(unsafe { Import::from_parts(info, owner) });
     assert_eq!((drained(), ledger.released(), captures.end()), (0, 1, true));

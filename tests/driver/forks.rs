@@ -5,17 +5,20 @@ use interop_core::cuda::{
     CudaBuffer, HoldReleases, MemoryKind, finish_releases, is_available, pending_releases,
     pointer_attributes, poll_releases, start_release_thread, stream_wait,
 };
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::dlpack::Versioned;
 use interop_core::{
-    CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LeaseMut, StreamHandle, live_exports,
+    CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LaunchScope, LeaseMut, StreamHandle,
+    live_exports,
 };
 use interop_sim_client::{Spin, sim};
 
 use crate::children::{Child, Ended, child_does, end, end_the_thread, in_a_child};
-use crate::counted_imports::{arrive, await_release, tell};
+use crate::counted_imports::{Row, arrive, await_release, tell};
 use crate::cuda_program::{Bytes, Place, Stream};
 use crate::exclusive_driver::started;
 use crate::order_settings::Releases;
@@ -275,5 +278,38 @@ fn a_drop_that_forks() {
             }
             scene.in_the_parent();
         }
+    });
+}
+
+/// The lock of the record of a block, under which a thread waits for its event again and again.
+#[test]
+fn while_a_thread_waits_for_a_block() {
+    run_alone("forks::while_a_thread_waits_for_a_block", || {
+        started();
+        let [own, to] = [(); 2].map(|()| Place::primary(0).non_blocking().handle());
+        let data = CudaBuffer::zeroed_on(own, 0, DType::I16, 32).unwrap();
+        let (array, is_over) = (Row { data, len: 32 }, AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    array.make_stream_wait(to).unwrap();
+                }
+            });
+            let uses = || {
+                let refused = [
+                    array.make_stream_wait(to),
+                    array.to_vec::<i16>().map(drop),
+                    LaunchScope::on(&to).read_any(&array).map(drop),
+                ];
+                let is_driver =
+                    |refused: interop_core::Result<()>| refused.unwrap_err().kind() == ErrorKind::Driver;
+                refused.into_iter().all(is_driver).into()
+            };
+            let fails = (0..40).map(|_| in_a_child(uses)).find(|ended| *ended != Ended::Returned(1));
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(fails, None, "14 is the alarm: it waits for ever");
+        });
+        drop(array);
+        while finish_releases() != 0 {}
     });
 }

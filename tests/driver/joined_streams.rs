@@ -7,7 +7,7 @@ use interop_core::cuda::finish_releases;
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, HostVec, Import, LeaseMut, StreamHandle};
 use interop_sim_client::Mistake;
 
-use crate::counted_imports::arrive;
+use crate::counted_imports::{ReadyOn, arrive};
 use crate::cuda_program::{Bytes, Place, Stream};
 use crate::exclusive_driver::{Turn, turn};
 use crate::support::arrays::Array;
@@ -20,7 +20,7 @@ type Leased = Array<LeaseMut<i16>>;
 /// All of `data` as an array that is ready on `stream`.
 fn array(data: &Bytes, stream: Stream) -> Leased {
     let (_, import) = arrive(data, GPU);
-    Array::from_import(import.with_stream(stream.handle())).unwrap()
+    Array::from_import(import.ready_on(stream.handle())).unwrap()
 }
 
 /// Imports the array for a consumer on `stream`, through the interface dict.
@@ -33,7 +33,7 @@ fn by_dict(interface: &CudaArrayInterface, stream: Stream) -> Leased {
 /// Imports the array through a DLPack tensor made for the consumer.
 fn by_tensor(array: Leased, stream: Stream) -> Leased {
     let tensor = array.into_dlpack_as::<interop_core::dlpack::Versioned>(stream.handle()).unwrap();
-    Array::from_import(Import::from_dlpack(tensor).unwrap().with_stream(stream.handle())).unwrap()
+    Array::from_import(Import::from_dlpack(tensor).unwrap().ready_on(stream.handle())).unwrap()
 }
 
 /// Writes the halves of an array on two streams and joins those that `joined` selects. A consumer then waits for the

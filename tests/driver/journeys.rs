@@ -7,7 +7,7 @@ use interop_core::cuda::{CudaBuffer, finish_releases};
 use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, FromArray, Kept, LaunchScope, Lease, LeaseMut, StreamHandle};
 
-use crate::counted_imports::{Row, arrive, arrive_on, row};
+use crate::counted_imports::{ReadyOn, Row, arrive, arrive_on, row};
 use crate::cuda_program::{Bytes, LARGE, Place, Stream};
 use crate::exclusive_driver::{Turn, turn};
 use crate::support::arrays::Array;
@@ -81,7 +81,7 @@ impl Scene {
 
     /// An array that states that no work is pending.
     fn idle(&self) -> Array<LeaseMut<i16>> {
-        let import = arrive(&self.data, Device::cuda(0)).1.with_stream(StreamHandle::NothingPending);
+        let import = arrive(&self.data, Device::cuda(0)).1.ready_on(StreamHandle::NothingPending);
         Array::from_import(import).unwrap()
     }
 
@@ -131,14 +131,16 @@ fn export_to_a_stream() {
     let (to, own, none) = (scene.to.handle(), scene.own.handle(), StreamHandle::NothingPending);
     scene.cell("known, to another stream", "RW", Scene::known, |_, array| export(array, to));
     scene.cell("known, to its own stream", "", Scene::known, |_, array| export(array, own));
-    scene.cell("known, to -1", "", Scene::known, |_, array| export(array, none));
+    scene.cell("known, the host waits", "RH", Scene::known, |_, array| export(array, none));
     scene.cell("hidden, to another stream", "PWC", Scene::kept, |_, array| {
         array.share_dlpack_as::<Versioned>(to).unwrap()
     });
-    scene
-        .cell("hidden, to -1", "", Scene::kept, |_, array| array.share_dlpack_as::<Versioned>(none).unwrap());
+    scene.cell("hidden, the host waits", "PCH", Scene::kept, |_, array| {
+        array.share_dlpack_as::<Versioned>(none).unwrap()
+    });
     scene.cell("block, to another stream", "W", Scene::block, |_, array| export(array, to));
     scene.cell("block, to its own stream", "W", Scene::block, |_, array| export(array, own));
+    scene.cell("block, the host waits", "H", Scene::block, |_, array| export(array, none));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use interop_core::{
     LeaseMut, Owner, Refused, Result, SharedBuffer, StreamHandle,
 };
 
+use crate::counted_imports::ReadyOn;
 use crate::cuda_program::{Bytes, Place, Stream, set_current};
 use crate::exclusive_driver::{Turn, turn};
 use crate::support::arrays::Matrix;
@@ -16,7 +17,7 @@ use crate::support::foreign_tensors::{Claims, Ledger};
 fn arrives(data: &Bytes, device: Device, stream: Stream) -> (Ledger, Import) {
     let claims = Claims { device, ..Claims::at(data.at(), &[1, 4]) };
     let (ledger, tensor): (Ledger, ManagedTensor<Versioned>) = claims.send();
-    (ledger, Import::from_dlpack(tensor).unwrap().with_stream(stream.handle()))
+    (ledger, Import::from_dlpack(tensor).unwrap().ready_on(stream.handle()))
 }
 
 /// The same in a struct that has no stream field.

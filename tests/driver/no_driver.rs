@@ -109,7 +109,7 @@ fn nothing_is_pending_on_what_is_used_in_place() {
     without_driver("no_driver::nothing_is_pending_on_what_is_used_in_place", || {
         let claims = Claims { device: Device::cuda(0), ..Claims::at(0x7F00_0000_0000, &[1, 4]) };
         let import = Import::from_dlpack(claims.send::<Versioned>().1).unwrap();
-        let import = import.with_stream(stream_of(0x5000));
+        let import = import.with_stream(stream_of(0x5000)).unwrap();
         let row: Matrix<LeaseMut<i16>> = Matrix::from_import(import).unwrap();
         assert_eq!(row.info().unwrap().stream(), Some(StreamHandle::NothingPending));
     });

@@ -2,6 +2,9 @@
 //! the identifier of an earlier one, memory that its storage frees on a stream of its own, and several handles of one memory.
 #![expect(unsafe_code, reason = "implements `Storage`, and frees memory as C code would")]
 
+use std::cell::Cell;
+use std::mem::forget;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
@@ -11,10 +14,11 @@ use interop_core::{
     Result, SharedBuffer, Storage, StreamHandle,
 };
 
-use crate::counted_imports::{Row, arrive_on, row};
-use crate::cuda_program::{Place, Stream, cu, done};
+use crate::counted_imports::{Row, arrive, arrive_on, row};
+use crate::cuda_program::{Bytes, Place, Stream, cu, done};
 use crate::exclusive_driver::turn;
 use crate::rust_kernels::{FEW, KERNELS, add};
+use crate::support::arrays::Array;
 
 /// Runs `work` on arrays that are on the legacy default stream of the primary context, while another context of the
 /// device is current.
@@ -353,4 +357,162 @@ fn a_host_view_and_a_scope_exclude_each_other() {
         let error = scope.write_any(&mut written).unwrap_err();
         assert_eq!((error.kind(), view.read([0]).unwrap()), (ErrorKind::AlreadyBorrowed, 0), "{kind:?}");
     }
+}
+
+/// An import is put on a stream by safe code. The stream waits for what is known.
+#[test]
+fn a_stream_that_is_named_waits_for_what_is_known() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(1, 64);
+    for to in [place.non_blocking().handle(), StreamHandle::NothingPending] {
+        let (_ledger, import) = arrive(&data, Device::cuda(0));
+        place.legacy().spin();
+        place.legacy().fill(&data, 3);
+        let array = Row::<Lease<i16>>::from_import(import.with_stream(to).unwrap()).unwrap();
+        assert_eq!(array.to_vec::<i16>().unwrap(), [0x303; 32], "{to:?}");
+        place.legacy().fill(&data, 1);
+        drop(array);
+    }
+    finish_releases();
+    let captures = place.non_blocking();
+    let (ledger, import) = arrive(&data, Device::cuda(0));
+    place.legacy().spin();
+    captures.begin();
+    let refused = import.with_stream(captures.handle()).unwrap_err();
+    assert_eq!((refused.error.kind(), ledger.released()), (ErrorKind::StreamCapture, 0));
+    assert!(captures.end());
+    drop(refused);
+    turn.run_all();
+    finish_releases();
+    turn.assert_no_reports();
+}
+
+/// Device memory of a crate that keeps a record of its own.
+struct Recorded<'t> {
+    data: &'t Bytes,
+    stream: Option<StreamHandle>,
+    asked: &'t Cell<u32>,
+    note: fn() -> bool,
+}
+
+// SAFETY: 1, 2, 6: the test keeps the memory, and frees it when nothing uses it. 3: it is memory of this device. 4: nothing
+// returns references.
+unsafe impl Storage for Recorded<'_> {
+    fn memory(&self) -> Result<MemoryRegion> {
+        Ok(MemoryRegion::new::<i16>(self.data.at(), 32, Device::cuda(0), Mutability::Writable))
+    }
+
+    fn stream(&self) -> Option<StreamHandle> {
+        self.stream
+    }
+
+    fn note_read(&self, _: StreamHandle) -> bool {
+        self.asked.set(self.asked.get() + 1);
+        (self.note)()
+    }
+
+    fn note_write(&mut self, stream: StreamHandle) -> bool {
+        self.note_read(stream)
+    }
+}
+
+/// The arrays after it are ordered all the same, and the host waits for its own.
+#[test]
+fn a_record_that_panics_leaves_no_array_unordered() {
+    let turn = turn();
+    turn.register::<add>();
+    let place = Place::primary(0);
+    let (data, from, own, asked) =
+        (place.bytes(3, 64), place.bytes(5, 64), place.non_blocking(), Cell::new(0));
+    let mut target = Row {
+        data: Recorded { data: &data, stream: None, asked: &asked, note: || panic!("the record") },
+        len: 32,
+    };
+    let source = row::<Lease<i16>>(&from, place.non_blocking()).1;
+    for is_dropped in [false, true] {
+        let handle = own.handle();
+        let scope = LaunchScope::on(&handle);
+        let arguments = add::with(scope.write(&mut target).unwrap(), scope.read(&source).unwrap(), 0);
+        scope.launch(&KERNELS, FEW, arguments).unwrap();
+        let (ordered, waited) = (turn.calls("cuStreamWaitEvent"), turn.calls("cuEventSynchronize"));
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            if is_dropped {
+                let _scope = scope;
+                panic!("the program");
+            }
+            scope.finish()
+        }));
+        let says = if is_dropped { "the program" } else { "the record" };
+        assert_eq!(ended.unwrap_err().downcast_ref(), Some(&says));
+        let calls = (turn.calls("cuStreamWaitEvent"), turn.calls("cuEventSynchronize"));
+        assert_eq!(calls, (ordered + 1, waited + 1));
+    }
+    drop((target, source));
+    turn.run_all();
+    finish_releases();
+    turn.assert_no_reports();
+}
+
+/// A host wait that is decided orders every record.
+#[test]
+fn no_record_is_asked_in_vain() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (data, own, asked) = (place.bytes(3, 64), place.non_blocking(), Cell::new(0));
+    let recorded = |note: fn() -> bool| Row {
+        data: Recorded { data: &data, stream: None, asked: &asked, note },
+        len: 32,
+    };
+    let idle = place.bytes(5, 64);
+    let idle = || {
+        let import = arrive(&idle, Device::cuda(0)).1.with_stream(StreamHandle::NothingPending).unwrap();
+        Array::from_import(import).unwrap()
+    };
+    let handle = own.handle();
+    let reads = |arrays: [&Row<Recorded<'_>>; 2], idle: Option<&Array<Lease<i16>>>| {
+        let before = asked.take();
+        let scope = LaunchScope::on(&handle);
+        let (recorded, idle) =
+            (arrays.map(|array| scope.read_any(array)), idle.map(|array| scope.read_any(array)));
+        assert!(recorded.iter().chain(&idle).all(Result::is_ok));
+        scope.finish().unwrap();
+        (before, asked.take()).1
+    };
+    let (keeps, lacks) = (recorded(|| true), recorded(|| false));
+    assert_eq!(reads([&keeps, &keeps], None), 2);
+    assert_eq!(reads([&lacks, &keeps], None), 1);
+    assert_eq!(reads([&keeps, &keeps], Some(&idle())), 0);
+    finish_releases();
+}
+
+/// The borrow lasts as long as the memory.
+#[test]
+fn a_forgotten_scope_keeps_its_arrays_borrowed() {
+    let turn = turn();
+    turn.set_reuse(true);
+    let stream = Place::primary(0).non_blocking().handle();
+    let block = || Arc::new(Row { data: CudaBuffer::zeroed_on(stream, 0, DType::I16, 32).unwrap(), len: 32 });
+    let writes = |array: &mut Arc<Row<CudaBuffer>>| {
+        let scope = LaunchScope::on(&stream);
+        scope.write_any(array).map(drop).map_err(|error| error.kind())
+    };
+    let mut other = block();
+    let reader = other.clone();
+    let address = other.info().unwrap().address();
+    let forgotten = LaunchScope::on(&stream);
+    forgotten.read_any(&reader).map(drop).unwrap();
+    forget(forgotten);
+    assert_eq!(writes(&mut other), Err(ErrorKind::AlreadyBorrowed));
+    drop((other, reader));
+    finish_releases();
+    let mut later = block();
+    assert_eq!(
+        (later.info().unwrap().address(), writes(&mut later)),
+        (address, Ok(())),
+        "the memory is reused"
+    );
+    drop(later);
+    finish_releases();
+    turn.set_reuse(false);
 }

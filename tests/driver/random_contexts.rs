@@ -11,6 +11,7 @@ use interop_core::cuda::{HoldReleases, finish_releases, poll_releases, stream_wa
 use interop_core::dlpack::{ManagedTensor, Ownership, Versioned, export};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, RawDescriptor, StreamHandle};
 
+use crate::counted_imports::ReadyOn;
 use crate::cuda_program::{Bytes, Place, Stream, current, set_current};
 use crate::exclusive_driver::{Turn, turn};
 use crate::order_settings::Releases;
@@ -54,7 +55,7 @@ enum Held {
 }
 
 fn lease(tensor: ManagedTensor<Versioned>) -> Held {
-    let import = Import::from_dlpack(tensor).expect("a good tensor").with_stream(NOTHING);
+    let import = Import::from_dlpack(tensor).expect("a good tensor").ready_on(NOTHING);
     Held::Lease(Array::from_import(import).expect("an array of bytes"))
 }
 

@@ -14,6 +14,7 @@ use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 use interop_sim_client::{Mistake, Policy, Report};
 
+use crate::counted_imports::ReadyOn;
 use crate::cuda_program::{Bytes, Place, Stream};
 use crate::exclusive_driver::{Turn, turn};
 use crate::happens_before::{Act, LEGACY, is_broken};
@@ -202,7 +203,7 @@ impl<'t> Program<'t> {
                     Held::Own(array)
                 }
             };
-            let import = Import::from_dlpack(held.send(handle)).expect("a good tensor").with_stream(handle);
+            let import = Import::from_dlpack(held.send(handle)).expect("a good tensor").ready_on(handle);
             Array::from_import(import).expect("an array of bytes")
         });
         self.arrays.push(Known { held: Held::Import(array), number, last: Some(stream), value });

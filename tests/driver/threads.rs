@@ -14,7 +14,7 @@ use interop_core::dlpack::{Ownership, Versioned, export};
 use interop_core::{CudaArray, Device, Import, RawDescriptor, StreamHandle};
 use interop_sim_client::{Live, Policy, sim};
 
-use crate::counted_imports::{arrive, await_release};
+use crate::counted_imports::{ReadyOn, arrive, await_release};
 use crate::cuda_program::{Bytes, LARGE, Place, current};
 use crate::exclusive_driver::{started, turn};
 use crate::support::arrays::Array;
@@ -100,7 +100,7 @@ fn a_thread_without_a_context_makes_none_on_a_device_that_nobody_uses() {
         stream_synchronize(stream.handle(), Device::CUDA_HOST).unwrap();
         assert_eq!(device_address(data.at()), Ok(data.at()));
         let (ledger, import) = arrive(&data, Device::CUDA_HOST);
-        drop(import.with_stream(stream.handle()));
+        drop(import.ready_on(stream.handle()));
         assert_eq!((finish_releases(), ledger.released()), (0, 1));
         assert_eq!((sim.live(Live::Contexts), current()), (before, None));
     });

@@ -110,7 +110,7 @@ const OTHERS: [[&str; 3]; 12] = [
         "`tests/driver/loops.rs`",
     ],
     [
-        "`ReleaseScope` of a batch: small arrays share an event",
+        "`Reach` of a batch: small arrays share an event",
         "one event for each",
         "`tests/driver/shared_events.rs`",
     ],

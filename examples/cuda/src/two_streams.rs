@@ -57,7 +57,9 @@ pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
         // The export records one event on the producer's stream and queues one wait on the consumer's stream.
         let tensor =
             numbers.into_dlpack_as::<interop_core::dlpack::Versioned>(consumer.as_ref().as_stream())?;
-        let import = Import::from_dlpack(tensor)?.with_stream(consumer.as_ref().as_stream());
+        let import = Import::from_dlpack(tensor)?;
+        // SAFETY: the export above has made this stream wait.
+        let import = unsafe { import.assume_ready_on(consumer.as_ref().as_stream()) };
         let borrowed = Numbers::<LeaseMut<u32>>::from_import(import)?;
         kernels.count(&borrowed, round, &mut old)?;
         // The consumer's kernel may still be running. The memory is released after it, and the host does not wait.

@@ -1,4 +1,5 @@
 //! Describes an array as a dict.
+#![expect(unsafe_code, reason = "states on which stream the array of a capsule is ready")]
 
 use interop_core::python::{extract_cai, extract_stream, import, import_capsule};
 use interop_core::{ArrayInfo, DeviceType, Import, Protocol, StreamHandle};
@@ -36,9 +37,9 @@ pub(crate) fn import_any(object: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyA
     let stream = stream.map(|stream| extract_stream(&stream)).transpose()?;
     if object.is_instance_of::<PyCapsule>() {
         let import = import_capsule(object)?;
-        // A caller that names a stream has passed it to `__dlpack__` when creating the capsule.
         return Ok(match stream {
-            Some(stream) => import.with_stream(stream),
+            // SAFETY: the caller has passed the stream to `__dlpack__` when it created the capsule.
+            Some(stream) => unsafe { import.assume_ready_on(stream) },
             None => import,
         });
     }

@@ -68,14 +68,17 @@ use crate::array::mutability::Mutability;
 use crate::cuda;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
+use crate::cuda::handover::ArrayWork;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::launch_scope::LaunchScope;
 use crate::derive::scope_state::ScopeUse;
+use crate::driver;
 use crate::driver::context::enter_primary_context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::to_usize;
+use crate::driver::order::order_default_stream;
 use crate::driver::stream::is_stream_of;
-use crate::driver::stream_handle::StreamHandle;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::check_import_writable;
 use crate::memory::from_import::{DataField, FromImport};
@@ -270,12 +273,8 @@ impl<T: Element + DeviceCopy> ImportedBuffer<T> {
         if self.info.pending.is_nothing() && self.info.address != 0 && !cuda::captures(handle) {
             // The import left its work to a `stream` field of the struct, which is not known here. At its end the scope
             // makes the host wait, so that nothing is pending beside that stream either.
-            cuda::make_stream_wait_for_unknown(
-                handle,
-                self.info.address,
-                self.info.device,
-                self.info.followed(),
-            )?;
+            let unknown = ArrayWork { pending: PendingWork::UNKNOWN, ..self.info.work() };
+            unknown.order_before(driver::stream::Stream::new(handle, None, self.info.device).into())?;
         }
         let scope = LaunchScope::on_handle(handle);
         scope.add(&self.info, ScopeUse::WRITE)?;
@@ -471,11 +470,7 @@ impl AsStream for Stream {
 impl FromStream for Arc<Stream> {
     fn from_stream(stream: StreamHandle, device: Device) -> Result<Self> {
         let context = context(ordinal_of(stream, device)?)?;
-        if let (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(handle)) =
-            (stream, handle_of(&context))
-        {
-            crate::driver::stream_wait::wait_for_default_streams(stream, device, handle)?;
-        }
+        order_default_stream(stream, handle_of(&context), device)?;
         let raw = stream.to_raw().unwrap_or(0);
         // SAFETY: `ordinal_of` has found that the stream belongs to the context, which is kept. Whoever created the stream
         // keeps it alive.

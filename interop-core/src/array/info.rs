@@ -10,7 +10,6 @@ use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
-use crate::driver::stream_wait::stream_here;
 use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 
@@ -121,6 +120,7 @@ impl ArrayInfo {
     }
 
     /// Whether no work is pending, also none that the storage knows of beside a `stream` field.
+    #[cfg(feature = "python")]
     pub(crate) fn is_idle(&self) -> bool {
         self.pending.is_nothing() && self.of_storage.is_none()
     }
@@ -340,7 +340,7 @@ impl ArrayInfo {
     #[inline]
     #[must_use]
     pub fn stream(&self) -> Option<StreamHandle> {
-        stream_here(self.pending, self.device)
+        self.pending.handle_here(self.device)
     }
 
     /// The strides in bytes, or `None` if elements are packed below the byte.

@@ -9,16 +9,16 @@ use crate::array::element::{Element, ElementType};
 use crate::cuda::block::{Allocation, MemoryKind};
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::device::Device;
-use crate::driver::functions::{Driver, Outcome, RawStream, code, driver, is_of_parent, to_usize};
-use crate::driver::pointer::release_scope_for;
+use crate::driver::functions::{Driver, Outcome, RawStream, code, driver, to_usize};
+use crate::driver::pointer::reach_for;
 use crate::driver::pool::{allocate, finished, with_room};
 use crate::driver::release::queue::{after_work, poll_in_passing};
-use crate::driver::release::scope::{ErasedOwner, ReleaseScope};
-use crate::driver::stream::{SPARE, capture, capture_error, context_of_live, key_of};
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::release::reach::{ErasedOwner, Reach};
+use crate::driver::stream::{SPARE, Stream, capture_error, key_of};
+use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Result, text};
-use crate::process::counters;
+use crate::process::{borrow_registry, counters};
 
 /// Owned CUDA memory of any kind, zeroed, for elements of a type that is known at run time.
 ///
@@ -177,14 +177,14 @@ impl CudaBuffer {
         let element = ElementType::from_whole_bytes(dtype, false)?;
         let bytes = len.checked_mul(element.size).ok_or_else(|| element.too_large(len))?;
         let context = Context::primary(ordinal)?;
-        if let Some(raw) = stream.to_raw().filter(|_| bytes != 0) {
+        if let Some(on) = Stream::new(stream, Some(context), Device::cuda(ordinal)).filter(|_| bytes != 0) {
             let driver = driver()?;
             let _entered = context.enter(driver)?;
-            context_of_live(driver, stream, raw)?;
-            if capture(driver, stream, raw)?.is_some() {
+            on.own_context(driver)?;
+            if on.capture(driver)?.is_some() {
                 return Err(capture_error(stream, "new memory"));
             }
-            return Self::in_order((context, stream, raw), ordinal, element, bytes);
+            return Self::in_order((context, stream, on.raw()), ordinal, element, bytes);
         }
         Self::uninitialized(MemoryKind::Pool, context, ordinal, element, bytes)
     }
@@ -276,8 +276,8 @@ impl CudaBuffer {
 
     /// Notes that this crate has queued work on the memory.
     pub(crate) fn note_work(&self, stream: StreamHandle) {
-        if let Some(uses) = &self.uses {
-            uses.note_work((PendingWork::in_context(stream, self.context), self.device));
+        if let (Some(uses), Some(on)) = (&self.uses, Stream::new(stream, Some(self.context), self.device)) {
+            uses.note_work(on);
         }
     }
 
@@ -307,18 +307,15 @@ impl CudaBuffer {
         core::mem::ManuallyDrop::new(self).address
     }
 
-    /// Returns the scope of a release of pool memory.
-    fn scope(&self) -> ReleaseScope {
-        let Ok(driver) = driver() else { return ReleaseScope::of_context(self.context) };
+    /// Returns the reach of a release of pool memory.
+    fn reach(&self) -> Reach {
+        let Ok(driver) = driver() else { return Reach::of_context(self.context) };
         // The memory may be used in stream order in a context that is not primary. The release has to wait for that one
         // too.
         let is_primary = self.context.primary_ordinal().is_some();
-        let scope = if is_primary {
-            release_scope_for(driver, self.device)
-        } else {
-            ReleaseScope::of_all(Some(self.context))
-        };
-        scope.holding(self.bytes)
+        let reach =
+            if is_primary { reach_for(driver, self.device) } else { Reach::of_all(Some(self.context)) };
+        reach.holding(self.bytes)
     }
 
     /// Returns the number of elements.
@@ -345,20 +342,21 @@ impl Drop for CudaBuffer {
         if self.address == 0 {
             return;
         }
-        let Self { address, kind, context, home, .. } = *self;
+        let Self { address, kind, context, home, bytes, .. } = *self;
+        // Those of leaked views and scopes.
+        borrow_registry::forget(address..address + bytes);
         let allocation = Allocation { address, kind, context, home };
         if kind != MemoryKind::Pool {
             return drop(allocation);
         }
-        // A forked child takes no lock, and frees nothing.
-        let work = self.uses.take().filter(|_| !is_of_parent()).and_then(|uses| uses.end());
+        let work = self.uses.take().and_then(|uses| uses.end());
         let freed = match work {
             Some(work) => allocation.free_after(work.last.as_ref()),
             None => Err(allocation),
         };
         let Err(allocation) = freed else { return };
         // Freeing pool memory does not wait, so the next owner could write while kernels still read.
-        after_work(ErasedOwner::new(allocation), self.scope());
+        after_work(ErasedOwner::new(allocation), self.reach());
     }
 }
 

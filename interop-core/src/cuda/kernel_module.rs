@@ -9,9 +9,7 @@ use interop_kernel::{Kernel, LaunchSize};
 
 use crate::driver::context::{Context, PerContext, Relaxed};
 use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver};
-use crate::driver::stream::LEGACY;
-use crate::driver::stream_handle::StreamHandle;
-use crate::driver::stream_wait::{StreamOnDevice, context_of_stream};
+use crate::driver::stream::Stream;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// The PTX of kernels in Rust, for [`LaunchScope::launch`](crate::LaunchScope::launch).
@@ -81,18 +79,16 @@ impl KernelModule {
     /// what the kernel may use, at its place in the order of the stream, which is live.
     pub(crate) unsafe fn queue(
         &self,
-        (pending, device): StreamOnDevice,
+        stream: Stream,
         kernel: EntryPoint,
         size: LaunchSize,
         parameters: &mut [*mut c_void],
     ) -> Result<()> {
         let driver = driver()?;
-        let handle = pending.name().unwrap_or(StreamHandle::LegacyDefault);
-        let stream = handle.to_raw().unwrap_or(LEGACY);
-        let context = context_of_stream(driver, (handle, stream), (pending, device))?;
+        let context = stream.context(driver)?;
         let _entered = context.enter(driver)?;
         // SAFETY: as the caller promises.
-        let queued = unsafe { self.launch(driver, (context, stream), kernel, size, parameters) };
+        let queued = unsafe { self.launch(driver, (context, stream.raw()), kernel, size, parameters) };
         queued.map_err(|failure| match failure.symbol {
             "cuLaunchKernel" => failure.into(),
             _ if failure == MISMATCH => self.mismatch(kernel).unwrap_or_else(|| failure.into()),

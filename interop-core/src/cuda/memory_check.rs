@@ -4,8 +4,8 @@ use crate::array::info::ArrayInfo;
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{Driver, driver, opened};
-use crate::driver::pointer::{PointerAttributes, ask, is_of_a_device, not_cuda, release_scope_for};
-use crate::driver::release::scope::ReleaseScope;
+use crate::driver::pointer::{PointerAttributes, ask, is_of_a_device, not_cuda, reach_for};
+use crate::driver::release::reach::Reach;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// Whether the driver is queried about the memory of an imported array.
@@ -17,14 +17,14 @@ pub(crate) enum Verification {
     Skipped,
 }
 
-/// Checks the memory of an imported array, and returns the scope of its release.
+/// Checks the memory of an imported array, and returns the reach of its release.
 ///
 /// # Errors
 ///
 /// As [`compare`] and [`compare_host`].
 #[inline]
-pub(crate) fn check(info: &ArrayInfo, trust: Verification) -> Result<Option<ReleaseScope>> {
-    let sized = |scope: ReleaseScope| scope.holding(info.span().len());
+pub(crate) fn check(info: &ArrayInfo, trust: Verification) -> Result<Option<Reach>> {
+    let sized = |reach: Reach| reach.holding(info.span().len());
     match (info.device().device_type, trust) {
         (DeviceType::CPU, Verification::Full) => compare_host(info).map(|()| None),
         (DeviceType::CPU, Verification::Skipped) => Ok(None),
@@ -32,42 +32,42 @@ pub(crate) fn check(info: &ArrayInfo, trust: Verification) -> Result<Option<Rele
         (_, Verification::Skipped) if info.numel() == 0 => Ok(None),
         (DeviceType::CUDA, _) => Ok(driver().ok().map(|driver| {
             let primary = Context::primary_of(driver, info.device().device_id);
-            // As in `release_scope_for`: after a failed query the release waits for every context in use.
-            sized(primary.map_or(ReleaseScope::of_all(None), ReleaseScope::of_context))
+            // As in `reach_for`: after a failed query the release waits for every context in use.
+            sized(primary.map_or(Reach::of_all(None), Reach::of_context))
         })),
-        _ => Ok(Some(sized(ReleaseScope::of_all(None)))),
+        _ => Ok(Some(sized(Reach::of_all(None)))),
     }
 }
 
-/// Returns the release scope of memory whose device is only stated, not verified. `None` without elements or a driver.
-pub(crate) fn release_scope_in_use(info: &ArrayInfo) -> Option<ReleaseScope> {
+/// Returns the reach of memory whose device is only stated, not verified. `None` without elements or a driver.
+pub(crate) fn reach_in_use(info: &ArrayInfo) -> Option<Reach> {
     if info.numel() == 0 || info.device() == Device::CPU {
         return None;
     }
-    Some(release_scope_for(driver().ok()?, info.device()).holding(info.span().len()))
+    Some(reach_for(driver().ok()?, info.device()).holding(info.span().len()))
 }
 
-/// Returns the release scope of exported memory: the context that the driver reports for it.
+/// Returns the reach of exported memory: the context that the driver reports for it.
 #[cold]
-pub(crate) fn release_scope_of(info: &ArrayInfo) -> Option<ReleaseScope> {
+pub(crate) fn reach_of(info: &ArrayInfo) -> Option<Reach> {
     // An array without elements may still own memory, which may be freed only in its context.
     let address = if info.numel() == 0 { info.range.start } else { info.address };
     if address == 0 {
         return None;
     }
     let driver = driver().ok()?;
-    let sized = |scope: ReleaseScope| scope.holding(info.span().len());
+    let sized = |reach: Reach| reach.holding(info.span().len());
     let attributes = match ask(driver, address) {
         Ok(attributes) => attributes?,
         // A failed query says nothing about the memory.
-        Err(_) => return Some(sized(release_scope_for(driver, info.device()))),
+        Err(_) => return Some(sized(reach_for(driver, info.device()))),
     };
     // The export may outlive every handle of the context that its producer holds.
     Context::retain_primary(driver, attributes.ordinal());
-    Some(sized(attributes.scope(driver)))
+    Some(sized(attributes.reach(driver)))
 }
 
-/// Compares what an array states about its memory with the driver's answer for its address. Returns the scope of its
+/// Compares what an array states about its memory with the driver's answer for its address. Returns the reach of its
 /// release.
 ///
 /// An array without elements has no memory. Without a driver there is nothing to query, and no device that could use
@@ -78,7 +78,7 @@ pub(crate) fn release_scope_of(info: &ArrayInfo) -> Option<ReleaseScope> {
 /// [`ErrorKind::Device`] if the address is not CUDA memory, or is of another kind or device than stated.
 /// [`ErrorKind::OutOfBounds`] if elements lie outside the allocation.
 #[cold]
-fn compare(info: &ArrayInfo) -> Result<Option<ReleaseScope>> {
+fn compare(info: &ArrayInfo) -> Result<Option<Reach>> {
     if info.numel() == 0 {
         return Ok(None);
     }
@@ -91,7 +91,7 @@ fn compare(info: &ArrayInfo) -> Result<Option<ReleaseScope>> {
         return Err(Error::new(ErrorKind::Device, "device", found, allowed));
     }
     attributes.check_range(driver, &info.span())?;
-    Ok(Some(attributes.scope(driver)))
+    Ok(Some(attributes.reach(driver)))
 }
 
 /// Returns the attributes of the memory of an array that states no device, or `None` for an array without elements.

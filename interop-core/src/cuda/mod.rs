@@ -38,26 +38,23 @@ pub(crate) mod memory_check;
 
 pub use crate::cuda::block::MemoryKind;
 pub use crate::cuda::buffer::CudaBuffer;
+pub(crate) use crate::cuda::handover::{hand_back, hand_over, stream_for_interface};
 #[cfg(feature = "python")]
-pub(crate) use crate::cuda::handover::wait_for_unknown_stream;
-pub(crate) use crate::cuda::handover::{
-    make_consumer_wait, make_stream_wait_for_unknown, stream_for_interface, synchronize_if_available,
-    wait_for_consumer,
-};
-#[cfg(feature = "python")]
-pub(crate) use crate::cuda::handover::{make_context_wait_for, refuse_capture, synchronize_for_host};
+pub(crate) use crate::cuda::handover::{hand_over_to_context, refuse_capture};
 pub use crate::cuda::kernel_module::KernelModule;
-pub(crate) use crate::cuda::memory_check::{check, release_scope_of};
+pub(crate) use crate::cuda::memory_check::{check, reach_of};
 pub use crate::driver::context::Context;
 #[cfg(feature = "python")]
 pub(crate) use crate::driver::context::enter_device_context;
 #[cfg(feature = "counters")]
 pub use crate::driver::event::pooled_events;
+#[cfg(feature = "cust")]
 pub(crate) use crate::driver::functions::run_blocking;
 #[cfg(any(feature = "python", feature = "counters"))]
 #[doc(hidden)]
 pub use crate::driver::functions::set_blocking_hook;
 pub use crate::driver::functions::{device_count, is_available};
+pub use crate::driver::order::{stream_synchronize, stream_wait};
 pub(crate) use crate::driver::pointer::address_for_kernels;
 pub use crate::driver::pointer::{PointerAttributes, device_address, pointer_attributes};
 pub use crate::driver::pool::{set_release_limit, trim_memory_pools};
@@ -74,13 +71,8 @@ pub(crate) use crate::driver::release::requests::make_room_on;
 pub use crate::driver::release::requests::{
     finish_releases, pending_releases, poll_releases, start_release_thread,
 };
-pub(crate) use crate::driver::release::scope::enter_scope;
 pub use crate::driver::release::{ReleasePolicy, release_policy};
 #[cfg(feature = "python")]
 pub(crate) use crate::driver::stream::is_stream_of;
 pub(crate) use crate::driver::stream::{capture_error, captures};
-pub(crate) use crate::driver::stream_wait::{
-    device_of_stream, make_context_wait, stream_wait_in, synchronize_stream_of, wait_between,
-};
-pub use crate::driver::stream_wait::{stream_synchronize, stream_wait};
 pub use crate::process::settings::{Unordered, set_unordered, unordered};

@@ -90,9 +90,13 @@ impl BorrowedTensor<'_> {
         Ok(Self { info: ArrayInfo { mutability, ..info }, marker: PhantomData })
     }
 
-    /// States on which stream the library works. The stream must be live. That of CPU memory does not change.
+    /// States on which stream the library works. That of CPU memory does not change.
+    ///
+    /// # Safety
+    ///
+    /// The stream is live, and all work that is pending on the memory is on it, or comes before what is queued on it later.
     #[must_use]
-    pub fn with_stream(mut self, stream: StreamHandle) -> Self {
+    pub unsafe fn with_stream(mut self, stream: StreamHandle) -> Self {
         if self.info.device() != Device::CPU {
             self.info.pending = PendingWork::on(stream);
         }
@@ -143,7 +147,8 @@ pub struct LentTensor<'a> {
 impl<'a> LentTensor<'a> {
     /// Lends an array for reading. A bare tensor cannot say so: the library must not write to it.
     ///
-    /// `stream` is the stream on which the library works. It is made to wait for pending work on the array. If the library
+    /// `stream` is the stream on which the library works. It is made to wait for pending work on the array; for
+    /// [`NothingPending`](StreamHandle::NothingPending) the host waits. If the library
     /// uses the array later than this function's stream goes on, call
     /// [`wait_for_stream`](CudaArray::wait_for_stream) after the call.
     ///
@@ -174,7 +179,7 @@ impl<'a> LentTensor<'a> {
             let allowed = "packed elements: a bare tensor has no flag for padded ones";
             return Err(Error::new(ErrorKind::Unsupported, "dtype", found, allowed));
         }
-        cuda::make_consumer_wait(&info, stream)?;
+        cuda::hand_over(&info, stream)?;
         let (shape, strides) = (info.shape().iter(), info.strides().iter());
         let numbers = shape.map(|extent| *extent as i64).chain(strides.map(|stride| *stride as i64));
         let mut numbers: Vec<i64> = numbers.collect();

@@ -10,6 +10,7 @@ use crate::cuda;
 use crate::derive::fields::axes::{ShapeField, StridesField};
 use crate::derive::fields::stream::AsStream;
 use crate::driver::device::DeviceType;
+use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Refused, Result};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
@@ -20,9 +21,7 @@ use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::storage::Storage;
 use crate::protocols::cai::CudaArrayInterface;
 use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
-use crate::protocols::dlpack::export::{
-    ExportedValue, Ownership, SharedHandle, export_described, export_kept,
-};
+use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_described, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
 /// A struct that holds array memory. Implement it by `#[derive(CudaArray)]`.
@@ -300,7 +299,7 @@ pub unsafe trait CudaArray {
     }
 
     /// Makes later work on `stream` wait for pending work on the array. Call it before you launch a kernel on another
-    /// stream than the array's own.
+    /// stream than the array's own. It does nothing for [`NothingPending`](StreamHandle::NothingPending).
     ///
     /// Use it also before you return an import: call it after your work, with the stream on which the producer will
     /// write the memory. (For Python objects, `make_producer_wait` of the feature `python` determines that stream.)
@@ -309,7 +308,12 @@ pub unsafe trait CudaArray {
     ///
     /// As [`info`](Self::info) and [`cuda::stream_wait`](crate::cuda::stream_wait).
     fn make_stream_wait(&self, stream: StreamHandle) -> Result<()> {
-        cuda::make_consumer_wait(&self.info()?, stream)
+        let info = self.info()?;
+        if stream == StreamHandle::NothingPending {
+            cuda::poll_in_passing();
+            return Ok(());
+        }
+        cuda::hand_over(&info, stream)
     }
 
     /// Makes the array's own stream wait for the work that is now on `stream`. Call it after you launch a kernel that
@@ -348,7 +352,7 @@ pub unsafe trait CudaArray {
     /// }
     /// ```
     fn wait_for_stream(&self, stream: StreamHandle) -> Result<()> {
-        cuda::wait_for_consumer(&self.info()?, stream)
+        cuda::hand_back(&self.info()?, stream)
     }
 
     /// Exports the array; the tensor owns the struct. It is writable unless the memory is read-only.
@@ -374,7 +378,7 @@ pub unsafe trait CudaArray {
     }
 
     /// As [`into_dlpack`](Self::into_dlpack), for a consumer that uses `stream`, which is made to wait for pending work. With
-    /// [`NothingPending`](StreamHandle::NothingPending) nothing waits, because the caller has synchronized.
+    /// [`NothingPending`](StreamHandle::NothingPending) the host waits.
     ///
     /// The tensor has the form `A`: [`Versioned`] or [`Legacy`](crate::dlpack::Legacy), which cannot say that an array is
     /// read-only.
@@ -406,7 +410,7 @@ pub unsafe trait CudaArray {
             Ok(info) => info,
             Err(error) => return Err(Refused::new(whole.into_inner().0, error)),
         };
-        let exported = match cuda::make_consumer_wait(&info, stream) {
+        let exported = match cuda::hand_over(&info, stream) {
             // SAFETY: rules 1 to 3 for as long as the export owns the struct, which nothing else can reach.
             Ok(()) => unsafe { export_described(&info, whole, Ownership::Owned) },
             Err(error) => Err(Refused::new(whole.into_inner(), error)),
@@ -441,8 +445,8 @@ pub unsafe trait CudaArray {
         Self: Sized + Send + Sync + 'static,
     {
         let info = self.info()?;
-        cuda::make_consumer_wait(&info, stream)?;
+        cuda::hand_over(&info, stream)?;
         // SAFETY: rules 1 to 3 while the handle exists, because nothing can borrow the struct mutably then.
-        Ok(unsafe { export_kept(&info, SharedHandle::new(self), Ownership::Shared) }?)
+        Ok(unsafe { export_kept(&info, InReach::new(Arc::clone(self), None), Ownership::Shared) }?)
     }
 }

@@ -16,7 +16,6 @@ use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::scope_state::{ScopeState, ScopeUse, unnamed_default_stream};
 use crate::driver::stream_handle::StreamHandle;
-use crate::driver::stream_wait::stream_here;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, check_writable};
 
@@ -134,10 +133,7 @@ impl<'a> LaunchScope<'a> {
 
     /// As [`on`](Self::on), for a stream that the caller keeps for longer than the scope.
     pub(crate) fn on_handle(stream: StreamHandle) -> Self {
-        match stream {
-            StreamHandle::NothingPending => Self::new(),
-            stream => Self::with(ScopeState::on(stream)),
-        }
+        Self::with(ScopeState::on(stream))
     }
 
     fn with(state: ScopeState<'a>) -> Self {
@@ -271,7 +267,7 @@ impl<'a> LaunchScope<'a> {
             let allowed = "arguments that this scope has returned: with the arrays of another scope the launch is not ordered";
             return Err(Error::new(ErrorKind::Stream, "arguments", "an array of another scope", allowed));
         }
-        let stream = self.state.borrow_mut().stream_on_device()?;
+        let (stream, _) = self.state.borrow_mut().stream_on_device()?;
         let mut parameters = Vec::new();
         arguments.for_each_pointer(|argument| parameters.push(argument.cast_mut()));
         // SAFETY: the module has the kernel `K`, whose arguments these are. Their arrays are `InScope`.
@@ -308,7 +304,7 @@ impl<'a> LaunchScope<'a> {
     /// [`cuda::stream_wait`](crate::cuda::stream_wait()), and as [`FromStream::from_stream`].
     pub fn stream<S: FromStream>(&self) -> Result<S> {
         let (stream, device) = self.state.borrow_mut().stream_on_device()?;
-        let handle = stream_here(stream, device).ok_or_else(unnamed_default_stream)?;
+        let handle = stream.handle_here(device).ok_or_else(unnamed_default_stream)?;
         S::from_stream(handle, device)
     }
 

@@ -1,13 +1,12 @@
 //! Exports of memory under another device type, for libraries that do not support its own.
 #![expect(unsafe_code, reason = "implements `CudaArray` for a wrapper")]
 
-use core::mem::ManuallyDrop;
-
 use crate::array::info::ArrayInfo;
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
-use crate::driver::release::scope::ReleaseScope;
+use crate::driver::order::Waiter;
+use crate::driver::release::reach::{Handle, InReach, Reach};
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 
@@ -28,7 +27,8 @@ use crate::error::{Error, ErrorKind, Refused, Result, text};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Relabeled<A> {
-    array: InScope<A>,
+    /// Once the memory is labelled as CPU memory, its context cannot be looked up any more.
+    array: InReach<Sole<A>>,
     device: Device,
 }
 
@@ -36,50 +36,37 @@ impl<A> Relabeled<A> {
     /// Returns the array with its own device type.
     #[must_use]
     pub fn into_inner(self) -> A {
-        self.array.into_inner()
+        match self.array.take() {
+            Some(Sole(array)) => array,
+            None => unreachable!("the array is there until the drop"),
+        }
     }
 }
 
-/// An array that is dropped in the CUDA context of its memory, which was found before. Once the memory is labelled as CPU
-/// memory, the context cannot be looked up any more.
+/// An array that nobody shares.
 #[derive(Clone, Debug)]
-pub(crate) struct InScope<A> {
-    value: ManuallyDrop<A>,
-    scope: Option<ReleaseScope>,
-}
+pub(crate) struct Sole<A>(pub(crate) A);
 
-impl<A> InScope<A> {
-    pub(crate) fn new(value: A, scope: Option<ReleaseScope>) -> Self {
-        Self { value: ManuallyDrop::new(value), scope }
-    }
+impl<A> Handle for Sole<A> {
+    type Last = A;
 
-    fn into_inner(self) -> A {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: the value is taken once, because `this` is not dropped.
-        unsafe { ManuallyDrop::take(&mut this.value) }
+    fn last(self) -> Option<A> {
+        Some(self.0)
     }
 }
 
-impl<A> Drop for InScope<A> {
-    fn drop(&mut self) {
-        let _entered = self.scope.and_then(cuda::enter_scope);
-        // SAFETY: the value is dropped once.
-        unsafe { ManuallyDrop::drop(&mut self.value) };
-    }
-}
-
-// SAFETY: 1 to 4: as for the value, which is only moved as bytes.
-unsafe impl<A: CudaArray> CudaArray for InScope<A> {
+// SAFETY: 1 to 4: as for the array, which is only moved as bytes.
+unsafe impl<A: CudaArray> CudaArray for InReach<Sole<A>> {
     fn info(&self) -> Result<ArrayInfo> {
-        self.value.info()
+        self.handle().0.info()
     }
 
     fn __note_read(&self, stream: StreamHandle) -> bool {
-        self.value.__note_read(stream)
+        self.handle().0.__note_read(stream)
     }
 
     fn __note_write(&mut self, stream: StreamHandle) -> bool {
-        self.value.__note_write(stream)
+        self.handle_mut().0.__note_write(stream)
     }
 }
 
@@ -126,14 +113,14 @@ impl<A: CudaArray> Relabeled<A> {
         let label = array.info().and_then(|info| {
             let device = info.device();
             device.check_for_host()?;
-            Ok((Device::CPU, if device == Device::CPU { None } else { cuda::release_scope_of(&info) }))
+            Ok((Device::CPU, if device == Device::CPU { None } else { cuda::reach_of(&info) }))
         });
         Self::new(array, label)
     }
 
-    fn new(array: A, label: Result<(Device, Option<ReleaseScope>)>) -> Result<Self, Refused<A>> {
+    fn new(array: A, label: Result<(Device, Option<Reach>)>) -> Result<Self, Refused<A>> {
         match label {
-            Ok((device, scope)) => Ok(Self { array: InScope::new(array, scope), device }),
+            Ok((device, reach)) => Ok(Self { array: InReach::new(Sole(array), reach), device }),
             Err(error) => Err(Refused::new(array, error)),
         }
     }
@@ -151,11 +138,7 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
     fn info(&self) -> Result<ArrayInfo> {
         let mut info = self.array.info()?;
         if self.device == Device::CPU && info.device() != Device::CPU {
-            if !info.is_idle() {
-                let mut done = Ok(());
-                cuda::run_blocking(|| done = cuda::synchronize_if_available(&info));
-                done?;
-            }
+            info.work().order_before(Waiter::Host)?;
             info = info.with_work(PendingWork::NOTHING);
         }
         info.device = self.device;

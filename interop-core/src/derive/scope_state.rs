@@ -1,18 +1,24 @@
 //! The stream and the arrays of a `LaunchScope`, and the order between them.
 
 use core::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::thread::panicking;
 
 use crate::array::info::ArrayInfo;
 use crate::cuda;
+use crate::cuda::handover::ArrayWork;
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::functions::driver;
+use crate::driver::order::{Waiter, Work, order};
+use crate::driver::pointer::context_of_memory;
+use crate::driver::stream::Stream;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
-use crate::driver::stream_wait::{Fork, StreamOnDevice, stream_here};
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::shared_range;
-use crate::memory::borrow_registry::{Borrow, already_borrowed};
+use crate::process::borrow_registry::{Borrow, already_borrowed};
 
 /// Tells a storage of another crate, at the end of a scope, on which stream its memory was used. Returns whether the crate's
 /// own methods order later work after that.
@@ -49,8 +55,8 @@ pub(crate) type Named<'a> = Box<dyn Fn(Device) -> Option<StreamHandle> + 'a>;
 /// The stream and the arrays of a scope.
 #[derive(Default)]
 pub(crate) struct ScopeState<'a> {
-    /// The stream and the device that selects its context, once they are known.
-    stream: Option<StreamOnDevice>,
+    /// The stream and the device with which it was waited for, once they are known.
+    stream: Option<(Stream, Device)>,
     /// A default stream that was named. The first array tells by which handle it can be used.
     named: Option<Named<'a>>,
     /// Whether the stream was named by the user.
@@ -140,102 +146,77 @@ impl<'a> Member<'a> {
             borrow: Borrow::from_shared(shared, writes)?,
         })
     }
-}
 
-impl Member<'_> {
-    /// Whether the array is on a stream that can be that of a scope.
-    fn has_stream(&self) -> bool {
-        self.pending.name().is_some() && !self.pending.is_nothing()
+    fn work(&self) -> ArrayWork<'_> {
+        let Self { pending, of_storage, ref uses, is_followed, address, device, .. } = *self;
+        ArrayWork { pending, of_storage, uses: uses.as_deref(), is_followed, address, device }
     }
 
-    /// Whether all work on the array is on one stream, which can wait.
-    fn has_only_stream(&self) -> bool {
-        self.has_stream() && self.pending.only_name().is_some()
+    /// The stream of the array, if it can be that of a scope.
+    fn stream(&self) -> Option<Stream> {
+        self.pending.stream(self.device)
+    }
+
+    /// The stream of the array, if all work is on it.
+    fn only_stream(&self) -> Option<Stream> {
+        self.pending.only_name().and(self.stream())
     }
 
     /// Whether the array is on a default stream, and in memory of no single device: an array after it tells of which.
     fn is_on_any_default_stream(&self) -> bool {
-        self.device.device_type.is_host_accessible()
-            && !matches!(self.pending.name(), Some(StreamHandle::Raw(_)))
-    }
-
-    fn on(&self, work: PendingWork) -> StreamOnDevice {
-        (work, self.device)
+        self.device.device_type.is_host_accessible() && self.stream().is_none_or(Stream::is_default)
     }
 
     /// Whether a capture on the stream of the scope orders all work on the array.
     fn is_in_capture(&self) -> bool {
-        self.has_only_stream() && self.of_storage.is_none() && self.notice.is_none()
+        self.only_stream().is_some() && self.of_storage.is_none() && self.notice.is_none()
     }
 
-    /// Makes the stream of the scope wait for the work that is pending on the array.
-    fn make_scope_wait(&self, scope: StreamOnDevice, fork: Fork) -> Result<()> {
-        if !cuda::is_available() {
+    /// Makes the stream of the scope wait for the work that is pending on the array. What else there is in a graph is ordered
+    /// where it is launched.
+    fn order_before(&self, scope: Stream, waiter: fn(Stream) -> Waiter) -> Result<()> {
+        let is_unknown = self.pending.only_name().is_none();
+        if !cuda::is_available() || is_unknown && cuda::captures(scope.handle()) {
             return Ok(());
         }
-        // What else there is in a graph is ordered where it is launched.
-        let is_captured = || scope.0.name().is_some_and(cuda::captures);
-        match self.of_storage {
-            Some(_) if is_captured() => {}
-            Some(work) if work.name().is_some() => {
-                cuda::wait_between(scope, self.on(work), Fork::Refused)?;
-            }
-            Some(_) => self.make_scope_wait_for_unknown(scope, self.uses.as_deref())?,
-            None => {}
-        }
-        match self.pending.only_name() {
-            Some(_) => cuda::wait_between(scope, self.on(self.pending), fork),
-            None if is_captured() => Ok(()),
-            None => {
-                let followed = self.uses.as_deref().filter(|_| self.is_followed);
-                self.make_scope_wait_for_unknown(scope, followed)
-            }
-        }
-    }
-
-    fn make_scope_wait_for_unknown(&self, scope: StreamOnDevice, known: Option<&Uses>) -> Result<()> {
-        let waiter = scope.0.name().unwrap_or(StreamHandle::LegacyDefault);
-        cuda::make_stream_wait_for_unknown(waiter, self.address, self.device, known)
+        self.work().order_before(waiter(scope))
     }
 
     /// Makes what comes after the scope wait for it. Returns whether the host has to wait instead.
-    fn join(&mut self, scope: StreamOnDevice, is_captured: bool) -> bool {
+    fn order_after(&self, scope: Stream, is_captured: bool) -> bool {
+        let fails = |waiter| order(waiter, Work::Stream(scope)).is_err();
         if is_captured {
             // The graph is ordered where it is launched.
-            return self.has_only_stream() && self.make_wait(self.pending, scope).is_err();
+            return self.only_stream().is_some_and(|own| fails(Waiter::Stream(own)));
         }
-        let mut needs_host = false;
-        match self.pending.name() {
-            // Whoever uses the array next waits for all work.
-            None => {}
-            Some(StreamHandle::NothingPending) => needs_host = true,
-            Some(_) => needs_host |= self.make_wait(self.pending, scope).is_err(),
+        // The storage frees the memory in the order of its own stream. Whoever uses an array on an unknown stream waits for
+        // all work.
+        let streams = [Some(self.pending), self.of_storage].into_iter().flatten();
+        let mut needs_host = self.pending.is_nothing();
+        for own in streams.filter_map(|work| work.stream(self.device)) {
+            needs_host |= fails(Waiter::Stream(own));
         }
-        // The storage frees the memory in the order of its own stream.
-        if let Some(own) = self.of_storage.filter(|work| work.name().is_some()) {
-            needs_host |= self.make_wait(own, scope).is_err();
+        if !self.pending.has_hidden_streams() || needs_host {
+            return needs_host;
         }
-        if self.pending.has_hidden_streams() {
-            // The library does not name its stream: later work of the context waits, if it is device memory.
-            let is_ordered = !self.device.device_type.is_host_accessible()
-                && cuda::make_context_wait((self.address, self.device), scope).unwrap_or(false);
-            needs_host |= !is_ordered;
-        }
-        if let Some(notice) = &mut self.notice {
-            needs_host |= !stream_here(scope.0, scope.1).is_some_and(notice);
-        }
-        needs_host
+        // The library does not name its stream: later work of the context waits, if it is device memory.
+        let is_on_device = !self.device.device_type.is_host_accessible();
+        let context = is_on_device.then(|| context_of_memory(self.address, self.device));
+        !matches!(context, Some(Ok(context)) if !fails(Waiter::Context(context)))
     }
 
-    fn make_wait(&self, own: PendingWork, scope: StreamOnDevice) -> Result<()> {
-        cuda::wait_between(self.on(own), scope, Fork::Refused)
+    /// Tells a storage of another crate of the work in the scope. Returns whether its functions are ordered after that.
+    fn note(&mut self, (scope, device): (Stream, Device)) -> bool {
+        let Some(notice) = &mut self.notice else { return true };
+        scope.handle_here(device).is_some_and(notice)
     }
 }
 
 impl<'a> ScopeState<'a> {
-    /// On a stream whose handle means it in every context.
+    /// On a stream whose handle means it in every context, or as a scope that names none for `NothingPending`.
     pub(crate) fn on(stream: StreamHandle) -> Self {
-        Self { stream: Some((PendingWork::on(stream), Device::UNKNOWN)), is_named: true, ..Self::default() }
+        let stream = named_stream(stream);
+        Self { is_named: stream.is_some(), stream, ..Self::default() }
     }
 
     /// On a default stream that was named.
@@ -244,8 +225,8 @@ impl<'a> ScopeState<'a> {
     }
 
     /// The chosen stream, for messages.
-    pub(crate) fn stream(&self) -> Option<PendingWork> {
-        self.stream.map(|(stream, _)| stream)
+    pub(crate) fn stream(&self) -> Option<StreamHandle> {
+        self.stream.map(|(stream, _)| stream.handle())
     }
 
     /// The number of arrays.
@@ -258,31 +239,33 @@ impl<'a> ScopeState<'a> {
     /// # Errors
     ///
     /// As [`cuda::stream_wait`].
-    pub(crate) fn stream_on_device(&mut self) -> Result<StreamOnDevice> {
+    pub(crate) fn stream_on_device(&mut self) -> Result<(Stream, Device)> {
         let device = self.device().unwrap_or(Device::cuda(0));
         self.resolve(device)?;
         let (stream, of) = if let Some(stream) = self.stream {
             stream
         } else {
-            let on_its_device =
-                |member: &&Member<'_>| member.has_stream() && !member.is_on_any_default_stream();
-            let chosen = self.arrays.iter().find(on_its_device).map(|member| member.on(member.pending));
-            let any = || self.arrays.iter().find(|member| member.has_stream());
-            let stream = chosen.or_else(|| any().map(|member| (member.pending, device)));
-            let default = || PendingWork::on_default_stream(device, None).map(|stream| (stream, device));
-            self.choose(stream.map_or_else(default, Ok)?)?
+            let on_its_device = |member: &Member<'_>| {
+                let stream = member.stream().filter(|_| !member.is_on_any_default_stream());
+                stream.map(|stream| (stream, member.device))
+            };
+            let any = || self.arrays.iter().find_map(Member::stream);
+            let any = || any().map(|stream| (stream.for_device(device), device));
+            let legacy = Stream::legacy(None, device);
+            let default = || driver().map_or(Ok(legacy), |driver| legacy.found(driver));
+            let stream = self.arrays.iter().find_map(on_its_device).or_else(any);
+            self.choose(stream.map_or_else(|| default().map(|stream| (stream, device)), Ok)?)?
         };
         // A default stream is that of the device with which it was waited for.
-        let is_default = !matches!(stream.name(), Some(StreamHandle::Raw(_)));
-        Ok((stream, if is_default && of != Device::UNKNOWN { of } else { device }))
+        let device = if stream.is_default() && of != Device::UNKNOWN { of } else { device };
+        Ok((stream.for_device(device), device))
     }
 
     /// Finds the handle of a default stream that was named, for memory of this device.
     fn resolve(&mut self, device: Device) -> Result<()> {
         let Some(named) = &self.named else { return Ok(()) };
         let handle = named(device).ok_or_else(unnamed_default_stream)?;
-        self.stream = Some((PendingWork::on(handle), Device::UNKNOWN));
-        self.named = None;
+        (self.stream, self.named) = (named_stream(handle), None);
         Ok(())
     }
 
@@ -305,29 +288,29 @@ impl<'a> ScopeState<'a> {
         self.resolve(member.device)?;
         let device = match self.stream {
             // A stream that was named. The driver is not asked if it is the array's own.
-            Some((stream, Device::UNKNOWN)) if member.pending.only_name() != stream.name() => {
-                cuda::device_of_stream(stream)?
+            Some((stream, Device::UNKNOWN)) if member.pending.only_name() != Some(stream.handle()) => {
+                stream.device()?
             }
             Some((_, Device::UNKNOWN)) | None => None,
             Some((_, device)) => Some(device),
         };
         self.check_device(member.device, device)?;
         // A stream that was named may become part of the capture of an array's stream. The end of the scope joins it again.
-        let fork = if self.is_named { Fork::Allowed } else { Fork::Refused };
-        match self.stream {
-            Some((stream, Device::UNKNOWN)) => {
+        let waiter = if self.is_named { Waiter::Fork } else { Waiter::Stream };
+        match (self.stream, member.only_stream()) {
+            (Some((stream, of)), _) => {
                 // A default stream belongs to the device of the first array.
-                let device = device.unwrap_or(member.device);
-                member.make_scope_wait((stream, device), fork)?;
-                self.stream = Some((stream, device));
+                let of = if of == Device::UNKNOWN { device.unwrap_or(member.device) } else { of };
+                let stream = stream.for_device(of);
+                member.order_before(stream, waiter)?;
+                self.stream = Some((stream, of));
             }
-            Some(stream) => member.make_scope_wait(stream, fork)?,
             // A library that hides its streams, or a kept array, leaves the choice to an array after it.
-            None if member.has_only_stream() && !member.is_on_any_default_stream() => {
-                member.make_scope_wait(member.on(member.pending), fork)?;
-                self.choose(member.on(member.pending))?;
+            (None, Some(own)) if !member.is_on_any_default_stream() => {
+                member.order_before(own, waiter)?;
+                self.choose((own, member.device))?;
             }
-            None => {}
+            (None, _) => {}
         }
         if let Some(uses) = &member.uses {
             uses.enter_scope();
@@ -347,8 +330,8 @@ impl<'a> ScopeState<'a> {
     }
 
     /// Sets the stream of the scope, and makes it wait for the arrays that came before.
-    fn choose(&mut self, stream: StreamOnDevice) -> Result<StreamOnDevice> {
-        self.arrays.iter().try_for_each(|member| member.make_scope_wait(stream, Fork::Refused))?;
+    fn choose(&mut self, stream: (Stream, Device)) -> Result<(Stream, Device)> {
+        self.arrays.iter().try_for_each(|member| member.order_before(stream.0, Waiter::Stream))?;
         self.stream = Some(stream);
         Ok(stream)
     }
@@ -374,7 +357,10 @@ impl<'a> ScopeState<'a> {
     ///
     /// As [`LaunchScope::finish`](crate::LaunchScope::finish).
     pub(crate) fn join(&mut self) -> Result<()> {
-        if self.stream.is_none() && cuda::is_available() && self.arrays.iter().any(Member::has_stream) {
+        if self.stream.is_none()
+            && cuda::is_available()
+            && self.arrays.iter().any(|member| member.stream().is_some())
+        {
             // Nobody has asked for the stream, so the launches were on that of the array.
             self.stream_on_device()?;
         }
@@ -383,22 +369,33 @@ impl<'a> ScopeState<'a> {
             leave(&arrays);
             return Ok(());
         };
+        let (stream, _) = scope;
         for uses in arrays.iter().filter_map(|member| member.uses.as_ref()) {
-            uses.note_work(scope);
+            uses.note_work(stream);
         }
         // The driver is asked only if it matters.
-        let is_captured =
-            !arrays.iter().all(Member::is_in_capture) && scope.0.name().is_some_and(cuda::captures);
+        let is_captured = !arrays.iter().all(Member::is_in_capture) && cuda::captures(stream.handle());
         let mut needs_host = false;
-        for member in &mut arrays {
-            needs_host |= member.join(scope, is_captured);
+        for member in &arrays {
+            needs_host |= member.order_after(stream, is_captured);
         }
-        if needs_host {
-            cuda::synchronize_stream_of(scope)?;
+        // Foreign code, so it comes last. Nobody is asked in vain.
+        let note = || is_captured || needs_host || arrays.iter_mut().all(|member| member.note(scope));
+        let noted = catch_unwind(AssertUnwindSafe(note));
+        if needs_host || !matches!(noted, Ok(true)) {
+            order(Waiter::Host, Work::Stream(stream))?;
         }
         leave(&arrays);
-        Ok(())
+        match noted {
+            Err(panic) if !panicking() => resume_unwind(panic),
+            _ => Ok(()),
+        }
     }
+}
+
+/// A stream whose device no array has told yet.
+fn named_stream(handle: StreamHandle) -> Option<(Stream, Device)> {
+    Some((Stream::new(handle, None, Device::UNKNOWN)?, Device::UNKNOWN))
 }
 
 #[cold]

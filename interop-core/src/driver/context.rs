@@ -397,28 +397,6 @@ impl<T: Send> PerContext<T> {
     }
 }
 
-/// Calls `work` with a context current: the given one, else the one in which memory of a device is used. For host
-/// memory, pinned or managed, that is the current context. If none is current, calls `work` for each primary context in
-/// use, one after the other.
-pub(crate) fn with_each_context(
-    driver: &Driver,
-    device: Device,
-    context: Option<Context>,
-    mut work: impl FnMut(Context) -> Result<()>,
-) -> Result<()> {
-    let current = Context::current(driver)?;
-    let used = context.map_or_else(|| used_for(driver, current, device), |context| Ok(Some(context)))?;
-    if let Some(used) = used {
-        let _entered = used.enter_from(driver, current)?;
-        return work(used);
-    }
-    for context in contexts_in_use(driver)? {
-        let _entered = context.enter(driver)?;
-        work(context)?;
-    }
-    Ok(())
-}
-
 /// Returns the context in which memory of a device is used: the current one if it belongs to that device, else the
 /// primary one. For host memory without a current context, returns one that is in use.
 pub(crate) fn context_for(driver: &Driver, device: Device) -> Result<Context> {
@@ -468,7 +446,7 @@ pub(crate) fn has_default_streams(context: Context, device: Device) -> bool {
 
 /// Returns the context in which memory of a device is used, while this one is current. `None` for host memory without a
 /// current context.
-fn used_for(driver: &Driver, current: Option<Context>, device: Device) -> Result<Option<Context>> {
+pub(crate) fn used_for(driver: &Driver, current: Option<Context>, device: Device) -> Result<Option<Context>> {
     match current {
         _ if device.device_type != DeviceType::CUDA => Ok(current),
         Some(context) if context.is_of_device(driver, device.device_id)? => Ok(current),
@@ -478,7 +456,7 @@ fn used_for(driver: &Driver, current: Option<Context>, device: Device) -> Result
 
 /// Returns the primary contexts in use, or that of device 0 if there are none. Creating one on a device that nobody
 /// uses takes hundreds of megabytes, and no work is pending there.
-fn contexts_in_use(driver: &Driver) -> Result<Vec<Context>> {
+pub(crate) fn contexts_in_use(driver: &Driver) -> Result<Vec<Context>> {
     let used = Context::all_in_use(driver)?;
     if used.is_empty() { Ok(vec![Context::primary(0)?]) } else { Ok(used) }
 }

@@ -3,12 +3,12 @@
 use core::ffi::c_void;
 use core::ops::Range;
 
-use crate::driver::context::Context;
 #[cfg(feature = "cust")]
 use crate::driver::context::Entered;
+use crate::driver::context::{Context, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{Driver, Outcome, code, driver, is_available, to_usize};
-use crate::driver::release::scope::ReleaseScope;
+use crate::driver::release::reach::Reach;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// The values of `CU_POINTER_ATTRIBUTE_...`.
@@ -313,11 +313,11 @@ pub(crate) fn not_cuda(address: usize, claimed: impl core::fmt::Display) -> Erro
     Error::new(ErrorKind::Device, "data", found, format_args!("an address of {claimed}"))
 }
 
-/// Returns the release scope of memory whose context is unknown, or that has none of its own, such as pool memory. It
+/// Returns the reach of memory whose context is unknown, or that has none of its own, such as pool memory. It
 /// may be in use in the current context, which need not be a primary one: some libraries make their own.
 ///
-/// If a query fails, the scope is every context in use.
-pub(crate) fn release_scope_for(driver: &Driver, device: Device) -> ReleaseScope {
+/// If a query fails, the reach is every context in use.
+pub(crate) fn reach_for(driver: &Driver, device: Device) -> Reach {
     let primary = match device.device_type {
         DeviceType::CUDA => Context::primary_of(driver, device.device_id).ok(),
         _ => None,
@@ -326,32 +326,45 @@ pub(crate) fn release_scope_for(driver: &Driver, device: Device) -> ReleaseScope
     let elsewhere = || Context::current_ordinal(driver).is_ok_and(|ordinal| ordinal != device.device_id);
     let own = current.filter(|_| primary.is_none() || !elsewhere());
     match (own, primary) {
-        (None, Some(primary)) => ReleaseScope::of_context(primary),
-        _ => ReleaseScope::of_all(own),
+        (None, Some(primary)) => Reach::of_context(primary),
+        _ => Reach::of_all(own),
     }
 }
 
-/// Returns the context of memory, if it has one, and the scope in which the memory may be in use. `None` for an array
+/// Returns the context of memory, if it has one, and the reach in which the memory may be in use. `None` for an array
 /// without elements, whose address is 0, for host memory and memory that the driver does not know, and without a driver.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::Driver`] if the query fails.
-pub(crate) fn memory_use(address: usize, device: Device) -> Result<Option<(Option<Context>, ReleaseScope)>> {
+pub(crate) fn memory_use(address: usize, device: Device) -> Result<Option<(Option<Context>, Reach)>> {
     let Ok(driver) = driver() else { return Ok(None) };
     if address == 0 || device.device_type == DeviceType::CPU {
         return Ok(None);
     }
     let attributes = ask(driver, address)?;
-    Ok(attributes.map(|attributes| (attributes.context(), attributes.scope(driver))))
+    Ok(attributes.map(|attributes| (attributes.context(), attributes.reach(driver))))
+}
+
+/// Returns the context of memory at an address, or else that in which memory of the device is used. The address 0 stands
+/// for memory of the device in general.
+///
+/// # Errors
+///
+/// As [`memory_use`].
+pub(crate) fn context_of_memory(address: usize, device: Device) -> Result<Context> {
+    match memory_use(address, device)? {
+        Some((Some(context), _)) => Ok(context),
+        _ => context_for(driver()?, device),
+    }
 }
 
 impl PointerAttributes {
-    pub(crate) fn scope(&self, driver: &Driver) -> ReleaseScope {
+    pub(crate) fn reach(&self, driver: &Driver) -> Reach {
         match (self.device().device_type, self.context()) {
-            (DeviceType::CUDA, Some(context)) => ReleaseScope::of_context(context),
-            (DeviceType::CUDA, None) => release_scope_for(driver, self.device()),
-            (_, context) => ReleaseScope::of_all(context),
+            (DeviceType::CUDA, Some(context)) => Reach::of_context(context),
+            (DeviceType::CUDA, None) => reach_for(driver, self.device()),
+            (_, context) => Reach::of_all(context),
         }
     }
 

@@ -10,8 +10,8 @@ use core::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::context::Context;
-use crate::driver::event::Event;
 use crate::driver::functions::{Driver, Failure, Outcome, RawPool, RawStream, code, opened};
+use crate::driver::order::{finish_stream, order_own_stream};
 use crate::driver::release::requests::{limit_of, make_all_room, make_room, store_limit};
 use crate::driver::stream::{SPARE, with_own_stream};
 use crate::process::fork::PerProcess;
@@ -24,8 +24,7 @@ pub(crate) fn finished<R>(driver: &Driver, work: impl FnOnce(RawStream) -> Outco
     let stream = with_own_stream(driver, context, SPARE, |stream, _| stream)?;
     let queued = work(stream);
     // After a failure too, because a part may be queued.
-    // SAFETY: the stream is live.
-    let done = unsafe { driver.stream_synchronize(stream) };
+    let done = finish_stream(driver, stream);
     queued.and_then(|result| done.map(|()| result))
 }
 
@@ -40,7 +39,7 @@ pub(crate) fn allocate(
 ) -> Outcome<(u64, usize)> {
     let allocate = |stream, home| {
         let address = allocate_on(driver, ordinal, bytes, stream)?;
-        let join = |consumer| Event::of_stream(driver, Some(context), stream)?.make_wait(consumer);
+        let join = |consumer| order_own_stream(driver, consumer, stream, context);
         if let Err(failure) = consumer.map_or(Ok(()), join) {
             // SAFETY: nobody has the memory yet; the stream is live.
             let _ = unsafe { driver.memory_pool_free(address, stream) };

@@ -2,10 +2,13 @@
 //!
 //! Those of this crate are non-blocking, several for each context. They live as long as their context.
 
-use crate::driver::context::{Context, KnownContext, PerContext};
+use crate::driver::context::{
+    Context, Entered, KnownContext, PerContext, context_for, contexts_in_use, has_default_streams, used_for,
+};
+use crate::driver::device::Device;
 use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver, to_usize};
 use crate::driver::pointer::allocation_id;
-use crate::driver::stream_handle::StreamHandle;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::this_thread;
 
@@ -26,19 +29,200 @@ pub(crate) fn captures(stream: StreamHandle) -> bool {
 /// `CU_STREAM_LEGACY`.
 pub(crate) const LEGACY: RawStream = 1;
 
-/// Returns the context of a stream that is given by its handle, or `None` for a default stream.
-///
-/// This must be the first query about a stream: for a stream that was destroyed it returns an error, while every other
-/// query would end the process.
-pub(crate) fn context_of_live(
-    driver: &Driver,
+/// A stream. The default streams of two contexts differ, although they have one handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    /// Not `NothingPending`.
     handle: StreamHandle,
-    raw: RawStream,
-) -> Result<Option<Context>> {
-    match handle {
-        StreamHandle::Raw(_) => context_of(driver, raw).map_err(|failure| dead_stream(failure, handle)),
-        _ => Ok(None),
+    home: Home,
+}
+
+/// Where a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Home {
+    /// In its own context, which the driver knows by the handle.
+    Own,
+    /// The default stream of a context.
+    In(Context),
+    /// The default stream of the context in which memory of a device is used on this thread.
+    Of(Device),
+}
+
+impl Stream {
+    /// The stream that a handle means. A default stream is that of `context`, or else of the context in which memory of
+    /// `device` is used. `None` for `NothingPending`.
+    pub(crate) fn new(handle: StreamHandle, context: Option<Context>, device: Device) -> Option<Self> {
+        let home = match (handle, context) {
+            (StreamHandle::NothingPending, _) => return None,
+            (StreamHandle::Raw(_), _) => Home::Own,
+            (_, Some(context)) => Home::In(context),
+            (_, None) => Home::Of(device),
+        };
+        Some(Self { handle, home })
     }
+
+    /// The legacy default stream of a context.
+    pub(crate) fn legacy(context: Option<Context>, device: Device) -> Self {
+        let home = context.map_or(Home::Of(device), Home::In);
+        Self { handle: StreamHandle::LegacyDefault, home }
+    }
+
+    pub(crate) fn handle(self) -> StreamHandle {
+        self.handle
+    }
+
+    pub(crate) fn raw(self) -> RawStream {
+        self.handle.to_raw().unwrap_or(LEGACY)
+    }
+
+    pub(crate) fn is_default(self) -> bool {
+        self.home != Home::Own
+    }
+
+    /// The same stream. Memory of `device` selects the context of a default stream, if it is not known.
+    pub(crate) fn for_device(self, device: Device) -> Self {
+        match self.home {
+            Home::Of(_) => Self { home: Home::Of(device), ..self },
+            _ => self,
+        }
+    }
+
+    /// Whether the two are default streams of the contexts that one device selects.
+    pub(crate) fn has_home_of(self, other: Self) -> bool {
+        self.is_default() && self.home == other.home
+    }
+
+    /// The context of a default stream, if it is known.
+    pub(crate) fn context_of_default(self) -> Option<Context> {
+        if let Home::In(context) = self.home { Some(context) } else { None }
+    }
+
+    /// Returns the context of a stream that is given by its handle, or `None` for a default stream.
+    ///
+    /// This must be the first query about a stream: for a stream that was destroyed it returns an error, while every other
+    /// query would end the process.
+    pub(crate) fn own_context(self, driver: &Driver) -> Result<Option<Context>> {
+        if self.is_default() {
+            return Ok(None);
+        }
+        context_of(driver, self.raw()).map_err(|failure| self.refused(failure))
+    }
+
+    /// Returns the context of the stream.
+    pub(crate) fn context(self, driver: &Driver) -> Result<Context> {
+        match self.home {
+            Home::Own => match self.own_context(driver)? {
+                Some(own) => Ok(own),
+                None => context_for(driver, Device::UNKNOWN),
+            },
+            Home::In(context) => Ok(context),
+            Home::Of(device) => context_for(driver, device),
+        }
+    }
+
+    /// The stream, with the context of a default stream.
+    pub(crate) fn found(self, driver: &Driver) -> Result<Self> {
+        match self.home {
+            Home::Of(device) => Ok(Self { home: Home::In(context_for(driver, device)?), ..self }),
+            _ => Ok(self),
+        }
+    }
+
+    /// As [`found`](Self::found). Pinned and managed memory belongs to no device: if no context is current, the default
+    /// streams of every primary context in use are meant.
+    pub(crate) fn each(self, driver: &Driver) -> Result<impl Iterator<Item = Self> + use<>> {
+        let (one, more) = match self.home {
+            Home::Of(device) => match used_for(driver, Context::current(driver)?, device)? {
+                Some(context) => (Some(Self { home: Home::In(context), ..self }), Vec::new()),
+                None => (None, contexts_in_use(driver)?),
+            },
+            _ => (Some(self), Vec::new()),
+        };
+        let of = move |context| Self { home: Home::In(context), ..self };
+        Ok(one.into_iter().chain(more.into_iter().map(of)))
+    }
+
+    /// Makes the context of a default stream current, if it is known. The driver knows that of any other stream.
+    pub(crate) fn enter(self, driver: &Driver) -> Outcome<Option<Entered<'_>>> {
+        self.context_of_default().map(|context| context.enter(driver)).transpose()
+    }
+
+    /// Returns the id of the capture that the stream is part of. The context of a default stream is current.
+    pub(crate) fn capture(self, driver: &Driver) -> Result<Option<u64>> {
+        capture_of(driver, self.raw()).map_err(|failure| match failure.code {
+            code::CAPTURE_IMPLICIT => {
+                capture_error(self.handle, "work on a stream that synchronizes with a capturing stream")
+            }
+            _ => self.refused(failure),
+        })
+    }
+
+    /// The error for a stream that the driver rejects.
+    pub(crate) fn refused(self, failure: Failure) -> Error {
+        dead_stream(failure, self.handle)
+    }
+
+    /// Returns the handle that means the stream on this thread, for memory of `device`. `None` if no handle does. Nothing is
+    /// pending in a context that is gone.
+    pub(crate) fn handle_here(self, device: Device) -> Option<StreamHandle> {
+        match self.home {
+            Home::In(context) if !names(context, device) => {
+                is_gone(context).then_some(StreamHandle::NothingPending)
+            }
+            _ => Some(self.handle),
+        }
+    }
+
+    /// Returns the device of a stream that is given by its handle. `None` for a default stream, and without a driver.
+    pub(crate) fn device(self) -> Result<Option<Device>> {
+        let Ok(driver) = driver() else { return Ok(None) };
+        let Some(context) = self.own_context(driver)? else { return Ok(None) };
+        let ordinal = context.primary_ordinal().map_or_else(
+            || {
+                let _entered = context.enter(driver)?;
+                Context::current_ordinal(driver)
+            },
+            Ok,
+        );
+        Ok(Some(Device::cuda(ordinal?)))
+    }
+}
+
+impl PendingWork {
+    /// The stream with the work, on memory of `device`. `None` if nothing is pending, or if it is unknown.
+    pub(crate) fn stream(self, device: Device) -> Option<Stream> {
+        Stream::new(self.name()?, self.context(), device)
+    }
+
+    /// Returns pending work on the legacy default stream of a context: the given one, else the one in which memory of `device`
+    /// is used now.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Driver`] for a device that does not exist.
+    pub(crate) fn on_default_stream(device: Device, context: Option<Context>) -> Result<Self> {
+        let context = match (context, driver()) {
+            (None, Ok(driver)) => Some(context_for(driver, device)?),
+            (context, _) => context,
+        };
+        Ok(Self::in_context(StreamHandle::LegacyDefault, context))
+    }
+
+    /// As [`Stream::handle_here`]. `None` if the stream is unknown, too.
+    pub(crate) fn handle_here(self, device: Device) -> Option<StreamHandle> {
+        self.stream(device).map_or_else(|| self.name(), |stream| stream.handle_here(device))
+    }
+}
+
+#[cold]
+fn is_gone(context: Context) -> bool {
+    driver().is_ok_and(|driver| context.enter(driver).is_err_and(Failure::is_final))
+}
+
+/// Returns whether the handles of the default streams mean those of `context` on this thread, for memory of `device`.
+fn names(context: Context, device: Device) -> bool {
+    let is_current = || driver().is_ok_and(|driver| Context::current(driver) == Ok(Some(context)));
+    has_default_streams(context, device) || is_current()
 }
 
 /// Returns whether a stream belongs to a context. A default stream can be that of any context.
@@ -48,8 +232,9 @@ pub(crate) fn context_of_live(
 /// [`ErrorKind::Driver`] for a stream that was destroyed.
 #[cfg(any(feature = "python", feature = "cuda-core"))]
 pub(crate) fn is_stream_of(handle: StreamHandle, context: Option<Context>) -> Result<bool> {
-    let (StreamHandle::Raw(raw), Some(context)) = (handle, context) else { return Ok(true) };
-    Ok(context_of_live(driver()?, handle, raw.get())? == Some(context))
+    let Some(context) = context.filter(|_| matches!(handle, StreamHandle::Raw(_))) else { return Ok(true) };
+    let stream = Stream { handle, home: Home::Own };
+    Ok(stream.own_context(driver()?)? == Some(context))
 }
 
 /// Returns the context of a stream. Fails for a stream that was destroyed.
@@ -58,16 +243,6 @@ pub(crate) fn context_of(driver: &Driver, stream: RawStream) -> Outcome<Option<C
     // SAFETY: the handle is or was a stream, as required of every `StreamHandle`; `context` is valid for a write.
     unsafe { driver.stream_context(stream, &raw mut context) }?;
     Ok(Context::from_driver(context))
-}
-
-/// As [`capture_of`], with the error that a user sees.
-pub(crate) fn capture(driver: &Driver, handle: StreamHandle, raw: RawStream) -> Result<Option<u64>> {
-    capture_of(driver, raw).map_err(|failure| match failure.code {
-        code::CAPTURE_IMPLICIT => {
-            capture_error(handle, "work on a stream that synchronizes with a capturing stream")
-        }
-        _ => dead_stream(failure, handle),
-    })
 }
 
 /// Returns the id of the capture that a stream is part of.

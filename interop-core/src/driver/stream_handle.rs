@@ -4,6 +4,7 @@
 use core::fmt;
 use core::num::NonZeroUsize;
 
+use crate::driver::context::Context;
 use crate::driver::device::DeviceType;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -70,7 +71,7 @@ pub(crate) struct PendingWork {
     /// `None`: nobody knows on which streams work is pending.
     stream: Option<StreamHandle>,
     /// The context of a default stream, if it is known.
-    context: Option<NonZeroUsize>,
+    context: Option<Context>,
     /// Whether the library that shares the memory works on streams that it does not name.
     hidden_streams: HiddenStreams,
 }
@@ -95,9 +96,10 @@ impl PendingWork {
         Self { stream: Some(stream), context: None, hidden_streams: HiddenStreams::No }
     }
 
-    /// Creates pending work on a default stream of a context.
-    pub(crate) const fn on_default_of(stream: StreamHandle, context: NonZeroUsize) -> Self {
-        Self { stream: Some(stream), context: Some(context), hidden_streams: HiddenStreams::No }
+    /// As [`on`](Self::on). A default stream is that of this context.
+    pub(crate) fn in_context(stream: StreamHandle, context: Option<Context>) -> Self {
+        let is_default = matches!(stream, StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault);
+        Self { context: context.filter(|_| is_default), ..Self::on(stream) }
     }
 
     /// Replaces the stream by that of a `stream` field.
@@ -139,7 +141,7 @@ impl PendingWork {
     }
 
     /// The context of the default stream, if it is known.
-    pub(crate) fn context(self) -> Option<NonZeroUsize> {
+    pub(crate) fn context(self) -> Option<Context> {
         self.context
     }
 }
@@ -288,9 +290,8 @@ mod tests {
 
     #[test]
     fn default_streams_of_two_contexts_are_not_equal() {
-        let on = |context| {
-            PendingWork::on_default_of(StreamHandle::LegacyDefault, NonZeroUsize::new(context).unwrap())
-        };
+        let on =
+            |context| PendingWork::in_context(StreamHandle::LegacyDefault, Context::from_driver(context));
         assert_eq!(on(8), on(8));
         assert_ne!(on(8), on(16));
         assert_ne!(on(8), PendingWork::on(StreamHandle::LegacyDefault));

@@ -10,12 +10,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::driver::context::Context;
-use crate::driver::device::Device;
 use crate::driver::event::Event;
-use crate::driver::functions::{Driver, Outcome, driver};
-use crate::driver::stream::{SPARE, capture_of, key_of, with_own_stream};
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
-use crate::driver::stream_wait::{StreamOnDevice, enter_default};
+use crate::driver::functions::{Driver, Outcome, driver, is_of_parent};
+use crate::driver::stream::{SPARE, Stream, capture_of, key_of, with_own_stream};
 use crate::process::fork::thread_number;
 
 /// The record of one memory. Its owner has it, and so has every description.
@@ -99,54 +96,46 @@ impl Uses {
         self.work.is_some()
     }
 
+    /// A forked child takes no lock, which another thread of its parent may hold.
     fn work(&self) -> Option<MutexGuard<'_, Option<Work>>> {
-        Some(self.work.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(self.work.as_ref().filter(|_| !is_of_parent())?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes that this crate has queued work on the memory, on a stream that is alive.
-    pub(crate) fn note_work(&self, on: StreamOnDevice) {
+    pub(crate) fn note_work(&self, on: Stream) {
         if self.work.is_some() && self.follow(on).is_none() {
             self.note_unknown();
         }
     }
 
-    fn follow(&self, on: StreamOnDevice) -> Option<()> {
+    fn follow(&self, on: Stream) -> Option<()> {
         let driver = driver().ok()?;
-        let stream = on.0.name()?;
-        let raw = stream.to_raw()?;
         let mut work = self.work()?;
-        let work = work.as_mut().filter(|work| work.home.1 == key_of(stream))?;
-        let (context, _entered) = enter_default(driver, on).ok()?;
+        let work = work.as_mut().filter(|work| work.home.1 == key_of(on.handle()))?;
+        let on = on.found(driver).ok()?;
+        let _entered = on.enter(driver).ok()?;
         // An event inside of a capture is no event for anybody else.
-        if capture_of(driver, raw) != Ok(None) {
+        if capture_of(driver, on.raw()) != Ok(None) {
             return None;
         }
         if let Some(last) = work.last.take() {
             // The stream may be another one with the same number.
-            last.make_wait(raw).ok()?;
+            last.make_wait(on.raw()).ok()?;
         }
-        work.last = Some(Event::of_stream(driver, context, raw).ok()?);
+        work.last = Some(Event::of_stream(driver, on.context_of_default(), on.raw()).ok()?);
         Some(())
     }
 
-    /// Makes a stream wait for the known work on a block, and for nothing else. Returns `None` if that is not possible.
-    pub(crate) fn make_wait(&self, stream: StreamHandle, device: Device) -> Option<()> {
-        let (driver, raw) = (driver().ok()?, stream.to_raw()?);
-        let work = self.work()?;
-        let work = work.as_ref()?;
-        let (_, _entered) = enter_default(driver, (PendingWork::on(stream), device)).ok()?;
-        if capture_of(driver, raw) != Ok(None) {
-            return None;
-        }
-        work.with_last(driver, |last| last.make_wait(raw))
+    /// Calls `wait` with the event behind the known work on a block. `None` if that is not possible.
+    pub(crate) fn with_last(&self, wait: impl FnOnce(&Event<'_>) -> Outcome) -> Option<()> {
+        self.work()?.as_ref()?.with_last(driver().ok()?, wait)
     }
 
-    /// Waits on the host for the known work on a block. Returns `None` if that is not possible.
-    pub(crate) fn wait(&self) -> Option<()> {
+    /// As [`with_last`](Self::with_last), for what may take long. Others wait for all work meanwhile.
+    pub(crate) fn with_last_unlocked(&self, wait: impl FnOnce(&Event<'_>) -> Outcome) -> Option<()> {
         let driver = driver().ok()?;
         let work = self.work()?.take()?;
-        // Without the lock, as this may take long. Others wait for all work meanwhile.
-        let done = work.with_last(driver, |last| last.in_context(|| last.wait()));
+        let done = work.with_last(driver, wait);
         *self.work()? = Some(work);
         done
     }

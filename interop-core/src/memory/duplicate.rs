@@ -10,15 +10,15 @@ use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::copy::queue_copy;
 use crate::cuda::copy_plan::CopyPlan;
-use crate::cuda::handover::{make_consumer_wait, synchronize, wait_for_consumer};
+use crate::cuda::handover::{hand_back, hand_over};
 use crate::driver::context::{Context, Relaxed, context_for};
 use crate::driver::device::DeviceType;
 use crate::driver::functions::{Driver, RawStream, driver};
+use crate::driver::order::{Waiter, finish_stream};
 use crate::driver::pointer::{address_for_kernels, pointer_attributes};
 use crate::driver::pool::finished;
-use crate::driver::stream::capture_of;
+use crate::driver::stream::{Stream, capture_of};
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
-use crate::driver::stream_wait::context_of_stream;
 use crate::error::{Error, Result};
 
 /// Copies an array on its device into new memory of the same kind. The copy is ready on the consumer's stream.
@@ -49,13 +49,13 @@ pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Resu
         _ => (MemoryKind::Managed, StreamHandle::NothingPending),
     };
     let (buffer, stream) = if copy.plan.run == 0 {
-        synchronize(info)?;
+        info.work().order_before(Waiter::Host)?;
         (CudaBuffer::for_elements(kind, info.device().device_id, u8::TYPE, 0)?, StreamHandle::NothingPending)
     } else if let Some(at) = queued_at(driver, info, stream)? {
         // SAFETY: as the caller promises.
         (unsafe { copy.queue(driver, at, info, consumer) }?, consumer)
     } else {
-        synchronize(info)?;
+        info.work().order_before(Waiter::Host)?;
         // SAFETY: as the caller promises.
         (unsafe { copy.finish(driver, kind, info) }?, StreamHandle::NothingPending)
     };
@@ -71,9 +71,9 @@ fn queued_at(
     consumer: StreamHandle,
 ) -> Result<Option<(Context, RawStream)>> {
     let own = info.pending.name().and_then(StreamHandle::to_raw);
-    let (Some(raw), Some(_)) = (consumer.to_raw(), own) else { return Ok(None) };
-    let on = (PendingWork::on(consumer), info.device());
-    let context = context_of_stream(driver, (consumer, raw), on)?;
+    let stream = Stream::new(consumer, None, info.device());
+    let (Some(stream), Some(_)) = (stream, own) else { return Ok(None) };
+    let (raw, context) = (stream.raw(), stream.context(driver)?);
     let _entered = context.enter(driver)?;
     let is_there = Context::current_ordinal(driver)? == info.device().device_id;
     Ok((is_there && capture_of(driver, raw) == Ok(None)).then_some((context, raw)))
@@ -132,7 +132,7 @@ impl CompactCopy {
         info: &ArrayInfo,
         consumer: StreamHandle,
     ) -> Result<CudaBuffer> {
-        make_consumer_wait(info, consumer)?;
+        hand_over(info, consumer)?;
         let _entered = at.0.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         let ordinal = info.device().device_id;
@@ -141,15 +141,14 @@ impl CompactCopy {
         // SAFETY: the elements of the array are live, as the caller promises. The buffer is new and as large as the
         // copy.
         let queued = unsafe { queue_copy(driver, at, &self.plan, self.from, to) }.map_err(Error::from);
-        let done = queued.and_then(|()| wait_for_consumer(info, consumer));
+        let done = queued.and_then(|()| hand_back(info, consumer));
         if done.is_err() {
             // The queued copy reads the array, but the array's own stream does not wait for it.
-            // SAFETY: the stream is live.
-            let _ = unsafe { driver.stream_synchronize(at.1) };
+            let _ = finish_stream(driver, at.1);
         }
         buffer.note_work(consumer);
-        if let Some(uses) = &info.uses {
-            uses.note_work((PendingWork::in_context(consumer, at.0), info.device()));
+        if let (Some(uses), Some(on)) = (&info.uses, Stream::new(consumer, Some(at.0), info.device())) {
+            uses.note_work(on);
         }
         done.map(|()| buffer)
     }

@@ -7,7 +7,7 @@ use crate::array::layout::Layout;
 use crate::array::layout::errors::wrong_rank;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::cuda::handover::{join_default_stream, make_consumer_wait};
+use crate::cuda::handover::{hand_over, join_default_stream};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
@@ -195,7 +195,7 @@ impl<'a> Extraction<'a> {
                 this.finish()
             } else {
                 let info = this.info()?;
-                make_consumer_wait(info, stream).and_then(|()| join_default_stream(stream, info.device()))
+                hand_over(info, stream).and_then(|()| join_default_stream(stream, info.device()))
             };
             ready.map_err(|error| error.with_origin(format_args!("the field `{field}`")))
         });

@@ -15,9 +15,9 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::driver::device::Device;
 use crate::error::{Error, Result};
-use crate::memory::borrow_registry;
 use crate::memory::host::strided::{HostArray, Strided, copy_contiguous};
 use crate::memory::storage::{MemoryRegion, Storage};
+use crate::process::borrow_registry;
 use crate::process::counters;
 
 /// A vector of elements in host memory that is meant to be shared with other libraries.

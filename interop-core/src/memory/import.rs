@@ -16,12 +16,13 @@ use crate::array::mutability::Mutability;
 use crate::cuda;
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
-use crate::driver::release::scope::ReleaseScope;
+use crate::driver::order::{Waiter, Work, order, order_streams};
+use crate::driver::release::reach::Reach;
+use crate::driver::stream::Stream;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
-use crate::driver::stream_wait::wait_in_contexts;
 #[cfg(feature = "python")]
 use crate::error::Origin;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refused, Result};
 use crate::memory::owner::Owner;
 
 /// An imported array: a checked description and the owner that keeps its memory alive. All protocols import to this
@@ -103,9 +104,9 @@ impl Import {
     #[must_use]
     #[inline]
     pub unsafe fn from_parts(info: ArrayInfo, owner: Owner) -> Self {
-        // The owner of an earlier import already has its release scope.
-        let scope = owner.scope().or_else(|| cuda::memory_check::release_scope_in_use(&info));
-        let owner = owner.after(scope);
+        // The owner of an earlier import already has its reach.
+        let reach = owner.reach().or_else(|| cuda::memory_check::reach_in_use(&info));
+        let owner = owner.after(reach);
         let (pending, uses) = (info.pending_on_one_stream(), owner.uses());
         let info = ArrayInfo { uses, is_foreign: false, has_one_handle: false, ..info.with_work(pending) };
         Self::new(info, owner)
@@ -167,7 +168,7 @@ impl Import {
     fn pending_on_default_stream(&mut self) -> Result<PendingWork> {
         let (stream, device) = (self.known_stream()?, self.info.device);
         let pending = self.info.pending;
-        let context = pending.context().and_then(|it| Context::from_driver(it.get()));
+        let context = pending.context();
         match device.device_type {
             DeviceType::CPU => return Ok(pending),
             DeviceType::CUDA => {}
@@ -182,7 +183,7 @@ impl Import {
             if cuda::captures(stream) {
                 return Ok(pending);
             }
-            cuda::stream_wait_in(StreamHandle::LegacyDefault, stream, device, context)?;
+            order_streams(StreamHandle::LegacyDefault, stream, (context, device))?;
         }
         PendingWork::on_default_stream(device, context)
     }
@@ -220,9 +221,10 @@ impl Import {
     /// As [`cuda::stream_wait`].
     #[cold]
     pub(crate) fn make_wait_for_unknown(&self, stream: StreamHandle) -> Result<()> {
-        match self.owner.scope() {
-            Some(scope) => {
-                cuda::handover::wait_for_missing_stream(stream, self.info.device, self.context(), scope)
+        match self.owner.reach() {
+            Some(reach) => {
+                let waiter = Stream::new(stream, self.context(), self.info.device);
+                order(waiter.into(), Work::All(reach)).map(drop)
             }
             None => Ok(()),
         }
@@ -252,8 +254,7 @@ impl Import {
         self.is_on_callers_stream = false;
         self.owner.note_unknown();
         if self.is_stream_named {
-            let context = pending.context().and_then(|it| Context::from_driver(it.get()));
-            self.put_on_ordered_stream(stream, None, context.or_else(|| self.context()));
+            self.put_on_ordered_stream(stream, None, pending.context().or_else(|| self.context()));
             return Ok(());
         }
         cuda::poll_in_passing();
@@ -280,7 +281,7 @@ impl Import {
     #[cold]
     pub(crate) fn synchronize(&mut self) -> Result<()> {
         if !self.info.pending.name().is_some_and(cuda::captures) {
-            cuda::synchronize_if_available(&self.info)?;
+            self.info.work().order_before(Waiter::Host)?;
             self.info.pending = PendingWork::NOTHING;
         }
         Ok(())
@@ -288,15 +289,15 @@ impl Import {
 
     /// The context of the memory, if it is known.
     pub(crate) fn context(&self) -> Option<Context> {
-        self.owner.scope().and_then(ReleaseScope::own)
+        self.owner.reach().and_then(Reach::own)
     }
 
     /// Leaves the release to the library that owns the memory: no context is made current for it, and the capture mode
     /// is not changed.
     #[cfg(feature = "python")]
     pub(crate) fn leave_to_its_owner(&mut self) {
-        if let Some(scope) = self.owner.scope().filter(|scope| *scope != ReleaseScope::NONE) {
-            self.owner = self.take_owner().after(Some(scope.self_reliant()));
+        if let Some(reach) = self.owner.reach().filter(|reach| *reach != Reach::NONE) {
+            self.owner = self.take_owner().after(Some(reach.self_reliant()));
         }
     }
 
@@ -307,18 +308,18 @@ impl Import {
     }
 
     /// Returns the stream for a copy of the elements. If the struct has a `stream` field, also returns the release
-    /// scope of the source: the copy may then still be pending on return, because the struct contains its stream. It may
+    /// reach of the source: the copy may then still be pending on return, because the struct contains its stream. It may
     /// not if the library could meanwhile write the memory on a stream that nobody knows.
     ///
     /// # Errors
     ///
     /// As [`cuda::stream_wait`].
-    pub(crate) fn copy_stream(&mut self) -> Result<(StreamHandle, Option<ReleaseScope>)> {
+    pub(crate) fn copy_stream(&mut self) -> Result<(StreamHandle, Option<Reach>)> {
         let own = self.known_stream()?;
         let may_change = self.info.pending.has_hidden_streams();
         Ok(match self.stream_field {
             None | Some(StreamHandle::NothingPending) => (own, None),
-            Some(stream_field) => (stream_field, self.owner.scope().filter(|_| !may_change)),
+            Some(stream_field) => (stream_field, self.owner.reach().filter(|_| !may_change)),
         })
     }
 
@@ -328,7 +329,9 @@ impl Import {
     ///
     /// As [`cuda::stream_wait`].
     pub(crate) fn wait_for_copy(&self, stream: StreamHandle) -> Result<()> {
-        wait_in_contexts(self.info.pending, PendingWork::on(stream), self.info.device)
+        let device = self.info.device;
+        let copy = Stream::new(stream, None, device);
+        order(self.info.pending.stream(device).into(), copy.into()).map(drop)
     }
 
     /// Returns the description and the owner.
@@ -367,18 +370,40 @@ impl Import {
         self.protocol
     }
 
-    /// States that the array is ready on another stream, which the producer has made wait for pending work.
+    /// Puts the array on another stream, which waits for the work that is known. By default a DLPack tensor is ready on the
+    /// legacy default stream. With [`NothingPending`](StreamHandle::NothingPending) the host waits.
     ///
-    /// By default a DLPack tensor is ready on the legacy default stream. The stream must be live. If it captures a
-    /// graph, the memory is released without waiting when the import is dropped, whatever stream is set later. The
-    /// stream of CPU memory does not change.
+    /// The stream must be live. If it captures a graph, the memory is released without waiting when the import is dropped,
+    /// whatever stream is set later. The stream of CPU memory does not change.
+    ///
+    /// # Errors
+    ///
+    /// The import is returned with the reason: as [`cuda::stream_wait`] and [`cuda::stream_synchronize`].
+    pub fn with_stream(mut self, stream: StreamHandle) -> Result<Self, Refused<Self>> {
+        // Without a driver no work is pending.
+        if cuda::is_available() {
+            if let Err(error) = cuda::hand_over(&self.info, stream) {
+                return Err(Refused::new(self, error));
+            }
+        }
+        self.put_on_ordered_stream(stream, None, None);
+        Ok(self)
+    }
+
+    /// States that the array is ready on another stream, which the producer has made wait for pending work. Otherwise as
+    /// [`with_stream`](Self::with_stream), without a wait.
+    ///
+    /// # Safety
+    ///
+    /// All work that is pending on the memory is on this stream, or comes before what is queued on it later. With
+    /// [`NothingPending`](StreamHandle::NothingPending), no work is pending.
     #[must_use]
-    pub fn with_stream(mut self, stream: StreamHandle) -> Self {
+    pub unsafe fn assume_ready_on(mut self, stream: StreamHandle) -> Self {
         self.put_on_ordered_stream(stream, None, None);
         self
     }
 
-    /// As [`with_stream`](Self::with_stream), in place. `captured` states whether the stream captures a graph, if known.
+    /// As [`assume_ready_on`](Self::assume_ready_on), in place. `captured` states whether the stream captures a graph, if known.
     /// `context` is the context whose default stream is meant.
     #[inline]
     pub(crate) fn put_on_ordered_stream(
@@ -393,11 +418,11 @@ impl Import {
         // The library of the array knows nothing of this stream, so it may not order the release.
         self.is_on_callers_stream = false;
         self.owner.note_unknown();
-        self.info.pending = pending_on(stream, context);
+        self.info.pending = PendingWork::in_context(stream, context);
         // The query is needed only if an event would be recorded.
         if !cuda::unordered().releases && captured.unwrap_or_else(|| cuda::captures(stream)) {
             // The graph makes other work wait. An event of the release would invalidate the capture.
-            self.owner = self.take_owner().after(Some(ReleaseScope::NONE));
+            self.owner = self.take_owner().after(Some(Reach::NONE));
         }
     }
 
@@ -429,8 +454,8 @@ impl Import {
             StreamHandle::PerThreadDefault if !cuda::captures(stream) => StreamHandle::LegacyDefault,
             stream => stream,
         };
-        self.info.pending = pending_on(stream, context);
-        if self.info.device.device_type == DeviceType::CUDA && self.owner.scope().is_some() {
+        self.info.pending = PendingWork::in_context(stream, context);
+        if self.info.device.device_type == DeviceType::CUDA && self.owner.reach().is_some() {
             self.is_on_callers_stream = true;
             self.info.uses = Some(self.owner.record_uses());
         }
@@ -443,7 +468,7 @@ impl Import {
     /// As [`cuda::stream_wait`].
     pub(crate) fn move_to_default_stream(&mut self, stream: StreamHandle) -> Result<()> {
         let (device, context) = (self.info.device, self.context());
-        cuda::stream_wait_in(StreamHandle::LegacyDefault, stream, device, context)?;
+        order_streams(StreamHandle::LegacyDefault, stream, (context, device))?;
         self.info.pending = PendingWork::on_default_stream(device, context)?.beside_hidden_streams();
         Ok(())
     }
@@ -459,16 +484,6 @@ impl Import {
     pub unsafe fn assume_writable(mut self) -> Self {
         self.info.mutability = Mutability::Writable;
         self
-    }
-}
-
-/// Returns pending work on a stream, which is one of `context` if it is a default stream.
-fn pending_on(stream: StreamHandle, context: Option<Context>) -> PendingWork {
-    match (stream, context) {
-        (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(context)) => {
-            PendingWork::in_context(stream, context)
-        }
-        _ => PendingWork::on(stream),
     }
 }
 

@@ -16,7 +16,6 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
-use crate::driver::stream_wait::stream_here;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::check_import_writable;
 use crate::memory::from_import::{DataField, FromImport};
@@ -353,7 +352,7 @@ macro_rules! lease {
 
             #[inline]
             fn stream(&self) -> Option<StreamHandle> {
-                stream_here(self.memory.pending, self.memory.device)
+                self.memory.pending.handle_here(self.memory.device)
             }
 
             #[inline]

@@ -1,12 +1,10 @@
 //! Memory and its owners: imports, storages, views, and host access.
 
 pub(crate) mod array_view;
-pub(crate) mod borrow_registry;
 #[cfg(feature = "python")]
 pub(crate) mod duplicate;
 pub(crate) mod extraction;
 pub(crate) mod from_import;
-pub(crate) mod granules;
 pub(crate) mod host;
 pub(crate) mod host_vec;
 pub(crate) mod import;

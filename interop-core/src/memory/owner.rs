@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use crate::driver::functions::is_of_parent;
 use crate::driver::release::queue::after_work;
-use crate::driver::release::scope::ReleaseScope;
-use crate::driver::release::scope::{ErasedOwner, contain_panic, drop_box};
+use crate::driver::release::reach::Reach;
+use crate::driver::release::reach::{ErasedOwner, contain_panic, drop_box};
 use crate::driver::stream_handle::PendingWork;
 use crate::driver::uses::Uses;
 use crate::memory::storage::MemoryState;
@@ -35,7 +35,7 @@ pub struct Owner {
     /// `None` if there is nothing to release.
     release: Option<unsafe fn(NonNull<()>)>,
     /// The work that the release must come after, for memory that devices use.
-    scope: Option<ReleaseScope>,
+    reach: Option<Reach>,
     /// How the memory was used, for an import on its caller's stream and for a block of pool memory.
     uses: Option<Arc<Uses>>,
 }
@@ -55,7 +55,7 @@ impl Owner {
     /// As [`new`](Self::new); also returns the address of the boxed value, which is stable until the owner is dropped.
     pub(crate) fn new_with_address<T: Send + 'static>(value: T) -> (Self, NonNull<T>) {
         let pointer = NonNull::from(Box::leak(Box::new(value)));
-        (Self { value: pointer.cast(), release: Some(drop_box::<T>), scope: None, uses: None }, pointer)
+        (Self { value: pointer.cast(), release: Some(drop_box::<T>), reach: None, uses: None }, pointer)
     }
 
     /// Moves the value out of its box.
@@ -75,7 +75,7 @@ impl Owner {
     #[inline]
     #[must_use]
     pub const fn none() -> Self {
-        Self { value: NonNull::dangling(), release: None, scope: None, uses: None }
+        Self { value: NonNull::dangling(), release: None, reach: None, uses: None }
     }
 
     /// Owns a value that `release` releases.
@@ -86,20 +86,20 @@ impl Owner {
     #[inline]
     #[must_use]
     pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
-        Self { value, release: Some(release), scope: None, uses: None }
+        Self { value, release: Some(release), reach: None, uses: None }
     }
 
     /// The work that the release must come after.
     #[inline]
-    pub(crate) fn scope(&self) -> Option<ReleaseScope> {
-        self.scope
+    pub(crate) fn reach(&self) -> Option<Reach> {
+        self.reach
     }
 
     /// Sets the work that the release must come after.
     #[inline]
     #[must_use]
-    pub(crate) fn after(mut self, scope: Option<ReleaseScope>) -> Self {
-        self.scope = scope;
+    pub(crate) fn after(mut self, reach: Option<Reach>) -> Self {
+        self.reach = reach;
         self
     }
 
@@ -125,7 +125,7 @@ impl Owner {
     /// The state of the memory, on which this work is pending.
     #[inline]
     pub(crate) fn state(&self, pending: PendingWork) -> MemoryState<'_> {
-        let (uses, drops_in_order) = (self.uses.as_ref(), self.scope.is_some());
+        let (uses, drops_in_order) = (self.uses.as_ref(), self.reach.is_some());
         MemoryState { uses, drops_in_order, ..MemoryState::new(pending) }
     }
 
@@ -149,8 +149,8 @@ impl Drop for Owner {
         // The library of the array orders what comes next on the stream that is its own.
         let is_ordered =
             self.uses.as_ref().is_some_and(|uses| uses.are_ordered_by_caller()) && !is_of_parent();
-        match self.scope {
-            Some(scope) if !is_ordered => after_work(owner, scope),
+        match self.reach {
+            Some(reach) if !is_ordered => after_work(owner, reach),
             _ => drop(owner),
         }
     }
@@ -194,9 +194,9 @@ impl Drop for Nested {
 /// Defers the drop of an owner to the end of this thread's outermost release. Fails while the thread ends.
 #[cold]
 fn defer_drop(owner: &mut Owner) -> bool {
-    let Owner { value, release, scope, ref mut uses } = *owner;
+    let Owner { value, release, reach, ref mut uses } = *owner;
     let push = |deferred: &RefCell<Vec<Owner>>| {
-        deferred.borrow_mut().push(Owner { value, release, scope, uses: uses.take() });
+        deferred.borrow_mut().push(Owner { value, release, reach, uses: uses.take() });
     };
     let deferred = DEFERRED.try_with(push).is_ok();
     if deferred {

@@ -13,7 +13,6 @@ use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
-use crate::driver::stream_wait::stream_here;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
@@ -247,7 +246,7 @@ unsafe impl Storage for SharedBuffer {
     #[inline]
     fn stream(&self) -> Option<StreamHandle> {
         let device = self.inner.memory.as_ref().map_or(Device::UNKNOWN, |memory| memory.device);
-        stream_here(self.state().pending, device)
+        self.state().pending.handle_here(device)
     }
 
     fn note_read(&self, stream: StreamHandle) -> bool {

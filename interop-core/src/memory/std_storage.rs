@@ -18,7 +18,6 @@ use crate::driver::functions::driver;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
 use crate::memory::array_view::shared_range;
-use crate::memory::borrow_registry::Borrow;
 use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::host::cells::check_readable;
 use crate::memory::host::strided::{Strided, with_elements};
@@ -26,6 +25,7 @@ use crate::memory::host_vec::{HostBuffer, HostVec};
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
 use crate::memory::transfer::copied;
+use crate::process::borrow_registry::Borrow;
 
 /// Memory that a sole owner may write. The pointer with write permission is exposed.
 fn owned_memory<T: Element>(first: *mut T, len: usize) -> MemoryRegion {
@@ -133,7 +133,7 @@ impl FromImport for HostBuffer {
 
 fn copied_to_host(info: &ArrayInfo, order: Order) -> Result<HostBuffer> {
     HostBuffer::check(info)?;
-    check_readable(info.pending, info.address, info.device())?;
+    check_readable(info.work())?;
     let _access = Borrow::from_shared(shared_range(info), false)?;
     // SAFETY: the memory is live while the import is, the host can access it, and no work is pending on it.
     unsafe { HostBuffer::copy_of(info, order) }

@@ -13,25 +13,26 @@ use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::copy::{copy_now, queue_copy};
 use crate::cuda::copy_plan::{CopyPlan, FROM, TO, each_part};
-use crate::cuda::handover::synchronize;
 use crate::driver::context::{Context, PerContext, Relaxed, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::event::Event;
 use crate::driver::functions::{Driver, Outcome, RawStream, driver, to_usize};
-use crate::driver::pool::{allocate_on, finished};
-use crate::driver::release::scope::ReleaseScope;
-use crate::driver::stream::{LEGACY, SPARE, capture_of, dead_stream, with_own_stream};
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
-use crate::driver::stream_wait::context_of_stream;
+use crate::driver::order::{Waiter, finish_stream};
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-use crate::driver::stream_wait::{stream_synchronize, stream_wait_in};
+use crate::driver::order::{order_streams, stream_synchronize};
+use crate::driver::pool::{allocate_on, finished};
+use crate::driver::release::reach::Reach;
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
+use crate::driver::stream::LEGACY;
+use crate::driver::stream::{SPARE, Stream, capture_of, dead_stream, with_own_stream};
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::shared_range;
-use crate::memory::borrow_registry::Borrow;
 use crate::memory::host::cells::check_readable;
 use crate::memory::host::strided::{HostArray, check_copied, copy_contiguous, filled_vec};
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::import::Import;
+use crate::process::borrow_registry::Borrow;
 
 /// The size of a piece in bytes. Two pieces are used in turn.
 const PIECE: usize = 4 << 20;
@@ -73,10 +74,8 @@ unsafe fn upload(
         // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits into a
         // piece, as checked above.
         let copied = unsafe { copy_pieces(&mut turns, elements, plan, target) };
-        // Wait after an error, too, because the next call uses the pieces.
-        // SAFETY: the stream is live.
-        let finished = unsafe { driver.stream_synchronize(stream) };
-        copied.and(finished.map_err(Into::into))
+        // Waits after an error, too, because the next call uses the pieces.
+        copied.and(finish_stream(driver, stream).map_err(Into::into))
     };
     match PIECES.with(driver, context, || pin(driver), |_, pieces| work(pieces)) {
         Err(_) => Ok(false),
@@ -170,8 +169,8 @@ impl CopyTarget {
     /// Finds the context of a stream. For a default stream, this is the context in which memory of `device` is used.
     fn new(stream: StreamHandle, device: Device) -> Result<Self> {
         let driver = driver()?;
-        let raw = stream.to_raw().unwrap_or(LEGACY);
-        let context = context_of_stream(driver, (stream, raw), (PendingWork::on(stream), device))?;
+        let stream = Stream::new(stream, None, device).unwrap_or(Stream::legacy(None, device));
+        let (raw, context) = (stream.raw(), stream.context(driver)?);
         let _entered = context.enter(driver)?;
         let ordinal = Context::current_ordinal(driver)?;
         Ok(Self { driver, context, ordinal, stream: raw, is_in_order: false })
@@ -236,7 +235,7 @@ impl CopyTarget {
             let fetched = unsafe { fetch_buffer(info, elements.element, order) }?;
             return copy_from(fetched.address(), fetched.bytes);
         }
-        check_readable(info.pending, info.address, info.device())?;
+        check_readable(info.work())?;
         let _access = Borrow::from_shared(shared_range(info), false)?;
         if elements.element.any_bits && plan.axes.is_empty() {
             return copy_from(info.address, plan.run);
@@ -277,8 +276,7 @@ impl CopyTarget {
     fn finish(&self) -> Result<()> {
         let _entered = self.context.enter(self.driver)?;
         let _relaxed = Relaxed::new(self.driver);
-        // SAFETY: the stream is live, as the creator of its handle promised.
-        Ok(unsafe { self.driver.stream_synchronize(self.stream) }?)
+        Ok(finish_stream(self.driver, self.stream)?)
     }
 
     /// Whether another library that keeps the stream handle refers to the same stream. It may use a default stream in
@@ -289,8 +287,8 @@ impl CopyTarget {
     }
 
     /// Whether the release of the source waits for work in this context.
-    fn is_guarded(&self, source: Option<ReleaseScope>) -> bool {
-        source.is_some_and(|scope| scope.covers(self.driver, self.context, self.ordinal))
+    fn is_guarded(&self, source: Option<Reach>) -> bool {
+        source.is_some_and(|reach| reach.covers(self.driver, self.context, self.ordinal))
     }
 }
 
@@ -315,8 +313,8 @@ pub(crate) fn ordinal_of(stream: StreamHandle, device: Device) -> Result<usize> 
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) struct DefaultStreamTarget {
     site: CopyTarget,
-    /// The copy waits for this stream, and the stream for the copy. The scope is the release scope of the source.
-    beside: (StreamHandle, Option<ReleaseScope>),
+    /// The copy waits for this stream, and the stream for the copy. The reach is the reach of the source.
+    beside: (StreamHandle, Option<Reach>),
 }
 
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
@@ -328,7 +326,7 @@ impl DefaultStreamTarget {
     /// [`ErrorKind::Driver`] without a driver; [`ErrorKind::StreamCapture`] while that stream, or one that synchronizes
     /// implicitly with the default stream, captures a graph.
     pub(crate) fn new(import: &mut Import) -> Result<Self> {
-        let (stream, scope) = import.copy_stream()?;
+        let (stream, reach) = import.copy_stream()?;
         let device = import.info().device();
         let user = CopyTarget::new(stream, device)?;
         user.refuse_capture(stream)?;
@@ -337,7 +335,7 @@ impl DefaultStreamTarget {
         site.refuse_capture(StreamHandle::LegacyDefault)?;
         let is_named = matches!(stream, StreamHandle::Raw(_));
         if is_named || user.context == site.context {
-            return Ok(Self { site, beside: (stream, scope) });
+            return Ok(Self { site, beside: (stream, reach) });
         }
         // A default stream of another context cannot be named in the primary context. The host waits for it now, and
         // later for the copy.
@@ -370,7 +368,7 @@ pub(crate) fn copied(
     if count == 0 {
         return Ok(None);
     }
-    let (stream, scope) = import.copy_stream()?;
+    let (stream, reach) = import.copy_stream()?;
     let site = CopyTarget::new(stream, import.info().device())?;
     site.refuse_capture(stream)?;
     // The contiguous copy of a broadcast array can be larger than the memory that the array spans.
@@ -391,7 +389,7 @@ pub(crate) fn copied(
     }
     let pending = pending?;
     let is_of_device = matches!(kind, MemoryKind::Device | MemoryKind::Pool);
-    if pending && !(is_of_device && site.is_guarded(scope) && site.is_named(stream)) {
+    if pending && !(is_of_device && site.is_guarded(reach) && site.is_named(stream)) {
         site.finish()?;
     } else if pending {
         import.wait_for_copy(stream)?;
@@ -417,16 +415,16 @@ pub(crate) unsafe fn copy_on_default_stream(
     at: &DefaultStreamTarget,
     target: usize,
 ) -> Result<()> {
-    let DefaultStreamTarget { site, beside: (stream, scope) } = at;
+    let DefaultStreamTarget { site, beside: (stream, reach) } = at;
     let (device, here) = (Device::cuda(site.ordinal), Some(site.context));
-    stream_wait_in(StreamHandle::LegacyDefault, *stream, device, here)?;
+    order_streams(StreamHandle::LegacyDefault, *stream, (here, device))?;
     // SAFETY: as the caller promises.
     let copied = unsafe { site.copy(import.info(), &element, order, target) };
     // If a part failed, the parts before it are still queued.
     let pending = copied.as_ref().map_or(true, |pending| *pending);
-    let finished = if pending && !site.is_guarded(*scope) { site.finish() } else { Ok(()) };
+    let finished = if pending && !site.is_guarded(*reach) { site.finish() } else { Ok(()) };
     copied.and(finished)?;
-    stream_wait_in(*stream, StreamHandle::LegacyDefault, device, here)?;
+    order_streams(*stream, StreamHandle::LegacyDefault, (here, device))?;
     import.wait_for_copy(*stream)
 }
 
@@ -443,7 +441,7 @@ pub(crate) unsafe fn copy_on_default_stream(
 /// The memory that `info` describes is live. `plan` copies its elements, and `to` has room for the copy.
 pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize) -> Result<bool> {
     let driver = driver()?;
-    synchronize(info)?;
+    info.work().order_before(Waiter::Host)?;
     let bytes = plan.bytes();
     if bytes == 0 {
         return Ok(true);

@@ -1,5 +1,7 @@
 //! State that exists once for each process: values that a forked child makes anew, and counters.
 
+pub(crate) mod borrow_registry;
 pub(crate) mod counters;
 pub(crate) mod fork;
+pub(crate) mod granules;
 pub(crate) mod settings;

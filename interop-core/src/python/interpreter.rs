@@ -12,7 +12,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::driver::release::scope::contain_panic;
+use crate::driver::release::reach::contain_panic;
 
 type CurrentState = unsafe extern "C" fn() -> *mut ffi::PyThreadState;
 

@@ -10,7 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::cuda::buffer::CudaBuffer;
-use crate::driver::release::scope::{ReleaseScope, enter_scope};
+use crate::driver::release::reach::Handle;
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::owner::Owner;
 use crate::process::fork::PerProcess;
@@ -98,40 +98,15 @@ pub(crate) fn owner_of(object: &Bound<'_, PyAny>) -> Owner {
     unsafe { Owner::from_raw(reference.cast(), release) }
 }
 
-/// The Python object that an export keeps alive.
-///
-/// If this may be the last reference, the context of the memory is made current for the drop, because the object may free
-/// the memory in the current context.
-pub(crate) struct ExportedObject {
-    /// `None` during the drop alone.
-    object: Option<PyRef>,
-    scope: Option<ReleaseScope>,
-}
+/// The object may free memory in the context that is current.
+impl Handle for PyRef {
+    type Last = Self;
 
-impl ExportedObject {
-    pub(crate) fn new(object: Py<PyAny>) -> Self {
-        Self { object: Some(PyRef::new(object)), scope: None }
-    }
-}
-
-impl ExportOwner for ExportedObject {
-    const IS_THE_ARRAY: bool = true;
-
-    fn adapt_scope(&mut self, scope: ReleaseScope) -> ReleaseScope {
-        self.scope = Some(scope);
-        scope.self_reliant()
-    }
-}
-
-impl Drop for ExportedObject {
-    fn drop(&mut self) {
-        let Some(object) = self.object.take() else { return };
+    fn last(self) -> Option<Self> {
         // Without the interpreter's lock, another thread may drop the other references after they were counted.
         // SAFETY: the object is alive, and the thread is attached.
-        let is_last = || is_free_threaded() || unsafe { ffi::Py_REFCNT(object.0.as_ptr()) } == 1;
-        // Host memory has no scope.
-        let _home = self.scope.filter(|_| is_attached() && is_last()).and_then(enter_scope);
-        drop(object);
+        let is_last = || is_free_threaded() || unsafe { ffi::Py_REFCNT(self.0.as_ptr()) } == 1;
+        (is_attached() && is_last()).then_some(self)
     }
 }
 

@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use crate::memory::borrow_registry::{OWN, SharedTable, record_in};
+use crate::process::borrow_registry::{OWN, SharedTable, record_in};
 use crate::python::interpreter::{capsule_pointer, new_capsule};
 
 /// The name of the table in the interpreter's dict, and of the capsule around it. A change of the layout needs a new

@@ -194,7 +194,7 @@ fn empty_leases() {
 fn host_memory_is_ready_on_every_stream() {
     let import = || {
         let samples = Array::new(vec![1_u16, 2], &[2, 1]).into_dlpack().unwrap();
-        Import::from_dlpack(samples).unwrap().with_stream(stream_of(0x40))
+        Import::from_dlpack(samples).unwrap().with_stream(stream_of(0x40)).unwrap()
     };
     assert_eq!(import().info().stream(), Some(StreamHandle::NothingPending));
     let lease: Matrix<Lease<u16>> = Matrix::from_import(import()).unwrap();

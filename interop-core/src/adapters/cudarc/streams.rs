@@ -10,6 +10,7 @@ use crate::adapters::cudarc::context::{captured, context, failed};
 use crate::cuda;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::driver::device::Device;
+use crate::driver::order::order_default_stream;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::Result;
 use crate::memory::transfer::ordinal_of;
@@ -81,11 +82,7 @@ impl FromStream for Arc<CudaStream> {
     fn from_stream(stream: StreamHandle, device: Device) -> Result<Self> {
         let ordinal = ordinal_of(stream, device)?;
         let context = context(ordinal)?;
-        if let (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(context_handle)) =
-            (stream, handle_of(&context))
-        {
-            crate::driver::stream_wait::wait_for_default_streams(stream, device, context_handle)?;
-        }
+        order_default_stream(stream, handle_of(&context), device)?;
         Ok(match stream {
             StreamHandle::NothingPending | StreamHandle::LegacyDefault => context.default_stream(),
             StreamHandle::PerThreadDefault => context.per_thread_stream(),

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::driver::release::scope::ErasedOwner;
+use crate::driver::release::reach::ErasedOwner;
 use crate::process::fork::thread_number;
 
 /// The number of releases in one list at which they get their event.
@@ -89,7 +89,7 @@ impl Batches {
     /// Adds an owner to the list of this thread. Returns whether the list is full.
     pub(crate) fn push(&self, owner: ErasedOwner) -> bool {
         let mut owners = self.own().lock();
-        owners.bytes += owner.scope().bytes();
+        owners.bytes += owner.reach().bytes();
         owners.list.push(owner);
         // Set with the list locked, because `take_all` clears it before it locks the lists.
         if !self.is_occupied.load(Ordering::SeqCst) {

@@ -7,7 +7,7 @@ use crate::driver::context::{Context, Relaxed};
 use crate::driver::event::Event;
 use crate::driver::functions::{Driver, Failure, Outcome, code};
 use crate::driver::release::THREAD;
-use crate::driver::release::scope::ReleaseScope;
+use crate::driver::release::reach::Reach;
 use crate::driver::stream::{LEGACY, capture_of};
 #[cfg(feature = "python")]
 use crate::driver::stream_handle::StreamHandle;
@@ -96,17 +96,17 @@ pub(crate) fn set_capture_hook(captures: fn(Option<i32>) -> bool) {
 ///
 /// While it waits, nothing else is recorded: `record` may be waiting for work that needs a lock of this thread, such as
 /// the Python interpreter's.
-pub(crate) fn unless_held<R>(scope: ReleaseScope, record: impl FnOnce() -> Option<R>) -> Option<R> {
-    if is_deferred() { None } else { unless_captured(scope, record) }
+pub(crate) fn unless_held<R>(reach: Reach, record: impl FnOnce() -> Option<R>) -> Option<R> {
+    if is_deferred() { None } else { unless_captured(reach, record) }
 }
 
 /// As [`unless_held`], also on a thread that records no event for a release.
-pub(crate) fn unless_captured<R>(scope: ReleaseScope, record: impl FnOnce() -> Option<R>) -> Option<R> {
+pub(crate) fn unless_captured<R>(reach: Reach, record: impl FnOnce() -> Option<R>) -> Option<R> {
     if HOLD_STATE.get().held.load(Ordering::SeqCst) != 0 {
         return None;
     }
     // The hook is foreign code, so it runs without the lock.
-    if is_captured(scope.device()) {
+    if is_captured(reach.device()) {
         return None;
     }
     let _recording = match HOLD_STATE.get().recording.try_read() {
@@ -122,13 +122,13 @@ fn is_deferred() -> bool {
     THREAD.with(|thread| thread.defers.get() != 0)
 }
 
-/// Records an event after all work of each context in `scope`. Returns the events that are not done yet, or `None` if
+/// Records an event after all work of each context in `reach`. Returns the events that are not done yet, or `None` if
 /// they cannot be recorded now, for example during a capture.
-pub(crate) fn events_after(driver: &'static Driver, scope: ReleaseScope) -> Option<Vec<Event<'static>>> {
-    unless_held(scope, || {
+pub(crate) fn events_after(driver: &'static Driver, reach: Reach) -> Option<Vec<Event<'static>>> {
+    unless_held(reach, || {
         let _relaxed = Relaxed::new(driver);
         let mut events = Vec::new();
-        for context in contexts(driver, scope)? {
+        for context in contexts(driver, reach)? {
             match event_after(driver, context) {
                 Ok(Some(event)) => events.push(event),
                 // The state of the work is unknown. A later poll may succeed.
@@ -150,13 +150,13 @@ pub(crate) fn need_synchronize() -> bool {
     HOLD_STATE.get().lacks_context_events.load(Ordering::Relaxed)
 }
 
-/// Waits on the host for all contexts in `scope`, if no event can be recorded. Returns no events, or `None` if it
+/// Waits on the host for all contexts in `reach`, if no event can be recorded. Returns no events, or `None` if it
 /// cannot wait for one of the contexts, for example while a graph is captured.
-pub(crate) fn synchronized(driver: &Driver, scope: ReleaseScope) -> Option<Vec<Event<'static>>> {
-    unless_held(scope, || {
+pub(crate) fn synchronized(driver: &Driver, reach: Reach) -> Option<Vec<Event<'static>>> {
+    unless_held(reach, || {
         let _relaxed = Relaxed::new(driver);
         let waited = |context| finish(driver, context).map_or_else(Failure::is_final, |()| true);
-        contexts(driver, scope)?.all(waited).then(Vec::new)
+        contexts(driver, reach)?.all(waited).then(Vec::new)
     })
 }
 
@@ -176,11 +176,11 @@ fn event_after(driver: &'static Driver, context: Context) -> Outcome<Option<Even
     Ok(if event.is_done()? { None } else { Some(event) })
 }
 
-/// Returns the contexts of a scope, or `None` if the driver does not report which are in use.
-fn contexts(driver: &Driver, scope: ReleaseScope) -> Option<impl Iterator<Item = Context> + use<>> {
-    match scope.all(driver) {
+/// Returns the contexts of a reach, or `None` if the driver does not report which are in use.
+fn contexts(driver: &Driver, reach: Reach) -> Option<impl Iterator<Item = Context> + use<>> {
+    match reach.all(driver) {
         // The driver has shut down, so no work is left.
-        Err(failure) if failure.is_final() => scope.own_alone().all(driver).ok(),
+        Err(failure) if failure.is_final() => reach.own_alone().all(driver).ok(),
         contexts => contexts.ok(),
     }
 }

@@ -1,10 +1,10 @@
 //! Releases of CUDA memory: an owner is dropped after the work that may still use its memory.
 //!
 //! A stream that an earlier call named may be destroyed by now, so a release uses no stream. Instead it records one
-//! event after *all* work of each context in its `ReleaseScope` (`cuCtxRecordEvent`). A dropped owner takes one of
+//! event after *all* work of each context in its `Reach` (`cuCtxRecordEvent`). A dropped owner takes one of
 //! three ways:
 //!
-//! - Released now: all events are done, the scope is empty, there is no driver, or the program orders releases itself.
+//! - Released now: all events are done, the reach is empty, there is no driver, or the program orders releases itself.
 //! - Deferred with recorded events: work is pending. The owner is dropped once all of its events are done.
 //! - Deferred without an event yet: a guard holds releases, a graph is captured, or the driver failed to record an
 //!   event. Small arrays also wait here in a batch to share an event. A later poll records it.
@@ -17,8 +17,8 @@
 pub(crate) mod batch;
 pub(crate) mod hold;
 pub(crate) mod queue;
+pub(crate) mod reach;
 pub(crate) mod requests;
-pub(crate) mod scope;
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering;

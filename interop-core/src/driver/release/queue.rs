@@ -13,7 +13,7 @@ use crate::driver::event::Event;
 use crate::driver::functions::{Driver, driver, is_of_parent, opened};
 use crate::driver::release::batch::Batches;
 use crate::driver::release::hold::{events_after, synchronized};
-use crate::driver::release::scope::{ErasedOwner, ReleaseScope, contain_panic, drop_in_context};
+use crate::driver::release::reach::{ErasedOwner, Reach, contain_panic, drop_in_context};
 use crate::driver::release::{ReleasePolicy, THREAD, release_policy, store_policy};
 use crate::process::fork::PerProcess;
 use crate::process::settings::unordered;
@@ -130,13 +130,13 @@ fn list() -> MutexGuard<'static, List> {
 }
 
 impl List {
-    fn queue(&mut self, scope: ReleaseScope) -> &mut Queue {
-        let scope = scope.contexts();
-        let known = self.queues.iter().position(|queue| queue.scope == scope);
+    fn queue(&mut self, reach: Reach) -> &mut Queue {
+        let reach = reach.contexts();
+        let known = self.queues.iter().position(|queue| queue.reach == reach);
         let at = known.unwrap_or_else(|| {
             // Contexts come and go, so queues that are no longer used are removed.
             self.queues.retain(|queue| !queue.is_empty());
-            self.queues.push(Queue { scope, recorded: VecDeque::new(), unrecorded: Vec::new() });
+            self.queues.push(Queue { reach, recorded: VecDeque::new(), unrecorded: Vec::new() });
             self.queues.len() - 1
         });
         &mut self.queues[at]
@@ -145,7 +145,7 @@ impl List {
     /// Moves the owners in the batches to the queues of their contexts: all of them, or those of a full list.
     fn collect_batches(&mut self, poll: Poll) {
         let batches = &WAITING.get().batches;
-        let receive = |owner: ErasedOwner| self.queue(owner.scope()).unrecorded.push(owner);
+        let receive = |owner: ErasedOwner| self.queue(owner.reach()).unrecorded.push(owner);
         if poll == Poll::Full {
             batches.take_own(receive);
         } else {
@@ -202,10 +202,10 @@ pub(crate) fn queued() -> usize {
 }
 
 /// Defers a release until `events` are done. With `None` it is deferred without an event, until a poll records one.
-pub(crate) fn defer(owner: ErasedOwner, scope: ReleaseScope, events: Option<Vec<Event<'static>>>) {
+pub(crate) fn defer(owner: ErasedOwner, reach: Reach, events: Option<Vec<Event<'static>>>) {
     let mut list = list();
-    let queue = list.queue(scope);
-    let owner = owner.after(scope);
+    let queue = list.queue(reach);
+    let owner = owner.after(reach);
     match events {
         Some(events) => {
             queue.recorded.push_back(Deferred { events, owners: vec![owner], is_given_up: false });
@@ -215,17 +215,17 @@ pub(crate) fn defer(owner: ErasedOwner, scope: ReleaseScope, events: Option<Vec<
     }
     let waiting = WAITING.get();
     waiting.pending.fetch_add(1, Ordering::SeqCst);
-    scope.count_deferred();
+    reach.count_deferred();
     list.update_worth_polling();
     waiting.not_empty.notify();
 }
 
 /// Defers a release in a batch, so that it shares an event. Makes no driver call, unless this release fills the batch.
-pub(crate) fn defer_in_batch(owner: ErasedOwner, scope: ReleaseScope) {
+pub(crate) fn defer_in_batch(owner: ErasedOwner, reach: Reach) {
     let waiting = WAITING.get();
-    scope.count_deferred();
+    reach.count_deferred();
     waiting.pending.fetch_add(1, Ordering::SeqCst);
-    let full = waiting.batches.push(owner.after(scope));
+    let full = waiting.batches.push(owner.after(reach));
     if waiting.not_empty.is_awaited() {
         let _list = list();
         waiting.not_empty.notify();
@@ -300,14 +300,14 @@ pub(crate) fn is_worth_waiting(ordinal: i32) -> bool {
     list.in_progress != own_in_progress()
         || list.queues.iter().any(|queue| {
             let is_waited_for = |oldest: &Deferred| !oldest.is_given_up;
-            queue.scope.ordinal() == Some(ordinal) && queue.recorded.front().is_some_and(is_waited_for)
+            queue.reach.ordinal() == Some(ordinal) && queue.recorded.front().is_some_and(is_waited_for)
         })
 }
 
 /// Makes allocations wait no longer for the oldest releases on this device.
 pub(crate) fn give_up_on_oldest(ordinal: i32) {
     let mut list = list();
-    let queues = list.queues.iter_mut().filter(|queue| queue.scope.ordinal() == Some(ordinal));
+    let queues = list.queues.iter_mut().filter(|queue| queue.reach.ordinal() == Some(ordinal));
     queues.filter_map(|queue| queue.recorded.front_mut()).for_each(|oldest| oldest.is_given_up = true);
 }
 
@@ -329,27 +329,27 @@ pub(crate) fn drain(poll: Poll) -> PollResult {
             list.collect_batches(poll);
         }
         let waiting = list.queues.iter().filter(|queue| !queue.is_empty());
-        let fences: Vec<ReleaseScope> = waiting.map(|queue| queue.scope).collect();
+        let fences: Vec<Reach> = waiting.map(|queue| queue.reach).collect();
         if fences.is_empty() {
             // The list is empty, but another thread may put back the owners that it has taken out.
             result.everything = list.in_progress == own_in_progress();
         }
         (fences, unrecorded)
     };
-    for scope in fences {
+    for reach in fences {
         if unrecorded {
-            record_events(driver, scope, poll, &mut result);
+            record_events(driver, reach, poll, &mut result);
         }
-        release_due(driver, scope, poll, &mut result);
+        release_due(driver, reach, poll, &mut result);
     }
     result
 }
 
 /// Records the events of the releases that have none. If that is not possible now, they stay as they are.
-fn record_events(driver: &'static Driver, scope: ReleaseScope, poll: Poll, result: &mut PollResult) {
+fn record_events(driver: &'static Driver, reach: Reach, poll: Poll, result: &mut PollResult) {
     let mut owners = {
         let mut list = list();
-        let owners = core::mem::take(&mut list.queue(scope).unrecorded);
+        let owners = core::mem::take(&mut list.queue(reach).unrecorded);
         list.take_out(owners.len(), result);
         owners
     };
@@ -357,16 +357,16 @@ fn record_events(driver: &'static Driver, scope: ReleaseScope, poll: Poll, resul
         return;
     }
     // Without the lock, because this asks libraries whether they capture a graph.
-    let events = events_after(driver, scope);
-    let events = events.or_else(|| (poll == Poll::Blocking).then(|| synchronized(driver, scope)).flatten());
+    let events = events_after(driver, reach);
+    let events = events.or_else(|| (poll == Poll::Blocking).then(|| synchronized(driver, reach)).flatten());
     if events.as_ref().is_some_and(Vec::is_empty) {
         // No work is left to wait for, so no other thread has to see these owners.
         result.released = true;
-        release(owners, scope, driver, &WAITING.get().pending);
+        release(owners, reach, driver, &WAITING.get().pending);
         return;
     }
     let (mut list, recorded) = (list(), owners.len());
-    let queue = list.queue(scope);
+    let queue = list.queue(reach);
     if let Some(events) = events {
         queue.recorded.push_back(Deferred { events, owners, is_given_up: false });
     } else {
@@ -377,34 +377,34 @@ fn record_events(driver: &'static Driver, scope: ReleaseScope, poll: Poll, resul
 }
 
 /// Releases the owners whose events are done.
-fn release_due(driver: &'static Driver, scope: ReleaseScope, poll: Poll, result: &mut PollResult) {
+fn release_due(driver: &'static Driver, reach: Reach, poll: Poll, result: &mut PollResult) {
     // All are taken out before the first is dropped. A drop may import or export, which polls in passing. That poll
     // would drop the next owner inside this drop, and so on, as deep as the queue is long.
-    let due = take_due(driver, scope, poll, result);
+    let due = take_due(driver, reach, poll, result);
     result.released |= !due.is_empty();
     // Taken before the drops: if a drop forks and the child returns here, it must not decrease the counter of its new,
     // empty queue.
     let pending = &WAITING.get().pending;
     for Deferred { owners, .. } in due {
-        release(owners, scope, driver, pending);
+        release(owners, reach, driver, pending);
     }
 }
 
 /// Takes out the releases whose events are done, from the front up to the first that is not done. Nearly always that is the
 /// first of all.
-fn take_due(driver: &Driver, scope: ReleaseScope, poll: Poll, result: &mut PollResult) -> Vec<Deferred> {
+fn take_due(driver: &Driver, reach: Reach, poll: Poll, result: &mut PollResult) -> Vec<Deferred> {
     let mut due = Vec::new();
     loop {
         let front = {
             let mut list = list();
-            let front = list.queue(scope).recorded.pop_front();
+            let front = list.queue(reach).recorded.pop_front();
             list.take_out(front.as_ref().map_or(0, |front| front.owners.len()), result);
             front
         };
         let Some(mut front) = front else { return due };
         if !front.is_done(driver, poll == Poll::Blocking) {
             let (mut list, owners) = (list(), front.owners.len());
-            list.queue(scope).recorded.push_front(front);
+            list.queue(reach).recorded.push_front(front);
             list.put_back(owners);
             return due;
         }
@@ -416,12 +416,12 @@ fn take_due(driver: &Driver, scope: ReleaseScope, poll: Poll, result: &mut PollR
 ///
 /// Their queue gets the vector back. Freeing more than a kilobyte for each full list makes glibc merge its small blocks,
 /// and then the next allocations take longer.
-fn release(mut owners: Vec<ErasedOwner>, queue: ReleaseScope, driver: &Driver, pending: &AtomicUsize) {
+fn release(mut owners: Vec<ErasedOwner>, queue: Reach, driver: &Driver, pending: &AtomicUsize) {
     let released = owners.len();
     for owner in owners.drain(..) {
-        let scope = owner.scope();
-        contain_panic(|| drop_in_context(driver, owner, scope));
-        scope.count_released();
+        let reach = owner.reach();
+        contain_panic(|| drop_in_context(driver, owner, reach));
+        reach.count_released();
     }
     pending.fetch_sub(released, Ordering::AcqRel);
     let mut list = list();
@@ -434,7 +434,7 @@ fn release(mut owners: Vec<ErasedOwner>, queue: ReleaseScope, driver: &Driver, p
 
 /// The deferred releases that wait for the work of the same contexts.
 pub(crate) struct Queue {
-    pub(crate) scope: ReleaseScope,
+    pub(crate) reach: Reach,
     /// Releases with events, in the order in which the events were recorded. Each event comes after all work before it,
     /// so while the first is not done, no other is. Two threads may add theirs in the wrong order; one of the two
     /// releases then waits a little longer than it has to.
@@ -486,16 +486,16 @@ pub fn set_release_policy(policy: ReleasePolicy) {
 /// In a process that was forked from one that uses CUDA, the owner is leaked: the driver cannot free the memory there,
 /// and the memory belongs to the parent.
 #[cold]
-pub(crate) fn after_work(owner: ErasedOwner, scope: ReleaseScope) {
+pub(crate) fn after_work(owner: ErasedOwner, reach: Reach) {
     if is_of_parent() {
         return core::mem::forget(owner);
     }
-    if scope == ReleaseScope::NONE {
+    if reach == Reach::NONE {
         return drop(owner);
     }
     let immediate = unordered().releases;
     // A small array makes no driver call here, because another thread may be capturing a graph.
-    let small = scope.is_small() && !immediate;
+    let small = reach.is_small() && !immediate;
     if !small {
         poll_in_passing();
     }
@@ -503,15 +503,15 @@ pub(crate) fn after_work(owner: ErasedOwner, scope: ReleaseScope) {
     // Without a driver no work can be pending.
     let Some(driver) = driver else { return drop(owner) };
     if immediate {
-        return drop_in_context(driver, owner, scope);
+        return drop_in_context(driver, owner, reach);
     }
     // Applied now, because the policy may change before the events are recorded.
-    let scope = if release_policy() == ReleasePolicy::AfterAllContexts { scope.everywhere() } else { scope };
+    let reach = if release_policy() == ReleasePolicy::AfterAllContexts { reach.everywhere() } else { reach };
     if small {
-        return defer_in_batch(owner, scope);
+        return defer_in_batch(owner, reach);
     }
-    match events_after(driver, scope) {
-        Some(events) if events.is_empty() => drop_in_context(driver, owner, scope),
-        events => defer(owner, scope, events),
+    match events_after(driver, reach) {
+        Some(events) if events.is_empty() => drop_in_context(driver, owner, reach),
+        events => defer(owner, reach, events),
     }
 }

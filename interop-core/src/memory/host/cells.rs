@@ -5,10 +5,10 @@ use core::fmt;
 use core::mem::MaybeUninit;
 
 use crate::array::element::Element;
-use crate::cuda::handover::synchronize_pending;
-use crate::driver::device::{Device, DeviceType};
-use crate::driver::functions::is_available;
-use crate::driver::stream_handle::PendingWork;
+use crate::cuda::handover::ArrayWork;
+use crate::driver::device::DeviceType;
+use crate::driver::order::Waiter;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// An element that is read by value, and that another library may write between two reads.
@@ -151,19 +151,16 @@ pub(crate) fn invalid_bool(byte: u8) -> Error {
 
 /// Returns an error for memory that the host cannot access. Waits for work that is pending on pinned and managed memory
 /// at this address.
-pub(crate) fn check_readable(pending: PendingWork, address: usize, device: Device) -> Result<()> {
-    device.check_for_host()?;
-    if pending.is_nothing() {
-        return Ok(());
-    }
-    match pending.name() {
-        Some(stream) if device.device_type == DeviceType::CPU => {
+pub(crate) fn check_readable(work: ArrayWork<'_>) -> Result<()> {
+    work.device.check_for_host()?;
+    match work.pending.name() {
+        Some(StreamHandle::NothingPending) if work.of_storage.is_none() => Ok(()),
+        Some(stream) if work.device.device_type == DeviceType::CPU => {
             let found = text!("work pending on the {stream}");
             let allowed = "no stream, because CPU memory has no pending work";
             Err(Error::new(ErrorKind::Stream, "stream", found, allowed))
         }
-        _ if is_available() => synchronize_pending(pending, address, device),
-        _ => Ok(()),
+        _ => work.order_before(Waiter::Host),
     }
 }
 

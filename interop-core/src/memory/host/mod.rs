@@ -15,14 +15,15 @@ use std::sync::Arc;
 
 use crate::array::element::Element;
 use crate::array::layout::order::Order;
+use crate::cuda::handover::ArrayWork;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, RawView, printed};
-use crate::memory::borrow_registry::Borrow;
 use crate::memory::host::cells::{check_readable, check_run, invalid_bool, read_valid};
 #[cfg(feature = "ndarray")]
 use crate::memory::host::loops::Visit;
 #[cfg(feature = "ndarray")]
 use crate::memory::host::strided::Strided;
+use crate::process::borrow_registry::Borrow;
 
 /// A view whose elements host code can read: the memory is host-accessible and aligned, and no work is pending on it.
 ///
@@ -125,7 +126,7 @@ impl Drop for BorrowGuard<'_> {
 }
 
 fn check_host<T: Element, const N: usize>(raw: &RawView<N>) -> Result<()> {
-    check_readable(raw.pending, raw.address, raw.device)?;
+    check_readable(ArrayWork::new(raw.pending, raw.address, raw.device))?;
     if raw.address % align_of::<T>() != 0 {
         let found = text!("address {:#x}", raw.address);
         let allowed = text!("a multiple of {}, the alignment of the element", align_of::<T>());

@@ -12,9 +12,9 @@ use crate::array::layout::order::{Order, contiguous_strides, is_contiguous};
 use crate::array::layout::{Layout, product};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::array_view::{check_writable, shared_range};
-use crate::memory::borrow_registry::Borrow;
 use crate::memory::host::cells::{ReadOnlyCell, check_readable, check_run, first_invalid_bool, invalid_bool};
 use crate::memory::host::loops::{Loops, Plane, Visit, fill, fold, map};
+use crate::process::borrow_registry::Borrow;
 
 /// The size of a chunk of copied elements, in bytes. Contiguous runs of at least this size are passed in place.
 const CHUNK: usize = 8192;
@@ -31,7 +31,7 @@ pub(crate) unsafe fn with_elements<T: Element, R>(
     exclusive: bool,
     work: impl FnOnce(Strided<'_, T>) -> Result<R>,
 ) -> Result<R> {
-    check_readable(info.pending, info.address, info.device())?;
+    check_readable(info.work())?;
     let layout = info.layout_of(&T::TYPE)?;
     let _access = Borrow::from_shared(shared_range(info), exclusive)?;
     // SAFETY: the memory is live and initialized, as the caller promises, and host memory. A layout was checked when it

@@ -250,8 +250,8 @@ impl Import {
     ) -> Result<Self> {
         let mut info = interface.info()?;
         let stated = interface.version >= 3 || interface.stream != StreamHandle::NothingPending;
-        let (scope, captured) = cuda::handover::locate_and_wait(&mut info, stated, consumer)?;
-        let mut import = Self::new(info, Owner::new(owner).after(scope));
+        let (reach, captured) = cuda::handover::locate_and_order(&mut info, stated, consumer)?;
+        let mut import = Self::new(info, Owner::new(owner).after(reach));
         import.protocol = Some(Protocol::CudaArrayInterface);
         let own = import.context();
         import.put_on_ordered_stream(consumer, captured, own);

@@ -6,14 +6,13 @@ use core::mem::offset_of;
 use core::ptr;
 use core::ptr::NonNull;
 use std::alloc::{alloc, dealloc, handle_alloc_error};
-use std::sync::Arc;
 
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::cuda;
 use crate::driver::device::Device;
-use crate::driver::release::scope::{ReleaseScope, contain_panic, enter_scope};
+use crate::driver::release::reach::{Handle, InReach, Reach, contain_panic};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
@@ -54,7 +53,7 @@ struct Package<A, O> {
     /// Whether the capsule with the tensor is dropped, and no consumer took it.
     is_untaken: bool,
     /// The work that the release must come after, for memory that devices use.
-    scope: Option<ReleaseScope>,
+    reach: Option<Reach>,
     owner: MaybeDangling<O>,
 }
 
@@ -113,7 +112,7 @@ pub unsafe fn export<A: TensorAbi, O: Send + 'static>(
     exported.map_err(|Refused { value, error }| Refused::new(value.0, error))
 }
 
-/// As [`export`], for an owner that may adapt its release scope.
+/// As [`export`], for an owner that may adapt its reach.
 ///
 /// # Safety
 ///
@@ -230,12 +229,12 @@ fn pack<A: TensorAbi, O: ExportOwner>(
     let tensor = tensor_of(info, shape);
     let drops_in_order = O::IS_THE_ARRAY && info.drops_in_order;
     let is_free = info.device() == Device::CPU || drops_in_order;
-    let scope = if is_free { None } else { cuda::release_scope_of(info) };
-    let scope = scope.map(|scope| owner.get_mut().adapt_scope(scope));
+    let reach = if is_free { None } else { cuda::reach_of(info) };
+    let reach = reach.map(|reach| owner.get_mut().adapt_reach(reach));
     let managed = A::wrap(tensor, flags, start.cast::<c_void>(), release::<A, O>);
     let package = start.cast::<Package<A, O>>();
     // SAFETY: `alloc_layout` starts with a package and is aligned for one.
-    unsafe { package.write(Package { managed, ndim, is_untaken: false, scope, owner }) };
+    unsafe { package.write(Package { managed, ndim, is_untaken: false, reach, owner }) };
     counters::EXPORTS.add();
     // SAFETY: the struct is complete and not shared; the caller of `export` guarantees that its memory is live.
     unsafe { ManagedTensor::from_raw(package.cast::<A>()) }
@@ -282,13 +281,12 @@ unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
         unsafe { &*owner }.get().note_taken();
     }
     // SAFETY: the struct is the first field of the package.
-    let scope =
-        unsafe { field_ptr::<A, O, Option<ReleaseScope>>(package, offset_of!(Package<A, O>, scope)).read() };
+    let reach = unsafe { field_ptr::<A, O, Option<Reach>>(package, offset_of!(Package<A, O>, reach)).read() };
     counters::EXPORTS.sub();
     let Some(value) = NonNull::new(package.cast::<()>()) else { return };
     // SAFETY: the package is dropped once, by this owner. Its own owner may be dropped on any thread.
     let owner = unsafe { Owner::from_raw(value, drop_package::<A, O>) };
-    contain_panic(|| drop(owner.after(scope)));
+    contain_panic(|| drop(owner.after(reach)));
 }
 
 /// Releases a tensor that no consumer has taken.
@@ -331,10 +329,10 @@ unsafe fn drop_package<A: TensorAbi, O>(package: NonNull<()>) {
 
 /// The owner in an export.
 pub(crate) trait ExportOwner: Send + 'static {
-    /// Returns the release scope of the owner, given that of the memory. An owner that makes the context of the memory
-    /// current itself stores the scope and marks the result as self-reliant.
-    fn adapt_scope(&mut self, scope: ReleaseScope) -> ReleaseScope {
-        scope
+    /// Returns the reach of the owner, given that of the memory. An owner that makes the context of the memory
+    /// current itself stores the reach and marks the result as self-reliant.
+    fn adapt_reach(&mut self, reach: Reach) -> Reach {
+        reach
     }
 
     /// Whether the drop is that of the described array, or of a reference to it.
@@ -352,33 +350,11 @@ impl<O: Send + 'static, const IS_THE_ARRAY: bool> ExportOwner for ExportedValue<
     const IS_THE_ARRAY: bool = IS_THE_ARRAY;
 }
 
-/// A handle of a shared array. The drop of the last handle makes the context of the memory current and drops the array.
-/// The drop of any other handle needs no context.
-pub(crate) struct SharedHandle<T: Send + Sync + 'static> {
-    array: Option<Arc<T>>,
-    scope: Option<ReleaseScope>,
-}
-
-impl<T: Send + Sync + 'static> SharedHandle<T> {
-    pub(crate) fn new(array: &Arc<T>) -> Self {
-        Self { array: Some(Arc::clone(array)), scope: None }
-    }
-}
-
-impl<T: Send + Sync + 'static> ExportOwner for SharedHandle<T> {
+impl<H: Handle + Send + 'static> ExportOwner for InReach<H> {
     const IS_THE_ARRAY: bool = true;
 
-    fn adapt_scope(&mut self, scope: ReleaseScope) -> ReleaseScope {
-        self.scope = Some(scope);
-        scope.self_reliant()
-    }
-}
-
-impl<T: Send + Sync + 'static> Drop for SharedHandle<T> {
-    fn drop(&mut self) {
-        if let Some(last) = self.array.take().and_then(Arc::into_inner) {
-            let _home = self.scope.and_then(enter_scope);
-            drop(last);
-        }
+    fn adapt_reach(&mut self, reach: Reach) -> Reach {
+        self.reach = Some(reach);
+        reach.self_reliant()
     }
 }

@@ -18,7 +18,7 @@ use crate::array::raw_descriptor::{RawDescriptor, Strides};
 use crate::cuda;
 use crate::cuda::memory_check::Verification;
 use crate::driver::device::Device;
-use crate::driver::release::scope::ReleaseScope;
+use crate::driver::release::reach::Reach;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::import::{Import, Protocol};
@@ -274,7 +274,7 @@ impl Import {
     /// # Safety
     ///
     /// The device and the extent in the tensor are correct; nothing else checks them. Work on the memory is in primary
-    /// contexts, as with the CUDA runtime and nearly all libraries, because the release scope is not looked up either.
+    /// contexts, as with the CUDA runtime and nearly all libraries, because the reach is not looked up either.
     #[inline]
     pub unsafe fn from_dlpack_unchecked<A: TensorAbi>(
         tensor: ManagedTensor<A>,
@@ -310,8 +310,8 @@ impl Import {
         verification: Verification,
     ) -> Result<(), Refused<ManagedTensor<A>>> {
         let checked = tensor.info_into(&mut self.info);
-        let scope = match checked.and_then(|()| cuda::check(&self.info, verification)) {
-            Ok(scope) => scope,
+        let reach = match checked.and_then(|()| cuda::check(&self.info, verification)) {
+            Ok(reach) => reach,
             Err(error) => {
                 self.info = ArrayInfo::EMPTY;
                 return Err(Refused::new(tensor, error));
@@ -322,8 +322,8 @@ impl Import {
             self.info.pending = PendingWork::on(StreamHandle::LegacyDefault);
         }
         // SAFETY: the owner releases the struct once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
-        self.owner = unsafe { Owner::from_raw(tensor.into_non_null(), release) }
-            .after(scope.map(ReleaseScope::self_reliant));
+        self.owner =
+            unsafe { Owner::from_raw(tensor.into_non_null(), release) }.after(reach.map(Reach::self_reliant));
         self.protocol =
             Some(if A::IS_VERSIONED { Protocol::DlpackVersioned } else { Protocol::DlpackLegacy });
         Ok(())

@@ -8,12 +8,13 @@ use pyo3::pyclass::boolean_struct::True;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::derive::cuda_array::CudaArray;
+use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::python::errors::raised;
 use crate::python::export::dlpack::{DlpackArgs, answer};
 use crate::python::interpreter::with_attached;
-use crate::python::py_ref::{ExportedObject, release_deferred_refs};
+use crate::python::py_ref::{PyRef, release_deferred_refs};
 
 /// `#[pyclass(frozen)]` as a type, as `PyO3` expresses it.
 #[doc(hidden)]
@@ -108,7 +109,7 @@ pub fn dlpack<'py, T: ArrayMethods>(
     let py = object.py();
     release_deferred_refs(py);
     let request = DlpackArgs::new(arguments)?;
-    let owner = ExportedObject::new(object.clone().into_any().unbind());
+    let owner = InReach::new(PyRef::new(object.clone().into_any().unbind()), None);
     // By reference, so that the description is not moved (see `RawDescriptor::validate_into`).
     let capsule = match T::of(object).info() {
         // SAFETY: the object keeps the array alive, and its class is frozen.

@@ -15,8 +15,8 @@ use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::shared_range;
-use crate::memory::borrow_registry::Borrow;
 use crate::memory::host::cells::check_readable;
+use crate::process::borrow_registry::Borrow;
 use crate::process::counters;
 use crate::python::class::array_class::ArrayMethods;
 use crate::python::export::dlpack::waiting;
@@ -125,7 +125,7 @@ fn lend(object: &Bound<'_, PyAny>, info: &ArrayInfo, request: c_int) -> PyResult
 
 /// Fails if the request needs a property that the array does not have.
 fn permit(py: Python<'_>, info: &ArrayInfo, request: c_int) -> Result<()> {
-    waiting(py, info, || check_readable(info.pending, info.address, info.device()))?;
+    waiting(py, info, || check_readable(info.work()))?;
     let writes = has(request, ffi::PyBUF_WRITABLE);
     if writes && info.is_read_only() {
         let allowed = "a request for reading only, or a copy of the array";

@@ -16,6 +16,7 @@ use crate::array::layout::errors::no_extents;
 use crate::cuda;
 use crate::cuda::memory_check::Verification;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::Import;
@@ -33,7 +34,7 @@ use crate::python::errors::{in_words, origin};
 use crate::python::export::allocate::new_memory_of_rust;
 use crate::python::import::exchange_table::CAPSULE_NAME;
 use crate::python::interpreter::{is_attached, new_capsule};
-use crate::python::py_ref::{ExportedObject, release_deferred_refs};
+use crate::python::py_ref::{PyRef, release_deferred_refs};
 use crate::python::shared_borrows::share_borrow_table;
 
 /// `__dlpack_c_exchange_api__`: the capsule with the table of a class. `PyO3` calls this when it creates the class, which is
@@ -117,8 +118,8 @@ unsafe extern "C" fn own<T: ArrayMethods + PyTypeInfo>(
         };
         let info = T::of(array).info()?;
         // Of the stream that `work_stream` returns.
-        cuda::make_consumer_wait(&info, StreamHandle::LegacyDefault)?;
-        let owner = ExportedObject::new(object.unbind());
+        cuda::hand_over(&info, StreamHandle::LegacyDefault)?;
+        let owner = InReach::new(PyRef::new(object.unbind()), None);
         // SAFETY: the array guarantees its memory as long as it lives, and the owner keeps it alive.
         let tensor: ManagedTensor<Versioned> = unsafe { export_kept(&info, owner, Ownership::Shared) }?;
         // SAFETY: the pointer is valid for a write, as the caller promises.

@@ -12,8 +12,9 @@ use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
-use crate::derive::relabel::InScope;
+use crate::derive::relabel::Sole;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::release::reach::InReach;
 use crate::error::{Error, ErrorKind, Result};
 use crate::python::class::array_class::{ArrayClass, ArrayMethods, described_attached, shared_info};
 use crate::python::errors::with_origin;
@@ -115,8 +116,8 @@ impl ExportedArray {
         // that of its memory. An import and host memory need none. It is found now, because a description may need the
         // interpreter, and a drop must not wait for it.
         let on_device = info.device() != Device::CPU && !info.drops_in_order;
-        let scope = if on_device { cuda::release_scope_of(info) } else { None };
-        Self { source: Source::Value(Box::new(InScope::new(array, scope))), part: None }
+        let reach = if on_device { cuda::reach_of(info) } else { None };
+        Self { source: Source::Value(Box::new(InReach::new(Sole(array), reach))), part: None }
     }
 }
 

@@ -13,15 +13,16 @@ use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind};
 use crate::memory::array_view::shared_range;
-use crate::memory::borrow_registry::Borrow;
 use crate::memory::from_import::SHORT_COPY;
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::storage::InfoBuilder;
+use crate::process::borrow_registry::Borrow;
 use crate::protocols::dlpack::abi::{Legacy, Versioned};
-use crate::protocols::dlpack::export::{ExportOwner, Ownership, SharedHandle, export_kept as pack};
+use crate::protocols::dlpack::export::{ExportOwner, Ownership, export_kept as pack};
 use crate::python::capsule::wrap;
 use crate::python::convert::{device, extract_integer, number, pair};
 use crate::python::detach::{detached, free_detached};
@@ -95,7 +96,7 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
     share_borrow_table(py)?;
     match array.info() {
         // SAFETY: the `Arc` keeps the array alive and at its address, and allows only shared access.
-        Ok(ref info) => unsafe { answer(py, info, SharedHandle::new(array), request) },
+        Ok(ref info) => unsafe { answer(py, info, InReach::new(Arc::clone(array), None), request) },
         Err(error) => Err(error.into()),
     }
 }
@@ -146,9 +147,12 @@ pub(crate) unsafe fn answer<'py>(
     // A consumer on the host passes no stream and reads immediately.
     if wanted != own || own.device_type.is_host_accessible() && request.stream.is_none() {
         cuda::refuse_capture(info, consumer)?;
-        waiting(py, info, || cuda::synchronize_for_host(info))?;
+        waiting(py, info, || cuda::hand_over(info, StreamHandle::NothingPending))?;
+    } else if consumer == StreamHandle::NothingPending {
+        // The consumer promises, by the protocol, that it needs no order.
+        cuda::poll_in_passing();
     } else {
-        cuda::make_consumer_wait(info, consumer)?;
+        cuda::hand_over(info, consumer)?;
     }
     // Pinned or managed memory, for a consumer that accepts only host memory.
     let on_host = (wanted != own)
@@ -224,7 +228,7 @@ fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
         // SAFETY: the array guarantees that its memory is live.
         unsafe { crate::memory::transfer::fetch_buffer(&flat, &element, Order::C) }?
     } else {
-        crate::memory::host::cells::check_readable(flat.pending, flat.address, flat.device())?;
+        crate::memory::host::cells::check_readable(flat.work())?;
         // SAFETY: as above, and the host can access the memory.
         unsafe { HostBuffer::copy_of(&flat, Order::C) }?
     };

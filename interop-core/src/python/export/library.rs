@@ -11,6 +11,9 @@ use crate::array::info::ArrayInfo;
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::order::{Waiter, Work, order};
+use crate::driver::pointer::context_of_memory;
+use crate::driver::stream::Stream;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind};
 use crate::memory::owner::Owner;
@@ -18,7 +21,7 @@ use crate::process::counters;
 use crate::protocols::dlpack::abi::Versioned;
 use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_kept};
 use crate::python::class::exported_array::{AnyThread, Described, ExportedArray, into_object, numpy_view};
-use crate::python::detach::{detached, free_detached};
+use crate::python::detach::free_detached;
 use crate::python::errors::with_origin;
 use crate::python::export::allocate::{Wish, allocated, cupy_empty, numpy_empty, torch_empty};
 use crate::python::export::dlpack::waiting;
@@ -263,7 +266,7 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 
 /// Describes the same memory as host memory. Waits for pending work.
 fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
-    waiting(py, info, || cuda::synchronize_for_host(info))?;
+    waiting(py, info, || cuda::hand_over(info, StreamHandle::NothingPending))?;
     info.device = Device::CPU;
     (info.pending, info.of_storage) = (PendingWork::NOTHING, None);
     Ok(())
@@ -284,10 +287,10 @@ fn by_table(
     match info.device().device_type {
         DeviceType::CPU => {}
         DeviceType::CUDA => match table_stream((table, package), py, info.device())? {
-            TableStream::Handle(stream) => cuda::make_consumer_wait(info, stream)?,
-            TableStream::Null | TableStream::Absent => cuda::make_context_wait_for(info)?,
+            TableStream::Handle(stream) => cuda::hand_over(info, stream)?,
+            TableStream::Null | TableStream::Absent => cuda::hand_over_to_context(info)?,
         },
-        _ => waiting(py, info, || cuda::synchronize_for_host(info))?,
+        _ => waiting(py, info, || cuda::hand_over(info, StreamHandle::NothingPending))?,
     }
     let ours = Arc::new(Mutex::new(Some(array)));
     let owner = ExportedValue::<_, true>(Arc::clone(&ours));
@@ -300,8 +303,8 @@ fn by_table(
     if object.is_err() {
         let array = ours.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The library may have launched work on the memory before it failed.
-        let scope = if info.device() == Device::CPU { None } else { cuda::release_scope_of(info) };
-        drop(Owner::new(array).after(scope));
+        let reach = if info.device() == Device::CPU { None } else { cuda::reach_of(info) };
+        drop(Owner::new(array).after(reach));
     }
     object
 }
@@ -401,10 +404,15 @@ pub fn make_producer_wait(object: &Bound<'_, PyAny>, stream: StreamHandle, devic
     if let Some(theirs) = stream_of(object, device)? {
         return cuda::stream_wait(theirs, stream, device).map_err(named);
     }
-    if cuda::make_context_wait((0, device), (PendingWork::on(stream), device)).map_err(named)? {
-        return Ok(());
-    }
-    detached(object.py(), || cuda::stream_synchronize(stream, device)).map_err(named)
+    order_before_context(stream, device).map_err(named)
+}
+
+/// Makes all later work of the context of a device wait for the work that is on a stream now, or else the host.
+fn order_before_context(stream: StreamHandle, device: Device) -> Result<(), Error> {
+    let Some(work) = Stream::new(stream, None, device) else { return Ok(()) };
+    let context = context_of_memory(0, device)?;
+    free_detached();
+    order(Waiter::Context(context), Work::Stream(work)).map(drop)
 }
 
 /// Makes the library of `object` wait for the work that is pending on an array in the memory of that object.
@@ -417,8 +425,8 @@ pub(crate) fn make_producer_wait_for(object: &Bound<'_, PyAny>, info: &ArrayInfo
         return Ok(());
     }
     let done = match stream_of(object, info.device())? {
-        Some(theirs) => cuda::make_consumer_wait(info, theirs),
-        None => cuda::make_context_wait_for(info),
+        Some(theirs) => cuda::hand_over(info, theirs),
+        None => cuda::hand_over_to_context(info),
     };
     done.map_err(|error| with_origin(object, error).into())
 }

@@ -12,7 +12,7 @@ use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::derive::kept::dereferences;
 use crate::driver::device::Device;
-use crate::driver::release::scope::ReleaseScope;
+use crate::driver::release::reach::Reach;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::extraction::Extraction;
@@ -362,9 +362,12 @@ fn new_memory<B: FromArray + CudaArray>(
         let (info, memory) = detached(py, || new_memory_of_rust(wish, Some(stream)))?;
         let uses = memory.state().uses.cloned();
         // The storage orders its release itself.
-        let owner = Owner::new(memory).after(Some(ReleaseScope::NONE)).recorded_by(uses);
+        let owner = Owner::new(memory).after(Some(Reach::NONE)).recorded_by(uses);
         // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
-        (unsafe { Import::from_parts(info, owner) }.with_stream(stream), None)
+        let mut import = unsafe { Import::from_parts(info, owner) };
+        // The memory was allocated for that stream.
+        import.put_on_ordered_stream(stream, None, None);
+        (import, None)
     };
     let address = import.info().address;
     let array = B::assemble_named(&mut Extraction::new(&mut import).waiting_in(take_detached));

@@ -99,10 +99,10 @@ impl CurrentStream<'_> {
     pub(crate) fn receive(self, to: &mut Import) {
         let context = to.context();
         if let Some(owner) = self.owner {
-            let scope = to.owner.scope();
+            let reach = to.owner.reach();
             // The memory is released before its stream.
             let both = (to.take_owner().after(None), PyRef::new(owner.unbind()));
-            to.owner = Owner::new(both).after(scope);
+            to.owner = Owner::new(both).after(reach);
         }
         to.put_on_callers_stream(self.handle, context);
     }

@@ -27,6 +27,10 @@ use crate::derive::from_array::FromArray;
 use crate::derive::kept::Kept;
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::functions::driver;
+use crate::driver::order::{Work, order, order_streams};
+use crate::driver::pointer::reach_for;
+use crate::driver::stream::Stream;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::extraction::Extraction;
@@ -407,7 +411,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
             }
             return Ok(Imported::Yes);
         }
-        (Some(handle), _) => cuda::stream_wait_in(consumer, handle, device, context)?,
+        (Some(handle), _) => order_streams(consumer, handle, (context, device))?,
         (None, _) => {
             free_detached();
             to.make_wait_for_unknown(consumer)?;
@@ -512,10 +516,12 @@ fn from_device(
         // The producer did not accept the consumer's stream, so this code makes it wait. CPU memory has no streams, but
         // `PyTorch` describes pinned memory as CPU memory in its capsules.
         free_detached();
-        match passed {
-            Some(passed) => cuda::stream_wait(consumer, passed, found),
-            None => cuda::wait_for_unknown_stream(consumer, found),
-        }?;
+        if let Some(passed) = passed {
+            cuda::stream_wait(consumer, passed, found)?;
+        } else {
+            let work = Work::All(reach_for(driver()?, found));
+            order(Stream::new(consumer, None, found).into(), work)?;
+        }
     }
     put_on(request, to, current, consumer, entered.map(|entered| entered.context()))?;
     Ok(Imported::Yes)

@@ -15,7 +15,7 @@ use crate::array::dtype::{COMPLEX, DType, FLOAT};
 use crate::array::info::ArrayInfo;
 use crate::cuda;
 use crate::driver::device::{Device, DeviceType};
-use crate::driver::release::scope::contain_panic;
+use crate::driver::release::reach::contain_panic;
 use crate::error::{Error, ErrorKind, Origin};
 use crate::process::fork::PerProcess;
 use crate::python::errors::{origin_of, with_origin};

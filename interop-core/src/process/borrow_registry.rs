@@ -15,8 +15,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::granules::{Key, Keys, LISTS, STRIPES, level_of, list_of, own_keys, stripe_of};
 use crate::process::fork::{PerProcess, forked_by, generation, this_thread};
+use crate::process::granules::{Key, Keys, LISTS, STRIPES, level_of, list_of, own_keys, stripe_of};
 
 /// An access to a range of addresses. Equal accesses are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

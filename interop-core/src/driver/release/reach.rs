@@ -1,0 +1,318 @@
+//! Where work may use memory, and the erased owner of memory, which is dropped after that work.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::driver::context::{Context, Entered, Relaxed, known_device};
+use crate::driver::functions::{Driver, Outcome, is_of_parent, opened};
+use crate::process::settings::unordered;
+
+/// The contexts in which memory may be in use, and how its owner is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// The context of the memory.
+    context: Option<Context>,
+    /// The size of the array in blocks, rounded down, plus 1; 0: unknown.
+    blocks: u32,
+    /// Whether every primary context in use belongs to it.
+    is_everywhere: bool,
+    /// Whether the release needs neither a current context nor a capture mode.
+    is_self_reliant: bool,
+}
+
+/// The bytes in which sizes are counted. The largest size is then 256 GiB.
+const BLOCK: usize = 64;
+
+/// Arrays of fewer bytes share the event of their release.
+const SMALL: usize = 1 << 20;
+
+impl Reach {
+    /// No contexts: somebody else makes sure that the release comes after the work.
+    pub(crate) const NONE: Self =
+        Self { context: None, blocks: 0, is_everywhere: false, is_self_reliant: false };
+
+    /// That of memory of one device.
+    pub(crate) fn of_context(context: Context) -> Self {
+        Self { context: Some(context), ..Self::NONE }
+    }
+
+    /// That of memory that every device reaches, pinned or managed: `own` and every primary context in use.
+    pub(crate) fn of_all(own: Option<Context>) -> Self {
+        Self { context: own, ..Self::NONE.everywhere() }
+    }
+
+    pub(crate) fn everywhere(self) -> Self {
+        Self { is_everywhere: true, ..self }
+    }
+
+    /// The reach without the contexts of other devices.
+    pub(crate) fn own_alone(self) -> Self {
+        Self { is_everywhere: false, ..self.contexts() }
+    }
+
+    /// Sets the size to that of an array of `bytes` bytes.
+    pub(crate) fn holding(self, bytes: usize) -> Self {
+        Self { blocks: u32::try_from(bytes / BLOCK).unwrap_or(u32::MAX).saturating_add(1), ..self }
+    }
+
+    /// Marks an owner that belongs to another library, or that itself makes current what it needs.
+    pub(crate) fn self_reliant(self) -> Self {
+        Self { is_self_reliant: true, ..self }
+    }
+
+    /// Returns the size of the array, rounded down; 0 if it is unknown.
+    pub(crate) fn bytes(self) -> usize {
+        self.blocks.saturating_sub(1) as usize * BLOCK
+    }
+
+    /// Returns whether the array is small enough to share an event.
+    pub(crate) fn is_small(self) -> bool {
+        self.blocks != 0 && self.bytes() < SMALL
+    }
+
+    /// The contexts alone. Releases with equal results share their events.
+    pub(crate) fn contexts(self) -> Self {
+        Self { blocks: 0, is_self_reliant: false, ..self }
+    }
+
+    /// Returns whether the release waits for the work of a context.
+    pub(crate) fn covers(self, driver: &Driver, context: Context, ordinal: i32) -> bool {
+        // The program orders its own work only, not work that this crate queues.
+        if unordered().releases {
+            return false;
+        }
+        let is_primary = || Context::primary_of(driver, ordinal).is_ok_and(|primary| primary == context);
+        self.context == Some(context) || (self.is_everywhere && is_primary())
+    }
+
+    /// The context of the memory, if it is known.
+    pub(crate) fn own(self) -> Option<Context> {
+        self.context
+    }
+
+    /// Returns the one device whose work the release waits for, if it is known. A graph may be captured on any other
+    /// device meanwhile: in the relaxed mode, calls about a context do not affect captures on other devices.
+    pub(crate) fn device(self) -> Option<i32> {
+        self.ordinal().filter(|_| !self.is_everywhere)
+    }
+
+    /// Returns the contexts.
+    pub(crate) fn all(self, driver: &Driver) -> Outcome<impl Iterator<Item = Context> + use<>> {
+        let own = self.context;
+        let others = if self.is_everywhere { Context::all_in_use(driver)? } else { Vec::new() };
+        Ok(own.into_iter().chain(others.into_iter().filter(move |context| own != Some(*context))))
+    }
+
+    /// Returns the device whose primary context is that of the memory, if there is one.
+    pub(crate) fn ordinal(self) -> Option<i32> {
+        self.context?.primary_ordinal()
+    }
+
+    /// Counts a release that is deferred.
+    pub(crate) fn count_deferred(self) {
+        if let Some(device) = self.ordinal().and_then(known_device) {
+            device.deferred.fetch_add(self.bytes(), Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a deferred release that is done.
+    pub(crate) fn count_released(self) {
+        if let Some(device) = self.ordinal().and_then(known_device) {
+            // The context may have become known in between.
+            let less = |bytes: usize| Some(bytes.saturating_sub(self.bytes()));
+            let _ = device.deferred.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
+    }
+
+    /// Makes the context of the memory current, if there is a driver, while an owner is dropped.
+    pub(crate) fn enter(self) -> Option<HomeContext<'static>> {
+        opened().map(|driver| HomeContext::new(driver, self))
+    }
+}
+
+/// A value of any type, as a pointer and the function that drops it.
+///
+/// It is dropped once, on any thread.
+pub(crate) struct ErasedOwner {
+    value: NonNull<()>,
+    release: unsafe fn(NonNull<()>),
+    /// What its release waits for.
+    reach: Reach,
+}
+
+// SAFETY: the constructors only take values that may be dropped on any thread.
+unsafe impl Send for ErasedOwner {}
+
+impl ErasedOwner {
+    /// Moves `value` into a box.
+    pub(crate) fn new<T: Send + 'static>(value: T) -> Self {
+        let place = NonNull::from(Box::leak(Box::new(value)));
+        Self { value: place.cast(), release: drop_box::<T>, reach: Reach::NONE }
+    }
+
+    /// Takes ownership of a value that `release` releases.
+    ///
+    /// # Safety
+    ///
+    /// `release(value)` may be called once, on any thread, at any time.
+    #[inline]
+    pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
+        Self { value, release, reach: Reach::NONE }
+    }
+
+    /// What its release waits for.
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// Sets what its release waits for.
+    pub(crate) fn after(mut self, reach: Reach) -> Self {
+        self.reach = reach;
+        self
+    }
+}
+
+impl Drop for ErasedOwner {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the constructors set `value` and `release` together, and a value is dropped once.
+        unsafe { (self.release)(self.value) };
+    }
+}
+
+/// # Safety
+///
+/// `value` comes from a leaked `Box<T>` and is not used afterwards.
+pub(crate) unsafe fn drop_box<T>(value: NonNull<()>) {
+    // SAFETY: as the caller promises.
+    drop(unsafe { Box::from_raw(value.cast::<T>().as_ptr()) });
+}
+
+/// Runs a drop and catches its panic.
+#[inline]
+pub(crate) fn contain_panic(run: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        // The payload is leaked, because its drop could panic again.
+        core::mem::forget(payload);
+    }
+}
+
+/// Drops an owner with the context of its memory current, in the relaxed capture mode. A self-reliant owner, such as
+/// one of another library, is dropped without either.
+///
+/// The drop may run on any thread. Some libraries free in whatever context is current (`cust`; `cudarc` on a default
+/// stream), some leave their own context current (`cudarc`), and an owner may destroy the context. Afterwards the
+/// thread's previous context is current again.
+pub(crate) fn drop_in_context(driver: &Driver, owner: ErasedOwner, reach: Reach) {
+    // The drop of an earlier owner may have forked.
+    if is_of_parent() {
+        return core::mem::forget(owner);
+    }
+    if reach.is_self_reliant {
+        return drop(owner);
+    }
+    let _context = HomeContext::new(driver, reach);
+    drop(owner);
+}
+
+/// Keeps the context of a reach current while an owner is dropped, in the relaxed capture mode, so that memory may be freed
+/// during a capture. Afterwards the previous context is current again, whatever context the owner has made current.
+pub(crate) struct HomeContext<'d> {
+    entered: Option<Entered<'d>>,
+    _relaxed: Relaxed<'d>,
+}
+
+impl<'d> HomeContext<'d> {
+    fn new(driver: &'d Driver, reach: Reach) -> Self {
+        let relaxed = Relaxed::new(driver);
+        Self { entered: reach.context.and_then(|context| context.enter(driver).ok()), _relaxed: relaxed }
+    }
+}
+
+impl Drop for HomeContext<'_> {
+    fn drop(&mut self) {
+        if let Some(entered) = self.entered.take() {
+            entered.leave();
+        }
+    }
+}
+
+/// A handle of an array. The drop of its last one frees the memory, perhaps in the context that is current.
+pub(crate) trait Handle {
+    /// What the last handle drops.
+    type Last;
+
+    /// Gives up the handle. Returns what is left to drop in the context of the memory if it is the last one.
+    fn last(self) -> Option<Self::Last>;
+}
+
+impl<T> Handle for Arc<T> {
+    type Last = T;
+
+    fn last(self) -> Option<T> {
+        Self::into_inner(self)
+    }
+}
+
+/// A handle that is dropped in the context of its memory.
+#[derive(Clone, Debug)]
+pub(crate) struct InReach<H: Handle> {
+    /// `None` during the drop alone.
+    handle: Option<H>,
+    /// `None` for host memory, and as long as it is not known.
+    pub(crate) reach: Option<Reach>,
+}
+
+impl<H: Handle> InReach<H> {
+    pub(crate) fn new(handle: H, reach: Option<Reach>) -> Self {
+        Self { handle: Some(handle), reach }
+    }
+
+    pub(crate) fn take(mut self) -> Option<H> {
+        self.handle.take()
+    }
+
+    pub(crate) fn handle(&self) -> &H {
+        self.handle.as_ref().unwrap_or_else(|| unreachable!("the handle is there until the drop"))
+    }
+
+    pub(crate) fn handle_mut(&mut self) -> &mut H {
+        self.handle.as_mut().unwrap_or_else(|| unreachable!("the handle is there until the drop"))
+    }
+}
+
+impl<H: Handle> Drop for InReach<H> {
+    fn drop(&mut self) {
+        if let Some(last) = self.handle.take().and_then(Handle::last) {
+            let _home = self.reach.and_then(Reach::enter);
+            drop(last);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_flags_leave_the_contexts_alone() {
+        let own = Context::from_driver(0x7fff_fff0);
+        let reach = Reach::of_context(own.unwrap());
+        for (bytes, rounded, is_small) in [
+            (0, 0, true),
+            (64, 64, true),
+            (0xf_ffff, 0xf_ffc0, true),
+            (1 << 20, 1 << 20, false),
+            (256_000_000, 256_000_000, false),
+        ] {
+            let sized = reach.holding(bytes).self_reliant();
+            assert_eq!((sized.bytes(), sized.is_small(), sized.contexts()), (rounded, is_small, reach));
+            assert_eq!(sized.everywhere().contexts(), Reach::of_all(own));
+            assert_ne!(Reach::of_all(None).holding(bytes), Reach::NONE);
+        }
+        assert!(!reach.is_small(), "nobody said how large it is");
+        assert!(reach.holding(usize::MAX).bytes() >= 1 << 37);
+    }
+}
