@@ -191,7 +191,7 @@ impl Context {
     }
 
     /// As [`enter`](Self::enter), with the context that is current.
-    fn enter_from(self, driver: &Driver, before: Option<Self>) -> Outcome<Entered<'_>> {
+    pub(crate) fn enter_from(self, driver: &Driver, before: Option<Self>) -> Outcome<Entered<'_>> {
         if before != Some(self) {
             self.alive(driver)?;
             self.push(driver)?;

@@ -154,41 +154,49 @@ fn between_streams(to: Stream, from: Stream, is_fork: bool) -> Result<Option<boo
         return Ok(None);
     }
     let driver = driver()?;
+    let is_any_default = to.is_default() || from.is_default();
+    let current = if is_any_default { Context::current(driver)? } else { None };
     let mut is_captured = None;
-    for waiter in to.each(driver)? {
+    for waiter in to.each(driver, current)? {
         // Two default streams that the same memory selects are in one context.
-        for on in from.each(driver)?.filter(|on| !to.has_home_of(from) || waiter.has_home_of(*on)) {
+        for on in from.each(driver, current)?.filter(|on| !to.has_home_of(from) || waiter.has_home_of(*on)) {
             if waiter != on {
-                is_captured = record_and_wait(driver, waiter, on, is_fork)?;
+                is_captured = record_and_wait(driver, (waiter, on), current, is_fork)?;
             }
         }
     }
     Ok(is_captured)
 }
 
-/// Records an event on `from` and makes `to` wait for it. The context of a default stream is known.
+/// Records an event on `from` and makes `to` wait for it. The context of a default stream is known, and so is the current one.
 ///
 /// Three more calls check the streams. A wait into or out of a capture would invalidate the capture or be swallowed by
 /// it, so both streams are asked whether they capture. For a stream that was destroyed, that query always ends the
 /// process. One of two other calls comes before it: recording the event, or `cuStreamGetCtx`. For a destroyed stream
 /// these were seen to return an error at times, and to end the process at others.
-fn record_and_wait(driver: &'static Driver, to: Stream, from: Stream, is_fork: bool) -> Result<Option<bool>> {
+fn record_and_wait(
+    driver: &'static Driver,
+    (to, from): (Stream, Stream),
+    current: Option<Context>,
+    is_fork: bool,
+) -> Result<Option<bool>> {
     let record = || {
         let event = Event::of_stream(driver, from.context_of_default(), from.raw());
         event.map_err(|failure| from.refused(failure))
     };
-    let _at_source = match from.enter(driver) {
+    let _at_source = match from.enter_from(driver, current) {
         // The work is gone with its context.
         Err(failure) if failure.is_final() => return Ok(None),
         entered => entered?,
     };
+    let current = from.context_of_default().or(current);
     let recorded = if from.is_default() { None } else { Some(record()?) };
     // While a blocking stream captures, recording an event on a default stream would invalidate the capture. So the
     // query comes first.
     let begun = from.capture(driver)?;
     to.own_context(driver)?;
     let joined = {
-        let _at_target = to.enter(driver)?;
+        let _at_target = to.enter_from(driver, current)?;
         to.capture(driver)?
     };
     let may_fork = is_fork && joined.is_none() && !to.is_default();
@@ -204,7 +212,7 @@ fn record_and_wait(driver: &'static Driver, to: Stream, from: Stream, is_fork: b
         return Err(capture_error(who.handle(), what));
     }
     let event = recorded.map_or_else(record, Ok)?;
-    let _at_target = to.enter(driver)?;
+    let _at_target = to.enter_from(driver, current)?;
     event.make_wait(to.raw()).map_err(|failure| to.refused(failure))?;
     Ok(Some(joined.is_some()))
 }
@@ -219,9 +227,10 @@ fn is_idle(driver: &Driver, default_stream: RawStream) -> bool {
 
 fn host_after_stream(from: Stream) -> Result<()> {
     let driver = driver()?;
-    for from in from.each(driver)? {
+    let current = Context::current(driver)?;
+    for from in from.each(driver, current)? {
         let context = from.context(driver)?;
-        let _entered = match context.enter(driver) {
+        let _entered = match context.enter_from(driver, current) {
             // The work is gone with its context.
             Err(failure) if failure.is_final() => continue,
             entered => entered?,
@@ -300,7 +309,8 @@ fn after_all(waiter: Waiter, reach: Reach) -> Result<()> {
     match waiter {
         Waiter::Nobody => Ok(()),
         Waiter::Stream(to) | Waiter::Fork(to) => {
-            to.each(driver)?.try_for_each(|to| stream_after_all(driver, to, reach))
+            let current = if to.is_default() { Context::current(driver)? } else { None };
+            to.each(driver, current)?.try_for_each(|to| stream_after_all(driver, to, current, reach))
         }
         Waiter::Host => Ok(make_host_wait(&record_contexts(driver, StreamHandle::LegacyDefault, reach)?)?),
         Waiter::Context(to) => {
@@ -311,8 +321,13 @@ fn after_all(waiter: Waiter, reach: Reach) -> Result<()> {
     }
 }
 
-fn stream_after_all(driver: &'static Driver, to: Stream, reach: Reach) -> Result<()> {
-    let _entered = to.enter(driver)?;
+fn stream_after_all(
+    driver: &'static Driver,
+    to: Stream,
+    current: Option<Context>,
+    reach: Reach,
+) -> Result<()> {
+    let _entered = to.enter_from(driver, current)?;
     to.own_context(driver)?;
     if to.capture(driver)?.is_some() {
         let what = "a wait for all other work, which is not part of the capture";

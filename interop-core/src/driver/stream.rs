@@ -128,11 +128,15 @@ impl Stream {
         }
     }
 
-    /// As [`found`](Self::found). Pinned and managed memory belongs to no device: if no context is current, the default
-    /// streams of every primary context in use are meant.
-    pub(crate) fn each(self, driver: &Driver) -> Result<impl Iterator<Item = Self> + use<>> {
+    /// As [`found`](Self::found), while a context is current. Pinned and managed memory belongs to no device: if no context is
+    /// current, the default streams of every primary context in use are meant.
+    pub(crate) fn each(
+        self,
+        driver: &Driver,
+        current: Option<Context>,
+    ) -> Result<impl Iterator<Item = Self> + use<>> {
         let (one, more) = match self.home {
-            Home::Of(device) => match used_for(driver, Context::current(driver)?, device)? {
+            Home::Of(device) => match used_for(driver, current, device)? {
                 Some(context) => (Some(Self { home: Home::In(context), ..self }), Vec::new()),
                 None => (None, contexts_in_use(driver)?),
             },
@@ -145,6 +149,15 @@ impl Stream {
     /// Makes the context of a default stream current, if it is known. The driver knows that of any other stream.
     pub(crate) fn enter(self, driver: &Driver) -> Outcome<Option<Entered<'_>>> {
         self.context_of_default().map(|context| context.enter(driver)).transpose()
+    }
+
+    /// As [`enter`](Self::enter), with the context that is current.
+    pub(crate) fn enter_from(
+        self,
+        driver: &Driver,
+        current: Option<Context>,
+    ) -> Outcome<Option<Entered<'_>>> {
+        self.context_of_default().map(|context| context.enter_from(driver, current)).transpose()
     }
 
     /// Returns the id of the capture that the stream is part of. The context of a default stream is current.
