@@ -57,7 +57,8 @@ unsafe extern "C" {
     fn barrier_of_warp(mask: u32);
 }
 
-/// Returns a number of which the compiler forgets where it comes from. Without `pure` it stays where it is.
+/// Returns a number of which the compiler forgets what it is, so that it unrolls no loop, and keeps nothing that depends on it in
+/// registers. Without `pure` it stays where it is.
 #[inline(always)]
 pub(crate) fn forget(number: u32) -> u32 {
     let same: u32;
@@ -77,8 +78,7 @@ pub(crate) unsafe fn word_across(mask: u32, word: u32, distance: u32) -> u32 {
     unsafe { shuffle_across(mask, word, distance, 31) }
 }
 
-/// Loads an element of 1, 2 or 4 bytes into a word. By an instruction, or the compiler shares accesses with wide ones, which are wide no
-/// longer; a volatile load does not see the nearest cache.
+/// Loads an element of 1, 2 or 4 bytes into a word.
 ///
 /// # Safety
 ///
@@ -129,15 +129,6 @@ pub(crate) fn meet_in_warp(mask: u32) {
     unsafe { barrier_of_warp(mask) }
 }
 
-/// Returns a number that the compiler does not know, so that it does not unroll a loop.
-#[inline(always)]
-pub(crate) fn opaque(number: u32) -> u32 {
-    let same: u32;
-    // SAFETY: it copies a number.
-    unsafe { asm!("mov.u32 {}, {};", out(reg32) same, in(reg32) number, options(pure, nomem, nostack)) };
-    same
-}
-
 /// Waits for all threads of the block.
 ///
 /// # Safety
@@ -164,28 +155,15 @@ pub(crate) unsafe fn value_of_lane(value: u64, distance: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-core::arch::global_asm!(".shared .align 8 .b8 interop_kernel_words[256];");
+core::arch::global_asm!(".shared .align 8 .b8 interop_kernel_words[768];");
 
-/// Returns the 32 words of shared memory that a sum of the block uses.
+/// Returns the shared memory that a sum uses: of a block 32 words, of a team twice three halves of one for each of 32 warps.
 #[inline(always)]
 pub(crate) fn shared_words() -> *mut u64 {
     let shared: u64;
     // SAFETY: it converts the address of the variable above, which every block has, to one that plain loads use.
     unsafe {
         asm!("cvta.shared.u64 {}, interop_kernel_words;", out(reg64) shared, options(pure, nomem, nostack))
-    };
-    core::ptr::with_exposed_provenance_mut(shared as usize)
-}
-
-core::arch::global_asm!(".shared .align 4 .b8 interop_kernel_team[768];");
-
-/// Returns shared memory for three words of each of 32 warps, twice.
-#[inline(always)]
-pub(crate) fn words_of_team() -> *mut u32 {
-    let shared: u64;
-    // SAFETY: as in `shared_words`.
-    unsafe {
-        asm!("cvta.shared.u64 {}, interop_kernel_team;", out(reg64) shared, options(pure, nomem, nostack))
     };
     core::ptr::with_exposed_provenance_mut(shared as usize)
 }

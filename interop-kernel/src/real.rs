@@ -17,117 +17,84 @@ pub trait RowElement: KernelElement + sealed::RowElement {}
 )]
 pub trait Real: RowElement + sealed::Real {}
 
-pub(crate) mod sealed {
-    pub trait RowElement: Copy {
-        /// The number of elements that a thread moves at once, 16 bytes at most.
-        const UNIT: usize = if size_of::<Self>() > 2 { 4 } else { 8 };
-        /// Returns the value of the lower bits of a word.
-        fn from_word(word: u32) -> f32;
-    }
-
-    pub trait Real {
-        /// Returns a word with the nearest number in the lower bits, and zeros.
-        fn to_word(value: f32) -> u32;
-    }
-}
-
-impl RowElement for f32 {}
-
-impl sealed::RowElement for f32 {
-    #[inline(always)]
-    fn from_word(word: u32) -> f32 {
-        f32::from_bits(word)
-    }
-}
-
-impl Real for f32 {}
-
-impl sealed::Real for f32 {
-    #[inline(always)]
-    fn to_word(value: f32) -> u32 {
-        value.to_bits()
-    }
-}
-
-impl RowElement for u8 {}
-
-impl sealed::RowElement for u8 {
-    #[inline(always)]
-    #[expect(clippy::cast_precision_loss, reason = "8 bits")]
-    fn from_word(word: u32) -> f32 {
-        (word & 0xFF) as f32
-    }
-}
-
-#[cfg(feature = "half")]
-impl RowElement for half::bf16 {}
-
-#[cfg(feature = "half")]
-impl sealed::RowElement for half::bf16 {
-    #[inline(always)]
-    fn from_word(word: u32) -> f32 {
-        f32::from_bits(word << 16)
-    }
-}
-
-#[cfg(feature = "half")]
-impl Real for half::bf16 {}
-
-#[cfg(feature = "half")]
-impl sealed::Real for half::bf16 {
-    /// `bf16::from_f32` has a branch for NaN, and a device would take it.
-    #[inline(always)]
-    fn to_word(value: f32) -> u32 {
-        const NAN: u32 = 0x7FC0;
-        let bits = value.to_bits();
-        // To the nearest, of two the even one.
-        let rounded = bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16;
-        if value.is_nan() { NAN } else { rounded }
-    }
-}
-
-#[cfg(feature = "half")]
-impl RowElement for half::f16 {}
-
-#[cfg(feature = "half")]
-impl sealed::RowElement for half::f16 {
-    #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "the lower bits")]
-    fn from_word(word: u32) -> f32 {
-        crate::math::from_f16(half::f16::from_bits(word as u16))
-    }
-}
-
-#[cfg(feature = "half")]
-impl Real for half::f16 {}
-
-#[cfg(feature = "half")]
-impl sealed::Real for half::f16 {
-    #[inline(always)]
-    fn to_word(value: f32) -> u32 {
-        crate::math::to_f16(value).to_bits().into()
-    }
-}
-
 /// A value for an element that a [`Row`](crate::Row) sets: `f32` for each [`Real`], and integers for arrays of the same integers.
 #[diagnostic::on_unimplemented(
     message = "an element `{E}` is not set to a value `{Self}`",
     note = "elements `f32`, `f16` and `bf16` are set to an `f32`, and integers to one of the same type, as in `column as i64`"
 )]
-pub trait ElementValue<E>: value::ElementValue<E> {}
+pub trait ElementValue<E>: sealed::ElementValue<E> {}
 
-pub(crate) mod value {
+pub(crate) mod sealed {
+    pub trait RowElement: Copy {
+        /// The number of elements that a thread moves at once, in 16 bytes at most.
+        const UNIT: usize = if size_of::<Self>() > 2 { 4 } else { 8 };
+        fn to_f32(self) -> f32;
+    }
+
+    pub trait Real {
+        /// Returns the nearest number.
+        fn from_f32(value: f32) -> Self;
+    }
+
     pub trait ElementValue<E> {
         fn to_element(self) -> E;
     }
 }
 
+macro_rules! elements {
+    ($($type:ty: $x:ident => $to:expr $(, $value:ident => $from:expr)?;)*) => {
+        $(
+            impl RowElement for $type {}
+
+            impl sealed::RowElement for $type {
+                #[inline(always)]
+                fn to_f32(self) -> f32 {
+                    let $x = self;
+                    $to
+                }
+            }
+
+            $(
+                impl Real for $type {}
+
+                impl sealed::Real for $type {
+                    #[inline(always)]
+                    fn from_f32($value: f32) -> Self {
+                        $from
+                    }
+                }
+            )?
+        )*
+    };
+}
+
+elements! {
+    f32: x => x, value => value;
+    u8: x => f32::from(x);
+}
+#[cfg(feature = "half")]
+elements! {
+    half::bf16: x => f32::from_bits(u32::from(x.to_bits()) << 16), value => nearest_bf16(value);
+    half::f16: x => crate::math::from_f16(x), value => crate::math::to_f16(value);
+}
+
+/// `bf16::from_f32` has a branch for NaN, which a device would take.
+#[cfg(feature = "half")]
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the upper half")]
+fn nearest_bf16(value: f32) -> half::bf16 {
+    let bits = value.to_bits();
+    // Of two that are as near, the even one.
+    let rounded = bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16;
+    half::bf16::from_bits(if value.is_nan() { 0x7FC0 } else { rounded as u16 })
+}
+
 impl<E: Real> ElementValue<E> for f32 {}
 
-impl<E: Real> value::ElementValue<E> for f32 {
+impl<E: Real> sealed::ElementValue<E> for f32 {
     #[inline(always)]
     fn to_element(self) -> E {
-        crate::row_source::element_of_word(E::to_word(self))
+        E::from_f32(self)
     }
 }
 
@@ -136,7 +103,7 @@ macro_rules! integers {
         $(
             impl ElementValue<$integer> for $integer {}
 
-            impl value::ElementValue<$integer> for $integer {
+            impl sealed::ElementValue<$integer> for $integer {
                 #[inline(always)]
                 fn to_element(self) -> $integer {
                     self

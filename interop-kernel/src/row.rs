@@ -7,7 +7,6 @@
     reason = "numbers of columns are below 2^31, those of rows below an extent; a sum of more numbers is not more precise"
 )]
 
-use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Range;
 
@@ -18,10 +17,11 @@ use crate::fail::{Mistake, fail};
 use crate::mapping::Rows;
 use crate::real::{ElementValue, Real, RowElement};
 use crate::row_source::{Kept, KeptWords, Line, Part, RowArray, Source, unrolled};
-use crate::team::{Place, Sum, Team, sealed::Value};
+use crate::team::{Sum, Team, Values};
 use crate::view::{Fields, ViewMut};
 
 /// The rows of a team. [`Team::rows`] makes it.
+#[derive(Debug)]
 pub struct OwnRows<'r, T, const KEPT: usize> {
     team: &'r Team<'r, KEPT>,
     fields: Fields<2>,
@@ -34,12 +34,6 @@ impl<'r, T, const KEPT: usize> OwnRows<'r, T, KEPT> {
     #[inline(always)]
     pub(crate) fn new(team: &'r Team<'r, KEPT>, fields: Fields<2>, rows: Range<u64>, step: u64) -> Self {
         Self { team, fields, rows, step, element: PhantomData }
-    }
-}
-
-impl<T, const KEPT: usize> fmt::Debug for OwnRows<'_, T, KEPT> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnRows").field("next", &self.rows.start).field("end", &self.rows.end).finish()
     }
 }
 
@@ -63,29 +57,25 @@ impl<'r, T: RowElement, const KEPT: usize> Iterator for OwnRows<'r, T, KEPT> {
 #[inline(always)]
 fn part<T: RowElement>(fields: &Fields<2>, row: u64) -> Part {
     let (columns, unit) = (fields.shape[1] as u32, T::UNIT as u32);
+    let all = Part { row, columns, head: columns, end: columns, unit: T::UNIT };
     if fields.strides[1] != 1 {
-        return Part { row, columns, head: columns, end: columns };
+        return all;
     }
     let elements = (row as i64).wrapping_mul(fields.strides[0]) as u32;
     let base = if cfg!(target_arch = "nvptx64") { fields.pointer.low.addr() / size_of::<T>() } else { 0 };
     let head = ((base as u32).wrapping_add(elements).wrapping_neg() & (unit - 1)).min(columns);
-    Part { row, columns, head, end: columns - (columns - head) % unit }
+    Part { head, end: columns - (columns - head) % unit, ..all }
 }
 
 /// A row that a team owns. [`Team::rows`] returns it.
 ///
 /// Functions of elements run in the threads of the team, and see `f32` values of all types. They change nothing outside: each
 /// thread has other elements.
+#[derive(Debug)]
 pub struct Row<'r, T, const KEPT: usize> {
     team: &'r Team<'r, KEPT>,
     part: Part,
     element: PhantomData<T>,
-}
-
-impl<T, const KEPT: usize> fmt::Debug for Row<'_, T, KEPT> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Row").field("number", &self.part.row).field("columns", &self.part.columns).finish()
-    }
 }
 
 impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
@@ -112,19 +102,19 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[must_use]
     #[track_caller]
     pub fn keep<A: RowArray>(&self, array: A) -> Kept<'_, A, KEPT> {
-        let line = Line::<A::Element>::find(array, T::UNIT, &self.part);
+        let line = Line::<A::Element>::new(&array.fields(), &self.part);
         Kept::new(array, self.team.lanes(), |thread| self.words(line, thread))
     }
 
     #[inline(always)]
     fn words<E: RowElement>(&self, line: Line<E>, thread: u32) -> KeptWords<KEPT> {
         let mut words = [[0; 8]; KEPT];
-        if !line.is_wide() {
+        if !line.is_wide {
             // What is not wide is never looked for among the words.
             return words;
         }
         let (first, step) = self.first_unit(thread);
-        unrolled!(number in 0..8 of KEPT => {
+        unrolled!(number in 0..KEPT => {
             let column = first + step * number as u32;
             if column < self.part.end {
                 // SAFETY: there is a unit, and while it is kept nobody writes it: `keep` borrows the array.
@@ -173,7 +163,11 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[must_use]
     #[track_caller]
     pub fn sum<S: Source, V: Sum>(&self, source: S, f: impl Fn(S::Items) -> V + Sync) -> V {
-        self.fold(source, V::ZERO, |sum, items, _| sum.add(f(items)), V::add)
+        let add = |mut sums: Values, values: Values| {
+            unrolled!(number in 0..V::COUNT => sums[number] += values[number]);
+            sums
+        };
+        V::from_values(self.fold(source, V::COUNT, [0.0; 8], |items, _| f(items).to_values(), add))
     }
 
     /// Returns the maximum of a function of the elements: NaN if it is NaN for one of them, and -∞ for no elements.
@@ -181,8 +175,8 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[must_use]
     #[track_caller]
     pub fn max<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + Sync) -> f32 {
-        let max = |most: f32, x: f32| if x > most || x.is_nan() { x } else { most };
-        self.fold(source, f32::NEG_INFINITY, |most, items, _| max(most, f(items)), max)
+        let max = |most: Values, x: Values| if x[0] > most[0] || x[0].is_nan() { x } else { most };
+        self.fold(source, 1, [f32::NEG_INFINITY; 8], |items, _| [f(items); 8], max)[0]
     }
 
     /// Returns the maximum, and its column: the first of several, and that of a NaN before all. No elements have the column 0.
@@ -190,35 +184,37 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[must_use]
     #[track_caller]
     pub fn argmax<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + Sync) -> (f32, usize) {
-        let max = |most: Place, other: Place| {
-            let is_more = |one: f32, other: f32| one > other || one.is_nan() && !other.is_nan();
-            let is_first = other.column < most.column && !is_more(most.value, other.value);
-            if is_more(other.value, most.value) || is_first { other } else { most }
+        const NONE: u32 = u32::MAX;
+        let place = |value: f32, column| [value, f32::from_bits(column), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        let is_more = |one: f32, other: f32| one > other || one.is_nan() && !other.is_nan();
+        let max = |most: Values, other: Values| {
+            let is_first = other[1].to_bits() < most[1].to_bits() && !is_more(most[0], other[0]);
+            if is_more(other[0], most[0]) || is_first { other } else { most }
         };
-        let none = Place { value: f32::NEG_INFINITY, column: u32::MAX };
-        let place =
-            self.fold(source, none, |most, items, column| max(most, Place { value: f(items), column }), max);
-        (place.value, if place.column == u32::MAX { 0 } else { place.column as usize })
+        let none = place(f32::NEG_INFINITY, NONE);
+        let most = self.fold(source, 2, none, |items, column| place(f(items), column), max);
+        (most[0], if most[1].to_bits() == NONE { 0 } else { most[1].to_bits() as usize })
     }
 
     /// Folds the elements of each thread, and combines the results.
     #[inline(always)]
     #[track_caller]
-    fn fold<S: Source, V: Value>(
+    fn fold<S: Source>(
         &self,
         source: S,
-        start: V,
-        f: impl Fn(V, S::Items, u32) -> V,
-        combine: impl Fn(V, V) -> V,
-    ) -> V {
-        let lines = source.lines(T::UNIT, &self.part);
+        count: usize,
+        start: Values,
+        f: impl Fn(S::Items, u32) -> Values,
+        combine: impl Fn(Values, Values) -> Values,
+    ) -> Values {
+        let lines = source.lines(&self.part);
         let of_thread = |thread| {
-            let mut fold = Fold { value: start, f: &f };
+            let mut fold = Fold { values: start, f: &f, combine: &combine };
             // SAFETY: of what is written, each thread has its own elements.
-            unsafe { self.visit(source, lines, thread, &mut fold) };
-            fold.value
+            unsafe { self.visit(source, lines, thread, true, &mut fold) };
+            fold.values
         };
-        self.team.combine(start, of_thread, combine)
+        self.team.combine(count, start, of_thread, &combine)
     }
 
     /// Writes the row: a function of the elements.
@@ -230,11 +226,11 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         source: S,
         f: impl Fn(S::Items) -> f32 + Sync,
     ) {
-        let line = Line::of(array, T::UNIT, &self.part);
-        let lines = source.lines(T::UNIT, &self.part);
+        let line = Line::<E>::new(&array.fields, &self.part);
+        let lines = source.lines(&self.part);
         for thread in self.team.lanes() {
             // SAFETY: of what is written, each thread has its own elements.
-            unsafe { self.visit(source, lines, thread, &mut Store { line, f: &f }) };
+            unsafe { self.visit(source, lines, thread, line.is_wide, &mut Store { line, f: &f }) };
         }
     }
 
@@ -267,64 +263,51 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         }
     }
 
-    /// Visits all elements of a thread.
+    /// Visits all elements of a thread. `is_wide` is whether units are aligned words in what is written.
     ///
     /// # Safety
     ///
     /// What is visited uses elements of this thread only. `lines` are those of the source.
     #[inline(always)]
-    unsafe fn visit<S: Source>(&self, source: S, lines: S::Lines, thread: u32, visit: &mut impl Visit<S>) {
+    unsafe fn visit<S: Source>(
+        &self,
+        source: S,
+        lines: S::Lines,
+        thread: u32,
+        is_wide: bool,
+        visit: &mut impl Visit<S>,
+    ) {
         let Part { columns, head, end, .. } = self.part;
         let (mut single, step) = self.number_and_count(thread);
         while single < columns - (end - head) {
             let column = if single < head { single } else { end - head + single };
             // SAFETY: as the caller promises: each thread has its own single elements.
-            unsafe { visit.load_and_visit::<false>(source, lines, column, 1, thread) };
+            let words = unsafe { source.load::<false>(lines, column, 1, (thread, usize::MAX)) };
+            // SAFETY: as above.
+            unsafe { visit.visit::<false>(column, 1, &words) };
             single += step;
         }
-        let is_wide = S::is_wide(&lines) && visit.is_wide();
         let (mut column, step) = self.first_unit(thread);
-        if is_wide {
-            // SAFETY: as the caller promises; all lines are wide.
-            unsafe { self.visit_wide(source, lines, thread, visit) };
+        if is_wide && S::is_wide(&lines) {
+            let batch = const { if S::ARRAYS > 1 { 1 } else { BATCH } };
+            unrolled!(number in 0..S::KEPT.div_ceil(batch) => {
+                // SAFETY: as the caller promises; all lines are wide.
+                unsafe { self.batch(source, lines, visit, (column, step), (thread, number * batch), batch) };
+                column += step * batch as u32;
+            });
+            while column < end {
+                // SAFETY: as above.
+                unsafe { self.batch(source, lines, visit, (column, step), (thread, usize::MAX / 2), batch) };
+                column += step * batch as u32;
+            }
             return;
         }
         while column < end {
             // SAFETY: as the caller promises: each thread has its own units.
-            unsafe { visit.load_and_visit::<false>(source, lines, column, T::UNIT, thread) };
-            column += step;
-        }
-    }
-
-    /// Visits the units of a thread.
-    ///
-    /// # Safety
-    ///
-    /// As [`visit`](Self::visit), and all lines are wide.
-    #[inline(always)]
-    unsafe fn visit_wide<S: Source>(
-        &self,
-        source: S,
-        lines: S::Lines,
-        thread: u32,
-        visit: &mut impl Visit<S>,
-    ) {
-        let batch = const {
-            match S::ARRAYS {
-                0 | 1 => BATCH,
-                _ => BATCH / 2,
-            }
-        };
-        let (mut column, step) = self.first_unit(thread);
-        unrolled!(number in 0..8 of S::KEPT.div_ceil(batch) => {
-            // SAFETY: as the caller promises.
-            unsafe { self.batch(source, lines, visit, (column, step), (thread, number * batch), batch) };
-            column += step * batch as u32;
-        });
-        while column < self.part.end {
+            let words = unsafe { source.load::<false>(lines, column, T::UNIT, (thread, usize::MAX)) };
             // SAFETY: as above.
-            unsafe { self.batch(source, lines, visit, (column, step), (thread, usize::MAX / 2), batch) };
-            column += step * batch as u32;
+            unsafe { visit.visit::<false>(column, T::UNIT, &words) };
+            column += step;
         }
     }
 
@@ -332,7 +315,7 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     ///
     /// # Safety
     ///
-    /// As [`visit_wide`](Self::visit_wide).
+    /// As [`visit`](Self::visit), and all lines are wide.
     #[inline(always)]
     unsafe fn batch<S: Source>(
         &self,
@@ -344,14 +327,14 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         count: usize,
     ) {
         let mut words = [S::NOTHING; 8];
-        unrolled!(number in 0..8 of count => {
+        unrolled!(number in 0..count => {
             let column = first + step * number as u32;
             if column < self.part.end {
                 // SAFETY: there is a unit, and as the caller promises.
                 words[number] = unsafe { source.load::<true>(lines, column, T::UNIT, (thread, unit + number)) };
             }
         });
-        unrolled!(number in 0..8 of count => {
+        unrolled!(number in 0..count => {
             let column = first + step * number as u32;
             if column < self.part.end {
                 // SAFETY: as above.
@@ -361,52 +344,29 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     }
 }
 
-/// The number of units that a thread loads before it uses the first.
+/// The number of units of one array that a thread loads before it uses the first.
 const BATCH: usize = 2;
 
 /// What is done with elements of a row.
 trait Visit<S: Source> {
-    fn is_wide(&self) -> bool;
-
     /// # Safety
     ///
-    /// The row has `count` elements from `column` on, which belong to this thread. With `WIDE` they are a unit and `is_wide`.
+    /// The row has `count` elements from `column` on, which belong to this thread. With `WIDE` they are a unit of aligned words.
     unsafe fn visit<const WIDE: bool>(&mut self, column: u32, count: usize, words: &S::Words);
-
-    /// # Safety
-    ///
-    /// As [`visit`](Self::visit), and `lines` are those of the source.
-    #[inline(always)]
-    unsafe fn load_and_visit<const WIDE: bool>(
-        &mut self,
-        source: S,
-        lines: S::Lines,
-        column: u32,
-        count: usize,
-        thread: u32,
-    ) {
-        // SAFETY: as the caller promises.
-        let words = unsafe { source.load::<WIDE>(lines, column, count, (thread, usize::MAX)) };
-        // SAFETY: as above.
-        unsafe { self.visit::<WIDE>(column, count, &words) };
-    }
 }
 
-struct Fold<'f, V, F> {
-    value: V,
+struct Fold<'f, F, G> {
+    values: Values,
     f: &'f F,
+    combine: &'f G,
 }
 
-impl<S: Source, V: Copy, F: Fn(V, S::Items, u32) -> V> Visit<S> for Fold<'_, V, F> {
-    #[inline(always)]
-    fn is_wide(&self) -> bool {
-        true
-    }
-
+impl<S: Source, F: Fn(S::Items, u32) -> Values, G: Fn(Values, Values) -> Values> Visit<S> for Fold<'_, F, G> {
     #[inline(always)]
     unsafe fn visit<const WIDE: bool>(&mut self, column: u32, count: usize, words: &S::Words) {
-        unrolled!(number in 0..8 of count => {
-            self.value = (self.f)(self.value, S::items(words, column, number), column + number as u32);
+        unrolled!(number in 0..count => {
+            let values = (self.f)(S::items(words, column, number), column + number as u32);
+            self.values = (self.combine)(self.values, values);
         });
     }
 }
@@ -418,14 +378,10 @@ struct Store<'f, E, F> {
 
 impl<S: Source, E: Real, F: Fn(S::Items) -> f32> Visit<S> for Store<'_, E, F> {
     #[inline(always)]
-    fn is_wide(&self) -> bool {
-        self.line.is_wide()
-    }
-
-    #[inline(always)]
     unsafe fn visit<const WIDE: bool>(&mut self, column: u32, count: usize, words: &S::Words) {
-        let value = |number| (self.f)(S::items(words, column, number));
         // SAFETY: as the caller promises.
-        unsafe { self.line.store::<WIDE>(column, count, value) };
+        unsafe {
+            self.line.store::<WIDE>(column, count, |number| (self.f)(S::items(words, column, number)));
+        }
     }
 }
