@@ -78,41 +78,13 @@ pub(crate) unsafe fn word_across(mask: u32, word: u32, distance: u32) -> u32 {
     unsafe { shuffle_across(mask, word, distance, 31) }
 }
 
-/// Loads an element of 1, 2 or 4 bytes into a word.
-///
-/// # Safety
-///
-/// As `ptr::read`, and nobody else writes the element now.
+/// Returns a place of which the compiler forgets what it is.
 #[inline(always)]
-pub(crate) unsafe fn load_alone<T>(place: *const T) -> u32 {
-    macro_rules! load {
-        ($instruction:literal) => {{
-            let word: u32;
-            // SAFETY: as the caller promises.
-            unsafe { asm!($instruction, out(reg32) word, in(reg64) place, options(pure, readonly, nostack)) };
-            word
-        }};
-    }
-    match size_of::<T>() {
-        1 => load!("ld.u8 {}, [{}];"),
-        2 => load!("ld.u16 {}, [{}];"),
-        _ => load!("ld.u32 {}, [{}];"),
-    }
-}
-
-/// Stores the lower bits of a word as an element of 2 or 4 bytes.
-///
-/// # Safety
-///
-/// As `ptr::write`, and nobody else uses the element now.
-#[inline(always)]
-pub(crate) unsafe fn store_alone<T>(place: *mut T, word: u32) {
-    match size_of::<T>() {
-        // SAFETY: as the caller promises.
-        2 => unsafe { asm!("st.u16 [{}], {};", in(reg64) place, in(reg32) word, options(nostack)) },
-        // SAFETY: as above.
-        _ => unsafe { asm!("st.u32 [{}], {};", in(reg64) place, in(reg32) word, options(nostack)) },
-    }
+pub(crate) fn forget_place<T>(place: *mut T) -> *mut T {
+    let same: *mut T;
+    // SAFETY: it copies a pointer.
+    unsafe { asm!("mov.u64 {}, {};", out(reg64) same, in(reg64) place, options(pure, nomem, nostack)) };
+    same
 }
 
 /// Waits for all threads of the block.

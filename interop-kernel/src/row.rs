@@ -15,9 +15,9 @@ use crate::device;
 use crate::element::KernelElement;
 use crate::fail::{Mistake, fail};
 use crate::mapping::Rows;
-use crate::real::{ElementValue, Real, RowElement};
-use crate::row_source::{Kept, KeptWords, Line, Part, RowArray, Source, unrolled};
-use crate::team::{Sum, Team, Values};
+use crate::real::{Real, RowElement};
+use crate::row_source::{Kept, Line, Part, RowArray, Source, Unit, unrolled};
+use crate::team::Team;
 use crate::view::{Fields, ViewMut};
 
 /// The rows of a team. [`Team::rows`] makes it.
@@ -103,25 +103,18 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[track_caller]
     pub fn keep<A: RowArray>(&self, array: A) -> Kept<'_, A, KEPT> {
         let line = Line::<A::Element>::new(&array.fields(), &self.part);
-        Kept::new(array, self.team.lanes(), |thread| self.words(line, thread))
-    }
-
-    #[inline(always)]
-    fn words<E: RowElement>(&self, line: Line<E>, thread: u32) -> KeptWords<KEPT> {
-        let mut words = [[0; 8]; KEPT];
-        if !line.is_wide {
-            // What is not wide is never looked for among the words.
-            return words;
-        }
-        let (first, step) = self.first_unit(thread);
-        unrolled!(number in 0..KEPT => {
-            let column = first + step * number as u32;
-            if column < self.part.end {
-                // SAFETY: there is a unit, and while it is kept nobody writes it: `keep` borrows the array.
-                words[number] = unsafe { line.load::<true>(column, T::UNIT) };
-            }
-        });
-        words
+        Kept::new(array, self.team.lanes(), |thread| {
+            let (mut words, (first, step)) = ([[0; 8]; KEPT], self.first_unit(thread));
+            unrolled!(number in 0..KEPT => {
+                let unit = Unit { column: first + step * number as u32, count: T::UNIT, thread, number };
+                // What is not wide is never looked for among the words.
+                if line.is_wide && unit.column < self.part.end {
+                    // SAFETY: there is a unit, and while it is kept nobody writes it: the array is borrowed.
+                    words[number] = unsafe { line.load::<true>(unit) };
+                }
+            });
+            words
+        })
     }
 
     /// Returns the first column of the units of a thread, and the distance of its units. The compiler forgets how they were computed: it
@@ -140,16 +133,25 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         (thread, threads)
     }
 
-    /// Returns the sum of a function of the elements: an `f32`, or several sums as `[f32; 2]` or `[f32; 3]`.
+    /// Returns the sum of a function of the elements.
+    #[inline(always)]
+    #[must_use]
+    #[track_caller]
+    pub fn sum<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + Sync) -> f32 {
+        let [sum] = self.sums(source, |items| [f(items)]);
+        sum
+    }
+
+    /// Returns up to three sums of functions of the elements, in one pass.
     ///
     /// ```
     /// use interop_kernel::{LaunchSize, Rows, Team, View, ViewMut, kernel};
     ///
-    /// /// The variance of each row, in one pass.
+    /// /// The variance of each row.
     /// #[kernel]
     /// fn variance(mut team: Team<'_>, x: View<'_, f32, 2>, mut out: ViewMut<'_, f32, 1, Rows>) {
     ///     for row in team.rows(&x) {
-    ///         let [sum, squares] = row.sum(&x, |x| [x, x * x]);
+    ///         let [sum, squares] = row.sums(&x, |x| [x, x * x]);
     ///         let mean = sum / row.columns();
     ///         row.set(&mut out, squares / row.columns() - mean * mean);
     ///     }
@@ -162,12 +164,16 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn sum<S: Source, V: Sum>(&self, source: S, f: impl Fn(S::Items) -> V + Sync) -> V {
-        let add = |mut sums: Values, values: Values| {
-            unrolled!(number in 0..V::COUNT => sums[number] += values[number]);
+    pub fn sums<S: Source, const N: usize>(
+        &self,
+        source: S,
+        f: impl Fn(S::Items) -> [f32; N] + Sync,
+    ) -> [f32; N] {
+        let add = |mut sums: [f32; N], values: [f32; N]| {
+            unrolled!(number in 0..N => sums[number] += values[number]);
             sums
         };
-        V::from_values(self.fold(source, V::COUNT, [0.0; 8], |items, _| f(items).to_values(), add))
+        self.fold(source, [0.0; N], |items, _| f(items), add)
     }
 
     /// Returns the maximum of a function of the elements: NaN if it is NaN for one of them, and -∞ for no elements.
@@ -175,8 +181,8 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[must_use]
     #[track_caller]
     pub fn max<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + Sync) -> f32 {
-        let max = |most: Values, x: Values| if x[0] > most[0] || x[0].is_nan() { x } else { most };
-        self.fold(source, 1, [f32::NEG_INFINITY; 8], |items, _| [f(items); 8], max)[0]
+        let max = |[most]: [f32; 1], [x]: [f32; 1]| [if x > most || x.is_nan() { x } else { most }];
+        self.fold(source, [f32::NEG_INFINITY], |items, _| [f(items)], max)[0]
     }
 
     /// Returns the maximum, and its column: the first of several, and that of a NaN before all. No elements have the column 0.
@@ -184,29 +190,28 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[must_use]
     #[track_caller]
     pub fn argmax<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + Sync) -> (f32, usize) {
-        const NONE: u32 = u32::MAX;
-        let place = |value: f32, column| [value, f32::from_bits(column), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
         let is_more = |one: f32, other: f32| one > other || one.is_nan() && !other.is_nan();
-        let max = |most: Values, other: Values| {
+        // The columns are bits of an `f32`.
+        let max = |most: [f32; 2], other: [f32; 2]| {
             let is_first = other[1].to_bits() < most[1].to_bits() && !is_more(most[0], other[0]);
             if is_more(other[0], most[0]) || is_first { other } else { most }
         };
-        let none = place(f32::NEG_INFINITY, NONE);
-        let most = self.fold(source, 2, none, |items, column| place(f(items), column), max);
-        (most[0], if most[1].to_bits() == NONE { 0 } else { most[1].to_bits() as usize })
+        let none = [f32::NEG_INFINITY, f32::from_bits(u32::MAX)];
+        let [max, column] = self.fold(source, none, |items, column| [f(items), f32::from_bits(column)], max);
+        (max, if column.to_bits() == u32::MAX { 0 } else { column.to_bits() as usize })
     }
 
     /// Folds the elements of each thread, and combines the results.
     #[inline(always)]
     #[track_caller]
-    fn fold<S: Source>(
+    fn fold<S: Source, const N: usize>(
         &self,
         source: S,
-        count: usize,
-        start: Values,
-        f: impl Fn(S::Items, u32) -> Values,
-        combine: impl Fn(Values, Values) -> Values,
-    ) -> Values {
+        start: [f32; N],
+        f: impl Fn(S::Items, u32) -> [f32; N],
+        combine: impl Fn([f32; N], [f32; N]) -> [f32; N],
+    ) -> [f32; N] {
+        const { assert!(0 < N && N <= 3, "a team sums up to three values at once") };
         let lines = source.lines(&self.part);
         let of_thread = |thread| {
             let mut fold = Fold { values: start, f: &f, combine: &combine };
@@ -214,7 +219,7 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
             unsafe { self.visit(source, lines, thread, true, &mut fold) };
             fold.values
         };
-        self.team.combine(count, start, of_thread, &combine)
+        self.team.combine(start, of_thread, &combine)
     }
 
     /// Writes the row: a function of the elements.
@@ -248,10 +253,10 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         self.write(array, (&before, source), |(own, items)| f(own, items));
     }
 
-    /// Sets the element with the number of the row: one of [`Real`]s to an `f32`, and an integer to one of its type.
+    /// Sets the element with the number of the row. For 16-bit numbers write [`T::from_f32(value)`](Real::from_f32).
     #[inline(always)]
     #[track_caller]
-    pub fn set<E: KernelElement>(&self, array: &mut ViewMut<'_, E, 1, Rows>, value: impl ElementValue<E>) {
+    pub fn set<E: KernelElement>(&self, array: &mut ViewMut<'_, E, 1, Rows>, value: E) {
         let (row, [rows]) = (self.number(), array.shape());
         if row >= rows {
             fail(Mistake::Outside(&[row], &[rows]));
@@ -259,7 +264,7 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         if self.team.is_first() {
             let place = array.fields.pointer.low.cast::<E>().wrapping_offset(array.fields.offset([row]));
             // SAFETY: the element exists and is aligned, and belongs to the first thread of this team.
-            unsafe { place.write(value.to_element()) };
+            unsafe { place.write(value) };
         }
     }
 
@@ -281,33 +286,38 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         let (mut single, step) = self.number_and_count(thread);
         while single < columns - (end - head) {
             let column = if single < head { single } else { end - head + single };
+            let unit = Unit { column, count: 1, thread, number: usize::MAX };
             // SAFETY: as the caller promises: each thread has its own single elements.
-            let words = unsafe { source.load::<false>(lines, column, 1, (thread, usize::MAX)) };
+            let words = unsafe { source.load::<false>(lines, unit) };
             // SAFETY: as above.
-            unsafe { visit.visit::<false>(column, 1, &words) };
+            unsafe { visit.visit::<false>(unit, &words) };
             single += step;
         }
-        let (mut column, step) = self.first_unit(thread);
+        let (column, step) = self.first_unit(thread);
+        let mut unit = Unit { column, count: T::UNIT, thread, number: 0 };
+        let batch = const { if S::ARRAYS > 1 { 1 } else { BATCH } };
         if is_wide && S::is_wide(&lines) {
-            let batch = const { if S::ARRAYS > 1 { 1 } else { BATCH } };
             unrolled!(number in 0..S::KEPT.div_ceil(batch) => {
+                unit.number = number * batch;
                 // SAFETY: as the caller promises; all lines are wide.
-                unsafe { self.batch(source, lines, visit, (column, step), (thread, number * batch), batch) };
-                column += step * batch as u32;
+                unsafe { self.batch(source, lines, visit, unit, step, batch) };
+                unit.column += step * batch as u32;
             });
-            while column < end {
+            unit.number = usize::MAX / 2;
+            while unit.column < end {
                 // SAFETY: as above.
-                unsafe { self.batch(source, lines, visit, (column, step), (thread, usize::MAX / 2), batch) };
-                column += step * batch as u32;
+                unsafe { self.batch(source, lines, visit, unit, step, batch) };
+                unit.column += step * batch as u32;
             }
             return;
         }
-        while column < end {
+        unit.number = usize::MAX;
+        while unit.column < end {
             // SAFETY: as the caller promises: each thread has its own units.
-            let words = unsafe { source.load::<false>(lines, column, T::UNIT, (thread, usize::MAX)) };
+            let words = unsafe { source.load::<false>(lines, unit) };
             // SAFETY: as above.
-            unsafe { visit.visit::<false>(column, T::UNIT, &words) };
-            column += step;
+            unsafe { visit.visit::<false>(unit, &words) };
+            unit.column += step;
         }
     }
 
@@ -322,23 +332,26 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         source: S,
         lines: S::Lines,
         visit: &mut impl Visit<S>,
-        (first, step): (u32, u32),
-        (thread, unit): (u32, usize),
+        first: Unit,
+        step: u32,
         count: usize,
     ) {
-        let mut words = [S::NOTHING; 8];
+        let mut words = [S::Words::default(); 8];
+        let unit = |number| Unit {
+            column: first.column + step * number as u32,
+            number: first.number + number,
+            ..first
+        };
         unrolled!(number in 0..count => {
-            let column = first + step * number as u32;
-            if column < self.part.end {
+            if unit(number).column < self.part.end {
                 // SAFETY: there is a unit, and as the caller promises.
-                words[number] = unsafe { source.load::<true>(lines, column, T::UNIT, (thread, unit + number)) };
+                words[number] = unsafe { source.load::<true>(lines, unit(number)) };
             }
         });
         unrolled!(number in 0..count => {
-            let column = first + step * number as u32;
-            if column < self.part.end {
+            if unit(number).column < self.part.end {
                 // SAFETY: as above.
-                unsafe { visit.visit::<true>(column, T::UNIT, &words[number]) };
+                unsafe { visit.visit::<true>(unit(number), &words[number]) };
             }
         });
     }
@@ -351,19 +364,23 @@ const BATCH: usize = 2;
 trait Visit<S: Source> {
     /// # Safety
     ///
-    /// The row has `count` elements from `column` on, which belong to this thread. With `WIDE` they are a unit of aligned words.
-    unsafe fn visit<const WIDE: bool>(&mut self, column: u32, count: usize, words: &S::Words);
+    /// The row has the elements, and they belong to this thread. With `WIDE` they are a unit of aligned words.
+    unsafe fn visit<const WIDE: bool>(&mut self, unit: Unit, words: &S::Words);
 }
 
-struct Fold<'f, F, G> {
-    values: Values,
+struct Fold<'f, F, G, const N: usize> {
+    values: [f32; N],
     f: &'f F,
     combine: &'f G,
 }
 
-impl<S: Source, F: Fn(S::Items, u32) -> Values, G: Fn(Values, Values) -> Values> Visit<S> for Fold<'_, F, G> {
+impl<S: Source, F, G, const N: usize> Visit<S> for Fold<'_, F, G, N>
+where
+    F: Fn(S::Items, u32) -> [f32; N],
+    G: Fn([f32; N], [f32; N]) -> [f32; N],
+{
     #[inline(always)]
-    unsafe fn visit<const WIDE: bool>(&mut self, column: u32, count: usize, words: &S::Words) {
+    unsafe fn visit<const WIDE: bool>(&mut self, Unit { column, count, .. }: Unit, words: &S::Words) {
         unrolled!(number in 0..count => {
             let values = (self.f)(S::items(words, column, number), column + number as u32);
             self.values = (self.combine)(self.values, values);
@@ -378,10 +395,8 @@ struct Store<'f, E, F> {
 
 impl<S: Source, E: Real, F: Fn(S::Items) -> f32> Visit<S> for Store<'_, E, F> {
     #[inline(always)]
-    unsafe fn visit<const WIDE: bool>(&mut self, column: u32, count: usize, words: &S::Words) {
+    unsafe fn visit<const WIDE: bool>(&mut self, unit: Unit, words: &S::Words) {
         // SAFETY: as the caller promises.
-        unsafe {
-            self.line.store::<WIDE>(column, count, |number| (self.f)(S::items(words, column, number)));
-        }
+        unsafe { self.line.store::<WIDE>(unit, |number| (self.f)(S::items(words, unit.column, number))) };
     }
 }

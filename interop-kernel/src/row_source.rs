@@ -37,6 +37,16 @@ pub struct Part {
     pub(crate) unit: usize,
 }
 
+/// Elements of a row, next to each other: a unit, or one.
+#[derive(Clone, Copy)]
+pub struct Unit {
+    pub(crate) column: u32,
+    pub(crate) count: usize,
+    pub(crate) thread: u32,
+    /// The number of the unit among those of the thread, if that is known at compile time.
+    pub(crate) number: usize,
+}
+
 /// A row of an array, in one operation.
 #[derive(Clone, Copy)]
 pub struct Line<T> {
@@ -63,19 +73,13 @@ impl<T: RowElement> Line<T> {
         Self { place, stride: stride as isize, is_wide }
     }
 
-    /// Returns the place of an element.
-    #[inline(always)]
-    fn place(&self, column: u32, number: usize) -> *mut T {
-        self.place.wrapping_offset((column as usize + number) as isize * self.stride)
-    }
-
-    /// Loads `count` elements. `WIDE` says that they are a unit and aligned as one.
+    /// Loads elements. `WIDE` says that they are a unit and aligned as one.
     ///
     /// # Safety
     ///
-    /// The row has `count` elements from `column` on, and nobody else writes them now.
+    /// The row has the elements, and nobody else writes them now.
     #[inline(always)]
-    pub(crate) unsafe fn load<const WIDE: bool>(&self, column: u32, count: usize) -> Words {
+    pub(crate) unsafe fn load<const WIDE: bool>(&self, Unit { column, count, .. }: Unit) -> Words {
         let mut words = [0; 8];
         if WIDE || (count > 1 && self.is_wide) {
             let place = self.place.wrapping_add(column as usize).cast::<u32>();
@@ -92,13 +96,22 @@ impl<T: RowElement> Line<T> {
                 [words[4], words[5], words[6], words[7]] = unsafe { wide::load(place.wrapping_add(4)) };
             }
         } else {
+            let place = wide::apart(self.place.wrapping_offset(column as isize * self.stride));
             unrolled!(number in 0..count => {
                 // SAFETY: as the caller promises.
-                let bits = unsafe { wide::load_alone(self.place(column, number)) };
-                words[number * size_of::<T>() / 4] |= bits << (number * size_of::<T>() % 4 * 8);
+                Self::put(&mut words, number, unsafe { place.wrapping_offset(number as isize * self.stride).read() });
             });
         }
         words
+    }
+
+    /// Puts an element into words of zeros.
+    #[inline(always)]
+    fn put(words: &mut Words, number: usize, element: T) {
+        let mut word = 0_u32;
+        // SAFETY: a word has at least as many bytes, and an element has no padding.
+        unsafe { (&raw mut word).cast::<T>().write(element) };
+        words[number * size_of::<T>() / 4] |= word << (number * size_of::<T>() % 4 * 8);
     }
 
     /// Returns an element of those in words.
@@ -110,25 +123,20 @@ impl<T: RowElement> Line<T> {
         unsafe { core::mem::transmute_copy::<u32, T>(&word) }.to_f32()
     }
 
-    /// Stores `count` elements.
+    /// Stores elements.
     ///
     /// # Safety
     ///
     /// As [`load`](Self::load), and nobody else uses the elements now.
     #[inline(always)]
-    pub(crate) unsafe fn store<const WIDE: bool>(
-        &self,
-        column: u32,
-        count: usize,
-        value: impl Fn(usize) -> f32,
-    ) where
+    pub(crate) unsafe fn store<const WIDE: bool>(&self, unit: Unit, value: impl Fn(usize) -> f32)
+    where
         T: Real,
     {
+        let Unit { column, count, .. } = unit;
         if WIDE || (count > 1 && self.is_wide) {
-            let mut words = [0_u32; 8];
-            unrolled!(number in 0..count => {
-                words[number * size_of::<T>() / 4] |= wide::bits(T::from_f32(value(number))) << (number * size_of::<T>() % 4 * 8);
-            });
+            let mut words = [0; 8];
+            unrolled!(number in 0..count => Self::put(&mut words, number, T::from_f32(value(number))));
             let place = self.place.wrapping_add(column as usize).cast::<u32>();
             match count * size_of::<T>() {
                 // SAFETY: as the caller promises; aligned, as `new` has found. So it is below.
@@ -141,9 +149,11 @@ impl<T: RowElement> Line<T> {
                 unsafe { wide::store(place.wrapping_add(4), [words[4], words[5], words[6], words[7]]) };
             }
         } else {
+            let place = wide::apart(self.place.wrapping_offset(column as isize * self.stride));
             unrolled!(number in 0..count => {
+                let element = T::from_f32(value(number));
                 // SAFETY: as the caller promises.
-                unsafe { wide::store_alone(self.place(column, number), T::from_f32(value(number))) };
+                unsafe { place.wrapping_offset(number as isize * self.stride).write(element) };
             });
         }
     }
@@ -171,7 +181,7 @@ pub trait RowArray: Copy + sealed::Sealed {
     /// A unit that is in registers.
     #[doc(hidden)]
     #[inline(always)]
-    fn kept(self, _thread: u32, _number: usize) -> Option<Words> {
+    fn kept(self, _: Unit) -> Option<Words> {
         None
     }
 }
@@ -190,10 +200,7 @@ pub trait Source: Copy + sealed::Sealed {
     #[doc(hidden)]
     type Lines: Copy;
     #[doc(hidden)]
-    type Words: Copy;
-    /// The words of no elements.
-    #[doc(hidden)]
-    const NOTHING: Self::Words;
+    type Words: Copy + Default;
     /// The number of arrays.
     #[doc(hidden)]
     const ARRAYS: usize;
@@ -209,19 +216,13 @@ pub trait Source: Copy + sealed::Sealed {
     #[doc(hidden)]
     fn is_wide(lines: &Self::Lines) -> bool;
 
-    /// Loads `count` elements: a unit with a number of a thread, if that is known at compile time.
+    /// Loads elements.
     ///
     /// # Safety
     ///
-    /// The row has `count` elements from `column` on, and nobody else writes them now. With `WIDE` they are a unit and `is_wide`.
+    /// The row has the elements, and nobody else writes them now. With `WIDE` they are a unit and `is_wide`.
     #[doc(hidden)]
-    unsafe fn load<const WIDE: bool>(
-        self,
-        lines: Self::Lines,
-        column: u32,
-        count: usize,
-        of_thread: (u32, usize),
-    ) -> Self::Words;
+    unsafe fn load<const WIDE: bool>(self, lines: Self::Lines, unit: Unit) -> Self::Words;
 
     /// Returns an element of those in words.
     #[doc(hidden)]
@@ -302,7 +303,7 @@ impl<A: RowArray, const KEPT: usize> RowArray for &Kept<'_, A, KEPT> {
     }
 
     #[inline(always)]
-    fn kept(self, thread: u32, number: usize) -> Option<Words> {
+    fn kept(self, Unit { thread, number, .. }: Unit) -> Option<Words> {
         #[cfg(target_arch = "nvptx64")]
         let (words, _) = (&self.words, thread);
         #[cfg(not(target_arch = "nvptx64"))]
@@ -315,7 +316,6 @@ impl<A: RowArray> Source for A {
     type Items = f32;
     type Lines = Line<A::Element>;
     type Words = Words;
-    const NOTHING: Words = [0; 8];
     const ARRAYS: usize = 1;
     const KEPT: usize = A::KEPT;
 
@@ -331,17 +331,11 @@ impl<A: RowArray> Source for A {
     }
 
     #[inline(always)]
-    unsafe fn load<const WIDE: bool>(
-        self,
-        line: Line<A::Element>,
-        column: u32,
-        count: usize,
-        (thread, number): (u32, usize),
-    ) -> Words {
-        match self.kept(thread, number) {
+    unsafe fn load<const WIDE: bool>(self, line: Line<A::Element>, unit: Unit) -> Words {
+        match self.kept(unit) {
             Some(words) => words,
             // SAFETY: as the caller promises.
-            None => unsafe { line.load::<WIDE>(column, count) },
+            None => unsafe { line.load::<WIDE>(unit) },
         }
     }
 
@@ -361,7 +355,6 @@ impl Source for Columns {
     type Items = u32;
     type Lines = ();
     type Words = ();
-    const NOTHING: () = ();
     const ARRAYS: usize = 0;
     const KEPT: usize = 0;
 
@@ -374,7 +367,7 @@ impl Source for Columns {
     }
 
     #[inline(always)]
-    unsafe fn load<const WIDE: bool>(self, (): (), _: u32, _: usize, _: (u32, usize)) {}
+    unsafe fn load<const WIDE: bool>(self, (): (), _: Unit) {}
 
     #[inline(always)]
     fn items((): &(), column: u32, number: usize) -> u32 {
@@ -392,7 +385,6 @@ macro_rules! tuples {
             type Items = ($($source::Items,)*);
             type Lines = ($($source::Lines,)*);
             type Words = ($($source::Words,)*);
-            const NOTHING: Self::Words = ($($source::NOTHING,)*);
             const ARRAYS: usize = 0 $(+ $source::ARRAYS)*;
             const KEPT: usize = {
                 let most = 0;
@@ -412,9 +404,9 @@ macro_rules! tuples {
             }
 
             #[inline(always)]
-            unsafe fn load<const WIDE: bool>(self, lines: Self::Lines, column: u32, count: usize, of_thread: (u32, usize)) -> Self::Words {
+            unsafe fn load<const WIDE: bool>(self, lines: Self::Lines, unit: Unit) -> Self::Words {
                 // SAFETY: as the caller promises.
-                ($(unsafe { self.$number.load::<WIDE>(lines.$number, column, count, of_thread) },)*)
+                ($(unsafe { self.$number.load::<WIDE>(lines.$number, unit) },)*)
             }
 
             #[inline(always)]

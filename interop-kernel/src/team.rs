@@ -5,7 +5,6 @@
 )]
 
 use core::cell::Cell;
-use core::fmt;
 
 #[cfg(target_arch = "nvptx64")]
 use crate::device;
@@ -46,6 +45,7 @@ use crate::thread::{Extents, FirstParameter, Thread, sealed as first};
 /// softmax::run(size, View::new(&x, [3, 2]), ViewMut::new(&mut out, [3, 2]));
 /// assert_eq!(out, [0.5, 0.5, 0.5, 0.5, 0.0, 1.0]);
 /// ```
+#[derive(Debug)]
 pub struct Team<'t, const KEPT: usize = 4> {
     thread: Thread<'t>,
     /// Which half of the shared words the next result uses.
@@ -66,77 +66,6 @@ impl<'t, const KEPT: usize> first::FirstParameter<'t> for Team<'t, KEPT> {
         const { assert!(KEPT <= 8, "a thread keeps up to 8 units") };
         Self { thread, turn: Cell::new(0), has_rows: Cell::new(false) }
     }
-}
-
-impl<const KEPT: usize> fmt::Debug for Team<'_, KEPT> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Team").finish_non_exhaustive()
-    }
-}
-
-/// What the threads of a team leave for each other: up to three words.
-pub(crate) type Values = [f32; 8];
-
-/// What a team computes of a row: an `f32`, or two or three of them.
-#[diagnostic::on_unimplemented(
-    message = "a team does not sum values `{Self}`",
-    note = "it sums `f32`, `[f32; 2]` and `[f32; 3]`"
-)]
-pub trait Sum: sealed::Sum {}
-
-pub(crate) mod sealed {
-    use super::Values;
-
-    pub trait Sum: Copy {
-        const COUNT: usize;
-        fn to_values(self) -> Values;
-        fn from_values(values: Values) -> Self;
-    }
-}
-
-impl Sum for f32 {}
-
-impl sealed::Sum for f32 {
-    const COUNT: usize = 1;
-
-    #[inline(always)]
-    fn to_values(self) -> Values {
-        [self, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-    }
-
-    #[inline(always)]
-    fn from_values(values: Values) -> Self {
-        values[0]
-    }
-}
-
-macro_rules! sums {
-    ($($count:literal: $($number:literal)*;)*) => {
-        $(
-            impl Sum for [f32; $count] {}
-
-            impl sealed::Sum for [f32; $count] {
-                const COUNT: usize = $count;
-
-                #[inline(always)]
-                fn to_values(self) -> Values {
-                    let mut values = [0.0; 8];
-                    $(values[$number] = self[$number];)*
-                    values
-                }
-
-                #[inline(always)]
-                fn from_values(values: Values) -> Self {
-                    [$(values[$number]),*]
-                }
-            }
-        )*
-    };
-}
-
-sums! {
-    2: 0 1;
-    3: 0 1 2;
 }
 
 /// Whether a block of this size consists of teams.
@@ -232,23 +161,22 @@ impl<const KEPT: usize> Team<'_, KEPT> {
         }
     }
 
-    /// Combines `count` values that `own` returns for each thread, in the same order for each of them. `start` changes nothing.
+    /// Combines the up to three values that `own` returns for each thread, in the same order for each. `start` changes nothing.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    pub(crate) fn combine(
+    pub(crate) fn combine<const N: usize>(
         &self,
-        count: usize,
-        start: Values,
-        own: impl Fn(u32) -> Values,
-        combine: impl Fn(Values, Values) -> Values,
-    ) -> Values {
+        start: [f32; N],
+        own: impl Fn(u32) -> [f32; N],
+        combine: impl Fn([f32; N], [f32; N]) -> [f32; N],
+    ) -> [f32; N] {
         let (size, mask, number) = (self.size(), self.mask(), self.thread.number_in_block());
-        let warp = |mut values: Values, size: u32| {
+        let warp = |mut values: [f32; N], size: u32| {
             macro_rules! step {
                 ($($distance:literal)*) => {
                     $(if size > $distance {
                         let mut others = start;
-                        unrolled!(word in 0..count => {
+                        unrolled!(word in 0..N => {
                             // SAFETY: all threads of the team, which are those of the mask, make this call.
                             others[word] = f32::from_bits(unsafe { device::word_across(mask, values[word].to_bits(), $distance) });
                         });
@@ -269,7 +197,7 @@ impl<const KEPT: usize> Team<'_, KEPT> {
             };
             let (lane, warps) = (number % 32, size / 32);
             if lane == 0 {
-                unrolled!(word in 0..count => {
+                unrolled!(word in 0..N => {
                     // SAFETY: a block has at most 32 warps, each with three words in each half.
                     unsafe { place(number / 32).wrapping_add(word).write_volatile(values[word]) };
                 });
@@ -280,7 +208,7 @@ impl<const KEPT: usize> Team<'_, KEPT> {
             let own = lane & (lanes - 1);
             values = start;
             if own < warps {
-                unrolled!(word in 0..count => {
+                unrolled!(word in 0..N => {
                     // SAFETY: as above; its warp wrote it before the barrier.
                     values[word] = unsafe { place(own).wrapping_add(word).read_volatile() };
                 });
@@ -292,14 +220,13 @@ impl<const KEPT: usize> Team<'_, KEPT> {
 
     /// Combines as the device does: the lanes of each warp, then the warps.
     #[cfg(not(target_arch = "nvptx64"))]
-    pub(crate) fn combine(
+    pub(crate) fn combine<const N: usize>(
         &self,
-        _: usize,
-        start: Values,
-        own: impl Fn(u32) -> Values,
-        combine: impl Fn(Values, Values) -> Values,
-    ) -> Values {
-        let warp = |values: &[Values]| {
+        start: [f32; N],
+        own: impl Fn(u32) -> [f32; N],
+        combine: impl Fn([f32; N], [f32; N]) -> [f32; N],
+    ) -> [f32; N] {
+        let warp = |values: &[[f32; N]]| {
             let mut values = values.to_vec();
             values.resize(values.len().next_power_of_two(), start);
             while values.len() > 1 {
@@ -308,7 +235,7 @@ impl<const KEPT: usize> Team<'_, KEPT> {
             }
             values[0]
         };
-        let values: Vec<Values> = self.lanes().map(own).collect();
-        warp(&values.chunks(32).map(warp).collect::<Vec<Values>>())
+        let values: Vec<_> = self.lanes().map(own).collect();
+        warp(&values.chunks(32).map(warp).collect::<Vec<_>>())
     }
 }

@@ -77,46 +77,11 @@ pub(crate) unsafe fn store<T: KernelElement, const W: usize>(to: *mut T, pack: [
     }
 }
 
-/// Returns the bits of an element of at most 4 bytes.
+/// Returns a place of which the compiler forgets that others are near, so that it does not share accesses with wide ones, which would
+/// be wide no longer. Volatile accesses would not see the nearest cache of a device.
 #[inline(always)]
-pub(crate) fn bits<T: KernelElement>(element: T) -> u32 {
-    let mut word = 0_u32;
-    // SAFETY: a word has as many bytes, and an element has no padding.
-    unsafe { (&raw mut word).cast::<T>().write_unaligned(element) };
-    word
-}
-
-/// Loads the bits of an element of 1, 2 or 4 bytes, in one access that the compiler does not share with wide ones, which would then be wide
-/// no longer. A volatile load would not see the nearest cache of a device.
-///
-/// # Safety
-///
-/// As `ptr::read`, and nobody else writes the element now.
-#[inline(always)]
-pub(crate) unsafe fn load_alone<T: KernelElement>(place: *const T) -> u32 {
+pub(crate) fn apart<T>(place: *mut T) -> *mut T {
     #[cfg(target_arch = "nvptx64")]
-    // SAFETY: as the caller promises.
-    return unsafe { crate::device::load_alone(place) };
-    #[cfg(not(target_arch = "nvptx64"))]
-    // SAFETY: as above.
-    bits(unsafe { place.read() })
-}
-
-/// Stores an element as [`load_alone`] loads it.
-///
-/// # Safety
-///
-/// As `ptr::write`, and nobody else uses the element now.
-#[inline(always)]
-pub(crate) unsafe fn store_alone<T: KernelElement>(place: *mut T, element: T) {
-    #[cfg(target_arch = "nvptx64")]
-    // SAFETY: as the caller promises.
-    unsafe {
-        crate::device::store_alone(place, bits(element));
-    }
-    #[cfg(not(target_arch = "nvptx64"))]
-    // SAFETY: as above.
-    unsafe {
-        place.write(element);
-    }
+    let place = crate::device::forget_place(place);
+    place
 }
