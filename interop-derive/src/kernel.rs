@@ -264,12 +264,13 @@ impl Kernel {
                 continue;
             }
             is_complete = false;
-            let found =
-                format_args!("found the type `{name}` without a list: an entry point has one list of types");
-            let help = format_args!(
-                "write `#[kernel({name} = [f32, f64])]`, with the types for which there shall be a kernel"
+            errors.push(
+                parameter,
+                format_args!("found the type `{name}` without a list: an entry point has one list of types"),
+                format_args!(
+                    "write `#[kernel({name} = [f32, f64])]`, with the types for which there shall be a kernel"
+                ),
             );
-            errors.push(parameter, found, help);
         }
         // Else the list may be that of a type which has none.
         if !is_complete {

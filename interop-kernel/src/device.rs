@@ -57,7 +57,8 @@ unsafe extern "C" {
     fn barrier_of_warp(mask: u32);
 }
 
-/// Returns a number of which the compiler forgets where it comes from. Without `pure` it stays where it is.
+/// Returns a number of which the compiler forgets what it is, so that it unrolls no loop, and keeps nothing that depends on it in
+/// registers. Without `pure` it stays where it is.
 #[inline(always)]
 pub(crate) fn forget(number: u32) -> u32 {
     let same: u32;
@@ -77,42 +78,13 @@ pub(crate) unsafe fn word_across(mask: u32, word: u32, distance: u32) -> u32 {
     unsafe { shuffle_across(mask, word, distance, 31) }
 }
 
-/// Loads an element of 1, 2 or 4 bytes into a word. By an instruction, or the compiler shares accesses with wide ones, which are wide no
-/// longer; a volatile load does not see the nearest cache.
-///
-/// # Safety
-///
-/// As `ptr::read`, and nobody else writes the element now.
+/// Returns a place of which the compiler forgets what it is.
 #[inline(always)]
-pub(crate) unsafe fn load_alone<T>(place: *const T) -> u32 {
-    macro_rules! load {
-        ($instruction:literal) => {{
-            let word: u32;
-            // SAFETY: as the caller promises.
-            unsafe { asm!($instruction, out(reg32) word, in(reg64) place, options(pure, readonly, nostack)) };
-            word
-        }};
-    }
-    match size_of::<T>() {
-        1 => load!("ld.u8 {}, [{}];"),
-        2 => load!("ld.u16 {}, [{}];"),
-        _ => load!("ld.u32 {}, [{}];"),
-    }
-}
-
-/// Stores the lower bits of a word as an element of 2 or 4 bytes.
-///
-/// # Safety
-///
-/// As `ptr::write`, and nobody else uses the element now.
-#[inline(always)]
-pub(crate) unsafe fn store_alone<T>(place: *mut T, word: u32) {
-    match size_of::<T>() {
-        // SAFETY: as the caller promises.
-        2 => unsafe { asm!("st.u16 [{}], {};", in(reg64) place, in(reg32) word, options(nostack)) },
-        // SAFETY: as above.
-        _ => unsafe { asm!("st.u32 [{}], {};", in(reg64) place, in(reg32) word, options(nostack)) },
-    }
+pub(crate) fn forget_place<T>(place: *mut T) -> *mut T {
+    let same: *mut T;
+    // SAFETY: it copies a pointer.
+    unsafe { asm!("mov.u64 {}, {};", out(reg64) same, in(reg64) place, options(pure, nomem, nostack)) };
+    same
 }
 
 /// Waits for all threads of the block.
@@ -127,15 +99,6 @@ pub(crate) fn meet() {
 pub(crate) fn meet_in_warp(mask: u32) {
     // SAFETY: it has no preconditions: without the others it waits.
     unsafe { barrier_of_warp(mask) }
-}
-
-/// Returns a number that the compiler does not know, so that it does not unroll a loop.
-#[inline(always)]
-pub(crate) fn opaque(number: u32) -> u32 {
-    let same: u32;
-    // SAFETY: it copies a number.
-    unsafe { asm!("mov.u32 {}, {};", out(reg32) same, in(reg32) number, options(pure, nomem, nostack)) };
-    same
 }
 
 /// Waits for all threads of the block.
@@ -164,28 +127,15 @@ pub(crate) unsafe fn value_of_lane(value: u64, distance: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-core::arch::global_asm!(".shared .align 8 .b8 interop_kernel_words[256];");
+core::arch::global_asm!(".shared .align 8 .b8 interop_kernel_words[768];");
 
-/// Returns the 32 words of shared memory that a sum of the block uses.
+/// Returns the shared memory that a sum uses: of a block 32 words, of a team twice three halves of one for each of 32 warps.
 #[inline(always)]
 pub(crate) fn shared_words() -> *mut u64 {
     let shared: u64;
     // SAFETY: it converts the address of the variable above, which every block has, to one that plain loads use.
     unsafe {
         asm!("cvta.shared.u64 {}, interop_kernel_words;", out(reg64) shared, options(pure, nomem, nostack))
-    };
-    core::ptr::with_exposed_provenance_mut(shared as usize)
-}
-
-core::arch::global_asm!(".shared .align 4 .b8 interop_kernel_team[768];");
-
-/// Returns shared memory for three words of each of 32 warps, twice.
-#[inline(always)]
-pub(crate) fn words_of_team() -> *mut u32 {
-    let shared: u64;
-    // SAFETY: as in `shared_words`.
-    unsafe {
-        asm!("cvta.shared.u64 {}, interop_kernel_team;", out(reg64) shared, options(pure, nomem, nostack))
     };
     core::ptr::with_exposed_provenance_mut(shared as usize)
 }

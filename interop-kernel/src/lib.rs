@@ -140,10 +140,10 @@ pub use launch_size::LaunchSize;
 pub use mapping::{Atomic, Blocks, Elements, Mapping, Packs, Rows, Tiles};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use merge::{DynKernelView, KernelOperand, Views};
-pub use real::{ElementValue, Real, RowElement};
+pub use real::{Real, RowElement};
 pub use row::{OwnRows, Row};
 pub use row_source::{Columns, Kept, RowArray, Source};
 pub use shared::Shared;
-pub use team::{Sum, Team};
+pub use team::Team;
 pub use thread::{BlockThread, FirstParameter, Index, Own, OwnIndex, Position, Thread, TileRows};
 pub use view::{KernelView, KernelViewMut, View, ViewMut};

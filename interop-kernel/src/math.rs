@@ -40,6 +40,10 @@ functions! {
     sqrt(x) = "sqrt.rn.f32 {out}, {};", x.sqrt();
     /// Returns 1 / √x. On a device it is wrong by at most 3e-7 of the result.
     rsqrt(x) = "rsqrt.approx.f32 {out}, {};", x.sqrt().recip();
+    /// Returns e to the power `x`. On a device it is wrong by at most (4 + |x|) · 1e-7 of the result.
+    exp(x) = "{{ .reg .f32 power; mul.rn.f32 power, {}, 0f3FB8AA3B; ex2.approx.f32 {out}, power; }}", x.exp();
+    /// Returns the natural logarithm. On a device it is wrong by at most 4e-7, of the result outside of (0.5, 2).
+    ln(x) = "{{ .reg .f32 power; lg2.approx.f32 power, {}; mul.rn.f32 {out}, power, 0f3F317218; }}", x.ln();
     /// Returns 2 to the power `x`. On a device it is wrong by at most 3e-7 of the result.
     exp2(x) = "ex2.approx.f32 {out}, {};", x.exp2();
     /// Returns the logarithm to the base 2. On a device it is wrong by at most 3e-7, of the result outside of (0.5, 2).
@@ -48,28 +52,6 @@ functions! {
     floor(x) = "cvt.rmi.f32.f32 {out}, {};", x.floor();
     /// Returns `x * factor + summand`, rounded once.
     mul_add(x factor summand) = "fma.rn.f32 {out}, {}, {}, {};", x.mul_add(factor, summand);
-}
-
-/// Returns e to the power `x`. On a device it is wrong by at most (4 + |x|) · 1e-7 of the result.
-#[inline(always)]
-#[must_use]
-pub fn exp(x: f32) -> f32 {
-    #[cfg(not(target_arch = "nvptx64"))]
-    return x.exp();
-    #[cfg(target_arch = "nvptx64")]
-    exp2(x * core::f32::consts::LOG2_E)
-}
-
-/// Returns the natural logarithm. On a device it is wrong by at most 4e-7, of the result outside of (0.5, 2).
-#[inline(always)]
-#[must_use]
-pub fn ln(x: f32) -> f32 {
-    #[cfg(not(target_arch = "nvptx64"))]
-    return x.ln();
-    #[cfg(target_arch = "nvptx64")]
-    {
-        log2(x) * core::f32::consts::LN_2
-    }
 }
 
 /// Returns an `f16` as `f32`. On a device it is one instruction, and `f16::to_f32` is many.

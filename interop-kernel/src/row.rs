@@ -7,7 +7,6 @@
     reason = "numbers of columns are below 2^31, those of rows below an extent; a sum of more numbers is not more precise"
 )]
 
-use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Range;
 
@@ -16,12 +15,13 @@ use crate::device;
 use crate::element::KernelElement;
 use crate::fail::{Mistake, fail};
 use crate::mapping::Rows;
-use crate::real::{ElementValue, Real, RowElement};
-use crate::row_source::{Kept, KeptWords, Line, Part, RowArray, Source, unrolled};
-use crate::team::{Place, Sum, Team, sealed::Value};
+use crate::real::{Real, RowElement};
+use crate::row_source::{Kept, Line, Part, RowArray, Source, Unit, unrolled};
+use crate::team::Team;
 use crate::view::{Fields, ViewMut};
 
 /// The rows of a team. [`Team::rows`] makes it.
+#[derive(Debug)]
 pub struct OwnRows<'r, T, const KEPT: usize> {
     team: &'r Team<'r, KEPT>,
     fields: Fields<2>,
@@ -34,12 +34,6 @@ impl<'r, T, const KEPT: usize> OwnRows<'r, T, KEPT> {
     #[inline(always)]
     pub(crate) fn new(team: &'r Team<'r, KEPT>, fields: Fields<2>, rows: Range<u64>, step: u64) -> Self {
         Self { team, fields, rows, step, element: PhantomData }
-    }
-}
-
-impl<T, const KEPT: usize> fmt::Debug for OwnRows<'_, T, KEPT> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnRows").field("next", &self.rows.start).field("end", &self.rows.end).finish()
     }
 }
 
@@ -63,29 +57,25 @@ impl<'r, T: RowElement, const KEPT: usize> Iterator for OwnRows<'r, T, KEPT> {
 #[inline(always)]
 fn part<T: RowElement>(fields: &Fields<2>, row: u64) -> Part {
     let (columns, unit) = (fields.shape[1] as u32, T::UNIT as u32);
+    let all = Part { row, columns, head: columns, end: columns, unit: T::UNIT };
     if fields.strides[1] != 1 {
-        return Part { row, columns, head: columns, end: columns };
+        return all;
     }
     let elements = (row as i64).wrapping_mul(fields.strides[0]) as u32;
     let base = if cfg!(target_arch = "nvptx64") { fields.pointer.low.addr() / size_of::<T>() } else { 0 };
     let head = ((base as u32).wrapping_add(elements).wrapping_neg() & (unit - 1)).min(columns);
-    Part { row, columns, head, end: columns - (columns - head) % unit }
+    Part { head, end: columns - (columns - head) % unit, ..all }
 }
 
 /// A row that a team owns. [`Team::rows`] returns it.
 ///
 /// Functions of elements run in the threads of the team, and see `f32` values of all types. They change nothing outside: each
 /// thread has other elements.
+#[derive(Debug)]
 pub struct Row<'r, T, const KEPT: usize> {
     team: &'r Team<'r, KEPT>,
     part: Part,
     element: PhantomData<T>,
-}
-
-impl<T, const KEPT: usize> fmt::Debug for Row<'_, T, KEPT> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Row").field("number", &self.part.row).field("columns", &self.part.columns).finish()
-    }
 }
 
 impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
@@ -112,26 +102,19 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[must_use]
     #[track_caller]
     pub fn keep<A: RowArray>(&self, array: A) -> Kept<'_, A, KEPT> {
-        let line = Line::<A::Element>::find(array, T::UNIT, &self.part);
-        Kept::new(array, self.team.lanes(), |thread| self.words(line, thread))
-    }
-
-    #[inline(always)]
-    fn words<E: RowElement>(&self, line: Line<E>, thread: u32) -> KeptWords<KEPT> {
-        let mut words = [[0; 8]; KEPT];
-        if !line.is_wide() {
-            // What is not wide is never looked for among the words.
-            return words;
-        }
-        let (first, step) = self.first_unit(thread);
-        unrolled!(number in 0..8 of KEPT => {
-            let column = first + step * number as u32;
-            if column < self.part.end {
-                // SAFETY: there is a unit, and while it is kept nobody writes it: `keep` borrows the array.
-                words[number] = unsafe { line.load::<true>(column, T::UNIT) };
-            }
-        });
-        words
+        let line = Line::<A::Element>::new(&array.fields(), &self.part);
+        Kept::new(array, self.team.lanes(), |thread| {
+            let (mut words, (first, step)) = ([[0; 8]; KEPT], self.first_unit(thread));
+            unrolled!(number in 0..KEPT => {
+                let unit = Unit { column: first + step * number as u32, count: T::UNIT, thread, number };
+                // What is not wide is never looked for among the words.
+                if line.is_wide && unit.column < self.part.end {
+                    // SAFETY: there is a unit, and while it is kept nobody writes it: the array is borrowed.
+                    words[number] = unsafe { line.load::<true>(unit) };
+                }
+            });
+            words
+        })
     }
 
     /// Returns the first column of the units of a thread, and the distance of its units. The compiler forgets how they were computed: it
@@ -150,16 +133,25 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         (thread, threads)
     }
 
-    /// Returns the sum of a function of the elements: an `f32`, or several sums as `[f32; 2]` or `[f32; 3]`.
+    /// Returns the sum of a function of the elements.
+    #[inline(always)]
+    #[must_use]
+    #[track_caller]
+    pub fn sum<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + Sync) -> f32 {
+        let [sum] = self.sums(source, |items| [f(items)]);
+        sum
+    }
+
+    /// Returns up to three sums of functions of the elements, in one pass.
     ///
     /// ```
     /// use interop_kernel::{LaunchSize, Rows, Team, View, ViewMut, kernel};
     ///
-    /// /// The variance of each row, in one pass.
+    /// /// The variance of each row.
     /// #[kernel]
     /// fn variance(mut team: Team<'_>, x: View<'_, f32, 2>, mut out: ViewMut<'_, f32, 1, Rows>) {
     ///     for row in team.rows(&x) {
-    ///         let [sum, squares] = row.sum(&x, |x| [x, x * x]);
+    ///         let [sum, squares] = row.sums(&x, |x| [x, x * x]);
     ///         let mean = sum / row.columns();
     ///         row.set(&mut out, squares / row.columns() - mean * mean);
     ///     }
@@ -172,8 +164,16 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn sum<S: Source, V: Sum>(&self, source: S, f: impl Fn(S::Items) -> V + Sync) -> V {
-        self.fold(source, V::ZERO, |sum, items, _| sum.add(f(items)), V::add)
+    pub fn sums<S: Source, const N: usize>(
+        &self,
+        source: S,
+        f: impl Fn(S::Items) -> [f32; N] + Sync,
+    ) -> [f32; N] {
+        let add = |mut sums: [f32; N], values: [f32; N]| {
+            unrolled!(number in 0..N => sums[number] += values[number]);
+            sums
+        };
+        self.fold(source, [0.0; N], |items, _| f(items), add)
     }
 
     /// Returns the maximum of a function of the elements: NaN if it is NaN for one of them, and -∞ for no elements.
@@ -181,8 +181,8 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[must_use]
     #[track_caller]
     pub fn max<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + Sync) -> f32 {
-        let max = |most: f32, x: f32| if x > most || x.is_nan() { x } else { most };
-        self.fold(source, f32::NEG_INFINITY, |most, items, _| max(most, f(items)), max)
+        let max = |[most]: [f32; 1], [x]: [f32; 1]| [if x > most || x.is_nan() { x } else { most }];
+        self.fold(source, [f32::NEG_INFINITY], |items, _| [f(items)], max)[0]
     }
 
     /// Returns the maximum, and its column: the first of several, and that of a NaN before all. No elements have the column 0.
@@ -190,35 +190,36 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[must_use]
     #[track_caller]
     pub fn argmax<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + Sync) -> (f32, usize) {
-        let max = |most: Place, other: Place| {
-            let is_more = |one: f32, other: f32| one > other || one.is_nan() && !other.is_nan();
-            let is_first = other.column < most.column && !is_more(most.value, other.value);
-            if is_more(other.value, most.value) || is_first { other } else { most }
+        let is_more = |one: f32, other: f32| one > other || one.is_nan() && !other.is_nan();
+        // The columns are bits of an `f32`.
+        let max = |most: [f32; 2], other: [f32; 2]| {
+            let is_first = other[1].to_bits() < most[1].to_bits() && !is_more(most[0], other[0]);
+            if is_more(other[0], most[0]) || is_first { other } else { most }
         };
-        let none = Place { value: f32::NEG_INFINITY, column: u32::MAX };
-        let place =
-            self.fold(source, none, |most, items, column| max(most, Place { value: f(items), column }), max);
-        (place.value, if place.column == u32::MAX { 0 } else { place.column as usize })
+        let none = [f32::NEG_INFINITY, f32::from_bits(u32::MAX)];
+        let [max, column] = self.fold(source, none, |items, column| [f(items), f32::from_bits(column)], max);
+        (max, if column.to_bits() == u32::MAX { 0 } else { column.to_bits() as usize })
     }
 
     /// Folds the elements of each thread, and combines the results.
     #[inline(always)]
     #[track_caller]
-    fn fold<S: Source, V: Value>(
+    fn fold<S: Source, const N: usize>(
         &self,
         source: S,
-        start: V,
-        f: impl Fn(V, S::Items, u32) -> V,
-        combine: impl Fn(V, V) -> V,
-    ) -> V {
-        let lines = source.lines(T::UNIT, &self.part);
+        start: [f32; N],
+        f: impl Fn(S::Items, u32) -> [f32; N],
+        combine: impl Fn([f32; N], [f32; N]) -> [f32; N],
+    ) -> [f32; N] {
+        const { assert!(0 < N && N <= 3, "a team sums up to three values at once") };
+        let lines = source.lines(&self.part);
         let of_thread = |thread| {
-            let mut fold = Fold { value: start, f: &f };
+            let mut fold = Fold { values: start, f: &f, combine: &combine };
             // SAFETY: of what is written, each thread has its own elements.
-            unsafe { self.visit(source, lines, thread, &mut fold) };
-            fold.value
+            unsafe { self.visit(source, lines, thread, true, &mut fold) };
+            fold.values
         };
-        self.team.combine(start, of_thread, combine)
+        self.team.combine(start, of_thread, &combine)
     }
 
     /// Writes the row: a function of the elements.
@@ -230,11 +231,11 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         source: S,
         f: impl Fn(S::Items) -> f32 + Sync,
     ) {
-        let line = Line::of(array, T::UNIT, &self.part);
-        let lines = source.lines(T::UNIT, &self.part);
+        let line = Line::<E>::new(&array.fields, &self.part);
+        let lines = source.lines(&self.part);
         for thread in self.team.lanes() {
             // SAFETY: of what is written, each thread has its own elements.
-            unsafe { self.visit(source, lines, thread, &mut Store { line, f: &f }) };
+            unsafe { self.visit(source, lines, thread, line.is_wide, &mut Store { line, f: &f }) };
         }
     }
 
@@ -252,10 +253,10 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         self.write(array, (&before, source), |(own, items)| f(own, items));
     }
 
-    /// Sets the element with the number of the row: one of [`Real`]s to an `f32`, and an integer to one of its type.
+    /// Sets the element with the number of the row. For 16-bit numbers write [`T::from_f32(value)`](Real::from_f32).
     #[inline(always)]
     #[track_caller]
-    pub fn set<E: KernelElement>(&self, array: &mut ViewMut<'_, E, 1, Rows>, value: impl ElementValue<E>) {
+    pub fn set<E: KernelElement>(&self, array: &mut ViewMut<'_, E, 1, Rows>, value: E) {
         let (row, [rows]) = (self.number(), array.shape());
         if row >= rows {
             fail(Mistake::Outside(&[row], &[rows]));
@@ -263,68 +264,60 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         if self.team.is_first() {
             let place = array.fields.pointer.low.cast::<E>().wrapping_offset(array.fields.offset([row]));
             // SAFETY: the element exists and is aligned, and belongs to the first thread of this team.
-            unsafe { place.write(value.to_element()) };
+            unsafe { place.write(value) };
         }
     }
 
-    /// Visits all elements of a thread.
+    /// Visits all elements of a thread. `is_wide` is whether units are aligned words in what is written.
     ///
     /// # Safety
     ///
     /// What is visited uses elements of this thread only. `lines` are those of the source.
     #[inline(always)]
-    unsafe fn visit<S: Source>(&self, source: S, lines: S::Lines, thread: u32, visit: &mut impl Visit<S>) {
-        let Part { columns, head, end, .. } = self.part;
-        let (mut single, step) = self.number_and_count(thread);
-        while single < columns - (end - head) {
-            let column = if single < head { single } else { end - head + single };
-            // SAFETY: as the caller promises: each thread has its own single elements.
-            unsafe { visit.load_and_visit::<false>(source, lines, column, 1, thread) };
-            single += step;
-        }
-        let is_wide = S::is_wide(&lines) && visit.is_wide();
-        let (mut column, step) = self.first_unit(thread);
-        if is_wide {
-            // SAFETY: as the caller promises; all lines are wide.
-            unsafe { self.visit_wide(source, lines, thread, visit) };
-            return;
-        }
-        while column < end {
-            // SAFETY: as the caller promises: each thread has its own units.
-            unsafe { visit.load_and_visit::<false>(source, lines, column, T::UNIT, thread) };
-            column += step;
-        }
-    }
-
-    /// Visits the units of a thread.
-    ///
-    /// # Safety
-    ///
-    /// As [`visit`](Self::visit), and all lines are wide.
-    #[inline(always)]
-    unsafe fn visit_wide<S: Source>(
+    unsafe fn visit<S: Source>(
         &self,
         source: S,
         lines: S::Lines,
         thread: u32,
+        is_wide: bool,
         visit: &mut impl Visit<S>,
     ) {
-        let batch = const {
-            match S::ARRAYS {
-                0 | 1 => BATCH,
-                _ => BATCH / 2,
-            }
-        };
-        let (mut column, step) = self.first_unit(thread);
-        unrolled!(number in 0..8 of S::KEPT.div_ceil(batch) => {
-            // SAFETY: as the caller promises.
-            unsafe { self.batch(source, lines, visit, (column, step), (thread, number * batch), batch) };
-            column += step * batch as u32;
-        });
-        while column < self.part.end {
+        let Part { columns, head, end, .. } = self.part;
+        let (mut single, step) = self.number_and_count(thread);
+        while single < columns - (end - head) {
+            let column = if single < head { single } else { end - head + single };
+            let unit = Unit { column, count: 1, thread, number: usize::MAX };
+            // SAFETY: as the caller promises: each thread has its own single elements.
+            let words = unsafe { source.load::<false>(lines, unit) };
             // SAFETY: as above.
-            unsafe { self.batch(source, lines, visit, (column, step), (thread, usize::MAX / 2), batch) };
-            column += step * batch as u32;
+            unsafe { visit.visit::<false>(unit, &words) };
+            single += step;
+        }
+        let (column, step) = self.first_unit(thread);
+        let mut unit = Unit { column, count: T::UNIT, thread, number: 0 };
+        let batch = const { if S::ARRAYS > 1 { 1 } else { BATCH } };
+        if is_wide && S::is_wide(&lines) {
+            unrolled!(number in 0..S::KEPT.div_ceil(batch) => {
+                unit.number = number * batch;
+                // SAFETY: as the caller promises; all lines are wide.
+                unsafe { self.batch(source, lines, visit, unit, step, batch) };
+                unit.column += step * batch as u32;
+            });
+            unit.number = usize::MAX / 2;
+            while unit.column < end {
+                // SAFETY: as above.
+                unsafe { self.batch(source, lines, visit, unit, step, batch) };
+                unit.column += step * batch as u32;
+            }
+            return;
+        }
+        unit.number = usize::MAX;
+        while unit.column < end {
+            // SAFETY: as the caller promises: each thread has its own units.
+            let words = unsafe { source.load::<false>(lines, unit) };
+            // SAFETY: as above.
+            unsafe { visit.visit::<false>(unit, &words) };
+            unit.column += step;
         }
     }
 
@@ -332,81 +325,65 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     ///
     /// # Safety
     ///
-    /// As [`visit_wide`](Self::visit_wide).
+    /// As [`visit`](Self::visit), and all lines are wide.
     #[inline(always)]
     unsafe fn batch<S: Source>(
         &self,
         source: S,
         lines: S::Lines,
         visit: &mut impl Visit<S>,
-        (first, step): (u32, u32),
-        (thread, unit): (u32, usize),
+        first: Unit,
+        step: u32,
         count: usize,
     ) {
-        let mut words = [S::NOTHING; 8];
-        unrolled!(number in 0..8 of count => {
-            let column = first + step * number as u32;
-            if column < self.part.end {
+        let mut words = [S::Words::default(); 8];
+        let unit = |number| Unit {
+            column: first.column + step * number as u32,
+            number: first.number + number,
+            ..first
+        };
+        unrolled!(number in 0..count => {
+            if unit(number).column < self.part.end {
                 // SAFETY: there is a unit, and as the caller promises.
-                words[number] = unsafe { source.load::<true>(lines, column, T::UNIT, (thread, unit + number)) };
+                words[number] = unsafe { source.load::<true>(lines, unit(number)) };
             }
         });
-        unrolled!(number in 0..8 of count => {
-            let column = first + step * number as u32;
-            if column < self.part.end {
+        unrolled!(number in 0..count => {
+            if unit(number).column < self.part.end {
                 // SAFETY: as above.
-                unsafe { visit.visit::<true>(column, T::UNIT, &words[number]) };
+                unsafe { visit.visit::<true>(unit(number), &words[number]) };
             }
         });
     }
 }
 
-/// The number of units that a thread loads before it uses the first.
+/// The number of units of one array that a thread loads before it uses the first.
 const BATCH: usize = 2;
 
 /// What is done with elements of a row.
 trait Visit<S: Source> {
-    fn is_wide(&self) -> bool;
-
     /// # Safety
     ///
-    /// The row has `count` elements from `column` on, which belong to this thread. With `WIDE` they are a unit and `is_wide`.
-    unsafe fn visit<const WIDE: bool>(&mut self, column: u32, count: usize, words: &S::Words);
-
-    /// # Safety
-    ///
-    /// As [`visit`](Self::visit), and `lines` are those of the source.
-    #[inline(always)]
-    unsafe fn load_and_visit<const WIDE: bool>(
-        &mut self,
-        source: S,
-        lines: S::Lines,
-        column: u32,
-        count: usize,
-        thread: u32,
-    ) {
-        // SAFETY: as the caller promises.
-        let words = unsafe { source.load::<WIDE>(lines, column, count, (thread, usize::MAX)) };
-        // SAFETY: as above.
-        unsafe { self.visit::<WIDE>(column, count, &words) };
-    }
+    /// The row has the elements, and they belong to this thread. With `WIDE` they are a unit of aligned words.
+    unsafe fn visit<const WIDE: bool>(&mut self, unit: Unit, words: &S::Words);
 }
 
-struct Fold<'f, V, F> {
-    value: V,
+struct Fold<'f, F, G, const N: usize> {
+    values: [f32; N],
     f: &'f F,
+    combine: &'f G,
 }
 
-impl<S: Source, V: Copy, F: Fn(V, S::Items, u32) -> V> Visit<S> for Fold<'_, V, F> {
+impl<S: Source, F, G, const N: usize> Visit<S> for Fold<'_, F, G, N>
+where
+    F: Fn(S::Items, u32) -> [f32; N],
+    G: Fn([f32; N], [f32; N]) -> [f32; N],
+{
     #[inline(always)]
-    fn is_wide(&self) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    unsafe fn visit<const WIDE: bool>(&mut self, column: u32, count: usize, words: &S::Words) {
-        unrolled!(number in 0..8 of count => {
-            self.value = (self.f)(self.value, S::items(words, column, number), column + number as u32);
+    unsafe fn visit<const WIDE: bool>(&mut self, Unit { column, count, .. }: Unit, words: &S::Words) {
+        unrolled!(number in 0..count => {
+            let values = (self.f)(S::items(words, column, number), column + number as u32);
+            self.values = (self.combine)(self.values, values);
         });
     }
 }
@@ -418,14 +395,8 @@ struct Store<'f, E, F> {
 
 impl<S: Source, E: Real, F: Fn(S::Items) -> f32> Visit<S> for Store<'_, E, F> {
     #[inline(always)]
-    fn is_wide(&self) -> bool {
-        self.line.is_wide()
-    }
-
-    #[inline(always)]
-    unsafe fn visit<const WIDE: bool>(&mut self, column: u32, count: usize, words: &S::Words) {
-        let value = |number| (self.f)(S::items(words, column, number));
+    unsafe fn visit<const WIDE: bool>(&mut self, unit: Unit, words: &S::Words) {
         // SAFETY: as the caller promises.
-        unsafe { self.line.store::<WIDE>(column, count, value) };
+        unsafe { self.line.store::<WIDE>(unit, |number| (self.f)(S::items(words, unit.column, number))) };
     }
 }

@@ -2,19 +2,17 @@
 #![expect(unsafe_code, reason = "elements are read and written through pointers")]
 #![expect(clippy::cast_possible_truncation, reason = "extents come from `usize`")]
 
-use core::fmt;
 use core::marker::PhantomData;
 
-#[cfg(target_arch = "nvptx64")]
-use crate::device;
 use crate::fail::{Mistake, fail};
 use crate::mapping::Rows;
 use crate::real::{Real, RowElement};
 use crate::view::{Fields, View, ViewMut};
+use crate::wide;
 
 /// Runs code for constants one after the other, so that arrays which it indexes stay in registers.
 macro_rules! unrolled {
-    ($number:ident in 0..8 of $end:expr => $body:expr) => {
+    ($number:ident in 0..$end:expr => $body:expr) => {
         unrolled!(@ $number $end, $body; 0 1 2 3 4 5 6 7)
     };
     (@ $number:ident $end:expr, $body:expr; $($literal:literal)*) => {
@@ -26,62 +24,6 @@ pub(crate) use unrolled;
 /// The bits of up to eight elements, as they lie in memory.
 pub(crate) type Words = [u32; 8];
 
-#[derive(Clone, Copy)]
-#[repr(C, align(16))]
-struct Word16([u32; 4]);
-
-#[derive(Clone, Copy)]
-#[repr(C, align(8))]
-struct Word8([u32; 2]);
-
-/// Returns the element in the lower bits of a word.
-#[inline(always)]
-pub(crate) fn element_of_word<T: RowElement>(word: u32) -> T {
-    const { assert!(size_of::<T>() <= 4 && cfg!(target_endian = "little")) };
-    // SAFETY: an element has at most as many bytes as a word, and any bits are one.
-    unsafe { core::mem::transmute_copy(&word) }
-}
-
-/// Loads an element into the lower bits of a word.
-///
-/// # Safety
-///
-/// As [`Line::load`], for this element.
-#[inline(always)]
-unsafe fn load_alone<T: RowElement>(place: *const T) -> u32 {
-    #[cfg(target_arch = "nvptx64")]
-    // SAFETY: as the caller promises.
-    return unsafe { device::load_alone(place) };
-    #[cfg(not(target_arch = "nvptx64"))]
-    {
-        let mut word = 0_u32;
-        // SAFETY: as the caller promises.
-        let element = unsafe { place.read() };
-        // SAFETY: a word has at least as many bytes, and any bits are one.
-        unsafe { (&raw mut word).cast::<T>().write(element) };
-        word
-    }
-}
-
-/// Stores the lower bits of a word as an element.
-///
-/// # Safety
-///
-/// As [`Line::store`], for this element.
-#[inline(always)]
-unsafe fn store_alone<T: RowElement>(place: *mut T, word: u32) {
-    #[cfg(target_arch = "nvptx64")]
-    // SAFETY: as the caller promises.
-    unsafe {
-        device::store_alone(place, word);
-    }
-    #[cfg(not(target_arch = "nvptx64"))]
-    // SAFETY: as the caller promises.
-    unsafe {
-        place.write(element_of_word(word));
-    }
-}
-
 /// Which part of a row a team has.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
@@ -91,171 +33,134 @@ pub struct Part {
     pub(crate) head: u32,
     /// The column after the units.
     pub(crate) end: u32,
+    /// The number of elements of a unit.
+    pub(crate) unit: usize,
+}
+
+/// Elements of a row, next to each other: a unit, or one.
+#[derive(Clone, Copy)]
+pub struct Unit {
+    pub(crate) column: u32,
+    pub(crate) count: usize,
+    pub(crate) thread: u32,
+    /// The number of the unit among those of the thread, if that is known at compile time.
+    pub(crate) number: usize,
 }
 
 /// A row of an array, in one operation.
+#[derive(Clone, Copy)]
 pub struct Line<T> {
     place: *mut T,
     stride: isize,
     /// Whether the units of the row are aligned words.
-    is_wide: bool,
+    pub(crate) is_wide: bool,
 }
-
-impl<T> Clone for Line<T> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Line<T> {}
 
 impl<T: RowElement> Line<T> {
-    /// Finds a row of an array, which must have it, with as many columns. A unit has `unit` elements.
+    /// Finds a row of an array, which must have it, with as many columns.
     #[inline(always)]
     #[track_caller]
-    fn new(fields: &Fields<2>, unit: usize, part: &Part) -> Self {
+    pub(crate) fn new(fields: &Fields<2>, part: &Part) -> Self {
         let [rows, columns] = fields.extents();
         if part.row >= rows as u64 || part.columns as usize != columns {
             fail(Mistake::OtherRows([part.row as usize, part.columns as usize], [rows, columns]));
         }
-        let place = place_of_row::<T>(fields, part.row);
-        let stride = fields.strides[1] as isize;
-        let bytes = (unit * size_of::<T>()).min(16);
+        let [down, stride] = fields.strides;
+        let place =
+            fields.pointer.low.cast::<T>().wrapping_offset((part.row as i64).wrapping_mul(down) as isize);
+        let bytes = (part.unit * size_of::<T>()).min(16);
         let is_wide = stride == 1 && place.wrapping_add(part.head as usize).addr() % bytes == 0;
-        Self { place, stride, is_wide }
+        Self { place, stride: stride as isize, is_wide }
     }
 
-    /// Finds a row of an array that is read.
-    #[inline(always)]
-    #[track_caller]
-    pub(crate) fn find(array: impl RowArray<Element = T>, unit: usize, part: &Part) -> Self {
-        Self::new(&array.fields(), unit, part)
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_wide(&self) -> bool {
-        self.is_wide
-    }
-
-    /// Loads `count` elements. `WIDE` says that they are a unit and aligned as one.
+    /// Loads elements. `WIDE` says that they are a unit and aligned as one.
     ///
     /// # Safety
     ///
-    /// The row has `count` elements from `column` on, and nobody else writes them now.
+    /// The row has the elements, and nobody else writes them now.
     #[inline(always)]
-    pub(crate) unsafe fn load<const WIDE: bool>(&self, column: u32, count: usize) -> Words {
+    pub(crate) unsafe fn load<const WIDE: bool>(&self, Unit { column, count, .. }: Unit) -> Words {
         let mut words = [0; 8];
         if WIDE || (count > 1 && self.is_wide) {
-            let place = self.place.wrapping_add(column as usize);
+            let place = self.place.wrapping_add(column as usize).cast::<u32>();
             match count * size_of::<T>() {
-                32 => {
-                    // SAFETY: as the caller promises; aligned, as `new` has found.
-                    let low = unsafe { *place.cast::<Word16>() }.0;
-                    // SAFETY: as above.
-                    let high = unsafe { *place.cast::<Word16>().wrapping_add(1) }.0;
-                    words = [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]];
-                }
-                16 => {
-                    // SAFETY: as above.
-                    let low = unsafe { *place.cast::<Word16>() }.0;
-                    words = [low[0], low[1], low[2], low[3], 0, 0, 0, 0];
-                }
-                8 => {
-                    // SAFETY: as above.
-                    let low = unsafe { *place.cast::<Word8>() }.0;
-                    words = [low[0], low[1], 0, 0, 0, 0, 0, 0];
-                }
-                // SAFETY: as above; a unit of other sizes has 4 bytes.
-                _ => words[0] = unsafe { *place.cast::<u32>() },
+                // SAFETY: as the caller promises; aligned, as `new` has found. So it is below.
+                4 => [words[0]] = unsafe { wide::load(place) },
+                // SAFETY: as above.
+                8 => [words[0], words[1]] = unsafe { wide::load(place) },
+                // SAFETY: as above.
+                _ => [words[0], words[1], words[2], words[3]] = unsafe { wide::load(place) },
             }
-            return words;
+            if count * size_of::<T>() > 16 {
+                // SAFETY: as above.
+                [words[4], words[5], words[6], words[7]] = unsafe { wide::load(place.wrapping_add(4)) };
+            }
+        } else {
+            let place = wide::apart(self.place.wrapping_offset(column as isize * self.stride));
+            unrolled!(number in 0..count => {
+                // SAFETY: as the caller promises.
+                Self::put(&mut words, number, unsafe { place.wrapping_offset(number as isize * self.stride).read() });
+            });
         }
-        let place = self.place.wrapping_offset(column as isize * self.stride);
-        unrolled!(number in 0..8 of count => {
-            let element = place.wrapping_offset(number as isize * self.stride);
-            // SAFETY: as the caller promises.
-            let bits = unsafe { load_alone(element) };
-            let (word, shift) = Self::bits(number);
-            words[word] |= bits << shift;
-        });
         words
     }
 
-    /// Returns the word with an element of a unit, and the number of the bits below it.
+    /// Puts an element into words of zeros.
     #[inline(always)]
-    fn bits(number: usize) -> (usize, usize) {
-        let in_word = 4 / size_of::<T>();
-        (number / in_word, number % in_word * size_of::<T>() * 8)
+    fn put(words: &mut Words, number: usize, element: T) {
+        let mut word = 0_u32;
+        // SAFETY: a word has at least as many bytes, and an element has no padding.
+        unsafe { (&raw mut word).cast::<T>().write(element) };
+        words[number * size_of::<T>() / 4] |= word << (number * size_of::<T>() % 4 * 8);
     }
 
+    /// Returns an element of those in words.
     #[inline(always)]
     fn value(words: &Words, number: usize) -> f32 {
-        let (word, shift) = Self::bits(number);
-        T::from_word(words[word] >> shift)
-    }
-}
-
-impl<T: Real> Line<T> {
-    /// Finds a row of an array that is written.
-    #[inline(always)]
-    #[track_caller]
-    pub(crate) fn of(array: &ViewMut<'_, T, 2, Rows>, unit: usize, part: &Part) -> Self {
-        Self::new(&array.fields, unit, part)
+        const { assert!(size_of::<T>() <= 4 && cfg!(target_endian = "little")) };
+        let word = words[number * size_of::<T>() / 4] >> (number * size_of::<T>() % 4 * 8);
+        // SAFETY: an element has at most as many bytes as a word, and any bits are one.
+        unsafe { core::mem::transmute_copy::<u32, T>(&word) }.to_f32()
     }
 
-    /// Stores `count` elements.
+    /// Stores elements.
     ///
     /// # Safety
     ///
     /// As [`load`](Self::load), and nobody else uses the elements now.
     #[inline(always)]
-    pub(crate) unsafe fn store<const WIDE: bool>(
-        &self,
-        column: u32,
-        count: usize,
-        value: impl Fn(usize) -> f32,
-    ) {
+    pub(crate) unsafe fn store<const WIDE: bool>(&self, unit: Unit, value: impl Fn(usize) -> f32)
+    where
+        T: Real,
+    {
+        let Unit { column, count, .. } = unit;
         if WIDE || (count > 1 && self.is_wide) {
-            let mut words = [0_u32; 8];
-            unrolled!(number in 0..8 of count => {
-                let (word, shift) = Self::bits(number);
-                words[word] |= T::to_word(value(number)) << shift;
-            });
-            let place = self.place.wrapping_add(column as usize);
-            let [low, high] =
-                [0, 4].map(|at| Word16([words[at], words[at + 1], words[at + 2], words[at + 3]]));
+            let mut words = [0; 8];
+            unrolled!(number in 0..count => Self::put(&mut words, number, T::from_f32(value(number))));
+            let place = self.place.wrapping_add(column as usize).cast::<u32>();
             match count * size_of::<T>() {
-                32 => {
-                    // SAFETY: as the caller promises; aligned, as `new` has found.
-                    unsafe { *place.cast::<Word16>() = low };
-                    // SAFETY: as above.
-                    unsafe { *place.cast::<Word16>().wrapping_add(1) = high };
-                }
+                // SAFETY: as the caller promises; aligned, as `new` has found. So it is below.
+                8 => unsafe { wide::store(place, [words[0], words[1]]) },
                 // SAFETY: as above.
-                16 => unsafe { *place.cast::<Word16>() = low },
-                // SAFETY: as above; a unit of other sizes has 8 bytes: four of 2.
-                _ => unsafe { *place.cast::<Word8>() = Word8([words[0], words[1]]) },
+                _ => unsafe { wide::store(place, [words[0], words[1], words[2], words[3]]) },
             }
-            return;
+            if count * size_of::<T>() > 16 {
+                // SAFETY: as above.
+                unsafe { wide::store(place.wrapping_add(4), [words[4], words[5], words[6], words[7]]) };
+            }
+        } else {
+            let place = wide::apart(self.place.wrapping_offset(column as isize * self.stride));
+            unrolled!(number in 0..count => {
+                let element = T::from_f32(value(number));
+                // SAFETY: as the caller promises.
+                unsafe { place.wrapping_offset(number as isize * self.stride).write(element) };
+            });
         }
-        let place = self.place.wrapping_offset(column as isize * self.stride);
-        unrolled!(number in 0..8 of count => {
-            let (element, word) = (place.wrapping_offset(number as isize * self.stride), T::to_word(value(number)));
-            // SAFETY: as the caller promises.
-            unsafe { store_alone(element, word) };
-        });
     }
 }
 
-/// Returns the place of the first element of a row.
-#[inline(always)]
-fn place_of_row<T>(fields: &Fields<2>, row: u64) -> *mut T {
-    fields.pointer.low.cast::<T>().wrapping_offset((row as i64).wrapping_mul(fields.strides[0]) as isize)
-}
-
-/// An array with rows: a reference to a [`View`] with two axes, to one with one axis, which is the same for all rows, or to a
-/// [`ViewMut`] by [`Rows`].
+/// An array with rows: a reference to a [`View`] with two axes, to one with one axis, which is the same for all rows, to a
+/// [`ViewMut`] by [`Rows`], or to a [`Kept`] row.
 #[diagnostic::on_unimplemented(
     message = "a team has no rows of `{Self}`",
     label = "no array with rows",
@@ -265,13 +170,23 @@ fn place_of_row<T>(fields: &Fields<2>, row: u64) -> *mut T {
 pub trait RowArray: Copy + sealed::Sealed {
     /// The type of its elements.
     type Element: RowElement;
+    /// The number of units that are in registers.
+    #[doc(hidden)]
+    const KEPT: usize = 0;
 
     /// The array, with two axes.
     #[doc(hidden)]
     fn fields(self) -> Fields<2>;
+
+    /// A unit that is in registers.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn kept(self, _: Unit) -> Option<Words> {
+        None
+    }
 }
 
-/// What the functions of a [`Row`](crate::Row) read: a [`RowArray`], a [`Kept`] one, the [`Columns`], or a tuple of up to four of these.
+/// What the functions of a [`Row`](crate::Row) read: a [`RowArray`], the [`Columns`], or a tuple of up to four of these.
 ///
 /// A function of the elements gets an `f32` for each array, a `u32` for the columns, and a tuple for a tuple.
 #[diagnostic::on_unimplemented(
@@ -285,38 +200,29 @@ pub trait Source: Copy + sealed::Sealed {
     #[doc(hidden)]
     type Lines: Copy;
     #[doc(hidden)]
-    type Words: Copy;
-    /// The words of no elements.
-    #[doc(hidden)]
-    const NOTHING: Self::Words;
+    type Words: Copy + Default;
     /// The number of arrays.
     #[doc(hidden)]
     const ARRAYS: usize;
     /// The number of units that are in registers.
     #[doc(hidden)]
-    const KEPT: usize = 0;
+    const KEPT: usize;
 
-    /// Finds the row of each array. A unit has `unit` elements.
+    /// Finds the row of each array.
     #[doc(hidden)]
-    fn lines(self, unit: usize, part: &Part) -> Self::Lines;
+    fn lines(self, part: &Part) -> Self::Lines;
 
     /// Whether units are aligned words in each array.
     #[doc(hidden)]
     fn is_wide(lines: &Self::Lines) -> bool;
 
-    /// Loads `count` elements: unit number `number` of the thread `thread`, if that is known at compile time.
+    /// Loads elements.
     ///
     /// # Safety
     ///
-    /// The row has `count` elements from `column` on, and nobody else writes them now. With `WIDE` they are a unit and `is_wide`.
+    /// The row has the elements, and nobody else writes them now. With `WIDE` they are a unit and `is_wide`.
     #[doc(hidden)]
-    unsafe fn load<const WIDE: bool>(
-        self,
-        lines: Self::Lines,
-        column: u32,
-        count: usize,
-        of_thread: (u32, usize),
-    ) -> Self::Words;
+    unsafe fn load<const WIDE: bool>(self, lines: Self::Lines, unit: Unit) -> Self::Words;
 
     /// Returns an element of those in words.
     #[doc(hidden)]
@@ -328,47 +234,17 @@ mod sealed {
 }
 
 macro_rules! arrays {
-    ($([$($generics:tt)*] $array:ty, $this:ident => $fields:expr;)*) => {
+    ($($element:ident $array:ty: $view:ident => $fields:expr;)*) => {
         $(
-            impl<$($generics)*> sealed::Sealed for $array {}
+            impl<T: $element> sealed::Sealed for $array {}
 
-            impl<$($generics)*> RowArray for $array {
+            impl<T: $element> RowArray for $array {
                 type Element = T;
 
                 #[inline(always)]
                 fn fields(self) -> Fields<2> {
-                    let $this = self;
+                    let $view = self;
                     $fields
-                }
-            }
-
-            impl<$($generics)*> Source for $array {
-                type Items = f32;
-                type Lines = Line<T>;
-                type Words = Words;
-                const NOTHING: Words = [0; 8];
-                const ARRAYS: usize = 1;
-
-                #[inline(always)]
-                #[track_caller]
-                fn lines(self, unit: usize, part: &Part) -> Line<T> {
-                    Line::new(&self.fields(), unit, part)
-                }
-
-                #[inline(always)]
-                fn is_wide(line: &Line<T>) -> bool {
-                    line.is_wide
-                }
-
-                #[inline(always)]
-                unsafe fn load<const WIDE: bool>(self, line: Line<T>, column: u32, count: usize, _: (u32, usize)) -> Words {
-                    // SAFETY: as the caller promises.
-                    unsafe { line.load::<WIDE>(column, count) }
-                }
-
-                #[inline(always)]
-                fn items(words: &Words, _: u32, number: usize) -> f32 {
-                    Line::<T>::value(words, number)
                 }
             }
         )*
@@ -376,48 +252,19 @@ macro_rules! arrays {
 }
 
 arrays! {
-    ['a, T: RowElement] &View<'a, T, 2>, view => view.fields;
-    ['a, T: RowElement] &View<'a, T, 1>, view => {
+    RowElement &View<'_, T, 2>: view => view.fields;
+    RowElement &View<'_, T, 1>: view => {
         let Fields { pointer, shape: [columns], strides: [stride] } = view.fields;
         Fields { pointer, shape: [i64::MAX, columns], strides: [0, stride] }
     };
-    ['a, T: Real] &ViewMut<'a, T, 2, Rows>, view => view.fields;
-}
-
-/// The number of each column, as a `u32`: a [`Source`].
-#[derive(Clone, Copy, Debug)]
-pub struct Columns;
-
-impl sealed::Sealed for Columns {}
-
-impl Source for Columns {
-    type Items = u32;
-    type Lines = ();
-    type Words = ();
-    const NOTHING: () = ();
-    const ARRAYS: usize = 0;
-
-    #[inline(always)]
-    fn lines(self, _: usize, _: &Part) {}
-
-    #[inline(always)]
-    fn is_wide((): &()) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    unsafe fn load<const WIDE: bool>(self, (): (), _: u32, _: usize, _: (u32, usize)) {}
-
-    #[inline(always)]
-    fn items((): &(), column: u32, number: usize) -> u32 {
-        column + number as u32
-    }
+    Real &ViewMut<'_, T, 2, Rows>: view => view.fields;
 }
 
 /// The words that a thread keeps.
 pub(crate) type KeptWords<const KEPT: usize> = [Words; KEPT];
 
 /// A row of which each thread keeps its first elements in registers. [`Row::keep`](crate::Row::keep) makes it.
+#[derive(Debug)]
 pub struct Kept<'r, A, const KEPT: usize> {
     #[cfg(target_arch = "nvptx64")]
     words: KeptWords<KEPT>,
@@ -429,7 +276,7 @@ pub struct Kept<'r, A, const KEPT: usize> {
 }
 
 impl<A: RowArray, const KEPT: usize> Kept<'_, A, KEPT> {
-    /// Keeps what `load` returns for each of `threads` threads; on a device for the own one.
+    /// Keeps what `load` returns for each of these threads: on a device for the own one.
     #[inline(always)]
     pub(crate) fn new(
         array: A,
@@ -444,55 +291,87 @@ impl<A: RowArray, const KEPT: usize> Kept<'_, A, KEPT> {
     }
 }
 
-impl<A, const KEPT: usize> fmt::Debug for Kept<'_, A, KEPT> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kept").finish_non_exhaustive()
-    }
-}
+impl<A, const KEPT: usize> sealed::Sealed for &Kept<'_, A, KEPT> {}
 
-impl<A: RowArray, const KEPT: usize> sealed::Sealed for &Kept<'_, A, KEPT> {}
-
-impl<A: RowArray, const KEPT: usize> Source for &Kept<'_, A, KEPT> {
-    type Items = f32;
-    type Lines = Line<A::Element>;
-    type Words = Words;
-    const NOTHING: Words = [0; 8];
-    const ARRAYS: usize = 1;
+impl<A: RowArray, const KEPT: usize> RowArray for &Kept<'_, A, KEPT> {
+    type Element = A::Element;
     const KEPT: usize = KEPT;
 
     #[inline(always)]
-    #[track_caller]
-    fn lines(self, unit: usize, part: &Part) -> Self::Lines {
-        Line::new(&self.array.fields(), unit, part)
+    fn fields(self) -> Fields<2> {
+        self.array.fields()
     }
 
     #[inline(always)]
-    fn is_wide(line: &Self::Lines) -> bool {
+    fn kept(self, Unit { thread, number, .. }: Unit) -> Option<Words> {
+        #[cfg(target_arch = "nvptx64")]
+        let (words, _) = (&self.words, thread);
+        #[cfg(not(target_arch = "nvptx64"))]
+        let words = &self.words[thread as usize];
+        if number < KEPT { Some(words[number]) } else { None }
+    }
+}
+
+impl<A: RowArray> Source for A {
+    type Items = f32;
+    type Lines = Line<A::Element>;
+    type Words = Words;
+    const ARRAYS: usize = 1;
+    const KEPT: usize = A::KEPT;
+
+    #[inline(always)]
+    #[track_caller]
+    fn lines(self, part: &Part) -> Line<A::Element> {
+        Line::new(&self.fields(), part)
+    }
+
+    #[inline(always)]
+    fn is_wide(line: &Line<A::Element>) -> bool {
         line.is_wide
     }
 
     #[inline(always)]
-    unsafe fn load<const WIDE: bool>(
-        self,
-        line: Self::Lines,
-        column: u32,
-        count: usize,
-        (thread, number): (u32, usize),
-    ) -> Words {
-        if number < KEPT {
-            #[cfg(target_arch = "nvptx64")]
-            let (words, _) = (&self.words, thread);
-            #[cfg(not(target_arch = "nvptx64"))]
-            let words = &self.words[thread as usize];
-            return words[number];
+    unsafe fn load<const WIDE: bool>(self, line: Line<A::Element>, unit: Unit) -> Words {
+        match self.kept(unit) {
+            Some(words) => words,
+            // SAFETY: as the caller promises.
+            None => unsafe { line.load::<WIDE>(unit) },
         }
-        // SAFETY: as the caller promises.
-        unsafe { line.load::<WIDE>(column, count) }
     }
 
     #[inline(always)]
     fn items(words: &Words, _: u32, number: usize) -> f32 {
         Line::<A::Element>::value(words, number)
+    }
+}
+
+/// The number of each column, as a `u32`: a [`Source`].
+#[derive(Clone, Copy, Debug)]
+pub struct Columns;
+
+impl sealed::Sealed for Columns {}
+
+impl Source for Columns {
+    type Items = u32;
+    type Lines = ();
+    type Words = ();
+    const ARRAYS: usize = 0;
+    const KEPT: usize = 0;
+
+    #[inline(always)]
+    fn lines(self, _: &Part) {}
+
+    #[inline(always)]
+    fn is_wide((): &()) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn load<const WIDE: bool>(self, (): (), _: Unit) {}
+
+    #[inline(always)]
+    fn items((): &(), column: u32, number: usize) -> u32 {
+        column + number as u32
     }
 }
 
@@ -506,7 +385,6 @@ macro_rules! tuples {
             type Items = ($($source::Items,)*);
             type Lines = ($($source::Lines,)*);
             type Words = ($($source::Words,)*);
-            const NOTHING: Self::Words = ($($source::NOTHING,)*);
             const ARRAYS: usize = 0 $(+ $source::ARRAYS)*;
             const KEPT: usize = {
                 let most = 0;
@@ -516,8 +394,8 @@ macro_rules! tuples {
 
             #[inline(always)]
             #[track_caller]
-            fn lines(self, unit: usize, part: &Part) -> Self::Lines {
-                ($(self.$number.lines(unit, part),)*)
+            fn lines(self, part: &Part) -> Self::Lines {
+                ($(self.$number.lines(part),)*)
             }
 
             #[inline(always)]
@@ -526,9 +404,9 @@ macro_rules! tuples {
             }
 
             #[inline(always)]
-            unsafe fn load<const WIDE: bool>(self, lines: Self::Lines, column: u32, count: usize, of_thread: (u32, usize)) -> Self::Words {
+            unsafe fn load<const WIDE: bool>(self, lines: Self::Lines, unit: Unit) -> Self::Words {
                 // SAFETY: as the caller promises.
-                ($(unsafe { self.$number.load::<WIDE>(lines.$number, column, count, of_thread) },)*)
+                ($(unsafe { self.$number.load::<WIDE>(lines.$number, unit) },)*)
             }
 
             #[inline(always)]

@@ -5,7 +5,6 @@
 )]
 
 use core::cell::Cell;
-use core::fmt;
 
 #[cfg(target_arch = "nvptx64")]
 use crate::device;
@@ -46,6 +45,7 @@ use crate::thread::{Extents, FirstParameter, Thread, sealed as first};
 /// softmax::run(size, View::new(&x, [3, 2]), ViewMut::new(&mut out, [3, 2]));
 /// assert_eq!(out, [0.5, 0.5, 0.5, 0.5, 0.0, 1.0]);
 /// ```
+#[derive(Debug)]
 pub struct Team<'t, const KEPT: usize = 4> {
     thread: Thread<'t>,
     /// Which half of the shared words the next result uses.
@@ -65,102 +65,6 @@ impl<'t, const KEPT: usize> first::FirstParameter<'t> for Team<'t, KEPT> {
     fn from_thread(thread: Thread<'t>) -> Self {
         const { assert!(KEPT <= 8, "a thread keeps up to 8 units") };
         Self { thread, turn: Cell::new(0), has_rows: Cell::new(false) }
-    }
-}
-
-impl<const KEPT: usize> fmt::Debug for Team<'_, KEPT> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Team").finish_non_exhaustive()
-    }
-}
-
-/// What a team computes of a row: an `f32`, or two or three of them.
-#[diagnostic::on_unimplemented(
-    message = "a team does not sum values `{Self}`",
-    note = "it sums `f32`, `[f32; 2]` and `[f32; 3]`"
-)]
-pub trait Sum: sealed::Value {
-    #[doc(hidden)]
-    const ZERO: Self;
-    #[doc(hidden)]
-    #[must_use]
-    fn add(self, other: Self) -> Self;
-}
-
-pub(crate) mod sealed {
-    /// A value of a few words, which threads leave for each other.
-    pub trait Value: Copy {
-        const WORDS: usize;
-        fn word(self, number: usize) -> u32;
-        fn from_words(word: impl Fn(usize) -> u32) -> Self;
-    }
-}
-use sealed::Value;
-
-macro_rules! sums {
-    ($($type:ty, $count:literal: $value:ident => [$($number:literal $item:expr),*], $sum:ident => $make:expr;)*) => {
-        $(
-            impl sealed::Value for $type {
-                const WORDS: usize = $count;
-
-                #[inline(always)]
-                fn word(self, number: usize) -> u32 {
-                    let $value = self;
-                    match number {
-                        $($number => $item.to_bits(),)*
-                        _ => 0,
-                    }
-                }
-
-                #[inline(always)]
-                fn from_words(word: impl Fn(usize) -> u32) -> Self {
-                    let $sum = |number| f32::from_bits(word(number));
-                    $make
-                }
-            }
-
-            impl Sum for $type {
-                const ZERO: Self = {
-                    const fn $sum(_: usize) -> f32 {
-                        0.0
-                    }
-                    $make
-                };
-
-                #[inline(always)]
-                fn add(self, other: Self) -> Self {
-                    let $sum = |number| f32::from_bits(self.word(number)) + f32::from_bits(other.word(number));
-                    $make
-                }
-            }
-        )*
-    };
-}
-
-sums! {
-    f32, 1: value => [0 value], of => of(0);
-    [f32; 2], 2: value => [0 value[0], 1 value[1]], of => [of(0), of(1)];
-    [f32; 3], 3: value => [0 value[0], 1 value[1], 2 value[2]], of => [of(0), of(1), of(2)];
-}
-
-/// A value and its column.
-#[derive(Clone, Copy)]
-pub(crate) struct Place {
-    pub(crate) value: f32,
-    pub(crate) column: u32,
-}
-
-impl sealed::Value for Place {
-    const WORDS: usize = 2;
-
-    #[inline(always)]
-    fn word(self, number: usize) -> u32 {
-        if number == 0 { self.value.to_bits() } else { self.column }
-    }
-
-    #[inline(always)]
-    fn from_words(word: impl Fn(usize) -> u32) -> Self {
-        Self { value: f32::from_bits(word(0)), column: word(1) }
     }
 }
 
@@ -257,67 +161,72 @@ impl<const KEPT: usize> Team<'_, KEPT> {
         }
     }
 
-    /// Combines the values that `own` returns for each thread, in the same order for each of them.
+    /// Combines the up to three values that `own` returns for each thread, in the same order for each. `start` changes nothing.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    pub(crate) fn combine<V: Value>(
+    pub(crate) fn combine<const N: usize>(
         &self,
-        start: V,
-        own: impl Fn(u32) -> V,
-        combine: impl Fn(V, V) -> V,
-    ) -> V {
-        const WARPS: u32 = 32;
+        start: [f32; N],
+        own: impl Fn(u32) -> [f32; N],
+        combine: impl Fn([f32; N], [f32; N]) -> [f32; N],
+    ) -> [f32; N] {
         let (size, mask, number) = (self.size(), self.mask(), self.thread.number_in_block());
-        let warp = |mut value: V, size: u32| {
+        let warp = |mut values: [f32; N], size: u32| {
             macro_rules! step {
                 ($($distance:literal)*) => {
                     $(if size > $distance {
-                        // All threads of the team make this call.
-                        value = combine(value, across(mask, value, $distance));
+                        let mut others = start;
+                        unrolled!(word in 0..N => {
+                            // SAFETY: all threads of the team, which are those of the mask, make this call.
+                            others[word] = f32::from_bits(unsafe { device::word_across(mask, values[word].to_bits(), $distance) });
+                        });
+                        values = combine(values, others);
                     })*
                 };
             }
             step!(16 8 4 2 1);
-            value
+            values
         };
-        let mut value = warp(own(self.lane()), size);
-        if size > WARPS {
+        let mut values = warp(own(self.lane()), size);
+        if size > 32 {
+            // In turns, so that one barrier is between the reads of a half and the next writes to it.
             let turn = self.turn.get();
             self.turn.set(turn ^ 1);
-            let words = device::words_of_team().wrapping_add((turn * WARPS) as usize * 3);
+            let place = |warp: u32| {
+                device::shared_words().cast::<f32>().wrapping_add(((turn * 32 + warp) * 3) as usize)
+            };
             let (lane, warps) = (number % 32, size / 32);
-            let place = |warp: u32| words.wrapping_add(warp as usize * 3);
             if lane == 0 {
-                let own = place(number / 32);
-                unrolled!(word in 0..8 of V::WORDS => {
-                    // SAFETY: a block has at most 32 warps, each with three words in each half. This half was read before the
-                    // barrier of the last turn.
-                    unsafe { own.wrapping_add(word).write_volatile(value.word(word)) };
+                unrolled!(word in 0..N => {
+                    // SAFETY: a block has at most 32 warps, each with three words in each half.
+                    unsafe { place(number / 32).wrapping_add(word).write_volatile(values[word]) };
                 });
             }
             self.meet();
             // Each part of a warp with so many lanes gets all of them.
             let lanes = if warps > 16 { 32 } else { warps.next_power_of_two() };
             let own = lane & (lanes - 1);
-            value = start;
+            values = start;
             if own < warps {
-                // SAFETY: as above; its warp wrote it before the barrier.
-                value = V::from_words(|word| unsafe { place(own).wrapping_add(word).read_volatile() });
+                unrolled!(word in 0..N => {
+                    // SAFETY: as above; its warp wrote it before the barrier.
+                    values[word] = unsafe { place(own).wrapping_add(word).read_volatile() };
+                });
             }
-            value = warp(value, lanes);
+            values = warp(values, lanes);
         }
-        value
+        values
     }
 
     /// Combines as the device does: the lanes of each warp, then the warps.
     #[cfg(not(target_arch = "nvptx64"))]
-    pub(crate) fn combine<V: Value>(
+    pub(crate) fn combine<const N: usize>(
         &self,
-        start: V,
-        own: impl Fn(u32) -> V,
-        combine: impl Fn(V, V) -> V,
-    ) -> V {
-        let warp = |values: &[V]| {
+        start: [f32; N],
+        own: impl Fn(u32) -> [f32; N],
+        combine: impl Fn([f32; N], [f32; N]) -> [f32; N],
+    ) -> [f32; N] {
+        let warp = |values: &[[f32; N]]| {
             let mut values = values.to_vec();
             values.resize(values.len().next_power_of_two(), start);
             while values.len() > 1 {
@@ -326,16 +235,7 @@ impl<const KEPT: usize> Team<'_, KEPT> {
             }
             values[0]
         };
-        let values: Vec<V> = self.lanes().map(own).collect();
-        let warps: Vec<V> = values.chunks(32).map(warp).collect();
-        warp(&warps)
+        let values: Vec<_> = self.lanes().map(own).collect();
+        warp(&values.chunks(32).map(warp).collect::<Vec<_>>())
     }
-}
-
-/// Returns the value of the thread of the team whose number differs in one bit.
-#[cfg(target_arch = "nvptx64")]
-#[inline(always)]
-fn across<V: Value>(mask: u32, value: V, distance: u32) -> V {
-    // SAFETY: all threads of the team, which are those of the mask, make this call: without them it waits.
-    V::from_words(|word| unsafe { device::word_across(mask, value.word(word), distance) })
 }

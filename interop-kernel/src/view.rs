@@ -12,7 +12,7 @@ use crate::mapping::{Elements, Packs, Rows};
 use crate::thread::{Index, OwnIndex, Position};
 
 /// The bytes of every view: a pointer, the extents, and the strides in elements.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub struct Fields<const N: usize> {
     pub(crate) pointer: Pointer,

@@ -76,3 +76,12 @@ pub(crate) unsafe fn store<T: KernelElement, const W: usize>(to: *mut T, pack: [
         _ => unsafe { to.cast::<[T; W]>().write(pack) },
     }
 }
+
+/// Returns a place of which the compiler forgets that others are near, so that it does not share accesses with wide ones, which would
+/// be wide no longer. Volatile accesses would not see the nearest cache of a device.
+#[inline(always)]
+pub(crate) fn apart<T>(place: *mut T) -> *mut T {
+    #[cfg(target_arch = "nvptx64")]
+    let place = crate::device::forget_place(place);
+    place
+}

@@ -60,7 +60,7 @@ fn layer_norm(
 #[kernel(T = [f32, u8], same_rows(x, sums))]
 fn sum<T: RowElement>(mut team: Team<'_>, x: View<'_, T, 2>, mut sums: ViewMut<'_, f32, 1, Rows>) {
     for row in team.rows(&x) {
-        let sum: f32 = row.sum(&x, |x| x);
+        let sum = row.sum(&x, |x| x);
         row.set(&mut sums, sum);
     }
 }
@@ -422,7 +422,7 @@ mod half_types {
     ) {
         for row in team.rows(&x) {
             let x = row.keep(&x);
-            let sum: f32 = row.sum(&x, |x| x);
+            let sum = row.sum(&x, |x| x);
             row.write(&mut out, (&x, &weight), |(x, weight)| x * weight + sum);
         }
     }

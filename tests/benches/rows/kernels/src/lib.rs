@@ -54,8 +54,7 @@ pub fn layer_norm<T: Real>(
 #[kernel(T = [f32, bf16], same_rows(x, sums))]
 pub fn row_sum<T: Real>(mut team: Team<'_>, x: View<'_, T, 2>, mut sums: ViewMut<'_, T, 1, Rows>) {
     for row in team.rows(&x) {
-        let sum: f32 = row.sum(&x, |x| x);
-        row.set(&mut sums, sum);
+        row.set(&mut sums, T::from_f32(row.sum(&x, |x| x)));
     }
 }
 
@@ -69,7 +68,7 @@ pub fn row_max<T: Real>(
 ) {
     for row in team.rows(&x) {
         let (max, column) = row.argmax(&x, |x| x);
-        row.set(&mut values, max);
+        row.set(&mut values, T::from_f32(max));
         row.set(&mut columns, column as i64);
     }
 }
