@@ -9,7 +9,7 @@ use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
-use crate::derive::from_array::FromArray;
+use crate::derive::from_array::{FromArray, assemble_named};
 use crate::derive::kept::dereferences;
 use crate::driver::device::Device;
 use crate::driver::release::scope::ReleaseScope;
@@ -367,7 +367,7 @@ fn new_memory<B: FromArray + CudaArray>(
         (unsafe { Import::from_parts(info, owner) }.with_stream(stream), None)
     };
     let address = import.info().address;
-    let array = B::assemble_named(&mut Extraction::new(&mut import).waiting_in(take_detached));
+    let array = assemble_named::<B>(&mut Extraction::new(&mut import).waiting_in(take_detached));
     let array = array.map_err(|error| match &object {
         Some(object) => PyErr::from(with_origin(object, error)),
         None => error.into(),
