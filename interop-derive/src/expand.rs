@@ -152,7 +152,9 @@ fn import(model: &Model<'_>) -> TokenStream {
 /// `unsafe impl BorrowedFor`: what an import fills keeps its memory in the data field alone. A raw pointer keeps it for any
 /// time.
 fn borrow(model: &Model<'_>) -> Option<TokenStream> {
-    let (Data::Storage(Role { ty, .. }, _) | Data::Inner(Role { ty, .. }, _)) = &model.data else { return None };
+    let (Data::Storage(Role { ty, .. }, _) | Data::Inner(Role { ty, .. }, _)) = &model.data else {
+        return None;
+    };
     let Model { ident, lints, .. } = model;
     let arguments = generics::arguments(&model.generics);
     let generics = generics::borrowed(&model.generics, ty);

@@ -4,7 +4,8 @@ use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{
-    Attribute, GenericParam, Generics, Lifetime, LifetimeParam, Path, Token, Type, WhereClause, WherePredicate,
+    Attribute, GenericParam, Generics, Lifetime, LifetimeParam, Path, Token, Type, WhereClause,
+    WherePredicate,
 };
 
 use crate::fields;

@@ -72,13 +72,14 @@ impl Template {
             files::clear(&folder.join(part))?;
         }
         files::copy_all(&workspace::root().join("examples").join(name), &folder)?;
-        for (manifest, dependency) in
-            [("Cargo.toml", "interop-core"), ("kernels/Cargo.toml", "interop-kernel")]
-        {
+        for manifest in ["Cargo.toml", "kernels/Cargo.toml"] {
             let (file, up) = (folder.join(manifest), "../".repeat(manifest.matches('/').count() + 2));
             if file.is_file() {
-                let path = workspace::root().join(dependency).display().to_string().replace('\\', "/");
-                files::write(&file, files::read(&file)?.replace(&format!("{up}{dependency}"), &path))?;
+                let root = workspace::root().display().to_string().replace('\\', "/");
+                files::write(
+                    &file,
+                    files::read(&file)?.replace(&format!("\"{up}interop-"), &format!("\"{root}/interop-")),
+                )?;
             }
         }
         // Uses the versions that are tested elsewhere, for the packages that both have.

@@ -74,13 +74,13 @@ pub struct LeaseMut<T> {
 /// ([`BorrowedTensor`](crate::BorrowedTensor)), and cannot outlive the call. It works as a [`Lease`] otherwise.
 pub struct Borrowed<'a, T> {
     memory: LeasedMemory,
-    marker: PhantomData<(&'a (), fn() -> T)>,
+    marker: PhantomData<fn() -> &'a T>,
 }
 
 /// As [`Borrowed`], for reading and writing.
 pub struct BorrowedMut<'a, T> {
     memory: LeasedMemory,
-    marker: PhantomData<(&'a (), fn() -> T)>,
+    marker: PhantomData<fn() -> &'a T>,
 }
 
 /// The contents of a lease.

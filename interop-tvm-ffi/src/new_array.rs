@@ -1,0 +1,176 @@
+//! New arrays in memory of the caller.
+#![expect(unsafe_code, reason = "takes memory of the library's allocator")]
+
+use core::ops::{Deref, DerefMut};
+use core::ptr::null_mut;
+
+use interop_core::cuda::CudaBuffer;
+use interop_core::dlpack::{DLTensor, ManagedTensor};
+use interop_core::{CudaArray, DType, Device, FromArray, HostBuffer, Import, StreamHandle};
+
+use crate::abi::TVMFFIAny;
+use crate::answer::{Answer, OwnedObject, functions};
+use crate::argument::ValueKind;
+use crate::call::Call;
+use crate::error::CallError;
+use crate::runtime::Functions;
+
+/// A new array in memory of the caller's library, as a result. It dereferences to the struct.
+///
+/// `NumPy`, `CuPy` and C have no allocator that TVM FFI knows. They get a `tvm_ffi.Tensor` in memory of this crate, which
+/// `numpy.from_dlpack` and `cupy.from_dlpack` use in place.
+///
+/// [`Call::new_like`] and [`Call::new_array`] make it.
+pub struct NewArray<A> {
+    /// Keeps the memory by itself, so safe code may exchange it.
+    array: A,
+    object: OwnedObject,
+}
+
+impl Call<'_> {
+    /// A new array with the shape, the element type and the device of another one. It contains zeros on the host, and
+    /// anything on a device, so write all elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`new_array`](Self::new_array).
+    pub fn new_like<A: FromArray>(&self, like: &impl CudaArray) -> Result<NewArray<A>, CallError> {
+        let info = like.info()?;
+        self.new_array(info.shape(), info.dtype(), info.device())
+    }
+
+    /// As [`new_like`](Self::new_like), with any shape, element type and device.
+    ///
+    /// # Errors
+    ///
+    /// If the process has not loaded `libtvm_ffi`, if the allocation fails, and as [`FromArray::from_import`].
+    pub fn new_array<A: FromArray>(
+        &self,
+        shape: &[usize],
+        dtype: DType,
+        device: Device,
+    ) -> Result<NewArray<A>, CallError> {
+        let functions = functions()?;
+        let object = if functions.has_allocator() {
+            allocated(functions, shape, dtype, device)?
+        } else {
+            self.own_memory(functions, shape, dtype, device)?
+        };
+        let mut tensor = null_mut();
+        // SAFETY: the object is a live tensor, and the pointer is valid for a write.
+        if unsafe { (functions.to_dlpack)(object.as_ptr(), &raw mut tensor) } != 0 || tensor.is_null() {
+            return Err(CallError::RAISED);
+        }
+        // SAFETY: the library has made this tensor, which owns a reference to the object.
+        let tensor = unsafe { ManagedTensor::from_raw(tensor) };
+        let mut import = Import::from_dlpack(tensor)?;
+        if let Some(stream) = self.stream(device) {
+            // SAFETY: 1: the caller keeps the stream during the call. 2: its allocator frees in the order of this stream.
+            import = unsafe { import.with_callers_stream(stream) };
+        }
+        Ok(NewArray { array: A::from_import(import)?, object })
+    }
+
+    /// A tensor in memory of this crate, for a caller whose library has no allocator that TVM FFI knows.
+    fn own_memory(
+        &self,
+        functions: &Functions,
+        shape: &[usize],
+        dtype: DType,
+        device: Device,
+    ) -> Result<OwnedObject, CallError> {
+        let len =
+            shape.iter().try_fold(1_usize, |len, extent| len.checked_mul(*extent)).unwrap_or(usize::MAX);
+        let shape = shape.to_vec();
+        if device == Device::CPU {
+            let memory = HostBuffer::zeroed(dtype, len)?;
+            return OwnedObject::from_array(Memory { memory, shape }, self, functions);
+        }
+        let stream = self.stream(device).unwrap_or(StreamHandle::LegacyDefault);
+        let memory = CudaBuffer::zeroed_on(stream, device.device_id, dtype, len)?;
+        OwnedObject::from_array(Memory { memory, shape }, self, functions)
+    }
+}
+
+/// New memory of this crate.
+#[derive(CudaArray)]
+#[cuda_array(export)]
+struct Memory<S> {
+    #[cuda_array(data)]
+    memory: S,
+    #[cuda_array(shape)]
+    shape: Vec<usize>,
+}
+
+/// A tensor in new memory of the caller's library.
+fn allocated(
+    functions: &Functions,
+    shape: &[usize],
+    dtype: DType,
+    device: Device,
+) -> Result<OwnedObject, CallError> {
+    let mut extents: Vec<i64> = shape.iter().map(|extent| *extent as i64).collect();
+    let mut prototype = DLTensor {
+        data: null_mut(),
+        device,
+        ndim: i32::try_from(extents.len()).unwrap_or(i32::MAX),
+        dtype,
+        shape: extents.as_mut_ptr(),
+        strides: null_mut(),
+        byte_offset: 0,
+    };
+    let mut object = null_mut();
+    // SAFETY: the prototype is complete, and the pointer is valid for a write.
+    if unsafe { (functions.tensor_alloc)(&raw mut prototype, &raw mut object) } != 0 || object.is_null() {
+        return Err(CallError::RAISED);
+    }
+    // SAFETY: the library has made this object, and given the reference away.
+    let object = unsafe { OwnedObject::new(object, functions) };
+    // SAFETY: the object is a live tensor. Its memory is new, and nobody else has it.
+    unsafe { fill_with_zeros(object.as_ptr().wrapping_add(1).cast()) };
+    Ok(object)
+}
+
+/// Fills a new contiguous tensor on the host with zeros. Rust code does not read device memory, which kernels write.
+///
+/// # Safety
+///
+/// The tensor is live, and nothing else uses its memory.
+unsafe fn fill_with_zeros(tensor: *const DLTensor) {
+    // SAFETY: a live tensor.
+    let tensor = unsafe { tensor.read() };
+    if tensor.device != Device::CPU || tensor.data.is_null() {
+        return;
+    }
+    let mut bytes = usize::from(tensor.dtype.lanes()) * usize::from(tensor.dtype.bits()).div_ceil(8);
+    for axis in 0..usize::try_from(tensor.ndim).unwrap_or(0) {
+        // SAFETY: the tensor has `ndim` extents.
+        bytes *= usize::try_from(unsafe { tensor.shape.wrapping_add(axis).read() }).unwrap_or(0);
+    }
+    let offset = usize::try_from(tensor.byte_offset).unwrap_or(0);
+    let start = tensor.data.cast::<u8>().wrapping_add(offset);
+    // SAFETY: the allocator has made this many bytes.
+    unsafe { start.write_bytes(0, bytes) };
+}
+
+impl<A> Answer<ValueKind> for NewArray<A> {
+    fn answer(self, _: &Call<'_>) -> Result<TVMFFIAny, CallError> {
+        let Self { array, object } = self;
+        drop(array);
+        Ok(object.into_any())
+    }
+}
+
+impl<A> Deref for NewArray<A> {
+    type Target = A;
+
+    fn deref(&self) -> &A {
+        &self.array
+    }
+}
+
+impl<A> DerefMut for NewArray<A> {
+    fn deref_mut(&mut self) -> &mut A {
+        &mut self.array
+    }
+}

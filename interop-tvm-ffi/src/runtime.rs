@@ -1,0 +1,170 @@
+//! The functions of `libtvm_ffi`, if the process has loaded it. Nothing is linked.
+#![expect(unsafe_code, reason = "calls functions of a library that is found at run time")]
+
+use core::ffi::{CStr, c_void};
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+#[cfg(unix)]
+use libloading::os::unix::Library;
+#[cfg(windows)]
+use libloading::os::windows::Library;
+
+use interop_core::{Device, StreamHandle};
+
+use crate::abi::{self, TVMFFIVersion};
+use crate::error::CallError;
+
+static FOUND: OnceLock<Runtime> = OnceLock::new();
+
+/// The functions of the library. They stay, because nobody unloads a library with thread-local state.
+pub(crate) struct Runtime {
+    version: TVMFFIVersion,
+    set_raised: abi::SetRaised,
+    /// `None` for a version with other structs.
+    functions: Option<Functions>,
+}
+
+/// The functions that use structs of the ABI.
+pub(crate) struct Functions {
+    get_stream: abi::GetStream,
+    get_allocator: abi::GetAllocator,
+    pub(crate) tensor_alloc: abi::TensorAlloc,
+    pub(crate) from_dlpack: abi::FromDlpack,
+    pub(crate) to_dlpack: abi::ToDlpack,
+    pub(crate) dec_ref: abi::DecRef,
+}
+
+/// The major and minor version with the structs of [`abi`]. Before 1.0, a minor version may change them.
+const SUPPORTED: (u32, u32) = (0, 1);
+
+impl Runtime {
+    /// Finds the library. It may be loaded later, so only success is remembered.
+    pub(crate) fn find() -> Option<&'static Self> {
+        if let Some(found) = FOUND.get() {
+            return Some(found);
+        }
+        let found = Self::load()?;
+        Some(FOUND.get_or_init(|| found))
+    }
+
+    /// As [`find`](Self::find), but searches only once. A search without success takes 20 µs.
+    pub(crate) fn known() -> Option<&'static Self> {
+        static SEARCHED: AtomicBool = AtomicBool::new(false);
+        match FOUND.get() {
+            Some(found) => Some(found),
+            None if SEARCHED.swap(true, Ordering::Relaxed) => None,
+            None => Self::find(),
+        }
+    }
+
+    /// The functions of the library, if its version is supported.
+    pub(crate) fn functions() -> Option<&'static Functions> {
+        Self::find()?.functions.as_ref()
+    }
+
+    #[cold]
+    fn load() -> Option<Self> {
+        let library = library()?;
+        let get_version: abi::GetVersion = function(&library, c"TVMFFIGetVersion")?;
+        let mut version = TVMFFIVersion::default();
+        // SAFETY: this is the function of `c_api.h`, and the version is valid for a write.
+        unsafe { get_version(&raw mut version) };
+        let set_raised = function(&library, c"TVMFFIErrorSetRaisedFromCStr")?;
+        let is_supported = (version.major, version.minor) == SUPPORTED;
+        let functions = if is_supported { Functions::find(&library) } else { None };
+        core::mem::forget(library);
+        Some(Self { version, set_raised, functions })
+    }
+
+    /// Returns an error for a version whose structs may differ.
+    pub(crate) fn check(&self) -> Result<(), CallError> {
+        if self.functions.is_some() {
+            return Ok(());
+        }
+        let TVMFFIVersion { major, minor, patch } = self.version;
+        Err(CallError::new(
+            c"RuntimeError",
+            format!("`tvm_ffi`: found version {major}.{minor}.{patch}, allowed: 0.1"),
+        ))
+    }
+
+    /// Sets the error that the caller takes.
+    pub(crate) fn raise(&self, CallError { class, text }: &CallError) {
+        // An empty class: the library has set the error.
+        if !class.is_empty() {
+            let text = c_string(text);
+            // SAFETY: two C strings, which the function copies.
+            unsafe { (self.set_raised)(class.as_ptr(), text.as_ptr()) };
+        }
+    }
+}
+
+impl Functions {
+    fn find(library: &Library) -> Option<Self> {
+        Some(Self {
+            get_stream: function(library, c"TVMFFIEnvGetStream")?,
+            get_allocator: function(library, c"TVMFFIEnvGetDLPackManagedTensorAllocator")?,
+            tensor_alloc: function(library, c"TVMFFIEnvTensorAlloc")?,
+            from_dlpack: function(library, c"TVMFFITensorFromDLPackVersioned")?,
+            to_dlpack: function(library, c"TVMFFITensorToDLPackVersioned")?,
+            dec_ref: function(library, c"TVMFFIObjectDecRef")?,
+        })
+    }
+
+    /// Whether the caller's library allocates new tensors.
+    pub(crate) fn has_allocator(&self) -> bool {
+        // SAFETY: the function has no preconditions.
+        !unsafe { (self.get_allocator)() }.is_null()
+    }
+
+    /// The stream that the caller has set for a device. It is live during the call.
+    ///
+    /// Null is the default stream, but also the answer if nobody has set a stream, as for arrays of `CuPy`. A library that
+    /// tells its stream sets its allocator, too. So the stream is unknown without an allocator.
+    pub(crate) fn stream(&self, device: Device) -> Option<StreamHandle> {
+        // SAFETY: the function takes any numbers.
+        let stream = unsafe { (self.get_stream)(device.device_type.0, device.device_id) };
+        if stream.is_null() && !self.has_allocator() {
+            return None;
+        }
+        // SAFETY: the caller has set this stream for the call.
+        Some(unsafe { StreamHandle::from_raw(stream.addr()) })
+    }
+}
+
+/// A C string with `\0` in place of each NUL.
+pub(crate) fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "\\0")).unwrap_or_default()
+}
+
+/// Finds the library among those that the process has loaded.
+#[cfg(unix)]
+fn library() -> Option<Library> {
+    use libloading::os::unix::{RTLD_LAZY, RTLD_LOCAL};
+
+    const RTLD_NOLOAD: i32 = if cfg!(target_os = "macos") { 0x10 } else { 4 };
+    const NAME: &str = if cfg!(target_os = "macos") { "libtvm_ffi.dylib" } else { "libtvm_ffi.so" };
+    let has_it = |library: &Library| function::<abi::GetVersion>(library, c"TVMFFIGetVersion").is_some();
+    let global = Library::this();
+    if has_it(&global) {
+        return Some(global);
+    }
+    // A library that was loaded with `RTLD_LOCAL` is found by its name only.
+    // SAFETY: the library is already loaded, so no initializer runs.
+    let local = unsafe { Library::open(Some(NAME), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD) };
+    local.ok().filter(has_it)
+}
+
+#[cfg(windows)]
+fn library() -> Option<Library> {
+    Library::open_already_loaded("tvm_ffi.dll").ok()
+}
+
+/// Finds a function, whose type in `c_api.h` the caller names.
+fn function<F: Copy>(library: &Library, name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
+    // SAFETY: the type is that of the function.
+    unsafe { library.get::<F>(name.to_bytes_with_nul()) }.ok().map(|symbol| *symbol)
+}
