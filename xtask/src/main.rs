@@ -14,6 +14,7 @@ mod extension;
 mod failure;
 mod files;
 mod free_threaded;
+mod functions;
 mod fuzz;
 #[cfg(test)]
 mod module_arrows;
@@ -81,7 +82,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "[SUITE]...",
-        help: "the tests, or some suites: debug, doc, python; and those that only ci runs: cuda, release, python-long, ptx, templates, cuda-core",
+        help: "the tests, or some suites: debug, doc, python; and those that only ci runs: cuda, release, python-long, ptx, templates, functions, cuda-core",
         run: suites::run,
         ci: InCi::As("suites::run_all"),
     },

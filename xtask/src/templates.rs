@@ -1,5 +1,6 @@
 //! Tests the template projects: copies them and builds them with maturin, as their READMEs describe.
 
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,6 +47,16 @@ pub(crate) fn hello_cuda(python: &OsStr) -> Result<PathBuf, Failure> {
     Ok(target().join("target/release/libhello_cuda.so"))
 }
 
+/// Builds the template of functions, with the library in its Python package, and returns the folder.
+pub(crate) fn hello_functions() -> Result<PathBuf, Failure> {
+    let Template { folder } = Template::copy_sources("hello-functions")?;
+    let mut cargo = workspace::cargo(["build", "--release"]);
+    command_step::run(cargo.current_dir(&folder).arg("--target-dir").arg(target().join("target")))?;
+    let library = format!("{DLL_PREFIX}hello_functions{DLL_SUFFIX}");
+    files::copy(&target().join("target/release").join(&library), &folder.join("hello_functions").join(&library))?;
+    Ok(folder)
+}
+
 /// Copies a template as its README says, without an environment, and returns the folder.
 pub(crate) fn sources(name: &str) -> Result<PathBuf, Failure> {
     Ok(Template::copy_sources(name)?.folder)
@@ -68,7 +79,7 @@ impl Template {
     fn copy_sources(name: &str) -> Result<Self, Failure> {
         command_step::announce(name, "A copy under target/templates, built as its README says.");
         let folder = target().join(name);
-        for part in ["src", "tests", "kernels"] {
+        for part in ["src", "tests", "kernels", "hello_functions"] {
             files::clear(&folder.join(part))?;
         }
         files::copy_all(&workspace::root().join("examples").join(name), &folder)?;
