@@ -51,10 +51,10 @@ impl Call<'_> {
         device: Device,
     ) -> Result<NewArray<A>, CallError> {
         let functions = functions()?;
-        let object = if functions.has_allocator() {
-            allocated(functions, shape, dtype, device)?
-        } else {
+        let object = if functions.allocator().is_null() {
             self.own_memory(functions, shape, dtype, device)?
+        } else {
+            allocated(functions, shape, dtype, device)?
         };
         let mut tensor = null_mut();
         // SAFETY: the object is a live tensor, and the pointer is valid for a write.

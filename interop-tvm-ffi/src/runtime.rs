@@ -1,8 +1,8 @@
 //! The functions of `libtvm_ffi`, if the process has loaded it. Nothing is linked.
 #![expect(unsafe_code, reason = "calls functions of a library that is found at run time")]
 
-use core::ffi::{CStr, c_void};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
@@ -113,25 +113,64 @@ impl Functions {
         })
     }
 
-    /// Whether the caller's library allocates new tensors.
-    pub(crate) fn has_allocator(&self) -> bool {
+    /// The function with which the caller's library allocates new tensors, or null.
+    pub(crate) fn allocator(&self) -> *const c_void {
         // SAFETY: the function has no preconditions.
-        !unsafe { (self.get_allocator)() }.is_null()
+        unsafe { (self.get_allocator)() }
     }
 
     /// The stream that the caller has set for a device. It is live during the call.
     ///
-    /// Null is the default stream, but also the answer if nobody has set a stream, as for arrays of `CuPy`. A library that
-    /// tells its stream sets its allocator, too. So the stream is unknown without an allocator.
+    /// Null is the default stream of `PyTorch`, which sets its allocator with it. From anybody else it means that no stream
+    /// was set, or that the library knows none.
     pub(crate) fn stream(&self, device: Device) -> Option<StreamHandle> {
         // SAFETY: the function takes any numbers.
         let stream = unsafe { (self.get_stream)(device.device_type.0, device.device_id) };
-        if stream.is_null() && !self.has_allocator() {
+        if stream.is_null() && !is_of_torch(self.allocator()) {
             return None;
         }
         // SAFETY: the caller has set this stream for the call.
         Some(unsafe { StreamHandle::from_raw(stream.addr()) })
     }
+}
+
+/// Whether a function is of `PyTorch`, or of the table that TVM FFI compiles for its older versions.
+fn is_of_torch(function: *const c_void) -> bool {
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    if function.is_null() || KNOWN.load(Ordering::Relaxed) == function.addr() {
+        return !function.is_null();
+    }
+    let is_of_torch = file_of(function).is_some_and(|file| file.contains("torch"));
+    if is_of_torch {
+        KNOWN.store(function.addr(), Ordering::Relaxed);
+    }
+    is_of_torch
+}
+
+/// The file name of the library with a function.
+#[cfg(unix)]
+fn file_of(function: *const c_void) -> Option<String> {
+    /// `Dl_info`.
+    #[repr(C)]
+    struct Info {
+        file: *const c_char,
+        rest: [*const c_void; 3],
+    }
+    unsafe extern "C" {
+        fn dladdr(address: *const c_void, info: *mut Info) -> c_int;
+    }
+    let mut info = Info { file: core::ptr::null(), rest: [core::ptr::null(); 3] };
+    // SAFETY: the function takes any address, and `info` is valid for a write.
+    let found = unsafe { dladdr(function, &raw mut info) } != 0 && !info.file.is_null();
+    // SAFETY: the name of a loaded library.
+    let path = found.then(|| unsafe { CStr::from_ptr(info.file) }.to_string_lossy())?;
+    path.rsplit('/').next().map(str::to_owned)
+}
+
+/// Not asked there, so work on the default stream is ordered with all other.
+#[cfg(windows)]
+fn file_of(_: *const c_void) -> Option<String> {
+    None
 }
 
 /// A C string with `\0` in place of each NUL.

@@ -1,5 +1,6 @@
 """The project `hello-functions` in the folder layout of the `kernels` of Hugging Face."""
 
+import json
 import os
 import platform
 import shutil
@@ -16,7 +17,8 @@ kernels = pytest.importorskip("kernels")
 def test_a_local_folder(tmp_path):
     folder = tmp_path / "build" / f"tvm-ffi01-cpu-{platform.machine()}-linux"
     shutil.copytree(Path(os.environ["HELLO_FUNCTIONS"]) / "hello_functions", folder)
-    (folder / "metadata.json").write_text('{"id": "hello_functions", "name": "hello-functions", "version": 1}')
+    metadata = {"id": "hello_functions", "name": "hello-functions", "version": 1, "license": "MIT", "python-depends": []}
+    (folder / "metadata.json").write_text(json.dumps(metadata | {"backend": {"type": "cpu"}}))
     module = kernels.get_local_kernel(tmp_path, backend="cpu")
     array = np.arange(3, dtype=np.float32)
     module.scale_(array, 2.0)

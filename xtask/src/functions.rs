@@ -24,7 +24,11 @@ fn run(counts: &mut Counts) -> Result<(), Failure> {
     sim::build()?;
     let mut cargo = workspace::cargo(["build", "--locked", "--package=interop-function-tests"]);
     command_step::run(cargo.arg(workspace::plain_features()))?;
-    let library = format!("debug/{}interop_function_tests{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let library = format!(
+        "debug/{}interop_function_tests{}",
+        std::env::consts::DLL_PREFIX,
+        std::env::consts::DLL_SUFFIX
+    );
     let hello = templates::hello_functions()?;
     let python = || {
         let (mut python, root) = (environment.python(), workspace::root());

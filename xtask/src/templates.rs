@@ -53,7 +53,10 @@ pub(crate) fn hello_functions() -> Result<PathBuf, Failure> {
     let mut cargo = workspace::cargo(["build", "--release"]);
     command_step::run(cargo.current_dir(&folder).arg("--target-dir").arg(target().join("target")))?;
     let library = format!("{DLL_PREFIX}hello_functions{DLL_SUFFIX}");
-    files::copy(&target().join("target/release").join(&library), &folder.join("hello_functions").join(&library))?;
+    files::copy(
+        &target().join("target/release").join(&library),
+        &folder.join("hello_functions").join(&library),
+    )?;
     Ok(folder)
 }
 

@@ -32,7 +32,11 @@ fn scale_(mut array: Array<BorrowedMut<'_, f32>>, factor: f32) -> Result<()> {
 }
 
 /// Writes every element of an array, multiplied, to another array of the caller.
-fn scale_into(from: Array<Borrowed<'_, f32>>, mut to: Array<BorrowedMut<'_, f32>>, factor: f32) -> Result<()> {
+fn scale_into(
+    from: Array<Borrowed<'_, f32>>,
+    mut to: Array<BorrowedMut<'_, f32>>,
+    factor: f32,
+) -> Result<()> {
     write_scaled(&from, &mut to, factor)
 }
 

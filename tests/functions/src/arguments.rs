@@ -1,12 +1,12 @@
 //! One function for each kind of arguments and results.
 #![forbid(unsafe_code)]
 #![expect(clippy::needless_pass_by_value, reason = "a function takes its arguments")]
-#![expect(clippy::unnecessary_wraps, reason = "results of each kind")]
 
 use std::sync::Arc;
 
 use interop_core::{
-    Borrowed, BorrowedMut, BorrowedTensor, CudaArray, DType, Device, Error, ErrorKind, HostVec, Result, dispatch,
+    Borrowed, BorrowedMut, BorrowedTensor, CudaArray, DType, Device, Error, ErrorKind, HostVec, Result,
+    dispatch,
 };
 use interop_tvm_ffi::{Call, CallError};
 
@@ -78,7 +78,7 @@ fn sum(array: Strided<Borrowed<'_, f32>>, other: Option<Strided<Borrowed<'_, f32
 fn sum_of_any(array: BorrowedTensor<'_>) -> Result<f64, CallError> {
     Ok(dispatch!(array.info()?.dtype(), [u8, i16, f32, f64], T => {
         let array: Strided<Borrowed<'_, T>> = array.into_array()?;
-        array.fold(0.0, |sum, value: T| sum + f64::from(value))?
+        array.fold(0.0, |sum, value: T| sum + Into::<f64>::into(value))?
     })?)
 }
 
@@ -87,7 +87,14 @@ fn copied(row: Row<Vec<f32>>) -> f32 {
     row.values.iter().sum()
 }
 
-fn values(number: i64, small: u8, float: f64, flag: bool, text: &str, more: Option<i32>) -> Result<bool, String> {
+fn values(
+    number: i64,
+    small: u8,
+    float: f64,
+    flag: bool,
+    text: &str,
+    more: Option<i32>,
+) -> Result<bool, String> {
     if text == "fail" {
         return Err(format!("number {number}, small {small}, float {float}, flag {flag}, more {more:?}"));
     }
@@ -99,7 +106,11 @@ fn itemsize(dtype: DType, device: Device) -> Result<usize, String> {
 }
 
 /// The sums of all rows, weighted, and of the names.
-fn lists(rows: Vec<Row<Borrowed<'_, f32>>>, weights: Vec<f64>, (name, count): (&str, Option<u32>)) -> Result<f64> {
+fn lists(
+    rows: Vec<Row<Borrowed<'_, f32>>>,
+    weights: Vec<f64>,
+    (name, count): (&str, Option<u32>),
+) -> Result<f64> {
     let mut total = f64::from(count.unwrap_or(0)) + f64::from(u8::try_from(name.len()).unwrap_or(0));
     for (row, weight) in rows.iter().zip(&weights) {
         total += row.fold(0.0, |sum, value: f32| sum + f64::from(value))? * weight;

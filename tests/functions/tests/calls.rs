@@ -1,5 +1,7 @@
 //! Calls as a C program makes them, which has not loaded `libtvm_ffi`.
 #![expect(unsafe_code, reason = "calls exported functions by the C ABI")]
+#![expect(clippy::float_cmp, reason = "products of small integers are exact")]
+#![expect(clippy::items_after_statements, reason = "structs of one test")]
 
 use core::ffi::{CStr, c_void};
 use core::ptr::{null, null_mut};
@@ -121,7 +123,8 @@ fn a_reference_that_the_function_may_take_is_borrowed() {
 
     let (mut numbers, mut shape) = ([1.0, 2.0], [0]);
     let (array, _shape) = row(&mut numbers, &mut shape);
-    let header = TVMFFIObject { combined_ref_count: 1, type_index: index::TENSOR, padding: 0, deleter: null() };
+    let header =
+        TVMFFIObject { combined_ref_count: 1, type_index: index::TENSOR, padding: 0, deleter: null() };
     let object = Object { header, tensor: array };
     let address = |place: *const c_void| place.expose_provenance() as u64;
     let plain = TVMFFIAny::new(index::TENSOR, address((&raw const object).cast()));
@@ -152,11 +155,19 @@ fn bad_tensors_are_errors() {
     refused(DLTensor { data: null_mut(), ..array }, "ValueError", "null pointer");
     refused(DLTensor { dtype: DType::F64, ..array }, "TypeError", "`dtype`: found float64, allowed: float32");
     refused(DLTensor { dtype: DType::new(2, 0, 1), ..array }, "TypeError", "dtype");
-    refused(DLTensor { device: Device::cuda(0), ..array }, "ValueError", "found CUDA (2), ordinal 0, allowed: CPU");
+    refused(
+        DLTensor { device: Device::cuda(0), ..array },
+        "ValueError",
+        "found CUDA (2), ordinal 0, allowed: CPU",
+    );
     let (mut two, mut strides) = ([2, 2], [2]);
     refused(DLTensor { ndim: 2, shape: two.as_mut_ptr(), ..array }, "ValueError", "2 axes");
     let mut half = [2];
-    refused(DLTensor { shape: half.as_mut_ptr(), strides: strides.as_mut_ptr(), ..array }, "ValueError", "`strides[0]`: found 2");
+    refused(
+        DLTensor { shape: half.as_mut_ptr(), strides: strides.as_mut_ptr(), ..array },
+        "ValueError",
+        "`strides[0]`: found 2",
+    );
     let mut negative = [-2];
     refused(DLTensor { shape: negative.as_mut_ptr(), ..array }, "ValueError", "found -2");
     let null = TVMFFIAny::new(index::DL_TENSOR_PTR, 0);
@@ -176,7 +187,11 @@ fn wrong_arguments_are_errors() {
     assert_error(call(scale_row_, &[array, float(1.0), float(1.0)]), "TypeError", surplus);
     let kind = "`factor`: found a str, allowed: a float (argument of `scale_row_`)";
     assert_error(call(scale_row_, &[array, text(c"two")]), "TypeError", kind);
-    assert_error(call(scale_row_, &[int(3), float(1.0)]), "TypeError", "`row`: found the int 3, allowed: an array");
+    assert_error(
+        call(scale_row_, &[int(3), float(1.0)]),
+        "TypeError",
+        "`row`: found the int 3, allowed: an array",
+    );
     let unknown = TVMFFIAny::new(77_777, 0);
     assert_error(call(scale_row_, &[unknown, float(1.0)]), "TypeError", "an object of an unknown class");
     assert_error(call(assign_, &[array]), "TypeError", "allowed: a list or a tuple");
@@ -196,14 +211,22 @@ fn numbers_and_texts_are_checked() {
     let yes = TVMFFIAny::new(index::BOOL, 1);
     let with = |small: TVMFFIAny, flag| call(values, &[int(3), small, float(0.5), flag, text(c"abc")]);
     assert_eq!(with(int(255), yes).unwrap().value, 1);
-    assert_error(with(int(256), yes), "ValueError", "`small`: found 256, allowed: 0 to 255 (argument of `values`)");
+    assert_error(
+        with(int(256), yes),
+        "ValueError",
+        "`small`: found 256, allowed: 0 to 255 (argument of `values`)",
+    );
     assert_error(with(int(-1), yes), "ValueError", "`small`: found -1");
     assert_error(with(float(1.0), yes), "TypeError", "`small`: found a float, allowed: an int");
     assert_error(with(int(1), int(1)), "TypeError", "`flag`: found the int 1, allowed: a bool");
     let null = TVMFFIAny::new(index::RAW_STR, 0);
     assert_error(call(fail, &[null]), "TypeError", "allowed: a str");
     assert_error(call(fail, &[text(c"\xff")]), "ValueError", "found other bytes, allowed: UTF-8");
-    let short = TVMFFIAny { type_index: index::SMALL_STR, small_str_len: 3, value: u64::from_ne_bytes(*b"key\0\0\0\0\0") };
+    let short = TVMFFIAny {
+        type_index: index::SMALL_STR,
+        small_str_len: 3,
+        value: u64::from_ne_bytes(*b"key\0\0\0\0\0"),
+    };
     assert_error(call(fail, &[short]), "KeyError", "no such key");
 }
 
@@ -219,7 +242,8 @@ fn arguments_that_share_memory_are_refused_if_one_is_written() {
         items: TVMFFISeqCell,
     }
 
-    let header = TVMFFIObject { combined_ref_count: 1, type_index: index::ARRAY, padding: 0, deleter: null() };
+    let header =
+        TVMFFIObject { combined_ref_count: 1, type_index: index::ARRAY, padding: 0, deleter: null() };
     let list_of = |size| List { header, items: TVMFFISeqCell { data: pair.as_ptr(), size } };
     let value = |list: &List| TVMFFIAny::new(index::ARRAY, (&raw const *list).expose_provenance() as u64);
     let (both, one) = (list_of(2), list_of(1));
@@ -237,7 +261,11 @@ fn errors_and_panics_stay_inside() {
     for _ in 0..3 {
         assert_error(call(explode, &[tensor(&array)]), "RuntimeError", "`explode` panicked: row of 2");
     }
-    assert_error(call(fail, &[text(c"index")]), "IndexError", "`here`: found this, allowed: that (from `fail`)");
+    assert_error(
+        call(fail, &[text(c"index")]),
+        "IndexError",
+        "`here`: found this, allowed: that (from `fail`)",
+    );
     assert_error(call(fail, &[text(c"memory")]), "MemoryError", "found this");
     assert_error(call(fail, &[text(c"nul")]), "RuntimeError", "a\\0b");
     assert_error(call(fail, &[text(c"anything")]), "RuntimeError", "anything");
@@ -246,7 +274,11 @@ fn errors_and_panics_stay_inside() {
     // SAFETY: a C string that is valid until the next error.
     assert_eq!(unsafe { CStr::from_ptr(told) }, c"anything");
     // What needs the library says so.
-    assert_error(call(ramp, &[int(3)]), "RuntimeError", "`libtvm_ffi`: not loaded; an array as a result needs it");
+    assert_error(
+        call(ramp, &[int(3)]),
+        "RuntimeError",
+        "`libtvm_ffi`: not loaded; an array as a result needs it",
+    );
 }
 
 #[test]
