@@ -5,6 +5,8 @@ mod answer;
 mod argument;
 mod call;
 mod error;
+#[doc = include_str!("guide.md")]
+pub mod guide {}
 mod new_array;
 mod runtime;
 

@@ -15,14 +15,18 @@ const TOOLS: [&str; 3] = ["maturin==1.16.0", PYTEST, "numpy"];
 const PYTEST: &str = "pytest==9.2.0";
 const MYPY: &str = "mypy==2.4.1";
 
-/// Builds both templates and runs their tests: the CUDA template on the simulated driver, the wheel of the Python
-/// template in a new environment.
+/// Builds the templates and runs their tests: the CUDA template on the simulated driver, the wheel of the Python template
+/// in a new environment.
 pub(crate) fn run(counts: &mut Counts) -> Result<(), Failure> {
     let hello = Template::copy("hello-python")?;
     hello.develop()?;
     hello.test(sim::hidden, counts)?;
     hello.stubs()?;
     hello.wheel(counts)?;
+    let hello = Template::copy_with("hello-functions", &[PYTEST, "numpy", "apache-tvm-ffi"])?;
+    hello.kernels(counts)?;
+    hello_functions()?;
+    hello.test(sim::hidden, counts)?;
     if cfg!(target_os = "linux") {
         sim::build()?;
         let hello = Template::copy("hello-cuda")?;
@@ -73,8 +77,13 @@ struct Template {
 impl Template {
     /// Copies a template out of the workspace, and points its dependencies to those here, as its README says.
     fn copy(name: &str) -> Result<Self, Failure> {
+        Self::copy_with(name, &TOOLS)
+    }
+
+    /// As [`copy`](Self::copy), with these packages in its environment.
+    fn copy_with(name: &str, packages: &[&str]) -> Result<Self, Failure> {
         let template = Self::copy_sources(name)?;
-        template.environment("venv", &TOOLS)?;
+        template.environment("venv", packages)?;
         Ok(template)
     }
 
@@ -120,7 +129,7 @@ impl Template {
         let environment = target().join("environments").join(self.name()).join("venv");
         let mut command = python(&environment);
         command.args(["-m", module]).current_dir(&self.folder).env("VIRTUAL_ENV", &environment);
-        // Both templates share most of their dependencies.
+        // The templates share most of their dependencies.
         command.env("CARGO_TARGET_DIR", target().join("target")).env_remove("CONDA_PREFIX");
         command
     }
@@ -132,14 +141,15 @@ impl Template {
     fn test(&self, with: fn(&mut Command) -> &mut Command, counts: &mut Counts) -> Result<(), Failure> {
         let mut pytest = self.command("pytest");
         let helpers = ["tests/templates", "tests/python"].map(|folder| workspace::root().join(folder));
-        pytest.env("PYTHONPATH", std::env::join_paths(helpers).unwrap_or_default());
+        let folders = helpers.iter().chain([&self.folder]);
+        pytest.env("PYTHONPATH", std::env::join_paths(folders).unwrap_or_default());
         pytest.env("TEMPLATE_KERNELS", workspace::target().join("debug/libinterop_template_kernels.so"));
         counted(with(&mut pytest), counts)
     }
 
     /// Runs the tests of the kernels on the CPU.
     fn kernels(&self, counts: &mut Counts) -> Result<(), Failure> {
-        let mut cargo = workspace::cargo(["test", "--package=hello-cuda-kernels"]);
+        let mut cargo = workspace::cargo(["test", &format!("--package={}-kernels", self.name())]);
         cargo.current_dir(&self.folder).env("CARGO_TARGET_DIR", target().join("target"));
         suites::follow(&mut cargo, counts)
     }
