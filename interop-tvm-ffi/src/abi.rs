@@ -2,10 +2,10 @@
 //!
 //! Later versions 0.1 have added type indices and fields at the end only.
 
-use core::ffi::{c_char, c_void};
+use core::ffi::c_void;
 use core::mem::offset_of;
 
-use interop_core::dlpack::{DLTensor, Versioned};
+use interop_core::dlpack::DLTensor;
 
 /// An argument or a result: a number, or a pointer to an object.
 #[derive(Clone, Copy, Debug)]
@@ -74,18 +74,6 @@ pub struct TVMFFIObject {
     pub deleter: *const c_void,
 }
 
-/// The version of the library.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct TVMFFIVersion {
-    /// Changes with the ABI.
-    pub major: u32,
-    /// Changes with the ABI as long as `major` is 0.
-    pub minor: u32,
-    /// Changes without the ABI.
-    pub patch: u32,
-}
-
 /// The numbers of `TVMFFITypeIndex`.
 pub mod index {
     /// No value.
@@ -142,19 +130,11 @@ pub mod index {
 /// `TVMFFISafeCallType`: the type of an exported function.
 pub type SafeCall = unsafe extern "C" fn(*mut c_void, *const TVMFFIAny, i32, *mut TVMFFIAny) -> i32;
 
-pub(crate) type GetVersion = unsafe extern "C" fn(*mut TVMFFIVersion);
-pub(crate) type SetRaised = unsafe extern "C" fn(*const c_char, *const c_char);
-pub(crate) type GetStream = unsafe extern "C" fn(i32, i32) -> *mut c_void;
-pub(crate) type GetAllocator = unsafe extern "C" fn() -> *const c_void;
-pub(crate) type TensorAlloc = unsafe extern "C" fn(*mut DLTensor, *mut *mut TVMFFIObject) -> i32;
-pub(crate) type ToDlpack = unsafe extern "C" fn(*mut TVMFFIObject, *mut *mut Versioned) -> i32;
-pub(crate) type FromDlpack = unsafe extern "C" fn(*mut Versioned, i32, i32, *mut *mut TVMFFIObject) -> i32;
 pub(crate) type DecRef = unsafe extern "C" fn(*mut TVMFFIObject) -> i32;
 
 const _: () = {
     assert!(size_of::<TVMFFIAny>() == 16 && offset_of!(TVMFFIAny, small_str_len) == 4);
     assert!(offset_of!(TVMFFIAny, value) == 8 && offset_of!(TVMFFIObject, type_index) == 8);
-    assert!(size_of::<TVMFFIVersion>() == 12);
 };
 
 // The header has 24 bytes with pointers of 32 bits, too.

@@ -3,6 +3,7 @@
 
 use core::error::Error as StdError;
 use core::mem::ManuallyDrop;
+use core::num::TryFromIntError;
 
 use interop_core::dlpack::ManagedTensor;
 use interop_core::{CudaArray, StreamHandle};
@@ -47,19 +48,7 @@ pub fn answer<T: Answer<K>, K>(result: T, from: &Arguments<'_>) -> Result<TVMFFI
     result.answer(from.call)
 }
 
-impl Answer<ValueKind> for () {
-    fn answer(self, _: &Call<'_>) -> Result<TVMFFIAny, CallError> {
-        Ok(TVMFFIAny::NONE)
-    }
-}
-
-impl Answer<ValueKind> for bool {
-    fn answer(self, _: &Call<'_>) -> Result<TVMFFIAny, CallError> {
-        Ok(TVMFFIAny::new(index::BOOL, self.into()))
-    }
-}
-
-macro_rules! numbers {
+macro_rules! values {
     ($kind:ident: $number:ident => $value:expr; $($type:ty)*) => { $(
         impl Answer<ValueKind> for $type {
             fn answer(self, _: &Call<'_>) -> Result<TVMFFIAny, CallError> {
@@ -70,24 +59,26 @@ macro_rules! numbers {
     )* };
 }
 
-numbers! { FLOAT: number => number.to_bits(); f64 }
-numbers! { FLOAT: number => f64::from(number).to_bits(); f32 }
-numbers! { INT: number => bits(number); i64 }
-numbers! { INT: number => bits(number.into()); i8 i16 i32 u8 u16 u32 }
-numbers! { INT: number => bits(i64::try_from(number).map_err(|_| too_large())?); isize u64 usize }
+values! { NONE: _nothing => 0; () }
+values! { BOOL: flag => flag.into(); bool }
+values! { FLOAT: number => number.to_bits(); f64 }
+values! { FLOAT: number => f64::from(number).to_bits(); f32 }
+values! { INT: number => bits(number); i64 }
+values! { INT: number => bits(number.into()); i8 i16 i32 u8 u16 u32 }
+values! { INT: number => i64::try_from(number).map(bits).map_err(too_large)?; isize u64 usize }
 
 const fn bits(number: i64) -> u64 {
     u64::from_ne_bytes(number.to_ne_bytes())
 }
 
 #[cold]
-fn too_large() -> CallError {
+fn too_large(_: TryFromIntError) -> CallError {
     CallError::new(c"ValueError", "`result`: found an integer of 64 bits, allowed: 63 bits")
 }
 
 /// A reference to an object of the library.
 pub(crate) struct OwnedObject {
-    object: *mut TVMFFIObject,
+    pub(crate) object: *mut TVMFFIObject,
     dec_ref: DecRef,
 }
 
@@ -100,11 +91,11 @@ impl OwnedObject {
     }
 
     /// A tensor that owns an array, with its memory.
-    pub(crate) fn from_array<A: CudaArray + Send + 'static>(
-        array: A,
+    pub(crate) fn from_array(
+        array: impl CudaArray + Send + 'static,
         call: &Call<'_>,
-        functions: &Functions,
     ) -> Result<Self, CallError> {
+        let functions = functions()?;
         let stream = call.stream(array.info()?.device()).unwrap_or(StreamHandle::LegacyDefault);
         let tensor = array.into_dlpack_as(stream)?.into_raw();
         let mut object = core::ptr::null_mut();
@@ -116,10 +107,6 @@ impl OwnedObject {
         }
         // SAFETY: the library has made this object, which owns the tensor.
         Ok(unsafe { Self::new(object, functions) })
-    }
-
-    pub(crate) fn as_ptr(&self) -> *mut TVMFFIObject {
-        self.object
     }
 
     /// Gives the reference to the caller.
@@ -144,6 +131,6 @@ pub(crate) fn functions() -> Result<&'static Functions, CallError> {
 
 impl<A: CudaArray + Send + 'static> Answer<ArrayKind> for A {
     fn answer(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
-        OwnedObject::from_array(self, call, functions()?).map(OwnedObject::into_any)
+        OwnedObject::from_array(self, call).map(OwnedObject::into_any)
     }
 }

@@ -126,7 +126,7 @@ fn items<'c>(from: &Arguments<'c>, name: &'static str) -> Result<Arguments<'c>, 
 impl<'c, T: Argument<'c, K>, K> Argument<'c, ListKind<K>> for Vec<T> {
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         let items = items(from, name)?;
-        (0..items.len()).map(|_| T::read(&items, name)).collect()
+        (0..items.values.len()).map(|_| T::read(&items, name)).collect()
     }
 }
 
@@ -135,9 +135,9 @@ macro_rules! tuples {
         impl<'c, $($item: Argument<'c, $kind>, $kind),+> Argument<'c, ListKind<($($kind,)+)>> for ($($item,)+) {
             fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
                 let items = items(from, name)?;
-                if items.len() != $count {
-                    let found = format!("a list of {} items", items.len());
-                    return Err(from.call.wrong(c"ValueError", name, &found, concat!($count, " items")));
+                if items.values.len() != $count {
+                    let found = format!("a list of {} items", items.values.len());
+                    return Err(from.call.wrong_value(name, &found, concat!($count, " items")));
                 }
                 Ok(($($item::read(&items, name)?,)+))
             }
@@ -158,7 +158,7 @@ macro_rules! integers {
                 let number = value.value as i64;
                 Self::try_from(number).map_err(|_| {
                     let allowed = format!("{} to {}", Self::MIN, Self::MAX);
-                    from.call.wrong(c"ValueError", name, &number.to_string(), &allowed)
+                    from.call.wrong_value(name, &number.to_string(), &allowed)
                 })
             }
         }
@@ -218,7 +218,7 @@ impl<'c> Argument<'c, ValueKind> for &'c str {
         let Some(bytes) = (unsafe { text_in(value) }) else {
             return Err(from.call.wrong_type(name, value, "a str"));
         };
-        core::str::from_utf8(bytes).map_err(|_| from.call.wrong(c"ValueError", name, "other bytes", "UTF-8"))
+        core::str::from_utf8(bytes).map_err(|_| from.call.wrong_value(name, "other bytes", "UTF-8"))
     }
 }
 

@@ -58,31 +58,22 @@ impl Call<'_> {
             index::INT => format!("the int {}", found.value as i64),
             other => index::name(other).to_owned(),
         };
-        self.wrong(c"TypeError", argument, &found, allowed)
+        CallError { class: c"TypeError", ..self.wrong_value(argument, &found, allowed) }
     }
 
-    /// The error for a wrong argument.
+    /// The error for a value that is not allowed.
     #[cold]
-    pub(crate) fn wrong(
-        &self,
-        class: &'static CStr,
-        argument: &str,
-        found: &str,
-        allowed: &str,
-    ) -> CallError {
-        let function = self.function;
-        CallError::new(
-            class,
-            format!("`{argument}`: found {found}, allowed: {allowed} (argument of `{function}`)"),
-        )
+    pub(crate) fn wrong_value(&self, argument: &str, found: &str, allowed: &str) -> CallError {
+        let text =
+            format!("`{argument}`: found {found}, allowed: {allowed} (argument of `{}`)", self.function);
+        CallError::new(c"ValueError", text)
     }
 }
 
 /// The arguments of a call, or the items of a list among them, which are read one after another.
-#[derive(Debug)]
 pub struct Arguments<'c> {
     pub(crate) call: &'c Call<'c>,
-    values: &'c [TVMFFIAny],
+    pub(crate) values: &'c [TVMFFIAny],
     next: Cell<usize>,
 }
 
@@ -119,16 +110,12 @@ impl<'c> Arguments<'c> {
     /// If there are more arguments than parameters.
     #[inline]
     pub fn end(&self) -> Result<(), CallError> {
-        let (read, found) = (self.next.get(), self.len());
+        let (read, found) = (self.next.get(), self.values.len());
         if read >= found {
             return Ok(());
         }
         let text = format!("`{}`: found {found} arguments, allowed: {read}", self.call.function);
         Err(CallError::new(c"TypeError", text))
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.values.len()
     }
 
     /// The next value, which stays the next one.
@@ -156,7 +143,8 @@ impl<'c> Arguments<'c> {
 /// they point to. Nothing else writes to what the function reads. `result` is valid for a write.
 pub unsafe fn run(
     function: &'static str,
-    (first, count): (*const TVMFFIAny, i32),
+    first: *const TVMFFIAny,
+    count: i32,
     result: *mut TVMFFIAny,
     body: impl for<'c> FnOnce(&Arguments<'c>) -> Result<TVMFFIAny, CallError>,
 ) -> i32 {

@@ -78,7 +78,7 @@ macro_rules! export {
             ) -> i32 {
                 // SAFETY: as the caller of a `TVMFFISafeCallType` promises.
                 unsafe {
-                    $crate::__private::run(stringify!($name), (arguments, count), result, |from| {
+                    $crate::__private::run(stringify!($name), arguments, count, result, |from| {
                         $(let $argument = from.read(stringify!($argument))?;)*
                         from.end()?;
                         $crate::__private::answer($name($($argument),*), from)

@@ -51,14 +51,12 @@ impl Call<'_> {
         device: Device,
     ) -> Result<NewArray<A>, CallError> {
         let functions = functions()?;
-        let object = if functions.allocator().is_null() {
-            self.own_memory(functions, shape, dtype, device)?
-        } else {
-            allocated(functions, shape, dtype, device)?
-        };
+        let like = Like { shape, dtype, device };
+        let is_own = functions.allocator().is_null();
+        let object = if is_own { self.own_memory(like) } else { allocated(functions, like) }?;
         let mut tensor = null_mut();
         // SAFETY: the object is a live tensor, and the pointer is valid for a write.
-        if unsafe { (functions.to_dlpack)(object.as_ptr(), &raw mut tensor) } != 0 || tensor.is_null() {
+        if unsafe { (functions.to_dlpack)(object.object, &raw mut tensor) } != 0 || tensor.is_null() {
             return Err(CallError::RAISED);
         }
         // SAFETY: the library has made this tensor, which owns a reference to the object.
@@ -72,23 +70,34 @@ impl Call<'_> {
     }
 
     /// A tensor in memory of this crate, for a caller whose library has no allocator that TVM FFI knows.
-    fn own_memory(
-        &self,
-        functions: &Functions,
-        shape: &[usize],
-        dtype: DType,
-        device: Device,
-    ) -> Result<OwnedObject, CallError> {
-        let len =
-            shape.iter().try_fold(1_usize, |len, extent| len.checked_mul(*extent)).unwrap_or(usize::MAX);
-        let shape = shape.to_vec();
-        if device == Device::CPU {
-            let memory = HostBuffer::zeroed(dtype, len)?;
-            return OwnedObject::from_array(Memory { memory, shape }, self, functions);
+    fn own_memory(&self, like: Like<'_>) -> Result<OwnedObject, CallError> {
+        let (len, shape) = (like.len(), like.shape.to_vec());
+        if like.device == Device::CPU {
+            let memory = HostBuffer::zeroed(like.dtype, len)?;
+            return OwnedObject::from_array(Memory { memory, shape }, self);
         }
-        let stream = self.stream(device).unwrap_or(StreamHandle::LegacyDefault);
-        let memory = CudaBuffer::zeroed_on(stream, device.device_id, dtype, len)?;
-        OwnedObject::from_array(Memory { memory, shape }, self, functions)
+        let stream = self.stream(like.device).unwrap_or(StreamHandle::LegacyDefault);
+        let memory = CudaBuffer::zeroed_on(stream, like.device.device_id, like.dtype, len)?;
+        OwnedObject::from_array(Memory { memory, shape }, self)
+    }
+}
+
+/// The array to make.
+#[derive(Clone, Copy)]
+struct Like<'a> {
+    shape: &'a [usize],
+    dtype: DType,
+    device: Device,
+}
+
+impl Like<'_> {
+    /// The number of elements. One that is too large fails to be allocated.
+    fn len(self) -> usize {
+        self.shape.iter().fold(1, |len, extent| len.saturating_mul(*extent))
+    }
+
+    fn bytes(self) -> usize {
+        (self.len() * usize::from(self.dtype.bits()) * usize::from(self.dtype.lanes())).div_ceil(8)
     }
 }
 
@@ -103,18 +112,13 @@ struct Memory<S> {
 }
 
 /// A tensor in new memory of the caller's library.
-fn allocated(
-    functions: &Functions,
-    shape: &[usize],
-    dtype: DType,
-    device: Device,
-) -> Result<OwnedObject, CallError> {
-    let mut extents: Vec<i64> = shape.iter().map(|extent| *extent as i64).collect();
+fn allocated(functions: &Functions, like: Like<'_>) -> Result<OwnedObject, CallError> {
+    let mut extents: Vec<i64> = like.shape.iter().map(|extent| *extent as i64).collect();
     let mut prototype = DLTensor {
         data: null_mut(),
-        device,
+        device: like.device,
         ndim: i32::try_from(extents.len()).unwrap_or(i32::MAX),
-        dtype,
+        dtype: like.dtype,
         shape: extents.as_mut_ptr(),
         strides: null_mut(),
         byte_offset: 0,
@@ -126,31 +130,14 @@ fn allocated(
     }
     // SAFETY: the library has made this object, and given the reference away.
     let object = unsafe { OwnedObject::new(object, functions) };
-    // SAFETY: the object is a live tensor. Its memory is new, and nobody else has it.
-    unsafe { fill_with_zeros(object.as_ptr().wrapping_add(1).cast()) };
+    if like.device == Device::CPU {
+        // SAFETY: the object is a live tensor.
+        let tensor = unsafe { object.object.wrapping_add(1).cast::<DLTensor>().read() };
+        let start = tensor.data.cast::<u8>().wrapping_add(usize::try_from(tensor.byte_offset).unwrap_or(0));
+        // SAFETY: the allocator has made an array like this one, which nobody else has. It did not initialize it.
+        unsafe { start.write_bytes(0, like.bytes()) };
+    }
     Ok(object)
-}
-
-/// Fills a new contiguous tensor on the host with zeros. Rust code does not read device memory, which kernels write.
-///
-/// # Safety
-///
-/// The tensor is live, and nothing else uses its memory.
-unsafe fn fill_with_zeros(tensor: *const DLTensor) {
-    // SAFETY: a live tensor.
-    let tensor = unsafe { tensor.read() };
-    if tensor.device != Device::CPU || tensor.data.is_null() {
-        return;
-    }
-    let mut bytes = usize::from(tensor.dtype.lanes()) * usize::from(tensor.dtype.bits()).div_ceil(8);
-    for axis in 0..usize::try_from(tensor.ndim).unwrap_or(0) {
-        // SAFETY: the tensor has `ndim` extents.
-        bytes *= usize::try_from(unsafe { tensor.shape.wrapping_add(axis).read() }).unwrap_or(0);
-    }
-    let offset = usize::try_from(tensor.byte_offset).unwrap_or(0);
-    let start = tensor.data.cast::<u8>().wrapping_add(offset);
-    // SAFETY: the allocator has made this many bytes.
-    unsafe { start.write_bytes(0, bytes) };
 }
 
 impl<A> Answer<ValueKind> for NewArray<A> {

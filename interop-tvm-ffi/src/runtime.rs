@@ -11,42 +11,40 @@ use libloading::os::unix::Library;
 #[cfg(windows)]
 use libloading::os::windows::Library;
 
+use interop_core::dlpack::{DLTensor, Versioned};
 use interop_core::{Device, StreamHandle};
 
-use crate::abi::{self, TVMFFIVersion};
+use crate::abi::{DecRef, TVMFFIObject};
 use crate::error::CallError;
 
 static FOUND: OnceLock<Runtime> = OnceLock::new();
 
 /// The functions of the library. They stay, because nobody unloads a library with thread-local state.
 pub(crate) struct Runtime {
-    version: TVMFFIVersion,
-    set_raised: abi::SetRaised,
+    /// Major, minor, patch.
+    version: [u32; 3],
+    set_raised: unsafe extern "C" fn(*const c_char, *const c_char),
     /// `None` for a version with other structs.
     functions: Option<Functions>,
 }
 
 /// The functions that use structs of the ABI.
 pub(crate) struct Functions {
-    get_stream: abi::GetStream,
-    get_allocator: abi::GetAllocator,
-    pub(crate) tensor_alloc: abi::TensorAlloc,
-    pub(crate) from_dlpack: abi::FromDlpack,
-    pub(crate) to_dlpack: abi::ToDlpack,
-    pub(crate) dec_ref: abi::DecRef,
+    get_stream: unsafe extern "C" fn(i32, i32) -> *mut c_void,
+    get_allocator: unsafe extern "C" fn() -> *const c_void,
+    pub(crate) tensor_alloc: unsafe extern "C" fn(*mut DLTensor, *mut *mut TVMFFIObject) -> i32,
+    pub(crate) from_dlpack: unsafe extern "C" fn(*mut Versioned, i32, i32, *mut *mut TVMFFIObject) -> i32,
+    pub(crate) to_dlpack: unsafe extern "C" fn(*mut TVMFFIObject, *mut *mut Versioned) -> i32,
+    pub(crate) dec_ref: DecRef,
 }
 
-/// The major and minor version with the structs of [`abi`]. Before 1.0, a minor version may change them.
-const SUPPORTED: (u32, u32) = (0, 1);
+/// `TVMFFIGetVersion`. The version is major, minor, patch.
+type GetVersion = unsafe extern "C" fn(*mut [u32; 3]);
 
 impl Runtime {
     /// Finds the library. It may be loaded later, so only success is remembered.
     pub(crate) fn find() -> Option<&'static Self> {
-        if let Some(found) = FOUND.get() {
-            return Some(found);
-        }
-        let found = Self::load()?;
-        Some(FOUND.get_or_init(|| found))
+        FOUND.get().or_else(|| Self::load().map(|found| FOUND.get_or_init(|| found)))
     }
 
     /// As [`find`](Self::find), but searches only once. A search without success takes 20 µs.
@@ -67,13 +65,13 @@ impl Runtime {
     #[cold]
     fn load() -> Option<Self> {
         let library = library()?;
-        let get_version: abi::GetVersion = function(&library, c"TVMFFIGetVersion")?;
-        let mut version = TVMFFIVersion::default();
+        let get_version: GetVersion = function(&library, c"TVMFFIGetVersion")?;
+        let mut version = [0; 3];
         // SAFETY: this is the function of `c_api.h`, and the version is valid for a write.
         unsafe { get_version(&raw mut version) };
         let set_raised = function(&library, c"TVMFFIErrorSetRaisedFromCStr")?;
-        let is_supported = (version.major, version.minor) == SUPPORTED;
-        let functions = if is_supported { Functions::find(&library) } else { None };
+        // Before 1.0, a minor version may change the structs of `abi`.
+        let functions = if version[..2] == [0, 1] { Functions::find(&library) } else { None };
         core::mem::forget(library);
         Some(Self { version, set_raised, functions })
     }
@@ -83,11 +81,9 @@ impl Runtime {
         if self.functions.is_some() {
             return Ok(());
         }
-        let TVMFFIVersion { major, minor, patch } = self.version;
-        Err(CallError::new(
-            c"RuntimeError",
-            format!("`tvm_ffi`: found version {major}.{minor}.{patch}, allowed: 0.1"),
-        ))
+        let [major, minor, patch] = self.version;
+        let text = format!("`tvm_ffi`: found version {major}.{minor}.{patch}, allowed: 0.1");
+        Err(CallError::new(c"RuntimeError", text))
     }
 
     /// Sets the error that the caller takes.
@@ -134,42 +130,36 @@ impl Functions {
     }
 }
 
-/// Whether a function is of `PyTorch`, or of the table that TVM FFI compiles for its older versions.
+/// Whether a function is of `PyTorch`, or of the library that TVM FFI compiles for its older versions.
 fn is_of_torch(function: *const c_void) -> bool {
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
     if function.is_null() || KNOWN.load(Ordering::Relaxed) == function.addr() {
         return !function.is_null();
     }
-    let is_of_torch = file_of(function).is_some_and(|file| file.contains("torch"));
+    let is_of_torch =
+        file_of(function).is_some_and(|path| path.rsplit('/').next().unwrap_or("").contains("torch"));
     if is_of_torch {
         KNOWN.store(function.addr(), Ordering::Relaxed);
     }
     is_of_torch
 }
 
-/// The file name of the library with a function.
-#[cfg(unix)]
+/// The path of the library with a function. It is not asked for on Windows, so work on a default stream is ordered with all
+/// other there.
 fn file_of(function: *const c_void) -> Option<String> {
-    /// `Dl_info`.
-    #[repr(C)]
-    struct Info {
-        file: *const c_char,
-        rest: [*const c_void; 3],
+    #[cfg(unix)]
+    {
+        unsafe extern "C" {
+            /// The first pointer of the `Dl_info` receives the path.
+            fn dladdr(address: *const c_void, info: *mut [*const c_char; 4]) -> c_int;
+        }
+        let mut info = [core::ptr::null(); 4];
+        // SAFETY: the function takes any address, and `info` is valid for a write.
+        let found = unsafe { dladdr(function, &raw mut info) } != 0 && !info[0].is_null();
+        // SAFETY: the path of a loaded library.
+        found.then(|| unsafe { CStr::from_ptr(info[0]) }.to_string_lossy().into_owned())
     }
-    unsafe extern "C" {
-        fn dladdr(address: *const c_void, info: *mut Info) -> c_int;
-    }
-    let mut info = Info { file: core::ptr::null(), rest: [core::ptr::null(); 3] };
-    // SAFETY: the function takes any address, and `info` is valid for a write.
-    let found = unsafe { dladdr(function, &raw mut info) } != 0 && !info.file.is_null();
-    // SAFETY: the name of a loaded library.
-    let path = found.then(|| unsafe { CStr::from_ptr(info.file) }.to_string_lossy())?;
-    path.rsplit('/').next().map(str::to_owned)
-}
-
-/// Not asked there, so work on the default stream is ordered with all other.
-#[cfg(windows)]
-fn file_of(_: *const c_void) -> Option<String> {
+    #[cfg(windows)]
     None
 }
 
@@ -185,7 +175,7 @@ fn library() -> Option<Library> {
 
     const RTLD_NOLOAD: i32 = if cfg!(target_os = "macos") { 0x10 } else { 4 };
     const NAME: &str = if cfg!(target_os = "macos") { "libtvm_ffi.dylib" } else { "libtvm_ffi.so" };
-    let has_it = |library: &Library| function::<abi::GetVersion>(library, c"TVMFFIGetVersion").is_some();
+    let has_it = |library: &Library| function::<GetVersion>(library, c"TVMFFIGetVersion").is_some();
     let global = Library::this();
     if has_it(&global) {
         return Some(global);
