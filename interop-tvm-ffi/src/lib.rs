@@ -79,9 +79,11 @@ macro_rules! export {
                 // SAFETY: as the caller of a `TVMFFISafeCallType` promises.
                 unsafe {
                     $crate::__private::run(stringify!($name), arguments, count, result, |from| {
+                        // A parameter may have the name of the function.
+                        let function = $name;
                         $(let $argument = from.read(stringify!($argument))?;)*
                         from.end()?;
-                        $crate::__private::answer($name($($argument),*), from)
+                        $crate::__private::answer(function($($argument),*), from)
                     })
                 }
             }

@@ -1,8 +1,6 @@
 //! Structs that could outlive the call that lends their memory.
 
-use std::sync::Mutex;
-
-use interop_core::{Borrowed, BorrowedMut, CudaArray, Kept, Lease, LeaseMut, SharedBuffer};
+use interop_core::{Borrowed, CudaArray, Device, Kept, Lease, LeaseMut, Owner, SharedBuffer};
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len])]
@@ -27,7 +25,9 @@ struct Pointer {
     values: *mut f32,
     len: usize,
     #[cuda_array(device)]
-    device: interop_core::Device,
+    device: Device,
+    #[cuda_array(owner)]
+    owner: Owner,
 }
 
 fn leased(_: Row<LeaseMut<f32>>) {}
