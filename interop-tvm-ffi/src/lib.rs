@@ -38,8 +38,8 @@ pub mod __private {
 /// #[cuda_array(shape = [len])]
 /// struct Row<S> { #[cuda_array(data)] values: S, len: usize }
 ///
-/// fn scale_(mut row: Row<BorrowedMut<'_, f32>>, factor: f32) -> Result<()> {
-///     row.map_inplace(|value: f32| value * factor)
+/// fn shift_(mut row: Row<BorrowedMut<'_, f32>>, by: f32) -> Result<()> {
+///     row.map_inplace(|value: f32| value + by)
 /// }
 ///
 /// fn largest(numbers: Vec<i64>, least: Option<i64>) -> i64 {
@@ -47,7 +47,7 @@ pub mod __private {
 /// }
 ///
 /// interop_tvm_ffi::export! {
-///     scale_(row, factor);
+///     shift_(row, by);
 ///     largest(numbers, least);
 /// }
 /// ```
