@@ -57,7 +57,7 @@ fn no_folder_and_no_message_is_forgotten() {
 }
 
 /// The files in which a struct has more than one mistake, and those of which rustc says more.
-const SEVERAL: [&str; 18] = [
+const SEVERAL: [&str; 19] = [
     "all_mistakes_in_one_compile",
     "beside_other_words",
     "computed",
@@ -67,6 +67,7 @@ const SEVERAL: [&str; 18] = [
     "element_types",
     "feature_for_python_beside_a_mistake",
     "form",
+    "import_taken_by_safe_code",
     "index_kept",
     "kernel_element_of_another_trait",
     "marker_of_a_pointer",
