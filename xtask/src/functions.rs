@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
 use crate::suites::{Suite, pytest};
 use crate::test_counts::Counts;
-use crate::{command_step, sim, templates, workspace};
+use crate::{command_step, extension, sim, templates, workspace};
 
 pub(crate) const SUITE: Suite = Suite {
     word: "functions",
@@ -29,10 +29,10 @@ fn run(counts: &mut Counts) -> Result<(), Failure> {
         std::env::consts::DLL_PREFIX,
         std::env::consts::DLL_SUFFIX
     );
-    let hello = templates::hello_functions()?;
+    let (hello, modules) = (templates::hello_functions()?, extension::for_tests(&environment)?);
     let python = || {
         let (mut python, root) = (environment.python(), workspace::root());
-        let folders = [&packages, &hello, &root.join("tests/python"), &root.join("conformance")];
+        let folders = [&packages, &hello, &modules, &root.join("tests/python"), &root.join("conformance")];
         python.env("PYTHONPATH", std::env::join_paths(folders).unwrap_or_default());
         python.env("INTEROP_FUNCTIONS", workspace::target().join(&library)).env("HELLO_FUNCTIONS", &hello);
         python
