@@ -67,6 +67,7 @@ const SEVERAL: [&str; 19] = [
     "element_types",
     "feature_for_python_beside_a_mistake",
     "form",
+    "import_taken_by_safe_code",
     "index_kept",
     "kernel_element_of_another_trait",
     "marker_of_a_pointer",

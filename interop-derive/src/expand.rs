@@ -42,6 +42,7 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
     let runtime = hygiene::runtime(&model.krate);
     let export = model.exports.then(|| export(model));
     let import = model.imports.then(|| import(model));
+    let borrow = model.imports.then(|| borrow(model));
     let storage = match &model.data {
         Data::Storage(role, _) => Some(role.ty),
         Data::Inner(..) | Data::Raw { .. } => None,
@@ -61,6 +62,7 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
             #(#constants)*
             #export
             #import
+            #borrow
             #(#python)*
         };
     }
@@ -135,7 +137,7 @@ fn import(model: &Model<'_>) -> TokenStream {
             #data
 
             #[inline(always)]
-            fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+            unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
                 #devices
                 #keep
                 #open
@@ -145,6 +147,23 @@ fn import(model: &Model<'_>) -> TokenStream {
             }
         }
     }
+}
+
+/// `unsafe impl BorrowedFor`: what an import fills keeps its memory in the data field alone. A raw pointer keeps it for any
+/// time.
+fn borrow(model: &Model<'_>) -> Option<TokenStream> {
+    let (Data::Storage(Role { ty, .. }, _) | Data::Inner(Role { ty, .. }, _)) = &model.data else {
+        return None;
+    };
+    let Model { ident, lints, .. } = model;
+    let arguments = generics::arguments(&model.generics);
+    let generics = generics::borrowed(&model.generics, ty);
+    let (parameters, _, clause) = generics::split(&generics);
+    Some(own! {
+        #[automatically_derived]
+        #lints
+        unsafe impl #parameters __p::BorrowedFor<'__borrow> for #ident #arguments #clause {}
+    })
 }
 
 /// The start of the description, from the data field.
@@ -377,13 +396,13 @@ fn value(with: &With<'_>) -> TokenStream {
         }
         With::Device(Role { ty, .. }) => own!(<#ty as __p::DeviceField>::take(__extraction)),
         With::Initial(value) => initial(value),
-        With::Storage => unless_refused(&own!(__opened.take(__extraction))),
+        With::Storage => unless_refused(&own!(unsafe { __opened.take(__extraction) })),
         With::Inner(Role { ty, .. }, TraitAccess::ThroughProbe) => {
             let inner = probed(ty, "assemble", own!(__extraction));
-            own!(#inner?)
+            own!(unsafe { #inner }?)
         }
         With::Inner(Role { ty, .. }, TraitAccess::Directly) => {
-            own!(<#ty as __p::FromArray>::assemble(__extraction)?)
+            own!(unsafe { <#ty as __p::FromArray>::assemble(__extraction) }?)
         }
         With::Pointer(Role { ty, .. }, None) => own!(<#ty as __p::RawPointer>::take(__extraction)),
         With::Pointer(Role { ty, .. }, Some(_)) => own!(<#ty as __p::RawAddress>::take(__extraction)),

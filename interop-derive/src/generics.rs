@@ -3,7 +3,10 @@
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
-use syn::{Attribute, GenericParam, Generics, Path, Token, Type, WhereClause, WherePredicate};
+use syn::{
+    Attribute, GenericParam, Generics, Lifetime, LifetimeParam, Path, Token, Type, WhereClause,
+    WherePredicate,
+};
 
 use crate::fields;
 use crate::hygiene::own;
@@ -156,7 +159,7 @@ fn element_of(ty: &Type) -> Option<&Type> {
             let last = path.path.segments.last()?;
             let first = fields::arguments(&last.arguments).next()?;
             match last.ident.to_string().as_str() {
-                "HostVec" | "Lease" | "LeaseMut" | "Vec" => Some(first),
+                "Borrowed" | "BorrowedMut" | "HostVec" | "Lease" | "LeaseMut" | "Vec" => Some(first),
                 "Arc" | "Box" => element_of(first),
                 _ => None,
             }
@@ -214,6 +217,20 @@ pub(crate) fn bounded(generics: &Generics, bounds: &[Bound<'_>]) -> Generics {
         }
     }
     bounded
+}
+
+/// The generics with the lifetime `'__borrow`, for which the type of the data keeps its memory.
+pub(crate) fn borrowed(generics: &Generics, data: &Type) -> Generics {
+    let mut borrowed = generics.clone();
+    let lifetime = Lifetime::new("'__borrow", Span::mixed_site());
+    borrowed.params.insert(0, GenericParam::Lifetime(LifetimeParam::new(lifetime.clone())));
+    let mut predicate = predicate(data, "BorrowedFor");
+    if let WherePredicate::Type(bound) = &mut predicate {
+        let role = own!(__p::BorrowedFor<#lifetime>);
+        bound.bounds = syn::parse_quote!(#role);
+    }
+    borrowed.make_where_clause().predicates.push(predicate);
+    borrowed
 }
 
 /// The first and the last span of a type or constant, so that the compiler underlines all of it.

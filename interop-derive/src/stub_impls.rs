@@ -28,7 +28,7 @@ pub(crate) fn array(input: &DeriveInput, krate: &Path, python: &Python) -> Token
             }
             #[automatically_derived]
             impl #parameters __p::FromArray for #ident #arguments #clause {
-                fn assemble(_: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+                unsafe fn assemble(_: &mut __p::Extraction<'_>) -> __p::Result<Self> {
                     ::core::unreachable!()
                 }
             }

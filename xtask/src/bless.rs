@@ -18,8 +18,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     command_step::announce("Messages", "tests/**/*.stderr: what the compiler says about each mistake.");
     sim::build()?;
-    let packages =
-        [("interop-tests", "ui"), ("interop-cuda-tests", "cuda-ui"), ("interop-class-tests", "class-ui")];
+    let packages = [
+        ("interop-tests", "ui"),
+        ("interop-cuda-tests", "cuda-ui"),
+        ("interop-class-tests", "class-ui"),
+        ("interop-function-tests", "ui"),
+    ];
     for (package, test) in packages {
         let mut messages = workspace::cargo(["test", "--package", package, "--test", test]);
         messages.args(["--", "--exact", "messages"]).env("TRYBUILD", "overwrite");

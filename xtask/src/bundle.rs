@@ -80,6 +80,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     row_kernels(environment.python().get_program(), &bundle)?;
     let template = templates::hello_cuda(environment.python().get_program())?;
     take(&template, &bundle.join("python/hello_cuda.abi3.so"))?;
+    let hello = templates::hello_functions()?;
+    files::copy_all(&hello.join("hello_functions"), &bundle.join("python/hello_functions"))?;
+    packages(&environment, &bundle.join("packages"))?;
     // Programs with `cust` link a libcuda. At run time they find the real one of the GPU machine.
     sim::build()?;
     for programs in &PROGRAMS {
@@ -106,6 +109,23 @@ fn row_kernels(python: &OsStr, bundle: &Path) -> Result<(), Failure> {
     let module = workspace::target().join("release/libinterop_rows.so");
     take(&module, &bundle.join("python/interop_rows.abi3.so"))?;
     files::write(&bundle.join("rows/rows.ptx"), rust_kernels::compile("tests/benches/rows/kernels")?)
+}
+
+/// Python packages that a machine with PyTorch, JAX and `CuPy` lacks, and the Python of that machine.
+const PACKAGES: [&str; 2] = ["apache-tvm-ffi==0.1.15.post2", "jax-tvm-ffi==0.1.3"];
+const PYTHON: [&str; 5] = [
+    "--python-version=3.12",
+    "--implementation=cp",
+    "--platform=manylinux_2_28_x86_64",
+    "--only-binary=:all:",
+    "--no-deps",
+];
+
+/// Installs them into a folder of the bundle.
+fn packages(environment: &Environment, to: &Path) -> Result<(), Failure> {
+    let mut pip = environment.python();
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PYTHON).args(PACKAGES);
+    command_step::run(pip.arg("--target").arg(to))
 }
 
 /// Prints where the bundle is and how large it is.

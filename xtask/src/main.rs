@@ -15,6 +15,7 @@ mod extension;
 mod failure;
 mod files;
 mod free_threaded;
+mod functions;
 mod fuzz;
 #[cfg(test)]
 mod module_arrows;
@@ -82,7 +83,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "[SUITE]...",
-        help: "the tests, or some suites: debug, doc, python; and cuda, which ci runs too, and those of nightly: release, python-long, ptx, templates, cuda-core",
+        help: "the tests, or some suites: debug, doc, python; and cuda, which ci runs too, and those of nightly: release, python-long, ptx, templates, functions, cuda-core",
         run: suites::run,
         runs: Runs::As("run_into(&mut report, CHANGE)"),
     },

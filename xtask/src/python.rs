@@ -32,6 +32,8 @@ pub(crate) enum Requirements {
     Kernels,
     /// The headers and the libclang with which `cuda-core` is compiled.
     CudaCore,
+    /// The packages of the tests of functions, which include those of the Python tests.
+    Functions,
 }
 
 impl Requirements {
@@ -39,18 +41,22 @@ impl Requirements {
     fn file(self) -> PathBuf {
         workspace::root().join(match self {
             Self::Demo => "examples/py-extension/requirements.txt",
-            Self::Tests => "tests/python/requirements.txt",
+            Self::Tests | Self::Functions => "tests/python/requirements.txt",
             Self::Kernels => "examples/kernels/requirements.txt",
             Self::CudaCore => "tests/cuda-core/requirements.txt",
         })
     }
 
     /// Returns the files with packages that need a separate folder each, and those folders: versions that conflict with
-    /// the others.
-    fn apart(self) -> Vec<(PathBuf, PathBuf)> {
+    /// the others, and packages that other tests do not expect. They are installed without their dependencies.
+    pub(crate) fn apart(self) -> Vec<(PathBuf, PathBuf)> {
         let versions: &[&str] = match self {
             Self::Demo | Self::Kernels | Self::CudaCore => &[],
             Self::Tests => &["oldest", "1.26", "2.0"],
+            Self::Functions => {
+                let file = workspace::root().join("tests/functions/requirements.txt");
+                return vec![(file, folder().join("functions"))];
+            }
         };
         let place = |version: &&str| {
             let file = workspace::root().join(format!("tests/python/numpy/{version}.txt"));
@@ -66,6 +72,7 @@ impl Requirements {
             Self::Tests => "tests.installed",
             Self::Kernels => "kernels.installed",
             Self::CudaCore => "cuda-core.installed",
+            Self::Functions => "functions.installed",
         })
     }
 
@@ -75,6 +82,7 @@ impl Requirements {
             Self::Demo | Self::Tests => 400,
             Self::Kernels => 23,
             Self::CudaCore => 105,
+            Self::Functions => 560,
         }
     }
 }
@@ -179,7 +187,7 @@ impl Environment {
             let folder = folder.as_os_str();
             self.pip(
                 &file,
-                &["--upgrade".as_ref(), "--no-warn-conflicts".as_ref(), "--target".as_ref(), folder],
+                &["--upgrade".as_ref(), "--no-deps".as_ref(), "--target".as_ref(), folder],
                 base,
             )?;
         }
@@ -340,8 +348,10 @@ mod tests {
 
     #[test]
     fn every_package_is_pinned_to_one_version() {
-        for requirements in [Requirements::Tests, Requirements::Kernels] {
-            let text = with_included(&requirements.file()).expect("the file is part of the repository");
+        for file in ["python", "kernels", "functions"] {
+            let folder = if file == "kernels" { "examples" } else { "tests" };
+            let file = workspace::root().join(folder).join(file).join("requirements.txt");
+            let text = with_included(&file).expect("the file is part of the repository");
             let packages = text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '-']));
             for line in packages {
                 assert!(line.contains("=="), "{line:?} names no exact version");

@@ -22,11 +22,16 @@ struct Kernels {
 }
 
 /// The crates. To add another one, add a line here.
-const CRATES: [Kernels; 4] = [
+const CRATES: [Kernels; 5] = [
     Kernels { folder: "interop-core/kernels", ptx: "../src/cuda/copy.ptx", template: None },
     Kernels { folder: "examples/kernels", ptx: "ptx/kernels.ptx", template: None },
     Kernels { folder: "examples/py-extension/kernels", ptx: "kernels.ptx", template: None },
     Kernels { folder: "examples/hello-cuda/kernels", ptx: "kernels.ptx", template: Some("hello-cuda") },
+    Kernels {
+        folder: "examples/hello-functions/kernels",
+        ptx: "kernels.ptx",
+        template: Some("hello-functions"),
+    },
 ];
 
 /// What else the PTX depends on.

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::python::{Environment, Library, Requirements};
 use crate::report::Report;
 use crate::test_counts::Counts;
-use crate::{command_step, cuda_core, extension, ptx, sim, templates, workspace};
+use crate::{command_step, cuda_core, extension, functions, ptx, sim, templates, workspace};
 
 /// Everything except the Python extension, which is tested from Python, the packages that use a driver, and those without
 /// a test.
@@ -69,7 +69,7 @@ pub(crate) const LONGER: &[Suite] = SUITES.split_at(EVERYDAY + 1).1;
 
 /// All suites, in the order in which they run: the everyday ones, the other one of `cargo xtask ci`, those of
 /// `cargo xtask nightly`.
-const SUITES: [Suite; 9] = [
+const SUITES: [Suite; 10] = [
     Suite {
         word: "debug",
         name: "Rust tests, debug build",
@@ -130,6 +130,7 @@ const SUITES: [Suite; 9] = [
         why: "Copied out and built with maturin from PyPI, as a user would.",
         run: templates::run,
     },
+    functions::SUITE,
     cuda_core::SUITE,
 ];
 

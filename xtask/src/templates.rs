@@ -1,5 +1,6 @@
 //! Tests the template projects: copies them and builds them with maturin, as their READMEs describe.
 
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,14 +15,18 @@ const TOOLS: [&str; 3] = ["maturin==1.16.0", PYTEST, "numpy"];
 const PYTEST: &str = "pytest==9.2.0";
 const MYPY: &str = "mypy==2.4.1";
 
-/// Builds both templates and runs their tests: the CUDA template on the simulated driver, the wheel of the Python
-/// template in a new environment.
+/// Builds the templates and runs their tests: the CUDA template on the simulated driver, the wheel of the Python template
+/// in a new environment.
 pub(crate) fn run(counts: &mut Counts) -> Result<(), Failure> {
     let hello = Template::copy("hello-python")?;
     hello.develop()?;
     hello.test(sim::hidden, counts)?;
     hello.stubs()?;
     hello.wheel(counts)?;
+    let hello = Template::copy_with("hello-functions", &[PYTEST, "numpy", "apache-tvm-ffi"])?;
+    hello.kernels(counts)?;
+    hello_functions()?;
+    hello.test(sim::hidden, counts)?;
     if cfg!(target_os = "linux") {
         sim::build()?;
         let hello = Template::copy("hello-cuda")?;
@@ -46,6 +51,19 @@ pub(crate) fn hello_cuda(python: &OsStr) -> Result<PathBuf, Failure> {
     Ok(target().join("target/release/libhello_cuda.so"))
 }
 
+/// Builds the template of functions, with the library in its Python package, and returns the folder.
+pub(crate) fn hello_functions() -> Result<PathBuf, Failure> {
+    let Template { folder } = Template::copy_sources("hello-functions")?;
+    let mut cargo = workspace::cargo(["build", "--release"]);
+    command_step::run(cargo.current_dir(&folder).arg("--target-dir").arg(target().join("target")))?;
+    let library = format!("{DLL_PREFIX}hello_functions{DLL_SUFFIX}");
+    files::copy(
+        &target().join("target/release").join(&library),
+        &folder.join("hello_functions").join(&library),
+    )?;
+    Ok(folder)
+}
+
 /// Copies a template as its README says, without an environment, and returns the folder.
 pub(crate) fn sources(name: &str) -> Result<PathBuf, Failure> {
     Ok(Template::copy_sources(name)?.folder)
@@ -59,8 +77,13 @@ struct Template {
 impl Template {
     /// Copies a template out of the workspace, and points its dependencies to those here, as its README says.
     fn copy(name: &str) -> Result<Self, Failure> {
+        Self::copy_with(name, &TOOLS)
+    }
+
+    /// As [`copy`](Self::copy), with these packages in its environment.
+    fn copy_with(name: &str, packages: &[&str]) -> Result<Self, Failure> {
         let template = Self::copy_sources(name)?;
-        template.environment("venv", &TOOLS)?;
+        template.environment("venv", packages)?;
         Ok(template)
     }
 
@@ -68,17 +91,18 @@ impl Template {
     fn copy_sources(name: &str) -> Result<Self, Failure> {
         command_step::announce(name, "A copy under target/templates, built as its README says.");
         let folder = target().join(name);
-        for part in ["src", "tests", "kernels"] {
+        for part in ["src", "tests", "kernels", "hello_functions"] {
             files::clear(&folder.join(part))?;
         }
         files::copy_all(&workspace::root().join("examples").join(name), &folder)?;
-        for (manifest, dependency) in
-            [("Cargo.toml", "interop-core"), ("kernels/Cargo.toml", "interop-kernel")]
-        {
+        for manifest in ["Cargo.toml", "kernels/Cargo.toml"] {
             let (file, up) = (folder.join(manifest), "../".repeat(manifest.matches('/').count() + 2));
             if file.is_file() {
-                let path = workspace::root().join(dependency).display().to_string().replace('\\', "/");
-                files::write(&file, files::read(&file)?.replace(&format!("{up}{dependency}"), &path))?;
+                let root = workspace::root().display().to_string().replace('\\', "/");
+                files::write(
+                    &file,
+                    files::read(&file)?.replace(&format!("\"{up}interop-"), &format!("\"{root}/interop-")),
+                )?;
             }
         }
         // Uses the versions that are tested elsewhere, for the packages that both have.
@@ -105,7 +129,7 @@ impl Template {
         let environment = target().join("environments").join(self.name()).join("venv");
         let mut command = python(&environment);
         command.args(["-m", module]).current_dir(&self.folder).env("VIRTUAL_ENV", &environment);
-        // Both templates share most of their dependencies.
+        // The templates share most of their dependencies.
         command.env("CARGO_TARGET_DIR", target().join("target")).env_remove("CONDA_PREFIX");
         command
     }
@@ -117,14 +141,15 @@ impl Template {
     fn test(&self, with: fn(&mut Command) -> &mut Command, counts: &mut Counts) -> Result<(), Failure> {
         let mut pytest = self.command("pytest");
         let helpers = ["tests/templates", "tests/python"].map(|folder| workspace::root().join(folder));
-        pytest.env("PYTHONPATH", std::env::join_paths(helpers).unwrap_or_default());
+        let folders = helpers.iter().chain([&self.folder]);
+        pytest.env("PYTHONPATH", std::env::join_paths(folders).unwrap_or_default());
         pytest.env("TEMPLATE_KERNELS", workspace::target().join("debug/libinterop_template_kernels.so"));
         counted(with(&mut pytest), counts)
     }
 
     /// Runs the tests of the kernels on the CPU.
     fn kernels(&self, counts: &mut Counts) -> Result<(), Failure> {
-        let mut cargo = workspace::cargo(["test", "--package=hello-cuda-kernels"]);
+        let mut cargo = workspace::cargo(["test", &format!("--package={}-kernels", self.name())]);
         cargo.current_dir(&self.folder).env("CARGO_TARGET_DIR", target().join("target"));
         suites::follow(&mut cargo, counts)
     }

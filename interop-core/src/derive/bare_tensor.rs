@@ -1,33 +1,47 @@
 //! Bare `DLTensor`s, which own nothing: those that another library lends, and those that are lent to it.
 #![expect(
     unsafe_code,
-    reason = "reads tensors that the caller promises to be valid, and implements `CudaArray`"
+    reason = "reads tensors that the caller promises to be valid, and declares who may hold them"
 )]
 
 use core::fmt;
 use core::marker::PhantomData;
 
+use std::sync::Arc;
+
+use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::cuda;
+use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::memory_check::Verification;
 use crate::derive::cuda_array::CudaArray;
+use crate::derive::from_array::FromArray;
 use crate::driver::device::Device;
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
-use crate::error::{Error, ErrorKind, Result, text};
+use crate::driver::stream_handle::StreamHandle;
+use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::array_view::check_writable;
+use crate::memory::host_vec::{HostBuffer, HostVec};
+use crate::memory::import::Import;
+use crate::memory::lease::{Borrowed, BorrowedMut};
 use crate::protocols::dlpack::abi::{DLTensor, FLAG_READ_ONLY};
 use crate::protocols::dlpack::export::tensor_of;
 use crate::protocols::dlpack::managed_tensor::read_tensor;
 
-/// A tensor that another library lends for a time: `TensorView` of `tvm-ffi`, an argument of PyTorch's stable ABI, a
-/// buffer of XLA. It is a [`CudaArray`], so it can be viewed, copied and passed to kernels.
+/// A tensor that another library lends for a time: the argument of a function of `tvm-ffi` or of PyTorch's stable ABI, or
+/// a buffer of XLA.
 ///
-/// To keep such memory beyond the call, copy it, or take a managed tensor by [`Import`](crate::Import).
+/// It is a [`CudaArray`], so it can be viewed, copied and passed to kernels. [`into_array`](Self::into_array) makes a
+/// derived struct of it, with the storage [`Borrowed`] or [`BorrowedMut`]. To keep such memory beyond the call, copy it, or
+/// take a managed tensor by [`Import`](crate::Import).
 ///
 /// ```
 /// use interop_core::dlpack::DLTensor;
-/// use interop_core::{BorrowedTensor, CudaArray, DType, Device, Mutability};
+/// use interop_core::{Borrowed, BorrowedTensor, CudaArray, DType, Device, Error, Mutability};
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len], device = "cpu")]
+/// struct Row<S> { #[cuda_array(data)] values: S, len: usize }
 ///
 /// /// As a library calls it from C.
 /// ///
@@ -37,7 +51,8 @@ use crate::protocols::dlpack::managed_tensor::read_tensor;
 /// unsafe extern "C" fn largest(tensor: *const DLTensor) -> f32 {
 ///     // SAFETY: the tensor and its memory are live during the call, and nobody writes to it meanwhile.
 ///     let tensor = unsafe { BorrowedTensor::new(tensor, Mutability::ReadOnly) };
-///     let largest = tensor.and_then(|tensor| tensor.fold(f32::MIN, f32::max));
+///     let row = tensor.and_then(|tensor| tensor.into_array::<Row<Borrowed<'_, f32>>>().map_err(Error::from));
+///     let largest = row.and_then(|row| row.fold(f32::MIN, f32::max));
 ///     largest.unwrap_or(f32::NAN)
 /// }
 ///
@@ -55,15 +70,16 @@ use crate::protocols::dlpack::managed_tensor::read_tensor;
 /// assert_eq!(unsafe { largest(&tensor) }, 3.0);
 /// ```
 pub struct BorrowedTensor<'a> {
-    info: ArrayInfo,
+    import: Import,
     marker: PhantomData<&'a [u8]>,
 }
 
-impl BorrowedTensor<'_> {
+impl<'a> BorrowedTensor<'a> {
     /// Reads and checks a tensor. The struct and its lists are copied, so only the memory has to live for the lifetime.
     ///
-    /// A bare tensor has no flags, so the caller says who may write. For CUDA memory it is unknown on which stream work is
-    /// pending, unless [`with_stream`](Self::with_stream) names it.
+    /// A bare tensor has no flags, so the caller says who may write. For CUDA memory the stream of the library is unknown,
+    /// unless [`with_stream`](Self::with_stream) names it. Whoever uses the array then waits for all work of the memory's
+    /// context, and a [`LaunchScope`](crate::LaunchScope) makes all later work of the context wait.
     ///
     /// # Errors
     ///
@@ -75,7 +91,7 @@ impl BorrowedTensor<'_> {
     /// 1. `tensor` is null or points to a `DLTensor`, whose `shape` and `strides` are null or point to `ndim` numbers each.
     ///    All are live during this call.
     /// 2. The memory that it describes is live and initialized during the lifetime of the result, on the device that it
-    ///    names.
+    ///    names. The library orders what it does with device memory later after the work that is pending then.
     /// 3. With [`Mutability::Writable`], the memory may be written during that time. With
     ///    [`Mutability::UniqueOwner`], nothing else uses it meanwhile.
     pub unsafe fn new(tensor: *const DLTensor, mutability: Mutability) -> Result<Self> {
@@ -86,8 +102,8 @@ impl BorrowedTensor<'_> {
         let flags = if mutability == Mutability::ReadOnly { FLAG_READ_ONLY } else { 0 };
         // SAFETY: rule 1.
         unsafe { read_tensor(tensor, flags, &mut info) }?;
-        cuda::check(&info, Verification::Full)?;
-        Ok(Self { info: ArrayInfo { mutability, ..info }, marker: PhantomData })
+        let reach = cuda::check(&info, Verification::Full)?;
+        Ok(Self { import: Import::lent(ArrayInfo { mutability, ..info }, reach), marker: PhantomData })
     }
 
     /// States on which stream the library works. That of CPU memory does not change.
@@ -97,10 +113,23 @@ impl BorrowedTensor<'_> {
     /// The stream is live, and all work that is pending on the memory is on it, or comes before what is queued on it later.
     #[must_use]
     pub unsafe fn with_stream(mut self, stream: StreamHandle) -> Self {
-        if self.info.device() != Device::CPU {
-            self.info.pending = PendingWork::on(stream);
+        if self.import.info.device != Device::CPU {
+            let context = self.import.context();
+            self.import.put_on_callers_stream(stream, context);
         }
         self
+    }
+
+    /// Makes a derived struct that uses the memory in place for reading ([`Borrowed`]) or for writing ([`BorrowedMut`]), or
+    /// that copies it.
+    ///
+    /// # Errors
+    ///
+    /// As [`FromArray::from_import`], with the tensor.
+    pub fn into_array<A: FromArray + BorrowedFor<'a>>(self) -> Result<A, Refused<Self>> {
+        A::from_import(self.import).map_err(|Refused { value, error }| {
+            Refused::new(Self { import: *value, marker: PhantomData }, error)
+        })
     }
 }
 
@@ -108,15 +137,52 @@ impl BorrowedTensor<'_> {
 // uses it, as the creator promised.
 unsafe impl CudaArray for BorrowedTensor<'_> {
     fn info(&self) -> Result<ArrayInfo> {
-        Ok(self.info.clone())
+        Ok(self.import.info.clone())
     }
 }
 
 impl fmt::Debug for BorrowedTensor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BorrowedTensor").field(&self.info).finish()
+        f.debug_tuple("BorrowedTensor").field(&self.import.info).finish()
     }
 }
+
+/// A storage, or a struct with one, that keeps memory which is lent for `'a` no longer than `'a`. The derive implements it
+/// for structs.
+///
+/// # Safety
+///
+/// What [`FromArray::from_import`] or [`FromImport::from_import`](crate::FromImport::from_import) makes, and all that they
+/// store elsewhere, uses the memory of the import within `'a` only: because it copies, or because its type is bounded by
+/// `'a`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` could outlive the call that lends it its memory",
+    label = "the memory is lent for the call only",
+    note = "to use it in place write `Borrowed<'_, T>` for `Lease<T>`, and `BorrowedMut<'_, T>` for `LeaseMut<T>`",
+    note = "to keep the elements write a storage that copies: `Vec<T>` or `HostVec<T>`"
+)]
+pub unsafe trait BorrowedFor<'a> {}
+
+// SAFETY: bounded by a part of `'a`.
+unsafe impl<'a: 'b, 'b, T> BorrowedFor<'a> for Borrowed<'b, T> {}
+// SAFETY: as above.
+unsafe impl<'a: 'b, 'b, T> BorrowedFor<'a> for BorrowedMut<'b, T> {}
+
+macro_rules! copies {
+    ($($storage:ty),*) => { $(
+        // SAFETY: a copy, which is ordered before the next work on the stream of the import.
+        unsafe impl<T: Element> BorrowedFor<'_> for $storage {}
+    )* };
+}
+
+copies!(Vec<T>, Box<[T]>, Arc<[T]>, HostVec<T>);
+
+// SAFETY: as above.
+unsafe impl BorrowedFor<'_> for HostBuffer {}
+// SAFETY: as above.
+unsafe impl BorrowedFor<'_> for CudaBuffer {}
+// SAFETY: as for the storage or struct in it.
+unsafe impl<'a, S: BorrowedFor<'a>> BorrowedFor<'a> for Arc<S> {}
 
 /// An array as a `DLTensor`, lent to another library for a call: to a function of `tvm-ffi`, or to C code.
 ///

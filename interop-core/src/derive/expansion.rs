@@ -5,6 +5,7 @@ pub use crate::array::dispatch::unlisted;
 pub use crate::array::element::{Element, ElementType, Field};
 pub use crate::array::info::ArrayInfo;
 pub use crate::array::layout::order::Order;
+pub use crate::derive::bare_tensor::BorrowedFor;
 pub use crate::derive::cuda_array::CudaArray;
 pub use crate::derive::fields::axes::{ComputedExtent, Extent, ShapeField, StridesField};
 pub use crate::derive::fields::device_and_owner::{DeviceField, FromOwner};

@@ -1,4 +1,5 @@
 //! The trait that creates derived structs from imports.
+#![expect(unsafe_code, reason = "an import may be lent for a time that its type does not state")]
 
 use crate::error::{Refused, Result};
 use crate::memory::extraction::Extraction;
@@ -53,21 +54,18 @@ pub trait FromArray: Sized {
     /// # Errors
     ///
     /// The first mismatch between import and struct.
+    ///
+    /// # Safety
+    ///
+    /// If the memory of the import is lent for `'a`, `Self` is [`BorrowedFor<'a>`](crate::BorrowedFor).
     #[doc(hidden)]
-    fn assemble(extraction: &mut Extraction<'_>) -> Result<Self>;
+    unsafe fn assemble(extraction: &mut Extraction<'_>) -> Result<Self>;
 
     /// The name of the struct, for messages.
     #[doc(hidden)]
     #[must_use]
     fn struct_name() -> &'static str {
         name_in(core::any::type_name::<Self>())
-    }
-
-    /// As [`assemble`](Self::assemble). The error names the struct.
-    #[doc(hidden)]
-    #[inline]
-    fn assemble_named(extraction: &mut Extraction<'_>) -> Result<Self> {
-        Self::assemble(extraction).map_err(|error| error.of_struct(Self::struct_name()))
     }
 
     /// Creates the struct from an import.
@@ -85,7 +83,7 @@ pub trait FromArray: Sized {
     /// - Errors that a `default` expression returns by `?`.
     fn from_import(mut import: Import) -> Result<Self, Refused<Import>> {
         let mut extraction = Extraction::new(&mut import);
-        let made = Self::assemble_named(&mut extraction);
+        let made = assemble_named(&mut extraction);
         let is_taken = extraction.taken;
         made.map_err(|error| {
             assert!(!is_taken, "the storage is taken last, and nothing can fail after it");
@@ -105,8 +103,16 @@ pub trait FromArray: Sized {
     #[inline]
     fn from_dlpack<A: TensorAbi>(tensor: ManagedTensor<A>) -> Result<Self> {
         let mut import = Import::from_dlpack(tensor)?;
-        Self::assemble_named(&mut Extraction::new(&mut import))
+        assemble_named(&mut Extraction::new(&mut import))
     }
+}
+
+/// As [`FromArray::assemble`], for an import that owns its memory or that is of a
+/// [`BorrowedTensor`](crate::BorrowedTensor). The error names the struct.
+#[inline]
+pub(crate) fn assemble_named<A: FromArray>(extraction: &mut Extraction<'_>) -> Result<A> {
+    // SAFETY: other imports are lent nowhere, and that of a `BorrowedTensor<'a>` becomes an `A: BorrowedFor<'a>`.
+    unsafe { A::assemble(extraction) }.map_err(|error| error.of_struct(A::struct_name()))
 }
 
 /// Returns the last name in the path of a type, without its parameters. The path of an item in a method begins with the type

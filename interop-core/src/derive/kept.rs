@@ -1,5 +1,5 @@
 //! `Kept`: an imported array that outlives the call that imported it.
-#![expect(unsafe_code, reason = "forwards the description of an array")]
+#![expect(unsafe_code, reason = "forwards the description and the import of an array")]
 
 use crate::derive::from_array::FromArray;
 use crate::error::Result;
@@ -95,9 +95,10 @@ impl<A: FromArray> FromArray for Kept<A> {
         A::struct_name()
     }
 
-    fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
+    unsafe fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
         extraction.keep();
-        A::assemble(extraction).map(Self)
+        // SAFETY: as the caller promises; `Kept` is `BorrowedFor` no lifetime, so the memory is not lent.
+        unsafe { A::assemble(extraction) }.map(Self)
     }
 }
 

@@ -37,7 +37,8 @@ impl<T: FromArray> FromArray for Arc<T> {
         T::struct_name()
     }
 
-    fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
-        T::assemble(extraction).map(Self::new)
+    unsafe fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
+        // SAFETY: as the caller promises, because an `Arc` is `BorrowedFor` what its value is.
+        unsafe { T::assemble(extraction) }.map(Self::new)
     }
 }

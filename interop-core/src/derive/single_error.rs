@@ -9,6 +9,7 @@
 //!
 //! For a struct element whose field is not `Copy`, the compiler reports the struct itself, so only `Copy` fields are
 //! checked here.
+#![expect(unsafe_code, reason = "forwards `FromArray::assemble`")]
 
 use core::marker::PhantomData;
 
@@ -43,13 +44,18 @@ impl<T: CudaArray> FieldProbe<T> {
     /// # Errors
     ///
     /// As that function.
+    ///
+    /// # Safety
+    ///
+    /// As for that function.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of `FromArray::assemble`")]
-    pub fn assemble(from: &mut Extraction<'_>) -> Result<T>
+    pub unsafe fn assemble(from: &mut Extraction<'_>) -> Result<T>
     where
         T: FromArray,
     {
-        T::assemble(from)
+        // SAFETY: as the caller promises.
+        unsafe { T::assemble(from) }
     }
 }
 
@@ -116,7 +122,11 @@ pub trait NeverCalled<T> {
     /// # Errors
     ///
     /// None.
-    fn assemble(_: &mut Extraction<'_>) -> Result<T> {
+    ///
+    /// # Safety
+    ///
+    /// None.
+    unsafe fn assemble(_: &mut Extraction<'_>) -> Result<T> {
         unreachable!("the export half does not compile")
     }
 

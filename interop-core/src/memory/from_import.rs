@@ -1,4 +1,5 @@
 //! Storages that can be made from an import.
+#![expect(unsafe_code, reason = "an import may be lent for a time that its type does not state")]
 #![expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
 
 use crate::array::element::ElementType;
@@ -35,8 +36,12 @@ impl Extraction<'_> {
     /// The value of the `data` field. Nothing can be taken afterwards.
     ///
     /// Fails if the storage refuses the import, which then stays in the extraction.
+    ///
+    /// # Safety
+    ///
+    /// If the memory of the import is lent for `'a`, the storage is [`BorrowedFor<'a>`](crate::BorrowedFor).
     #[inline(always)]
-    pub fn storage<S: FromImport>(&mut self) -> Option<S> {
+    pub unsafe fn storage<S: FromImport>(&mut self) -> Option<S> {
         self.step(|this| {
             let at_once = takes_at_once::<S>(this.info()?);
             let storage = if at_once { S::take(this.import, this.order) } else { this.storage_in_wait() }?;
@@ -102,19 +107,24 @@ impl DataField {
 /// A storage type whose check against the extraction has been done.
 #[must_use]
 pub struct CheckedStorage<T> {
-    take: fn(&mut Extraction<'_>) -> Option<T>,
+    take: unsafe fn(&mut Extraction<'_>) -> Option<T>,
 }
 
 impl<T> CheckedStorage<T> {
     #[inline]
-    pub(crate) const fn new(take: fn(&mut Extraction<'_>) -> Option<T>) -> Self {
+    pub(crate) const fn new(take: unsafe fn(&mut Extraction<'_>) -> Option<T>) -> Self {
         Self { take }
     }
 
     /// As [`Extraction::storage`].
+    ///
+    /// # Safety
+    ///
+    /// As for that function.
     #[inline]
-    pub fn take(self, from: &mut Extraction<'_>) -> Option<T> {
-        (self.take)(from)
+    pub unsafe fn take(self, from: &mut Extraction<'_>) -> Option<T> {
+        // SAFETY: as the caller promises.
+        unsafe { (self.take)(from) }
     }
 }
 
@@ -222,7 +232,12 @@ pub trait FromImport: Storage + Sized {
 }
 
 /// As [`Extraction::storage`], for an extraction of any lifetime.
+///
+/// # Safety
+///
+/// As for that function.
 #[inline(always)]
-fn storage_of<S: FromImport>(from: &mut Extraction<'_>) -> Option<S> {
-    from.storage()
+unsafe fn storage_of<S: FromImport>(from: &mut Extraction<'_>) -> Option<S> {
+    // SAFETY: as the caller promises.
+    unsafe { from.storage() }
 }

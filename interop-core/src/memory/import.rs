@@ -112,6 +112,16 @@ impl Import {
         Self::new(info, owner)
     }
 
+    /// Creates an import of memory that its library lends for a call. Nothing is released, so the reach only tells the
+    /// context. The library may work on any stream, before and after the call.
+    pub(crate) fn lent(info: ArrayInfo, reach: Option<Reach>) -> Self {
+        let pending = match info.device {
+            Device::CPU => PendingWork::NOTHING,
+            _ => PendingWork::UNKNOWN.beside_hidden_streams(),
+        };
+        Self::new(info.with_work(pending), Owner::none().after(reach))
+    }
+
     /// Adds the Python object, if there is one, to an error about the array.
     #[cfg_attr(not(feature = "python"), expect(clippy::unused_self, reason = "as with the feature"))]
     pub(crate) fn name(&self, error: Error) -> Error {
@@ -457,7 +467,8 @@ impl Import {
         self.info.pending = PendingWork::in_context(stream, context);
         if self.info.device.device_type == DeviceType::CUDA && self.owner.reach().is_some() {
             self.is_on_callers_stream = true;
-            self.info.uses = Some(self.owner.record_uses());
+            // Uses matter to the release only.
+            self.info.uses = self.owner.releases().then(|| self.owner.record_uses());
         }
     }
 

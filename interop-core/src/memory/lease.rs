@@ -1,4 +1,4 @@
-//! `Lease` and `LeaseMut`: storages that use foreign memory in place.
+//! `Lease`, `LeaseMut`, `Borrowed` and `BorrowedMut`: storages that use foreign memory in place.
 #![expect(
     unsafe_code,
     reason = "implements `Storage`, and keeps a borrow of a boxed value for as long as the box"
@@ -65,6 +65,21 @@ pub struct Lease<T> {
 pub struct LeaseMut<T> {
     memory: LeasedMemory,
     marker: PhantomData<fn() -> T>,
+}
+
+/// Memory with elements `T` that its owner lends for the time `'a`, used in place for reading.
+///
+/// A struct with this storage is the argument of a function that another library calls with bare tensors
+/// ([`BorrowedTensor`](crate::BorrowedTensor)), and cannot outlive the call. It works as a [`Lease`] otherwise.
+pub struct Borrowed<'a, T> {
+    memory: LeasedMemory,
+    marker: PhantomData<fn() -> &'a T>,
+}
+
+/// As [`Borrowed`], for reading and writing.
+pub struct BorrowedMut<'a, T> {
+    memory: LeasedMemory,
+    marker: PhantomData<fn() -> &'a T>,
 }
 
 /// The contents of a lease.
@@ -296,8 +311,9 @@ impl LeasedMemory {
     }
 }
 
-macro_rules! lease {
-    ($lease:ident, $mutability:expr $(, $check:path)?) => {
+/// The ways back from a lease to the owner of its memory.
+macro_rules! owners {
+    ($lease:ident) => {
         impl<T: Element> $lease<T> {
             /// Returns the owner of the memory in place of the lease.
             #[must_use]
@@ -328,10 +344,16 @@ macro_rules! lease {
                 Ok(unsafe { self.memory.owner.into_value::<O>() })
             }
         }
+    };
+}
 
+/// Makes a type around [`LeasedMemory`] a storage.
+macro_rules! storage {
+    ($lease:ident $([$lifetime:lifetime])?, $mutability:expr $(, $check:path)?) => {
         // SAFETY: 1 to 3: the owner keeps the memory unchanged, as the creator of the import promised or the borrow of
-        // the value ensures. 4: the lease returns no reference.
-        unsafe impl<T: Element> Storage for $lease<T> {
+        // the value ensures; memory that is lent for a time has no owner here, and `BorrowedFor` ends the storage before
+        // that time does. 4: the lease returns no reference.
+        unsafe impl<$($lifetime,)? T: Element> Storage for $lease<$($lifetime,)? T> {
             #[inline]
             fn memory(&self) -> Result<MemoryRegion> {
                 self.memory.owner.note_unknown();
@@ -361,7 +383,7 @@ macro_rules! lease {
             }
         }
 
-        impl<T: Element> FromImport for $lease<T> {
+        impl<$($lifetime,)? T: Element> FromImport for $lease<$($lifetime,)? T> {
             const COPIES: bool = false;
             const DATA_FIELD: DataField =
                 DataField::new(Self::element, matches!($mutability, Mutability::Writable));
@@ -396,7 +418,7 @@ macro_rules! lease {
             }
         }
 
-        impl<T: Element> fmt::Debug for $lease<T> {
+        impl<$($lifetime,)? T: Element> fmt::Debug for $lease<$($lifetime,)? T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let LeasedMemory { address, device, .. } = &self.memory;
                 let name = stringify!($lease);
@@ -406,9 +428,13 @@ macro_rules! lease {
     };
 }
 
-lease!(Lease, Mutability::ReadOnly);
+owners!(Lease);
+owners!(LeaseMut);
 
-lease!(LeaseMut, Mutability::Writable, check_import_writable);
+storage!(Lease, Mutability::ReadOnly);
+storage!(LeaseMut, Mutability::Writable, check_import_writable);
+storage!(Borrowed['a], Mutability::ReadOnly);
+storage!(BorrowedMut['a], Mutability::Writable, check_import_writable);
 
 /// Returns an error if the bytes cannot be such elements.
 pub(crate) fn check_bytes(element: &ElementType, address: usize, len: usize) -> Result<()> {

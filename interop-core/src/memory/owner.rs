@@ -110,6 +110,11 @@ impl Owner {
         self
     }
 
+    /// Whether there is something to release.
+    pub(crate) const fn releases(&self) -> bool {
+        self.release.is_some()
+    }
+
     /// Starts the record of an import on its caller's stream. It lasts as long as the owner.
     pub(crate) fn record_uses(&mut self) -> Arc<Uses> {
         Arc::clone(self.uses.get_or_insert_with(Uses::of_import))

@@ -48,7 +48,7 @@ const _: () = {
     impl __p::FromArray for Cells {
         const DATA_FIELD: __p::DataField = <__p::FieldProbe<Vec<f32>>>::DATA_FIELD;
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<f32>,
             >>::open(
@@ -63,11 +63,16 @@ const _: () = {
             __p::Extraction::literal(__extraction, 3, __EXTENT3);
             __p::Ok(Self {
                 n: <usize as __p::Extent>::take(__extraction, 0, "n"),
-                values: match __opened.take(__extraction) {
+                values: match unsafe { __opened.take(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
             })
         }
     }
+    #[automatically_derived]
+    unsafe impl<'__borrow> __p::BorrowedFor<'__borrow> for Cells
+    where
+        Vec<f32>: __p::BorrowedFor<'__borrow>,
+    {}
 };

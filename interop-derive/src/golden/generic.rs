@@ -67,7 +67,7 @@ const _: () = {
     {
         const DATA_FIELD: __p::DataField = <Lease<T> as __p::FromImport>::DATA_FIELD;
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <Lease<
                 T,
             > as __p::FromImport>::open(
@@ -84,11 +84,24 @@ const _: () = {
                 n: <L as __p::Extent>::take(__extraction, 0, "n"),
                 len: <usize as __p::Extent>::take(__extraction, 3, "len"),
                 marker: <PhantomData<&'a M> as __p::Default>::default(),
-                values: match __opened.take(__extraction) {
+                values: match unsafe { __opened.take(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
             })
         }
     }
+    #[automatically_derived]
+    unsafe impl<
+        '__borrow,
+        'a,
+        T: Element,
+        L,
+        M,
+        const C: usize,
+    > __p::BorrowedFor<'__borrow> for Generic<'a, T, L, M, { C }>
+    where
+        L: Copy,
+        Lease<T>: __p::BorrowedFor<'__borrow>,
+    {}
 };

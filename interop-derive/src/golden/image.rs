@@ -66,7 +66,7 @@ const _: () = {
     {
         const DATA_FIELD: __p::DataField = <S as __p::FromImport>::DATA_FIELD;
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <S as __p::FromImport>::open(
                 __extraction,
                 __p::Requirements {
@@ -85,11 +85,16 @@ const _: () = {
                 },
                 title: <String as __p::Default>::default(),
                 taken: Instant::now(),
-                pixels: match __opened.take(__extraction) {
+                pixels: match unsafe { __opened.take(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
             })
         }
     }
+    #[automatically_derived]
+    unsafe impl<'__borrow, S> __p::BorrowedFor<'__borrow> for Image<S>
+    where
+        S: __p::BorrowedFor<'__borrow>,
+    {}
 };

@@ -19,7 +19,7 @@ const _: () = {
     impl __p::FromArray for Batch {
         const DATA_FIELD: __p::DataField = <Lease<f32> as __p::FromImport>::DATA_FIELD;
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <Lease<
                 f32,
             > as __p::FromImport>::open(
@@ -46,11 +46,16 @@ const _: () = {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
-                values: match __opened.take(__extraction) {
+                values: match unsafe { __opened.take(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
             })
         }
     }
+    #[automatically_derived]
+    unsafe impl<'__borrow> __p::BorrowedFor<'__borrow> for Batch
+    where
+        Lease<f32>: __p::BorrowedFor<'__borrow>,
+    {}
 };

@@ -46,15 +46,22 @@ const _: () = {
             core_crate::Image,
         >>::INNER_FIELD;
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             __p::Extraction::keep(__extraction);
             __p::Extraction::check(__extraction)?;
             __p::Ok(Self {
                 mode: <String as __p::Default>::default(),
-                image: <__p::FieldProbe<core_crate::Image>>::assemble(__extraction)?,
+                image: unsafe {
+                    <__p::FieldProbe<core_crate::Image>>::assemble(__extraction)
+                }?,
             })
         }
     }
+    #[automatically_derived]
+    unsafe impl<'__borrow> __p::BorrowedFor<'__borrow> for PyImage
+    where
+        core_crate::Image: __p::BorrowedFor<'__borrow>,
+    {}
     __p::python_class! {
         type : PyImage, pyo3 : "::interop_core::__interop_core::python::pyo3"
     }

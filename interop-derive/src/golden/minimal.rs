@@ -39,7 +39,7 @@ const _: () = {
     impl __p::FromArray for Samples {
         const DATA_FIELD: __p::DataField = <__p::FieldProbe<Vec<f32>>>::DATA_FIELD;
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<f32>,
             >>::open(
@@ -56,11 +56,16 @@ const _: () = {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
-                values: match __opened.take(__extraction) {
+                values: match unsafe { __opened.take(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
             })
         }
     }
+    #[automatically_derived]
+    unsafe impl<'__borrow> __p::BorrowedFor<'__borrow> for Samples
+    where
+        Vec<f32>: __p::BorrowedFor<'__borrow>,
+    {}
 };

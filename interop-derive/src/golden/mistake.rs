@@ -19,7 +19,7 @@ const _: () = {
     }
     #[automatically_derived]
     impl<T: Clone> __p::FromArray for Samples<T> {
-        fn assemble(_: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(_: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             ::core::unreachable!()
         }
     }

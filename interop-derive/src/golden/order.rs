@@ -46,7 +46,7 @@ const _: () = {
         const DATA_FIELD: __p::DataField = <__p::FieldProbe<Vec<f64>>>::DATA_FIELD
             .in_order(__p::Order::F);
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             __p::Extraction::on_one_of(
                 __extraction,
                 &[__p::DeviceType::CUDA, __p::DeviceType::CUDA_MANAGED],
@@ -63,11 +63,16 @@ const _: () = {
             __p::Ok(Self {
                 rows: <usize as __p::Extent>::take(__extraction, 0, "rows"),
                 columns: <usize as __p::Extent>::take(__extraction, 1, "columns"),
-                values: match __opened.take(__extraction) {
+                values: match unsafe { __opened.take(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
             })
         }
     }
+    #[automatically_derived]
+    unsafe impl<'__borrow> __p::BorrowedFor<'__borrow> for Matrix
+    where
+        Vec<f64>: __p::BorrowedFor<'__borrow>,
+    {}
 };

@@ -50,7 +50,7 @@ const _: () = {
     impl __p::FromArray for Samples {
         const DATA_FIELD: __p::DataField = <__p::FieldProbe<Vec<f32>>>::DATA_FIELD;
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<f32>,
             >>::open(
@@ -74,11 +74,16 @@ const _: () = {
                     "stream",
                 ),
                 context: <Option<Context> as __p::Default>::default(),
-                values: match __opened.take(__extraction) {
+                values: match unsafe { __opened.take(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
             })
         }
     }
+    #[automatically_derived]
+    unsafe impl<'__borrow> __p::BorrowedFor<'__borrow> for Samples
+    where
+        Vec<f32>: __p::BorrowedFor<'__borrow>,
+    {}
 };

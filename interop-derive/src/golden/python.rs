@@ -52,7 +52,7 @@ const _: () = {
     {
         const DATA_FIELD: __p::DataField = <S as __p::FromImport>::DATA_FIELD;
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <S as __p::FromImport>::open(
                 __extraction,
                 __p::Requirements {
@@ -68,13 +68,20 @@ const _: () = {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
-                values: match __opened.take(__extraction) {
+                values: match unsafe { __opened.take(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
             })
         }
     }
+    #[automatically_derived]
+    unsafe impl<'__borrow, S: Clone, const N: usize> __p::BorrowedFor<'__borrow>
+    for Samples<S, { N }>
+    where
+        Vec<S>: Default,
+        S: __p::BorrowedFor<'__borrow>,
+    {}
     __p::python_conversions! {
         export : true, import : true, generics : [S, const N : usize], type : Samples <
         S, { N } >, bounds : [S : Clone, Vec < S > : Default, Self : 'static + __p::Send

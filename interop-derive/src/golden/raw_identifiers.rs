@@ -44,7 +44,7 @@ const _: () = {
     impl __p::FromArray for r#Struct {
         const DATA_FIELD: __p::DataField = <__p::FieldProbe<Vec<f32>>>::DATA_FIELD;
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<f32>,
             >>::open(
@@ -57,11 +57,16 @@ const _: () = {
             __p::Ok(Self {
                 r#loop: <usize as __p::Extent>::take(__extraction, 0, "loop"),
                 r#in: <usize as __p::Extent>::take(__extraction, 1, "in"),
-                r#type: match __opened.take(__extraction) {
+                r#type: match unsafe { __opened.take(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
             })
         }
     }
+    #[automatically_derived]
+    unsafe impl<'__borrow> __p::BorrowedFor<'__borrow> for r#Struct
+    where
+        Vec<f32>: __p::BorrowedFor<'__borrow>,
+    {}
 };

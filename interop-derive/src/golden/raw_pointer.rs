@@ -36,7 +36,7 @@ const _: () = {
     #[automatically_derived]
     impl __p::FromArray for Raw {
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             <*mut f32 as __p::RawPointer>::open(
                 __extraction,
                 __p::Requirements {

@@ -49,7 +49,7 @@ const _: () = {
         const DATA_FIELD: __p::DataField = <__p::FieldProbe<Vec<f64>>>::DATA_FIELD
             .in_order(__p::Order::F);
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<f64>,
             >>::open(
@@ -75,11 +75,16 @@ const _: () = {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
-                values: match __opened.take(__extraction) {
+                values: match unsafe { __opened.take(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
             })
         }
     }
+    #[automatically_derived]
+    unsafe impl<'__borrow> __p::BorrowedFor<'__borrow> for Strided
+    where
+        Vec<f64>: __p::BorrowedFor<'__borrow>,
+    {}
 };

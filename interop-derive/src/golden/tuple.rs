@@ -40,7 +40,7 @@ const _: () = {
     impl __p::FromArray for Grid {
         const DATA_FIELD: __p::DataField = <__p::FieldProbe<Vec<u8>>>::DATA_FIELD;
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Vec<u8>,
             >>::open(
@@ -55,11 +55,16 @@ const _: () = {
                 1: <usize as __p::Extent>::take(__extraction, 0, "1"),
                 2: <usize as __p::Extent>::take(__extraction, 1, "2"),
                 3: (1, 2),
-                0: match __opened.take(__extraction) {
+                0: match unsafe { __opened.take(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
             })
         }
     }
+    #[automatically_derived]
+    unsafe impl<'__borrow> __p::BorrowedFor<'__borrow> for Grid
+    where
+        Vec<u8>: __p::BorrowedFor<'__borrow>,
+    {}
 };

@@ -38,7 +38,7 @@ const _: () = {
     impl __p::FromArray for Scalar {
         const DATA_FIELD: __p::DataField = <__p::FieldProbe<Box<[f32]>>>::DATA_FIELD;
         #[inline(always)]
-        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+        unsafe fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <__p::FieldProbe<
                 Box<[f32]>,
             >>::open(
@@ -49,11 +49,16 @@ const _: () = {
                 },
             );
             __p::Ok(Self {
-                value: match __opened.take(__extraction) {
+                value: match unsafe { __opened.take(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
             })
         }
     }
+    #[automatically_derived]
+    unsafe impl<'__borrow> __p::BorrowedFor<'__borrow> for Scalar
+    where
+        Box<[f32]>: __p::BorrowedFor<'__borrow>,
+    {}
 };

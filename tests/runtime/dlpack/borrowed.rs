@@ -5,8 +5,8 @@ use core::ptr::{null, null_mut};
 
 use interop_core::dlpack::DLTensor;
 use interop_core::{
-    BorrowedTensor, CudaArray, DType, Device, Element, ErrorKind, HostVec, LentTensor, Mutability,
-    StreamHandle,
+    Borrowed, BorrowedMut, BorrowedTensor, CudaArray, DType, Device, Element, ErrorKind, HostVec, LentTensor,
+    Mutability, StreamHandle,
 };
 
 use crate::support::arrays::Array;
@@ -117,4 +117,54 @@ fn what_a_bare_tensor_cannot_say_is_refused() {
     let back = unsafe { BorrowedTensor::new(lent.as_ptr(), Mutability::ReadOnly) }.unwrap();
     assert_eq!(back.info().unwrap().shape(), [3, 2]);
     assert_eq!(back.to_vec::<f32>().unwrap(), [1.0, 2.0, 1.0, 2.0, 1.0, 2.0]);
+}
+
+#[derive(Debug, CudaArray)]
+#[cuda_array(shape = [len])]
+struct Row<S> {
+    #[cuda_array(data)]
+    values: S,
+    len: usize,
+}
+
+#[test]
+fn structs_borrow_the_memory() {
+    let mut values = [1.0_f32, 2.0, 3.0];
+    let mut shape = [3];
+    let lent = tensor(values.as_mut_ptr(), &mut shape);
+    let row: Row<Borrowed<'_, f32>> = borrowed(&lent, Mutability::ReadOnly).unwrap().into_array().unwrap();
+    assert_eq!((row.len, row.to_vec::<f32>().unwrap()), (3, vec![1.0, 2.0, 3.0]));
+    let copy: Row<Vec<f32>> = borrowed(&lent, Mutability::ReadOnly).unwrap().into_array().unwrap();
+    let mut row: Row<BorrowedMut<'_, f32>> =
+        borrowed(&lent, Mutability::Writable).unwrap().into_array().unwrap();
+    row.map_inplace(|value: f32| value * 2.0).unwrap();
+    assert_eq!((values, copy.values), ([2.0, 4.0, 6.0], vec![1.0, 2.0, 3.0]));
+}
+
+/// What does not fit is returned, and can become another struct.
+#[test]
+fn tensors_that_do_not_fit_are_returned() {
+    let mut values = [1.0_f32, 2.0, 3.0];
+    let mut shape = [3];
+    let lent = tensor(values.as_mut_ptr(), &mut shape);
+    let read_only = borrowed(&lent, Mutability::ReadOnly).unwrap();
+    let refused = read_only.into_array::<Row<BorrowedMut<'_, f32>>>().unwrap_err();
+    assert_eq!(refused.error.kind(), ErrorKind::ReadOnly);
+    let refused = refused.value.into_array::<Row<Borrowed<'_, i32>>>().unwrap_err();
+    assert_eq!(refused.error.kind(), ErrorKind::DType);
+    let row: Row<Borrowed<'_, f32>> = refused.value.into_array().unwrap();
+    assert_eq!(row.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
+}
+
+/// Two structs of one memory are two arrays.
+#[test]
+fn borrowed_memory_has_one_writer_at_a_time() {
+    let mut values = [1.0_f32, 2.0, 3.0];
+    let mut shape = [3];
+    let lent = tensor(values.as_mut_ptr(), &mut shape);
+    let new = || borrowed(&lent, Mutability::Writable).unwrap();
+    let mut to: Row<BorrowedMut<'_, f32>> = new().into_array().unwrap();
+    let from: Row<Borrowed<'_, f32>> = new().into_array().unwrap();
+    let error = to.zip_map_inplace(&from, |_: f32, value: f32| value).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyBorrowed);
 }

@@ -1,4 +1,5 @@
 //! The memory of an import is taken by one part of a struct: nothing would keep it alive for a second one.
+#![expect(unsafe_code, reason = "takes memory as expanded code does")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,7 +13,8 @@ use crate::support::foreign_tensors::Claims;
 /// Takes one part of an import. The derive takes the memory last and once.
 type Ask = fn(&mut Extraction<'_>) -> Option<Box<dyn Send>>;
 
-const STORAGE: Ask = |arrival| Some(Box::new(arrival.storage::<Lease<i16>>()?));
+// SAFETY: the imports here own their memory.
+const STORAGE: Ask = |arrival| Some(Box::new(unsafe { arrival.storage::<Lease<i16>>() }?));
 const OWNER: Ask = |arrival| Some(Box::new(arrival.owner()?));
 
 /// A struct that takes two parts.
@@ -23,7 +25,7 @@ const fn ask(owner: bool) -> Ask {
 }
 
 impl<const FIRST: bool, const SECOND: bool> FromArray for Two<FIRST, SECOND> {
-    fn assemble(arrival: &mut Extraction<'_>) -> Result<Self> {
+    unsafe fn assemble(arrival: &mut Extraction<'_>) -> Result<Self> {
         let Some(first) = ask(FIRST)(arrival) else { return arrival.refused() };
         let Some(second) = ask(SECOND)(arrival) else { return arrival.refused() };
         Ok(Self([first, second]))

@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn rows_are_normalized() {
-        let (x, weight, mut out) = ([3.0, 4.0, 0.0, 0.0, -1.0, 1.0, 1.0, 1.0], [1.0, 2.0, 1.0, 1.0], [0.0; 8]);
+        let (x, weight, mut out) =
+            ([3.0, 4.0, 0.0, 0.0, -1.0, 1.0, 1.0, 1.0], [1.0, 2.0, 1.0, 1.0], [0.0; 8]);
         let size = LaunchSize::for_rows::<f32>(2, 4);
         let rows = ViewMut::new(&mut out, [2, 4]);
         normalized_rows::<f32>::run(size, View::new(&x, [2, 4]), View::new(&weight, [4]), rows, 0.0);

@@ -9,7 +9,7 @@ use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
-use crate::derive::from_array::FromArray;
+use crate::derive::from_array::{FromArray, assemble_named};
 use crate::derive::kept::dereferences;
 use crate::driver::device::Device;
 use crate::driver::release::reach::Reach;
@@ -370,7 +370,7 @@ fn new_memory<B: FromArray + CudaArray>(
         (import, None)
     };
     let address = import.info().address;
-    let array = B::assemble_named(&mut Extraction::new(&mut import).waiting_in(take_detached));
+    let array = assemble_named::<B>(&mut Extraction::new(&mut import).waiting_in(take_detached));
     let array = array.map_err(|error| match &object {
         Some(object) => PyErr::from(with_origin(object, error)),
         None => error.into(),

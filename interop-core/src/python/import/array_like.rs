@@ -11,7 +11,7 @@ use crate::array::element::ElementType;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::cuda::memory_check::Verification;
-use crate::derive::from_array::FromArray;
+use crate::derive::from_array::{FromArray, assemble_named};
 use crate::driver::device::Device;
 use crate::error::{Error, ErrorKind, text};
 use crate::memory::extraction::Extraction;
@@ -161,7 +161,7 @@ fn import_exactly<A: FromArray>(
 ) -> Result<A, Failure> {
     let mut import = Import::EMPTY;
     open(object, element, &mut import)?;
-    Ok(A::assemble_named(&mut Extraction::new(&mut import).waiting_in(take_detached))?)
+    Ok(assemble_named::<A>(&mut Extraction::new(&mut import).waiting_in(take_detached))?)
 }
 
 /// Fills an empty import, for reading only.

@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 
 use crate::cuda;
 use crate::cuda::memory_check::Verification;
-use crate::derive::from_array::FromArray;
+use crate::derive::from_array::{FromArray, assemble_named};
 use crate::derive::kept::Kept;
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
@@ -189,7 +189,7 @@ pub(crate) fn import_to(
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
     let mut import = Import::EMPTY;
     import_to(object, None, Verification::Full, &mut import)?;
-    let array = T::assemble_named(&mut Extraction::new(&mut import).waiting_in(take_detached));
+    let array = assemble_named::<T>(&mut Extraction::new(&mut import).waiting_in(take_detached));
     array.map_err(|error| with_origin(object, error).into())
 }
 

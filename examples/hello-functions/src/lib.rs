@@ -1,0 +1,68 @@
+//! Functions for PyTorch, JAX, NumPy, CuPy and C. Each works on the host and on a GPU.
+
+use hello_functions_kernels::{PTX, scale_elements, scaled_elements};
+use interop_core::{Borrowed, BorrowedMut, CudaArray, Device, KernelModule, LaunchScope, LeaseMut, Result};
+use interop_tvm_ffi::{Call, CallError, NewArray};
+
+/// The kernels. The first launch on a device loads them.
+// SAFETY: the PTX is compiled from the functions of the crate in `kernels`.
+static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
+
+/// Numbers of any shape and layout. `Borrowed<'_, f32>` lends the caller's memory for reading, `BorrowedMut<'_, f32>` for
+/// writing.
+#[derive(CudaArray)]
+struct Array<S> {
+    #[cuda_array(data)]
+    values: S,
+    #[cuda_array(shape)]
+    shape: Vec<usize>,
+    #[cuda_array(strides)]
+    strides: Vec<isize>,
+}
+
+/// Multiplies every element of the caller's array, in place.
+fn scale_(mut array: Array<BorrowedMut<'_, f32>>, factor: f32) -> Result<()> {
+    if array.info()?.device() == Device::CPU {
+        return array.map_inplace(|value: f32| value * factor);
+    }
+    let scope = LaunchScope::new();
+    let arrays = scope.elementwise((&mut array,))?;
+    scope.launch(&KERNELS, arrays.launch_size(), scale_elements::with(arrays, factor))?;
+    scope.finish()
+}
+
+/// Writes every element of an array, multiplied, to another array of the caller.
+fn scale_into(
+    from: Array<Borrowed<'_, f32>>,
+    mut to: Array<BorrowedMut<'_, f32>>,
+    factor: f32,
+) -> Result<()> {
+    write_scaled(&from, &mut to, factor)
+}
+
+/// Returns a new array of the caller's library with every element multiplied.
+fn scaled(
+    call: &Call<'_>,
+    from: Array<Borrowed<'_, f32>>,
+    factor: f32,
+) -> Result<NewArray<Array<LeaseMut<f32>>>, CallError> {
+    let mut to: NewArray<Array<LeaseMut<f32>>> = call.new_like(&from)?;
+    write_scaled(&from, &mut *to, factor)?;
+    Ok(to)
+}
+
+fn write_scaled(from: &impl CudaArray, to: &mut impl CudaArray, factor: f32) -> Result<()> {
+    if to.info()?.device() == Device::CPU {
+        return to.zip_map_inplace(from, |_: f32, value: f32| value * factor);
+    }
+    let scope = LaunchScope::new();
+    let arrays = scope.elementwise((to, from))?;
+    scope.launch(&KERNELS, arrays.launch_size(), scaled_elements::with(arrays, factor))?;
+    scope.finish()
+}
+
+interop_tvm_ffi::export! {
+    scale_(array, factor);
+    scale_into(from, to, factor);
+    scaled(call, from, factor);
+}

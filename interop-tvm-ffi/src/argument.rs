@@ -1,0 +1,248 @@
+//! The types of arguments.
+#![expect(unsafe_code, reason = "reads what a C caller lends")]
+
+use core::ffi::{CStr, c_char};
+use core::marker::PhantomData;
+
+use interop_core::dlpack::DLTensor;
+use interop_core::{BorrowedFor, BorrowedTensor, DType, Device, DeviceType, Error, FromArray, Mutability};
+
+use crate::abi::{TVMFFIAny, TVMFFIByteArray, TVMFFIObject, TVMFFISeqCell, index};
+use crate::call::{Arguments, Call};
+use crate::error::CallError;
+
+/// The type of a parameter. The compiler finds `K`, which tells arrays, values and lists apart.
+///
+/// | type | argument |
+/// | --- | --- |
+/// | a struct with `#[derive(CudaArray)]` and the storage [`Borrowed<'_, T>`](interop_core::Borrowed) or [`BorrowedMut<'_, T>`](interop_core::BorrowedMut) | an array, used in place for the call |
+/// | such a struct with `Vec<T>` or `HostVec<T>` | an array, which is copied |
+/// | [`BorrowedTensor<'_>`] | an array of any element type and rank; for [`dispatch!`](interop_core::dispatch) |
+/// | integers, `f32`, `f64`, `bool`, `&str`, [`DType`], [`Device`] | a value; an int is also a float |
+/// | `Option` | `None`, or nothing at the end |
+/// | `Vec`, tuples of up to four | a list or a tuple |
+/// | `&Call<'_>` | nothing |
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the parameter of an exported function",
+    note = "arrays: a struct with `#[derive(CudaArray)]` over `Borrowed<'_, T>`, `BorrowedMut<'_, T>`, `Vec<T>` or `HostVec<T>`, or `BorrowedTensor<'_>`",
+    note = "values: integers, `f32`, `f64`, `bool`, `&str`, `DType`, `Device`; an `Option`, a `Vec` or a tuple of any of these; `&Call<'_>`"
+)]
+pub trait Argument<'c, K>: Sized {
+    /// Reads the next argument.
+    ///
+    /// # Errors
+    ///
+    /// If it is missing, has another type, or does not fit the struct.
+    #[doc(hidden)]
+    fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError>;
+}
+
+/// The kind of arrays.
+pub struct ArrayKind(());
+/// The kind of values, and of types that are not generic.
+pub struct ValueKind(());
+/// The kind of options.
+pub struct OptionKind<K>(PhantomData<K>);
+/// The kind of lists and tuples.
+pub struct ListKind<K>(PhantomData<K>);
+
+/// Returns the tensor in a value.
+fn tensor_in(value: &TVMFFIAny) -> Option<*const DLTensor> {
+    match value.type_index {
+        index::DL_TENSOR_PTR => Some(value.pointer()),
+        index::TENSOR => Some(value.payload()),
+        index::OBJECT_RVALUE_REF => {
+            // SAFETY: the value points to a live reference, which may be null.
+            let object = unsafe { value.pointer::<*const TVMFFIObject>().read() };
+            if object.is_null() {
+                return None;
+            }
+            // SAFETY: a live object, which begins with its header.
+            let header = unsafe { object.read() };
+            (header.type_index == index::TENSOR).then(|| object.wrapping_add(1).cast())
+        }
+        _ => None,
+    }
+}
+
+/// Names the argument in an error.
+#[cold]
+fn of_argument(error: Error, call: &Call<'_>, name: &str) -> CallError {
+    error.with_origin(format_args!("argument `{name}` of `{}`", call.function)).into()
+}
+
+impl<'c> Argument<'c, ValueKind> for BorrowedTensor<'c> {
+    fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+        let (value, call) = (from.next(name)?, from.call);
+        let Some(tensor) = tensor_in(value) else { return Err(call.wrong_type(name, value, "an array")) };
+        // SAFETY: 1 and 2: the caller lends a live tensor for the call, and orders its next work after that on its stream.
+        // 3: the ABI has no read-only tensors.
+        let borrowed = unsafe { BorrowedTensor::new(tensor, Mutability::Writable) };
+        let borrowed = borrowed.map_err(|error| of_argument(error, call, name))?;
+        // SAFETY: the tensor is live, as above, and not null.
+        let described = unsafe { tensor.read() };
+        Ok(match call.stream(described.device) {
+            // SAFETY: the caller has told this stream for the call: it is live, and the caller's work is on it.
+            Some(stream) => unsafe { borrowed.with_stream(stream) },
+            None => borrowed,
+        })
+    }
+}
+
+impl<'c, A: FromArray + BorrowedFor<'c>> Argument<'c, ArrayKind> for A {
+    fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+        let tensor = BorrowedTensor::read(from, name)?;
+        tensor.into_array().map_err(|refused| of_argument(refused.error, from.call, name))
+    }
+}
+
+impl<'c> Argument<'c, ValueKind> for &'c Call<'c> {
+    fn read(from: &Arguments<'c>, _: &'static str) -> Result<Self, CallError> {
+        Ok(from.call)
+    }
+}
+
+impl<'c, A: Argument<'c, K>, K> Argument<'c, OptionKind<K>> for Option<A> {
+    fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+        match from.peek() {
+            None => Ok(None),
+            Some(TVMFFIAny { type_index: index::NONE, .. }) => from.next(name).map(|_| None),
+            Some(_) => A::read(from, name).map(Some),
+        }
+    }
+}
+
+/// Returns the items of a list.
+fn items<'c>(from: &Arguments<'c>, name: &'static str) -> Result<Arguments<'c>, CallError> {
+    let (value, call) = (from.next(name)?, from.call);
+    if value.type_index != index::ARRAY {
+        return Err(call.wrong_type(name, value, "a list or a tuple"));
+    }
+    // SAFETY: a live object of this kind, whose payload begins with this struct.
+    let TVMFFISeqCell { data, size } = unsafe { value.payload::<TVMFFISeqCell>().read() };
+    // SAFETY: the object has these items. It lives as long as the call, and does not change.
+    Ok(unsafe { Arguments::new(call, data, usize::try_from(size).unwrap_or(0)) })
+}
+
+impl<'c, T: Argument<'c, K>, K> Argument<'c, ListKind<K>> for Vec<T> {
+    fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+        let items = items(from, name)?;
+        (0..items.values.len()).map(|_| T::read(&items, name)).collect()
+    }
+}
+
+macro_rules! tuples {
+    ($($count:literal: $($item:ident $kind:ident),+;)*) => { $(
+        impl<'c, $($item: Argument<'c, $kind>, $kind),+> Argument<'c, ListKind<($($kind,)+)>> for ($($item,)+) {
+            fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+                let items = items(from, name)?;
+                if items.values.len() != $count {
+                    let found = format!("a list of {} items", items.values.len());
+                    return Err(from.call.wrong_value(name, &found, concat!($count, " items")));
+                }
+                Ok(($($item::read(&items, name)?,)+))
+            }
+        }
+    )* };
+}
+
+tuples! { 1: A J; 2: A J, B K; 3: A J, B K, C L; 4: A J, B K, C L, D M; }
+
+macro_rules! integers {
+    ($($integer:ty)*) => { $(
+        impl<'c> Argument<'c, ValueKind> for $integer {
+            fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+                let value = from.next(name)?;
+                if value.type_index != index::INT {
+                    return Err(from.call.wrong_type(name, value, "an int"));
+                }
+                let number = value.value as i64;
+                Self::try_from(number).map_err(|_| {
+                    let allowed = format!("{} to {}", Self::MIN, Self::MAX);
+                    from.call.wrong_value(name, &number.to_string(), &allowed)
+                })
+            }
+        }
+    )* };
+}
+
+integers!(i8 i16 i32 i64 isize u8 u16 u32 u64 usize);
+
+impl<'c> Argument<'c, ValueKind> for f64 {
+    #[expect(clippy::cast_precision_loss, reason = "an int becomes the nearest float, as in Python")]
+    fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+        let value = from.next(name)?;
+        match value.type_index {
+            index::FLOAT => Ok(f64::from_bits(value.value)),
+            index::INT => Ok(value.value as i64 as f64),
+            _ => Err(from.call.wrong_type(name, value, "a float")),
+        }
+    }
+}
+
+impl<'c> Argument<'c, ValueKind> for f32 {
+    #[expect(clippy::cast_possible_truncation, reason = "the nearest float, as in an array of this type")]
+    fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+        f64::read(from, name).map(|number| number as f32)
+    }
+}
+
+macro_rules! values {
+    ($($type:ty: $index:ident, $allowed:literal, $bits:pat => $value:expr;)*) => { $(
+        impl<'c> Argument<'c, ValueKind> for $type {
+            fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+                let value = from.next(name)?;
+                if value.type_index != index::$index {
+                    return Err(from.call.wrong_type(name, value, $allowed));
+                }
+                let $bits = value.value.to_ne_bytes();
+                Ok($value)
+            }
+        }
+    )* };
+}
+
+// The fields of `DLDataType` and `DLDevice` are the bytes of the value.
+values! {
+    bool: BOOL, "a bool", bits => bits != [0; 8];
+    DType: DATA_TYPE, "a dtype", [code, bits, x, y, ..] => Self::new(code, bits, u16::from_ne_bytes([x, y]));
+    Device: DEVICE, "a device", bits => {
+        let [device_type, device_id] = [0, 4].map(|at| i32::from_ne_bytes([0, 1, 2, 3].map(|byte: usize| bits[at + byte])));
+        Self { device_type: DeviceType(device_type), device_id }
+    };
+}
+
+impl<'c> Argument<'c, ValueKind> for &'c str {
+    fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+        let value = from.next(name)?;
+        // SAFETY: the caller lends the value for the call.
+        let Some(bytes) = (unsafe { text_in(value) }) else {
+            return Err(from.call.wrong_type(name, value, "a str"));
+        };
+        core::str::from_utf8(bytes).map_err(|_| from.call.wrong_value(name, "other bytes", "UTF-8"))
+    }
+}
+
+/// Returns the bytes of a string.
+///
+/// # Safety
+///
+/// The value is live during `'c`, with what it points to.
+unsafe fn text_in<'c>(value: &'c TVMFFIAny) -> Option<&'c [u8]> {
+    let (data, size) = match value.type_index {
+        index::SMALL_STR => ((&raw const value.value).cast(), value.small_str_len.min(8) as usize),
+        index::RAW_STR => {
+            let text: *const c_char = value.pointer();
+            // SAFETY: a C string.
+            return (!text.is_null()).then(|| unsafe { CStr::from_ptr::<'c>(text) }.to_bytes());
+        }
+        index::STR => {
+            // SAFETY: a live object of this kind, whose payload begins with this struct.
+            let TVMFFIByteArray { data, size } = unsafe { value.payload::<TVMFFIByteArray>().read() };
+            (data, size)
+        }
+        _ => return None,
+    };
+    // SAFETY: these bytes are in the value, or in the object. An empty string may have none.
+    Some(if size == 0 { &[] } else { unsafe { core::slice::from_raw_parts(data, size) } })
+}

@@ -1,0 +1,163 @@
+//! New arrays in memory of the caller.
+#![expect(unsafe_code, reason = "takes memory of the library's allocator")]
+
+use core::ops::{Deref, DerefMut};
+use core::ptr::null_mut;
+
+use interop_core::cuda::CudaBuffer;
+use interop_core::dlpack::{DLTensor, ManagedTensor};
+use interop_core::{CudaArray, DType, Device, FromArray, HostBuffer, Import, StreamHandle};
+
+use crate::abi::TVMFFIAny;
+use crate::answer::{Answer, OwnedObject, functions};
+use crate::argument::ValueKind;
+use crate::call::Call;
+use crate::error::CallError;
+use crate::runtime::Functions;
+
+/// A new array in memory of the caller's library, as a result. It dereferences to the struct.
+///
+/// `NumPy`, `CuPy` and C have no allocator that TVM FFI knows. They get a `tvm_ffi.Tensor` in memory of this crate, which
+/// `numpy.from_dlpack` and `cupy.from_dlpack` use in place.
+///
+/// [`Call::new_like`] and [`Call::new_array`] make it.
+pub struct NewArray<A> {
+    /// Keeps the memory by itself, so safe code may exchange it.
+    array: A,
+    object: OwnedObject,
+}
+
+impl Call<'_> {
+    /// A new array with the shape, the element type and the device of another one. It contains zeros on the host, and
+    /// anything on a device, so write all elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`new_array`](Self::new_array).
+    pub fn new_like<A: FromArray>(&self, like: &impl CudaArray) -> Result<NewArray<A>, CallError> {
+        let info = like.info()?;
+        self.new_array(info.shape(), info.dtype(), info.device())
+    }
+
+    /// As [`new_like`](Self::new_like), with any shape, element type and device.
+    ///
+    /// # Errors
+    ///
+    /// If the process has not loaded `libtvm_ffi`, if the allocation fails, and as [`FromArray::from_import`].
+    pub fn new_array<A: FromArray>(
+        &self,
+        shape: &[usize],
+        dtype: DType,
+        device: Device,
+    ) -> Result<NewArray<A>, CallError> {
+        let functions = functions()?;
+        let like = Like { shape, dtype, device };
+        let is_own = functions.allocator().is_null();
+        let object = if is_own { self.own_memory(like) } else { allocated(functions, like) }?;
+        let mut tensor = null_mut();
+        // SAFETY: the object is a live tensor, and the pointer is valid for a write.
+        if unsafe { (functions.to_dlpack)(object.object, &raw mut tensor) } != 0 || tensor.is_null() {
+            return Err(CallError::RAISED);
+        }
+        // SAFETY: the library has made this tensor, which owns a reference to the object.
+        let tensor = unsafe { ManagedTensor::from_raw(tensor) };
+        let mut import = Import::from_dlpack(tensor)?;
+        if let Some(stream) = self.stream(device) {
+            // SAFETY: 1: the caller keeps the stream during the call. 2: its allocator frees in the order of this stream.
+            import = unsafe { import.with_callers_stream(stream) };
+        }
+        Ok(NewArray { array: A::from_import(import)?, object })
+    }
+
+    /// A tensor in memory of this crate, for a caller whose library has no allocator that TVM FFI knows.
+    fn own_memory(&self, like: Like<'_>) -> Result<OwnedObject, CallError> {
+        let (len, shape) = (like.len(), like.shape.to_vec());
+        if like.device == Device::CPU {
+            let memory = HostBuffer::zeroed(like.dtype, len)?;
+            return OwnedObject::from_array(Memory { memory, shape }, self);
+        }
+        let stream = self.stream(like.device).unwrap_or(StreamHandle::LegacyDefault);
+        let memory = CudaBuffer::zeroed_on(stream, like.device.device_id, like.dtype, len)?;
+        OwnedObject::from_array(Memory { memory, shape }, self)
+    }
+}
+
+/// The array to make.
+#[derive(Clone, Copy)]
+struct Like<'a> {
+    shape: &'a [usize],
+    dtype: DType,
+    device: Device,
+}
+
+impl Like<'_> {
+    /// The number of elements. One that is too large fails to be allocated.
+    fn len(self) -> usize {
+        self.shape.iter().fold(1, |len, extent| len.saturating_mul(*extent))
+    }
+
+    fn bytes(self) -> usize {
+        (self.len() * usize::from(self.dtype.bits()) * usize::from(self.dtype.lanes())).div_ceil(8)
+    }
+}
+
+/// New memory of this crate.
+#[derive(CudaArray)]
+#[cuda_array(export)]
+struct Memory<S> {
+    #[cuda_array(data)]
+    memory: S,
+    #[cuda_array(shape)]
+    shape: Vec<usize>,
+}
+
+/// A tensor in new memory of the caller's library.
+fn allocated(functions: &Functions, like: Like<'_>) -> Result<OwnedObject, CallError> {
+    let mut extents: Vec<i64> = like.shape.iter().map(|extent| *extent as i64).collect();
+    let mut prototype = DLTensor {
+        data: null_mut(),
+        device: like.device,
+        ndim: i32::try_from(extents.len()).unwrap_or(i32::MAX),
+        dtype: like.dtype,
+        shape: extents.as_mut_ptr(),
+        strides: null_mut(),
+        byte_offset: 0,
+    };
+    let mut object = null_mut();
+    // SAFETY: the prototype is complete, and the pointer is valid for a write.
+    if unsafe { (functions.tensor_alloc)(&raw mut prototype, &raw mut object) } != 0 || object.is_null() {
+        return Err(CallError::RAISED);
+    }
+    // SAFETY: the library has made this object, and given the reference away.
+    let object = unsafe { OwnedObject::new(object, functions) };
+    if like.device == Device::CPU {
+        // SAFETY: the object is a live tensor.
+        let tensor = unsafe { object.object.wrapping_add(1).cast::<DLTensor>().read() };
+        let start = tensor.data.cast::<u8>().wrapping_add(usize::try_from(tensor.byte_offset).unwrap_or(0));
+        // SAFETY: the allocator has made an array like this one, which nobody else has. It did not initialize it.
+        unsafe { start.write_bytes(0, like.bytes()) };
+    }
+    Ok(object)
+}
+
+impl<A> Answer<ValueKind> for NewArray<A> {
+    fn answer(self, _: &Call<'_>) -> Result<TVMFFIAny, CallError> {
+        let Self { array, object } = self;
+        drop(array);
+        Ok(object.into_any())
+    }
+}
+
+impl<A> Deref for NewArray<A> {
+    type Target = A;
+
+    fn deref(&self) -> &A {
+        &self.array
+    }
+}
+
+impl<A> DerefMut for NewArray<A> {
+    fn deref_mut(&mut self) -> &mut A {
+        &mut self.array
+    }
+}

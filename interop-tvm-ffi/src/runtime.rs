@@ -1,0 +1,199 @@
+//! The functions of `libtvm_ffi`, if the process has loaded it. Nothing is linked.
+#![expect(unsafe_code, reason = "calls functions of a library that is found at run time")]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::ffi::CString;
+use std::sync::OnceLock;
+
+#[cfg(unix)]
+use libloading::os::unix::Library;
+#[cfg(windows)]
+use libloading::os::windows::Library;
+
+use interop_core::dlpack::{DLTensor, Versioned};
+use interop_core::{Device, StreamHandle};
+
+use crate::abi::{DecRef, TVMFFIObject};
+use crate::error::CallError;
+
+static FOUND: OnceLock<Runtime> = OnceLock::new();
+
+/// The functions of the library. They stay, because nobody unloads a library with thread-local state.
+pub(crate) struct Runtime {
+    /// Major, minor, patch.
+    version: [u32; 3],
+    set_raised: unsafe extern "C" fn(*const c_char, *const c_char),
+    /// `None` for a version with other structs.
+    functions: Option<Functions>,
+}
+
+/// The functions that use structs of the ABI.
+pub(crate) struct Functions {
+    get_stream: unsafe extern "C" fn(i32, i32) -> *mut c_void,
+    get_allocator: unsafe extern "C" fn() -> *const c_void,
+    pub(crate) tensor_alloc: unsafe extern "C" fn(*mut DLTensor, *mut *mut TVMFFIObject) -> i32,
+    pub(crate) from_dlpack: unsafe extern "C" fn(*mut Versioned, i32, i32, *mut *mut TVMFFIObject) -> i32,
+    pub(crate) to_dlpack: unsafe extern "C" fn(*mut TVMFFIObject, *mut *mut Versioned) -> i32,
+    pub(crate) dec_ref: DecRef,
+}
+
+/// `TVMFFIGetVersion`. The version is major, minor, patch.
+type GetVersion = unsafe extern "C" fn(*mut [u32; 3]);
+
+impl Runtime {
+    /// Finds the library. It may be loaded later, so only success is remembered.
+    pub(crate) fn find() -> Option<&'static Self> {
+        FOUND.get().or_else(|| Self::load().map(|found| FOUND.get_or_init(|| found)))
+    }
+
+    /// As [`find`](Self::find), but searches only once. A search without success takes 20 µs.
+    pub(crate) fn known() -> Option<&'static Self> {
+        static SEARCHED: AtomicBool = AtomicBool::new(false);
+        match FOUND.get() {
+            Some(found) => Some(found),
+            None if SEARCHED.swap(true, Ordering::Relaxed) => None,
+            None => Self::find(),
+        }
+    }
+
+    /// The functions of the library, if its version is supported.
+    pub(crate) fn functions() -> Option<&'static Functions> {
+        Self::find()?.functions.as_ref()
+    }
+
+    #[cold]
+    fn load() -> Option<Self> {
+        let library = library()?;
+        let get_version: GetVersion = function(&library, c"TVMFFIGetVersion")?;
+        let mut version = [0; 3];
+        // SAFETY: this is the function of `c_api.h`, and the version is valid for a write.
+        unsafe { get_version(&raw mut version) };
+        let set_raised = function(&library, c"TVMFFIErrorSetRaisedFromCStr")?;
+        // Before 1.0, a minor version may change the structs of `abi`.
+        let functions = if version[..2] == [0, 1] { Functions::find(&library) } else { None };
+        core::mem::forget(library);
+        Some(Self { version, set_raised, functions })
+    }
+
+    /// Returns an error for a version whose structs may differ.
+    pub(crate) fn check(&self) -> Result<(), CallError> {
+        if self.functions.is_some() {
+            return Ok(());
+        }
+        let [major, minor, patch] = self.version;
+        let text = format!("`tvm_ffi`: found version {major}.{minor}.{patch}, allowed: 0.1");
+        Err(CallError::new(c"RuntimeError", text))
+    }
+
+    /// Sets the error that the caller takes.
+    pub(crate) fn raise(&self, CallError { class, text }: &CallError) {
+        // An empty class: the library has set the error.
+        if !class.is_empty() {
+            let text = c_string(text);
+            // SAFETY: two C strings, which the function copies.
+            unsafe { (self.set_raised)(class.as_ptr(), text.as_ptr()) };
+        }
+    }
+}
+
+impl Functions {
+    fn find(library: &Library) -> Option<Self> {
+        Some(Self {
+            get_stream: function(library, c"TVMFFIEnvGetStream")?,
+            get_allocator: function(library, c"TVMFFIEnvGetDLPackManagedTensorAllocator")?,
+            tensor_alloc: function(library, c"TVMFFIEnvTensorAlloc")?,
+            from_dlpack: function(library, c"TVMFFITensorFromDLPackVersioned")?,
+            to_dlpack: function(library, c"TVMFFITensorToDLPackVersioned")?,
+            dec_ref: function(library, c"TVMFFIObjectDecRef")?,
+        })
+    }
+
+    /// The function with which the caller's library allocates new tensors, or null.
+    pub(crate) fn allocator(&self) -> *const c_void {
+        // SAFETY: the function has no preconditions.
+        unsafe { (self.get_allocator)() }
+    }
+
+    /// The stream that the caller has set for a device. It is live during the call.
+    ///
+    /// Null is the default stream of `PyTorch`, which sets its allocator with it. From anybody else it means that no stream
+    /// was set, or that the library knows none.
+    pub(crate) fn stream(&self, device: Device) -> Option<StreamHandle> {
+        // SAFETY: the function takes any numbers.
+        let stream = unsafe { (self.get_stream)(device.device_type.0, device.device_id) };
+        if stream.is_null() && !is_of_torch(self.allocator()) {
+            return None;
+        }
+        // SAFETY: the caller has set this stream for the call.
+        Some(unsafe { StreamHandle::from_raw(stream.addr()) })
+    }
+}
+
+/// Whether a function is of `PyTorch`, or of the library that TVM FFI compiles for its older versions.
+fn is_of_torch(function: *const c_void) -> bool {
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    if function.is_null() || KNOWN.load(Ordering::Relaxed) == function.addr() {
+        return !function.is_null();
+    }
+    let is_of_torch =
+        file_of(function).is_some_and(|path| path.rsplit('/').next().unwrap_or("").contains("torch"));
+    if is_of_torch {
+        KNOWN.store(function.addr(), Ordering::Relaxed);
+    }
+    is_of_torch
+}
+
+/// The path of the library with a function. It is not asked for on Windows, so work on a default stream is ordered with all
+/// other there.
+fn file_of(function: *const c_void) -> Option<String> {
+    #[cfg(unix)]
+    {
+        unsafe extern "C" {
+            /// The first pointer of the `Dl_info` receives the path.
+            fn dladdr(address: *const c_void, info: *mut [*const c_char; 4]) -> c_int;
+        }
+        let mut info = [core::ptr::null(); 4];
+        // SAFETY: the function takes any address, and `info` is valid for a write.
+        let found = unsafe { dladdr(function, &raw mut info) } != 0 && !info[0].is_null();
+        // SAFETY: the path of a loaded library.
+        found.then(|| unsafe { CStr::from_ptr(info[0]) }.to_string_lossy().into_owned())
+    }
+    #[cfg(windows)]
+    None
+}
+
+/// A C string with `\0` in place of each NUL.
+pub(crate) fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "\\0")).unwrap_or_default()
+}
+
+/// Finds the library among those that the process has loaded.
+#[cfg(unix)]
+fn library() -> Option<Library> {
+    use libloading::os::unix::{RTLD_LAZY, RTLD_LOCAL};
+
+    const RTLD_NOLOAD: i32 = if cfg!(target_os = "macos") { 0x10 } else { 4 };
+    const NAME: &str = if cfg!(target_os = "macos") { "libtvm_ffi.dylib" } else { "libtvm_ffi.so" };
+    let has_it = |library: &Library| function::<GetVersion>(library, c"TVMFFIGetVersion").is_some();
+    let global = Library::this();
+    if has_it(&global) {
+        return Some(global);
+    }
+    // A library that was loaded with `RTLD_LOCAL` is found by its name only.
+    // SAFETY: the library is already loaded, so no initializer runs.
+    let local = unsafe { Library::open(Some(NAME), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD) };
+    local.ok().filter(has_it)
+}
+
+#[cfg(windows)]
+fn library() -> Option<Library> {
+    Library::open_already_loaded("tvm_ffi.dll").ok()
+}
+
+/// Finds a function, whose type in `c_api.h` the caller names.
+fn function<F: Copy>(library: &Library, name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
+    // SAFETY: the type is that of the function.
+    unsafe { library.get::<F>(name.to_bytes_with_nul()) }.ok().map(|symbol| *symbol)
+}

@@ -1,0 +1,106 @@
+"""The time of a call of an exported function, beside the PyO3 function, `custom_op`, and PyTorch's and JAX's own operators.
+
+The host's time for one call with six elements: the minimum of many rounds. The last column compares with the limits.
+"""
+
+import sys
+import time
+
+try:
+    import tvm_ffi
+except ImportError:
+    print("skipped: no tvm_ffi")
+    sys.exit()
+
+import hello_functions
+import hello_functions.for_torch
+import torch
+
+ROUNDS, CALLS = 60, 200
+
+
+def nanoseconds(call, sync=lambda: None):
+    """The minimum of the mean of some calls."""
+    for _ in range(50):
+        call()
+    best = float("inf")
+    for _ in range(ROUNDS):
+        sync()
+        start = time.perf_counter_ns()
+        for _ in range(CALLS):
+            call()
+        best = min(best, (time.perf_counter_ns() - start) / CALLS)
+    sync()
+    return best
+
+
+def custom(device):
+    """The same functions by `torch.library.custom_op`."""
+
+    @torch.library.custom_op(f"hello_custom::scale_{device}_", mutates_args=("x",))
+    def scale_(x: torch.Tensor, factor: float) -> None:
+        hello_functions.scale_(x, factor)
+
+    @torch.library.custom_op(f"hello_custom::scaled_{device}", mutates_args=())
+    def scaled(x: torch.Tensor, factor: float) -> torch.Tensor:
+        return hello_functions.scaled(x, factor)
+
+    return scale_, scaled
+
+
+def rows(device):
+    x = torch.zeros(6, device=device)
+    to = torch.zeros_like(x)
+    operators, (custom_in_place, custom_new) = torch.ops.hello_functions, custom(device)
+    yield "function in place", lambda: hello_functions.scale_(x, 1.0)
+    yield "function into another array", lambda: hello_functions.scale_into(x, to, 1.0)
+    yield "function with a new tensor", lambda: hello_functions.scaled(x, 1.0)
+    if device == "cuda":
+        import hello_cuda
+
+        yield "PyO3 in place", lambda: hello_cuda.double_(x)
+        yield "PyO3 with a new tensor", lambda: hello_cuda.double(x)
+    else:
+        import interop_demo
+
+        yield "PyO3 in place", lambda: interop_demo.scale_(x, 1.0)
+        yield "PyO3 with a new tensor", lambda: interop_demo.twice(x)
+    yield "operator in place", lambda: operators.scale_(x, 1.0)
+    yield "operator with a new tensor", lambda: operators.scaled(x, 1.0)
+    yield "custom_op in place", lambda: custom_in_place(x, 1.0)
+    yield "custom_op with a new tensor", lambda: custom_new(x, 1.0)
+    yield "torch.mul(out=)", lambda: torch.mul(x, 1.0, out=to)
+    yield "x.mul_", lambda: x.mul_(1.0)
+    yield "x * 1.0", lambda: x * 1.0
+
+
+def jax_rows():
+    try:
+        import jax
+        from hello_functions.for_jax import scaled
+    except ImportError:
+        return
+    x = jax.numpy.zeros(6)
+    ours, theirs = jax.jit(lambda x: scaled(x, 2.0)), jax.jit(lambda x: x * 2.0)
+    yield "JAX, jitted function", lambda: ours(x)
+    yield "JAX, jitted x * 2", lambda: theirs(x)
+
+
+def main():
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    for device in devices:
+        sync = torch.cuda.synchronize if device == "cuda" else lambda: None
+        found = {name: nanoseconds(call, sync) for name, call in rows(device)}
+        if device == devices[-1]:
+            found |= {name: nanoseconds(call) for name, call in jax_rows()}
+        for name, time_of in found.items():
+            print(f"{device:<5} {name:<30} {time_of:>9.0f} ns")
+        if device == "cuda":
+            for other, limit in (("PyO3 in place", 1.2), ("torch.mul(out=)", 0.7)):
+                ratio = found["function in place"] / found[other]
+                outcome = "holds" if ratio <= limit else "MISSED"
+                print(f"in place / {other}: {ratio:.2f}, at most {limit} {outcome}")
+
+
+if __name__ == "__main__":
+    main()
