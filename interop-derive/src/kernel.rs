@@ -2,15 +2,15 @@
 //!
 //! syn reads functions with its feature `full` only, which this crate must not need. The body is not looked at.
 
-use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::{ToTokens, quote, quote_spanned};
+mod expansion;
+
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
-use syn::spanned::Spanned;
 use syn::{
-    Attribute, GenericArgument, Generics, Index, Lifetime, LitStr, Path, PathArguments, Token, Type,
-    Visibility, bracketed, parenthesized, parse_quote,
+    Attribute, Generics, LitStr, Path, Token, Type, Visibility, bracketed, parenthesized, parse_quote,
 };
 
 use crate::errors::Errors;
@@ -161,49 +161,6 @@ struct Options {
     types: Vec<(Ident, Vec<Type>)>,
 }
 
-/// A kernel for one choice of types.
-struct Entry<'k> {
-    name: String,
-    /// A type for each generic parameter.
-    types: Vec<(&'k Ident, &'k Type)>,
-}
-
-impl Options {
-    /// Returns the entry points of a kernel: one for each choice of types.
-    fn entries<'k>(&'k self, name: &Ident) -> Vec<Entry<'k>> {
-        let mut entries = vec![Entry { name: text_of(name), types: Vec::new() }];
-        for (parameter, types) in &self.types {
-            let with = |entry: &Entry<'k>, ty: &'k Type| -> Entry<'k> {
-                Entry {
-                    name: format!("{}_{}", entry.name, type_in_name(ty)),
-                    types: entry.types.iter().copied().chain([(parameter, ty)]).collect(),
-                }
-            };
-            entries = entries
-                .iter()
-                .flat_map(|entry| types.iter().map(|ty| with(entry, ty)).collect::<Vec<_>>())
-                .collect();
-        }
-        entries
-    }
-}
-
-/// Returns a type as the name of an entry point has it: `bf16` of `half::bf16`.
-fn type_in_name(ty: &Type) -> String {
-    if let Type::Path(path) = ty {
-        if let Some(last) = path.path.segments.last().filter(|last| last.arguments.is_none()) {
-            return text_of(&last.ident);
-        }
-    }
-    let text: String = ty
-        .to_token_stream()
-        .to_string()
-        .chars()
-        .map(|letter| if letter.is_alphanumeric() { letter } else { ' ' })
-        .collect();
-    text.split_whitespace().collect::<Vec<_>>().join("_")
-}
-
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let read = |options, item| -> syn::Result<_> {
         let choices = Punctuated::<Choice, Token![,]>::parse_terminated.parse2(options)?;
@@ -339,224 +296,6 @@ impl Kernel {
             }
         }
     }
-
-    /// All functions of the host are `#[inline]`, so that only a crate that runs kernels on the CPU compiles them: that takes
-    /// seconds.
-    fn expand(&self, options: &Options) -> TokenStream {
-        let Self { attributes, visibility, name, generics, parameters, body, .. } = self;
-        let (device, host) = (self.for_device(options), self.for_host(options));
-        quote! {
-            #device
-            #[cfg(not(target_arch = "nvptx64"))]
-            #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments, clippy::type_complexity, clippy::used_underscore_binding)]
-            #(#attributes)*
-            #[inline]
-            #visibility fn #name #generics(#parameters) #body
-            #host
-        }
-    }
-
-    /// The entry points.
-    fn for_device(&self, options: &Options) -> TokenStream {
-        let Self { attributes, name, generics, parameters, body, .. } = self;
-        let entries = options.entries(name);
-        let entries = entries.iter().map(|entry| self.entry(entry, &options.krate));
-        let krate = &options.krate;
-        quote! {
-            #[cfg(target_arch = "nvptx64")]
-            const _: () = {
-                use #krate::__private::MethodsOfStd as _;
-
-                #[allow(clippy::used_underscore_binding, clippy::needless_pass_by_value, clippy::too_many_arguments)]
-                #(#attributes)*
-                #[inline(always)]
-                fn #name #generics(#parameters) #body
-                #(#entries)*
-            };
-        }
-    }
-
-    /// An entry point, and the text of its parameters.
-    fn entry(&self, entry: &Entry<'_>, krate: &Path) -> TokenStream {
-        // A parameter may have the name of the kernel.
-        let own = |index| Ident::new(&format!("__interop_parameter_{index}"), Span::mixed_site());
-        let names: Vec<_> = (1..self.parameters.len()).map(own).collect();
-        let types: Vec<_> = self.arguments().map(|parameter| &parameter.ty).collect();
-        let (thread, name) = (self.parameters.first().map(|thread| &thread.ty), &self.name);
-        let (layout, export) = (format!("interop_layout_{}", entry.name), &entry.name);
-        let texts = self.arguments().map(|parameter| text_of(&parameter.name));
-        let aliases = entry.aliases();
-        quote! {
-            const _: () = {
-                #aliases
-                const __INTEROP_LAYOUT: #krate::__private::Layout =
-                    #krate::__private::Layout::of_kernel::<(#(#types,)*)>(&[#(#texts),*]);
-                #[unsafe(export_name = #layout)]
-                static __INTEROP_TEXT: [::core::primitive::u8; __INTEROP_LAYOUT.len()] = __INTEROP_LAYOUT.to_bytes();
-
-                #[doc = "The entry point."]
-                #[allow(improper_ctypes_definitions, clippy::used_underscore_binding)]
-                #[unsafe(export_name = #export)]
-                extern "ptx-kernel" fn __interop_entry(#(#names: #types),*) {
-                    // SAFETY: each thread of a launch runs the entry point once. The trait is that of `interop-kernel`, whatever the
-                    // path leads to: no other has an unsafe function of this name.
-                    #name(unsafe { <#thread as #krate::FirstParameter>::__at_entry_point::<(#(#types,)*)>() }, #(#names),*)
-                }
-            };
-        }
-    }
-
-    /// The type of the kernel's name, and for which types there is an entry point.
-    fn declared(&self, options: &Options) -> TokenStream {
-        let (Self { visibility, name, .. }, krate) = (self, &options.krate);
-        // Written by the macro, so that no lint is about its style. An `allow` would be an error where the lint is forbidden.
-        let mut type_name = name.clone();
-        type_name.set_span(name.span().resolved_at(Span::call_site()));
-        let docs = format!(
-            "The kernel [`{name}`](fn@{name}) for the host: [`run`](Self::run) on the CPU, and [`with`](Self::with) for a launch."
-        );
-        let types: Vec<_> = options.types.iter().map(|(ty, _)| ty).collect();
-        let (list, variant) = if types.is_empty() {
-            (None, None)
-        } else {
-            let never =
-                quote!(::core::convert::Infallible, ::core::marker::PhantomData<fn() -> (#(#types,)*)>);
-            (Some(quote!(<#(#types),*>)), Some(quote!(#[doc(hidden)] __Types(#never))))
-        };
-        let entries = options.entries(name);
-        let entries = entries.iter().map(|entry| {
-            let (aliases, text) = (entry.aliases(), &entry.name);
-            // The aliases have the names of the types.
-            let compiled = list.as_ref().map(|list| {
-                quote! {
-                    unsafe impl #krate::Compiled for #name #list {
-                        const NAME: &'static ::core::primitive::str = #text;
-                    }
-                }
-            });
-            quote! {
-                #[cfg(not(target_arch = "nvptx64"))]
-                const _: () = {
-                    #aliases
-                    #compiled
-                    const _: () = #krate::__private::assert_beside::<#name #list>();
-                };
-            }
-        });
-        quote! {
-            #[cfg(not(target_arch = "nvptx64"))]
-            #[doc = #docs]
-            #[derive(Debug)]
-            #visibility enum #type_name #list {
-                #variant
-            }
-
-            #(#entries)*
-        }
-    }
-
-    /// What the host calls and launches.
-    fn for_host(&self, options: &Options) -> TokenStream {
-        let Options { krate, groups, .. } = options;
-        let Self { visibility, name, generics, parameters, .. } = self;
-        let names: Vec<_> = self.arguments().map(|parameter| &parameter.name).collect();
-        let types: Vec<_> = self.arguments().map(|parameter| with_lifetime(&parameter.ty)).collect();
-        let launched =
-            types.iter().map(|ty| quote_spanned!(ty.span()=> <#ty as #krate::Parameter>::Launched));
-        let thread = parameters.first().map(|thread| &thread.ty);
-        let views = groups.iter().flatten().flatten().filter_map(|number| self.arguments().nth(*number));
-        let views = views.map(|view| &view.ty);
-        let compared = COMPARED.iter().zip(groups).filter(|(_, groups)| !groups.is_empty()).map(
-            |((_, constant), groups)| {
-                let constant = Ident::new(constant, Span::call_site());
-                quote! {
-                    const #constant: &'static [&'static [::core::primitive::usize]] = &[#(&[#(#groups),*]),*];
-                }
-            },
-        );
-        // A parameter may have the name of the kernel. A constant of this name would be a pattern, in spite of the span.
-        let [own_thread, own, size, error] =
-            ["__interop_thread", "__interop_parameters", "__interop_size", "InteropError"]
-                .map(|name| Ident::new(name, Span::mixed_site()));
-        let numbers = (0..names.len()).map(Index::from);
-        let texts = names.iter().map(|name| text_of(name));
-        let tried =
-            types.iter().map(|ty| quote_spanned!(ty.span()=> <#ty as #krate::Parameter>::Tried<#error>));
-        let (all, of_types, _) = generics.split_for_impl();
-        let turbofish = of_types.as_turbofish();
-        let (entry, bound) = if options.types.is_empty() {
-            (text_of(name).into_token_stream(), None)
-        } else {
-            (quote!(<Self as #krate::Compiled>::NAME), Some(quote!(where Self: #krate::Compiled)))
-        };
-        let declared = self.declared(options);
-        quote! {
-            #declared
-
-            #[cfg(not(target_arch = "nvptx64"))]
-            #[allow(clippy::used_underscore_binding)]
-            unsafe impl #all #krate::Kernel for #name #of_types #bound {
-                const NAME: &'static ::core::primitive::str = #entry;
-                const PARAMETERS: &'static [&'static ::core::primitive::str] = &[#(#texts),*];
-                #(#compared)*
-                const NEEDS_BLOCK: ::core::primitive::bool = {
-                    #(#krate::__private::assert_view::<#views>();)*
-                    #krate::__private::needs_block::<#thread>()
-                };
-                const IS_TEAM: ::core::primitive::bool = #krate::__private::is_team::<#thread>();
-                type Parameters<'a> = (#(#types,)*);
-
-                #[inline]
-                fn call(#own_thread: #krate::Thread<'_>, #own: Self::Parameters<'_>) {
-                    #name #turbofish(#krate::__private::first_parameter(#own_thread), #(#own.#numbers),*)
-                }
-            }
-
-            #[cfg(not(target_arch = "nvptx64"))]
-            #[allow(clippy::extra_unused_lifetimes, clippy::too_many_arguments, clippy::type_complexity, clippy::used_underscore_binding)]
-            impl #all #name #of_types {
-                /// Runs the kernel on the CPU, one thread of the launch after the other. The threads of a block run at the same time if
-                /// the kernel has a `BlockThread`.
-                #[inline]
-                #visibility fn run<'a>(#size: #krate::LaunchSize, #(#names: #types),*) #bound {
-                    #krate::__private::run::<Self>(#size, (#(#names,)*));
-                }
-
-                /// Runs the kernel on the CPU with one thread of the system for each thread of a block, block after block. Miri
-                /// then finds races between them.
-                #[inline]
-                #visibility fn run_in_threads<'a>(#size: #krate::LaunchSize, #(#names: #types),*) #bound {
-                    #krate::__private::run_in_threads::<Self>(#size, (#(#names,)*));
-                }
-
-                /// Returns the arguments of a launch.
-                #[inline]
-                #visibility fn with<'a>(#(#names: #launched),*) -> #krate::Arguments<'a, Self> #bound {
-                    #krate::Arguments::new((#(#names,)*))
-                }
-
-                /// Returns the arguments of a launch, of the results that a scope returns for arrays.
-                ///
-                /// # Errors
-                ///
-                /// That of the first array with one. It names the parameter.
-                #[inline]
-                #visibility fn try_with<'a, #error: #krate::OfArgument>(
-                    #(#names: #tried),*
-                ) -> ::core::result::Result<#krate::Arguments<'a, Self>, #error> #bound {
-                    #krate::Arguments::try_new((#(#names,)*))
-                }
-            }
-        }
-    }
-}
-
-impl Entry<'_> {
-    /// Names the types as the kernel does.
-    fn aliases(&self) -> TokenStream {
-        let aliases = self.types.iter().map(|(name, ty)| quote!(#[allow(dead_code)] type #name = #ty;));
-        quote!(#(#aliases)*)
-    }
 }
 
 /// The name of an item or a parameter as PTX and messages have it.
@@ -619,46 +358,6 @@ const THREADS: [&str; 3] = ["Thread", "BlockThread", "Team"];
 fn is_path_to(ty: &Type, names: &[&str]) -> bool {
     let Type::Path(path) = ty else { return false };
     path.path.segments.last().is_some_and(|last| names.iter().any(|name| last.ident == name))
-}
-
-/// Names the lifetime of the arguments `'a`, also where a view has none: a type outside of a function needs one.
-fn with_lifetime(ty: &Type) -> Type {
-    let (mut ty, is_array) = (ty.clone(), is_path_to(ty, &ARRAYS));
-    if let Type::Path(path) = &mut ty {
-        if let Some(last) = path.path.segments.last_mut() {
-            if let PathArguments::AngleBracketed(list) = &mut last.arguments {
-                let has_lifetime =
-                    list.args.iter().any(|argument| matches!(argument, GenericArgument::Lifetime(_)));
-                if is_array && !has_lifetime {
-                    let own = Lifetime::new("'_", Span::call_site());
-                    list.args.insert(0, GenericArgument::Lifetime(own));
-                }
-            }
-        }
-    }
-    let tokens = rename(ty.to_token_stream());
-    syn::parse2(tokens).unwrap_or(ty)
-}
-
-/// Replaces `'_` by `'a` everywhere.
-fn rename(tokens: TokenStream) -> TokenStream {
-    let mut is_lifetime = false;
-    let renamed = tokens.into_iter().map(|token| {
-        let was_lifetime = core::mem::replace(
-            &mut is_lifetime,
-            matches!(&token, TokenTree::Punct(mark) if mark.as_char() == '\''),
-        );
-        match token {
-            TokenTree::Ident(name) if was_lifetime && name == "_" => Ident::new("a", name.span()).into(),
-            TokenTree::Group(group) => {
-                let mut inner = Group::new(group.delimiter(), rename(group.stream()));
-                inner.set_span(group.span());
-                inner.into()
-            }
-            token => token,
-        }
-    });
-    renamed.collect()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::host::Memory;
 use crate::layout::{HasLayout, Layouts};
 use crate::mapping::sealed::Rule;
 use crate::thread::Thread;
-use crate::view::{KernelView, KernelViewMut, View, ViewMut, on_host};
+use crate::view::{KernelView, KernelViewMut, View, ViewMut, from_fields};
 
 /// A type of parameters of kernels: [`View`], [`ViewMut`], [`Elementwise`] and each [`KernelElement`].
 #[diagnostic::on_unimplemented(
@@ -152,7 +152,7 @@ impl<'a, T: KernelElement, const N: usize> Parameter for View<'a, T, N> {
     }
 
     unsafe fn located<M: Memory>(launched: Self::Launched) -> Option<Self> {
-        located::<T, N, M>(&launched.0.fields, false).map(on_host::view)
+        located::<T, N, M>(&launched.0.fields, false).map(from_fields::view)
     }
 
     fn shape(launched: &Self::Launched) -> Option<&[i64]> {
@@ -187,7 +187,7 @@ impl<'a, T: KernelElement, const N: usize, M: Rule> Parameter for ViewMut<'a, T,
     }
 
     unsafe fn located<P: Memory>(launched: Self::Launched) -> Option<Self> {
-        located::<T, N, P>(&launched.0.fields, true).map(on_host::view_mut)
+        located::<T, N, P>(&launched.0.fields, true).map(from_fields::view_mut)
     }
 
     fn shape(launched: &Self::Launched) -> Option<&[i64]> {

@@ -18,23 +18,16 @@ use crate::mapping::Rows;
 use crate::real::{Real, RowElement};
 use crate::row_source::{Kept, Line, Part, RowArray, Source, Unit, unrolled};
 use crate::team::Team;
-use crate::view::{Fields, ViewMut};
+use crate::view::{Fields, ViewMut, from_fields};
 
 /// The rows of a team. [`Team::rows`] makes it.
 #[derive(Debug)]
 pub struct OwnRows<'r, T, const KEPT: usize> {
-    team: &'r Team<'r, KEPT>,
-    fields: Fields<2>,
-    rows: Range<u64>,
-    step: u64,
-    element: PhantomData<T>,
-}
-
-impl<'r, T, const KEPT: usize> OwnRows<'r, T, KEPT> {
-    #[inline(always)]
-    pub(crate) fn new(team: &'r Team<'r, KEPT>, fields: Fields<2>, rows: Range<u64>, step: u64) -> Self {
-        Self { team, fields, rows, step, element: PhantomData }
-    }
+    pub(crate) team: &'r Team<'r, KEPT>,
+    pub(crate) fields: Fields<2>,
+    pub(crate) rows: Range<u64>,
+    pub(crate) step: u64,
+    pub(crate) element: PhantomData<T>,
 }
 
 impl<'r, T: RowElement, const KEPT: usize> Iterator for OwnRows<'r, T, KEPT> {
@@ -103,7 +96,7 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[track_caller]
     pub fn keep<A: RowArray>(&self, array: A) -> Kept<'_, A, KEPT> {
         let line = Line::<A::Element>::new(&array.fields(), &self.part);
-        Kept::new(array, self.team.lanes(), |thread| {
+        let words = |thread| {
             let (mut words, (first, step)) = ([[0; 8]; KEPT], self.first_unit(thread));
             unrolled!(number in 0..KEPT => {
                 let unit = Unit { column: first + step * number as u32, count: T::UNIT, thread, number };
@@ -114,23 +107,18 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
                 }
             });
             words
-        })
+        };
+        Kept { words: self.team.of_each(words), array, marker: PhantomData }
     }
 
     /// Returns the first column of the units of a thread, and the distance of its units. The compiler forgets how they were computed: it
     /// would keep all addresses in registers from one operation to the next.
     #[inline(always)]
     fn first_unit(&self, thread: u32) -> (u32, u32) {
-        let (thread, threads) = self.number_and_count(thread);
-        (self.part.head + thread * T::UNIT as u32, threads * T::UNIT as u32)
-    }
-
-    #[inline(always)]
-    fn number_and_count(&self, thread: u32) -> (u32, u32) {
         let threads = self.team.size();
         #[cfg(target_arch = "nvptx64")]
         let (thread, threads) = (device::forget(thread), device::forget(threads));
-        (thread, threads)
+        (self.part.head + thread * T::UNIT as u32, threads * T::UNIT as u32)
     }
 
     /// Returns the sum of a function of the elements.
@@ -249,7 +237,7 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         f: impl Fn(f32, S::Items) -> f32 + Sync,
     ) {
         // The thread that owns an element reads it before it writes it.
-        let before = array.before();
+        let before: ViewMut<'_, E, 2, Rows> = from_fields::view_mut(array.fields);
         self.write(array, (&before, source), |(own, items)| f(own, items));
     }
 
@@ -283,7 +271,8 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         visit: &mut impl Visit<S>,
     ) {
         let Part { columns, head, end, .. } = self.part;
-        let (mut single, step) = self.number_and_count(thread);
+        let (column, step) = self.first_unit(thread);
+        let mut single = (column - head) / T::UNIT as u32;
         while single < columns - (end - head) {
             let column = if single < head { single } else { end - head + single };
             let unit = Unit { column, count: 1, thread, number: usize::MAX };
@@ -291,9 +280,8 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
             let words = unsafe { source.load::<false>(lines, unit) };
             // SAFETY: as above.
             unsafe { visit.visit::<false>(unit, &words) };
-            single += step;
+            single += step / T::UNIT as u32;
         }
-        let (column, step) = self.first_unit(thread);
         let mut unit = Unit { column, count: T::UNIT, thread, number: 0 };
         let batch = const { if S::ARRAYS > 1 { 1 } else { BATCH } };
         if is_wide && S::is_wide(&lines) {

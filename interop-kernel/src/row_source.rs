@@ -7,6 +7,7 @@ use core::marker::PhantomData;
 use crate::fail::{Mistake, fail};
 use crate::mapping::Rows;
 use crate::real::{Real, RowElement};
+use crate::team::OfEach;
 use crate::view::{Fields, View, ViewMut};
 use crate::wide;
 
@@ -260,35 +261,12 @@ arrays! {
     Real &ViewMut<'_, T, 2, Rows>: view => view.fields;
 }
 
-/// The words that a thread keeps.
-pub(crate) type KeptWords<const KEPT: usize> = [Words; KEPT];
-
 /// A row of which each thread keeps its first elements in registers. [`Row::keep`](crate::Row::keep) makes it.
 #[derive(Debug)]
 pub struct Kept<'r, A, const KEPT: usize> {
-    #[cfg(target_arch = "nvptx64")]
-    words: KeptWords<KEPT>,
-    /// Those of each thread.
-    #[cfg(not(target_arch = "nvptx64"))]
-    words: Vec<KeptWords<KEPT>>,
-    array: A,
-    marker: PhantomData<(&'r (), *const ())>,
-}
-
-impl<A: RowArray, const KEPT: usize> Kept<'_, A, KEPT> {
-    /// Keeps what `load` returns for each of these threads: on a device for the own one.
-    #[inline(always)]
-    pub(crate) fn new(
-        array: A,
-        threads: core::ops::Range<u32>,
-        load: impl Fn(u32) -> KeptWords<KEPT>,
-    ) -> Self {
-        #[cfg(target_arch = "nvptx64")]
-        let words = load(threads.start);
-        #[cfg(not(target_arch = "nvptx64"))]
-        let words = threads.map(load).collect();
-        Self { words, array, marker: PhantomData }
-    }
+    pub(crate) words: OfEach<[Words; KEPT]>,
+    pub(crate) array: A,
+    pub(crate) marker: PhantomData<(&'r (), *const ())>,
 }
 
 impl<A, const KEPT: usize> sealed::Sealed for &Kept<'_, A, KEPT> {}
@@ -304,11 +282,9 @@ impl<A: RowArray, const KEPT: usize> RowArray for &Kept<'_, A, KEPT> {
 
     #[inline(always)]
     fn kept(self, Unit { thread, number, .. }: Unit) -> Option<Words> {
-        #[cfg(target_arch = "nvptx64")]
-        let (words, _) = (&self.words, thread);
-        #[cfg(not(target_arch = "nvptx64"))]
-        let words = &self.words[thread as usize];
-        if number < KEPT { Some(words[number]) } else { None }
+        // On a device there is only the own thread.
+        let thread = if cfg!(target_arch = "nvptx64") { 0 } else { thread as usize };
+        if number < KEPT { Some(self.words[thread][number]) } else { None }
     }
 }
 

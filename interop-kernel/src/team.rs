@@ -5,6 +5,7 @@
 )]
 
 use core::cell::Cell;
+use core::marker::PhantomData;
 
 #[cfg(target_arch = "nvptx64")]
 use crate::device;
@@ -68,6 +69,12 @@ impl<'t, const KEPT: usize> first::FirstParameter<'t> for Team<'t, KEPT> {
     }
 }
 
+/// A value for each thread that the caller plays: on a device for itself.
+#[cfg(target_arch = "nvptx64")]
+pub(crate) type OfEach<V> = [V; 1];
+#[cfg(not(target_arch = "nvptx64"))]
+pub(crate) type OfEach<V> = Vec<V>;
+
 /// Whether a block of this size consists of teams.
 #[inline(always)]
 pub(crate) fn is_team([width, height, depth]: [u32; 3]) -> bool {
@@ -98,6 +105,15 @@ impl<const KEPT: usize> Team<'_, KEPT> {
         return self.lane()..self.lane() + 1;
         #[cfg(not(target_arch = "nvptx64"))]
         return 0..self.size();
+    }
+
+    /// Returns a value for each thread that the caller plays.
+    #[inline(always)]
+    pub(crate) fn of_each<V>(&self, value: impl Fn(u32) -> V) -> OfEach<V> {
+        #[cfg(target_arch = "nvptx64")]
+        return [value(self.lane())];
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.lanes().map(value).collect()
     }
 
     /// Whether the caller is, or plays, the first thread.
@@ -134,12 +150,9 @@ impl<const KEPT: usize> Team<'_, KEPT> {
         let (team, teams) = (z * block[1] + y, u64::from(block[1] * block[2]));
         // On the CPU the others have nothing to do.
         let is_idle = cfg!(not(target_arch = "nvptx64")) && !self.is_first();
-        OwnRows::new(
-            self,
-            fields,
-            self.thread.block() * teams + u64::from(team)..if is_idle { 0 } else { rows as u64 },
-            self.thread.blocks() * teams,
-        )
+        let first = self.thread.block() * teams + u64::from(team);
+        let rows = first..if is_idle { 0 } else { rows as u64 };
+        OwnRows { team: self, fields, rows, step: self.thread.blocks() * teams, element: PhantomData }
     }
 
     /// Waits for the threads of the team.
@@ -235,7 +248,6 @@ impl<const KEPT: usize> Team<'_, KEPT> {
             }
             values[0]
         };
-        let values: Vec<_> = self.lanes().map(own).collect();
-        warp(&values.chunks(32).map(warp).collect::<Vec<_>>())
+        warp(&self.of_each(own).chunks(32).map(warp).collect::<Vec<_>>())
     }
 }

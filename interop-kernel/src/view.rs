@@ -8,7 +8,7 @@ use core::mem::{align_of, offset_of, size_of};
 
 use crate::element::KernelElement;
 use crate::fail::{Mistake, fail};
-use crate::mapping::{Elements, Packs, Rows};
+use crate::mapping::{Elements, Packs};
 use crate::thread::{Index, OwnIndex, Position};
 
 /// The bytes of every view: a pointer, the extents, and the strides in elements.
@@ -66,7 +66,7 @@ pub struct View<'a, T, const N: usize> {
 /// An array of elements `T` with `N` axes that a kernel writes: a parameter of the kernel.
 ///
 /// The rule `M` gives each element to one thread: [`Elements`] (if you name none), [`Packs`],
-/// [`Tiles`](crate::Tiles), [`Rows`] or [`Blocks`](crate::Blocks). A thread reads and writes its own elements only, by an [`Index`]
+/// [`Tiles`](crate::Tiles), [`Rows`](crate::Rows) or [`Blocks`](crate::Blocks). A thread reads and writes its own elements only, by an [`Index`]
 /// that it gets of its [`Thread`](crate::Thread). With [`Atomic`](crate::Atomic) all threads add to all elements. So a kernel
 /// without `unsafe` has no race.
 ///
@@ -398,14 +398,6 @@ impl<'a, T: KernelElement, const N: usize, M> ViewMut<'a, T, N, M> {
     }
 }
 
-impl<T, const N: usize> ViewMut<'_, T, N, Rows> {
-    /// Returns a second view, by which the thread that owns an element reads it before it writes it.
-    #[inline(always)]
-    pub(crate) fn before(&mut self) -> Self {
-        Self { fields: self.fields, elements: PhantomData, mapping: PhantomData }
-    }
-}
-
 impl<T: KernelElement, const N: usize, const W: usize> ViewMut<'_, T, N, Packs<W>> {
     /// Returns the pack of this thread at an index, as [`View::pack`].
     ///
@@ -594,15 +586,16 @@ impl<T, const N: usize, M> fmt::Debug for ViewMut<'_, T, N, M> {
     }
 }
 
-/// Makes parameters of fields at addresses that the CPU reaches.
-#[cfg(not(target_arch = "nvptx64"))]
-pub(crate) mod on_host {
-    use super::{Fields, PhantomData, View, ViewMut};
+/// Makes parameters of fields.
+pub(crate) mod from_fields {
+    use super::{Fields, PhantomData, ViewMut};
 
-    pub(crate) fn view<'a, T, const N: usize>(fields: Fields<N>) -> View<'a, T, N> {
-        View { fields, marker: PhantomData }
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn view<'a, T, const N: usize>(fields: Fields<N>) -> super::View<'a, T, N> {
+        super::View { fields, marker: PhantomData }
     }
 
+    #[inline(always)]
     pub(crate) fn view_mut<'a, T, const N: usize, M>(fields: Fields<N>) -> ViewMut<'a, T, N, M> {
         ViewMut { fields, elements: PhantomData, mapping: PhantomData }
     }

@@ -65,6 +65,7 @@ def rows(device):
 
         yield "PyO3 in place", lambda: interop_demo.scale_(x, 1.0)
         yield "PyO3 with a new tensor", lambda: interop_demo.twice(x)
+    yield "function into torch.empty", lambda: hello_functions.scale_into(x, torch.empty(6, device=device), 1.0)
     yield "operator in place", lambda: operators.scale_(x, 1.0)
     yield "operator with a new tensor", lambda: operators.scaled(x, 1.0)
     yield "custom_op in place", lambda: custom_in_place(x, 1.0)

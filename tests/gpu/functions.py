@@ -95,10 +95,23 @@ BACKENDS = {name: {"backend": name} for name in ("eager", "aot_eager", "inductor
 BACKENDS["reduce-overhead"] = {"mode": "reduce-overhead"}
 
 
+def works_with_two_shapes(options):
+    """Whether a backend accepts another extent than the first one, without a function of ours."""
+    compiled = torch.compile(lambda x: torch.sin(x + 1) - 1, fullgraph=True, dynamic=True, **options)
+    try:
+        for count in (6, 6, 6, 10):
+            compiled(torch.arange(float(count), device="cuda"))
+    except RuntimeError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("options", BACKENDS.values(), ids=BACKENDS)
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 def test_compile(options, dynamic):
     torch._dynamo.reset()
+    if dynamic and not works_with_two_shapes(options):
+        pytest.skip("this backend fails with PyTorch's own operators, too")
 
     def functional(x):
         return OPERATORS.scaled(OPERATORS.scaled(x + 1, 2.0), 3.0) - 1

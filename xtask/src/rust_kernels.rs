@@ -35,7 +35,7 @@ const CRATES: [Kernels; 5] = [
 ];
 
 /// What else the PTX depends on.
-const SHARED: [&str; 2] = ["interop-kernel/src", "interop-derive/src/kernel.rs"];
+const SHARED: [&str; 3] = ["interop-kernel/src", "interop-derive/src/kernel.rs", "interop-derive/src/kernel"];
 
 /// The first lines of a PTX file, before what rustc writes.
 const BY: &str = "// Compiled by rustc ";

@@ -93,7 +93,7 @@ fn double_precision(mut team: Team<'_>, x: View<'_, f64, 2>, mut out: ViewMut<'_
 #[kernel]
 fn sum_of_integers(mut team: Team<'_>, x: View<'_, f32, 2>) {
     for row in team.rows(&x) {
-        let count = row.sum(&x, |x| 1_u32);
+        let count = row.sum(&x, |x| 1);
     }
 }
 
