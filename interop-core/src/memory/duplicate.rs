@@ -35,7 +35,7 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`], [`stream_wait`](crate::driver::stream_wait::stream_wait) and [`CudaBuffer::zeroed`];
+/// As [`stream_synchronize`], [`stream_wait`](crate::cuda::stream_wait()) and [`CudaBuffer::zeroed`];
 /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for packed sub-byte elements with negative strides.
 ///
 /// # Safety

@@ -402,7 +402,7 @@ pub(crate) fn copied(
 ///
 /// # Errors
 ///
-/// As [`copied`] and [`stream_wait`](crate::driver::stream_wait::stream_wait).
+/// As [`copied`] and [`stream_wait`](crate::cuda::stream_wait()).
 ///
 /// # Safety
 ///
