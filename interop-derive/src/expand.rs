@@ -12,6 +12,7 @@
 //!         }
 //!     }
 //!     impl __p::FromArray for Image { .. }
+//!     unsafe impl<'__borrow> __p::BorrowedFor<'__borrow> for Image where Vec<f32>: __p::BorrowedFor<'__borrow> {}
 //! };
 //! ```
 //!
@@ -21,7 +22,8 @@
 //!
 //! The `unsafe impl` relies on what the traits of the runtime promise. Safe code can write a module for `crate = "path"`
 //! with other traits of these names, so a hidden function of `CudaArray` has them in its signature: with any other trait,
-//! it is not the function of `CudaArray` and does not compile.
+//! it is not the function of `CudaArray` and does not compile. An import gives its memory to `unsafe` code only, so no such
+//! trait gets it.
 //!
 //! Each call names the field's type as `<Type as __p::Role>`, with the user's tokens. If the type does not implement
 //! the trait, the compiler's error points to it. Both halves name the same bound, and the compiler prints equal errors

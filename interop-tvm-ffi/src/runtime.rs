@@ -1,7 +1,7 @@
 //! The functions of `libtvm_ffi`, if the process has loaded it. Nothing is linked.
 #![expect(unsafe_code, reason = "calls functions of a library that is found at run time")]
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -146,12 +146,13 @@ fn is_of_torch(function: *const c_void) -> bool {
 
 /// The path of the library with a function. It is not asked for on Windows, so work on a default stream is ordered with all
 /// other there.
+#[cfg_attr(windows, expect(unused_variables, reason = "not asked"))]
 fn file_of(function: *const c_void) -> Option<String> {
     #[cfg(unix)]
     {
         unsafe extern "C" {
             /// The first pointer of the `Dl_info` receives the path.
-            fn dladdr(address: *const c_void, info: *mut [*const c_char; 4]) -> c_int;
+            fn dladdr(address: *const c_void, info: *mut [*const c_char; 4]) -> i32;
         }
         let mut info = [core::ptr::null(); 4];
         // SAFETY: the function takes any address, and `info` is valid for a write.

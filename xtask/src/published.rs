@@ -73,7 +73,7 @@ const SUITES: [Suite; 8] = [
     Suite {
         word: "platforms",
         name: "Other platforms",
-        why: "The core compiles for Windows and macOS, and clippy finds nothing that is of one platform only.",
+        why: "The core and the crate of functions compile for Windows and macOS, and clippy finds nothing that is of one platform only.",
         run: platforms,
     },
     Suite {
@@ -260,7 +260,7 @@ pub(crate) fn oldest_compiler(counts: &mut Counts) -> Result<(), Failure> {
 /// Platforms that the tests do not run on. They differ in the sizes of `c_long` and pointers, and in symbol lookup.
 const PLATFORMS: [&str; 3] = ["x86_64-pc-windows-msvc", "i686-pc-windows-msvc", "aarch64-apple-darwin"];
 
-/// Checks the core for other platforms, as far as this is possible without their linkers.
+/// Checks the core and the crate of functions for other platforms, as far as this is possible without their linkers.
 fn platforms(counts: &mut Counts) -> Result<(), Failure> {
     let installed = command_step::ask(Command::new("rustup").args(["target", "list", "--installed"]));
     let installed = installed.unwrap_or_default();
@@ -269,7 +269,13 @@ fn platforms(counts: &mut Counts) -> Result<(), Failure> {
         return Err(Failure::new(format!("a standard library is missing: `{advice}`")));
     }
     for platform in PLATFORMS {
-        let mut cargo = workspace::cargo(["clippy", "--quiet", "--locked", "--package=interop-core"]);
+        let mut cargo = workspace::cargo([
+            "clippy",
+            "--quiet",
+            "--locked",
+            "--package=interop-core",
+            "--package=interop-tvm-ffi",
+        ]);
         // PyO3 needs no interpreter of that platform for the stable ABI.
         cargo.arg(workspace::features_but(&["cust", "cudarc"])).arg("--features=pyo3/abi3-py311");
         cargo.args(["--target", platform]).env("PYO3_NO_PYTHON", "1");

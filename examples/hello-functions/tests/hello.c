@@ -1,4 +1,4 @@
-/* Calls a function of the library without Python and without libtvm_ffi: cc tests/hello.c -ldl && ./a.out libhello_functions.so */
+/* Calls a function of the library without Python and without libtvm_ffi, from C or from C++20: cc tests/hello.c -ldl && ./a.out libhello_functions.so */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,10 +25,10 @@ int main(int argc, char **argv) {
     if (scale(NULL, arguments, 2, &result)) return fprintf(stderr, "%s\n", last_error(NULL)), 1;
     printf("%g %g %g %g\n", numbers[0], numbers[1], numbers[2], numbers[3]);
 
-    const char *class;
+    const char *kind;
     if (scale(NULL, arguments, 1, &result)) {
-        const char *text = last_error(&class);
-        printf("%s: %s\n", class, text);
+        const char *text = last_error(&kind);
+        printf("%s: %s\n", kind, text);
     }
     return 0;
 }

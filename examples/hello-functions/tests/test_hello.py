@@ -95,12 +95,12 @@ def test_cupy():
         assert cupy.from_dlpack(hello_functions.scaled(x, 2.0)).tolist() == [4, 8, 12, 16, 20, 24]
 
 
-def test_c(tmp_path):
-    compiler = shutil.which("cc")
-    if not compiler:
-        pytest.skip("no C compiler")
+@pytest.mark.parametrize("compiler", [["cc"], ["c++", "-x", "c++", "-std=c++20"]], ids=["C", "C++"])
+def test_c(tmp_path, compiler):
+    if not shutil.which(compiler[0]):
+        pytest.skip("no compiler")
     here, program = Path(__file__).parent, tmp_path / "hello"
-    subprocess.run([compiler, "-Wall", "-Werror", "-o", program, here / "hello.c", "-ldl"], check=True)
+    subprocess.run([*compiler, "-Wall", "-Werror", "-o", program, here / "hello.c", "-ldl"], check=True)
     library = Path(hello_functions.__file__).with_name("libhello_functions.so")
     done = subprocess.run([program, library], capture_output=True, text=True, check=True)
     assert done.stdout == "2.5 5 7.5 10\nTypeError: `scale_`: the argument `factor` is missing\n"

@@ -26,6 +26,7 @@ use crate::error::Result;
 /// - [`HostVec`](crate::HostVec), [`HostBuffer`](crate::HostBuffer), [`CudaBuffer`](crate::cuda::CudaBuffer),
 ///   [`SharedBuffer`](crate::SharedBuffer);
 /// - [`Lease`](crate::Lease) and [`LeaseMut`](crate::LeaseMut), which use foreign memory in place;
+/// - [`Borrowed`](crate::Borrowed) and [`BorrowedMut`](crate::BorrowedMut), which use it for the time of a call;
 /// - `Arc` of a storage or of a `dyn Storage`, and the buffers in `adapters`.
 ///
 /// A type that implements `AsRef<[T]>`, such as a memory map, needs no implementation: use
