@@ -50,6 +50,7 @@ macro_rules! table {
                     const PARAMETERS: &'static [&'static str] = <super::$($path)::* as Kernel>::PARAMETERS;
                     const SAME_SHAPE: &'static [&'static [usize]] = <super::$($path)::* as Kernel>::SAME_SHAPE;
                     const NEEDS_BLOCK: bool = <super::$($path)::* as Kernel>::NEEDS_BLOCK;
+                    const IS_TEAM: bool = <super::$($path)::* as Kernel>::IS_TEAM;
                     type Parameters<'a> = <super::$($path)::* as Kernel>::Parameters<'a>;
 
                     fn call(thread: Thread<'_>, parameters: Self::Parameters<'_>) {
