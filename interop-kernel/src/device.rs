@@ -57,8 +57,8 @@ unsafe extern "C" {
     fn barrier_of_warp(mask: u32);
 }
 
-/// Returns a number of which the compiler forgets what it is, so that it unrolls no loop, and keeps nothing that depends on it in
-/// registers. Without `pure` it stays where it is.
+/// Returns a number of which the compiler forgets where it comes from, so that it keeps nothing that depends on it in registers.
+/// Without `pure` it stays where it is.
 #[inline(always)]
 pub(crate) fn forget(number: u32) -> u32 {
     let same: u32;
@@ -76,6 +76,15 @@ pub(crate) fn forget(number: u32) -> u32 {
 pub(crate) unsafe fn word_across(mask: u32, word: u32, distance: u32) -> u32 {
     // SAFETY: as the caller promises.
     unsafe { shuffle_across(mask, word, distance, 31) }
+}
+
+/// Returns a number that the compiler does not know, so that it does not unroll a loop.
+#[inline(always)]
+pub(crate) fn opaque(number: u32) -> u32 {
+    let same: u32;
+    // SAFETY: it copies a number.
+    unsafe { asm!("mov.u32 {}, {};", out(reg32) same, in(reg32) number, options(pure, nomem, nostack)) };
+    same
 }
 
 /// Returns a place of which the compiler forgets what it is.

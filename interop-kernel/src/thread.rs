@@ -363,7 +363,7 @@ impl BlockThread<'_> {
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
 unsafe fn sum_of_warp(mut value: f64) -> f64 {
-    let mut distance = device::forget(16);
+    let mut distance = device::opaque(16);
     while distance > 0 {
         // SAFETY: as the caller promises; the compiler does not know the number, but it is the same in all threads.
         value += f64::from_bits(unsafe { device::value_of_lane(value.to_bits(), distance) });

@@ -45,6 +45,10 @@ const FROM: &str = "// from sources with the checksum ";
 const HINT: &str = "a GPU has no `std`. If a crate does not compile: write `default-features = false` for it; of `half` use \
                     `interop_kernel::half`. If a float has no method such as `sqrt`: use `interop_kernel::math`, or the crate `libm`.";
 
+/// What to do about arrays that are not in registers.
+const LOCAL: &str =
+    "an array that a thread indexes by a variable lies in memory; write constant indices, or `unrolled!`";
+
 /// Drops the comments and the empty lines, which are a twentieth.
 fn instructions(ptx: &str) -> String {
     let is_kept = |line: &&str| !line.is_empty() && !line.trim_start().starts_with("//");
@@ -104,6 +108,9 @@ impl Compiler {
         cargo.env("RUSTC_BOOTSTRAP", "1").env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
         command_step::run(&mut cargo).map_err(|failure| Failure::new(format!("{failure}\n{HINT}")))?;
         let ptx = instructions(&files::read(&to)?);
+        if ptx.contains(".local") {
+            return Err(Failure::new(format!("a kernel in {} has local memory: {LOCAL}", kernels.folder)));
+        }
         let checksum = checksum(&root, kernels.folder)?;
         Ok(format!("{BY}{}\n{FROM}{checksum}\n{ptx}", self.version))
     }
@@ -196,6 +203,26 @@ mod tests {
                 "{}: run `cargo xtask ptx`",
                 kernels.folder
             );
+        }
+    }
+
+    /// An array in local memory costs a device more than most kernels compute.
+    #[test]
+    fn no_thread_has_memory_of_its_own() {
+        let ptxas = Command::new("ptxas").arg("--version").output().is_ok();
+        for kernels in &CRATES {
+            let ptx = files::read(&kernels.file()).expect("PTX beside the source");
+            assert!(!ptx.contains(".local"), "{}: {LOCAL}", kernels.folder);
+            if ptxas {
+                let mut report = Command::new("ptxas");
+                report.args(["-v", "-arch=sm_90", "-o"]).arg(workspace::target().join("ptx/assembled"));
+                let report = report.arg(kernels.file()).output().expect("ptxas");
+                let text = String::from_utf8_lossy(&report.stderr);
+                let functions = text.matches("bytes stack frame").count();
+                assert!(functions > 0 && report.status.success(), "{text}");
+                let clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
+                assert_eq!(text.matches(clean).count(), functions, "{}: {text}", kernels.folder);
+            }
         }
     }
 }
