@@ -270,11 +270,10 @@ fn compare(is_timed: bool) -> Result<bool> {
 /// Registers the kernels with the simulated driver. Returns whether there is one.
 fn is_simulated() -> bool {
     #[cfg(target_os = "linux")]
-    if let Ok(sim) = interop_sim_client::find() {
+    if let Ok(sim) = simulated_cuda::find() {
         use interop_demo_kernels::host::find;
         for name in interop_demo_kernels::entries(KERNELS_PTX) {
-            let kernel =
-                find::<interop_sim_client::DeviceMemory>(name).expect("a kernel that the host has, too");
+            let kernel = find::<simulated_cuda::DeviceMemory>(name).expect("a kernel that the host has, too");
             sim.register_kernel(name, kernel.sizes, kernel.run);
         }
         return true;

@@ -14,7 +14,7 @@ use interop_core::{
     AsStream, CudaArray, DType, Device, ErrorKind, FromArray, FromStream, HostVec, Import, LaunchScope,
     Lease, LeaseMut, Mutability, Storage, StreamHandle,
 };
-use interop_sim_client::{Arguments, Live, Policy, Sim, find, sim};
+use simulated_cuda::{Arguments, Live, Policy, Sim, find, sim};
 
 const PTX: &str = include_str!("../cuda/lent_add.ptx");
 

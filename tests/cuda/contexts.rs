@@ -13,7 +13,7 @@ use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, finish_releases, 
 use interop_core::{
     CudaArray, DType, ErrorKind, FromArray, FromImport, Import, LeaseMut, MemoryRegion, Storage, StreamHandle,
 };
-use interop_sim_client::Policy;
+use simulated_cuda::Policy;
 
 use crate::order_settings::Releases;
 use crate::support::{

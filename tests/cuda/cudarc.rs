@@ -13,7 +13,7 @@ use interop_core::{
     FromStream, Import, MemoryRegion, Mutability, Order, Refused, Storage, StreamHandle,
 };
 use interop_demo_kernels as kernels;
-use interop_sim_client::Live;
+use simulated_cuda::Live;
 
 use crate::support::{
     Matrix, ReadyOn, Streamed, current_context, no_context, numbers, read, send, simulated, source, turn,

@@ -17,7 +17,7 @@ use interop_core::{
     StreamHandle,
 };
 use interop_demo_kernels as kernels;
-use interop_sim_client::Policy;
+use simulated_cuda::Policy;
 
 use crate::support::{
     Matrix, ReadyOn, Streamed, Strided, has_second_device, no_context, numbers, read, send, simulated,

@@ -16,7 +16,7 @@ use interop_core::cuda::{CudaBuffer, MemoryKind};
 use interop_core::{
     CudaArray, Element, FromArray, FromImport, HostVec, Import, Order, SharedBuffer, StreamHandle,
 };
-use interop_sim_client::{Sim, find};
+use simulated_cuda::{Sim, find};
 
 use crate::random_layouts::{Random, RandomLayout};
 use crate::support::{ReadyOn, Streamed, Strided, numbers, send, simulated, turn};

@@ -8,7 +8,7 @@ use cust::stream::{Stream, StreamFlags};
 use interop_core::adapters::cudarc::context;
 use interop_core::cuda::{CudaBuffer, MemoryKind};
 use interop_core::{AsStream, Device, Error, ErrorKind, FromArray, FromImport, FromStream, StreamHandle};
-use interop_sim_client::{Mistake, Sim};
+use simulated_cuda::{Mistake, Sim};
 
 use crate::contexts::beside_a_capture;
 use crate::subprocess::run_alone;

@@ -12,7 +12,7 @@ use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
 use interop_core::{
     AsStream, CudaArray, DType, Device, ErrorKind, FromArray, FromStream, LeaseMut, Storage, StreamHandle,
 };
-use interop_sim_client::Policy;
+use simulated_cuda::Policy;
 
 use crate::contexts::{NON_BLOCKING, handle, in_another_context, ok, stream};
 use crate::support::{

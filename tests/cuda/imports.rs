@@ -12,7 +12,7 @@ use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, FromImport, Import, Mutability, Order, Owner,
     RawDescriptor, SharedBuffer, Storage, StreamHandle, Strides,
 };
-use interop_sim_client::{Mistake, Policy, Sim, find};
+use simulated_cuda::{Mistake, Policy, Sim, find};
 
 use crate::contexts::{beside_a_capture, ok};
 use crate::order_settings::Releases;

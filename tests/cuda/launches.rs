@@ -9,7 +9,7 @@ use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use interop_core::{CudaArray, LaunchSize};
 use interop_demo_kernels::{self as kernels, Arrays};
-use interop_sim_client::find;
+use simulated_cuda::find;
 
 use crate::support::{Matrix, numbers, turn};
 

@@ -12,7 +12,7 @@ use cust::sys;
 use interop_core::adapters::cudarc::{LentSlice, LentSliceMut};
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
 use interop_core::{AsStream, CudaArray, DType, Device, ErrorKind, FromArray, Lease, LeaseMut, Storage};
-use interop_sim_client::{Arguments, Live, Policy, sim};
+use simulated_cuda::{Arguments, Live, Policy, sim};
 
 use crate::contexts::{NON_BLOCKING, handle, in_another_context, ok, stream};
 use crate::support::{

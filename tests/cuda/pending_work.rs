@@ -13,7 +13,7 @@ use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, finish_releases};
 use interop_core::{
     AsStream, CudaArray, DType, FromArray, FromImport, Import, MemoryRegion, Storage, StreamHandle,
 };
-use interop_sim_client::{Live, Policy, Sim, Spin, find};
+use simulated_cuda::{Live, Policy, Sim, Spin, find};
 
 use crate::contexts::{NON_BLOCKING, beside_a_capture, handle, in_another_context, ok, stream};
 use crate::support::{

@@ -7,7 +7,7 @@ use cust::memory::DeviceBuffer;
 use cust::stream::{Stream, StreamFlags};
 use interop_core::cuda::{finish_releases, stream_wait};
 use interop_core::{CudaArray, Device, Import, StreamHandle};
-use interop_sim_client::{Live, find};
+use simulated_cuda::{Live, find};
 
 use crate::support::{Matrix, Streamed, numbers, turn};
 

@@ -7,7 +7,7 @@ use std::thread;
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
 use interop_core::{CudaArray, Import, LeaseMut, StreamHandle};
 use interop_cuda_examples::simulated::give_kernels;
-use interop_sim_client::{Sim, find};
+use simulated_cuda::{Sim, find};
 
 /// Exclusive access to the driver for one test. At the end the simulated driver, if present, must have reported no
 /// mistake: no race, no use after free, no access without a context.

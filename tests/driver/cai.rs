@@ -5,7 +5,7 @@ use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{Unordered, pending_releases, unordered};
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Result, StreamHandle};
 
-use interop_sim_client::Mistake;
+use simulated_cuda::Mistake;
 
 use crate::counted_imports::drained;
 use crate::cuda_program::{Bytes, Place, Stream, current};

@@ -7,7 +7,7 @@ use interop_core::cuda::{
     stream_synchronize, stream_wait,
 };
 use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, SharedBuffer, StreamHandle};
-use interop_sim_client::{Live, Mistake};
+use simulated_cuda::{Live, Mistake};
 
 use crate::counted_imports::{ReadyOn, arrive, drained, tell};
 use crate::cuda_program::{LARGE, Place, Stream, current};

@@ -4,7 +4,7 @@ use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, stream_wait};
 use interop_core::{
     CudaArray, DType, Device, Element, ErrorKind, MemoryRegion, Storage, StreamHandle, live_allocations,
 };
-use interop_sim_client::{Live, Mistake};
+use simulated_cuda::{Live, Mistake};
 
 use crate::cuda_program::{Place, current, flags_of};
 use crate::exclusive_driver::turn;

@@ -5,7 +5,7 @@ use std::ptr::null;
 use std::sync::{Mutex, PoisonError};
 
 use interop_core::StreamHandle;
-use interop_sim_client::{Spin, sim};
+use simulated_cuda::{Spin, sim};
 
 use crate::support::signed;
 use crate::support::streams::stream as stream_of;
@@ -14,7 +14,7 @@ use crate::support::streams::stream as stream_of;
 macro_rules! cu {
     ($name:literal, $($argument:expr => $type:ty),* $(,)?) => {{
         // SAFETY: this is the type of the function in `cuda.h`.
-        let function = unsafe { interop_sim_client::sim().function::<extern "C" fn($($type),*) -> i32>($name) };
+        let function = unsafe { simulated_cuda::sim().function::<extern "C" fn($($type),*) -> i32>($name) };
         function($($argument),*)
     }};
 }
@@ -378,7 +378,7 @@ impl Drop for Bytes {
         }
         self.place.with(|| {
             // SAFETY: both functions take an address.
-            let function = unsafe { interop_sim_client::sim().function::<extern "C" fn(u64) -> i32>(free) };
+            let function = unsafe { simulated_cuda::sim().function::<extern "C" fn(u64) -> i32>(free) };
             // A failed test may have lost the memory together with its context.
             let code = function(self.address);
             assert!(code == 0 || std::thread::panicking(), "{free}: {code}");

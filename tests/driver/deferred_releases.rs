@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use interop_core::cuda::{finish_releases, pending_releases, poll_releases, start_release_thread};
 use interop_core::{Device, FromArray, SharedBuffer};
-use interop_sim_client::Policy;
+use simulated_cuda::Policy;
 
 use crate::counted_imports::{arrive, await_release, drained};
 use crate::cuda_program::Place;

@@ -9,7 +9,7 @@ use interop_core::cuda::{
 };
 use interop_core::dlpack::{Ownership, Versioned, export};
 use interop_core::{DType, Device, ErrorKind, Import, RawDescriptor, StreamHandle};
-use interop_sim_client::{Live, Mistake};
+use simulated_cuda::{Live, Mistake};
 
 use crate::counted_imports::{arrive, drained};
 use crate::cuda_program::{Bytes, LARGE, Place, current, destroy_event, is_untimed, set_current};

@@ -9,7 +9,7 @@ use core::fmt::Debug;
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
 use interop_core::{CudaArray, Element, SharedBuffer};
-use interop_sim_client::Live;
+use simulated_cuda::Live;
 
 use crate::cuda_program::Place;
 use crate::exclusive_driver::turn;

@@ -9,7 +9,7 @@ use interop_core::cuda::{
     share_events_for,
 };
 use interop_core::{DType, live_exports};
-use interop_sim_client::{Live, Mark, Mistake, Policy, Sim, sim};
+use simulated_cuda::{Live, Mark, Mistake, Policy, Sim, sim};
 
 use crate::cuda_program::{Place, current, end_captures, set_current, thread_mode};
 use crate::order_settings::{Releases, set_unordered};

@@ -9,7 +9,7 @@ use interop_core::{
     CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, MemoryRegion, Mutability, StreamHandle,
     live_exports,
 };
-use interop_sim_client::{Live, Mistake};
+use simulated_cuda::{Live, Mistake};
 
 use crate::counted_imports::{ReadyOn, arrive, drained};
 use crate::cuda_program::{Place, Stream, current};

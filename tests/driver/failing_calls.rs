@@ -7,7 +7,7 @@ use interop_core::cuda::{
     stream_synchronize, stream_wait,
 };
 use interop_core::{CudaArray, DType, Device, Error, Import, StreamHandle};
-use interop_sim_client::{Live, Mistake};
+use simulated_cuda::{Live, Mistake};
 
 use crate::counted_imports::{arrive, drained, tell};
 use crate::cuda_program::{LARGE, Place, current, thread_mode};

@@ -15,7 +15,7 @@ use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LaunchScope, LeaseMut, StreamHandle,
     live_exports,
 };
-use interop_sim_client::{Spin, sim};
+use simulated_cuda::{Spin, sim};
 
 use crate::children::{Child, Ended, child_does, end, end_the_thread, in_a_child};
 use crate::counted_imports::{Row, arrive, await_release, tell};

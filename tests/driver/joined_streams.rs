@@ -5,7 +5,7 @@
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::finish_releases;
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, HostVec, Import, LeaseMut, StreamHandle};
-use interop_sim_client::Mistake;
+use simulated_cuda::Mistake;
 
 use crate::counted_imports::{ReadyOn, arrive};
 use crate::cuda_program::{Bytes, Place, Stream};

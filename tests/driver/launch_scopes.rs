@@ -7,7 +7,7 @@ use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releas
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, Kept, LaunchScope, Lease, LeaseMut, StreamHandle,
 };
-use interop_sim_client::Mistake;
+use simulated_cuda::Mistake;
 
 use crate::counted_imports::{Row, arrive_on, drained, row};
 use crate::cuda_program::{Place, Stream};

@@ -11,7 +11,7 @@ use interop_core::dlpack::Versioned;
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, Import, LaunchScope, Result, live_allocations,
 };
-use interop_sim_client::Live;
+use simulated_cuda::Live;
 
 use crate::counted_imports::claim;
 use crate::cuda_program::{Place, Stream};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, poll_releases, stream_wait};
 use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
-use interop_sim_client::{Mistake, Policy, Report};
+use simulated_cuda::{Mistake, Policy, Report};
 
 use crate::counted_imports::ReadyOn;
 use crate::cuda_program::{Bytes, Place, Stream};

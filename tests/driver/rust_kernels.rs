@@ -8,7 +8,7 @@ use interop_core::{
     CudaArray, Element, ErrorKind, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut, MemoryRegion,
     Mutability, Storage as _, StreamHandle,
 };
-use interop_sim_client::Mistake;
+use simulated_cuda::Mistake;
 
 use crate::counted_imports::{Row, row};
 use crate::cuda_program::Place;

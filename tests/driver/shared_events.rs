@@ -10,7 +10,7 @@ use interop_core::cuda::{
     stream_wait,
 };
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, SharedBuffer, StreamHandle};
-use interop_sim_client::{Policy, sim};
+use simulated_cuda::{Policy, sim};
 
 use crate::counted_imports::{arrive, drained, poll_in_passing};
 use crate::cuda_program::{LARGE, Place, set_current};

@@ -3,7 +3,7 @@
 use interop_core::cuda::stream_wait;
 use interop_core::{Device, StreamHandle};
 
-use interop_sim_client::Mistake;
+use simulated_cuda::Mistake;
 
 use crate::cuda_program::{Bytes, Place, Stream, current};
 use crate::exclusive_driver::turn;
@@ -61,7 +61,7 @@ fn between_two_handles_an_edge_is_five_calls() {
 fn assert_orders(producer: Stream, consumer: Stream, data: &Bytes, make: impl FnOnce()) {
     producer.spin();
     producer.fill(data, 7);
-    let path = interop_sim_client::sim().no_waits();
+    let path = simulated_cuda::sim().no_waits();
     make();
     drop(path);
     assert_eq!(consumer.reads(data), 7, "the consumer reads before the producer has written");

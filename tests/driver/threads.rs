@@ -12,7 +12,7 @@ use interop_core::cuda::{
 };
 use interop_core::dlpack::{Ownership, Versioned, export};
 use interop_core::{CudaArray, Device, Import, RawDescriptor, StreamHandle};
-use interop_sim_client::{Live, Policy, sim};
+use simulated_cuda::{Live, Policy, sim};
 
 use crate::counted_imports::{ReadyOn, arrive, await_release};
 use crate::cuda_program::{Bytes, LARGE, Place, current};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, Unordered, finish_releases, unordered};
 use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease, StreamHandle};
-use interop_sim_client::Live;
+use simulated_cuda::Live;
 
 use crate::counted_imports::Row;
 use crate::cuda_program::{Bytes, Place, Stream};

@@ -10,8 +10,8 @@ import tvm_ffi
 from capsules import NAMES, Legacy, new_capsule
 from streamed_library import CUDA, DRIVER, GLOBAL, Export, Foreign, Library, Torch, Unset, call
 
-DRIVER.interop_sim_calls.restype = DRIVER.interop_sim_report_count.restype = ctypes.c_uint64
-DRIVER.interop_sim_spin.argtypes = [ctypes.c_uint64]
+DRIVER.simulated_cuda_calls.restype = DRIVER.simulated_cuda_report_count.restype = ctypes.c_uint64
+DRIVER.simulated_cuda_spin.argtypes = [ctypes.c_uint64]
 ctypes.CDLL(os.environ["INTEROP_FUNCTIONS"]).register_kernels()
 
 # What was exported, as long as the program runs.
@@ -47,16 +47,16 @@ WAITS = ("cuStreamWaitEvent", "cuEventRecord", "cuCtxRecordEvent", "cuCtxWaitEve
 
 
 def calls(*names):
-    return sum(DRIVER.interop_sim_calls(name.encode()) for name in names)
+    return sum(DRIVER.simulated_cuda_calls(name.encode()) for name in names)
 
 
 def reports():
     texts = []
-    for at in range(DRIVER.interop_sim_report_count()):
+    for at in range(DRIVER.simulated_cuda_report_count()):
         text = ctypes.create_string_buffer(1000)
-        DRIVER.interop_sim_report(ctypes.c_uint64(at), None, text, ctypes.c_uint64(999))
+        DRIVER.simulated_cuda_report(ctypes.c_uint64(at), None, text, ctypes.c_uint64(999))
         texts.append(text.value.decode())
-    DRIVER.interop_sim_clear_reports()
+    DRIVER.simulated_cuda_clear_reports()
     return texts
 
 
@@ -82,7 +82,7 @@ def test_pending_work(f, library, stream):
     """The work before a call is done, and the work after it waits, on any stream."""
     array, target = library.array([0.0] * 6), library.array([0.0] * 6)
     for value in range(1, 20):
-        DRIVER.interop_sim_spin(stream.ptr)
+        DRIVER.simulated_cuda_spin(stream.ptr)
         array.fill_(value)
         f.scale_(array, 2.0)
         f.scale_into(array, target, 3.0)
@@ -93,7 +93,7 @@ def test_pending_work(f, library, stream):
 def test_new_arrays(f, library, stream):
     array = library.array([1.0, 2.0, 3.0])
     for _ in range(5):
-        DRIVER.interop_sim_spin(stream.ptr)
+        DRIVER.simulated_cuda_spin(stream.ptr)
         array.fill_(4.0)
         result = f.scaled(array, 2.0)
         if not isinstance(result, library.Array):
@@ -109,13 +109,13 @@ def test_driver_calls_on_a_known_stream(f):
         array, target = library.array([1.0] * 6), library.array([0.0] * 6)
         f.scale_(array, 2.0)
         f.scale_into(array, target, 2.0)
-        DRIVER.interop_sim_reset_calls()
+        DRIVER.simulated_cuda_reset_calls()
         f.scale_(array, 2.0)
         in_place, waits = calls("cuPointerGetAttributes", "cuLaunchKernel"), calls(*WAITS)
-        assert (in_place, waits) == (2, 0) and DRIVER.interop_sim_calls(None) <= 5
-        DRIVER.interop_sim_reset_calls()
+        assert (in_place, waits) == (2, 0) and DRIVER.simulated_cuda_calls(None) <= 5
+        DRIVER.simulated_cuda_reset_calls()
         f.scale_into(array, target, 2.0)
-        assert calls(*WAITS) == 0 and DRIVER.interop_sim_calls(None) <= 7
+        assert calls(*WAITS) == 0 and DRIVER.simulated_cuda_calls(None) <= 7
         assert target.tolist() == [8.0] * 6
 
 
@@ -124,7 +124,7 @@ def test_an_unknown_stream_is_ordered_and_not_trusted(f):
     with library.using(library.new_stream()):
         array = library.array([1.0] * 6)
         assert not f.has_stream()
-        DRIVER.interop_sim_reset_calls()
+        DRIVER.simulated_cuda_reset_calls()
         f.scale_(array, 2.0)
         assert calls("cuCtxRecordEvent", "cuCtxWaitEvent") > 0
         assert array.tolist() == [2.0] * 6

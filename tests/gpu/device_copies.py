@@ -154,7 +154,7 @@ def test_many_copies_take_the_memory_of_a_few(memory):
     """The copies are queued one after the other. Each reuses memory that an earlier one freed, without a wait on the
     host.
     """
-    if hasattr(driver.library(), "interop_sim_live"):
+    if hasattr(driver.library(), "simulated_cuda_live"):
         pytest.skip("the simulated driver runs nothing before somebody waits")
     size, stream = 4 << 20, driver.stream()
     address = memory(size)

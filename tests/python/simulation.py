@@ -10,7 +10,7 @@ import sys
 
 import interop_demo
 
-sys.path.append(str(pathlib.Path(__file__).parents[2] / "sim-driver/python"))
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "simulated-cuda-driver/python"))
 
 
 class Simulation:

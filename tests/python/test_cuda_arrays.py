@@ -23,14 +23,14 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 @pytest.fixture(autouse=True)
 def nothing_wrong(nothing_leaks):
     """Checks that the driver has nothing to report and that no driver memory leaks."""
-    live = SIM.library.interop_sim_live(0)
+    live = SIM.library.simulated_cuda_live(0)
     yield
     gc.collect()
     assert interop_demo.finish_releases() == 0
     # Pool memory that is freed in stream order.
-    SIM.library.interop_sim_run_all()
+    SIM.library.simulated_cuda_run_all()
     assert SIM.reports() == []
-    assert SIM.library.interop_sim_live(0) == live
+    assert SIM.library.simulated_cuda_live(0) == live
 
 
 def full(kind, shape=(3, 4), value=2.5, dtype="<f4", **options):
@@ -124,15 +124,15 @@ def test_views_go_backwards(kind):
 @pytest.mark.parametrize("dtype", ["|u1", "<f2", "<f4", "<c8", "<c16"])
 def test_a_device_fills_its_memory_while_the_host_goes_on(kind, dtype):
     """Nothing is zeroed, copied or waited for on the host; each reader waits for the kernel."""
-    spin = SIM.library.interop_sim_spin(ctypes.c_uint64(1))
+    spin = SIM.library.simulated_cuda_spin(ctypes.c_uint64(1))
     before = SIM.calls("cuMemsetD8Async", "cuMemcpyAsync"), SIM.calls("cuLaunchKernel")
     waits = SIM.calls("cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize")
     array = full(kind, value=3, dtype=dtype)
     assert (SIM.calls("cuMemsetD8Async", "cuMemcpyAsync"), SIM.calls("cuLaunchKernel")) == (before[0], before[1] + 1)
     # Pool memory can be used after its stream has been reached.
     assert kind == "pool" or SIM.calls("cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize") == waits
-    assert kind == "pool" or SIM.library.interop_sim_is_pending(ctypes.c_uint64(spin))
-    SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
+    assert kind == "pool" or SIM.library.simulated_cuda_is_pending(ctypes.c_uint64(spin))
+    SIM.library.simulated_cuda_release_spin(ctypes.c_uint64(spin))
     assert on_host(array).tolist() == [[3] * 4] * 3
 
 
@@ -224,14 +224,14 @@ def test_all_releases_of_a_long_chain_are_finished():
 @each_kind
 def test_memory_is_released_after_the_work_that_uses_it(kind):
     array, stream = full(kind), SIM.stream()
-    spin = SIM.library.interop_sim_spin(stream)
+    spin = SIM.library.simulated_cuda_spin(stream)
     interop_demo.scale_(array, 2, stream=stream)
     capsule = array.__dlpack__(stream=stream, max_version=(1, 0))
     imported = interop_demo.asarray(capsule)
     del array, capsule, imported
     gc.collect()
     assert interop_demo.pending_releases() > 0
-    SIM.library.interop_sim_release_spin(spin)
+    SIM.library.simulated_cuda_release_spin(spin)
     assert interop_demo.finish_releases() == 0
 
 

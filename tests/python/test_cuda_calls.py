@@ -38,7 +38,7 @@ EDGE = {RECORD: 1, WAIT: 1}
 
 def count_all(action):
     """Returns the driver calls of the action, and its result."""
-    SIM.library.interop_sim_reset_calls()
+    SIM.library.simulated_cuda_reset_calls()
     result = action()
     return {name: SIM.calls(name) for name in NAMES + ABROAD if SIM.calls(name)}, result
 
@@ -46,7 +46,7 @@ def count_all(action):
 def calls(action):
     """Like `count_all`, but only calls with a name here are allowed."""
     found, result = count_all(action)
-    assert sum(found.values()) == SIM.library.interop_sim_calls(None), "a call that is not in the list"
+    assert sum(found.values()) == SIM.library.simulated_cuda_calls(None), "a call that is not in the list"
     return found, result
 
 
@@ -295,9 +295,9 @@ def test_a_dict_that_names_a_stream_is_ordered_after_it(memory):
 @pytest.fixture
 def eager():
     """Work finishes as soon as it is queued, so one query is enough."""
-    SIM.library.interop_sim_set_policy(2)
+    SIM.library.simulated_cuda_set_policy(2)
     yield
-    SIM.library.interop_sim_set_policy(0)
+    SIM.library.simulated_cuda_set_policy(0)
 
 
 # For each context: it must be current, and no visible stream may capture in it. The mode allows the query.

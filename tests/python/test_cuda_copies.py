@@ -41,9 +41,9 @@ def filled(count, dtype):
     """Returns a device array with distinct elements, and the same on the host."""
     array, host = full("cuda", (count,), 1, dtype), np.arange(count).astype(dtype)
     # `full` only queues the fill, which would overwrite what is written here.
-    SIM.library.interop_sim_run_all()
+    SIM.library.simulated_cuda_run_all()
     address = interop_demo.describe(array)["data"]
-    place = SIM.library.interop_sim_translate(address, host.nbytes, 1)
+    place = SIM.library.simulated_cuda_translate(address, host.nbytes, 1)
     ctypes.memmove(place, host.tobytes(), host.nbytes)
     return array, host
 
@@ -124,12 +124,12 @@ def test_the_host_does_not_wait(layout):
     first, second = SIM.stream(), SIM.stream()
     array = full("cuda", (4, 6), 1.0)
     array = {"compact": array, "transposed": interop_demo.asarray(Transposed(array)), "every second column": array[:, ::2]}[layout]
-    spin = SIM.library.interop_sim_spin(ctypes.c_uint64(first))
+    spin = SIM.library.simulated_cuda_spin(ctypes.c_uint64(first))
     interop_demo.scale_(array, 2, stream=first)
     waits = SIM.calls(*WAITS)
     capsule = array.__dlpack__(copy=True, stream=second, **V1)
     assert SIM.calls(*WAITS) == waits
-    assert SIM.library.interop_sim_is_pending(ctypes.c_uint64(spin))
+    assert SIM.library.simulated_cuda_is_pending(ctypes.c_uint64(spin))
     interop_demo.scale_(array, 3, stream=first)
     copy = interop_demo.asarray(capsule, stream=second)
     assert interop_demo.checksum(copy, stream=second) == 2 * np.prod(array.shape)
@@ -152,10 +152,10 @@ def test_memory_comes_from_the_pool_and_goes_back_in_order(unordered):
     pool, plain, frees = SIM.calls("cuMemAllocFromPoolAsync"), SIM.calls("cuMemAlloc_v2"), SIM.calls("cuMemFreeAsync")
     copy = interop_demo.asarray(array.__dlpack__(copy=True, stream=stream, **V1), stream=stream)
     assert (SIM.calls("cuMemAllocFromPoolAsync") - pool, SIM.calls("cuMemAlloc_v2") - plain) == (1, 0)
-    spin = SIM.library.interop_sim_spin(ctypes.c_uint64(stream))
+    spin = SIM.library.simulated_cuda_spin(ctypes.c_uint64(stream))
     interop_demo.scale_(copy, 2, stream=stream)
     if unordered:
-        SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
+        SIM.library.simulated_cuda_release_spin(ctypes.c_uint64(spin))
         SIM.call("cuStreamSynchronize", ctypes.c_uint64(stream))
     interop_demo.set_unordered(releases=unordered)
     waits = SIM.calls(*WAITS)
@@ -164,7 +164,7 @@ def test_memory_comes_from_the_pool_and_goes_back_in_order(unordered):
     assert SIM.calls(*WAITS) == waits
     if not unordered:
         # The release of the copy is deferred; its memory is not accessed after it has been released.
-        SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
+        SIM.library.simulated_cuda_release_spin(ctypes.c_uint64(spin))
         assert interop_demo.finish_releases() == 0
         assert SIM.calls("cuMemFreeAsync") - frees == 1
 
@@ -174,14 +174,14 @@ def test_a_copy_that_nobody_takes_goes_back_behind_its_work():
     array, stream = full("cuda", (4, 6), 1.0), SIM.stream()
     interop_demo.scale_(array, 2, stream=stream)
     array.__dlpack__(copy=True, stream=stream, **V1)
-    spin = SIM.library.interop_sim_spin(ctypes.c_uint64(stream))
+    spin = SIM.library.simulated_cuda_spin(ctypes.c_uint64(stream))
     frees, waits = SIM.calls("cuMemFreeAsync"), SIM.calls(*WAITS)
     for round in range(1, 4):
         array.__dlpack__(copy=True, stream=stream, **V1)
         assert (SIM.calls("cuMemFreeAsync") - frees, SIM.calls(*WAITS) - waits) == (round, 0)
         assert interop_demo.pending_releases() == 0
-    assert SIM.library.interop_sim_is_pending(ctypes.c_uint64(spin))
-    SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
+    assert SIM.library.simulated_cuda_is_pending(ctypes.c_uint64(spin))
+    SIM.library.simulated_cuda_release_spin(ctypes.c_uint64(spin))
 
 
 def taken(array, stream):
@@ -193,21 +193,21 @@ def test_a_copy_that_was_taken_waits_for_all_work():
     array, stream = full("cuda", (512, 1024), 1.0), SIM.stream()
     taken(array, stream)
     interop_demo.finish_releases()
-    spin = SIM.library.interop_sim_spin(ctypes.c_uint64(SIM.stream()))
+    spin = SIM.library.simulated_cuda_spin(ctypes.c_uint64(SIM.stream()))
     taken(array, stream)
     assert interop_demo.pending_releases() == 1
-    SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
+    SIM.library.simulated_cuda_release_spin(ctypes.c_uint64(spin))
 
 
 def test_the_original_of_a_copy_is_not_free_before_the_copy():
     """The copy is on another stream than the array, which is dropped at once."""
     stream = SIM.stream()
-    spin = SIM.library.interop_sim_spin(ctypes.c_uint64(stream))
+    spin = SIM.library.simulated_cuda_spin(ctypes.c_uint64(stream))
     array = full("pool", (512, 1024), 1.0)
     copy = take(array.__dlpack__(copy=True, stream=stream, **V1))
     del array
-    assert SIM.library.interop_sim_is_pending(ctypes.c_uint64(spin))
-    SIM.library.interop_sim_run_all()
+    assert SIM.library.simulated_cuda_is_pending(ctypes.c_uint64(spin))
+    SIM.library.simulated_cuda_run_all()
     release(copy)
     assert SIM.reports() == []
 
@@ -215,7 +215,7 @@ def test_the_original_of_a_copy_is_not_free_before_the_copy():
 def test_a_device_without_a_pool_gives_plain_memory():
     array = full("cuda", (4, 6), 1.0)
     for stream in (1, -1):
-        SIM.library.interop_sim_fail_next(b"cuMemAllocFromPoolAsync", 801)
+        SIM.library.simulated_cuda_fail_next(b"cuMemAllocFromPoolAsync", 801)
         copy = interop_demo.asarray(array.__dlpack__(copy=True, stream=stream, **V1))
         assert on_host(copy).tolist() == [[1.0] * 6] * 4
 
@@ -225,7 +225,7 @@ def test_no_room_for_a_copy_says_how_much_it_takes(stream):
     array = full("cuda", (4, 6), 1.0)
     interop_demo.scale_(array, 2, stream=1)
     for _ in range(2):  # the second attempt comes after a trim of the pools
-        SIM.library.interop_sim_fail_next(b"cuMemAllocFromPoolAsync", 2)
+        SIM.library.simulated_cuda_fail_next(b"cuMemAllocFromPoolAsync", 2)
     with pytest.raises(interop_demo.ArrayError, match="96 bytes of free memory"):
         array.__dlpack__(copy=True, stream=stream, **V1)
 
@@ -235,7 +235,7 @@ def test_no_room_for_the_step_in_between():
     array, host = filled(24, "<f4")
     source = interop_demo.asarray(Transposed(interop_demo.asarray(ByInterface(array, host.reshape(4, 6)))))
     launches = SIM.calls("cuLaunchKernel")
-    SIM.library.interop_sim_fail_next(b"cuMemAllocFromPoolAsync", 2)
+    SIM.library.simulated_cuda_fail_next(b"cuMemAllocFromPoolAsync", 2)
     assert on_host(source).tolist() == host.reshape(4, 6).T.tolist()
     assert SIM.calls("cuLaunchKernel") == launches
 
@@ -317,13 +317,13 @@ def test_faults_leave_nothing_behind():
     for name in ("cuMemAllocFromPoolAsync", "cuLaunchKernel", "cuStreamWaitEvent"):
         for after in range(3):
             for _ in range(after):
-                SIM.library.interop_sim_fail_next(name.encode(), 0)
-            SIM.library.interop_sim_fail_next(name.encode(), 999)
+                SIM.library.simulated_cuda_fail_next(name.encode(), 0)
+            SIM.library.simulated_cuda_fail_next(name.encode(), 999)
             try:
                 source.__dlpack__(copy=True, stream=second, **V1)
             except interop_demo.ArrayError as error:
                 assert name in str(error)
             else:
                 # The call is made fewer times than that.
-                SIM.library.interop_sim_clear_faults()
+                SIM.library.simulated_cuda_clear_faults()
     assert interop_demo.checksum(array) == 2 * 2400

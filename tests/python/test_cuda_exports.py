@@ -16,7 +16,7 @@ class ByInterface:
 
 
 def pending(spin):
-    return bool(SIM.library.interop_sim_is_pending(ctypes.c_uint64(spin)))
+    return bool(SIM.library.simulated_cuda_is_pending(ctypes.c_uint64(spin)))
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
@@ -59,7 +59,7 @@ def test_whoever_names_no_stream_finds_host_memory_ready(kind):
     host does not.
     """
     array, stream, other = full(kind), SIM.stream(), SIM.stream()
-    spin = SIM.library.interop_sim_spin(stream)
+    spin = SIM.library.simulated_cuda_spin(stream)
     interop_demo.scale_(array, 2, stream=stream)
     array.__dlpack__(stream=other, max_version=(1, 0))
     assert pending(spin)

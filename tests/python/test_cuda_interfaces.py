@@ -17,9 +17,9 @@ def registered():
     """Registered host memory and its device address, which is different."""
     memory = np.arange(4, dtype="<f4")
     first, on_devices = ctypes.c_uint64(memory.ctypes.data), ctypes.c_uint64()
-    SIM.library.interop_sim_set_registered_apart(1)
+    SIM.library.simulated_cuda_set_registered_apart(1)
     SIM.call("cuMemHostRegister_v2", first, ctypes.c_size_t(memory.nbytes), 0)
-    SIM.library.interop_sim_set_registered_apart(0)
+    SIM.library.simulated_cuda_set_registered_apart(0)
     SIM.call("cuMemHostGetDevicePointer_v2", ctypes.byref(on_devices), first, 0)
     assert on_devices.value != first.value
     yield memory, on_devices.value
@@ -47,9 +47,9 @@ def test_a_dict_has_the_address_that_kernels_use(registered):
 
 def test_memory_that_no_kernel_reaches_has_no_dict(registered):
     array = interop_demo.asarray(ByInterface(registered[1], 4))
-    SIM.library.interop_sim_fail_next(b"cuPointerGetAttribute", 1)
+    SIM.library.simulated_cuda_fail_next(b"cuPointerGetAttribute", 1)
     assert not hasattr(array, "__cuda_array_interface__")
-    SIM.library.interop_sim_fail_next(b"cuPointerGetAttribute", 1)
+    SIM.library.simulated_cuda_fail_next(b"cuPointerGetAttribute", 1)
     with pytest.raises(AttributeError, match="__cuda_array_interface__: `data`: .* has no access"):
         array.__cuda_array_interface__  # noqa: B018
     assert hasattr(array, "__cuda_array_interface__")

@@ -44,7 +44,7 @@ def test_pinned_memory_of_those_who_give_it_no_stream(error, stream):
     assert (facts["data"], facts["device"]) == (interop_demo.describe(array)["data"], (CUDA_HOST, 0))
     assert producer.asked == [number or 1, None]
     # Each device can access the memory: one event for each context in use, and again for the release.
-    contexts = SIM.library.interop_sim_live(3)
+    contexts = SIM.library.simulated_cuda_live(3)
     assert (after[0] - before[0] >= contexts, after[1] - before[1], after[2] - before[2]) == (True, contexts, 0)
 
 
@@ -378,7 +378,7 @@ def test_an_import_that_waits_lets_other_threads_run(producer, kind):
     """Drivers before 12.5 cannot record an event for a context. The host waits for all work, which may need the GIL."""
     probe, array = native.load("threads"), producer(full(kind))
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
-    SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)
+    SIM.library.simulated_cuda_fail_next(b"cuCtxRecordEvent", 500)
     waits = SIM.calls("cuCtxSynchronize")
     interop_demo.describe(array, stream=SIM.stream())
     assert SIM.calls("cuCtxSynchronize") == waits + 1

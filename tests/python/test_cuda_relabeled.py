@@ -63,8 +63,8 @@ def test_numpy_takes_it_in_place():
 
 def test_work_is_pending_under_the_other_name_too():
     array, ours, theirs = full("managed"), SIM.stream(), SIM.stream()
-    spin = SIM.library.interop_sim_spin(ctypes.c_uint64(ours))
+    spin = SIM.library.simulated_cuda_spin(ctypes.c_uint64(ours))
     interop_demo.scale_(array, 2, stream=ours)
     array.relabel_as_device().__dlpack__(stream=theirs, max_version=(1, 0))
     SIM.call("cuStreamSynchronize", ctypes.c_uint64(theirs))
-    assert not SIM.library.interop_sim_is_pending(ctypes.c_uint64(spin))
+    assert not SIM.library.simulated_cuda_is_pending(ctypes.c_uint64(spin))

@@ -24,12 +24,12 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 @pytest.fixture(autouse=True)
 def nothing_wrong(nothing_leaks):
     """Checks that the driver has nothing to report and that no driver memory leaks."""
-    live = SIM.library.interop_sim_live(0)
+    live = SIM.library.simulated_cuda_live(0)
     yield
     gc.collect()
     assert interop_demo.finish_releases() == 0
     assert SIM.reports() == []
-    assert SIM.library.interop_sim_live(0) == live
+    assert SIM.library.simulated_cuda_live(0) == live
 
 
 def full(kind, shape=(3, 4), value=1.5, dtype="<f4", **options):

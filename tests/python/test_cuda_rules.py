@@ -15,7 +15,7 @@ from test_cuda_arrays import SIM, full, nothing_wrong, on_host, pytestmark  # no
 
 
 def pending(spin):
-    return bool(SIM.library.interop_sim_is_pending(ctypes.c_uint64(spin)))
+    return bool(SIM.library.simulated_cuda_is_pending(ctypes.c_uint64(spin)))
 
 
 def current_device():
@@ -28,12 +28,12 @@ def test_every_stream_with_pending_work_is_waited_for():
     """R140: work on an array in two streams, which its export joins, and a dict that states no stream."""
     first, second, third, ours = (SIM.stream() for _ in range(4))
     array = full("cuda")
-    spins = [SIM.library.interop_sim_spin(first)]
+    spins = [SIM.library.simulated_cuda_spin(first)]
     interop_demo.scale_(array, 2, stream=first)
-    spins.append(SIM.library.interop_sim_spin(second))
+    spins.append(SIM.library.simulated_cuda_spin(second))
     interop_demo.scale_(array, 2, stream=second)
     array.__dlpack__(stream=third, max_version=(1, 0))
-    later = SIM.library.interop_sim_spin(first)
+    later = SIM.library.simulated_cuda_spin(first)
     # The driver runs only what the third stream waits for.
     SIM.call("cuStreamSynchronize", ctypes.c_uint64(third))
     assert [pending(spin) for spin in (*spins, later)] == [False, False, True]
@@ -42,12 +42,12 @@ def test_every_stream_with_pending_work_is_waited_for():
         __cuda_array_interface__ = {**array.__cuda_array_interface__, "version": 2}
 
     SaysNothing.__cuda_array_interface__.pop("stream")
-    spins = [later, SIM.library.interop_sim_spin(second)]
+    spins = [later, SIM.library.simulated_cuda_spin(second)]
     interop_demo.describe(SaysNothing(), stream=ours)
-    later = SIM.library.interop_sim_spin(second)
+    later = SIM.library.simulated_cuda_spin(second)
     SIM.call("cuStreamSynchronize", ctypes.c_uint64(ours))
     assert [pending(spin) for spin in (*spins, later)] == [False, False, True]
-    SIM.library.interop_sim_release_spin(ctypes.c_uint64(later))
+    SIM.library.simulated_cuda_release_spin(ctypes.c_uint64(later))
 
 
 class OnItsDevice:
@@ -87,21 +87,21 @@ def test_the_exchange_table_waits_for_nothing():
     """R174: pending work stays pending. That the current stream's later work follows it is not a host wait."""
     c = native.load("handwritten")
     array, stream = full("cuda"), SIM.stream()
-    spin = SIM.library.interop_sim_spin(stream)
+    spin = SIM.library.simulated_cuda_spin(stream)
     interop_demo.scale_(array, 2, stream=stream)
     waits = [f"cu{what}Synchronize" for what in ("Stream", "Event", "Ctx")]
     before = SIM.calls(*waits)
     c.table_import(array, array)
     assert SIM.calls(*waits) == before
     assert pending(spin)
-    SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
+    SIM.library.simulated_cuda_release_spin(ctypes.c_uint64(spin))
 
 
 @pytest.mark.skipif(native.missing() is not None, reason=f"a module in C cannot be compiled: {native.missing()}")
 def test_what_goes_out_by_the_table_comes_after_pending_work():
     """The export is ready on the stream that the table reports, the legacy default stream."""
     array, stream = full("cuda"), SIM.stream()
-    spin = SIM.library.interop_sim_spin(stream)
+    spin = SIM.library.simulated_cuda_spin(stream)
     interop_demo.scale_(array, 2, stream=stream)
     native.load("handwritten").table_import(array, array)
     SIM.call("cuStreamSynchronize", ctypes.c_uint64(1))
@@ -156,7 +156,7 @@ def test_later_work_of_a_library_comes_after_ours(library, waits):
     """R46: without a host wait, also if the library states no stream: then all later work of the context waits."""
     theirs, synchronize = SIM.stream(), ["cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"]
     producer = library(theirs)
-    spin = SIM.library.interop_sim_spin(ctypes.c_uint64(1))
+    spin = SIM.library.simulated_cuda_spin(ctypes.c_uint64(1))
     before = SIM.calls(*synchronize)
     interop_demo.scale_(producer, 2)
     assert (SIM.calls(*synchronize) - before, pending(spin)) == (waits, waits == 0)
@@ -165,7 +165,7 @@ def test_later_work_of_a_library_comes_after_ours(library, waits):
     # A caller that passes a stream must make the library's stream wait; the driver reports it if that is omitted.
     interop_demo.scale_(producer, 2, stream=SIM.stream())
     overwrite(producer, theirs)
-    SIM.library.interop_sim_run_all()
+    SIM.library.simulated_cuda_run_all()
     (report,) = SIM.reports()
     assert "an edge from operation" in report and "cuMemsetD8Async" in report
 
@@ -295,7 +295,7 @@ def test_the_stream_2_of_another_thread_is_waited_for(kind):
     array = full(kind)
 
     def work():
-        SIM.library.interop_sim_spin(2)
+        SIM.library.simulated_cuda_spin(2)
         interop_demo.scale_(array, 2, stream=2)
         # On the other thread the handle is still valid.
         assert array.__cuda_array_interface__["stream"] == 2

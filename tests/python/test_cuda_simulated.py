@@ -1,4 +1,4 @@
-"""`sim-driver/python/simulated_cuda.py`, the Python client of the simulated driver, as a program of somebody else uses it.
+"""`simulated-cuda-driver/python/simulated_cuda.py`, the Python client of the simulated driver, as a program of somebody else uses it.
 
 The program calls the driver by ctypes, as every binding does in the end.
 """
@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-FOLDER = pathlib.Path(__file__).parents[2] / "sim-driver/python"
+FOLDER = pathlib.Path(__file__).parents[2] / "simulated-cuda-driver/python"
 sys.path.append(str(FOLDER))
 
 try:
@@ -136,7 +136,7 @@ print("the program has ended well")
 
 @pytest.mark.parametrize(("setting", "status"), [("", 1), ("off", 0)])
 def test_a_program_that_knows_nothing_of_the_client_ends_with_its_reports(setting, status):
-    environment = os.environ | {"INTEROP_SIM_REPORTS": setting}
+    environment = os.environ | {"SIMULATED_CUDA_REPORTS": setting}
     ended = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (status, "the program has ended well\n"), ended.stderr
     assert ("Race: write of 4 bytes" in ended.stderr) == (status == 1), ended.stderr

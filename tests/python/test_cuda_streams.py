@@ -29,7 +29,7 @@ def nothing_wrong(nothing_leaks):
     yield
     gc.collect()
     assert interop_demo.finish_releases() == 0
-    SIM.library.interop_sim_run_all()
+    SIM.library.simulated_cuda_run_all()
     assert SIM.reports() == []
 
 
@@ -57,9 +57,9 @@ def stream(request, library):
 
 def calls(action):
     """The number of driver calls of an action, and its result."""
-    SIM.library.interop_sim_reset_calls()
+    SIM.library.simulated_cuda_reset_calls()
     result = action()
-    return SIM.library.interop_sim_calls(None), result
+    return SIM.library.simulated_cuda_calls(None), result
 
 
 def read(array):
@@ -265,7 +265,7 @@ def test_threads_have_streams_of_their_own(library):
 @each(["cupy", "numba", "warp"])
 def test_a_kept_array_outlives_its_stream(library):
     """Its number belongs to another stream then."""
-    SIM.library.interop_sim_set_reuse(1)
+    SIM.library.simulated_cuda_set_reuse(1)
     try:
         array = library.array([0.0] * COUNT)
         with library.using(library.new_stream()) as stream:
@@ -283,7 +283,7 @@ def test_a_kept_array_outlives_its_stream(library):
         del kept, again, number
         interop_demo.poll_releases()
     finally:
-        SIM.library.interop_sim_set_reuse(0)
+        SIM.library.simulated_cuda_set_reuse(0)
 
 
 @each(["torch", "cupy"])
@@ -423,12 +423,12 @@ def test_a_loop_holds_no_memory(library, stream):
     """Not one release waits, whatever is pending."""
     warm_up(library)
     busy = Stream(streamed_library.NON_BLOCKING)
-    spin = SIM.library.interop_sim_spin(busy.ptr)
+    spin = SIM.library.simulated_cuda_spin(busy.ptr)
     array = library.array([1.0] * COUNT)
     for _ in range(1000):
         interop_demo.scale_(array, 1.0)
         assert interop_demo.pending_releases() == 0
-    SIM.library.interop_sim_release_spin(spin)
+    SIM.library.simulated_cuda_release_spin(spin)
     busy.synchronize()
 
 

@@ -68,10 +68,10 @@ def test_memory_that_is_freed_lets_other_threads_run(kind, owner):
         array = interop_demo.asarray(array)
     interop_demo.set_unordered(releases=True)
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
-    live = SIM.library.interop_sim_live(0)
+    live = SIM.library.simulated_cuda_live(0)
     del array
     interop_demo.set_unordered()
-    assert SIM.library.interop_sim_live(0) == live - 1
+    assert SIM.library.simulated_cuda_live(0) == live - 1
     assert probe.attachment(1) is False
 
 
@@ -115,7 +115,7 @@ def test_an_argument_that_the_host_works_on_lets_other_threads_run(function):
 @in_c
 def test_work_for_a_library_that_names_no_stream_lets_other_threads_run():
     """Drivers before 12.5 cannot make a context wait. The host waits for the work on behalf of the library."""
-    SIM.library.interop_sim_fail_next(b"cuCtxWaitEvent", 500)
+    SIM.library.simulated_cuda_fail_next(b"cuCtxWaitEvent", 500)
     probe, array = native.load("threads"), Silent(None)
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
     interop_demo.scale_(array, 2)
@@ -154,9 +154,9 @@ def test_a_hold_that_waits_for_a_release_lets_other_threads_run():
         array, stream = full("cuda"), SIM.stream()
         imported = interop_demo.asarray(array.__dlpack__(stream=stream, max_version=(1, 0)))
         SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), work, None)
-        SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)
+        SIM.library.simulated_cuda_fail_next(b"cuCtxRecordEvent", 500)
         del imported
-        SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)
+        SIM.library.simulated_cuda_fail_next(b"cuCtxRecordEvent", 500)
         finish = threading.Thread(target=interop_demo.finish_releases)
         finish.start()
         inside.wait()
@@ -198,9 +198,9 @@ def test_a_release_beside_a_hold_that_waits_does_not_wait_for_it(then):
         stream = SIM.stream()
         first, second, pooled = imported(3), imported(3), full("pool", (1 << 19,))
         SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), work, None)
-        SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)
+        SIM.library.simulated_cuda_fail_next(b"cuCtxRecordEvent", 500)
         del first
-        SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)
+        SIM.library.simulated_cuda_fail_next(b"cuCtxRecordEvent", 500)
         finish = threading.Thread(target=interop_demo.finish_releases)
         finish.start()
         inside.wait()

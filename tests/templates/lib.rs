@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "Python finds the function by its name")]
 
 use hello_cuda_kernels::{add_elements, double_elements, doubled_elements, normalized_rows};
-use interop_sim_client::sim;
+use simulated_cuda::sim;
 
 /// Registers the kernels with the simulated driver of the process.
 #[unsafe(no_mangle)]

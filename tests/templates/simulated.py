@@ -37,7 +37,7 @@ class Library:
     def numbers(self, array):
         """Fails if anything raced."""
         values = array.tolist()
-        assert DRIVER.interop_sim_report_count() == 0, "the driver reports a race"
+        assert DRIVER.simulated_cuda_report_count() == 0, "the driver reports a race"
         return values
 
 

@@ -42,7 +42,7 @@ fn run(counts: &mut Counts) -> Result<(), Failure> {
     let docs = ["test", "--locked", "--package=interop-core", "--doc", &feature];
     suites::follow(headers.known_to(&mut workspace::cargo(docs)).arg("adapters::cuda_core"), counts)?;
     let mut cargo = workspace::cargo(["test", "--locked", MANIFEST]);
-    sim::on_path(headers.known_to(&mut cargo)).env("INTEROP_SIM_VERSION", DRIVER_VERSION);
+    sim::on_path(headers.known_to(&mut cargo)).env("SIMULATED_CUDA_VERSION", DRIVER_VERSION);
     suites::follow(&mut cargo, counts)
 }
 

@@ -12,7 +12,7 @@ const RANGE: &str = ">=0.28, <0.31";
 const MINORS: [&str; 3] = ["0.28", "0.29", "0.30"];
 /// The packages that the extension consists of, and the one that its kernels are tested with.
 const PACKAGES: [&str; 5] =
-    ["interop-core", "interop-derive", "interop-kernel", "examples/py-extension", "sim-driver/client"];
+    ["interop-core", "interop-derive", "interop-kernel", "examples/py-extension", "simulated-cuda"];
 
 /// Tests of bugs that `PyO3` had before 0.29: a thread that ended inside its frames ended the process (its pull request
 /// 6085), and each instance kept a reference to its class (6224).
@@ -77,7 +77,7 @@ fn copy_workspace(copy: &Path, minor: &str) -> Result<(), Failure> {
     // Removes the settings of packages that are not copied.
     let text = lines
         .join("\n")
-        .replace("[profile.dev.package.interop-sim-driver]", "[profile.none]\ninherits = \"dev\"");
+        .replace("[profile.dev.package.simulated-cuda-driver]", "[profile.none]\ninherits = \"dev\"");
     for package in PACKAGES {
         // Files that no longer exist must not be built.
         let place: PathBuf = copy.join(package);

@@ -123,9 +123,9 @@ fn thread(counts: &mut Counts) -> Result<(), Failure> {
     tools::need_nightly()?;
     build::must_find(Sanitizer::Thread, "race")?;
     // The driver is instrumented too, because threads synchronize in it and the sanitizer must see that.
-    command_step::run(Sanitizer::Thread.cargo("build")?.arg("--package=interop-sim-driver"))?;
+    command_step::run(Sanitizer::Thread.cargo("build")?.arg("--package=simulated-cuda-driver"))?;
     let mut cargo = Sanitizer::Thread.cargo("test")?;
-    cargo.env("INTEROP_SIM_DRIVER", Sanitizer::Thread.built("libinterop_sim_driver.so"));
+    cargo.env("SIMULATED_CUDA_DRIVER", Sanitizer::Thread.built("libsimulated_cuda_driver.so"));
     cargo.args(["--no-fail-fast", &workspace::plain_features()]).args(TESTS);
     suites::follow(sim::hidden(&mut cargo), counts)
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     command_step::run(&mut driver())?;
     install(&folder)?;
     println!(
-        "    Programs use it with LD_LIBRARY_PATH={folder}. INTEROP_SIM_VERSION=12050 makes it a driver for CUDA 12.5.\n    \
+        "    Programs use it with LD_LIBRARY_PATH={folder}. SIMULATED_CUDA_VERSION=12050 makes it a driver for CUDA 12.5.\n    \
          Python asks it by `import simulated_cuda`, with PYTHONPATH={folder}.",
         folder = folder.display()
     );
@@ -57,7 +57,7 @@ pub(crate) fn build() -> Result<(), Failure> {
 
 /// Returns the command that builds the simulated driver.
 fn driver() -> Command {
-    workspace::cargo(["build", "--package=interop-sim-driver", "--locked"])
+    workspace::cargo(["build", "--package=simulated-cuda-driver", "--locked"])
 }
 
 /// Returns the path of a file that a debug build wrote. Cargo may use another folder than `target`.
@@ -68,9 +68,9 @@ fn built(file: &str) -> PathBuf {
 
 /// Copies the driver that was built into a folder, under both of its names, and its Python client.
 fn install(folder: &Path) -> Result<(), Failure> {
-    let client = workspace::root().join("sim-driver/python").join(CLIENT);
+    let client = workspace::root().join("simulated-cuda-driver/python").join(CLIENT);
     files::replace(&client, &folder.join(CLIENT))?;
-    files::replace(&built("libinterop_sim_driver.so"), &folder.join(NAME))?;
+    files::replace(&built("libsimulated_cuda_driver.so"), &folder.join(NAME))?;
     let link = folder.join(LINK);
     if fs::read_link(&link).is_ok_and(|target| target == Path::new(NAME)) {
         return Ok(());

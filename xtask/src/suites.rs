@@ -19,7 +19,7 @@ const ALL: [&str; 11] = [
     "--exclude=interop-public-api",
     "--exclude=interop-demo-extension",
     "--exclude=interop-class-tests",
-    "--exclude=interop-sim-driver",
+    "--exclude=simulated-cuda-driver",
     "--exclude=cuda-smoke",
     "--exclude=interop-cuda-examples",
     "--exclude=interop-cuda-tests",
@@ -27,7 +27,7 @@ const ALL: [&str; 11] = [
 
 /// The packages that run on the simulated driver. Those with `cust` also link it.
 const SIMULATED: [&str; 4] = [
-    "--package=interop-sim-driver",
+    "--package=simulated-cuda-driver",
     "--package=cuda-smoke",
     "--package=interop-cuda-examples",
     "--package=interop-cuda-tests",
@@ -396,7 +396,7 @@ mod tests {
     fn no_file_of_tests_is_left_out() {
         let root = workspace::root();
         let folders = ["derive", "runtime", "driver", "cuda"].map(|name| root.join("tests").join(name));
-        for folder in folders.iter().chain([&root.join("sim-driver/tests/sim_driver")]) {
+        for folder in folders.iter().chain([&root.join("simulated-cuda-driver/tests/sim_driver")]) {
             assert_eq!(unnamed(folder), [""; 0], "no `mod` names these, so nothing in them runs");
         }
         let manifest = files::read(&root.join("tests/Cargo.toml")).expect("the manifest of the tests");

@@ -1,7 +1,7 @@
 //! Registers the kernels with the simulated driver as host functions, so that the examples run without a GPU.
 
 use interop_demo_kernels::{KERNELS_PTX, ORDER_PTX, entries, host};
-use interop_sim_client::{DeviceMemory, find};
+use simulated_cuda::{DeviceMemory, find};
 
 /// Registers all kernels with the simulated driver. Does nothing if the process uses a real driver.
 ///

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use interop_cuda_examples::{Outcome, bandwidth, blur, pinned, simulated, two_streams, vector_add};
-use interop_sim_client::find;
+use simulated_cuda::find;
 
 /// Registers the kernels with the simulated driver, if there is one, and gives one test at a time exclusive use.
 fn turn() -> MutexGuard<'static, ()> {

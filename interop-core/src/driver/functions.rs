@@ -8,7 +8,7 @@
 //! To add a function:
 //!
 //! 1. Here: a line in `table!`, with the type from `cuda.h`. An older driver may lack it; the caller decides what to do then.
-//! 2. `sim-driver/src/api/`: the same function, and a test in `sim-driver/tests/`. It must behave like a real driver, so add a
+//! 2. `simulated-cuda-driver/src/api/`: the same function, and a test in `simulated-cuda-driver/tests/`. It must behave like a real driver, so add a
 //!    test to `tests/gpu/` or `tests/cuda/` that runs on one.
 //! 3. `tests/driver/`: tests of its purpose, of its failure (`fail_next`), and of the number of calls.
 

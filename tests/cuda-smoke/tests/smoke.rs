@@ -7,7 +7,7 @@
 
 use std::ffi::c_void;
 
-use interop_sim_client::{Arguments, Live, sim};
+use simulated_cuda::{Arguments, Live, sim};
 
 const PTX: &str = include_str!("scale.ptx");
 const COUNT: usize = 1000;

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "Python finds the function by its name")]
 
 use hello_functions_kernels::{scale_elements, scaled_elements};
-use interop_sim_client::sim;
+use simulated_cuda::sim;
 
 /// Registers the kernels with the simulated driver of the process.
 #[unsafe(no_mangle)]

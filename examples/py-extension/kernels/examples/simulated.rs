@@ -6,7 +6,7 @@ use interop_demo_extension_kernels as kernels;
 /// Registers the kernels.
 #[unsafe(no_mangle)]
 pub extern "C" fn register_kernels() {
-    let sim = interop_sim_client::sim();
+    let sim = simulated_cuda::sim();
     sim.register::<kernels::scale_8>();
     sim.register::<kernels::scale_16>();
     sim.register::<kernels::scale_32>();
