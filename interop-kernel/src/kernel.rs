@@ -436,9 +436,11 @@ impl<'a, K: Kernel> Arguments<'a, K> {
             }
         }
         self.check_team(block)?;
-        self.compare(K::SAME_SHAPE, Shape::Whole)?;
-        self.compare(K::SAME_ROWS, |shape| Shape::Rows(shape.first().copied()))?;
-        self.compare(K::SAME_COLUMNS, |shape| Shape::Columns(shape.last().copied()))
+        self.compare(K::SAME_SHAPE, |shape| Shape(Some(shape), "elements"))?;
+        self.compare(K::SAME_ROWS, |shape| Shape(shape.get(..1), "rows"))?;
+        self.compare(K::SAME_COLUMNS, |shape| {
+            Shape(shape.len().checked_sub(1).map(|last| &shape[last..]), "columns")
+        })
     }
 
     /// Checks a launch of teams.
@@ -454,12 +456,12 @@ impl<'a, K: Kernel> Arguments<'a, K> {
         for (number, name) in K::PARAMETERS.iter().enumerate() {
             let Some([_, columns]) = K::Parameters::shape(&self.0, number) else { continue };
             if *columns >= COLUMNS {
-                let allowed = "fewer than 2^31 in a row of a team";
+                let found = format!("{columns} columns");
                 return Err(ArgumentError::new(
                     MistakeKind::Overflow,
                     name,
-                    Shape::Columns(Some(*columns)),
-                    allowed,
+                    found,
+                    "fewer than 2^31 in a row of a team",
                 ));
             }
         }
@@ -472,7 +474,7 @@ impl<'a, K: Kernel> Arguments<'a, K> {
         groups: &[&[usize]],
         part: impl Fn(&'s [i64]) -> Shape<'s>,
     ) -> Result<(), ArgumentError> {
-        let part = |number| K::Parameters::shape(&self.0, number).map_or(Shape::None, &part);
+        let part = |number| K::Parameters::shape(&self.0, number).map_or(Shape(None, ""), &part);
         for group in groups {
             let Some((first, others)) = group.split_first() else { continue };
             let expected = part(*first);
@@ -507,24 +509,16 @@ impl<K: Kernel> fmt::Debug for Arguments<'_, K> {
     }
 }
 
-/// What is compared of the extents of an array, and what messages say of it.
+/// What is compared of the extents of an array, and what one of them counts.
 #[derive(PartialEq)]
-enum Shape<'a> {
-    Whole(&'a [i64]),
-    Rows(Option<i64>),
-    Columns(Option<i64>),
-    None,
-}
+struct Shape<'a>(Option<&'a [i64]>, &'static str);
 
 impl fmt::Display for Shape<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Whole([len]) => write!(f, "{len} elements"),
-            Self::Whole(shape) => write!(f, "the shape {shape:?}"),
-            Self::Rows(Some(rows)) => write!(f, "{rows} rows"),
-            Self::Columns(Some(columns)) => write!(f, "{columns} columns"),
-            Self::Rows(None) | Self::Columns(None) => f.write_str("no axis"),
-            Self::None => f.write_str("no view"),
+        match self.0 {
+            Some([extent]) => write!(f, "{extent} {}", self.1),
+            Some(shape) => write!(f, "the shape {shape:?}"),
+            None => f.write_str("no axis"),
         }
     }
 }

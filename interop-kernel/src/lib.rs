@@ -30,9 +30,9 @@
 //! | item | purpose |
 //! | --- | --- |
 //! | [`kernel`](macro@kernel) | makes a function a kernel |
-//! | [`Thread`], [`BlockThread`] | the thread that runs, alone or with its block |
+//! | [`Thread`], [`BlockThread`], [`Team`] | the thread that runs, alone or with its block; the threads that own rows together |
 //! | [`View`], [`ViewMut`], [`Elementwise`] | arrays as parameters |
-//! | [`Elements`], [`Packs`], [`Tiles`], [`Blocks`] | decide which thread has which elements of a `ViewMut` |
+//! | [`Elements`], [`Packs`], [`Tiles`], [`Rows`], [`Blocks`] | decide which thread has which elements of a `ViewMut` |
 //! | [`KernelView`], [`KernelViewMut`], [`KernelArrays`], [`InScope`] | arguments of a launch |
 //! | [`math`] | `sqrt`, `exp2`, `floor` and others, which are not in `core` |
 //! | [`host`] | runs on the CPU, for a simulated driver |
@@ -142,7 +142,7 @@ pub use mapping::{Atomic, Blocks, Elements, Mapping, Packs, Rows, Tiles};
 pub use merge::{DynKernelView, KernelOperand, Views};
 pub use real::{Real, RowElement};
 pub use row::{OwnRows, Row};
-pub use row_source::{Columns, Kept, RowArray, Source};
+pub use row_source::{Kept, RowArray, Source};
 pub use shared::Shared;
 pub use team::Team;
 pub use thread::{BlockThread, FirstParameter, Index, Own, OwnIndex, Position, Thread, TileRows};

@@ -370,7 +370,7 @@ where
     #[inline(always)]
     unsafe fn visit<const WIDE: bool>(&mut self, Unit { column, count, .. }: Unit, words: &S::Words) {
         unrolled!(number in 0..count => {
-            let values = (self.f)(S::items(words, column, number), column + number as u32);
+            let values = (self.f)(S::items(words, number), column + number as u32);
             self.values = (self.combine)(self.values, values);
         });
     }
@@ -385,6 +385,6 @@ impl<S: Source, E: Real, F: Fn(S::Items) -> f32> Visit<S> for Store<'_, E, F> {
     #[inline(always)]
     unsafe fn visit<const WIDE: bool>(&mut self, unit: Unit, words: &S::Words) {
         // SAFETY: as the caller promises.
-        unsafe { self.line.store::<WIDE>(unit, |number| (self.f)(S::items(words, unit.column, number))) };
+        unsafe { self.line.store::<WIDE>(unit, |number| (self.f)(S::items(words, number))) };
     }
 }

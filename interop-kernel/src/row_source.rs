@@ -187,13 +187,13 @@ pub trait RowArray: Copy + sealed::Sealed {
     }
 }
 
-/// What the functions of a [`Row`](crate::Row) read: a [`RowArray`], the [`Columns`], or a tuple of up to four of these.
+/// What the functions of a [`Row`](crate::Row) read: a [`RowArray`], or a tuple of up to four of these.
 ///
-/// A function of the elements gets an `f32` for each array, a `u32` for the columns, and a tuple for a tuple.
+/// A function of the elements gets an `f32` for an array, and a tuple for a tuple.
 #[diagnostic::on_unimplemented(
     message = "a row does not read `{Self}`",
     label = "no source of a row",
-    note = "it reads `&View`s with one or two axes, `&ViewMut`s by the rule `Rows`, what `row.keep` returns, `Columns`, and tuples of these"
+    note = "it reads `&View`s with one or two axes, `&ViewMut`s by the rule `Rows`, what `row.keep` returns, and tuples of these"
 )]
 pub trait Source: Copy + sealed::Sealed {
     /// What a function gets for an element.
@@ -227,7 +227,7 @@ pub trait Source: Copy + sealed::Sealed {
 
     /// Returns an element of those in words.
     #[doc(hidden)]
-    fn items(words: &Self::Words, column: u32, number: usize) -> Self::Items;
+    fn items(words: &Self::Words, number: usize) -> Self::Items;
 }
 
 mod sealed {
@@ -316,38 +316,8 @@ impl<A: RowArray> Source for A {
     }
 
     #[inline(always)]
-    fn items(words: &Words, _: u32, number: usize) -> f32 {
+    fn items(words: &Words, number: usize) -> f32 {
         Line::<A::Element>::value(words, number)
-    }
-}
-
-/// The number of each column, as a `u32`: a [`Source`].
-#[derive(Clone, Copy, Debug)]
-pub struct Columns;
-
-impl sealed::Sealed for Columns {}
-
-impl Source for Columns {
-    type Items = u32;
-    type Lines = ();
-    type Words = ();
-    const ARRAYS: usize = 0;
-    const KEPT: usize = 0;
-
-    #[inline(always)]
-    fn lines(self, _: &Part) {}
-
-    #[inline(always)]
-    fn is_wide((): &()) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    unsafe fn load<const WIDE: bool>(self, (): (), _: Unit) {}
-
-    #[inline(always)]
-    fn items((): &(), column: u32, number: usize) -> u32 {
-        column + number as u32
     }
 }
 
@@ -386,8 +356,8 @@ macro_rules! tuples {
             }
 
             #[inline(always)]
-            fn items(words: &Self::Words, column: u32, number: usize) -> Self::Items {
-                ($($source::items(&words.$number, column, number),)*)
+            fn items(words: &Self::Words, number: usize) -> Self::Items {
+                ($($source::items(&words.$number, number),)*)
             }
         }
     };

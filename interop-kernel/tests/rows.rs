@@ -8,8 +8,8 @@
 #![expect(unsafe_code, reason = "describes arrays for launches that do not happen")]
 
 use interop_kernel::{
-    Columns, InScope, KernelView, KernelViewMut, LaunchSize, MistakeKind, Real, RowElement, Rows, Team, View,
-    ViewMut, kernel, math,
+    InScope, KernelView, KernelViewMut, LaunchSize, MistakeKind, Real, RowElement, Rows, Team, View, ViewMut,
+    kernel, math,
 };
 
 const EPS: f32 = 1e-5;
@@ -202,23 +202,20 @@ fn rows_change_in_place() {
     }
 }
 
-/// The largest element of each row, its column, and how many there are from a column on.
+/// The largest element of each row, twice, and its column.
 #[kernel]
 fn maxima(
     mut team: Team<'_>,
     x: View<'_, f32, 2>,
-    mut most: ViewMut<'_, f32, 2, Rows>,
+    mut most: ViewMut<'_, f32, 1, Rows>,
+    mut values: ViewMut<'_, f32, 1, Rows>,
     mut columns: ViewMut<'_, i64, 1, Rows>,
 ) {
     for row in team.rows(&x) {
-        let max = row.max(&x, |x| x);
         let (value, column) = row.argmax(&x, |x| x);
         row.set(&mut columns, column as i64);
-        row.write(&mut most, Columns, |at| match at {
-            0 => max,
-            1 => value,
-            at => at as f32,
-        });
+        row.set(&mut values, value);
+        row.set(&mut most, row.max(&x, |x| x));
     }
 }
 
@@ -235,37 +232,33 @@ fn the_maximum_is_the_first_one_and_a_nan_is_before_all() {
     ];
     let x: Vec<f32> = rows.iter().flat_map(|(row, ..)| *row).collect();
     for size in launches() {
-        let (mut most, mut columns) = ([0.0; 6 * 40], [0; 6]);
+        let (mut most, mut values, mut columns) = ([0.0; 6], [0.0; 6], [0; 6]);
+        let own = ViewMut::new(&mut columns, [6]);
         maxima::run(
             size,
             View::new(&x, [6, 40]),
-            ViewMut::new(&mut most, [6, 40]),
-            ViewMut::new(&mut columns, [6]),
+            ViewMut::new(&mut most, [6]),
+            ViewMut::new(&mut values, [6]),
+            own,
         );
         for (row, (_, value, column)) in rows.iter().enumerate() {
-            let found = &most[row * 40..][..40];
-            assert_eq!(
-                (found[0].to_bits(), found[1].to_bits()),
-                (value.to_bits(), value.to_bits()),
-                "{size:?} {row}"
-            );
-            assert_eq!((columns[row], found[7]), (*column, 7.0), "{size:?} {row}");
+            let found = (most[row].to_bits(), values[row].to_bits(), columns[row]);
+            assert_eq!(found, (value.to_bits(), value.to_bits(), *column), "{size:?} {row}");
         }
     }
 }
 
 #[test]
 fn rows_without_columns_have_the_sum_0() {
-    let (mut most, mut columns, mut sums) = ([0.0; 0], [7; 3], [7.0; 3]);
+    let (mut most, mut values, mut columns, mut sums) = ([7.0; 3], [7.0; 3], [7; 3], [7.0; 3]);
     for size in launches() {
-        sum::<f32>::run(size, View::new(&[], [3, 0]), ViewMut::new(&mut sums, [3]));
-        maxima::run(
-            size,
-            View::new(&[], [3, 0]),
-            ViewMut::new(&mut most, [3, 0]),
-            ViewMut::new(&mut columns, [3]),
+        let (x, own) = (View::new(&[], [3, 0]), ViewMut::new(&mut columns, [3]));
+        sum::<f32>::run(size, x, ViewMut::new(&mut sums, [3]));
+        maxima::run(size, x, ViewMut::new(&mut most, [3]), ViewMut::new(&mut values, [3]), own);
+        assert_eq!(
+            (sums, most, values, columns),
+            ([0.0; 3], [f32::NEG_INFINITY; 3], [f32::NEG_INFINITY; 3], [0; 3])
         );
-        assert_eq!((sums, columns), ([0.0; 3], [0; 3]));
         sum::<f32>::run(size, View::new(&[], [0, 3]), ViewMut::new(&mut [], [0]));
     }
 }

@@ -75,8 +75,17 @@ macro_rules! by_type {
 
 /// Kernels of rows. All functions write to a tensor that they get, and take a launch for tests.
 #[pymodule]
+#[expect(
+    clippy::type_complexity,
+    clippy::needless_pass_by_value,
+    reason = "a tensor is a `Matrix` of a lease; PyO3 makes values"
+)]
 mod interop_rows {
-    use super::*;
+    use super::{
+        Any, Asked, CudaArray, HostMatrix, KERNELS, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut,
+        Matrix, PathBuf, PyResult, Row, View, ViewMut, bf16, dispatch, fs, import, import_as, kernels,
+        launch, pyfunction,
+    };
 
     /// Loads the PTX of the kernels from a file.
     #[pyfunction]
