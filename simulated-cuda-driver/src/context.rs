@@ -99,10 +99,14 @@ impl Sim {
             stream.dead = true;
             reuse.leave(Thing::Stream, *handle);
         }
-        for (lost, _) in events.extract_if(.., |_, event| event.context == context) {
-            lost_events.insert(lost);
-            reuse.leave(Thing::Event, lost);
-        }
+        events.retain(|lost, event| {
+            let is_lost = event.context == context;
+            if is_lost {
+                lost_events.insert(*lost);
+                reuse.leave(Thing::Event, *lost);
+            }
+            !is_lost
+        });
         self.modules.retain(|_, module| module.context != context);
         let modules: Vec<_> = self.modules.keys().copied().collect();
         self.functions.retain(|_, function| modules.contains(&function.module));

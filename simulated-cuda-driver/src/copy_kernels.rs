@@ -51,7 +51,7 @@ extern "C" fn run<T: Unit, const W: usize>(
     assert_eq!(to_low, 0, "a compact target");
     let unit = size_of::<T>() as u64;
     let strides = axes.flat_map(|(_, from, to)| [from.unsigned_abs(), to.unsigned_abs()]);
-    assert!(strides.chain([to, from]).all(|number| number.is_multiple_of(unit)), "a misaligned unit");
+    assert!(strides.chain([to, from]).all(|number| number % unit == 0), "a misaligned unit");
     let source = translate(from.wrapping_add_signed(low), low.abs_diff(high) + unit, false);
     let target = translate(to, to_high.unsigned_abs() + unit, true);
     if source.is_null() || target.is_null() {

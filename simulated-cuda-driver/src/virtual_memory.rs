@@ -29,7 +29,7 @@ pub(crate) struct Mapped {
 impl Mapped {
     /// Creates memory on a device, without an address.
     pub(crate) fn make(&mut self, bytes: u64, device: usize) -> Answer<Handle> {
-        if bytes == 0 || !bytes.is_multiple_of(GRANULARITY) {
+        if bytes == 0 || bytes % GRANULARITY != 0 {
             return Err(Status::INVALID_VALUE);
         }
         self.last += 1;

@@ -46,7 +46,11 @@ extern "C" fn cuCtxDestroy_v2(context: Handle) -> Code {
             return Err(Status::INVALID_CONTEXT);
         }
         sim.destroy_context(context);
-        with_stack(|stack| stack.pop_if(|top| *top == context));
+        with_stack(|stack| {
+            if stack.last() == Some(&context) {
+                stack.pop();
+            }
+        });
         Ok(())
     })
 }

@@ -167,7 +167,7 @@ fn set(
             return Ok(());
         }
         on_device(sim, to, bytes)?;
-        if !to.is_multiple_of(width.into()) {
+        if to % u64::from(width) != 0 {
             return Err(Status::INVALID_VALUE);
         }
         let queued = sim.submit(handle, Work::Set { to, pattern: pattern.to_le_bytes(), width, bytes })?;
