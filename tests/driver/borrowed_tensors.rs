@@ -13,7 +13,7 @@ use crate::exclusive_driver::turn;
 const GPU: Device = Device::cuda(0);
 
 /// Lends memory as `int16`.
-fn lend<'a>(data: &'a Bytes, device: Device, elements: usize) -> interop_core::Result<BorrowedTensor<'a>> {
+fn lend(data: &Bytes, device: Device, elements: usize) -> interop_core::Result<BorrowedTensor<'_>> {
     let mut shape = [i64::try_from(elements).unwrap()];
     let data = with_exposed_provenance_mut(data.at());
     let (shape, strides) = (shape.as_mut_ptr(), null_mut());
