@@ -5,6 +5,7 @@
 //! `tests/conformance/traceability.toml`. The simulated driver exists only on Linux, so these tests do too.
 #![cfg(target_os = "linux")]
 
+mod borrowed_tensors;
 mod cai;
 mod callers_stream;
 mod capture;

@@ -101,6 +101,5 @@ def test_c(tmp_path, compiler):
         pytest.skip("no compiler")
     here, program = Path(__file__).parent, tmp_path / "hello"
     subprocess.run([*compiler, "-Wall", "-Werror", "-o", program, here / "hello.c", "-ldl"], check=True)
-    library = Path(hello_functions.__file__).with_name("libhello_functions.so")
-    done = subprocess.run([program, library], capture_output=True, text=True, check=True)
+    done = subprocess.run([program, hello_functions.LIBRARY], capture_output=True, text=True, check=True)
     assert done.stdout == "2.5 5 7.5 10\nTypeError: `scale_`: the argument `factor` is missing\n"

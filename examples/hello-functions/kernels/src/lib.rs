@@ -31,7 +31,7 @@ mod tests {
     #[test]
     fn elements_are_multiplied() {
         let mut array = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
-        let arrays = Elementwise::new((ViewMut::new(&mut array, [2, 3]),)).unwrap();
+        let arrays = Elementwise::new((ViewMut::<_, 2>::new(&mut array, [2, 3]),)).unwrap();
         scale_elements::run(FEW, arrays, 2.0);
         assert_eq!(array, [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
     }
@@ -41,7 +41,7 @@ mod tests {
     fn elements_are_written_to_an_array_of_another_layout() {
         let (from, mut to) = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [0.0; 6]);
         let from = View::strided(&from, 0, [2, 3], [1, 2]);
-        let arrays = Elementwise::new((ViewMut::new(&mut to, [2, 3]), from)).unwrap();
+        let arrays = Elementwise::new((ViewMut::<_, 2>::new(&mut to, [2, 3]), from)).unwrap();
         scaled_elements::run(FEW, arrays, 10.0);
         assert_eq!(to, [10.0, 30.0, 50.0, 20.0, 40.0, 60.0]);
     }
