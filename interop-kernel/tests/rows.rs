@@ -99,7 +99,7 @@ fn launches() -> impl Iterator<Item = LaunchSize> {
     sizes
         .into_iter()
         .map(|(grid, block)| LaunchSize { grid, block })
-        .filter(|size| !cfg!(miri) || size.block.0 < 32)
+        .filter(|size| !cfg!(miri) || size.block.0 < 16)
 }
 
 #[track_caller]
@@ -133,7 +133,7 @@ fn layouts(x: &[f32], rows: usize, columns: usize) -> [Stored; 4] {
 
 fn shapes() -> &'static [[usize; 2]] {
     if cfg!(miri) {
-        &[[2, 7], [1, 40]]
+        &[[2, 7], [1, 20]]
     } else {
         &[[1, 1], [5, 7], [7, 100], [3, 128], [4, 1026], [2, 4000], [9, 1], [0, 5]]
     }
