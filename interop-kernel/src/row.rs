@@ -170,7 +170,8 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[track_caller]
     pub fn max<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + Sync) -> f32 {
         let max = |[most]: [f32; 1], [x]: [f32; 1]| [if x > most || x.is_nan() { x } else { most }];
-        self.fold(source, [f32::NEG_INFINITY], |items, _| [f(items)], max)[0]
+        // Of two zeros, or of two NaNs, each thread has its own. The sum is the same for all.
+        self.fold(source, [f32::NEG_INFINITY], |items, _| [f(items)], max)[0] + 0.0
     }
 
     /// Returns the maximum, and its column: the first of several, and that of a NaN before all. No elements have the column 0.

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "elements are read and written through pointers")]
 #![expect(clippy::cast_possible_truncation, reason = "extents come from `usize`")]
 
+use core::fmt;
 use core::marker::PhantomData;
 
 use crate::fail::{Mistake, fail};
@@ -262,11 +263,17 @@ arrays! {
 }
 
 /// A row of which each thread keeps its first elements in registers. [`Row::keep`](crate::Row::keep) makes it.
-#[derive(Debug)]
 pub struct Kept<'r, A, const KEPT: usize> {
     pub(crate) words: OfEach<[Words; KEPT]>,
     pub(crate) array: A,
     pub(crate) marker: PhantomData<(&'r (), *const ())>,
+}
+
+/// It does not tell what the thread has kept.
+impl<A, const KEPT: usize> fmt::Debug for Kept<'_, A, KEPT> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept").finish_non_exhaustive()
+    }
 }
 
 impl<A, const KEPT: usize> sealed::Sealed for &Kept<'_, A, KEPT> {}

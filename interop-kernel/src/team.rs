@@ -5,6 +5,7 @@
 )]
 
 use core::cell::Cell;
+use core::fmt;
 use core::marker::PhantomData;
 
 #[cfg(target_arch = "nvptx64")]
@@ -46,7 +47,6 @@ use crate::thread::{Extents, FirstParameter, Thread, sealed as first};
 /// softmax::run(size, View::new(&x, [3, 2]), ViewMut::new(&mut out, [3, 2]));
 /// assert_eq!(out, [0.5, 0.5, 0.5, 0.5, 0.0, 1.0]);
 /// ```
-#[derive(Debug)]
 pub struct Team<'t, const KEPT: usize = 4> {
     thread: Thread<'t>,
     /// Which half of the shared words the next result uses.
@@ -66,6 +66,13 @@ impl<'t, const KEPT: usize> first::FirstParameter<'t> for Team<'t, KEPT> {
     fn from_thread(thread: Thread<'t>) -> Self {
         const { assert!(KEPT <= 8, "a thread keeps up to 8 units") };
         Self { thread, turn: Cell::new(0), has_rows: Cell::new(false) }
+    }
+}
+
+/// It does not tell the number of the thread.
+impl<const KEPT: usize> fmt::Debug for Team<'_, KEPT> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Team").finish_non_exhaustive()
     }
 }
 
