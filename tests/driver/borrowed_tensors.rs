@@ -29,8 +29,11 @@ fn nothing_is_ordered_on_the_stream_that_is_named() {
     let data = place.bytes(0, 64);
     for stream in [place.legacy(), place.blocking(), place.non_blocking()] {
         stream.fill(&data, 7);
-        let (tensor, calls) = turn.count(|| lend(&data, GPU, 32).unwrap().with_stream(stream.handle()));
+        let (lent, calls) = turn.count(|| lend(&data, GPU, 32).unwrap());
         assert_eq!((calls, turn.calls("cuPointerGetAttributes")), (1, 1), "{stream:?}");
+        // SAFETY: the stream is live, and the fill is on it.
+        let (tensor, with_stream) = turn.count(|| unsafe { lent.with_stream(stream.handle()) });
+        assert_eq!(with_stream, 0, "{stream:?}");
         let (row, calls) = turn.count(|| tensor.into_array::<Row<BorrowedMut<'_, i16>>>().unwrap());
         assert_eq!((calls, row.info().unwrap().stream()), (0, Some(stream.handle())));
         assert_eq!(row.to_vec::<i16>().unwrap(), [0x707; 32]);
