@@ -85,7 +85,7 @@ const MEASURED: [[&str; 6]; 9] = [
 /// What is part of a larger mechanism and was not measured by itself: the code, what it avoids, and what checks it.
 const OTHERS: [[&str; 3]; 12] = [
     [
-        "`validate_inlined` and `validate_into`: the rules are compiled into their caller, for a constant rank where it has one",
+        "`validate_with` and `validate_into`: the rules are compiled into their caller, for a constant rank where it has one",
         "`validate`",
         "`tests/runtime/descriptor`",
     ],

@@ -429,7 +429,7 @@ impl<T: Element + DeviceCopy> FromImport for ImportedBuffer<T> {
         let memory = Arc::new(ImportedMemory { _lease: lease, address, bytes, context });
         // The size and the alignment have been checked, so there is no error that would lose the import.
         let buffer = typed(RawDeviceBuffer::foreign(memory, bytes), len);
-        let buffer = buffer.map_err(|error| Refused::new(Import::EMPTY, error))?;
+        let buffer = buffer.map_err(|error| Refused::new(Import::empty(), error))?;
         Ok(Self { buffer: DebugBuffer(buffer), info })
     }
 }

@@ -95,6 +95,8 @@ pub(crate) use with_lists;
 
 impl<T: Copy> Dims<T> {
     /// A list without axes.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "most of it is zero")]
     pub(crate) const fn empty(zero: T) -> Self {
         Self(Repr::Inline { len: 0, items: [zero; INLINE] })
     }

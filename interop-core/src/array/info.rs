@@ -1,4 +1,5 @@
 //! The checked description of an array.
+#![expect(clippy::inline_always, reason = "of a description that is inlined, unused fields are not written")]
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -77,24 +78,37 @@ impl PartialEq for ArrayInfo {
 }
 
 impl ArrayInfo {
-    /// A placeholder without elements.
-    pub(crate) const EMPTY: Self = Self {
-        address: 0,
-        range: 0..0,
-        dtype: DType::U8,
-        padded: false,
-        has_stale_padding: false,
-        drops_in_order: false,
-        of_storage: None,
-        is_foreign: false,
-        has_one_handle: false,
-        struct_type: None,
-        layout: Layout::EMPTY,
-        device: Device::UNKNOWN,
-        mutability: Mutability::ReadOnly,
-        pending: PendingWork::NOTHING,
-        uses: None,
-    };
+    /// A placeholder without elements. Not a constant, of which all bytes would be copied: most of them are zero.
+    #[inline(always)]
+    pub(crate) const fn empty() -> Self {
+        Self {
+            address: 0,
+            range: 0..0,
+            dtype: DType::U8,
+            padded: false,
+            has_stale_padding: false,
+            drops_in_order: false,
+            of_storage: None,
+            is_foreign: false,
+            has_one_handle: false,
+            struct_type: None,
+            layout: Layout::empty(),
+            device: Device::UNKNOWN,
+            mutability: Mutability::ReadOnly,
+            pending: PendingWork::NOTHING,
+            uses: None,
+        }
+    }
+
+    /// Drops the fields one by one. These drops are inlined, and that of a field that is known to be empty disappears, while the
+    /// drop of a description is a function, for which all of it is written to memory. What may panic comes last.
+    #[inline(always)]
+    pub(crate) fn dissolve(self) {
+        let Self { layout, struct_type, uses, of_storage, .. } = self;
+        drop((layout, of_storage));
+        drop(struct_type);
+        drop(uses);
+    }
 
     /// The address of element \[0, …, 0\], or 0 for an array without elements.
     #[inline]

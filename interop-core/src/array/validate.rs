@@ -23,6 +23,20 @@ struct Checked {
     range: Range<usize>,
 }
 
+/// Fields of a description that its check does not decide. They are set before the description is written to memory, because one
+/// that is changed afterwards is written twice. Not a closure, which would not be inlined.
+pub(crate) trait Complete {
+    fn complete(self, info: ArrayInfo) -> ArrayInfo;
+}
+
+/// No fields.
+impl Complete for () {
+    #[inline(always)]
+    fn complete(self, info: ArrayInfo) -> ArrayInfo {
+        info
+    }
+}
+
 impl RawDescriptor<'_> {
     /// Checks the description and returns an [`ArrayInfo`].
     ///
@@ -35,15 +49,17 @@ impl RawDescriptor<'_> {
     /// - `NullPointer`: an array with elements has the address 0.
     /// - `OutOfBounds`: elements lie outside `memory`.
     pub fn validate(self) -> Result<ArrayInfo> {
-        self.validate_inlined()
+        self.validate_with(())
     }
 
-    /// As [`validate`](Self::validate), inlined into the caller.
+    /// As [`validate`](Self::validate), inlined into the caller, with fields that the caller knows.
     #[inline(always)]
-    pub(crate) fn validate_inlined(self) -> Result<ArrayInfo> {
-        let Some(steps) = self.steps() else { return self.validate_in_bytes() };
+    pub(crate) fn validate_with(self, known: impl Complete) -> Result<ArrayInfo> {
+        let Some(steps) = self.steps() else {
+            return self.validate_in_bytes().map(|info| known.complete(info));
+        };
         let Checked { numel, address, range } = self.check(steps)?;
-        Ok(ArrayInfo {
+        Ok(known.complete(ArrayInfo {
             address,
             range,
             dtype: self.dtype,
@@ -59,7 +75,7 @@ impl RawDescriptor<'_> {
             mutability: self.mutability,
             pending: self.pending(),
             uses: None,
-        })
+        }))
     }
 
     /// As [`validate`](Self::validate), inlined into the caller. Replaces a description field by field. On an error, it stays as
@@ -220,7 +236,7 @@ impl RawDescriptor<'_> {
 
     #[cold]
     fn outside_address_space(&self, address: usize) -> Error {
-        let layout = self.layout(0).unwrap_or(Layout::EMPTY);
+        let layout = self.layout(0).unwrap_or_else(|_| Layout::empty());
         let (shape, strides) = (layout.shape(), layout.strides());
         let found = text!("shape {shape:?} and strides {strides:?} at {address:#x}");
         // A contiguous array is too large; for any other the strides are the cause.
@@ -233,7 +249,7 @@ impl RawDescriptor<'_> {
     fn outside_memory(&self, elements: Range<usize>, memory: &Range<usize>) -> Error {
         let at = |address: usize| address.wrapping_sub(memory.start) as isize;
         let (first, end, bytes) = (at(elements.start), at(elements.end), memory.len());
-        let layout = self.layout(0).unwrap_or(Layout::EMPTY);
+        let layout = self.layout(0).unwrap_or_else(|_| Layout::empty());
         let (shape, dtype, strides) = (layout.shape(), self.dtype, layout.strides());
         let found = text!("{shape:?} of {dtype} with strides {strides:?}: bytes {first} to {end}");
         let allowed = text!("bytes 0 to {bytes}, the {bytes} bytes of memory at {:#x}", memory.start);
@@ -282,7 +298,7 @@ mod tests {
             uses: Some(Uses::of_import()),
             is_foreign: true,
             has_one_handle: true,
-            ..ArrayInfo::EMPTY
+            ..ArrayInfo::empty()
         };
         for descriptor in [RawDescriptor::new(0x1000, Device::CPU, shape), strided] {
             let (mut info, expected) = (earlier.clone(), descriptor.clone().validate().unwrap());

@@ -98,7 +98,7 @@ impl<'a> BorrowedTensor<'a> {
         if tensor.is_null() {
             return Err(Error::new(ErrorKind::NullPointer, "tensor", "a null pointer", "a `DLTensor`"));
         }
-        let mut info = ArrayInfo::EMPTY;
+        let mut info = ArrayInfo::empty();
         let flags = if mutability == Mutability::ReadOnly { FLAG_READ_ONLY } else { 0 };
         // SAFETY: rule 1.
         unsafe { read_tensor(tensor, flags, &mut info) }?;

@@ -118,8 +118,11 @@ pub unsafe trait CudaArray {
     where
         Self: Sized,
     {
+        let info = self.info()?;
         // SAFETY: rule 1, for the lifetime of the borrow.
-        unsafe { ArrayView::from_info(&self.info()?) }
+        let view = unsafe { ArrayView::from_info(&info) };
+        info.dissolve();
+        view
     }
 
     /// Returns a mutable view of elements `T` with `N` axes.
@@ -134,8 +137,11 @@ pub unsafe trait CudaArray {
     where
         Self: Sized,
     {
+        let info = self.info()?;
         // SAFETY: rule 1; the borrow is exclusive, so no other Rust code accesses the elements through the struct.
-        unsafe { ArrayViewMut::from_info(&self.info()?) }
+        let view = unsafe { ArrayViewMut::from_info(&info) };
+        info.dissolve();
+        view
     }
 
     /// Copies the elements into a `Vec`, in row-major order. Works for any rank, strides and memory. For CUDA memory it

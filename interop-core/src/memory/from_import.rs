@@ -215,7 +215,7 @@ pub trait FromImport: Storage + Sized {
     /// As [`from_import`](Self::from_import), but takes the import by reference; on failure it stays there.
     #[doc(hidden)]
     fn take(import: &mut Import, order: Order) -> Result<Self> {
-        let taken = core::mem::replace(import, Import::EMPTY);
+        let taken = core::mem::replace(import, Import::empty());
         Self::from_import(taken, order).map_err(|Refused { value, error }| {
             *import = *value;
             error

@@ -72,7 +72,10 @@ pub enum Protocol {
 
 impl Import {
     /// A placeholder without memory, to be filled in place (see `RawDescriptor::validate_into`).
-    pub(crate) const EMPTY: Self = Self::new(ArrayInfo::EMPTY, Owner::none());
+    #[inline(always)]
+    pub(crate) const fn empty() -> Self {
+        Self::new(ArrayInfo::empty(), Owner::none())
+    }
 
     #[inline(always)]
     pub(crate) const fn new(info: ArrayInfo, owner: Owner) -> Self {

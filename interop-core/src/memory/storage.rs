@@ -13,6 +13,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
 use crate::array::struct_type::StructType;
+use crate::array::validate::Complete;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::driver::uses::Uses;
@@ -245,17 +246,17 @@ impl MemoryState<'_> {
             _ => {}
         }
     }
+}
 
+impl Complete for MemoryState<'_> {
     /// Adds the state to a description. What is unknown, its check has decided by the device.
     #[inline(always)]
-    fn add_to(self, info: &mut ArrayInfo) {
+    fn complete(self, info: ArrayInfo) -> ArrayInfo {
         let Self { pending, uses, drops_in_order, of_storage, is_foreign, has_one_handle } = self;
-        if pending.name().is_some() || pending.has_hidden_streams() {
-            info.pending = pending;
-        }
-        (info.uses, info.of_storage) = (uses.cloned(), of_storage.map(Box::new));
-        (info.drops_in_order, info.is_foreign, info.has_one_handle) =
-            (drops_in_order, is_foreign, has_one_handle);
+        let is_known = pending.name().is_some() || pending.has_hidden_streams();
+        let pending = if is_known { pending } else { info.pending };
+        let (uses, of_storage) = (uses.cloned(), of_storage.map(Box::new));
+        ArrayInfo { drops_in_order, of_storage, is_foreign, has_one_handle, pending, uses, ..info }
     }
 }
 
@@ -452,15 +453,11 @@ impl<'a> InfoBuilder<'a> {
             stream: self.state.pending.name(),
             memory: self.bounded.then_some(range),
         };
-        let mut info = if element.is_scalar() {
-            descriptor.validate_inlined()
+        if element.is_scalar() {
+            descriptor.validate_with(self.state)
         } else {
-            with_element_axes(descriptor, element)
-        };
-        if let Ok(info) = &mut info {
-            self.state.add_to(info);
+            with_element_axes(descriptor, element).map(|info| self.state.complete(info))
         }
-        info
     }
 }
 

@@ -145,7 +145,7 @@ pub(crate) unsafe fn release_foreign<A: TensorAbi>(tensor: NonNull<()>) {
 pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Import> {
     release_deferred_refs(capsule.py());
     share_borrow_table(capsule.py())?;
-    let mut import = Import::EMPTY;
+    let mut import = Import::empty();
     receive_capsule(&mut import, capsule, Verification::Full).map_err(|error| with_origin(capsule, error))?;
     Ok(import)
 }

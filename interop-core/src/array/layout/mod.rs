@@ -46,7 +46,10 @@ pub struct Layout {
 
 impl Layout {
     /// A placeholder without axes and elements.
-    pub(crate) const EMPTY: Self = Self { shape: Dims::empty(0), strides: Dims::empty(0), numel: 0 };
+    #[inline(always)]
+    pub(crate) const fn empty() -> Self {
+        Self { shape: Dims::empty(0), strides: Dims::empty(0), numel: 0 }
+    }
 
     /// Creates the contiguous layout of this shape.
     ///

@@ -285,8 +285,11 @@ impl<H: Handle> InReach<H> {
 
 impl<H: Handle> Drop for InReach<H> {
     fn drop(&mut self) {
-        if let Some(last) = self.handle.take().and_then(Handle::last) {
-            let _home = self.reach.and_then(Reach::enter);
+        let Some(handle) = self.handle.take() else { return };
+        // Host memory needs no context, whether or not this is the last handle.
+        let Some(reach) = self.reach else { return drop(handle) };
+        if let Some(last) = handle.last() {
+            let _home = reach.enter();
             drop(last);
         }
     }

@@ -86,7 +86,7 @@ impl<A: TensorAbi> ManagedTensor<A> {
     /// - [`ErrorKind::Rank`] or [`ErrorKind::NullPointer`] for an invalid `ndim`, or a null pointer to the extents.
     /// - Otherwise as [`RawDescriptor::validate`](crate::array::raw_descriptor::RawDescriptor::validate).
     pub fn info(&self) -> Result<ArrayInfo> {
-        let mut info = ArrayInfo::EMPTY;
+        let mut info = ArrayInfo::empty();
         self.info_into(&mut info)?;
         Ok(info)
     }
@@ -287,13 +287,13 @@ impl Import {
         tensor: ManagedTensor<A>,
         verification: Verification,
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
-        let mut import = Self::EMPTY;
+        let mut import = Self::empty();
         // SAFETY: `release::<A>` releases a struct of type `A` on any thread (3 of `ManagedTensor::from_raw`).
         unsafe { import.receive(tensor, release::<A>, verification) }?;
         Ok(import)
     }
 
-    /// Replaces [`EMPTY`](Self::EMPTY) by the array of any tensor, in any memory. On failure the import stays empty.
+    /// Replaces [`empty`](Self::empty) by the array of any tensor, in any memory. On failure the import stays empty.
     ///
     /// # Errors
     ///
@@ -313,7 +313,7 @@ impl Import {
         let reach = match checked.and_then(|()| cuda::check(&self.info, verification)) {
             Ok(reach) => reach,
             Err(error) => {
-                self.info = ArrayInfo::EMPTY;
+                self.info = ArrayInfo::empty();
                 return Err(Refused::new(tensor, error));
             }
         };

@@ -142,7 +142,7 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
         };
         // SAFETY: the tensor is owned, and the caller transfers it.
         let tensor = unsafe { ManagedTensor::<Versioned>::from_raw(tensor.as_ptr()) };
-        let mut import = Import::EMPTY;
+        let mut import = Import::empty();
         receive(&mut import, tensor, Verification::Full)?;
         // SAFETY: the import keeps its memory alive outside of itself and lends nothing. It is read-only or writable.
         let array = unsafe { Described::new(import.info().clone(), import) };

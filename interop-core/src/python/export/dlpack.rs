@@ -138,7 +138,7 @@ pub(crate) unsafe fn answer<'py>(
     // SAFETY: the protocol requires the consumer to pass its own stream; Python code cannot guarantee it.
     let consumer = unsafe { StreamHandle::from_dlpack(own.device_type, request.stream) };
     let consumer = consumer.map_err(|error| no_such_stream(py, error))?;
-    let _consumer = cuda::NamedConsumer::new(Some(consumer));
+    let _consumer = (own != Device::CPU).then(|| cuda::NamedConsumer::new(Some(consumer)));
     let reachable = wanted == own || own.device_type.is_host_accessible();
     if request.copy == Some(true) || !reachable {
         // SAFETY: as the caller promises.

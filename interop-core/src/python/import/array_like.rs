@@ -159,7 +159,7 @@ fn import_exactly<A: FromArray>(
     object: &Bound<'_, PyAny>,
     element: Option<ElementType>,
 ) -> Result<A, Failure> {
-    let mut import = Import::EMPTY;
+    let mut import = Import::empty();
     open(object, element, &mut import)?;
     Ok(assemble_named::<A>(&mut Extraction::new(&mut import).waiting_in(take_detached))?)
 }

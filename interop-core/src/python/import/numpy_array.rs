@@ -237,7 +237,7 @@ pub(crate) fn import_array(
         return Ok(false);
     };
     if let Err(error) = checked.and_then(|()| cuda::check(&to.info, verification)) {
-        to.info = ArrayInfo::EMPTY;
+        to.info = ArrayInfo::empty();
         return Err(error.into());
     }
     to.owner = owner_of(object);

@@ -130,7 +130,7 @@ fn import_with(
     stream: Option<StreamHandle>,
     verification: Verification,
 ) -> PyResult<Import> {
-    let mut import = Import::EMPTY;
+    let mut import = Import::empty();
     let class = import_to(object, stream, verification, &mut import)?;
     import.origin = Some(Arc::clone(&class.origin));
     Ok(import)
@@ -187,7 +187,7 @@ pub(crate) fn import_to(
 /// [`ArrayInfo::dtype`](crate::array::info::ArrayInfo::dtype), and create the struct with [`FromArray::from_import`].
 /// Do that in `py.detach`, because a copy, or an import of pinned or managed memory, may wait for a device.
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
-    let mut import = Import::EMPTY;
+    let mut import = Import::empty();
     import_to(object, None, Verification::Full, &mut import)?;
     let array = assemble_named::<T>(&mut Extraction::new(&mut import).waiting_in(take_detached));
     array.map_err(|error| with_origin(object, error).into())
@@ -393,7 +393,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
         TableStream::Handle(handle) => Some(handle),
         TableStream::Null => None,
         TableStream::Absent => {
-            *to = Import::EMPTY;
+            *to = Import::empty();
             return Ok(Imported::No);
         }
     };
@@ -438,7 +438,7 @@ fn from_dlpack(request: &Request<'_, '_>, to: &mut Import) -> Answer {
             }
             Err(failure) => return Err(failure),
         }
-        *to = Import::EMPTY;
+        *to = Import::empty();
     }
     if !class.has_dlpack && (class.lacks_attributes || !has_method(object)?) {
         return Ok(Imported::No);
