@@ -43,7 +43,8 @@
 //! | [`CallError`] | an error with the class of its exception |
 //! | [`guide`] | PyTorch, JAX, kernels of Hugging Face, C |
 //!
-//! The project `examples/hello-functions` in the repository is one to copy. Its functions work on the host and, by kernels in Rust, on a GPU.
+//! The project `examples/hello-functions` in the repository is one to copy. Its functions work on the host and, by kernels in
+//! Rust, on a GPU.
 
 pub mod abi;
 mod answer;
