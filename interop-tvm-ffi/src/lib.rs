@@ -1,4 +1,50 @@
-#![doc = include_str!("../README.md")]
+//! Rust functions over arrays that PyTorch (also compiled), JAX (under `jit`), NumPy, CuPy and C call, from one shared library.
+//!
+//! ```
+//! use interop_core::{Borrowed, BorrowedMut, CudaArray, Result};
+//!
+//! #[derive(CudaArray)]
+//! #[cuda_array(shape = [len])]
+//! struct Row<S> {
+//!     #[cuda_array(data)]
+//!     values: S,
+//!     len: usize,
+//! }
+//!
+//! /// Adds a row, multiplied by a factor, to another row.
+//! fn axpy_(mut to: Row<BorrowedMut<'_, f32>>, from: Row<Borrowed<'_, f32>>, factor: f32) -> Result<()> {
+//!     to.zip_map_inplace(&from, |to: f32, from: f32| to + from * factor)
+//! }
+//!
+//! interop_tvm_ffi::export! { axpy_(to, from, factor) }
+//! ```
+//!
+//! ```python
+//! import numpy as np, tvm_ffi
+//!
+//! functions = tvm_ffi.load_module("target/release/libmine.so")
+//! functions["axpy_"](np.zeros(3, np.float32), np.ones(3, np.float32), 2.0)
+//! ```
+//!
+//! * **Checked.** A wrong element type, rank, layout, device or number of arguments is a Python exception that says what was found
+//!   and what is allowed. Arguments that overlap are refused if one is written.
+//! * **In order.** A function runs on the stream of its caller, so it needs no wait, and works in CUDA graphs. If nothing tells the
+//!   stream, it is ordered with all work.
+//! * **Nothing is kept.** A struct over `Borrowed<'_, T>` cannot outlive the call: that does not compile. A panic becomes an exception.
+//! * **Nothing is linked.** The ABI is that of [TVM FFI](https://tvm.apache.org/ffi/) 0.1, whose functions are found in the process.
+//!   Building needs neither Python nor a CUDA toolkit. Your code may contain `#![forbid(unsafe_code)]`.
+//!
+//! | item | purpose |
+//! | --- | --- |
+//! | [`export!`](macro@crate::export) | makes the symbols |
+//! | [`Argument`], [`Answer`] | the types of parameters and results |
+//! | [`Call`] | new arrays in memory of the caller, and the caller's stream |
+//! | [`NewArray`] | a result in memory of the caller |
+//! | [`CallError`] | an error with the class of its exception |
+//! | [`guide`] | PyTorch, JAX, kernels of Hugging Face, C |
+//!
+//! The project `examples/hello-functions` in the repository is one to copy. Its functions work on the host and, by kernels in
+//! Rust, on a GPU.
 
 pub mod abi;
 mod answer;

@@ -36,7 +36,7 @@ pages! {
     memory, "memory.md";
     elements, "elements.md";
     streams, "streams.md", "cudarc";
-    kernels, "kernels.md", "cudarc";
+    kernels, "kernels.md";
     cudarc, "cudarc.md", "python", "cudarc";
     testing, "testing.md";
     checked, "checked.md";
