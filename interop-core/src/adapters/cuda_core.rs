@@ -270,7 +270,7 @@ impl<T: Element + DeviceCopy> ImportedBuffer<T> {
             );
             return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
         };
-        if self.info.pending.is_nothing() && self.info.address != 0 && !cuda::captures(handle) {
+        if self.info.pending.is_nothing() && self.info.unwatched_address != 0 && !cuda::captures(handle) {
             // The import left its work to a `stream` field of the struct, which is not known here. At its end the scope
             // makes the host wait, so that nothing is pending beside that stream either.
             let unknown = ArrayWork { pending: PendingWork::UNKNOWN, ..self.info.work() };
@@ -396,7 +396,7 @@ fn place<T: Element>(info: &ArrayInfo) -> Result<(u64, usize, Arc<Context>)> {
         return Err(Error::new(ErrorKind::Device, "device", info.device, allowed));
     }
     let context = context(usize::try_from(info.device.device_id).unwrap_or(usize::MAX))?;
-    check_context(info.address, handle_of(&context))?;
+    check_context(info.unwatched_address, handle_of(&context))?;
     Ok((address, len, context))
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn contiguous_elements<T: Element>(info: &ArrayInfo) -> Result<(u64, 
         let allowed = "strides of a contiguous array, in C or Fortran order; copy the array";
         return Err(Error::new(ErrorKind::Strides, "strides", found, allowed).with_python_hint(Cure::COrder));
     }
-    Ok((kernel_address(info.address, info.device, align_of::<T>())?, layout.numel()))
+    Ok((kernel_address(info.unwatched_address, info.device, align_of::<T>())?, layout.numel()))
 }
 
 /// Returns an error for memory that was allocated in another context than this one. Pool memory belongs to no context.

@@ -42,7 +42,7 @@ use crate::error::{Cure, Error, ErrorKind, Result, text};
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 pub struct ArrayInfo {
-    pub(crate) address: usize,
+    pub(crate) unwatched_address: usize,
     /// For an array without elements: the empty range at the start of its memory, which still has an owner.
     pub(crate) range: Range<usize>,
     pub(crate) dtype: DType,
@@ -82,7 +82,7 @@ impl ArrayInfo {
     #[inline(always)]
     pub(crate) const fn empty() -> Self {
         Self {
-            address: 0,
+            unwatched_address: 0,
             range: 0..0,
             dtype: DType::U8,
             padded: false,
@@ -115,13 +115,13 @@ impl ArrayInfo {
     #[must_use]
     pub fn address(&self) -> usize {
         self.note_used();
-        self.address
+        self.unwatched_address
     }
 
     /// Whether both describe the same elements: one address, element type and layout.
     pub(crate) fn has_elements_of(&self, other: &Self) -> bool {
-        (self.address, self.span(), self.dtype, self.padded)
-            == (other.address, other.span(), other.dtype, other.padded)
+        (self.unwatched_address, self.span(), self.dtype, self.padded)
+            == (other.unwatched_address, other.span(), other.dtype, other.padded)
             && (&self.struct_type, &self.layout) == (&other.struct_type, &other.layout)
     }
 
@@ -162,8 +162,9 @@ impl ArrayInfo {
 
     /// Replaces the address by another one of the same memory.
     pub(crate) fn move_to(&mut self, address: usize) {
-        let relocated = |end: usize| end.wrapping_sub(self.address).wrapping_add(address);
-        (self.range, self.address) = (relocated(self.range.start)..relocated(self.range.end), address);
+        let relocated = |end: usize| end.wrapping_sub(self.unwatched_address).wrapping_add(address);
+        (self.range, self.unwatched_address) =
+            (relocated(self.range.start)..relocated(self.range.end), address);
     }
 
     /// Returns a part of the array with this layout. Its first element is `byte_offset` bytes after that of the array.
@@ -176,10 +177,10 @@ impl ArrayInfo {
     pub(crate) fn part(self, layout: Layout, byte_offset: isize) -> Result<Self> {
         if layout.is_empty() {
             let range = self.range.start..self.range.start;
-            return Ok(Self { address: 0, range, layout, ..self });
+            return Ok(Self { unwatched_address: 0, range, layout, ..self });
         }
         let bits = self.dtype.item_bits(self.padded) as isize;
-        let address = self.address.wrapping_add_signed(byte_offset);
+        let address = self.unwatched_address.wrapping_add_signed(byte_offset);
         let offsets = layout.offsets();
         let (first, last) = ((offsets.start * bits).div_euclid(8), (offsets.end * bits + 7).div_euclid(8));
         let range = address.wrapping_add_signed(first)..address.wrapping_add_signed(last);
@@ -192,7 +193,7 @@ impl ArrayInfo {
                 format!("those of the array, {:?}", self.range),
             ));
         }
-        Ok(Self { address, range, layout, ..self })
+        Ok(Self { unwatched_address: address, range, layout, ..self })
     }
 
     /// The addresses from the lowest element to one past the highest, including gaps, because an import of the array

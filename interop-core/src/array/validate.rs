@@ -60,7 +60,7 @@ impl RawDescriptor<'_> {
         };
         let Checked { numel, address, range } = self.check(steps)?;
         Ok(known.complete(ArrayInfo {
-            address,
+            unwatched_address: address,
             range,
             dtype: self.dtype,
             padded: self.is_padded(),
@@ -95,7 +95,7 @@ impl RawDescriptor<'_> {
         let found = self.check(steps)?;
         // All fields by name, so that a new one cannot be left out.
         let ArrayInfo {
-            address,
+            unwatched_address: address,
             range,
             dtype,
             padded,

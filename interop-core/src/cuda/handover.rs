@@ -84,7 +84,7 @@ impl ArrayInfo {
     #[inline]
     pub(crate) fn work(&self) -> ArrayWork<'_> {
         let (uses, is_followed) = (self.uses.as_deref(), self.followed().is_some());
-        let (of_storage, address, device) = (self.of_storage(), self.address, self.device);
+        let (of_storage, address, device) = (self.of_storage(), self.unwatched_address, self.device);
         ArrayWork { pending: self.pending, of_storage, uses, is_followed, address, device }
     }
 }
@@ -116,7 +116,7 @@ pub(crate) fn hand_over_to_context(info: &ArrayInfo) -> Result<()> {
         DeviceType::CPU => Ok(()),
         _ if info.is_idle() => Ok(()),
         DeviceType::CUDA => {
-            let context = context_of_memory(info.address, info.device())?;
+            let context = context_of_memory(info.unwatched_address, info.device())?;
             info.work().order_before(Waiter::Context(context))
         }
         _ => info.work().order_before(Waiter::Host),
@@ -159,7 +159,8 @@ pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
         }
         return Ok(named);
     }
-    let Some((context, reach)) = memory_use(info.address, device)?.filter(|_| !unordered().unknown_work)
+    let Some((context, reach)) =
+        memory_use(info.unwatched_address, device)?.filter(|_| !unordered().unknown_work)
     else {
         return Ok(StreamHandle::NothingPending);
     };
@@ -262,7 +263,7 @@ pub(crate) fn locate_and_order(
     if info.device == Device::CUDA_HOST {
         // The interface states the address for devices, which may differ from the host address for registered memory.
         // An `ArrayInfo` holds the host address. Kernel views look up the other one (`device_address`).
-        info.move_to(host_address(info.address)?);
+        info.move_to(host_address(info.unwatched_address)?);
     }
     let (context, reach) = (attributes.context(), attributes.reach(driver()?).holding(info.span().len()));
     let work = if stated {

@@ -51,7 +51,7 @@ pub(crate) fn reach_in_use(info: &ArrayInfo) -> Option<Reach> {
 #[cold]
 pub(crate) fn reach_of(info: &ArrayInfo) -> Option<Reach> {
     // An array without elements may still own memory, which may be freed only in its context.
-    let address = if info.numel() == 0 { info.range.start } else { info.address };
+    let address = if info.numel() == 0 { info.range.start } else { info.unwatched_address };
     if address == 0 {
         return None;
     }
@@ -84,10 +84,12 @@ fn compare(info: &ArrayInfo) -> Result<Option<Reach>> {
     }
     let Ok(driver) = driver() else { return Ok(None) };
     let claimed = info.device();
-    let attributes = ask(driver, info.address)?.ok_or_else(|| not_cuda(info.address, claimed))?;
+    let attributes =
+        ask(driver, info.unwatched_address)?.ok_or_else(|| not_cuda(info.unwatched_address, claimed))?;
     if !agree(claimed, &attributes) {
         let found = text!("memory of {claimed}");
-        let allowed = text!("{}, which the driver reports for {:#x}", attributes.device(), info.address);
+        let allowed =
+            text!("{}, which the driver reports for {:#x}", attributes.device(), info.unwatched_address);
         return Err(Error::new(ErrorKind::Device, "device", found, allowed));
     }
     attributes.check_range(driver, &info.span())?;
@@ -105,8 +107,9 @@ pub(crate) fn pointer_attributes_of(info: &ArrayInfo) -> Result<Option<PointerAt
         return Ok(None);
     }
     let driver = driver()?;
-    let attributes = ask(driver, info.address)?;
-    let attributes = attributes.ok_or_else(|| not_cuda(info.address, "memory that CUDA can reach"))?;
+    let attributes = ask(driver, info.unwatched_address)?;
+    let attributes =
+        attributes.ok_or_else(|| not_cuda(info.unwatched_address, "memory that CUDA can reach"))?;
     attributes.check_range(driver, &info.span())?;
     Ok(Some(attributes))
 }
@@ -117,14 +120,16 @@ pub(crate) fn pointer_attributes_of(info: &ArrayInfo) -> Result<Option<PointerAt
 #[inline]
 fn compare_host(info: &ArrayInfo) -> Result<()> {
     match opened() {
-        Some(driver) if is_of_a_device(driver, info.address) => Err(handed_out_as_host(driver, info)),
+        Some(driver) if is_of_a_device(driver, info.unwatched_address) => {
+            Err(handed_out_as_host(driver, info))
+        }
         _ => Ok(()),
     }
 }
 
 #[cold]
 fn handed_out_as_host(driver: &Driver, info: &ArrayInfo) -> Error {
-    let address = info.address;
+    let address = info.unwatched_address;
     let place = ask(driver, address).ok().flatten().map_or(Device::cuda(0), |attributes| attributes.device());
     let allowed = text!("{place}, which the driver reports for {address:#x}");
     Error::new(ErrorKind::Device, "device", "memory of CPU (1)", allowed)

@@ -300,7 +300,7 @@ pub unsafe trait CudaArray {
         let mut info = self.info()?;
         info.pending = PendingWork::on(cuda::stream_for_interface(&info)?);
         let mut interface = CudaArrayInterface::from_info(&info)?;
-        interface.data.0 = cuda::address_for_kernels(info.address, info.device())?;
+        interface.data.0 = cuda::address_for_kernels(info.unwatched_address, info.device())?;
         Ok(interface)
     }
 

@@ -130,7 +130,7 @@ fn merged<'s, 'a, const K: usize, const N: usize>(
     let uses = arrays.each_mut().map(|array| array.scope_use.take());
     let mut views = Vec::with_capacity(K);
     for Described { info, layout, size, align, .. } in &arrays {
-        let address = kernel_address(info.address, info.device(), *align)?;
+        let address = kernel_address(info.unwatched_address, info.device(), *align)?;
         views.push(DynKernelView::new(address, *size, layout.shape(), layout.strides())?);
     }
     let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?;

@@ -89,12 +89,12 @@ impl<A: CudaArray> Relabeled<A> {
                     return Err(Error::new(ErrorKind::Device, "device", device, allowed));
                 }
             }
-            match cuda::pointer_attributes(info.address)? {
+            match cuda::pointer_attributes(info.unwatched_address)? {
                 Some(attributes) => Ok((Device::cuda(attributes.ordinal()), None)),
                 // Without elements any device is correct.
                 None if info.numel() == 0 => Ok((Device::cuda(0), None)),
                 None => {
-                    let found = text!("{:#x}, which the driver does not know", info.address);
+                    let found = text!("{:#x}, which the driver does not know", info.unwatched_address);
                     Err(Error::new(ErrorKind::Device, "data", found, "managed memory"))
                 }
             }

@@ -137,7 +137,7 @@ impl<'a> Member<'a> {
             pending: info.pending,
             of_storage: info.of_storage(),
             device: info.device,
-            address: info.address,
+            address: info.unwatched_address,
             uses: info.uses.clone(),
             is_followed,
             notice,

@@ -107,7 +107,7 @@ impl<const N: usize> RawView<N> {
         };
         let mut strides = [0; N];
         strides.copy_from_slice(layout.strides());
-        let (address, device) = (info.address, info.device());
+        let (address, device) = (info.unwatched_address, info.device());
         let pending = info.pending_on_one_stream();
         Ok(Self { address, shape, strides, device, pending, uses, shared: shared_range(info) })
     }

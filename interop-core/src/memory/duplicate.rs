@@ -103,7 +103,7 @@ impl CompactCopy {
         if !is_backwards {
             let range = info.span();
             let plan = CopyPlan::of([(range.len(), 1)].into_iter(), 1);
-            let first = info.address.wrapping_sub(range.start);
+            let first = info.unwatched_address.wrapping_sub(range.start);
             let (layout, bytes) = (info.layout().clone(), range.len());
             return Ok(Self { layout, plan, from: range.start, first, bytes });
         }
@@ -116,7 +116,7 @@ impl CompactCopy {
 
     fn elements(info: &ArrayInfo, layout: Layout, plan: CopyPlan) -> Self {
         let bytes = plan.bytes();
-        Self { layout, plan, from: info.address, first: 0, bytes }
+        Self { layout, plan, from: info.unwatched_address, first: 0, bytes }
     }
 
     /// Queues the copy on the consumer's stream. It waits for pending work on the array; later work on the array's own
@@ -163,7 +163,8 @@ impl CompactCopy {
             (context_for(driver, info.device())?, info.device().device_id)
         } else {
             // The device of the original, so that no context is created on an unused device.
-            let ordinal = pointer_attributes(info.address)?.map_or(0, |attributes| attributes.ordinal());
+            let ordinal =
+                pointer_attributes(info.unwatched_address)?.map_or(0, |attributes| attributes.ordinal());
             (Context::primary(ordinal)?, ordinal)
         };
         let _entered = context.enter(driver)?;
@@ -182,7 +183,7 @@ impl CompactCopy {
         let start = buffer.address;
         let mutability = if self.layout.is_injective() { Mutability::Writable } else { info.mutability() };
         ArrayInfo {
-            address: if info.numel() == 0 { 0 } else { start + self.first },
+            unwatched_address: if info.numel() == 0 { 0 } else { start + self.first },
             range: start..start + self.bytes,
             layout: self.layout.clone(),
             device: buffer.device,

@@ -350,7 +350,7 @@ impl HostBuffer {
     pub(crate) unsafe fn copy_of(info: &ArrayInfo, order: Order) -> Result<Self> {
         let element = ElementType::from_whole_bytes(info.dtype(), info.is_padded())?;
         let buffer = Self::uninit(element, info.numel())?;
-        let array = HostArray { address: info.address, layout: info.layout(), element: &element };
+        let array = HostArray { address: info.unwatched_address, layout: info.layout(), element: &element };
         // SAFETY: the caller guarantees the source; the new buffer has the size of the elements.
         unsafe { copy_contiguous(array, order, buffer.start()) }?;
         Ok(buffer)

@@ -284,7 +284,7 @@ impl FromImport for SharedBuffer {
         let (dtype, padded) = (info.dtype(), info.is_padded());
         let size = dtype.packed_bits().div_ceil(8);
         let memory = MemoryRegion {
-            address: info.address,
+            address: info.unwatched_address,
             range: info.span(),
             element: ElementType { padded, ..ElementType::from_size(dtype, size) },
             device: info.device(),

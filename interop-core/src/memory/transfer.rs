@@ -196,7 +196,7 @@ impl CopyTarget {
             let _entered = self.context.enter(self.driver)?;
             let at = (self.context, self.stream);
             // SAFETY: as the caller promises.
-            unsafe { queue_copy(self.driver, at, &plan, info.address, target) }?;
+            unsafe { queue_copy(self.driver, at, &plan, info.unwatched_address, target) }?;
             return Ok(true);
         }
         if self.is_in_order {
@@ -209,7 +209,7 @@ impl CopyTarget {
                 return Ok(false);
             }
         }
-        let elements = HostArray { address: info.address, layout: &layout, element };
+        let elements = HostArray { address: info.unwatched_address, layout: &layout, element };
         // SAFETY: as the caller promises.
         unsafe { self.copy_by_host(info, elements, (&plan, order), target) }.map(|()| false)
     }
@@ -238,7 +238,7 @@ impl CopyTarget {
         check_readable(info.work())?;
         let _access = Borrow::from_shared(shared_range(info), false)?;
         if elements.element.any_bits && plan.axes.is_empty() {
-            return copy_from(info.address, plan.run);
+            return copy_from(info.unwatched_address, plan.run);
         }
         if plan.bytes() >= LEAST_BYTES {
             // SAFETY: as the caller promises; the host can access the elements.
@@ -449,7 +449,7 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
     let context = context_for(driver, info.device())?;
     let _entered = context.enter(driver)?;
     let _relaxed = Relaxed::new(driver);
-    let (from, to) = (info.address, to as u64);
+    let (from, to) = (info.unwatched_address, to as u64);
     let copied = finished(driver, |stream| {
         if plan.axes.is_empty() {
             // SAFETY: as the caller promises.
@@ -498,7 +498,7 @@ unsafe fn copy_to_host(
     let context = context_for(driver, info.device())?;
     // SAFETY: the range is the array's own, live as the caller promises; the buffer is new and as long.
     unsafe { copy_now(driver, context, start, range.start, range.len()) }?;
-    let address = start + (info.address - range.start);
+    let address = start + (info.unwatched_address - range.start);
     // SAFETY: the elements of the layout are live in `staged`; the target is as the caller promises.
     unsafe { copy_contiguous(HostArray { address, layout, element }, order, target) }
 }

@@ -329,7 +329,7 @@ fn states_writable(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<bool
         if let Some(interface) = attribute(object, name)? {
             let data = interface.cast::<PyDict>()?.get_item(intern!(py, "data"))?;
             let Some((address, is_read_only)) = data.map(|data| address(&data)).transpose()? else { break };
-            return Ok(!is_read_only && (info.numel() == 0 || address == info.address));
+            return Ok(!is_read_only && (info.numel() == 0 || address == info.unwatched_address));
         }
     }
     Ok(false)

@@ -243,7 +243,7 @@ fn check_place(info: &ArrayInfo, stream: &CudaStream) -> Result<()> {
         let allowed = text!("memory of {device}, the device of the stream; copy the array there");
         return Err(Error::new(ErrorKind::Device, "device", info.device, allowed));
     }
-    check_context(info.address, handle_of(context))
+    check_context(info.unwatched_address, handle_of(context))
 }
 
 /// Returns an error for a captured stream if `cudarc` would make it wait for an event that was recorded outside the graph.

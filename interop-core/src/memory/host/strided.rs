@@ -36,7 +36,7 @@ pub(crate) unsafe fn with_elements<T: Element, R>(
     let _access = Borrow::from_shared(shared_range(info), exclusive)?;
     // SAFETY: the memory is live and initialized, as the caller promises, and host memory. A layout was checked when it
     // was made.
-    work(unsafe { Strided::new(info.address, layout.shape(), layout.strides()) })
+    work(unsafe { Strided::new(info.unwatched_address, layout.shape(), layout.strides()) })
 }
 
 /// As [`with_elements`], for writing. Returns an error for read-only arrays and for arrays in which two indices may share

@@ -256,7 +256,7 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
     match info.device().device_type {
         DeviceType::CUDA_HOST => put_on_host(py, info)?,
         DeviceType::CUDA_MANAGED => {
-            let attributes = cuda::pointer_attributes(info.address)?;
+            let attributes = cuda::pointer_attributes(info.unwatched_address)?;
             info.device = Device::cuda(attributes.map_or(0, |attributes| attributes.ordinal()));
         }
         _ => {}

@@ -369,14 +369,14 @@ fn new_memory<B: FromArray + CudaArray>(
         import.put_on_ordered_stream(stream, None, None);
         (import, None)
     };
-    let address = import.info().address;
+    let address = import.info().unwatched_address;
     let array = assemble_named::<B>(&mut Extraction::new(&mut import).waiting_in(take_detached));
     let array = array.map_err(|error| match &object {
         Some(object) => PyErr::from(with_origin(object, error)),
         None => error.into(),
     })?;
     let whole = array.info()?;
-    if whole.address != address {
+    if whole.unwatched_address != address {
         let allowed =
             "a struct that uses the memory in place, such as one with `LeaseMut<T>` or `SharedBuffer`";
         return Err(Error::new(ErrorKind::CopyRequired, "the result", "a struct that copies", allowed).into());

@@ -169,7 +169,7 @@ fn open(object: &Bound<'_, PyAny>, element: Option<ElementType>, to: &mut Import
     import_to(object, None, Verification::Full, to)?;
     to.info.mutability = Mutability::ReadOnly;
     let align = element.map_or(1, |element| element.align.min(element.dtype.packed_bits() / 8));
-    let address = to.info().address;
+    let address = to.info().unwatched_address;
     if to.info().numel() > 0 && align > 1 && address % align != 0 {
         let (found, allowed) = (text!("{address:#x}"), text!("a multiple of {align}"));
         return Err(Error::new(ErrorKind::Alignment, "address", found, allowed).into());

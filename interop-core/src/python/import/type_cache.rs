@@ -309,7 +309,7 @@ fn check_bits(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
     // The stride of an axis of extent 1 is arbitrary.
     let (extent, stride) = (info.shape().last(), info.layout().strides().last());
     let in_steps = stride != Some(&1) || extent == Some(&1);
-    let is_paired = || info.address % (info.dtype().packed_bits() / 4).max(1) == 0;
+    let is_paired = || info.unwatched_address % (info.dtype().packed_bits() / 4).max(1) == 0;
     if !is_complex && (code != FLOAT || !in_steps && is_paired()) {
         return Ok(());
     }
