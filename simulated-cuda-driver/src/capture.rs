@@ -67,9 +67,7 @@ impl Capture {
 impl State {
     /// Invalidates a capture and reports it. Returns `status`, the reason, as the result of the call.
     pub(crate) fn spoil(&mut self, capture: u64, status: Status) -> Status {
-        if let Some(capture) = self.captures.get_mut(&capture)
-            && !capture.invalid
-        {
+        if let Some(capture) = self.captures.get_mut(&capture).filter(|capture| !capture.invalid) {
             capture.invalid = true;
             let origin = capture.origin;
             self.report_capture(origin, status);

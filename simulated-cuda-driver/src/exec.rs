@@ -56,10 +56,8 @@ impl Sim {
         if !done(self) {
             self.polls += 1;
             // The count is reset only when an operation runs, so unsuccessful polls do not lose earlier ones.
-            if self.polls >= PATIENCE
-                && self.queue.running.is_none()
-                && let Some(id) = self.runnable(targets)
-            {
+            let is_due = self.polls >= PATIENCE && self.queue.running.is_none();
+            if let Some(id) = if is_due { self.runnable(targets) } else { None } {
                 self.polls = 0;
                 self.run(id);
             }

@@ -139,9 +139,7 @@ impl Queue {
         let mut found = BTreeSet::new();
         let mut open = targets.to_vec();
         while let Some(id) = open.pop() {
-            if let Some(operation) = self.pending.get(&id)
-                && found.insert(id)
-            {
+            if let Some(operation) = self.pending.get(&id).filter(|_| found.insert(id)) {
                 open.extend(&operation.after);
             }
         }
