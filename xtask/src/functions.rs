@@ -32,7 +32,8 @@ fn run(counts: &mut Counts) -> Result<(), Failure> {
     let (hello, modules) = (templates::hello_functions()?, extension::for_tests(&environment)?);
     let python = || {
         let (mut python, root) = (environment.python(), workspace::root());
-        let folders = [&packages, &hello, &modules, &root.join("tests/python"), &root.join("conformance")];
+        let folders =
+            [&packages, &hello, &modules, &root.join("tests/python"), &root.join("tests/conformance")];
         python.env("PYTHONPATH", std::env::join_paths(folders).unwrap_or_default());
         python.env("INTEROP_FUNCTIONS", workspace::target().join(&library)).env("HELLO_FUNCTIONS", &hello);
         python
