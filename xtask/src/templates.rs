@@ -140,7 +140,8 @@ impl Template {
 
     fn test(&self, with: fn(&mut Command) -> &mut Command, counts: &mut Counts) -> Result<(), Failure> {
         let mut pytest = self.command("pytest");
-        let helpers = ["tests/templates", "tests/python"].map(|folder| workspace::root().join(folder));
+        let helpers = ["tests/templates", "tests/python", "tests/conformance"]
+            .map(|folder| workspace::root().join(folder));
         let folders = helpers.iter().chain([&self.folder]);
         pytest.env("PYTHONPATH", std::env::join_paths(folders).unwrap_or_default());
         pytest.env("TEMPLATE_KERNELS", workspace::target().join("debug/libinterop_template_kernels.so"));

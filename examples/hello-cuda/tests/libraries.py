@@ -1,6 +1,7 @@
 """The libraries whose arrays the tests use: each one that is installed and finds a GPU."""
 
 import contextlib
+import importlib.util
 
 
 class Torch:
@@ -83,8 +84,8 @@ def found():
     for library in (Torch, CuPy):
         with contextlib.suppress(ImportError):
             libraries.append(library())
-    with contextlib.suppress(ImportError):
-        # The tests of this project run the template on a simulated driver.
+    # The tests of `interop` run this project on a simulated driver. If they cannot, that is an error.
+    if importlib.util.find_spec("simulated"):
         import simulated
 
         libraries += simulated.LIBRARIES
