@@ -16,7 +16,7 @@ use crate::element::KernelElement;
 use crate::fail::{Mistake, fail};
 use crate::mapping::Rows;
 use crate::real::{Real, RowElement};
-use crate::row_source::{Kept, Line, Part, RowArray, Source, Unit, unrolled};
+use crate::row_source::{KeptRow, Line, Part, RowArray, Source, Unit, unrolled};
 use crate::team::Team;
 use crate::view::{Fields, ViewMut, from_fields};
 
@@ -94,7 +94,7 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn keep<A: RowArray>(&self, array: A) -> Kept<'_, A, KEPT> {
+    pub fn keep<A: RowArray>(&self, array: A) -> KeptRow<'_, A, KEPT> {
         let line = Line::<A::Element>::new(&array.fields(), &self.part);
         let words = |thread| {
             let (mut words, (first, step)) = ([[0; 8]; KEPT], self.first_unit(thread));
@@ -108,7 +108,7 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
             });
             words
         };
-        Kept { words: self.team.of_each(words), array, marker: PhantomData }
+        KeptRow { words: self.team.of_each(words), array, marker: PhantomData }
     }
 
     /// Returns the first column of the units of a thread, and the distance of its units. The compiler forgets how they were computed: it

@@ -162,7 +162,7 @@ impl<T: RowElement> Line<T> {
 }
 
 /// An array with rows: a reference to a [`View`] with two axes, to one with one axis, which is the same for all rows, to a
-/// [`ViewMut`] by [`Rows`], or to a [`Kept`] row.
+/// [`ViewMut`] by [`Rows`], or to a [`KeptRow`] row.
 #[diagnostic::on_unimplemented(
     message = "a team has no rows of `{Self}`",
     label = "no array with rows",
@@ -263,22 +263,22 @@ arrays! {
 }
 
 /// A row of which each thread keeps its first elements in registers. [`Row::keep`](crate::Row::keep) makes it.
-pub struct Kept<'r, A, const KEPT: usize> {
+pub struct KeptRow<'r, A, const KEPT: usize> {
     pub(crate) words: OfEach<[Words; KEPT]>,
     pub(crate) array: A,
     pub(crate) marker: PhantomData<(&'r (), *const ())>,
 }
 
 /// It does not tell what the thread has kept.
-impl<A, const KEPT: usize> fmt::Debug for Kept<'_, A, KEPT> {
+impl<A, const KEPT: usize> fmt::Debug for KeptRow<'_, A, KEPT> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kept").finish_non_exhaustive()
+        f.debug_struct("KeptRow").finish_non_exhaustive()
     }
 }
 
-impl<A, const KEPT: usize> sealed::Sealed for &Kept<'_, A, KEPT> {}
+impl<A, const KEPT: usize> sealed::Sealed for &KeptRow<'_, A, KEPT> {}
 
-impl<A: RowArray, const KEPT: usize> RowArray for &Kept<'_, A, KEPT> {
+impl<A: RowArray, const KEPT: usize> RowArray for &KeptRow<'_, A, KEPT> {
     type Element = A::Element;
     const KEPT: usize = KEPT;
 

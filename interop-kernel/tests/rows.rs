@@ -539,7 +539,7 @@ fn printed(mut team: Team<'_>, x: View<'_, f32, 2>) {
     assert_eq!(format!("{team:?}"), "Team { .. }");
     for row in team.rows(&x) {
         let text = format!("{row:?} {:?}", row.keep(&x));
-        assert!(text.contains("team: Team { .. }") && text.ends_with(" Kept { .. }"), "{text}");
+        assert!(text.contains("team: Team { .. }") && text.ends_with(" KeptRow { .. }"), "{text}");
     }
 }
 

@@ -180,8 +180,8 @@ const CHOSEN: &str = "SIMULATED_CUDA_DRIVER";
 /// The name of the library that cargo builds.
 const BUILT: &str = "libsimulated_cuda_driver";
 
-/// The files to try: the one that cargo has built for this crate, which is beside the test or one folder above, and the one
-/// that `cargo xtask sim` makes.
+/// The files to try: the one that `cargo xtask sim` has made in this repository, which programs that link libcuda use too, or
+/// else the one that cargo has built for this crate, beside the test or one folder above.
 fn places() -> Vec<PathBuf> {
     if let Some(chosen) = std::env::var_os(CHOSEN) {
         return vec![chosen.into()];
@@ -189,7 +189,7 @@ fn places() -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let own = program.ancestors().skip(1).take(2).flat_map(built_in);
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/sim/lib64").join(NAME);
-    // A test of this repository may be older than what `cargo xtask sim` has built. A test of the driver itself is not.
+    // The driver's own tests are for what cargo has just built.
     let installed = workspace.exists() && !is_own_test(&program);
     if installed { vec![workspace] } else { own.collect() }
 }
