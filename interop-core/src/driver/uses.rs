@@ -73,7 +73,10 @@ impl Uses {
     /// Notes that the memory may be used in a way that this crate does not see.
     #[inline]
     pub(crate) fn note_unknown(&self) {
-        self.state.fetch_or(UNKNOWN, Ordering::Relaxed);
+        // Threads that share an array would otherwise write to one cache line with each export.
+        if self.state.load(Ordering::Relaxed) & UNKNOWN == 0 {
+            self.state.fetch_or(UNKNOWN, Ordering::Relaxed);
+        }
     }
 
     /// Notes that a launch scope has the memory. A scope that is forgotten leaves the use unknown.
