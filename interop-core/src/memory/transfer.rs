@@ -27,11 +27,11 @@ use crate::driver::stream::LEGACY;
 use crate::driver::stream::{SPARE, Stream, capture_of, dead_stream, with_own_stream};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::shared_range;
 use crate::memory::host::cells::check_readable;
 use crate::memory::host::strided::{HostArray, check_copied, copy_contiguous, filled_vec};
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::import::Import;
+use crate::memory::raw_view::shared_range;
 use crate::process::borrow_registry::Borrow;
 
 /// The size of a piece in bytes. Two pieces are used in turn.

@@ -26,15 +26,6 @@ const NARROW: Tile = (512, 512 * 16);
 /// An inner loop with fewer steps takes longer to start than to run.
 const SHORT: usize = 8;
 
-/// The order in which elements are visited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Visit {
-    /// By address in the first array, from the lowest address on.
-    Memory,
-    /// By index, in row-major order.
-    Index,
-}
-
 /// The two inner loops, starting at the offsets `first`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plane {
@@ -56,10 +47,10 @@ pub(crate) struct Loops {
 }
 
 impl Loops {
-    /// Creates the loops over arrays of this shape, given the strides of each in elements. Returns `None` for arrays
-    /// without elements.
+    /// Creates the loops over arrays of this shape, given the strides of each in elements. They visit the elements by
+    /// address in the first array, from the lowest address on. Returns `None` for arrays without elements.
     #[inline]
-    pub(crate) fn new(shape: &[usize], strides: &[&[isize]], visit: Visit) -> Option<Self> {
+    pub(crate) fn new(shape: &[usize], strides: &[&[isize]]) -> Option<Self> {
         if shape.contains(&0) {
             return None;
         }
@@ -81,7 +72,7 @@ impl Loops {
             loops.axes[loops.ndim] = Axis { extent: *extent, steps };
             loops.ndim += 1;
         }
-        if visit == Visit::Memory && loops.ndim > 0 {
+        if loops.ndim > 0 {
             loops.turn_forward();
             loops.axes[..loops.ndim].sort_by_key(|axis| Reverse(reach(axis)));
         }
@@ -92,9 +83,9 @@ impl Loops {
         made
     }
 
-    /// As [`new`](Self::new) in memory order, in tiles if that is faster. `item` is the size of an element in bytes.
+    /// As [`new`](Self::new), in tiles if that is faster. `item` is the size of an element in bytes.
     pub(crate) fn tiled(shape: &[usize], strides: &[&[isize]], item: usize) -> Option<Self> {
-        let mut made = Self::new(shape, strides, Visit::Memory);
+        let mut made = Self::new(shape, strides);
         if let Some(loops) = &mut made {
             loops.tile(item);
         }
@@ -396,8 +387,8 @@ pub(crate) unsafe fn fill<T: Copy>(loops: &Loops, to: *mut T, value: T) {
 mod tests {
     use super::*;
 
-    fn axes(shape: &[usize], strides: &[&[isize]], visit: Visit) -> (Vec<(usize, Steps)>, Steps, bool) {
-        let mut loops = Loops::new(shape, strides, visit).unwrap();
+    fn axes(shape: &[usize], strides: &[&[isize]]) -> (Vec<(usize, Steps)>, Steps, bool) {
+        let mut loops = Loops::new(shape, strides).unwrap();
         loops.tile(4);
         let axes = loops.axes[..loops.ndim].iter().map(|axis| (axis.extent, axis.steps)).collect();
         (axes, loops.first, loops.tile.is_some())
@@ -405,27 +396,24 @@ mod tests {
 
     #[test]
     fn axes_are_turned_sorted_and_merged() {
-        let memory = |shape: &[usize], strides: &[isize]| axes(shape, &[strides], Visit::Memory);
+        let memory = |shape: &[usize], strides: &[isize]| axes(shape, &[strides]);
         assert_eq!(memory(&[2, 3, 4], &[12, 4, 1]), (vec![(24, [1, 0])], [0; 2], false));
         assert_eq!(memory(&[2, 3, 4], &[1, 2, 6]), (vec![(24, [1, 0])], [0; 2], false), "F order");
         assert_eq!(memory(&[4, 3], &[-3, -1]), (vec![(12, [1, 0])], [-11, 0], false), "backwards");
         assert_eq!(memory(&[4, 1, 3], &[8, 9, 1]).0, [(4, [8, 0]), (3, [1, 0])], "padded rows");
         assert_eq!(memory(&[4, 3], &[1, 0]).0, [(3, [0, 0]), (4, [1, 0])], "repeated elements");
         assert_eq!(memory(&[], &[]).0, [(1, [0; 2])]);
-        let index = |strides: &[isize]| axes(&[2, 3], &[strides], Visit::Index).0;
-        assert_eq!(index(&[1, 2]), [(2, [1, 0]), (3, [2, 0])]);
-        assert_eq!(index(&[-3, -1]), [(6, [-1, 0])]);
     }
 
     #[test]
     fn opposite_orders_meet_in_tiles() {
-        let found = axes(&[5, 7, 9], &[&[63, 9, 1], &[1, 5, 35]], Visit::Memory);
+        let found = axes(&[5, 7, 9], &[&[63, 9, 1], &[1, 5, 35]]);
         assert_eq!(found.0, [(7, [9, 5]), (5, [63, 1]), (9, [1, 35])]);
         assert!(found.2);
-        let found = axes(&[10, 7, 3], &[&[21, 3, 1], &[1, 10, 70]], Visit::Memory);
+        let found = axes(&[10, 7, 3], &[&[21, 3, 1], &[1, 10, 70]]);
         assert_eq!(found.0, [(7, [3, 10]), (3, [1, 70]), (10, [21, 1])], "the longer of the two");
-        assert!(!axes(&[5, 7], &[&[7, 1], &[9, 1]], Visit::Memory).2);
-        assert!(!axes(&[5, 7], &[&[7, 1], &[0, 0]], Visit::Memory).2, "a repeated element has no order");
+        assert!(!axes(&[5, 7], &[&[7, 1], &[9, 1]]).2);
+        assert!(!axes(&[5, 7], &[&[7, 1], &[0, 0]]).2, "a repeated element has no order");
     }
 
     #[test]

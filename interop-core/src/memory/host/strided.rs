@@ -11,9 +11,11 @@ use crate::array::layout::axes::Axis;
 use crate::array::layout::order::{Order, contiguous_strides, is_contiguous};
 use crate::array::layout::{Layout, product};
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::array_view::{check_writable, shared_range};
 use crate::memory::host::cells::{ReadOnlyCell, check_readable, check_run, first_invalid_bool, invalid_bool};
-use crate::memory::host::loops::{Loops, Plane, Visit, fill, fold, map};
+use crate::memory::host::loops::{Loops, Plane, fill, fold, map};
+#[cfg(feature = "rayon")]
+use crate::memory::host::parallel::pieces;
+use crate::memory::raw_view::{check_writable, shared_range};
 use crate::process::borrow_registry::Borrow;
 
 /// The size of a chunk of copied elements, in bytes. Contiguous runs of at least this size are passed in place.
@@ -93,8 +95,8 @@ impl<'a, T: Element> Strided<'a, T> {
         self.first
     }
 
-    pub(crate) fn loops(&self, visit: Visit) -> Option<Loops> {
-        Loops::new(self.shape, &[self.strides], visit)
+    pub(crate) fn loops(&self) -> Option<Loops> {
+        Loops::new(self.shape, &[self.strides])
     }
 
     /// Returns the loops over both arrays, in the memory order of this one or in tiles. Returns an error if the shapes differ.
@@ -146,18 +148,25 @@ impl<'a, T: Element> Strided<'a, T> {
         unsafe { check_copied(&T::TYPE, to, bytes) }
     }
 
-    pub(crate) fn copy_to_slice(&self, slice: &mut [T]) -> Result<()> {
-        self.check_len(slice.len())?;
-        // SAFETY: the slice has as many elements, and nothing else borrows it. The written elements are valid even if
-        // an error is returned.
-        unsafe { self.copy_to(Order::C, slice.as_mut_ptr()) }
-    }
-
     #[inline]
-    pub(crate) fn fold<A>(&self, visit: Visit, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
-        let Some(loops) = self.loops(visit) else { return Ok(start) };
+    pub(crate) fn fold<A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
+        let Some(loops) = self.loops() else { return Ok(start) };
         // SAFETY: the elements are live and initialized (contract of `new`).
         unsafe { fold(&loops, (self.as_ptr(),), start, add) }
+    }
+
+    /// Folds the elements on the threads of rayon.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn par_fold<A: Send>(
+        &self,
+        identity: &(impl Fn() -> A + Sync),
+        add: &(impl Fn(A, T) -> A + Sync),
+        reduce: &(impl Fn(A, A) -> A + Sync),
+    ) -> Result<A> {
+        let Some(loops) = self.loops() else { return Ok(identity()) };
+        // SAFETY: the elements are live and initialized (contract of `new`).
+        let work = |loops: &Loops| unsafe { fold(loops, (self.as_ptr(),), identity(), add) };
+        pieces(loops, &work, reduce)
     }
 
     /// Calls `see` with chunks of elements in memory order. Long contiguous runs are passed in place, others are
@@ -170,7 +179,7 @@ impl<'a, T: Element> Strided<'a, T> {
             see(unsafe { ReadOnlyCell::slice(self.first, self.count()) });
             return Ok(());
         }
-        let Some(loops) = self.loops(Visit::Memory) else { return Ok(()) };
+        let Some(loops) = self.loops() else { return Ok(()) };
         let most = (CHUNK / size_of::<T>()).max(1).min(self.count());
         let mut chunk = Vec::<T>::new();
         for Plane { first, rows, run } in loops.planes() {
@@ -212,12 +221,6 @@ impl<'a, T: Element> Strided<'a, T> {
         ReadOnlyCell::lend(&mut chunk, &mut see);
         Ok(())
     }
-
-    /// Calls `see` with each element, in row-major order.
-    #[inline]
-    pub(crate) fn for_each(&self, mut see: impl FnMut(T)) -> Result<()> {
-        self.fold(Visit::Index, (), |(), element| see(element))
-    }
 }
 
 /// The elements of a writable array in host memory.
@@ -232,19 +235,13 @@ impl<'a, T: Element> StridedMut<'a, T> {
         Self(elements)
     }
 
-    /// The elements for reading.
-    #[cfg(feature = "rayon")]
-    pub(crate) fn as_strided(&self) -> &Strided<'a, T> {
-        &self.0
-    }
-
     /// A mutable pointer to the first element.
     pub(crate) fn as_mut_ptr(&self) -> *mut T {
         self.0.first
     }
 
     pub(crate) fn fill(&mut self, value: T) {
-        if let Some(loops) = self.0.loops(Visit::Memory) {
+        if let Some(loops) = self.0.loops() {
             // SAFETY: the elements are writable (contract of `new`).
             unsafe { fill(&loops, self.as_mut_ptr(), value) };
         }
@@ -264,9 +261,19 @@ impl<'a, T: Element> StridedMut<'a, T> {
     /// Replaces each element by `change` of it, in memory order.
     #[inline]
     pub(crate) fn map_inplace(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
-        let Some(loops) = self.0.loops(Visit::Memory) else { return Ok(()) };
+        let Some(loops) = self.0.loops() else { return Ok(()) };
         // SAFETY: the elements are live and initialized (contract of `Strided::new`), and writable (contract of `new`).
         unsafe { map(&loops, self.as_mut_ptr(), (self.0.as_ptr(),), change) }
+    }
+
+    /// As [`map_inplace`](Self::map_inplace), on the threads of rayon.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn par_map_inplace(&mut self, change: impl Fn(T) -> T + Sync) -> Result<()> {
+        let all = &*self;
+        let Some(loops) = all.0.loops() else { return Ok(()) };
+        // SAFETY: as in `map_inplace`. No two indices share an element, so no two parts do.
+        let work = |loops: &Loops| unsafe { map(loops, all.as_mut_ptr(), (all.0.as_ptr(),), &change) };
+        pieces(loops, &work, &|(), ()| ())
     }
 
     #[inline]
