@@ -53,8 +53,14 @@ extern crate self as interop_kernel;
 mod adapters;
 mod arrays;
 mod atomic;
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+pub mod axes;
 #[doc(hidden)]
 pub mod copy;
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+pub mod copy_plan;
 #[cfg(target_arch = "nvptx64")]
 mod device;
 mod element;

@@ -166,7 +166,7 @@ pub unsafe trait CudaArray {
             return unsafe { with_elements(&info, false, |elements| elements.to_vec(Order::C)) };
         }
         // SAFETY: rule 1.
-        unsafe { crate::memory::transfer::fetch_vec(&info, Order::C) }
+        unsafe { crate::memory::copy::transfer::fetch_vec(&info, Order::C) }
     }
 
     /// Calls `see` with chunks of elements, in memory order: by address, independent of the indices. Works for any rank

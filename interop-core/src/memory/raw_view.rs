@@ -10,7 +10,7 @@ use crate::array::dims::Dims;
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
-use crate::array::layout::axes::{Axis, MOST, Offsets, Steps};
+use crate::array::layout::axes::{Axis, Offsets, Steps, offsets};
 use crate::array::layout::errors::{axes_in_words, wrong_rank};
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
@@ -182,9 +182,12 @@ impl<const N: usize> RawView<N> {
 
     /// Returns the offsets of the runs along the last axis, in row-major order of the other indices.
     pub(crate) fn runs(&self) -> Runs {
-        let axis = |at: usize| Axis { extent: self.shape[at], steps: [self.strides[at], 0] };
-        let outer = Dims::from_fn(N.saturating_sub(1), axis);
-        Offsets::new(outer, [0; MOST])
+        let count = N.saturating_sub(1);
+        let axis = |number: usize| {
+            let at = count - 1 - number;
+            Axis { extent: self.shape[at], steps: [self.strides[at], 0] }
+        };
+        offsets(Dims::from_fn(count, axis), [0; 2])
     }
 }
 

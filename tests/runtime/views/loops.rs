@@ -246,7 +246,7 @@ fn chunks_are_long() {
     for (shape, strides, chunks) in [
         ([2, 6000], [6000, 1], vec![12_000]),
         ([2, 5990], [6000, 1], vec![5990, 5990]),
-        ([4, 1000], [3000, 1], vec![2048, 1952]),
+        ([4, 1000], [3000, 1], vec![2000, 2000]),
     ] {
         let array = Array::strided(all.clone(), &shape, &strides);
         let (mut lengths, mut seen) = (Vec::new(), Vec::new());

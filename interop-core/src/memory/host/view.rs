@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::array::element::Element;
 use crate::array::layout::order::Order;
 use crate::error::Result;
-use crate::memory::host::cells::{ReadOnlyCell, check_run, invalid_bool, read_unchecked, read_valid};
+use crate::memory::host::cells::{ReadOnlyCell, check_bytes, invalid_bool, read_unchecked, read_valid};
 use crate::memory::raw_view::{RawView, Runs, printed};
 use crate::process::borrow_registry::Borrow;
 
@@ -122,7 +122,7 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     pub unsafe fn as_slice(&self) -> Result<&'a [T]> {
         let (first, count) = self.raw.run::<T>(Order::C)?;
         // SAFETY: as in `read`, for `count` contiguous elements.
-        unsafe { check_run(first, count)? };
+        unsafe { check_bytes(&T::TYPE, first.cast(), count * size_of::<T>())? };
         // SAFETY: the elements are live, initialized, aligned and within one object. Nothing writes to them during
         // `'a`, as the caller promises.
         Ok(unsafe { core::slice::from_raw_parts(first, count) })
@@ -247,7 +247,7 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     pub unsafe fn into_slice(self) -> Result<&'a mut [T]> {
         let (first, count) = self.raw.run::<T>(Order::C)?;
         // SAFETY: as in `HostView::as_slice`.
-        unsafe { check_run(first, count)? };
+        unsafe { check_bytes(&T::TYPE, first.cast(), count * size_of::<T>())? };
         // SAFETY: the elements are live, initialized, aligned and writable. Nothing else uses them during `'a`, as the
         // caller promises.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, count) })
