@@ -4,7 +4,7 @@
 use core::marker::PhantomData;
 use core::mem::{align_of, size_of};
 
-use crate::view::Pointer;
+use crate::fields::Pointer;
 
 /// `K` arrays of one shape, passed by value to an elementwise kernel.
 ///

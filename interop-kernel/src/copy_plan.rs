@@ -184,8 +184,8 @@ mod tests {
 
     /// The offsets of all elements in bytes, in the order of the target.
     fn offsets(shape: &[usize], strides: &[isize], order: Order, item: usize) -> Vec<isize> {
-        let axis = |at: usize| Axis { extent: shape[at], steps: [strides[at] * item as isize] };
-        let mut axes: Vec<_> = (0..shape.len()).map(axis).collect();
+        let along = |at: usize| Axis { extent: shape[at], steps: [strides[at] * item as isize] };
+        let mut axes: Vec<_> = (0..shape.len()).map(along).collect();
         if let Order::C = order {
             axes.reverse();
         }

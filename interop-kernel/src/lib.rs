@@ -68,6 +68,7 @@ mod elementwise;
 #[cfg(not(target_arch = "nvptx64"))]
 mod error;
 mod fail;
+mod fields;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod host;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -78,11 +79,14 @@ mod mapping;
 pub mod math;
 #[cfg(not(target_arch = "nvptx64"))]
 mod merge;
+#[cfg(not(target_arch = "nvptx64"))]
+mod place;
 mod real;
 mod row;
 mod row_source;
 mod shared;
 mod team;
+mod team_threads;
 mod thread;
 mod view;
 mod wide;

@@ -18,8 +18,9 @@ use crate::element::KernelElement;
 use crate::elementwise::sealed::Located as _;
 use crate::elementwise::{Arrays, Elementwise, In, KernelElementwise, Out};
 use crate::error::{ArgumentError, MistakeKind};
+use crate::fields::Pointer;
 use crate::kernel::InScope;
-use crate::view::{KernelView, KernelViewMut, Pointer, View, ViewMut};
+use crate::view::{KernelView, KernelViewMut, View, ViewMut};
 
 /// The number of threads per block.
 const THREADS: u32 = 256;
