@@ -80,12 +80,12 @@ use crate::driver::order::order_default_stream;
 use crate::driver::stream::is_stream_of;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
+use crate::memory::copy::transfer::{DefaultStreamTarget, copy_on_default_stream, ordinal_of};
 use crate::memory::extraction::check_import_writable;
 use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::import::Import;
 use crate::memory::lease::LeaseMut;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
-use crate::memory::transfer::{DefaultStreamTarget, copy_on_default_stream, ordinal_of};
 use crate::process::fork::PerProcess;
 
 /// Returns the context that imports use: the primary context of a device. It is kept until the program ends.

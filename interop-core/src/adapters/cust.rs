@@ -76,10 +76,10 @@ use crate::driver::functions::to_usize;
 use crate::driver::pointer::not_cuda;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
+use crate::memory::copy::transfer::copied;
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
-use crate::memory::transfer::copied;
 
 /// Describes device memory of `cust`; the driver determines the device.
 fn device_memory<T: Element>(address: u64, len: usize) -> Result<MemoryRegion> {

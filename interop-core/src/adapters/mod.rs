@@ -31,10 +31,12 @@ use crate::array::element::Element;
 use crate::array::mutability::Mutability;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::{
-    array::{info::ArrayInfo, layout::order::Order},
+    array::{
+        info::{ArrayInfo, kernel_address},
+        layout::order::Order,
+    },
     cuda,
     error::{Cure, Error, ErrorKind, Result, text},
-    memory::array_view::kernel_address,
 };
 
 /// The mutability of device memory in another library's buffer. Exports of `bool` are read-only, because a consumer

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub(crate) const INLINE: usize = 5;
 
 /// The greatest number of axes. NumPy 2.0 and later have the same limit.
-pub const MAX_NDIM: usize = 64;
+pub const MAX_NDIM: usize = interop_kernel::axes::MAX_NDIM;
 
 /// A list of extents or strides, one for each axis, that dereferences to a slice.
 ///

@@ -30,8 +30,6 @@
 
 pub(crate) mod block;
 pub(crate) mod buffer;
-pub(crate) mod copy;
-pub(crate) mod copy_plan;
 pub(crate) mod handover;
 pub(crate) mod kernel_module;
 pub(crate) mod memory_check;

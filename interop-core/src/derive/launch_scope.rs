@@ -17,7 +17,8 @@ use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::scope_state::{ScopeState, ScopeUse, unnamed_default_stream};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::{ArrayView, ArrayViewMut, check_writable};
+use crate::memory::array_view::{ArrayView, ArrayViewMut};
+use crate::memory::raw_view::check_writable;
 
 /// Orders the launch of kernels with the arrays that they use, whatever streams these are on.
 ///

@@ -17,7 +17,7 @@ use crate::driver::stream::Stream;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::shared_range;
+use crate::memory::raw_view::shared_range;
 use crate::process::borrow_registry::{Borrow, already_borrowed};
 
 /// Tells a storage of another crate, at the end of a scope, on which stream its memory was used. Returns whether the crate's

@@ -15,7 +15,8 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::driver::device::Device;
 use crate::error::{Error, Result};
-use crate::memory::host::strided::{HostArray, Strided, copy_contiguous};
+use crate::memory::copy::host::HostArray;
+use crate::memory::host::strided::Strided;
 use crate::memory::storage::{MemoryRegion, Storage};
 use crate::process::borrow_registry;
 use crate::process::counters;
@@ -153,7 +154,7 @@ impl<T: Element> HostVec<T> {
         let (first, len) = (self.first(), self.len());
         // SAFETY: `len` elements are initialized; `&mut self` proves that nobody else has the buffer (rule 4 of
         // `Storage`).
-        unsafe { crate::memory::host::cells::check_run(first, len)? };
+        unsafe { crate::memory::host::cells::check_bytes(&T::TYPE, first.cast(), len * size_of::<T>())? };
         // SAFETY: as above; the memory is aligned for `T`, and all bytes are valid values.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, len) })
     }
@@ -350,9 +351,9 @@ impl HostBuffer {
     pub(crate) unsafe fn copy_of(info: &ArrayInfo, order: Order) -> Result<Self> {
         let element = ElementType::from_whole_bytes(info.dtype(), info.is_padded())?;
         let buffer = Self::uninit(element, info.numel())?;
-        let array = HostArray { address: info.unwatched_address, layout: info.layout(), element: &element };
+        let array = HostArray::new(info.unwatched_address, info.layout(), &element);
         // SAFETY: the caller guarantees the source; the new buffer has the size of the elements.
-        unsafe { copy_contiguous(array, order, buffer.start()) }?;
+        unsafe { array.copy_to(order, buffer.start(), buffer.bytes) }?;
         Ok(buffer)
     }
 

@@ -12,19 +12,19 @@ use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::copy::copy_now;
 use crate::driver::device::Device;
 use crate::driver::functions::driver;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
-use crate::memory::array_view::shared_range;
+use crate::memory::copy::device::copy_now;
+use crate::memory::copy::transfer::copied;
 use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::host::cells::check_readable;
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::host_vec::{HostBuffer, HostVec};
 use crate::memory::import::Import;
+use crate::memory::raw_view::shared_range;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
-use crate::memory::transfer::copied;
 use crate::process::borrow_registry::Borrow;
 
 /// Memory that a sole owner may write. The pointer with write permission is exposed.

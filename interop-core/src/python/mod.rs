@@ -41,7 +41,7 @@
 //! /// Works on the caller's memory.
 //! #[pyfunction]
 //! fn invert(mut image: Gray<LeaseMut<f32>>) -> PyResult<()> {
-//!     image.view_mut::<f32, 2>()?.host_view_mut()?.map_inplace(|value| 1.0 - value)?;
+//!     image.map_inplace(|value: f32| 1.0 - value)?;
 //!     Ok(())
 //! }
 //!

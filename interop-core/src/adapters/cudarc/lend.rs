@@ -18,7 +18,7 @@ use crate::derive::fields::stream::AsStream;
 use crate::derive::launch_scope::LaunchScope;
 use crate::derive::scope_state::ScopeUse;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::check_writable;
+use crate::memory::raw_view::check_writable;
 
 /// An array in memory of a device, lent to `cudarc` for reading. Nothing is copied.
 ///

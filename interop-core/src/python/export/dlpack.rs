@@ -16,9 +16,9 @@ use crate::driver::device::{Device, DeviceType};
 use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind};
-use crate::memory::array_view::shared_range;
 use crate::memory::from_import::SHORT_COPY;
 use crate::memory::host_vec::HostBuffer;
+use crate::memory::raw_view::shared_range;
 use crate::memory::storage::InfoBuilder;
 use crate::process::borrow_registry::Borrow;
 use crate::protocols::dlpack::abi::{Legacy, Versioned};
@@ -189,7 +189,8 @@ unsafe fn answer_by_copy<'py>(
         return unsafe { capsule(py, &info, buffer, Ownership::Copied, request.versioned) };
     }
     // SAFETY: the memory is live, as the caller promises.
-    let (buffer, info) = detached(py, || unsafe { crate::memory::duplicate::duplicate(info, consumer) })?;
+    let (buffer, info) =
+        detached(py, || unsafe { crate::memory::copy::duplicate::duplicate(info, consumer) })?;
     // SAFETY: as above.
     unsafe { capsule(py, &info, buffer, Ownership::Copied, request.versioned) }
 }
@@ -226,7 +227,7 @@ fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
     let buffer = if flat.device().device_type == DeviceType::CUDA {
         let element = ElementType::from_whole_bytes(flat.dtype(), flat.is_padded())?;
         // SAFETY: the array guarantees that its memory is live.
-        unsafe { crate::memory::transfer::fetch_buffer(&flat, &element, Order::C) }?
+        unsafe { crate::memory::copy::transfer::fetch_buffer(&flat, &element, Order::C) }?
     } else {
         crate::memory::host::cells::check_readable(flat.work())?;
         // SAFETY: as above, and the host can access the memory.
