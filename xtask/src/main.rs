@@ -37,6 +37,7 @@ mod templates;
 mod test_counts;
 mod tools;
 mod trace;
+mod workflow;
 mod workspace;
 
 use std::env;
