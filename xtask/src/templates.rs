@@ -17,7 +17,8 @@ const TOOLS: [&str; 3] = ["maturin==1.16.0", PYTEST, "numpy"];
 const PYTEST: &str = "pytest==9.2.0";
 const MYPY: &str = "mypy==2.4.1";
 
-const GENERATE: Tool = Tool { name: "cargo-generate", version: "0.26.0" };
+/// Of the later versions the oldest needs Rust 1.96.
+const GENERATE: Tool = Tool { name: "cargo-generate", version: "0.23.9" };
 
 /// Builds the templates and runs their tests: the CUDA template on the simulated driver, the wheel of the Python template
 /// in a new environment. Then runs the workflow of a project that `cargo generate` makes of each.
