@@ -1,4 +1,7 @@
-"""Shares arrays between a Rust extension, PyTorch, CuPy and JAX without copies."""
+"""Shares arrays between a Rust extension, PyTorch, CuPy and JAX without copies.
+
+It needs a GPU and these libraries: `cargo xtask python`, then `target/venv/bin/python examples/from_python.py`.
+"""
 
 import sys
 

@@ -9,8 +9,8 @@
 //! 4. `model.rs`: what the word means once every default is chosen. `resolve.rs` chooses the default, and nothing else does.
 //! 5. `expand.rs`: one more call into `interop_core::__private`. Logic belongs in the runtime: `memory/storage.rs` for exports,
 //!    `memory/extraction.rs` for imports.
-//! 6. Tests: `golden/`, a struct that uses the word; `keyword_combinations.rs`, the word among all others; `tests/derive/`, structs
-//!    that run; `tests/ui/<theme>/`, one file for each rule, one struct for each mistake.
+//! 6. Tests: `tests/golden/`, a struct that uses the word; `tests/keyword_combinations.rs`, the word among all others; `tests/derive/`, structs
+//!    that run; `tests/derive/ui/<theme>/`, one file for each rule, one struct for each mistake.
 //! 7. A row in `manual.md`, which a test requires.
 
 use quote::ToTokens;

@@ -19,10 +19,12 @@ mod field_types;
 mod fields;
 mod generics;
 #[cfg(test)]
+#[path = "../tests/golden/mod.rs"]
 mod golden;
 mod hygiene;
 mod kernel;
 #[cfg(test)]
+#[path = "../tests/keyword_combinations.rs"]
 mod keyword_combinations;
 mod keyword_options;
 mod keywords;
@@ -36,6 +38,7 @@ mod shape_constants;
 mod shape_list;
 mod shape_rules;
 #[cfg(test)]
+#[path = "../tests/single_mistakes.rs"]
 mod single_mistakes;
 mod stub_impls;
 

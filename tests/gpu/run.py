@@ -175,13 +175,12 @@ def status(row, code, text):
 
 
 def promised(example):
-    """The output that the page of the examples documents; nothing for examples whose figures depend on the machine."""
-    page = next(page for page in (GPU / "examples.md", BUNDLE.parent / "examples" / "README.md") if page.exists())
-    for section in page.read_text(encoding="utf-8").split("\n## ")[1:]:
-        name, text = re.match(r"\[`(.*?)`\]", section), re.search(r"```text\n(.*?)```", section, re.S)
-        if name and name[1] == example:
-            return text[1].splitlines() if text else []
-    raise LookupError(f"{page} says nothing of {example}")
+    """The lines that the example prints on every machine."""
+    file = next(file for file in (GPU / "output.txt", BUNDLE.parent / "examples" / "output.txt") if file.exists())
+    sections = dict(re.findall(r"^\[(.*)\]\n((?:[^\[\n].*\n)*)", file.read_text(encoding="utf-8"), flags=re.M))
+    if example not in sections:
+        raise LookupError(f"{file} says nothing of {example}")
+    return sections[example].splitlines()
 
 
 def printed(lines):

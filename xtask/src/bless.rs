@@ -11,7 +11,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         [word] if word == "expansions" => false,
         _ => return Err(Failure::usage("write `cargo xtask bless`, or `cargo xtask bless expansions`")),
     };
-    command_step::announce("Expansions", "interop-derive/src/golden: what each kind of struct expands to.");
+    command_step::announce("Expansions", "interop-derive/tests/golden: what each kind of struct expands to.");
     command_step::run(workspace::cargo(["test", "--package=interop-derive", "--lib"]).env("BLESS", "1"))?;
     if !is_all {
         return Ok(());

@@ -57,12 +57,12 @@ const PROGRAMS: [Programs; 4] = [
 const FOLDERS: [(&str, &str); 3] =
     [("tests/gpu", "gpu"), ("tests/python/modules", "gpu/modules"), ("examples/kernels/ptx", "kernels")];
 
-/// Single files: Python examples, the README with the expected output, helpers shared with the Python tests, and
+/// Single files: Python examples, the output that is expected of examples, helpers shared with the Python tests, and
 /// `run.sh`.
 const FILES: [(&str, &str); 8] = [
     ("examples/from_python.py", "examples/from_python.py"),
     ("examples/two_gpus.py", "examples/two_gpus.py"),
-    ("examples/README.md", "gpu/examples.md"),
+    ("examples/output.txt", "gpu/output.txt"),
     ("examples/hello-cuda/tests/libraries.py", "gpu/libraries.py"),
     ("tests/python/native.py", "gpu/native.py"),
     ("tests/conformance/capsules.py", "gpu/capsules.py"),

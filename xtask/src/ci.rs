@@ -4,8 +4,8 @@ use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
 use crate::suites::{self, CHANGE, LONGER};
 use crate::{
-    COMMANDS, Command, Runs, command_step, free_threaded, fuzz, newest_numpy, packages, published, pyo3, sim,
-    workspace,
+    COMMANDS, Command, Runs, command_step, free_threaded, fuzz, newest_numpy, packages, published, pyo3,
+    release, sim, workspace,
 };
 
 /// Runs what a change must pass, even after a check has failed. Two cores need about twenty minutes in a fresh clone.
@@ -50,6 +50,7 @@ pub(crate) fn nightly(arguments: &[String]) -> Result<(), Failure> {
         "What users can name is what is recorded, where there is a nightly compiler.",
         published::suite,
     );
+    suites::run_into(&mut report, &[release::VERSIONS, release::PUBLICATION]);
     report.check(
         "Free-threaded Python",
         "The core compiles for a CPython without the lock, and for its stable interface.",

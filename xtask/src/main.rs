@@ -25,6 +25,7 @@ mod ptx;
 mod published;
 mod pyo3;
 mod python;
+mod release;
 mod report;
 mod rust_kernels;
 mod sanitize;
@@ -36,6 +37,7 @@ mod templates;
 mod test_counts;
 mod tools;
 mod trace;
+mod workflow;
 mod workspace;
 
 use std::env;
@@ -188,7 +190,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "guard",
         arguments: "[CHECK]...",
-        help: "what users build on: packages, api, features, compiler (oldest), platforms, classes (messages), minimal (oldest dependencies), deny (licences)",
+        help: "what users build on: packages, api, semver, publish, features, compiler (oldest), platforms, classes (messages), minimal (oldest dependencies), deny (licences)",
         run: published::run,
         runs: Runs::Nightly(&["classes"], nothing),
     },

@@ -1,7 +1,7 @@
 //! The packages as they would be published: tested and documented from their own archives.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
@@ -12,11 +12,8 @@ use crate::{command_step, files, published, sim, suites, tools, workspace};
 pub(crate) fn run(counts: &mut Counts) -> Result<(), Failure> {
     sim::build()?;
     let place = workspace::target().join("guard/packages");
-    files::clear(&place)?;
-    let mut clone = Command::new("git");
-    command_step::run(clone.args(["clone", "--quiet"]).arg(workspace::root()).arg(place.join("clone")))?;
     let mut package = workspace::cargo(["package", "--locked", "--no-verify"]);
-    package.args(published::each_package()?).current_dir(place.join("clone"));
+    package.args(published::each_package()?).current_dir(clone(&place)?);
     command_step::run(package.arg("--target-dir").arg(&place))?;
     let alone = place.join("alone");
     files::make(&alone)?;
@@ -48,6 +45,15 @@ pub(crate) fn run(counts: &mut Counts) -> Result<(), Failure> {
         counts.passed += 1;
     }
     Ok(())
+}
+
+/// Clones the last commit into a folder, from which it removes everything else, and returns the folder of the clone.
+pub(crate) fn clone(place: &Path) -> Result<PathBuf, Failure> {
+    files::clear(place)?;
+    let folder = place.join("clone");
+    let mut clone = Command::new("git");
+    command_step::run(clone.args(["clone", "--quiet"]).arg(workspace::root()).arg(&folder))?;
+    Ok(folder)
 }
 
 /// Documents an unpacked package as docs.rs does: with the settings of its manifest, without CUDA, and with the nightly compiler.

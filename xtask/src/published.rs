@@ -3,16 +3,8 @@
 //! The lint `incompatible_msrv` of `cargo clippy` knows since which version each item of the standard library exists.
 //! For the language itself (`let text = format_args!(…)`, since 1.89) only the oldest compiler can tell.
 //!
-//! The public items are recorded in a file, not compared with an earlier version as cargo-semver-checks does. The
-//! record shows more, such as another argument type or a new bound, and its changes are reviewed. Other checks cover
-//! the rest of that tool: a lost `Send` shows in the record. A lost feature fails the test below. Moved fields of a C
-//! struct fail the assertions beside it. A trait method that lost its default does not compile with the storages and
-//! streams of the tests. Which version number a release needs is a question for that tool:
-//!
-//! ```text
-//! cargo semver-checks -p interop-core --baseline-rev TAG --only-explicit-features \
-//!     --features derive,half,ndarray,num-complex
-//! ```
+//! The public items are recorded in a file, whose changes are reviewed. `release` asks cargo-semver-checks which version a
+//! release needs.
 
 use std::process::Command;
 
@@ -20,13 +12,13 @@ use crate::failure::Failure;
 use crate::suites::{self, Suite};
 use crate::test_counts::Counts;
 use crate::tools::{self, Tool};
-use crate::{command_step, files, packages, sim, workspace};
+use crate::{command_step, files, packages, release, sim, workspace};
 
 const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
 /// Returns the names of the published packages, which are also those of their folders: the ones whose manifests do not
 /// say `publish = false`.
-fn published() -> Result<Vec<String>, Failure> {
+pub(crate) fn published() -> Result<Vec<String>, Failure> {
     let metadata = workspace::cargo(["metadata", "--no-deps", "--format-version=1", "--locked", "--quiet"]);
     let metadata = command_step::ask(&mut { metadata });
     let metadata = metadata.ok_or_else(|| Failure::new("`cargo metadata` fails".to_owned()))?;
@@ -41,7 +33,19 @@ fn published() -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-const SUITES: [Suite; 8] = [
+/// Returns the names of the published packages that programs are compiled with: all but the procedural macros.
+pub(crate) fn libraries() -> Result<Vec<String>, Failure> {
+    let mut libraries = Vec::new();
+    for package in published()? {
+        let manifest = files::read(&workspace::root().join(&package).join("Cargo.toml"))?;
+        if !manifest.contains("\nproc-macro = true\n") {
+            libraries.push(package);
+        }
+    }
+    Ok(libraries)
+}
+
+const SUITES: [Suite; 10] = [
     Suite {
         word: "packages",
         name: "Packages",
@@ -58,6 +62,8 @@ const SUITES: [Suite; 8] = [
             public_items(counts)
         },
     },
+    release::VERSIONS,
+    release::PUBLICATION,
     Suite {
         word: "features",
         name: "Sets of features",

@@ -282,6 +282,11 @@ print(sys.executable, sys.base_prefix, value('LIBDIR') if value('Py_ENABLE_SHARE
     /// Lets a program that `command` builds and runs embed this library, without access to a CUDA driver.
     pub(crate) fn embed(&self, command: &mut Command) {
         command.env("PYO3_PYTHON", &self.program).env("PYTHONHOME", &self.home);
+        self.beside(command);
+    }
+
+    /// Lets programs that `command` builds and runs load this library, but no CUDA driver.
+    pub(crate) fn beside(&self, command: &mut Command) {
         sim::hidden_beside(command, &self.folder);
     }
 }

@@ -1,4 +1,5 @@
-//! Tests the template projects: copies them and builds them with maturin, as their READMEs describe.
+//! Tests the template projects: copies them and builds them with maturin, as their READMEs describe; and generates projects
+//! from them, whose workflows must pass.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::ffi::OsStr;
@@ -8,15 +9,19 @@ use std::process::Command;
 use crate::failure::Failure;
 use crate::python::Environment;
 use crate::test_counts::Counts;
-use crate::{command_step, files, sim, suites, workspace};
+use crate::tools::Tool;
+use crate::{command_step, files, sim, suites, workflow, workspace};
 
 /// Packages from `PyPI`.
 const TOOLS: [&str; 3] = ["maturin==1.16.0", PYTEST, "numpy"];
 const PYTEST: &str = "pytest==9.2.0";
 const MYPY: &str = "mypy==2.4.1";
 
+/// Of the later versions the oldest needs Rust 1.96.
+const GENERATE: Tool = Tool { name: "cargo-generate", version: "0.23.9" };
+
 /// Builds the templates and runs their tests: the CUDA template on the simulated driver, the wheel of the Python template
-/// in a new environment.
+/// in a new environment. Then runs the workflow of a project that `cargo generate` makes of each.
 pub(crate) fn run(counts: &mut Counts) -> Result<(), Failure> {
     let hello = Template::copy("hello-python")?;
     hello.develop()?;
@@ -38,6 +43,11 @@ pub(crate) fn run(counts: &mut Counts) -> Result<(), Failure> {
             "--package=interop-template-kernels",
         ]))?;
         hello.test(sim::on_path, counts)?;
+        for (template, name) in
+            [("hello-python", "waves"), ("hello-cuda", "cuda-waves"), ("hello-functions", "wave-functions")]
+        {
+            Template::generate(template, name)?.workflow(counts)?;
+        }
     }
     Ok(())
 }
@@ -89,25 +99,43 @@ impl Template {
 
     /// As [`copy`](Self::copy), without an environment.
     fn copy_sources(name: &str) -> Result<Self, Failure> {
-        command_step::announce(name, "A copy under target/templates, built as its README says.");
+        command_step::announce(
+            name,
+            "A copy under target/templates, made a project by its `new_project.py`.",
+        );
         let folder = target().join(name);
-        for part in ["src", "tests", "kernels", "hello_functions"] {
-            files::clear(&folder.join(part))?;
-        }
+        files::clear(&folder)?;
         files::copy_all(&workspace::root().join("examples").join(name), &folder)?;
-        for manifest in ["Cargo.toml", "kernels/Cargo.toml"] {
-            let (file, up) = (folder.join(manifest), "../".repeat(manifest.matches('/').count() + 2));
-            if file.is_file() {
-                let root = workspace::root().display().to_string().replace('\\', "/");
-                files::write(
-                    &file,
-                    files::read(&file)?.replace(&format!("\"{up}interop-"), &format!("\"{root}/interop-")),
-                )?;
-            }
-        }
-        // Uses the versions that are tested elsewhere, for the packages that both have.
-        files::copy(&workspace::root().join("Cargo.lock"), &folder.join("Cargo.lock"))?;
-        Ok(Self { folder })
+        let mut script = Command::new(Environment::base()?);
+        script.arg("new_project.py").arg(name).arg(workspace::root()).current_dir(&folder);
+        command_step::run(&mut script)?;
+        Self { folder }.locked()
+    }
+
+    /// Makes a project of a template by `cargo generate`.
+    fn generate(template: &str, name: &str) -> Result<Self, Failure> {
+        GENERATE.install()?;
+        let place = target().join("generated");
+        files::clear(&place.join(name))?;
+        files::make(&place)?;
+        let mut generate = GENERATE.command();
+        generate.args(["--silent", "--allow-commands", "--no-workspace", "--vcs=none", "--name", name]);
+        generate.arg("--path").arg(workspace::root().join("examples").join(template));
+        generate.arg("--define").arg(format!("interop={}", workspace::root().display()));
+        command_step::run(generate.arg("--destination").arg(&place))?;
+        Self { folder: place.join(name) }.locked()
+    }
+
+    /// Uses the versions that are tested elsewhere, for the packages that both have.
+    fn locked(self) -> Result<Self, Failure> {
+        files::copy(&workspace::root().join("Cargo.lock"), &self.folder.join("Cargo.lock"))?;
+        Ok(self)
+    }
+
+    /// Runs the commands of the project's workflow in a new environment.
+    fn workflow(&self, counts: &mut Counts) -> Result<(), Failure> {
+        let environment = self.environment("workflow", &[])?;
+        workflow::run(&self.folder, &environment, &target().join("target"), counts)
     }
 
     /// Creates an environment with these packages.
@@ -238,6 +266,19 @@ fn target() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// They are copied, because `cargo generate` sees no other folder.
+    #[test]
+    fn the_templates_become_projects_in_one_way() {
+        for file in ["new_project.py", "new_project.rhai", "cargo-generate.toml"] {
+            let of = |template: &str| {
+                files::read(&workspace::root().join("examples").join(template).join(file))
+                    .expect("a template")
+            };
+            assert_eq!(of("hello-cuda"), of("hello-python"), "{file}");
+            assert_eq!(of("hello-functions"), of("hello-python"), "{file}");
+        }
+    }
 
     /// The stubs are copied, because the template must be complete on its own.
     #[test]

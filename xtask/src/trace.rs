@@ -223,7 +223,7 @@ mod tests {
         assert!(exists("xtask/src/trace.rs", Some("exists")).is_err(), "no test");
         assert!(exists("xtask/src/trace.rs", None).is_err(), "no message");
         assert!(exists("xtask/src/no_such_file.rs", Some("tests_are_found_by_name")).is_err());
-        assert!(exists("tests/ui/missing/owner.rs", None).is_ok());
+        assert!(exists("tests/derive/ui/missing/owner.rs", None).is_ok());
         assert!(exists("tests/python/test_numpy.py", Some("test_there_and_back")).is_ok());
         assert!(exists("tests/python/test_numpy.py", Some("there_and_back")).is_err());
         assert!(is_command("fuzz 60 dict").is_ok());

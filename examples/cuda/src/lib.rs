@@ -1,4 +1,17 @@
-//! The examples as functions. The programs in `src/bin` print their results, and the tests check them.
+//! Programs for a GPU, each of one file to read from top to bottom: `vector_add`, `pinned`, `blur`, `two_streams`, `bandwidth`.
+//!
+//! ```sh
+//! cargo xtask sim                                                      # once: cust links libcuda
+//! cargo run --release -p interop-cuda-examples --bin vector_add        # driver 535 or newer
+//! LD_LIBRARY_PATH=$PWD/target/sim/lib64 cargo run --release -p interop-cuda-examples --bin vector_add   # without a GPU
+//! ```
+//!
+//! The first line makes the simulated driver, which `cust` then links, unless you set `CUDA_LIBRARY_PATH`: `vector_add` and
+//! `pinned` do not start without a `libcuda.so.1`. `cudarc` finds the driver at run time: without one, the other programs say so
+//! and succeed. On the simulated driver, give `bandwidth` fewer elements: `-- 100000`.
+//!
+//! The examples are functions here. The programs in `src/bin` print their results, which the tests compare with
+//! `examples/output.txt`.
 #![expect(
     clippy::cast_precision_loss,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! Runs every example on the simulated driver, or on a GPU if there is no simulated driver. The README shows the
+//! Runs every example on the simulated driver, or on a GPU if there is no simulated driver. `output.txt` has the
 //! output.
 
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -14,16 +14,16 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Checks that the README of the examples contains the printed text.
+/// Checks that `output.txt` contains the printed text.
 #[track_caller]
 fn prints(outcome: Outcome) {
     let text = outcome.unwrap();
     if let Ok(sim) = find() {
         sim.assert_no_reports();
     }
-    let readme = include_str!("../../README.md");
+    let expected = include_str!("../../output.txt");
     for line in text.lines() {
-        assert!(readme.contains(line), "not in examples/README.md: {line}");
+        assert!(expected.contains(line), "not in examples/output.txt: {line}");
     }
 }
 

@@ -83,7 +83,7 @@ mod hello_cuda {
 
     /// Adds the elements of another tensor, which may belong to another library, to those of the caller's, in place.
     #[pyfunction]
-    fn add_(mut row: Row<LeaseMut<f32>>, other: Row<Lease<f32>>) -> PyResult<()> {
+    pub(super) fn add_(mut row: Row<LeaseMut<f32>>, other: Row<Lease<f32>>) -> PyResult<()> {
         let size = LaunchSize::for_units(row.len);
         let scope = LaunchScope::new();
         let arguments = add_elements::with(scope.write(&mut row)?, scope.read(&other)?);
@@ -105,5 +105,30 @@ mod hello_cuda {
             let rows = WithLibrary::new(x, Matrix::<Lease<T>>::from_import(array)?)?;
             normalized(py, &rows, &import_as(weight)?, eps)?.into_bound_py_any(py)
         })?
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use interop_core::SharedBuffer;
+    use interop_core::cuda::{CudaBuffer, MemoryKind};
+
+    use super::*;
+
+    /// On the simulated driver, which runs the functions of the crate in `kernels`, and reports accesses that nothing orders.
+    #[test]
+    fn rows_are_added_without_a_gpu() -> PyResult<()> {
+        let sim = simulated_cuda::sim();
+        sim.register::<add_elements>();
+        let row = |values: &[f32]| -> PyResult<_> {
+            let memory = CudaBuffer::from_slice(MemoryKind::Device, 0, values)?;
+            Ok(Row { values: SharedBuffer::new(memory), len: values.len() })
+        };
+        let lent = |row: &Row<SharedBuffer>| Row { values: row.values.clone(), len: row.len }.into_dlpack();
+        let (sums, others) = (row(&[1.0, 2.0, 3.0])?, row(&[10.0, 20.0, 30.0])?);
+        hello_cuda::add_(Row::from_dlpack(lent(&sums)?)?, Row::from_dlpack(lent(&others)?)?)?;
+        assert_eq!(sums.to_vec::<f32>()?, [11.0, 22.0, 33.0]);
+        sim.assert_no_reports();
+        Ok(())
     }
 }

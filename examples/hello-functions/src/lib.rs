@@ -66,3 +66,26 @@ interop_tvm_ffi::export! {
     scale_into(from, to, factor);
     scaled(call, from, factor);
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use interop_core::cuda::{CudaBuffer, MemoryKind};
+
+    use super::*;
+
+    /// On the simulated driver, which runs the functions of the crate in `kernels`, and reports accesses that nothing orders.
+    #[test]
+    fn arrays_are_scaled_without_a_gpu() -> Result<()> {
+        let sim = simulated_cuda::sim();
+        sim.register::<scaled_elements>();
+        let array = |values: &[f32; 6]| -> Result<_> {
+            let values = CudaBuffer::from_slice(MemoryKind::Device, 0, values)?;
+            Ok(Array { values, shape: vec![2, 3], strides: vec![3, 1] })
+        };
+        let (from, mut to) = (array(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])?, array(&[0.0; 6])?);
+        write_scaled(&from, &mut to, 2.0)?;
+        assert_eq!(to.to_vec::<f32>()?, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        sim.assert_no_reports();
+        Ok(())
+    }
+}

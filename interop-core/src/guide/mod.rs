@@ -3,14 +3,13 @@
 //! 1. [Quick start in Rust](quick_start): a struct, an export, an import, and a program for a GPU.
 //! 2. [A Python extension](python_extension), from an empty folder; also from rust-numpy, or from a class with its own
 //!    `__dlpack__`, and beside a core crate without Python.
-//! 3. [Who owns the memory](memory): storages, leases, who may write, several arrays in one struct.
+//! 3. [Who owns the memory](memory): storages, leases, who may write, several arrays in one struct, cudarc, candle and cuda-core.
 //! 4. [Read and write elements](elements): safe loops that are as fast as loops over a slice.
 //! 5. [Streams and release](streams): when work on a GPU starts, and when memory is freed.
 //! 6. [Write a kernel in Rust](kernels), test it without a GPU, or launch one in C++.
-//! 7. [cudarc, candle and other GPU crates](cudarc): arrays of other libraries as their views.
-//! 8. [Test without a GPU](testing): the simulated driver, and a corpus of broken arrays to try on your code.
-//! 9. [What is checked, what is trusted](checked): which mistakes become errors, and which rest on a promise.
-//! 10. [Troubleshooting](troubleshooting): messages, their causes and their cures.
+//! 7. [Test without a GPU](testing): the simulated driver, and a corpus of broken arrays to try on your code.
+//! 8. [What is checked, what is trusted](checked): which mistakes become errors, and which rest on a promise.
+//! 9. [Troubleshooting](troubleshooting): messages, their causes and their cures.
 //!
 //! The keywords of `#[cuda_array(...)]` are in the [manual of the derive](derive@crate::CudaArray).
 // Modules without code: the pages are Markdown files, compiled as tests and shown by `cargo doc`.
@@ -37,7 +36,6 @@ pages! {
     elements, "elements.md";
     streams, "streams.md", "cudarc";
     kernels, "kernels.md";
-    cudarc, "cudarc.md", "python", "cudarc";
     testing, "testing.md";
     checked, "checked.md";
     troubleshooting, "troubleshooting.md", "python";

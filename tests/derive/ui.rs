@@ -1,7 +1,7 @@
 //! Every mistake is one message, on the word that is wrong, which says what to write.
 
 #[cfg(unix)]
-#[path = "support/sysroot.rs"]
+#[path = "../support/sysroot.rs"]
 mod sysroot;
 
 use std::fs;

@@ -23,7 +23,7 @@ struct Case {
 fn cases() -> &'static [Case] {
     static CASES: OnceLock<Vec<Case>> = OnceLock::new();
     CASES.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/golden");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
         let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let mut cases: Vec<Case> = files.filter(|path| !path.ends_with("mod.rs")).map(read).collect();
         cases.sort_by(|a, b| a.path.cmp(&b.path));
