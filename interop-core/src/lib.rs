@@ -98,6 +98,14 @@ pub mod python;
 
 pub use protocols::{cai, dlpack};
 
+pub mod launch {
+    //! What a [`LaunchScope`](crate::LaunchScope) takes and returns.
+
+    pub use crate::cuda::kernel_module::KernelArgument;
+    pub use crate::derive::elementwise::{ElementwiseArrays, ElementwiseOperand};
+    pub use crate::derive::launch_scope::ArrayInScope;
+}
+
 /// The arguments of kernels, and kernels in Rust.
 pub use interop_kernel as kernel;
 pub use interop_kernel::{
@@ -120,11 +128,10 @@ pub use array::struct_type::{StructField, StructType};
 pub use cuda::KernelModule;
 pub use derive::bare_tensor::{BorrowedFor, BorrowedTensor, LentTensor};
 pub use derive::cuda_array::CudaArray;
-pub use derive::elementwise::{ElementwiseArrays, ElementwiseOperand};
 pub use derive::fields::stream::{AsStream, FromStream};
 pub use derive::from_array::FromArray;
 pub use derive::kept::Kept;
-pub use derive::launch_scope::{ArrayInScope, LaunchScope};
+pub use derive::launch_scope::LaunchScope;
 pub use derive::relabel::Relabeled;
 pub use driver::device::{Device, DeviceType};
 pub use driver::stream_handle::{RawStream, StreamHandle};
