@@ -55,7 +55,8 @@
 use core::marker::PhantomData;
 use core::ptr::null;
 
-use interop_core::{CudaArray, Device, Element, FromArray, FromImport, Lease, Storage, StreamHandle};
+use interop_core::storage::FromImport;
+use interop_core::{CudaArray, Device, Element, FromArray, Lease, Storage, StreamHandle};
 
 use crate::support::Foreign;
 

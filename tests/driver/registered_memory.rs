@@ -3,10 +3,10 @@
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{finish_releases, pointer_attributes};
+use interop_core::descriptor::RawDescriptor;
 use interop_core::dlpack::Versioned;
-use interop_core::{
-    CudaArray, DType, Device, FromArray, Import, LeaseMut, Owner, RawDescriptor, StreamHandle,
-};
+use interop_core::storage::Owner;
+use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 
 use crate::counted_imports::claim;
 use crate::cuda_program::{Place, cu, done};

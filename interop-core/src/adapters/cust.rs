@@ -1,4 +1,4 @@
-//! `cust` 0.3: its buffers and streams as fields, [`KernelView`](crate::KernelView) as an argument of `launch!`.
+//! `cust` 0.3: its buffers and streams as fields, [`KernelView`](crate::kernel::KernelView) as an argument of `launch!`.
 //!
 //! | field | attribute | an import | exports are writable |
 //! | --- | --- | --- | --- |
@@ -19,7 +19,8 @@
 //! ```no_run
 //! use cust::memory::DeviceBuffer;
 //! use cust::prelude::*;
-//! use interop_core::{AsStream, CudaArray, FromArray, LaunchScope, StreamHandle};
+//! use interop_core::launch::AsStream;
+//! use interop_core::{CudaArray, FromArray, LaunchScope, StreamHandle};
 //!
 //! #[derive(CudaArray)]
 //! #[cuda_array(shape = [height, width, 3])]

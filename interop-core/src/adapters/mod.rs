@@ -2,7 +2,7 @@
 //! `cudarc` and `cuda-core`.
 //!
 //! Buffers and streams can be fields of a derived struct; an array of `ndarray` is exported by itself. A
-//! [`KernelView`](crate::KernelView) is an argument of the launches of `cust` and `cudarc`, and a launch of `cuda-core` takes a
+//! [`KernelView`](crate::kernel::KernelView) is an argument of the launches of `cust` and `cudarc`, and a launch of `cuda-core` takes a
 //! pointer to it.
 
 // To add a crate:

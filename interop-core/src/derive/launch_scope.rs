@@ -11,7 +11,7 @@ use interop_kernel::{Arguments, InScope, Kernel, KernelView, KernelViewMut, Laun
 
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
-use crate::cuda::KernelModule;
+use crate::cuda::kernel_module::KernelModule;
 use crate::cuda::kernel_module::{EntryPoint, KernelArgument};
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::{AsStream, FromStream};
@@ -172,7 +172,7 @@ impl<'a> LaunchScope<'a> {
     ///
     /// # Errors
     ///
-    /// As [`ArrayViewMut::kernel_view_mut`](crate::ArrayViewMut::kernel_view_mut), and as [`read`](Self::read).
+    /// As [`ArrayViewMut::kernel_view_mut`](crate::view::ArrayViewMut::kernel_view_mut), and as [`read`](Self::read).
     pub fn write<'s, T: Element, const N: usize>(
         &'s self,
         array: &'a mut (impl CudaArray + ?Sized),

@@ -15,7 +15,8 @@ use crate::error::{Error, ErrorKind, Refused, Result, text};
 ///
 /// ```no_run
 /// use interop_core::cuda::{CudaBuffer, MemoryKind};
-/// use interop_core::{CudaArray, DType, Relabeled};
+/// use interop_core::storage::Relabeled;
+/// use interop_core::{CudaArray, DType};
 ///
 /// #[derive(Debug, CudaArray)]
 /// #[cuda_array(shape = [len], export)]

@@ -255,7 +255,8 @@ impl HostBuffer {
     /// allocation fails, `DType` for an invalid type or a type packed below the byte.
     ///
     /// ```
-    /// use interop_core::{DType, HostBuffer, Storage};
+    /// use interop_core::storage::HostBuffer;
+    /// use interop_core::{DType, Storage};
     /// let buffer = HostBuffer::zeroed(DType::F32, 12)?;
     /// assert_eq!(buffer.memory()?.address % 128, 0);
     /// # Ok::<(), interop_core::Error>(())

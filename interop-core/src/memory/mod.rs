@@ -1,6 +1,7 @@
 //! Memory and its owners: imports, storages, views, and host access.
 
 pub(crate) mod array_view;
+pub(crate) mod buffer_storage;
 #[cfg(feature = "python")]
 pub(crate) mod duplicate;
 pub(crate) mod extraction;

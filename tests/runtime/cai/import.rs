@@ -3,9 +3,8 @@
 use std::cell::Cell;
 
 use interop_core::cai::{CudaArrayInterface, VERSION};
-use interop_core::{
-    CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease, LeaseMut, Mutability, StreamHandle,
-};
+use interop_core::storage::Mutability;
+use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease, LeaseMut, StreamHandle};
 
 use crate::support::arrays::Array;
 use crate::support::counted_owners::{Count, Counted};

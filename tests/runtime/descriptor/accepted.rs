@@ -1,6 +1,8 @@
 //! Valid descriptions: the resulting `ArrayInfo`.
 
-use interop_core::{DType, Device, DeviceType, Layout, Mutability, Order, RawDescriptor, Strides};
+use interop_core::descriptor::{Layout, RawDescriptor, Strides};
+use interop_core::storage::Mutability;
+use interop_core::{DType, Device, DeviceType, Order};
 use proptest::prelude::*;
 
 use crate::support::brute_force::{offsets, settings, small_layouts};

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use interop_core::{
-    CudaArray, DType, ErrorKind, FromArray, HostBuffer, HostVec, LeaseMut, Storage, live_allocations,
-};
+use interop_core::storage::HostBuffer;
+use interop_core::{CudaArray, DType, ErrorKind, FromArray, HostVec, LeaseMut, Storage, live_allocations};
 
 use crate::support::arrays::Array;
 use crate::support::{assert_told, run_alone};

@@ -4,9 +4,9 @@
 
 use std::fmt::Debug;
 
-use interop_core::{
-    CudaArray, Element, ErrorKind, FromArray, HostVec, MemoryRegion, ReadOnlyCell, SharedBuffer, Storage,
-};
+use interop_core::storage::MemoryRegion;
+use interop_core::view::ReadOnlyCell;
+use interop_core::{CudaArray, Element, ErrorKind, FromArray, HostVec, SharedBuffer, Storage};
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Fortran};

@@ -28,7 +28,8 @@ use crate::error::Result;
 /// The stride of an axis of extent 1 may have any value. So may all strides of an array without elements.
 ///
 /// ```
-/// use interop_core::{Layout, Order};
+/// use interop_core::descriptor::Layout;
+/// use interop_core::Order;
 ///
 /// let image = Layout::contiguous(&[480, 640, 3], Order::C)?;
 /// assert_eq!(image.strides(), [1920, 3, 1]);

@@ -304,7 +304,7 @@ impl Values {
 /// not contiguous. `as_strided` can make it so: it is asked where it starts within a pair of numbers. The question costs a
 /// fifth of an import.
 fn check_bits(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
-    let code = info.dtype().code();
+    let code = info.dtype().code;
     let is_complex = code == COMPLEX;
     // The stride of an axis of extent 1 is arbitrary.
     let (extent, stride) = (info.shape().last(), info.layout().strides().last());
