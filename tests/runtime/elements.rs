@@ -142,7 +142,7 @@ fn parts_are_trailing_axes() {
     // The limit of 64 axes includes the parts.
     let told = (ErrorKind::Rank, "shape", "65 axes", "64");
     assert_told(&Array::new(vec![[1_u8; 1]], &[1; 64]).info().unwrap_err(), told);
-    assert_eq!(Array::new(vec![[1_u8; 1]], &[1; 63]).info().unwrap().ndim(), 64);
+    assert_eq!(Array::new(vec![[1_u8; 1]], &[1; 63]).info().unwrap().shape().len(), 64);
 }
 
 /// A struct without padding is exported through both protocols; padding bytes are never exposed.

@@ -34,8 +34,7 @@ enum Repr<T> {
 impl<T: Copy + Default> Dims<T> {
     /// Creates a list of `len` zeros.
     #[inline]
-    #[must_use]
-    pub fn zeroed(len: usize) -> Self {
+    pub(crate) fn zeroed(len: usize) -> Self {
         if len <= INLINE {
             return Self(Repr::Inline { len, items: [T::default(); INLINE] });
         }

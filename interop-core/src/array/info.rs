@@ -256,8 +256,7 @@ impl ArrayInfo {
 
     /// The number of axes.
     #[inline]
-    #[must_use]
-    pub fn ndim(&self) -> usize {
+    pub(crate) fn ndim(&self) -> usize {
         self.layout.ndim()
     }
 

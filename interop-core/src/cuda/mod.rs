@@ -46,6 +46,7 @@ pub use crate::driver::context::Context;
 #[cfg(feature = "python")]
 pub(crate) use crate::driver::context::enter_device_context;
 #[cfg(feature = "counters")]
+#[doc(hidden)]
 pub use crate::driver::event::pooled_events;
 #[cfg(feature = "cust")]
 pub(crate) use crate::driver::functions::run_blocking;

@@ -91,7 +91,7 @@ impl<A: CudaArray> Relabeled<A> {
                 }
             }
             match cuda::pointer_attributes(info.unwatched_address)? {
-                Some(attributes) => Ok((Device::cuda(attributes.ordinal()), None)),
+                Some(attributes) => Ok((Device::cuda(attributes.ordinal), None)),
                 // Without elements any device is correct.
                 None if info.numel() == 0 => Ok((Device::cuda(0), None)),
                 None => {

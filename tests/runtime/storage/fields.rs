@@ -139,7 +139,7 @@ fn numbers_that_do_not_fit_their_field() {
     let refused = |shape: &[i64], strides: &[i64], told| {
         let refused = Narrow::from_import(import(shape, strides, DType::I16)).unwrap_err();
         assert_told(&refused.error, told);
-        assert_eq!(refused.value.info().ndim(), shape.len(), "the import comes back");
+        assert_eq!(refused.value.info().shape().len(), shape.len(), "the import comes back");
     };
     refused(&[256, 1], &[1, 1], (ErrorKind::Overflow, "shape", "256", "`u8`"));
     refused(&[2, 2], &[128, 1], (ErrorKind::Overflow, "strides[0]", "128", "`strides`"));

@@ -127,7 +127,7 @@ fn compare<T: Element + PartialEq + Debug>(
     let mut seen = Vec::new();
     other.for_each(|value: T| seen.push(value)).unwrap();
     assert_eq!(seen, values, "row-major order");
-    match other.info().unwrap().ndim() - T::TYPE.axes().len() {
+    match other.info().unwrap().shape().len() - T::TYPE.axes().len() {
         0 => check_copy::<T, 0>(&other, &values),
         1 => check_copy::<T, 1>(&other, &values),
         2 => check_copy::<T, 2>(&other, &values),
