@@ -43,7 +43,7 @@ use crate::fields::Pointer;
 /// # Ok::<(), interop_kernel::ArgumentError>(())
 /// ```
 ///
-/// A kernel with this argument, which includes `interop_core::KERNEL_HEADER`:
+/// A kernel with this argument, which includes `interop_core::launch::KERNEL_HEADER`:
 ///
 /// ```cuda
 /// extern "C" __global__ void add(interop::elementwise<8, float, const float, const float> arrays) {

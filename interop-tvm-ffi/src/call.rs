@@ -19,7 +19,8 @@ use crate::runtime::{Runtime, c_string};
 /// The call that a function answers. A function gets it as an argument besides those of its caller, at any place:
 ///
 /// ```
-/// use interop_core::{Borrowed, CudaArray, LeaseMut};
+/// use interop_core::lent::Borrowed;
+/// use interop_core::{CudaArray, LeaseMut};
 /// use interop_tvm_ffi::{Call, CallError, NewArray};
 ///
 /// #[derive(CudaArray)]

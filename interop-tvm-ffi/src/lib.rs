@@ -1,7 +1,8 @@
 //! Rust functions over arrays that PyTorch (also compiled), JAX (under `jit`), NumPy, CuPy and C call, from one shared library.
 //!
 //! ```
-//! use interop_core::{Borrowed, BorrowedMut, CudaArray, Result};
+//! use interop_core::lent::{Borrowed, BorrowedMut};
+//! use interop_core::{CudaArray, Result};
 //!
 //! #[derive(CudaArray)]
 //! #[cuda_array(shape = [len])]
@@ -78,7 +79,8 @@ pub mod __private {
 /// `#![forbid(unsafe_code)]`.
 ///
 /// ```
-/// use interop_core::{BorrowedMut, CudaArray, Result};
+/// use interop_core::lent::BorrowedMut;
+/// use interop_core::{CudaArray, Result};
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len])]

@@ -6,7 +6,8 @@ use core::ptr::null_mut;
 
 use interop_core::cuda::CudaBuffer;
 use interop_core::dlpack::{DLTensor, ManagedTensor};
-use interop_core::{CudaArray, DType, Device, FromArray, HostBuffer, Import, StreamHandle};
+use interop_core::storage::HostBuffer;
+use interop_core::{CudaArray, DType, Device, FromArray, Import, StreamHandle};
 
 use crate::abi::TVMFFIAny;
 use crate::answer::{Answer, OwnedObject, functions};
@@ -97,7 +98,7 @@ impl Like<'_> {
     }
 
     fn bytes(self) -> usize {
-        (self.len() * usize::from(self.dtype.bits()) * usize::from(self.dtype.lanes())).div_ceil(8)
+        (self.len() * usize::from(self.dtype.bits) * usize::from(self.dtype.lanes)).div_ceil(8)
     }
 }
 

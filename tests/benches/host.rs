@@ -12,7 +12,8 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use interop_core::{CudaArray, Element, HostVec, ReadOnlyCell};
+use interop_core::view::ReadOnlyCell;
+use interop_core::{CudaArray, Element, HostVec};
 use layouts::{COLUMNS, COUNT, LAYOUTS, Layout, ROWS};
 use ndarray::Zip;
 

@@ -1,9 +1,8 @@
 //! `CudaBuffer`: each memory kind is created, copied, read and freed.
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, stream_wait};
-use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, MemoryRegion, Storage, StreamHandle, live_allocations,
-};
+use interop_core::storage::MemoryRegion;
+use interop_core::{CudaArray, DType, Device, Element, ErrorKind, Storage, StreamHandle, live_allocations};
 use simulated_cuda::{Live, Mistake};
 
 use crate::cuda_program::{Place, current, flags_of};

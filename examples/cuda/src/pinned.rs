@@ -2,7 +2,8 @@
 
 use cust::memory::LockedBuffer;
 use cust::prelude::{Stream, StreamFlags};
-use interop_core::{AsStream, CudaArray, LaunchScope, StreamHandle};
+use interop_core::launch::AsStream;
+use interop_core::{CudaArray, LaunchScope, StreamHandle};
 use interop_demo_kernels::kernels;
 
 use crate::{KERNELS, Outcome};

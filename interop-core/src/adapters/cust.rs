@@ -1,4 +1,4 @@
-//! `cust` 0.3: its buffers and streams as fields, [`KernelView`](crate::KernelView) as an argument of `launch!`.
+//! `cust` 0.3: its buffers and streams as fields, [`KernelView`](crate::kernel::KernelView) as an argument of `launch!`.
 //!
 //! | field | attribute | an import | exports are writable |
 //! | --- | --- | --- | --- |
@@ -19,7 +19,8 @@
 //! ```no_run
 //! use cust::memory::DeviceBuffer;
 //! use cust::prelude::*;
-//! use interop_core::{AsStream, CudaArray, FromArray, LaunchScope, StreamHandle};
+//! use interop_core::launch::AsStream;
+//! use interop_core::{CudaArray, FromArray, LaunchScope, StreamHandle};
 //!
 //! #[derive(CudaArray)]
 //! #[cuda_array(shape = [height, width, 3])]
@@ -92,7 +93,7 @@ fn device_memory<T: Element>(address: u64, len: usize) -> Result<MemoryRegion> {
 fn device_of(address: usize) -> Result<Device> {
     let known = cuda::pointer_attributes(address)?;
     let allowed = "memory of a live context: keep the context as long as the buffer";
-    known.map(|known| known.device()).ok_or_else(|| not_cuda(address, allowed))
+    known.map(|known| known.device).ok_or_else(|| not_cuda(address, allowed))
 }
 
 // SAFETY: 1: `cust` makes uninitialized buffers only in `unsafe` functions. 2: the buffer frees its memory on drop. 3:

@@ -2,7 +2,7 @@
 //! `cudarc` and `cuda-core`.
 //!
 //! Buffers and streams can be fields of a derived struct; an array of `ndarray` is exported by itself. A
-//! [`KernelView`](crate::KernelView) is an argument of the launches of `cust` and `cudarc`, and a launch of `cuda-core` takes a
+//! [`KernelView`](crate::kernel::KernelView) is an argument of the launches of `cust` and `cudarc`, and a launch of `cuda-core` takes a
 //! pointer to it.
 
 // To add a crate:
@@ -63,7 +63,7 @@ pub(crate) fn contiguous_elements<T: Element>(info: &ArrayInfo) -> Result<(u64, 
 pub(crate) fn check_context(address: usize, expected: Option<cuda::Context>) -> Result<()> {
     // An array without elements has address 0.
     let known = if address == 0 { None } else { cuda::pointer_attributes(address)? };
-    match known.and_then(|known| known.context()) {
+    match known.and_then(|known| known.context) {
         Some(found) if expected != Some(found) => {
             let allowed = text!(
                 "{:#x}, in which the array is used; copy the array",

@@ -15,7 +15,7 @@ pub const MAX_NDIM: usize = interop_kernel::axes::MAX_NDIM;
 /// A list of extents or strides, one for each axis, that dereferences to a slice.
 ///
 /// ```
-/// use interop_core::Dims;
+/// use interop_core::descriptor::Dims;
 /// let dims = Dims::from([480_usize, 640, 3]);
 /// assert_eq!(dims.len(), 3);
 /// assert_eq!(dims[1], 640);
@@ -34,8 +34,7 @@ enum Repr<T> {
 impl<T: Copy + Default> Dims<T> {
     /// Creates a list of `len` zeros.
     #[inline]
-    #[must_use]
-    pub fn zeroed(len: usize) -> Self {
+    pub(crate) fn zeroed(len: usize) -> Self {
         if len <= INLINE {
             return Self(Repr::Inline { len, items: [T::default(); INLINE] });
         }

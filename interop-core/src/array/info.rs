@@ -27,7 +27,7 @@ use crate::error::{Cure, Error, ErrorKind, Result, text};
 /// - An array with elements has an address that is not null, and all its elements lie in
 ///   [`byte_range`](Self::byte_range).
 ///
-/// It does not prove that the memory is live; the creator of the [`RawDescriptor`](crate::RawDescriptor) is responsible
+/// It does not prove that the memory is live; the creator of the [`RawDescriptor`](crate::descriptor::RawDescriptor) is responsible
 /// for that.
 ///
 /// ```
@@ -259,8 +259,7 @@ impl ArrayInfo {
 
     /// The number of axes.
     #[inline]
-    #[must_use]
-    pub fn ndim(&self) -> usize {
+    pub(crate) fn ndim(&self) -> usize {
         self.layout.ndim()
     }
 
@@ -395,13 +394,13 @@ impl ArrayInfo {
             }
             let error = Error::new(ErrorKind::DType, "dtype", found, element.describe());
             // No conversion makes numbers of bytes or structs, and one from complex numbers loses half of each.
-            let loses_part = self.dtype.code() == COMPLEX && element.dtype.code() != COMPLEX;
+            let loses_part = self.dtype.code == COMPLEX && element.dtype.code != COMPLEX;
             if element.to_struct_type().is_some() || self.dtype.is_opaque() || loses_part {
                 return error;
             }
             error.with_python_hint(Cure::Convert(element.dtype.name()))
         };
-        let lanes = self.dtype.lanes();
+        let lanes = self.dtype.lanes;
         let struct_type = element.to_struct_type();
         if self.struct_type() == struct_type.as_ref() && self.dtype == element.dtype {
             if self.padded != element.padded {

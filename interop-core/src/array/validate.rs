@@ -43,7 +43,7 @@ impl RawDescriptor<'_> {
     /// # Errors
     ///
     /// - `DType`, `Device`: the element type or device is invalid or not supported.
-    /// - `Rank`, `Shape`: more than [`MAX_NDIM`](crate::MAX_NDIM) axes, or a negative extent.
+    /// - `Rank`, `Shape`: more than [`MAX_NDIM`](crate::descriptor::MAX_NDIM) axes, or a negative extent.
     /// - `Strides`: the number of strides is wrong, or a byte stride is not a multiple of the element size.
     /// - `Overflow`: sizes or addresses do not fit the address space.
     /// - `NullPointer`: an array with elements has the address 0.
@@ -170,7 +170,7 @@ impl RawDescriptor<'_> {
     /// Elements of whole bytes are never padded, whatever the flag says.
     #[inline(always)]
     fn is_padded(&self) -> bool {
-        self.padded && self.dtype.bits() % 8 != 0
+        self.padded && self.dtype.bits % 8 != 0
     }
 
     fn in_elements(&self, strides: &[i64], bits: usize) -> Result<Dims<isize>> {

@@ -259,13 +259,13 @@ pub(crate) fn locate_and_order(
         info.device = current_device()?;
         return Ok((None, None));
     };
-    info.device = attributes.device();
+    info.device = attributes.device;
     if info.device == Device::CUDA_HOST {
         // The interface states the address for devices, which may differ from the host address for registered memory.
         // An `ArrayInfo` holds the host address. Kernel views look up the other one (`device_address`).
         info.move_to(host_address(info.unwatched_address)?);
     }
-    let (context, reach) = (attributes.context(), attributes.reach(driver()?).holding(info.span().len()));
+    let (context, reach) = (attributes.context, attributes.reach(driver()?).holding(info.span().len()));
     let work = if stated {
         info.pending.name().and_then(|named| Stream::new(named, context, info.device)).into()
     } else {

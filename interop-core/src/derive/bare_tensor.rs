@@ -37,7 +37,9 @@ use crate::protocols::dlpack::managed_tensor::read_tensor;
 ///
 /// ```
 /// use interop_core::dlpack::DLTensor;
-/// use interop_core::{Borrowed, BorrowedTensor, CudaArray, DType, Device, Error, Mutability};
+/// use interop_core::lent::{Borrowed, BorrowedTensor};
+/// use interop_core::storage::Mutability;
+/// use interop_core::{CudaArray, DType, Device, Error};
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len], device = "cpu")]
@@ -152,7 +154,7 @@ impl fmt::Debug for BorrowedTensor<'_> {
 ///
 /// # Safety
 ///
-/// What [`FromArray::from_import`] or [`FromImport::from_import`](crate::FromImport::from_import) makes, and all that they
+/// What [`FromArray::from_import`] or [`FromImport::from_import`](crate::storage::FromImport::from_import) makes, and all that they
 /// store elsewhere, uses the memory of the import within `'a` only: because it copies, or because its type is bounded by
 /// `'a`.
 #[diagnostic::on_unimplemented(
@@ -187,7 +189,9 @@ unsafe impl<'a, S: BorrowedFor<'a>> BorrowedFor<'a> for Arc<S> {}
 /// An array as a `DLTensor`, lent to another library for a call: to a function of `tvm-ffi`, or to C code.
 ///
 /// ```
-/// use interop_core::{BorrowedTensor, CudaArray, HostVec, LentTensor, Mutability, StreamHandle};
+/// use interop_core::lent::{BorrowedTensor, LentTensor};
+/// use interop_core::storage::Mutability;
+/// use interop_core::{CudaArray, HostVec, StreamHandle};
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len])]

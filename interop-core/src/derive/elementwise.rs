@@ -154,7 +154,8 @@ impl<'a> LaunchScope<'a> {
     ///
     /// ```no_run
     /// use interop_core::kernel::{Elementwise, In, Out, Thread, kernel};
-    /// use interop_core::{CudaArray, Dims, KernelModule, LaunchScope, Lease, LeaseMut};
+    /// use interop_core::descriptor::Dims;
+    /// use interop_core::{CudaArray, KernelModule, LaunchScope, Lease, LeaseMut};
     ///
     /// #[kernel]
     /// fn add(thread: Thread<'_>, arrays: Elementwise<'_, (Out<f32>, In<f32>)>) {

@@ -142,7 +142,7 @@ macro_rules! __python_class {
         #[$crate::__private::python::pyo3::pymethods]
         #[pyo3(crate = $pyo3)]
         impl $type {
-            // The functions by which C code exchanges tensors with this class, as DLPack 1.3 defines them.
+            // The functions by which C code exchanges tensors with this class.
             #[classattr]
             #[pyo3(name = "__dlpack_c_exchange_api__")]
             fn interop_exchange_api(
@@ -215,7 +215,9 @@ macro_rules! __python_class {
 /// `#[cuda_array(pyclass)]` does for a derived struct (feature `python`).
 ///
 /// ```
-/// use interop_core::{ArrayInfo, CudaArray, DType, Device, Mutability, RawDescriptor, Result};
+/// use interop_core::descriptor::RawDescriptor;
+/// use interop_core::storage::Mutability;
+/// use interop_core::{ArrayInfo, CudaArray, DType, Device, Result};
 /// use pyo3::prelude::*;
 ///
 /// #[pyclass(frozen)]

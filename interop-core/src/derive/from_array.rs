@@ -57,7 +57,7 @@ pub trait FromArray: Sized {
     ///
     /// # Safety
     ///
-    /// If the memory of the import is lent for `'a`, `Self` is [`BorrowedFor<'a>`](crate::BorrowedFor).
+    /// If the memory of the import is lent for `'a`, `Self` is [`BorrowedFor<'a>`](crate::lent::BorrowedFor).
     #[doc(hidden)]
     unsafe fn assemble(extraction: &mut Extraction<'_>) -> Result<Self>;
 
@@ -108,7 +108,7 @@ pub trait FromArray: Sized {
 }
 
 /// As [`FromArray::assemble`], for an import that owns its memory or that is of a
-/// [`BorrowedTensor`](crate::BorrowedTensor). The error names the struct.
+/// [`BorrowedTensor`](crate::lent::BorrowedTensor). The error names the struct.
 #[inline]
 pub(crate) fn assemble_named<A: FromArray>(extraction: &mut Extraction<'_>) -> Result<A> {
     // SAFETY: other imports are lent nowhere, and that of a `BorrowedTensor<'a>` becomes an `A: BorrowedFor<'a>`.

@@ -15,7 +15,8 @@ use crate::error::{Error, ErrorKind, Refused, Result, text};
 ///
 /// ```no_run
 /// use interop_core::cuda::{CudaBuffer, MemoryKind};
-/// use interop_core::{CudaArray, DType, Relabeled};
+/// use interop_core::storage::Relabeled;
+/// use interop_core::{CudaArray, DType};
 ///
 /// #[derive(Debug, CudaArray)]
 /// #[cuda_array(shape = [len], export)]
@@ -90,7 +91,7 @@ impl<A: CudaArray> Relabeled<A> {
                 }
             }
             match cuda::pointer_attributes(info.unwatched_address)? {
-                Some(attributes) => Ok((Device::cuda(attributes.ordinal()), None)),
+                Some(attributes) => Ok((Device::cuda(attributes.ordinal), None)),
                 // Without elements any device is correct.
                 None if info.numel() == 0 => Ok((Device::cuda(0), None)),
                 None => {

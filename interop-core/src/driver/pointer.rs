@@ -35,18 +35,27 @@ const DEVICE: usize = 2;
 ///
 /// # let address = 0x7f00_0000_0000;
 /// match cuda::pointer_attributes(address)? {
-///     Some(known) if known.device() == Device::cuda(0) => println!("{} bytes of GPU 0", known.range().len()),
-///     Some(known) => println!("{}", known.device()),
+///     Some(known) if known.device == Device::cuda(0) => println!("{} bytes of GPU 0", known.range.len()),
+///     Some(known) => println!("{}", known.device),
 ///     None => println!("not memory of CUDA: a plain host address, or one that was freed"),
 /// }
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 #[derive(Clone, Debug, Eq)]
+#[non_exhaustive]
 pub struct PointerAttributes {
-    device: Device,
-    ordinal: i32,
-    context: Option<Context>,
-    range: Range<usize>,
+    /// The kind of memory as an export states it: CUDA with its ordinal, pinned (also registered) or managed.
+    pub device: Device,
+    /// The ordinal of the device that the memory was allocated for. For managed and pinned memory it does not say where the bytes
+    /// are.
+    pub ordinal: i32,
+    /// The context in which the memory was allocated. `None` for memory that has none: from a pool, or mapped by the program
+    /// (`cuMemMap`).
+    pub context: Option<Context>,
+    /// The address range of the allocation. For memory from a caching allocator this is the allocator's block. For memory that the
+    /// program maps itself (`cuMemMap`, as PyTorch does with `expandable_segments`) it is the whole reservation, parts of which may
+    /// have no memory.
+    pub range: Range<usize>,
     /// The range of the mapping that contains the address; empty if the driver does not report it.
     piece: Range<usize>,
 }
@@ -56,36 +65,6 @@ impl PartialEq for PointerAttributes {
     fn eq(&self, other: &Self) -> bool {
         let info = |known: &Self| (known.device, known.ordinal, known.context, known.range.clone());
         info(self) == info(other)
-    }
-}
-
-impl PointerAttributes {
-    /// Returns the kind of memory as an export states it: CUDA with its ordinal, pinned (also registered) or managed.
-    #[must_use]
-    pub fn device(&self) -> Device {
-        self.device
-    }
-
-    /// Returns the ordinal of the device that the memory was allocated for. For managed and pinned memory it does not
-    /// say where the bytes are.
-    #[must_use]
-    pub fn ordinal(&self) -> i32 {
-        self.ordinal
-    }
-
-    /// Returns the context in which the memory was allocated. `None` for memory that has none: from a pool, or mapped
-    /// by the program (`cuMemMap`).
-    #[must_use]
-    pub fn context(&self) -> Option<Context> {
-        self.context
-    }
-
-    /// Returns the address range of the allocation. For memory from a caching allocator this is the allocator's block.
-    /// For memory that the program maps itself (`cuMemMap`, as PyTorch does with `expandable_segments`) it is the whole
-    /// reservation, parts of which may have no memory.
-    #[must_use]
-    pub fn range(&self) -> Range<usize> {
-        self.range.clone()
     }
 }
 
@@ -343,7 +322,7 @@ pub(crate) fn memory_use(address: usize, device: Device) -> Result<Option<(Optio
         return Ok(None);
     }
     let attributes = ask(driver, address)?;
-    Ok(attributes.map(|attributes| (attributes.context(), attributes.reach(driver))))
+    Ok(attributes.map(|attributes| (attributes.context, attributes.reach(driver))))
 }
 
 /// Returns the context of memory at an address, or else that in which memory of the device is used. The address 0 stands
@@ -361,9 +340,9 @@ pub(crate) fn context_of_memory(address: usize, device: Device) -> Result<Contex
 
 impl PointerAttributes {
     pub(crate) fn reach(&self, driver: &Driver) -> Reach {
-        match (self.device().device_type, self.context()) {
+        match (self.device.device_type, self.context) {
             (DeviceType::CUDA, Some(context)) => Reach::of_context(context),
-            (DeviceType::CUDA, None) => reach_for(driver, self.device()),
+            (DeviceType::CUDA, None) => reach_for(driver, self.device),
             (_, context) => Reach::of_all(context),
         }
     }
@@ -374,7 +353,7 @@ impl PointerAttributes {
     ///
     /// [`ErrorKind::OutOfBounds`] if they do not.
     pub(crate) fn check_range(&self, driver: &Driver, claimed: &Range<usize>) -> Result<()> {
-        let Range { start, end } = self.range();
+        let Range { start, end } = self.range;
         if claimed.start < start || end < claimed.end {
             let size = end - start;
             let allowed =
@@ -382,7 +361,7 @@ impl PointerAttributes {
             return Err(beyond(claimed, allowed));
         }
         // Only memory without a context can consist of several mappings.
-        let whole = self.context().is_some() || self.has_in_one_piece(claimed);
+        let whole = self.context.is_some() || self.has_in_one_piece(claimed);
         if whole { Ok(()) } else { self.check_pieces(driver, claimed) }
     }
 
@@ -390,7 +369,7 @@ impl PointerAttributes {
     /// leave holes, and put memory of several devices side by side. Makes one query for each mapping.
     #[cold]
     fn check_pieces(&self, driver: &Driver, claimed: &Range<usize>) -> Result<()> {
-        let (start, own) = (claimed.start, self.device());
+        let (start, own) = (claimed.start, self.device);
         let mut at = start;
         while at < claimed.end {
             let piece = match piece_at(driver, at) {

@@ -145,13 +145,13 @@ getters!(ArrayViewMut);
 printed!(ArrayView ArrayViewMut);
 
 /// The C++ header that declares [`KernelView`] and [`KernelViewMut`] for kernels, as `interop::view<const T, N>` and
-/// `interop::view<T, N>`, and [`KernelArrays`](crate::KernelArrays) as `interop::elementwise<N, T...>`.
+/// `interop::view<T, N>`, and [`KernelArrays`](crate::kernel::KernelArrays) as `interop::elementwise<N, T...>`.
 ///
 /// It needs C++17 and includes nothing, so it can be handed to NVRTC as a header in memory. `nvcc`, and C++ on the
 /// host, find it in the folder `include` of this crate.
 ///
 /// ```
-/// assert!(interop_core::KERNEL_HEADER.contains("namespace interop"));
+/// assert!(interop_core::launch::KERNEL_HEADER.contains("namespace interop"));
 /// ```
 pub const KERNEL_HEADER: &str = include_str!("../../include/interop.cuh");
 

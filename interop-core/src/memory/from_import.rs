@@ -39,7 +39,7 @@ impl Extraction<'_> {
     ///
     /// # Safety
     ///
-    /// If the memory of the import is lent for `'a`, the storage is [`BorrowedFor<'a>`](crate::BorrowedFor).
+    /// If the memory of the import is lent for `'a`, the storage is [`BorrowedFor<'a>`](crate::lent::BorrowedFor).
     #[inline(always)]
     pub unsafe fn storage<S: FromImport>(&mut self) -> Option<S> {
         self.step(|this| {
@@ -71,7 +71,7 @@ pub(crate) const SHORT_COPY: usize = 1 << 16;
 #[inline(always)]
 fn takes_at_once<S: FromImport>(info: &ArrayInfo) -> bool {
     match info.device().device_type {
-        DeviceType::CPU => !S::COPIES || (S::ON_HOST && info.nbytes() <= SHORT_COPY),
+        DeviceType::CPU => !S::COPIES || (S::COPIES_TO_HOST && info.nbytes() <= SHORT_COPY),
         DeviceType::CUDA => !S::COPIES,
         _ => false,
     }
@@ -131,16 +131,20 @@ impl<T> CheckedStorage<T> {
 /// A [`Storage`] that can be made from an import, by copying the elements or by using the memory in place.
 ///
 /// ```
-/// use interop_core::{FromImport, Lease};
+/// use interop_core::storage::FromImport;
+/// use interop_core::Lease;
 /// assert!(Vec::<f32>::COPIES);
 /// assert!(!Lease::<f32>::COPIES);
 /// ```
 ///
-/// Build your own storage on one of the existing ones. If it wraps a lease, forward [`stream`](Storage::stream) too,
-/// because work may be pending on the memory.
+/// Build your own storage on one of the existing ones, whose constants it repeats. If it wraps a lease, forward
+/// [`stream`](Storage::stream) too, because work may be pending on the memory. A storage that copies into memory of its own
+/// allocator calls [`copy_import`](crate::storage::copy_import()).
 ///
 /// ```
-/// use interop_core::{ElementType, ArrayInfo, FromImport, Import, MemoryRegion, Order, Refused, Storage};
+/// use interop_core::element::ElementType;
+/// use interop_core::storage::{FromImport, MemoryRegion};
+/// use interop_core::{ArrayInfo, Import, Order, Refused, Storage};
 ///
 /// struct Volts(Vec<f32>);
 ///
@@ -153,6 +157,7 @@ impl<T> CheckedStorage<T> {
 ///
 /// impl FromImport for Volts {
 ///     const COPIES: bool = Vec::<f32>::COPIES;
+///     const COPIES_TO_HOST: bool = Vec::<f32>::COPIES_TO_HOST;
 ///
 ///     fn element() -> Option<ElementType> {
 ///         Vec::<f32>::element()
@@ -172,7 +177,7 @@ impl<T> CheckedStorage<T> {
     label = "this storage cannot be made from an import",
     note = "`Vec<T>`, `Box<[T]>`, `Arc<[T]>` and `HostVec<T>` copy an import, `Lease<T>` and `LeaseMut<T>` use it in place",
     note = "for a struct that is only exported write `#[cuda_array(export)]`",
-    note = "for a storage of your own implement `interop_core::FromImport`"
+    note = "for a storage of your own implement `interop_core::storage::FromImport`"
 )]
 pub trait FromImport: Storage + Sized {
     /// Whether elements are copied. The result is then contiguous for any strides of the import.
@@ -183,13 +188,17 @@ pub trait FromImport: Storage + Sized {
     /// A storage that wraps such a storage repeats its constant.
     const IS_FREED_ON_DEFAULT_STREAM: bool = false;
 
-    /// Whether the elements are copied into memory of the host, which waits for no device.
-    #[doc(hidden)]
-    const ON_HOST: bool = false;
+    /// Whether the elements are copied into memory of the host without the help of a device. If not, a Python function gives up
+    /// the lock of the interpreter for the copy.
+    const COPIES_TO_HOST: bool = false;
 
-    /// For arguments that are only read.
+    /// Whether the struct writes to the memory of the caller, as [`LeaseMut`](crate::LeaseMut) does. An argument that is converted
+    /// if it does not fit (`python::ArrayLike`) refuses such a storage, because the caller would not see what is written.
+    const WRITES: bool = false;
+
+    /// What is known of the `data` field of a struct with this storage.
     #[doc(hidden)]
-    const DATA_FIELD: DataField = DataField::new(Self::element, false);
+    const DATA_FIELD: DataField = DataField::new(Self::element, Self::WRITES);
 
     /// The element type, or `None` to accept any.
     fn element() -> Option<ElementType>;

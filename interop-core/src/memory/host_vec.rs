@@ -118,7 +118,7 @@ impl<T: Element> HostVec<T> {
     /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
+        self.len() == 0
     }
 
     /// Copies the elements into this memory order.
@@ -256,7 +256,8 @@ impl HostBuffer {
     /// allocation fails, `DType` for an invalid type or a type packed below the byte.
     ///
     /// ```
-    /// use interop_core::{DType, HostBuffer, Storage};
+    /// use interop_core::storage::HostBuffer;
+    /// use interop_core::{DType, Storage};
     /// let buffer = HostBuffer::zeroed(DType::F32, 12)?;
     /// assert_eq!(buffer.memory()?.address % 128, 0);
     /// # Ok::<(), interop_core::Error>(())
@@ -363,15 +364,8 @@ impl HostBuffer {
     }
 
     /// The number of elements.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes / self.element.size
-    }
-
-    /// Whether there are no elements.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) type WriteNotice = Box<dyn FnOnce() -> Result<()> + Send + Sync + Unw
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// The C exchange table of a Python object's type (DLPack 1.3).
+    /// The C exchange table of a Python object's type.
     ExchangeTable,
     /// A versioned DLPack tensor.
     DlpackVersioned,

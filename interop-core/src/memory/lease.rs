@@ -18,7 +18,7 @@ use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::check_import_writable;
-use crate::memory::from_import::{DataField, FromImport};
+use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
@@ -70,7 +70,7 @@ pub struct LeaseMut<T> {
 /// Memory with elements `T` that its owner lends for the time `'a`, used in place for reading.
 ///
 /// A struct with this storage is the argument of a function that another library calls with bare tensors
-/// ([`BorrowedTensor`](crate::BorrowedTensor)), and cannot outlive the call. It works as a [`Lease`] otherwise.
+/// ([`BorrowedTensor`](crate::lent::BorrowedTensor)), and cannot outlive the call. It works as a [`Lease`] otherwise.
 pub struct Borrowed<'a, T> {
     memory: LeasedMemory,
     marker: PhantomData<fn() -> &'a T>,
@@ -385,8 +385,7 @@ macro_rules! storage {
 
         impl<$($lifetime,)? T: Element> FromImport for $lease<$($lifetime,)? T> {
             const COPIES: bool = false;
-            const DATA_FIELD: DataField =
-                DataField::new(Self::element, matches!($mutability, Mutability::Writable));
+            const WRITES: bool = matches!($mutability, Mutability::Writable);
 
             #[inline]
             fn element() -> Option<ElementType> {
@@ -408,7 +407,7 @@ macro_rules! storage {
                 Self::check(info)?;
                 info.check_element(&T::TYPE)?;
                 let (address, range, device) = (info.unwatched_address, info.span(), info.device());
-                if Self::DATA_FIELD.is_written {
+                if Self::WRITES {
                     import.note_write()?;
                 }
                 let pending = import.pending_work()?;

@@ -1,6 +1,7 @@
 //! Memory and its owners: imports, storages, views, and host access.
 
 pub(crate) mod array_view;
+pub(crate) mod buffer_storage;
 pub(crate) mod copy;
 pub(crate) mod extraction;
 pub(crate) mod from_import;

@@ -21,7 +21,7 @@ use crate::memory::storage::MemoryState;
 /// one ends. An import fills an `#[cuda_array(owner)]` field, next to a raw pointer, with an `Owner`.
 ///
 /// ```
-/// use interop_core::Owner;
+/// use interop_core::storage::Owner;
 /// use std::sync::Arc;
 ///
 /// let parent = Arc::new("memory");

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use interop_core::dlpack::{ManagedTensor, Versioned};
+use interop_core::storage::FromImport;
 use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, FromArray, FromImport, HostVec, Import, Lease, Order,
-    SharedBuffer, StreamHandle,
+    CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Import, Lease, Order, SharedBuffer,
+    StreamHandle,
 };
 use proptest::prelude::*;
 
@@ -124,7 +125,7 @@ fn copies_do_not_overtake_pending_work() {
     assert_told(&array.fold((), |(), _: i16| ()).unwrap_err(), told);
     let info = array.info().unwrap();
     // SAFETY: the array owns its memory.
-    let import = unsafe { Import::from_parts(info, interop_core::Owner::new(array)) };
+    let import = unsafe { Import::from_parts(info, interop_core::storage::Owner::new(array)) };
     let refused = Array::<Vec<i16>>::from_import(import).unwrap_err();
     assert_told(&refused.error, told);
     let lease: Array<Lease<i16>> = Array::from_import(*refused.value).unwrap();

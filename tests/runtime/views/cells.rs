@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use interop_core::{CudaArray, ErrorKind, HostVec, Lease, ReadOnlyCell, SharedBuffer};
+use interop_core::view::ReadOnlyCell;
+use interop_core::{CudaArray, ErrorKind, HostVec, Lease, SharedBuffer};
 use ndarray::{Array2, Array3, Axis};
 use proptest::prelude::*;
 

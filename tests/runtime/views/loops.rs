@@ -4,9 +4,9 @@
 
 use std::fmt::Debug;
 
-use interop_core::{
-    CudaArray, Element, ErrorKind, FromArray, HostVec, MemoryRegion, ReadOnlyCell, SharedBuffer, Storage,
-};
+use interop_core::storage::MemoryRegion;
+use interop_core::view::ReadOnlyCell;
+use interop_core::{CudaArray, Element, ErrorKind, FromArray, HostVec, SharedBuffer, Storage};
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Fortran};
@@ -121,7 +121,7 @@ fn compare<T: Element + PartialEq + Debug>(
 
     let values: Vec<T> = from_at.iter().map(|at| source[*at]).collect();
     assert_eq!(other.to_vec::<T>().unwrap(), values);
-    match other.info().unwrap().ndim() - T::TYPE.axes().len() {
+    match other.info().unwrap().shape().len() - T::TYPE.axes().len() {
         0 => check_iter::<T, 0>(&other, &values),
         1 => check_iter::<T, 1>(&other, &values),
         2 => check_iter::<T, 2>(&other, &values),

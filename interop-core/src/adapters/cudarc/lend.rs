@@ -87,7 +87,7 @@ impl<'a, T: Element> LentSlice<'a, T> {
     ///
     /// # Errors
     ///
-    /// As [`on`](Self::on), and as [`FromStream::from_stream`](crate::FromStream::from_stream).
+    /// As [`on`](Self::on), and as [`FromStream::from_stream`](crate::launch::FromStream::from_stream).
     pub fn new(array: &'a (impl CudaArray + ?Sized)) -> Result<Self> {
         let info = array.info()?;
         let scope_use = ScopeUse::read(array, &info);

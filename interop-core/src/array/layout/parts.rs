@@ -23,6 +23,7 @@ impl Layout {
     ///
     /// If the axis or a selected index does not exist, or the result has more elements than fit `isize` (possible only
     /// with a step of 0).
+    #[doc(hidden)]
     #[must_use]
     pub fn slice(&self, axis: usize, start: usize, step: isize, len: usize) -> (Self, isize) {
         let extent = self.shape()[axis];
@@ -54,6 +55,7 @@ impl Layout {
     /// # Panics
     ///
     /// If the axis or the index does not exist.
+    #[doc(hidden)]
     #[must_use]
     pub fn select(&self, axis: usize, index: usize) -> (Self, isize) {
         assert!(index < self.shape()[axis], "index {index} outside axis {axis}");

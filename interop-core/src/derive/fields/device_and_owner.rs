@@ -37,7 +37,7 @@ impl DeviceField for Device {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot own the memory of an import",
     label = "an import cannot fill this field",
-    note = "write `interop_core::Owner`; or write `#[cuda_array(export)]` on the struct"
+    note = "write `interop_core::storage::Owner`; or write `#[cuda_array(export)]` on the struct"
 )]
 pub trait FromOwner: Sized {
     /// Converts an owner.

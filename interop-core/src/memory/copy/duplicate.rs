@@ -165,7 +165,7 @@ impl CompactCopy {
         } else {
             // The device of the original, so that no context is created on an unused device.
             let ordinal =
-                pointer_attributes(info.unwatched_address)?.map_or(0, |attributes| attributes.ordinal());
+                pointer_attributes(info.unwatched_address)?.map_or(0, |attributes| attributes.ordinal);
             (Context::primary(ordinal)?, ordinal)
         };
         let _entered = context.enter(driver)?;

@@ -404,6 +404,35 @@ pub(crate) fn copied(
     Ok(Some(target))
 }
 
+/// Copies the elements of an import into memory of another allocator, contiguous in `order`. The copy waits for pending work on the
+/// import, and is complete on return.
+///
+/// A [`FromImport`](crate::storage::FromImport) of your own allocates the memory, calls this, and returns the import with the error
+/// if it fails. `T` may have a lower rank than the import: `[f32; 3]` takes the last axis.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] without a driver and if a driver call fails; [`ErrorKind::StreamCapture`] if the import's stream
+/// captures a graph; [`ErrorKind::DType`] for other element types and for a byte that is not a valid `bool`.
+///
+/// # Safety
+///
+/// 1. `target` has room for the elements of the import and is aligned for them. Nothing else uses the memory until this returns.
+/// 2. It is pinned or managed memory, which all devices use at the same address, or memory of the device of the import.
+pub unsafe fn copy_import<T: Element>(import: &mut Import, order: Order, target: *mut T) -> Result<()> {
+    if import.info().layout_of(&T::TYPE)?.is_empty() {
+        return Ok(());
+    }
+    let (stream, _) = import.copy_stream()?;
+    let site = CopyTarget::new(stream, import.info().device())?;
+    site.refuse_capture(stream)?;
+    // SAFETY: as the caller promises; the elements are live while the import is.
+    let pending = unsafe { site.copy(import.info(), &T::TYPE, order, target.expose_provenance()) };
+    // If a part failed, the parts before it are still queued, and read the source.
+    let finished = if matches!(pending, Ok(false)) { Ok(()) } else { site.finish() };
+    pending.and(finished)
+}
+
 /// Copies the elements of an import to `target`, contiguous in `order`, on the legacy default stream of a device. The
 /// copy waits for pending work on the import. Later work on the import's copy stream waits for the copy.
 ///

@@ -17,7 +17,8 @@ use crate::error::{Error, ErrorKind, Result, text};
 /// over it as over any slice. Like `Cell`, it is not `Sync`: only one thread may use it.
 ///
 /// ```
-/// use interop_core::{CudaArray, ReadOnlyCell};
+/// use interop_core::view::ReadOnlyCell;
+/// use interop_core::CudaArray;
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len])]

@@ -86,7 +86,8 @@ struct Package<A, O> {
 ///
 /// ```
 /// use interop_core::dlpack::{Ownership, Versioned, export};
-/// use interop_core::{CudaArray, DType, RawDescriptor, Device, FromArray, Lease};
+/// use interop_core::descriptor::RawDescriptor;
+/// use interop_core::{CudaArray, DType, Device, FromArray, Lease};
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len])]

@@ -146,7 +146,7 @@ pub(crate) unsafe fn read_tensor(tensor: *const DLTensor, flags: u64, to: &mut A
     if ndim > MAX_NDIM {
         return Err(invalid_rank(tensor.ndim));
     }
-    if tensor.dtype.bits() % 8 != 0 && flags & !SUPPORTED_FLAGS != 0 {
+    if tensor.dtype.bits % 8 != 0 && flags & !SUPPORTED_FLAGS != 0 {
         return Err(unknown_flags(flags));
     }
     if ndim > 0 && tensor.shape.is_null() {

@@ -257,7 +257,7 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
         DeviceType::CUDA_HOST => put_on_host(py, info)?,
         DeviceType::CUDA_MANAGED => {
             let attributes = cuda::pointer_attributes(info.unwatched_address)?;
-            info.device = Device::cuda(attributes.map_or(0, |attributes| attributes.ordinal()));
+            info.device = Device::cuda(attributes.map_or(0, |attributes| attributes.ordinal));
         }
         _ => {}
     }

@@ -251,15 +251,14 @@ impl<'py> Cast<'_, 'py> {
             array.call_method("astype", (&target,), Some(&keywords))
         };
         let kind = found.getattr("kind")?;
-        if matches!(kind.cast::<PyString>()?.to_str()?, "i" | "u") && matches!(self.dtype.code(), INT | UINT)
-        {
+        if matches!(kind.cast::<PyString>()?.to_str()?, "i" | "u") && matches!(self.dtype.code, INT | UINT) {
             // A copy, because another thread could change the array after the check.
             let array = array.call_method0("copy")?;
             self.check_range(&array)?;
             return astype(&array, "unsafe");
         }
         if !numpy.call_method1("can_cast", (&found, &target, "same_kind"))?.is_truthy()? {
-            let kinds = match self.dtype.code() {
+            let kinds = match self.dtype.code {
                 INT | UINT => "integers or bools",
                 FLOAT => "integers, bools or floats",
                 _ => "numbers of the same kind",
@@ -285,8 +284,8 @@ impl<'py> Cast<'_, 'py> {
 
     /// Checks that all integers fit.
     fn check_range(&self, array: &Bound<'py, PyAny>) -> PyResult<()> {
-        let values = 1_i128 << self.dtype.bits();
-        let first = if self.dtype.code() == INT { -values / 2 } else { 0 };
+        let values = 1_i128 << self.dtype.bits;
+        let first = if self.dtype.code == INT { -values / 2 } else { 0 };
         for method in ["min", "max"] {
             let value = extract_integer(&array.call_method0(method)?, "array")?;
             if value < first || value >= first + values {

@@ -148,7 +148,7 @@ unsafe impl Sync for Table {}
 
 /// Returns the table of the supported major version in an attribute, which must be a capsule of this name.
 ///
-/// An int is not accepted, although some libraries stored the address as one before DLPack 1.3. Any class can have an
+/// An int is not accepted, although some libraries stored the address as one at first. Any class can have an
 /// int, and following one that is not an address crashes the process. Such a library is imported by its `__dlpack__`.
 pub(crate) fn table(value: &Bound<'_, PyAny>) -> Option<Table> {
     // SAFETY: the object is alive.

@@ -18,6 +18,7 @@ use crate::driver::device::{Device, DeviceType};
 use crate::driver::release::reach::contain_panic;
 use crate::error::{Error, ErrorKind, Origin};
 use crate::process::fork::PerProcess;
+use crate::protocols::dlpack::abi::EXCHANGE_ATTRIBUTES;
 use crate::python::errors::{origin_of, with_origin};
 use crate::python::import::dunder_dlpack::ExpectedDevice;
 use crate::python::import::exchange_table::{Table, TableStream, table, table_stream};
@@ -225,9 +226,7 @@ fn has_fixed_attributes(class: &Bound<'_, PyType>) -> bool {
 /// Returns the exchange table of a class, unless a `__dlpack__` of a subclass takes precedence.
 pub(crate) fn exchange_table_of(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
     let py = class.py();
-    // The name since DLPack 1.3, then that of 1.2.
-    let names = ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"];
-    for name in names.into_iter().filter(|_| crate::python::import::exchange_table::in_use()) {
+    for name in EXCHANGE_ATTRIBUTES.into_iter().filter(|_| crate::python::import::exchange_table::in_use()) {
         let value = ignore_exception(py, class.getattr(PyString::intern(py, name)))?;
         if let Some(table) = value.and_then(|value| table(&value)) {
             let is_overruled = ignore_exception(py, has_method_below(class, name))?.unwrap_or(false);
@@ -304,7 +303,7 @@ impl Values {
 /// not contiguous. `as_strided` can make it so: it is asked where it starts within a pair of numbers. The question costs a
 /// fifth of an import.
 fn check_bits(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
-    let code = info.dtype().code();
+    let code = info.dtype().code;
     let is_complex = code == COMPLEX;
     // The stride of an axis of extent 1 is arbitrary.
     let (extent, stride) = (info.shape().last(), info.layout().strides().last());
