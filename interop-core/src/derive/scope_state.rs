@@ -1,6 +1,5 @@
 //! The stream and the arrays of a `LaunchScope`, and the order between them.
 
-use core::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread::panicking;
@@ -17,8 +16,8 @@ use crate::driver::stream::Stream;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::shared_range;
-use crate::process::borrow_registry::{Borrow, already_borrowed};
+use crate::memory::array_view::{elements, shared_elements};
+use crate::process::borrow_registry::{Borrow, Elements, already_borrowed};
 
 /// Tells a storage of another crate, at the end of a scope, on which stream its memory was used. Returns whether the crate's
 /// own methods order later work after that.
@@ -86,53 +85,13 @@ struct Member<'a> {
     borrow: Option<Borrow>,
 }
 
-/// The bytes of an array: pieces of `item` bytes, in steps that are multiples of `step` bytes.
-#[derive(Clone)]
-struct Elements {
-    range: Range<usize>,
-    item: usize,
-    step: usize,
-}
-
-impl Elements {
-    fn new(info: &ArrayInfo) -> Self {
-        let (range, bits) = (info.span(), info.dtype().item_bits(info.is_padded()));
-        let item = bits.div_ceil(8);
-        if bits % 8 != 0 || range.len() == info.numel() * item {
-            // Elements without gaps are one piece.
-            return Self { item: range.len(), range, step: 0 };
-        }
-        let steps = info.shape().iter().zip(info.strides()).filter(|(extent, _)| **extent > 1);
-        let step = steps.fold(0, |all, (_, step)| gcd(all, step.unsigned_abs().saturating_mul(item)));
-        Self { range, item, step }
-    }
-
-    /// Whether two arrays have a byte in common. Columns of one array, and rows in turns, have none.
-    fn overlap(&self, other: &Self) -> bool {
-        if self.range.end <= other.range.start || other.range.end <= self.range.start {
-            return false;
-        }
-        let step = gcd(self.step, other.step);
-        if step == 0 {
-            return true;
-        }
-        // Where the pieces of `other` begin, within the steps of `self`.
-        let offset = (other.range.start % step + step - self.range.start % step) % step;
-        offset < self.item || offset + other.item > step
-    }
-}
-
-fn gcd(one: usize, two: usize) -> usize {
-    if two == 0 { one } else { gcd(two, one % two) }
-}
-
 impl<'a> Member<'a> {
     /// Starts the use of an array.
     fn new(info: &ArrayInfo, ScopeUse { writes, notice }: ScopeUse<'a>) -> Result<Self> {
         let is_followed = info.followed().is_some();
         // An argument of a call is ordered by its library, with other calls.
         let is_argument = info.has_one_handle && is_followed && info.device.device_type == DeviceType::CUDA;
-        let shared = shared_range(info).filter(|_| !is_argument);
+        let shared = shared_elements(info).filter(|_| !is_argument);
         Ok(Self {
             pending: info.pending,
             of_storage: info.of_storage(),
@@ -142,7 +101,7 @@ impl<'a> Member<'a> {
             is_followed,
             notice,
             writes,
-            elements: Elements::new(info),
+            elements: elements(info),
             borrow: Borrow::from_shared(shared, writes)?,
         })
     }
@@ -324,7 +283,7 @@ impl<'a> ScopeState<'a> {
         let aliases =
             |other: &&Member<'_>| (member.writes || other.writes) && member.elements.overlap(&other.elements);
         match self.arrays.iter().find(aliases) {
-            Some(other) => Err(already_borrowed(&other.elements.range, other.writes)),
+            Some(other) => Err(already_borrowed(&other.elements.range(), other.writes)),
             None => Ok(()),
         }
     }

@@ -17,7 +17,7 @@ use crate::driver::device::Device;
 use crate::driver::functions::driver;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
-use crate::memory::array_view::shared_range;
+use crate::memory::array_view::shared_elements;
 use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::host::cells::check_readable;
 use crate::memory::host::strided::{Strided, with_elements};
@@ -134,7 +134,7 @@ impl FromImport for HostBuffer {
 fn copied_to_host(info: &ArrayInfo, order: Order) -> Result<HostBuffer> {
     HostBuffer::check(info)?;
     check_readable(info.work())?;
-    let _access = Borrow::from_shared(shared_range(info), false)?;
+    let _access = Borrow::from_shared(shared_elements(info), false)?;
     // SAFETY: the memory is live while the import is, the host can access it, and no work is pending on it.
     unsafe { HostBuffer::copy_of(info, order) }
 }

@@ -27,7 +27,7 @@ use crate::driver::stream::LEGACY;
 use crate::driver::stream::{SPARE, Stream, capture_of, dead_stream, with_own_stream};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::shared_range;
+use crate::memory::array_view::shared_elements;
 use crate::memory::host::cells::check_readable;
 use crate::memory::host::strided::{HostArray, check_copied, copy_contiguous, filled_vec};
 use crate::memory::host_vec::HostBuffer;
@@ -236,7 +236,7 @@ impl CopyTarget {
             return copy_from(fetched.address(), fetched.bytes);
         }
         check_readable(info.work())?;
-        let _access = Borrow::from_shared(shared_range(info), false)?;
+        let _access = Borrow::from_shared(shared_elements(info), false)?;
         if elements.element.any_bits && plan.axes.is_empty() {
             return copy_from(info.unwatched_address, plan.run);
         }

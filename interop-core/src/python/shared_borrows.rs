@@ -13,7 +13,7 @@ use crate::python::interpreter::{capsule_pointer, new_capsule};
 
 /// The name of the table in the interpreter's dict, and of the capsule around it. A change of the layout needs a new
 /// name.
-const NAME: &CStr = c"interop_core.access_table_v2";
+const NAME: &CStr = c"interop_core.access_table_v3";
 
 /// Makes this module record reads and writes of host memory in the table that all modules of the interpreter share.
 ///

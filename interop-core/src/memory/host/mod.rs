@@ -23,7 +23,7 @@ use crate::memory::host::cells::{check_readable, check_run, invalid_bool, read_v
 use crate::memory::host::loops::Visit;
 #[cfg(feature = "ndarray")]
 use crate::memory::host::strided::Strided;
-use crate::process::borrow_registry::Borrow;
+use crate::process::borrow_registry::{Borrow, Elements};
 
 /// A view whose elements host code can read: the memory is host-accessible and aligned, and no work is pending on it.
 ///
@@ -116,7 +116,7 @@ struct BorrowGuard<'a> {
 }
 
 impl BorrowGuard<'_> {
-    fn new(shared: Option<(usize, usize)>, exclusive: bool) -> Result<Self> {
+    fn new(shared: Option<Elements>, exclusive: bool) -> Result<Self> {
         Ok(Self { _record: Borrow::from_shared(shared, exclusive)?.map(Arc::new), marker: PhantomData })
     }
 }

@@ -11,7 +11,7 @@ use crate::array::layout::axes::Axis;
 use crate::array::layout::order::{Order, contiguous_strides, is_contiguous};
 use crate::array::layout::{Layout, product};
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::array_view::{check_writable, shared_range};
+use crate::memory::array_view::{check_writable, shared_elements};
 use crate::memory::host::cells::{ReadOnlyCell, check_readable, check_run, first_invalid_bool, invalid_bool};
 use crate::memory::host::loops::{Loops, Plane, Visit, fill, fold, map};
 use crate::process::borrow_registry::Borrow;
@@ -33,7 +33,7 @@ pub(crate) unsafe fn with_elements<T: Element, R>(
 ) -> Result<R> {
     check_readable(info.work())?;
     let layout = info.layout_of(&T::TYPE)?;
-    let _access = Borrow::from_shared(shared_range(info), exclusive)?;
+    let _access = Borrow::from_shared(shared_elements(info), exclusive)?;
     // SAFETY: the memory is live and initialized, as the caller promises, and host memory. A layout was checked when it
     // was made.
     work(unsafe { Strided::new(info.unwatched_address, layout.shape(), layout.strides()) })

@@ -14,7 +14,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::shared_range;
+use crate::memory::array_view::shared_elements;
 use crate::memory::host::cells::check_readable;
 use crate::process::borrow_registry::Borrow;
 use crate::process::counters;
@@ -142,7 +142,7 @@ fn permit(py: Python<'_>, info: &ArrayInfo, request: c_int) -> Result<()> {
         return Err(Error::new(ErrorKind::Strides, "strides", format_args!("{:?}", info.strides()), allowed));
     }
     // The consumer is responsible for later accesses, as in every protocol.
-    Borrow::from_shared(shared_range(info), writes).map(drop)
+    Borrow::from_shared(shared_elements(info), writes).map(drop)
 }
 
 /// Rejects Rust structs with padding bytes, because these would expose old contents of the memory.

@@ -16,7 +16,7 @@ use crate::driver::device::{Device, DeviceType};
 use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind};
-use crate::memory::array_view::shared_range;
+use crate::memory::array_view::shared_elements;
 use crate::memory::from_import::SHORT_COPY;
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::storage::InfoBuilder;
@@ -179,7 +179,7 @@ unsafe fn answer_by_copy<'py>(
         return Err(Error::new(ErrorKind::CopyRequired, "copy", found, allowed).into());
     }
     // The copy reads the memory, so Rust code must not write it meanwhile.
-    let _access = Borrow::from_shared(shared_range(info), false)?;
+    let _access = Borrow::from_shared(shared_elements(info), false)?;
     cuda::refuse_capture(info, consumer)?;
     if wanted == Device::CPU {
         // A short copy on the host is not worth a switch of threads.
