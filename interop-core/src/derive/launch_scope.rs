@@ -14,7 +14,7 @@ use crate::cuda::KernelModule;
 use crate::cuda::kernel_module::EntryPoint;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::{AsStream, FromStream};
-use crate::derive::scope_state::{ScopeState, ScopeUse, unnamed_default_stream};
+use crate::derive::scope_state::{ScopeState, ScopeStream, ScopeUse, unnamed_default_stream};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, check_writable};
@@ -267,7 +267,7 @@ impl<'a> LaunchScope<'a> {
             let allowed = "arguments that this scope has returned: with the arrays of another scope the launch is not ordered";
             return Err(Error::new(ErrorKind::Stream, "arguments", "an array of another scope", allowed));
         }
-        let (stream, _) = self.state.borrow_mut().stream_on_device()?;
+        let stream = self.state.borrow_mut().stream_on_device()?.stream;
         let mut parameters = Vec::new();
         arguments.for_each_pointer(|argument| parameters.push(argument.cast_mut()));
         // SAFETY: the module has the kernel `K`, whose arguments these are. Their arrays are `InScope`.
@@ -303,7 +303,7 @@ impl<'a> LaunchScope<'a> {
     /// [`ErrorKind::Stream`] for a default stream of a context that is not current, which no handle means here; as
     /// [`cuda::stream_wait`](crate::cuda::stream_wait()), and as [`FromStream::from_stream`].
     pub fn stream<S: FromStream>(&self) -> Result<S> {
-        let (stream, device) = self.state.borrow_mut().stream_on_device()?;
+        let ScopeStream { stream, device } = self.state.borrow_mut().stream_on_device()?;
         let handle = stream.handle_here(device).ok_or_else(unnamed_default_stream)?;
         S::from_stream(handle, device)
     }

@@ -27,7 +27,6 @@ use crate::error::{Error, ErrorKind, Refused, Result, text};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Relabeled<A> {
-    /// Once the memory is labelled as CPU memory, its context cannot be looked up any more.
     array: InReach<Sole<A>>,
     device: Device,
 }
@@ -41,6 +40,13 @@ impl<A> Relabeled<A> {
             None => unreachable!("the array is there until the drop"),
         }
     }
+}
+
+/// Under which device type an array is exported.
+struct Label {
+    device: Device,
+    /// Once the memory is labelled as CPU memory, its context cannot be looked up any more.
+    reach: Option<Reach>,
 }
 
 /// An array that nobody shares.
@@ -82,22 +88,23 @@ impl<A: CudaArray> Relabeled<A> {
         let label = array.info().and_then(|info| {
             let device = info.device();
             match device.device_type {
-                DeviceType::CUDA => return Ok((device, None)),
+                DeviceType::CUDA => return Ok(Label { device, reach: None }),
                 DeviceType::CUDA_MANAGED => {}
                 _ => {
                     let allowed = "CUDA (2) or CUDAManaged (13)";
                     return Err(Error::new(ErrorKind::Device, "device", device, allowed));
                 }
             }
-            match cuda::pointer_attributes(info.unwatched_address)? {
-                Some(attributes) => Ok((Device::cuda(attributes.ordinal()), None)),
+            let ordinal = match cuda::pointer_attributes(info.unwatched_address)? {
+                Some(attributes) => attributes.ordinal(),
                 // Without elements any device is correct.
-                None if info.numel() == 0 => Ok((Device::cuda(0), None)),
+                None if info.numel() == 0 => 0,
                 None => {
                     let found = text!("{:#x}, which the driver does not know", info.unwatched_address);
-                    Err(Error::new(ErrorKind::Device, "data", found, "managed memory"))
+                    return Err(Error::new(ErrorKind::Device, "data", found, "managed memory"));
                 }
-            }
+            };
+            Ok(Label { device: Device::cuda(ordinal), reach: None })
         });
         Self::new(array, label)
     }
@@ -113,14 +120,15 @@ impl<A: CudaArray> Relabeled<A> {
         let label = array.info().and_then(|info| {
             let device = info.device();
             device.check_for_host()?;
-            Ok((Device::CPU, if device == Device::CPU { None } else { cuda::reach_of(&info) }))
+            let reach = if device == Device::CPU { None } else { cuda::reach_of(&info) };
+            Ok(Label { device: Device::CPU, reach })
         });
         Self::new(array, label)
     }
 
-    fn new(array: A, label: Result<(Device, Option<Reach>)>) -> Result<Self, Refused<A>> {
+    fn new(array: A, label: Result<Label>) -> Result<Self, Refused<A>> {
         match label {
-            Ok((device, reach)) => Ok(Self { array: InReach::new(Sole(array), reach), device }),
+            Ok(Label { device, reach }) => Ok(Self { array: InReach::new(Sole(array), reach), device }),
             Err(error) => Err(Refused::new(array, error)),
         }
     }

@@ -54,8 +54,8 @@ pub(crate) type Named<'a> = Box<dyn Fn(Device) -> Option<StreamHandle> + 'a>;
 /// The stream and the arrays of a scope.
 #[derive(Default)]
 pub(crate) struct ScopeState<'a> {
-    /// The stream and the device with which it was waited for, once they are known.
-    stream: Option<(Stream, Device)>,
+    /// The stream, once it is known.
+    stream: Option<ScopeStream>,
     /// A default stream that was named. The first array tells by which handle it can be used.
     named: Option<Named<'a>>,
     /// Whether the stream was named by the user.
@@ -64,6 +64,14 @@ pub(crate) struct ScopeState<'a> {
     /// The addresses in the arguments that the scope has returned.
     pub(crate) arguments: Vec<u64>,
     pub(crate) across_devices: bool,
+}
+
+/// The stream of a scope.
+#[derive(Clone, Copy)]
+pub(crate) struct ScopeStream {
+    pub(crate) stream: Stream,
+    /// The device with which it was waited for. Unknown for a stream that was named, until an array tells of it.
+    pub(crate) device: Device,
 }
 
 /// An array of a scope.
@@ -165,9 +173,9 @@ impl<'a> Member<'a> {
     }
 
     /// Tells a storage of another crate of the work in the scope. Returns whether its functions are ordered after that.
-    fn note(&mut self, (scope, device): (Stream, Device)) -> bool {
+    fn note(&mut self, scope: ScopeStream) -> bool {
         let Some(notice) = &mut self.notice else { return true };
-        scope.handle_here(device).is_some_and(notice)
+        scope.stream.handle_here(scope.device).is_some_and(notice)
     }
 }
 
@@ -185,7 +193,7 @@ impl<'a> ScopeState<'a> {
 
     /// The chosen stream, for messages.
     pub(crate) fn stream(&self) -> Option<StreamHandle> {
-        self.stream.map(|(stream, _)| stream.handle())
+        self.stream.map(|scope| scope.stream.handle())
     }
 
     /// The number of arrays.
@@ -198,26 +206,27 @@ impl<'a> ScopeState<'a> {
     /// # Errors
     ///
     /// As [`cuda::stream_wait`].
-    pub(crate) fn stream_on_device(&mut self) -> Result<(Stream, Device)> {
+    pub(crate) fn stream_on_device(&mut self) -> Result<ScopeStream> {
         let device = self.device().unwrap_or(Device::cuda(0));
         self.resolve(device)?;
-        let (stream, of) = if let Some(stream) = self.stream {
-            stream
+        let scope = if let Some(scope) = self.stream {
+            scope
         } else {
             let on_its_device = |member: &Member<'_>| {
                 let stream = member.stream().filter(|_| !member.is_on_any_default_stream());
-                stream.map(|stream| (stream, member.device))
+                stream.map(|stream| ScopeStream { stream, device: member.device })
             };
             let any = || self.arrays.iter().find_map(Member::stream);
-            let any = || any().map(|stream| (stream.for_device(device), device));
+            let any = || any().map(|stream| ScopeStream { stream: stream.for_device(device), device });
             let legacy = Stream::legacy(None, device);
             let default = || driver().map_or(Ok(legacy), |driver| legacy.found(driver));
             let stream = self.arrays.iter().find_map(on_its_device).or_else(any);
-            self.choose(stream.map_or_else(|| default().map(|stream| (stream, device)), Ok)?)?
+            self.choose(stream.map_or_else(|| default().map(|stream| ScopeStream { stream, device }), Ok)?)?
         };
         // A default stream is that of the device with which it was waited for.
-        let device = if stream.is_default() && of != Device::UNKNOWN { of } else { device };
-        Ok((stream.for_device(device), device))
+        let is_known = scope.stream.is_default() && scope.device != Device::UNKNOWN;
+        let device = if is_known { scope.device } else { device };
+        Ok(ScopeStream { stream: scope.stream.for_device(device), device })
     }
 
     /// Finds the handle of a default stream that was named, for memory of this device.
@@ -247,27 +256,29 @@ impl<'a> ScopeState<'a> {
         self.resolve(member.device)?;
         let device = match self.stream {
             // A stream that was named. The driver is not asked if it is the array's own.
-            Some((stream, Device::UNKNOWN)) if member.pending.only_name() != Some(stream.handle()) => {
-                stream.device()?
+            Some(ScopeStream { stream, device: Device::UNKNOWN }) => {
+                let is_own = member.pending.only_name() == Some(stream.handle());
+                if is_own { None } else { stream.device()? }
             }
-            Some((_, Device::UNKNOWN)) | None => None,
-            Some((_, device)) => Some(device),
+            Some(ScopeStream { device, .. }) => Some(device),
+            None => None,
         };
         self.check_device(member.device, device)?;
         // A stream that was named may become part of the capture of an array's stream. The end of the scope joins it again.
         let waiter = if self.is_named { Waiter::Fork } else { Waiter::Stream };
         match (self.stream, member.only_stream()) {
-            (Some((stream, of)), _) => {
+            (Some(scope), _) => {
                 // A default stream belongs to the device of the first array.
-                let of = if of == Device::UNKNOWN { device.unwrap_or(member.device) } else { of };
-                let stream = stream.for_device(of);
+                let is_known = scope.device != Device::UNKNOWN;
+                let device = if is_known { scope.device } else { device.unwrap_or(member.device) };
+                let stream = scope.stream.for_device(device);
                 member.order_before(stream, waiter)?;
-                self.stream = Some((stream, of));
+                self.stream = Some(ScopeStream { stream, device });
             }
             // A library that hides its streams, or a kept array, leaves the choice to an array after it.
             (None, Some(own)) if !member.is_on_any_default_stream() => {
                 member.order_before(own, waiter)?;
-                self.choose((own, member.device))?;
+                self.choose(ScopeStream { stream: own, device: member.device })?;
             }
             (None, _) => {}
         }
@@ -289,10 +300,10 @@ impl<'a> ScopeState<'a> {
     }
 
     /// Sets the stream of the scope, and makes it wait for the arrays that came before.
-    fn choose(&mut self, stream: (Stream, Device)) -> Result<(Stream, Device)> {
-        self.arrays.iter().try_for_each(|member| member.order_before(stream.0, Waiter::Stream))?;
-        self.stream = Some(stream);
-        Ok(stream)
+    fn choose(&mut self, scope: ScopeStream) -> Result<ScopeStream> {
+        self.arrays.iter().try_for_each(|member| member.order_before(scope.stream, Waiter::Stream))?;
+        self.stream = Some(scope);
+        Ok(scope)
     }
 
     /// Compares the device of an array with that of the arrays before it, or of the stream.
@@ -328,7 +339,7 @@ impl<'a> ScopeState<'a> {
             leave(&arrays);
             return Ok(());
         };
-        let (stream, _) = scope;
+        let stream = scope.stream;
         for uses in arrays.iter().filter_map(|member| member.uses.as_ref()) {
             uses.note_work(stream);
         }
@@ -353,8 +364,9 @@ impl<'a> ScopeState<'a> {
 }
 
 /// A stream whose device no array has told yet.
-fn named_stream(handle: StreamHandle) -> Option<(Stream, Device)> {
-    Some((Stream::new(handle, None, Device::UNKNOWN)?, Device::UNKNOWN))
+fn named_stream(handle: StreamHandle) -> Option<ScopeStream> {
+    let device = Device::UNKNOWN;
+    Some(ScopeStream { stream: Stream::new(handle, None, device)?, device })
 }
 
 #[cold]

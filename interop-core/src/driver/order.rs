@@ -72,7 +72,7 @@ pub(crate) fn order(waiter: Waiter, work: Work<'_>) -> Result<Option<bool>> {
         Work::Stream(from) => return after_stream(waiter, from),
         Work::All(reach) => Some(reach),
         Work::Memory { known, .. } if known.is_some_and(|uses| after_block(waiter, uses).is_some()) => None,
-        Work::Memory { address, device, .. } => memory_use(address, device)?.map(|(_, reach)| reach),
+        Work::Memory { address, device, .. } => memory_use(address, device)?.map(|found| found.reach),
     };
     match reach.filter(|_| !unordered().unknown_work) {
         Some(reach) => after_all(waiter, reach).map(|()| None),
@@ -103,14 +103,15 @@ pub(crate) fn order(waiter: Waiter, work: Work<'_>) -> Result<Option<bool>> {
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 pub fn stream_wait(waiter: StreamHandle, on: StreamHandle, device: Device) -> Result<()> {
-    order_streams(waiter, on, (None, device)).map(drop)
+    order_streams(waiter, on, None, device).map(drop)
 }
 
 /// As [`stream_wait`]. Default streams are those of `context`, if it is known.
 pub(crate) fn order_streams(
     waiter: StreamHandle,
     on: StreamHandle,
-    (context, device): (Option<Context>, Device),
+    context: Option<Context>,
+    device: Device,
 ) -> Result<Option<bool>> {
     order(Stream::new(waiter, context, device).into(), Stream::new(on, context, device).into())
 }
@@ -161,7 +162,7 @@ fn between_streams(to: Stream, from: Stream, is_fork: bool) -> Result<Option<boo
         // Two default streams that the same memory selects are in one context.
         for on in from.each(driver, current)?.filter(|on| !to.has_home_of(from) || waiter.has_home_of(*on)) {
             if waiter != on {
-                is_captured = record_and_wait(driver, (waiter, on), current, is_fork)?;
+                is_captured = record_and_wait(driver, waiter, on, current, is_fork)?;
             }
         }
     }
@@ -176,7 +177,8 @@ fn between_streams(to: Stream, from: Stream, is_fork: bool) -> Result<Option<boo
 /// these were seen to return an error at times, and to end the process at others.
 fn record_and_wait(
     driver: &'static Driver,
-    (to, from): (Stream, Stream),
+    to: Stream,
+    from: Stream,
     current: Option<Context>,
     is_fork: bool,
 ) -> Result<Option<bool>> {

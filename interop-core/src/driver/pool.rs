@@ -13,7 +13,7 @@ use crate::driver::context::Context;
 use crate::driver::functions::{Driver, Failure, Outcome, RawPool, RawStream, code, opened};
 use crate::driver::order::{finish_stream, order_own_stream};
 use crate::driver::release::requests::{limit_of, make_all_room, make_room, store_limit};
-use crate::driver::stream::{SPARE, with_own_stream};
+use crate::driver::stream::{KeyedStream, OwnStream};
 use crate::process::fork::PerProcess;
 
 /// Queues work on a stream of this crate in the current context, on which nothing waits for work of others, and waits for
@@ -21,33 +21,40 @@ use crate::process::fork::PerProcess;
 pub(crate) fn finished<R>(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome<R>) -> Outcome<R> {
     const NO_CONTEXT: Failure = Failure { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
     let context = Context::current(driver)?.ok_or(NO_CONTEXT)?;
-    let stream = with_own_stream(driver, context, SPARE, |stream, _| stream)?;
+    let stream = OwnStream::spare(context).raw(driver)?;
     let queued = work(stream);
     // After a failure too, because a part may be queued.
     let done = finish_stream(driver, stream);
     queued.and_then(|result| done.map(|()| result))
 }
 
-/// Allocates from the pool of a device, in the order of the stream of this crate for `key`. Returns the address, and the
-/// key of the stream that was used. The stream of the consumer, if there is one, waits for the allocation. The context is
-/// current.
+/// Memory of a pool.
+pub(crate) struct PoolMemory {
+    pub(crate) address: u64,
+    /// The key of the stream of this crate that was used.
+    pub(crate) key: usize,
+}
+
+/// Allocates from the pool of a device, in the order of a stream of this crate. The stream of the consumer, if there is one,
+/// waits for the allocation. The context is current.
 pub(crate) fn allocate(
     driver: &'static Driver,
-    (context, key, consumer): (Context, usize, Option<RawStream>),
+    home: OwnStream,
+    consumer: Option<RawStream>,
     ordinal: i32,
     bytes: usize,
-) -> Outcome<(u64, usize)> {
-    let allocate = |stream, home| {
-        let address = allocate_on(driver, ordinal, bytes, stream)?;
-        let join = |consumer| order_own_stream(driver, consumer, stream, context);
+) -> Outcome<PoolMemory> {
+    let allocate = |KeyedStream { key, raw }| {
+        let address = allocate_on(driver, ordinal, bytes, raw)?;
+        let join = |consumer| order_own_stream(driver, consumer, raw, home.context);
         if let Err(failure) = consumer.map_or(Ok(()), join) {
             // SAFETY: nobody has the memory yet; the stream is live.
-            let _ = unsafe { driver.memory_pool_free(address, stream) };
+            let _ = unsafe { driver.memory_pool_free(address, raw) };
             return Err(failure);
         }
-        Ok((address, home))
+        Ok(PoolMemory { address, key })
     };
-    with_room(driver, ordinal, bytes, || with_own_stream(driver, context, key, allocate)?)
+    with_room(driver, ordinal, bytes, || home.with(driver, allocate)?)
 }
 
 /// `CUmemPoolProps`.

@@ -196,7 +196,7 @@ impl Import {
             if cuda::captures(stream) {
                 return Ok(pending);
             }
-            order_streams(StreamHandle::LegacyDefault, stream, (context, device))?;
+            order_streams(StreamHandle::LegacyDefault, stream, context, device)?;
         }
         PendingWork::on_default_stream(device, context)
     }
@@ -482,7 +482,7 @@ impl Import {
     /// As [`cuda::stream_wait`].
     pub(crate) fn move_to_default_stream(&mut self, stream: StreamHandle) -> Result<()> {
         let (device, context) = (self.info.device, self.context());
-        order_streams(StreamHandle::LegacyDefault, stream, (context, device))?;
+        order_streams(StreamHandle::LegacyDefault, stream, context, device)?;
         self.info.pending = PendingWork::on_default_stream(device, context)?.beside_hidden_streams();
         Ok(())
     }

@@ -24,7 +24,7 @@ use crate::driver::pool::{allocate_on, finished};
 use crate::driver::release::reach::Reach;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::stream::LEGACY;
-use crate::driver::stream::{SPARE, Stream, capture_of, dead_stream, with_own_stream};
+use crate::driver::stream::{OwnStream, Stream, capture_of, dead_stream};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::shared_elements;
@@ -68,7 +68,7 @@ unsafe fn upload(
     let _entered = context.enter(driver)?;
     let _relaxed = Relaxed::new(driver);
     // A reset of the primary context, which frees the pieces, is found out here.
-    let stream = with_own_stream(driver, context, SPARE, |stream, _| stream)?;
+    let stream = OwnStream::spare(context).raw(driver)?;
     let work = |pieces: &mut usize| -> Result<()> {
         let mut turns = Turns { driver, context, stream, pieces: *pieces, queued: [None, None], next: 0 };
         // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits into a
@@ -376,7 +376,7 @@ pub(crate) fn copied(
     // What is copied by the host first is not in the order of the stream.
     let is_queued = element.any_bits && site.reaches(import.info().device());
     let target = if kind == MemoryKind::Pool && is_queued {
-        CudaBuffer::in_order((site.context, stream, site.stream), site.ordinal, element, bytes)?
+        CudaBuffer::in_order(site.context, stream, site.ordinal, element, bytes)?
     } else {
         CudaBuffer::uninitialized(kind, site.context, site.ordinal, element, bytes)?
     };
@@ -417,14 +417,14 @@ pub(crate) unsafe fn copy_on_default_stream(
 ) -> Result<()> {
     let DefaultStreamTarget { site, beside: (stream, reach) } = at;
     let (device, here) = (Device::cuda(site.ordinal), Some(site.context));
-    order_streams(StreamHandle::LegacyDefault, *stream, (here, device))?;
+    order_streams(StreamHandle::LegacyDefault, *stream, here, device)?;
     // SAFETY: as the caller promises.
     let copied = unsafe { site.copy(import.info(), &element, order, target) };
     // If a part failed, the parts before it are still queued.
     let pending = copied.as_ref().map_or(true, |pending| *pending);
     let finished = if pending && !site.is_guarded(*reach) { site.finish() } else { Ok(()) };
     copied.and(finished)?;
-    order_streams(*stream, StreamHandle::LegacyDefault, (here, device))?;
+    order_streams(*stream, StreamHandle::LegacyDefault, here, device)?;
     import.wait_for_copy(*stream)
 }
 

@@ -31,7 +31,7 @@ use crate::python::class::array_class::ArrayMethods;
 use crate::python::class::exported_array::{Described, ExportedArray};
 use crate::python::detach::free_detached;
 use crate::python::errors::{in_words, origin};
-use crate::python::export::allocate::new_memory_of_rust;
+use crate::python::export::allocate::{NewArraySpec, new_memory_of_rust};
 use crate::python::import::exchange_table::CAPSULE_NAME;
 use crate::python::interpreter::{is_attached, new_capsule};
 use crate::python::py_ref::{PyRef, release_deferred_refs};
@@ -218,7 +218,7 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
         })?;
         shape.push(extent);
     }
-    let (info, memory) = new_memory_of_rust((&shape, dtype, device), None)?;
+    let (info, memory) = new_memory_of_rust(NewArraySpec { shape: &shape, dtype, device }, None)?;
     // SAFETY: the description is that of the memory, and nobody else has the memory.
     Ok(unsafe { export(&info, memory, Ownership::Owned) }?)
 }

@@ -142,7 +142,7 @@ pub(crate) unsafe fn answer<'py>(
     let reachable = wanted == own || own.device_type.is_host_accessible();
     if request.copy == Some(true) || !reachable {
         // SAFETY: as the caller promises.
-        return unsafe { answer_by_copy(py, info, (wanted, consumer), request) };
+        return unsafe { answer_by_copy(py, info, wanted, consumer, request) };
     }
     // A consumer on the host passes no stream and reads immediately.
     if wanted != own || own.device_type.is_host_accessible() && request.stream.is_none() {
@@ -170,7 +170,8 @@ pub(crate) unsafe fn answer<'py>(
 unsafe fn answer_by_copy<'py>(
     py: Python<'py>,
     info: &ArrayInfo,
-    (wanted, consumer): (Device, StreamHandle),
+    wanted: Device,
+    consumer: StreamHandle,
     request: &DlpackArgs,
 ) -> PyResult<Bound<'py, PyAny>> {
     if request.copy == Some(false) {

@@ -23,7 +23,7 @@ use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_kept};
 use crate::python::class::exported_array::{AnyThread, Described, ExportedArray, into_object, numpy_view};
 use crate::python::detach::free_detached;
 use crate::python::errors::with_origin;
-use crate::python::export::allocate::{Wish, allocated, cupy_empty, numpy_empty, torch_empty};
+use crate::python::export::allocate::{NewArraySpec, allocated, cupy_empty, numpy_empty, torch_empty};
 use crate::python::export::dlpack::waiting;
 use crate::python::export::numpy::{Api, import_ml_dtypes, type_number};
 use crate::python::import::exchange_table::{Table, TableStream, makes_objects, object_of, table_stream};
@@ -89,11 +89,15 @@ impl Kind {
 
     /// Creates an array of the library in new memory. Returns `None` for a library that cannot allocate memory that Rust may
     /// write.
-    pub(crate) fn empty<'py>(&self, py: Python<'py>, wish: Wish<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub(crate) fn empty<'py>(
+        &self,
+        py: Python<'py>,
+        spec: NewArraySpec<'_>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let package = match self {
             Self::NumPy => Package::NumPy,
             Self::Table(table, package) => {
-                let object = allocated(py, (*table, *package), wish)?;
+                let object = allocated(py, *table, *package, spec)?;
                 if object.is_some() {
                     return Ok(object);
                 }
@@ -103,9 +107,9 @@ impl Kind {
             Self::Neutral => return Ok(None),
         };
         match package {
-            Package::NumPy => numpy_empty(py, wish).map(Some),
-            Package::PyTorch => torch_empty(py, wish).map(Some),
-            Package::CuPy => cupy_empty(py, wish).map(Some),
+            Package::NumPy => numpy_empty(py, spec).map(Some),
+            Package::PyTorch => torch_empty(py, spec).map(Some),
+            Package::CuPy => cupy_empty(py, spec).map(Some),
             _ => Ok(None),
         }
     }
@@ -161,7 +165,7 @@ pub(crate) fn into_library<'py>(
     free_detached();
     match kind {
         Kind::NumPy => into_numpy(py, Box::new(array)),
-        Kind::Table(table, package) => by_table(py, (*table, *package), Box::new(array)),
+        Kind::Table(table, package) => by_table(py, *table, *package, Box::new(array)),
         Kind::FromDlpack(importer, package) => {
             by_from_dlpack(importer.object().bind(py), *package, Box::new(array))
         }
@@ -277,11 +281,7 @@ fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 /// By the protocol, the library owns the tensor from the call on. If the call fails, some libraries have released the
 /// tensor and others have not. So the array is in an `Arc` that this function shares, and is taken out and dropped here.
 /// A tensor that the library neither releases then nor later stays among the live exports.
-fn by_table(
-    py: Python<'_>,
-    (table, package): (Table, Package),
-    array: BoxedArray,
-) -> PyResult<Bound<'_, PyAny>> {
+fn by_table(py: Python<'_>, table: Table, package: Package, array: BoxedArray) -> PyResult<Bound<'_, PyAny>> {
     let info = &mut array.info()?;
     fit(py, info, package)?;
     match info.device().device_type {

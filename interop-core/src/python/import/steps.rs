@@ -411,7 +411,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
             }
             return Ok(Imported::Yes);
         }
-        (Some(handle), _) => order_streams(consumer, handle, (context, device))?,
+        (Some(handle), _) => order_streams(consumer, handle, context, device)?,
         (None, _) => {
             free_detached();
             to.make_wait_for_unknown(consumer)?;
