@@ -15,7 +15,6 @@ mod device_names;
 mod element_fields;
 mod errors;
 mod expand;
-mod field_types;
 mod fields;
 mod generics;
 #[cfg(test)]
@@ -37,6 +36,7 @@ mod shape_list;
 mod shape_rules;
 #[cfg(test)]
 mod single_mistakes;
+mod struct_spec;
 mod stub_impls;
 
 use proc_macro::TokenStream;
