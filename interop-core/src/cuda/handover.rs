@@ -61,7 +61,7 @@ impl<'a> ArrayWork<'a> {
     #[cold]
     fn order_storage_before(self, waiter: Waiter, work: PendingWork) -> Result<()> {
         let (waiter, stream) = match waiter {
-            Waiter::Stream(to) | Waiter::Fork(to) => (Waiter::Stream(to), Some(to.handle())),
+            Waiter::Stream(to) | Waiter::StreamIntoCapture(to) => (Waiter::Stream(to), Some(to.handle())),
             other => (other, None),
         };
         if [stream, self.pending.name()].into_iter().flatten().any(captures) {

@@ -8,7 +8,7 @@ use interop_kernel::host::{layout, sizes};
 use interop_kernel::{Kernel, LaunchSize};
 
 use crate::driver::context::{Context, PerContext, Relaxed};
-use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver};
+use crate::driver::functions::{Driver, DriverError, Outcome, RawStream, code, driver};
 use crate::driver::stream::Stream;
 use crate::error::{Error, ErrorKind, Result, text};
 
@@ -54,7 +54,7 @@ impl EntryPoint {
 }
 
 /// Stands for a kernel that is another one in the PTX than in the program.
-const MISMATCH: Failure = Failure { symbol: "", code: code::INVALID_VALUE };
+const MISMATCH: DriverError = DriverError { symbol: "", code: code::INVALID_VALUE };
 
 impl KernelModule {
     /// Names the PTX.

@@ -265,7 +265,7 @@ impl<'a> ScopeState<'a> {
         };
         self.check_device(member.device, device)?;
         // A stream that was named may become part of the capture of an array's stream. The end of the scope joins it again.
-        let waiter = if self.is_named { Waiter::Fork } else { Waiter::Stream };
+        let waiter = if self.is_named { Waiter::StreamIntoCapture } else { Waiter::Stream };
         match (self.stream, member.only_stream()) {
             (Some(scope), _) => {
                 // A default stream belongs to the device of the first array.

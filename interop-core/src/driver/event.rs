@@ -3,7 +3,7 @@
 use core::cell::Cell;
 
 use crate::driver::context::{Context, KnownContext, PerContext};
-use crate::driver::functions::{Driver, Failure, Outcome, RawEvent, RawStream, code};
+use crate::driver::functions::{Driver, DriverError, Outcome, RawEvent, RawStream, code};
 use crate::driver::stream::context_of;
 
 const DISABLE_TIMING: u32 = 2;
@@ -82,7 +82,7 @@ impl<'d> Event<'d> {
             }
         }
         let own = context_of(driver, stream)?;
-        let own = own.ok_or(Failure { symbol: "cuStreamGetCtx", code: code::INVALID_HANDLE })?;
+        let own = own.ok_or(DriverError { symbol: "cuStreamGetCtx", code: code::INVALID_HANDLE })?;
         Self::recorded(driver, own, record)
     }
 
@@ -160,8 +160,8 @@ impl<'d> Event<'d> {
 
     /// Makes later work of `stream` wait for the event.
     pub(crate) fn make_wait(&self, stream: RawStream) -> Outcome {
-        if !self.home.is_of_this_reset() {
-            return Err(Failure { symbol: "cuStreamWaitEvent", code: code::CONTEXT_IS_DESTROYED });
+        if !self.home.was_not_reset() {
+            return Err(DriverError { symbol: "cuStreamWaitEvent", code: code::CONTEXT_IS_DESTROYED });
         }
         // SAFETY: as for `of_stream`.
         unsafe { self.driver.stream_wait(stream, self.raw, 0) }
@@ -171,7 +171,7 @@ impl<'d> Event<'d> {
     /// is gone, even if another one has its handle.
     pub(crate) fn in_context<R>(&self, ask: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
         if !self.home.is_there(self.driver) {
-            return Err(Failure { symbol: "cuCtxGetId", code: code::CONTEXT_IS_DESTROYED });
+            return Err(DriverError { symbol: "cuCtxGetId", code: code::CONTEXT_IS_DESTROYED });
         }
         let _entered = self.home.context.enter(self.driver)?;
         ask()
@@ -196,7 +196,7 @@ impl<'d> Event<'d> {
 
 impl Drop for Event<'_> {
     fn drop(&mut self) {
-        if !self.home.is_of_this_reset() {
+        if !self.home.was_not_reset() {
             return;
         }
         // A thread that is ending has no such slot any more.

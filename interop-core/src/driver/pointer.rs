@@ -177,7 +177,7 @@ fn kind_of(memory_type: usize, ordinal: i32, managed: usize) -> Option<Device> {
 
 /// Returns whether an address is device memory that the host cannot reach. Two attributes cost half as much as all of
 /// them. A failed query counts as no: in a forked process every driver call fails.
-pub(crate) fn is_of_a_device(driver: &Driver, address: usize) -> bool {
+pub(crate) fn is_device_memory(driver: &Driver, address: usize) -> bool {
     let known = || answers(driver, address, [MEMORY_TYPE, IS_MANAGED]);
     // An array without elements has address 0.
     address != 0 && known().is_ok_and(|known| known == [DEVICE, 0])

@@ -10,7 +10,7 @@ use core::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::context::Context;
-use crate::driver::functions::{Driver, Failure, Outcome, RawPool, RawStream, code, opened};
+use crate::driver::functions::{Driver, DriverError, Outcome, RawPool, RawStream, code, opened};
 use crate::driver::order::{finish_stream, order_own_stream};
 use crate::driver::release::requests::{limit_of, make_all_room, make_room, store_limit};
 use crate::driver::stream::{KeyedStream, OwnStream};
@@ -19,7 +19,7 @@ use crate::process::fork::PerProcess;
 /// Queues work on a stream of this crate in the current context, on which nothing waits for work of others, and waits for
 /// it.
 pub(crate) fn finished<R>(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome<R>) -> Outcome<R> {
-    const NO_CONTEXT: Failure = Failure { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
+    const NO_CONTEXT: DriverError = DriverError { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
     let context = Context::current(driver)?.ok_or(NO_CONTEXT)?;
     let stream = OwnStream::spare(context).raw(driver)?;
     let queued = work(stream);
@@ -75,7 +75,7 @@ const _: () = assert!(size_of::<PoolProperties>() == 88);
 
 /// `CUmemAccessDesc`.
 #[repr(C)]
-struct Access {
+struct PoolAccess {
     location_type: c_int,
     location: c_int,
     flags: c_int,
@@ -164,7 +164,7 @@ fn share_with_peers(driver: &Driver, ordinal: i32, pool: RawPool) {
         // SAFETY: any number may be queried; `can` is valid for a write.
         let asked = unsafe { driver.peer_access(&raw mut can, peer, ordinal) };
         if asked.is_ok() && can != 0 {
-            let access = Access { location_type: DEVICE, location: peer, flags: READ_AND_WRITE };
+            let access = PoolAccess { location_type: DEVICE, location: peer, flags: READ_AND_WRITE };
             // Without access, a kernel of that device fails with an error, as without peer access.
             // SAFETY: the pool is live, and the description lives during the call.
             let _ = unsafe { driver.pool_set_access(pool, (&raw const access).cast(), 1) };

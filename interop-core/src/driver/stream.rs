@@ -6,7 +6,7 @@ use crate::driver::context::{
     Context, Entered, KnownContext, PerContext, context_for, contexts_in_use, has_default_streams, used_for,
 };
 use crate::driver::device::Device;
-use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver, to_usize};
+use crate::driver::functions::{Driver, DriverError, Outcome, RawStream, code, driver, to_usize};
 use crate::driver::pointer::allocation_id;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Result, text};
@@ -16,7 +16,7 @@ use crate::process::fork::this_thread;
 /// Using the legacy default stream would invalidate that capture. Returns false without a driver.
 #[cfg(feature = "cudarc")]
 pub(crate) fn legacy_stream_captures() -> bool {
-    driver().is_ok_and(|driver| capture_of(driver, LEGACY).is_err_and(Failure::is_about_capture))
+    driver().is_ok_and(|driver| capture_of(driver, LEGACY).is_err_and(DriverError::is_about_capture))
 }
 
 /// Returns whether a live stream captures a graph. The legacy default stream cannot.
@@ -171,7 +171,7 @@ impl Stream {
     }
 
     /// The error for a stream that the driver rejects.
-    pub(crate) fn refused(self, failure: Failure) -> Error {
+    pub(crate) fn refused(self, failure: DriverError) -> Error {
         dead_stream(failure, self.handle)
     }
 
@@ -179,7 +179,7 @@ impl Stream {
     /// pending in a context that is gone.
     pub(crate) fn handle_here(self, device: Device) -> Option<StreamHandle> {
         match self.home {
-            Home::In(context) if !names(context, device) => {
+            Home::In(context) if !means_default_streams_of(context, device) => {
                 is_gone(context).then_some(StreamHandle::NothingPending)
             }
             _ => Some(self.handle),
@@ -229,11 +229,11 @@ impl PendingWork {
 
 #[cold]
 fn is_gone(context: Context) -> bool {
-    driver().is_ok_and(|driver| context.enter(driver).is_err_and(Failure::is_final))
+    driver().is_ok_and(|driver| context.enter(driver).is_err_and(DriverError::is_final))
 }
 
 /// Returns whether the handles of the default streams mean those of `context` on this thread, for memory of `device`.
-fn names(context: Context, device: Device) -> bool {
+fn means_default_streams_of(context: Context, device: Device) -> bool {
     let is_current = || driver().is_ok_and(|driver| Context::current(driver) == Ok(Some(context)));
     has_default_streams(context, device) || is_current()
 }
@@ -273,7 +273,7 @@ pub(crate) fn capture_of(driver: &Driver, stream: RawStream) -> Outcome<Option<u
 }
 
 /// Returns the error for a stream that the driver rejects.
-pub(crate) fn dead_stream(failure: Failure, stream: StreamHandle) -> Error {
+pub(crate) fn dead_stream(failure: DriverError, stream: StreamHandle) -> Error {
     failure.expecting(format_args!("a live stream of this process, not the {stream}"))
 }
 

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::driver::event::Event;
-use crate::driver::functions::{Driver, Outcome, driver, is_of_parent};
+use crate::driver::functions::{Driver, Outcome, driver, is_opened_by_parent};
 use crate::driver::stream::{OwnStream, SPARE, Stream, capture_of, key_of};
 use crate::process::fork::thread_number;
 
@@ -90,13 +90,19 @@ impl Uses {
     }
 
     /// Whether this is the record of a block of pool memory.
-    pub(crate) fn is_of_block(&self) -> bool {
+    pub(crate) fn is_for_block(&self) -> bool {
         self.work.is_some()
     }
 
     /// A forked child takes no lock, which another thread of its parent may hold.
     fn work(&self) -> Option<MutexGuard<'_, Option<Work>>> {
-        Some(self.work.as_ref().filter(|_| !is_of_parent())?.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(
+            self.work
+                .as_ref()
+                .filter(|_| !is_opened_by_parent())?
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Notes that this crate has queued work on the memory, on a stream that is alive.

@@ -157,12 +157,12 @@ const LOCKS: usize = 16;
 
 /// The accesses to all addresses. Pieces of 64 MiB take turns with the locks. An access is recorded behind the locks of all
 /// pieces that it touches.
-struct Table(
+struct AccessTable(
     /// In boxes, because a large allocation is more likely to fail, which would end the program.
     [Box<Mutex<Accesses>>; LOCKS],
 );
 
-impl Table {
+impl AccessTable {
     /// The table of a forked child, or the first one.
     fn after_fork(parents: Option<&'static Self>) -> Self {
         let accesses =
@@ -219,12 +219,13 @@ impl Table {
 }
 
 struct Registry {
-    table: PerProcess<Table>,
+    table: PerProcess<AccessTable>,
     /// The registry of another module, if that one is shared by all.
     shared: OnceLock<&'static SharedTable>,
 }
 
-static REGISTRY: Registry = Registry { table: PerProcess::new(Table::after_fork), shared: OnceLock::new() };
+static REGISTRY: Registry =
+    Registry { table: PerProcess::new(AccessTable::after_fork), shared: OnceLock::new() };
 
 /// The result of beginning an access: the access, or the one with which it conflicts.
 #[derive(Clone, Copy)]
@@ -362,16 +363,16 @@ mod tests {
     }
 
     /// A table of its own, so that no other test is in it.
-    fn table() -> Table {
-        Table::after_fork(None)
+    fn table() -> AccessTable {
+        AccessTable::after_fork(None)
     }
 
-    fn begin(table: &Table, elements: Elements, exclusive: bool) -> Option<Access> {
+    fn begin(table: &AccessTable, elements: Elements, exclusive: bool) -> Option<Access> {
         let begun = table.begin(Access::new(elements, exclusive), || None);
         (begun.refused == 0).then_some(begun.access)
     }
 
-    fn write(table: &Table, range: Range<usize>) -> Option<Access> {
+    fn write(table: &AccessTable, range: Range<usize>) -> Option<Access> {
         begin(table, Elements::contiguous(range), true)
     }
 
@@ -466,7 +467,7 @@ mod tests {
     #[cfg(all(unix, not(miri)))]
     #[test]
     fn a_child_keeps_the_accesses_of_the_forking_thread() {
-        static PARENTS: PerProcess<Table> = PerProcess::new(Table::after_fork);
+        static PARENTS: PerProcess<AccessTable> = PerProcess::new(AccessTable::after_fork);
         // Forks are counted from here on.
         generation();
         let hold = |start: usize| write(PARENTS.get(), start..start + 8).unwrap();

@@ -12,7 +12,7 @@ use crate::cuda::memory_check::Verification;
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::memory::import::Import;
 use crate::protocols::dlpack::abi::{Legacy, TensorAbi, Versioned};
-use crate::protocols::dlpack::export::drop_untaken;
+use crate::protocols::dlpack::export::drop_unconsumed;
 use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
 use crate::python::errors::{origin, with_origin};
 use crate::python::interpreter::{capsule_pointer, is_attached, new_capsule, with_saved_exception};
@@ -41,7 +41,7 @@ unsafe extern "C" fn destructor<A: TensorAbi>(capsule: *mut ffi::PyObject) {
     // SAFETY: the name is unchanged, so `wrap` set the pointer and no consumer took it.
     let tensor = unsafe { ManagedTensor::from_raw(tensor.as_ptr().cast::<A>()) };
     // SAFETY: `wrap` is given tensors of this crate alone.
-    let release = || unsafe { drop_untaken(tensor) };
+    let release = || unsafe { drop_unconsumed(tensor) };
     // SAFETY: the thread is attached.
     unsafe { with_saved_exception(release) };
 }

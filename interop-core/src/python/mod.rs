@@ -170,5 +170,5 @@ pub mod expansion {
     use pyo3::{Bound, PyAny, PyResult};
 
     /// The result of a method of a protocol.
-    pub type Answer<'py> = PyResult<Bound<'py, PyAny>>;
+    pub type MethodResult<'py> = PyResult<Bound<'py, PyAny>>;
 }

@@ -28,7 +28,7 @@ use crate::protocols::dlpack::export::{Ownership, export, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::capsule::receive;
 use crate::python::class::array_class::ArrayMethods;
-use crate::python::class::exported_array::{Described, ExportedArray};
+use crate::python::class::exported_array::{DescribedOwner, ExportedArray};
 use crate::python::detach::free_detached;
 use crate::python::errors::{in_words, origin};
 use crate::python::export::allocate::{NewArraySpec, new_memory_of_rust};
@@ -145,7 +145,7 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
         let mut import = Import::empty();
         receive(&mut import, tensor, Verification::Full)?;
         // SAFETY: the import keeps its memory alive outside of itself and lends nothing. It is read-only or writable.
-        let array = unsafe { Described::new(import.info().clone(), import) };
+        let array = unsafe { DescribedOwner::new(import.info().clone(), import) };
         let object = Bound::new(py, ExportedArray::new(array)?)?;
         // SAFETY: the pointer is valid for a write, as the caller promises.
         unsafe { out.write(object.into_ptr().cast()) };

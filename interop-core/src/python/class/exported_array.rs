@@ -340,13 +340,13 @@ pub fn into_object(py: Python<'_>, array: impl CudaArray + AnyThread) -> PyResul
 }
 
 /// A description of memory that an owner keeps alive.
-pub(crate) struct Described<O> {
+pub(crate) struct DescribedOwner<O> {
     info: ArrayInfo,
     /// Held until this struct is dropped.
     _owner: O,
 }
 
-impl<O> Described<O> {
+impl<O> DescribedOwner<O> {
     /// # Safety
     ///
     /// As for [`CudaArray`], as long as the owner lives, which may be moved.
@@ -356,7 +356,7 @@ impl<O> Described<O> {
 }
 
 // SAFETY: 1 to 4: as the caller of `new` promised. Nothing accesses the owner.
-unsafe impl<O> CudaArray for Described<O> {
+unsafe impl<O> CudaArray for DescribedOwner<O> {
     fn info(&self) -> Result<ArrayInfo> {
         Ok(self.info.clone())
     }
@@ -379,7 +379,7 @@ pub(crate) fn numpy_view<'py>(
     info.dtype = same_size(dtype, info.padded).unwrap_or(dtype);
     info.padded = false;
     // SAFETY: as for the object. The element size determines the extent of the memory, and it is the same.
-    let integers = unsafe { Described::new(info, array.clone().unbind()) };
+    let integers = unsafe { DescribedOwner::new(info, array.clone().unbind()) };
     let integers = Bound::new(array.py(), ExportedArray::new(integers)?)?;
     let integers = numpy.call_method1("asarray", (PyMemoryView::from(&integers)?,))?;
     integers.call_method1("view", (registered,))

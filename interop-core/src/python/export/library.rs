@@ -20,7 +20,9 @@ use crate::memory::owner::Owner;
 use crate::process::counters;
 use crate::protocols::dlpack::abi::Versioned;
 use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_kept};
-use crate::python::class::exported_array::{AnyThread, Described, ExportedArray, into_object, numpy_view};
+use crate::python::class::exported_array::{
+    AnyThread, DescribedOwner, ExportedArray, into_object, numpy_view,
+};
 use crate::python::detach::free_detached;
 use crate::python::errors::with_origin;
 use crate::python::export::allocate::{NewArraySpec, allocated, cupy_empty, numpy_empty, torch_empty};
@@ -196,7 +198,7 @@ fn object_of_class<'py>(
 ) -> PyResult<Bound<'py, ExportedArray>> {
     // SAFETY: as for the array, which returned this description; [`fit`] changes only the device, to one that reaches the
     // memory.
-    let array = unsafe { Described::new(info.clone(), array) };
+    let array = unsafe { DescribedOwner::new(info.clone(), array) };
     Bound::new(py, ExportedArray::from_described(array, info))
 }
 

@@ -254,7 +254,7 @@ impl Request<'_, '_> {
     pub(crate) fn note_hidden_streams(&self, import: &mut Import) {
         let is_changed = self.class.library.package != Package::Jax;
         if is_changed && self.stream.is_none() && import.info().device() != Device::CPU {
-            import.info.pending = import.info.pending.beside_hidden_streams();
+            import.info.pending = import.info.pending.with_hidden_streams();
         }
     }
 
