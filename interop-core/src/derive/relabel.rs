@@ -6,7 +6,7 @@ use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::order::Waiter;
-use crate::driver::release::reach::{Handle, InReach, Reach};
+use crate::driver::release::reach::{InReach, Reach, Sole};
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 
@@ -34,11 +34,8 @@ pub struct Relabeled<A> {
 impl<A> Relabeled<A> {
     /// Returns the array with its own device type.
     #[must_use]
-    pub fn into_inner(self) -> A {
-        match self.array.take() {
-            Some(Sole(array)) => array,
-            None => unreachable!("the array is there until the drop"),
-        }
+    pub fn into_inner(mut self) -> A {
+        self.array.take()
     }
 }
 
@@ -47,18 +44,6 @@ struct Label {
     device: Device,
     /// Once the memory is labelled as CPU memory, its context cannot be looked up any more.
     reach: Option<Reach>,
-}
-
-/// An array that nobody shares.
-#[derive(Clone, Debug)]
-pub(crate) struct Sole<A>(pub(crate) A);
-
-impl<A> Handle for Sole<A> {
-    type Last = A;
-
-    fn last(self) -> Option<A> {
-        Some(self.0)
-    }
 }
 
 // SAFETY: 1 to 4: as for the array, which is only moved as bytes.

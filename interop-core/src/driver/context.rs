@@ -293,7 +293,7 @@ impl<'d> Relaxed<'d> {
 }
 
 /// Sets the relaxed capture mode while another library allocates and frees. Does nothing without a driver.
-#[cfg(any(feature = "cust", feature = "cudarc", feature = "cuda-core"))]
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) fn relaxed() -> Option<Relaxed<'static>> {
     driver().ok().map(Relaxed::new)
 }

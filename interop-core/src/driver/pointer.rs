@@ -3,8 +3,6 @@
 use core::ffi::c_void;
 use core::ops::Range;
 
-#[cfg(feature = "cust")]
-use crate::driver::context::Entered;
 use crate::driver::context::{Context, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{Driver, Outcome, code, driver, is_available, to_usize};
@@ -98,12 +96,11 @@ pub fn pointer_attributes(address: usize) -> Result<Option<PointerAttributes>> {
     Ok(ask(driver()?, address)?)
 }
 
-/// Makes the context of the memory at an address current while the guard lives, so that the memory can be freed.
+/// Returns the context in which the memory at an address can be freed.
 #[cfg(feature = "cust")]
-pub(crate) fn enter_context_of(address: usize) -> Option<Entered<'static>> {
+pub(crate) fn home_of(address: usize) -> Option<Context> {
     let driver = driver().ok()?;
-    let attributes = pointer_attributes(address).ok()??;
-    attributes.home(driver).ok()?.enter(driver).ok()
+    ask(driver, address).ok()??.home(driver).ok()
 }
 
 /// Returns the driver's answers about an address, one word for each attribute. Some answers take the lower half of the

@@ -256,10 +256,32 @@ impl<T> Handle for Arc<T> {
     }
 }
 
+/// A value that nobody shares.
+#[derive(Clone, Debug)]
+pub(crate) struct Sole<T>(pub(crate) T);
+
+impl<T> Handle for Sole<T> {
+    type Last = T;
+
+    fn last(self) -> Option<T> {
+        Some(self.0)
+    }
+}
+
+impl<T> InReach<Sole<T>> {
+    /// Takes the value out. It is then dropped in the context that is current.
+    pub(crate) fn take(&mut self) -> T {
+        match self.handle.take() {
+            Some(Sole(value)) => value,
+            None => unreachable!("the value is taken once"),
+        }
+    }
+}
+
 /// A handle that is dropped in the context of its memory.
 #[derive(Clone, Debug)]
 pub(crate) struct InReach<H: Handle> {
-    /// `None` during the drop alone.
+    /// `None` only when it is dropped or taken.
     handle: Option<H>,
     /// `None` for host memory, and as long as it is not known.
     pub(crate) reach: Option<Reach>,
@@ -270,8 +292,21 @@ impl<H: Handle> InReach<H> {
         Self { handle: Some(handle), reach }
     }
 
-    pub(crate) fn take(mut self) -> Option<H> {
-        self.handle.take()
+    /// Drops the handle now.
+    pub(crate) fn drop_handle(&mut self) {
+        let Some(handle) = self.handle.take() else { return };
+        // Host memory needs no context, whether or not this is the last handle.
+        let Some(reach) = self.reach else { return drop(handle) };
+        if let Some(last) = handle.last() {
+            let _home = reach.enter();
+            drop(last);
+        }
+    }
+
+    /// Whether the handle was dropped or taken.
+    #[cfg(feature = "cust")]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.handle.is_none()
     }
 
     pub(crate) fn handle(&self) -> &H {
@@ -285,13 +320,7 @@ impl<H: Handle> InReach<H> {
 
 impl<H: Handle> Drop for InReach<H> {
     fn drop(&mut self) {
-        let Some(handle) = self.handle.take() else { return };
-        // Host memory needs no context, whether or not this is the last handle.
-        let Some(reach) = self.reach else { return drop(handle) };
-        if let Some(last) = handle.last() {
-            let _home = reach.enter();
-            drop(last);
-        }
+        self.drop_handle();
     }
 }
 
