@@ -26,16 +26,15 @@ use crate::protocols::dlpack::abi::{
 };
 use crate::protocols::dlpack::export::{Ownership, export, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
-use crate::python::capsule::receive;
+use crate::python::capsule::{new_capsule, receive, share_borrow_table};
 use crate::python::class::array_class::ArrayMethods;
 use crate::python::class::exported_array::{DescribedOwner, ExportedArray};
 use crate::python::detach::free_detached;
 use crate::python::errors::{in_words, origin};
 use crate::python::export::allocate::{NewArraySpec, new_memory_of_rust};
 use crate::python::import::exchange_table::CAPSULE_NAME;
-use crate::python::interpreter::{is_attached, new_capsule};
+use crate::python::interpreter::is_attached;
 use crate::python::py_ref::{PyRef, release_deferred_refs};
-use crate::python::shared_borrows::share_borrow_table;
 
 /// `__dlpack_c_exchange_api__`: the capsule with the table of a class. `PyO3` calls this when it creates the class, which is
 /// before the first export.

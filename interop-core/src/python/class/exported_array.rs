@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::python::class::array_class::{ArrayClass, ArrayMethods, described_attached, shared_info};
 use crate::python::errors::with_origin;
 use crate::python::export::numpy::{dtype, no_type, registered_type, same_size, type_name};
-use crate::python::recursion::NestedCall;
+use crate::python::interpreter::NestedCall;
 
 /// A Python object for an array: a handle that NumPy and other libraries use in place, as by `numpy.from_dlpack(array)`.
 ///

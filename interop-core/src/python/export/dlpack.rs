@@ -23,12 +23,11 @@ use crate::memory::storage::InfoBuilder;
 use crate::process::borrow_registry::Borrow;
 use crate::protocols::dlpack::abi::{Legacy, Versioned};
 use crate::protocols::dlpack::export::{ExportOwner, Ownership, export_kept as pack};
-use crate::python::capsule::wrap;
+use crate::python::capsule::{share_borrow_table, wrap};
 use crate::python::convert::{device, extract_integer, number, pair};
 use crate::python::detach::{detached, free_detached};
 use crate::python::errors::{no_such_stream, origin};
 use crate::python::py_ref::release_deferred_refs;
-use crate::python::shared_borrows::share_borrow_table;
 
 /// Exports an array as the result of `__dlpack__`: a new capsule whose tensor shares the array and keeps it alive.
 ///

@@ -20,6 +20,7 @@ use crate::memory::owner::Owner;
 use crate::process::counters;
 use crate::protocols::dlpack::abi::Versioned;
 use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_kept};
+use crate::python::capsule::in_capsule;
 use crate::python::class::exported_array::{
     AnyThread, DescribedOwner, ExportedArray, into_object, numpy_view,
 };
@@ -32,9 +33,8 @@ use crate::python::import::exchange_table::{Table, TableStream, makes_objects, o
 use crate::python::import::package::{Package, library, packages_of};
 use crate::python::import::type_cache::{TypeInfo, exchange_table_of, type_info};
 use crate::python::interface_dict::extract_cai;
-use crate::python::interpreter::{attribute, ignore_exception, imported, in_capsule};
+use crate::python::interpreter::{NestedCall, attribute, ignore_exception, imported};
 use crate::python::py_ref::{PyRef, release_deferred_refs};
-use crate::python::recursion::NestedCall;
 
 /// What creates a Python object from an array. The package has further rules, which [`fit`] applies.
 #[derive(Clone, Debug)]

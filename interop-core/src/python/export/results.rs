@@ -26,8 +26,8 @@ use crate::python::export::allocate::{NewArraySpec, new_memory_of_rust};
 use crate::python::export::library::{Kind, into_library, make_producer_wait_for};
 use crate::python::import::package::Package;
 use crate::python::import::steps::{import, import_as};
+use crate::python::interpreter::NestedCall;
 use crate::python::py_ref::{PyRef, release_deferred_refs};
-use crate::python::recursion::NestedCall;
 
 /// Defines a return type. The types differ in the library that creates the object.
 macro_rules! result_of {

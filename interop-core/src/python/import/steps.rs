@@ -46,9 +46,8 @@ use crate::python::import::numpy_array::import_array;
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::import::type_cache::{TypeInfo, date_error, type_info};
 use crate::python::interface_dict::{interface_in, trust_interface};
-use crate::python::interpreter::{attribute, is_ordinary, report_exception};
+use crate::python::interpreter::{NestedCall, attribute, is_ordinary, report_exception};
 use crate::python::py_ref::{PyRef, release_deferred_refs};
-use crate::python::recursion::NestedCall;
 
 /// Imports any object that supports DLPack, the CUDA Array Interface or the buffer protocol, for work on `stream`.
 ///
