@@ -9,7 +9,7 @@ use interop_kernel::{InScope, Kernel, KernelArrays, KernelView, KernelViewMut, L
 
 use crate::array::element::Element;
 use crate::driver::context::{Context, PerContext, Relaxed};
-use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver};
+use crate::driver::functions::{Driver, DriverError, Outcome, RawStream, code, driver};
 use crate::driver::stream::Stream;
 use crate::error::{Error, ErrorKind, Result, text};
 
@@ -92,7 +92,7 @@ impl<T, const N: usize> KernelArgument for InScope<KernelViewMut<'_, T, N>> {
 }
 
 /// Stands for a kernel that is another one in the PTX than in the program.
-const MISMATCH: Failure = Failure { symbol: "", code: code::INVALID_VALUE };
+const MISMATCH: DriverError = DriverError { symbol: "", code: code::INVALID_VALUE };
 
 impl KernelModule {
     /// Names the PTX.

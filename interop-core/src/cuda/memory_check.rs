@@ -4,7 +4,7 @@ use crate::array::info::ArrayInfo;
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{Driver, driver, opened};
-use crate::driver::pointer::{PointerAttributes, ask, is_of_a_device, not_cuda, reach_for};
+use crate::driver::pointer::{PointerAttributes, ask, is_device_memory, not_cuda, reach_for};
 use crate::driver::release::reach::Reach;
 use crate::error::{Error, ErrorKind, Result, text};
 
@@ -120,7 +120,7 @@ pub(crate) fn pointer_attributes_of(info: &ArrayInfo) -> Result<Option<PointerAt
 #[inline]
 fn compare_host(info: &ArrayInfo) -> Result<()> {
     match opened() {
-        Some(driver) if is_of_a_device(driver, info.unwatched_address) => {
+        Some(driver) if is_device_memory(driver, info.unwatched_address) => {
             Err(handed_out_as_host(driver, info))
         }
         _ => Ok(()),

@@ -147,7 +147,7 @@ macro_rules! __python_class {
             #[pyo3(name = "__dlpack_c_exchange_api__")]
             fn interop_exchange_api(
                 py: $crate::__private::python::pyo3::Python<'_>,
-            ) -> $crate::__private::python::Answer<'_> {
+            ) -> $crate::__private::python::MethodResult<'_> {
                 $crate::__private::python::exchange_api::<Self>(py)
             }
 
@@ -159,7 +159,7 @@ macro_rules! __python_class {
                 max_version: $crate::__private::Option<&$crate::__private::python::pyo3::Bound<'py, $crate::__private::python::pyo3::PyAny>>,
                 dl_device: $crate::__private::Option<&$crate::__private::python::pyo3::Bound<'py, $crate::__private::python::pyo3::PyAny>>,
                 copy: $crate::__private::Option<&$crate::__private::python::pyo3::Bound<'py, $crate::__private::python::pyo3::PyAny>>,
-            ) -> $crate::__private::python::Answer<'py> {
+            ) -> $crate::__private::python::MethodResult<'py> {
                 $crate::__private::python::dlpack(slf, [stream, max_version, dl_device, copy])
             }
 
@@ -187,7 +187,7 @@ macro_rules! __python_class {
             #[pyo3(name = "__array__")]
             fn interop_array<'py>(
                 slf: &$crate::__private::python::pyo3::Bound<'py, Self>,
-            ) -> $crate::__private::python::Answer<'py> {
+            ) -> $crate::__private::python::MethodResult<'py> {
                 $crate::__private::python::array_method(slf)
             }
 

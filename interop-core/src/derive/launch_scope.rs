@@ -15,7 +15,7 @@ use crate::cuda::kernel_module::KernelModule;
 use crate::cuda::kernel_module::{EntryPoint, KernelArgument};
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::{AsStream, FromStream};
-use crate::derive::scope_state::{ScopeState, ScopeUse, unnamed_default_stream};
+use crate::derive::scope_state::{ScopeState, ScopeStream, ScopeUse, unnamed_default_stream};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
@@ -264,7 +264,7 @@ impl<'a> LaunchScope<'a> {
             .check(size)
             .map_err(|error| Error::from(error).with_origin(text!("kernel `{}`", K::NAME)))?;
         self.check_arguments(|check| arguments.for_each_address(check))?;
-        let (stream, _) = self.state.borrow_mut().stream_on_device()?;
+        let stream = self.state.borrow_mut().stream_on_device()?.stream;
         let mut parameters = Vec::new();
         arguments.for_each_pointer(|argument| parameters.push(argument.cast_mut()));
         // SAFETY: the module has the kernel `K`, whose arguments these are. Their arrays are `InScope`.
@@ -320,7 +320,7 @@ impl<'a> LaunchScope<'a> {
         self.check_arguments(|check| {
             arguments.iter().filter_map(|argument| argument.address_in_scope()).for_each(check);
         })?;
-        let (stream, _) = self.state.borrow_mut().stream_on_device()?;
+        let stream = self.state.borrow_mut().stream_on_device()?.stream;
         let sizes: Vec<usize> = arguments.iter().map(|argument| size_of_val(*argument)).collect();
         let mut parameters: Vec<_> =
             arguments.iter().map(|argument| ptr::from_ref(*argument).cast::<c_void>().cast_mut()).collect();
@@ -369,7 +369,7 @@ impl<'a> LaunchScope<'a> {
     /// [`ErrorKind::Stream`] for a default stream of a context that is not current, which no handle means here; as
     /// [`cuda::stream_wait`](crate::cuda::stream_wait()), and as [`FromStream::from_stream`].
     pub fn stream<S: FromStream>(&self) -> Result<S> {
-        let (stream, device) = self.state.borrow_mut().stream_on_device()?;
+        let ScopeStream { stream, device } = self.state.borrow_mut().stream_on_device()?;
         let handle = stream.handle_here(device).ok_or_else(unnamed_default_stream)?;
         S::from_stream(handle, device)
     }

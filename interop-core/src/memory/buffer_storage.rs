@@ -16,7 +16,7 @@ use crate::memory::from_import::FromImport;
 use crate::memory::host::cells::check_readable;
 use crate::memory::host_vec::{HostBuffer, HostVec};
 use crate::memory::import::Import;
-use crate::memory::raw_view::shared_range;
+use crate::memory::raw_view::shared_elements;
 use crate::memory::std_storage::check_host_copy;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
 use crate::process::borrow_registry::Borrow;
@@ -43,7 +43,7 @@ impl FromImport for HostBuffer {
 fn copied_to_host(info: &ArrayInfo, order: Order) -> Result<HostBuffer> {
     HostBuffer::check(info)?;
     check_readable(info.work())?;
-    let _access = Borrow::from_shared(shared_range(info), false)?;
+    let _access = Borrow::from_shared(shared_elements(info), false)?;
     // SAFETY: the memory is live while the import is, the host can access it, and no work is pending on it.
     unsafe { HostBuffer::copy_of(info, order) }
 }

@@ -120,7 +120,7 @@ impl Import {
     pub(crate) fn lent(info: ArrayInfo, reach: Option<Reach>) -> Self {
         let pending = match info.device {
             Device::CPU => PendingWork::NOTHING,
-            _ => PendingWork::UNKNOWN.beside_hidden_streams(),
+            _ => PendingWork::UNKNOWN.with_hidden_streams(),
         };
         Self::new(info.with_work(pending), Owner::none().after(reach))
     }
@@ -174,7 +174,7 @@ impl Import {
         } else {
             self.pending_on_default_stream()?
         };
-        Ok(if hidden { pending.beside_hidden_streams() } else { pending })
+        Ok(if hidden { pending.with_hidden_streams() } else { pending })
     }
 
     #[cold]
@@ -196,7 +196,7 @@ impl Import {
             if cuda::captures(stream) {
                 return Ok(pending);
             }
-            order_streams(StreamHandle::LegacyDefault, stream, (context, device))?;
+            order_streams(StreamHandle::LegacyDefault, stream, context, device)?;
         }
         PendingWork::on_default_stream(device, context)
     }
@@ -222,7 +222,7 @@ impl Import {
         self.make_wait_for_unknown(StreamHandle::LegacyDefault)?;
         self.info.pending = PendingWork::on_default_stream(device, context)?;
         if is_settled {
-            self.info.pending = self.info.pending.beside_hidden_streams();
+            self.info.pending = self.info.pending.with_hidden_streams();
         }
         Ok(StreamHandle::LegacyDefault)
     }
@@ -271,7 +271,7 @@ impl Import {
             return Ok(());
         }
         cuda::poll_in_passing();
-        self.info.pending = PendingWork::UNKNOWN.beside_hidden_streams();
+        self.info.pending = PendingWork::UNKNOWN.with_hidden_streams();
         Ok(())
     }
 
@@ -310,7 +310,7 @@ impl Import {
     #[cfg(feature = "python")]
     pub(crate) fn leave_to_its_owner(&mut self) {
         if let Some(reach) = self.owner.reach().filter(|reach| *reach != Reach::NONE) {
-            self.owner = self.take_owner().after(Some(reach.self_reliant()));
+            self.owner = self.take_owner().after(Some(reach.without_context()));
         }
     }
 
@@ -482,8 +482,8 @@ impl Import {
     /// As [`cuda::stream_wait`].
     pub(crate) fn move_to_default_stream(&mut self, stream: StreamHandle) -> Result<()> {
         let (device, context) = (self.info.device, self.context());
-        order_streams(StreamHandle::LegacyDefault, stream, (context, device))?;
-        self.info.pending = PendingWork::on_default_stream(device, context)?.beside_hidden_streams();
+        order_streams(StreamHandle::LegacyDefault, stream, context, device)?;
+        self.info.pending = PendingWork::on_default_stream(device, context)?.with_hidden_streams();
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::driver::functions::is_of_parent;
+use crate::driver::functions::is_opened_by_parent;
 use crate::driver::release::queue::after_work;
 use crate::driver::release::reach::Reach;
 use crate::driver::release::reach::{ErasedOwner, contain_panic, drop_box};
@@ -153,7 +153,7 @@ impl Drop for Owner {
         let owner = unsafe { ErasedOwner::from_raw(self.value, release) };
         // The library of the array orders what comes next on the stream that is its own.
         let is_ordered =
-            self.uses.as_ref().is_some_and(|uses| uses.are_ordered_by_caller()) && !is_of_parent();
+            self.uses.as_ref().is_some_and(|uses| uses.are_ordered_by_caller()) && !is_opened_by_parent();
         match self.reach {
             Some(reach) if !is_ordered => after_work(owner, reach),
             _ => drop(owner),

@@ -20,6 +20,7 @@ use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::host::cells::{check_any_bits, check_readable};
+use crate::process::borrow_registry::Elements;
 
 /// The data of a typed view: the element type and the rank were checked.
 #[derive(Clone, Copy)]
@@ -31,8 +32,8 @@ pub(crate) struct RawView<const N: usize> {
     pub(crate) pending: PendingWork,
     /// How the memory was used. It lives as long as the owner of the memory, and so as the view.
     pub(crate) uses: Option<&'static Uses>,
-    /// Where the elements begin and end, if other Rust code may reach them too.
-    pub(crate) shared: Option<(usize, usize)>,
+    /// The elements, if other Rust code may reach them too.
+    pub(crate) shared: Option<Elements>,
 }
 
 /// The offsets of the runs of elements along the last axis.
@@ -63,7 +64,7 @@ impl<const N: usize> RawView<N> {
         strides.copy_from_slice(layout.strides());
         let (address, device) = (info.unwatched_address, info.device());
         let pending = info.pending_on_one_stream();
-        Ok(Self { address, shape, strides, device, pending, uses, shared: shared_range(info) })
+        Ok(Self { address, shape, strides, device, pending, uses, shared: shared_elements(info) })
     }
 
     /// Notes that the memory may be used in a way that this crate does not see.
@@ -206,12 +207,23 @@ macro_rules! printed {
 
 pub(crate) use printed;
 
-/// The address range of the elements if two structs may share them. Memory that only a sole owner may write is borrowed
-/// like any Rust value, so the compiler checks it.
+/// The elements of an array if two structs may share them. Memory that only a sole owner may write is borrowed like any
+/// Rust value, so the compiler checks it.
 #[inline]
-pub(crate) fn shared_range(info: &ArrayInfo) -> Option<(usize, usize)> {
-    let range = info.span();
-    (info.mutability() != Mutability::UniqueOwner && !range.is_empty()).then_some((range.start, range.end))
+pub(crate) fn shared_elements(info: &ArrayInfo) -> Option<Elements> {
+    (info.mutability() != Mutability::UniqueOwner && !info.span().is_empty()).then(|| elements(info))
+}
+
+/// The elements of an array, for the record of borrows.
+#[inline]
+pub(crate) fn elements(info: &ArrayInfo) -> Elements {
+    let (range, bits) = (info.span(), info.dtype().item_bits(info.is_padded()));
+    let item = bits.div_ceil(8);
+    if bits % 8 != 0 || range.len() == info.numel() * item {
+        return Elements::contiguous(range);
+    }
+    let steps = info.shape().iter().zip(info.strides()).filter(|(extent, _)| **extent > 1);
+    Elements::strided(range, item, steps.map(|(_, step)| step.unsigned_abs().saturating_mul(item)))
 }
 
 /// Returns an error for arrays that their struct must not write, and for those in which two indices may refer to one

@@ -253,9 +253,9 @@ impl MemoryState<'_> {
             // The stream of the caller is another one. The caller's library goes on there, without a word to the field.
             Some(uses) if is_elsewhere => {
                 uses.note_unknown();
-                self.pending = self.pending.beside_hidden_streams();
+                self.pending = self.pending.with_hidden_streams();
             }
-            Some(uses) if uses.is_of_block() => self.of_storage = Some(PendingWork::UNKNOWN),
+            Some(uses) if uses.is_for_block() => self.of_storage = Some(PendingWork::UNKNOWN),
             _ if is_elsewhere && !own.is_nothing() => self.of_storage = Some(own),
             _ => {}
         }

@@ -131,8 +131,6 @@ pub(crate) mod import;
 pub(crate) mod interface_dict;
 pub(crate) mod interpreter;
 pub(crate) mod py_ref;
-pub(crate) mod recursion;
-pub(crate) mod shared_borrows;
 
 pub use crate::python::capsule::import_capsule;
 pub use crate::python::class::array_class::ArrayClass;
@@ -170,5 +168,5 @@ pub mod expansion {
     use pyo3::{Bound, PyAny, PyResult};
 
     /// The result of a method of a protocol.
-    pub type Answer<'py> = PyResult<Bound<'py, PyAny>>;
+    pub type MethodResult<'py> = PyResult<Bound<'py, PyAny>>;
 }

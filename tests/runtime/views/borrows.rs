@@ -119,6 +119,23 @@ fn memory_apart_is_apart() {
     drop((one, two, none));
 }
 
+/// Columns of one array share no element, although their address ranges overlap.
+#[test]
+fn columns_of_an_array_are_apart() {
+    let all = SharedBuffer::new(host(12));
+    let column = |at: isize| Array::strided(all.byte_offset(4 * at).unwrap(), &[4], &[3]);
+    let (mut first, mut second, mut again) = (column(0), column(2), column(0));
+    let one = first.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap();
+    let mut two = second.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap();
+    two.fill(7);
+    assert_eq!(again.map_inplace(|element: u32| element).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
+    let row = Array::new(all.clone(), &[3]);
+    assert_eq!(row.to_vec::<u32>().unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
+    assert_eq!(column(1).to_vec::<u32>().unwrap(), [0; 4]);
+    drop((one, two));
+    assert_eq!(row.to_vec::<u32>().unwrap(), [0, 0, 7]);
+}
+
 /// The compiler already checks the borrows of a `Vec`, so they are not checked again at run time.
 #[test]
 fn a_vector_is_borrowed_by_the_compiler() {

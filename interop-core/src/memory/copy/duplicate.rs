@@ -137,7 +137,7 @@ impl CompactCopy {
         let _entered = at.0.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         let ordinal = info.device().device_id;
-        let buffer = CudaBuffer::in_order((at.0, consumer, at.1), ordinal, u8::TYPE, self.bytes)?;
+        let buffer = CudaBuffer::in_order(at.0, consumer, ordinal, u8::TYPE, self.bytes)?;
         let to = buffer.address;
         // SAFETY: the elements of the array are live, as the caller promises. The buffer is new and as large as the
         // copy.

@@ -23,7 +23,7 @@ use crate::driver::pool::{allocate_on, finished};
 use crate::driver::release::reach::Reach;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::stream::LEGACY;
-use crate::driver::stream::{SPARE, Stream, capture_of, dead_stream, with_own_stream};
+use crate::driver::stream::{OwnStream, Stream, capture_of, dead_stream};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::copy::device::{copy_now, queue_copy};
@@ -31,7 +31,7 @@ use crate::memory::copy::host::{axes_in_elements, copy_axes, filled_vec};
 use crate::memory::host::cells::{check_bytes, check_readable};
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::import::Import;
-use crate::memory::raw_view::shared_range;
+use crate::memory::raw_view::shared_elements;
 use crate::process::borrow_registry::Borrow;
 
 /// The size of a piece in bytes. Two pieces are used in turn.
@@ -69,7 +69,7 @@ unsafe fn upload(
     let _entered = context.enter(driver)?;
     let _relaxed = Relaxed::new(driver);
     // A reset of the primary context, which frees the pieces, is found out here.
-    let stream = with_own_stream(driver, context, SPARE, |stream, _| stream)?;
+    let stream = OwnStream::spare(context).raw(driver)?;
     let work = |pieces: &mut usize| -> Result<()> {
         let mut turns = Turns { driver, context, stream, pieces: *pieces, queued: [None, None], next: 0 };
         // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits into a
@@ -240,7 +240,7 @@ impl CopyTarget {
             return copy_from(fetched.address(), fetched.bytes);
         }
         check_readable(info.work())?;
-        let _access = Borrow::from_shared(shared_range(info), false)?;
+        let _access = Borrow::from_shared(shared_elements(info), false)?;
         if element.any_bits && plan.axes.is_empty() {
             return copy_from(info.unwatched_address, plan.run);
         }
@@ -383,7 +383,7 @@ pub(crate) fn copied(
     // What is copied by the host first is not in the order of the stream.
     let is_queued = element.any_bits && site.reaches(import.info().device());
     let target = if kind == MemoryKind::Pool && is_queued {
-        CudaBuffer::in_order((site.context, stream, site.stream), site.ordinal, element, bytes)?
+        CudaBuffer::in_order(site.context, stream, site.ordinal, element, bytes)?
     } else {
         CudaBuffer::uninitialized(kind, site.context, site.ordinal, element, bytes)?
     };
@@ -453,14 +453,14 @@ pub(crate) unsafe fn copy_on_default_stream(
 ) -> Result<()> {
     let DefaultStreamTarget { site, beside: (stream, reach) } = at;
     let (device, here) = (Device::cuda(site.ordinal), Some(site.context));
-    order_streams(StreamHandle::LegacyDefault, *stream, (here, device))?;
+    order_streams(StreamHandle::LegacyDefault, *stream, here, device)?;
     // SAFETY: as the caller promises.
     let copied = unsafe { site.copy(import.info(), &element, order, target) };
     // If a part failed, the parts before it are still queued.
     let pending = copied.as_ref().map_or(true, |pending| *pending);
     let finished = if pending && !site.is_guarded(*reach) { site.finish() } else { Ok(()) };
     copied.and(finished)?;
-    order_streams(*stream, StreamHandle::LegacyDefault, (here, device))?;
+    order_streams(*stream, StreamHandle::LegacyDefault, here, device)?;
     import.wait_for_copy(*stream)
 }
 

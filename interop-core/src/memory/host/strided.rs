@@ -15,7 +15,7 @@ use crate::memory::host::cells::{ReadOnlyCell, check_readable};
 use crate::memory::host::loops::{Loops, fill, fold, map};
 #[cfg(feature = "rayon")]
 use crate::memory::host::parallel::pieces;
-use crate::memory::raw_view::{check_writable, shared_range};
+use crate::memory::raw_view::{check_writable, shared_elements};
 use crate::process::borrow_registry::Borrow;
 
 /// The size of a chunk of copied elements, in bytes. Contiguous runs of at least this size are passed in place.
@@ -35,7 +35,7 @@ pub(crate) unsafe fn with_elements<T: Element, R>(
 ) -> Result<R> {
     check_readable(info.work())?;
     let layout = info.layout_of(&T::TYPE)?;
-    let _access = Borrow::from_shared(shared_range(info), exclusive)?;
+    let _access = Borrow::from_shared(shared_elements(info), exclusive)?;
     // SAFETY: the memory is live and initialized, as the caller promises, and host memory. A layout was checked when it
     // was made.
     work(unsafe { Strided::new(info.unwatched_address, layout.shape(), layout.strides()) })

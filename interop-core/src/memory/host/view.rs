@@ -12,7 +12,7 @@ use crate::array::layout::order::Order;
 use crate::error::Result;
 use crate::memory::host::cells::{ReadOnlyCell, check_bytes, invalid_bool, read_unchecked, read_valid};
 use crate::memory::raw_view::{RawView, Runs, printed};
-use crate::process::borrow_registry::Borrow;
+use crate::process::borrow_registry::{Borrow, Elements};
 
 /// A view whose elements host code can read: the memory is host-accessible and aligned, and no work is pending on it.
 ///
@@ -69,7 +69,7 @@ struct BorrowGuard<'a> {
 }
 
 impl BorrowGuard<'_> {
-    fn new(shared: Option<(usize, usize)>, exclusive: bool) -> Result<Self> {
+    fn new(shared: Option<Elements>, exclusive: bool) -> Result<Self> {
         Ok(Self { _record: Borrow::from_shared(shared, exclusive)?.map(Arc::new), marker: PhantomData })
     }
 }

@@ -235,11 +235,11 @@ impl Import {
     ) -> Result<Self> {
         let mut info = interface.info()?;
         let stated = interface.version >= 3 || interface.stream != StreamHandle::NothingPending;
-        let (reach, captured) = cuda::handover::locate_and_order(&mut info, stated, consumer)?;
-        let mut import = Self::new(info, Owner::new(owner).after(reach));
+        let memory = cuda::handover::locate_and_order(&mut info, stated, consumer)?;
+        let mut import = Self::new(info, Owner::new(owner).after(memory.reach));
         import.protocol = Some(Protocol::CudaArrayInterface);
         let own = import.context();
-        import.put_on_ordered_stream(consumer, captured, own);
+        import.put_on_ordered_stream(consumer, memory.is_captured, own);
         Ok(import)
     }
 }

@@ -322,8 +322,8 @@ impl Import {
             self.info.pending = PendingWork::on(StreamHandle::LegacyDefault);
         }
         // SAFETY: the owner releases the struct once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
-        self.owner =
-            unsafe { Owner::from_raw(tensor.into_non_null(), release) }.after(reach.map(Reach::self_reliant));
+        self.owner = unsafe { Owner::from_raw(tensor.into_non_null(), release) }
+            .after(reach.map(Reach::without_context));
         self.protocol =
             Some(if A::IS_VERSIONED { Protocol::DlpackVersioned } else { Protocol::DlpackLegacy });
         Ok(())

@@ -22,8 +22,7 @@ use crate::python::detach::take_detached;
 use crate::python::errors::{Failure, origin, set_first_cause, with_origin};
 use crate::python::import::steps::import_to;
 use crate::python::import::type_cache::{Values, type_info};
-use crate::python::interpreter::{attribute, ignore_exception, is_ordinary};
-use crate::python::recursion::NestedCall;
+use crate::python::interpreter::{NestedCall, attribute, ignore_exception, is_ordinary};
 
 /// An argument that is only read, and that is converted if it does not fit: a list, a scalar, an array of another element
 /// type or memory order.

@@ -23,8 +23,9 @@ use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::{Import, Protocol};
 use crate::memory::owner::Owner;
+use crate::python::capsule::in_capsule;
 use crate::python::errors::{Failure, with_origin};
-use crate::python::interpreter::{attribute, in_capsule};
+use crate::python::interpreter::attribute;
 use crate::python::py_ref::PyRef;
 
 /// Fills an empty import by the buffer protocol. Returns whether the object supports it.

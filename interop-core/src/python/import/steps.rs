@@ -46,9 +46,8 @@ use crate::python::import::numpy_array::import_array;
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::import::type_cache::{TypeInfo, date_error, type_info};
 use crate::python::interface_dict::{interface_in, trust_interface};
-use crate::python::interpreter::{attribute, is_ordinary, report_exception};
+use crate::python::interpreter::{NestedCall, attribute, is_ordinary, report_exception};
 use crate::python::py_ref::{PyRef, release_deferred_refs};
-use crate::python::recursion::NestedCall;
 
 /// Imports any object that supports DLPack, the CUDA Array Interface or the buffer protocol, for work on `stream`.
 ///
@@ -254,7 +253,7 @@ impl Request<'_, '_> {
     pub(crate) fn note_hidden_streams(&self, import: &mut Import) {
         let is_changed = self.class.library.package != Package::Jax;
         if is_changed && self.stream.is_none() && import.info().device() != Device::CPU {
-            import.info.pending = import.info.pending.beside_hidden_streams();
+            import.info.pending = import.info.pending.with_hidden_streams();
         }
     }
 
@@ -411,7 +410,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, to: &mut Import) ->
             }
             return Ok(Imported::Yes);
         }
-        (Some(handle), _) => order_streams(consumer, handle, (context, device))?,
+        (Some(handle), _) => order_streams(consumer, handle, context, device)?,
         (None, _) => {
             free_detached();
             to.make_wait_for_unknown(consumer)?;

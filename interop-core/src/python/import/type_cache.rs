@@ -19,6 +19,7 @@ use crate::driver::release::reach::contain_panic;
 use crate::error::{Error, ErrorKind, Origin};
 use crate::process::fork::PerProcess;
 use crate::protocols::dlpack::abi::EXCHANGE_ATTRIBUTES;
+use crate::python::capsule::share_borrow_table;
 use crate::python::errors::{origin_of, with_origin};
 use crate::python::import::dunder_dlpack::ExpectedDevice;
 use crate::python::import::exchange_table::{Table, TableStream, table, table_stream};
@@ -29,7 +30,6 @@ use crate::python::interpreter::{
     attribute, ignore_exception, imported, is_attached, truth_of, with_saved_exception,
 };
 use crate::python::py_ref::PyRef;
-use crate::python::shared_borrows::share_borrow_table;
 
 /// Properties of a type whose objects have been imported.
 pub(crate) struct TypeInfo {
