@@ -115,8 +115,8 @@ pub use array::minifloat::{
     Float8E4m3fnuz, Float8E5m2, Float8E5m2fnuz, Float8E8m0fnu,
 };
 pub use array::mutability::Mutability;
-pub use array::raw_descriptor::{RawDescriptor, Strides};
 pub use array::struct_type::{StructField, StructType};
+pub use array::validate::{RawDescriptor, Strides};
 pub use cuda::KernelModule;
 pub use derive::bare_tensor::{BorrowedFor, BorrowedTensor, LentTensor};
 pub use derive::cuda_array::CudaArray;
@@ -130,7 +130,7 @@ pub use driver::device::{Device, DeviceType};
 pub use driver::stream_handle::{RawStream, StreamHandle};
 pub use error::{Error, ErrorKind, Refused, Result};
 pub use memory::array_view::{ArrayView, ArrayViewMut, KERNEL_HEADER};
-pub use memory::from_import::FromImport;
+pub use memory::extraction::FromImport;
 pub use memory::host::cells::ReadOnlyCell;
 pub use memory::host::elements::Iter;
 pub use memory::host::{HostView, HostViewMut};

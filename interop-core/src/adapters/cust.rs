@@ -76,7 +76,7 @@ use crate::driver::functions::to_usize;
 use crate::driver::pointer::not_cuda;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::from_import::FromImport;
+use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
 use crate::memory::transfer::copied;

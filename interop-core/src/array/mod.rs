@@ -11,7 +11,6 @@ pub(crate) mod info;
 pub(crate) mod layout;
 pub(crate) mod minifloat;
 pub(crate) mod mutability;
-pub(crate) mod raw_descriptor;
 pub(crate) mod struct_type;
 pub(crate) mod typestr;
 pub(crate) mod validate;

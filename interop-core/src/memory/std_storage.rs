@@ -18,7 +18,7 @@ use crate::driver::functions::driver;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
 use crate::memory::array_view::shared_range;
-use crate::memory::from_import::{DataField, FromImport};
+use crate::memory::extraction::{DataField, FromImport};
 use crate::memory::host::cells::check_readable;
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::host_vec::{HostBuffer, HostVec};

@@ -17,7 +17,7 @@ use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind};
 use crate::memory::array_view::shared_range;
-use crate::memory::from_import::SHORT_COPY;
+use crate::memory::extraction::SHORT_COPY;
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::storage::InfoBuilder;
 use crate::process::borrow_registry::Borrow;
