@@ -129,7 +129,7 @@ pub mod storage {
     pub use crate::array::mutability::Mutability;
     pub use crate::derive::relabel::Relabeled;
     pub use crate::memory::copy::transfer::copy_import;
-    pub use crate::memory::from_import::FromImport;
+    pub use crate::memory::extraction::FromImport;
     pub use crate::memory::host_vec::HostBuffer;
     pub use crate::memory::import::Protocol;
     pub use crate::memory::owner::Owner;
@@ -148,7 +148,7 @@ pub mod descriptor {
 
     pub use crate::array::dims::{Dims, MAX_NDIM};
     pub use crate::array::layout::Layout;
-    pub use crate::array::raw_descriptor::{RawDescriptor, Strides};
+    pub use crate::array::validate::{RawDescriptor, Strides};
 }
 
 pub mod view {

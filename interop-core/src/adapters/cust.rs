@@ -79,7 +79,7 @@ use crate::driver::release::reach::{InReach, Reach, Sole};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy::transfer::copied;
-use crate::memory::from_import::FromImport;
+use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
 

@@ -10,6 +10,5 @@ pub(crate) mod element;
 pub(crate) mod info;
 pub(crate) mod layout;
 pub(crate) mod mutability;
-pub(crate) mod raw_descriptor;
 pub(crate) mod struct_type;
 pub(crate) mod validate;

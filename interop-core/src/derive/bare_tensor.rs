@@ -18,11 +18,12 @@ use crate::cuda::memory_check::Verification;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::driver::device::Device;
-use crate::driver::stream_handle::StreamHandle;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::host_vec::{HostBuffer, HostVec};
-use crate::memory::import::Import;
+use crate::memory::import::{Import, ImportSlot};
 use crate::memory::lease::{Borrowed, BorrowedMut};
+use crate::memory::owner::Owner;
 use crate::memory::raw_view::check_writable;
 use crate::protocols::dlpack::abi::{DLTensor, FLAG_READ_ONLY};
 use crate::protocols::dlpack::export::tensor_of;
@@ -100,12 +101,21 @@ impl<'a> BorrowedTensor<'a> {
         if tensor.is_null() {
             return Err(Error::new(ErrorKind::NullPointer, "tensor", "a null pointer", "a `DLTensor`"));
         }
-        let mut info = ArrayInfo::empty();
         let flags = if mutability == Mutability::ReadOnly { FLAG_READ_ONLY } else { 0 };
+        let mut slot = ImportSlot::new();
         // SAFETY: rule 1.
-        unsafe { read_tensor(tensor, flags, &mut info) }?;
-        let reach = cuda::check(&info, Verification::Full)?;
-        Ok(Self { import: Import::lent(ArrayInfo { mutability, ..info }, reach), marker: PhantomData })
+        let described =
+            slot.describe(Verification::Full, |info| unsafe { read_tensor(tensor, flags, info) })?;
+        // Nothing is released, so the reach only tells the context.
+        let owner = Owner::none().with_reach(described.reach);
+        let filled = described.own(owner, None);
+        let mut import = slot.into_import(filled);
+        import.info.mutability = mutability;
+        if import.info.device != Device::CPU {
+            // The library may work on any stream, before and after the call.
+            import.info.pending = PendingWork::UNKNOWN.with_hidden_streams();
+        }
+        Ok(Self { import, marker: PhantomData })
     }
 
     /// States on which stream the library works. That of CPU memory does not change.

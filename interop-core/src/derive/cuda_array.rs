@@ -77,7 +77,7 @@ pub unsafe trait CudaArray {
     ///
     /// If the fields are inconsistent: [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) for a shape
     /// that needs more memory than there is; otherwise as
-    /// [`RawDescriptor::validate`](crate::array::raw_descriptor::RawDescriptor::validate).
+    /// [`RawDescriptor::validate`](crate::array::validate::RawDescriptor::validate).
     fn info(&self) -> Result<ArrayInfo>;
 
     /// Expanded code overrides this function with the traits that its `unsafe impl` relies on. So it compiles only with

@@ -12,7 +12,7 @@ use crate::driver::stream_handle::PendingWork;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy::device::copy_now;
 use crate::memory::copy::transfer::copied;
-use crate::memory::from_import::FromImport;
+use crate::memory::extraction::FromImport;
 use crate::memory::host::cells::check_readable;
 use crate::memory::host_vec::{HostBuffer, HostVec};
 use crate::memory::import::Import;

@@ -4,7 +4,6 @@ pub(crate) mod array_view;
 pub(crate) mod buffer_storage;
 pub(crate) mod copy;
 pub(crate) mod extraction;
-pub(crate) mod from_import;
 pub(crate) mod host;
 pub(crate) mod host_vec;
 pub(crate) mod import;

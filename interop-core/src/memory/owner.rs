@@ -98,14 +98,14 @@ impl Owner {
     /// Sets the work that the release must come after.
     #[inline]
     #[must_use]
-    pub(crate) fn after(mut self, reach: Option<Reach>) -> Self {
+    pub(crate) fn with_reach(mut self, reach: Option<Reach>) -> Self {
         self.reach = reach;
         self
     }
 
     /// Sets the record of the block of pool memory that this owner keeps alive.
     #[cfg(feature = "python")]
-    pub(crate) fn recorded_by(mut self, uses: Option<Arc<Uses>>) -> Self {
+    pub(crate) fn with_uses(mut self, uses: Option<Arc<Uses>>) -> Self {
         self.uses = uses;
         self
     }

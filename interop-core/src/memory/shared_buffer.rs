@@ -14,7 +14,7 @@ use crate::array::struct_type::StructType;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::from_import::FromImport;
+use crate::memory::extraction::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::import::Import;
 use crate::memory::lease::{check_bytes, check_whole};

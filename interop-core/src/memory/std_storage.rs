@@ -12,7 +12,7 @@ use crate::array::struct_type::StructType;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Cure, Error, ErrorKind, Refused, Result};
-use crate::memory::from_import::FromImport;
+use crate::memory::extraction::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::host_vec::HostVec;
 use crate::memory::import::Import;

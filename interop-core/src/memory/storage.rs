@@ -11,9 +11,8 @@ use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::raw_descriptor::{RawDescriptor, Strides};
 use crate::array::struct_type::StructType;
-use crate::array::validate::Complete;
+use crate::array::validate::{Complete, RawDescriptor, Strides};
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::driver::uses::Uses;
@@ -356,8 +355,7 @@ pub struct InfoBuilder<'a> {
 
 /// The `strides` field of a struct.
 pub(crate) trait StridesSource {
-    /// Writes the strides into `to`, because moving a freshly filled list stalls the CPU. Returns `false` if the array
-    /// is contiguous.
+    /// Writes the strides in their place (see `ImportSlot`). Returns `false` if the array is contiguous.
     ///
     /// # Errors
     ///

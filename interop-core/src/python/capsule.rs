@@ -13,7 +13,7 @@ use pyo3::sync::critical_section::with_critical_section;
 use crate::cuda::memory_check::Verification;
 use crate::driver::release::reach::contain_panic;
 use crate::error::{Error, ErrorKind, Refused, Result};
-use crate::memory::import::Import;
+use crate::memory::import::{Filled, Import, ImportSlot};
 use crate::process::borrow_registry::{OWN, SharedTable, record_in};
 use crate::protocols::dlpack::abi::{Legacy, TensorAbi, Versioned};
 use crate::protocols::dlpack::export::drop_unconsumed;
@@ -49,14 +49,14 @@ unsafe extern "C" fn destructor<A: TensorAbi>(capsule: *mut ffi::PyObject) {
     unsafe { with_saved_exception(release) };
 }
 
-/// Imports the tensor of a capsule into an empty import. The name of the capsule states the form of the tensor.
+/// Fills a slot with the tensor of a capsule. The name of the capsule states the form of the tensor.
 ///
 /// Ownership is taken before validation. Every path, including errors, releases the tensor exactly once.
 pub(crate) fn receive_capsule(
-    to: &mut Import,
+    slot: &mut ImportSlot,
     capsule: &Bound<'_, PyAny>,
     verification: Verification,
-) -> Result<()> {
+) -> Result<Filled> {
     // SAFETY: the function accepts any object.
     if unsafe { ffi::PyCapsule_CheckExact(capsule.as_ptr()) } == 0 {
         let allowed =
@@ -64,10 +64,10 @@ pub(crate) fn receive_capsule(
         return Err(Error::new(ErrorKind::Type, "capsule", origin(capsule), allowed));
     }
     if let Some(tensor) = take::<Versioned>(capsule) {
-        return receive(to, tensor, verification);
+        return receive(slot, tensor, verification);
     }
     let tensor = take::<Legacy>(capsule).ok_or_else(|| no_tensor(capsule))?;
-    receive(to, tensor, verification)
+    receive(slot, tensor, verification)
 }
 
 /// Takes the tensor from a capsule, if it has the unused name of this form, and renames the capsule in the same critical
@@ -96,15 +96,15 @@ fn no_tensor(capsule: &Bound<'_, PyAny>) -> Error {
     Error::new(ErrorKind::Capsule, "capsule", found, allowed)
 }
 
-/// Imports a tensor from Python into an empty import. Releases the tensor on an error.
+/// Fills a slot with a tensor from Python. Releases the tensor on an error.
 pub(crate) fn receive<A: TensorAbi>(
-    to: &mut Import,
+    slot: &mut ImportSlot,
     tensor: ManagedTensor<A>,
     verification: Verification,
-) -> Result<()> {
+) -> Result<Filled> {
     // SAFETY: `release_foreign::<A>` releases a struct of the form `A`, on any thread.
-    let received = unsafe { to.receive(tensor, release_foreign::<A>, verification) };
-    received.map_err(|Refused { value, error }| {
+    let filled = unsafe { tensor.fill_slot(slot, release_foreign::<A>, verification) };
+    filled.map_err(|Refused { value, error }| {
         // SAFETY: the error returned a struct of the form `A`, and nobody else releases it.
         unsafe { release_foreign::<A>(value.into_non_null()) };
         error
@@ -148,9 +148,10 @@ pub(crate) unsafe fn release_foreign<A: TensorAbi>(tensor: NonNull<()>) {
 pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Import> {
     release_deferred_refs(capsule.py());
     share_borrow_table(capsule.py())?;
-    let mut import = Import::empty();
-    receive_capsule(&mut import, capsule, Verification::Full).map_err(|error| with_origin(capsule, error))?;
-    Ok(import)
+    let mut slot = ImportSlot::new();
+    let filled = receive_capsule(&mut slot, capsule, Verification::Full);
+    let filled = filled.map_err(|error| with_origin(capsule, error))?;
+    Ok(slot.into_import(filled))
 }
 
 /// Creates a capsule around a pointer, which is not null.

@@ -146,7 +146,7 @@ pub use crate::python::export::results::{
     CuPy, Exported, InLibraryOf, Jax, NewArray, NumPy, PyTorch, WithLibrary, like,
 };
 pub use crate::python::import::array_like::ArrayLike;
-pub use crate::python::import::steps::{import, import_as, import_unchecked};
+pub use crate::python::import::object::{import, import_as, import_unchecked};
 pub use crate::python::interface_dict::{cuda_array_interface, extract_cai};
 #[doc(hidden)]
 pub use crate::python::py_ref::deferred_ref_count;
@@ -162,7 +162,7 @@ pub mod expansion {
     pub use crate::python::export::dlpack::dlpack_device;
     #[cfg(feature = "stubs")]
     pub use crate::python::hints;
-    pub use crate::python::import::steps::import_as;
+    pub use crate::python::import::object::import_as;
     pub use crate::python::interface_dict::cuda_array_interface;
     pub use pyo3;
     use pyo3::{Bound, PyAny, PyResult};

@@ -86,7 +86,7 @@ use crate::driver::functions::to_usize;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy::transfer::{DefaultStreamTarget, copy_on_default_stream};
-use crate::memory::from_import::FromImport;
+use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::storage::MemoryRegion;
 use crate::memory::storage::Storage;

@@ -14,7 +14,7 @@ use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::raw_descriptor::{RawDescriptor, Strides};
+use crate::array::validate::{RawDescriptor, Strides};
 use crate::cuda;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::StreamHandle;
@@ -236,8 +236,8 @@ impl Import {
         let mut info = interface.info()?;
         let stated = interface.version >= 3 || interface.stream != StreamHandle::NothingPending;
         let memory = cuda::handover::locate_and_order(&mut info, stated, consumer)?;
-        let mut import = Self::new(info, Owner::new(owner).after(memory.reach));
-        import.protocol = Some(Protocol::CudaArrayInterface);
+        let protocol = Some(Protocol::CudaArrayInterface);
+        let mut import = Self::new(info, Owner::new(owner).with_reach(memory.reach), protocol);
         let own = import.context();
         import.put_on_ordered_stream(consumer, memory.is_captured, own);
         Ok(import)

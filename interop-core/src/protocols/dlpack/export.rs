@@ -287,7 +287,7 @@ unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
     let Some(value) = NonNull::new(package.cast::<()>()) else { return };
     // SAFETY: the package is dropped once, by this owner. Its own owner may be dropped on any thread.
     let owner = unsafe { Owner::from_raw(value, drop_package::<A, O>) };
-    contain_panic(|| drop(owner.after(reach)));
+    contain_panic(|| drop(owner.with_reach(reach)));
 }
 
 /// Releases a tensor that no consumer has taken.

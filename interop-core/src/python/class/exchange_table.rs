@@ -19,7 +19,7 @@ use crate::driver::device::{Device, DeviceType};
 use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::import::Import;
+use crate::memory::import::ImportSlot;
 use crate::protocols::dlpack::abi::{
     DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, DLTensor, MAJOR_VERSION, MINOR_VERSION,
     SetError, Versioned,
@@ -141,8 +141,9 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
         };
         // SAFETY: the tensor is owned, and the caller transfers it.
         let tensor = unsafe { ManagedTensor::<Versioned>::from_raw(tensor.as_ptr()) };
-        let mut import = Import::empty();
-        receive(&mut import, tensor, Verification::Full)?;
+        let mut slot = ImportSlot::new();
+        let filled = receive(&mut slot, tensor, Verification::Full)?;
+        let import = slot.into_import(filled);
         // SAFETY: the import keeps its memory alive outside of itself and lends nothing. It is read-only or writable.
         let array = unsafe { DescribedOwner::new(import.info().clone(), import) };
         let object = Bound::new(py, ExportedArray::new(array)?)?;

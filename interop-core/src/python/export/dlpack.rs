@@ -16,7 +16,7 @@ use crate::driver::device::{Device, DeviceType};
 use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind};
-use crate::memory::from_import::SHORT_COPY;
+use crate::memory::extraction::SHORT_COPY;
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::raw_view::shared_elements;
 use crate::memory::storage::InfoBuilder;

@@ -29,8 +29,8 @@ use crate::python::errors::with_origin;
 use crate::python::export::allocate::{NewArraySpec, allocated, cupy_empty, numpy_empty, torch_empty};
 use crate::python::export::dlpack::waiting;
 use crate::python::export::numpy::{Api, import_ml_dtypes, type_number};
-use crate::python::import::exchange_table::{Table, TableStream, makes_objects, object_of, table_stream};
-use crate::python::import::package::{Package, library, packages_of};
+use crate::python::import::exchange_table::{Table, TableStream, makes_objects, object_of};
+use crate::python::import::package::{Package, class_names, library};
 use crate::python::import::type_cache::{TypeInfo, exchange_table_of, type_info};
 use crate::python::interface_dict::extract_cai;
 use crate::python::interpreter::{NestedCall, attribute, ignore_exception, imported};
@@ -136,8 +136,8 @@ fn importer_of(object: &Bound<'_, PyAny>, class: &TypeInfo) -> PyResult<Option<A
 fn find_importer<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let (py, class) = (object.py(), object.get_type());
     let namespace = ignore_exception(py, object.call_method0(intern!(py, "__array_namespace__")))?;
-    let packages = packages_of(&class)?;
-    let modules = packages.iter().filter_map(|(package, _)| imported(&PyString::new(py, package)));
+    let names = class_names(&class)?;
+    let modules = names.iter().filter_map(|name| imported(&PyString::new(py, &name.package)));
     for importer in [class.into_any()].into_iter().chain(namespace).chain(modules) {
         let function = ignore_exception(py, importer.getattr(intern!(py, "from_dlpack")))?;
         if function.is_some_and(|function| function.is_callable()) {
@@ -224,7 +224,7 @@ fn check_writable(info: &ArrayInfo, library: Package) -> PyResult<()> {
     if info.is_writable_by_owner() || info.numel() == 0 {
         return Ok(());
     }
-    let allowed = format!("a writable array, because {} has no read-only arrays", library.names().0);
+    let allowed = format!("a writable array, because {} has no read-only arrays", library.name());
     let error = Error::new(ErrorKind::ReadOnly, "the result", "a read-only array", allowed);
     Err(error
         .with_python_hint("return a copy (`HostVec<T>`), or `python::NumPy`, whose arrays can be read-only")
@@ -288,7 +288,7 @@ fn by_table(py: Python<'_>, table: Table, package: Package, array: BoxedArray) -
     fit(py, info, package)?;
     match info.device().device_type {
         DeviceType::CPU => {}
-        DeviceType::CUDA => match table_stream((table, package), py, info.device())? {
+        DeviceType::CUDA => match table.current_stream(package, py, info.device())? {
             TableStream::Handle(stream) => cuda::hand_over(info, stream)?,
             TableStream::Null | TableStream::Absent => cuda::hand_over_to_context(info)?,
         },
@@ -306,7 +306,7 @@ fn by_table(py: Python<'_>, table: Table, package: Package, array: BoxedArray) -
         let array = ours.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The library may have launched work on the memory before it failed.
         let reach = if info.device() == Device::CPU { None } else { cuda::reach_of(info) };
-        drop(Owner::new(array).after(reach));
+        drop(Owner::new(array).with_reach(reach));
     }
     object
 }

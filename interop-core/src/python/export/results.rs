@@ -9,23 +9,22 @@ use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
-use crate::derive::from_array::{FromArray, assemble_named};
+use crate::derive::from_array::FromArray;
 use crate::derive::kept::dereferences;
 use crate::driver::device::Device;
 use crate::driver::release::reach::Reach;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
-use crate::memory::extraction::Extraction;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::Storage;
 use crate::python::class::exported_array::{AnyThread, into_object};
-use crate::python::detach::{detached, free_detached, take_detached};
+use crate::python::detach::{detached, free_detached};
 use crate::python::errors::with_origin;
 use crate::python::export::allocate::{NewArraySpec, new_memory_of_rust};
 use crate::python::export::library::{Kind, into_library, make_producer_wait_for};
+use crate::python::import::object::{assemble, import, import_as};
 use crate::python::import::package::Package;
-use crate::python::import::steps::{import, import_as};
 use crate::python::interpreter::NestedCall;
 use crate::python::py_ref::{PyRef, release_deferred_refs};
 
@@ -363,7 +362,7 @@ fn new_memory<B: FromArray + CudaArray>(
         let (info, memory) = detached(py, || new_memory_of_rust(spec, Some(stream)))?;
         let uses = memory.state().uses.cloned();
         // The storage orders its release itself.
-        let owner = Owner::new(memory).after(Some(Reach::NONE)).recorded_by(uses);
+        let owner = Owner::new(memory).with_reach(Some(Reach::NONE)).with_uses(uses);
         // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
         let mut import = unsafe { Import::from_parts(info, owner) };
         // The memory was allocated for that stream.
@@ -371,7 +370,7 @@ fn new_memory<B: FromArray + CudaArray>(
         (import, None)
     };
     let address = import.info().unwatched_address;
-    let array = assemble_named::<B>(&mut Extraction::new(&mut import).waiting_in(take_detached));
+    let array = assemble::<B>(&mut import);
     let array = array.map_err(|error| match &object {
         Some(object) => PyErr::from(with_origin(object, error)),
         None => error.into(),
