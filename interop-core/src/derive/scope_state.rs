@@ -96,7 +96,7 @@ struct Elements {
 
 impl Elements {
     fn new(info: &ArrayInfo) -> Self {
-        let (range, bits) = (info.span(), info.dtype().item_bits(info.is_padded()));
+        let (range, bits) = (info.unwatched_range(), info.dtype().item_bits(info.is_padded()));
         let item = bits.div_ceil(8);
         if bits % 8 != 0 || range.len() == info.numel() * item {
             // Elements without gaps are one piece.

@@ -188,7 +188,7 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
 /// like any Rust value, so the compiler checks it.
 #[inline]
 pub(crate) fn shared_range(info: &ArrayInfo) -> Option<(usize, usize)> {
-    let range = info.span();
+    let range = info.unwatched_range();
     (info.mutability() != Mutability::UniqueOwner && !range.is_empty()).then_some((range.start, range.end))
 }
 
