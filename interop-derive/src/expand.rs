@@ -216,7 +216,9 @@ fn notices(data: &Data<'_>) -> Option<TokenStream> {
 fn other_drops(model: &Model<'_>) -> Option<TokenStream> {
     let others = &model.others;
     let matters = !matches!(model.data, Data::Raw { .. }) && !others.is_empty();
-    matters.then(|| own!(let __described = __described.beside(#(::core::mem::needs_drop::<#others>())||*);))
+    matters.then(
+        || own!(let __described = __described.with_other_drops(#(::core::mem::needs_drop::<#others>())||*);),
+    )
 }
 
 /// The last call, with the shape.

@@ -24,7 +24,7 @@
 //!   choose the access yourself.
 //!
 //! `interop-core` re-exports this crate as `interop_core::kernel`, and launches kernels over arrays of PyTorch, CuPy, `cust` and
-//! `cudarc`. The page [Write a kernel in Rust](https://docs.rs/interop-core/latest/interop_core/guide/kernels) of its guide
+//! `cudarc`. The page [Write a kernel](https://docs.rs/interop-core/latest/interop_core/guide/kernels) of its guide
 //! starts with an empty folder.
 //!
 //! | item | purpose |

@@ -57,6 +57,21 @@ class Versioned(ctypes.Structure):
     ]
 
 
+class Table(ctypes.Structure):
+    """`DLPackExchangeAPI`."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocator", ctypes.c_void_p),
+        ("from_object", ctypes.c_void_p),
+        ("to_object", ctypes.c_void_p),
+        ("borrow", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+    ]
+
+
 STRUCTS = {"legacy": Legacy, "versioned": Versioned}
 
 

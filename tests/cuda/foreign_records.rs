@@ -44,7 +44,7 @@ fn streams<const N: usize>() -> [Arc<CudaStream>; N] {
 
 /// Writes zeros in a loan on a stream.
 fn zero(array: &mut impl CudaArray, stream: &Arc<CudaStream>) {
-    let mut lent = LentSliceMut::<f32>::on(array, stream).unwrap();
+    let mut lent = LentSliceMut::<f32>::with_stream(array, stream).unwrap();
     stream.memset_zeros(&mut lent.view_mut()).unwrap();
     lent.finish().unwrap();
 }
@@ -81,7 +81,7 @@ fn a_slice_is_written_on_a_third_stream_after_a_scope_that_reads() {
     own.synchronize().unwrap();
     let mut row = Row { values, len: LEN };
     let mut copy = second.alloc_zeros::<f32>(LEN).unwrap();
-    let lent = interop_core::adapters::cudarc::LentSlice::<f32>::on(&row, &second).unwrap();
+    let lent = interop_core::adapters::cudarc::LentSlice::<f32>::with_stream(&row, &second).unwrap();
     second.memcpy_dtod(&lent.view(), &mut copy).unwrap();
     lent.finish().unwrap();
     third.memset_zeros(&mut row.values).unwrap();

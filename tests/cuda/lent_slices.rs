@@ -78,8 +78,8 @@ fn kernels_of_cudarc_take_imports_in_place() {
     for kind in [MemoryKind::Device, MemoryKind::Pool] {
         let (mut out, other, stream) = (leased(kind), leased(kind), own_stream());
         {
-            let mut out = LentSliceMut::<f32>::on(&mut out, &stream).unwrap();
-            let other = LentSlice::<f32>::on(&other, &stream).unwrap();
+            let mut out = LentSliceMut::<f32>::with_stream(&mut out, &stream).unwrap();
+            let other = LentSlice::<f32>::with_stream(&other, &stream).unwrap();
             assert_eq!(out.stream(), &stream);
             add(&mut out, &other);
             out.finish().unwrap();
@@ -95,7 +95,7 @@ fn views_have_the_address_of_the_array() {
     let _turn = turn();
     let (mut array, stream) = (leased(MemoryKind::Device), own_stream());
     let address = array.info().unwrap().address();
-    let mut lent = LentSliceMut::<f32>::on(&mut array, &stream).unwrap();
+    let mut lent = LentSliceMut::<f32>::with_stream(&mut array, &stream).unwrap();
     assert_eq!((Storage::memory(&lent.view_mut()).unwrap().address, lent.view_mut().len()), (address, 6));
     // Parts of a view are written as those of any slice.
     stream.memcpy_htod(&[10.0_f32, 11.0], &mut lent.view_mut().slice_mut(2..4)).unwrap();
@@ -127,8 +127,11 @@ fn sim_only_the_work_on_a_view_is_between_that_on_the_array() {
         let mut array = Streamed { data, rows: 8, columns: 8, stream: handle(user) };
         let spin = sim.spin(user as u64);
         ok!(sys::cuMemsetD8Async(address, 7, 64, user));
-        let lent =
-            if named { LentSliceMut::<u8>::on(&mut array, &own) } else { LentSliceMut::new(&mut array) };
+        let lent = if named {
+            LentSliceMut::<u8>::with_stream(&mut array, &own)
+        } else {
+            LentSliceMut::new(&mut array)
+        };
         let mut lent = lent.unwrap();
         assert!(sim.is_pending(spin), "the host waits");
         let on = lent.stream().clone();
@@ -156,7 +159,7 @@ fn sim_only_the_array_waits_for_other_streams_of_cudarc() {
     let other = own.context().new_stream().unwrap();
     let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
     let mut array = Streamed { data, rows: 8, columns: 8, stream: handle(user) };
-    let mut lent = LentSliceMut::<u8>::on(&mut array, &own).unwrap();
+    let mut lent = LentSliceMut::<u8>::with_stream(&mut array, &own).unwrap();
     let spin = sim.spin(other.cu_stream() as u64);
     other.memcpy_htod(&[5; 64], &mut lent.view_mut()).unwrap();
     drop(lent);
@@ -173,11 +176,11 @@ fn sim_only_a_loan_frees_nothing_and_leaks_nothing() {
     let address = array.info().unwrap().address();
     let live = || [Live::Allocations, Live::Streams].map(|what| sim.live(what));
     // The library keeps the events that it orders streams with.
-    drop(LentSlice::<f32>::on(&array, &stream).unwrap());
+    drop(LentSlice::<f32>::with_stream(&array, &stream).unwrap());
     let (before, mark) = ((live(), sim.live(Live::Events)), Arc::strong_count(&stream));
     for _ in 0..3 {
-        drop(LentSlice::<f32>::on(&array, &stream).unwrap());
-        LentSliceMut::<f32>::on(&mut array, &stream).unwrap().finish().unwrap();
+        drop(LentSlice::<f32>::with_stream(&array, &stream).unwrap());
+        LentSliceMut::<f32>::with_stream(&mut array, &stream).unwrap().finish().unwrap();
     }
     assert_eq!((live(), sim.live(Live::Events)), before);
     assert_eq!(Arc::strong_count(&stream), mark);
@@ -191,14 +194,14 @@ fn sim_only_a_loan_without_events_is_an_error() {
     let _turn = turn();
     let Some(sim) = simulated() else { return };
     let (array, stream) = (leased(MemoryKind::Device), own_stream());
-    drop(LentSlice::<f32>::on(&array, &stream).unwrap());
+    drop(LentSlice::<f32>::with_stream(&array, &stream).unwrap());
     let live = || [Live::Allocations, Live::Events].map(|what| sim.live(what));
     let before = live();
     for good in [0, 1] {
         for code in [vec![0; good], vec![OUT_OF_MEMORY]].concat() {
             sim.fail_next("cuEventCreate", code);
         }
-        let error = LentSlice::<f32>::on(&array, &stream).unwrap_err();
+        let error = LentSlice::<f32>::with_stream(&array, &stream).unwrap_err();
         assert_eq!((error.kind(), error.location()), (ErrorKind::Driver, "cuEventCreate"));
         assert_eq!(live(), before, "after {good} events");
     }
@@ -212,7 +215,7 @@ fn contexts_without_event_tracking_lend_too() {
     // SAFETY: this test uses one stream.
     unsafe { context.disable_event_tracking() };
     let (mut array, stream) = (leased(MemoryKind::Device), context.new_stream().unwrap());
-    let mut lent = LentSliceMut::<f32>::on(&mut array, &stream).unwrap();
+    let mut lent = LentSliceMut::<f32>::with_stream(&mut array, &stream).unwrap();
     stream.memset_zeros(&mut lent.view_mut()).unwrap();
     lent.finish().unwrap();
     assert_eq!(array.to_vec::<f32>().unwrap(), [0.0; 6]);
@@ -224,7 +227,7 @@ fn arrays_without_elements_are_lent() {
     let stream = own_stream();
     let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F32, 0).unwrap();
     let mut array = Matrix { data, rows: 0, columns: 3 };
-    let mut lent = LentSliceMut::<f32>::on(&mut array, &stream).unwrap();
+    let mut lent = LentSliceMut::<f32>::with_stream(&mut array, &stream).unwrap();
     assert!(lent.view_mut().is_empty() && lent.view().is_empty());
     assert_eq!(stream.clone_dtoh(&lent.view()).unwrap(), [0.0; 0]);
     lent.finish().unwrap();
@@ -235,7 +238,7 @@ fn a_loan_leaves_the_context_of_the_caller() {
     let _turn = turn();
     let (array, stream) = (leased(MemoryKind::Device), own_stream());
     no_context();
-    let lent = LentSlice::<f32>::on(&array, &stream).unwrap();
+    let lent = LentSlice::<f32>::with_stream(&array, &stream).unwrap();
     assert_eq!(current_context(), 0);
     drop(lent);
     assert_eq!(current_context(), 0);
@@ -245,7 +248,7 @@ fn a_loan_leaves_the_context_of_the_caller() {
 
 /// Kind, location, what was found and what is allowed of the error for a loan.
 fn refused<T: interop_core::Element>(array: &mut impl CudaArray, stream: &Arc<CudaStream>) -> [String; 4] {
-    let error = LentSliceMut::<T>::on(array, stream).err().expect("an error");
+    let error = LentSliceMut::<T>::with_stream(array, stream).err().expect("an error");
     let texts = [error.location(), error.found(), error.allowed()].map(ToString::to_string);
     let [location, found, allowed] = texts;
     [format!("{:?}", error.kind()), location, found, allowed]
@@ -291,7 +294,7 @@ fn arrays_of_other_elements_and_strides_are_refused() {
     let mut array: Matrix<Lease<f32>> =
         Matrix::from_import(send(source(MemoryKind::Device, 0, 2, 3))).unwrap();
     assert_eq!(refused::<f32>(&mut array, &stream)[..2], ["ReadOnly", "readonly"]);
-    assert_eq!(LentSlice::<f32>::on(&array, &stream).unwrap().view().len(), 6);
+    assert_eq!(LentSlice::<f32>::with_stream(&array, &stream).unwrap().view().len(), 6);
     let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::BOOL, 8).unwrap();
     let mut flags = Matrix { data, rows: 2, columns: 4 };
     assert_eq!(refused::<u8>(&mut flags, &stream)[..2], ["DType", "dtype"]);
@@ -311,7 +314,7 @@ fn loans_within_a_capture_need_a_context_without_events() {
         let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &numbers(6)).unwrap();
         let mut array = Streamed { data, rows: 2, columns: 3, stream: stream.as_stream() };
         stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).unwrap();
-        match LentSliceMut::<f32>::on(&mut array, &stream) {
+        match LentSliceMut::<f32>::with_stream(&mut array, &stream) {
             Ok(mut lent) => {
                 stream.memset_zeros(&mut lent.view_mut().slice_mut(..3)).unwrap();
                 lent.finish().unwrap();

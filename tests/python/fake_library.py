@@ -6,7 +6,7 @@ They replace PyTorch and others. Their memory is counted as that of `Array`s.
 import ctypes
 
 import interop_demo
-from capsules import DLTensor, Versioned, new_capsule, numbers_at, python_function, release_attached, take
+from capsules import DLTensor, Table, Versioned, new_capsule, numbers_at, python_function, release_attached, take
 
 NAME, VERSIONED = b"dlpack_exchange_api", b"dltensor_versioned"
 FROM_OBJECT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
@@ -18,21 +18,6 @@ ALLOCATE = ctypes.PYFUNCTYPE(
 STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
 DEVICES = {1: "cpu", 2: "cuda"}
 increment = python_function("Py_IncRef", None, ctypes.py_object)
-
-
-class Table(ctypes.Structure):
-    """`DLPackExchangeAPI`."""
-
-    _fields_ = [
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("previous", ctypes.c_void_p),
-        ("allocator", ctypes.c_void_p),
-        ("from_object", ctypes.c_void_p),
-        ("to_object", ctypes.c_void_p),
-        ("borrow", ctypes.c_void_p),
-        ("stream", ctypes.c_void_p),
-    ]
 
 
 def address_of(function):

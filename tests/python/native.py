@@ -10,6 +10,8 @@ import sysconfig
 from pathlib import Path
 
 SOURCES = Path(__file__).parent / "modules"
+# The structs of DLPack: in the repository those of the crate, on a GPU machine a copy beside the sources.
+HEADER = next(SOURCES.glob("interop_dlpack.h"), Path(__file__).parents[2] / "interop-core/include/interop_dlpack.h")
 C, CPLUSPLUS = shlex.split(os.environ.get("CC", "cc")), shlex.split(os.environ.get("CXX", "c++"))
 # In the environment's folder, so that each Python has its own copies.
 BUILT = Path(sys.prefix) / "native"
@@ -38,7 +40,7 @@ def load(name):
     """Returns the module of this name. Compiles it first if it is missing or its source has changed."""
     source = next(SOURCES.glob(f"{name}.c*"))
     module = BUILT / (name + sysconfig.get_config_var("EXT_SUFFIX"))
-    newest = max(file.stat().st_mtime for file in (source, *SOURCES.glob("*.h")))
+    newest = max(file.stat().st_mtime for file in (source, HEADER))
     if not module.exists() or module.stat().st_mtime < newest:
         BUILT.mkdir(exist_ok=True)
         # A name of its own, because several processes of pytest may compile the module at the same time.
@@ -53,7 +55,8 @@ def load(name):
 
 def compile_command(source):
     """Returns the command that compiles a source, with the usual options for such modules."""
-    options = ["-O3", "-DNDEBUG", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{sysconfig.get_path('include')}"]
+    options = ["-O3", "-DNDEBUG", "-shared", "-fPIC", "-fvisibility=hidden"]
+    options += [f"-I{sysconfig.get_path('include')}", f"-I{HEADER.parent}"]
     if sys.platform == "darwin":
         options += ["-undefined", "dynamic_lookup"]
     if source.suffix == ".c":

@@ -13,7 +13,7 @@ import threading
 import types
 
 import numpy as np
-from capsules import CUDA, DLTensor, Versioned, new_capsule, numbers_at, python_function
+from capsules import CUDA, DLTensor, Table, Versioned, new_capsule, numbers_at, python_function
 
 DRIVER = ctypes.CDLL("libcuda.so.1")
 FLOAT32 = np.dtype(np.float32)
@@ -306,16 +306,6 @@ class Library:
             return found | ({"stream": stream(array)} if stream else {})
 
         return {"__cuda_array_interface__": property(__cuda_array_interface__)}
-
-
-class Table(ctypes.Structure):
-    """`DLPackExchangeAPI`."""
-
-    _fields_ = [
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        *[(name, ctypes.c_void_p) for name in ("previous", "allocator", "from_object", "to_object", "borrow", "stream")],
-    ]
 
 
 # Tables live as long as the program.

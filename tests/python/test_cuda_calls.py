@@ -9,9 +9,9 @@ import ctypes
 
 import interop_demo
 import pytest
-from capsules import CUDA, Producer, Tensor
+from capsules import CUDA, Producer, Table, Tensor
 from test_cuda_arrays import SIM, full, nothing_wrong, pytestmark  # noqa: F401
-from test_exchange import FROM_OBJECT, Table, in_capsule
+from test_exchange import FROM_OBJECT, in_capsule
 
 POINTER = "cuPointerGetAttributes"
 # The calls of a stream wait.

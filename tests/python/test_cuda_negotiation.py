@@ -228,15 +228,14 @@ def test_an_interrupt_of_the_second_question_is_no_refusal():
 
 
 LIBRARY = """
-import ctypes, interop_demo
+import ctypes, sys, interop_demo
+sys.path.append("../conformance")
+from capsules import Table
 from simulation import Simulation
 
 driver = Simulation()  # which has the kernels
 
-class Table(ctypes.Structure):
-    _fields_ = [("version", ctypes.c_uint32 * 2), ("previous", ctypes.c_void_p), ("functions", ctypes.c_void_p * 5)]
-
-table = Table((1, 3))
+table = Table(1, 3)
 name = b"dlpack_exchange_api"
 make = ctypes.pythonapi.PyCapsule_New
 make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]

@@ -9,8 +9,8 @@ import interop_demo
 import native
 import numpy as np
 import pytest
-from capsules import CUDA, IS_COPIED, READ_ONLY, look
-from test_exchange import Table, in_capsule
+from capsules import CUDA, IS_COPIED, READ_ONLY, Table, look
+from test_exchange import in_capsule
 from test_cuda_arrays import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
 
 

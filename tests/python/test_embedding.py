@@ -28,7 +28,7 @@ def missing():
 @pytest.mark.skipif(missing() is not None, reason=f"a program that embeds Python cannot be made: {missing()}")
 def test_a_host_program_lets_go_of_the_last_handle(tmp_path):
     program = tmp_path / "embedding"
-    options = [f"-I{sysconfig.get_path('include')}", str(LIBRARY), f"-Wl,-rpath,{LIBRARY.parent}", "-lpthread"]
+    options = [f"-I{sysconfig.get_path('include')}", f"-I{native.HEADER.parent}", str(LIBRARY), f"-Wl,-rpath,{LIBRARY.parent}", "-lpthread"]
     subprocess.run([*native.C, "-std=c11", "-O1", str(SOURCE), *options, "-o", str(program)], check=True)
     environment = {**os.environ, "PYTHONPATH": str(Path(interop_demo.__file__).parent), "PYTHONHOME": sys.base_prefix}
     done = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=60, check=False)

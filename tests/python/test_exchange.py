@@ -8,27 +8,12 @@ import interop_demo
 import native
 import numpy as np
 import pytest
-from capsules import CUDA, READ_ONLY, Producer, Tensor, new_capsule
+from capsules import CUDA, READ_ONLY, Producer, Table, Tensor, new_capsule
 from scripts import run
 
 ArrayError = interop_demo.ArrayError
 NAME = b"dlpack_exchange_api"
 FROM_OBJECT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
-
-
-class Table(ctypes.Structure):
-    """`DLPackExchangeAPI`."""
-
-    _fields_ = [
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("previous", ctypes.c_void_p),
-        ("allocator", ctypes.c_void_p),
-        ("from_object", ctypes.c_void_p),
-        ("to_object", ctypes.c_void_p),
-        ("borrow", ctypes.c_void_p),
-        ("stream", ctypes.c_void_p),
-    ]
 
 
 # A table lives as long as the program.

@@ -59,13 +59,14 @@ const FOLDERS: [(&str, &str); 3] =
 
 /// Single files: Python examples, the output that is expected of examples, helpers shared with the Python tests, and
 /// `run.sh`.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     ("examples/from_python.py", "examples/from_python.py"),
     ("examples/two_gpus.py", "examples/two_gpus.py"),
     ("examples/output.txt", "gpu/output.txt"),
     ("examples/hello-cuda/tests/libraries.py", "gpu/libraries.py"),
     ("tests/python/native.py", "gpu/native.py"),
     ("tests/conformance/capsules.py", "gpu/capsules.py"),
+    ("interop-core/include/interop_dlpack.h", "gpu/modules/interop_dlpack.h"),
     ("tests/python/scripts.py", "gpu/scripts.py"),
     ("tests/gpu/run.sh", "run.sh"),
 ];

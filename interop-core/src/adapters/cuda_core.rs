@@ -171,13 +171,13 @@ impl<T: Element + DeviceCopy> FromImport for DeviceBuffer<T> {
     }
 
     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        copied(&mut import, order).map_err(|error| Refused::new(import, error))
+        copy_to_buffer(&mut import, order).map_err(|error| Refused::new(import, error))
     }
 }
 
 /// Copies an import into memory of the primary context and waits for the copy, because streams of `cuda-core` do not wait
 /// for the default stream.
-fn copied<T: Element + DeviceCopy>(import: &mut Import, order: Order) -> Result<DeviceBuffer<T>> {
+fn copy_to_buffer<T: Element + DeviceCopy>(import: &mut Import, order: Order) -> Result<DeviceBuffer<T>> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
     let site = DefaultStreamTarget::new(import)?;
     let context = context(site.ordinal())?;

@@ -248,7 +248,14 @@ impl ElementType {
 
     /// The fields of a struct element.
     pub(crate) fn to_struct_type(self) -> Option<StructType> {
-        self.fields.map(StructType::from_fields)
+        let named = |field: &Field| StructField {
+            name: field.name.into(),
+            offset: field.offset,
+            dtype: field.element.dtype,
+            shape: field.element.axes().to_vec(),
+            struct_type: field.element.to_struct_type(),
+        };
+        self.fields.map(|fields| StructType { fields: fields.iter().map(named).collect() })
     }
 
     /// The padding bytes of an element, whose content is arbitrary.
@@ -375,18 +382,5 @@ impl Field {
             "a `bool` cannot be a field of a struct element, because other libraries may write bytes that are not 0 or 1: use `u8`"
         );
         Self { name, offset, element }
-    }
-}
-
-impl StructType {
-    pub(crate) fn from_fields(fields: &[Field]) -> Self {
-        let fields = fields.iter().map(|field| StructField {
-            name: field.name.into(),
-            offset: field.offset,
-            dtype: field.element.dtype,
-            shape: field.element.axes().to_vec(),
-            struct_type: field.element.to_struct_type(),
-        });
-        Self { fields: fields.collect() }
     }
 }

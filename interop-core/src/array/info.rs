@@ -53,7 +53,7 @@ pub struct ArrayInfo {
     /// The elements are a Rust struct with padding, whose content is arbitrary. Rust code may leave it uninitialized.
     pub(crate) has_stale_padding: bool,
     /// The drop of the struct is itself ordered after the work on the memory, and needs no context.
-    pub(crate) drops_in_order: bool,
+    pub(crate) release_is_ordered: bool,
     /// The work that the storage knows of, if a `stream` field names another stream. Its stream is `None` for a block of pool
     /// memory, whose record has the work. In a box, because it is rare and descriptions are moved often.
     pub(crate) of_storage: Option<Box<PendingWork>>,
@@ -90,7 +90,7 @@ impl ArrayInfo {
             dtype: DType::U8,
             padded: false,
             has_stale_padding: false,
-            drops_in_order: false,
+            release_is_ordered: false,
             of_storage: None,
             is_foreign: false,
             has_one_handle: false,
@@ -123,8 +123,8 @@ impl ArrayInfo {
 
     /// Whether both describe the same elements: one address, element type and layout.
     pub(crate) fn has_elements_of(&self, other: &Self) -> bool {
-        (self.unwatched_address, self.span(), self.dtype, self.padded)
-            == (other.unwatched_address, other.span(), other.dtype, other.padded)
+        (self.unwatched_address, self.unwatched_range(), self.dtype, self.padded)
+            == (other.unwatched_address, other.unwatched_range(), other.dtype, other.padded)
             && (&self.struct_type, &self.layout) == (&other.struct_type, &other.layout)
     }
 
@@ -206,12 +206,12 @@ impl ArrayInfo {
     #[must_use]
     pub fn byte_range(&self) -> Range<usize> {
         self.note_used();
-        self.span()
+        self.unwatched_range()
     }
 
     /// As [`byte_range`](Self::byte_range), for this crate.
     #[inline]
-    pub(crate) fn span(&self) -> Range<usize> {
+    pub(crate) fn unwatched_range(&self) -> Range<usize> {
         if self.range.is_empty() { 0..0 } else { self.range.clone() }
     }
 
@@ -316,8 +316,8 @@ impl ArrayInfo {
     /// Declares whether other fields of a struct around the array have a drop. It may need the context of the memory.
     #[doc(hidden)]
     #[must_use]
-    pub fn beside(mut self, needs_drop: bool) -> Self {
-        self.drops_in_order &= !needs_drop;
+    pub fn with_other_drops(mut self, needs_drop: bool) -> Self {
+        self.release_is_ordered &= !needs_drop;
         self
     }
 

@@ -149,7 +149,7 @@ impl RawDescriptor<'_> {
             dtype: self.dtype,
             padded: self.is_padded(),
             has_stale_padding: false,
-            drops_in_order: false,
+            release_is_ordered: false,
             of_storage: None,
             is_foreign: false,
             has_one_handle: false,
@@ -178,7 +178,7 @@ impl RawDescriptor<'_> {
             dtype,
             padded,
             has_stale_padding,
-            drops_in_order,
+            release_is_ordered,
             struct_type,
             layout,
             device,
@@ -195,7 +195,7 @@ impl RawDescriptor<'_> {
         layout.set(self.shape, steps, found.numel);
         *device = self.device.unwrap_or(Device::UNKNOWN).normalized();
         *mutability = self.mutability;
-        (*pending, *uses, *drops_in_order) = (self.pending(), None, false);
+        (*pending, *uses, *release_is_ordered) = (self.pending(), None, false);
         (*of_storage, *is_foreign, *has_one_handle) = (None, false, false);
         Ok(())
     }
@@ -371,7 +371,7 @@ mod tests {
         };
         let earlier = ArrayInfo {
             has_stale_padding: true,
-            drops_in_order: true,
+            release_is_ordered: true,
             uses: Some(Uses::of_import()),
             is_foreign: true,
             has_one_handle: true,

@@ -284,7 +284,7 @@ impl CudaBuffer {
     }
 
     /// Returns whether the drop itself makes the release come after pending work, so that the owner need not.
-    pub(crate) fn drops_in_order(&self) -> bool {
+    pub(crate) fn release_is_ordered(&self) -> bool {
         self.kind == MemoryKind::Pool
     }
 

@@ -278,7 +278,8 @@ pub(crate) fn locate_and_order(
         // An `ArrayInfo` holds the host address. Kernel views look up the other one (`device_address`).
         info.move_to(host_address(info.unwatched_address)?);
     }
-    let (context, reach) = (attributes.context, attributes.reach(driver()?).holding(info.span().len()));
+    let (context, reach) =
+        (attributes.context, attributes.reach(driver()?).holding(info.unwatched_range().len()));
     let work = if stated {
         info.pending.name().and_then(|named| Stream::new(named, context, info.device)).into()
     } else {

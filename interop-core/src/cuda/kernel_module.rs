@@ -50,7 +50,7 @@ pub(crate) struct EntryPoint<'a> {
 
 impl EntryPoint<'_> {
     /// Describes a kernel in Rust.
-    pub(crate) fn of<K: Kernel>() -> Self {
+    pub(crate) fn from_kernel<K: Kernel>() -> Self {
         Self { name: K::NAME, sizes: sizes::<K>(), layout: layout::<K>() }
     }
 }

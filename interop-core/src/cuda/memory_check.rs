@@ -24,7 +24,7 @@ pub(crate) enum Verification {
 /// As [`compare`] and [`compare_host`].
 #[inline]
 pub(crate) fn check(info: &ArrayInfo, trust: Verification) -> Result<Option<Reach>> {
-    let sized = |reach: Reach| reach.holding(info.span().len());
+    let sized = |reach: Reach| reach.holding(info.unwatched_range().len());
     match (info.device().device_type, trust) {
         (DeviceType::CPU, Verification::Full) => compare_host(info).map(|()| None),
         (DeviceType::CPU, Verification::Skipped) => Ok(None),
@@ -44,7 +44,7 @@ pub(crate) fn reach_in_use(info: &ArrayInfo) -> Option<Reach> {
     if info.numel() == 0 || info.device() == Device::CPU {
         return None;
     }
-    Some(reach_for(driver().ok()?, info.device()).holding(info.span().len()))
+    Some(reach_for(driver().ok()?, info.device()).holding(info.unwatched_range().len()))
 }
 
 /// Returns the reach of exported memory: the context that the driver reports for it.
@@ -56,7 +56,7 @@ pub(crate) fn reach_of(info: &ArrayInfo) -> Option<Reach> {
         return None;
     }
     let driver = driver().ok()?;
-    let sized = |reach: Reach| reach.holding(info.span().len());
+    let sized = |reach: Reach| reach.holding(info.unwatched_range().len());
     let attributes = match ask(driver, address) {
         Ok(attributes) => attributes?,
         // A failed query says nothing about the memory.
@@ -92,7 +92,7 @@ fn compare(info: &ArrayInfo) -> Result<Option<Reach>> {
             text!("{}, which the driver reports for {:#x}", attributes.device, info.unwatched_address);
         return Err(Error::new(ErrorKind::Device, "device", found, allowed));
     }
-    attributes.check_range(driver, &info.span())?;
+    attributes.check_range(driver, &info.unwatched_range())?;
     Ok(Some(attributes.reach(driver)))
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn pointer_attributes_of(info: &ArrayInfo) -> Result<Option<PointerAt
     let attributes = ask(driver, info.unwatched_address)?;
     let attributes =
         attributes.ok_or_else(|| not_cuda(info.unwatched_address, "memory that CUDA can reach"))?;
-    attributes.check_range(driver, &info.span())?;
+    attributes.check_range(driver, &info.unwatched_range())?;
     Ok(Some(attributes))
 }
 

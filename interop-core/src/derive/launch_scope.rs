@@ -268,7 +268,7 @@ impl<'a> LaunchScope<'a> {
         let mut parameters = Vec::new();
         arguments.for_each_pointer(|argument| parameters.push(argument.cast_mut()));
         // SAFETY: the module has the kernel `K`, whose arguments these are. Their arrays are `InScope`.
-        unsafe { module.queue(stream, EntryPoint::of::<K>(), size, &mut parameters) }
+        unsafe { module.queue(stream, EntryPoint::from_kernel::<K>(), size, &mut parameters) }
     }
 
     /// Launches a kernel in any language on the stream of the scope, by its name in the PTX: one in CUDA C++ is `extern "C"`.

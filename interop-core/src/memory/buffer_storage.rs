@@ -36,11 +36,11 @@ impl FromImport for HostBuffer {
     }
 
     fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        copied_to_host(import.info(), order).map_err(|error| Refused::new(import, error))
+        copy_to_host(import.info(), order).map_err(|error| Refused::new(import, error))
     }
 }
 
-fn copied_to_host(info: &ArrayInfo, order: Order) -> Result<HostBuffer> {
+fn copy_to_host(info: &ArrayInfo, order: Order) -> Result<HostBuffer> {
     HostBuffer::check(info)?;
     check_readable(info.work())?;
     let _access = Borrow::from_shared(shared_elements(info), false)?;
@@ -60,11 +60,11 @@ impl FromImport for CudaBuffer {
     }
 
     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        copied_to_device(&mut import, order).map_err(|error| Refused::new(import, error))
+        copy_to_device(&mut import, order).map_err(|error| Refused::new(import, error))
     }
 }
 
-fn copied_to_device(import: &mut Import, order: Order) -> Result<CudaBuffer> {
+fn copy_to_device(import: &mut Import, order: Order) -> Result<CudaBuffer> {
     let (element, ordinal) = (whole_numbers(import.info())?, import.info().device().device_id);
     match copied(import, element, MemoryKind::Pool, order)? {
         Some(buffer) => Ok(buffer),
@@ -110,8 +110,8 @@ unsafe impl Storage for CudaBuffer {
 
     // The free of memory of no pool makes the host wait, so an export defers it until the work is done.
     fn state(&self) -> MemoryState<'_> {
-        let (uses, drops_in_order) = (self.uses.as_ref(), self.drops_in_order());
-        MemoryState { uses, drops_in_order, ..MemoryState::new(PendingWork::UNKNOWN) }
+        let (uses, release_is_ordered) = (self.uses.as_ref(), self.release_is_ordered());
+        MemoryState { uses, release_is_ordered, ..MemoryState::new(PendingWork::UNKNOWN) }
     }
 }
 

@@ -6,7 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
-use std::alloc::{alloc, alloc_zeroed, dealloc, realloc};
+use std::alloc::{alloc, alloc_zeroed, dealloc};
 
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
@@ -134,12 +134,6 @@ impl<T: Element> HostVec<T> {
         Ok(vector)
     }
 
-    /// Keeps the first `len` elements.
-    fn truncated(mut self, len: usize) -> Self {
-        self.buffer.bytes = len * size_of::<T>();
-        self
-    }
-
     pub(crate) fn first(&self) -> *mut T {
         self.buffer.start().cast()
     }
@@ -175,25 +169,7 @@ impl<T: Element, const N: usize> From<[T; N]> for HostVec<T> {
 
 impl<T: Element> FromIterator<T> for HostVec<T> {
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
-        let mut elements = elements.into_iter();
-        let (least, _) = elements.size_hint();
-        let mut vector = Self::uninit(least).unwrap_or_else(|error| panic!("{error}"));
-        let mut len = 0;
-        loop {
-            let (first, capacity) = (vector.first(), vector.len());
-            for at in len..capacity {
-                let Some(element) = elements.next() else { return vector.truncated(at) };
-                // SAFETY: the element lies within the capacity and is aligned for `T`.
-                unsafe { first.wrapping_add(at).write(element) };
-            }
-            len = capacity;
-            let Some(element) = elements.next() else { return vector };
-            let more = elements.size_hint().0.saturating_add(1).max(len);
-            vector.buffer.grow(len.saturating_add(more.max(4))).unwrap_or_else(|error| panic!("{error}"));
-            // SAFETY: as above.
-            unsafe { vector.first().wrapping_add(len).write(element) };
-            len += 1;
-        }
+        Self::from_slice(&elements.into_iter().collect::<Vec<T>>())
     }
 }
 
@@ -240,7 +216,7 @@ unsafe impl Sync for HostBuffer {}
 /// The number of bytes of the elements, and the layout of their allocation.
 ///
 /// It has alignment 1 and is larger by the alignment of the elements; the start is rounded up. With an aligned layout, the
-/// system allocator would clear fresh pages again, and `realloc` could not move pages.
+/// system allocator would clear fresh pages again.
 fn allocation(element: &ElementType, len: usize) -> Result<(usize, Layout)> {
     let layout = |bytes: usize| Layout::from_size_align(bytes.checked_add(ALIGN.max(element.align))?, 1).ok();
     let fits = len.checked_mul(element.size).and_then(|bytes| Some((bytes, layout(bytes)?)));
@@ -291,27 +267,6 @@ impl HostBuffer {
     fn start(&self) -> *mut u8 {
         let base = self.base.as_ptr();
         base.wrapping_add(base.addr().next_multiple_of(ALIGN.max(self.element.align)) - base.addr())
-    }
-
-    /// Enlarges the memory to `len` elements, of which the new ones are uninitialized.
-    ///
-    /// # Errors
-    ///
-    /// As [`zeroed`](Self::zeroed); the memory is then unchanged.
-    fn grow(&mut self, len: usize) -> Result<()> {
-        let (bytes, layout) = allocation(&self.element, len)?;
-        let old_start = self.start().addr() - self.base.addr().get();
-        // SAFETY: the memory was allocated with `self.layout`; the new size forms a valid layout.
-        let base = unsafe { realloc(self.base.as_ptr(), self.layout, layout.size()) };
-        (self.base, self.layout) = (NonNull::new(base).ok_or_else(|| Error::no_memory(bytes))?, layout);
-        self.request_large_pages();
-        if self.start() != base.wrapping_add(old_start) {
-            // SAFETY: `self.bytes` bytes from `old_start` on belong to the allocation, and the new start has as many
-            // behind it.
-            unsafe { self.start().copy_from(base.wrapping_add(old_start), self.bytes) };
-        }
-        self.bytes = bytes;
-        Ok(())
     }
 
     /// Requests pages of 2 MB for large allocations, as NumPy does. First access then takes half the time. It has no

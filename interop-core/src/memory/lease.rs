@@ -407,7 +407,7 @@ macro_rules! storage {
                 let info = import.info();
                 Self::check(info)?;
                 info.check_element(&T::TYPE)?;
-                let (address, range, device) = (info.unwatched_address, info.span(), info.device());
+                let (address, range, device) = (info.unwatched_address, info.unwatched_range(), info.device());
                 if Self::WRITES {
                     import.note_write()?;
                 }

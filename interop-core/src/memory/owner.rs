@@ -130,8 +130,8 @@ impl Owner {
     /// The state of the memory, on which this work is pending.
     #[inline]
     pub(crate) fn state(&self, pending: PendingWork) -> MemoryState<'_> {
-        let (uses, drops_in_order) = (self.uses.as_ref(), self.reach.is_some());
-        MemoryState { uses, drops_in_order, ..MemoryState::new(pending) }
+        let (uses, release_is_ordered) = (self.uses.as_ref(), self.reach.is_some());
+        MemoryState { uses, release_is_ordered, ..MemoryState::new(pending) }
     }
 
     /// How the memory was used.

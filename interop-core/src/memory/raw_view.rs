@@ -211,13 +211,14 @@ pub(crate) use printed;
 /// Rust value, so the compiler checks it.
 #[inline]
 pub(crate) fn shared_elements(info: &ArrayInfo) -> Option<Elements> {
-    (info.mutability() != Mutability::UniqueOwner && !info.span().is_empty()).then(|| elements(info))
+    (info.mutability() != Mutability::UniqueOwner && !info.unwatched_range().is_empty())
+        .then(|| elements(info))
 }
 
 /// The elements of an array, for the record of borrows.
 #[inline]
 pub(crate) fn elements(info: &ArrayInfo) -> Elements {
-    let (range, bits) = (info.span(), info.dtype().item_bits(info.is_padded()));
+    let (range, bits) = (info.unwatched_range(), info.dtype().item_bits(info.is_padded()));
     let item = bits.div_ceil(8);
     if bits % 8 != 0 || range.len() == info.numel() * item {
         return Elements::contiguous(range);

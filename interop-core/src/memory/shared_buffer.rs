@@ -285,7 +285,7 @@ impl FromImport for SharedBuffer {
         let size = dtype.packed_bits().div_ceil(8);
         let memory = MemoryRegion {
             address: info.unwatched_address,
-            range: info.span(),
+            range: info.unwatched_range(),
             element: ElementType { padded, ..ElementType::from_size(dtype, size) },
             device: info.device(),
             mutability: info.mutability(),

@@ -221,7 +221,7 @@ pub struct MemoryState<'a> {
     pub(crate) uses: Option<&'a Arc<Uses>>,
     /// Whether the drop is itself ordered after the work on the memory, and needs no context, as that of an import. An
     /// export then orders nothing of its own.
-    pub(crate) drops_in_order: bool,
+    pub(crate) release_is_ordered: bool,
     /// As [`ArrayInfo::of_storage`].
     pub(crate) of_storage: Option<PendingWork>,
     /// As [`ArrayInfo::is_foreign`].
@@ -236,7 +236,7 @@ impl MemoryState<'_> {
         Self {
             pending,
             uses: None,
-            drops_in_order: false,
+            release_is_ordered: false,
             of_storage: None,
             is_foreign: false,
             has_one_handle: false,
@@ -265,11 +265,11 @@ impl Complete for MemoryState<'_> {
     /// Adds the state to a description. What is unknown, its check has decided by the device.
     #[inline(always)]
     fn complete(self, info: ArrayInfo) -> ArrayInfo {
-        let Self { pending, uses, drops_in_order, of_storage, is_foreign, has_one_handle } = self;
+        let Self { pending, uses, release_is_ordered, of_storage, is_foreign, has_one_handle } = self;
         let is_known = pending.name().is_some() || pending.has_hidden_streams();
         let pending = if is_known { pending } else { info.pending };
         let (uses, of_storage) = (uses.cloned(), of_storage.map(Box::new));
-        ArrayInfo { drops_in_order, of_storage, is_foreign, has_one_handle, pending, uses, ..info }
+        ArrayInfo { release_is_ordered, of_storage, is_foreign, has_one_handle, pending, uses, ..info }
     }
 }
 
@@ -398,8 +398,8 @@ impl<'a> InfoBuilder<'a> {
 
     /// Declares whether other fields of the struct have a drop. It may need the context of the memory.
     #[inline]
-    pub fn beside(mut self, needs_drop: bool) -> Self {
-        self.state.drops_in_order &= !needs_drop;
+    pub fn with_other_drops(mut self, needs_drop: bool) -> Self {
+        self.state.release_is_ordered &= !needs_drop;
         self
     }
 

@@ -8,7 +8,7 @@
 #include <dlfcn.h>
 #include <time.h>
 
-#include "tensors.h"
+#include "interop_dlpack.h"
 
 static int (*attributes)(unsigned, int *, void **, unsigned long long);
 static int (*event_create)(void **, unsigned), (*event_record)(void *, void *), (*stream_wait)(void *, void *, unsigned);
@@ -52,10 +52,10 @@ static PyObject *edge(PyObject *module, PyObject *arguments) {
 }
 
 /* The exchange table of an object's type. */
-static Table *table_of(PyObject *object) {
+static DLPackExchangeAPI *table_of(PyObject *object) {
     PyObject *value = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__dlpack_c_exchange_api__");
     if (!value) return NULL;
-    Table *table = PyCapsule_GetPointer(value, "dlpack_exchange_api");
+    DLPackExchangeAPI *table = PyCapsule_GetPointer(value, "dlpack_exchange_api");
     Py_DECREF(value);
     return table;
 }
@@ -64,12 +64,12 @@ static PyObject *exchange(PyObject *module, PyObject *arguments) {
     PyObject *object;
     long turns;
     if (!PyArg_ParseTuple(arguments, "Ol", &object, &turns)) return NULL;
-    Table *table = table_of(object);
+    DLPackExchangeAPI *table = table_of(object);
     if (!table) return NULL;
     double start = now();
     for (long turn = 0; turn < turns; turn++) {
-        Managed *managed;
-        if (table->from_object(object, &managed)) return NULL;
+        DLManagedTensorVersioned *managed;
+        if (table->managed_tensor_from_py_object_no_sync(object, &managed)) return NULL;
         managed->deleter(managed);
     }
     return PyFloat_FromDouble((now() - start) / turns);

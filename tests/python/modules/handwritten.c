@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "tensors.h"
+#include "interop_dlpack.h"
 
 static const char FRESH[] = "dltensor_versioned", USED[] = "used_dltensor_versioned";
 static PyObject *name_dlpack, *name_max_version, *names_max_version, *version_1_3;
@@ -16,43 +16,43 @@ static PyObject *name_dlpack, *name_max_version, *names_max_version, *version_1_
 /* A 4x4 array of float32, or a view of an imported one. */
 typedef struct {
     PyObject_HEAD
-    Managed *source;
+    DLManagedTensorVersioned *source;
     float own[16];
 } Array;
 static PyTypeObject ArrayType;
 
-typedef struct { Managed managed; int64_t numbers[4]; } Package;
+typedef struct { DLManagedTensorVersioned managed; int64_t numbers[4]; } Package;
 
-static void release(Managed *managed) {
+static void release(DLManagedTensorVersioned *managed) {
     PyGILState_STATE state = PyGILState_Ensure();
-    Py_DECREF((PyObject *)managed->context);
+    Py_DECREF((PyObject *)managed->manager_ctx);
     PyGILState_Release(state);
     free(managed);
 }
 
 static void destroy(PyObject *capsule) {
     if (PyCapsule_IsValid(capsule, FRESH)) {
-        Managed *managed = PyCapsule_GetPointer(capsule, FRESH);
+        DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, FRESH);
         managed->deleter(managed);
     }
 }
 
-static Managed *pack(Array *array) {
+static DLManagedTensorVersioned *pack(Array *array) {
     Package *package = malloc(sizeof(Package));
-    Managed *managed = &package->managed;
-    managed->version = (Version){1, 3};
-    managed->context = Py_NewRef((PyObject *)array);
+    DLManagedTensorVersioned *managed = &package->managed;
+    managed->version = (DLPackVersion){1, 3};
+    managed->manager_ctx = Py_NewRef((PyObject *)array);
     managed->deleter = release;
     managed->flags = 0;
     if (array->source) {
-        managed->tensor = array->source->tensor;
+        managed->dl_tensor = array->source->dl_tensor;
         managed->flags = array->source->flags & 1;
     } else {
-        managed->tensor = (Tensor){array->own, {1, 0}, 2, {2, 32, 1}, NULL, NULL, 0};
+        managed->dl_tensor = (DLTensor){array->own, {1, 0}, 2, {2, 32, 1}, NULL, NULL, 0};
         package->numbers[0] = package->numbers[1] = package->numbers[2] = 4;
         package->numbers[3] = 1;
-        managed->tensor.shape = package->numbers;
-        managed->tensor.strides = package->numbers + 2;
+        managed->dl_tensor.shape = package->numbers;
+        managed->dl_tensor.strides = package->numbers + 2;
     }
     return managed;
 }
@@ -68,7 +68,7 @@ static PyObject *dlpack(PyObject *self, PyObject *const *arguments, Py_ssize_t c
             return NULL;
         }
     }
-    Managed *managed = pack((Array *)self);
+    DLManagedTensorVersioned *managed = pack((Array *)self);
     return PyCapsule_New(managed, FRESH, destroy);
 }
 
@@ -79,7 +79,7 @@ static PyObject *dlpack_device(PyObject *self, PyObject *unused) {
 /* Whether the functions that can fail do so (1), or raise an exception and report success (2). */
 static long refusing;
 
-static int table_from_object(void *object, Managed **out) {
+static int table_from_object(void *object, DLManagedTensorVersioned **out) {
     if (refusing == 1) {
         PyErr_SetString(PyExc_BufferError, "not by the table");
         return -1;
@@ -88,14 +88,14 @@ static int table_from_object(void *object, Managed **out) {
     if (refusing) PyErr_SetString(PyExc_RuntimeError, "and yet");
     return 0;
 }
-static Table table = {{{1, 3}, NULL}, NULL, table_from_object, NULL, NULL, NULL};
+static DLPackExchangeAPI table = {{{1, 3}, NULL}, NULL, table_from_object, NULL, NULL, NULL};
 
-static Managed *take(PyObject *object) {
+static DLManagedTensorVersioned *take(PyObject *object) {
     PyObject *arguments[] = {NULL, object, version_1_3};
     PyObject *capsule =
         PyObject_VectorcallMethod(name_dlpack, arguments + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, names_max_version);
     if (!capsule) return NULL;
-    Managed *managed = PyCapsule_GetPointer(capsule, FRESH);
+    DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, FRESH);
     if (managed) PyCapsule_SetName(capsule, USED);
     Py_DECREF(capsule);
     return managed;
@@ -103,33 +103,33 @@ static Managed *take(PyObject *object) {
 
 /* Imports a typed view of two axes. */
 static PyObject *is_square(PyObject *module, PyObject *object) {
-    Managed *managed = take(object);
+    DLManagedTensorVersioned *managed = take(object);
     if (!managed) return NULL;
-    int square = managed->tensor.shape[0] == managed->tensor.shape[1];
+    int square = managed->dl_tensor.shape[0] == managed->dl_tensor.shape[1];
     managed->deleter(managed);
     return PyBool_FromLong(square);
 }
 
 static PyObject *asarray(PyObject *module, PyObject *object) {
-    Managed *managed = take(object);
+    DLManagedTensorVersioned *managed = take(object);
     if (!managed) return NULL;
     Array *array = PyObject_New(Array, &ArrayType);
     array->source = managed;
     return (PyObject *)array;
 }
 
-static Table *table_of(PyObject *object) {
+static DLPackExchangeAPI *table_of(PyObject *object) {
     PyObject *capsule = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__dlpack_c_exchange_api__");
     if (!capsule) return NULL;
-    Table *found = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    DLPackExchangeAPI *found = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
     Py_DECREF(capsule);
     return found;
 }
 
 /* The table of the type, looked up once. */
-static Table *known_table_of(PyObject *object) {
+static DLPackExchangeAPI *known_table_of(PyObject *object) {
     static PyTypeObject *type;
-    static Table *known;
+    static DLPackExchangeAPI *known;
     if (Py_TYPE(object) != type) {
         known = table_of(object);
         if (!known) return NULL;
@@ -140,10 +140,10 @@ static Table *known_table_of(PyObject *object) {
 
 /* Imports through the table of the type. */
 static PyObject *is_square_by_table(PyObject *module, PyObject *object) {
-    Managed *managed;
-    Table *known = known_table_of(object);
-    if (!known || known->from_object(object, &managed)) return NULL;
-    int square = managed->tensor.shape[0] == managed->tensor.shape[1];
+    DLManagedTensorVersioned *managed;
+    DLPackExchangeAPI *known = known_table_of(object);
+    if (!known || known->managed_tensor_from_py_object_no_sync(object, &managed)) return NULL;
+    int square = managed->dl_tensor.shape[0] == managed->dl_tensor.shape[1];
     managed->deleter(managed);
     return PyBool_FromLong(square);
 }
@@ -153,7 +153,7 @@ static PyObject *array_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
 }
 
 static void array_free(PyObject *self) {
-    Managed *source = ((Array *)self)->source;
+    DLManagedTensorVersioned *source = ((Array *)self)->source;
     if (source && source->deleter) source->deleter(source);
     Py_TYPE(self)->tp_free(self);
 }
@@ -164,7 +164,7 @@ static void set_error(void *context, const char *kind, const char *message) {
     PyList_Append(context, Py_BuildValue("(ss)", kind, message));
 }
 
-static PyObject *facts_of(const Tensor *tensor) {
+static PyObject *facts_of(const DLTensor *tensor) {
     PyObject *shape = PyList_New(0), *strides = PyList_New(0);
     for (int axis = 0; axis < tensor->ndim; axis++) {
         PyList_Append(shape, PyLong_FromLongLong(tensor->shape[axis]));
@@ -172,29 +172,29 @@ static PyObject *facts_of(const Tensor *tensor) {
     }
     return Py_BuildValue(
         "{s:K,s:(ii),s:(iii),s:N,s:N,s:K}", "data", (unsigned long long)(uintptr_t)tensor->data, "device",
-        tensor->device.type, tensor->device.id, "dtype", tensor->dtype.code, tensor->dtype.bits, tensor->dtype.lanes,
+        tensor->device.device_type, tensor->device.device_id, "dtype", tensor->dtype.code, tensor->dtype.bits, tensor->dtype.lanes,
         "shape", PyList_AsTuple(shape), "strides", PyList_AsTuple(strides), "byte_offset",
         (unsigned long long)tensor->byte_offset);
 }
 
 static PyObject *table_members(PyObject *module, PyObject *object) {
-    Table *found = table_of(object);
+    DLPackExchangeAPI *found = table_of(object);
     if (!found) return NULL;
     return Py_BuildValue(
         "{s:(II),s:O,s:(NNNNN)}", "version", found->header.version.major, found->header.version.minor, "previous",
-        found->header.previous ? Py_True : Py_False, "functions", PyBool_FromLong(found->allocate != NULL),
-        PyBool_FromLong(found->from_object != NULL), PyBool_FromLong(found->to_object != NULL),
-        PyBool_FromLong(found->borrow != NULL), PyBool_FromLong(found->stream != NULL));
+        found->header.prev_api ? Py_True : Py_False, "functions", PyBool_FromLong(found->managed_tensor_allocator != NULL),
+        PyBool_FromLong(found->managed_tensor_from_py_object_no_sync != NULL), PyBool_FromLong(found->managed_tensor_to_py_object_no_sync != NULL),
+        PyBool_FromLong(found->dltensor_from_py_object_no_sync != NULL), PyBool_FromLong(found->current_work_stream != NULL));
 }
 
 /* table_import(type_owner, object): the description of an owned tensor, its version and flags; it is released again. */
 static PyObject *table_import(PyObject *module, PyObject *arguments) {
     PyObject *owner, *object;
-    Managed *managed;
+    DLManagedTensorVersioned *managed;
     if (!PyArg_ParseTuple(arguments, "OO", &owner, &object)) return NULL;
-    Table *found = table_of(owner);
-    if (!found || found->from_object(object, &managed)) return NULL;
-    PyObject *facts = Py_BuildValue("(N(II)K)", facts_of(&managed->tensor), managed->version.major,
+    DLPackExchangeAPI *found = table_of(owner);
+    if (!found || found->managed_tensor_from_py_object_no_sync(object, &managed)) return NULL;
+    PyObject *facts = Py_BuildValue("(N(II)K)", facts_of(&managed->dl_tensor), managed->version.major,
                                     managed->version.minor, (unsigned long long)managed->flags);
     managed->deleter(managed);
     return facts;
@@ -205,9 +205,9 @@ static PyObject *table_wrap(PyObject *module, PyObject *arguments) {
     PyObject *owner, *object;
     void *wrapped;
     if (!PyArg_ParseTuple(arguments, "OO", &owner, &object)) return NULL;
-    Table *found = table_of(owner);
-    Managed *managed = found ? take(object) : NULL;
-    if (!managed || found->to_object(managed, &wrapped)) return NULL;
+    DLPackExchangeAPI *found = table_of(owner);
+    DLManagedTensorVersioned *managed = found ? take(object) : NULL;
+    if (!managed || found->managed_tensor_to_py_object_no_sync(managed, &wrapped)) return NULL;
     return wrapped;
 }
 
@@ -215,13 +215,13 @@ static PyObject *table_wrap(PyObject *module, PyObject *arguments) {
  * errors. */
 static PyObject *table_allocate(PyObject *module, PyObject *arguments) {
     PyObject *owner, *shape;
-    Tensor prototype = {0};
+    DLTensor prototype = {0};
     int code, bits, lanes;
     int64_t numbers[64];
     if (!PyArg_ParseTuple(arguments, "OO!iiiii", &owner, &PyTuple_Type, &shape, &code, &bits, &lanes,
-                          &prototype.device.type, &prototype.device.id))
+                          &prototype.device.device_type, &prototype.device.device_id))
         return NULL;
-    Table *found = table_of(owner);
+    DLPackExchangeAPI *found = table_of(owner);
     if (!found) return NULL;
     prototype.ndim = (int32_t)PyTuple_GET_SIZE(shape);
     for (int axis = 0; axis < prototype.ndim; axis++) numbers[axis] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, axis));
@@ -230,10 +230,10 @@ static PyObject *table_allocate(PyObject *module, PyObject *arguments) {
     /* Neither may be dereferenced. */
     prototype.data = (void *)8, prototype.strides = (int64_t *)8;
     PyObject *errors = PyList_New(0);
-    Managed *managed;
-    if (found->allocate(&prototype, &managed, errors, set_error)) return errors;
+    DLManagedTensorVersioned *managed;
+    if (found->managed_tensor_allocator(&prototype, &managed, errors, set_error)) return errors;
     Py_DECREF(errors);
-    PyObject *facts = facts_of(&managed->tensor);
+    PyObject *facts = facts_of(&managed->dl_tensor);
     managed->deleter(managed);
     return facts;
 }
@@ -244,15 +244,15 @@ static PyObject *table_stream(PyObject *module, PyObject *arguments) {
     int type, id;
     void *stream = (void *)8;
     if (!PyArg_ParseTuple(arguments, "Oii", &owner, &type, &id)) return NULL;
-    Table *found = table_of(owner);
-    if (!found || found->stream(type, id, &stream)) return NULL;
+    DLPackExchangeAPI *found = table_of(owner);
+    if (!found || found->current_work_stream(type, id, &stream)) return NULL;
     return PyLong_FromVoidPtr(stream);
 }
 
 /* A capsule of an array on a GPU that does not exist, at an address that is never read. */
 static PyObject *imagined(PyObject *module, PyObject *unused) {
     static int64_t numbers[] = {4, 4, 4, 1};
-    static Managed managed = {{1, 3}, NULL, NULL, 0, {(void *)0x7f0000000000, {2, 0}, 2, {2, 32, 1}, numbers, numbers + 2, 0}};
+    static DLManagedTensorVersioned managed = {{1, 3}, NULL, NULL, 0, {(void *)0x7f0000000000, {2, 0}, 2, {2, 32, 1}, numbers, numbers + 2, 0}};
     return PyCapsule_New(&managed, FRESH, NULL);
 }
 

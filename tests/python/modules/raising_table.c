@@ -1,16 +1,10 @@
 // Functions of an exchange table that fail with an exception set, which ctypes functions cannot do.
 
 #include <Python.h>
-#include <stdint.h>
 
-// The fields up to the deleter; the others are not used.
-typedef struct Tensor {
-    uint32_t version[2];
-    void* context;
-    void (*deleter)(struct Tensor*);
-} Tensor;
+#include "interop_dlpack.h"
 
-static Tensor* left;
+static DLManagedTensorVersioned* left;
 static long deleted;
 
 static int fail(void) {
@@ -18,13 +12,13 @@ static int fail(void) {
     return -1;
 }
 
-static int releases(Tensor* tensor, void** out) {
+static int releases(DLManagedTensorVersioned* tensor, void** out) {
     (void)out;
     tensor->deleter(tensor);
     return fail();
 }
 
-static int later(Tensor* tensor, void** out) {
+static int later(DLManagedTensorVersioned* tensor, void** out) {
     (void)out;
     left = tensor;
     return fail();
@@ -42,7 +36,7 @@ static int stream(int kind, int32_t ordinal, void** out) {
 }
 
 // Calls Python in its deleter, and so must not run while an exception is set.
-static void call_python(Tensor* tensor) {
+static void call_python(DLManagedTensorVersioned* tensor) {
     (void)tensor;
     PyObject* result = PyObject_CallNoArgs((PyObject*)&PyDict_Type);
     Py_XDECREF(result);
@@ -50,8 +44,8 @@ static void call_python(Tensor* tensor) {
     deleted += PyErr_Occurred() == NULL;
 }
 
-static int allocate(void* prototype, Tensor** out, void* context, void* set_error) {
-    static Tensor tensor = {{1, 3}, NULL, call_python};
+static int allocate(void* prototype, DLManagedTensorVersioned** out, void* context, void* set_error) {
+    static DLManagedTensorVersioned tensor = {{1, 3}, NULL, call_python};
     (void)prototype, (void)context, (void)set_error;
     *out = &tensor;
     interrupt();

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "tensors.h"
+#include "interop_dlpack.h"
 
 /* A host function that is queued on a stream. It records whether its thread is attached to the interpreter. */
 static int attached;
@@ -20,11 +20,11 @@ static PyObject *attachment(PyObject *module, PyObject *arguments) {
 }
 
 /* Tensors whose deleters are called one after the other by a thread that is unknown to Python. */
-static Managed **let_go;
+static DLManagedTensorVersioned **let_go;
 static pthread_t letting_go;
 
 static void *let_all_go(void *unused) {
-    for (Managed **next = let_go; *next; next++) (*next)->deleter(*next);
+    for (DLManagedTensorVersioned **next = let_go; *next; next++) (*next)->deleter(*next);
     free(let_go);
     return NULL;
 }

@@ -4,33 +4,17 @@
  * releases after the interpreter has ended. */
 #include <Python.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <stdio.h>
 
-typedef struct {
-    void *data;
-    int32_t device_type, device_id, ndim;
-    uint8_t code, bits;
-    uint16_t lanes;
-    int64_t *shape, *strides;
-    uint64_t byte_offset;
-} DLTensor;
-
-typedef struct Managed {
-    uint32_t major, minor;
-    void *context;
-    void (*deleter)(struct Managed *);
-    uint64_t flags;
-    DLTensor tensor;
-} Managed;
+#include "interop_dlpack.h"
 
 static void *release(void *tensor) {
-    ((Managed *)tensor)->deleter(tensor);
+    ((DLManagedTensorVersioned *)tensor)->deleter(tensor);
     return NULL;
 }
 
 /* Runs on another thread while this one keeps its locks. */
-static void release_elsewhere(Managed *tensor) {
+static void release_elsewhere(DLManagedTensorVersioned *tensor) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, release, tensor) != 0 || pthread_join(thread, NULL) != 0) {
         puts("no thread");
@@ -38,9 +22,9 @@ static void release_elsewhere(Managed *tensor) {
 }
 
 /* Takes the tensor of a new array, as a consumer does. */
-static Managed *take(PyObject *scope, const char *array) {
+static DLManagedTensorVersioned *take(PyObject *scope, const char *array) {
     PyObject *capsule = PyRun_String(array, Py_eval_input, scope, scope);
-    Managed *tensor = capsule ? PyCapsule_GetPointer(capsule, "dltensor_versioned") : NULL;
+    DLManagedTensorVersioned *tensor = capsule ? PyCapsule_GetPointer(capsule, "dltensor_versioned") : NULL;
     if (tensor == NULL || PyCapsule_SetName(capsule, "used_dltensor_versioned") != 0) {
         PyErr_Print();
         exit(1);
@@ -63,16 +47,16 @@ int main(void) {
         return 1;
     }
     static const char *FRESH = "interop_demo.Array.full((3, 4), 2.5).__dlpack__(max_version=(1, 0))";
-    Managed *first = take(scope, FRESH), *second = take(scope, FRESH), *last = take(scope, FRESH);
+    DLManagedTensorVersioned *first = take(scope, FRESH), *second = take(scope, FRESH), *last = take(scope, FRESH);
     printf("%ld", live_exports(scope));
     release_elsewhere(first);
-    printf(" %ld %g", live_exports(scope), ((float *)second->tensor.data)[11]);
+    printf(" %ld %g", live_exports(scope), ((float *)second->dl_tensor.data)[11]);
     release_elsewhere(second);
     printf(" %ld", live_exports(scope));
     if (Py_FinalizeEx() != 0) {
         return 1;
     }
-    printf(" %g\n", ((float *)last->tensor.data)[11]);
+    printf(" %g\n", ((float *)last->dl_tensor.data)[11]);
     release_elsewhere(last);
     return 0;
 }

@@ -54,8 +54,8 @@ use crate::memory::raw_view::check_writable;
 ///     other: &Row<Lease<f32>>,
 /// ) -> Result<(), Box<dyn std::error::Error>> {
 ///     let config = LaunchConfig::for_num_elems(u32::try_from(out.len.max(1))?);
-///     let other = LentSlice::<f32>::on(other, stream)?;        // `stream` waits for the arrays
-///     let mut out = LentSliceMut::<f32>::on(out, stream)?;
+///     let other = LentSlice::<f32>::with_stream(other, stream)?;        // `stream` waits for the arrays
+///     let mut out = LentSliceMut::<f32>::with_stream(out, stream)?;
 ///     // SAFETY: the kernel takes these arguments, and both arrays have an element for each of its threads.
 ///     unsafe { stream.launch_builder(kernel).arg(&mut out.view_mut()).arg(&other.view()).launch(config)? };
 ///     out.finish()?;                                           // the streams of the arrays wait for the kernel
@@ -87,7 +87,7 @@ impl<'a, T: Element> LentSlice<'a, T> {
     ///
     /// # Errors
     ///
-    /// As [`on`](Self::on), and as [`FromStream::from_stream`](crate::launch::FromStream::from_stream).
+    /// As [`with_stream`](Self::with_stream), and as [`FromStream::from_stream`](crate::launch::FromStream::from_stream).
     pub fn new(array: &'a (impl CudaArray + ?Sized)) -> Result<Self> {
         let info = array.info()?;
         let scope_use = ScopeUse::read(array, &info);
@@ -102,7 +102,7 @@ impl<'a, T: Element> LentSlice<'a, T> {
     /// [`ErrorKind::DType`] for another element type; [`ErrorKind::Strides`] if the array is not contiguous;
     /// [`ErrorKind::Alignment`] if its address is not aligned for `T`; [`ErrorKind::StreamCapture`] for a captured stream of
     /// a context with event tracking; [`ErrorKind::Driver`] if a driver call fails; and as [`LaunchScope::read`].
-    pub fn on(array: &'a (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
+    pub fn with_stream(array: &'a (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
         let info = array.info()?;
         let scope_use = ScopeUse::read(array, &info);
         Self::from_info(&info, Some(stream), scope_use)
@@ -171,7 +171,7 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// As [`on`](Self::on), and as [`LentSlice::new`].
+    /// As [`with_stream`](Self::with_stream), and as [`LentSlice::new`].
     pub fn new(array: &'a mut (impl CudaArray + ?Sized)) -> Result<Self> {
         let info = array.info()?;
         let scope_use = ScopeUse::write(array, &info);
@@ -183,7 +183,7 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
     /// # Errors
     ///
     /// [`ErrorKind::ReadOnly`] for a read-only array; and as [`LentSlice::on`].
-    pub fn on(array: &'a mut (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
+    pub fn with_stream(array: &'a mut (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
         let info = array.info()?;
         let scope_use = ScopeUse::write(array, &info);
         Self::from_info(&info, Some(stream), scope_use)

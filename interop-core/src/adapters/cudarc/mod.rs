@@ -217,7 +217,7 @@ impl<T: Element + DeviceRepr> FromImport for CudaSlice<T> {
     }
 
     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        copied(&mut import, order).map_err(|error| Refused::new(import, error))
+        copy_to_slice(&mut import, order).map_err(|error| Refused::new(import, error))
     }
 }
 
@@ -242,7 +242,7 @@ macro_rules! host_copies {
 
                 fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
                     let fits = Self::check(import.info());
-                    let copy = fits.and_then(|()| copied_to_host_accessible::<T, _>(&mut import, order, $make));
+                    let copy = fits.and_then(|()| copy_to_host_accessible::<T, _>(&mut import, order, $make));
                     copy.map_err(|error| Refused::new(import, error))
                 }
             }
@@ -260,7 +260,7 @@ host_copies! {
 }
 
 /// Copies an import into host-accessible memory and waits for the copy.
-fn copied_to_host_accessible<T: Element + DeviceRepr, S: Storage>(
+fn copy_to_host_accessible<T: Element + DeviceRepr, S: Storage>(
     import: &mut Import,
     order: Order,
     make: impl FnOnce(&Arc<CudaContext>, usize) -> Result<S, DriverError>,
@@ -291,7 +291,7 @@ fn size_in_bytes<T>(count: usize) -> Result<usize> {
 
 /// Copies an import into a slice of the default stream. A slice is freed on its stream, and the default stream is never
 /// destroyed.
-fn copied<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> Result<CudaSlice<T>> {
+fn copy_to_slice<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> Result<CudaSlice<T>> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
     let site = DefaultStreamTarget::new(import)?;
     let context = context(site.ordinal())?;

@@ -101,7 +101,7 @@ impl CompactCopy {
             }
         }
         if !is_backwards {
-            let range = info.span();
+            let range = info.unwatched_range();
             let plan = CopyPlan::of_bytes(range.len());
             let first = info.unwatched_address.wrapping_sub(range.start);
             let (layout, bytes) = (info.layout().clone(), range.len());
@@ -191,7 +191,7 @@ impl CompactCopy {
             mutability,
             pending: PendingWork::on(stream),
             uses: None,
-            drops_in_order: buffer.drops_in_order(),
+            release_is_ordered: buffer.release_is_ordered(),
             of_storage: None,
             is_foreign: false,
             has_one_handle: false,

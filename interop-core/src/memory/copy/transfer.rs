@@ -528,7 +528,7 @@ unsafe fn copy_to_host(
         return unsafe { check_bytes(element, target, plan.bytes()) };
     }
     // All bytes that the elements span.
-    let range = info.span();
+    let range = info.unwatched_range();
     let staged = HostBuffer::uninit(u8::TYPE, range.len())?;
     let (driver, start) = (driver()?, staged.address());
     let context = context_for(driver, info.device())?;

@@ -228,8 +228,8 @@ fn pack<A: TensorAbi, O: ExportOwner>(
         unsafe { strides.wrapping_add(axis).write(*step as i64) };
     }
     let tensor = tensor_of(info, shape);
-    let drops_in_order = O::OWNS_THE_ARRAY && info.drops_in_order;
-    let is_free = info.device() == Device::CPU || drops_in_order;
+    let release_is_ordered = O::OWNS_THE_ARRAY && info.release_is_ordered;
+    let is_free = info.device() == Device::CPU || release_is_ordered;
     let reach = if is_free { None } else { cuda::reach_of(info) };
     let reach = reach.map(|reach| owner.get_mut().adapt_reach(reach));
     let managed = A::wrap(tensor, flags, start.cast::<c_void>(), release::<A, O>);

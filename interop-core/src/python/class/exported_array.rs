@@ -114,7 +114,7 @@ impl ExportedArray {
         // Python drops the struct on any thread, and some buffers are freed in the current context, so it is dropped in
         // that of its memory. An import and host memory need none. It is found now, because a description may need the
         // interpreter, and a drop must not wait for it.
-        let on_device = info.device() != Device::CPU && !info.drops_in_order;
+        let on_device = info.device() != Device::CPU && !info.release_is_ordered;
         let reach = if on_device { cuda::reach_of(info) } else { None };
         Self { source: Source::Value(Box::new(InReach::new(Sole(array), reach))), part: None }
     }
