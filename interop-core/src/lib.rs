@@ -36,18 +36,18 @@
 //! [`ArrayInfo`], on which all other code relies. The attributes of the [derive](derive@CudaArray) define what a struct
 //! exports and which fields an import fills.
 //!
-//! | task | items |
-//! | --- | --- |
-//! | describe, export and view a struct | [`CudaArray`] |
-//! | import an array into a struct | [`FromArray`], [`Import`] |
-//! | choose the owner of the memory | start with [`HostVec`] and [`LeaseMut`]; then `Vec<T>`, [`Lease`], [`SharedBuffer`], your own [`Storage`] |
-//! | read and write elements on the host | [`CudaArray::map_inplace`] and similar methods, [`HostView`], [`HostViewMut`] |
-//! | write and launch a kernel in Rust | [`kernel`], [`KernelModule`], [`LaunchScope`] |
-//! | pass an array to a kernel in C++ | [`KernelView`], [`KernelViewMut`], [`KERNEL_HEADER`] |
-//! | declare an element type | [`Element`](trait@Element) |
-//! | exchange tensors, or interface dicts as plain data | [`dlpack`], [`cai`] |
-//! | allocate CUDA memory, synchronize streams, control releases | [`cuda`] |
-//! | exchange arrays with Python (feature `python`) | `python` |
+//! These are the items of most programs, in the order of the guide:
+//!
+//! | task | items | more |
+//! | --- | --- | --- |
+//! | describe, export and view a struct | [`CudaArray`](trait@CudaArray), [`ArrayInfo`], [`DType`], [`Device`], [`DeviceType`] | [`descriptor`] |
+//! | import an array into a struct | [`FromArray`], [`Import`], [`Order`] | [`dlpack`], [`cai`] |
+//! | handle what does not fit | [`Error`], [`ErrorKind`], [`Refused`], [`Result`] | |
+//! | exchange arrays with Python (feature `python`) | [`Kept`] | `python` |
+//! | choose the owner of the memory | [`HostVec`], [`LeaseMut`], [`Lease`], [`SharedBuffer`], your own [`Storage`] | [`storage`], [`lent`], `adapters` |
+//! | read and write elements on the host | [`HostView`], [`HostViewMut`], an [`Element`](trait@Element) of your own | [`view`], [`element`] |
+//! | order work on a GPU | [`StreamHandle`], [`LaunchScope`] | [`cuda`] |
+//! | launch a kernel, in Rust or in C++ | [`KernelModule`], [`LaunchSize`] | [`kernel`], [`launch`] |
 //!
 //! # Features
 //!
@@ -58,7 +58,6 @@
 //! - `half`, `num-complex`: the types of these crates as elements.
 //! - `rayon`: parallel loops over elements on the host.
 //! - `stubs`: types for type checkers, by `maturin generate-stubs`; implies `python`.
-//! - `counters`: counts of live exports and allocations, for leak tests.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The error below is the only message then.
 #![cfg_attr(python_too_old, allow(dead_code, unused_imports))]
@@ -96,51 +95,89 @@ compile_error!(
 #[cfg(all(feature = "python", not(python_too_old)))]
 pub mod python;
 
+pub use interop_kernel as kernel;
 pub use protocols::{cai, dlpack};
 
-/// The arguments of kernels, and kernels in Rust.
-pub use interop_kernel as kernel;
-pub use interop_kernel::{
-    DynKernelView, InScope, KernelArrays, KernelOperand, KernelView, KernelViewMut, LaunchSize,
-};
-
-pub use array::dims::{Dims, MAX_NDIM};
-pub use array::dtype::DType;
-pub use array::element::{Element, ElementType, Opaque};
-pub use array::info::ArrayInfo;
-pub use array::layout::Layout;
-pub use array::layout::order::Order;
-pub use array::minifloat::{
-    Float4E2m1fnX2, Float6E2m3fn, Float6E3m2fn, Float8E3m4, Float8E4m3, Float8E4m3b11fnuz, Float8E4m3fn,
-    Float8E4m3fnuz, Float8E5m2, Float8E5m2fnuz, Float8E8m0fnu,
-};
-pub use array::mutability::Mutability;
-pub use array::raw_descriptor::{RawDescriptor, Strides};
-pub use array::struct_type::{StructField, StructType};
-pub use cuda::KernelModule;
-pub use derive::bare_tensor::{BorrowedFor, BorrowedTensor, LentTensor};
+// The items of the start page, in the order of the guide.
 pub use derive::cuda_array::CudaArray;
-pub use derive::elementwise::{ElementwiseArrays, ElementwiseOperand};
-pub use derive::fields::stream::{AsStream, FromStream};
 pub use derive::from_array::FromArray;
-pub use derive::kept::Kept;
-pub use derive::launch_scope::{ArrayInScope, LaunchScope};
-pub use derive::relabel::Relabeled;
+pub use memory::host_vec::HostVec;
+pub use memory::lease::{Lease, LeaseMut};
+
+pub use array::dtype::DType;
+pub use array::info::ArrayInfo;
+pub use array::layout::order::Order;
 pub use driver::device::{Device, DeviceType};
-pub use driver::stream_handle::{RawStream, StreamHandle};
 pub use error::{Error, ErrorKind, Refused, Result};
-pub use memory::array_view::{ArrayView, ArrayViewMut, KERNEL_HEADER};
-pub use memory::from_import::FromImport;
-pub use memory::host::cells::ReadOnlyCell;
-pub use memory::host::elements::Iter;
-pub use memory::host::{HostView, HostViewMut};
-pub use memory::host_vec::{HostBuffer, HostVec};
-pub use memory::import::{Import, Protocol};
-pub use memory::lease::{Borrowed, BorrowedMut, Lease, LeaseMut};
-pub use memory::owner::Owner;
+pub use memory::import::Import;
+
+pub use derive::kept::Kept;
 pub use memory::shared_buffer::SharedBuffer;
-pub use memory::storage::{MemoryRegion, Storage};
+pub use memory::storage::Storage;
+
+pub use array::element::Element;
+pub use memory::host::view::{HostView, HostViewMut};
+
+pub use cuda::kernel_module::KernelModule;
+pub use derive::launch_scope::LaunchScope;
+pub use driver::stream_handle::StreamHandle;
+pub use interop_kernel::LaunchSize;
+
+pub mod storage {
+    //! What a [`Storage`](crate::Storage) of your own needs, and storages for special cases.
+
+    pub use crate::array::mutability::Mutability;
+    pub use crate::derive::relabel::Relabeled;
+    pub use crate::memory::copy::transfer::copy_import;
+    pub use crate::memory::extraction::FromImport;
+    pub use crate::memory::host_vec::HostBuffer;
+    pub use crate::memory::import::Protocol;
+    pub use crate::memory::owner::Owner;
+    pub use crate::memory::storage::MemoryRegion;
+}
+
+pub mod element {
+    //! Element types that are not numbers of Rust: opaque bytes, structs, floats of 8 bits and less.
+
+    pub use crate::array::element::{ElementType, MiniFloat, Opaque};
+    pub use crate::array::struct_type::{StructField, StructType};
+}
+
+pub mod descriptor {
+    //! Arrays as plain data, for code that reads or writes a protocol itself: what is checked, and shapes with strides.
+
+    pub use crate::array::dims::{Dims, MAX_NDIM};
+    pub use crate::array::layout::Layout;
+    pub use crate::array::validate::{RawDescriptor, Strides};
+}
+
+pub mod view {
+    //! Borrowed arrays with an element type and a rank, and what a [`HostView`](crate::HostView) returns.
+
+    pub use crate::memory::array_view::{ArrayView, ArrayViewMut};
+    pub use crate::memory::host::cells::ReadOnlyCell;
+    pub use crate::memory::host::view::Iter;
+}
+
+pub mod launch {
+    //! What a [`LaunchScope`](crate::LaunchScope) takes and returns, and the header for kernels in C++.
+
+    pub use crate::cuda::kernel_module::KernelArgument;
+    pub use crate::derive::elementwise::{ElementwiseArrays, ElementwiseOperand};
+    pub use crate::derive::fields::stream::{AsStream, FromStream};
+    pub use crate::derive::launch_scope::ArrayInScope;
+    pub use crate::memory::array_view::KERNEL_HEADER;
+}
+
+pub mod lent {
+    //! Arrays that are lent for the time of a call: a `DLTensor` of TVM FFI, of `PyTorch`'s stable ABI or of XLA.
+
+    pub use crate::derive::bare_tensor::{BorrowedFor, BorrowedTensor, LentTensor};
+    pub use crate::memory::lease::{Borrowed, BorrowedMut};
+}
+
 #[cfg(feature = "counters")]
+#[doc(hidden)]
 pub use process::counters::{live_allocations, live_exports};
 
 #[cfg(feature = "derive")]

@@ -9,9 +9,9 @@ use syn::parse::{ParseStream, Parser};
 use syn::token::Bracket;
 use syn::{Attribute, Lit, MacroDelimiter, Meta, Token, Type, Variant};
 
-use crate::device_names;
 use crate::errors::Errors;
 use crate::keywords;
+use crate::model::Device;
 
 /// The name of the attribute.
 pub(crate) const ATTRIBUTE: &str = "cuda_array";
@@ -30,6 +30,14 @@ pub(crate) enum Value {
     Given(TokenStream),
     /// `(...)`.
     List(Group),
+}
+
+/// A value and the keyword that set it.
+pub(crate) struct Set<T> {
+    pub(crate) word: Ident,
+    pub(crate) value: T,
+    /// Whether the keyword itself already has an error, so that no second one is reported.
+    pub(crate) is_reported: bool,
 }
 
 /// The entries of all `#[cuda_array(...)]` in `attrs`. `example` is a valid content for this position, for messages.
@@ -223,7 +231,7 @@ fn no_word(input: ParseStream) -> SyntaxError {
     let help = match keywords::legal_name(bare) {
         Some(word) => format!("write `{word}`, without quotes"),
         None if shown == "," => "remove the comma".to_string(),
-        None if device_names::is_device(bare) => {
+        None if Device::from_name(bare).is_some() => {
             "write several devices in brackets, `device = [\"cuda\", \"cuda_managed\"]`".to_string()
         }
         None => "the attribute takes keywords, such as `data` or `shape = [height, width]`".to_string(),
@@ -287,4 +295,36 @@ fn begins_value(input: ParseStream) -> bool {
         },
         _ => true,
     }
+}
+
+/// Fills a slot, or reports once that it is already filled.
+pub(crate) fn set<T>(slot: &mut Option<Set<T>>, word: Ident, value: Option<T>, errors: &mut Errors) {
+    if let Some(first) = slot {
+        // The other value already has an error.
+        if !first.is_reported && value.is_some() {
+            errors.push(&word, format_args!("`{word}` is written twice"), "remove one of the two");
+            // The other value may be the intended one.
+            errors.mark_uncertain(keywords::legal_name(&word.to_string()));
+        }
+        first.is_reported = true;
+    } else if let Some(value) = value {
+        *slot = Some(Set { word, value, is_reported: false });
+    }
+}
+
+/// A keyword without a value. With a value it is reported but still counts, unless the value is `false`.
+pub(crate) fn flag(slot: &mut Option<Set<()>>, entry: Entry, errors: &mut Errors) {
+    let Entry { word, value } = entry;
+    let found = match value {
+        Value::None => return set(slot, word, Some(()), errors),
+        Value::Given(value) if value.to_string() == "false" => {
+            let help = format!("remove it: leave out `{word}` to turn it off");
+            errors.push(&word, format_args!("`{word}` takes no value"), help);
+            return errors.mark_uncertain(keywords::legal_name(&word.to_string()));
+        }
+        Value::Given(_) => "value",
+        Value::List(_) => "options",
+    };
+    errors.push(&word, format_args!("`{word}` takes no {found}"), format_args!("write `{word}`"));
+    slot.get_or_insert(Set { word, value: (), is_reported: true }).is_reported = true;
 }

@@ -5,23 +5,15 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::parse::Parser;
-use syn::{Attribute, LitStr, Path, Type};
+use syn::{Attribute, LitStr, Path};
 
-use crate::attribute_syntax::{self, Entry, Value};
+use crate::attribute_syntax::{self, Entry, Set, Value, flag, set};
 use crate::device_names;
 use crate::errors::Errors;
-use crate::keyword_options;
+use crate::keyword_options::{self, DataOptions};
 use crate::keywords::{self, Position};
 use crate::model::{Device, Order};
 use crate::shape_list::{self, Extent};
-
-/// A value and the keyword that set it.
-pub(crate) struct Set<T> {
-    pub(crate) word: Ident,
-    pub(crate) value: T,
-    /// Whether the keyword itself already has an error, so that no second one is reported.
-    pub(crate) is_reported: bool,
-}
 
 /// The content of `#[cuda_array(...)]` on the struct.
 #[derive(Default)]
@@ -40,7 +32,7 @@ pub(crate) struct ContainerAttrs {
 /// The content of `#[cuda_array(...)]` on a field.
 #[derive(Default)]
 pub(crate) struct FieldAttrs {
-    pub(crate) data: Option<Set<DataWord>>,
+    pub(crate) data: Option<Set<DataOptions>>,
     pub(crate) inner: Option<Set<()>>,
     pub(crate) shape: Option<Set<()>>,
     /// Whether the strides are in bytes.
@@ -50,13 +42,6 @@ pub(crate) struct FieldAttrs {
     pub(crate) owner: Option<Set<()>>,
     /// `default`, or the expression of `default = expression`.
     pub(crate) default: Option<Set<Option<TokenStream>>>,
-}
-
-/// The options of `data(...)`.
-#[derive(Default)]
-pub(crate) struct DataWord {
-    pub(crate) unsafe_raw: Option<Set<()>>,
-    pub(crate) element: Option<Set<Type>>,
 }
 
 impl ContainerAttrs {
@@ -194,38 +179,6 @@ pub(crate) fn read_crate(attrs: &[Attribute], errors: &mut Errors) -> Option<Pat
         }
     }
     read.krate.map(|set| set.value)
-}
-
-/// Fills a slot, or reports once that it is already filled.
-pub(crate) fn set<T>(slot: &mut Option<Set<T>>, word: Ident, value: Option<T>, errors: &mut Errors) {
-    if let Some(first) = slot {
-        // The other value already has an error.
-        if !first.is_reported && value.is_some() {
-            errors.push(&word, format_args!("`{word}` is written twice"), "remove one of the two");
-            // The other value may be the intended one.
-            errors.mark_uncertain(keywords::legal_name(&word.to_string()));
-        }
-        first.is_reported = true;
-    } else if let Some(value) = value {
-        *slot = Some(Set { word, value, is_reported: false });
-    }
-}
-
-/// A keyword without a value. With a value it is reported but still counts, unless the value is `false`.
-pub(crate) fn flag(slot: &mut Option<Set<()>>, entry: Entry, errors: &mut Errors) {
-    let Entry { word, value } = entry;
-    let found = match value {
-        Value::None => return set(slot, word, Some(()), errors),
-        Value::Given(value) if value.to_string() == "false" => {
-            let help = format!("remove it: leave out `{word}` to turn it off");
-            errors.push(&word, format_args!("`{word}` takes no value"), help);
-            return errors.mark_uncertain(keywords::legal_name(&word.to_string()));
-        }
-        Value::Given(_) => "value",
-        Value::List(_) => "options",
-    };
-    errors.push(&word, format_args!("`{word}` takes no {found}"), format_args!("write `{word}`"));
-    slot.get_or_insert(Set { word, value: (), is_reported: true }).is_reported = true;
 }
 
 fn unknown(word: &Ident, position: Position, errors: &mut Errors) {

@@ -19,75 +19,15 @@
 //! reported.
 
 use proc_macro2::Ident;
-use syn::{DeriveInput, GenericParam, Generics, Type};
+use syn::{GenericParam, Type};
 
-use crate::attributes::{ContainerAttrs, FieldAttrs, ROLES, Set};
+use crate::attributes::ROLES;
 use crate::errors::Errors;
 use crate::fields::{Field, bare};
 use crate::keywords::{join, shown};
 use crate::rejected_by_rustc::is_unsized;
-use crate::{field_types, pointer_rules, repr, shape_rules};
-
-/// The parsed attributes and fields of a struct.
-pub(crate) struct StructSpec<'a> {
-    pub(crate) input: &'a DeriveInput,
-    pub(crate) attrs: &'a ContainerAttrs,
-    pub(crate) fields: &'a [Field<'a>],
-}
-
-impl<'a> StructSpec<'a> {
-    pub(crate) fn generics(&self) -> &'a Generics {
-        &self.input.generics
-    }
-
-    pub(crate) fn is_imported(&self) -> bool {
-        self.attrs.export.is_none()
-    }
-
-    /// The first field with this keyword.
-    pub(crate) fn with(&self, has: impl Fn(&FieldAttrs) -> bool) -> Option<&'a Field<'a>> {
-        self.fields.iter().find(|field| has(&field.attrs))
-    }
-
-    /// The first field with this keyword, unless the field has another role too.
-    pub(crate) fn only(&self, has: impl Fn(&FieldAttrs) -> bool) -> Option<&'a Field<'a>> {
-        self.with(has).filter(|field| self.has_one_use(field))
-    }
-
-    /// Whether the field has at most one use: no two roles, and no role together with an extent.
-    pub(crate) fn has_one_use(&self, field: &Field<'_>) -> bool {
-        let mut roles = field.attrs.roles();
-        roles.next().is_none() || roles.next().is_none() && !self.is_extent(field)
-    }
-
-    pub(crate) fn data(&self) -> Option<&'a Field<'a>> {
-        self.with(|attrs| attrs.data.is_some())
-    }
-
-    pub(crate) fn inner(&self) -> Option<&'a Field<'a>> {
-        self.with(|attrs| attrs.inner.is_some())
-    }
-
-    /// Whether the memory is behind a raw pointer, and not in a storage.
-    fn is_raw(&self) -> bool {
-        let data = self.data().and_then(|field| field.attrs.data.as_ref());
-        data.is_some_and(|data| data.value.unsafe_raw.is_some())
-    }
-
-    /// Whether `shape = [...]` names the field.
-    pub(crate) fn is_extent(&self, field: &Field<'_>) -> bool {
-        self.extents().any(|named| std::ptr::eq(named, field))
-    }
-
-    /// The fields that `shape = [...]` names. With two lists it is not known which one is intended; beside `inner`, none is, unless
-    /// there is a `data` field too.
-    pub(crate) fn extents(&self) -> impl Iterator<Item = &'a Field<'a>> {
-        let is_meant =
-            |shape: &&Set<_>| !shape.is_reported && (self.inner().is_none() || self.data().is_some());
-        let list = self.attrs.shape.iter().filter(is_meant).flat_map(|shape| &shape.value);
-        list.filter_map(|extent| shape_rules::field_of(extent, self.fields))
-    }
-}
+use crate::struct_spec::StructSpec;
+use crate::{pointer_rules, repr, shape_rules};
 
 /// Applies every rule.
 pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
@@ -262,32 +202,9 @@ fn first_default<'a>(spec: &StructSpec<'a>) -> Option<&'a Ident> {
     defaults.find(|default| !default.is_reported).map(|default| &default.word)
 }
 
-/// The keywords that give a field a role. One that could not be read may belong to a field that seems to have none.
-const FILLING: [&str; 8] = ["data", "inner", "unsafe_raw", "shape", "strides", "stream", "device", "owner"];
-
-/// The fields that an import cannot fill, as far as the keywords are certain. They include an owner next to a storage
-/// if there are others.
-pub(crate) fn unfilled<'a>(spec: &StructSpec<'a>, errors: &Errors) -> Vec<&'a Field<'a>> {
-    if !spec.is_imported() || !["default", "export"].iter().all(|word| errors.is_absent(word)) {
-        return Vec::new();
-    }
-    let uncertain = || FILLING.iter().filter(|word| !errors.is_absent(word));
-    let may_be_filled = |field: &Field<'_>| {
-        errors.is_meant(&field.name) || uncertain().any(|role| field_types::can_have_role(field.ty, role))
-    };
-    let is_open =
-        |field: &&Field<'_>| field.attrs.default.is_none() && !spec.is_extent(field) && !may_be_filled(field);
-    let open = || spec.fields.iter().filter(is_open);
-    if open().all(|field| field.attrs.roles().next().is_some()) {
-        return Vec::new();
-    }
-    let is_filled = |role: &str| role != "owner" || spec.is_raw();
-    open().filter(|field| !field.attrs.roles().any(|(role, _)| is_filled(role))).collect()
-}
-
 /// An import makes a whole struct. All fields that it cannot fill share one message.
 fn everything_filled(spec: &StructSpec<'_>, errors: &mut Errors) {
-    let unfilled = unfilled(spec, errors);
+    let unfilled = spec.unfilled(errors);
     let Some(first) = unfilled.first() else { return };
     let names: Vec<&str> = unfilled.iter().map(|field| field.name.as_str()).collect();
     let (noun, each) = if names.len() == 1 { ("field", "it") } else { ("fields", "each") };

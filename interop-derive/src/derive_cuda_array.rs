@@ -4,9 +4,10 @@ use proc_macro2::TokenStream;
 use syn::DeriveInput;
 
 use crate::attributes::ContainerAttrs;
-use crate::cross_rules::{self, StructSpec};
+use crate::cross_rules;
 use crate::errors::Errors;
 use crate::model::Python;
+use crate::struct_spec::StructSpec;
 use crate::{expand, fields, hygiene, rejected_by_rustc, resolve, stub_impls};
 
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {

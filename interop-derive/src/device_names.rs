@@ -9,19 +9,6 @@ use crate::errors::Errors;
 use crate::keywords::{self, nearest};
 use crate::model::Device;
 
-/// The memory types, by the names that Python uses.
-const DEVICES: [(&str, Device); 4] = [
-    ("cpu", Device::Cpu),
-    ("cuda", Device::Cuda),
-    ("cuda_host", Device::CudaHost),
-    ("cuda_managed", Device::CudaManaged),
-];
-
-/// Whether this is a device name.
-pub(crate) fn is_device(name: &str) -> bool {
-    DEVICES.iter().any(|(other, _)| *other == name)
-}
-
 /// Names that other libraries use, and the device name for each.
 const SYNONYMS: [(&str, &str); 5] = [
     ("gpu", "cuda"),
@@ -71,9 +58,9 @@ fn twice(names: &[LitStr], errors: &mut Errors) {
 
 fn named(text: &LitStr, errors: &mut Errors) -> Option<Device> {
     let name = text.value();
-    let device = DEVICES.iter().find(|(other, _)| *other == name);
+    let device = Device::from_name(&name);
     if device.is_none() {
-        let names = || DEVICES.iter().map(|(name, _)| *name);
+        let names = || Device::NAMES.iter().map(|(name, _)| *name);
         let synonym = SYNONYMS.iter().find(|(other, _)| *other == name);
         let list = keywords::list(names());
         let help = match synonym.map(|(_, intended)| *intended).or_else(|| nearest(&name, names())) {
@@ -82,7 +69,7 @@ fn named(text: &LitStr, errors: &mut Errors) -> Option<Device> {
         };
         errors.push(text, format_args!("unknown device `{name}`"), help);
     }
-    device.map(|(_, device)| *device)
+    device
 }
 
 /// A string, or several in brackets.

@@ -2,12 +2,12 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
-use syn::ext::IdentExt;
 use syn::{Attribute, Data, DeriveInput, GenericArgument, Member, PathArguments, Type};
 
 use crate::attribute_syntax::ATTRIBUTE;
 use crate::attributes::FieldAttrs;
 use crate::errors::Errors;
+use crate::keywords::member_name;
 use crate::model::Role;
 
 /// A field and its attributes.
@@ -31,14 +31,6 @@ impl<'a> Field<'a> {
 
     pub(crate) fn role(&'a self) -> Role<'a> {
         Role { member: &self.member, ty: self.ty, name: &self.name }
-    }
-}
-
-/// The name of a field without `r#`, or its index in a tuple struct.
-pub(crate) fn shown(member: &Member) -> String {
-    match member {
-        Member::Named(name) => name.unraw().to_string(),
-        Member::Unnamed(index) => index.index.to_string(),
     }
 }
 
@@ -71,7 +63,7 @@ pub(crate) fn read<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<Field
         .into_iter()
         .map(|(member, field)| {
             let attrs = FieldAttrs::read(&field.attrs, errors);
-            Field { name: shown(&member), member, ty: &field.ty, attrs, raw_attrs: &field.attrs }
+            Field { name: member_name(&member), member, ty: &field.ty, attrs, raw_attrs: &field.attrs }
         })
         .collect()
 }

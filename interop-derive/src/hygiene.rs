@@ -8,7 +8,6 @@ use syn::{Data, DeriveInput, Path, Type};
 
 use crate::errors::Errors;
 use crate::fields::{self, bare};
-use crate::generics;
 
 /// `quote!` with spans of the macro ([`proc_macro2::Span::mixed_site`]).
 ///
@@ -38,7 +37,9 @@ pub(crate) fn refuse_own_name(input: &DeriveInput, errors: &mut Errors) -> bool 
         Data::Enum(_) | Data::Union(_) => None,
     };
     let is_ours = |name: &&Ident| **name == "__p";
-    let found = iter::once(&input.ident).chain(generics::names(&input.generics)).find(is_ours).or(types);
+    let parameters = input.generics.type_params().map(|parameter| &parameter.ident);
+    let constants = input.generics.const_params().map(|parameter| &parameter.ident);
+    let found = iter::once(&input.ident).chain(parameters).chain(constants).find(is_ours).or(types);
     if let Some(name) = found {
         let found = "the name `__p` is reserved for generated code";
         errors.push(name, found, "write another name, or import it by `use __p as other;`");

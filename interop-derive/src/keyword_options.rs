@@ -2,13 +2,19 @@
 
 use syn::Type;
 
-use crate::attribute_syntax::{self, Entry, Value};
-use crate::attributes::{DataWord, flag, set};
+use crate::attribute_syntax::{self, Entry, Set, Value, flag, set};
 use crate::errors::Errors;
 use crate::keywords::{DATA_OPTIONS, OPTIONS, Position, STRIDES_OPTIONS, Unknown, list, nearest};
 
-pub(crate) fn data(entry: &Entry, errors: &mut Errors) -> DataWord {
-    let mut read = DataWord::default();
+/// The options of `data(...)`.
+#[derive(Default)]
+pub(crate) struct DataOptions {
+    pub(crate) unsafe_raw: Option<Set<()>>,
+    pub(crate) element: Option<Set<Type>>,
+}
+
+pub(crate) fn data(entry: &Entry, errors: &mut Errors) -> DataOptions {
+    let mut read = DataOptions::default();
     let Some(options) = options(entry, "data(unsafe_raw)` for a raw pointer", errors) else {
         return read;
     };

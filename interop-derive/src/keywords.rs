@@ -14,6 +14,8 @@
 //! 7. A row in `manual.md`, which a test requires.
 
 use quote::ToTokens;
+use syn::Member;
+use syn::ext::IdentExt;
 
 /// The position of a `#[cuda_array(...)]` attribute.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -205,6 +207,14 @@ pub(crate) fn example(name: &str) -> &'static str {
         "element" => "f32",
         "default" => "expression",
         _ => "value",
+    }
+}
+
+/// The name of a field without `r#`, or its index in a tuple struct.
+pub(crate) fn member_name(member: &Member) -> String {
+    match member {
+        Member::Named(name) => name.unraw().to_string(),
+        Member::Unnamed(index) => index.index.to_string(),
     }
 }
 

@@ -15,7 +15,6 @@ mod device_names;
 mod element_fields;
 mod errors;
 mod expand;
-mod field_types;
 mod fields;
 mod generics;
 #[cfg(test)]
@@ -40,6 +39,7 @@ mod shape_rules;
 #[cfg(test)]
 #[path = "../tests/single_mistakes.rs"]
 mod single_mistakes;
+mod struct_spec;
 mod stub_impls;
 
 use proc_macro::TokenStream;

@@ -105,6 +105,20 @@ pub(crate) enum Device {
     CudaManaged,
 }
 
+impl Device {
+    /// The names that Python uses.
+    pub(crate) const NAMES: [(&str, Self); 4] = [
+        ("cpu", Self::Cpu),
+        ("cuda", Self::Cuda),
+        ("cuda_host", Self::CudaHost),
+        ("cuda_managed", Self::CudaManaged),
+    ];
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, device)| *device)
+    }
+}
+
 impl Model<'_> {
     /// The order that an import must have. `None` if any strides are accepted.
     pub(crate) fn required_order(&self) -> Option<Order> {

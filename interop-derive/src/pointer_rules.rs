@@ -8,11 +8,11 @@
 
 use syn::{Type, TypePtr};
 
-use crate::attributes::DataWord;
-use crate::cross_rules::{self, StructSpec};
 use crate::errors::Errors;
 use crate::fields::{Field, bare};
+use crate::keyword_options::DataOptions;
 use crate::keywords::shown;
+use crate::struct_spec::StructSpec;
 
 pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
     let Some((field, data)) = spec.data().and_then(|field| Some((field, &field.attrs.data.as_ref()?.value)))
@@ -67,7 +67,7 @@ fn last_name(ty: &Type) -> Option<String> {
 }
 
 /// A pointer cannot be checked, so the user must guarantee its validity by the keyword `unsafe_raw`.
-fn pointers_have_unsafe_raw(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
+fn pointers_have_unsafe_raw(field: &Field<'_>, data: &DataOptions, errors: &mut Errors) {
     let kind = PointerKind::from_type(field.ty);
     if data.unsafe_raw.is_none() && kind != PointerKind::Storage && errors.is_absent("unsafe_raw") {
         let form =
@@ -109,7 +109,7 @@ const STORAGES: [&str; 21] = [
 ];
 
 /// A storage knows the location and lifetime of its memory. Returns whether one with `unsafe_raw` was reported.
-fn storages_have_no_unsafe_raw(field: &Field<'_>, data: &DataWord, errors: &mut Errors) -> bool {
+fn storages_have_no_unsafe_raw(field: &Field<'_>, data: &DataOptions, errors: &mut Errors) -> bool {
     let is_storage = matches!(bare(field.ty), Type::Reference(_))
         || last_name(field.ty).is_some_and(|name| STORAGES.contains(&name.as_str()));
     let Some(raw) = data.unsafe_raw.as_ref().filter(|_| is_storage) else { return false };
@@ -118,7 +118,7 @@ fn storages_have_no_unsafe_raw(field: &Field<'_>, data: &DataWord, errors: &mut 
     true
 }
 
-fn pointee_is_given_once(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
+fn pointee_is_given_once(field: &Field<'_>, data: &DataOptions, errors: &mut Errors) {
     let shown = || shown(field.ty);
     match (&data.unsafe_raw, &data.element, PointerKind::from_type(field.ty)) {
         (None, Some(element), PointerKind::Storage) if errors.is_absent("unsafe_raw") => {
@@ -138,7 +138,7 @@ fn pointee_is_given_once(field: &Field<'_>, data: &DataWord, errors: &mut Errors
     }
 }
 
-fn device_with_raw(spec: &StructSpec<'_>, data_field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
+fn device_with_raw(spec: &StructSpec<'_>, data_field: &Field<'_>, data: &DataOptions, errors: &mut Errors) {
     let device = spec.only(|attrs| attrs.device.is_some()).and_then(|field| field.attrs.device.as_ref());
     match (&data.unsafe_raw, device) {
         (Some(raw), None) if errors.is_absent("device") => {
@@ -160,7 +160,7 @@ fn device_with_raw(spec: &StructSpec<'_>, data_field: &Field<'_>, data: &DataWor
 }
 
 /// A storage takes the owner of the import. A raw pointer cannot, so another field must.
-fn owner_is_filled(spec: &StructSpec<'_>, data: &DataWord, errors: &mut Errors) {
+fn owner_is_filled(spec: &StructSpec<'_>, data: &DataOptions, errors: &mut Errors) {
     if !spec.is_imported() {
         return;
     }
@@ -184,7 +184,7 @@ fn owner_is_filled(spec: &StructSpec<'_>, data: &DataWord, errors: &mut Errors) 
             if ["unsafe_raw", "export", "default", "owner"]
                 .into_iter()
                 .all(|word| errors.is_absent(word))
-                && cross_rules::unfilled(spec, errors).is_empty() =>
+                && spec.unfilled(errors).is_empty() =>
         {
             let found = "an import moves the memory's owner into the `data` field, not into `owner`";
             let help = "write `owner, default` or `owner, default = expression`, or `#[cuda_array(export)]` on a struct that \

@@ -5,12 +5,13 @@ use std::iter;
 use proc_macro2::{Ident, Span};
 use syn::{Path, PathSegment, Token, Type};
 
-use crate::attributes::{DataWord, Set};
-use crate::cross_rules::StructSpec;
+use crate::attribute_syntax::Set;
 use crate::fields::Field;
 use crate::generics;
+use crate::keyword_options::DataOptions;
 use crate::model::{Axis, Data, Fill, Initial, Model, Python, Role, Shape, TraitAccess, With};
 use crate::shape_rules;
+use crate::struct_spec::{StructSpec, field_of};
 
 /// The model, or `None` if a rule was broken.
 pub(crate) fn model<'a>(spec: &StructSpec<'a>) -> Option<Model<'a>> {
@@ -82,7 +83,7 @@ fn trait_access(field: &Field<'_>, spec: &StructSpec<'_>) -> TraitAccess {
     }
 }
 
-fn element(word: &DataWord) -> Option<&Type> {
+fn element(word: &DataOptions) -> Option<&Type> {
     word.element.as_ref().map(|element| &element.value)
 }
 
@@ -154,7 +155,6 @@ fn with<'a>(field: &'a Field<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
 /// The first axis that names the field.
 fn extent<'a>(field: &Field<'a>, role: Role<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
     let list = &spec.attrs.shape.as_ref()?.value;
-    let named =
-        |extent| shape_rules::field_of(extent, spec.fields).is_some_and(|other| std::ptr::eq(other, field));
+    let named = |extent| field_of(extent, spec.fields).is_some_and(|other| std::ptr::eq(other, field));
     list.iter().position(named).map(|axis| With::Extent(role, axis))
 }

@@ -7,8 +7,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::{Expr, ExprIndex, Lit, LitInt, Member, Token, UnOp};
 
 use crate::errors::Errors;
-use crate::fields;
-use crate::keywords::shown;
+use crate::keywords::{member_name, shown};
 
 /// One extent as written. Whether a name is that of a field is not known here.
 pub(crate) struct Extent {
@@ -151,7 +150,7 @@ fn keyword(input: ParseStream<'_>) -> syn::Result<Option<(&'static str, Ident)>>
 fn name(kind: &Kind) -> Option<String> {
     match kind {
         Kind::Name(name) => Some(name.unraw().to_string()),
-        Kind::Field(member) => Some(fields::shown(member)),
+        Kind::Field(member) => Some(member_name(member)),
         Kind::Literal(_) | Kind::Path(_) | Kind::Computed(_) => None,
     }
 }
@@ -209,8 +208,7 @@ fn nested_field(base: &Expr, member: &Member) -> Refusal {
         Member::Named(name) => name.unraw().to_string(),
         Member::Unnamed(_) => "extent".to_string(),
     };
-    let found =
-        format!("the extent `{}.{}` is a field of another struct", shown(base), fields::shown(member));
+    let found = format!("the extent `{}.{}` is a field of another struct", shown(base), member_name(member));
     (found, format!("copy it into an integer field, such as `{copy}: usize`, and write `{copy}`"))
 }
 

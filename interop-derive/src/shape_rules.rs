@@ -11,14 +11,13 @@ use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::{Expr, ExprLit, Lit, LitInt, Member, Path, Type};
 
-use crate::cross_rules::StructSpec;
 use crate::errors::Errors;
-use crate::field_types::can_have_role;
 use crate::fields::{self, Field, bare};
 use crate::generics;
 use crate::keywords::{self, join};
 use crate::model::Axis;
 use crate::shape_list::{Extent, Kind};
+use crate::struct_spec::{StructSpec, can_have_role, field_of};
 
 pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
     // An item without fields has been reported, and has no names to compare with. So has a shape beside `inner`.
@@ -51,12 +50,6 @@ pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
 fn has_two_shapes(spec: &StructSpec<'_>) -> bool {
     let list = spec.attrs.shape.as_ref();
     list.is_some_and(|list| list.is_reported || spec.only(|attrs| attrs.shape.is_some()).is_some())
-}
-
-/// The field that an extent names.
-pub(crate) fn field_of<'a>(extent: &Extent, fields: &'a [Field<'a>]) -> Option<&'a Field<'a>> {
-    let name = extent.name.as_ref()?;
-    fields.iter().find(|field| field.name == *name)
 }
 
 /// Whether a name is a const generic, or looks like a constant and is not similar to a field name. A field with a role,
@@ -233,7 +226,7 @@ fn extents_have_no_role(spec: &StructSpec<'_>, errors: &mut Errors) {
     }
 }
 
-/// The greatest number of axes: `interop_core::MAX_NDIM`.
+/// The greatest number of axes: `interop_core::descriptor::MAX_NDIM`.
 const MAX_NDIM: usize = 64;
 
 /// The number of axes and the keyword that gives it: the length of the list, or of the field's array type.

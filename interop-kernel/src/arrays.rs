@@ -4,7 +4,7 @@
 use core::marker::PhantomData;
 use core::mem::{align_of, size_of};
 
-use crate::view::Pointer;
+use crate::fields::Pointer;
 
 /// `K` arrays of one shape, passed by value to an elementwise kernel.
 ///
@@ -15,7 +15,7 @@ use crate::view::Pointer;
 ///
 /// - Axes of extent 1 are dropped.
 /// - The other axes are sorted by the stride of the first array (the output), then by those of the next arrays.
-/// - An axis that runs backwards in all arrays is reversed.
+/// - An axis along which the first array that moves runs backwards is reversed.
 /// - Adjacent axes are merged if all arrays allow it.
 ///
 /// So a transposed array is as fast as a contiguous one. Contiguous elements are loaded 16 bytes at a time if all strides are
@@ -43,7 +43,7 @@ use crate::view::Pointer;
 /// # Ok::<(), interop_kernel::ArgumentError>(())
 /// ```
 ///
-/// A kernel with this argument, which includes `interop_core::KERNEL_HEADER`:
+/// A kernel with this argument, which includes `interop_core::launch::KERNEL_HEADER`:
 ///
 /// ```cuda
 /// extern "C" __global__ void add(interop::elementwise<8, float, const float, const float> arrays) {
@@ -73,7 +73,7 @@ pub struct KernelArrays<'a, const K: usize, const N: usize> {
     pub(crate) head: u32,
     pub(crate) addresses: [Pointer; K],
     /// Innermost first.
-    pub(crate) axes: [Axis<K>; N],
+    pub(crate) axes: [KernelAxis<K>; N],
     pub(crate) marker: PhantomData<&'a ()>,
 }
 
@@ -90,7 +90,7 @@ const _: () = {
 /// An axis. The strides are in elements. The extent of the innermost one is counted in units.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Axis<const K: usize> {
+pub(crate) struct KernelAxis<const K: usize> {
     /// That of the outermost axis is not used.
     pub(crate) extent: Extent,
     pub(crate) strides: [i64; K],

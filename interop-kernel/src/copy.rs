@@ -9,6 +9,32 @@ use crate::arrays::Extent;
 use crate::element::KernelElement;
 use crate::wide;
 
+/// The kernels: the name of the entry point, the type of its units, and how many of them have 16 bytes, eight at most. It
+/// calls a macro with this table, in the order of the sizes.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! copy_kernels {
+    ($with:ident) => {
+        $with! {
+            interop_copy_1: u8, 8;
+            interop_copy_2: u16, 8;
+            interop_copy_4: u32, 4;
+            interop_copy_8: u64, 2;
+            interop_copy_16: (u64, u64), 1;
+        }
+    };
+}
+
+macro_rules! names {
+    ($($name:ident: $unit:ty, $width:literal;)*) => { [$(stringify!($name)),*] };
+}
+
+/// The names of the kernels, by the logarithm of the size of a unit.
+pub const NAMES: [&str; 5] = copy_kernels!(names);
+
+/// The sizes of their parameters: the target, the source, and the part of the copy.
+pub const SIZES: &[usize] = &[8, 8, size_of::<CopyPart>()];
+
 /// The number of units that a thread copies at most.
 pub const UNITS: u32 = 8;
 
@@ -77,10 +103,10 @@ unsafe impl Unit for (u64, u64) {
     }
 }
 
-/// An axis.
+/// An axis, as a device divides by its extent.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Axis {
+pub struct CopyAxis {
     /// The extent. Of the second axis, the number of its parts, each of which a thread copies.
     pub extent: Extent,
     /// The distance of neighbours in the source, in bytes. Of the second axis, that of neighbouring units too.
@@ -89,7 +115,7 @@ pub struct Axis {
     pub to: i64,
 }
 
-impl Axis {
+impl CopyAxis {
     /// Describes an axis of up to 2^31 - 1 indices.
     #[cfg(not(target_arch = "nvptx64"))]
     #[must_use]
@@ -115,7 +141,7 @@ pub struct CopyPart {
     /// 1 if the eight units of each part are side by side in the source and aligned together, else 0.
     pub is_packed: u32,
     /// The axes.
-    pub axes: [Axis; AXES],
+    pub axes: [CopyAxis; AXES],
 }
 
 // SAFETY: 1, 2, 3: numbers without padding.

@@ -1,7 +1,7 @@
 //! Types that kernels read, write and take as arguments.
 #![expect(unsafe_code, reason = "states what holds for the numbers of Rust")]
 
-use crate::layout::Layout;
+use crate::layout::{HasLayout, Layout};
 
 /// A type whose values a kernel reads and writes in arrays, and takes as arguments.
 ///
@@ -55,3 +55,7 @@ macro_rules! arrays {
 }
 
 arrays!(1 2 3 4 6 8 9 16);
+
+impl<T: KernelElement> HasLayout for T {
+    const LAYOUT: Layout = T::__LAYOUT;
+}

@@ -8,7 +8,7 @@ use core::mem::{size_of, zeroed};
 
 use crate::arrays::{KernelArrays, SPREAD, width_of};
 use crate::element::KernelElement;
-use crate::layout::Layout;
+use crate::layout::{HasLayout, Layout};
 use crate::thread::Thread;
 use crate::wide;
 
@@ -157,7 +157,7 @@ impl<const K: usize, const N: usize> sealed::Located for KernelArrays<'_, K, N> 
         if self.numel() > 0 {
             for array in 0..K {
                 self.addresses[array] =
-                    crate::view::Pointer::new(place(array, self.address(array), self.span(array))?);
+                    crate::fields::Pointer::new(place(array, self.address(array), self.span(array))?);
             }
         }
         Some(self)
@@ -361,6 +361,18 @@ lists! {
     (A: In false; B 1) 2;
     (A: In false; B 1 C 2) 3;
     (A: In false; B 1 C 2 D 3) 4;
+}
+
+impl<A: Arrays, const N: usize> HasLayout for Elementwise<'_, A, N> {
+    const LAYOUT: Layout = {
+        let (mut layout, mut at) =
+            (Layout::new(0, if A::WRITES { "Elementwise<Out " } else { "Elementwise<In " }), 0);
+        while at < A::LAYOUTS.len() {
+            layout = layout.text(if at > 0 { ", In " } else { "" }).layout(&A::LAYOUTS[at]);
+            at += 1;
+        }
+        layout.text(", ").number(N).text(">")
+    };
 }
 
 impl<A: Arrays, const N: usize> fmt::Debug for Elementwise<'_, A, N> {

@@ -34,7 +34,7 @@ pub(crate) fn fail(mistake: Mistake<'_>) -> ! {
             panic!("found row {row}, allowed: the {rows} of the array")
         }
         Mistake::NoTeam(block) => {
-            panic!("found blocks of {block:?} threads, allowed: {}", crate::team::TEAMS)
+            panic!("found blocks of {block:?} threads, allowed: {}", crate::launch_size::TEAMS)
         }
     }
 }

@@ -10,7 +10,6 @@ use crate::element::KernelElement;
 use crate::elementwise::sealed::Located;
 use crate::elementwise::{Arrays, Elementwise, KernelElementwise};
 use crate::error::{ArgumentError, MistakeKind};
-use crate::host::Memory;
 use crate::layout::{HasLayout, Layouts};
 use crate::mapping::sealed::Rule;
 use crate::thread::Thread;
@@ -134,6 +133,18 @@ impl<T: Copy, const N: usize> Clone for InScope<KernelView<'_, T, N>> {
 
 impl<T: Copy, const N: usize> Copy for InScope<KernelView<'_, T, N>> {}
 
+/// Memory that a kernel knows by its device address, for [`simulate`](crate::host::simulate).
+///
+/// # Safety
+///
+/// `place` returns a pointer to what a launch names by this address. If an array of the launch is there, the pointer is good for
+/// its bytes until the kernel has run.
+pub unsafe trait Memory: 'static {
+    /// Returns a pointer of the host to the `bytes` bytes at `address`, or `None` if a kernel may not access them. The kernel
+    /// then does nothing.
+    fn place(address: u64, bytes: usize, writes: bool) -> Option<*mut u8>;
+}
+
 /// Finds the place of element \[0, …, 0\] for the addresses from `low` to `high`, which are offsets in elements.
 fn place<M: Memory>(address: u64, size: usize, span: RangeInclusive<i64>, writes: bool) -> Option<*mut u8> {
     let size = size as i64;
@@ -165,14 +176,14 @@ impl<'a, T: KernelElement, const N: usize> Parameter for View<'a, T, N> {
 }
 
 fn located<T, const N: usize, M: Memory>(
-    fields: &crate::view::Fields<N>,
+    fields: &crate::fields::Fields<N>,
     writes: bool,
-) -> Option<crate::view::Fields<N>> {
+) -> Option<crate::fields::Fields<N>> {
     let mut fields = *fields;
     if !fields.shape.contains(&0) {
         let (low, high) = fields.span();
         let pointer = place::<M>(fields.pointer.low.addr() as u64, size_of::<T>(), low..=high, writes)?;
-        fields.pointer = crate::view::Pointer::new(pointer);
+        fields.pointer = crate::fields::Pointer::new(pointer);
     }
     Some(fields)
 }
@@ -449,9 +460,9 @@ impl<'a, K: Kernel> Arguments<'a, K> {
         if !K::IS_TEAM {
             return Ok(());
         }
-        if !crate::team::is_team([width, height, depth]) {
+        if !crate::launch_size::is_team([width, height, depth]) {
             let found = format!("{width} x {height} x {depth} threads");
-            return Err(ArgumentError::new(MistakeKind::Shape, "block", found, crate::team::TEAMS));
+            return Err(ArgumentError::new(MistakeKind::Shape, "block", found, crate::launch_size::TEAMS));
         }
         for (number, name) in K::PARAMETERS.iter().enumerate() {
             let Some([_, columns]) = K::Parameters::shape(&self.0, number) else { continue };

@@ -81,3 +81,14 @@ impl LaunchSize {
         Self { grid: (blocks as u32, 1, 1), block: (threads, teams, 1) }
     }
 }
+
+/// Whether a block of this size consists of teams.
+#[inline(always)]
+pub(crate) fn is_team([width, height, depth]: [u32; 3]) -> bool {
+    if width > 32 { width % 32 == 0 && height * depth == 1 } else { width.is_power_of_two() }
+}
+
+/// The blocks that have teams, for messages.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(crate) const TEAMS: &str =
+    "teams of 1, 2, 4, 8, 16 or 32 threads along x, or one of a multiple of 32, as in `LaunchSize::for_rows`";

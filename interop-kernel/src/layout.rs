@@ -2,11 +2,6 @@
 //! that of the host: a type may differ between the two, by `cfg(target_arch)` or because the PTX is old.
 #![expect(clippy::cast_possible_truncation, reason = "single digits")]
 
-use crate::element::KernelElement;
-use crate::elementwise::{Arrays, Elementwise};
-use crate::mapping::sealed::Rule;
-use crate::view::{View, ViewMut};
-
 /// The maximum number of bytes of a text.
 const CAPACITY: usize = 1024;
 
@@ -164,32 +159,6 @@ macro_rules! tuples {
 }
 
 tuples!(A B C D E F G H I J K L);
-
-impl<T: KernelElement> HasLayout for T {
-    const LAYOUT: Layout = T::__LAYOUT;
-}
-
-impl<T: KernelElement, const N: usize> HasLayout for View<'_, T, N> {
-    const LAYOUT: Layout = Layout::new(0, "View<").layout(&T::__LAYOUT).text(", ").number(N).text(">");
-}
-
-impl<T: KernelElement, const N: usize, M: Rule> HasLayout for ViewMut<'_, T, N, M> {
-    const IS_ATOMIC: bool = M::IS_ATOMIC;
-    const LAYOUT: Layout =
-        Layout::new(0, "ViewMut<").layout(&T::__LAYOUT).text(", ").number(N).layout(&M::LAYOUT).text(">");
-}
-
-impl<A: Arrays, const N: usize> HasLayout for Elementwise<'_, A, N> {
-    const LAYOUT: Layout = {
-        let (mut layout, mut at) =
-            (Layout::new(0, if A::WRITES { "Elementwise<Out " } else { "Elementwise<In " }), 0);
-        while at < A::LAYOUTS.len() {
-            layout = layout.text(if at > 0 { ", In " } else { "" }).layout(&A::LAYOUTS[at]);
-            at += 1;
-        }
-        layout.text(", ").number(N).text(">")
-    };
-}
 
 #[cfg(test)]
 mod tests {

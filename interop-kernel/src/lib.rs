@@ -53,8 +53,14 @@ extern crate self as interop_kernel;
 mod adapters;
 mod arrays;
 mod atomic;
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+pub mod axes;
 #[doc(hidden)]
 pub mod copy;
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+pub mod copy_plan;
 #[cfg(target_arch = "nvptx64")]
 mod device;
 mod element;
@@ -62,6 +68,7 @@ mod elementwise;
 #[cfg(not(target_arch = "nvptx64"))]
 mod error;
 mod fail;
+mod fields;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod host;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -72,11 +79,14 @@ mod mapping;
 pub mod math;
 #[cfg(not(target_arch = "nvptx64"))]
 mod merge;
+#[cfg(not(target_arch = "nvptx64"))]
+mod place;
 mod real;
 mod row;
 mod row_source;
 mod shared;
 mod team;
+mod team_threads;
 mod thread;
 mod view;
 mod wide;

@@ -7,22 +7,20 @@
     reason = "numbers of elements and axes, which came from `usize` and were compared"
 )]
 
-use core::cmp::Ordering;
 use core::marker::PhantomData;
 use core::mem::size_of;
 use core::ops::RangeInclusive;
 
 use crate::LaunchSize;
-use crate::arrays::{Axis, Extent, KernelArrays, SPREAD, width_of};
+use crate::arrays::{Extent, KernelArrays, KernelAxis, SPREAD, width_of};
+use crate::axes::{Axis, MAX_NDIM, arrange};
 use crate::element::KernelElement;
 use crate::elementwise::sealed::Located as _;
 use crate::elementwise::{Arrays, Elementwise, In, KernelElementwise, Out};
 use crate::error::{ArgumentError, MistakeKind};
+use crate::fields::Pointer;
 use crate::kernel::InScope;
-use crate::view::{KernelView, KernelViewMut, Pointer, View, ViewMut};
-
-/// The maximum number of axes of an array, as in `interop-core`.
-const MAX_NDIM: usize = 64;
+use crate::view::{KernelView, KernelViewMut, View, ViewMut};
 
 /// The number of threads per block.
 const THREADS: u32 = 256;
@@ -248,15 +246,16 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
         const { assert!(K > 0 && N > 0, "at least one array, and room for one axis") };
         let (ndim, sizes) = (arrays[0].ndim(), arrays.map(L::item_size));
         let shape = common_shape(&arrays)?;
-        let mut merged = Axes::at(arrays.map(L::pointer));
+        let mut merged = Axes { list: [Axis::ONCE; MAX_NDIM], len: 0, addresses: arrays.map(L::pointer) };
         if numel(&shape[..ndim])? == 0 {
-            merged.push(HostAxis { extent: 0, ..HostAxis::ONE });
+            (merged.list[0], merged.len) = (Axis { extent: 0, steps: [1; K] }, 1);
         } else {
-            for (axis, extent) in shape[..ndim].iter().enumerate().filter(|(_, extent)| **extent != 1) {
-                let strides = arrays.map(|array| array.axis(axis).1);
-                merged.insert(HostAxis { extent: *extent, strides }, sizes);
+            for (axis, extent) in shape[..ndim].iter().enumerate().rev().filter(|(_, extent)| **extent != 1) {
+                let steps = arrays.map(|array| array.axis(axis).1 as isize);
+                merged.list[merged.len] = Axis { extent: *extent as usize, steps };
+                merged.len += 1;
             }
-            merged.merge();
+            merged.arrange(sizes);
         }
         let (inner, wide) = merged.cut(sizes)?;
         let Axes { mut list, len, addresses } = merged;
@@ -266,15 +265,15 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
                 format!("{N} at most, for this kernel; copy the array, so that its axes are without gaps");
             return Err(ArgumentError::new(MistakeKind::Rank, "shape", found, allowed));
         }
-        let row = list[0].extent;
+        let row = list[0].extent as i64;
         let units = units_of(row, wide);
-        list[0].extent = units;
-        let outer = list[len - 1].extent;
-        let mut axes = [Axis { extent: Extent::default(), strides: [0; K] }; N];
+        list[0].extent = units as usize;
+        let outer = list[len - 1].extent as i64;
+        let mut axes = [KernelAxis { extent: Extent::default(), strides: [0; K] }; N];
         for (at, axis) in list[..len].iter().enumerate() {
             // That of the outermost axis, which may be larger, is `outer`.
             let extent = if at + 1 < len { Extent::new(axis.extent as u32) } else { Extent::default() };
-            axes[at] = Axis { extent, strides: axis.strides };
+            axes[at] = KernelAxis { extent, strides: axis.steps.map(|step| step as i64) };
         }
         Ok(Self {
             piece: (MAX_UNITS / i64::from(inner)).min(outer).max(1),
@@ -338,7 +337,7 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
 
     /// Returns the number of elements along an axis, and their distance in each array.
     fn axis(&self, axis: usize) -> (i64, [i64; K]) {
-        let Axis { extent, strides } = &self.axes[axis];
+        let KernelAxis { extent, strides } = &self.axes[axis];
         match axis {
             0 => (self.row, *strides),
             _ if axis + 1 == self.rank() => (self.outer, *strides),
@@ -432,7 +431,8 @@ fn numel(shape: &[i64]) -> Result<i64, ArgumentError> {
     if shape.contains(&0) {
         return Ok(0);
     }
-    shape.iter().try_fold(1_i64, |product, extent| product.checked_mul(*extent)).ok_or_else(|| {
+    let count = shape.iter().try_fold(1_i64, |product, extent| product.checked_mul(*extent));
+    count.filter(|count| isize::try_from(*count).is_ok()).ok_or_else(|| {
         ArgumentError::new(
             MistakeKind::Overflow,
             "shape",
@@ -470,69 +470,24 @@ fn units_of(row: i64, wide: Wide) -> i64 {
     full + rest / spread + i64::from(rest % spread > 0)
 }
 
-/// An axis that is being sorted and merged, in elements.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HostAxis<const K: usize> {
-    extent: i64,
-    strides: [i64; K],
-}
-
-impl<const K: usize> HostAxis<K> {
-    const ONE: Self = Self { extent: 1, strides: [1; K] };
-}
-
-/// Axes that are being sorted and merged, innermost first.
-pub(crate) struct Axes<const K: usize> {
-    pub(crate) list: [HostAxis<K>; MAX_NDIM],
-    pub(crate) len: usize,
-    pub(crate) addresses: [*mut u8; K],
+/// The axes of the arrays in elements, and the addresses from which their steps are counted.
+struct Axes<const K: usize> {
+    list: [Axis<K>; MAX_NDIM],
+    len: usize,
+    addresses: [*mut u8; K],
 }
 
 impl<const K: usize> Axes<K> {
-    pub(crate) fn at(addresses: [*mut u8; K]) -> Self {
-        Self { list: [HostAxis::ONE; MAX_NDIM], len: 0, addresses }
-    }
-
-    pub(crate) fn push(&mut self, axis: HostAxis<K>) {
-        self.list[self.len] = axis;
-        self.len += 1;
-    }
-
-    /// Inserts an axis at its position by strides. An axis that runs backwards in all arrays is reversed first.
-    pub(crate) fn insert(&mut self, mut axis: HostAxis<K>, sizes: [usize; K]) {
-        let last = axis.extent - 1;
-        if axis.strides.iter().all(|stride| *stride <= 0) {
-            for ((address, stride), size) in self.addresses.iter_mut().zip(&mut axis.strides).zip(sizes) {
-                *address =
-                    address.wrapping_offset(stride.wrapping_mul(last).wrapping_mul(size as i64) as isize);
-                *stride = stride.wrapping_neg();
-            }
+    /// Turns, sorts and merges the axes. At least one is left.
+    fn arrange(&mut self, sizes: [usize; K]) {
+        let (first, left) = arrange(&mut self.list[..self.len]);
+        for ((address, offset), size) in self.addresses.iter_mut().zip(first).zip(sizes) {
+            *address = address.wrapping_offset(offset.wrapping_mul(size as isize));
         }
-        let at = self.list[..self.len].partition_point(|other| compare(other, &axis) != Ordering::Greater);
-        self.push(axis);
-        self.list[at..self.len].rotate_right(1);
-    }
-
-    /// Merges adjacent axes if in every array the outer one continues where the inner one ends.
-    pub(crate) fn merge(&mut self) {
-        let mut kept = 0;
-        for at in 1..self.len {
-            let (inner, outer) = (self.list[kept], self.list[at]);
-            let goes_on = |(inner_stride, outer_stride): (&i64, &i64)| {
-                inner_stride.checked_mul(inner.extent) == Some(*outer_stride)
-            };
-            if inner.strides.iter().zip(&outer.strides).all(goes_on) {
-                self.list[kept].extent *= outer.extent;
-            } else {
-                kept += 1;
-                self.list[kept] = outer;
-            }
-        }
-        if self.len == 0 {
+        self.len = left;
+        if left == 0 {
             // The arrays have one element.
-            self.push(HostAxis::ONE);
-        } else {
-            self.len = kept + 1;
+            (self.list[0], self.len) = (Axis { extent: 1, steps: [1; K] }, 1);
         }
     }
 
@@ -558,9 +513,9 @@ impl<const K: usize> Axes<K> {
     /// What [`cut`](Self::cut) returns, for the axes as they are.
     fn inner(&self, sizes: [usize; K]) -> Option<(u32, Wide)> {
         let wide = self.wide(sizes);
-        let units = |(at, axis): (usize, &HostAxis<K>)| match at {
-            0 => units_of(axis.extent, wide),
-            _ => axis.extent,
+        let units = |(at, axis): (usize, &Axis<K>)| match at {
+            0 => units_of(axis.extent as i64, wide),
+            _ => axis.extent as i64,
         };
         let mut inner = self.list[..self.len - 1].iter().enumerate().map(units);
         let inner = inner.try_fold(1_i64, i64::checked_mul).filter(|units| *units <= MAX_UNITS)?;
@@ -578,16 +533,10 @@ impl<const K: usize> Axes<K> {
             address.addr().wrapping_add(head * size) % (width * size).max(1) == 0
         };
         let wide = Wide { width: width as i64, head: head as i64 };
-        let fits = inner.strides == [1; K]
-            && wide.units(inner.extent) > 0
-            && others.iter().all(|axis| axis.strides.iter().all(|stride| stride % wide.width == 0))
+        let fits = inner.steps == [1; K]
+            && wide.units(inner.extent as i64) > 0
+            && others.iter().all(|axis| axis.steps.iter().all(|step| step % width as isize == 0))
             && self.addresses.iter().zip(sizes).all(is_even);
         if fits { wide } else { Wide::NONE }
     }
-}
-
-/// Compares axes: the one with the smaller stride is further in, and axes that repeat elements are the outermost.
-fn compare<const K: usize>(left: &HostAxis<K>, right: &HostAxis<K>) -> Ordering {
-    let key = |axis: &HostAxis<K>| axis.strides.map(|stride| stride.unsigned_abs().wrapping_sub(1));
-    key(left).cmp(&key(right))
 }

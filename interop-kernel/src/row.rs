@@ -14,16 +14,17 @@ use core::ops::Range;
 use crate::device;
 use crate::element::KernelElement;
 use crate::fail::{Mistake, fail};
+use crate::fields::Fields;
 use crate::mapping::Rows;
 use crate::real::{Real, RowElement};
 use crate::row_source::{KeptRow, Line, Part, RowArray, Source, Unit, unrolled};
-use crate::team::Team;
-use crate::view::{Fields, ViewMut, from_fields};
+use crate::team_threads::TeamThreads;
+use crate::view::{ViewMut, from_fields};
 
-/// The rows of a team. [`Team::rows`] makes it.
+/// The rows of a team. [`Team::rows`](crate::Team::rows) makes it.
 #[derive(Debug)]
 pub struct OwnRows<'r, T, const KEPT: usize> {
-    pub(crate) team: &'r Team<'r, KEPT>,
+    pub(crate) team: &'r TeamThreads<'r>,
     pub(crate) fields: Fields<2>,
     pub(crate) rows: Range<u64>,
     pub(crate) step: u64,
@@ -60,13 +61,13 @@ fn part<T: RowElement>(fields: &Fields<2>, row: u64) -> Part {
     Part { head, end: columns - (columns - head) % unit, ..all }
 }
 
-/// A row that a team owns. [`Team::rows`] returns it.
+/// A row that a team owns. [`Team::rows`](crate::Team::rows) returns it.
 ///
 /// Functions of elements run in the threads of the team, and see `f32` values of all types. They change nothing outside: each
 /// thread has other elements.
 #[derive(Debug)]
 pub struct Row<'r, T, const KEPT: usize> {
-    team: &'r Team<'r, KEPT>,
+    team: &'r TeamThreads<'r>,
     part: Part,
     element: PhantomData<T>,
 }

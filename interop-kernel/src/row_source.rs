@@ -6,10 +6,10 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::fail::{Mistake, fail};
+use crate::fields::Fields;
 use crate::mapping::Rows;
 use crate::real::{Real, RowElement};
-use crate::team::OfEach;
-use crate::view::{Fields, View, ViewMut};
+use crate::view::{View, ViewMut};
 use crate::wide;
 
 /// Runs code for constants one after the other, so that arrays which it indexes stay in registers.
@@ -22,6 +22,12 @@ macro_rules! unrolled {
     };
 }
 pub(crate) use unrolled;
+
+/// A value for each thread that the caller plays: on a device for itself.
+#[cfg(target_arch = "nvptx64")]
+pub(crate) type OfEach<V> = [V; 1];
+#[cfg(not(target_arch = "nvptx64"))]
+pub(crate) type OfEach<V> = Vec<V>;
 
 /// The bits of up to eight elements, as they lie in memory.
 pub(crate) type Words = [u32; 8];

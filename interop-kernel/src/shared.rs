@@ -11,7 +11,7 @@ use core::mem::size_of;
 use crate::element::KernelElement;
 use crate::fail::{Mistake, fail};
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::host::Place;
+use crate::place::Place;
 
 /// The values that the threads of a block have left with [`BlockThread::share`](crate::BlockThread::share), one for each thread.
 ///

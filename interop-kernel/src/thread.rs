@@ -8,9 +8,9 @@ use core::marker::PhantomData;
 use crate::device;
 use crate::element::KernelElement;
 use crate::fail::{Mistake, fail};
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::host::Place;
 use crate::mapping::{Blocks, Elements, Mapping, Packs, Tiles};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::place::Place;
 use crate::shared::Shared;
 
 /// The thread that runs a kernel: its number, and which elements it may write.

@@ -5,7 +5,9 @@ use core::ffi::{CStr, c_char};
 use core::marker::PhantomData;
 
 use interop_core::dlpack::DLTensor;
-use interop_core::{BorrowedFor, BorrowedTensor, DType, Device, DeviceType, Error, FromArray, Mutability};
+use interop_core::lent::{BorrowedFor, BorrowedTensor};
+use interop_core::storage::Mutability;
+use interop_core::{DType, Device, DeviceType, Error, FromArray};
 
 use crate::abi::{TVMFFIAny, TVMFFIByteArray, TVMFFIObject, TVMFFISeqCell, index};
 use crate::call::{Arguments, Call};
@@ -15,7 +17,7 @@ use crate::error::CallError;
 ///
 /// | type | argument |
 /// | --- | --- |
-/// | a struct with `#[derive(CudaArray)]` and the storage [`Borrowed<'_, T>`](interop_core::Borrowed) or [`BorrowedMut<'_, T>`](interop_core::BorrowedMut) | an array, used in place for the call |
+/// | a struct with `#[derive(CudaArray)]` and the storage [`Borrowed<'_, T>`](interop_core::lent::Borrowed) or [`BorrowedMut<'_, T>`](interop_core::lent::BorrowedMut) | an array, used in place for the call |
 /// | such a struct with `Vec<T>` or `HostVec<T>` | an array, which is copied |
 /// | [`BorrowedTensor<'_>`] | an array of any element type and rank; for [`dispatch!`](interop_core::dispatch) |
 /// | integers, `f32`, `f64`, `bool`, `&str`, [`DType`], [`Device`] | a value; an int is also a float |

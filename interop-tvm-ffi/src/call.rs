@@ -19,7 +19,8 @@ use crate::runtime::{Runtime, c_string};
 /// The call that a function answers. A function gets it as an argument besides those of its caller, at any place:
 ///
 /// ```
-/// use interop_core::{Borrowed, CudaArray, LeaseMut};
+/// use interop_core::lent::Borrowed;
+/// use interop_core::{CudaArray, LeaseMut};
 /// use interop_tvm_ffi::{Call, CallError, NewArray};
 ///
 /// #[derive(CudaArray)]
@@ -151,14 +152,14 @@ pub unsafe fn run(
     let call = Call { function, thread: PhantomData };
     // SAFETY: as the caller promises.
     let arguments = unsafe { Arguments::new(&call, first, usize::try_from(count).unwrap_or(0)) };
-    let answer = catch_unwind(AssertUnwindSafe(|| {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
         Runtime::known().map_or(Ok(()), Runtime::check)?;
         body(&arguments)
     }));
-    let error = match answer {
-        Ok(Ok(answer)) => {
+    let error = match outcome {
+        Ok(Ok(outcome)) => {
             // SAFETY: as the caller promises. The value there owns nothing.
-            unsafe { result.write(answer) };
+            unsafe { result.write(outcome) };
             return 0;
         }
         Ok(Err(error)) => error,

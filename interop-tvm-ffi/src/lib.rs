@@ -1,7 +1,8 @@
 //! Rust functions over arrays that PyTorch (also compiled), JAX (under `jit`), NumPy, CuPy and C call, from one shared library.
 //!
 //! ```
-//! use interop_core::{Borrowed, BorrowedMut, CudaArray, Result};
+//! use interop_core::lent::{Borrowed, BorrowedMut};
+//! use interop_core::{CudaArray, Result};
 //!
 //! #[derive(CudaArray)]
 //! #[cuda_array(shape = [len])]
@@ -37,7 +38,7 @@
 //! | item | purpose |
 //! | --- | --- |
 //! | [`export!`](macro@crate::export) | makes the symbols |
-//! | [`Argument`], [`Answer`] | the types of parameters and results |
+//! | [`Argument`], [`ReturnValue`] | the types of parameters and results |
 //! | [`Call`] | new arrays in memory of the caller, and the caller's stream |
 //! | [`NewArray`] | a result in memory of the caller |
 //! | [`CallError`] | an error with the class of its exception |
@@ -47,38 +48,39 @@
 //! Rust, on a GPU.
 
 pub mod abi;
-mod answer;
 mod argument;
 mod call;
 mod error;
 #[doc = include_str!("guide.md")]
 pub mod guide {}
 mod new_array;
+mod return_value;
 mod runtime;
 
-pub use answer::Answer;
 pub use argument::Argument;
 pub use call::{Call, interop_tvm_ffi_last_error};
 pub use error::CallError;
 pub use new_array::NewArray;
+pub use return_value::ReturnValue;
 
 #[doc(hidden)]
 pub mod __private {
     //! What expanded code calls. The interface is not stable.
 
-    pub use crate::answer::answer;
     pub use crate::argument::{ArrayKind, ListKind, OptionKind, ValueKind};
     pub use crate::call::{Arguments, run};
+    pub use crate::return_value::return_value;
 }
 
 /// Exports functions under the symbols by which TVM FFI finds them, `__tvm_ffi_<name>`.
 ///
 /// Each function is listed with the names of its parameters, for errors. It must be in scope, and its parameters and its
-/// result have types of [`Argument`] and [`Answer`]. The crate needs `crate-type = ["cdylib"]`, and may contain
+/// result have types of [`Argument`] and [`ReturnValue`]. The crate needs `crate-type = ["cdylib"]`, and may contain
 /// `#![forbid(unsafe_code)]`.
 ///
 /// ```
-/// use interop_core::{BorrowedMut, CudaArray, Result};
+/// use interop_core::lent::BorrowedMut;
+/// use interop_core::{CudaArray, Result};
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len])]
@@ -129,7 +131,7 @@ macro_rules! export {
                         let function = $name;
                         $(let $argument = from.read(stringify!($argument))?;)*
                         from.end()?;
-                        $crate::__private::answer(function($($argument),*), from)
+                        $crate::__private::return_value(function($($argument),*), from)
                     })
                 }
             }

@@ -6,13 +6,14 @@ use core::ptr::null_mut;
 
 use interop_core::cuda::CudaBuffer;
 use interop_core::dlpack::{DLTensor, ManagedTensor};
-use interop_core::{CudaArray, DType, Device, FromArray, HostBuffer, Import, StreamHandle};
+use interop_core::storage::HostBuffer;
+use interop_core::{CudaArray, DType, Device, FromArray, Import, StreamHandle};
 
 use crate::abi::TVMFFIAny;
-use crate::answer::{Answer, OwnedObject, functions};
 use crate::argument::ValueKind;
 use crate::call::Call;
 use crate::error::CallError;
+use crate::return_value::{OwnedObject, ReturnValue, functions};
 use crate::runtime::Functions;
 
 /// A new array in memory of the caller's library, as a result. It dereferences to the struct.
@@ -97,7 +98,7 @@ impl Like<'_> {
     }
 
     fn bytes(self) -> usize {
-        (self.len() * usize::from(self.dtype.bits()) * usize::from(self.dtype.lanes())).div_ceil(8)
+        (self.len() * usize::from(self.dtype.bits) * usize::from(self.dtype.lanes)).div_ceil(8)
     }
 }
 
@@ -140,8 +141,8 @@ fn allocated(functions: &Functions, like: Like<'_>) -> Result<OwnedObject, CallE
     Ok(object)
 }
 
-impl<A> Answer<ValueKind> for NewArray<A> {
-    fn answer(self, _: &Call<'_>) -> Result<TVMFFIAny, CallError> {
+impl<A> ReturnValue<ValueKind> for NewArray<A> {
+    fn into_value(self, _: &Call<'_>) -> Result<TVMFFIAny, CallError> {
         let Self { array, object } = self;
         drop(array);
         Ok(object.into_any())

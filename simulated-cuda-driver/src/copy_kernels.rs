@@ -5,21 +5,18 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 
-use interop_kernel::copy::{CopyPart, Unit, copy};
+use interop_kernel::copy::{CopyPart, SIZES, Unit, copy};
 
 use crate::kernels::{Kernel, translate};
 
 /// Returns the kernels by name.
 pub(crate) fn all() -> BTreeMap<String, Kernel> {
-    let sizes = vec![8, 8, size_of::<CopyPart>()];
-    let kernel = |run| Kernel { run, sizes: sizes.clone() };
-    BTreeMap::from([
-        ("interop_copy_1".into(), kernel(run::<u8, 8>)),
-        ("interop_copy_2".into(), kernel(run::<u16, 8>)),
-        ("interop_copy_4".into(), kernel(run::<u32, 4>)),
-        ("interop_copy_8".into(), kernel(run::<u64, 2>)),
-        ("interop_copy_16".into(), kernel(run::<(u64, u64), 1>)),
-    ])
+    macro_rules! kernels {
+        ($($name:ident: $unit:ty, $width:literal;)*) => {
+            [$((stringify!($name).into(), Kernel { run: run::<$unit, $width>, sizes: SIZES.to_vec() })),*]
+        };
+    }
+    interop_kernel::copy_kernels!(kernels).into()
 }
 
 /// Runs the kernel for each thread of a launch.

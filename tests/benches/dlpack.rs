@@ -20,9 +20,8 @@ use interop_core::dlpack::{
     DLManagedTensorVersioned, DLPackVersion, DLTensor, FLAG_READ_ONLY, Legacy, MAJOR_VERSION, MINOR_VERSION,
     ManagedTensor, TensorAbi, Versioned,
 };
-use interop_core::{
-    CudaArray, DType, Device, FromArray, Import, Lease, MemoryRegion, Mutability, Storage, StreamHandle,
-};
+use interop_core::storage::{MemoryRegion, Mutability};
+use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, Storage, StreamHandle};
 
 const HEIGHT: usize = 3;
 const WIDTH: usize = 4;

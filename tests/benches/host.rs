@@ -12,7 +12,8 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use interop_core::{CudaArray, Element, HostVec, ReadOnlyCell};
+use interop_core::view::ReadOnlyCell;
+use interop_core::{CudaArray, Element, HostVec};
 use layouts::{COLUMNS, COUNT, LAYOUTS, Layout, ROWS};
 use ndarray::Zip;
 
@@ -216,14 +217,6 @@ fn contiguous() {
         }],
     );
     pair("fill", [&mut || slice.fill(3.0), &mut || grid.fill(3.0_f32).unwrap()]);
-    let all = RefCell::new(vec![0.0_f32; COUNT]);
-    pair(
-        "copy to a slice",
-        [&mut || all.borrow_mut().copy_from_slice(&slice), &mut || {
-            let view = grid.view::<f32, 2>().unwrap().host_view().unwrap();
-            view.copy_to_slice(&mut all.borrow_mut()).unwrap();
-        }],
-    );
 }
 
 /// A sum with several accumulators, which the compiler vectorizes.
@@ -263,10 +256,10 @@ fn elements() {
     let array = flat(HostVec::from_slice(&points));
     let sum = |sum: [u32; 4], point: [f32; 4]| [0, 1, 2, 3].map(|at| bits(sum[at], point[at]));
     pair(
-        "for_each of four floats",
+        "fold of four floats",
         [&mut || _ = black_box(points.iter().fold([0; 4], |all, point| sum(all, *point))), &mut || {
             let mut all = [0; 4];
-            array.for_each(|point: [f32; 4]| all = sum(all, point)).unwrap();
+            array.fold((), |(), point: [f32; 4]| all = sum(all, point)).unwrap();
             _ = black_box(all);
         }],
     );
@@ -319,8 +312,7 @@ fn threads() {
     pair(
         "par_map_inplace, of sqrt",
         [&mut || grid.map_inplace::<f32>(|value| (value.abs() + 1.0).sqrt().ln()).unwrap(), &mut || {
-            let mut view = other.view_mut::<f32, 2>().unwrap().host_view_mut().unwrap();
-            view.par_map_inplace(|value| (value.abs() + 1.0).sqrt().ln()).unwrap();
+            other.par_map_inplace::<f32>(|value| (value.abs() + 1.0).sqrt().ln()).unwrap();
         }],
     );
 }

@@ -4,9 +4,9 @@ use cudarc::driver::CudaSlice;
 use cust::memory::DeviceBuffer;
 use cust::stream::{Stream, StreamFlags};
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
-use interop_core::{
-    AsStream, CudaArray, DType, Device, FromArray, Import, Kept, RawDescriptor, Storage, StreamHandle,
-};
+use interop_core::descriptor::RawDescriptor;
+use interop_core::launch::AsStream;
+use interop_core::{CudaArray, DType, Device, FromArray, Import, Kept, Storage, StreamHandle};
 
 use crate::support::{Matrix, Streamed, turn};
 
@@ -49,7 +49,8 @@ impl Library {
             ..RawDescriptor::new(self.memory.memory().unwrap().address, Device::cuda(0), &[2, 3])
         };
         // SAFETY: the memory lives longer than the import.
-        let import = unsafe { Import::from_parts(claims.validate().unwrap(), interop_core::Owner::new(())) };
+        let import =
+            unsafe { Import::from_parts(claims.validate().unwrap(), interop_core::storage::Owner::new(())) };
         if !is_callers {
             return import;
         }

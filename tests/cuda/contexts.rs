@@ -10,9 +10,8 @@ use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::{self, CUcontext, CUstream, CUstreamCaptureMode as Mode};
 use interop_core::adapters::cust::{Buffer, InContext};
 use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, finish_releases, pointer_attributes};
-use interop_core::{
-    CudaArray, DType, ErrorKind, FromArray, FromImport, Import, LeaseMut, MemoryRegion, Storage, StreamHandle,
-};
+use interop_core::storage::{FromImport, MemoryRegion};
+use interop_core::{CudaArray, DType, ErrorKind, FromArray, Import, LeaseMut, Storage, StreamHandle};
 use simulated_cuda::Policy;
 
 use crate::order_settings::Releases;

@@ -8,9 +8,12 @@ use cudarc::driver::{
 };
 use cudarc::nvrtc::Ptx;
 use interop_core::cuda::MemoryKind;
+use interop_core::element::ElementType;
+use interop_core::launch::{AsStream, FromStream};
+use interop_core::storage::{FromImport, MemoryRegion, Mutability};
 use interop_core::{
-    ArrayInfo, AsStream, CudaArray, DType, Device, ElementType, Error, ErrorKind, FromArray, FromImport,
-    FromStream, Import, MemoryRegion, Mutability, Order, Refused, Storage, StreamHandle,
+    ArrayInfo, CudaArray, DType, Device, Error, ErrorKind, FromArray, Import, Order, Refused, Storage,
+    StreamHandle,
 };
 use interop_demo_kernels as kernels;
 use simulated_cuda::Live;

@@ -12,10 +12,9 @@ use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::MemoryKind;
-use interop_core::{
-    AsStream, CudaArray, Device, ErrorKind, FromArray, FromImport, Import, LeaseMut, Mutability, Storage,
-    StreamHandle,
-};
+use interop_core::launch::AsStream;
+use interop_core::storage::{FromImport, Mutability};
+use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Storage, StreamHandle};
 use interop_demo_kernels as kernels;
 use simulated_cuda::Policy;
 

@@ -13,9 +13,8 @@ use cust::memory::{DeviceBuffer, DeviceCopy};
 use cust::sys::{self, CUcontext};
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::{
-    CudaArray, Element, FromArray, FromImport, HostVec, Import, Order, SharedBuffer, StreamHandle,
-};
+use interop_core::storage::FromImport;
+use interop_core::{CudaArray, Element, FromArray, HostVec, Import, Order, SharedBuffer, StreamHandle};
 use simulated_cuda::{Sim, find};
 
 use crate::random_layouts::{Random, RandomLayout};

@@ -7,7 +7,9 @@ use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::stream::{Stream, StreamFlags};
 use interop_core::adapters::cudarc::context;
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::{AsStream, Device, Error, ErrorKind, FromArray, FromImport, FromStream, StreamHandle};
+use interop_core::launch::{AsStream, FromStream};
+use interop_core::storage::FromImport;
+use interop_core::{Device, Error, ErrorKind, FromArray, StreamHandle};
 use simulated_cuda::{Mistake, Sim};
 
 use crate::contexts::beside_a_capture;

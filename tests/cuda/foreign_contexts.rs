@@ -9,9 +9,8 @@ use cust::memory::DeviceBuffer;
 use cust::sys::{self, CUcontext, CUstream, CUstreamCaptureMode as Mode};
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
-use interop_core::{
-    AsStream, CudaArray, DType, Device, ErrorKind, FromArray, FromStream, LeaseMut, Storage, StreamHandle,
-};
+use interop_core::launch::{AsStream, FromStream};
+use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, LeaseMut, Storage, StreamHandle};
 use simulated_cuda::Policy;
 
 use crate::contexts::{NON_BLOCKING, handle, in_another_context, ok, stream};

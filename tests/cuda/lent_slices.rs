@@ -11,7 +11,8 @@ use cust::memory::DeviceBuffer;
 use cust::sys;
 use interop_core::adapters::cudarc::{LentSlice, LentSliceMut};
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
-use interop_core::{AsStream, CudaArray, DType, Device, ErrorKind, FromArray, Lease, LeaseMut, Storage};
+use interop_core::launch::AsStream;
+use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Lease, LeaseMut, Storage};
 use simulated_cuda::{Arguments, Live, Policy, sim};
 
 use crate::contexts::{NON_BLOCKING, handle, in_another_context, ok, stream};

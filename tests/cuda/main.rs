@@ -16,6 +16,7 @@ mod lent_slices;
 #[path = "../support/order_settings.rs"]
 #[allow(dead_code, reason = "each test program uses its part")]
 mod order_settings;
+mod own_adapter;
 mod pending_work;
 #[path = "../support/random_layouts.rs"]
 mod random_layouts;

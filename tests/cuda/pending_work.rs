@@ -10,9 +10,9 @@ use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::{self, CUcontext, CUstream};
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, finish_releases};
-use interop_core::{
-    AsStream, CudaArray, DType, FromArray, FromImport, Import, MemoryRegion, Storage, StreamHandle,
-};
+use interop_core::launch::AsStream;
+use interop_core::storage::{FromImport, MemoryRegion};
+use interop_core::{CudaArray, DType, FromArray, Import, Storage, StreamHandle};
 use simulated_cuda::{Live, Policy, Sim, Spin, find};
 
 use crate::contexts::{NON_BLOCKING, beside_a_capture, handle, in_another_context, ok, stream};

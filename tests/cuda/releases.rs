@@ -10,7 +10,8 @@ use cust::stream::{Stream, StreamFlags};
 use interop_core::adapters::cust::InContext;
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{finish_releases, pending_releases, pointer_attributes, set_blocking_hook};
-use interop_core::{CudaArray, Device, Import, Relabeled, Storage};
+use interop_core::storage::Relabeled;
+use interop_core::{CudaArray, Device, Import, Storage};
 
 use crate::order_settings::Releases;
 use crate::support::{Matrix, current_context, has_second_device, no_context, numbers, turn};

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use interop_core::{
-    CudaArray, Device, FromArray, HostVec, Lease, LeaseMut, Mutability, SharedBuffer, Storage,
-};
+use interop_core::storage::Mutability;
+use interop_core::{CudaArray, Device, FromArray, HostVec, Lease, LeaseMut, SharedBuffer, Storage};
 
 use crate::support::{Foreign, count};
 

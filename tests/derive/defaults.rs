@@ -133,6 +133,6 @@ fn a_refused_import_calls_for_no_default() {
     for (shape, place) in [(&[6][..], "shape"), (&[2, 3], "shape[1]")] {
         let (import, _) = Foreign::new(&count(6), shape).send();
         let refused = Pairs::from_import(import).map(|pairs| pairs.label).unwrap_err();
-        assert_eq!((refused.error.location(), refused.value.info().ndim()), (place, shape.len()));
+        assert_eq!((refused.error.location(), refused.value.info().shape().len()), (place, shape.len()));
     }
 }

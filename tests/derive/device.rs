@@ -1,6 +1,7 @@
 //! `device = ...`: the device that an import must be on.
 
-use interop_core::{CudaArray, Device, ErrorKind, FromArray, Lease, Owner};
+use interop_core::storage::Owner;
+use interop_core::{CudaArray, Device, ErrorKind, FromArray, Lease};
 
 use crate::support::{Foreign, count};
 

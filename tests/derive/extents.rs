@@ -259,7 +259,7 @@ fn a_constant_below_zero_is_refused() {
 fn no_extents_are_an_array_of_one_element() {
     let scalar = Scalar { value: vec![7.0] };
     let info = scalar.info().unwrap();
-    assert_eq!((info.ndim(), info.numel()), (0, 1));
+    assert_eq!((info.shape().len(), info.numel()), (0, 1));
     let (import, _) = Foreign::new(&[7.0_f32], &[]).send();
     assert_eq!(Scalar::from_import(import).unwrap().value, [7.0]);
     let (import, _) = Foreign::new(&[7.0_f32], &[1]).send();

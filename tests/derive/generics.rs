@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use interop_core::{AsStream, CudaArray, Element, FromArray, FromStream, Lease, Storage, StreamHandle};
+use interop_core::launch::{AsStream, FromStream};
+use interop_core::{CudaArray, Element, FromArray, Lease, Storage, StreamHandle};
 
 use crate::support::{Foreign, count, handle};
 

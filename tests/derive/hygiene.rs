@@ -38,7 +38,8 @@ mod shadowed {
     #![expect(non_camel_case_types, dead_code, unused_macros, reason = "hostile on purpose")]
     #![allow(unsafe_code, reason = "a raw pointer is among the fields")]
 
-    use ::interop_core::{CudaArray as Derive, Device as Place, Element as Part, Owner as Keeper};
+    use ::interop_core::storage::Owner as Keeper;
+    use ::interop_core::{CudaArray as Derive, Device as Place, Element as Part};
 
     pub(super) struct Result;
     pub(super) struct Option;

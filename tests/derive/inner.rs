@@ -4,9 +4,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use interop_core::{
-    ArrayInfo, CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Mutability, RawDescriptor,
-};
+use interop_core::descriptor::RawDescriptor;
+use interop_core::storage::Mutability;
+use interop_core::{ArrayInfo, CudaArray, DType, Device, ErrorKind, FromArray, HostVec};
 
 use crate::support::{Foreign, count};
 

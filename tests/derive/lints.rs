@@ -55,7 +55,8 @@
 use core::marker::PhantomData;
 use core::ptr::null;
 
-use interop_core::{CudaArray, Device, Element, FromArray, FromImport, Lease, Storage, StreamHandle};
+use interop_core::storage::FromImport;
+use interop_core::{CudaArray, Device, Element, FromArray, Lease, Storage, StreamHandle};
 
 use crate::support::Foreign;
 
@@ -233,7 +234,7 @@ fn derived_code_is_silent() {
     assert_eq!(rows.info().map(|info| info.numel()), Ok(6));
     assert_eq!((rows.len, rows.values.len(), rows.marker), (3, 6, PhantomData));
     let raw = promised::Raw { pointer: null(), shape: [0], device: Device::CPU };
-    assert_eq!(raw.info().map(|info| info.ndim()), Ok(1));
+    assert_eq!(raw.info().map(|info| info.shape().len()), Ok(1));
     assert_eq!((raw.shape, raw.device, raw.pointer.is_null()), ([0], Device::CPU, true));
 }
 

@@ -4,7 +4,8 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Mutability, Owner, StreamHandle};
+use interop_core::storage::{Mutability, Owner};
+use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, StreamHandle};
 
 use crate::support::{Foreign, count, handle};
 

@@ -1,6 +1,7 @@
 //! `shape` and `strides` fields, and `order`.
 
-use interop_core::{CudaArray, Dims, ErrorKind, FromArray, Lease, SharedBuffer};
+use interop_core::descriptor::Dims;
+use interop_core::{CudaArray, ErrorKind, FromArray, Lease, SharedBuffer};
 
 use crate::support::{Foreign, count};
 

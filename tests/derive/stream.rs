@@ -1,6 +1,7 @@
 //! `stream`: where the data was last written, and on which stream an import is ready.
 
-use interop_core::{AsStream, CudaArray, Device, ErrorKind, FromArray, Lease, StreamHandle};
+use interop_core::launch::AsStream;
+use interop_core::{CudaArray, Device, ErrorKind, FromArray, Lease, StreamHandle};
 
 use crate::support::{Foreign, count, handle};
 

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use interop_core::{Device, Element, Import, Mutability, Owner, RawDescriptor, StreamHandle, Strides};
+use interop_core::descriptor::{RawDescriptor, Strides};
+use interop_core::storage::{Mutability, Owner};
+use interop_core::{Device, Element, Import, StreamHandle};
 
 /// An array that another library is about to hand over.
 pub(crate) struct Foreign<T> {

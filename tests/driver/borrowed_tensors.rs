@@ -4,7 +4,9 @@
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 
 use interop_core::dlpack::DLTensor;
-use interop_core::{Borrowed, BorrowedMut, BorrowedTensor, CudaArray, DType, Device, ErrorKind, Mutability};
+use interop_core::lent::{Borrowed, BorrowedMut, BorrowedTensor};
+use interop_core::storage::Mutability;
+use interop_core::{CudaArray, DType, Device, ErrorKind};
 
 use crate::counted_imports::Row;
 use crate::cuda_program::{Bytes, Place};

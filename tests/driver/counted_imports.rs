@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use interop_core::cuda::{pending_releases, poll_releases};
 use interop_core::dlpack::{ManagedTensor, Versioned};
-use interop_core::{CudaArray, Device, FromArray, FromImport, Import, StreamHandle};
+use interop_core::storage::FromImport;
+use interop_core::{CudaArray, Device, FromArray, Import, StreamHandle};
 
 use crate::cuda_program::{Bytes, Stream};
 use crate::support::arrays::{Array, Claimed};

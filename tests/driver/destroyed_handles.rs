@@ -7,8 +7,9 @@ use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{
     finish_releases, pending_releases, poll_releases, pooled_events, stream_synchronize, stream_wait,
 };
+use interop_core::descriptor::RawDescriptor;
 use interop_core::dlpack::{Ownership, Versioned, export};
-use interop_core::{DType, Device, ErrorKind, Import, RawDescriptor, StreamHandle};
+use interop_core::{DType, Device, ErrorKind, Import, StreamHandle};
 use simulated_cuda::{Live, Mistake};
 
 use crate::counted_imports::{arrive, drained};

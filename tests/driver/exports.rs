@@ -5,10 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
 use interop_core::dlpack::Legacy;
-use interop_core::{
-    CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, MemoryRegion, Mutability, StreamHandle,
-    live_exports,
-};
+use interop_core::storage::{MemoryRegion, Mutability};
+use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, StreamHandle, live_exports};
 use simulated_cuda::{Live, Mistake};
 
 use crate::counted_imports::{ReadyOn, arrive, drained};

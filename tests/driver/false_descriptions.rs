@@ -1,10 +1,9 @@
 //! Arrays that describe their memory wrongly: they are refused with the driver's answer and released once.
 
+use interop_core::descriptor::RawDescriptor;
 use interop_core::dlpack::Versioned;
-use interop_core::{
-    CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LeaseMut, Owner, RawDescriptor,
-    Relabeled,
-};
+use interop_core::storage::{Owner, Relabeled};
+use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LeaseMut};
 
 use crate::counted_imports::{ReadyOn, arrive, claim, drained, tell};
 use crate::cuda_program::{Place, current};

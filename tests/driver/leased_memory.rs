@@ -2,9 +2,11 @@
 #![expect(unsafe_code, reason = "one struct promises that a pointer is valid")]
 
 use interop_core::dlpack::{ManagedTensor, Versioned};
+use interop_core::launch::{AsStream, FromStream};
+use interop_core::storage::{FromImport, Owner};
 use interop_core::{
-    AsStream, CudaArray, Device, Error, ErrorKind, FromArray, FromImport, FromStream, Import, Lease,
-    LeaseMut, Owner, Refused, Result, SharedBuffer, StreamHandle,
+    CudaArray, Device, Error, ErrorKind, FromArray, Import, Lease, LeaseMut, Refused, Result, SharedBuffer,
+    StreamHandle,
 };
 
 use crate::counted_imports::ReadyOn;

@@ -22,6 +22,7 @@ mod exclusive_driver;
 mod exports;
 mod failing_calls;
 mod false_descriptions;
+mod foreign_kernels;
 mod forks;
 mod happens_before;
 mod joined_streams;

@@ -109,7 +109,7 @@ fn an_array_over_several_pieces_is_taken() {
     assert_eq!(finish_releases(), 0);
     // The range is the whole reservation, and the memory belongs to no context.
     let known = pointer_attributes(memory.at(PIECE)).unwrap().unwrap();
-    assert_eq!((known.range(), known.context()), (memory.at(0)..memory.at(4 * PIECE), None));
+    assert_eq!((known.range, known.context), (memory.at(0)..memory.at(4 * PIECE), None));
 }
 
 #[test]
@@ -203,8 +203,8 @@ fn memory_from_a_pool_of_the_host_is_pinned_memory() {
             turn.calls_of(["cuMemGetAddressRange_v2", "cuCtxPushCurrent_v2"]),
             [1, from.is_none().into()]
         );
-        assert_eq!((known.device(), known.context()), (Device::CUDA_HOST, None));
-        assert_eq!(known.range(), start..start + 64, "the attribute has a start within the pool");
+        assert_eq!((known.device, known.context), (Device::CUDA_HOST, None));
+        assert_eq!(known.range, start..start + 64, "the attribute has a start within the pool");
         let (ledger, import) = arrive(&bytes, Device::CUDA_HOST);
         assert_eq!(import.info().byte_range(), start..start + 64);
         drop(import);
@@ -219,7 +219,7 @@ fn memory_from_a_pool_of_the_host_is_pinned_memory() {
     assert_refused(claim(start + 2, 32, Device::CUDA_HOST), told);
     // If this query fails, the mapped range is used instead. Here both are equal.
     turn.fail_next("cuMemGetAddressRange_v2", 500);
-    assert_eq!(pointer_attributes(start + 10).unwrap().unwrap().range(), start..start + 64);
+    assert_eq!(pointer_attributes(start + 10).unwrap().unwrap().range, start..start + 64);
     turn.fail_next("cuMemGetAddressRange_v2", 999);
     let refused = pointer_attributes(start).unwrap_err();
     assert_eq!((refused.kind(), refused.location()), (ErrorKind::Driver, "cuMemGetAddressRange_v2"));

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::thread;
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
+use interop_core::storage::{MemoryRegion, Mutability};
 use interop_core::{
-    CudaArray, DType, Device, ErrorKind, FromArray, LaunchScope, Lease, LeaseMut, MemoryRegion, Mutability,
-    Result, SharedBuffer, Storage, StreamHandle,
+    CudaArray, DType, Device, ErrorKind, FromArray, LaunchScope, Lease, LeaseMut, Result, SharedBuffer,
+    Storage, StreamHandle,
 };
 
 use crate::counted_imports::{Row, arrive, arrive_on, row};

@@ -36,8 +36,8 @@ fn every_kind_is_told_apart_in_one_call() {
     ];
     for (bytes, device, context) in &memory {
         let (known, calls) = turn.count(|| known(bytes.at()));
-        assert_eq!((known.device(), known.ordinal(), known.context()), (*device, 1, *context));
-        assert_eq!(known.range(), bytes.at()..bytes.at() + 96);
+        assert_eq!((known.device, known.ordinal, known.context), (*device, 1, *context));
+        assert_eq!(known.range, bytes.at()..bytes.at() + 96);
         assert_eq!((calls, turn.calls("cuPointerGetAttributes")), (1, 1), "{device}");
     }
 }
@@ -47,8 +47,8 @@ fn registered_memory_is_pinned() {
     let _turn = turn();
     let registered = Registered::new(128);
     let known = known(registered.at() + 100);
-    assert_eq!((known.device(), known.ordinal()), (Device::CUDA_HOST, 0));
-    assert_eq!(known.range(), registered.at()..registered.at() + 128);
+    assert_eq!((known.device, known.ordinal), (Device::CUDA_HOST, 0));
+    assert_eq!(known.range, registered.at()..registered.at() + 128);
     assert_eq!(device_address(registered.at() + 5).unwrap(), registered.at() + 5);
 }
 
@@ -82,9 +82,9 @@ fn what_is_none_of_cudas_is_known_to_nobody() {
 fn pool_memory_is_known_as_such() {
     let _turn = turn();
     let place = Place::primary(0);
-    assert_eq!(known(place.pool(0, 16).at() + 7).context(), None);
+    assert_eq!(known(place.pool(0, 16).at() + 7).context, None);
     for bytes in [place.bytes(0, 16), place.pinned(0, 16), place.managed(0, 16)] {
-        assert_ne!(known(bytes.at()).context(), None);
+        assert_ne!(known(bytes.at()).context, None);
         assert_eq!(device_address(bytes.at() + 9).unwrap(), bytes.at() + 9);
     }
 }
@@ -95,7 +95,7 @@ fn memory_of_a_context_of_its_own_says_so() {
     let own = Place::foreign(1);
     {
         let bytes = own.bytes(0, 16);
-        assert_eq!((known(bytes.at()).context(), known(bytes.at()).ordinal()), (context(own), 1));
+        assert_eq!((known(bytes.at()).context, known(bytes.at()).ordinal), (context(own), 1));
     }
     own.destroy();
 }
@@ -107,13 +107,9 @@ fn buffers_of_the_core_are_what_they_say() {
         for ordinal in [0, 1] {
             let buffer = CudaBuffer::zeroed(kind, ordinal, DType::F64, 5).unwrap();
             let known = known(buffer.memory().unwrap().address);
-            assert_eq!(
-                (known.device(), known.ordinal()),
-                (buffer.memory().unwrap().device, ordinal),
-                "{kind:?}"
-            );
-            assert_eq!(known.range(), buffer.memory().unwrap().range, "{kind:?}");
-            assert_eq!(known.context().is_none(), kind == MemoryKind::Pool, "{kind:?}");
+            assert_eq!((known.device, known.ordinal), (buffer.memory().unwrap().device, ordinal), "{kind:?}");
+            assert_eq!(known.range, buffer.memory().unwrap().range, "{kind:?}");
+            assert_eq!(known.context.is_none(), kind == MemoryKind::Pool, "{kind:?}");
         }
     }
     assert_eq!(interop_core::cuda::finish_releases(), 0);

@@ -8,8 +8,9 @@
 use std::sync::Arc;
 
 use interop_core::cuda::{HoldReleases, finish_releases, poll_releases, stream_wait};
+use interop_core::descriptor::RawDescriptor;
 use interop_core::dlpack::{ManagedTensor, Ownership, Versioned, export};
-use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, RawDescriptor, StreamHandle};
+use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 
 use crate::counted_imports::ReadyOn;
 use crate::cuda_program::{Bytes, Place, Stream, current, set_current};

@@ -3,10 +3,10 @@
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{finish_releases, pointer_attributes};
+use interop_core::descriptor::RawDescriptor;
 use interop_core::dlpack::Versioned;
-use interop_core::{
-    CudaArray, DType, Device, FromArray, Import, LeaseMut, Owner, RawDescriptor, StreamHandle,
-};
+use interop_core::storage::Owner;
+use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 
 use crate::counted_imports::claim;
 use crate::cuda_program::{Place, cu, done};
@@ -115,6 +115,6 @@ fn kernels_get_the_address_of_devices_and_the_host_its_own() {
         // The address that a careful producer states: the interface requires one that devices can use.
         is_used_by_both(by_dict(device + 3 * BYTES), &registered, 3 * BYTES);
         assert_eq!(finish_releases(), 0);
-        assert_eq!(pointer_attributes(device).unwrap().unwrap().device(), Device::CUDA_HOST);
+        assert_eq!(pointer_attributes(device).unwrap().unwrap().device, Device::CUDA_HOST);
     }
 }

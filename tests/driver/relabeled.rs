@@ -1,7 +1,8 @@
 //! Memory under another device type: which labels are allowed, which device results, and what the call waits for.
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, device_address, finish_releases};
-use interop_core::{CudaArray, DType, Device, ErrorKind, Relabeled, Storage, StreamHandle};
+use interop_core::storage::Relabeled;
+use interop_core::{CudaArray, DType, Device, ErrorKind, Storage, StreamHandle};
 
 use crate::cuda_program::Place;
 use crate::exclusive_driver::turn;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use interop_core::cuda::{
     CudaBuffer, HoldReleases, MemoryKind, finish_releases, pending_releases, poll_releases, stream_wait,
 };
+use interop_core::descriptor::RawDescriptor;
 use interop_core::dlpack::{Ownership, Versioned, export};
-use interop_core::{
-    CudaArray, DType, Device, FromArray, Import, Lease, LeaseMut, Owner, RawDescriptor, SharedBuffer,
-};
+use interop_core::storage::Owner;
+use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, LeaseMut, SharedBuffer};
 
 use crate::counted_imports::{arrive, drained, poll_in_passing};
 use crate::cuda_program::{LARGE, Place, current};

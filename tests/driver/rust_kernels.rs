@@ -4,9 +4,10 @@
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
 use interop_core::kernel::{Blocks, Elementwise, In, KernelElement, Out, Thread, View, ViewMut, kernel};
+use interop_core::storage::{MemoryRegion, Mutability};
 use interop_core::{
-    CudaArray, Element, ErrorKind, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut, MemoryRegion,
-    Mutability, Storage as _, StreamHandle,
+    CudaArray, Element, ErrorKind, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut, Storage as _,
+    StreamHandle,
 };
 use simulated_cuda::Mistake;
 

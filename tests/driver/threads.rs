@@ -10,8 +10,9 @@ use interop_core::cuda::{
     CudaBuffer, MemoryKind, device_address, finish_releases, is_available, pending_releases, poll_releases,
     start_release_thread, stream_synchronize, stream_wait,
 };
+use interop_core::descriptor::RawDescriptor;
 use interop_core::dlpack::{Ownership, Versioned, export};
-use interop_core::{CudaArray, Device, Import, RawDescriptor, StreamHandle};
+use interop_core::{CudaArray, Device, Import, StreamHandle};
 use simulated_cuda::{Live, Policy, sim};
 
 use crate::counted_imports::{ReadyOn, arrive, await_release};

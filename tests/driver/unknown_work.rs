@@ -148,7 +148,7 @@ fn memory_without_a_stream_comes_in_after_all_work() {
     let place = Place::primary(0);
     let (array, bytes) = late(MemoryKind::Device, place, place.non_blocking());
     let info = array.info().unwrap();
-    let owner = interop_core::Owner::new(array);
+    let owner = interop_core::storage::Owner::new(array);
     #[expect(unsafe_code, reason = "an import of a known description")]
     // SAFETY: the owner keeps the memory alive.
     let import = unsafe { Import::from_parts(info, owner) };

@@ -1,7 +1,8 @@
 //! The table between typestr, name and DLPack's triple.
 
 use interop_core::cai::CudaArrayInterface;
-use interop_core::{DType, Device, ErrorKind, RawDescriptor, StreamHandle};
+use interop_core::descriptor::RawDescriptor;
+use interop_core::{DType, Device, ErrorKind, StreamHandle};
 use proptest::prelude::*;
 
 use crate::support::assert_told;
@@ -46,9 +47,9 @@ const TABLE: [Row; 29] = [
 #[test]
 fn every_type_has_one_spelling() {
     for (dtype, code, bits, name, typestr, bytes) in TABLE {
-        assert_eq!((dtype.code(), dtype.bits(), dtype.lanes()), (code, bits, 1), "{name}");
+        assert_eq!((dtype.code, dtype.bits, dtype.lanes), (code, bits, 1), "{name}");
         assert_eq!(dtype, DType::new(code, bits, 1));
-        assert_eq!((dtype.name().as_str(), DType::from_name(name)), (name, Some(dtype)));
+        assert_eq!((dtype.name().as_str(), name.parse()), (name, Ok(dtype)));
         assert_eq!(dtype.to_string(), name);
         assert_eq!(dtype.item_bits(true), 8 * bytes, "{name}");
         assert_eq!(dtype.item_bits(false), usize::from(bits), "{name}");
@@ -108,18 +109,15 @@ fn typestrs_are_read_by_the_letter() {
 #[test]
 fn lanes_are_part_of_the_name() {
     let vector = DType::F32.with_lanes(4);
-    assert_eq!((vector.name(), vector.lanes(), vector.packed_bits()), ("float32x4".into(), 4, 128));
-    assert_eq!((vector.typestr(), DType::from_name("float32x4")), (None, Some(vector)));
+    assert_eq!((vector.name(), vector.lanes, vector.packed_bits()), ("float32x4".into(), 4, 128));
+    assert_eq!((vector.typestr(), "float32x4".parse()), (None, Ok(vector)));
     let torch = DType::F4_E2M1FN.with_lanes(2);
     assert_eq!((torch.name(), torch.packed_bits(), torch.item_bits(true)), ("float4_e2m1fnx2".into(), 8, 16));
-    assert_eq!(DType::from_name("float4_e2m1fnx2"), Some(torch));
+    assert_eq!("float4_e2m1fnx2".parse(), Ok(torch));
     for (dtype, .., name, _, _) in TABLE {
         for lanes in [2, 3, 65_535] {
             let name = format!("{name}x{lanes}");
-            assert_eq!(
-                (dtype.with_lanes(lanes).name(), DType::from_name(&name)),
-                (name, Some(dtype.with_lanes(lanes)))
-            );
+            assert_eq!((dtype.with_lanes(lanes).name(), name.parse()), (name, Ok(dtype.with_lanes(lanes))));
         }
     }
 }
@@ -148,10 +146,10 @@ fn other_names_name_nothing() {
         "uint1",
     ];
     for name in rows {
-        assert_eq!(DType::from_name(name), None, "{name:?}");
+        assert_eq!(name.parse::<DType>().ok(), None, "{name:?}");
     }
     for name in ["float32x+4", "float32x04"] {
-        assert_eq!(DType::from_name(name), None, "no type has the name {name:?}");
+        assert_eq!(name.parse::<DType>().ok(), None, "no type has the name {name:?}");
     }
 }
 
@@ -160,8 +158,8 @@ fn other_names_name_nothing() {
 fn blobs_have_names() {
     let blob = DType::opaque(12);
     assert_eq!((blob.name(), blob.typestr().unwrap()), ("opaque96".into(), "|V12".into()));
-    assert_eq!(DType::from_name("opaque96"), Some(blob));
-    assert_eq!(DType::from_name("opaque97"), None);
+    assert_eq!("opaque96".parse(), Ok(blob));
+    assert_eq!("opaque97".parse::<DType>().ok(), None);
 }
 
 /// Bug 98, R56, R57, R65: each triple is a type, or an error with its numbers; nothing panics.
@@ -245,7 +243,7 @@ proptest! {
     /// Any string is the name of a type, or none.
     #[test]
     fn any_text_is_a_name_or_none(text in "(u?int|float|bool|complex|opaque)?[0-9]{0,3}(x[+0-9]{0,3})?") {
-        if let Some(dtype) = DType::from_name(&text) {
+        if let Ok(dtype) = text.parse::<DType>() {
             prop_assert_eq!(dtype.name(), text);
         }
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use interop_core::adapters::ndarray::NdArray;
 use interop_core::dlpack::{ManagedTensor, Versioned};
+use interop_core::storage::Mutability;
 use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Import, Mutability, Refused,
-    SharedBuffer,
+    CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Import, Refused, SharedBuffer,
 };
 use ndarray::{
     ArcArray, Array, Array1, Array2, Array3, ArrayD, ArrayView2, Axis, Dimension, IxDyn, array, s,

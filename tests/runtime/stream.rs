@@ -1,6 +1,7 @@
 //! Stream values, and their integers in both protocols.
 
-use interop_core::{AsStream, Device, DeviceType, ErrorKind, FromStream, StreamHandle};
+use interop_core::launch::{AsStream, FromStream};
+use interop_core::{Device, DeviceType, ErrorKind, StreamHandle};
 use proptest::prelude::*;
 
 use crate::support::assert_told;

@@ -1,7 +1,8 @@
 //! Structs and storages around real memory, or around memory that is only described.
 #![expect(unsafe_code, reason = "storages promise in an unsafe impl what their memory is")]
 
-use interop_core::{CudaArray, Device, Element, HostVec, MemoryRegion, Mutability, Storage, StreamHandle};
+use interop_core::storage::{MemoryRegion, Mutability};
+use interop_core::{CudaArray, Device, Element, HostVec, Storage, StreamHandle};
 
 /// An array of any storage, rank and strides.
 #[derive(Debug, CudaArray)]

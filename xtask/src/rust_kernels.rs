@@ -23,7 +23,7 @@ struct Kernels {
 
 /// The crates. To add another one, add a line here.
 const CRATES: [Kernels; 5] = [
-    Kernels { folder: "interop-core/kernels", ptx: "../src/cuda/copy.ptx", template: None },
+    Kernels { folder: "interop-core/kernels", ptx: "../src/memory/copy/copy.ptx", template: None },
     Kernels { folder: "examples/kernels", ptx: "ptx/kernels.ptx", template: None },
     Kernels { folder: "examples/py-extension/kernels", ptx: "kernels.ptx", template: None },
     Kernels { folder: "examples/hello-cuda/kernels", ptx: "kernels.ptx", template: Some("hello-cuda") },

@@ -2,7 +2,8 @@
 
 use cust::memory::LockedBuffer;
 use cust::prelude::{Stream, StreamFlags};
-use interop_core::{AsStream, CudaArray, LaunchScope, StreamHandle};
+use interop_core::launch::AsStream;
+use interop_core::{CudaArray, LaunchScope, StreamHandle};
 use interop_demo_kernels::kernels;
 
 use crate::{KERNELS, Outcome};
@@ -39,6 +40,6 @@ pub fn run(len: usize) -> Outcome {
     // A host view waits for the stream in the struct.
     let device = samples.info()?.device();
     let view = samples.view::<f32, 1>()?.host_view()?;
-    let wrong = view.to_vec()?.iter().zip(&numbers).filter(|(now, before)| **now != 2.0 * **before).count();
+    let wrong = view.iter().zip(&numbers).filter(|(now, before)| *now != 2.0 * **before).count();
     Ok(format!("pinned: {len} elements doubled in {device}, {wrong} of them wrong\n"))
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use interop_core::{AsStream, CudaArray, FromArray, Import, LaunchScope, LeaseMut};
+use interop_core::launch::AsStream;
+use interop_core::{CudaArray, FromArray, Import, LaunchScope, LeaseMut};
 use interop_demo_kernels::ORDER_PTX;
 
 use crate::Outcome;

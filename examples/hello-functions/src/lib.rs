@@ -1,7 +1,8 @@
 //! Functions for PyTorch, JAX, NumPy, CuPy and C. Each works on the host and on a GPU.
 
 use hello_functions_kernels::{PTX, scale_elements, scaled_elements};
-use interop_core::{Borrowed, BorrowedMut, CudaArray, Device, KernelModule, LaunchScope, LeaseMut, Result};
+use interop_core::lent::{Borrowed, BorrowedMut};
+use interop_core::{CudaArray, Device, KernelModule, LaunchScope, LeaseMut, Result};
 use interop_tvm_ffi::{Call, CallError, NewArray};
 
 /// The kernels. The first launch on a device loads them.

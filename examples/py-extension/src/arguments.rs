@@ -2,7 +2,8 @@
 #![expect(clippy::needless_pass_by_value, reason = "arguments of Python functions are handles")]
 
 use interop_core::python::ArrayLike;
-use interop_core::{CudaArray, Element, HostVec, Kept, Lease, LeaseMut, ReadOnlyCell, Storage, same_extent};
+use interop_core::view::ReadOnlyCell;
+use interop_core::{CudaArray, Element, HostVec, Kept, Lease, LeaseMut, Storage, same_extent};
 use pyo3::prelude::*;
 
 use crate::matrix::Matrix;

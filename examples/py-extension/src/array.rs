@@ -1,9 +1,11 @@
 //! A Python class whose instances are arrays.
 
+use interop_core::descriptor::{Dims, Layout};
+use interop_core::launch::AsStream;
 use interop_core::python::{self, ExportedArray, extract_integer, extract_stream, import_as};
+use interop_core::storage::Relabeled;
 use interop_core::{
-    AsStream, CudaArray, DType, Device, Dims, Error, ErrorKind, FromArray, Layout, Order, Relabeled,
-    SharedBuffer, StreamHandle,
+    CudaArray, DType, Device, Error, ErrorKind, FromArray, Order, SharedBuffer, StreamHandle,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -93,7 +95,7 @@ impl Array {
         order: &str,
         readonly: bool,
     ) -> PyResult<Self> {
-        let dtype = DType::from_typestr(dtype).or_else(|error| DType::from_name(dtype).ok_or(error))?;
+        let dtype: DType = dtype.parse()?;
         let order = match order {
             "C" => Order::C,
             "F" => Order::F,

@@ -5,10 +5,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
+use interop_core::descriptor::RawDescriptor;
+use interop_core::element::ElementType;
 use interop_core::python::{Exported, import, import_as};
+use interop_core::storage::{FromImport, MemoryRegion, Mutability, Owner};
 use interop_core::{
-    ArrayInfo, CudaArray, DType, Device, Element, ElementType, FromArray, FromImport, HostVec, Import, Lease,
-    LeaseMut, MemoryRegion, Mutability, Order, Owner, RawDescriptor, Refused, Storage,
+    ArrayInfo, CudaArray, DType, Device, Element, FromArray, HostVec, Import, Lease, LeaseMut, Order,
+    Refused, Storage,
 };
 use pyo3::prelude::*;
 

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use interop_core::cuda::{self, CudaBuffer, MemoryKind, ReleasePolicy, Unordered};
+use interop_core::descriptor::Layout;
+use interop_core::launch::{AsStream, FromStream};
 use interop_core::python::extract_stream;
 use interop_core::{
-    AsStream, CudaArray, Device, Element, Error, ErrorKind, FromStream, HostVec, LaunchScope, Layout, Order,
-    Result, SharedBuffer, StreamHandle,
+    CudaArray, Device, Element, Error, ErrorKind, HostVec, LaunchScope, Order, Result, SharedBuffer,
+    StreamHandle,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

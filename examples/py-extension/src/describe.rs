@@ -2,7 +2,8 @@
 #![expect(unsafe_code, reason = "states on which stream the array of a capsule is ready")]
 
 use interop_core::python::{extract_cai, extract_stream, import, import_capsule};
-use interop_core::{ArrayInfo, DeviceType, Import, Protocol, StreamHandle};
+use interop_core::storage::Protocol;
+use interop_core::{ArrayInfo, DeviceType, Import, StreamHandle};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 

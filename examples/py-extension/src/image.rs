@@ -30,17 +30,15 @@ const CHANNELS: usize = 3;
 pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize) -> PyResult<()> {
     let (height, width) = (obj.height, obj.width);
     wait(py, &obj)?;
-    let view = obj.view_mut::<f32, 3>()?.host_view_mut()?;
     // The pass over rows reads from a copy. The pass over columns writes its result to the image.
     py.detach(|| -> interop_core::Result<()> {
-        let source = view.as_view().to_vec()?;
+        let source = obj.to_vec::<f32>()?;
         let length = (width * CHANNELS).max(1);
         let mut rows = vec![0.0; source.len()];
         each_line(&mut rows, length, |y, means| {
             box_line(&source[y * length..][..length], means, CHANNELS, radius);
         });
-        let mut view = view;
-        view.copy_from_slice(&box_columns(&rows, height, length, radius))
+        obj.copy_from_slice(&box_columns(&rows, height, length, radius))
     })?;
     Ok(())
 }

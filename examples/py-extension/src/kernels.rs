@@ -9,10 +9,12 @@
 use core::fmt::Display;
 
 use half::{bf16, f16};
+use interop_core::descriptor::Dims;
 use interop_core::python::{extract_integer, like};
+use interop_core::view::ReadOnlyCell;
 use interop_core::{
-    CudaArray, DType, Dims, Element, Error, ErrorKind, FromArray, Import, LaunchScope, Lease, ReadOnlyCell,
-    SharedBuffer, StreamHandle,
+    CudaArray, DType, Element, Error, ErrorKind, FromArray, Import, LaunchScope, Lease, SharedBuffer,
+    StreamHandle,
 };
 use num_complex::Complex;
 use pyo3::exceptions::PyTypeError;

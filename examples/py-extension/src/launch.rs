@@ -9,9 +9,10 @@ use core::ptr::{self, null_mut};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use interop_core::cuda::{self, Context};
+use interop_core::descriptor::{RawDescriptor, Strides};
+use interop_core::kernel::{KernelArrays, KernelViewMut};
 use interop_core::{
-    ArrayInfo, DType, Device, DeviceType, Error, ErrorKind, KernelArrays, KernelViewMut, LaunchSize,
-    RawDescriptor, Result, StreamHandle, Strides,
+    ArrayInfo, DType, Device, DeviceType, Error, ErrorKind, LaunchSize, Result, StreamHandle,
 };
 use interop_demo_extension_kernels::{AXES, kind};
 use libloading::Library;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::{ptr, slice, thread};
 
-use interop_core::{KernelViewMut, Result};
+use interop_core::Result;
+use interop_core::kernel::KernelViewMut;
 
 use crate::launch::Driver;
 

@@ -69,14 +69,13 @@ fn ones_like_bf16(
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
 fn doubled(obj: WithLibrary<Matrix<Lease<f32>>>) -> PyResult<InLibraryOf<Matrix<HostVec<f32>>>> {
-    let [rows, columns] = obj.view::<f32, 2>()?.shape();
+    let view = obj.view::<f32, 2>()?.host_view()?;
+    let [rows, columns] = view.shape();
     let mut elements = HostVec::try_zeroed(rows * columns)?;
-    let mut places = elements.as_mut_slice()?.iter_mut();
-    obj.for_each(|value: f32| {
-        if let Some(place) = places.next() {
-            *place = value + value;
-        }
-    })?;
+    for (place, value) in elements.as_mut_slice()?.iter_mut().zip(&view) {
+        *place = value + value;
+    }
+    drop(view);
     Ok(obj.like(Matrix { elements, rows, columns }))
 }
 

@@ -2,10 +2,11 @@
 #![expect(unsafe_code, reason = "promises that the memory of a launch lives")]
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
+use interop_core::descriptor::Layout;
 use interop_core::python::{NewArray, WithLibrary, import};
+use interop_core::storage::HostBuffer;
 use interop_core::{
-    ArrayInfo, CudaArray, Device, DeviceType, FromArray, HostBuffer, LaunchScope, Layout, Order,
-    SharedBuffer, StreamHandle,
+    ArrayInfo, CudaArray, Device, DeviceType, FromArray, LaunchScope, Order, SharedBuffer, StreamHandle,
 };
 use pyo3::intern;
 use pyo3::prelude::*;

@@ -1,6 +1,6 @@
 //! The kernels with which `interop-core` copies arrays on a device, one for each size of a unit in bytes.
 //!
-//! `cargo xtask ptx` compiles them to `interop-core/src/cuda/copy.ptx`.
+//! `cargo xtask ptx` compiles them to `interop-core/src/memory/copy/copy.ptx`.
 #![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx))]
 #![allow(unsafe_code, reason = "copies between addresses")]
 #![allow(clippy::missing_errors_doc, reason = "what the macro writes for the host is not used")]
@@ -24,10 +24,4 @@ macro_rules! copies {
     )*};
 }
 
-copies! {
-    interop_copy_1: u8, 8;
-    interop_copy_2: u16, 8;
-    interop_copy_4: u32, 4;
-    interop_copy_8: u64, 2;
-    interop_copy_16: (u64, u64), 1;
-}
+interop_kernel::copy_kernels!(copies);

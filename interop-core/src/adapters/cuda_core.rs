@@ -80,12 +80,11 @@ use crate::driver::order::order_default_stream;
 use crate::driver::stream::is_stream_of;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::extraction::check_import_writable;
-use crate::memory::from_import::{DataField, FromImport};
+use crate::memory::copy::transfer::{DefaultStreamTarget, copy_on_default_stream, ordinal_of};
+use crate::memory::extraction::{FromImport, check_import_writable};
 use crate::memory::import::Import;
 use crate::memory::lease::LeaseMut;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
-use crate::memory::transfer::{DefaultStreamTarget, copy_on_default_stream, ordinal_of};
 use crate::process::fork::PerProcess;
 
 /// Returns the context that imports use: the primary context of a device. It is kept until the program ends.
@@ -402,7 +401,7 @@ fn place<T: Element>(info: &ArrayInfo) -> Result<(u64, usize, Arc<Context>)> {
 
 impl<T: Element + DeviceCopy> FromImport for ImportedBuffer<T> {
     const COPIES: bool = false;
-    const DATA_FIELD: DataField = DataField::new(Self::element, true);
+    const WRITES: bool = true;
 
     fn element() -> Option<ElementType> {
         Some(T::TYPE)

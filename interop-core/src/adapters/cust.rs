@@ -1,4 +1,4 @@
-//! `cust` 0.3: its buffers and streams as fields, [`KernelView`](crate::KernelView) as an argument of `launch!`.
+//! `cust` 0.3: its buffers and streams as fields, [`KernelView`](crate::kernel::KernelView) as an argument of `launch!`.
 //!
 //! | field | attribute | an import | exports are writable |
 //! | --- | --- | --- | --- |
@@ -19,7 +19,8 @@
 //! ```no_run
 //! use cust::memory::DeviceBuffer;
 //! use cust::prelude::*;
-//! use interop_core::{AsStream, CudaArray, FromArray, LaunchScope, StreamHandle};
+//! use interop_core::launch::AsStream;
+//! use interop_core::{CudaArray, FromArray, LaunchScope, StreamHandle};
 //!
 //! #[derive(CudaArray)]
 //! #[cuda_array(shape = [height, width, 3])]
@@ -52,7 +53,6 @@
 #![expect(unsafe_code, reason = "implements `Storage` for cust's buffers and makes buffers from raw memory")]
 
 use core::fmt;
-use core::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use ::cust::memory::{
@@ -73,13 +73,15 @@ use crate::derive::fields::stream::AsStream;
 use crate::derive::single_error::FieldProbe;
 use crate::driver::device::Device;
 use crate::driver::functions::to_usize;
+use crate::driver::pointer::home_of;
 use crate::driver::pointer::not_cuda;
+use crate::driver::release::reach::{InReach, Reach, Sole};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::from_import::FromImport;
+use crate::memory::copy::transfer::copied;
+use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
-use crate::memory::transfer::copied;
 
 /// Describes device memory of `cust`; the driver determines the device.
 fn device_memory<T: Element>(address: u64, len: usize) -> Result<MemoryRegion> {
@@ -92,7 +94,7 @@ fn device_memory<T: Element>(address: u64, len: usize) -> Result<MemoryRegion> {
 fn device_of(address: usize) -> Result<Device> {
     let known = cuda::pointer_attributes(address)?;
     let allowed = "memory of a live context: keep the context as long as the buffer";
-    known.map(|known| known.device()).ok_or_else(|| not_cuda(address, allowed))
+    known.map(|known| known.device).ok_or_else(|| not_cuda(address, allowed))
 }
 
 // SAFETY: 1: `cust` makes uninitialized buffers only in `unsafe` functions. 2: the buffer frees its memory on drop. 3:
@@ -276,7 +278,7 @@ buffers! { DeviceBuffer DeviceBox LockedBuffer UnifiedBuffer }
 /// let tensor = Samples { values, len: 100 }.into_dlpack()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct InContext<B: Buffer>(ManuallyDrop<B>);
+pub struct InContext<B: Buffer>(InReach<Sole<B>>);
 
 // SAFETY: a `Buffer` may be dropped on any thread in its context, which the drop makes current.
 unsafe impl<B: Buffer> Send for InContext<B> {}
@@ -287,40 +289,44 @@ unsafe impl<B: Buffer> Sync for InContext<B> {}
 impl<B: Buffer> InContext<B> {
     /// Wraps a buffer.
     pub fn new(buffer: B) -> Self {
-        Self(ManuallyDrop::new(buffer))
+        Self(InReach::new(Sole(buffer), None))
     }
 
     /// The buffer.
     pub fn get_mut(&mut self) -> &mut B {
-        &mut self.0
+        &mut self.0.handle_mut().0
+    }
+
+    fn buffer(&self) -> &B {
+        &self.0.handle().0
     }
 
     fn address(&self) -> usize {
-        self.0.memory().map_or(0, |memory| memory.address)
+        self.buffer().memory().map_or(0, |memory| memory.address)
     }
 
     /// Returns the buffer, which is then dropped as in `cust`.
     #[must_use]
-    pub fn into_inner(self) -> B {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: the value is taken once, because `this` is not dropped.
-        unsafe { ManuallyDrop::take(&mut this.0) }
+    pub fn into_inner(mut self) -> B {
+        self.0.take()
     }
 }
 
 impl<B: Buffer> Drop for InContext<B> {
     fn drop(&mut self) {
-        let _guards =
-            (crate::driver::pointer::enter_context_of(self.address()), crate::driver::context::relaxed());
-        // SAFETY: the value is dropped once.
-        cuda::run_blocking(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+        if self.0.is_taken() {
+            return;
+        }
+        // `cust` frees in the context that is current.
+        self.0.reach = home_of(self.address()).map(Reach::of_context);
+        cuda::run_blocking(|| self.0.drop_handle());
     }
 }
 
 // SAFETY: 1 to 3: as for the inner buffer. 4: references to elements need `&mut self`.
 unsafe impl<B: Buffer> Storage for InContext<B> {
     fn memory(&self) -> Result<MemoryRegion> {
-        let memory = self.0.memory()?;
+        let memory = self.buffer().memory()?;
         // A consumer may write any bits, and `get_mut` returns references to elements again.
         let mutability = if memory.element.any_bits { Mutability::Writable } else { memory.mutability };
         Ok(MemoryRegion { mutability, ..memory })

@@ -2,7 +2,7 @@
 //! `cudarc` and `cuda-core`.
 //!
 //! Buffers and streams can be fields of a derived struct; an array of `ndarray` is exported by itself. A
-//! [`KernelView`](crate::KernelView) is an argument of the launches of `cust` and `cudarc`, and a launch of `cuda-core` takes a
+//! [`KernelView`](crate::kernel::KernelView) is an argument of the launches of `cust` and `cudarc`, and a launch of `cuda-core` takes a
 //! pointer to it.
 
 // To add a crate:
@@ -31,10 +31,12 @@ use crate::array::element::Element;
 use crate::array::mutability::Mutability;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::{
-    array::{info::ArrayInfo, layout::order::Order},
+    array::{
+        info::{ArrayInfo, kernel_address},
+        layout::order::Order,
+    },
     cuda,
     error::{Cure, Error, ErrorKind, Result, text},
-    memory::array_view::kernel_address,
 };
 
 /// The mutability of device memory in another library's buffer. Exports of `bool` are read-only, because a consumer
@@ -61,7 +63,7 @@ pub(crate) fn contiguous_elements<T: Element>(info: &ArrayInfo) -> Result<(u64, 
 pub(crate) fn check_context(address: usize, expected: Option<cuda::Context>) -> Result<()> {
     // An array without elements has address 0.
     let known = if address == 0 { None } else { cuda::pointer_attributes(address)? };
-    match known.and_then(|known| known.context()) {
+    match known.and_then(|known| known.context) {
         Some(found) if expected != Some(found) => {
             let allowed = text!(
                 "{:#x}, in which the array is used; copy the array",

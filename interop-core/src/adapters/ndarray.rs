@@ -53,6 +53,7 @@
 #![expect(unsafe_code, reason = "implements `CudaArray` for arrays and makes views of raw memory")]
 
 use core::cell::Cell;
+use core::ptr;
 
 use ndarray::{
     Array, ArrayBase, ArrayView, ArrayViewMut, Axis, Dimension, IntoDimension, IxDyn, OwnedArcRepr,
@@ -69,11 +70,11 @@ use crate::derive::fields::axes::ShapeField;
 use crate::derive::from_array::FromArray;
 use crate::driver::device::Device;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::RawView;
-use crate::memory::extraction::{Extraction, Requirements};
-use crate::memory::from_import::{DataField, FromImport};
+use crate::memory::extraction::{DataField, Extraction, FromImport, Requirements};
 use crate::memory::host::cells::{ReadOnlyCell, check_any_bits};
-use crate::memory::host::{HostView, HostViewMut};
+use crate::memory::host::strided::Strided;
+use crate::memory::host::view::{HostView, HostViewMut};
+use crate::memory::raw_view::RawView;
 use crate::memory::storage::InfoBuilder;
 use crate::memory::storage::MemoryRegion;
 use crate::memory::storage::Storage;
@@ -117,7 +118,7 @@ fn info_of<T: Element>(
 
 /// Returns an error for gaps between the elements of a view, because an export covers them too.
 fn check_no_gaps(layout: &Layout) -> Result<()> {
-    if layout.is_empty() || layout.places().strides().iter().all(|step| *step == 1) {
+    if layout.is_empty() || layout.without_repeats().strides().iter().all(|step| *step == 1) {
         return Ok(());
     }
     let found = text!("{:?} for shape {:?}", layout.strides(), layout.shape());
@@ -187,7 +188,7 @@ where
 {
     check_extents(&view.shape)?;
     // SAFETY: forwarded to the caller.
-    let lowest = unsafe { view.lowest()? };
+    let lowest = unsafe { lowest(view)? };
     let extents = view.shape.into_dimension();
     if view.shape.contains(&0) {
         return Ok((extents.into(), lowest, Vec::new()));
@@ -195,6 +196,30 @@ where
     let inverted = (0..N).filter(|axis| view.strides[*axis] < 0).map(Axis).collect();
     let strides = view.strides.map(isize::unsigned_abs).into_dimension();
     Ok((extents.strides(strides), lowest, inverted))
+}
+
+/// Returns a pointer to the element with the lowest address.
+///
+/// # Errors
+///
+/// [`ErrorKind::DType`] if a byte is not a valid `bool`.
+///
+/// # Safety
+///
+/// The elements are live and initialized.
+unsafe fn lowest<T: Element, const N: usize>(view: &RawView<N>) -> Result<*mut T> {
+    let layout = view.layout();
+    if layout.is_empty() {
+        return Ok(ptr::dangling_mut());
+    }
+    let lowest = ptr::with_exposed_provenance_mut::<T>(view.address).wrapping_offset(layout.offsets().start);
+    if !T::TYPE.any_bits {
+        let once = layout.without_repeats();
+        // SAFETY: the elements are live and initialized, as the caller promises, and in host memory, because
+        // `check_host` succeeded. `without_repeats` has only memory locations of these elements.
+        unsafe { Strided::<T>::new(lowest.addr(), once.shape(), once.strides()) }.fold((), |(), _| ())?;
+    }
+    Ok(lowest)
 }
 
 fn with_inverted<S: RawData, D: Dimension>(mut view: ArrayBase<S, D>, axes: Vec<Axis>) -> ArrayBase<S, D> {

@@ -4,9 +4,9 @@ use core::ffi::c_long;
 use std::ffi::CString;
 
 use crate::array::dims::MAX_NDIM;
+use crate::array::dtype::clip;
 use crate::array::dtype::{COMPLEX, DType};
 use crate::array::struct_type::{MAX_DEPTH, StructField, StructType};
-use crate::array::typestr::clip;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// The format characters of Python's module `struct`.
@@ -243,7 +243,7 @@ impl Reader<'_> {
             _ => Some(if bytes == 8 { DType::U64 } else { DType::U32 }),
         };
         let dtype = dtype.ok_or_else(|| self.refusal(ITEMS))?;
-        self.at += if dtype.code() == COMPLEX { 2 } else { 1 };
+        self.at += if dtype.code == COMPLEX { 2 } else { 1 };
         self.check_order(dtype)?;
         Ok(dtype)
     }

@@ -1,46 +1,7 @@
 //! Selection of a Rust type by an element type that is known only at run time.
 
-use core::str::FromStr;
-
 use crate::array::dtype::DType;
-use crate::array::element::Element;
-use crate::error::{Error, ErrorKind, Result};
-
-impl DType {
-    /// Returns the element type of a Rust type. For a struct these are opaque bytes of its size, for an array it is the
-    /// element type of its items.
-    ///
-    /// ```
-    /// use interop_core::DType;
-    ///
-    /// assert_eq!(DType::of::<f32>(), DType::F32);
-    /// ```
-    #[must_use]
-    pub const fn of<T: Element>() -> Self {
-        T::TYPE.dtype
-    }
-}
-
-impl FromStr for DType {
-    type Err = Error;
-
-    /// Parses a typestr or a name: `"<f4"`, `"float32"`, `"bfloat16"`.
-    ///
-    /// ```
-    /// use interop_core::{DType, ErrorKind};
-    ///
-    /// assert_eq!("<f4".parse(), Ok(DType::F32));
-    /// assert_eq!("float32".parse(), Ok(DType::F32));
-    /// assert_eq!("real".parse::<DType>().unwrap_err().kind(), ErrorKind::DType);
-    /// ```
-    fn from_str(text: &str) -> Result<Self> {
-        let named = Self::from_name(text).or_else(|| Self::from_typestr(text).ok());
-        named.ok_or_else(|| {
-            let allowed = "a name such as `float32` or `bfloat16`, or a typestr such as `<f4`";
-            Error::new(ErrorKind::DType, "dtype", format_args!("`{text}`"), allowed)
-        })
-    }
-}
+use crate::error::{Error, ErrorKind};
 
 /// Runs code with the Rust type of an element type: `dispatch!(dtype, T => expression)`.
 ///
@@ -75,20 +36,21 @@ macro_rules! dispatch {
                 bool, i8, i16, i32, i64, u8, u16, u32, u64, f32, f64,
                 $crate::__interop_core::F16, $crate::__interop_core::BF16,
                 $crate::__interop_core::Complex64, $crate::__interop_core::Complex128,
-                $crate::Float4E2m1fnX2, $crate::Float6E2m3fn, $crate::Float6E3m2fn, $crate::Float8E3m4,
-                $crate::Float8E4m3, $crate::Float8E4m3b11fnuz, $crate::Float8E4m3fn, $crate::Float8E4m3fnuz,
-                $crate::Float8E5m2, $crate::Float8E5m2fnuz, $crate::Float8E8m0fnu,
+                $crate::element::MiniFloat<7>, $crate::element::MiniFloat<8>, $crate::element::MiniFloat<9>,
+                $crate::element::MiniFloat<10>, $crate::element::MiniFloat<11>, $crate::element::MiniFloat<12>,
+                $crate::element::MiniFloat<13>, $crate::element::MiniFloat<14>, $crate::element::MiniFloat<15>,
+                $crate::element::MiniFloat<16>, $crate::element::MiniFloat<17>,
             ],
             $name => $value
         )
     };
     ($dtype:expr, [$($known:ty),+ $(,)?], $name:ident => $value:expr $(,)?) => {{
         let dtype: $crate::DType = $dtype;
-        $(if dtype == $crate::DType::of::<$known>() {
+        $(if dtype == <$known as $crate::Element>::TYPE.dtype() {
             type $name = $known;
             $crate::Result::<_, $crate::Error>::Ok($value)
         } else)+ {
-            $crate::Result::<_, $crate::Error>::Err($crate::__interop_core::unlisted(dtype, &[$($crate::DType::of::<$known>()),+]))
+            $crate::Result::<_, $crate::Error>::Err($crate::__interop_core::unlisted(dtype, &[$(<$known as $crate::Element>::TYPE.dtype()),+]))
         }
     }};
 }

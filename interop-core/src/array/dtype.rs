@@ -2,15 +2,16 @@
 //!
 //! To add a type:
 //!
-//! 1. Here: a row of `TABLE` and a constant in `named!`. `array/typestr.rs` reads the table and has the exceptions.
+//! 1. Here: a row of `TABLE` and a constant in `named!`. `is_in_typestrs` has the exceptions.
 //!    `array/buffer_format.rs`: a row in `FORMATS`, if Python's `struct` has a letter for the type.
 //! 2. `array/element.rs`: a line in `elements!`, behind a feature if the type belongs to another crate, and the notes above
-//!    `trait Element`. `array/minifloat.rs`: a line in `bit_types!` for a type that holds only bits.
+//!    `trait Element`. `MiniFloat` there holds the bits of a float of a byte or less.
 //! 3. Tests: `dtype.rs` and `elements.rs` in `tests/runtime`, `test_capsules.py` and `test_buffer.py` in `tests/python`,
 //!    `tests/fuzz/src/types.rs`, and a case in `tests/conformance/source/`.
 //! 4. The list of types in `interop-derive/manual.md`.
 
 use core::fmt;
+use core::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -24,33 +25,37 @@ use crate::error::{Error, ErrorKind, Result};
 /// use interop_core::DType;
 ///
 /// assert_eq!(DType::F32.typestr().as_deref(), Some("<f4"));
-/// assert_eq!(DType::from_typestr("|b1"), Ok(DType::BOOL));
+/// assert_eq!(("|b1".parse(), "bfloat16".parse()), (Ok(DType::BOOL), Ok(DType::BF16)));
 /// assert_eq!(DType::BF16.typestr(), None); // the CUDA Array Interface has no code for it
+/// assert_eq!(DType { lanes: 4, ..DType::F32 }.name(), "float32x4");
 /// assert_eq!(DType::new(10, 8, 1).name(), "float8_e4m3fn");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct DType {
-    pub(crate) code: u8,
-    pub(crate) bits: u8,
-    pub(crate) lanes: u16,
+    /// The type code (`DLDataTypeCode`).
+    pub code: u8,
+    /// The bits of one lane.
+    pub bits: u8,
+    /// The number of lanes, which is 1 except for vector types.
+    pub lanes: u16,
 }
 
 /// The properties of one type code.
-pub(crate) struct Row {
-    pub(crate) code: u8,
+struct Row {
+    code: u8,
     /// The name. If `sized`, the number of bits is appended.
     name: &'static str,
     sized: bool,
     /// The kind character of a typestr, or `None` if the interface cannot express the type.
-    pub(crate) kind: Option<char>,
+    kind: Option<char>,
     /// The numbers of bits that a lane may have, then zeros. Only zeros: any multiple of 8.
     bits: [u8; 5],
 }
 
 impl Row {
     /// The numbers of bits that a lane may have. Empty: any multiple of 8.
-    pub(crate) fn bits(&self) -> &[u8] {
+    fn bits(&self) -> &[u8] {
         let end = self.bits.iter().position(|bits| *bits == 0);
         &self.bits[..end.unwrap_or(self.bits.len())]
     }
@@ -67,7 +72,7 @@ const fn row(code: u8, name: &'static str, sized: bool, kind: Option<char>, list
 }
 
 /// The codes of `DLDataTypeCode` (`dlpack.h` 1.3) and the kinds of NumPy's array interface.
-pub(crate) const TABLE: [Row; 18] = [
+const TABLE: [Row; 18] = [
     row(0, "int", true, Some('i'), &[4, 8, 16, 32, 64]),
     row(1, "uint", true, Some('u'), &[4, 8, 16, 32, 64]),
     row(2, "float", true, Some('f'), &[16, 32, 64]),
@@ -105,7 +110,7 @@ pub(crate) const UINT: u8 = 1;
 #[cfg(feature = "python")]
 pub(crate) const FLOAT: u8 = 2;
 
-pub(crate) const OPAQUE: u8 = 3;
+const OPAQUE: u8 = 3;
 
 pub(crate) const COMPLEX: u8 = 5;
 
@@ -153,28 +158,20 @@ impl DType {
         Self { code, bits, lanes }
     }
 
+    /// The float of at most a byte with this type code, in whole bytes: two lanes of 4 bits.
+    pub(crate) const fn minifloat(code: u8) -> Self {
+        assert!(
+            code >= Self::F8_E3M4.code && code <= Self::F4_E2M1FN.code,
+            "the code of a float of 8, 6 or 4 bits"
+        );
+        let bits = TABLE[code as usize].bits[0];
+        Self::new(code, bits, if bits == 4 { 2 } else { 1 })
+    }
+
     /// Opaque bytes, `|V` in a typestr.
     #[must_use]
     pub const fn opaque(bytes: u16) -> Self {
         Self::new(OPAQUE, 8, bytes)
-    }
-
-    /// The type code (`DLDataTypeCode`).
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        self.code
-    }
-
-    /// The bits of one lane.
-    #[must_use]
-    pub const fn bits(self) -> u8 {
-        self.bits
-    }
-
-    /// The number of lanes, which is 1 except for vector types.
-    #[must_use]
-    pub const fn lanes(self) -> u16 {
-        self.lanes
     }
 
     /// The same type with another number of lanes.
@@ -208,7 +205,7 @@ impl DType {
     }
 
     #[inline]
-    pub(crate) fn row(self) -> Option<&'static Row> {
+    fn row(self) -> Option<&'static Row> {
         // The codes are 0, 1, 2, … without a gap (asserted below the table), so a code is the index of its row.
         TABLE.get(usize::from(self.code))
     }
@@ -259,9 +256,8 @@ impl DType {
         format!("{}{bits}{lanes}", row.name)
     }
 
-    /// The type of this [name](Self::name), such as `bfloat16` or `float32x4`; `None` for any other text.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
+    /// The type of this [name](Self::name); `None` for any other text.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let sizes = |row: &'static Row| row.bits().iter().map(|bits| Self::new(row.code, *bits, 1));
         let scalar_named = |text: &str| TABLE.iter().flat_map(sizes).find(|dtype| dtype.name() == text);
         let number = |text: &str| {
@@ -277,10 +273,126 @@ impl DType {
             Some(scalar_named(scalar)?.with_lanes(lanes))
         })
     }
+
+    /// The typestr, or `None` if the CUDA Array Interface cannot express the type.
+    ///
+    /// `None` for `bfloat16`, the floats of 8 bits and less, integers of 4 bits, half-precision complex, and vector lanes.
+    #[must_use]
+    pub fn typestr(self) -> Option<String> {
+        self.kind_and_size().map(|(kind, bytes)| typestr(kind, bytes))
+    }
+
+    /// The kind and the size in bytes, if they identify the type.
+    fn kind_and_size(self) -> Option<(char, usize)> {
+        let kind = self.row()?.kind?;
+        let bytes = self.packed_bits() / 8;
+        let fits = if self.is_opaque() {
+            // `from_typestr` reads no larger size.
+            u16::try_from(bytes).is_ok()
+        } else {
+            self.lanes == 1 && is_in_typestrs(self.code, self.bits)
+        };
+        (fits && self.is_valid()).then_some((kind, bytes))
+    }
+
+    /// Parses a typestr: byte order, kind, size in bytes.
+    ///
+    /// One-byte kinds accept any byte order character; wider ones need the native one. Opaque bytes are `|V`. `<V2` is
+    /// rejected: PyTorch writes it for `bfloat16`, which a reader cannot know.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`], with the allowed values. NumPy's kinds `O`, `S`, `U`, `M`, `m` and `t` are not numbers,
+    /// `=` is not in the grammar, and foreign byte order is not supported.
+    pub fn from_typestr(text: &str) -> Result<Self> {
+        let fail = |allowed: &str| {
+            Error::new(ErrorKind::DType, "typestr", format_args!("{:?}", clip(text)), allowed)
+        };
+        let grammar =
+            "a byte order (<, > or |), a kind (b, i, u, f, c or V) and a size in bytes, such as \"<f4\"";
+        let (order, kind, digits) = match text.as_bytes() {
+            [order @ (b'<' | b'>' | b'|'), kind, digits @ ..] => (*order, char::from(*kind), digits),
+            _ => return Err(fail(grammar)),
+        };
+        if matches!(kind, 'M' | 'm') {
+            let error = fail("one of the kinds b, i, u, f, c and V; dates and times are none of these");
+            return Err(error.with_python_hint("call `x.view(\"i8\")`, which has them as integers"));
+        }
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return Err(fail(grammar));
+        }
+        let bytes: usize = text[2..].parse().map_err(|_| fail("a size that fits the address space"))?;
+        let row = TABLE
+            .iter()
+            .find(|row| row.kind == Some(kind))
+            .ok_or_else(|| fail("one of the kinds b, i, u, f, c and V"))?;
+        if row.code == OPAQUE {
+            if order != b'|' {
+                return Err(fail("|V for opaque bytes; use DLPack for a bfloat16 array"));
+            }
+            let bytes = u16::try_from(bytes).ok().filter(|bytes| *bytes > 0);
+            return bytes.map(Self::opaque).ok_or_else(|| fail("1 to 65535 opaque bytes"));
+        }
+        let bits = u8::try_from(bytes.saturating_mul(8)).unwrap_or(0);
+        let dtype = Self::new(row.code, bits, 1);
+        if dtype.kind_and_size().is_none() {
+            return Err(fail(&format!("kind {kind} of {} bytes", allowed_sizes(row))));
+        }
+        if bytes > 1 && order != NATIVE as u8 {
+            return Err(fail(&format!("the native byte order, \"{}\"", typestr(kind, bytes))));
+        }
+        Ok(dtype)
+    }
+}
+
+impl FromStr for DType {
+    type Err = Error;
+
+    /// Parses a name or a typestr: `"float32"`, `"bfloat16"`, `"float32x4"`, `"<f4"`.
+    fn from_str(text: &str) -> Result<Self> {
+        if text.starts_with(['<', '>', '|']) {
+            return Self::from_typestr(text);
+        }
+        Self::from_name(text).ok_or_else(|| {
+            let allowed = "a name such as `float32` or `bfloat16`, or a typestr such as `<f4`";
+            Error::new(ErrorKind::DType, "dtype", format_args!("{:?}", clip(text)), allowed)
+        })
+    }
+}
+
+/// The byte order of this machine.
+const NATIVE: char = if cfg!(target_endian = "big") { '>' } else { '<' };
+
+fn typestr(kind: char, bytes: usize) -> String {
+    let order = match (bytes, kind) {
+        (1, _) | (_, 'V') => '|',
+        _ => NATIVE,
+    };
+    format!("{order}{kind}{bytes}")
+}
+
+/// Whether a typestr can express this number of bits: not integers of 4 bits, and not complex numbers of two halves.
+fn is_in_typestrs(code: u8, bits: u8) -> bool {
+    bits >= 8 && (code != COMPLEX || bits > 32)
+}
+
+/// The sizes in bytes that a typestr can have for this kind.
+fn allowed_sizes(row: &Row) -> String {
+    let bits = row.bits().iter().filter(|bits| is_in_typestrs(row.code, **bits));
+    list(&bits.map(|bits| bits / 8).collect::<Vec<_>>())
+}
+
+/// The start of a foreign text, short enough for a message.
+pub(crate) fn clip(text: &str) -> String {
+    const MOST: usize = 40;
+    if text.chars().count() <= MOST {
+        return text.into();
+    }
+    text.chars().take(MOST).chain("…".chars()).collect()
 }
 
 /// Formats `8, 16 or 32`. An empty list stands for any multiple of 8.
-pub(crate) fn list(numbers: &[u8]) -> String {
+fn list(numbers: &[u8]) -> String {
     let words: Vec<String> = numbers.iter().map(u8::to_string).collect();
     match words.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
@@ -343,5 +455,48 @@ mod tests {
         }
         assert!(DType::new(200, 32, 1).check().is_ok(), "an unknown code of whole bytes stays a fact");
         assert_eq!(DType::new(200, 32, 1).name(), "dlpack_code200_bits32_lanes1");
+    }
+
+    #[test]
+    fn typestr_grammar() {
+        let legal = [("<f4", DType::F32), ("|u1", DType::U8), ("<u1", DType::U8), (">i1", DType::I8)];
+        for (text, dtype) in legal {
+            assert_eq!(DType::from_typestr(text), Ok(dtype), "{text}");
+        }
+        assert_eq!(DType::from_typestr("|V12"), Ok(DType::opaque(12)));
+        let illegal = [
+            "",
+            "<",
+            "<f",
+            "f4",
+            "=f4",
+            ">f4",
+            "|f4",
+            "<f3",
+            "<f16",
+            "<c4",
+            "<V2",
+            "|V0",
+            "|V65536",
+            "|O8",
+            "|S4",
+            "<U4",
+            "<M8",
+            "<m8",
+            "|t1",
+            "<f 4",
+            "<f+4",
+            "<f-4",
+            "<f4 ",
+            "<b4",
+            "<f99999999999999999999",
+            "é4",
+            "<é4",
+        ];
+        for text in illegal {
+            let error = DType::from_typestr(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::DType, "{text}");
+            assert_eq!(error.location(), "typestr");
+        }
     }
 }

@@ -1,5 +1,4 @@
 //! The Rust types that can be array elements, and their counterparts in the protocols.
-
 #![expect(unsafe_code, reason = "declares an unsafe trait and implements it for number types")]
 
 use core::mem::{align_of, size_of};
@@ -74,7 +73,8 @@ impl ElementType {
     /// At compile time, if the sizes of `T` and the dtype differ.
     ///
     /// ```
-    /// use interop_core::{DType, Element, ElementType};
+    /// use interop_core::element::ElementType;
+    /// use interop_core::{DType, Element};
     ///
     /// #[derive(Clone, Copy)]
     /// #[repr(transparent)]
@@ -88,7 +88,7 @@ impl ElementType {
     /// ```
     #[must_use]
     pub const fn from_dtype<T>(dtype: DType) -> Self {
-        let padded = dtype.bits() % 8 != 0 && dtype.lanes() == 1;
+        let padded = dtype.bits % 8 != 0 && dtype.lanes == 1;
         assert!(dtype.item_bits(padded) == 8 * size_of::<T>(), "the Rust type and the dtype differ in size");
         Self { padded, align: align_of::<T>(), ..Self::from_size(dtype, size_of::<T>()) }
     }
@@ -104,7 +104,8 @@ impl ElementType {
     ///
     /// ```
     /// # mod glam { #[derive(Clone, Copy)] #[repr(C, align(16))] pub struct Vec4 { x: f32, y: f32, z: f32, w: f32 } }
-    /// use interop_core::{DType, Element, ElementType};
+    /// use interop_core::element::ElementType;
+    /// use interop_core::{DType, Element};
     ///
     /// #[derive(Clone, Copy)]
     /// #[repr(transparent)]
@@ -281,19 +282,17 @@ macro_rules! elements {
     };
 }
 
-pub(crate) use elements;
-
 elements! {
     i8 => DType::I8;
     i16 => DType::I16;
     i32 => DType::I32;
     i64 => DType::I64;
-    isize => DType::new(DType::I64.code(), POINTER_BITS, 1);
+    isize => DType::new(DType::I64.code, POINTER_BITS, 1);
     u8 => DType::U8;
     u16 => DType::U16;
     u32 => DType::U32;
     u64 => DType::U64;
-    usize => DType::new(DType::U64.code(), POINTER_BITS, 1);
+    usize => DType::new(DType::U64.code, POINTER_BITS, 1);
     f32 => DType::F32;
     f64 => DType::F64;
 }
@@ -329,6 +328,28 @@ pub struct Opaque<const N: usize>(pub [u8; N]);
 // SAFETY: 1: the type has `N` bytes, and `opaque` checks that size. 2: bytes have no invalid bit pattern.
 unsafe impl<const N: usize> Element for Opaque<N> {
     const TYPE: ElementType = ElementType::blob::<Self>();
+}
+
+/// A float of 8, 6 or 4 bits: its bits, without arithmetic. Use a crate for such numbers to compute with them.
+///
+/// `CODE` is the type code of the [`DType`]. A float of 6 bits has a byte of its own (the padded form). Two of 4 bits are in one
+/// byte, the first in the low bits: `float4_e2m1fn_x2` of `PyTorch`.
+///
+/// ```
+/// use interop_core::element::MiniFloat;
+/// use interop_core::{DType, Element};
+///
+/// type Float8 = MiniFloat<{ DType::F8_E4M3FN.code }>;
+/// assert_eq!(Float8::TYPE.dtype(), DType::F8_E4M3FN);
+/// assert_eq!(MiniFloat::<{ DType::F4_E2M1FN.code }>::TYPE.dtype().name(), "float4_e2m1fnx2");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct MiniFloat<const CODE: u8>(pub u8);
+
+// SAFETY: 1: `from_dtype` compares the sizes. 2, 3: a byte has no invalid bit pattern and no padding.
+unsafe impl<const CODE: u8> Element for MiniFloat<CODE> {
+    const TYPE: ElementType = ElementType::from_dtype::<Self>(DType::minifloat(CODE));
 }
 
 /// A field of a struct element, as emitted by `#[derive(Element)]`.

@@ -4,12 +4,15 @@
 use core::ops::Range;
 use std::sync::Arc;
 
+use interop_kernel::DynKernelView;
+
 use crate::array::dtype::{COMPLEX, DType};
 use crate::array::element::ElementType;
 use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
 use crate::driver::device::Device;
+use crate::driver::pointer::address_for_kernels;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
@@ -24,7 +27,7 @@ use crate::error::{Cure, Error, ErrorKind, Result, text};
 /// - An array with elements has an address that is not null, and all its elements lie in
 ///   [`byte_range`](Self::byte_range).
 ///
-/// It does not prove that the memory is live; the creator of the [`RawDescriptor`](crate::RawDescriptor) is responsible
+/// It does not prove that the memory is live; the creator of the [`RawDescriptor`](crate::descriptor::RawDescriptor) is responsible
 /// for that.
 ///
 /// ```
@@ -256,8 +259,7 @@ impl ArrayInfo {
 
     /// The number of axes.
     #[inline]
-    #[must_use]
-    pub fn ndim(&self) -> usize {
+    pub(crate) fn ndim(&self) -> usize {
         self.layout.ndim()
     }
 
@@ -392,13 +394,13 @@ impl ArrayInfo {
             }
             let error = Error::new(ErrorKind::DType, "dtype", found, element.describe());
             // No conversion makes numbers of bytes or structs, and one from complex numbers loses half of each.
-            let loses_part = self.dtype.code() == COMPLEX && element.dtype.code() != COMPLEX;
+            let loses_part = self.dtype.code == COMPLEX && element.dtype.code != COMPLEX;
             if element.to_struct_type().is_some() || self.dtype.is_opaque() || loses_part {
                 return error;
             }
             error.with_python_hint(Cure::Convert(element.dtype.name()))
         };
-        let lanes = self.dtype.lanes();
+        let lanes = self.dtype.lanes;
         let struct_type = element.to_struct_type();
         if self.struct_type() == struct_type.as_ref() && self.dtype == element.dtype {
             if self.padded != element.padded {
@@ -451,4 +453,42 @@ impl ArrayInfo {
         let layout = self.layout.split_elements(&[count])?;
         Ok(Self { dtype, struct_type: None, layout, ..self.clone() })
     }
+
+    /// Describes the array for [`KernelArrays`](interop_kernel::KernelArrays), at the address that kernels use.
+    ///
+    /// # Errors
+    ///
+    /// As [`ArrayView::kernel_view`](crate::memory::array_view::ArrayView::kernel_view); [`ErrorKind::DType`] for
+    /// packed sub-byte elements.
+    pub fn kernel_view(&self) -> Result<DynKernelView<'_>> {
+        /// The maximum number of bytes that a thread loads at once.
+        const MAX_LOAD: usize = 16;
+        let bits = self.dtype().item_bits(self.is_padded());
+        if bits % 8 != 0 {
+            return Err(Error::new(ErrorKind::DType, "dtype", self.dtype(), "elements of whole bytes"));
+        }
+        let item_size = bits / 8;
+        // The lowest set bit of the size: 4 for 12 bytes.
+        let align = (item_size & item_size.wrapping_neg()).clamp(1, MAX_LOAD);
+        let address = kernel_address(self.address(), self.device(), align)?;
+        Ok(DynKernelView::new(address, item_size, self.shape(), self.strides())?)
+    }
+}
+
+/// Returns the address at which kernels access the memory of an array.
+pub(crate) fn kernel_address(address: usize, device: Device, align: usize) -> Result<u64> {
+    if !device.device_type.is_cuda_accessible() {
+        let allowed =
+            "memory that a kernel reaches: CUDA (2), CUDAHost (3) or CUDAManaged (13); copy the array there";
+        let error = Error::new(ErrorKind::Device, "device", device, allowed);
+        return Err(error.with_python_hint(Cure::ToDevice));
+    }
+    let address = address_for_kernels(address, device)? as u64;
+    if address % align as u64 != 0 {
+        let allowed = text!(
+            "a multiple of {align}, the alignment of the element; copy the array into memory that is aligned"
+        );
+        return Err(Error::new(ErrorKind::Alignment, "data", format_args!("{address:#x}"), allowed));
+    }
+    Ok(address)
 }

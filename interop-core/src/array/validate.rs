@@ -1,4 +1,4 @@
-//! The checks that turn a [`RawDescriptor`] into an [`ArrayInfo`].
+//! The unchecked description of an array, and the checks that turn it into an [`ArrayInfo`].
 //!
 //! There is one set of rules. If rank and element type are constants in the caller, it compiles to a few comparisons without
 //! a loop. Errors are made in functions of their own, so that they cost nothing where there are none.
@@ -8,13 +8,97 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use crate::array::dims::Dims;
+use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::layout::{Layout, Steps, check, in_elements};
-use crate::array::raw_descriptor::{RawDescriptor, Strides};
+use crate::array::mutability::Mutability;
+use crate::array::struct_type::StructType;
 use crate::driver::device::{Device, DeviceType};
-use crate::driver::stream_handle::PendingWork;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Result, text};
+
+/// Strides of an unchecked description.
+#[derive(Clone, Copy, Debug)]
+pub enum Strides<'a> {
+    /// No strides were given; the array is contiguous in this order. A missing key, `None` and a null pointer mean
+    /// [`Order::C`].
+    Contiguous(Order),
+    /// In elements, as in DLPack.
+    Elements(&'a [i64]),
+    /// In bytes, as in the CUDA Array Interface.
+    Bytes(&'a [i64]),
+}
+
+/// An unchecked description of an array, with public fields.
+///
+/// Interface dicts, capsules and derived structs are all read into this type. [`validate`](Self::validate) is the only
+/// way to turn it into an [`ArrayInfo`](crate::ArrayInfo).
+///
+/// ```
+/// use interop_core::descriptor::{RawDescriptor, Strides};
+/// use interop_core::{DType, Device, Order};
+///
+/// let descriptor = RawDescriptor { dtype: DType::F32, ..RawDescriptor::new(0x1000, Device::cuda(0), &[2, 3]) };
+/// let info = descriptor.validate()?;
+/// assert_eq!(info.strides(), [3, 1]);
+/// assert_eq!(info.byte_range(), 0x1000..0x1018);
+///
+/// // Every other element, from the last: the lowest address is below the first element's.
+/// let reversed = RawDescriptor { strides: Strides::Bytes(&[-8]), ..RawDescriptor::new(0x1010, Device::cuda(0), &[3]) };
+/// assert_eq!(reversed.validate()?.byte_range(), 0x1000..0x1014);
+///
+/// let error = RawDescriptor::new(0x1000, Device::CPU, &[2, -3]).validate().unwrap_err();
+/// assert_eq!(error.to_string(), "`shape[1]`: found -3, allowed: 0 or greater");
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RawDescriptor<'a> {
+    /// The base address, to which `byte_offset` is added.
+    pub address: usize,
+    /// The offset of element \[0, …, 0\] from `address`, in bytes.
+    pub byte_offset: u64,
+    /// The element type.
+    pub dtype: DType,
+    /// Whether a lane of less than a byte takes whole bytes.
+    pub padded: bool,
+    /// The fields of struct elements. `dtype` must then be opaque bytes of the struct's size.
+    pub struct_type: Option<&'a StructType>,
+    /// The extents.
+    pub shape: &'a [i64],
+    /// The strides.
+    pub strides: Strides<'a>,
+    /// The device of the memory, or `None` if the protocol does not name it and the driver was not asked. `validate`
+    /// sets the ordinal to 0 except for CUDA memory.
+    pub device: Option<Device>,
+    /// Who may write.
+    pub mutability: Mutability,
+    /// The stream with pending work on the data; `None` if it is unknown.
+    pub stream: Option<StreamHandle>,
+    /// The address range of the whole allocation, if known. `validate` rejects elements outside it.
+    pub memory: Option<Range<usize>>,
+}
+
+impl<'a> RawDescriptor<'a> {
+    /// Describes a contiguous, writable `float32` array. It is unknown which stream last wrote it. Change fields by struct update syntax.
+    #[must_use]
+    #[inline]
+    pub const fn new(address: usize, device: Device, shape: &'a [i64]) -> Self {
+        Self {
+            address,
+            byte_offset: 0,
+            dtype: DType::F32,
+            padded: false,
+            struct_type: None,
+            shape,
+            strides: Strides::Contiguous(Order::C),
+            device: Some(device),
+            mutability: Mutability::Writable,
+            stream: None,
+            memory: None,
+        }
+    }
+}
 
 /// What the checks found: the number of elements, the address of the first one, and the range of all.
 struct Checked {
@@ -43,7 +127,7 @@ impl RawDescriptor<'_> {
     /// # Errors
     ///
     /// - `DType`, `Device`: the element type or device is invalid or not supported.
-    /// - `Rank`, `Shape`: more than [`MAX_NDIM`](crate::MAX_NDIM) axes, or a negative extent.
+    /// - `Rank`, `Shape`: more than [`MAX_NDIM`](crate::descriptor::MAX_NDIM) axes, or a negative extent.
     /// - `Strides`: the number of strides is wrong, or a byte stride is not a multiple of the element size.
     /// - `Overflow`: sizes or addresses do not fit the address space.
     /// - `NullPointer`: an array with elements has the address 0.
@@ -78,14 +162,8 @@ impl RawDescriptor<'_> {
         }))
     }
 
-    /// As [`validate`](Self::validate), inlined into the caller. Replaces a description field by field. On an error, it stays as
-    /// it was.
-    ///
-    /// Everything on the way from a foreign struct to an import is written in place, for this reason. A value that is returned
-    /// is moved: it is copied by wide loads directly after its fields were written by narrow stores, and the CPU waits for
-    /// these. An import from `NumPy` would take 1.46 times as long, and one by an exchange table 1.56 times. The rules are also
-    /// compiled once for each rank from one to four (`with_lists!`), because a loop over a
-    /// known number of axes is unrolled: without it, these imports take 1.24 times as long.
+    /// As [`validate`](Self::validate), inlined into the caller. Replaces a description in its place (see `ImportSlot`). On an
+    /// error, it stays as it was.
     #[inline(always)]
     pub(crate) fn validate_into(self, to: &mut ArrayInfo) -> Result<()> {
         let Some(steps) = self.steps() else {
@@ -170,7 +248,7 @@ impl RawDescriptor<'_> {
     /// Elements of whole bytes are never padded, whatever the flag says.
     #[inline(always)]
     fn is_padded(&self) -> bool {
-        self.padded && self.dtype.bits() % 8 != 0
+        self.padded && self.dtype.bits % 8 != 0
     }
 
     fn in_elements(&self, strides: &[i64], bits: usize) -> Result<Dims<isize>> {
@@ -270,7 +348,6 @@ fn no_first_element(address: usize, byte_offset: u64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array::dtype::DType;
     use crate::driver::uses::Uses;
 
     /// The bits of a gigabyte must be counted in 64 bits, also with 32-bit addresses, which Miri tests.

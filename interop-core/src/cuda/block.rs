@@ -6,19 +6,18 @@
 
 use core::ptr::with_exposed_provenance_mut;
 
-use crate::driver::context::{Context, Relaxed};
+use crate::driver::context::Relaxed;
 use crate::driver::event::Event;
 use crate::driver::functions::{Driver, Outcome, RawStream, driver, run_blocking};
-use crate::driver::stream::with_own_stream;
+use crate::driver::stream::{KeyedStream, OwnStream};
 use crate::process::counters;
 
 /// Allocated memory. Its drop frees it.
 pub(crate) struct Allocation {
     pub(crate) address: usize,
     pub(crate) kind: MemoryKind,
-    pub(crate) context: Context,
-    /// The key of the stream on which pool memory was allocated and is freed.
-    pub(crate) home: usize,
+    /// The context, and the stream on which pool memory was allocated and is freed.
+    pub(crate) home: OwnStream,
 }
 
 impl Allocation {
@@ -27,16 +26,16 @@ impl Allocation {
     pub(crate) fn free_after(self, work: Option<&Event<'_>>) -> Result<(), Self> {
         let queued = || {
             let driver = driver().ok()?;
-            let _entered = self.context.enter(driver).ok()?;
+            let _entered = self.home.context.enter(driver).ok()?;
             let _relaxed = Relaxed::new(driver);
-            let free = |stream, key| {
+            let free = |KeyedStream { key, raw }| {
                 if let Some(work) = work {
                     // The spare stream waits for nobody.
-                    (key == self.home).then(|| work.make_wait(stream))?.ok()?;
+                    (key == self.home.key).then(|| work.make_wait(raw))?.ok()?;
                 }
-                self.free_on(driver, stream).ok()
+                self.free_on(driver, raw).ok()
             };
-            with_own_stream(driver, self.context, self.home, free).ok()?
+            self.home.with(driver, free).ok()?
         };
         if queued().is_none() {
             return Err(self);
@@ -58,15 +57,12 @@ impl Allocation {
     }
 
     fn free(&self, driver: &Driver) -> Outcome {
-        let _entered = self.context.enter(driver)?;
+        let _entered = self.home.context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         match self.kind {
             // SAFETY: the allocation owns the memory and frees it once.
             MemoryKind::Device | MemoryKind::Managed => unsafe { driver.memory_free(self.address as u64) },
-            MemoryKind::Pool => {
-                let free = |stream, _| self.free_on(driver, stream);
-                with_own_stream(driver, self.context, self.home, free)?
-            }
+            MemoryKind::Pool => self.home.with(driver, |stream| self.free_on(driver, stream.raw))?,
             // SAFETY: as above.
             MemoryKind::Pinned => unsafe {
                 driver.memory_host_free(with_exposed_provenance_mut(self.address))

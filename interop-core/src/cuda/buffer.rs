@@ -11,10 +11,10 @@ use crate::driver::context::{Context, Relaxed};
 use crate::driver::device::Device;
 use crate::driver::functions::{Driver, Outcome, RawStream, code, driver, to_usize};
 use crate::driver::pointer::reach_for;
-use crate::driver::pool::{allocate, finished, with_room};
+use crate::driver::pool::{PoolMemory, allocate, finished, with_room};
 use crate::driver::release::queue::{after_work, poll_in_passing};
 use crate::driver::release::reach::{ErasedOwner, Reach};
-use crate::driver::stream::{SPARE, Stream, capture_error, key_of};
+use crate::driver::stream::{OwnStream, SPARE, Stream, capture_error, key_of};
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Result, text};
@@ -184,21 +184,22 @@ impl CudaBuffer {
             if on.capture(driver)?.is_some() {
                 return Err(capture_error(stream, "new memory"));
             }
-            return Self::in_order((context, stream, on.raw()), ordinal, element, bytes);
+            return Self::in_order(context, stream, ordinal, element, bytes);
         }
         Self::uninitialized(MemoryKind::Pool, context, ordinal, element, bytes)
     }
 
     /// As [`for_stream`](Self::for_stream), for a stream of a known context, which captures no graph.
     pub(crate) fn in_order(
-        (context, stream, raw): (Context, StreamHandle, RawStream),
+        context: Context,
+        stream: StreamHandle,
         ordinal: i32,
         element: ElementType,
         bytes: usize,
     ) -> Result<Self> {
         Self::allocated(MemoryKind::Pool, context, ordinal, element, bytes, |this, driver| {
-            this.allocate_in_pool(driver, key_of(stream), Some(raw))?;
-            this.uses = Uses::of_block((context, this.home));
+            this.allocate_in_pool(driver, key_of(stream), stream.to_raw())?;
+            this.uses = Uses::of_block(OwnStream { context, key: this.home });
             Ok(())
         })
     }
@@ -260,14 +261,15 @@ impl CudaBuffer {
         key: usize,
         consumer: Option<RawStream>,
     ) -> Outcome {
-        match allocate(driver, (self.context, key, consumer), self.device.device_id, self.bytes) {
+        let home = OwnStream { context: self.context, key };
+        match allocate(driver, home, consumer, self.device.device_id, self.bytes) {
             Err(failure) if matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED) => {
                 self.kind = MemoryKind::Device;
                 self.allocate(driver)
             }
             allocated => {
-                let (address, home) = allocated?;
-                self.home = home;
+                let PoolMemory { address, key } = allocated?;
+                self.home = key;
                 self.own(to_usize(address));
                 Ok(())
             }
@@ -345,7 +347,7 @@ impl Drop for CudaBuffer {
         let Self { address, kind, context, home, bytes, .. } = *self;
         // Those of leaked views and scopes.
         borrow_registry::forget(address..address + bytes);
-        let allocation = Allocation { address, kind, context, home };
+        let allocation = Allocation { address, kind, home: OwnStream { context, key: home } };
         if kind != MemoryKind::Pool {
             return drop(allocation);
         }

@@ -10,7 +10,7 @@ use crate::driver::functions::{driver, is_available};
 use crate::driver::order::{Waiter, Work, order, order_streams};
 #[cfg(feature = "python")]
 use crate::driver::pointer::context_of_memory;
-use crate::driver::pointer::{host_address, memory_use};
+use crate::driver::pointer::{MemoryUse, host_address, memory_use};
 #[cfg(feature = "python")]
 use crate::driver::release::hold::is_captured;
 use crate::driver::release::queue::poll_in_passing;
@@ -61,7 +61,7 @@ impl<'a> ArrayWork<'a> {
     #[cold]
     fn order_storage_before(self, waiter: Waiter, work: PendingWork) -> Result<()> {
         let (waiter, stream) = match waiter {
-            Waiter::Stream(to) | Waiter::Fork(to) => (Waiter::Stream(to), Some(to.handle())),
+            Waiter::Stream(to) | Waiter::StreamIntoCapture(to) => (Waiter::Stream(to), Some(to.handle())),
             other => (other, None),
         };
         if [stream, self.pending.name()].into_iter().flatten().any(captures) {
@@ -159,7 +159,7 @@ pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
         }
         return Ok(named);
     }
-    let Some((context, reach)) =
+    let Some(MemoryUse { context, reach }) =
         memory_use(info.unwatched_address, device)?.filter(|_| !unordered().unknown_work)
     else {
         return Ok(StreamHandle::NothingPending);
@@ -198,12 +198,17 @@ pub(crate) fn hand_back(info: &ArrayInfo, stream: StreamHandle) -> Result<()> {
     join_default_stream(own, device)
 }
 
-/// The proxy streams: the context, its default stream, and the stream that stands for it.
-type Proxies = Vec<(Context, StreamHandle, StreamHandle)>;
+/// A stream that stands for a default stream of a context.
+#[derive(Clone, Copy)]
+struct Proxy {
+    context: Context,
+    default: StreamHandle,
+    stream: StreamHandle,
+}
 
-static PROXIES: PerProcess<Mutex<Proxies>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+static PROXIES: PerProcess<Mutex<Vec<Proxy>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
 
-fn proxies() -> MutexGuard<'static, Proxies> {
+fn proxies() -> MutexGuard<'static, Vec<Proxy>> {
     PROXIES.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -216,11 +221,12 @@ pub(crate) fn proxy_stream(
     make: impl FnOnce() -> Result<StreamHandle>,
 ) -> Result<StreamHandle> {
     let mut proxies = proxies();
-    if let Some((.., stream)) = proxies.iter().find(|(of, name, _)| (*of, *name) == (context, default)) {
-        return Ok(*stream);
+    let is_wanted = |proxy: &&Proxy| (proxy.context, proxy.default) == (context, default);
+    if let Some(proxy) = proxies.iter().find(is_wanted) {
+        return Ok(proxy.stream);
     }
     let stream = make()?;
-    proxies.push((context, default, stream));
+    proxies.push(Proxy { context, default, stream });
     Ok(stream)
 }
 
@@ -232,17 +238,24 @@ pub(crate) fn proxy_stream(
 /// As [`stream_wait`](crate::cuda::stream_wait()).
 pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Result<()> {
     let own = StreamHandle::PerThreadDefault;
-    let proxy = proxies().iter().find(|(_, name, of)| (*name, *of) == (own, stream)).copied();
-    let Some((context, ..)) = proxy else { return Ok(()) };
-    order_streams(own, stream, (Some(context), device)).map(drop)
+    let is_of_this_thread = |proxy: &&Proxy| (proxy.default, proxy.stream) == (own, stream);
+    let Some(proxy) = proxies().iter().find(is_of_this_thread).copied() else { return Ok(()) };
+    order_streams(own, stream, Some(proxy.context), device).map(drop)
+}
+
+/// Memory that its producer stated without a device.
+pub(crate) struct OrderedMemory {
+    /// `None` for an array without elements.
+    pub(crate) reach: Option<Reach>,
+    /// Whether the stream of the consumer captures a graph, if that was asked.
+    pub(crate) is_captured: Option<bool>,
 }
 
 /// Completes the description of an array that states no device, and makes `consumer` wait for the work that is pending
 /// on the array's stream. The device is the one that the driver reports. The caller then sets the array's stream to
 /// `consumer`.
 ///
-/// `stated` says whether the producer stated its stream, or that it has none. Returns the reach, and whether
-/// `consumer` captures a graph if that was asked.
+/// `stated` says whether the producer stated its stream, or that it has none.
 ///
 /// # Errors
 ///
@@ -253,25 +266,26 @@ pub(crate) fn locate_and_order(
     info: &mut ArrayInfo,
     stated: bool,
     consumer: StreamHandle,
-) -> Result<(Option<Reach>, Option<bool>)> {
+) -> Result<OrderedMemory> {
     let Some(attributes) = pointer_attributes_of(info)? else {
         // An array without elements has no pending work.
         info.device = current_device()?;
-        return Ok((None, None));
+        return Ok(OrderedMemory { reach: None, is_captured: None });
     };
-    info.device = attributes.device();
+    info.device = attributes.device;
     if info.device == Device::CUDA_HOST {
         // The interface states the address for devices, which may differ from the host address for registered memory.
         // An `ArrayInfo` holds the host address. Kernel views look up the other one (`device_address`).
         info.move_to(host_address(info.unwatched_address)?);
     }
-    let (context, reach) = (attributes.context(), attributes.reach(driver()?).holding(info.span().len()));
+    let (context, reach) = (attributes.context, attributes.reach(driver()?).holding(info.span().len()));
     let work = if stated {
         info.pending.name().and_then(|named| Stream::new(named, context, info.device)).into()
     } else {
         Work::All(reach)
     };
-    Ok((Some(reach), order(Stream::new(consumer, context, info.device).into(), work)?))
+    let is_captured = order(Stream::new(consumer, context, info.device).into(), work)?;
+    Ok(OrderedMemory { reach: Some(reach), is_captured })
 }
 
 /// Returns the current device, for an array without elements, which has no address to query. Without a current context

@@ -1,18 +1,20 @@
-//! `KernelModule`: PTX that is loaded once for each context, and launches of its kernels.
+//! `KernelModule`: PTX that is loaded once for each context, launches of its kernels, and `KernelArgument`.
 
 use core::ffi::c_void;
 use core::{fmt, ptr};
 use std::ffi::CString;
 
 use interop_kernel::host::{layout, sizes};
-use interop_kernel::{Kernel, LaunchSize};
+use interop_kernel::{InScope, Kernel, KernelArrays, KernelView, KernelViewMut, LaunchSize};
 
+use crate::array::element::Element;
 use crate::driver::context::{Context, PerContext, Relaxed};
-use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver};
+use crate::driver::functions::{Driver, DriverError, Outcome, RawStream, code, driver};
 use crate::driver::stream::Stream;
 use crate::error::{Error, ErrorKind, Result, text};
 
-/// The PTX of kernels in Rust, for [`LaunchScope::launch`](crate::LaunchScope::launch).
+/// The PTX of kernels, for [`LaunchScope::launch`](crate::LaunchScope::launch) if they are in Rust, and for
+/// [`LaunchScope::launch_unchecked`](crate::LaunchScope::launch_unchecked) in any language.
 ///
 /// The first launch in a context loads it, and the driver compiles it for its device. It is never unloaded, so keep it in a
 /// `static`. Launch once before a graph is captured.
@@ -38,30 +40,67 @@ struct Loaded {
 
 /// A kernel as the program knows it.
 #[derive(Clone, Copy)]
-pub(crate) struct EntryPoint {
+pub(crate) struct EntryPoint<'a> {
     pub(crate) name: &'static str,
     /// The sizes of its parameters in bytes.
-    pub(crate) sizes: &'static [usize],
+    pub(crate) sizes: &'a [usize],
     /// What its parameters are in bytes, one a line, as the PTX of a kernel in Rust has it. Empty if that is not compared.
     pub(crate) layout: &'static [u8],
 }
 
-impl EntryPoint {
+impl EntryPoint<'_> {
     /// Describes a kernel in Rust.
     pub(crate) fn of<K: Kernel>() -> Self {
         Self { name: K::NAME, sizes: sizes::<K>(), layout: layout::<K>() }
     }
 }
 
+/// An argument of a kernel in any language, which the kernel gets by value, with the bytes that it has here:
+///
+/// - an array, as [`LaunchScope::read`](crate::LaunchScope::read) and [`write`](crate::LaunchScope::write) return it: an
+///   `interop::view` in C++;
+/// - [`KernelArrays`] of such arrays: an `interop::elementwise` in C++;
+/// - a number, or another [`Element`](trait@Element); a `size_t` of C++ is a `u64`;
+/// - a pointer, such as `array.address() as *const f32` of an [`ArrayInScope`](crate::launch::ArrayInScope);
+/// - a `#[repr(C)]` struct of your own, for which you implement this trait.
+pub trait KernelArgument {
+    /// The address of an array of a scope.
+    #[doc(hidden)]
+    fn address_in_scope(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl<T: Element> KernelArgument for T {}
+
+impl<T> KernelArgument for *const T {}
+
+impl<T> KernelArgument for *mut T {}
+
+impl<const K: usize, const N: usize> KernelArgument for KernelArrays<'_, K, N> {}
+
+impl<T, const N: usize> KernelArgument for InScope<KernelView<'_, T, N>> {
+    fn address_in_scope(&self) -> Option<u64> {
+        Some(self.address())
+    }
+}
+
+impl<T, const N: usize> KernelArgument for InScope<KernelViewMut<'_, T, N>> {
+    fn address_in_scope(&self) -> Option<u64> {
+        Some(self.address())
+    }
+}
+
 /// Stands for a kernel that is another one in the PTX than in the program.
-const MISMATCH: Failure = Failure { symbol: "", code: code::INVALID_VALUE };
+const MISMATCH: DriverError = DriverError { symbol: "", code: code::INVALID_VALUE };
 
 impl KernelModule {
     /// Names the PTX.
     ///
     /// # Safety
     ///
-    /// An entry point of the PTX that has the name of a kernel which is launched from this module was compiled from that kernel.
+    /// An entry point of the PTX that has the name of a kernel in Rust which is launched from this module was compiled from that
+    /// kernel.
     #[must_use]
     pub const unsafe fn new(ptx: &'static str) -> Self {
         Self { ptx, loaded: PerContext::new() }
@@ -80,7 +119,7 @@ impl KernelModule {
     pub(crate) unsafe fn queue(
         &self,
         stream: Stream,
-        kernel: EntryPoint,
+        kernel: EntryPoint<'_>,
         size: LaunchSize,
         parameters: &mut [*mut c_void],
     ) -> Result<()> {
@@ -105,7 +144,7 @@ impl KernelModule {
         &self,
         driver: &Driver,
         (context, stream): (Context, RawStream),
-        kernel: EntryPoint,
+        kernel: EntryPoint<'_>,
         LaunchSize { grid, block }: LaunchSize,
         parameters: &mut [*mut c_void],
     ) -> Outcome {
@@ -126,7 +165,7 @@ impl KernelModule {
     }
 
     /// Returns the kernel in a context, which is current. The first call in a context loads the module.
-    fn function(&self, driver: &Driver, context: Context, kernel: EntryPoint) -> Outcome<usize> {
+    fn function(&self, driver: &Driver, context: Context, kernel: EntryPoint<'_>) -> Outcome<usize> {
         let make = || match load(driver, self.ptx) {
             Err(failure) if !failure.is_about_modules() => Err(failure),
             module => Ok(Loaded { module, functions: Vec::new() }),
@@ -148,7 +187,7 @@ impl KernelModule {
     }
 
     /// Compares the kernel of the PTX with that of the program: another one would read other bytes.
-    fn mismatch(&self, EntryPoint { name, sizes, layout }: EntryPoint) -> Option<Error> {
+    fn mismatch(&self, EntryPoint { name, sizes, layout }: EntryPoint<'_>) -> Option<Error> {
         let (found, allowed) = match (sizes_in(self.ptx, name), layout_in(self.ptx, name)) {
             (None, _) => ("no kernel of this name in the PTX".to_owned(), String::new()),
             (Some(_), Some(found)) if !layout.is_empty() && found != layout => {

@@ -4,7 +4,7 @@ use crate::array::info::ArrayInfo;
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{Driver, driver, opened};
-use crate::driver::pointer::{PointerAttributes, ask, is_of_a_device, not_cuda, reach_for};
+use crate::driver::pointer::{PointerAttributes, ask, is_device_memory, not_cuda, reach_for};
 use crate::driver::release::reach::Reach;
 use crate::error::{Error, ErrorKind, Result, text};
 
@@ -63,7 +63,7 @@ pub(crate) fn reach_of(info: &ArrayInfo) -> Option<Reach> {
         Err(_) => return Some(sized(reach_for(driver, info.device()))),
     };
     // The export may outlive every handle of the context that its producer holds.
-    Context::retain_primary(driver, attributes.ordinal());
+    Context::retain_primary(driver, attributes.ordinal);
     Some(sized(attributes.reach(driver)))
 }
 
@@ -89,7 +89,7 @@ fn compare(info: &ArrayInfo) -> Result<Option<Reach>> {
     if !agree(claimed, &attributes) {
         let found = text!("memory of {claimed}");
         let allowed =
-            text!("{}, which the driver reports for {:#x}", attributes.device(), info.unwatched_address);
+            text!("{}, which the driver reports for {:#x}", attributes.device, info.unwatched_address);
         return Err(Error::new(ErrorKind::Device, "device", found, allowed));
     }
     attributes.check_range(driver, &info.span())?;
@@ -120,7 +120,7 @@ pub(crate) fn pointer_attributes_of(info: &ArrayInfo) -> Result<Option<PointerAt
 #[inline]
 fn compare_host(info: &ArrayInfo) -> Result<()> {
     match opened() {
-        Some(driver) if is_of_a_device(driver, info.unwatched_address) => {
+        Some(driver) if is_device_memory(driver, info.unwatched_address) => {
             Err(handed_out_as_host(driver, info))
         }
         _ => Ok(()),
@@ -130,7 +130,7 @@ fn compare_host(info: &ArrayInfo) -> Result<()> {
 #[cold]
 fn handed_out_as_host(driver: &Driver, info: &ArrayInfo) -> Error {
     let address = info.unwatched_address;
-    let place = ask(driver, address).ok().flatten().map_or(Device::cuda(0), |attributes| attributes.device());
+    let place = ask(driver, address).ok().flatten().map_or(Device::cuda(0), |attributes| attributes.device);
     let allowed = text!("{place}, which the driver reports for {address:#x}");
     Error::new(ErrorKind::Device, "device", "memory of CPU (1)", allowed)
 }
@@ -138,6 +138,6 @@ fn handed_out_as_host(driver: &Driver, info: &ArrayInfo) -> Error {
 /// Returns whether memory that the driver knows may be stated as `claimed`. Managed memory may be stated as memory of
 /// the device that it was allocated for, because that is how it gets into libraries that do not know managed memory.
 fn agree(claimed: Device, attributes: &PointerAttributes) -> bool {
-    claimed == attributes.device()
-        || (claimed == Device::cuda(attributes.ordinal()) && attributes.device() == Device::CUDA_MANAGED)
+    claimed == attributes.device
+        || (claimed == Device::cuda(attributes.ordinal) && attributes.device == Device::CUDA_MANAGED)
 }

@@ -30,8 +30,6 @@
 
 pub(crate) mod block;
 pub(crate) mod buffer;
-pub(crate) mod copy;
-pub(crate) mod copy_plan;
 pub(crate) mod handover;
 pub(crate) mod kernel_module;
 pub(crate) mod memory_check;
@@ -41,12 +39,12 @@ pub use crate::cuda::buffer::CudaBuffer;
 pub(crate) use crate::cuda::handover::{hand_back, hand_over, stream_for_interface};
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::handover::{hand_over_to_context, refuse_capture};
-pub use crate::cuda::kernel_module::KernelModule;
 pub(crate) use crate::cuda::memory_check::{check, reach_of};
 pub use crate::driver::context::Context;
 #[cfg(feature = "python")]
 pub(crate) use crate::driver::context::enter_device_context;
 #[cfg(feature = "counters")]
+#[doc(hidden)]
 pub use crate::driver::event::pooled_events;
 #[cfg(feature = "cust")]
 pub(crate) use crate::driver::functions::run_blocking;
@@ -75,4 +73,5 @@ pub use crate::driver::release::{ReleasePolicy, release_policy};
 #[cfg(feature = "python")]
 pub(crate) use crate::driver::stream::is_stream_of;
 pub(crate) use crate::driver::stream::{capture_error, captures};
+pub use crate::driver::stream_handle::RawStream;
 pub use crate::process::settings::{Unordered, set_unordered, unordered};

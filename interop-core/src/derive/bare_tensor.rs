@@ -18,12 +18,13 @@ use crate::cuda::memory_check::Verification;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::driver::device::Device;
-use crate::driver::stream_handle::StreamHandle;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::array_view::check_writable;
 use crate::memory::host_vec::{HostBuffer, HostVec};
-use crate::memory::import::Import;
+use crate::memory::import::{Import, ImportSlot};
 use crate::memory::lease::{Borrowed, BorrowedMut};
+use crate::memory::owner::Owner;
+use crate::memory::raw_view::check_writable;
 use crate::protocols::dlpack::abi::{DLTensor, FLAG_READ_ONLY};
 use crate::protocols::dlpack::export::tensor_of;
 use crate::protocols::dlpack::managed_tensor::read_tensor;
@@ -37,7 +38,9 @@ use crate::protocols::dlpack::managed_tensor::read_tensor;
 ///
 /// ```
 /// use interop_core::dlpack::DLTensor;
-/// use interop_core::{Borrowed, BorrowedTensor, CudaArray, DType, Device, Error, Mutability};
+/// use interop_core::lent::{Borrowed, BorrowedTensor};
+/// use interop_core::storage::Mutability;
+/// use interop_core::{CudaArray, DType, Device, Error};
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len], device = "cpu")]
@@ -98,12 +101,21 @@ impl<'a> BorrowedTensor<'a> {
         if tensor.is_null() {
             return Err(Error::new(ErrorKind::NullPointer, "tensor", "a null pointer", "a `DLTensor`"));
         }
-        let mut info = ArrayInfo::empty();
         let flags = if mutability == Mutability::ReadOnly { FLAG_READ_ONLY } else { 0 };
+        let mut slot = ImportSlot::new();
         // SAFETY: rule 1.
-        unsafe { read_tensor(tensor, flags, &mut info) }?;
-        let reach = cuda::check(&info, Verification::Full)?;
-        Ok(Self { import: Import::lent(ArrayInfo { mutability, ..info }, reach), marker: PhantomData })
+        let described =
+            slot.describe(Verification::Full, |info| unsafe { read_tensor(tensor, flags, info) })?;
+        // Nothing is released, so the reach only tells the context.
+        let owner = Owner::none().with_reach(described.reach);
+        let filled = described.own(owner, None);
+        let mut import = slot.into_import(filled);
+        import.info.mutability = mutability;
+        if import.info.device != Device::CPU {
+            // The library may work on any stream, before and after the call.
+            import.info.pending = PendingWork::UNKNOWN.with_hidden_streams();
+        }
+        Ok(Self { import, marker: PhantomData })
     }
 
     /// States on which stream the library works. That of CPU memory does not change.
@@ -152,7 +164,7 @@ impl fmt::Debug for BorrowedTensor<'_> {
 ///
 /// # Safety
 ///
-/// What [`FromArray::from_import`] or [`FromImport::from_import`](crate::FromImport::from_import) makes, and all that they
+/// What [`FromArray::from_import`] or [`FromImport::from_import`](crate::storage::FromImport::from_import) makes, and all that they
 /// store elsewhere, uses the memory of the import within `'a` only: because it copies, or because its type is bounded by
 /// `'a`.
 #[diagnostic::on_unimplemented(
@@ -187,7 +199,9 @@ unsafe impl<'a, S: BorrowedFor<'a>> BorrowedFor<'a> for Arc<S> {}
 /// An array as a `DLTensor`, lent to another library for a call: to a function of `tvm-ffi`, or to C code.
 ///
 /// ```
-/// use interop_core::{BorrowedTensor, CudaArray, HostVec, LentTensor, Mutability, StreamHandle};
+/// use interop_core::lent::{BorrowedTensor, LentTensor};
+/// use interop_core::storage::Mutability;
+/// use interop_core::{CudaArray, HostVec, StreamHandle};
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len])]

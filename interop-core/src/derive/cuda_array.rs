@@ -15,7 +15,6 @@ use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Refused, Result};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
 use crate::memory::host::cells::ReadOnlyCell;
-use crate::memory::host::loops::Visit;
 use crate::memory::host::strided::{Strided, StridedMut, with_elements, with_elements_mut};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::storage::Storage;
@@ -78,7 +77,7 @@ pub unsafe trait CudaArray {
     ///
     /// If the fields are inconsistent: [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) for a shape
     /// that needs more memory than there is; otherwise as
-    /// [`RawDescriptor::validate`](crate::array::raw_descriptor::RawDescriptor::validate).
+    /// [`RawDescriptor::validate`](crate::array::validate::RawDescriptor::validate).
     fn info(&self) -> Result<ArrayInfo>;
 
     /// Expanded code overrides this function with the traits that its `unsafe impl` relies on. So it compiles only with
@@ -167,29 +166,35 @@ pub unsafe trait CudaArray {
             return unsafe { with_elements(&info, false, |elements| elements.to_vec(Order::C)) };
         }
         // SAFETY: rule 1.
-        unsafe { crate::memory::transfer::fetch_vec(&info, Order::C) }
+        unsafe { crate::memory::copy::transfer::fetch_vec(&info, Order::C) }
     }
 
-    /// Calls `see` with each element, in row-major order. Works for any rank and strides, in host-accessible memory.
+    /// Calls `see` with chunks of elements, in memory order: by address, independent of the indices. Works for any rank
+    /// and strides, in host-accessible memory. Long contiguous runs are passed in place; other elements are copied into
+    /// chunks. So a loop over a chunk is as fast as over any slice.
     ///
     /// # Errors
     ///
-    /// `Device` for memory that the host cannot access; otherwise as [`to_vec`](Self::to_vec), except `OutOfMemory`. If
-    /// a byte is not a valid `bool`, `see` has been called for the elements before it.
-    #[inline]
-    fn for_each<T: Element>(&self, see: impl FnMut(T)) -> Result<()>
-    where
-        Self: Sized,
-    {
-        // SAFETY: rule 1.
-        unsafe { with_elements(&self.info()?, false, |elements| elements.for_each(see)) }
-    }
-
-    /// As [`HostView::for_each_chunk`](crate::memory::host::HostView::for_each_chunk).
+    /// As [`to_vec`](Self::to_vec), and `Device` for memory that the host cannot access. If a byte is not a valid
+    /// `bool`, `see` has been called for the preceding chunks.
     ///
-    /// # Errors
+    /// ```
+    /// use interop_core::CudaArray;
     ///
-    /// As [`for_each`](Self::for_each), and `OutOfMemory`.
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [rows, 2])]
+    /// struct Table { #[cuda_array(data)] cells: Vec<u8>, rows: usize }
+    ///
+    /// let table = Table { cells: vec![1, 7, 7, 3], rows: 2 };
+    /// let mut histogram = [0; 256];
+    /// table.for_each_chunk::<u8>(|chunk| {
+    ///     for value in chunk {
+    ///         histogram[usize::from(value.get())] += 1;
+    ///     }
+    /// })?;
+    /// assert_eq!((histogram[1], histogram[7]), (1, 2));
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
     fn for_each_chunk<T: Element>(&self, see: impl FnMut(&[ReadOnlyCell<T>])) -> Result<()>
     where
         Self: Sized,
@@ -198,18 +203,54 @@ pub unsafe trait CudaArray {
         unsafe { with_elements(&self.info()?, false, |elements| elements.for_each_chunk(see)) }
     }
 
-    /// Folds all elements into one value, in memory order, which ignores the indices.
+    /// Folds all elements into one value, in memory order, which ignores the indices. Works for any rank and strides, in
+    /// host-accessible memory.
     ///
     /// # Errors
     ///
-    /// As [`for_each`](Self::for_each).
+    /// As [`to_vec`](Self::to_vec), except `OutOfMemory`, and `Device` for memory that the host cannot access. If a
+    /// byte is not a valid `bool`, `add` has been called for the elements before it.
     #[inline]
     fn fold<T: Element, A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A>
     where
         Self: Sized,
     {
         // SAFETY: rule 1.
-        unsafe { with_elements(&self.info()?, false, |elements| elements.fold(Visit::Memory, start, add)) }
+        unsafe { with_elements(&self.info()?, false, |elements| elements.fold(start, add)) }
+    }
+
+    /// As [`fold`](Self::fold), on the threads of rayon. Each part is folded from `identity` on, and `reduce` combines
+    /// the results. The parts are combined in memory order; their number is not specified.
+    ///
+    /// # Errors
+    ///
+    /// As [`fold`](Self::fold).
+    ///
+    /// ```
+    /// use interop_core::CudaArray;
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len])]
+    /// struct Samples { #[cuda_array(data)] values: Vec<u32>, len: usize }
+    ///
+    /// let samples = Samples { values: (0..100_000).collect(), len: 100_000 };
+    /// let sum = samples.par_fold(|| 0_u64, |sum, value: u32| sum + u64::from(value), |one, other| one + other)?;
+    /// assert_eq!(sum, 4_999_950_000);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    #[cfg(feature = "rayon")]
+    fn par_fold<T: Element, A: Send>(
+        &self,
+        identity: impl Fn() -> A + Sync,
+        add: impl Fn(A, T) -> A + Sync,
+        reduce: impl Fn(A, A) -> A + Sync,
+    ) -> Result<A>
+    where
+        Self: Sized,
+    {
+        let fold = |elements: Strided<'_, T>| elements.par_fold(&identity, &add, &reduce);
+        // SAFETY: rule 1.
+        unsafe { with_elements(&self.info()?, false, fold) }
     }
 
     /// Replaces each element by the result of `change`, in memory order. Works for any rank and strides, in
@@ -229,13 +270,54 @@ pub unsafe trait CudaArray {
         unsafe { with_elements_mut(&self.info()?, |mut elements| elements.map_inplace(change)) }
     }
 
+    /// As [`map_inplace`](Self::map_inplace), on the threads of rayon.
+    ///
+    /// # Errors
+    ///
+    /// As [`map_inplace`](Self::map_inplace). Any other elements may have been changed.
+    ///
+    /// ```
+    /// use interop_core::{CudaArray, HostVec};
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len])]
+    /// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
+    ///
+    /// let mut samples = Samples { values: HostVec::zeroed(100_000), len: 100_000 };
+    /// samples.par_map_inplace(|value: f32| value + 1.0)?;
+    /// assert_eq!(samples.to_vec::<f32>()?, vec![1.0; 100_000]);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    #[cfg(feature = "rayon")]
+    fn par_map_inplace<T: Element>(&mut self, change: impl Fn(T) -> T + Sync) -> Result<()>
+    where
+        Self: Sized,
+    {
+        // SAFETY: as in `map_inplace`.
+        unsafe { with_elements_mut(&self.info()?, |mut elements| elements.par_map_inplace(change)) }
+    }
+
     /// As [`map_inplace`](Self::map_inplace). `change` also gets the element at the same index of another array of the
     /// same shape.
     ///
     /// # Errors
     ///
-    /// As [`map_inplace`](Self::map_inplace), and as [`for_each`](Self::for_each) for the other array; `Shape` if the
-    /// shapes differ.
+    /// As [`map_inplace`](Self::map_inplace), and as [`fold`](Self::fold) for the other array; `Shape` if the shapes
+    /// differ.
+    ///
+    /// ```
+    /// use interop_core::{CudaArray, HostVec};
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len])]
+    /// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
+    ///
+    /// let x = Samples { values: vec![1.0_f32, 2.0], len: 2 };
+    /// let mut y = Samples { values: HostVec::from([10.0_f32, 20.0]), len: 2 };
+    /// y.zip_map_inplace(&x, |y: f32, x: f32| 3.0 * x + y)?;
+    /// assert_eq!(y.to_vec::<f32>()?, [13.0, 26.0]);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
     #[inline]
     fn zip_map_inplace<T: Element, U: Element>(
         &mut self,

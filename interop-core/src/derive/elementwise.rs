@@ -9,13 +9,13 @@ use interop_kernel::{
 };
 
 use crate::array::element::Element;
-use crate::array::info::ArrayInfo;
+use crate::array::info::{ArrayInfo, kernel_address};
 use crate::array::layout::Layout;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::launch_scope::LaunchScope;
 use crate::derive::scope_state::ScopeUse;
 use crate::error::Result;
-use crate::memory::array_view::{check_writable, kernel_address};
+use crate::memory::raw_view::check_writable;
 
 /// An array of a [`LaunchScope::elementwise`]: `&mut` for one that the kernel writes, `&` for one that it reads.
 #[diagnostic::on_unimplemented(
@@ -154,7 +154,8 @@ impl<'a> LaunchScope<'a> {
     ///
     /// ```no_run
     /// use interop_core::kernel::{Elementwise, In, Out, Thread, kernel};
-    /// use interop_core::{CudaArray, Dims, KernelModule, LaunchScope, Lease, LeaseMut};
+    /// use interop_core::descriptor::Dims;
+    /// use interop_core::{CudaArray, KernelModule, LaunchScope, Lease, LeaseMut};
     ///
     /// #[kernel]
     /// fn add(thread: Thread<'_>, arrays: Elementwise<'_, (Out<f32>, In<f32>)>) {

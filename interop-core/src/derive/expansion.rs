@@ -8,8 +8,7 @@ pub use crate::array::layout::order::Order;
 pub use crate::derive::bare_tensor::BorrowedFor;
 pub use crate::derive::cuda_array::CudaArray;
 pub use crate::derive::fields::axes::{ComputedExtent, Extent, ShapeField, StridesField};
-pub use crate::derive::fields::device_and_owner::{DeviceField, FromOwner};
-pub use crate::derive::fields::raw_pointer::{RawAddress, RawMemory, RawPointer};
+pub use crate::derive::fields::raw_memory::{DeviceField, FromOwner, RawAddress, RawMemory, RawPointer};
 pub use crate::derive::fields::stream::{AsStream, FromStream};
 pub use crate::derive::from_array::FromArray;
 pub use crate::derive::same_extent::compare_extents;
@@ -20,8 +19,7 @@ pub use crate::derive::single_error::{
 pub use crate::driver::device::DeviceType;
 pub use crate::driver::stream_handle::StreamHandle;
 pub use crate::error::{Error, Result};
-pub use crate::memory::extraction::{Extraction, Requirements};
-pub use crate::memory::from_import::{CheckedStorage, DataField, FromImport};
+pub use crate::memory::extraction::{CheckedStorage, DataField, Extraction, FromImport, Requirements};
 pub use crate::memory::storage::Storage;
 pub use crate::{__python_class as python_class, __python_conversions as python_conversions};
 pub use core::default::Default;
@@ -142,12 +140,12 @@ macro_rules! __python_class {
         #[$crate::__private::python::pyo3::pymethods]
         #[pyo3(crate = $pyo3)]
         impl $type {
-            // The functions by which C code exchanges tensors with this class, as DLPack 1.3 defines them.
+            // The functions by which C code exchanges tensors with this class.
             #[classattr]
             #[pyo3(name = "__dlpack_c_exchange_api__")]
             fn interop_exchange_api(
                 py: $crate::__private::python::pyo3::Python<'_>,
-            ) -> $crate::__private::python::Answer<'_> {
+            ) -> $crate::__private::python::MethodResult<'_> {
                 $crate::__private::python::exchange_api::<Self>(py)
             }
 
@@ -159,7 +157,7 @@ macro_rules! __python_class {
                 max_version: $crate::__private::Option<&$crate::__private::python::pyo3::Bound<'py, $crate::__private::python::pyo3::PyAny>>,
                 dl_device: $crate::__private::Option<&$crate::__private::python::pyo3::Bound<'py, $crate::__private::python::pyo3::PyAny>>,
                 copy: $crate::__private::Option<&$crate::__private::python::pyo3::Bound<'py, $crate::__private::python::pyo3::PyAny>>,
-            ) -> $crate::__private::python::Answer<'py> {
+            ) -> $crate::__private::python::MethodResult<'py> {
                 $crate::__private::python::dlpack(slf, [stream, max_version, dl_device, copy])
             }
 
@@ -187,7 +185,7 @@ macro_rules! __python_class {
             #[pyo3(name = "__array__")]
             fn interop_array<'py>(
                 slf: &$crate::__private::python::pyo3::Bound<'py, Self>,
-            ) -> $crate::__private::python::Answer<'py> {
+            ) -> $crate::__private::python::MethodResult<'py> {
                 $crate::__private::python::array_method(slf)
             }
 
@@ -215,7 +213,9 @@ macro_rules! __python_class {
 /// `#[cuda_array(pyclass)]` does for a derived struct (feature `python`).
 ///
 /// ```
-/// use interop_core::{ArrayInfo, CudaArray, DType, Device, Mutability, RawDescriptor, Result};
+/// use interop_core::descriptor::RawDescriptor;
+/// use interop_core::storage::Mutability;
+/// use interop_core::{ArrayInfo, CudaArray, DType, Device, Result};
 /// use pyo3::prelude::*;
 ///
 /// #[pyclass(frozen)]

@@ -2,8 +2,7 @@
 #![expect(unsafe_code, reason = "an import may be lent for a time that its type does not state")]
 
 use crate::error::{Refused, Result};
-use crate::memory::extraction::Extraction;
-use crate::memory::from_import::DataField;
+use crate::memory::extraction::{DataField, Extraction};
 use crate::memory::import::Import;
 use crate::protocols::dlpack::abi::TensorAbi;
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
@@ -57,7 +56,7 @@ pub trait FromArray: Sized {
     ///
     /// # Safety
     ///
-    /// If the memory of the import is lent for `'a`, `Self` is [`BorrowedFor<'a>`](crate::BorrowedFor).
+    /// If the memory of the import is lent for `'a`, `Self` is [`BorrowedFor<'a>`](crate::lent::BorrowedFor).
     #[doc(hidden)]
     unsafe fn assemble(extraction: &mut Extraction<'_>) -> Result<Self>;
 
@@ -84,10 +83,10 @@ pub trait FromArray: Sized {
     fn from_import(mut import: Import) -> Result<Self, Refused<Import>> {
         let mut extraction = Extraction::new(&mut import);
         let made = assemble_named(&mut extraction);
-        let is_taken = extraction.taken;
+        let is_taken = extraction.is_taken;
         made.map_err(|error| {
             assert!(!is_taken, "the storage is taken last, and nothing can fail after it");
-            let error = import.name(error);
+            let error = import.add_origin(error);
             Refused::new(import, error)
         })
     }
@@ -108,7 +107,7 @@ pub trait FromArray: Sized {
 }
 
 /// As [`FromArray::assemble`], for an import that owns its memory or that is of a
-/// [`BorrowedTensor`](crate::BorrowedTensor). The error names the struct.
+/// [`BorrowedTensor`](crate::lent::BorrowedTensor). The error names the struct.
 #[inline]
 pub(crate) fn assemble_named<A: FromArray>(extraction: &mut Extraction<'_>) -> Result<A> {
     // SAFETY: other imports are lent nowhere, and that of a `BorrowedTensor<'a>` becomes an `A: BorrowedFor<'a>`.

@@ -3,8 +3,7 @@
 
 use crate::derive::from_array::FromArray;
 use crate::error::Result;
-use crate::memory::extraction::Extraction;
-use crate::memory::from_import::DataField;
+use crate::memory::extraction::{DataField, Extraction};
 
 /// Makes a struct around an array dereference to it, and an array itself.
 macro_rules! dereferences {

@@ -2,22 +2,24 @@
 #![expect(unsafe_code, reason = "makes views of arrays that the scope borrows")]
 
 use core::cell::{Cell, RefCell};
-use core::fmt;
+use core::ffi::c_void;
 use core::marker::PhantomData;
 use core::ops::Deref;
+use core::{fmt, ptr};
 
 use interop_kernel::{Arguments, InScope, Kernel, KernelView, KernelViewMut, LaunchSize};
 
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
-use crate::cuda::KernelModule;
-use crate::cuda::kernel_module::EntryPoint;
+use crate::cuda::kernel_module::KernelModule;
+use crate::cuda::kernel_module::{EntryPoint, KernelArgument};
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::{AsStream, FromStream};
-use crate::derive::scope_state::{ScopeState, ScopeUse, unnamed_default_stream};
+use crate::derive::scope_state::{ScopeState, ScopeStream, ScopeUse, unnamed_default_stream};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::{ArrayView, ArrayViewMut, check_writable};
+use crate::memory::array_view::{ArrayView, ArrayViewMut};
+use crate::memory::raw_view::check_writable;
 
 /// Orders the launch of kernels with the arrays that they use, whatever streams these are on.
 ///
@@ -171,7 +173,7 @@ impl<'a> LaunchScope<'a> {
     ///
     /// # Errors
     ///
-    /// As [`ArrayViewMut::kernel_view_mut`](crate::ArrayViewMut::kernel_view_mut), and as [`read`](Self::read).
+    /// As [`ArrayViewMut::kernel_view_mut`](crate::view::ArrayViewMut::kernel_view_mut), and as [`read`](Self::read).
     pub fn write<'s, T: Element, const N: usize>(
         &'s self,
         array: &'a mut (impl CudaArray + ?Sized),
@@ -261,17 +263,81 @@ impl<'a> LaunchScope<'a> {
         arguments
             .check(size)
             .map_err(|error| Error::from(error).with_origin(text!("kernel `{}`", K::NAME)))?;
-        let mut is_ours = true;
-        arguments.for_each_address(|address| is_ours &= self.state.borrow().arguments.contains(&address));
-        if !is_ours {
-            let allowed = "arguments that this scope has returned: with the arrays of another scope the launch is not ordered";
-            return Err(Error::new(ErrorKind::Stream, "arguments", "an array of another scope", allowed));
-        }
-        let (stream, _) = self.state.borrow_mut().stream_on_device()?;
+        self.check_arguments(|check| arguments.for_each_address(check))?;
+        let stream = self.state.borrow_mut().stream_on_device()?.stream;
         let mut parameters = Vec::new();
         arguments.for_each_pointer(|argument| parameters.push(argument.cast_mut()));
         // SAFETY: the module has the kernel `K`, whose arguments these are. Their arrays are `InScope`.
         unsafe { module.queue(stream, EntryPoint::of::<K>(), size, &mut parameters) }
+    }
+
+    /// Launches a kernel in any language on the stream of the scope, by its name in the PTX: one in CUDA C++ is `extern "C"`.
+    ///
+    /// The number of the arguments and their sizes are compared with the PTX, but not their types. The launch has no dynamic
+    /// shared memory.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Stream`] for an argument of another scope; [`ErrorKind::Driver`] if the PTX has no kernel of this name, or one
+    /// with parameters of other sizes, and with the driver's answer.
+    ///
+    /// # Safety
+    ///
+    /// 1. The arguments are of the types of the kernel's parameters, in their order. Pointers are addresses of arrays of this scope.
+    /// 2. With this launch size the kernel stays within its arrays. It writes only to arrays from [`write`](Self::write) and
+    ///    [`write_any`](Self::write_any), and leaves valid values in them.
+    ///
+    /// # Example
+    ///
+    /// ```no_run
+    /// use interop_core::{CudaArray, KernelModule, LaunchScope, LaunchSize, LeaseMut};
+    ///
+    /// # const PTX: &str = "";
+    /// // SAFETY: it has no kernels in Rust. In a program, `PTX` is `include_str!("brighten.ptx")`.
+    /// static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len], device = "cuda")]
+    /// struct Row<S> { #[cuda_array(data)] values: S, len: usize }
+    ///
+    /// /// Launches `extern "C" __global__ void brighten(interop::view<float, 1> row, float by)`, which checks its indices.
+    /// fn brighten(row: &mut Row<LeaseMut<f32>>, by: f32) -> interop_core::Result<()> {
+    ///     let size = LaunchSize::for_units(row.len);
+    ///     let scope = LaunchScope::new();
+    ///     let row = scope.write::<f32, 1>(row)?;
+    ///     // SAFETY: the kernel has these parameters, and stays within the view, which it writes.
+    ///     unsafe { scope.launch_unchecked(&KERNELS, "brighten", size, &[&row, &by]) }?;
+    ///     scope.finish()
+    /// }
+    /// ```
+    pub unsafe fn launch_unchecked(
+        &self,
+        module: &KernelModule,
+        kernel: &'static str,
+        size: LaunchSize,
+        arguments: &[&dyn KernelArgument],
+    ) -> Result<()> {
+        self.check_arguments(|check| {
+            arguments.iter().filter_map(|argument| argument.address_in_scope()).for_each(check);
+        })?;
+        let stream = self.state.borrow_mut().stream_on_device()?.stream;
+        let sizes: Vec<usize> = arguments.iter().map(|argument| size_of_val(*argument)).collect();
+        let mut parameters: Vec<_> =
+            arguments.iter().map(|argument| ptr::from_ref(*argument).cast::<c_void>().cast_mut()).collect();
+        let kernel = EntryPoint { name: kernel, sizes: &sizes, layout: &[] };
+        // SAFETY: the sizes are those of the arguments. The rest is as the caller promises.
+        unsafe { module.queue(stream, kernel, size, &mut parameters) }
+    }
+
+    /// Returns an error for an argument that this scope has not returned.
+    fn check_arguments(&self, for_each_address: impl FnOnce(&mut dyn FnMut(u64))) -> Result<()> {
+        let (own, mut are_own) = (&self.state.borrow().arguments, true);
+        for_each_address(&mut |address| are_own &= own.contains(&address));
+        if are_own {
+            return Ok(());
+        }
+        let allowed = "arguments that this scope has returned: with the arrays of another scope the launch is not ordered";
+        Err(Error::new(ErrorKind::Stream, "arguments", "an array of another scope", allowed))
     }
 
     /// Notes the address in an argument that this scope returns.
@@ -303,7 +369,7 @@ impl<'a> LaunchScope<'a> {
     /// [`ErrorKind::Stream`] for a default stream of a context that is not current, which no handle means here; as
     /// [`cuda::stream_wait`](crate::cuda::stream_wait()), and as [`FromStream::from_stream`].
     pub fn stream<S: FromStream>(&self) -> Result<S> {
-        let (stream, device) = self.state.borrow_mut().stream_on_device()?;
+        let ScopeStream { stream, device } = self.state.borrow_mut().stream_on_device()?;
         let handle = stream.handle_here(device).ok_or_else(unnamed_default_stream)?;
         S::from_stream(handle, device)
     }

@@ -6,7 +6,7 @@ use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::order::Waiter;
-use crate::driver::release::reach::{Handle, InReach, Reach};
+use crate::driver::release::reach::{InReach, Reach, Sole};
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 
@@ -15,7 +15,8 @@ use crate::error::{Error, ErrorKind, Refused, Result, text};
 ///
 /// ```no_run
 /// use interop_core::cuda::{CudaBuffer, MemoryKind};
-/// use interop_core::{CudaArray, DType, Relabeled};
+/// use interop_core::storage::Relabeled;
+/// use interop_core::{CudaArray, DType};
 ///
 /// #[derive(Debug, CudaArray)]
 /// #[cuda_array(shape = [len], export)]
@@ -27,7 +28,6 @@ use crate::error::{Error, ErrorKind, Refused, Result, text};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Relabeled<A> {
-    /// Once the memory is labelled as CPU memory, its context cannot be looked up any more.
     array: InReach<Sole<A>>,
     device: Device,
 }
@@ -35,24 +35,16 @@ pub struct Relabeled<A> {
 impl<A> Relabeled<A> {
     /// Returns the array with its own device type.
     #[must_use]
-    pub fn into_inner(self) -> A {
-        match self.array.take() {
-            Some(Sole(array)) => array,
-            None => unreachable!("the array is there until the drop"),
-        }
+    pub fn into_inner(mut self) -> A {
+        self.array.take()
     }
 }
 
-/// An array that nobody shares.
-#[derive(Clone, Debug)]
-pub(crate) struct Sole<A>(pub(crate) A);
-
-impl<A> Handle for Sole<A> {
-    type Last = A;
-
-    fn last(self) -> Option<A> {
-        Some(self.0)
-    }
+/// Under which device type an array is exported.
+struct Label {
+    device: Device,
+    /// Once the memory is labelled as CPU memory, its context cannot be looked up any more.
+    reach: Option<Reach>,
 }
 
 // SAFETY: 1 to 4: as for the array, which is only moved as bytes.
@@ -82,22 +74,23 @@ impl<A: CudaArray> Relabeled<A> {
         let label = array.info().and_then(|info| {
             let device = info.device();
             match device.device_type {
-                DeviceType::CUDA => return Ok((device, None)),
+                DeviceType::CUDA => return Ok(Label { device, reach: None }),
                 DeviceType::CUDA_MANAGED => {}
                 _ => {
                     let allowed = "CUDA (2) or CUDAManaged (13)";
                     return Err(Error::new(ErrorKind::Device, "device", device, allowed));
                 }
             }
-            match cuda::pointer_attributes(info.unwatched_address)? {
-                Some(attributes) => Ok((Device::cuda(attributes.ordinal()), None)),
+            let ordinal = match cuda::pointer_attributes(info.unwatched_address)? {
+                Some(attributes) => attributes.ordinal,
                 // Without elements any device is correct.
-                None if info.numel() == 0 => Ok((Device::cuda(0), None)),
+                None if info.numel() == 0 => 0,
                 None => {
                     let found = text!("{:#x}, which the driver does not know", info.unwatched_address);
-                    Err(Error::new(ErrorKind::Device, "data", found, "managed memory"))
+                    return Err(Error::new(ErrorKind::Device, "data", found, "managed memory"));
                 }
-            }
+            };
+            Ok(Label { device: Device::cuda(ordinal), reach: None })
         });
         Self::new(array, label)
     }
@@ -113,14 +106,15 @@ impl<A: CudaArray> Relabeled<A> {
         let label = array.info().and_then(|info| {
             let device = info.device();
             device.check_for_host()?;
-            Ok((Device::CPU, if device == Device::CPU { None } else { cuda::reach_of(&info) }))
+            let reach = if device == Device::CPU { None } else { cuda::reach_of(&info) };
+            Ok(Label { device: Device::CPU, reach })
         });
         Self::new(array, label)
     }
 
-    fn new(array: A, label: Result<(Device, Option<Reach>)>) -> Result<Self, Refused<A>> {
+    fn new(array: A, label: Result<Label>) -> Result<Self, Refused<A>> {
         match label {
-            Ok((device, reach)) => Ok(Self { array: InReach::new(Sole(array), reach), device }),
+            Ok(Label { device, reach }) => Ok(Self { array: InReach::new(Sole(array), reach), device }),
             Err(error) => Err(Refused::new(array, error)),
         }
     }

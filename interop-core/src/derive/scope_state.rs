@@ -1,6 +1,5 @@
 //! The stream and the arrays of a `LaunchScope`, and the order between them.
 
-use core::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread::panicking;
@@ -17,8 +16,8 @@ use crate::driver::stream::Stream;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::shared_range;
-use crate::process::borrow_registry::{Borrow, already_borrowed};
+use crate::memory::raw_view::{elements, shared_elements};
+use crate::process::borrow_registry::{Borrow, Elements, already_borrowed};
 
 /// Tells a storage of another crate, at the end of a scope, on which stream its memory was used. Returns whether the crate's
 /// own methods order later work after that.
@@ -55,8 +54,8 @@ pub(crate) type Named<'a> = Box<dyn Fn(Device) -> Option<StreamHandle> + 'a>;
 /// The stream and the arrays of a scope.
 #[derive(Default)]
 pub(crate) struct ScopeState<'a> {
-    /// The stream and the device with which it was waited for, once they are known.
-    stream: Option<(Stream, Device)>,
+    /// The stream, once it is known.
+    stream: Option<ScopeStream>,
     /// A default stream that was named. The first array tells by which handle it can be used.
     named: Option<Named<'a>>,
     /// Whether the stream was named by the user.
@@ -65,6 +64,14 @@ pub(crate) struct ScopeState<'a> {
     /// The addresses in the arguments that the scope has returned.
     pub(crate) arguments: Vec<u64>,
     pub(crate) across_devices: bool,
+}
+
+/// The stream of a scope.
+#[derive(Clone, Copy)]
+pub(crate) struct ScopeStream {
+    pub(crate) stream: Stream,
+    /// The device with which it was waited for. Unknown for a stream that was named, until an array tells of it.
+    pub(crate) device: Device,
 }
 
 /// An array of a scope.
@@ -86,53 +93,13 @@ struct Member<'a> {
     borrow: Option<Borrow>,
 }
 
-/// The bytes of an array: pieces of `item` bytes, in steps that are multiples of `step` bytes.
-#[derive(Clone)]
-struct Elements {
-    range: Range<usize>,
-    item: usize,
-    step: usize,
-}
-
-impl Elements {
-    fn new(info: &ArrayInfo) -> Self {
-        let (range, bits) = (info.span(), info.dtype().item_bits(info.is_padded()));
-        let item = bits.div_ceil(8);
-        if bits % 8 != 0 || range.len() == info.numel() * item {
-            // Elements without gaps are one piece.
-            return Self { item: range.len(), range, step: 0 };
-        }
-        let steps = info.shape().iter().zip(info.strides()).filter(|(extent, _)| **extent > 1);
-        let step = steps.fold(0, |all, (_, step)| gcd(all, step.unsigned_abs().saturating_mul(item)));
-        Self { range, item, step }
-    }
-
-    /// Whether two arrays have a byte in common. Columns of one array, and rows in turns, have none.
-    fn overlap(&self, other: &Self) -> bool {
-        if self.range.end <= other.range.start || other.range.end <= self.range.start {
-            return false;
-        }
-        let step = gcd(self.step, other.step);
-        if step == 0 {
-            return true;
-        }
-        // Where the pieces of `other` begin, within the steps of `self`.
-        let offset = (other.range.start % step + step - self.range.start % step) % step;
-        offset < self.item || offset + other.item > step
-    }
-}
-
-fn gcd(one: usize, two: usize) -> usize {
-    if two == 0 { one } else { gcd(two, one % two) }
-}
-
 impl<'a> Member<'a> {
     /// Starts the use of an array.
     fn new(info: &ArrayInfo, ScopeUse { writes, notice }: ScopeUse<'a>) -> Result<Self> {
         let is_followed = info.followed().is_some();
         // An argument of a call is ordered by its library, with other calls.
         let is_argument = info.has_one_handle && is_followed && info.device.device_type == DeviceType::CUDA;
-        let shared = shared_range(info).filter(|_| !is_argument);
+        let shared = shared_elements(info).filter(|_| !is_argument);
         Ok(Self {
             pending: info.pending,
             of_storage: info.of_storage(),
@@ -142,7 +109,7 @@ impl<'a> Member<'a> {
             is_followed,
             notice,
             writes,
-            elements: Elements::new(info),
+            elements: elements(info),
             borrow: Borrow::from_shared(shared, writes)?,
         })
     }
@@ -206,9 +173,9 @@ impl<'a> Member<'a> {
     }
 
     /// Tells a storage of another crate of the work in the scope. Returns whether its functions are ordered after that.
-    fn note(&mut self, (scope, device): (Stream, Device)) -> bool {
+    fn note(&mut self, scope: ScopeStream) -> bool {
         let Some(notice) = &mut self.notice else { return true };
-        scope.handle_here(device).is_some_and(notice)
+        scope.stream.handle_here(scope.device).is_some_and(notice)
     }
 }
 
@@ -226,7 +193,7 @@ impl<'a> ScopeState<'a> {
 
     /// The chosen stream, for messages.
     pub(crate) fn stream(&self) -> Option<StreamHandle> {
-        self.stream.map(|(stream, _)| stream.handle())
+        self.stream.map(|scope| scope.stream.handle())
     }
 
     /// The number of arrays.
@@ -239,26 +206,27 @@ impl<'a> ScopeState<'a> {
     /// # Errors
     ///
     /// As [`cuda::stream_wait`].
-    pub(crate) fn stream_on_device(&mut self) -> Result<(Stream, Device)> {
+    pub(crate) fn stream_on_device(&mut self) -> Result<ScopeStream> {
         let device = self.device().unwrap_or(Device::cuda(0));
         self.resolve(device)?;
-        let (stream, of) = if let Some(stream) = self.stream {
-            stream
+        let scope = if let Some(scope) = self.stream {
+            scope
         } else {
             let on_its_device = |member: &Member<'_>| {
                 let stream = member.stream().filter(|_| !member.is_on_any_default_stream());
-                stream.map(|stream| (stream, member.device))
+                stream.map(|stream| ScopeStream { stream, device: member.device })
             };
             let any = || self.arrays.iter().find_map(Member::stream);
-            let any = || any().map(|stream| (stream.for_device(device), device));
+            let any = || any().map(|stream| ScopeStream { stream: stream.for_device(device), device });
             let legacy = Stream::legacy(None, device);
             let default = || driver().map_or(Ok(legacy), |driver| legacy.found(driver));
             let stream = self.arrays.iter().find_map(on_its_device).or_else(any);
-            self.choose(stream.map_or_else(|| default().map(|stream| (stream, device)), Ok)?)?
+            self.choose(stream.map_or_else(|| default().map(|stream| ScopeStream { stream, device }), Ok)?)?
         };
         // A default stream is that of the device with which it was waited for.
-        let device = if stream.is_default() && of != Device::UNKNOWN { of } else { device };
-        Ok((stream.for_device(device), device))
+        let is_known = scope.stream.is_default() && scope.device != Device::UNKNOWN;
+        let device = if is_known { scope.device } else { device };
+        Ok(ScopeStream { stream: scope.stream.for_device(device), device })
     }
 
     /// Finds the handle of a default stream that was named, for memory of this device.
@@ -288,27 +256,29 @@ impl<'a> ScopeState<'a> {
         self.resolve(member.device)?;
         let device = match self.stream {
             // A stream that was named. The driver is not asked if it is the array's own.
-            Some((stream, Device::UNKNOWN)) if member.pending.only_name() != Some(stream.handle()) => {
-                stream.device()?
+            Some(ScopeStream { stream, device: Device::UNKNOWN }) => {
+                let is_own = member.pending.only_name() == Some(stream.handle());
+                if is_own { None } else { stream.device()? }
             }
-            Some((_, Device::UNKNOWN)) | None => None,
-            Some((_, device)) => Some(device),
+            Some(ScopeStream { device, .. }) => Some(device),
+            None => None,
         };
         self.check_device(member.device, device)?;
         // A stream that was named may become part of the capture of an array's stream. The end of the scope joins it again.
-        let waiter = if self.is_named { Waiter::Fork } else { Waiter::Stream };
+        let waiter = if self.is_named { Waiter::StreamIntoCapture } else { Waiter::Stream };
         match (self.stream, member.only_stream()) {
-            (Some((stream, of)), _) => {
+            (Some(scope), _) => {
                 // A default stream belongs to the device of the first array.
-                let of = if of == Device::UNKNOWN { device.unwrap_or(member.device) } else { of };
-                let stream = stream.for_device(of);
+                let is_known = scope.device != Device::UNKNOWN;
+                let device = if is_known { scope.device } else { device.unwrap_or(member.device) };
+                let stream = scope.stream.for_device(device);
                 member.order_before(stream, waiter)?;
-                self.stream = Some((stream, of));
+                self.stream = Some(ScopeStream { stream, device });
             }
             // A library that hides its streams, or a kept array, leaves the choice to an array after it.
             (None, Some(own)) if !member.is_on_any_default_stream() => {
                 member.order_before(own, waiter)?;
-                self.choose((own, member.device))?;
+                self.choose(ScopeStream { stream: own, device: member.device })?;
             }
             (None, _) => {}
         }
@@ -324,16 +294,16 @@ impl<'a> ScopeState<'a> {
         let aliases =
             |other: &&Member<'_>| (member.writes || other.writes) && member.elements.overlap(&other.elements);
         match self.arrays.iter().find(aliases) {
-            Some(other) => Err(already_borrowed(&other.elements.range, other.writes)),
+            Some(other) => Err(already_borrowed(&other.elements.range(), other.writes)),
             None => Ok(()),
         }
     }
 
     /// Sets the stream of the scope, and makes it wait for the arrays that came before.
-    fn choose(&mut self, stream: (Stream, Device)) -> Result<(Stream, Device)> {
-        self.arrays.iter().try_for_each(|member| member.order_before(stream.0, Waiter::Stream))?;
-        self.stream = Some(stream);
-        Ok(stream)
+    fn choose(&mut self, scope: ScopeStream) -> Result<ScopeStream> {
+        self.arrays.iter().try_for_each(|member| member.order_before(scope.stream, Waiter::Stream))?;
+        self.stream = Some(scope);
+        Ok(scope)
     }
 
     /// Compares the device of an array with that of the arrays before it, or of the stream.
@@ -369,7 +339,7 @@ impl<'a> ScopeState<'a> {
             leave(&arrays);
             return Ok(());
         };
-        let (stream, _) = scope;
+        let stream = scope.stream;
         for uses in arrays.iter().filter_map(|member| member.uses.as_ref()) {
             uses.note_work(stream);
         }
@@ -394,8 +364,9 @@ impl<'a> ScopeState<'a> {
 }
 
 /// A stream whose device no array has told yet.
-fn named_stream(handle: StreamHandle) -> Option<(Stream, Device)> {
-    Some((Stream::new(handle, None, Device::UNKNOWN)?, Device::UNKNOWN))
+fn named_stream(handle: StreamHandle) -> Option<ScopeStream> {
+    let device = Device::UNKNOWN;
+    Some(ScopeStream { stream: Stream::new(handle, None, device)?, device })
 }
 
 #[cold]

@@ -9,8 +9,7 @@ use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::Result;
-use crate::memory::extraction::Extraction;
-use crate::memory::from_import::DataField;
+use crate::memory::extraction::{DataField, Extraction};
 
 // SAFETY: 1 to 3: as for the array, which lives as long as any handle, and which a move of a handle does not move. 4: other
 // handles use the memory too, so what only a sole owner may write is described as read-only.

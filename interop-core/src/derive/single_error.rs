@@ -19,8 +19,7 @@ use crate::derive::fields::axes::Extent;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::from_array::FromArray;
 use crate::error::Result;
-use crate::memory::extraction::{Extraction, Requirements};
-use crate::memory::from_import::{CheckedStorage, DataField, FromImport};
+use crate::memory::extraction::{CheckedStorage, DataField, Extraction, FromImport, Requirements};
 use crate::memory::storage::Storage;
 
 /// The import trait of a type that implements the export trait.

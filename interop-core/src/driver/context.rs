@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::device::{Device, DeviceType};
-use crate::driver::functions::{Driver, Failure, Outcome, code, driver};
+use crate::driver::functions::{Driver, DriverError, Outcome, code, driver};
 use crate::error::Result;
 use crate::process::fork::PerProcess;
 
@@ -172,7 +172,7 @@ impl Context {
 
     /// Returns whether this context, which is current, belongs to a device. The driver is queried only for contexts
     /// that are not retained primary contexts.
-    pub(crate) fn is_of_device(self, driver: &Driver, ordinal: i32) -> Outcome<bool> {
+    pub(crate) fn belongs_to_device(self, driver: &Driver, ordinal: i32) -> Outcome<bool> {
         if let Some(own) = self.primary_ordinal() {
             return Ok(own == ordinal);
         }
@@ -214,9 +214,9 @@ impl Context {
 }
 
 /// Gives the failure of a query about a destroyed context the code that other calls return for it.
-fn context_destroyed(failure: Failure) -> Failure {
+fn context_destroyed(failure: DriverError) -> DriverError {
     match failure.code {
-        code::INVALID_CONTEXT => Failure { code: code::CONTEXT_IS_DESTROYED, ..failure },
+        code::INVALID_CONTEXT => DriverError { code: code::CONTEXT_IS_DESTROYED, ..failure },
         _ => failure,
     }
 }
@@ -246,7 +246,7 @@ impl Entered<'_> {
             return;
         }
         let (pushed, context_destroyed) =
-            (before != Some(context), context.alive(driver).is_err_and(Failure::is_final));
+            (before != Some(context), context.alive(driver).is_err_and(DriverError::is_final));
         if pushed && context_destroyed && current == Ok(before) {
             core::mem::forget(self);
         } else if !pushed && !context_destroyed {
@@ -293,7 +293,7 @@ impl<'d> Relaxed<'d> {
 }
 
 /// Sets the relaxed capture mode while another library allocates and frees. Does nothing without a driver.
-#[cfg(any(feature = "cust", feature = "cudarc", feature = "cuda-core"))]
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) fn relaxed() -> Option<Relaxed<'static>> {
     driver().ok().map(Relaxed::new)
 }
@@ -330,19 +330,19 @@ impl KnownContext {
 
     /// Returns whether the handle still belongs to this context. A primary context, as nearly all are, needs no query.
     pub(crate) fn is_there(self, driver: &Driver) -> bool {
-        self.is_of_this_reset() && (self.number.is_none() || Self::new(driver, self.context) == Ok(self))
+        self.was_not_reset() && (self.number.is_none() || Self::new(driver, self.context) == Ok(self))
     }
 
-    pub(crate) fn is_of_this_reset(self) -> bool {
+    pub(crate) fn was_not_reset(self) -> bool {
         self.resets == Self::resets(self.context)
     }
 }
 
 /// The values, each with its context.
-type Kept<T> = Vec<(KnownContext, T)>;
+type ContextValues<T> = Vec<(KnownContext, T)>;
 
 /// One value for each context, made at its first use there.
-pub(crate) struct PerContext<T: Send + 'static>(PerProcess<Mutex<Kept<T>>>);
+pub(crate) struct PerContext<T: Send + 'static>(PerProcess<Mutex<ContextValues<T>>>);
 
 impl<T: Send> PerContext<T> {
     pub(crate) const fn new() -> Self {
@@ -350,7 +350,7 @@ impl<T: Send> PerContext<T> {
     }
 
     /// Locks the values.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Kept<T>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ContextValues<T>> {
         self.0.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -449,7 +449,7 @@ pub(crate) fn has_default_streams(context: Context, device: Device) -> bool {
 pub(crate) fn used_for(driver: &Driver, current: Option<Context>, device: Device) -> Result<Option<Context>> {
     match current {
         _ if device.device_type != DeviceType::CUDA => Ok(current),
-        Some(context) if context.is_of_device(driver, device.device_id)? => Ok(current),
+        Some(context) if context.belongs_to_device(driver, device.device_id)? => Ok(current),
         _ => Context::primary(device.device_id).map(Some),
     }
 }

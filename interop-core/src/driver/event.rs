@@ -3,7 +3,7 @@
 use core::cell::Cell;
 
 use crate::driver::context::{Context, KnownContext, PerContext};
-use crate::driver::functions::{Driver, Failure, Outcome, RawEvent, RawStream, code};
+use crate::driver::functions::{Driver, DriverError, Outcome, RawEvent, RawStream, code};
 use crate::driver::stream::context_of;
 
 const DISABLE_TIMING: u32 = 2;
@@ -12,26 +12,33 @@ const DISABLE_TIMING: u32 = 2;
 static POOL: PerContext<Vec<RawEvent>> = PerContext::new();
 
 /// The event that a thread used last, which is nearly always the one that it needs next.
-struct Last(Cell<Option<(KnownContext, RawEvent)>>);
+struct Last(Cell<Option<FreeEvent>>);
+
+/// An event that is kept for reuse.
+#[derive(Clone, Copy)]
+struct FreeEvent {
+    home: KnownContext,
+    raw: RawEvent,
+}
 
 thread_local!(static LAST: Last = const { Last(Cell::new(None)) });
 
-fn last() -> Option<(KnownContext, RawEvent)> {
+fn last() -> Option<FreeEvent> {
     LAST.try_with(|last| last.0.get()).ok().flatten()
 }
 
 impl Drop for Last {
     fn drop(&mut self) {
         // Without this, every thread that ends would leak an event.
-        if let Some((home, raw)) = self.0.take() {
-            into_pool(home, raw);
-        }
+        self.0.take().into_iter().for_each(FreeEvent::into_pool);
     }
 }
 
-fn into_pool(home: KnownContext, raw: RawEvent) {
-    // Making a list does not fail.
-    let _ = POOL.with_known(home, || Ok(Vec::new()), |_, free| free.push(raw));
+impl FreeEvent {
+    fn into_pool(self) {
+        // Making a list does not fail.
+        let _ = POOL.with_known(self.home, || Ok(Vec::new()), |_, free| free.push(self.raw));
+    }
 }
 
 /// Returns the driver handles of the events that are kept for reuse: those that no thread has, and this thread's own.
@@ -41,7 +48,7 @@ fn into_pool(home: KnownContext, raw: RawEvent) {
 pub fn pooled_events() -> Vec<RawEvent> {
     let pool = POOL.lock();
     let free = pool.iter().flat_map(|(_, free)| free);
-    free.copied().chain(last().map(|(_, own)| own)).collect()
+    free.copied().chain(last().map(|own| own.raw)).collect()
 }
 
 /// An event without timing. Its drop returns it to the pool.
@@ -75,7 +82,7 @@ impl<'d> Event<'d> {
             }
         }
         let own = context_of(driver, stream)?;
-        let own = own.ok_or(Failure { symbol: "cuStreamGetCtx", code: code::INVALID_HANDLE })?;
+        let own = own.ok_or(DriverError { symbol: "cuStreamGetCtx", code: code::INVALID_HANDLE })?;
         Self::recorded(driver, own, record)
     }
 
@@ -120,7 +127,8 @@ impl<'d> Event<'d> {
 
     /// Takes the event that the thread used last, if `will_do` accepts its context and that context still exists.
     fn take_last(driver: &'d Driver, will_do: impl FnOnce(Context) -> bool) -> Option<Self> {
-        let (home, raw) = last().filter(|(home, _)| will_do(home.context) && home.is_there(driver))?;
+        let FreeEvent { home, raw } =
+            last().filter(|last| will_do(last.home.context) && last.home.is_there(driver))?;
         let _ = LAST.try_with(|last| last.0.set(None));
         Some(Self { driver, home, raw })
     }
@@ -152,8 +160,8 @@ impl<'d> Event<'d> {
 
     /// Makes later work of `stream` wait for the event.
     pub(crate) fn make_wait(&self, stream: RawStream) -> Outcome {
-        if !self.home.is_of_this_reset() {
-            return Err(Failure { symbol: "cuStreamWaitEvent", code: code::CONTEXT_IS_DESTROYED });
+        if !self.home.was_not_reset() {
+            return Err(DriverError { symbol: "cuStreamWaitEvent", code: code::CONTEXT_IS_DESTROYED });
         }
         // SAFETY: as for `of_stream`.
         unsafe { self.driver.stream_wait(stream, self.raw, 0) }
@@ -163,7 +171,7 @@ impl<'d> Event<'d> {
     /// is gone, even if another one has its handle.
     pub(crate) fn in_context<R>(&self, ask: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
         if !self.home.is_there(self.driver) {
-            return Err(Failure { symbol: "cuCtxGetId", code: code::CONTEXT_IS_DESTROYED });
+            return Err(DriverError { symbol: "cuCtxGetId", code: code::CONTEXT_IS_DESTROYED });
         }
         let _entered = self.home.context.enter(self.driver)?;
         ask()
@@ -188,14 +196,12 @@ impl<'d> Event<'d> {
 
 impl Drop for Event<'_> {
     fn drop(&mut self) {
-        if !self.home.is_of_this_reset() {
+        if !self.home.was_not_reset() {
             return;
         }
         // A thread that is ending has no such slot any more.
-        let before = LAST.try_with(|last| last.0.replace(Some((self.home, self.raw))));
-        let spare = before.unwrap_or(Some((self.home, self.raw)));
-        if let Some((home, raw)) = spare {
-            into_pool(home, raw);
-        }
+        let own = FreeEvent { home: self.home, raw: self.raw };
+        let before = LAST.try_with(|last| last.0.replace(Some(own)));
+        before.unwrap_or(Some(own)).into_iter().for_each(FreeEvent::into_pool);
     }
 }

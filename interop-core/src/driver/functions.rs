@@ -41,13 +41,13 @@ const LIBRARIES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcud
 /// A failed driver call: the name of the function and the `CUresult`. It is converted to an [`Error`] where a user sees
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct DriverError {
     pub(crate) symbol: &'static str,
     pub(crate) code: c_int,
 }
 
 /// The result of a driver call.
-pub(crate) type Outcome<T = ()> = core::result::Result<T, Failure>;
+pub(crate) type Outcome<T = ()> = core::result::Result<T, DriverError>;
 
 /// The `CUresult` values that this crate distinguishes.
 pub(crate) mod code {
@@ -93,7 +93,7 @@ macro_rules! table {
         }
 
         impl Driver {
-            fn find(library: &Library) -> Self {
+            fn load(library: &Library) -> Self {
                 // SAFETY: the symbols are functions of these types in every driver that has them (`cuda.h`).
                 $(let $method = unsafe { library.get(concat!(stringify!($symbol), "\0").as_bytes()) }.ok().map(|found| *found);)*
                 Self { $($method,)* devices: OnceLock::new() }
@@ -110,14 +110,14 @@ macro_rules! table {
                 #[inline]
                 pub(crate) unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
                     let symbol = stringify!($symbol);
-                    if is_of_parent() {
-                        return Err(Failure { symbol, code: code::NOT_INITIALIZED });
+                    if is_opened_by_parent() {
+                        return Err(DriverError { symbol, code: code::NOT_INITIALIZED });
                     }
-                    let Some(function) = self.$method else { return Err(Failure { symbol, code: code::NOT_FOUND }) };
+                    let Some(function) = self.$method else { return Err(DriverError { symbol, code: code::NOT_FOUND }) };
                     // SAFETY: the function's own preconditions are forwarded to the caller.
                     match unsafe { function($($argument),*) } {
                         0 => Ok(()),
-                        code => Err(Failure { symbol, code }),
+                        code => Err(DriverError { symbol, code }),
                     }
                 }
             )*
@@ -256,7 +256,7 @@ fn open_here() -> Result<&'static Result<Driver>> {
     let here = generation();
     let earlier = OPENED.by.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed);
     if earlier.is_err_and(|other| other != here) {
-        return Err(Failure { symbol: "cuInit", code: code::NOT_INITIALIZED }.into());
+        return Err(DriverError { symbol: "cuInit", code: code::NOT_INITIALIZED }.into());
     }
     let driver = OPENED.driver.get_or_init(open);
     if driver.is_err() {
@@ -277,7 +277,7 @@ static OPENED: Opened = Opened { by: AtomicUsize::new(0), driver: OnceLock::new(
 /// Returns whether a process that this one was forked from has opened the driver. CUDA leaves the use of the driver in
 /// such a process undefined, so the driver is not called there.
 #[inline]
-pub(crate) fn is_of_parent() -> bool {
+pub(crate) fn is_opened_by_parent() -> bool {
     let opener = OPENED.by.load(Ordering::Relaxed);
     opener != 0 && opener != generation()
 }
@@ -300,13 +300,13 @@ fn open() -> Result<Driver> {
         let sentence = format!("no NVIDIA driver could be loaded: {}", missing.join("; "));
         Error::state(ErrorKind::Driver, "libcuda", sentence)
     })?;
-    let driver = Driver::find(&library);
+    let driver = Driver::load(&library);
     // The library stays loaded, because its functions are used until the end of the program.
     core::mem::forget(library);
     // SAFETY: the function has no preconditions.
     match unsafe { driver.init(0) } {
         Ok(()) => Ok(driver),
-        // `From<Failure>` would ask the opened driver for its texts, but no driver is open yet.
+        // `From<DriverError>` would ask the opened driver for its texts, but no driver is open yet.
         Err(failure) => Err(failure.explain(Some(&driver), "a driver that can start, and a device")),
     }
 }
@@ -324,7 +324,7 @@ impl Driver {
     }
 }
 
-impl Failure {
+impl DriverError {
     /// Returns the error for a call that should succeed under the condition `allowed`.
     #[cold]
     pub(crate) fn expecting(self, allowed: impl core::fmt::Display) -> Error {
@@ -334,7 +334,7 @@ impl Failure {
     #[cold]
     fn explain(self, driver: Option<&Driver>, allowed: impl core::fmt::Display) -> Error {
         let Self { symbol, code } = self;
-        if is_of_parent() {
+        if is_opened_by_parent() {
             let sentence = "CUDA was in use when this process was forked (CUDA_ERROR_NOT_INITIALIZED, 3); \
                             in Python, use `multiprocessing` with the start method \"spawn\"";
             return Error::state(ErrorKind::Driver, symbol, sentence);
@@ -379,8 +379,8 @@ impl Failure {
     }
 }
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
+impl From<DriverError> for Error {
+    fn from(failure: DriverError) -> Self {
         failure.expecting("CUDA_SUCCESS (0)")
     }
 }

@@ -6,7 +6,7 @@
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::device::Device;
 use crate::driver::event::Event;
-use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver, run_blocking};
+use crate::driver::functions::{Driver, DriverError, Outcome, RawStream, code, driver, run_blocking};
 use crate::driver::pointer::memory_use;
 use crate::driver::release::THREAD;
 use crate::driver::release::hold::unless_captured;
@@ -25,7 +25,7 @@ pub(crate) enum Waiter {
     /// What is queued later on a stream.
     Stream(Stream),
     /// As `Stream`, which may become part of a capture by that. Whoever allows it makes the captured stream wait for it in the end.
-    Fork(Stream),
+    StreamIntoCapture(Stream),
     /// The host, now.
     Host,
     /// What is queued later on any stream of a context. The host waits instead where that is not possible: with drivers before
@@ -72,7 +72,7 @@ pub(crate) fn order(waiter: Waiter, work: Work<'_>) -> Result<Option<bool>> {
         Work::Stream(from) => return after_stream(waiter, from),
         Work::All(reach) => Some(reach),
         Work::Memory { known, .. } if known.is_some_and(|uses| after_block(waiter, uses).is_some()) => None,
-        Work::Memory { address, device, .. } => memory_use(address, device)?.map(|(_, reach)| reach),
+        Work::Memory { address, device, .. } => memory_use(address, device)?.map(|found| found.reach),
     };
     match reach.filter(|_| !unordered().unknown_work) {
         Some(reach) => after_all(waiter, reach).map(|()| None),
@@ -103,14 +103,15 @@ pub(crate) fn order(waiter: Waiter, work: Work<'_>) -> Result<Option<bool>> {
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 pub fn stream_wait(waiter: StreamHandle, on: StreamHandle, device: Device) -> Result<()> {
-    order_streams(waiter, on, (None, device)).map(drop)
+    order_streams(waiter, on, None, device).map(drop)
 }
 
 /// As [`stream_wait`]. Default streams are those of `context`, if it is known.
 pub(crate) fn order_streams(
     waiter: StreamHandle,
     on: StreamHandle,
-    (context, device): (Option<Context>, Device),
+    context: Option<Context>,
+    device: Device,
 ) -> Result<Option<bool>> {
     order(Stream::new(waiter, context, device).into(), Stream::new(on, context, device).into())
 }
@@ -143,7 +144,7 @@ fn after_stream(waiter: Waiter, from: Stream) -> Result<Option<bool>> {
     match waiter {
         Waiter::Nobody => Ok(None),
         Waiter::Stream(to) => between_streams(to, from, false),
-        Waiter::Fork(to) => between_streams(to, from, true),
+        Waiter::StreamIntoCapture(to) => between_streams(to, from, true),
         Waiter::Host => host_after_stream(from).map(|()| None),
         Waiter::Context(to) => context_after_stream(to, from).map(|()| None),
     }
@@ -161,7 +162,7 @@ fn between_streams(to: Stream, from: Stream, is_fork: bool) -> Result<Option<boo
         // Two default streams that the same memory selects are in one context.
         for on in from.each(driver, current)?.filter(|on| !to.has_home_of(from) || waiter.has_home_of(*on)) {
             if waiter != on {
-                is_captured = record_and_wait(driver, (waiter, on), current, is_fork)?;
+                is_captured = record_and_wait(driver, waiter, on, current, is_fork)?;
             }
         }
     }
@@ -176,7 +177,8 @@ fn between_streams(to: Stream, from: Stream, is_fork: bool) -> Result<Option<boo
 /// these were seen to return an error at times, and to end the process at others.
 fn record_and_wait(
     driver: &'static Driver,
-    (to, from): (Stream, Stream),
+    to: Stream,
+    from: Stream,
     current: Option<Context>,
     is_fork: bool,
 ) -> Result<Option<bool>> {
@@ -271,7 +273,7 @@ fn context_after_stream(to: Context, from: Stream) -> Result<()> {
 
 /// Fails with drivers before 12.5, and while a graph is captured elsewhere.
 fn make_context_wait(driver: &Driver, to: Context, event: &Event<'_>) -> Outcome {
-    const CAPTURED: Failure = Failure { symbol: "cuCtxWaitEvent", code: code::CAPTURE_IMPLICIT };
+    const CAPTURED: DriverError = DriverError { symbol: "cuCtxWaitEvent", code: code::CAPTURE_IMPLICIT };
     let _entered = to.enter(driver)?;
     let wait = || {
         capture_of(driver, LEGACY)?;
@@ -286,7 +288,7 @@ fn after_block(waiter: Waiter, uses: &Uses) -> Option<()> {
     let driver = driver().ok()?;
     match waiter {
         Waiter::Nobody => Some(()),
-        Waiter::Stream(to) | Waiter::Fork(to) => {
+        Waiter::Stream(to) | Waiter::StreamIntoCapture(to) => {
             let to = to.found(driver).ok()?;
             let _entered = to.enter(driver).ok()?;
             if capture_of(driver, to.raw()) != Ok(None) {
@@ -308,7 +310,7 @@ fn after_all(waiter: Waiter, reach: Reach) -> Result<()> {
     };
     match waiter {
         Waiter::Nobody => Ok(()),
-        Waiter::Stream(to) | Waiter::Fork(to) => {
+        Waiter::Stream(to) | Waiter::StreamIntoCapture(to) => {
             let current = if to.is_default() { Context::current(driver)? } else { None };
             to.each(driver, current)?.try_for_each(|to| stream_after_all(driver, to, current, reach))
         }

@@ -3,8 +3,6 @@
 use core::ffi::c_void;
 use core::ops::Range;
 
-#[cfg(feature = "cust")]
-use crate::driver::context::Entered;
 use crate::driver::context::{Context, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{Driver, Outcome, code, driver, is_available, to_usize};
@@ -35,18 +33,27 @@ const DEVICE: usize = 2;
 ///
 /// # let address = 0x7f00_0000_0000;
 /// match cuda::pointer_attributes(address)? {
-///     Some(known) if known.device() == Device::cuda(0) => println!("{} bytes of GPU 0", known.range().len()),
-///     Some(known) => println!("{}", known.device()),
+///     Some(known) if known.device == Device::cuda(0) => println!("{} bytes of GPU 0", known.range.len()),
+///     Some(known) => println!("{}", known.device),
 ///     None => println!("not memory of CUDA: a plain host address, or one that was freed"),
 /// }
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 #[derive(Clone, Debug, Eq)]
+#[non_exhaustive]
 pub struct PointerAttributes {
-    device: Device,
-    ordinal: i32,
-    context: Option<Context>,
-    range: Range<usize>,
+    /// The kind of memory as an export states it: CUDA with its ordinal, pinned (also registered) or managed.
+    pub device: Device,
+    /// The ordinal of the device that the memory was allocated for. For managed and pinned memory it does not say where the bytes
+    /// are.
+    pub ordinal: i32,
+    /// The context in which the memory was allocated. `None` for memory that has none: from a pool, or mapped by the program
+    /// (`cuMemMap`).
+    pub context: Option<Context>,
+    /// The address range of the allocation. For memory from a caching allocator this is the allocator's block. For memory that the
+    /// program maps itself (`cuMemMap`, as PyTorch does with `expandable_segments`) it is the whole reservation, parts of which may
+    /// have no memory.
+    pub range: Range<usize>,
     /// The range of the mapping that contains the address; empty if the driver does not report it.
     piece: Range<usize>,
 }
@@ -59,36 +66,6 @@ impl PartialEq for PointerAttributes {
     }
 }
 
-impl PointerAttributes {
-    /// Returns the kind of memory as an export states it: CUDA with its ordinal, pinned (also registered) or managed.
-    #[must_use]
-    pub fn device(&self) -> Device {
-        self.device
-    }
-
-    /// Returns the ordinal of the device that the memory was allocated for. For managed and pinned memory it does not
-    /// say where the bytes are.
-    #[must_use]
-    pub fn ordinal(&self) -> i32 {
-        self.ordinal
-    }
-
-    /// Returns the context in which the memory was allocated. `None` for memory that has none: from a pool, or mapped
-    /// by the program (`cuMemMap`).
-    #[must_use]
-    pub fn context(&self) -> Option<Context> {
-        self.context
-    }
-
-    /// Returns the address range of the allocation. For memory from a caching allocator this is the allocator's block.
-    /// For memory that the program maps itself (`cuMemMap`, as PyTorch does with `expandable_segments`) it is the whole
-    /// reservation, parts of which may have no memory.
-    #[must_use]
-    pub fn range(&self) -> Range<usize> {
-        self.range.clone()
-    }
-}
-
 /// Queries the driver about the memory at an address. Returns `None` for an address that is not CUDA memory.
 ///
 /// # Errors
@@ -98,12 +75,11 @@ pub fn pointer_attributes(address: usize) -> Result<Option<PointerAttributes>> {
     Ok(ask(driver()?, address)?)
 }
 
-/// Makes the context of the memory at an address current while the guard lives, so that the memory can be freed.
+/// Returns the context in which the memory at an address can be freed.
 #[cfg(feature = "cust")]
-pub(crate) fn enter_context_of(address: usize) -> Option<Entered<'static>> {
+pub(crate) fn home_of(address: usize) -> Option<Context> {
     let driver = driver().ok()?;
-    let attributes = pointer_attributes(address).ok()??;
-    attributes.home(driver).ok()?.enter(driver).ok()
+    ask(driver, address).ok()??.home(driver).ok()
 }
 
 /// Returns the driver's answers about an address, one word for each attribute. Some answers take the lower half of the
@@ -177,7 +153,7 @@ fn kind_of(memory_type: usize, ordinal: i32, managed: usize) -> Option<Device> {
 
 /// Returns whether an address is device memory that the host cannot reach. Two attributes cost half as much as all of
 /// them. A failed query counts as no: in a forked process every driver call fails.
-pub(crate) fn is_of_a_device(driver: &Driver, address: usize) -> bool {
+pub(crate) fn is_device_memory(driver: &Driver, address: usize) -> bool {
     let known = || answers(driver, address, [MEMORY_TYPE, IS_MANAGED]);
     // An array without elements has address 0.
     address != 0 && known().is_ok_and(|known| known == [DEVICE, 0])
@@ -189,13 +165,19 @@ pub(crate) fn allocation_id(driver: &Driver, address: usize) -> Outcome<usize> {
     answers(driver, address, [BUFFER_ID]).map(|[id]| id)
 }
 
-/// Returns the kind of the memory that is mapped at an address, and the range of the mapping. `None` if nothing is
-/// mapped there. If the driver does not report the range, it does not contain the address.
-pub(crate) fn piece_at(driver: &Driver, address: usize) -> Outcome<Option<(Device, Range<usize>)>> {
+/// Memory that is mapped in one piece.
+pub(crate) struct Mapping {
+    device: Device,
+    /// If the driver does not report it, it does not contain the address.
+    range: Range<usize>,
+}
+
+/// Returns the mapping at an address. `None` if nothing is mapped there.
+fn mapping_at(driver: &Driver, address: usize) -> Outcome<Option<Mapping>> {
     let asked = [MEMORY_TYPE, DEVICE_ORDINAL, IS_MANAGED, MAPPING_BASE, MAPPING_SIZE];
     let [memory_type, ordinal, managed, base, size] = answers(driver, address, asked)?;
-    let piece = base..base.saturating_add(size);
-    Ok(kind_of(memory_type, to_int(ordinal), managed).map(|device| (device, piece)))
+    let range = base..base.saturating_add(size);
+    Ok(kind_of(memory_type, to_int(ordinal), managed).map(|device| Mapping { device, range }))
 }
 
 /// Returns the address under which devices reach memory. It differs from the host address for some registered memory,
@@ -331,19 +313,26 @@ pub(crate) fn reach_for(driver: &Driver, device: Device) -> Reach {
     }
 }
 
-/// Returns the context of memory, if it has one, and the reach in which the memory may be in use. `None` for an array
-/// without elements, whose address is 0, for host memory and memory that the driver does not know, and without a driver.
+/// Where memory is used.
+pub(crate) struct MemoryUse {
+    /// The context of the memory, if it has one.
+    pub(crate) context: Option<Context>,
+    pub(crate) reach: Reach,
+}
+
+/// Returns where memory is used. `None` for an array without elements, whose address is 0, for host memory and memory that the driver does not know, and without a driver.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::Driver`] if the query fails.
-pub(crate) fn memory_use(address: usize, device: Device) -> Result<Option<(Option<Context>, Reach)>> {
+pub(crate) fn memory_use(address: usize, device: Device) -> Result<Option<MemoryUse>> {
     let Ok(driver) = driver() else { return Ok(None) };
     if address == 0 || device.device_type == DeviceType::CPU {
         return Ok(None);
     }
     let attributes = ask(driver, address)?;
-    Ok(attributes.map(|attributes| (attributes.context(), attributes.reach(driver))))
+    Ok(attributes
+        .map(|attributes| MemoryUse { context: attributes.context, reach: attributes.reach(driver) }))
 }
 
 /// Returns the context of memory at an address, or else that in which memory of the device is used. The address 0 stands
@@ -354,16 +343,16 @@ pub(crate) fn memory_use(address: usize, device: Device) -> Result<Option<(Optio
 /// As [`memory_use`].
 pub(crate) fn context_of_memory(address: usize, device: Device) -> Result<Context> {
     match memory_use(address, device)? {
-        Some((Some(context), _)) => Ok(context),
+        Some(MemoryUse { context: Some(context), .. }) => Ok(context),
         _ => context_for(driver()?, device),
     }
 }
 
 impl PointerAttributes {
     pub(crate) fn reach(&self, driver: &Driver) -> Reach {
-        match (self.device().device_type, self.context()) {
+        match (self.device.device_type, self.context) {
             (DeviceType::CUDA, Some(context)) => Reach::of_context(context),
-            (DeviceType::CUDA, None) => reach_for(driver, self.device()),
+            (DeviceType::CUDA, None) => reach_for(driver, self.device),
             (_, context) => Reach::of_all(context),
         }
     }
@@ -374,7 +363,7 @@ impl PointerAttributes {
     ///
     /// [`ErrorKind::OutOfBounds`] if they do not.
     pub(crate) fn check_range(&self, driver: &Driver, claimed: &Range<usize>) -> Result<()> {
-        let Range { start, end } = self.range();
+        let Range { start, end } = self.range;
         if claimed.start < start || end < claimed.end {
             let size = end - start;
             let allowed =
@@ -382,7 +371,7 @@ impl PointerAttributes {
             return Err(beyond(claimed, allowed));
         }
         // Only memory without a context can consist of several mappings.
-        let whole = self.context().is_some() || self.has_in_one_piece(claimed);
+        let whole = self.context.is_some() || self.has_in_one_piece(claimed);
         if whole { Ok(()) } else { self.check_pieces(driver, claimed) }
     }
 
@@ -390,23 +379,23 @@ impl PointerAttributes {
     /// leave holes, and put memory of several devices side by side. Makes one query for each mapping.
     #[cold]
     fn check_pieces(&self, driver: &Driver, claimed: &Range<usize>) -> Result<()> {
-        let (start, own) = (claimed.start, self.device());
+        let (start, own) = (claimed.start, self.device);
         let mut at = start;
         while at < claimed.end {
-            let piece = match piece_at(driver, at) {
+            let mapping = match mapping_at(driver, at) {
                 // A driver before 11.7 does not support the query.
                 Err(failure) if failure.code == code::INVALID_VALUE => return Ok(()),
                 answer => answer?,
             };
-            at = match piece {
-                Some((device, piece)) if device == own => {
-                    if !piece.contains(&at) {
+            at = match mapping {
+                Some(Mapping { device, range }) if device == own => {
+                    if !range.contains(&at) {
                         // Mapped by the driver, which does not report the range.
                         return Ok(());
                     }
-                    piece.end
+                    range.end
                 }
-                Some((device, _)) => {
+                Some(Mapping { device, .. }) => {
                     let allowed =
                         text!("{start:#x} to {at:#x}, where memory of {device} follows that of {own}");
                     return Err(beyond(claimed, allowed));

@@ -10,44 +10,51 @@ use core::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::context::Context;
-use crate::driver::functions::{Driver, Failure, Outcome, RawPool, RawStream, code, opened};
+use crate::driver::functions::{Driver, DriverError, Outcome, RawPool, RawStream, code, opened};
 use crate::driver::order::{finish_stream, order_own_stream};
 use crate::driver::release::requests::{limit_of, make_all_room, make_room, store_limit};
-use crate::driver::stream::{SPARE, with_own_stream};
+use crate::driver::stream::{KeyedStream, OwnStream};
 use crate::process::fork::PerProcess;
 
 /// Queues work on a stream of this crate in the current context, on which nothing waits for work of others, and waits for
 /// it.
 pub(crate) fn finished<R>(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome<R>) -> Outcome<R> {
-    const NO_CONTEXT: Failure = Failure { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
+    const NO_CONTEXT: DriverError = DriverError { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
     let context = Context::current(driver)?.ok_or(NO_CONTEXT)?;
-    let stream = with_own_stream(driver, context, SPARE, |stream, _| stream)?;
+    let stream = OwnStream::spare(context).raw(driver)?;
     let queued = work(stream);
     // After a failure too, because a part may be queued.
     let done = finish_stream(driver, stream);
     queued.and_then(|result| done.map(|()| result))
 }
 
-/// Allocates from the pool of a device, in the order of the stream of this crate for `key`. Returns the address, and the
-/// key of the stream that was used. The stream of the consumer, if there is one, waits for the allocation. The context is
-/// current.
+/// Memory of a pool.
+pub(crate) struct PoolMemory {
+    pub(crate) address: u64,
+    /// The key of the stream of this crate that was used.
+    pub(crate) key: usize,
+}
+
+/// Allocates from the pool of a device, in the order of a stream of this crate. The stream of the consumer, if there is one,
+/// waits for the allocation. The context is current.
 pub(crate) fn allocate(
     driver: &'static Driver,
-    (context, key, consumer): (Context, usize, Option<RawStream>),
+    home: OwnStream,
+    consumer: Option<RawStream>,
     ordinal: i32,
     bytes: usize,
-) -> Outcome<(u64, usize)> {
-    let allocate = |stream, home| {
-        let address = allocate_on(driver, ordinal, bytes, stream)?;
-        let join = |consumer| order_own_stream(driver, consumer, stream, context);
+) -> Outcome<PoolMemory> {
+    let allocate = |KeyedStream { key, raw }| {
+        let address = allocate_on(driver, ordinal, bytes, raw)?;
+        let join = |consumer| order_own_stream(driver, consumer, raw, home.context);
         if let Err(failure) = consumer.map_or(Ok(()), join) {
             // SAFETY: nobody has the memory yet; the stream is live.
-            let _ = unsafe { driver.memory_pool_free(address, stream) };
+            let _ = unsafe { driver.memory_pool_free(address, raw) };
             return Err(failure);
         }
-        Ok((address, home))
+        Ok(PoolMemory { address, key })
     };
-    with_room(driver, ordinal, bytes, || with_own_stream(driver, context, key, allocate)?)
+    with_room(driver, ordinal, bytes, || home.with(driver, allocate)?)
 }
 
 /// `CUmemPoolProps`.
@@ -68,7 +75,7 @@ const _: () = assert!(size_of::<PoolProperties>() == 88);
 
 /// `CUmemAccessDesc`.
 #[repr(C)]
-struct Access {
+struct PoolAccess {
     location_type: c_int,
     location: c_int,
     flags: c_int,
@@ -157,7 +164,7 @@ fn share_with_peers(driver: &Driver, ordinal: i32, pool: RawPool) {
         // SAFETY: any number may be queried; `can` is valid for a write.
         let asked = unsafe { driver.peer_access(&raw mut can, peer, ordinal) };
         if asked.is_ok() && can != 0 {
-            let access = Access { location_type: DEVICE, location: peer, flags: READ_AND_WRITE };
+            let access = PoolAccess { location_type: DEVICE, location: peer, flags: READ_AND_WRITE };
             // Without access, a kernel of that device fails with an error, as without peer access.
             // SAFETY: the pool is live, and the description lives during the call.
             let _ = unsafe { driver.pool_set_access(pool, (&raw const access).cast(), 1) };

@@ -6,7 +6,7 @@ use crate::driver::context::{
     Context, Entered, KnownContext, PerContext, context_for, contexts_in_use, has_default_streams, used_for,
 };
 use crate::driver::device::Device;
-use crate::driver::functions::{Driver, Failure, Outcome, RawStream, code, driver, to_usize};
+use crate::driver::functions::{Driver, DriverError, Outcome, RawStream, code, driver, to_usize};
 use crate::driver::pointer::allocation_id;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Result, text};
@@ -16,7 +16,7 @@ use crate::process::fork::this_thread;
 /// Using the legacy default stream would invalidate that capture. Returns false without a driver.
 #[cfg(feature = "cudarc")]
 pub(crate) fn legacy_stream_captures() -> bool {
-    driver().is_ok_and(|driver| capture_of(driver, LEGACY).is_err_and(Failure::is_about_capture))
+    driver().is_ok_and(|driver| capture_of(driver, LEGACY).is_err_and(DriverError::is_about_capture))
 }
 
 /// Returns whether a live stream captures a graph. The legacy default stream cannot.
@@ -171,7 +171,7 @@ impl Stream {
     }
 
     /// The error for a stream that the driver rejects.
-    pub(crate) fn refused(self, failure: Failure) -> Error {
+    pub(crate) fn refused(self, failure: DriverError) -> Error {
         dead_stream(failure, self.handle)
     }
 
@@ -179,7 +179,7 @@ impl Stream {
     /// pending in a context that is gone.
     pub(crate) fn handle_here(self, device: Device) -> Option<StreamHandle> {
         match self.home {
-            Home::In(context) if !names(context, device) => {
+            Home::In(context) if !means_default_streams_of(context, device) => {
                 is_gone(context).then_some(StreamHandle::NothingPending)
             }
             _ => Some(self.handle),
@@ -229,11 +229,11 @@ impl PendingWork {
 
 #[cold]
 fn is_gone(context: Context) -> bool {
-    driver().is_ok_and(|driver| context.enter(driver).is_err_and(Failure::is_final))
+    driver().is_ok_and(|driver| context.enter(driver).is_err_and(DriverError::is_final))
 }
 
 /// Returns whether the handles of the default streams mean those of `context` on this thread, for memory of `device`.
-fn names(context: Context, device: Device) -> bool {
+fn means_default_streams_of(context: Context, device: Device) -> bool {
     let is_current = || driver().is_ok_and(|driver| Context::current(driver) == Ok(Some(context)));
     has_default_streams(context, device) || is_current()
 }
@@ -273,7 +273,7 @@ pub(crate) fn capture_of(driver: &Driver, stream: RawStream) -> Outcome<Option<u
 }
 
 /// Returns the error for a stream that the driver rejects.
-pub(crate) fn dead_stream(failure: Failure, stream: StreamHandle) -> Error {
+pub(crate) fn dead_stream(failure: DriverError, stream: StreamHandle) -> Error {
     failure.expecting(format_args!("a live stream of this process, not the {stream}"))
 }
 
@@ -309,12 +309,32 @@ pub(crate) fn key_of(consumer: StreamHandle) -> usize {
     }
 }
 
-/// The streams of one context, by their keys.
+/// Which stream of this crate: the one for a key, in a context.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OwnStream {
+    pub(crate) context: Context,
+    pub(crate) key: usize,
+}
+
+/// A stream of this crate. Its key is the spare one if it was taken in place of another.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyedStream {
+    pub(crate) key: usize,
+    pub(crate) raw: RawStream,
+}
+
+/// The streams of one context.
 struct Streams {
-    known: Vec<(usize, RawStream)>,
-    /// The address and the driver's identifier of a small allocation. A reset of the primary context, which keeps its handle,
-    /// frees it and destroys the streams. To use one of them then could end the process.
-    sentinel: (usize, usize),
+    streams: Vec<KeyedStream>,
+    sentinel: Sentinel,
+}
+
+/// A small allocation. A reset of the primary context, which keeps its handle, frees it and destroys the streams. To use one
+/// of them then could end the process.
+struct Sentinel {
+    address: usize,
+    /// The driver's identifier of the allocation.
+    id: usize,
 }
 
 impl Streams {
@@ -324,67 +344,73 @@ impl Streams {
         // SAFETY: `address` is valid for a write. A context is current.
         unsafe { driver.memory_alloc(&raw mut address, 1) }?;
         let address = to_usize(address);
-        Ok(Self { known: Vec::new(), sentinel: (address, allocation_id(driver, address)?) })
+        Ok(Self { streams: Vec::new(), sentinel: Sentinel { address, id: allocation_id(driver, address)? } })
     }
 
-    fn find(&self, key: usize) -> Option<(RawStream, usize)> {
-        self.known.iter().find(|(of, _)| *of == key).map(|(of, stream)| (*stream, *of))
+    fn with_key(&self, key: usize) -> Option<KeyedStream> {
+        self.streams.iter().find(|stream| stream.key == key).copied()
     }
 
-    fn of(&mut self, driver: &Driver, home: &mut KnownContext, key: usize) -> Outcome<(RawStream, usize)> {
-        if allocation_id(driver, self.sentinel.0)? != self.sentinel.1 {
+    fn get(&mut self, driver: &Driver, home: &mut KnownContext, key: usize) -> Outcome<KeyedStream> {
+        if allocation_id(driver, self.sentinel.address)? != self.sentinel.id {
             home.context.note_reset();
             (*home, *self) = (KnownContext::new(driver, home.context)?, Self::new(driver)?);
         }
-        if let Some(known) = self.find(key) {
-            return Ok(known);
+        if let Some(stream) = self.with_key(key) {
+            return Ok(stream);
         }
-        let is_full = self.known.len() >= MOST && !OWN_KEYS.contains(&key);
+        let is_full = self.streams.len() >= MOST && !OWN_KEYS.contains(&key);
         let idle = if is_full { self.take_idle(driver) } else { None };
-        let (key, stream) = match idle {
-            Some(idle) => (key, idle),
-            None if is_full => match self.find(SPARE) {
+        let stream = match idle {
+            Some(raw) => KeyedStream { key, raw },
+            None if is_full => match self.with_key(SPARE) {
                 Some(spare) => return Ok(spare),
-                None => (SPARE, create(driver)?),
+                None => KeyedStream { key: SPARE, raw: create(driver)? },
             },
-            None => (key, create(driver)?),
+            None => KeyedStream { key, raw: create(driver)? },
         };
-        self.known.push((key, stream));
-        Ok((stream, key))
+        self.streams.push(stream);
+        Ok(stream)
     }
 
     /// Takes the stream of another key that has nothing to do: the one that got its key first.
     fn take_idle(&mut self, driver: &Driver) -> Option<RawStream> {
-        let has_ended = |(key, stream): &(usize, RawStream)| {
+        let has_ended = |stream: &KeyedStream| {
             // SAFETY: the streams are there, as the caller has found out.
-            !OWN_KEYS.contains(key) && unsafe { driver.stream_query(*stream) }.is_ok()
+            !OWN_KEYS.contains(&stream.key) && unsafe { driver.stream_query(stream.raw) }.is_ok()
         };
-        let at = self.known.iter().position(has_ended)?;
-        Some(self.known.remove(at).1)
+        let at = self.streams.iter().position(has_ended)?;
+        Some(self.streams.remove(at).raw)
     }
 }
 
 /// The streams of each context.
 static STREAMS: PerContext<Streams> = PerContext::new();
 
-/// Calls `work` with the stream of a context for this key, and the key. No other consumer gets the stream meanwhile. The
-/// context is current.
-pub(crate) fn with_own_stream<R>(
-    driver: &Driver,
-    context: Context,
-    key: usize,
-    work: impl FnOnce(RawStream, usize) -> R,
-) -> Outcome<R> {
-    let found = |home: &mut KnownContext, streams: &mut Streams| {
-        streams.of(driver, home, key).map(|(stream, key)| work(stream, key))
-    };
-    STREAMS.with(driver, context, || Streams::new(driver), found)?
+impl OwnStream {
+    /// The stream on which nothing ever waits for work of others.
+    pub(crate) fn spare(context: Context) -> Self {
+        Self { context, key: SPARE }
+    }
+
+    /// Calls `work` with the stream. No other consumer gets it meanwhile. The context is current.
+    pub(crate) fn with<R>(self, driver: &Driver, work: impl FnOnce(KeyedStream) -> R) -> Outcome<R> {
+        let get =
+            |home: &mut KnownContext, streams: &mut Streams| streams.get(driver, home, self.key).map(work);
+        STREAMS.with(driver, self.context, || Streams::new(driver), get)?
+    }
+
+    /// Returns the handle of the stream.
+    pub(crate) fn raw(self, driver: &Driver) -> Outcome<RawStream> {
+        self.with(driver, |stream| stream.raw)
+    }
 }
 
 /// Returns the stream of a context that interface dicts name for unknown work. The context is current.
 pub(crate) fn handover(driver: &Driver, context: Context) -> Outcome<StreamHandle> {
+    let stream = OwnStream { context, key: HANDOVER }.raw(driver)?;
     // SAFETY: the stream is never destroyed, except with its context, which `PerContext` finds out.
-    with_own_stream(driver, context, HANDOVER, |stream, _| unsafe { StreamHandle::from_raw(stream) })
+    Ok(unsafe { StreamHandle::from_raw(stream) })
 }
 
 fn create(driver: &Driver) -> Outcome<RawStream> {

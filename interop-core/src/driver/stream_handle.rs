@@ -113,7 +113,7 @@ impl PendingWork {
 
     /// States that the library that shares the memory works on streams that it does not name.
     #[inline]
-    pub(crate) const fn beside_hidden_streams(self) -> Self {
+    pub(crate) const fn with_hidden_streams(self) -> Self {
         Self { hidden_streams: HiddenStreams::Yes, ..self }
     }
 

@@ -9,10 +9,9 @@ use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::driver::context::Context;
 use crate::driver::event::Event;
-use crate::driver::functions::{Driver, Outcome, driver, is_of_parent};
-use crate::driver::stream::{SPARE, Stream, capture_of, key_of, with_own_stream};
+use crate::driver::functions::{Driver, Outcome, driver, is_opened_by_parent};
+use crate::driver::stream::{OwnStream, SPARE, Stream, capture_of, key_of};
 use crate::process::fork::thread_number;
 
 /// The record of one memory. Its owner has it, and so has every description.
@@ -30,8 +29,7 @@ const SCOPE: usize = 2;
 
 /// The work of this crate on a block.
 struct Work {
-    /// The context, and the key of the consumer's stream.
-    home: (Context, usize),
+    home: OwnStream,
     /// The event behind the work.
     last: Option<Event<'static>>,
 }
@@ -42,10 +40,10 @@ impl Work {
         if let Some(last) = &self.last {
             return with(last).ok();
         }
-        let (context, key) = self.home;
+        let context = self.home.context;
         let _entered = context.enter(driver).ok()?;
-        let allocated = |own, _| Event::of_stream(driver, Some(context), own);
-        with(&with_own_stream(driver, context, key, allocated).ok()?.ok()?).ok()
+        let event = self.home.with(driver, |own| Event::of_stream(driver, Some(context), own.raw));
+        with(&event.ok()?.ok()?).ok()
     }
 }
 
@@ -60,9 +58,9 @@ impl Uses {
         Self::new(None)
     }
 
-    /// Those of a block that is allocated for the stream with this key. `None` if its work cannot be followed.
-    pub(crate) fn of_block(home: (Context, usize)) -> Option<Arc<Self>> {
-        (home.1 != SPARE).then(|| Self::new(Some(Work { home, last: None })))
+    /// Those of a block that is allocated on this stream. `None` if its work cannot be followed.
+    pub(crate) fn of_block(home: OwnStream) -> Option<Arc<Self>> {
+        (home.key != SPARE).then(|| Self::new(Some(Work { home, last: None })))
     }
 
     /// Whether only this crate has used the memory, and all of its launch scopes have ended.
@@ -73,7 +71,10 @@ impl Uses {
     /// Notes that the memory may be used in a way that this crate does not see.
     #[inline]
     pub(crate) fn note_unknown(&self) {
-        self.state.fetch_or(UNKNOWN, Ordering::Relaxed);
+        // Threads that share an array would otherwise write to one cache line with each export.
+        if self.state.load(Ordering::Relaxed) & UNKNOWN == 0 {
+            self.state.fetch_or(UNKNOWN, Ordering::Relaxed);
+        }
     }
 
     /// Notes that a launch scope has the memory. A scope that is forgotten leaves the use unknown.
@@ -92,13 +93,19 @@ impl Uses {
     }
 
     /// Whether this is the record of a block of pool memory.
-    pub(crate) fn is_of_block(&self) -> bool {
+    pub(crate) fn is_for_block(&self) -> bool {
         self.work.is_some()
     }
 
     /// A forked child takes no lock, which another thread of its parent may hold.
     fn work(&self) -> Option<MutexGuard<'_, Option<Work>>> {
-        Some(self.work.as_ref().filter(|_| !is_of_parent())?.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(
+            self.work
+                .as_ref()
+                .filter(|_| !is_opened_by_parent())?
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Notes that this crate has queued work on the memory, on a stream that is alive.
@@ -111,7 +118,7 @@ impl Uses {
     fn follow(&self, on: Stream) -> Option<()> {
         let driver = driver().ok()?;
         let mut work = self.work()?;
-        let work = work.as_mut().filter(|work| work.home.1 == key_of(on.handle()))?;
+        let work = work.as_mut().filter(|work| work.home.key == key_of(on.handle()))?;
         let on = on.found(driver).ok()?;
         let _entered = on.enter(driver).ok()?;
         // An event inside of a capture is no event for anybody else.

@@ -6,7 +6,7 @@
 //! 3. [Who owns the memory](memory): storages, leases, who may write, several arrays in one struct, cudarc, candle and cuda-core.
 //! 4. [Read and write elements](elements): safe loops that are as fast as loops over a slice.
 //! 5. [Streams and release](streams): when work on a GPU starts, and when memory is freed.
-//! 6. [Write a kernel in Rust](kernels), test it without a GPU, or launch one in C++.
+//! 6. [Write a kernel](kernels): two tensors in, a kernel in Rust or in C++, a new tensor out; tests without a GPU.
 //! 7. [Test without a GPU](testing): the simulated driver, and a corpus of broken arrays to try on your code.
 //! 8. [What is checked, what is trusted](checked): which mistakes become errors, and which rest on a promise.
 //! 9. [Troubleshooting](troubleshooting): messages, their causes and their cures.
@@ -35,7 +35,7 @@ pages! {
     memory, "memory.md";
     elements, "elements.md";
     streams, "streams.md", "cudarc";
-    kernels, "kernels.md";
+    kernels, "kernels.md", "python", "cudarc";
     testing, "testing.md";
     checked, "checked.md";
     troubleshooting, "troubleshooting.md", "python";

@@ -1,4 +1,6 @@
-//! The import half of the derive: checks an import against the struct, then moves its parts into fields.
+//! The import half of the derive: checks an import against the struct, then moves its parts into fields. `FromImport` is the
+//! trait of storages that it can fill.
+#![expect(unsafe_code, reason = "an import may be lent for a time that its type does not state")]
 #![expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
 
 use crate::array::element::ElementType;
@@ -10,9 +12,171 @@ use crate::array::mutability::Mutability;
 use crate::cuda::handover::{hand_over, join_default_stream};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::stream_handle::StreamHandle;
-use crate::error::{Cure, Error, ErrorKind, Result, text};
+use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
+use crate::memory::storage::Storage;
+
+/// A [`Storage`] that can be made from an import, by copying the elements or by using the memory in place.
+///
+/// ```
+/// use interop_core::storage::FromImport;
+/// use interop_core::Lease;
+/// assert!(Vec::<f32>::COPIES);
+/// assert!(!Lease::<f32>::COPIES);
+/// ```
+///
+/// Build your own storage on one of the existing ones, whose constants it repeats. If it wraps a lease, forward
+/// [`stream`](Storage::stream) too, because work may be pending on the memory. A storage that copies into memory of its own
+/// allocator calls [`copy_import`](crate::storage::copy_import()).
+///
+/// ```
+/// use interop_core::element::ElementType;
+/// use interop_core::storage::{FromImport, MemoryRegion};
+/// use interop_core::{ArrayInfo, Import, Order, Refused, Storage};
+///
+/// struct Volts(Vec<f32>);
+///
+/// // SAFETY: as for the vector, and `Volts` gives no other access to it.
+/// unsafe impl Storage for Volts {
+///     fn memory(&self) -> interop_core::Result<MemoryRegion> {
+///         self.0.memory()
+///     }
+/// }
+///
+/// impl FromImport for Volts {
+///     const COPIES: bool = Vec::<f32>::COPIES;
+///     const COPIES_TO_HOST: bool = Vec::<f32>::COPIES_TO_HOST;
+///
+///     fn element() -> Option<ElementType> {
+///         Vec::<f32>::element()
+///     }
+///
+///     fn check(info: &ArrayInfo) -> interop_core::Result<()> {
+///         Vec::<f32>::check(info)
+///     }
+///
+///     fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+///         Vec::from_import(import, order).map(Self)
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be filled by an import",
+    label = "this storage cannot be made from an import",
+    note = "`Vec<T>`, `Box<[T]>`, `Arc<[T]>` and `HostVec<T>` copy an import, `Lease<T>` and `LeaseMut<T>` use it in place",
+    note = "for a struct that is only exported write `#[cuda_array(export)]`",
+    note = "for a storage of your own implement `interop_core::storage::FromImport`"
+)]
+pub trait FromImport: Storage + Sized {
+    /// Whether elements are copied. The result is then contiguous for any strides of the import.
+    const COPIES: bool;
+
+    /// Whether the storage frees device memory in the order of the legacy default stream, as `CudaSlice` of `cudarc` does. A
+    /// `stream` field of the struct then gets that stream, because work on another one could come after the memory was freed.
+    /// A storage that wraps such a storage repeats its constant.
+    const IS_FREED_ON_DEFAULT_STREAM: bool = false;
+
+    /// Whether the elements are copied into memory of the host without the help of a device. If not, a Python function gives up
+    /// the lock of the interpreter for the copy.
+    const COPIES_TO_HOST: bool = false;
+
+    /// Whether the struct writes to the memory of the caller, as [`LeaseMut`](crate::LeaseMut) does. An argument that is converted
+    /// if it does not fit (`python::ArrayLike`) refuses such a storage, because the caller would not see what is written.
+    const WRITES: bool = false;
+
+    /// What is known of the `data` field of a struct with this storage.
+    #[doc(hidden)]
+    const DATA_FIELD: DataField = DataField::new(Self::element, Self::WRITES);
+
+    /// The element type, or `None` to accept any.
+    fn element() -> Option<ElementType>;
+
+    /// Checks, before anything is taken, whether the storage can be made from the import. By default it always can.
+    ///
+    /// # Errors
+    ///
+    /// For example [`ErrorKind::Device`](crate::ErrorKind::Device) for memory that cannot be accessed, or
+    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) for a writable lease.
+    fn check(info: &ArrayInfo) -> Result<()> {
+        let _ = info;
+        Ok(())
+    }
+
+    /// Makes the storage. If it copies, the copy is contiguous in `order`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the import together with the reason.
+    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>>;
+
+    /// As [`from_import`](Self::from_import), but takes the import by reference; on failure it stays there.
+    #[doc(hidden)]
+    fn take(import: &mut Import, order: Order) -> Result<Self> {
+        let taken = core::mem::replace(import, Import::empty());
+        Self::from_import(taken, order).map_err(|Refused { value, error }| {
+            *import = *value;
+            error
+        })
+    }
+
+    /// Called by expanded code before anything is taken.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn open(from: &mut Extraction<'_>, requirements: Requirements) -> CheckedStorage<Self> {
+        if from.refusal.is_none() {
+            from.refusal = from.check_storage::<Self>(requirements).err();
+        }
+        // SAFETY: as the caller of `CheckedStorage::take` promises.
+        CheckedStorage { take: |from| unsafe { from.storage() } }
+    }
+}
+
+/// What is known at compile time of the field with the data.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "python"), expect(dead_code, reason = "for arguments of Python functions"))]
+pub struct DataField {
+    /// The element type, or `None` for any.
+    pub(crate) element: fn() -> Option<ElementType>,
+    /// Whether the struct writes to the memory of the caller.
+    pub(crate) is_written: bool,
+    /// The memory order of a converted array.
+    pub(crate) order: Order,
+}
+
+impl DataField {
+    /// A raw pointer.
+    pub(crate) const RAW: Self = Self::new(|| None, true);
+
+    pub(crate) const fn new(element: fn() -> Option<ElementType>, is_written: bool) -> Self {
+        Self { element, is_written, order: Order::C }
+    }
+
+    /// The data of a struct with `order = "F"`.
+    #[must_use]
+    pub const fn in_order(self, order: Order) -> Self {
+        Self { order, ..self }
+    }
+}
+
+/// A storage type whose check against the extraction has been done.
+#[must_use]
+pub struct CheckedStorage<T> {
+    take: unsafe fn(&mut Extraction<'_>) -> Option<T>,
+}
+
+impl<T> CheckedStorage<T> {
+    /// As [`Extraction::storage`].
+    ///
+    /// # Safety
+    ///
+    /// As for that function.
+    #[inline]
+    pub unsafe fn take(self, from: &mut Extraction<'_>) -> Option<T> {
+        // SAFETY: as the caller promises.
+        unsafe { (self.take)(from) }
+    }
+}
 
 /// The requirements of a struct on an import, besides the element type.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +189,7 @@ pub struct Requirements {
 
 /// The value of a `stream` field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FieldStream {
+enum FieldStream {
     /// The stream of the import.
     OfImport,
     /// The legacy default stream. It waits for a copy that is made for the struct.
@@ -42,23 +206,23 @@ pub(crate) enum FieldStream {
 /// only and not after each field, which compiles faster.
 #[derive(Debug)]
 pub struct Extraction<'a> {
-    /// The import is used where it was made, because a move of 200 freshly written bytes stalls the CPU.
-    pub(crate) import: &'a mut Import,
-    pub(crate) taken: bool,
-    pub(crate) refusal: Option<Error>,
+    /// In the slot where it was made.
+    import: &'a mut Import,
+    pub(crate) is_taken: bool,
+    refusal: Option<Error>,
     /// The layout of the struct, if it differs from that of the import.
     layout: Option<Layout>,
-    pub(crate) order: Order,
-    pub(crate) item_bytes: usize,
+    order: Order,
+    item_bytes: usize,
     /// Whether the struct outlives the call that imported it.
     is_kept: bool,
-    /// The caller's stream, which memory that is kept has left.
-    left: Option<StreamHandle>,
-    pub(crate) field_stream: FieldStream,
+    /// The caller's stream, on which memory that is kept is no longer.
+    callers_stream: Option<StreamHandle>,
+    field_stream: FieldStream,
     /// Whether a raw pointer of the struct writes to the memory.
     is_written: bool,
     /// Runs a closure that may wait for a device.
-    pub(crate) wait: fn(&mut dyn FnMut()),
+    wait: fn(&mut dyn FnMut()),
 }
 
 impl<'a> Extraction<'a> {
@@ -70,13 +234,13 @@ impl<'a> Extraction<'a> {
         let wait = |run: &mut dyn FnMut()| run();
         Self {
             import,
-            taken: false,
+            is_taken: false,
             refusal: None,
             layout: None,
             order: Order::C,
             item_bytes: 0,
             is_kept: false,
-            left: None,
+            callers_stream: None,
             field_stream: FieldStream::OfImport,
             is_written: false,
             wait,
@@ -91,8 +255,8 @@ impl<'a> Extraction<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn info(&self) -> Result<&ArrayInfo> {
-        if self.taken { Err(already_taken()) } else { Ok(self.import.info()) }
+    fn info(&self) -> Result<&ArrayInfo> {
+        if self.is_taken { Err(already_taken()) } else { Ok(self.import.info()) }
     }
 
     /// The layout in units of the struct's elements.
@@ -108,7 +272,7 @@ impl<'a> Extraction<'a> {
             return None;
         }
         match step(self) {
-            Ok(taken) => Some(taken),
+            Ok(value) => Some(value),
             Err(error) => self.refuse(error),
         }
     }
@@ -137,7 +301,16 @@ impl<'a> Extraction<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn check_layout(
+    fn check_storage<S: FromImport>(&mut self, requirements: Requirements) -> Result<()> {
+        S::check(self.info()?)?;
+        if S::IS_FREED_ON_DEFAULT_STREAM {
+            self.field_stream = FieldStream::Default;
+        }
+        self.check_layout(S::element().as_ref(), requirements, S::COPIES)
+    }
+
+    #[inline(always)]
+    fn check_layout(
         &mut self,
         element: Option<&ElementType>,
         requirements: Requirements,
@@ -173,8 +346,8 @@ impl<'a> Extraction<'a> {
     /// Fails if `field` fails.
     pub(crate) fn stream<F>(&mut self, field: fn(StreamHandle, Device) -> Result<F>) -> Option<F> {
         self.step(|this| {
-            if let Some(callers) = this.left {
-                this.import.move_to_default_stream(callers)?;
+            if let Some(stream) = this.callers_stream {
+                this.import.move_to_default_stream(stream)?;
             }
             let (stream, device) = (this.import.known_stream()?, this.info()?.device());
             let may_copy_later = this.field_stream != FieldStream::DefaultAfterCopy;
@@ -218,7 +391,7 @@ impl<'a> Extraction<'a> {
         if !copies {
             let stream = self.import.info.pending.name();
             self.import.settle()?;
-            self.left = stream.filter(|_| self.import.is_settled());
+            self.callers_stream = stream.filter(|_| self.import.is_settled());
             return Ok(());
         }
         if self.field_stream == FieldStream::OfImport {
@@ -244,6 +417,32 @@ impl<'a> Extraction<'a> {
         });
     }
 
+    /// The value of the `data` field. Nothing can be taken afterwards.
+    ///
+    /// Fails if the storage refuses the import, which then stays in the extraction.
+    ///
+    /// # Safety
+    ///
+    /// If the memory of the import is lent for `'a`, the storage is [`BorrowedFor<'a>`](crate::lent::BorrowedFor).
+    #[inline(always)]
+    pub unsafe fn storage<S: FromImport>(&mut self) -> Option<S> {
+        self.step(|this| {
+            let at_once = takes_at_once::<S>(this.info()?);
+            let storage = if at_once { S::take(this.import, this.order) } else { this.storage_in_wait() }?;
+            this.is_taken = true;
+            Ok(storage)
+        })
+    }
+
+    /// Makes the storage in the closure that may wait.
+    #[cold]
+    fn storage_in_wait<S: FromImport>(&mut self) -> Result<S> {
+        let mut storage = None;
+        let Self { import, order, wait, .. } = self;
+        wait(&mut || storage = Some(S::take(import, *order)));
+        storage.unwrap_or_else(|| unreachable!("`wait` runs its closure"))
+    }
+
     /// Takes the owner for an `owner` field next to a raw pointer. Nothing can be taken afterwards.
     ///
     /// Fails like [`cuda::stream_synchronize`](crate::cuda::stream_synchronize).
@@ -254,7 +453,7 @@ impl<'a> Extraction<'a> {
             if this.is_written {
                 this.import.note_write()?;
             }
-            this.taken = true;
+            this.is_taken = true;
             Ok(this.import.take_owner())
         })
     }
@@ -328,14 +527,14 @@ impl<'a> Extraction<'a> {
 
     /// Stores the error.
     #[cold]
-    pub(crate) fn refuse<T>(&mut self, error: Error) -> Option<T> {
+    fn refuse<T>(&mut self, error: Error) -> Option<T> {
         self.refusal = Some(error);
         None
     }
 
     /// Waits on the host for pending work, if the struct has no field that states it.
     #[cold]
-    pub(crate) fn finish(&mut self) -> Result<()> {
+    fn finish(&mut self) -> Result<()> {
         if self.import.is_stream_known() {
             return Ok(());
         }
@@ -346,8 +545,25 @@ impl<'a> Extraction<'a> {
     }
 }
 
+/// The largest copy on the host that is made with the locks of the embedding program held. To give them up and take them
+/// again costs as much as a copy of some kilobytes.
+pub(crate) const SHORT_COPY: usize = 1 << 16;
+
+/// Returns whether a storage is made without waiting for a device and without a long copy.
+///
+/// Memory that the host and devices share is waited for. A copy waits for pending work, and one into memory of a device
+/// waits for that device.
+#[inline(always)]
+fn takes_at_once<S: FromImport>(info: &ArrayInfo) -> bool {
+    match info.device().device_type {
+        DeviceType::CPU => !S::COPIES || (S::COPIES_TO_HOST && info.nbytes() <= SHORT_COPY),
+        DeviceType::CUDA => !S::COPIES,
+        _ => false,
+    }
+}
+
 #[cold]
-pub(crate) fn already_taken() -> Error {
+fn already_taken() -> Error {
     Error::new(
         ErrorKind::Unsupported,
         "import",

@@ -15,7 +15,8 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::driver::device::Device;
 use crate::error::{Error, Result};
-use crate::memory::host::strided::{HostArray, Strided, copy_contiguous};
+use crate::memory::copy::host::HostArray;
+use crate::memory::host::strided::Strided;
 use crate::memory::storage::{MemoryRegion, Storage};
 use crate::process::borrow_registry;
 use crate::process::counters;
@@ -117,7 +118,7 @@ impl<T: Element> HostVec<T> {
     /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
+        self.len() == 0
     }
 
     /// Copies the elements into this memory order.
@@ -153,7 +154,7 @@ impl<T: Element> HostVec<T> {
         let (first, len) = (self.first(), self.len());
         // SAFETY: `len` elements are initialized; `&mut self` proves that nobody else has the buffer (rule 4 of
         // `Storage`).
-        unsafe { crate::memory::host::cells::check_run(first, len)? };
+        unsafe { crate::memory::host::cells::check_bytes(&T::TYPE, first.cast(), len * size_of::<T>())? };
         // SAFETY: as above; the memory is aligned for `T`, and all bytes are valid values.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, len) })
     }
@@ -255,7 +256,8 @@ impl HostBuffer {
     /// allocation fails, `DType` for an invalid type or a type packed below the byte.
     ///
     /// ```
-    /// use interop_core::{DType, HostBuffer, Storage};
+    /// use interop_core::storage::HostBuffer;
+    /// use interop_core::{DType, Storage};
     /// let buffer = HostBuffer::zeroed(DType::F32, 12)?;
     /// assert_eq!(buffer.memory()?.address % 128, 0);
     /// # Ok::<(), interop_core::Error>(())
@@ -350,9 +352,9 @@ impl HostBuffer {
     pub(crate) unsafe fn copy_of(info: &ArrayInfo, order: Order) -> Result<Self> {
         let element = ElementType::from_whole_bytes(info.dtype(), info.is_padded())?;
         let buffer = Self::uninit(element, info.numel())?;
-        let array = HostArray { address: info.unwatched_address, layout: info.layout(), element: &element };
+        let array = HostArray::new(info.unwatched_address, info.layout(), &element);
         // SAFETY: the caller guarantees the source; the new buffer has the size of the elements.
-        unsafe { copy_contiguous(array, order, buffer.start()) }?;
+        unsafe { array.copy_to(order, buffer.start(), buffer.bytes) }?;
         Ok(buffer)
     }
 
@@ -362,15 +364,8 @@ impl HostBuffer {
     }
 
     /// The number of elements.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes / self.element.size
-    }
-
-    /// Whether there are no elements.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
     }
 }
 

@@ -17,8 +17,7 @@ use crate::array::mutability::Mutability;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::extraction::check_import_writable;
-use crate::memory::from_import::{DataField, FromImport};
+use crate::memory::extraction::{FromImport, check_import_writable};
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
@@ -70,7 +69,7 @@ pub struct LeaseMut<T> {
 /// Memory with elements `T` that its owner lends for the time `'a`, used in place for reading.
 ///
 /// A struct with this storage is the argument of a function that another library calls with bare tensors
-/// ([`BorrowedTensor`](crate::BorrowedTensor)), and cannot outlive the call. It works as a [`Lease`] otherwise.
+/// ([`BorrowedTensor`](crate::lent::BorrowedTensor)), and cannot outlive the call. It works as a [`Lease`] otherwise.
 pub struct Borrowed<'a, T> {
     memory: LeasedMemory,
     marker: PhantomData<fn() -> &'a T>,
@@ -177,7 +176,8 @@ impl<T: Element> Lease<T> {
             // SAFETY: the value stays in its box until the owner is dropped, which happens after the last use of the
             // elements. Nothing else accesses the value until then, so this borrow stays valid.
             let elements = elements(unsafe { place.as_ref() })?;
-            Ok((elements.as_ptr().expose_provenance(), size_of_val(elements)))
+            let address = elements.as_ptr().expose_provenance();
+            Ok(address..address + size_of_val(elements))
         });
         Ok(Self { memory: memory?, marker: PhantomData })
     }
@@ -209,7 +209,7 @@ impl<T: Element> Lease<T> {
             let bytes: &[u8] = unsafe { place.as_ref() }.as_ref();
             let address = bytes.as_ptr().expose_provenance();
             let element = ElementType { align: align_of::<T>(), ..T::TYPE };
-            check_bytes(&element, address, bytes.len()).map(|()| (address, bytes.len()))
+            check_bytes(&element, address, bytes.len()).map(|()| address..address + bytes.len())
         });
         Ok(Self { memory: memory?, marker: PhantomData })
     }
@@ -286,23 +286,24 @@ impl<T: Element> LeaseMut<T> {
             // SAFETY: as for `Lease`; this is the only borrow.
             let elements = elements(unsafe { place.as_mut() })?;
             let bytes = size_of_val(elements);
-            Ok((elements.as_mut_ptr().expose_provenance(), bytes))
+            let address = elements.as_mut_ptr().expose_provenance();
+            Ok(address..address + bytes)
         });
         Ok(Self { memory: memory?, marker: PhantomData })
     }
 }
 
 impl LeasedMemory {
-    /// Boxes a value and describes the host memory that it lends: the address and the number of bytes.
+    /// Boxes a value and describes the host memory that it lends, in the range that `locate` returns.
     fn lend<O: Send + 'static>(
         value: O,
-        find: impl FnOnce(NonNull<O>) -> Result<(usize, usize)>,
+        locate: impl FnOnce(NonNull<O>) -> Result<Range<usize>>,
     ) -> Result<Self, Refused<O>> {
         let (owner, place) = Owner::new_with_address(value);
-        match find(place) {
-            Ok((address, bytes)) => {
-                let pending = PendingWork::NOTHING;
-                let (range, lender) = (address..address + bytes, Some(TypeId::of::<O> as fn() -> TypeId));
+        match locate(place) {
+            Ok(range) => {
+                let (address, pending) = (range.start, PendingWork::NOTHING);
+                let lender = Some(TypeId::of::<O> as fn() -> TypeId);
                 Ok(Self { address, range, device: Device::CPU, pending, owner, lender })
             }
             // SAFETY: the owner was made above for an `O`, and no borrow of the value is left after an error.
@@ -385,8 +386,7 @@ macro_rules! storage {
 
         impl<$($lifetime,)? T: Element> FromImport for $lease<$($lifetime,)? T> {
             const COPIES: bool = false;
-            const DATA_FIELD: DataField =
-                DataField::new(Self::element, matches!($mutability, Mutability::Writable));
+            const WRITES: bool = matches!($mutability, Mutability::Writable);
 
             #[inline]
             fn element() -> Option<ElementType> {
@@ -408,7 +408,7 @@ macro_rules! storage {
                 Self::check(info)?;
                 info.check_element(&T::TYPE)?;
                 let (address, range, device) = (info.unwatched_address, info.span(), info.device());
-                if Self::DATA_FIELD.is_written {
+                if Self::WRITES {
                     import.note_write()?;
                 }
                 let pending = import.pending_work()?;

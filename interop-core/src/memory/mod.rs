@@ -1,10 +1,9 @@
 //! Memory and its owners: imports, storages, views, and host access.
 
 pub(crate) mod array_view;
-#[cfg(feature = "python")]
-pub(crate) mod duplicate;
+pub(crate) mod buffer_storage;
+pub(crate) mod copy;
 pub(crate) mod extraction;
-pub(crate) mod from_import;
 pub(crate) mod host;
 pub(crate) mod host_vec;
 pub(crate) mod import;
@@ -12,7 +11,7 @@ pub(crate) mod lease;
 pub(crate) mod maybe_dangling;
 pub(crate) mod no_references;
 pub(crate) mod owner;
+pub(crate) mod raw_view;
 pub(crate) mod shared_buffer;
 pub(crate) mod std_storage;
 pub(crate) mod storage;
-pub(crate) mod transfer;

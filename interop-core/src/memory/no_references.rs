@@ -7,7 +7,7 @@ use crate::memory::lease::{Lease, LeaseMut};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` lends no references to its elements, which other libraries may write to",
     label = "no plain references here",
-    note = "loop by the struct: `samples.fold(0.0, |sum, value: f32| sum + value)?`, `for_each`, `map_inplace`",
+    note = "loop by the struct: `samples.fold(0.0, |sum, value: f32| sum + value)?`, `for_each_chunk`, `map_inplace`",
     note = "or by a view: `samples.view::<f32, 1>()?.host_view()?.iter()`, and `.read([0])?` for one element",
     note = "`HostVec::as_mut_slice` lends a slice while nothing is exported"
 )]

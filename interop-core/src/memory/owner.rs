@@ -7,7 +7,7 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::driver::functions::is_of_parent;
+use crate::driver::functions::is_opened_by_parent;
 use crate::driver::release::queue::after_work;
 use crate::driver::release::reach::Reach;
 use crate::driver::release::reach::{ErasedOwner, contain_panic, drop_box};
@@ -21,7 +21,7 @@ use crate::memory::storage::MemoryState;
 /// one ends. An import fills an `#[cuda_array(owner)]` field, next to a raw pointer, with an `Owner`.
 ///
 /// ```
-/// use interop_core::Owner;
+/// use interop_core::storage::Owner;
 /// use std::sync::Arc;
 ///
 /// let parent = Arc::new("memory");
@@ -98,14 +98,14 @@ impl Owner {
     /// Sets the work that the release must come after.
     #[inline]
     #[must_use]
-    pub(crate) fn after(mut self, reach: Option<Reach>) -> Self {
+    pub(crate) fn with_reach(mut self, reach: Option<Reach>) -> Self {
         self.reach = reach;
         self
     }
 
     /// Sets the record of the block of pool memory that this owner keeps alive.
     #[cfg(feature = "python")]
-    pub(crate) fn recorded_by(mut self, uses: Option<Arc<Uses>>) -> Self {
+    pub(crate) fn with_uses(mut self, uses: Option<Arc<Uses>>) -> Self {
         self.uses = uses;
         self
     }
@@ -153,7 +153,7 @@ impl Drop for Owner {
         let owner = unsafe { ErasedOwner::from_raw(self.value, release) };
         // The library of the array orders what comes next on the stream that is its own.
         let is_ordered =
-            self.uses.as_ref().is_some_and(|uses| uses.are_ordered_by_caller()) && !is_of_parent();
+            self.uses.as_ref().is_some_and(|uses| uses.are_ordered_by_caller()) && !is_opened_by_parent();
         match self.reach {
             Some(reach) if !is_ordered => after_work(owner, reach),
             _ => drop(owner),

@@ -14,7 +14,7 @@ use crate::array::struct_type::StructType;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::from_import::FromImport;
+use crate::memory::extraction::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::import::Import;
 use crate::memory::lease::{check_bytes, check_whole};
@@ -202,7 +202,7 @@ impl SharedBuffer {
             let flags = MemoryRegion { element: <bool as Element>::TYPE, ..memory.clone() };
             let info = InfoBuilder::new(flags, None, true, self.state()).finish(&[len as i64])?;
             // SAFETY: the handle keeps the memory alive.
-            unsafe { with_elements(&info, false, |flags: Strided<'_, bool>| flags.for_each(drop)) }?;
+            unsafe { with_elements(&info, false, |flags: Strided<'_, bool>| flags.fold((), |(), _| ())) }?;
         }
         Ok(Self::from_inner(Inner { memory: Ok(memory), struct_type: None, owner }))
     }

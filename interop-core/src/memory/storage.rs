@@ -11,9 +11,8 @@ use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::raw_descriptor::{RawDescriptor, Strides};
 use crate::array::struct_type::StructType;
-use crate::array::validate::Complete;
+use crate::array::validate::{Complete, RawDescriptor, Strides};
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::driver::uses::Uses;
@@ -24,10 +23,10 @@ use crate::error::Result;
 /// It is implemented for:
 ///
 /// - `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `&[T]`;
-/// - [`HostVec`](crate::HostVec), [`HostBuffer`](crate::HostBuffer), [`CudaBuffer`](crate::cuda::CudaBuffer),
+/// - [`HostVec`](crate::HostVec), [`HostBuffer`](crate::storage::HostBuffer), [`CudaBuffer`](crate::cuda::CudaBuffer),
 ///   [`SharedBuffer`](crate::SharedBuffer);
 /// - [`Lease`](crate::Lease) and [`LeaseMut`](crate::LeaseMut), which use foreign memory in place;
-/// - [`Borrowed`](crate::Borrowed) and [`BorrowedMut`](crate::BorrowedMut), which use it for the time of a call;
+/// - [`Borrowed`](crate::lent::Borrowed) and [`BorrowedMut`](crate::lent::BorrowedMut), which use it for the time of a call;
 /// - `Arc` of a storage or of a `dyn Storage`, and the buffers in `adapters`.
 ///
 /// A type that implements `AsRef<[T]>`, such as a memory map, needs no implementation: use
@@ -42,21 +41,35 @@ use crate::error::Result;
 /// 2. Moving the storage does not move the memory. Only methods that take `&mut self` free or replace the memory.
 /// 3. `device` is the device of the memory.
 /// 4. No method with `&self` writes to the elements, because a view that borrows the storage may read them on another
-///    thread. If `mutability` is [`Mutability::Writable`](crate::Mutability::Writable), no method with `&self` returns a
+///    thread. If `mutability` is [`Mutability::Writable`](crate::storage::Mutability::Writable), no method with `&self` returns a
 ///    reference to the elements. `bool` elements are then checked before each read, because consumers may write other
-///    bytes. If it is [`Mutability::UniqueOwner`](crate::Mutability::UniqueOwner), nothing but borrows of `self` uses the
+///    bytes. If it is [`Mutability::UniqueOwner`](crate::storage::Mutability::UniqueOwner), nothing but borrows of `self` uses the
 ///    elements as long as `self` exists.
 /// 5. If `struct_type` is not `None`, each element has these fields: their bytes are initialized and valid values of
 ///    their types, and elements have the size of the type in `memory()`. It is the same at every call.
 /// 6. The drop, and any method that frees or replaces device memory, waits for all work of the memory's context, or frees it in
 ///    the order of the stream that [`stream`](Self::stream) returns.
 ///
+/// # A storage of your own
+///
+/// 1. Implement `Storage`: [`memory`](Self::memory), and for memory of a GPU [`stream`](Self::stream) if you know it, with
+///    [`note_read`](Self::note_read) and [`note_write`](Self::note_write) if your functions are ordered by a record of their own.
+///    [`struct_type`](Self::struct_type) is for struct elements that no Rust type describes.
+/// 2. Without `FromImport`, structs with this storage can be exported only. With
+///    [`FromImport`](crate::storage::FromImport), imports fill it: in place around a [`Lease`](crate::Lease), or by a copy. Set its
+///    constants `COPIES`, `COPIES_TO_HOST`, `WRITES` and `IS_FREED_ON_DEFAULT_STREAM` where the defaults are wrong.
+/// 3. [`copy_import`](crate::storage::copy_import()) copies an import into pinned, managed or device memory of any allocator.
+///
+/// The hidden methods `state`, `memory_unwatched` and `describe`, and in `FromImport` `DATA_FIELD`, `take` and `open`, have defaults
+/// that are right for every storage of another crate. Do not implement them.
+///
 /// # Example
 ///
 /// Memory from a C allocator:
 ///
 /// ```
-/// use interop_core::{CudaArray, Device, MemoryRegion, Mutability, Result, Storage};
+/// use interop_core::storage::{MemoryRegion, Mutability};
+/// use interop_core::{CudaArray, Device, Result, Storage};
 /// # mod c { use std::alloc::*;
 /// # pub fn malloc(n: usize) -> *mut f32 { unsafe { alloc_zeroed(Layout::array::<f32>(n).unwrap()).cast() } }
 /// # pub unsafe fn free(p: *mut f32, n: usize) { unsafe { dealloc(p.cast(), Layout::array::<f32>(n).unwrap()) } } }
@@ -239,9 +252,9 @@ impl MemoryState<'_> {
             // The stream of the caller is another one. The caller's library goes on there, without a word to the field.
             Some(uses) if is_elsewhere => {
                 uses.note_unknown();
-                self.pending = self.pending.beside_hidden_streams();
+                self.pending = self.pending.with_hidden_streams();
             }
-            Some(uses) if uses.is_of_block() => self.of_storage = Some(PendingWork::UNKNOWN),
+            Some(uses) if uses.is_for_block() => self.of_storage = Some(PendingWork::UNKNOWN),
             _ if is_elsewhere && !own.is_nothing() => self.of_storage = Some(own),
             _ => {}
         }
@@ -301,7 +314,8 @@ impl MemoryRegion {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an invalid type, and for types packed below the byte.
     ///
     /// ```
-    /// use interop_core::{DType, Device, MemoryRegion, Mutability};
+    /// use interop_core::storage::{MemoryRegion, Mutability};
+    /// use interop_core::{DType, Device};
     ///
     /// let region = MemoryRegion::from_dtype("bfloat16".parse()?, 0x1000, 3, Device::cuda(0), Mutability::Writable)?;
     /// assert_eq!((region.range, region.element.dtype()), (0x1000..0x1006, DType::BF16));
@@ -341,8 +355,7 @@ pub struct InfoBuilder<'a> {
 
 /// The `strides` field of a struct.
 pub(crate) trait StridesSource {
-    /// Writes the strides into `to`, because moving a freshly filled list stalls the CPU. Returns `false` if the array
-    /// is contiguous.
+    /// Writes the strides in their place (see `ImportSlot`). Returns `false` if the array is contiguous.
     ///
     /// # Errors
     ///

@@ -5,25 +5,68 @@
 //! conflicting access returns an error. Accesses by other libraries are not recorded. All extension modules with this
 //! crate in one interpreter share one registry.
 //!
-//! An access is found by its address: it lies in one or two *granules* of a size that its length decides. The granules
-//! are spread over stripes, each behind its own lock. So an access costs the same beside any number of others, and
-//! threads that use other memory rarely meet.
+//! The accesses are in maps, in the order of their addresses. Pieces of the address space share the locks of the maps, so
+//! that threads with memory of their own rarely wait for each other: allocators give each thread such pieces.
 
-use core::cell::{Cell, RefCell};
+use core::array;
+use core::cell::Cell;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::fork::{PerProcess, forked_by, generation, this_thread};
-use crate::process::granules::{Key, Keys, LISTS, STRIPES, level_of, list_of, own_keys, stripe_of};
 
-/// An access to a range of addresses. Equal accesses are counted.
+/// The bytes of an array: elements of `item` bytes, at distances that are multiples of `step` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(C)]
+pub(crate) struct Elements {
+    start: usize,
+    end: usize,
+    item: usize,
+    step: usize,
+}
+
+impl Elements {
+    /// Elements without gaps are one of the length of the range.
+    pub(crate) fn contiguous(range: Range<usize>) -> Self {
+        Self { start: range.start, end: range.end, item: range.len(), step: 0 }
+    }
+
+    /// Elements of `item` bytes in a range, with these strides in bytes.
+    pub(crate) fn strided(range: Range<usize>, item: usize, strides: impl Iterator<Item = usize>) -> Self {
+        Self { item, step: strides.fold(0, gcd), ..Self::contiguous(range) }
+    }
+
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    /// Whether two arrays have a byte in common. Columns of one array, and rows in turns, have none.
+    pub(crate) fn overlap(&self, other: &Self) -> bool {
+        if self.end <= other.start || other.end <= self.start {
+            return false;
+        }
+        let step = gcd(self.step, other.step);
+        if step == 0 {
+            return true;
+        }
+        // Where the elements of `other` begin, within the steps of `self`.
+        let offset = (other.start % step + step - self.start % step) % step;
+        offset < self.item || offset + other.item > step
+    }
+}
+
+fn gcd(one: usize, two: usize) -> usize {
+    if two == 0 { one } else { gcd(two, one % two) }
+}
+
+/// An access to elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Access {
-    start: usize,
-    end: usize,
+    elements: Elements,
     thread: usize,
     /// The generation of the process: an access from before a fork is no access of the child.
     generation: usize,
@@ -31,231 +74,158 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    fn new(range: &Range<usize>, exclusive: bool) -> Self {
-        let Range { start, end } = *range;
-        Self { start, end, thread: this_thread(), generation: generation(), exclusive: exclusive.into() }
-    }
-
-    fn range(&self) -> Range<usize> {
-        self.start..self.end
-    }
-
-    fn overlaps(&self, range: &Range<usize>) -> bool {
-        self.start < range.end && range.start < self.end
+    fn new(elements: Elements, exclusive: bool) -> Self {
+        Self { elements, thread: this_thread(), generation: generation(), exclusive: exclusive.into() }
     }
 
     fn conflicts(&self, with: &Self) -> bool {
-        (self.exclusive | with.exclusive) != 0 && self.overlaps(&with.range())
+        (self.exclusive | with.exclusive) != 0 && self.elements.overlap(&with.elements)
+    }
+
+    /// The index of the map that the access is in.
+    fn magnitude(&self) -> usize {
+        (usize::BITS - self.elements.range().len().saturating_sub(1).leading_zeros()).div_ceil(BITS) as usize
     }
 }
 
-/// An access in a granule, and how many of it there are.
-type Entry = (Key, Access, usize);
+/// Each magnitude has accesses up to so many times the length of the one before, as a number of bits. So only the
+/// magnitudes with long accesses are searched far before an address.
+const BITS: u32 = 6;
 
-/// The accesses of the granules whose keys lead to one lock. They are spread over lists by the keys, so that each list is
-/// short. In a cache line of its own, so that threads do not slow each other down.
-#[derive(Default)]
-#[repr(align(128))]
-struct Stripe([Vec<Entry>; LISTS]);
+/// The accesses that begin at each address, and how many equal ones there are.
+type ByStart = BTreeMap<usize, Vec<(Access, usize)>>;
 
-struct Table {
-    /// In boxes, because a large allocation is more likely to fail, which would end the program.
-    stripes: [Box<Mutex<Stripe>>; STRIPES],
-    /// The levels that may have accesses, one bit each.
-    levels: AtomicU32,
-}
+/// The accesses behind one lock, in a map for each magnitude.
+#[derive(Clone, Default)]
+struct Accesses([ByStart; usize::BITS.div_ceil(BITS) as usize + 1]);
 
-struct Registry {
-    table: PerProcess<Table>,
-    /// The registry of another module, if that one is shared by all.
-    shared: OnceLock<&'static SharedTable>,
-}
+impl Accesses {
+    /// An access that conflicts with the given one.
+    fn conflicting(&self, access: &Access) -> Option<Access> {
+        let Elements { start, end, .. } = access.elements;
+        let conflicting = |(magnitude, accesses): (u32, &ByStart)| {
+            let longest = 1_usize.checked_shl(BITS * magnitude).unwrap_or(usize::MAX);
+            let first = start.saturating_sub(longest);
+            let near = accesses.range(..end).rev().take_while(|(start, _)| **start >= first);
+            near.flat_map(|(_, near)| near).find(|(near, _)| near.conflicts(access)).map(|(near, _)| *near)
+        };
+        (0..).zip(&self.0).filter(|(_, accesses)| !accesses.is_empty()).find_map(conflicting)
+    }
 
-static REGISTRY: Registry = Registry { table: PerProcess::new(Table::after_fork), shared: OnceLock::new() };
-
-/// Stripes that are locked.
-struct Locked<'t, 'l> {
-    number: usize,
-    stripe: RefCell<MutexGuard<'t, Stripe>>,
-    others: Option<&'l Locked<'t, 'l>>,
-}
-
-impl Locked<'_, '_> {
-    fn for_each(mut locked: Option<&Self>, mut run: impl FnMut(usize, &mut Stripe)) {
-        while let Some(Locked { number, stripe, others }) = locked {
-            run(*number, &mut stripe.borrow_mut());
-            locked = *others;
+    fn add(&mut self, access: Access) {
+        let known = self.0[access.magnitude()].entry(access.elements.start).or_default();
+        match known.iter_mut().find(|(known, _)| *known == access) {
+            Some((_, count)) => *count += 1,
+            None => known.push((access, 1)),
         }
     }
-}
 
-impl Table {
-    /// The table of a forked child. It keeps the accesses of the forking thread, which continues there, and drops those
-    /// of all other threads. A stripe whose lock another thread held starts empty.
-    fn after_fork(parents: Option<&'static Self>) -> Self {
-        let stripe =
-            |at: usize| parents.map_or_else(Stripe::default, |table| Stripe::after_fork(&table.stripes[at]));
-        let mut levels = 0;
-        let stripes = core::array::from_fn(|at| {
-            let stripe = stripe(at);
-            levels |= stripe.levels();
-            Box::new(Mutex::new(stripe))
-        });
-        Self { stripes, levels: AtomicU32::new(levels) }
-    }
-
-    /// Locks stripes in their order, and calls `run`.
-    fn lock<'t>(
-        &'t self,
-        stripes: u64,
-        locked: Option<&Locked<'t, '_>>,
-        run: &mut impl FnMut(Option<&Locked<'t, '_>>),
-    ) {
-        if stripes == 0 {
-            return run(locked);
+    /// Removes an access, if it was recorded.
+    fn remove(&mut self, access: &Access) {
+        let accesses = &mut self.0[access.magnitude()];
+        let Entry::Occupied(mut entry) = accesses.entry(access.elements.start) else { return };
+        let known = entry.get_mut();
+        let Some(at) = known.iter().position(|(known, _)| known == access) else { return };
+        known[at].1 -= 1;
+        if known[at].1 == 0 {
+            known.swap_remove(at);
         }
-        let number = stripes.trailing_zeros() as usize;
-        // A panic cannot leave a stripe half changed.
-        let stripe = self.stripes[number].lock().unwrap_or_else(PoisonError::into_inner);
-        let locked = Locked { number, stripe: RefCell::new(stripe), others: locked };
-        self.lock(stripes & (stripes - 1), Some(&locked), run);
+        if known.is_empty() {
+            entry.remove();
+        }
     }
 
-    /// Locks the granules that can have accesses to a range, and calls `run` with them. `own` is the level of a new access.
-    ///
-    /// A level is announced before its granules are locked, and read again under the locks. So of two accesses that
-    /// begin at once, one at least locks the granules of both.
-    fn visit<'t>(
-        &'t self,
-        range: &Range<usize>,
-        own: u32,
-        mut run: impl FnMut(Option<&Locked<'t, '_>>, &Keys),
-    ) {
-        let (mut is_done, mut keys) = (false, Keys::NONE);
-        while !is_done {
-            let mut levels = self.levels.load(Ordering::SeqCst);
-            if levels & own != own {
-                levels = self.levels.fetch_or(own, Ordering::SeqCst) | own;
-            }
-            keys.fill(range, levels);
-            self.lock(keys.stripes, None, &mut |locked| {
-                let now = self.levels.load(Ordering::SeqCst);
-                is_done = now & !levels == 0 && now & own == own;
-                if is_done {
-                    run(locked, &keys);
-                }
+    /// The accesses of the forking thread, which continues in the child. None if another thread held the lock.
+    fn after_fork(parents: &'static Mutex<Self>) -> Self {
+        let mut own = match parents.try_lock() {
+            Ok(parents) => parents.clone(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().clone(),
+            Err(TryLockError::WouldBlock) => return Self::default(),
+        };
+        for accesses in &mut own.0 {
+            accesses.retain(|_, known| {
+                known.retain(|(access, _)| access.thread == forked_by());
+                !known.is_empty()
             });
         }
+        own
+    }
+}
+
+/// The number of locks.
+const LOCKS: usize = 16;
+
+/// The accesses to all addresses. Pieces of 64 MiB take turns with the locks. An access is recorded behind the locks of all
+/// pieces that it touches.
+struct AccessTable(
+    /// In boxes, because a large allocation is more likely to fail, which would end the program.
+    [Box<Mutex<Accesses>>; LOCKS],
+);
+
+impl AccessTable {
+    /// The table of a forked child, or the first one.
+    fn after_fork(parents: Option<&'static Self>) -> Self {
+        let accesses =
+            |at: usize| parents.map_or_else(Accesses::default, |table| Accesses::after_fork(&table.0[at]));
+        Self(array::from_fn(|at| Box::new(Mutex::new(accesses(at)))))
+    }
+
+    /// Locks the pieces that a range touches, in the order of the locks, and calls `run` with their accesses.
+    fn locked<R>(&self, range: &Range<usize>, run: impl FnOnce(&mut [MutexGuard<'_, Accesses>]) -> R) -> R {
+        let piece = |address: usize| address >> 26;
+        let (first, last) = (piece(range.start), piece(range.end.saturating_sub(1)));
+        // A panic cannot leave accesses half changed.
+        let lock = |at: usize| self.0[at].lock().unwrap_or_else(PoisonError::into_inner);
+        if last <= first {
+            return run(&mut [lock(first % LOCKS)]);
+        }
+        let is_touched = |at: &usize| at.wrapping_sub(first) % LOCKS <= last - first;
+        run(&mut (0..LOCKS).filter(is_touched).map(lock).collect::<Vec<_>>())
     }
 
     /// Records an access, unless it conflicts with another. `elsewhere` may record it in another table.
     fn begin(&self, access: Access, elsewhere: impl Fn() -> Option<Begun>) -> Begun {
-        let range = access.range();
-        let mut begun = Begun { refused: 0, access };
-        let own = if REGISTRY.shared.get().is_some() { 0 } else { 1 << level_of(&range) };
-        self.visit(&range, own, |locked, keys| {
-            let mut conflicting = None;
-            Locked::for_each(locked, |number, stripe| {
-                conflicting = conflicting.or_else(|| stripe.conflicting(number, &access, keys));
-            });
-            if let Some(access) = conflicting {
-                begun = Begun { refused: 1, access };
-            } else if let Some(recorded) = elsewhere() {
-                begun = recorded;
-            } else {
-                Self::change(locked, &access, Stripe::add);
+        self.locked(&access.elements.range(), |pieces| {
+            if let Some(access) = pieces.iter().find_map(|accesses| accesses.conflicting(&access)) {
+                return Begun { refused: 1, access };
             }
-            if keys.are_all {
-                // No access begins meanwhile, so levels without one can be forgotten.
-                let mut left = 0;
-                Locked::for_each(locked, |_, stripe| left |= stripe.levels());
-                self.levels.store(left, Ordering::SeqCst);
-            }
-        });
-        begun
+            elsewhere().unwrap_or_else(|| {
+                for accesses in pieces {
+                    accesses.add(access);
+                }
+                Begun { refused: 0, access }
+            })
+        })
     }
 
-    fn end(&self, access: &Access) {
-        let stripes = own_keys(&access.range()).iter().fold(0, |stripes, key| stripes | 1 << stripe_of(*key));
-        self.lock(stripes, None, &mut |locked| Self::change(locked, access, Stripe::remove));
+    fn end(&self, access: Access) {
+        self.locked(&access.elements.range(), |pieces| {
+            for accesses in pieces {
+                accesses.remove(&access);
+            }
+        });
     }
 
     fn forget(&self, range: &Range<usize>) {
-        if self.levels.load(Ordering::SeqCst) != 0 {
-            self.visit(range, 0, |locked, _| Locked::for_each(locked, |_, stripe| stripe.forget(range)));
-        }
-    }
-
-    /// Changes the granules of an access, whose stripes are locked.
-    fn change(locked: Option<&Locked<'_, '_>>, access: &Access, change: fn(&mut Stripe, Key, &Access)) {
-        let [first, last] = own_keys(&access.range());
-        Locked::for_each(locked, |number, stripe| {
-            if stripe_of(first) == number {
-                change(stripe, first, access);
-            }
-            if first != last && stripe_of(last) == number {
-                change(stripe, last, access);
+        let all = Access::new(Elements::contiguous(range.clone()), true);
+        self.locked(range, |pieces| {
+            for accesses in pieces {
+                while let Some(access) = accesses.conflicting(&all) {
+                    accesses.remove(&access);
+                }
             }
         });
     }
 }
 
-impl Stripe {
-    fn after_fork(parents: &'static Mutex<Self>) -> Self {
-        let parents = match parents.try_lock() {
-            Ok(stripe) => stripe,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Self::default(),
-        };
-        let of_forking_thread = |list: &Vec<Entry>| -> Vec<Entry> {
-            list.iter().filter(|(_, access, _)| access.thread == forked_by()).copied().collect()
-        };
-        Self(core::array::from_fn(|at| of_forking_thread(&parents.0[at])))
-    }
-
-    /// The levels of its accesses, one bit each.
-    fn levels(&self) -> u32 {
-        self.0.iter().flatten().fold(0, |levels, (key, ..)| levels | 1 << (key & 15))
-    }
-
-    /// The accesses in these granules.
-    fn in_granules<'s>(&'s self, number: usize, keys: &'s Keys) -> impl Iterator<Item = &'s Access> {
-        let of = |key| self.0[list_of(key)].iter().filter(move |(own, ..)| *own == key);
-        let all = keys.are_all.then(|| self.0.iter().flatten());
-        let entries = keys.of_stripe(number).flat_map(of).chain(all.into_iter().flatten());
-        entries.map(|(_, access, _)| access)
-    }
-
-    /// An access in these granules that conflicts with the given one.
-    fn conflicting(&self, number: usize, access: &Access, keys: &Keys) -> Option<Access> {
-        self.in_granules(number, keys).find(|other| other.conflicts(access)).copied()
-    }
-
-    fn add(&mut self, key: Key, access: &Access) {
-        let list = &mut self.0[list_of(key)];
-        match list.iter_mut().find(|(own, known, _)| *own == key && known == access) {
-            Some((.., count)) => *count += 1,
-            None => list.push((key, *access, 1)),
-        }
-    }
-
-    fn remove(&mut self, key: Key, access: &Access) {
-        let list = &mut self.0[list_of(key)];
-        let known = list.iter().position(|(own, known, _)| *own == key && known == access);
-        let Some(at) = known else { return };
-        list[at].2 -= 1;
-        if list[at].2 == 0 {
-            list.swap_remove(at);
-        }
-    }
-
-    /// Removes all accesses to a range.
-    fn forget(&mut self, range: &Range<usize>) {
-        for list in &mut self.0 {
-            list.retain(|(_, access, _)| !access.overlaps(range));
-        }
-    }
+struct Registry {
+    table: PerProcess<AccessTable>,
+    /// The registry of another module, if that one is shared by all.
+    shared: OnceLock<&'static SharedTable>,
 }
+
+static REGISTRY: Registry =
+    Registry { table: PerProcess::new(AccessTable::after_fork), shared: OnceLock::new() };
 
 /// The result of beginning an access: the access, or the one with which it conflicts.
 #[derive(Clone, Copy)]
@@ -270,7 +240,7 @@ pub(crate) struct Begun {
 /// one needs a new name.
 #[repr(C)]
 pub(crate) struct SharedTable {
-    begin: extern "C" fn(start: usize, end: usize, exclusive: u32) -> Begun,
+    begin: extern "C" fn(elements: Elements, exclusive: u32) -> Begun,
     end: extern "C" fn(access: Access),
     forget: extern "C" fn(start: usize, end: usize),
 }
@@ -278,12 +248,12 @@ pub(crate) struct SharedTable {
 /// The registry of this module.
 pub(crate) static OWN: SharedTable = SharedTable { begin: begin_here, end: end_here, forget: forget_here };
 
-extern "C" fn begin_here(start: usize, end: usize, exclusive: u32) -> Begun {
-    REGISTRY.table.get().begin(Access::new(&(start..end), exclusive != 0), || None)
+extern "C" fn begin_here(elements: Elements, exclusive: u32) -> Begun {
+    REGISTRY.table.get().begin(Access::new(elements, exclusive != 0), || None)
 }
 
 extern "C" fn end_here(access: Access) {
-    REGISTRY.table.get().end(&access);
+    REGISTRY.table.get().end(access);
 }
 
 extern "C" fn forget_here(start: usize, end: usize) {
@@ -304,7 +274,7 @@ pub(crate) fn forget(range: Range<usize>) {
 pub(crate) fn record_in(shared: &'static SharedTable) {
     if !core::ptr::eq(shared, &raw const OWN) {
         // Under the locks no thread is between reading `shared` and recording an access.
-        REGISTRY.table.get().lock(u64::MAX, None, &mut |_| {
+        REGISTRY.table.get().locked(&(0..usize::MAX), |_| {
             let _ = REGISTRY.shared.set(shared);
         });
     }
@@ -323,25 +293,25 @@ impl Borrow {
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub(crate) fn from_shared(shared: Option<(usize, usize)>, exclusive: bool) -> Result<Option<Self>> {
-        shared.map(|(start, end)| Self::new(start..end, exclusive)).transpose()
+    pub(crate) fn from_shared(shared: Option<Elements>, exclusive: bool) -> Result<Option<Self>> {
+        shared.map(|elements| Self::new(elements, exclusive)).transpose()
     }
 
-    /// Records an access to these addresses.
+    /// Records an access to these elements.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::AlreadyBorrowed`] if a conflicting access exists.
-    fn new(range: Range<usize>, exclusive: bool) -> Result<Self> {
+    fn new(elements: Elements, exclusive: bool) -> Result<Self> {
         let end = Cell::new(OWN.end);
         // Accesses that began before `record_in` are still in this module's table.
-        let begun = REGISTRY.table.get().begin(Access::new(&range, exclusive), || {
+        let begun = REGISTRY.table.get().begin(Access::new(elements, exclusive), || {
             let shared = REGISTRY.shared.get()?;
             end.set(shared.end);
-            Some((shared.begin)(range.start, range.end, exclusive.into()))
+            Some((shared.begin)(elements, exclusive.into()))
         });
         if begun.refused != 0 {
-            return Err(already_borrowed(&begun.access.range(), begun.access.exclusive != 0));
+            return Err(already_borrowed(&begun.access.elements.range(), begun.access.exclusive != 0));
         }
         Ok(Self { access: begun.access, end: end.get() })
     }
@@ -368,6 +338,7 @@ impl Drop for Borrow {
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::{AtomicUsize, Ordering};
     #[cfg(all(unix, not(miri)))]
     use std::thread;
 
@@ -375,26 +346,34 @@ mod tests {
     #[cfg(all(unix, not(miri)))]
     use crate::process::fork::child::in_a_child;
 
+    fn borrow(range: Range<usize>, exclusive: bool) -> Result<Borrow> {
+        Borrow::new(Elements::contiguous(range), exclusive)
+    }
+
     #[test]
     fn one_writer_or_many_readers() {
         // No allocator returns these addresses.
-        let reader = Borrow::new(8..16, false).unwrap();
-        let conflicting = Borrow::new(12..20, false).unwrap();
-        assert_eq!(Borrow::new(0..9, true).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
-        let writer = Borrow::new(0..8, true).unwrap();
-        assert_eq!(Borrow::new(7..8, false).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
+        let reader = borrow(8..16, false).unwrap();
+        let conflicting = borrow(12..20, false).unwrap();
+        assert_eq!(borrow(0..9, true).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
+        let writer = borrow(0..8, true).unwrap();
+        assert_eq!(borrow(7..8, false).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
         drop((reader, conflicting, writer));
-        drop(Borrow::new(0..20, true).unwrap());
+        drop(borrow(0..20, true).unwrap());
     }
 
     /// A table of its own, so that no other test is in it.
-    fn table() -> Table {
-        Table::after_fork(None)
+    fn table() -> AccessTable {
+        AccessTable::after_fork(None)
     }
 
-    fn begin(table: &Table, range: Range<usize>, exclusive: bool) -> Option<Access> {
-        let begun = table.begin(Access::new(&range, exclusive), || None);
+    fn begin(table: &AccessTable, elements: Elements, exclusive: bool) -> Option<Access> {
+        let begun = table.begin(Access::new(elements, exclusive), || None);
         (begun.refused == 0).then_some(begun.access)
+    }
+
+    fn write(table: &AccessTable, range: Range<usize>) -> Option<Access> {
+        begin(table, Elements::contiguous(range), true)
     }
 
     #[test]
@@ -407,99 +386,116 @@ mod tests {
         for _ in 0..if cfg!(miri) { 100 } else { 20_000 } {
             if random(3) == 0 && !held.is_empty() {
                 let access = held.swap_remove(random(held.len()));
-                table.end(&access);
+                table.end(access);
                 continue;
             }
-            // Short and long ranges, near and far from one another.
-            let (scale, place) = (random(26), random(40));
-            let start = place << scale;
-            let access = Access::new(&(start..start + 1 + random(3 << scale)), random(4) == 0);
+            // Short and long ranges, near and far from one another, in one piece or in many. Some have gaps.
+            let (scale, place) = (random(30), random(40));
+            let (start, item) = (place << scale, 1 + random(4));
+            let range = start..start + item + random(3 << scale);
+            let elements = match random(3) {
+                0 => Elements::strided(range, item, [8, 12].into_iter()),
+                _ => Elements::contiguous(range),
+            };
+            let access = Access::new(elements, random(4) == 0);
             let is_free = !held.iter().any(|other| other.conflicts(&access));
-            let begun = begin(&table, access.range(), access.exclusive != 0);
+            let begun = begin(&table, elements, access.exclusive != 0);
             assert_eq!(begun.is_some(), is_free, "{access:?} beside {held:?}");
             held.extend(begun);
         }
         for access in &held {
-            table.end(access);
+            table.end(*access);
         }
-        assert!(table.stripes.iter().all(|stripe| stripe.lock().unwrap().0.iter().all(Vec::is_empty)));
+        assert!(table.0.iter().all(|accesses| accesses.lock().unwrap().0.iter().all(BTreeMap::is_empty)));
     }
 
-    /// Many accesses elsewhere, and many equal ones, are not looked at.
+    /// Items of two bytes, in rows of six or twelve: whether two columns have a byte in common.
     #[test]
-    fn an_access_costs_the_same_beside_many_others() {
+    fn columns_are_told_apart() {
+        let column =
+            |at: usize, row: usize| Elements::strided(at..at + 10 * row + 2, 2, [row, 3 * row].into_iter());
+        for (one, two, overlap) in [
+            (column(0, 6), column(2, 6), false),
+            (column(4, 6), column(0, 6), false),
+            (column(0, 6), column(4, 12), false),
+            (column(0, 6), column(1, 6), true),
+            (column(0, 6), column(12, 12), true),
+            (column(0, 6), column(2, 4), true),
+            (column(0, 6), Elements::contiguous(2..6), false),
+            (column(0, 6), Elements::contiguous(2..7), true),
+        ] {
+            assert_eq!((one.overlap(&two), two.overlap(&one)), (overlap, overlap), "{one:?} {two:?}");
+        }
+    }
+
+    #[test]
+    fn freed_memory_has_no_accesses() {
         let table = table();
-        for number in 1..=if cfg!(miri) { 100 } else { 10_000 } {
-            begin(&table, number << 16..(number << 16) + 1000, number % 2 == 0).unwrap();
-            begin(&table, 64..128, false).unwrap();
+        // Leaked, in one piece and in several.
+        for range in [64..128, 32..96, 0..1 << 30] {
+            assert!(begin(&table, Elements::contiguous(range), false).is_some());
         }
-        for range in [0..64, 64..128, 5 << 16..(5 << 16) + 64, 3 << 15..(3 << 15) + 2048] {
-            let mut entries = 0;
-            table.visit(&range, 0, |locked, keys| {
-                assert!(!keys.are_all);
-                Locked::for_each(locked, |number, stripe| {
-                    entries += stripe.in_granules(number, keys).count();
-                });
-            });
-            assert!(entries <= 2, "{entries} entries for {range:?}");
-        }
+        assert!(write(&table, 4096..4097).is_none());
+        table.forget(&(4096..4097));
+        assert!(write(&table, 4096..4097).is_some() && write(&table, 64..65).is_none());
+        table.forget(&(0..1 << 20));
+        assert!(write(&table, 0..128).is_some());
     }
 
     #[test]
     fn of_two_writers_at_once_one_is_refused() {
-        let (table, inside) = (table(), AtomicU32::new(0));
+        let (table, inside) = (table(), AtomicUsize::new(0));
         let turns = if cfg!(miri) { 10 } else { 20_000 };
-        // The same address on different levels.
-        let write = |length: usize| {
+        // The same address, in one piece and in several.
+        let run = |length: usize| {
             for _ in 0..turns {
-                if let Some(access) = begin(&table, 4096..4096 + length, true) {
+                if let Some(access) = write(&table, 4096..4096 + length) {
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two writers");
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    table.end(&access);
+                    table.end(access);
                 }
             }
         };
         std::thread::scope(|scope| {
-            for length in [8, 600, 100_000, 1 << 24] {
-                scope.spawn(move || write(length));
+            for length in [8, 600, 100_000, 1 << 30] {
+                scope.spawn(move || run(length));
             }
         });
-        assert!(begin(&table, 0..usize::MAX, true).is_some());
+        assert!(write(&table, 0..usize::MAX).is_some());
     }
 
     #[cfg(all(unix, not(miri)))]
     #[test]
     fn a_child_keeps_the_accesses_of_the_forking_thread() {
-        static PARENTS: PerProcess<Table> = PerProcess::new(Table::after_fork);
+        static PARENTS: PerProcess<AccessTable> = PerProcess::new(AccessTable::after_fork);
         // Forks are counted from here on.
         generation();
-        let hold = |start: usize| begin(PARENTS.get(), start..start + 8, true).unwrap();
+        let hold = |start: usize| write(PARENTS.get(), start..start + 8).unwrap();
         let own = hold(0);
         thread::scope(|scope| assert_ne!(scope.spawn(|| hold(800)).join().unwrap().thread, own.thread));
         // Any thread of the child may be the first to use the table.
-        let ask = || [0, 800].map(|start| begin(PARENTS.get(), start..start + 8, true).is_some());
+        let ask = || [0, 800].map(|start| write(PARENTS.get(), start..start + 8).is_some());
         assert!(in_a_child(|| {
             thread::scope(|scope| assert_eq!(scope.spawn(ask).join().unwrap(), [false, true]));
-            PARENTS.get().end(&own);
-            assert!(begin(PARENTS.get(), 0..8, true).is_some());
+            PARENTS.get().end(own);
+            assert!(write(PARENTS.get(), 0..8).is_some());
         }));
     }
 
     #[cfg(all(unix, not(miri)))]
     #[test]
-    fn a_child_needs_no_lock_of_the_parent_and_never_reuses_tickets() {
-        let mut before = Some(Borrow::new(40..48, true).unwrap());
-        let at_work: Vec<_> =
-            REGISTRY.table.get().stripes.iter().map(|stripe| stripe.lock().unwrap()).collect();
+    fn a_child_needs_no_lock_of_the_parent_and_ends_no_access_of_another() {
+        let mut before = Some(borrow(40..48, true).unwrap());
+        let locked: Vec<_> = REGISTRY.table.get().0.iter().map(|accesses| accesses.lock().unwrap()).collect();
         let child = in_a_child(|| {
-            let after_fork = Borrow::new(40..48, true).unwrap();
+            let after_fork = borrow(40..48, true).unwrap();
             // The access from before the fork is not in the child's table, so its end must not end another one.
             drop(before.take());
-            assert_eq!(Borrow::new(40..48, false).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
+            assert_eq!(borrow(40..48, false).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
             drop(after_fork);
-            drop(Borrow::new(40..48, true).unwrap());
+            drop(borrow(40..48, true).unwrap());
         });
-        drop(at_work);
+        drop(locked);
         assert!(child);
     }
 }

@@ -8,7 +8,7 @@ pub(crate) struct Counter(AtomicUsize);
 /// Exports whose deleter has not run yet.
 pub(crate) static EXPORTS: Counter = Counter::new();
 
-/// Allocations of [`HostVec`](crate::HostVec), [`HostBuffer`](crate::HostBuffer) and
+/// Allocations of [`HostVec`](crate::HostVec), [`HostBuffer`](crate::storage::HostBuffer) and
 /// [`CudaBuffer`](crate::cuda::CudaBuffer).
 pub(crate) static ALLOCATIONS: Counter = Counter::new();
 
@@ -39,7 +39,7 @@ pub fn live_exports() -> usize {
     EXPORTS.0.load(Ordering::Relaxed)
 }
 
-/// The number of live allocations of [`HostVec`](crate::HostVec), [`HostBuffer`](crate::HostBuffer) and
+/// The number of live allocations of [`HostVec`](crate::HostVec), [`HostBuffer`](crate::storage::HostBuffer) and
 /// [`CudaBuffer`](crate::cuda::CudaBuffer).
 #[cfg(feature = "counters")]
 #[must_use]

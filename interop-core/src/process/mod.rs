@@ -3,5 +3,4 @@
 pub(crate) mod borrow_registry;
 pub(crate) mod counters;
 pub(crate) mod fork;
-pub(crate) mod granules;
 pub(crate) mod settings;

@@ -1,23 +1,26 @@
-//! DLPack capsules: creates them with a destructor, consumes them by renaming, and imports their tensors.
+//! Capsules: those of DLPack, which are created with a destructor and consumed by renaming; those around values; and the one
+//! with the record of borrows that the modules of an interpreter share.
 #![expect(unsafe_code, reason = "capsules hold raw pointers")]
 
-use core::ffi::CStr;
-use core::ptr::NonNull;
+use core::ffi::{CStr, c_void};
+use core::ptr::{NonNull, from_ref};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::sync::critical_section::with_critical_section;
 
 use crate::cuda::memory_check::Verification;
+use crate::driver::release::reach::contain_panic;
 use crate::error::{Error, ErrorKind, Refused, Result};
-use crate::memory::import::Import;
+use crate::memory::import::{Filled, Import, ImportSlot};
+use crate::process::borrow_registry::{OWN, SharedTable, record_in};
 use crate::protocols::dlpack::abi::{Legacy, TensorAbi, Versioned};
-use crate::protocols::dlpack::export::drop_untaken;
+use crate::protocols::dlpack::export::drop_unconsumed;
 use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
 use crate::python::errors::{origin, with_origin};
-use crate::python::interpreter::{capsule_pointer, is_attached, new_capsule, with_saved_exception};
+use crate::python::interpreter::{is_attached, with_saved_exception};
 use crate::python::py_ref::release_deferred_refs;
-use crate::python::shared_borrows::share_borrow_table;
 
 /// Creates a capsule that owns the tensor, which this crate has exported, until a consumer takes it.
 pub(crate) fn wrap<A: TensorAbi>(py: Python<'_>, tensor: ManagedTensor<A>) -> PyResult<Bound<'_, PyAny>> {
@@ -41,19 +44,19 @@ unsafe extern "C" fn destructor<A: TensorAbi>(capsule: *mut ffi::PyObject) {
     // SAFETY: the name is unchanged, so `wrap` set the pointer and no consumer took it.
     let tensor = unsafe { ManagedTensor::from_raw(tensor.as_ptr().cast::<A>()) };
     // SAFETY: `wrap` is given tensors of this crate alone.
-    let release = || unsafe { drop_untaken(tensor) };
+    let release = || unsafe { drop_unconsumed(tensor) };
     // SAFETY: the thread is attached.
     unsafe { with_saved_exception(release) };
 }
 
-/// Imports the tensor of a capsule into an empty import. The name of the capsule states the form of the tensor.
+/// Fills a slot with the tensor of a capsule. The name of the capsule states the form of the tensor.
 ///
 /// Ownership is taken before validation. Every path, including errors, releases the tensor exactly once.
 pub(crate) fn receive_capsule(
-    to: &mut Import,
+    slot: &mut ImportSlot,
     capsule: &Bound<'_, PyAny>,
     verification: Verification,
-) -> Result<()> {
+) -> Result<Filled> {
     // SAFETY: the function accepts any object.
     if unsafe { ffi::PyCapsule_CheckExact(capsule.as_ptr()) } == 0 {
         let allowed =
@@ -61,10 +64,10 @@ pub(crate) fn receive_capsule(
         return Err(Error::new(ErrorKind::Type, "capsule", origin(capsule), allowed));
     }
     if let Some(tensor) = take::<Versioned>(capsule) {
-        return receive(to, tensor, verification);
+        return receive(slot, tensor, verification);
     }
     let tensor = take::<Legacy>(capsule).ok_or_else(|| no_tensor(capsule))?;
-    receive(to, tensor, verification)
+    receive(slot, tensor, verification)
 }
 
 /// Takes the tensor from a capsule, if it has the unused name of this form, and renames the capsule in the same critical
@@ -93,15 +96,15 @@ fn no_tensor(capsule: &Bound<'_, PyAny>) -> Error {
     Error::new(ErrorKind::Capsule, "capsule", found, allowed)
 }
 
-/// Imports a tensor from Python into an empty import. Releases the tensor on an error.
+/// Fills a slot with a tensor from Python. Releases the tensor on an error.
 pub(crate) fn receive<A: TensorAbi>(
-    to: &mut Import,
+    slot: &mut ImportSlot,
     tensor: ManagedTensor<A>,
     verification: Verification,
-) -> Result<()> {
+) -> Result<Filled> {
     // SAFETY: `release_foreign::<A>` releases a struct of the form `A`, on any thread.
-    let received = unsafe { to.receive(tensor, release_foreign::<A>, verification) };
-    received.map_err(|Refused { value, error }| {
+    let filled = unsafe { tensor.fill_slot(slot, release_foreign::<A>, verification) };
+    filled.map_err(|Refused { value, error }| {
         // SAFETY: the error returned a struct of the form `A`, and nobody else releases it.
         unsafe { release_foreign::<A>(value.into_non_null()) };
         error
@@ -145,7 +148,97 @@ pub(crate) unsafe fn release_foreign<A: TensorAbi>(tensor: NonNull<()>) {
 pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Import> {
     release_deferred_refs(capsule.py());
     share_borrow_table(capsule.py())?;
-    let mut import = Import::empty();
-    receive_capsule(&mut import, capsule, Verification::Full).map_err(|error| with_origin(capsule, error))?;
-    Ok(import)
+    let mut slot = ImportSlot::new();
+    let filled = receive_capsule(&mut slot, capsule, Verification::Full);
+    let filled = filled.map_err(|error| with_origin(capsule, error))?;
+    Ok(slot.into_import(filled))
+}
+
+/// Creates a capsule around a pointer, which is not null.
+pub(crate) fn new_capsule<'py>(
+    py: Python<'py>,
+    pointer: *mut c_void,
+    name: &'static CStr,
+    destructor: Option<ffi::PyCapsule_Destructor>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the name is static, and the destructor gets the capsule alone.
+    let capsule = unsafe { ffi::PyCapsule_New(pointer, name.as_ptr(), destructor) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+/// Returns the pointer of a capsule of this name, or `None` for any other object.
+///
+/// # Safety
+///
+/// The object is alive, and the thread is attached.
+#[inline]
+pub(crate) unsafe fn capsule_pointer(object: *mut ffi::PyObject, name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the function accepts any object, and sets no exception.
+    if unsafe { ffi::PyCapsule_IsValid(object, name.as_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: the capsule is valid under this name, as was checked.
+    NonNull::new(unsafe { ffi::PyCapsule_GetPointer(object, name.as_ptr()) })
+}
+
+/// Moves a value into a capsule, which drops it with the thread attached. The current exception stays set meanwhile.
+pub(crate) fn in_capsule<T: Send + 'static>(py: Python<'_>, value: T) -> PyResult<Bound<'_, PyAny>> {
+    let place = Box::into_raw(Box::new(value));
+    new_capsule(py, place.cast(), VALUE, Some(drop_value::<T>)).inspect_err(|_| {
+        // SAFETY: the box was created above, and no capsule has it.
+        drop(unsafe { Box::from_raw(place) });
+    })
+}
+
+/// The name of the capsule around a value.
+const VALUE: &CStr = c"interop_core.value";
+
+/// The destructor of [`in_capsule`]. If other code has renamed the capsule, the value is leaked.
+///
+/// # Safety
+///
+/// Python calls this once for a capsule that `in_capsule::<T>` created, with the thread attached.
+unsafe extern "C" fn drop_value<T>(capsule: *mut ffi::PyObject) {
+    // SAFETY: the object is alive, as the caller promises.
+    let Some(place) = (unsafe { capsule_pointer(capsule, VALUE) }) else { return };
+    // SAFETY: this is the box of `in_capsule`, and it is freed once.
+    let value = unsafe { Box::from_raw(place.cast::<T>().as_ptr()) };
+    // SAFETY: the thread is attached.
+    unsafe { with_saved_exception(|| contain_panic(|| drop(value))) };
+}
+
+/// The name of the table in the interpreter's dict, and of the capsule around it. A change of the layout needs a new
+/// name.
+const BORROWS: &CStr = c"interop_core.access_table_v3";
+
+/// Makes this module record reads and writes of host memory in the table that all modules of the interpreter share.
+///
+/// A module calls this before its first export and before its first import. Until then no other module has its memory.
+///
+/// # Errors
+///
+/// If Python cannot allocate memory.
+pub(crate) fn share_borrow_table(py: Python<'_>) -> PyResult<()> {
+    static SHARED: PyOnceLock<()> = PyOnceLock::new();
+    SHARED.get_or_try_init(py, || first_of_all(py).map(record_in)).copied()
+}
+
+/// Returns the table of the first module that called this.
+fn first_of_all(py: Python<'_>) -> PyResult<&'static SharedTable> {
+    let own = from_ref(&OWN).cast_mut().cast::<c_void>();
+    let own = new_capsule(py, own, BORROWS, None)?;
+    // SAFETY: the thread is attached.
+    let interpreter = unsafe { ffi::PyInterpreterState_Get() };
+    // SAFETY: `interpreter` is the interpreter of this thread.
+    let dict = unsafe { ffi::PyInterpreterState_GetDict(interpreter) };
+    // SAFETY: the call returned a borrowed reference, or null if there is no dict.
+    let Some(dict) = (unsafe { Bound::from_borrowed_ptr_or_opt(py, dict) }) else { return Ok(&OWN) };
+    // `setdefault` is atomic, also in free-threaded builds.
+    let first = dict.call_method1("setdefault", (BORROWS.to_string_lossy(), own))?;
+    // SAFETY: the object is alive.
+    let table = unsafe { capsule_pointer(first.as_ptr(), BORROWS) };
+    // SAFETY: a module of this crate stored such a table under this name. Its memory is never unloaded, because no
+    // interpreter unloads an extension module.
+    Ok(table.map_or(&OWN, |table| unsafe { table.cast::<SharedTable>().as_ref() }))
 }

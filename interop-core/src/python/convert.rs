@@ -12,8 +12,7 @@ use crate::driver::device::{Device, DeviceType};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::python::errors::{Failure, origin, with_length};
-use crate::python::interpreter::attribute;
-use crate::python::recursion::NestedCall;
+use crate::python::interpreter::{NestedCall, attribute};
 
 /// Extracts an integer from any object with `__index__`, except a bool. `place` names the value in the error message.
 ///

@@ -181,7 +181,7 @@ pub(crate) fn origin(object: &Bound<'_, PyAny>) -> String {
 /// The class and the library of an object. Never raises.
 #[cold]
 pub(crate) fn origin_of(object: &Bound<'_, PyAny>) -> Origin {
-    let library = Package::from_class(&object.get_type()).map_or("", |package| package.names().0);
+    let library = Package::from_class(&object.get_type()).map_or("", Package::name);
     Origin { class: origin(object), library }
 }
 

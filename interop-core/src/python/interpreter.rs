@@ -1,18 +1,17 @@
-//! The interpreter: attachment, exceptions, and functions that every CPython exports, but that the stable ABI of 3.11 does
+//! The interpreter: attachment, exceptions, how deep calls nest, and functions that every CPython exports, but that the stable ABI of 3.11 does
 //! not contain. These are looked up once, by name, and each has a fallback.
 #![expect(unsafe_code, reason = "calls C functions that were looked up by name")]
 
+use core::cell::Cell;
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;
-use core::ptr::{NonNull, null_mut};
+use core::ptr::null_mut;
 use std::sync::OnceLock;
 
 use pyo3::exceptions::{PyException, PyRecursionError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-
-use crate::driver::release::reach::contain_panic;
 
 type CurrentState = unsafe extern "C" fn() -> *mut ffi::PyThreadState;
 
@@ -281,56 +280,44 @@ pub(crate) unsafe fn report_exception() {
     }
 }
 
-/// Creates a capsule around a pointer, which is not null.
-pub(crate) fn new_capsule<'py>(
-    py: Python<'py>,
-    pointer: *mut c_void,
-    name: &'static CStr,
-    destructor: Option<ffi::PyCapsule_Destructor>,
-) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: the name is static, and the destructor gets the capsule alone.
-    let capsule = unsafe { ffi::PyCapsule_New(pointer, name.as_ptr(), destructor) };
-    // SAFETY: a new reference, or null with an exception set.
-    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
-}
+/// A call that may run Python code of the caller's: a method of a protocol, `__index__`, a lookup in a class.
+///
+/// Python counts its own functions alone, at most 1000 of them by default. The calls of this crate and of the extension
+/// between two of them need up to 9 KB of stack, in a debug build up to 40 KB. A thread has 8 MB of stack on most systems.
+pub(crate) struct NestedCall(());
 
-/// Returns the pointer of a capsule of this name, or `None` for any other object.
-///
-/// # Safety
-///
-/// The object is alive, and the thread is attached.
-#[inline]
-pub(crate) unsafe fn capsule_pointer(object: *mut ffi::PyObject, name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: the function accepts any object, and sets no exception.
-    if unsafe { ffi::PyCapsule_IsValid(object, name.as_ptr()) } == 0 {
-        return None;
+/// The most calls of a thread within each other. They fit into 2 MB of stack in a debug build.
+const MOST_NESTED: u32 = 32;
+
+thread_local!(static NESTED: Cell<u32> = const { Cell::new(0) });
+
+impl NestedCall {
+    /// # Errors
+    ///
+    /// `RecursionError` at the limit.
+    #[inline]
+    pub(crate) fn enter() -> PyResult<Self> {
+        let nested = NESTED.get();
+        if nested == MOST_NESTED {
+            return Err(too_deep());
+        }
+        NESTED.set(nested + 1);
+        Ok(Self(()))
     }
-    // SAFETY: the capsule is valid under this name, as was checked.
-    NonNull::new(unsafe { ffi::PyCapsule_GetPointer(object, name.as_ptr()) })
 }
 
-/// Moves a value into a capsule, which drops it with the thread attached. The current exception stays set meanwhile.
-pub(crate) fn in_capsule<T: Send + 'static>(py: Python<'_>, value: T) -> PyResult<Bound<'_, PyAny>> {
-    let place = Box::into_raw(Box::new(value));
-    new_capsule(py, place.cast(), VALUE, Some(drop_value::<T>)).inspect_err(|_| {
-        // SAFETY: the box was created above, and no capsule has it.
-        drop(unsafe { Box::from_raw(place) });
-    })
+impl Drop for NestedCall {
+    #[inline]
+    fn drop(&mut self) {
+        NESTED.set(NESTED.get() - 1);
+    }
 }
 
-/// The name of the capsule around a value.
-const VALUE: &CStr = c"interop_core.value";
-
-/// The destructor of [`in_capsule`]. If other code has renamed the capsule, the value is leaked.
-///
-/// # Safety
-///
-/// Python calls this once for a capsule that `in_capsule::<T>` created, with the thread attached.
-unsafe extern "C" fn drop_value<T>(capsule: *mut ffi::PyObject) {
-    // SAFETY: the object is alive, as the caller promises.
-    let Some(place) = (unsafe { capsule_pointer(capsule, VALUE) }) else { return };
-    // SAFETY: this is the box of `in_capsule`, and it is freed once.
-    let value = unsafe { Box::from_raw(place.cast::<T>().as_ptr()) };
-    // SAFETY: the thread is attached.
-    unsafe { with_saved_exception(|| contain_panic(|| drop(value))) };
+#[cold]
+fn too_deep() -> PyErr {
+    let text = format!(
+        "maximum recursion depth exceeded while an array is imported or exported: {MOST_NESTED} calls of the extension run within \
+         each other on this thread, each made by Python code that the one before it has called"
+    );
+    PyRecursionError::new_err(text)
 }

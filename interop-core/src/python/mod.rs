@@ -41,7 +41,7 @@
 //! /// Works on the caller's memory.
 //! #[pyfunction]
 //! fn invert(mut image: Gray<LeaseMut<f32>>) -> PyResult<()> {
-//!     image.view_mut::<f32, 2>()?.host_view_mut()?.map_inplace(|value| 1.0 - value)?;
+//!     image.map_inplace(|value: f32| 1.0 - value)?;
 //!     Ok(())
 //! }
 //!
@@ -131,8 +131,6 @@ pub(crate) mod import;
 pub(crate) mod interface_dict;
 pub(crate) mod interpreter;
 pub(crate) mod py_ref;
-pub(crate) mod recursion;
-pub(crate) mod shared_borrows;
 
 pub use crate::python::capsule::import_capsule;
 pub use crate::python::class::array_class::ArrayClass;
@@ -148,7 +146,7 @@ pub use crate::python::export::results::{
     CuPy, Exported, InLibraryOf, Jax, NewArray, NumPy, PyTorch, WithLibrary, like,
 };
 pub use crate::python::import::array_like::ArrayLike;
-pub use crate::python::import::steps::{import, import_as, import_unchecked};
+pub use crate::python::import::object::{import, import_as, import_unchecked};
 pub use crate::python::interface_dict::{cuda_array_interface, extract_cai};
 #[doc(hidden)]
 pub use crate::python::py_ref::deferred_ref_count;
@@ -164,11 +162,11 @@ pub mod expansion {
     pub use crate::python::export::dlpack::dlpack_device;
     #[cfg(feature = "stubs")]
     pub use crate::python::hints;
-    pub use crate::python::import::steps::import_as;
+    pub use crate::python::import::object::import_as;
     pub use crate::python::interface_dict::cuda_array_interface;
     pub use pyo3;
     use pyo3::{Bound, PyAny, PyResult};
 
     /// The result of a method of a protocol.
-    pub type Answer<'py> = PyResult<Bound<'py, PyAny>>;
+    pub type MethodResult<'py> = PyResult<Bound<'py, PyAny>>;
 }

@@ -112,13 +112,13 @@ impl Handle for PyRef {
 
 // The buffers of copies free their memory themselves.
 impl ExportOwner for HostBuffer {
-    const IS_THE_ARRAY: bool = true;
+    const OWNS_THE_ARRAY: bool = true;
 }
 
 impl ExportOwner for CudaBuffer {
-    const IS_THE_ARRAY: bool = true;
+    const OWNS_THE_ARRAY: bool = true;
 
-    fn note_taken(&self) {
+    fn note_consumed(&self) {
         if let Some(uses) = &self.uses {
             uses.note_unknown();
         }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use cudarc::driver::CudaStream;
 use cust::memory::DeviceBuffer;
-use interop_core::{InScope, KernelViewMut};
+use interop_core::kernel::{InScope, KernelViewMut};
 
 fn by_cudarc(stream: &Arc<CudaStream>, argument: InScope<KernelViewMut<'_, f32, 1>>) {
     let _ = stream.clone_htod(&[argument]);

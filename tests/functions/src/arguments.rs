@@ -4,10 +4,8 @@
 
 use std::sync::Arc;
 
-use interop_core::{
-    Borrowed, BorrowedMut, BorrowedTensor, CudaArray, DType, Device, Error, ErrorKind, HostVec, Result,
-    dispatch,
-};
+use interop_core::lent::{Borrowed, BorrowedMut, BorrowedTensor};
+use interop_core::{CudaArray, DType, Device, Error, ErrorKind, HostVec, Result, dispatch};
 use interop_tvm_ffi::{Call, CallError};
 
 /// A contiguous row in host memory.
@@ -102,7 +100,7 @@ fn values(
 }
 
 fn itemsize(dtype: DType, device: Device) -> Result<usize, String> {
-    if device == Device::CPU { Ok(usize::from(dtype.bits()) / 8) } else { Err(device.to_string()) }
+    if device == Device::CPU { Ok(usize::from(dtype.bits) / 8) } else { Err(device.to_string()) }
 }
 
 /// The sums of all rows, weighted, and of the names.

@@ -1,7 +1,8 @@
 //! Layout arithmetic: extents and strides of any size, and views of legal layouts.
 #![expect(clippy::cast_possible_truncation, reason = "any number will do, also one that was cut")]
 
-use interop_core::{Layout, Order};
+use interop_core::Order;
+use interop_core::descriptor::Layout;
 
 use crate::input::Input;
 use crate::oracle::{check_error, compact, distinct, numel, runs, span, visit, widen};

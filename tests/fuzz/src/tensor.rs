@@ -10,11 +10,12 @@ use std::ffi::c_void;
 use std::mem::offset_of;
 use std::ptr;
 
+use interop_core::descriptor::MAX_NDIM;
 use interop_core::dlpack::{
     DLManagedTensor, DLManagedTensorVersioned, DLTensor, Legacy, ManagedTensor, Ownership, TensorAbi,
     Versioned, export,
 };
-use interop_core::{ArrayInfo, DType, Import, MAX_NDIM, Order};
+use interop_core::{ArrayInfo, DType, Import, Order};
 
 use crate::guarded::Guarded;
 use crate::input::{Input, Output};

@@ -1,16 +1,16 @@
 //! The key `descr`: structs of fields, with nesting and padding.
 
 use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
-use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, Float8E4m3fn, FromArray, Import, Lease, SharedBuffer,
-    StructField, StructType,
-};
+use interop_core::element::{MiniFloat, StructField, StructType};
+use interop_core::{CudaArray, DType, Device, Element, ErrorKind, FromArray, Import, Lease, SharedBuffer};
 
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Claimed};
 use crate::support::brute_force::settings;
 use crate::support::{Told, assert_told, signed};
+
+type Float8E4m3fn = MiniFloat<{ DType::F8_E4M3FN.code }>;
 
 fn entry(name: &str, typestr: &str, shape: &[i64]) -> DescrEntry {
     DescrEntry { name: name.into(), dtype: DescrType::Typestr(typestr.into()), shape: shape.to_vec() }

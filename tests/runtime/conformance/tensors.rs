@@ -53,7 +53,7 @@ fn judge<A: Form>(id: &str, claims: &Claims, expected: Result<&Value, &Value>) {
             // The legacy form has no flag for this and counts as read-only.
             assert_eq!(info.is_read_only(), expected["readonly"].as_bool().unwrap_or(true), "{id}");
             let dtype = info.dtype();
-            let triple = [i64::from(dtype.code()), i64::from(dtype.bits()), i64::from(dtype.lanes())];
+            let triple = [i64::from(dtype.code), i64::from(dtype.bits), i64::from(dtype.lanes)];
             assert_eq!(numbers(&expected["dtype"]), Some(triple.to_vec()), "{id}");
             let device = info.device();
             assert_eq!(integer(&expected["device"][0]), Some(device.device_type.0.into()), "{id}");

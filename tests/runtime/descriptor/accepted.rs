@@ -1,6 +1,8 @@
 //! Valid descriptions: the resulting `ArrayInfo`.
 
-use interop_core::{DType, Device, DeviceType, Layout, Mutability, Order, RawDescriptor, Strides};
+use interop_core::descriptor::{Layout, RawDescriptor, Strides};
+use interop_core::storage::Mutability;
+use interop_core::{DType, Device, DeviceType, Order};
 use proptest::prelude::*;
 
 use crate::support::brute_force::{offsets, settings, small_layouts};
@@ -31,7 +33,7 @@ fn facts_say_what_was_claimed() {
     assert_eq!((info.shape(), info.strides()), (&[2, 3][..], &[1, 2][..]));
     assert_eq!(info.byte_strides(), Some(vec![8, 16]));
     assert_eq!((info.dtype(), info.is_padded(), info.struct_type()), (DType::F64, false, None));
-    assert_eq!((info.ndim(), info.numel(), info.nbytes()), (2, 6, 48));
+    assert_eq!((info.shape().len(), info.numel(), info.nbytes()), (2, 6, 48));
     assert_eq!((info.device(), info.stream()), (Device::cuda(3), Some(stream)));
     assert_eq!((info.mutability(), info.is_read_only()), (Mutability::UniqueOwner, true));
     assert_eq!(info.layout(), &Layout::contiguous(&[2, 3], Order::F).unwrap());

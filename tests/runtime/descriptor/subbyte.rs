@@ -1,6 +1,7 @@
 //! R66, R67: elements of less than a byte, packed and padded.
 
-use interop_core::{DType, Device, Order, RawDescriptor, Strides};
+use interop_core::descriptor::{RawDescriptor, Strides};
+use interop_core::{DType, Device, Order};
 use proptest::prelude::*;
 
 use crate::support::brute_force::{offsets, settings, small_layouts};

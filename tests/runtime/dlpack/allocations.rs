@@ -6,10 +6,12 @@ use std::mem::{align_of, size_of};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use interop_core::descriptor::RawDescriptor;
 use interop_core::dlpack::{Legacy, ManagedTensor, Ownership, Versioned, export};
+use interop_core::storage::HostBuffer;
 use interop_core::{
-    CudaArray, Device, FromArray, HostBuffer, HostVec, Import, Lease, LeaseMut, RawDescriptor, SharedBuffer,
-    StreamHandle, live_allocations, live_exports,
+    CudaArray, Device, FromArray, HostVec, Import, Lease, LeaseMut, SharedBuffer, StreamHandle,
+    live_allocations, live_exports,
 };
 
 use crate::support::allocator::{Tally, watch};

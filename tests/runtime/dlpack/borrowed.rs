@@ -4,10 +4,9 @@
 use core::ptr::{null, null_mut};
 
 use interop_core::dlpack::DLTensor;
-use interop_core::{
-    Borrowed, BorrowedMut, BorrowedTensor, CudaArray, DType, Device, Element, ErrorKind, HostVec, LentTensor,
-    Mutability, StreamHandle,
-};
+use interop_core::lent::{Borrowed, BorrowedMut, BorrowedTensor, LentTensor};
+use interop_core::storage::Mutability;
+use interop_core::{CudaArray, DType, Device, Element, ErrorKind, HostVec, StreamHandle};
 
 use crate::support::arrays::Array;
 use crate::support::signed;
@@ -109,7 +108,10 @@ fn what_a_bare_tensor_cannot_say_is_refused() {
     assert_eq!(kind(LentTensor::new(&read_only, NOTHING)), None);
     let mut broadcast = Array::strided(HostVec::from_slice(&[1_u8]), &[4], &[0]);
     assert_eq!(kind(LentTensor::new_mut(&mut broadcast, NOTHING)), Some(ErrorKind::Strides));
-    let padded = Array::new(HostVec::from_slice(&[interop_core::Float6E2m3fn::default()]), &[1]);
+    let padded = Array::new(
+        HostVec::from_slice(&[interop_core::element::MiniFloat::<{ DType::F6_E2M3FN.code }>::default()]),
+        &[1],
+    );
     assert_eq!(kind(LentTensor::new(&padded, NOTHING)), Some(ErrorKind::Unsupported));
     let points = Array::new(vec![Point { x: 1.0, y: 2.0 }; 3], &[3]);
     let lent = LentTensor::new(&points, NOTHING).unwrap();

@@ -4,12 +4,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use interop_core::descriptor::{RawDescriptor, Strides};
 use interop_core::dlpack::{
     FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, ManagedTensor, Ownership, Versioned, export,
 };
+use interop_core::element::{MiniFloat, Opaque};
+use interop_core::storage::Mutability;
 use interop_core::{
-    ArrayInfo, CudaArray, DType, Device, DeviceType, Element, ErrorKind, Float4E2m1fnX2, Float6E2m3fn,
-    FromArray, HostVec, Import, Lease, LeaseMut, Mutability, Opaque, RawDescriptor, StreamHandle, Strides,
+    ArrayInfo, CudaArray, DType, Device, DeviceType, Element, ErrorKind, FromArray, HostVec, Import, Lease,
+    LeaseMut, StreamHandle,
 };
 use proptest::prelude::*;
 
@@ -19,6 +22,9 @@ use crate::support::brute_force::{settings, small_layouts};
 use crate::support::counted_owners::{Count, Counted};
 use crate::support::foreign_tensors::{Form, Seen, flags, look};
 use crate::support::signed;
+
+type Float4E2m1fnX2 = MiniFloat<{ DType::F4_E2M1FN.code }>;
+type Float6E2m3fn = MiniFloat<{ DType::F6_E2M3FN.code }>;
 
 /// The header fields of the versioned form with these flags.
 fn head<A: Form>(flags: u64) -> Option<(u32, u32, u64)> {
@@ -180,21 +186,21 @@ fn flags_say_how_it_is_held() {
 /// R66, R67: small floats keep their packing; the legacy form cannot state that they are padded.
 #[test]
 fn small_floats() {
-    let padded = Array::new(vec![Float6E2m3fn(1); 4], &[4]);
+    let padded = Array::new(vec![MiniFloat::<15>(1); 4], &[4]);
     let refused = padded.into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault).unwrap_err();
     let told = (ErrorKind::Unsupported, "dtype", "float6_e2m3fn", "a versioned tensor");
     assert_told(&refused.error, told);
     let tensor = refused.value.into_dlpack().unwrap();
     assert_eq!((flags(&tensor), look(&tensor).dtype), (Some(FLAG_SUBBYTE_PADDED), DType::F6_E2M3FN));
     let back: Array<Vec<Float6E2m3fn>> = Array::from_dlpack(tensor).unwrap();
-    assert_eq!(back.data, [Float6E2m3fn(1); 4]);
+    assert_eq!(back.data, [MiniFloat(1); 4]);
 
-    let torch = Array::new(vec![Float4E2m1fnX2(0x21); 4], &[4])
+    let torch = Array::new(vec![MiniFloat::<17>(0x21); 4], &[4])
         .into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault)
         .unwrap();
     let seen = look(&torch);
     assert_eq!((seen.dtype, seen.shape), (DType::F4_E2M1FN.with_lanes(2), Some(vec![4])));
-    assert_eq!(Array::<Vec<Float4E2m1fnX2>>::from_dlpack(torch).unwrap().data, [Float4E2m1fnX2(0x21); 4]);
+    assert_eq!(Array::<Vec<Float4E2m1fnX2>>::from_dlpack(torch).unwrap().data, [MiniFloat(0x21); 4]);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Element)]

@@ -2,14 +2,19 @@
 #![expect(unsafe_code, reason = "an import is made writable, which is a promise")]
 
 use interop_core::dlpack::{FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, Versioned};
+use interop_core::element::MiniFloat;
+use interop_core::storage::Mutability;
+use interop_core::view::ArrayView;
 use interop_core::{
-    ArrayInfo, ArrayView, CudaArray, DType, Device, DeviceType, ErrorKind, Float4E2m1fnX2, Float6E2m3fn,
-    FromArray, Import, Lease, LeaseMut, Mutability,
+    ArrayInfo, CudaArray, DType, Device, DeviceType, ErrorKind, FromArray, Import, Lease, LeaseMut,
 };
 
 use crate::support::arrays::Array;
 use crate::support::assert_told;
 use crate::support::foreign_tensors::{Claims, Form, look};
+
+type Float4E2m1fnX2 = MiniFloat<{ DType::F4_E2M1FN.code }>;
+type Float6E2m3fn = MiniFloat<{ DType::F6_E2M3FN.code }>;
 
 /// The description that an import of these claims has.
 fn info<A: Form>(claims: Claims) -> ArrayInfo {

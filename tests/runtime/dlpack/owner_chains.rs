@@ -2,7 +2,8 @@
 
 use std::panic::{self, AssertUnwindSafe};
 
-use interop_core::{CudaArray, FromArray, Lease, LeaseMut, Owner, SharedBuffer};
+use interop_core::storage::Owner;
+use interop_core::{CudaArray, FromArray, Lease, LeaseMut, SharedBuffer};
 
 use crate::support::arrays::Array;
 use crate::support::counted_owners::{Count, Counted, Panicking};

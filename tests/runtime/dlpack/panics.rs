@@ -3,10 +3,11 @@
 
 use std::panic;
 
+use interop_core::descriptor::RawDescriptor;
 use interop_core::dlpack::{DLManagedTensor, DLManagedTensorVersioned, Legacy, Ownership, Versioned, export};
+use interop_core::storage::{MemoryRegion, Owner};
 use interop_core::{
-    CudaArray, Device, FromArray, HostVec, Import, Lease, MemoryRegion, Owner, RawDescriptor, SharedBuffer,
-    Storage, live_exports,
+    CudaArray, Device, FromArray, HostVec, Import, Lease, SharedBuffer, Storage, live_exports,
 };
 
 use crate::support::allocator::watch;

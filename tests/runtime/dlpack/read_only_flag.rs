@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use interop_core::adapters::ndarray::NdArray;
 use interop_core::dlpack::{FLAG_READ_ONLY, Legacy, Versioned};
+use interop_core::storage::{HostBuffer, Owner};
 use interop_core::{
-    CudaArray, DType, Device, ErrorKind, FromArray, HostBuffer, HostVec, Lease, LeaseMut, Owner,
-    SharedBuffer, StreamHandle,
+    CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Lease, LeaseMut, SharedBuffer, StreamHandle,
 };
 
 use crate::support::arrays::{Array, Borrowable, Claimed, Pinned};

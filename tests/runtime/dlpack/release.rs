@@ -5,7 +5,8 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use interop_core::dlpack::{Legacy, ManagedTensor, Versioned};
-use interop_core::{CudaArray, Device, FromArray, HostVec, Import, Lease, LeaseMut, Owner, SharedBuffer};
+use interop_core::storage::Owner;
+use interop_core::{CudaArray, Device, FromArray, HostVec, Import, Lease, LeaseMut, SharedBuffer};
 
 use crate::support::arrays::{Array, Matrix};
 use crate::support::counted_owners::elsewhere;

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::slice;
 
-use interop_core::{
-    CudaArray, DynKernelView, ErrorKind, HostVec, KERNEL_HEADER, KernelArrays, KernelOperand, MAX_NDIM,
-    SharedBuffer,
-};
+use interop_core::descriptor::MAX_NDIM;
+use interop_core::kernel::{DynKernelView, KernelArrays, KernelOperand};
+use interop_core::launch::KERNEL_HEADER;
+use interop_core::{CudaArray, ErrorKind, HostVec, SharedBuffer};
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Managed};

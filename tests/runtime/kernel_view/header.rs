@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::slice;
 
-use interop_core::{CudaArray, HostVec, KERNEL_HEADER, KernelView, Order, SharedBuffer};
+use interop_core::kernel::KernelView;
+use interop_core::launch::KERNEL_HEADER;
+use interop_core::{CudaArray, HostVec, Order, SharedBuffer};
 
 use crate::support::arrays::{Array, Managed};
 use crate::support::brute_force::{indices, offsets};

@@ -3,9 +3,10 @@
 use core::mem::{align_of, size_of};
 
 use interop_core::dlpack::Versioned;
+use interop_core::kernel::{KernelView, KernelViewMut};
+use interop_core::view::ArrayViewMut;
 use interop_core::{
-    ArrayViewMut, CudaArray, Device, Element, ErrorKind, FromArray, HostVec, KernelView, KernelViewMut,
-    Lease, LeaseMut, SharedBuffer, cuda,
+    CudaArray, Device, Element, ErrorKind, FromArray, HostVec, Lease, LeaseMut, SharedBuffer, cuda,
 };
 use proptest::prelude::*;
 

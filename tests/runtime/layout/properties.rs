@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use interop_core::{ErrorKind, Layout, Order};
+use interop_core::descriptor::Layout;
+use interop_core::{ErrorKind, Order};
 use proptest::prelude::*;
 
 use crate::support::brute_force::{

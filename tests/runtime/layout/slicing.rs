@@ -2,7 +2,8 @@
 
 use std::panic;
 
-use interop_core::{Layout, Order};
+use interop_core::Order;
+use interop_core::descriptor::Layout;
 use proptest::prelude::*;
 
 use crate::support::allocator::watch;

@@ -1,10 +1,9 @@
 //! Extents and strides in the fields of a struct, whose types may be too small for them.
 
 use interop_core::dlpack::Versioned;
-use interop_core::{
-    CudaArray, DType, Device, ErrorKind, Float6E2m3fn, FromArray, Import, Lease, MemoryRegion, Mutability,
-    Opaque, SharedBuffer, Storage, StructField, StructType,
-};
+use interop_core::element::{MiniFloat, Opaque, StructField, StructType};
+use interop_core::storage::{MemoryRegion, Mutability};
+use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease, SharedBuffer, Storage};
 
 use crate::support::arrays::Matrix;
 use crate::support::assert_told;
@@ -140,7 +139,7 @@ fn numbers_that_do_not_fit_their_field() {
     let refused = |shape: &[i64], strides: &[i64], told| {
         let refused = Narrow::from_import(import(shape, strides, DType::I16)).unwrap_err();
         assert_told(&refused.error, told);
-        assert_eq!(refused.value.info().ndim(), shape.len(), "the import comes back");
+        assert_eq!(refused.value.info().shape().len(), shape.len(), "the import comes back");
     };
     refused(&[256, 1], &[1, 1], (ErrorKind::Overflow, "shape", "256", "`u8`"));
     refused(&[2, 2], &[128, 1], (ErrorKind::Overflow, "strides[0]", "128", "`strides`"));
@@ -174,7 +173,7 @@ fn unusual_arrays_of_a_constant_rank() {
     assert_eq!(Deep(vec![0; 6]).info().unwrap().strides(), [6, 6, 6, 6, 3, 1]);
     assert_eq!(Point(vec![0], [-1; 5]).info().unwrap().strides(), [1; 5], "idle axes do not run backwards");
 
-    let small = Matrix { data: vec![Float6E2m3fn(1); 6], rows: 2, columns: 3 };
+    let small = Matrix { data: vec![MiniFloat::<15>(1); 6], rows: 2, columns: 3 };
     assert_eq!((small.info().unwrap().is_padded(), small.info().unwrap().nbytes()), (true, 6));
 
     let turned = Narrow::from_import(import(&[2, 3], &[3, -1], DType::I16)).unwrap().info().unwrap();

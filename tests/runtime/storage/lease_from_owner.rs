@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-use interop_core::{CudaArray, Element, ErrorKind, FromArray, Lease, LeaseMut, Mutability, Storage};
+use interop_core::storage::Mutability;
+use interop_core::{CudaArray, Element, ErrorKind, FromArray, Lease, LeaseMut, Storage};
 
 use crate::support::arrays::{Array, Fortran};
 

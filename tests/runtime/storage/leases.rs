@@ -4,9 +4,10 @@ use std::mem::replace;
 use std::sync::Arc;
 
 use interop_core::dlpack::{FLAG_READ_ONLY, Versioned};
+use interop_core::storage::{FromImport, Mutability};
 use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, FromArray, FromImport, HostVec, Import, Kept, Lease,
-    LeaseMut, Mutability, Order, Refused, SharedBuffer, Storage, StreamHandle,
+    CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Import, Kept, Lease, LeaseMut, Order,
+    Refused, SharedBuffer, Storage, StreamHandle,
 };
 
 use crate::support::arrays::{Array, Fortran, Matrix};
@@ -177,7 +178,7 @@ fn owners_outlive_leases() {
     assert_eq!((ledger.released(), format!("{owner:?}").as_str()), (0, "Owner"));
     drop(owner);
     assert_eq!(ledger.released(), 1);
-    drop(interop_core::Owner::none());
+    drop(interop_core::storage::Owner::none());
 }
 
 /// An empty import becomes an empty lease.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use interop_core::element::{Opaque, StructType};
+use interop_core::storage::{FromImport, HostBuffer, MemoryRegion, Mutability};
 use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, FromImport, HostBuffer, HostVec, LaunchScope, Lease,
-    LeaseMut, MemoryRegion, Mutability, Opaque, Order, SharedBuffer, Storage, StreamHandle, StructType,
+    CudaArray, DType, Device, Element, ErrorKind, HostVec, LaunchScope, Lease, LeaseMut, Order, SharedBuffer,
+    Storage, StreamHandle,
 };
 
 use crate::support::arrays::{Array, Borrowable, Claimed, Fortran, GPU_ADDRESS, Matrix, Pinned};

@@ -5,7 +5,8 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use interop_core::dlpack::{FLAG_READ_ONLY, Versioned};
-use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, Mutability, Owner, StreamHandle};
+use interop_core::storage::{Mutability, Owner};
+use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, StreamHandle};
 
 use crate::support::arrays::Array;
 use crate::support::assert_told;

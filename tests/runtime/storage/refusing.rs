@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use interop_core::{
-    CudaArray, Error, ErrorKind, Lease, LeaseMut, MemoryRegion, Result, SharedBuffer, Storage,
-};
+use interop_core::storage::MemoryRegion;
+use interop_core::{CudaArray, Error, ErrorKind, Lease, LeaseMut, Result, SharedBuffer, Storage};
 
 use crate::support::arrays::Array;
 

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use interop_core::{
-    CudaArray, DType, Element, ErrorKind, FromArray, FromImport, HostBuffer, HostVec, Lease, Mutability,
-    SharedBuffer, Storage,
-};
+use interop_core::storage::{FromImport, HostBuffer, Mutability};
+use interop_core::{CudaArray, DType, Element, ErrorKind, FromArray, HostVec, Lease, SharedBuffer, Storage};
 
 use crate::support::arrays::{Array, Fortran, Matrix};
 use crate::support::assert_told;

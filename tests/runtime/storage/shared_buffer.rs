@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use interop_core::dlpack::Versioned;
+use interop_core::element::{StructField, StructType};
+use interop_core::storage::{MemoryRegion, Mutability};
 use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, MemoryRegion, Mutability, SharedBuffer,
-    Storage, StreamHandle, StructField, StructType,
+    CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, SharedBuffer, Storage, StreamHandle,
 };
 
 use crate::support::arrays::{Array, GPU_ADDRESS, Matrix};

@@ -4,9 +4,9 @@
 
 use std::fmt::Debug;
 
-use interop_core::{
-    CudaArray, Element, ErrorKind, FromArray, HostVec, MemoryRegion, ReadOnlyCell, SharedBuffer, Storage,
-};
+use interop_core::storage::MemoryRegion;
+use interop_core::view::ReadOnlyCell;
+use interop_core::{CudaArray, Element, ErrorKind, FromArray, HostVec, SharedBuffer, Storage};
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Fortran};
@@ -100,13 +100,10 @@ fn places() -> impl Strategy<Value = [Place; 2]> {
     })
 }
 
-fn check_copy<T: Element + PartialEq + Debug, const N: usize>(array: &impl CudaArray, values: &[T]) {
+fn check_iter<T: Element + PartialEq + Debug, const N: usize>(array: &impl CudaArray, values: &[T]) {
     // An array that is not aligned has no host view.
     if let Ok(view) = array.view::<T, N>().unwrap().host_view() {
-        let mut copy = values.to_vec();
-        copy.rotate_left(values.len() / 2);
-        view.copy_to_slice(&mut copy).unwrap();
-        assert_eq!(copy, values);
+        assert!(view.iter().eq(values.iter().copied()), "row-major order");
     }
 }
 
@@ -124,13 +121,10 @@ fn compare<T: Element + PartialEq + Debug>(
 
     let values: Vec<T> = from_at.iter().map(|at| source[*at]).collect();
     assert_eq!(other.to_vec::<T>().unwrap(), values);
-    let mut seen = Vec::new();
-    other.for_each(|value: T| seen.push(value)).unwrap();
-    assert_eq!(seen, values, "row-major order");
-    match other.info().unwrap().ndim() - T::TYPE.axes().len() {
-        0 => check_copy::<T, 0>(&other, &values),
-        1 => check_copy::<T, 1>(&other, &values),
-        2 => check_copy::<T, 2>(&other, &values),
+    match other.info().unwrap().shape().len() - T::TYPE.axes().len() {
+        0 => check_iter::<T, 0>(&other, &values),
+        1 => check_iter::<T, 1>(&other, &values),
+        2 => check_iter::<T, 2>(&other, &values),
         _ => {}
     }
     // In address order: no element of the target repeats, so the order is defined.
@@ -165,14 +159,6 @@ fn compare<T: Element + PartialEq + Debug>(
         expected[*at] = make(5);
     }
     written(&expected);
-
-    // A view of a fixed number of axes copies from another one.
-    if to.shape.len() == 2 && [to, from].map(|place| place.shift) == [0, 0] {
-        let other = other.view::<T, 2>().unwrap().host_view().unwrap();
-        let mut view = target.view_mut::<T, 2>().unwrap().host_view_mut().unwrap();
-        view.zip_map_inplace(&other, |_, other| other).unwrap();
-        assert_eq!(view.as_view().to_vec().unwrap(), values);
-    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "elements wrap around")]
@@ -260,7 +246,7 @@ fn chunks_are_long() {
     for (shape, strides, chunks) in [
         ([2, 6000], [6000, 1], vec![12_000]),
         ([2, 5990], [6000, 1], vec![5990, 5990]),
-        ([4, 1000], [3000, 1], vec![2048, 1952]),
+        ([4, 1000], [3000, 1], vec![2000, 2000]),
     ] {
         let array = Array::strided(all.clone(), &shape, &strides);
         let (mut lengths, mut seen) = (Vec::new(), Vec::new());
@@ -283,9 +269,6 @@ fn other_shapes_are_refused() {
     assert_told(&array.zip_map_inplace(&other, |_: u8, other: u8| other).unwrap_err(), told);
     let told = (ErrorKind::Shape, "slice", "5 elements", "a slice of 6");
     assert_told(&array.copy_from_slice(&[1_u8; 5]).unwrap_err(), told);
-    let view = array.view::<u8, 2>().unwrap().host_view().unwrap();
-    assert_told(&view.copy_to_slice(&mut [1_u8; 5]).unwrap_err(), told);
-    drop(view);
     assert_eq!(array.data, [0; 6]);
 }
 
@@ -321,15 +304,9 @@ fn bytes_that_are_no_bool() {
             let (mut array, list) = flags(bytes.into_iter().collect(), len, step);
             let told = (ErrorKind::DType, "data", "the byte 7 in a bool", "0 and 1");
             let mut seen = 0;
-            assert_told(&array.for_each(|_: bool| seen += 1).unwrap_err(), told);
+            assert_told(&array.fold((), |(), _: bool| seen += 1).unwrap_err(), told);
             assert_eq!(seen, bad);
             assert_told(&array.to_vec::<bool>().unwrap_err(), told);
-            let mut slice = vec![false; len];
-            let view = array.view::<bool, 1>().unwrap().host_view().unwrap();
-            assert_told(&view.copy_to_slice(&mut slice).unwrap_err(), told);
-            drop(view);
-            // Any other byte would be undefined behaviour, which Miri detects.
-            assert!(slice.iter().all(|flag| *flag));
             assert_told(&array.for_each_chunk(|_: &[ReadOnlyCell<bool>]| ()).unwrap_err(), told);
             let other = Array::new(vec![true; len], &[len]);
             assert_told(&array.zip_map_inplace(&other, |one: bool, two: bool| one ^ two).unwrap_err(), told);
@@ -347,7 +324,7 @@ fn lists_that_are_no_bools() {
     let bytes = SharedBuffer::new(HostVec::from(bytes));
     let lists = Array::new(Flags(bytes), &[50, 4]);
     let mut seen = 0;
-    let error = lists.for_each(|_: [bool; 4]| seen += 1).unwrap_err();
+    let error = lists.fold((), |(), _: [bool; 4]| seen += 1).unwrap_err();
     assert_told(&error, (ErrorKind::DType, "data", "the byte 9 in a bool", "0 and 1"));
     assert_eq!(seen, 30);
 }

@@ -36,58 +36,38 @@ fn all(memory: SharedBuffer, layout: usize) -> Vec<u32> {
 fn many_threads_do_what_one_does() {
     for layout in 0..LAYOUTS.len() {
         let ((mut one, one_memory), (mut many, many_memory)) = (array(layout, 1), array(layout, 1));
-        // Another layout of the same shape, or the same layout.
-        let (other, third) = (array(layout, 2).0, many_threads_source(layout));
-        let other = other.view::<u32, 3>().unwrap().host_view().unwrap();
-        let third = third.view::<u32, 3>().unwrap().host_view().unwrap();
-        let mut left = one.view_mut::<u32, 3>().unwrap().host_view_mut().unwrap();
-        let mut right = many.view_mut::<u32, 3>().unwrap().host_view_mut().unwrap();
-        left.map_inplace(|value| value.rotate_left(3)).unwrap();
-        right.par_map_inplace(|value| value.rotate_left(3)).unwrap();
-        left.zip_map_inplace(&third, |one, two| one.wrapping_mul(3) ^ two).unwrap();
-        right.par_zip_map_inplace(&third, |one, two| one.wrapping_mul(3) ^ two).unwrap();
-        left.zip_map_inplace(&other, u32::wrapping_add).unwrap();
-        right.par_zip_map_inplace(&other, u32::wrapping_add).unwrap();
-        assert_eq!(left.as_view().to_vec().unwrap(), right.as_view().to_vec().unwrap());
+        one.map_inplace(|value: u32| value.rotate_left(3)).unwrap();
+        many.par_map_inplace(|value: u32| value.rotate_left(3)).unwrap();
+        assert_eq!(one.to_vec::<u32>().unwrap(), many.to_vec::<u32>().unwrap());
         let add = |sum: u64, value: u32| sum + u64::from(value);
-        let sum = right.as_view().par_fold(|| 0, add, |one, other| one + other).unwrap();
-        assert_eq!(left.as_view().fold(0, add).unwrap(), sum);
+        let sum = many.par_fold(|| 0, add, |one, other| one + other).unwrap();
+        assert_eq!(one.fold(0, add).unwrap(), sum);
         // The pieces are concatenated in order.
         let push = |mut seen: Vec<u32>, value| {
             seen.push(value);
             seen
         };
-        let seen = right.as_view().par_fold(Vec::new, push, |one, other| [one, other].concat()).unwrap();
-        assert_eq!(left.as_view().fold(Vec::new(), push).unwrap(), seen);
-        drop((left, right));
+        let seen = many.par_fold(Vec::new, push, |one, other| [one, other].concat()).unwrap();
+        assert_eq!(one.fold(Vec::new(), push).unwrap(), seen);
         assert_eq!(all(one_memory, layout), all(many_memory, layout), "what lies between is left alone");
     }
 }
 
-/// An array in F order with the shape of a layout.
-fn many_threads_source(layout: usize) -> Array<SharedBuffer> {
-    let ([planes, rows, columns], ..) = LAYOUTS[layout];
-    let len = planes * rows * columns;
-    let elements: HostVec<u32> = (0..).map(|at: u32| at ^ 0xABCD).take(len).collect();
-    let strides = [1, signed(planes), signed(planes * rows)];
-    Array::strided(SharedBuffer::new(elements), &[planes, rows, columns], &strides)
-}
-
-/// Several threads take part, and an error or a shape mismatch is returned.
+/// Several threads take part, and an error is returned.
 #[test]
 fn threads_share_the_work_and_the_errors() {
-    let mut array = Array::new(HostVec::<u32>::zeroed(1 << 20), &[1 << 20]);
+    let array = Array::new(SharedBuffer::new(HostVec::<u32>::zeroed(1 << 20)), &[1 << 20]);
     let calls = AtomicUsize::new(0);
-    let mut view = array.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap();
-    view.as_view().par_fold(|| calls.fetch_add(1, Ordering::Relaxed), |at, _| at, |one, _| one).unwrap();
+    let count = || calls.fetch_add(1, Ordering::Relaxed);
+    array.par_fold(count, |at, _: u32| at, |one, _| one).unwrap();
     assert_eq!(calls.into_inner(), 32, "pieces");
-    let short = Array::new(vec![0_u32; 3], &[3]);
-    let short = short.view::<u32, 1>().unwrap().host_view().unwrap();
-    assert_eq!(view.par_zip_map_inplace(&short, |one, _| one).unwrap_err().kind(), ErrorKind::Shape);
-    drop(view);
-    let empty = Array::new(Vec::<u32>::new(), &[0]);
-    let empty = empty.view::<u32, 1>().unwrap().host_view().unwrap();
-    assert_eq!(empty.par_fold(|| 5, |_, _| 6, |one, _| one).unwrap(), 5);
+    let reader = array.view::<u32, 1>().unwrap().host_view().unwrap();
+    let mut other = Array::new(array.data.clone(), &[3]);
+    assert_eq!(other.par_map_inplace(|one: u32| one).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
+    drop(reader);
+    let mut empty = Array::new(Vec::<u32>::new(), &[0]);
+    assert_eq!(empty.par_fold(|| 5, |_, _: u32| 6, |one, _| one).unwrap(), 5);
+    empty.par_map_inplace(|_: u32| unreachable!()).unwrap();
 }
 
 /// A byte that is no `bool`, in any piece.
@@ -95,16 +75,14 @@ fn threads_share_the_work_and_the_errors() {
 #[expect(unsafe_code, reason = "another library writes by address")]
 fn bytes_that_are_no_bool() {
     let mut array = Array::new(HostVec::<bool>::zeroed(100_000), &[100_000]);
-    let count = |view: &interop_core::HostView<'_, bool, 1>| {
-        view.par_fold(|| 0, |sum, value| sum + usize::from(value), |one, other| one + other)
+    let count = |array: &Array<HostVec<bool>>| {
+        array.par_fold(|| 0, |sum, value: bool| sum + usize::from(value), |one, other| one + other)
     };
-    array.view_mut::<bool, 1>().unwrap().host_view_mut().unwrap().par_map_inplace(|value| !value).unwrap();
-    assert_eq!(count(&array.view::<bool, 1>().unwrap().host_view().unwrap()).unwrap(), 100_000);
+    array.par_map_inplace(|value: bool| !value).unwrap();
+    assert_eq!(count(&array).unwrap(), 100_000);
     let place = std::ptr::with_exposed_provenance_mut::<u8>(array.info().unwrap().address() + 70_000);
     // SAFETY: the byte belongs to memory for sharing, to which there are no references.
     unsafe { place.write(2) };
-    assert_eq!(
-        count(&array.view::<bool, 1>().unwrap().host_view().unwrap()).unwrap_err().kind(),
-        ErrorKind::DType
-    );
+    assert_eq!(count(&array).unwrap_err().kind(), ErrorKind::DType);
+    assert_eq!(array.par_map_inplace(|value: bool| value).unwrap_err().kind(), ErrorKind::DType);
 }

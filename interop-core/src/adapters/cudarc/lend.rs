@@ -18,7 +18,7 @@ use crate::derive::fields::stream::AsStream;
 use crate::derive::launch_scope::LaunchScope;
 use crate::derive::scope_state::ScopeUse;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::check_writable;
+use crate::memory::raw_view::check_writable;
 
 /// An array in memory of a device, lent to `cudarc` for reading. Nothing is copied.
 ///
@@ -87,7 +87,7 @@ impl<'a, T: Element> LentSlice<'a, T> {
     ///
     /// # Errors
     ///
-    /// As [`on`](Self::on), and as [`FromStream::from_stream`](crate::FromStream::from_stream).
+    /// As [`on`](Self::on), and as [`FromStream::from_stream`](crate::launch::FromStream::from_stream).
     pub fn new(array: &'a (impl CudaArray + ?Sized)) -> Result<Self> {
         let info = array.info()?;
         let scope_use = ScopeUse::read(array, &info);

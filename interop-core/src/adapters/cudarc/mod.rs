@@ -1,4 +1,4 @@
-//! `cudarc` 0.19: its slices and streams as fields, [`KernelView`](crate::KernelView) as an argument of its launch builder.
+//! `cudarc` 0.19: its slices and streams as fields, [`KernelView`](crate::kernel::KernelView) as an argument of its launch builder.
 //!
 //! | field | attribute | an import | exports are writable |
 //! | --- | --- | --- | --- |
@@ -11,7 +11,7 @@
 //! A slice knows its device and its stream. If a struct has no `stream` field, or `None` in it, the consumer of an
 //! export waits for the slice's own stream, which waits for the last write that `cudarc` tracks. Beside a `stream` field both
 //! streams are waited for. The end of a [`LaunchScope`](crate::LaunchScope) or of a loan adds its work to what `cudarc` tracks.
-//! `cudarc` does not see other launches with a [`KernelView`](crate::KernelView): call
+//! `cudarc` does not see other launches with a [`KernelView`](crate::kernel::KernelView): call
 //! [`wait_for_stream`](crate::CudaArray::wait_for_stream) after them.
 //!
 //! A default stream, of a slice or in a field, belongs to its own context. On a thread with another current context, a
@@ -85,11 +85,11 @@ use crate::driver::device::Device;
 use crate::driver::functions::to_usize;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::from_import::FromImport;
+use crate::memory::copy::transfer::{DefaultStreamTarget, copy_on_default_stream};
+use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::storage::MemoryRegion;
 use crate::memory::storage::Storage;
-use crate::memory::transfer::{DefaultStreamTarget, copy_on_default_stream};
 
 pub use crate::adapters::cudarc::context::context;
 pub use crate::adapters::cudarc::lend::{LentSlice, LentSliceMut};

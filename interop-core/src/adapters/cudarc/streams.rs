@@ -13,7 +13,7 @@ use crate::driver::device::Device;
 use crate::driver::order::order_default_stream;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::Result;
-use crate::memory::transfer::ordinal_of;
+use crate::memory::copy::transfer::ordinal_of;
 
 /// The handle of a stream that is valid on this thread and for memory of `device`. A default stream is replaced by a
 /// blocking stream of its context if the handle would mean another context's default stream.

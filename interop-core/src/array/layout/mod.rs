@@ -28,7 +28,8 @@ use crate::error::Result;
 /// The stride of an axis of extent 1 may have any value. So may all strides of an array without elements.
 ///
 /// ```
-/// use interop_core::{Layout, Order};
+/// use interop_core::descriptor::Layout;
+/// use interop_core::Order;
 ///
 /// let image = Layout::contiguous(&[480, 640, 3], Order::C)?;
 /// assert_eq!(image.strides(), [1920, 3, 1]);
@@ -80,6 +81,7 @@ impl Layout {
     ///
     /// As [`strided`](Self::strided); [`ErrorKind::Strides`](crate::ErrorKind::Strides) if a stride is not a multiple of
     /// `item`, unless the axis has extent 1 or the array no elements.
+    #[doc(hidden)]
     pub fn strided_in_bytes(shape: &[usize], strides: &[isize], item: usize) -> Result<Self> {
         Self::from_steps(shape, Steps::Elements(&in_elements(shape, strides, item)?))
     }
@@ -144,6 +146,7 @@ impl Layout {
     }
 
     /// The number of axes.
+    #[doc(hidden)]
     #[inline]
     #[must_use]
     pub fn ndim(&self) -> usize {
@@ -167,6 +170,7 @@ impl Layout {
     /// The offsets of the lowest element and of one past the highest, in elements from element \[0, …, 0\].
     ///
     /// An empty array has the range `0..0`.
+    #[doc(hidden)]
     #[inline]
     #[must_use]
     pub fn offsets(&self) -> Range<isize> {

@@ -23,6 +23,7 @@ impl Layout {
     ///
     /// If the axis or a selected index does not exist, or the result has more elements than fit `isize` (possible only
     /// with a step of 0).
+    #[doc(hidden)]
     #[must_use]
     pub fn slice(&self, axis: usize, start: usize, step: isize, len: usize) -> (Self, isize) {
         let extent = self.shape()[axis];
@@ -54,6 +55,7 @@ impl Layout {
     /// # Panics
     ///
     /// If the axis or the index does not exist.
+    #[doc(hidden)]
     #[must_use]
     pub fn select(&self, axis: usize, index: usize) -> (Self, isize) {
         assert!(index < self.shape()[axis], "index {index} outside axis {axis}");
@@ -153,7 +155,7 @@ impl Layout {
     /// A layout that visits each memory location once, from the lowest. Repeated axes and axes that continue one
     /// another are merged (broadcast arrays, sliding windows). Axes that overlap in other ways stay as they are.
     #[cfg(feature = "ndarray")]
-    pub(crate) fn places(&self) -> Self {
+    pub(crate) fn without_repeats(&self) -> Self {
         let strides = self.strides().iter().map(|stride| stride.unsigned_abs());
         let mut axes: Vec<(usize, usize)> = self.shape().iter().copied().zip(strides).collect();
         axes.retain(|(extent, stride)| *extent > 1 && *stride != 0);
@@ -208,7 +210,7 @@ mod tests {
             (&[], &[], 1),
         ] {
             let layout = Layout::strided(shape, strides).unwrap();
-            let places: Vec<isize> = layout.places().walk(Order::C).collect();
+            let places: Vec<isize> = layout.without_repeats().walk(Order::C).collect();
             assert_eq!(places.len(), count, "{shape:?} {strides:?}");
             if layout.numel() < 100 {
                 let lowest = layout.offsets().start;

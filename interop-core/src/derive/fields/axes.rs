@@ -137,8 +137,7 @@ impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
     }
 }
 
-/// Writes the items of a list, whose name is `name` in messages, to `to`. If they were returned, the move of a freshly filled
-/// list would stall the CPU.
+/// Writes the items of a list, whose name is `name` in messages, in their place (see `ImportSlot`).
 #[inline]
 fn write_numbers<I: Extent>(items: &[I], name: &str, to: &mut Dims<i64>) -> Result<()> {
     *to = Dims::zeroed(items.len());

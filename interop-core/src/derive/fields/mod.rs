@@ -3,6 +3,5 @@
 //! Each trait has hidden methods that expanded code calls: `describe_field` for exports, `take` for imports.
 
 pub(crate) mod axes;
-pub(crate) mod device_and_owner;
-pub(crate) mod raw_pointer;
+pub(crate) mod raw_memory;
 pub(crate) mod stream;

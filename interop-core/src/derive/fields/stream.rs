@@ -58,7 +58,8 @@ pub trait AsStream {
 /// Implement it together with [`AsStream`] for your own stream type:
 ///
 /// ```
-/// use interop_core::{AsStream, CudaArray, Device, FromStream, StreamHandle};
+/// use interop_core::launch::{AsStream, FromStream};
+/// use interop_core::{CudaArray, Device, StreamHandle};
 ///
 /// /// A `cudaStream_t` that somebody else keeps.
 /// struct BorrowedStream(StreamHandle);

@@ -25,7 +25,7 @@ const SHARED_FOR: u64 = 1_000_000;
 /// One list. The alignment keeps it in cache lines to which no thread with another list writes.
 #[repr(align(128))]
 #[derive(Default)]
-struct List(Mutex<Owners>);
+struct OwnerList(Mutex<Owners>);
 
 /// Owners, and the number of bytes that they keep alive.
 #[derive(Default)]
@@ -36,7 +36,7 @@ struct Owners {
 
 /// The lists of all threads.
 pub(crate) struct Batches {
-    lists: [List; LISTS],
+    lists: [OwnerList; LISTS],
     /// Set when an owner is added, cleared when the lists are emptied.
     is_occupied: AtomicBool,
     since: Instant,
@@ -46,7 +46,7 @@ pub(crate) struct Batches {
     shared_for: AtomicU64,
 }
 
-impl List {
+impl OwnerList {
     fn lock(&self) -> MutexGuard<'_, Owners> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,7 +82,7 @@ impl Batches {
         u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn own(&self) -> &List {
+    fn own(&self) -> &OwnerList {
         &self.lists[thread_number() % LISTS]
     }
 

@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock, TryLockError};
 
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::event::Event;
-use crate::driver::functions::{Driver, Failure, Outcome, code};
+use crate::driver::functions::{Driver, DriverError, Outcome, code};
 use crate::driver::release::THREAD;
 use crate::driver::release::reach::Reach;
 use crate::driver::stream::{LEGACY, capture_of};
@@ -155,7 +155,7 @@ pub(crate) fn need_synchronize() -> bool {
 pub(crate) fn synchronized(driver: &Driver, reach: Reach) -> Option<Vec<Event<'static>>> {
     unless_held(reach, || {
         let _relaxed = Relaxed::new(driver);
-        let waited = |context| finish(driver, context).map_or_else(Failure::is_final, |()| true);
+        let waited = |context| finish(driver, context).map_or_else(DriverError::is_final, |()| true);
         contexts(driver, reach)?.all(waited).then(Vec::new)
     })
 }

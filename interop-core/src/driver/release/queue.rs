@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::driver::context::Relaxed;
 use crate::driver::event::Event;
-use crate::driver::functions::{Driver, driver, is_of_parent, opened};
+use crate::driver::functions::{Driver, driver, is_opened_by_parent, opened};
 use crate::driver::release::batch::Batches;
 use crate::driver::release::hold::{events_after, synchronized};
 use crate::driver::release::reach::{ErasedOwner, Reach, contain_panic, drop_in_context};
@@ -57,7 +57,7 @@ impl Signal {
 const MOST_KEPT: usize = 4096;
 
 /// The deferred releases that are not in [`Batches`].
-struct List {
+struct DeferredReleases {
     /// One queue for each set of contexts. A program has few.
     queues: Vec<Queue>,
     /// The number of owners that threads have taken out to poll or drop them.
@@ -66,7 +66,7 @@ struct List {
 
 /// The list, and what can be read without its lock.
 struct Waiting {
-    list: Mutex<List>,
+    list: Mutex<DeferredReleases>,
     batches: Batches,
     /// Notified when something is in the list.
     not_empty: Signal,
@@ -84,7 +84,7 @@ struct Waiting {
 
 /// A forked process starts with an empty queue: only the parent releases its GPU memory.
 static WAITING: PerProcess<Waiting> = PerProcess::new(|_| Waiting {
-    list: Mutex::new(List { queues: Vec::new(), in_progress: 0 }),
+    list: Mutex::new(DeferredReleases { queues: Vec::new(), in_progress: 0 }),
     batches: Batches::new(),
     not_empty: Signal::new(),
     put_back: Signal::new(),
@@ -125,11 +125,11 @@ pub(crate) fn lock_thread_started() -> MutexGuard<'static, bool> {
     WAITING.get().thread_started.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn list() -> MutexGuard<'static, List> {
+fn list() -> MutexGuard<'static, DeferredReleases> {
     WAITING.get().list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl List {
+impl DeferredReleases {
     fn queue(&mut self, reach: Reach) -> &mut Queue {
         let reach = reach.contexts();
         let known = self.queues.iter().position(|queue| queue.reach == reach);
@@ -299,8 +299,8 @@ pub(crate) fn is_worth_waiting(ordinal: i32) -> bool {
     // What another thread has taken out to poll it will be back, or dropped.
     list.in_progress != own_in_progress()
         || list.queues.iter().any(|queue| {
-            let is_waited_for = |oldest: &Deferred| !oldest.is_given_up;
-            queue.reach.ordinal() == Some(ordinal) && queue.recorded.front().is_some_and(is_waited_for)
+            let may_wait = |oldest: &Deferred| !oldest.is_given_up;
+            queue.reach.ordinal() == Some(ordinal) && queue.recorded.front().is_some_and(may_wait)
         })
 }
 
@@ -487,7 +487,7 @@ pub fn set_release_policy(policy: ReleasePolicy) {
 /// and the memory belongs to the parent.
 #[cold]
 pub(crate) fn after_work(owner: ErasedOwner, reach: Reach) {
-    if is_of_parent() {
+    if is_opened_by_parent() {
         return core::mem::forget(owner);
     }
     if reach == Reach::NONE {

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::driver::context::{Context, Entered, Relaxed, known_device};
-use crate::driver::functions::{Driver, Outcome, is_of_parent, opened};
+use crate::driver::functions::{Driver, Outcome, is_opened_by_parent, opened};
 use crate::process::settings::unordered;
 
 /// The contexts in which memory may be in use, and how its owner is dropped.
@@ -19,7 +19,7 @@ pub(crate) struct Reach {
     /// Whether every primary context in use belongs to it.
     is_everywhere: bool,
     /// Whether the release needs neither a current context nor a capture mode.
-    is_self_reliant: bool,
+    needs_no_context: bool,
 }
 
 /// The bytes in which sizes are counted. The largest size is then 256 GiB.
@@ -31,7 +31,7 @@ const SMALL: usize = 1 << 20;
 impl Reach {
     /// No contexts: somebody else makes sure that the release comes after the work.
     pub(crate) const NONE: Self =
-        Self { context: None, blocks: 0, is_everywhere: false, is_self_reliant: false };
+        Self { context: None, blocks: 0, is_everywhere: false, needs_no_context: false };
 
     /// That of memory of one device.
     pub(crate) fn of_context(context: Context) -> Self {
@@ -58,8 +58,8 @@ impl Reach {
     }
 
     /// Marks an owner that belongs to another library, or that itself makes current what it needs.
-    pub(crate) fn self_reliant(self) -> Self {
-        Self { is_self_reliant: true, ..self }
+    pub(crate) fn without_context(self) -> Self {
+        Self { needs_no_context: true, ..self }
     }
 
     /// Returns the size of the array, rounded down; 0 if it is unknown.
@@ -74,7 +74,7 @@ impl Reach {
 
     /// The contexts alone. Releases with equal results share their events.
     pub(crate) fn contexts(self) -> Self {
-        Self { blocks: 0, is_self_reliant: false, ..self }
+        Self { blocks: 0, needs_no_context: false, ..self }
     }
 
     /// Returns whether the release waits for the work of a context.
@@ -199,7 +199,7 @@ pub(crate) fn contain_panic(run: impl FnOnce()) {
     }
 }
 
-/// Drops an owner with the context of its memory current, in the relaxed capture mode. A self-reliant owner, such as
+/// Drops an owner with the context of its memory current, in the relaxed capture mode. An owner that needs none, such as
 /// one of another library, is dropped without either.
 ///
 /// The drop may run on any thread. Some libraries free in whatever context is current (`cust`; `cudarc` on a default
@@ -207,10 +207,10 @@ pub(crate) fn contain_panic(run: impl FnOnce()) {
 /// thread's previous context is current again.
 pub(crate) fn drop_in_context(driver: &Driver, owner: ErasedOwner, reach: Reach) {
     // The drop of an earlier owner may have forked.
-    if is_of_parent() {
+    if is_opened_by_parent() {
         return core::mem::forget(owner);
     }
-    if reach.is_self_reliant {
+    if reach.needs_no_context {
         return drop(owner);
     }
     let _context = HomeContext::new(driver, reach);
@@ -256,10 +256,32 @@ impl<T> Handle for Arc<T> {
     }
 }
 
+/// A value that nobody shares.
+#[derive(Clone, Debug)]
+pub(crate) struct Sole<T>(pub(crate) T);
+
+impl<T> Handle for Sole<T> {
+    type Last = T;
+
+    fn last(self) -> Option<T> {
+        Some(self.0)
+    }
+}
+
+impl<T> InReach<Sole<T>> {
+    /// Takes the value out. It is then dropped in the context that is current.
+    pub(crate) fn take(&mut self) -> T {
+        match self.handle.take() {
+            Some(Sole(value)) => value,
+            None => unreachable!("the value is taken once"),
+        }
+    }
+}
+
 /// A handle that is dropped in the context of its memory.
 #[derive(Clone, Debug)]
 pub(crate) struct InReach<H: Handle> {
-    /// `None` during the drop alone.
+    /// `None` only when it is dropped or taken.
     handle: Option<H>,
     /// `None` for host memory, and as long as it is not known.
     pub(crate) reach: Option<Reach>,
@@ -270,8 +292,21 @@ impl<H: Handle> InReach<H> {
         Self { handle: Some(handle), reach }
     }
 
-    pub(crate) fn take(mut self) -> Option<H> {
-        self.handle.take()
+    /// Drops the handle now.
+    pub(crate) fn drop_handle(&mut self) {
+        let Some(handle) = self.handle.take() else { return };
+        // Host memory needs no context, whether or not this is the last handle.
+        let Some(reach) = self.reach else { return drop(handle) };
+        if let Some(last) = handle.last() {
+            let _home = reach.enter();
+            drop(last);
+        }
+    }
+
+    /// Whether the handle was dropped or taken.
+    #[cfg(feature = "cust")]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.handle.is_none()
     }
 
     pub(crate) fn handle(&self) -> &H {
@@ -285,13 +320,7 @@ impl<H: Handle> InReach<H> {
 
 impl<H: Handle> Drop for InReach<H> {
     fn drop(&mut self) {
-        let Some(handle) = self.handle.take() else { return };
-        // Host memory needs no context, whether or not this is the last handle.
-        let Some(reach) = self.reach else { return drop(handle) };
-        if let Some(last) = handle.last() {
-            let _home = reach.enter();
-            drop(last);
-        }
+        self.drop_handle();
     }
 }
 
@@ -310,7 +339,7 @@ mod tests {
             (1 << 20, 1 << 20, false),
             (256_000_000, 256_000_000, false),
         ] {
-            let sized = reach.holding(bytes).self_reliant();
+            let sized = reach.holding(bytes).without_context();
             assert_eq!((sized.bytes(), sized.is_small(), sized.contexts()), (rounded, is_small, reach));
             assert_eq!(sized.everywhere().contexts(), Reach::of_all(own));
             assert_ne!(Reach::of_all(None).holding(bytes), Reach::NONE);

@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 use core::fmt;
 use core::mem::MaybeUninit;
 
-use crate::array::element::Element;
+use crate::array::element::{Element, ElementType};
 use crate::cuda::handover::ArrayWork;
 use crate::driver::device::DeviceType;
 use crate::driver::order::Waiter;
@@ -17,7 +17,8 @@ use crate::error::{Error, ErrorKind, Result, text};
 /// over it as over any slice. Like `Cell`, it is not `Sync`: only one thread may use it.
 ///
 /// ```
-/// use interop_core::{CudaArray, ReadOnlyCell};
+/// use interop_core::view::ReadOnlyCell;
+/// use interop_core::CudaArray;
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len])]
@@ -126,18 +127,19 @@ pub(crate) unsafe fn read_unchecked<T: Element>(element: *const T) -> T {
     unsafe { value.assume_init() }
 }
 
-/// Returns an error if `T` consists of `bool`s and a byte is not a valid one. `bool` is the only scalar type with invalid
-/// bit patterns.
+/// Returns an error if the elements consist of `bool`s and a byte is not a valid one. `bool` is the only scalar type with
+/// invalid bit patterns.
 ///
 /// # Safety
 ///
-/// `first` points to `count` live, initialized elements, which nothing writes during the call.
-pub(crate) unsafe fn check_run<T: Element>(first: *const T, count: usize) -> Result<()> {
-    if T::TYPE.any_bits {
+/// The bytes are live and initialized, and nothing writes them during the call.
+#[inline]
+pub(crate) unsafe fn check_bytes(element: &ElementType, first: *const u8, count: usize) -> Result<()> {
+    if element.any_bits {
         return Ok(());
     }
-    // SAFETY: as the caller promises, counted in bytes.
-    let bytes = unsafe { core::slice::from_raw_parts(first.cast::<u8>(), count * size_of::<T>()) };
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { core::slice::from_raw_parts(first, count) };
     first_invalid_bool(bytes).map_or(Ok(()), |byte| Err(invalid_bool(byte)))
 }
 
@@ -167,7 +169,7 @@ pub(crate) fn check_readable(work: ArrayWork<'_>) -> Result<()> {
 /// Returns the first byte that is not a valid `bool`. Blocks of 1024 bytes are tested together, so that the compiler
 /// vectorizes the test.
 #[inline]
-pub(crate) fn first_invalid_bool(bytes: &[u8]) -> Option<u8> {
+fn first_invalid_bool(bytes: &[u8]) -> Option<u8> {
     let is_bad = |block: &&[u8]| block.iter().fold(0, |all, byte| all | byte) > 1;
     bytes.chunks(1024).find(is_bad)?.iter().copied().find(|byte| *byte > 1)
 }

@@ -5,11 +5,9 @@
 //! inlined so that the variables that the closure changes stay in registers.
 #![expect(clippy::inline_always, reason = "loops are compiled together with the closure that they are for")]
 
-use core::cmp::Reverse;
-
 use crate::array::dims::Dims;
 use crate::array::element::Element;
-use crate::array::layout::axes::{Axis, MOST, Offsets, Steps, merge, sum};
+use crate::array::layout::axes::{ARRAYS, Axis, Offsets, Steps, arrange, offsets, sum};
 use crate::array::layout::order::{Order, is_contiguous};
 use crate::memory::host::cells::{invalid_bool, read_valid};
 
@@ -26,15 +24,6 @@ const NARROW: Tile = (512, 512 * 16);
 /// An inner loop with fewer steps takes longer to start than to run.
 const SHORT: usize = 8;
 
-/// The order in which elements are visited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Visit {
-    /// By address in the first array, from the lowest address on.
-    Memory,
-    /// By index, in row-major order.
-    Index,
-}
-
 /// The two inner loops, starting at the offsets `first`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plane {
@@ -46,7 +35,7 @@ pub(crate) struct Plane {
 /// Nested loops over all elements. No loop has 0 iterations.
 #[derive(Clone, Debug)]
 pub(crate) struct Loops {
-    /// From the outermost to the innermost. Only the first `ndim` are used.
+    /// From the innermost to the outermost. Only the first `ndim` are used.
     axes: Dims<Axis>,
     ndim: usize,
     /// The offset of the first visited element, in each array.
@@ -56,10 +45,10 @@ pub(crate) struct Loops {
 }
 
 impl Loops {
-    /// Creates the loops over arrays of this shape, given the strides of each in elements. Returns `None` for arrays
-    /// without elements.
+    /// Creates the loops over arrays of this shape, given the strides of each in elements. They visit the elements by
+    /// address in the first array, from the lowest address on. Returns `None` for arrays without elements.
     #[inline]
-    pub(crate) fn new(shape: &[usize], strides: &[&[isize]], visit: Visit) -> Option<Self> {
+    pub(crate) fn new(shape: &[usize], strides: &[&[isize]]) -> Option<Self> {
         if shape.contains(&0) {
             return None;
         }
@@ -70,59 +59,58 @@ impl Loops {
                 extent: shape.iter().product(),
                 steps: core::array::from_fn(|array| isize::from(array < strides.len())),
             };
-            return Some(Self { axes, ndim: 1, first: [0; MOST], tile: None });
+            return Some(Self { axes, ndim: 1, first: [0; ARRAYS], tile: None });
         }
         let (axes, ndim) = (Dims::zeroed(shape.len().max(1)), 0);
         // Changed in place, because loops have about two hundred bytes.
-        let mut made = Some(Self { axes, ndim, first: [0; MOST], tile: None });
+        let mut made = Some(Self { axes, ndim, first: [0; ARRAYS], tile: None });
         let loops = made.as_mut()?;
-        for (at, extent) in shape.iter().enumerate().filter(|(_, extent)| **extent != 1) {
+        for (at, extent) in shape.iter().enumerate().rev().filter(|(_, extent)| **extent != 1) {
             let steps = core::array::from_fn(|array| strides.get(array).map_or(0, |steps| steps[at]));
             loops.axes[loops.ndim] = Axis { extent: *extent, steps };
             loops.ndim += 1;
         }
-        if visit == Visit::Memory && loops.ndim > 0 {
-            loops.turn_forward();
-            loops.axes[..loops.ndim].sort_by_key(|axis| Reverse(reach(axis)));
-        }
-        loops.ndim = merge(&mut loops.axes[..loops.ndim]);
+        (loops.first, loops.ndim) = arrange(&mut loops.axes[..loops.ndim]);
         if loops.ndim == 0 {
             (loops.axes[0], loops.ndim) = (Axis::ONCE, 1);
         }
         made
     }
 
-    /// As [`new`](Self::new) in memory order, in tiles if that is faster. `item` is the size of an element in bytes.
+    /// As [`new`](Self::new), in tiles if that is faster. `item` is the size of an element in bytes.
     pub(crate) fn tiled(shape: &[usize], strides: &[&[isize]], item: usize) -> Option<Self> {
-        let mut made = Self::new(shape, strides, Visit::Memory);
+        let mut made = Self::new(shape, strides);
         if let Some(loops) = &mut made {
             loops.tile(item);
         }
         made
     }
 
-    /// Reverses each axis along which the first array that moves has a negative step.
-    fn turn_forward(&mut self) {
-        for axis in &mut self.axes[..self.ndim] {
-            if axis.steps.iter().find(|step| **step != 0).is_some_and(|step| *step < 0) {
-                self.first = sum(self.first, axis.to(axis.extent - 1));
-                axis.steps = axis.steps.map(isize::wrapping_neg);
-            }
-        }
+    /// Creates the loops over axes that were arranged, for elements of `item` bytes.
+    pub(crate) fn of_axes(axes: &[Axis], item: usize) -> Self {
+        let axes = Dims::from(if axes.is_empty() { &[Axis::ONCE] } else { axes });
+        let mut loops = Self { ndim: axes.len(), axes, first: [0; ARRAYS], tile: None };
+        loops.tile(item);
+        loops
+    }
+
+    /// The axes from the innermost to the outermost, and the offset of the first visited element.
+    pub(crate) fn axes(&self) -> (&[Axis], Steps) {
+        (&self.axes[..self.ndim], self.first)
     }
 
     /// If the second array has a smaller stride along another axis than along the inner one, makes that axis the second
     /// loop and tiles the two. If one of the two is short, the longer one becomes the inner loop.
     fn tile(&mut self, item: usize) {
-        let inner = self.ndim - 1;
         let step = |axis: &Axis| axis.steps[1].unsigned_abs();
-        let others = self.axes[..inner].iter().enumerate().filter(|(_, axis)| step(axis) != 0);
-        let Some((at, nearest)) = others.min_by_key(|(_, axis)| step(axis)) else { return };
-        if step(nearest) < step(&self.axes[inner]) {
-            let stride = step(&self.axes[inner]).wrapping_mul(item);
+        let [inner, others @ ..] = &self.axes[..self.ndim] else { return };
+        let moving = others.iter().enumerate().filter(|(_, axis)| step(axis) != 0);
+        let Some((at, nearest)) = moving.min_by_key(|(_, axis)| step(axis)) else { return };
+        if step(nearest) < step(inner) {
+            let stride = step(inner).wrapping_mul(item);
             self.tile = Some(if item == 1 || apart(stride) < SQUARE.0 { NARROW } else { SQUARE });
-            let is_short = self.axes[inner].extent < SHORT && nearest.extent >= SHORT;
-            self.axes[at..inner + usize::from(is_short)].rotate_left(1);
+            let is_short = inner.extent < SHORT && nearest.extent >= SHORT;
+            self.axes[usize::from(!is_short)..=at + 1].rotate_right(1);
         }
     }
 
@@ -130,7 +118,7 @@ impl Loops {
     /// element.
     #[cfg(feature = "rayon")]
     pub(crate) fn halves(mut self) -> (Self, Self) {
-        let at = self.axes[..self.ndim].iter().position(|axis| axis.extent > 1).unwrap_or(0);
+        let at = self.axes[..self.ndim].iter().rposition(|axis| axis.extent > 1).unwrap_or(0);
         let half = self.axes[at].extent / 2;
         let mut rest = self.clone();
         rest.first = sum(rest.first, rest.axes[at].to(half));
@@ -147,13 +135,13 @@ impl Loops {
 
     /// Returns the two inner loops for each step of the outer ones, in tiles if that is faster.
     pub(crate) fn planes(&self) -> Planes<'_> {
-        let (outer, inner) = self.axes[..self.ndim].split_at(self.ndim.saturating_sub(2));
-        let (rows, run) = match inner {
-            [rows, run] => (*rows, *run),
-            _ => (Axis::ONCE, inner[0]),
+        let (inner, outer) = self.axes[..self.ndim].split_at(self.ndim.min(2));
+        let (run, rows) = match inner {
+            [run, rows] => (*run, *rows),
+            _ => (inner[0], Axis::ONCE),
         };
         let mut planes = Planes {
-            outer: Offsets::new(outer, self.first),
+            outer: offsets(outer, self.first),
             plane: Some(Plane { first: self.first, rows, run }),
             tile: self.tile.map(|size| (size, (0, 0))),
         };
@@ -215,11 +203,6 @@ fn apart(stride: usize) -> usize {
     // The greatest power of two that divides both. The cache is 8-way associative, so a set holds eight lines.
     let common = 1_usize << stride.trailing_zeros().min(WAY.trailing_zeros());
     8 * WAY / common.max(LINE)
-}
-
-/// The sort key of an axis: the step of each array. Axes along which an array repeats its elements are the outermost.
-fn reach(axis: &Axis) -> [usize; MOST] {
-    axis.steps.map(|step| step.unsigned_abs().wrapping_sub(1))
 }
 
 /// Pointers to one element in each of one or two arrays, with any alignment.
@@ -317,7 +300,7 @@ pub(crate) unsafe fn map<T: Element, S: Operands>(
         if steps[0] == 1 && S::is_dense(steps) {
             for at in 0..extent {
                 // SAFETY: `at < extent`, so these are elements of the run.
-                let item = unsafe { from.moved([at as isize; MOST]).read() }?;
+                let item = unsafe { from.moved([at as isize; ARRAYS]).read() }?;
                 // SAFETY: the element of the first array at the same index, which may be written.
                 unsafe { to.wrapping_add(at).write_unaligned(change(item)) };
             }
@@ -354,7 +337,7 @@ pub(crate) unsafe fn fold<S: Operands, A>(
         if S::is_dense(steps) {
             for at in 0..extent {
                 // SAFETY: `at < extent`, so these are elements of the run.
-                folded = add(folded, unsafe { from.moved([at as isize; MOST]).read() }?);
+                folded = add(folded, unsafe { from.moved([at as isize; ARRAYS]).read() }?);
             }
             return Ok(folded);
         }
@@ -396,8 +379,8 @@ pub(crate) unsafe fn fill<T: Copy>(loops: &Loops, to: *mut T, value: T) {
 mod tests {
     use super::*;
 
-    fn axes(shape: &[usize], strides: &[&[isize]], visit: Visit) -> (Vec<(usize, Steps)>, Steps, bool) {
-        let mut loops = Loops::new(shape, strides, visit).unwrap();
+    fn axes(shape: &[usize], strides: &[&[isize]]) -> (Vec<(usize, Steps)>, Steps, bool) {
+        let mut loops = Loops::new(shape, strides).unwrap();
         loops.tile(4);
         let axes = loops.axes[..loops.ndim].iter().map(|axis| (axis.extent, axis.steps)).collect();
         (axes, loops.first, loops.tile.is_some())
@@ -405,27 +388,24 @@ mod tests {
 
     #[test]
     fn axes_are_turned_sorted_and_merged() {
-        let memory = |shape: &[usize], strides: &[isize]| axes(shape, &[strides], Visit::Memory);
+        let memory = |shape: &[usize], strides: &[isize]| axes(shape, &[strides]);
         assert_eq!(memory(&[2, 3, 4], &[12, 4, 1]), (vec![(24, [1, 0])], [0; 2], false));
         assert_eq!(memory(&[2, 3, 4], &[1, 2, 6]), (vec![(24, [1, 0])], [0; 2], false), "F order");
         assert_eq!(memory(&[4, 3], &[-3, -1]), (vec![(12, [1, 0])], [-11, 0], false), "backwards");
-        assert_eq!(memory(&[4, 1, 3], &[8, 9, 1]).0, [(4, [8, 0]), (3, [1, 0])], "padded rows");
-        assert_eq!(memory(&[4, 3], &[1, 0]).0, [(3, [0, 0]), (4, [1, 0])], "repeated elements");
+        assert_eq!(memory(&[4, 1, 3], &[8, 9, 1]).0, [(3, [1, 0]), (4, [8, 0])], "padded rows");
+        assert_eq!(memory(&[4, 3], &[1, 0]).0, [(4, [1, 0]), (3, [0, 0])], "repeated elements");
         assert_eq!(memory(&[], &[]).0, [(1, [0; 2])]);
-        let index = |strides: &[isize]| axes(&[2, 3], &[strides], Visit::Index).0;
-        assert_eq!(index(&[1, 2]), [(2, [1, 0]), (3, [2, 0])]);
-        assert_eq!(index(&[-3, -1]), [(6, [-1, 0])]);
     }
 
     #[test]
     fn opposite_orders_meet_in_tiles() {
-        let found = axes(&[5, 7, 9], &[&[63, 9, 1], &[1, 5, 35]], Visit::Memory);
-        assert_eq!(found.0, [(7, [9, 5]), (5, [63, 1]), (9, [1, 35])]);
+        let found = axes(&[5, 7, 9], &[&[63, 9, 1], &[1, 5, 35]]);
+        assert_eq!(found.0, [(9, [1, 35]), (5, [63, 1]), (7, [9, 5])]);
         assert!(found.2);
-        let found = axes(&[10, 7, 3], &[&[21, 3, 1], &[1, 10, 70]], Visit::Memory);
-        assert_eq!(found.0, [(7, [3, 10]), (3, [1, 70]), (10, [21, 1])], "the longer of the two");
-        assert!(!axes(&[5, 7], &[&[7, 1], &[9, 1]], Visit::Memory).2);
-        assert!(!axes(&[5, 7], &[&[7, 1], &[0, 0]], Visit::Memory).2, "a repeated element has no order");
+        let found = axes(&[10, 7, 3], &[&[21, 3, 1], &[1, 10, 70]]);
+        assert_eq!(found.0, [(10, [21, 1]), (3, [1, 70]), (7, [3, 10])], "the longer of the two");
+        assert!(!axes(&[5, 7], &[&[7, 1], &[9, 1]]).2);
+        assert!(!axes(&[5, 7], &[&[7, 1], &[0, 0]]).2, "a repeated element has no order");
     }
 
     #[test]

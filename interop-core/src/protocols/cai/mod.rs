@@ -14,7 +14,7 @@ use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::raw_descriptor::{RawDescriptor, Strides};
+use crate::array::validate::{RawDescriptor, Strides};
 use crate::cuda;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::StreamHandle;
@@ -54,7 +54,8 @@ pub struct CudaArrayInterface {
     pub typestr: String,
     /// The key `data`: the address of the first element, and whether the array is read-only.
     pub data: (usize, bool),
-    /// The key `version`.
+    /// The key `version`. Of a version after 3, [`info`](Self::info) reads what it knows if you set 3 here. For a consumer that
+    /// refuses version 3, wait for `stream`, set it to `NothingPending`, and set 2.
     pub version: i128,
     /// The key `strides`, in bytes. `None` stands for `None` and for a missing key.
     pub strides: Option<Vec<i64>>,
@@ -139,13 +140,6 @@ impl CudaArrayInterface {
         })
     }
 
-    /// Converts the interface to version 2, for consumers that refuse version 3. It has no stream, so the caller must
-    /// have synchronized with it.
-    #[must_use]
-    pub fn into_version_2(self) -> Self {
-        Self { version: 2, stream: StreamHandle::NothingPending, ..self }
-    }
-
     /// Checks the interface and returns the description of the array. Its device is unknown, because the interface does
     /// not name it.
     ///
@@ -154,17 +148,8 @@ impl CudaArrayInterface {
     /// [`ErrorKind::Version`] outside 0 to 3, [`ErrorKind::Mask`] for a masked array, [`ErrorKind::DType`] for
     /// `typestr` and `descr`; otherwise as [`RawDescriptor::validate`].
     pub fn info(&self) -> Result<ArrayInfo> {
-        self.info_with_max_version(VERSION)
-    }
-
-    /// As [`info`](Self::info), but accepts versions up to `newest` and reads them as version 3.
-    ///
-    /// # Errors
-    ///
-    /// As [`info`](Self::info).
-    pub fn info_with_max_version(&self, newest: i128) -> Result<ArrayInfo> {
-        if !(0..=newest).contains(&self.version) {
-            let allowed = text!("0 to {newest}");
+        if !(0..=VERSION).contains(&self.version) {
+            let allowed = text!("0 to {VERSION}");
             return Err(Error::new(ErrorKind::Version, "version", self.version, allowed));
         }
         if self.mask {
@@ -250,11 +235,11 @@ impl Import {
     ) -> Result<Self> {
         let mut info = interface.info()?;
         let stated = interface.version >= 3 || interface.stream != StreamHandle::NothingPending;
-        let (reach, captured) = cuda::handover::locate_and_order(&mut info, stated, consumer)?;
-        let mut import = Self::new(info, Owner::new(owner).after(reach));
-        import.protocol = Some(Protocol::CudaArrayInterface);
+        let memory = cuda::handover::locate_and_order(&mut info, stated, consumer)?;
+        let protocol = Some(Protocol::CudaArrayInterface);
+        let mut import = Self::new(info, Owner::new(owner).with_reach(memory.reach), protocol);
         let own = import.context();
-        import.put_on_ordered_stream(consumer, captured, own);
+        import.put_on_ordered_stream(consumer, memory.is_captured, own);
         Ok(import)
     }
 }

@@ -1,6 +1,21 @@
 //! The C structs and constants of `dlpack.h` 1.3, with assertions on their layout.
 //!
 //! Every field that foreign code fills is a number or a pointer, so that an unknown value is not undefined behaviour.
+//!
+//! Which version brought what. A minor version only adds numbers and functions, so no reader asks for one: it reads what it knows,
+//! and refuses a number that it does not know.
+//!
+//! | since | what | read by | written by |
+//! | --- | --- | --- | --- |
+//! | 1.0 | [`DLManagedTensorVersioned`]: `version`, `flags` with [`FLAG_READ_ONLY`] and [`FLAG_IS_COPIED`] | `managed_tensor` | `export` |
+//! | 1.1 | the type codes 7 to 17; [`FLAG_SUBBYTE_PADDED`] | `array/dtype.rs`; `managed_tensor` | `export` |
+//! | 1.2 | strides of an array with axes are never null | `managed_tensor`, which reads null as C order | `export` |
+//! | 1.2 | [`DLPackExchangeAPI`], by the second of [`EXCHANGE_ATTRIBUTES`] | `python/import/exchange_table.rs` | – |
+//! | 1.3 | the same by the first of them, as a capsule | the same | `python/class/exchange_table.rs` |
+//!
+//! To add a flag or a type code of a later version: a constant here and `MINOR_VERSION`, or a row in `array/dtype.rs`; the readers
+//! and writers above; `include/interop_dlpack.h` and `tests/conformance/capsules.py`, from which all tests take the structs; a
+//! case in `tests/conformance/source/dlpack.py`. To add a function of the table: [`DLPackExchangeAPI`], and both files of `python`.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::offset_of;
@@ -192,7 +207,7 @@ const _: () = {
 /// The struct with version and flags, which can mark an array as read-only.
 pub type Versioned = DLManagedTensorVersioned;
 
-/// The struct from before DLPack 1.0, which cannot mark an array as read-only.
+/// The struct of DLPack 0, which cannot mark an array as read-only.
 pub type Legacy = DLManagedTensor;
 
 /// `DLPackExchangeAPIHeader`: the part of the table that is the same in every version.
@@ -204,6 +219,10 @@ pub struct DLPackExchangeAPIHeader {
     /// The table of an older version, or null.
     pub prev_api: *mut Self,
 }
+
+/// The attributes of a Python class that can have the table. The second one has its first name.
+#[cfg(feature = "python")]
+pub(crate) const EXCHANGE_ATTRIBUTES: [&str; 2] = ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"];
 
 /// The callback for a failed allocation: context, name of an exception class, message.
 pub type SetError = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char);

@@ -51,7 +51,7 @@ struct Package<A, O> {
     /// At most 64. As a `u8`, it cannot make the size of the allocation overflow.
     ndim: u8,
     /// Whether the capsule with the tensor is dropped, and no consumer took it.
-    is_untaken: bool,
+    is_unconsumed: bool,
     /// The work that the release must come after, for memory that devices use.
     reach: Option<Reach>,
     owner: MaybeDangling<O>,
@@ -86,7 +86,8 @@ struct Package<A, O> {
 ///
 /// ```
 /// use interop_core::dlpack::{Ownership, Versioned, export};
-/// use interop_core::{CudaArray, DType, RawDescriptor, Device, FromArray, Lease};
+/// use interop_core::descriptor::RawDescriptor;
+/// use interop_core::{CudaArray, DType, Device, FromArray, Lease};
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len])]
@@ -227,14 +228,14 @@ fn pack<A: TensorAbi, O: ExportOwner>(
         unsafe { strides.wrapping_add(axis).write(*step as i64) };
     }
     let tensor = tensor_of(info, shape);
-    let drops_in_order = O::IS_THE_ARRAY && info.drops_in_order;
+    let drops_in_order = O::OWNS_THE_ARRAY && info.drops_in_order;
     let is_free = info.device() == Device::CPU || drops_in_order;
     let reach = if is_free { None } else { cuda::reach_of(info) };
     let reach = reach.map(|reach| owner.get_mut().adapt_reach(reach));
     let managed = A::wrap(tensor, flags, start.cast::<c_void>(), release::<A, O>);
     let package = start.cast::<Package<A, O>>();
     // SAFETY: `alloc_layout` starts with a package and is aligned for one.
-    unsafe { package.write(Package { managed, ndim, is_untaken: false, reach, owner }) };
+    unsafe { package.write(Package { managed, ndim, is_unconsumed: false, reach, owner }) };
     counters::EXPORTS.add();
     // SAFETY: the struct is complete and not shared; the caller of `export` guarantees that its memory is live.
     unsafe { ManagedTensor::from_raw(package.cast::<A>()) }
@@ -273,12 +274,12 @@ fn field_ptr<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
 unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
     let package = managed.cast::<Package<A, O>>();
     // SAFETY: the package is live, and consumers do not write to it.
-    let is_untaken =
-        unsafe { field_ptr::<A, O, bool>(package, offset_of!(Package<A, O>, is_untaken)).read() };
-    if !is_untaken {
+    let is_unconsumed =
+        unsafe { field_ptr::<A, O, bool>(package, offset_of!(Package<A, O>, is_unconsumed)).read() };
+    if !is_unconsumed {
         let owner = field_ptr::<A, O, MaybeDangling<O>>(package, offset_of!(Package<A, O>, owner));
         // SAFETY: the owner is live until the package is dropped, below.
-        unsafe { &*owner }.get().note_taken();
+        unsafe { &*owner }.get().note_consumed();
     }
     // SAFETY: the struct is the first field of the package.
     let reach = unsafe { field_ptr::<A, O, Option<Reach>>(package, offset_of!(Package<A, O>, reach)).read() };
@@ -286,7 +287,7 @@ unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
     let Some(value) = NonNull::new(package.cast::<()>()) else { return };
     // SAFETY: the package is dropped once, by this owner. Its own owner may be dropped on any thread.
     let owner = unsafe { Owner::from_raw(value, drop_package::<A, O>) };
-    contain_panic(|| drop(owner.after(reach)));
+    contain_panic(|| drop(owner.with_reach(reach)));
 }
 
 /// Releases a tensor that no consumer has taken.
@@ -295,9 +296,9 @@ unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
 ///
 /// The tensor was exported by this crate.
 #[cfg(feature = "python")]
-pub(crate) unsafe fn drop_untaken<A: TensorAbi>(tensor: ManagedTensor<A>) {
+pub(crate) unsafe fn drop_unconsumed<A: TensorAbi>(tensor: ManagedTensor<A>) {
     // The same for each owner, because the owner comes later.
-    let offset = offset_of!(Package<A, ()>, is_untaken);
+    let offset = offset_of!(Package<A, ()>, is_unconsumed);
     let flag = tensor.as_ptr().cast_mut().wrapping_byte_add(offset).cast::<bool>();
     // SAFETY: the tensor is the start of a package, as the caller promises, and nobody else has it.
     unsafe { flag.write(true) };
@@ -330,31 +331,31 @@ unsafe fn drop_package<A: TensorAbi, O>(package: NonNull<()>) {
 /// The owner in an export.
 pub(crate) trait ExportOwner: Send + 'static {
     /// Returns the reach of the owner, given that of the memory. An owner that makes the context of the memory
-    /// current itself stores the reach and marks the result as self-reliant.
+    /// current itself stores the reach and marks the result as one without a context.
     fn adapt_reach(&mut self, reach: Reach) -> Reach {
         reach
     }
 
     /// Whether the drop is that of the described array, or of a reference to it.
-    const IS_THE_ARRAY: bool;
+    const OWNS_THE_ARRAY: bool;
 
     /// Notes that a consumer has taken the memory, which only this crate had used before.
-    fn note_taken(&self) {}
+    fn note_consumed(&self) {}
 }
 
 /// The array itself, or any other owner, which may free the memory in the context that is current.
 #[repr(transparent)]
-pub(crate) struct ExportedValue<O, const IS_THE_ARRAY: bool>(pub(crate) O);
+pub(crate) struct ExportedValue<O, const OWNS_THE_ARRAY: bool>(pub(crate) O);
 
-impl<O: Send + 'static, const IS_THE_ARRAY: bool> ExportOwner for ExportedValue<O, IS_THE_ARRAY> {
-    const IS_THE_ARRAY: bool = IS_THE_ARRAY;
+impl<O: Send + 'static, const OWNS_THE_ARRAY: bool> ExportOwner for ExportedValue<O, OWNS_THE_ARRAY> {
+    const OWNS_THE_ARRAY: bool = OWNS_THE_ARRAY;
 }
 
 impl<H: Handle + Send + 'static> ExportOwner for InReach<H> {
-    const IS_THE_ARRAY: bool = true;
+    const OWNS_THE_ARRAY: bool = true;
 
     fn adapt_reach(&mut self, reach: Reach) -> Reach {
         self.reach = Some(reach);
-        reach.self_reliant()
+        reach.without_context()
     }
 }

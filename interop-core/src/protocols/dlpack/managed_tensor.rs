@@ -1,8 +1,5 @@
 //! Owned managed tensors, functions that read tensors of other libraries, and imports.
-#![expect(
-    clippy::inline_always,
-    reason = "the description is built in place, see `RawDescriptor::validate_into`"
-)]
+#![expect(clippy::inline_always, reason = "an import is written in place, see `ImportSlot`")]
 #![expect(unsafe_code, reason = "takes ownership of a tensor")]
 
 use core::fmt;
@@ -14,14 +11,13 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::errors::no_extents;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::raw_descriptor::{RawDescriptor, Strides};
-use crate::cuda;
+use crate::array::validate::{RawDescriptor, Strides};
 use crate::cuda::memory_check::Verification;
 use crate::driver::device::Device;
 use crate::driver::release::reach::Reach;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::import::{Import, Protocol};
+use crate::memory::import::{Filled, Import, ImportSlot, Protocol};
 use crate::memory::owner::Owner;
 use crate::protocols::dlpack::abi::{
     DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION, TensorAbi,
@@ -84,7 +80,7 @@ impl<A: TensorAbi> ManagedTensor<A> {
     /// - [`ErrorKind::Version`] if the major version is not 1, and for unknown flags with elements of less than a byte.
     ///   No other field is read from another major version.
     /// - [`ErrorKind::Rank`] or [`ErrorKind::NullPointer`] for an invalid `ndim`, or a null pointer to the extents.
-    /// - Otherwise as [`RawDescriptor::validate`](crate::array::raw_descriptor::RawDescriptor::validate).
+    /// - Otherwise as [`RawDescriptor::validate`](crate::array::validate::RawDescriptor::validate).
     pub fn info(&self) -> Result<ArrayInfo> {
         let mut info = ArrayInfo::empty();
         self.info_into(&mut info)?;
@@ -114,6 +110,39 @@ impl<A: TensorAbi> ManagedTensor<A> {
     #[inline]
     fn tensor_ptr(&self) -> *const DLTensor {
         self.tensor.as_ptr().wrapping_byte_add(A::TENSOR_OFFSET).cast()
+    }
+
+    /// Fills a slot with the array, in any memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Import::from_dlpack`].
+    ///
+    /// # Safety
+    ///
+    /// `release` releases a struct of type `A` on any thread.
+    #[inline(never)]
+    pub(crate) unsafe fn fill_slot(
+        self,
+        slot: &mut ImportSlot,
+        release: unsafe fn(NonNull<()>),
+        verification: Verification,
+    ) -> Result<Filled, Refused<Self>> {
+        let described = match slot.describe(verification, |info| self.info_into(info)) {
+            Ok(described) => described,
+            Err(error) => return Err(Refused::new(self, error)),
+        };
+        let reach = described.reach.map(Reach::without_context);
+        // SAFETY: the owner releases the struct once, on any thread (1 and 3 of `from_raw`).
+        let owner = unsafe { Owner::from_raw(self.into_non_null(), release) }.with_reach(reach);
+        let protocol = if A::IS_VERSIONED { Protocol::DlpackVersioned } else { Protocol::DlpackLegacy };
+        let filled = described.own(owner, Some(protocol));
+        let info = &mut slot.import(&filled).info;
+        if info.device != Device::CPU {
+            // Without a `stream` argument the producer synchronizes with the legacy default stream.
+            info.pending = PendingWork::on(StreamHandle::LegacyDefault);
+        }
+        Ok(filled)
     }
 
     /// Returns the struct without releasing it.
@@ -146,7 +175,7 @@ pub(crate) unsafe fn read_tensor(tensor: *const DLTensor, flags: u64, to: &mut A
     if ndim > MAX_NDIM {
         return Err(invalid_rank(tensor.ndim));
     }
-    if tensor.dtype.bits() % 8 != 0 && flags & !SUPPORTED_FLAGS != 0 {
+    if tensor.dtype.bits % 8 != 0 && flags & !SUPPORTED_FLAGS != 0 {
         return Err(unknown_flags(flags));
     }
     if ndim > 0 && tensor.shape.is_null() {
@@ -287,45 +316,9 @@ impl Import {
         tensor: ManagedTensor<A>,
         verification: Verification,
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
-        let mut import = Self::empty();
+        let mut slot = ImportSlot::new();
         // SAFETY: `release::<A>` releases a struct of type `A` on any thread (3 of `ManagedTensor::from_raw`).
-        unsafe { import.receive(tensor, release::<A>, verification) }?;
-        Ok(import)
-    }
-
-    /// Replaces [`empty`](Self::empty) by the array of any tensor, in any memory. On failure the import stays empty.
-    ///
-    /// # Errors
-    ///
-    /// As [`from_dlpack`](Self::from_dlpack).
-    ///
-    /// # Safety
-    ///
-    /// `release` releases a struct of type `A` on any thread.
-    #[inline(never)]
-    pub(crate) unsafe fn receive<A: TensorAbi>(
-        &mut self,
-        tensor: ManagedTensor<A>,
-        release: unsafe fn(NonNull<()>),
-        verification: Verification,
-    ) -> Result<(), Refused<ManagedTensor<A>>> {
-        let checked = tensor.info_into(&mut self.info);
-        let reach = match checked.and_then(|()| cuda::check(&self.info, verification)) {
-            Ok(reach) => reach,
-            Err(error) => {
-                self.info = ArrayInfo::empty();
-                return Err(Refused::new(tensor, error));
-            }
-        };
-        if self.info.device != Device::CPU {
-            // Without a `stream` argument the producer synchronizes with the legacy default stream.
-            self.info.pending = PendingWork::on(StreamHandle::LegacyDefault);
-        }
-        // SAFETY: the owner releases the struct once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
-        self.owner =
-            unsafe { Owner::from_raw(tensor.into_non_null(), release) }.after(reach.map(Reach::self_reliant));
-        self.protocol =
-            Some(if A::IS_VERSIONED { Protocol::DlpackVersioned } else { Protocol::DlpackLegacy });
-        Ok(())
+        let filled = unsafe { tensor.fill_slot(&mut slot, release::<A>, verification) }?;
+        Ok(slot.into_import(filled))
     }
 }

@@ -110,7 +110,7 @@ pub fn dlpack<'py, T: ArrayMethods>(
     release_deferred_refs(py);
     let request = DlpackArgs::new(arguments)?;
     let owner = InReach::new(PyRef::new(object.clone().into_any().unbind()), None);
-    // By reference, so that the description is not moved (see `RawDescriptor::validate_into`).
+    // By reference, so that the description is not moved (see `ImportSlot`).
     let capsule = match T::of(object).info() {
         // SAFETY: the object keeps the array alive, and its class is frozen.
         Ok(ref info) => unsafe { answer(py, info, owner, &request) },

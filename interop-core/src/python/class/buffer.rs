@@ -14,8 +14,8 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::shared_range;
 use crate::memory::host::cells::check_readable;
+use crate::memory::raw_view::shared_elements;
 use crate::process::borrow_registry::Borrow;
 use crate::process::counters;
 use crate::python::class::array_class::ArrayMethods;
@@ -23,7 +23,7 @@ use crate::python::export::dlpack::waiting;
 use crate::python::py_ref::release_deferred_refs;
 
 /// The memory that the pointers of a buffer point to, until its release.
-struct Kept {
+struct BufferLists {
     format: CString,
     /// The extents, followed by the strides in bytes.
     numbers: Vec<isize>,
@@ -70,7 +70,7 @@ pub unsafe fn release_buffer(buffer: *mut ffi::Py_buffer) {
         return;
     }
     // SAFETY: this is the box of `lend`, and it is freed once.
-    drop(unsafe { Box::from_raw(kept.cast::<Kept>()) });
+    drop(unsafe { Box::from_raw(kept.cast::<BufferLists>()) });
     counters::EXPORTS.sub();
 }
 
@@ -83,7 +83,7 @@ fn has(request: c_int, flags: c_int) -> bool {
 fn lend(object: &Bound<'_, PyAny>, info: &ArrayInfo, request: c_int) -> PyResult<ffi::Py_buffer> {
     permit(object.py(), info, request)?;
     check_padding(info)?;
-    let kept = Kept { format: format_of(info.dtype(), info.struct_type())?, numbers: numbers(info)? };
+    let kept = BufferLists { format: format_of(info.dtype(), info.struct_type())?, numbers: numbers(info)? };
     let itemsize = (info.dtype().packed_bits() / 8) as isize;
     let len = (info.numel() as isize).checked_mul(itemsize);
     let len = len.ok_or_else(|| {
@@ -95,7 +95,7 @@ fn lend(object: &Bound<'_, PyAny>, info: &ArrayInfo, request: c_int) -> PyResult
     let ndim = info.ndim();
     let kept = Box::into_raw(Box::new(kept));
     // SAFETY: the box was created above.
-    let Kept { format, numbers } = unsafe { &*kept };
+    let BufferLists { format, numbers } = unsafe { &*kept };
     let numbers = numbers.as_ptr().cast_mut();
     counters::EXPORTS.add();
     let mut buffer = ffi::Py_buffer::new();
@@ -142,7 +142,7 @@ fn permit(py: Python<'_>, info: &ArrayInfo, request: c_int) -> Result<()> {
         return Err(Error::new(ErrorKind::Strides, "strides", format_args!("{:?}", info.strides()), allowed));
     }
     // The consumer is responsible for later accesses, as in every protocol.
-    Borrow::from_shared(shared_range(info), writes).map(drop)
+    Borrow::from_shared(shared_elements(info), writes).map(drop)
 }
 
 /// Rejects Rust structs with padding bytes, because these would expose old contents of the memory.

@@ -19,23 +19,22 @@ use crate::driver::device::{Device, DeviceType};
 use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::import::Import;
+use crate::memory::import::ImportSlot;
 use crate::protocols::dlpack::abi::{
     DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, DLTensor, MAJOR_VERSION, MINOR_VERSION,
     SetError, Versioned,
 };
 use crate::protocols::dlpack::export::{Ownership, export, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
-use crate::python::capsule::receive;
+use crate::python::capsule::{new_capsule, receive, share_borrow_table};
 use crate::python::class::array_class::ArrayMethods;
-use crate::python::class::exported_array::{Described, ExportedArray};
+use crate::python::class::exported_array::{DescribedOwner, ExportedArray};
 use crate::python::detach::free_detached;
 use crate::python::errors::{in_words, origin};
-use crate::python::export::allocate::new_memory_of_rust;
+use crate::python::export::allocate::{NewArraySpec, new_memory_of_rust};
 use crate::python::import::exchange_table::CAPSULE_NAME;
-use crate::python::interpreter::{is_attached, new_capsule};
+use crate::python::interpreter::is_attached;
 use crate::python::py_ref::{PyRef, release_deferred_refs};
-use crate::python::shared_borrows::share_borrow_table;
 
 /// `__dlpack_c_exchange_api__`: the capsule with the table of a class. `PyO3` calls this when it creates the class, which is
 /// before the first export.
@@ -142,10 +141,11 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
         };
         // SAFETY: the tensor is owned, and the caller transfers it.
         let tensor = unsafe { ManagedTensor::<Versioned>::from_raw(tensor.as_ptr()) };
-        let mut import = Import::empty();
-        receive(&mut import, tensor, Verification::Full)?;
+        let mut slot = ImportSlot::new();
+        let filled = receive(&mut slot, tensor, Verification::Full)?;
+        let import = slot.into_import(filled);
         // SAFETY: the import keeps its memory alive outside of itself and lends nothing. It is read-only or writable.
-        let array = unsafe { Described::new(import.info().clone(), import) };
+        let array = unsafe { DescribedOwner::new(import.info().clone(), import) };
         let object = Bound::new(py, ExportedArray::new(array)?)?;
         // SAFETY: the pointer is valid for a write, as the caller promises.
         unsafe { out.write(object.into_ptr().cast()) };
@@ -218,7 +218,7 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
         })?;
         shape.push(extent);
     }
-    let (info, memory) = new_memory_of_rust((&shape, dtype, device), None)?;
+    let (info, memory) = new_memory_of_rust(NewArraySpec { shape: &shape, dtype, device }, None)?;
     // SAFETY: the description is that of the memory, and nobody else has the memory.
     Ok(unsafe { export(&info, memory, Ownership::Owned) }?)
 }

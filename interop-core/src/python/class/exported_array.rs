@@ -12,14 +12,13 @@ use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
-use crate::derive::relabel::Sole;
 use crate::driver::device::{Device, DeviceType};
-use crate::driver::release::reach::InReach;
+use crate::driver::release::reach::{InReach, Sole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::python::class::array_class::{ArrayClass, ArrayMethods, described_attached, shared_info};
 use crate::python::errors::with_origin;
 use crate::python::export::numpy::{dtype, no_type, registered_type, same_size, type_name};
-use crate::python::recursion::NestedCall;
+use crate::python::interpreter::NestedCall;
 
 /// A Python object for an array: a handle that NumPy and other libraries use in place, as by `numpy.from_dlpack(array)`.
 ///
@@ -340,13 +339,13 @@ pub fn into_object(py: Python<'_>, array: impl CudaArray + AnyThread) -> PyResul
 }
 
 /// A description of memory that an owner keeps alive.
-pub(crate) struct Described<O> {
+pub(crate) struct DescribedOwner<O> {
     info: ArrayInfo,
     /// Held until this struct is dropped.
     _owner: O,
 }
 
-impl<O> Described<O> {
+impl<O> DescribedOwner<O> {
     /// # Safety
     ///
     /// As for [`CudaArray`], as long as the owner lives, which may be moved.
@@ -356,7 +355,7 @@ impl<O> Described<O> {
 }
 
 // SAFETY: 1 to 4: as the caller of `new` promised. Nothing accesses the owner.
-unsafe impl<O> CudaArray for Described<O> {
+unsafe impl<O> CudaArray for DescribedOwner<O> {
     fn info(&self) -> Result<ArrayInfo> {
         Ok(self.info.clone())
     }
@@ -379,7 +378,7 @@ pub(crate) fn numpy_view<'py>(
     info.dtype = same_size(dtype, info.padded).unwrap_or(dtype);
     info.padded = false;
     // SAFETY: as for the object. The element size determines the extent of the memory, and it is the same.
-    let integers = unsafe { Described::new(info, array.clone().unbind()) };
+    let integers = unsafe { DescribedOwner::new(info, array.clone().unbind()) };
     let integers = Bound::new(array.py(), ExportedArray::new(integers)?)?;
     let integers = numpy.call_method1("asarray", (PyMemoryView::from(&integers)?,))?;
     integers.call_method1("view", (registered,))

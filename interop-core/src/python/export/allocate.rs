@@ -29,13 +29,18 @@ use crate::python::export::numpy::{Api, dtype_of, import_ml_dtypes, no_type, reg
 use crate::python::import::exchange_table::{Table, object_of};
 use crate::python::import::package::{Package, library};
 
-/// The shape, element type and device of new memory.
-pub(crate) type Wish<'a> = (&'a [usize], DType, Device);
+/// A new array.
+#[derive(Clone, Copy)]
+pub(crate) struct NewArraySpec<'a> {
+    pub(crate) shape: &'a [usize],
+    pub(crate) dtype: DType,
+    pub(crate) device: Device,
+}
 
 /// Calls `numpy.empty`, or the C API for the types that have a type number.
 pub(crate) fn numpy_empty<'py>(
     py: Python<'py>,
-    (shape, dtype, device): Wish<'_>,
+    NewArraySpec { shape, dtype, device }: NewArraySpec<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     if !device.device_type.is_host_accessible() {
         let allowed = "host memory, where NumPy arrays are";
@@ -67,7 +72,7 @@ fn for_pytorch(device: Device) -> Device {
 /// Calls `torch.empty`, for an exchange table without an allocator.
 pub(crate) fn torch_empty<'py>(
     py: Python<'py>,
-    (shape, dtype, device): Wish<'_>,
+    NewArraySpec { shape, dtype, device }: NewArraySpec<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let torch = library(py, Package::PyTorch)?;
     let wishes = PyDict::new(py);
@@ -79,7 +84,7 @@ pub(crate) fn torch_empty<'py>(
 /// Calls `cupy.empty` on the device.
 pub(crate) fn cupy_empty<'py>(
     py: Python<'py>,
-    (shape, dtype, device): Wish<'_>,
+    NewArraySpec { shape, dtype, device }: NewArraySpec<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     if device.device_type != DeviceType::CUDA && device.device_type != DeviceType::CUDA_MANAGED {
         let allowed = "memory of a CUDA device, which CuPy's arrays are in";
@@ -100,8 +105,9 @@ pub(crate) fn cupy_empty<'py>(
 /// no allocator, or one that fails without an error.
 pub(crate) fn allocated<'py>(
     py: Python<'py>,
-    (table, package): (Table, Package),
-    (shape, dtype, device): Wish<'_>,
+    table: Table,
+    package: Package,
+    NewArraySpec { shape, dtype, device }: NewArraySpec<'_>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Some(allocator) = table.functions().managed_tensor_allocator else { return Ok(None) };
     let device = if package == Package::PyTorch { for_pytorch(device) } else { device };
@@ -119,14 +125,14 @@ pub(crate) fn allocated<'py>(
         strides: null_mut(),
         byte_offset: 0,
     };
-    let (mut tensor, mut refusal): (_, Refusal) = (null_mut(), None);
-    let context = (&raw mut refusal).cast();
+    let (mut tensor, mut error): (_, Option<AllocatorError>) = (null_mut(), None);
+    let context = (&raw mut error).cast();
     // SAFETY: the extents of the prototype live during the call, the pointer is valid for writing the tensor, and the
     // function for errors gets its context.
     let failed = unsafe { allocator(&raw mut prototype, &raw mut tensor, context, Some(note)) } != 0;
     if failed || tensor.is_null() || PyErr::occurred(py) {
         // Before the tensor is dropped, because its deleter may run Python code.
-        let error = PyErr::take(py).or_else(|| refusal.map(|refusal| exception(py, refusal)));
+        let error = PyErr::take(py).or_else(|| error.map(|error| error.into_exception(py)));
         if !failed && !tensor.is_null() {
             // SAFETY: the allocator created this tensor, and this code owns it.
             drop(unsafe { ManagedTensor::<Versioned>::from_raw(tensor) });
@@ -138,15 +144,21 @@ pub(crate) fn allocated<'py>(
     unsafe { object_of(table, py, tensor) }.map(Some)
 }
 
-/// The error that an allocator reported: the name of an exception class, and a text.
-type Refusal = Option<(String, String)>;
+/// The error that an allocator reported.
+struct AllocatorError {
+    /// The name of an exception class.
+    class: String,
+    text: String,
+}
 
-#[cold]
-fn exception(py: Python<'_>, (class, text): (String, String)) -> PyErr {
-    let class = py.import("builtins").and_then(|builtins| builtins.getattr(class));
-    match class.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
-        Ok(class) => PyErr::from_type(class, text),
-        Err(_) => PyRuntimeError::new_err(text),
+impl AllocatorError {
+    #[cold]
+    fn into_exception(self, py: Python<'_>) -> PyErr {
+        let class = py.import("builtins").and_then(|builtins| builtins.getattr(self.class));
+        match class.and_then(|class| Ok(class.cast_into::<PyType>()?)) {
+            Ok(class) => PyErr::from_type(class, self.text),
+            Err(_) => PyRuntimeError::new_err(self.text),
+        }
     }
 }
 
@@ -154,15 +166,16 @@ fn exception(py: Python<'_>, (class, text): (String, String)) -> PyErr {
 ///
 /// # Safety
 ///
-/// The context points to a [`Refusal`]. The texts are C strings or null.
+/// The context points to an `Option<AllocatorError>`. The texts are C strings or null.
 unsafe extern "C" fn note(context: *mut c_void, class: *const c_char, text: *const c_char) {
     let read = |place: *const c_char| {
         // SAFETY: the C string lives during the call.
         (!place.is_null()).then(|| unsafe { CStr::from_ptr(place) }.to_string_lossy().into_owned())
     };
-    let texts = (read(class).unwrap_or_default(), read(text).unwrap_or_default());
-    // SAFETY: the context is the `Refusal` of the call in progress. The assignment drops only its earlier text.
-    unsafe { *context.cast::<Refusal>() = Some(texts) };
+    let error =
+        AllocatorError { class: read(class).unwrap_or_default(), text: read(text).unwrap_or_default() };
+    // SAFETY: the context is that of the call in progress. The assignment drops only its earlier error.
+    unsafe { *context.cast::<Option<AllocatorError>>() = Some(error) };
 }
 
 /// Memory of this crate.
@@ -175,7 +188,7 @@ pub(crate) type RustMemory = Arc<dyn Storage + Send + Sync>;
 ///
 /// As [`CudaBuffer::zeroed`] and [`HostBuffer::zeroed`].
 pub(crate) fn new_memory_of_rust(
-    (shape, dtype, device): Wish<'_>,
+    NewArraySpec { shape, dtype, device }: NewArraySpec<'_>,
     stream: Option<StreamHandle>,
 ) -> Result<(ArrayInfo, RustMemory)> {
     fn described<S: Storage + Send + Sync + 'static>(

@@ -16,19 +16,18 @@ use crate::driver::device::{Device, DeviceType};
 use crate::driver::release::reach::InReach;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind};
-use crate::memory::array_view::shared_range;
-use crate::memory::from_import::SHORT_COPY;
+use crate::memory::extraction::SHORT_COPY;
 use crate::memory::host_vec::HostBuffer;
+use crate::memory::raw_view::shared_elements;
 use crate::memory::storage::InfoBuilder;
 use crate::process::borrow_registry::Borrow;
 use crate::protocols::dlpack::abi::{Legacy, Versioned};
 use crate::protocols::dlpack::export::{ExportOwner, Ownership, export_kept as pack};
-use crate::python::capsule::wrap;
+use crate::python::capsule::{share_borrow_table, wrap};
 use crate::python::convert::{device, extract_integer, number, pair};
 use crate::python::detach::{detached, free_detached};
 use crate::python::errors::{no_such_stream, origin};
 use crate::python::py_ref::release_deferred_refs;
-use crate::python::shared_borrows::share_borrow_table;
 
 /// Exports an array as the result of `__dlpack__`: a new capsule whose tensor shares the array and keeps it alive.
 ///
@@ -142,7 +141,7 @@ pub(crate) unsafe fn answer<'py>(
     let reachable = wanted == own || own.device_type.is_host_accessible();
     if request.copy == Some(true) || !reachable {
         // SAFETY: as the caller promises.
-        return unsafe { answer_by_copy(py, info, (wanted, consumer), request) };
+        return unsafe { answer_by_copy(py, info, wanted, consumer, request) };
     }
     // A consumer on the host passes no stream and reads immediately.
     if wanted != own || own.device_type.is_host_accessible() && request.stream.is_none() {
@@ -170,7 +169,8 @@ pub(crate) unsafe fn answer<'py>(
 unsafe fn answer_by_copy<'py>(
     py: Python<'py>,
     info: &ArrayInfo,
-    (wanted, consumer): (Device, StreamHandle),
+    wanted: Device,
+    consumer: StreamHandle,
     request: &DlpackArgs,
 ) -> PyResult<Bound<'py, PyAny>> {
     if request.copy == Some(false) {
@@ -179,7 +179,7 @@ unsafe fn answer_by_copy<'py>(
         return Err(Error::new(ErrorKind::CopyRequired, "copy", found, allowed).into());
     }
     // The copy reads the memory, so Rust code must not write it meanwhile.
-    let _access = Borrow::from_shared(shared_range(info), false)?;
+    let _access = Borrow::from_shared(shared_elements(info), false)?;
     cuda::refuse_capture(info, consumer)?;
     if wanted == Device::CPU {
         // A short copy on the host is not worth a switch of threads.
@@ -189,7 +189,8 @@ unsafe fn answer_by_copy<'py>(
         return unsafe { capsule(py, &info, buffer, Ownership::Copied, request.versioned) };
     }
     // SAFETY: the memory is live, as the caller promises.
-    let (buffer, info) = detached(py, || unsafe { crate::memory::duplicate::duplicate(info, consumer) })?;
+    let (buffer, info) =
+        detached(py, || unsafe { crate::memory::copy::duplicate::duplicate(info, consumer) })?;
     // SAFETY: as above.
     unsafe { capsule(py, &info, buffer, Ownership::Copied, request.versioned) }
 }
@@ -226,7 +227,7 @@ fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
     let buffer = if flat.device().device_type == DeviceType::CUDA {
         let element = ElementType::from_whole_bytes(flat.dtype(), flat.is_padded())?;
         // SAFETY: the array guarantees that its memory is live.
-        unsafe { crate::memory::transfer::fetch_buffer(&flat, &element, Order::C) }?
+        unsafe { crate::memory::copy::transfer::fetch_buffer(&flat, &element, Order::C) }?
     } else {
         crate::memory::host::cells::check_readable(flat.work())?;
         // SAFETY: as above, and the host can access the memory.

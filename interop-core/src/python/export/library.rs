@@ -20,19 +20,21 @@ use crate::memory::owner::Owner;
 use crate::process::counters;
 use crate::protocols::dlpack::abi::Versioned;
 use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_kept};
-use crate::python::class::exported_array::{AnyThread, Described, ExportedArray, into_object, numpy_view};
+use crate::python::capsule::in_capsule;
+use crate::python::class::exported_array::{
+    AnyThread, DescribedOwner, ExportedArray, into_object, numpy_view,
+};
 use crate::python::detach::free_detached;
 use crate::python::errors::with_origin;
-use crate::python::export::allocate::{Wish, allocated, cupy_empty, numpy_empty, torch_empty};
+use crate::python::export::allocate::{NewArraySpec, allocated, cupy_empty, numpy_empty, torch_empty};
 use crate::python::export::dlpack::waiting;
 use crate::python::export::numpy::{Api, import_ml_dtypes, type_number};
-use crate::python::import::exchange_table::{Table, TableStream, makes_objects, object_of, table_stream};
-use crate::python::import::package::{Package, library, packages_of};
+use crate::python::import::exchange_table::{Table, TableStream, makes_objects, object_of};
+use crate::python::import::package::{Package, class_names, library};
 use crate::python::import::type_cache::{TypeInfo, exchange_table_of, type_info};
 use crate::python::interface_dict::extract_cai;
-use crate::python::interpreter::{attribute, ignore_exception, imported, in_capsule};
+use crate::python::interpreter::{NestedCall, attribute, ignore_exception, imported};
 use crate::python::py_ref::{PyRef, release_deferred_refs};
-use crate::python::recursion::NestedCall;
 
 /// What creates a Python object from an array. The package has further rules, which [`fit`] applies.
 #[derive(Clone, Debug)]
@@ -89,11 +91,15 @@ impl Kind {
 
     /// Creates an array of the library in new memory. Returns `None` for a library that cannot allocate memory that Rust may
     /// write.
-    pub(crate) fn empty<'py>(&self, py: Python<'py>, wish: Wish<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub(crate) fn empty<'py>(
+        &self,
+        py: Python<'py>,
+        spec: NewArraySpec<'_>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let package = match self {
             Self::NumPy => Package::NumPy,
             Self::Table(table, package) => {
-                let object = allocated(py, (*table, *package), wish)?;
+                let object = allocated(py, *table, *package, spec)?;
                 if object.is_some() {
                     return Ok(object);
                 }
@@ -103,9 +109,9 @@ impl Kind {
             Self::Neutral => return Ok(None),
         };
         match package {
-            Package::NumPy => numpy_empty(py, wish).map(Some),
-            Package::PyTorch => torch_empty(py, wish).map(Some),
-            Package::CuPy => cupy_empty(py, wish).map(Some),
+            Package::NumPy => numpy_empty(py, spec).map(Some),
+            Package::PyTorch => torch_empty(py, spec).map(Some),
+            Package::CuPy => cupy_empty(py, spec).map(Some),
             _ => Ok(None),
         }
     }
@@ -130,8 +136,8 @@ fn importer_of(object: &Bound<'_, PyAny>, class: &TypeInfo) -> PyResult<Option<A
 fn find_importer<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let (py, class) = (object.py(), object.get_type());
     let namespace = ignore_exception(py, object.call_method0(intern!(py, "__array_namespace__")))?;
-    let packages = packages_of(&class)?;
-    let modules = packages.iter().filter_map(|(package, _)| imported(&PyString::new(py, package)));
+    let names = class_names(&class)?;
+    let modules = names.iter().filter_map(|name| imported(&PyString::new(py, &name.package)));
     for importer in [class.into_any()].into_iter().chain(namespace).chain(modules) {
         let function = ignore_exception(py, importer.getattr(intern!(py, "from_dlpack")))?;
         if function.is_some_and(|function| function.is_callable()) {
@@ -161,7 +167,7 @@ pub(crate) fn into_library<'py>(
     free_detached();
     match kind {
         Kind::NumPy => into_numpy(py, Box::new(array)),
-        Kind::Table(table, package) => by_table(py, (*table, *package), Box::new(array)),
+        Kind::Table(table, package) => by_table(py, *table, *package, Box::new(array)),
         Kind::FromDlpack(importer, package) => {
             by_from_dlpack(importer.object().bind(py), *package, Box::new(array))
         }
@@ -192,7 +198,7 @@ fn object_of_class<'py>(
 ) -> PyResult<Bound<'py, ExportedArray>> {
     // SAFETY: as for the array, which returned this description; [`fit`] changes only the device, to one that reaches the
     // memory.
-    let array = unsafe { Described::new(info.clone(), array) };
+    let array = unsafe { DescribedOwner::new(info.clone(), array) };
     Bound::new(py, ExportedArray::from_described(array, info))
 }
 
@@ -218,7 +224,7 @@ fn check_writable(info: &ArrayInfo, library: Package) -> PyResult<()> {
     if info.is_writable_by_owner() || info.numel() == 0 {
         return Ok(());
     }
-    let allowed = format!("a writable array, because {} has no read-only arrays", library.names().0);
+    let allowed = format!("a writable array, because {} has no read-only arrays", library.name());
     let error = Error::new(ErrorKind::ReadOnly, "the result", "a read-only array", allowed);
     Err(error
         .with_python_hint("return a copy (`HostVec<T>`), or `python::NumPy`, whose arrays can be read-only")
@@ -257,7 +263,7 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
         DeviceType::CUDA_HOST => put_on_host(py, info)?,
         DeviceType::CUDA_MANAGED => {
             let attributes = cuda::pointer_attributes(info.unwatched_address)?;
-            info.device = Device::cuda(attributes.map_or(0, |attributes| attributes.ordinal()));
+            info.device = Device::cuda(attributes.map_or(0, |attributes| attributes.ordinal));
         }
         _ => {}
     }
@@ -277,16 +283,12 @@ fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 /// By the protocol, the library owns the tensor from the call on. If the call fails, some libraries have released the
 /// tensor and others have not. So the array is in an `Arc` that this function shares, and is taken out and dropped here.
 /// A tensor that the library neither releases then nor later stays among the live exports.
-fn by_table(
-    py: Python<'_>,
-    (table, package): (Table, Package),
-    array: BoxedArray,
-) -> PyResult<Bound<'_, PyAny>> {
+fn by_table(py: Python<'_>, table: Table, package: Package, array: BoxedArray) -> PyResult<Bound<'_, PyAny>> {
     let info = &mut array.info()?;
     fit(py, info, package)?;
     match info.device().device_type {
         DeviceType::CPU => {}
-        DeviceType::CUDA => match table_stream((table, package), py, info.device())? {
+        DeviceType::CUDA => match table.current_stream(package, py, info.device())? {
             TableStream::Handle(stream) => cuda::hand_over(info, stream)?,
             TableStream::Null | TableStream::Absent => cuda::hand_over_to_context(info)?,
         },
@@ -304,7 +306,7 @@ fn by_table(
         let array = ours.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The library may have launched work on the memory before it failed.
         let reach = if info.device() == Device::CPU { None } else { cuda::reach_of(info) };
-        drop(Owner::new(array).after(reach));
+        drop(Owner::new(array).with_reach(reach));
     }
     object
 }

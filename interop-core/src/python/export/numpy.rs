@@ -110,7 +110,7 @@ pub(crate) fn no_type(dtype: DType) -> Error {
 /// Returns the integer type of the same size as a type with one lane.
 pub(crate) fn same_size(dtype: DType, padded: bool) -> Option<DType> {
     let sizes = [DType::U8, DType::U16, DType::U32, DType::U64];
-    sizes.into_iter().find(|size| dtype.lanes() == 1 && size.packed_bits() == dtype.item_bits(padded))
+    sizes.into_iter().find(|size| dtype.lanes == 1 && size.packed_bits() == dtype.item_bits(padded))
 }
 
 type New = unsafe extern "C" fn(

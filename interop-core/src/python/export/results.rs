@@ -9,25 +9,24 @@ use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
-use crate::derive::from_array::{FromArray, assemble_named};
+use crate::derive::from_array::FromArray;
 use crate::derive::kept::dereferences;
 use crate::driver::device::Device;
 use crate::driver::release::reach::Reach;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
-use crate::memory::extraction::Extraction;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::Storage;
 use crate::python::class::exported_array::{AnyThread, into_object};
-use crate::python::detach::{detached, free_detached, take_detached};
+use crate::python::detach::{detached, free_detached};
 use crate::python::errors::with_origin;
-use crate::python::export::allocate::{Wish, new_memory_of_rust};
+use crate::python::export::allocate::{NewArraySpec, new_memory_of_rust};
 use crate::python::export::library::{Kind, into_library, make_producer_wait_for};
+use crate::python::import::object::{assemble, import, import_as};
 use crate::python::import::package::Package;
-use crate::python::import::steps::{import, import_as};
+use crate::python::interpreter::NestedCall;
 use crate::python::py_ref::{PyRef, release_deferred_refs};
-use crate::python::recursion::NestedCall;
 
 /// Defines a return type. The types differ in the library that creates the object.
 macro_rules! result_of {
@@ -244,7 +243,8 @@ impl<A> WithLibrary<A> {
         A: CudaArray,
     {
         let info = self.array.info()?;
-        new_memory(py, &self.kind, (info.shape(), info.dtype(), info.device()), info.stream())
+        let spec = NewArraySpec { shape: info.shape(), dtype: info.dtype(), device: info.device() };
+        new_memory(py, &self.kind, spec, info.stream())
     }
 
     /// Allocates memory from the caller's library, by the allocator of its exchange table, `numpy.empty`, `torch.empty`
@@ -264,7 +264,7 @@ impl<A> WithLibrary<A> {
         dtype: DType,
         device: Device,
     ) -> PyResult<NewArray<B>> {
-        new_memory(py, &self.kind, (shape, dtype, device), None)
+        new_memory(py, &self.kind, NewArraySpec { shape, dtype, device }, None)
     }
 }
 
@@ -340,15 +340,15 @@ impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for NewArray<A> {
 fn new_memory<B: FromArray + CudaArray>(
     py: Python<'_>,
     kind: &Kind,
-    wish: Wish<'_>,
+    spec: NewArraySpec<'_>,
     callers: Option<StreamHandle>,
 ) -> PyResult<NewArray<B>> {
     let _nested = NestedCall::enter()?;
     release_deferred_refs(py);
     free_detached();
-    let (shape, dtype, device) = wish;
+    let NewArraySpec { shape, dtype, device } = spec;
     cuda::make_room_on(device, shape.iter().product::<usize>().saturating_mul(dtype.item_bits(false) / 8));
-    let (mut import, object) = if let Some(object) = kind.empty(py, wish)? {
+    let (mut import, object) = if let Some(object) = kind.empty(py, spec)? {
         let mut import = import(&object, None)?;
         // `PyTorch` has not recorded the new values for a gradient.
         import.write_notice = None;
@@ -359,10 +359,10 @@ fn new_memory<B: FromArray + CudaArray>(
             return Err(cuda::capture_error(stream, what).into());
         }
         let stream = callers.unwrap_or(StreamHandle::LegacyDefault);
-        let (info, memory) = detached(py, || new_memory_of_rust(wish, Some(stream)))?;
+        let (info, memory) = detached(py, || new_memory_of_rust(spec, Some(stream)))?;
         let uses = memory.state().uses.cloned();
         // The storage orders its release itself.
-        let owner = Owner::new(memory).after(Some(Reach::NONE)).recorded_by(uses);
+        let owner = Owner::new(memory).with_reach(Some(Reach::NONE)).with_uses(uses);
         // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
         let mut import = unsafe { Import::from_parts(info, owner) };
         // The memory was allocated for that stream.
@@ -370,7 +370,7 @@ fn new_memory<B: FromArray + CudaArray>(
         (import, None)
     };
     let address = import.info().unwatched_address;
-    let array = assemble_named::<B>(&mut Extraction::new(&mut import).waiting_in(take_detached));
+    let array = assemble::<B>(&mut import);
     let array = array.map_err(|error| match &object {
         Some(object) => PyErr::from(with_origin(object, error)),
         None => error.into(),

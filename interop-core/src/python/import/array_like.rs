@@ -11,19 +11,17 @@ use crate::array::element::ElementType;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::cuda::memory_check::Verification;
-use crate::derive::from_array::{FromArray, assemble_named};
+use crate::derive::from_array::FromArray;
 use crate::driver::device::Device;
 use crate::error::{Error, ErrorKind, text};
-use crate::memory::extraction::Extraction;
-use crate::memory::from_import::DataField;
-use crate::memory::import::Import;
+use crate::memory::extraction::DataField;
+use crate::memory::import::{Import, ImportSlot};
 use crate::python::convert::{device, extract_integer};
-use crate::python::detach::take_detached;
 use crate::python::errors::{Failure, origin, set_first_cause, with_origin};
-use crate::python::import::steps::import_to;
-use crate::python::import::type_cache::{Values, type_info};
-use crate::python::interpreter::{attribute, ignore_exception, is_ordinary};
-use crate::python::recursion::NestedCall;
+use crate::python::import::caveats::Caveat;
+use crate::python::import::object::{FromObject, assemble, import_to};
+use crate::python::import::type_cache::type_info;
+use crate::python::interpreter::{NestedCall, attribute, ignore_exception, is_ordinary};
 
 /// An argument that is only read, and that is converted if it does not fit: a list, a scalar, an array of another element
 /// type or memory order.
@@ -159,28 +157,32 @@ fn import_exactly<A: FromArray>(
     object: &Bound<'_, PyAny>,
     element: Option<ElementType>,
 ) -> Result<A, Failure> {
-    let mut import = Import::empty();
-    open(object, element, &mut import)?;
-    Ok(assemble_named::<A>(&mut Extraction::new(&mut import).waiting_in(take_detached))?)
+    let mut slot = ImportSlot::new();
+    Ok(assemble(import_read_only(object, element, &mut slot)?)?)
 }
 
-/// Fills an empty import, for reading only.
-fn open(object: &Bound<'_, PyAny>, element: Option<ElementType>, to: &mut Import) -> Result<(), Failure> {
-    import_to(object, None, Verification::Full, to)?;
-    to.info.mutability = Mutability::ReadOnly;
+/// Fills a slot, for reading only.
+fn import_read_only<'a>(
+    object: &Bound<'_, PyAny>,
+    element: Option<ElementType>,
+    slot: &'a mut ImportSlot,
+) -> Result<&'a mut Import, Failure> {
+    let FromObject { filled, .. } = import_to(object, None, Verification::Full, slot)?;
+    let import = slot.import(&filled);
+    import.info.mutability = Mutability::ReadOnly;
     let align = element.map_or(1, |element| element.align.min(element.dtype.packed_bits() / 8));
-    let address = to.info().unwatched_address;
-    if to.info().numel() > 0 && align > 1 && address % align != 0 {
+    let address = import.info().unwatched_address;
+    if import.info().numel() > 0 && align > 1 && address % align != 0 {
         let (found, allowed) = (text!("{address:#x}"), text!("a multiple of {align}"));
         return Err(Error::new(ErrorKind::Alignment, "address", found, allowed).into());
     }
-    Ok(())
+    Ok(import)
 }
 
 /// Returns whether `NumPy` reads all values of the object and copies none from a device.
 fn is_convertible(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
-    if type_info(object)?.values == Values::Masked {
+    if type_info(object)?.caveat == Some(Caveat::Masked) {
         return Ok(false);
     }
     match attribute(object, intern!(py, "__dlpack_device__"))? {
@@ -251,15 +253,14 @@ impl<'py> Cast<'_, 'py> {
             array.call_method("astype", (&target,), Some(&keywords))
         };
         let kind = found.getattr("kind")?;
-        if matches!(kind.cast::<PyString>()?.to_str()?, "i" | "u") && matches!(self.dtype.code(), INT | UINT)
-        {
+        if matches!(kind.cast::<PyString>()?.to_str()?, "i" | "u") && matches!(self.dtype.code, INT | UINT) {
             // A copy, because another thread could change the array after the check.
             let array = array.call_method0("copy")?;
             self.check_range(&array)?;
             return astype(&array, "unsafe");
         }
         if !numpy.call_method1("can_cast", (&found, &target, "same_kind"))?.is_truthy()? {
-            let kinds = match self.dtype.code() {
+            let kinds = match self.dtype.code {
                 INT | UINT => "integers or bools",
                 FLOAT => "integers, bools or floats",
                 _ => "numbers of the same kind",
@@ -285,8 +286,8 @@ impl<'py> Cast<'_, 'py> {
 
     /// Checks that all integers fit.
     fn check_range(&self, array: &Bound<'py, PyAny>) -> PyResult<()> {
-        let values = 1_i128 << self.dtype.bits();
-        let first = if self.dtype.code() == INT { -values / 2 } else { 0 };
+        let values = 1_i128 << self.dtype.bits;
+        let first = if self.dtype.code == INT { -values / 2 } else { 0 };
         for method in ["min", "max"] {
             let value = extract_integer(&array.call_method0(method)?, "array")?;
             if value < first || value >= first + values {

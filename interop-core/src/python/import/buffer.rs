@@ -16,22 +16,25 @@ use crate::array::dims::MAX_NDIM;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::raw_descriptor::{RawDescriptor, Strides};
 use crate::array::struct_type::StructType;
+use crate::array::validate::{RawDescriptor, Strides};
 use crate::driver::device::Device;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::import::{Import, Protocol};
+use crate::memory::import::{Import, ImportSlot, Protocol};
 use crate::memory::owner::Owner;
-use crate::python::errors::{Failure, with_origin};
-use crate::python::interpreter::{attribute, in_capsule};
+use crate::python::capsule::in_capsule;
+use crate::python::errors::with_origin;
+use crate::python::import::request::{Outcome, Request};
+use crate::python::interpreter::attribute;
 use crate::python::py_ref::PyRef;
 
-/// Fills an empty import by the buffer protocol. Returns whether the object supports it.
-pub(crate) fn import_buffer(object: &Bound<'_, PyAny>, to: &mut Import) -> Result<bool, Failure> {
+/// Fills a slot by the buffer protocol.
+pub(crate) fn from_buffer(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Outcome {
+    let object = request.object;
     // SAFETY: the object is alive.
     if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
-        return Ok(false);
+        return Ok(None);
     }
     let lent = LentBuffer::new(object)?;
     let info = lent.info()?;
@@ -43,9 +46,9 @@ pub(crate) fn import_buffer(object: &Bound<'_, PyAny>, to: &mut Import) -> Resul
     let owner = PyRef::new(in_capsule(object.py(), lent)?.unbind());
     // SAFETY: the object keeps the memory where it is until the buffer is released, which the owner does. The info is
     // writable only if the buffer is.
-    *to = unsafe { Import::from_parts(info, Owner::new(owner)) };
-    to.protocol = Some(Protocol::Buffer);
-    Ok(true)
+    let mut import = unsafe { Import::from_parts(info, Owner::new(owner)) };
+    import.protocol = Some(Protocol::Buffer);
+    Ok(Some(slot.put(import)))
 }
 
 /// Compares the fields with those of a `ctypes` class. Its formats state a bit field as a whole number, and a union, a packed

@@ -1,4 +1,5 @@
-//! Calls `__dlpack__` with a stream and a version, and retries with fewer arguments for producers that accept less.
+//! Imports by `__dlpack__`: with a stream and a version, and with fewer arguments for producers that accept fallback.
+#![expect(unsafe_code, reason = "reports an exception that the destructor of a capsule has raised")]
 
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::intern;
@@ -6,39 +7,202 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::cuda;
+use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::functions::driver;
+use crate::driver::order::{Work, order};
+use crate::driver::pointer::reach_for;
+use crate::driver::stream::Stream;
 use crate::driver::stream_handle::StreamHandle;
+use crate::error::{Error, ErrorKind};
+use crate::memory::import::{Filled, Import, ImportSlot};
 use crate::protocols::dlpack::abi::{MAJOR_VERSION, MINOR_VERSION};
-use crate::python::errors::set_first_cause;
-use crate::python::interpreter::{attribute, call_with_keywords, is_ordinary};
+use crate::python::capsule::receive_capsule;
+use crate::python::convert::device;
+use crate::python::detach::free_detached;
+use crate::python::errors::{Failure, set_first_cause};
+use crate::python::import::package::{CurrentStream, Package};
+use crate::python::import::request::{Outcome, Request};
+use crate::python::import::type_cache::ExpectedDevice;
+use crate::python::interpreter::{attribute, call_with_keywords, is_ordinary, report_exception};
 
-/// The device on which all arrays of a class have been so far, if it predicts that of the next one.
-///
-/// `__dlpack__` is called as for an array on that device. If the capsule states another device, the import starts again
-/// with `__dlpack_device__`, and so do all later imports of the class.
-#[derive(Clone, Copy)]
-pub(crate) enum ExpectedDevice {
-    /// No array has been imported yet.
-    New,
-    Device(Device),
-    /// The device is not predicted, because there were several or it is unknown.
-    None,
+/// `__dlpack__`, with the consumer's stream if the memory has streams. The device is the expected one, or
+/// that of `__dlpack_device__`.
+pub(crate) fn from_dlpack(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Outcome {
+    let Request { object, class, .. } = request;
+    if let ExpectedDevice::Device(expected) = class.expected_device.get() {
+        match from_device(request, slot, expected, |expected, found| expected == found) {
+            Ok(Arrival::Here(filled)) => return Ok(Some(filled)),
+            // The array is on another device, or on one that accepts other streams.
+            Ok(Arrival::Elsewhere(_)) => class.expected_device.set(ExpectedDevice::None),
+            Err(Failure::Raised(error)) if expected == Device::CPU && lacks_method(object, &error)? => {}
+            Err(Failure::Raised(error)) if expected != Device::CPU && is_ordinary(object.py(), &error) => {
+                class.expected_device.set(ExpectedDevice::None);
+            }
+            Err(failure) => return Err(failure),
+        }
+        slot.clear();
+    }
+    if !class.has_dlpack && (class.lacks_attributes || !has_method(object)?) {
+        return Ok(None);
+    }
+    match from_stated_device(request, slot) {
+        Err(Failure::Raised(error)) if class.has_dlpack && lacks_method(object, &error)? => Ok(None),
+        outcome => outcome.map(Some),
+    }
 }
 
-/// Requests a capsule for work on `consumer`. Returns it with the stream that was passed.
+/// Imports an array of a class whose device is not predicted: calls `__dlpack_device__` first.
+fn from_stated_device(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Result<Filled, Failure> {
+    let object = request.object;
+    let stated = object.call_method0(intern!(object.py(), "__dlpack_device__"))?;
+    let stated = device(&stated, "__dlpack_device__").map_err(|failure| failure.with_origin(object))?;
+    // Checked before the call of `__dlpack__`, because other device types have other rules about streams.
+    stated.check()?;
+    let filled = match from_device(request, slot, stated, same_memory)? {
+        Arrival::Here(filled) => filled,
+        Arrival::Elsewhere(found) => {
+            let allowed = format!("{found}, as its capsule states");
+            return Err(Error::new(ErrorKind::Device, "__dlpack_device__", stated, allowed).into());
+        }
+    };
+    let found = slot.import(&filled).info().device();
+    if let ExpectedDevice::New = request.class.expected_device.get() {
+        // Libraries describe the other kinds of memory in different ways.
+        let is_plain = matches!(found.device_type, DeviceType::CPU | DeviceType::CUDA);
+        let expected = if is_plain { ExpectedDevice::Device(found) } else { ExpectedDevice::None };
+        request.class.expected_device.set(expected);
+    }
+    Ok(filled)
+}
+
+/// Returns whether two statements about a device agree.
+///
+/// Libraries may describe pinned and managed memory differently in `__dlpack_device__` and in the capsule. So all kinds
+/// of host-accessible memory count as the same.
+fn same_memory(stated: Device, found: Device) -> bool {
+    stated.normalized() == found
+        || (stated.device_type.is_host_accessible() && found.device_type.is_host_accessible())
+}
+
+/// Whether an array is on the device for which `__dlpack__` was called.
+enum Arrival {
+    Here(Filled),
+    Elsewhere(Device),
+}
+
+/// Calls `__dlpack__` as for an array on `device`. `agree` compares that with the one in the capsule.
+fn from_device(
+    request: &Request<'_, '_>,
+    slot: &mut ImportSlot,
+    device: Device,
+    agree: fn(Device, Device) -> bool,
+) -> Result<Arrival, Failure> {
+    let object = request.object;
+    let current = match request.stream {
+        Some(_) => None,
+        None => request.class.library.current_stream(object.py(), device)?,
+    };
+    // A library whose own stream is used from here on has nothing to order.
+    let stream = current.as_ref().map_or(request.stream, |_| Some(StreamHandle::NothingPending));
+    let consumer = match (stream, device.device_type) {
+        (_, DeviceType::CPU) => StreamHandle::NothingPending,
+        // JAX passes -1 to the driver as a handle (`NVIDIA/cuda-python#285`). This cannot be detected in advance, and an
+        // invalid handle can crash the process. This waits for more than was requested. A library that rejects -1 with an
+        // error is called again with another stream.
+        (Some(StreamHandle::NothingPending), _) if request.class.library.package == Package::Jax => {
+            StreamHandle::LegacyDefault
+        }
+        (stream, _) => stream.unwrap_or(StreamHandle::LegacyDefault),
+    };
+    // A producer that has to make a stream wait uses the current device, and the default streams are those of the current
+    // context.
+    let entered = match consumer {
+        StreamHandle::NothingPending => None,
+        _ => cuda::enter_device_context(device)?,
+    };
+    let Reply { capsule, stream } = call_dlpack_for(object, consumer, device)?;
+    let filled = receive_capsule(slot, &capsule, request.verification);
+    drop(capsule);
+    // The destructor of a capsule must not raise an exception. If it does, it would surface in an unrelated call.
+    // SAFETY: the thread is attached, because it holds a `Bound`.
+    unsafe { report_exception() };
+    let filled = filled?;
+    let import = slot.import(&filled);
+    let found = import.info().device();
+    if !agree(device, found) {
+        return Ok(Arrival::Elsewhere(found));
+    }
+    if stream != Some(consumer) && found != Device::CPU && cuda::is_available() {
+        // The producer did not accept the consumer's stream, so this code makes it wait. CPU memory has no streams, but
+        // `PyTorch` describes pinned memory as CPU memory in its capsules.
+        free_detached();
+        if let Some(stream) = stream {
+            cuda::stream_wait(consumer, stream, found)?;
+        } else {
+            let work = Work::All(reach_for(driver()?, found));
+            order(Stream::new(consumer, None, found).into(), work)?;
+        }
+    }
+    put_on(request, import, current, consumer, entered.map(|entered| entered.context()))?;
+    Ok(Arrival::Here(filled))
+}
+
+/// Puts an import on the stream on which its library works, or on the consumer's, which the library has made wait. For a
+/// library that makes no stream wait, the consumer's stream waits for all work.
+///
+/// # Errors
+///
+/// As [`cuda::stream_wait`].
+fn put_on(
+    request: &Request<'_, '_>,
+    import: &mut Import,
+    current: Option<CurrentStream<'_>>,
+    consumer: StreamHandle,
+    context: Option<Context>,
+) -> Result<(), Failure> {
+    let device_type = import.info().device().device_type;
+    // Host memory is used on no stream.
+    if device_type == DeviceType::CPU {
+        return Ok(());
+    }
+    if let Some(current) = current.filter(|_| device_type == DeviceType::CUDA) {
+        current.put(import);
+        return Ok(());
+    }
+    // These accept a stream and ignore it.
+    let is_unordered =
+        matches!(request.class.library.package, Package::TvmFfi | Package::Nanobind | Package::CudaCore);
+    if is_unordered && consumer != StreamHandle::NothingPending {
+        free_detached();
+        import.make_wait_for_unknown(consumer)?;
+    }
+    import.put_on_ordered_stream(consumer, None, context);
+    request.note_hidden_streams(import);
+    Ok(())
+}
+
+/// What `__dlpack__` has returned, and the stream that it was passed.
+struct Reply<'py> {
+    capsule: Bound<'py, PyAny>,
+    stream: Option<StreamHandle>,
+}
+
+/// Requests a capsule for work on `consumer`.
 ///
 /// Some producers do not accept every stream of their device. They are called again with another stream or none, and
 /// the caller must then make `consumer` wait.
-pub(crate) fn call_dlpack_for<'py>(
+fn call_dlpack_for<'py>(
     object: &Bound<'py, PyAny>,
     consumer: StreamHandle,
     device: Device,
-) -> PyResult<(Bound<'py, PyAny>, Option<StreamHandle>)> {
+) -> PyResult<Reply<'py>> {
     let first = match call_dlpack(object, consumer.to_dlpack(device.device_type)) {
-        Ok(capsule) => return Ok((capsule, Some(consumer))),
+        Ok(capsule) => return Ok(Reply { capsule, stream: Some(consumer) }),
         Err(error) => error,
     };
-    let less = match (consumer, device.device_type) {
+    let fallback = match (consumer, device.device_type) {
         (_, DeviceType::CPU) => return Err(first),
         // PyTorch and Warp describe pinned memory as host memory, which has no streams. NumPy accepts a stream for no memory.
         (_, DeviceType::CUDA_HOST | DeviceType::CUDA_MANAGED) => None,
@@ -51,8 +215,8 @@ pub(crate) fn call_dlpack_for<'py>(
     if !is_ordinary(object.py(), &first) {
         return Err(first);
     }
-    match call_dlpack(object, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
-        Ok(capsule) => Ok((capsule, less)),
+    match call_dlpack(object, fallback.and_then(|stream| stream.to_dlpack(device.device_type))) {
+        Ok(capsule) => Ok(Reply { capsule, stream: fallback }),
         // Returns the producer's error about the requested stream, unless the second one is not an `Exception`, such as
         // `KeyboardInterrupt`.
         Err(second) if is_ordinary(object.py(), &second) => Err(first),
@@ -61,7 +225,7 @@ pub(crate) fn call_dlpack_for<'py>(
 }
 
 /// Returns whether the object has a `__dlpack__`. As for all special methods, `None` means that there is none.
-pub(crate) fn has_method(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+fn has_method(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let method = attribute(object, intern!(object.py(), "__dlpack__"))?;
     Ok(method.is_some_and(|method| !method.is_none()))
 }
@@ -70,7 +234,7 @@ pub(crate) fn has_method(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 ///
 /// A class may lose the method, hide it from some objects, or set it to `None`, which is not callable.
 #[cold]
-pub(crate) fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<bool> {
+fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<bool> {
     let py = object.py();
     let may_lack = error.is_instance_of::<PyAttributeError>(py) || error.is_instance_of::<PyTypeError>(py);
     if !may_lack {

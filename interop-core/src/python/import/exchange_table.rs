@@ -11,14 +11,109 @@ use crate::driver::device::Device;
 use crate::driver::stream_handle::StreamHandle;
 use crate::protocols::dlpack::abi::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION, Versioned};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
+use crate::python::capsule::capsule_pointer;
 use crate::python::import::package::Package;
-use crate::python::interpreter::{capsule_pointer, ignore_exception};
+use crate::python::interpreter::ignore_exception;
+
+/// A table of the supported major version. It lives until the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Table(pub(crate) NonNull<DLPackExchangeAPI>);
+
+// SAFETY: the table does not change.
+unsafe impl Send for Table {}
+
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+/// The answer of a table about the stream on which its library works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableStream {
+    Handle(StreamHandle),
+    /// The null pointer: nobody has set a stream (TVM FFI outside of a call), or the library knows none (`cuda.core`).
+    Null,
+    /// The table does not tell.
+    Absent,
+}
 
 impl Table {
     /// The functions of the table. Some may be absent.
     pub(crate) fn functions(self) -> DLPackExchangeAPI {
         // SAFETY: this is a table of this major version, which lives until the program ends and does not change.
         unsafe { self.0.read() }
+    }
+
+    /// Returns the table of the supported major version in an attribute, which must be a capsule of this name.
+    ///
+    /// An int is not accepted, although some libraries stored the address as one at first. Any class can have an
+    /// int, and following one that is not an address crashes the process. Such a library is imported by its `__dlpack__`.
+    pub(crate) fn from_attribute(value: &Bound<'_, PyAny>) -> Option<Self> {
+        // SAFETY: the object is alive.
+        let mut header = unsafe { capsule_pointer(value.as_ptr(), CAPSULE_NAME) }.map(NonNull::cast);
+        // A chain of older tables has one table for each major version. A circular chain must end too.
+        for _ in 0..16 {
+            // SAFETY: the pointer is not null, so it points to a table, as the protocol requires of the attribute.
+            let DLPackExchangeAPIHeader { version, prev_api } =
+                unsafe { header?.cast::<DLPackExchangeAPIHeader>().read() };
+            if version.major == MAJOR_VERSION {
+                return header.map(|header| Self(header.cast()));
+            }
+            header = NonNull::new(prev_api);
+        }
+        None
+    }
+
+    /// Asks a table for the current stream of its library.
+    ///
+    /// # Errors
+    ///
+    /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception of the table is ignored: the
+    /// caller then uses `__dlpack__`, whose error explains the reason.
+    pub(crate) fn current_stream(
+        self,
+        package: Package,
+        py: Python<'_>,
+        device: Device,
+    ) -> PyResult<TableStream> {
+        let Some(current) = self.functions().current_work_stream else { return Ok(TableStream::Absent) };
+        let mut stream = core::ptr::null_mut();
+        // SAFETY: the thread is attached, and the pointer is valid for writing the stream.
+        let failed = unsafe { current(device.device_type.0, device.device_id, &raw mut stream) } != 0;
+        if failed || PyErr::occurred(py) {
+            ignore_exception(py, PyErr::take(py).map_or(Ok(()), Err))?;
+            return Ok(TableStream::Absent);
+        }
+        // In `PyTorch`, null is the legacy default stream.
+        if stream.is_null() && package != Package::PyTorch {
+            return Ok(TableStream::Null);
+        }
+        // SAFETY: the stream is the current one of the library.
+        Ok(TableStream::Handle(unsafe { StreamHandle::from_raw(stream.addr()) }))
+    }
+
+    /// Gets an owned tensor of the object.
+    ///
+    /// Returns `None` if the table does not support it, fails without an exception, as that of `cuda.core` for some element
+    /// types, or raises a `BufferError` for this object. The caller then calls `__dlpack__`.
+    pub(crate) fn tensor_from(self, object: &Bound<'_, PyAny>) -> PyResult<Option<ManagedTensor<Versioned>>> {
+        let Some(from_object) = self.functions().managed_tensor_from_py_object_no_sync else {
+            return Ok(None);
+        };
+        let mut tensor = core::ptr::null_mut();
+        // SAFETY: the object's type has this table, the thread is attached, and the pointer is valid for writing the
+        // tensor.
+        let failed = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) } != 0;
+        if failed || tensor.is_null() || PyErr::occurred(object.py()) {
+            let error = PyErr::take(object.py());
+            if !failed && !tensor.is_null() {
+                // The table set an exception but reported success. The exception would surface in an unrelated call.
+                // SAFETY: as below.
+                drop(unsafe { ManagedTensor::from_raw(tensor) });
+            }
+            let error = error.filter(|error| !error.is_instance_of::<PyBufferError>(object.py()));
+            return error.map_or(Ok(None), Err);
+        }
+        // SAFETY: the table transfers a tensor that nobody else releases.
+        Ok(Some(unsafe { ManagedTensor::from_raw(tensor) }))
     }
 }
 
@@ -62,106 +157,10 @@ pub(crate) unsafe fn object_of(
     raised.map_or(Ok(object), Err)
 }
 
-/// The answer of a table about the stream on which its library works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TableStream {
-    Handle(StreamHandle),
-    /// The null pointer: nobody has set a stream (TVM FFI outside of a call), or the library knows none (`cuda.core`).
-    Null,
-    /// The table does not tell.
-    Absent,
-}
-
-/// Asks a table for the current stream of its library.
-///
-/// # Errors
-///
-/// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception of the table is ignored: the
-/// caller then uses `__dlpack__`, whose error explains the reason.
-pub(crate) fn table_stream(
-    (table, package): (Table, Package),
-    py: Python<'_>,
-    device: Device,
-) -> PyResult<TableStream> {
-    let Some(current) = table.functions().current_work_stream else { return Ok(TableStream::Absent) };
-    let mut stream = core::ptr::null_mut();
-    // SAFETY: the thread is attached, and the pointer is valid for writing the stream.
-    let failed = unsafe { current(device.device_type.0, device.device_id, &raw mut stream) } != 0;
-    if failed || PyErr::occurred(py) {
-        ignore_exception(py, PyErr::take(py).map_or(Ok(()), Err))?;
-        return Ok(TableStream::Absent);
-    }
-    // In `PyTorch`, null is the legacy default stream.
-    if stream.is_null() && package != Package::PyTorch {
-        return Ok(TableStream::Null);
-    }
-    // SAFETY: the stream is the current one of the library.
-    Ok(TableStream::Handle(unsafe { StreamHandle::from_raw(stream.addr()) }))
-}
-
-/// Gets an owned tensor of the object.
-///
-/// Returns `None` if the table does not support it, fails without an exception, as that of `cuda.core` for some element
-/// types, or raises a `BufferError` for this object. The caller then calls `__dlpack__`.
-pub(crate) fn tensor_of(
-    table: Table,
-    object: &Bound<'_, PyAny>,
-) -> PyResult<Option<ManagedTensor<Versioned>>> {
-    let Some(from_object) = table.functions().managed_tensor_from_py_object_no_sync else {
-        return Ok(None);
-    };
-    let mut tensor = core::ptr::null_mut();
-    // SAFETY: the object's type has this table, the thread is attached, and the pointer is valid for writing the
-    // tensor.
-    let failed = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) } != 0;
-    if failed || tensor.is_null() || PyErr::occurred(object.py()) {
-        let error = PyErr::take(object.py());
-        if !failed && !tensor.is_null() {
-            // The table set an exception but reported success. The exception would surface in an unrelated call.
-            // SAFETY: as below.
-            drop(unsafe { ManagedTensor::from_raw(tensor) });
-        }
-        let error = error.filter(|error| !error.is_instance_of::<PyBufferError>(object.py()));
-        return error.map_or(Ok(None), Err);
-    }
-    // SAFETY: the table transfers a tensor that nobody else releases.
-    Ok(Some(unsafe { ManagedTensor::from_raw(tensor) }))
-}
-
 /// The name of the capsule that contains a table.
 pub(crate) const CAPSULE_NAME: &CStr = c"dlpack_exchange_api";
 
 /// Returns whether tables are used. `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the environment disables them.
 pub(crate) fn in_use() -> bool {
     std::env::var_os("INTEROP_SKIP_DLPACK_C_EXCHANGE_API").is_none_or(|skip| skip.is_empty() || skip == "0")
-}
-
-/// A table of the supported major version. It lives until the program ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Table(pub(crate) NonNull<DLPackExchangeAPI>);
-
-// SAFETY: the table does not change.
-unsafe impl Send for Table {}
-
-// SAFETY: as above.
-unsafe impl Sync for Table {}
-
-/// Returns the table of the supported major version in an attribute, which must be a capsule of this name.
-///
-/// An int is not accepted, although some libraries stored the address as one before DLPack 1.3. Any class can have an
-/// int, and following one that is not an address crashes the process. Such a library is imported by its `__dlpack__`.
-pub(crate) fn table(value: &Bound<'_, PyAny>) -> Option<Table> {
-    // SAFETY: the object is alive.
-    let mut header = unsafe { capsule_pointer(value.as_ptr(), CAPSULE_NAME) }.map(NonNull::cast);
-    // A chain of older tables has one table for each major version. A circular chain must end too.
-    for _ in 0..16 {
-        // SAFETY: the pointer is not null, so it points to a table, as the protocol requires of the attribute.
-        let DLPackExchangeAPIHeader { version, prev_api } =
-            unsafe { header?.cast::<DLPackExchangeAPIHeader>().read() };
-        if version.major == MAJOR_VERSION {
-            return header.map(|header| Table(header.cast()));
-        }
-        header = NonNull::new(prev_api);
-    }
-    None
 }

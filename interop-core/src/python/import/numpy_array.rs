@@ -16,12 +16,11 @@ use crate::array::dims::{MAX_NDIM, with_lists};
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
-use crate::array::raw_descriptor::{RawDescriptor, Strides};
-use crate::cuda;
+use crate::array::validate::{RawDescriptor, Strides};
 use crate::cuda::memory_check::Verification;
 use crate::driver::device::Device;
-use crate::error::Result;
-use crate::memory::import::{Import, Protocol};
+use crate::error::Error;
+use crate::memory::import::{Filled, ImportSlot, Protocol};
 use crate::python::errors::Failure;
 use crate::python::export::numpy::{Api, WRITABLE, dtype_with_number, type_number};
 use crate::python::interpreter::{attribute, ignore_exception};
@@ -74,7 +73,7 @@ pub(crate) struct NumPyClass {
     /// The address of the function `numpy.ndarray.__dlpack__` for a subclass, whose objects may have another one.
     inherited: Option<usize>,
     /// The registered element types that were met, by their numbers.
-    registered: RefCell<Vec<(c_int, DType)>>,
+    registered_types: RefCell<Vec<(c_int, DType)>>,
 }
 
 impl NumPyClass {
@@ -103,8 +102,9 @@ impl NumPyClass {
             return Ok(None);
         }
         let inherited = function.filter(|_| !class.is(&ndarray));
-        let known = Self { ndarray: ndarray.as_type_ptr(), head, inherited, registered: RefCell::default() };
-        Ok(known.describes(&array, &dtype)?.then_some(known))
+        let registered_types = RefCell::default();
+        let this = Self { ndarray: ndarray.as_type_ptr(), head, inherited, registered_types };
+        Ok(this.describes(&array, &dtype)?.then_some(this))
     }
 
     /// Checks the struct of a transposed view of `array`, a new array of `float32` with 2 rows and 3 columns.
@@ -156,7 +156,7 @@ impl NumPyClass {
         }
         // SAFETY: the array keeps its dtype alive.
         let held = unsafe { Bound::from_borrowed_ptr(object.py(), array.descr) };
-        let dtype = self.registered(&held, number)?;
+        let dtype = self.registered_type(&held, number)?;
         // Python code may have run, and with it another thread, which may have changed the array.
         // SAFETY: as above.
         let array = unsafe { self.fields(object.as_ptr()) };
@@ -188,11 +188,9 @@ impl NumPyClass {
 
     /// Returns the element type of a dtype that `ml_dtypes` has registered, if only DLPack can name it.
     #[cold]
-    fn registered(&self, dtype: &Bound<'_, PyAny>, number: c_int) -> PyResult<Option<DType>> {
-        let known =
-            self.registered.borrow().iter().find(|(known, _)| *known == number).map(|(_, dtype)| *dtype);
-        if known.is_some() {
-            return Ok(known);
+    fn registered_type(&self, dtype: &Bound<'_, PyAny>, number: c_int) -> PyResult<Option<DType>> {
+        if let Some((_, dtype)) = self.registered_types.borrow().iter().find(|(other, _)| *other == number) {
+            return Ok(Some(*dtype));
         }
         let module: String = dtype.getattr("type")?.getattr("__module__")?.extract()?;
         let (name, bytes): (String, usize) =
@@ -200,7 +198,7 @@ impl NumPyClass {
         let found = DType::from_name(&name).filter(|found| {
             module == "ml_dtypes" && found.typestr().is_none() && found.item_bits(true) == bytes * 8
         });
-        self.registered.borrow_mut().extend(found.map(|found| (number, found)));
+        self.registered_types.borrow_mut().extend(found.map(|found| (number, found)));
         Ok(found)
     }
 }
@@ -214,46 +212,46 @@ fn function_of(method: &Bound<'_, PyAny>) -> Option<usize> {
     unsafe { ffi::PyCFunction_GetFunction(method.as_ptr()) }.map(|function| function as usize)
 }
 
-/// Fills an empty import with an array of this class.
+/// Fills a slot with an array of this class.
 ///
-/// Returns false for an array that only `NumPy`'s own `__dlpack__` can describe or refuse: another object's method, the memory
+/// Returns `None` for an array that only `NumPy`'s own `__dlpack__` can describe or refuse: another object's method, the memory
 /// of a capsule, elements that are no numbers or not in this machine's byte order, and strides that are no whole elements.
 pub(crate) fn import_array(
     object: &Bound<'_, PyAny>,
     class: &NumPyClass,
     verification: Verification,
-    to: &mut Import,
-) -> Result<bool, Failure> {
+    slot: &mut ImportSlot,
+) -> Result<Option<Filled>, Failure> {
     if class.inherited.is_some() && !class.has_dlpack_of_numpy(object)? {
-        return Ok(false);
+        return Ok(None);
     }
     let (dtype, array) = class.read(object)?;
     if !array.base.is_null() && class.is_in_capsule(array.base) {
-        return Ok(false);
+        return Ok(None);
     }
+    let Some(dtype) = dtype else { return Ok(None) };
     // From here to the end of the check no Python code runs, so that the lists stay where they are.
     // SAFETY: these are the fields of an array.
-    let Some(checked) = dtype.and_then(|dtype| unsafe { check(&array, dtype, &mut to.info) }) else {
-        return Ok(false);
-    };
-    if let Err(error) = checked.and_then(|()| cuda::check(&to.info, verification)) {
-        to.info = ArrayInfo::empty();
-        return Err(error.into());
+    match slot.describe(verification, |info| unsafe { describe(&array, dtype, info) }) {
+        Ok(described) => Ok(Some(described.own(owner_of(object), Some(Protocol::NumPy)))),
+        Err(None) => Ok(None),
+        Err(Some(error)) => Err(error.into()),
     }
-    to.owner = owner_of(object);
-    to.protocol = Some(Protocol::NumPy);
-    Ok(true)
 }
 
-/// Checks an array of scalars and writes its description to `to`. Returns `None` if a stride is not one of whole elements.
+/// Checks an array of scalars and writes its description to `to`.
+///
+/// # Errors
+///
+/// None if only `NumPy` can describe the array, because a stride is not one of whole elements.
 ///
 /// # Safety
 ///
 /// The fields are those of an array.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "the description is written in place, see `validate_into`")]
-unsafe fn check(array: &Fields, dtype: DType, to: &mut ArrayInfo) -> Option<Result<()>> {
-    let ndim = usize::try_from(array.ndim).ok().filter(|ndim| *ndim <= MAX_NDIM)?;
+#[expect(clippy::inline_always, reason = "the description is written in place, see `ImportSlot`")]
+unsafe fn describe(array: &Fields, dtype: DType, to: &mut ArrayInfo) -> Result<(), Option<Error>> {
+    let ndim = usize::try_from(array.ndim).ok().filter(|ndim| *ndim <= MAX_NDIM).ok_or(None)?;
     // A power of two, because the elements are scalars.
     let size = (dtype.item_bits(true) / 8) as i64;
     // SAFETY: an array has an extent for each axis.
@@ -262,7 +260,7 @@ unsafe fn check(array: &Fields, dtype: DType, to: &mut ArrayInfo) -> Option<Resu
     let stride = |axis| unsafe { number(array.strides, axis) };
     with_lists!(ndim, extent, stride, |shape, mut strides| {
         if strides.iter().any(|stride| stride & (size - 1) != 0) {
-            return None;
+            return Err(None);
         }
         for stride in &mut strides[..] {
             *stride >>= size.trailing_zeros();
@@ -275,7 +273,7 @@ unsafe fn check(array: &Fields, dtype: DType, to: &mut ArrayInfo) -> Option<Resu
             mutability: if is_writable { Mutability::Writable } else { Mutability::ReadOnly },
             ..RawDescriptor::new(array.data.expose_provenance(), Device::CPU, &shape)
         };
-        Some(descriptor.validate_into(to))
+        Ok(descriptor.validate_into(to)?)
     })
 }
 

@@ -35,7 +35,8 @@ impl Package {
     ///
     /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Any other exception of the class is ignored.
     pub(crate) fn from_class(class: &Bound<'_, PyType>) -> PyResult<Self> {
-        let package = packages_of(class)?.into_iter().find_map(|(package, name)| match (&*package, &*name) {
+        let names = class_names(class)?;
+        let package = names.iter().find_map(|class| match (&*class.package, &*class.name) {
             ("numpy", "ndarray") => Some(Self::NumPy),
             ("torch", _) => Some(Self::PyTorch),
             ("cupy", _) => Some(Self::CuPy),
@@ -50,14 +51,26 @@ impl Package {
         Ok(package.unwrap_or(Self::Other))
     }
 
-    /// The name of a library whose arrays are results of functions, and the module with its functions. Empty for the others.
-    pub(crate) const fn names(self) -> (&'static str, &'static str) {
+    /// The name of a library whose arrays are results of functions. Empty for the others.
+    pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::NumPy => ("NumPy", "numpy"),
-            Self::PyTorch => ("PyTorch", "torch"),
-            Self::CuPy => ("CuPy", "cupy"),
-            Self::Jax => ("JAX", "jax.dlpack"),
-            _ => ("", ""),
+            Self::NumPy => "NumPy",
+            Self::PyTorch => "PyTorch",
+            Self::CuPy => "CuPy",
+            Self::Jax => "JAX",
+            _ => "",
+        }
+    }
+
+    /// The module with the functions of such a library, or of one that tells its current stream.
+    pub(crate) const fn module(self) -> &'static str {
+        match self {
+            Self::NumPy => "numpy",
+            Self::PyTorch => "torch",
+            Self::CuPy => "cupy",
+            Self::Jax => "jax.dlpack",
+            Self::Warp => "warp",
+            _ => "",
         }
     }
 
@@ -96,34 +109,41 @@ pub(crate) struct CurrentStream<'py> {
 
 impl CurrentStream<'_> {
     /// Puts an import on this stream, and keeps the stream alive as long as the import.
-    pub(crate) fn receive(self, to: &mut Import) {
-        let context = to.context();
+    pub(crate) fn put(self, import: &mut Import) {
+        let context = import.context();
         if let Some(owner) = self.owner {
-            let reach = to.owner.reach();
+            let reach = import.owner.reach();
             // The memory is released before its stream.
-            let both = (to.take_owner().after(None), PyRef::new(owner.unbind()));
-            to.owner = Owner::new(both).after(reach);
+            let both = (import.take_owner().with_reach(None), PyRef::new(owner.unbind()));
+            import.owner = Owner::new(both).with_reach(reach);
         }
-        to.put_on_callers_stream(self.handle, context);
+        import.put_on_callers_stream(self.handle, context);
     }
 }
 
-/// Returns the top package and the name of the class and of each of its bases, in method resolution order.
-pub(crate) fn packages_of(class: &Bound<'_, PyType>) -> PyResult<Vec<(String, String)>> {
+/// A class: its top package and its name.
+pub(crate) struct ClassName {
+    pub(crate) package: String,
+    pub(crate) name: String,
+}
+
+/// Returns the names of the class and of each of its bases, in method resolution order.
+pub(crate) fn class_names(class: &Bound<'_, PyType>) -> PyResult<Vec<ClassName>> {
     let py = class.py();
     let text = |name: PyResult<Bound<'_, PyString>>| -> PyResult<String> {
         Ok(ignore_exception(py, name)?.map_or_else(String::new, |name| name.to_string_lossy().into_owned()))
     };
-    let mut packages = Vec::new();
+    let mut names = Vec::new();
     // Not `PyType::mro`, which panics if a metaclass overrides the attribute.
     let order = class.getattr(intern!(py, "__mro__")).and_then(|order| Ok(order.cast_into::<PyTuple>()?));
     let order = ignore_exception(py, order)?;
     for class in order.iter().flatten() {
         let Ok(class) = class.cast_into::<PyType>() else { continue };
         let module = text(class.module())?;
-        packages.push((module.split('.').next().unwrap_or_default().into(), text(class.name())?));
+        let package = module.split('.').next().unwrap_or_default().into();
+        names.push(ClassName { package, name: text(class.name())? });
     }
-    Ok(packages)
+    Ok(names)
 }
 
 /// Reads the handle of a stream that a library has stated, where 0 is the legacy default stream.
@@ -177,7 +197,7 @@ fn stream_of_tvm_ffi(py: Python<'_>, device: Device) -> PyResult<Option<CurrentS
 /// `ImportError` if the library is not installed. The message states what to do. Other exceptions of the import are
 /// passed on.
 pub(crate) fn library(py: Python<'_>, package: Package) -> PyResult<Bound<'_, PyAny>> {
-    let (name, module) = package.names();
+    let (name, module) = (package.name(), package.module());
     self::module(py, &PyString::intern(py, module)).map_err(|error| {
         if !error.is_instance_of::<PyImportError>(py) {
             return error;

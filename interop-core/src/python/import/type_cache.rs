@@ -1,4 +1,4 @@
-//! Properties of a Python type: its library, its exchange table, how its values relate to memory. Each thread caches them for
+//! Properties of a Python type: its library, its exchange table, what its memory does not tell. Each thread caches them for
 //! the types that it imports, so a lookup needs no lock.
 #![expect(unsafe_code, reason = "reads the exchange table that a type points to")]
 
@@ -6,29 +6,24 @@ use core::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{ffi, intern};
 
-use crate::array::dtype::{COMPLEX, DType, FLOAT};
-use crate::array::info::ArrayInfo;
 use crate::cuda;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::release::reach::contain_panic;
-use crate::error::{Error, ErrorKind, Origin};
+use crate::error::Origin;
 use crate::process::fork::PerProcess;
-use crate::python::errors::{origin_of, with_origin};
-use crate::python::import::dunder_dlpack::ExpectedDevice;
-use crate::python::import::exchange_table::{Table, TableStream, table, table_stream};
-use crate::python::import::gradients::{Autograd, check_gradient};
+use crate::protocols::dlpack::abi::EXCHANGE_ATTRIBUTES;
+use crate::python::capsule::share_borrow_table;
+use crate::python::errors::origin_of;
+use crate::python::import::caveats::{Autograd, Caveat};
+use crate::python::import::exchange_table::{Table, TableStream};
 use crate::python::import::numpy_array::NumPyClass;
-use crate::python::import::package::{CurrentStream, Package, packages_of};
-use crate::python::interpreter::{
-    attribute, ignore_exception, imported, is_attached, truth_of, with_saved_exception,
-};
+use crate::python::import::package::{CurrentStream, Package};
+use crate::python::interpreter::{ignore_exception, imported, is_attached, truth_of, with_saved_exception};
 use crate::python::py_ref::PyRef;
-use crate::python::shared_borrows::share_borrow_table;
 
 /// Properties of a type whose objects have been imported.
 pub(crate) struct TypeInfo {
@@ -52,8 +47,8 @@ pub(crate) struct TypeInfo {
     pub(crate) lacks_attributes: bool,
     /// What is needed to read its objects, if they are arrays of `NumPy`.
     pub(crate) numpy: Option<NumPyClass>,
-    /// How the values of its objects relate to their memory.
-    pub(crate) values: Values,
+    /// What the memory of its objects may not tell.
+    pub(crate) caveat: Option<Caveat>,
     /// What tells of writes to its objects, which are tensors of `PyTorch`.
     pub(crate) autograd: Option<Arc<Autograd>>,
     /// The module whose `from_dlpack` creates arrays of this kind, if there is one. Found on first use.
@@ -61,7 +56,7 @@ pub(crate) struct TypeInfo {
 }
 
 impl TypeInfo {
-    fn is_of(&self, py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
+    fn describes(&self, py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
         self.address == class.addr() && self.is_alive(py)
     }
 
@@ -71,6 +66,19 @@ impl TypeInfo {
             weak.is_ok_and(|weak| weak.upgrade().is_some())
         })
     }
+}
+
+/// The device on which all arrays of a class have been so far, if it predicts that of the next one.
+///
+/// `__dlpack__` is called as for an array on that device. If the capsule states another device, the import starts again
+/// with `__dlpack_device__`, and so do all later imports of the class.
+#[derive(Clone, Copy)]
+pub(crate) enum ExpectedDevice {
+    /// No array has been imported yet.
+    New,
+    Device(Device),
+    /// The device is not predicted, because there were several or it is unknown.
+    None,
 }
 
 /// The C exchange table of a type, and the package that defines the type.
@@ -99,7 +107,7 @@ impl Library {
         let Some(table) = self.exchange else {
             return Ok(ignore_exception(py, self.package.current_stream(py, device))?.flatten());
         };
-        Ok(match table_stream((table, self.package), py, device)? {
+        Ok(match table.current_stream(self.package, py, device)? {
             TableStream::Handle(handle) if self.package.works_on(handle) => {
                 Some(CurrentStream { handle, owner: None })
             }
@@ -122,8 +130,8 @@ thread_local! {
 #[inline]
 pub(crate) fn type_info(object: &Bound<'_, PyAny>) -> PyResult<Rc<TypeInfo>> {
     let (py, class) = (object.py(), object.get_type_ptr());
-    let cached =
-        TYPES.try_with(|types| types.try_borrow().ok()?.iter().find(|info| info.is_of(py, class)).cloned());
+    let cached = TYPES
+        .try_with(|types| types.try_borrow().ok()?.iter().find(|info| info.describes(py, class)).cloned());
     match cached {
         Ok(Some(info)) => Ok(info),
         _ => look_up_uncached(object),
@@ -173,8 +181,8 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         }
         _ => None,
     };
-    let values = Values::from_class(class)?;
-    let autograd = if package == Package::PyTorch { Some(Autograd::find(py)?) } else { None };
+    let caveat = Caveat::from_class(class)?;
+    let autograd = if package == Package::PyTorch { Some(Autograd::new(py)?) } else { None };
     let address = class.as_ptr().addr();
     // SAFETY: the argument is a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
@@ -191,7 +199,7 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         expected_device: Cell::new(expected_device),
         lacks_attributes,
         numpy,
-        values,
+        caveat,
         autograd,
         importer: OnceCell::new(),
     })
@@ -225,11 +233,9 @@ fn has_fixed_attributes(class: &Bound<'_, PyType>) -> bool {
 /// Returns the exchange table of a class, unless a `__dlpack__` of a subclass takes precedence.
 pub(crate) fn exchange_table_of(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
     let py = class.py();
-    // The name since DLPack 1.3, then that of 1.2.
-    let names = ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"];
-    for name in names.into_iter().filter(|_| crate::python::import::exchange_table::in_use()) {
+    for name in EXCHANGE_ATTRIBUTES.into_iter().filter(|_| crate::python::import::exchange_table::in_use()) {
         let value = ignore_exception(py, class.getattr(PyString::intern(py, name)))?;
-        if let Some(table) = value.and_then(|value| table(&value)) {
+        if let Some(table) = value.and_then(|value| Table::from_attribute(&value)) {
             let is_overruled = ignore_exception(py, has_method_below(class, name))?.unwrap_or(false);
             return Ok((!is_overruled).then_some(table));
         }
@@ -251,127 +257,17 @@ fn has_method_below(class: &Bound<'_, PyType>, table: &str) -> PyResult<bool> {
     Ok(false)
 }
 
-/// How the values of a class's objects relate to their memory, and whether they have a gradient. Neither a tensor nor an
-/// exchange table can express that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Values {
-    /// The values are those in memory, as far as can be determined.
-    InMemory,
-    /// The values may be conjugated or negated on access, and have a gradient, as in `PyTorch` tensors.
-    Lazy,
-    /// Some elements may be masked, as in the masked arrays of `NumPy` and `astropy`.
-    Masked,
-    /// A date or a time of `NumPy`, which its buffer states as bytes.
-    Date,
-}
-
-impl Values {
-    pub(crate) fn from_class(class: &Bound<'_, PyType>) -> PyResult<Self> {
-        let has =
-            |name| ignore_exception(class.py(), class.hasattr(name)).map(|answer| answer.unwrap_or(false));
-        if has("is_conj")? {
-            return Ok(Self::Lazy);
-        }
-        if has("mask")? && has("filled")? {
-            return Ok(Self::Masked);
-        }
-        let is_date = |(package, name): &(String, String)| {
-            package == "numpy" && matches!(&**name, "datetime64" | "timedelta64")
-        };
-        Ok(if packages_of(class)?.iter().any(is_date) { Self::Date } else { Self::InMemory })
-    }
-
-    /// Rejects an array whose values are not those in its memory, and one whose gradient would be lost.
-    #[inline]
-    pub(crate) fn check(self, object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
-        match self {
-            Self::InMemory => Ok(()),
-            Self::Lazy => {
-                check_gradient(object)?;
-                check_bits(object, info)
-            }
-            Self::Masked => check_mask(object),
-            Self::Date => date_error(object).map_or(Ok(()), |error| Err(error.into())),
-        }
-    }
-}
-
-/// Checks the bits by which `PyTorch` conjugates and negates a tensor.
-///
-/// Its `__dlpack__` rejects conjugated tensors and exports negated ones. Its exchange table exports both.
-///
-/// Only complex tensors are conjugated. A negated tensor is complex, or it is the imaginary part of a complex tensor, which is
-/// not contiguous. `as_strided` can make it so: it is asked where it starts within a pair of numbers. The question costs a
-/// fifth of an import.
-fn check_bits(object: &Bound<'_, PyAny>, info: &ArrayInfo) -> PyResult<()> {
-    let code = info.dtype().code();
-    let is_complex = code == COMPLEX;
-    // The stride of an axis of extent 1 is arbitrary.
-    let (extent, stride) = (info.shape().last(), info.layout().strides().last());
-    let in_steps = stride != Some(&1) || extent == Some(&1);
-    let is_paired = || info.unwatched_address % (info.dtype().packed_bits() / 4).max(1) == 0;
-    if !is_complex && (code != FLOAT || !in_steps && is_paired()) {
-        return Ok(());
-    }
-    let py = object.py();
-    let bits = [
-        (intern!(py, "is_conj"), "the conjugates of the values in memory", "call `resolve_conj()` first"),
-        (intern!(py, "is_neg"), "the negatives of the values in memory", "call `resolve_neg()` first"),
-    ];
-    for (bit, values, remedy) in bits.into_iter().skip(usize::from(!is_complex)) {
-        match truth_of(object, bit)? {
-            // The object is not from PyTorch.
-            None => return Ok(()),
-            Some(false) => {}
-            Some(true) => return Err(refused(object, values, remedy)),
-        }
-    }
-    Ok(())
-}
-
-/// Rejects an array with masked elements. A mask without masked elements has no effect. `NumPy` exports the memory
-/// whatever the mask is.
-#[cold]
-fn check_mask(object: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = object.py();
-    let Some(mask) = attribute(object, intern!(py, "mask"))? else { return Ok(()) };
-    // If `mask` has no method `any`, it is another attribute of that name.
-    let found = match truth_of(&mask, intern!(py, "any")) {
-        Ok(Some(true)) => "masked elements",
-        Ok(_) => return Ok(()),
-        // The mask of structs is one of structs, of which `NumPy` finds no truth.
-        Err(error) if error.is_instance_of::<PyTypeError>(py) => "a mask of structs",
-        Err(error) => return Err(error),
-    };
-    Err(refused(object, found, "call `filled()` first"))
-}
-
-fn refused(object: &Bound<'_, PyAny>, found: &str, remedy: &'static str) -> PyErr {
-    let error = Error::new(ErrorKind::Unsupported, "array", found, "an array whose values are in its memory");
-    with_origin(object, error.with_python_hint(remedy)).into()
-}
-
-/// Returns the error for dates of `NumPy`, if the object is an array of them or one of them: `NumPy` does not say what to do.
-#[cold]
-pub(crate) fn date_error(object: &Bound<'_, PyAny>) -> Option<Error> {
-    let dtype = object.getattr(intern!(object.py(), "dtype")).ok()?;
-    let typestr: String = dtype.getattr(intern!(object.py(), "str")).ok()?.extract().ok()?;
-    let error = DType::from_typestr(&typestr).err()?;
-    error.has_python_hint().then(|| with_origin(object, error))
-}
-
 /// The libraries that were seen and tell their current stream without one of their arrays. A list that grows leaks its
 /// predecessor; there are only as many as libraries.
 static WATCHED: PerProcess<Mutex<&[Library]>> = PerProcess::new(|_| Mutex::new(&[]));
 
-/// The modules that tell the current stream of their library.
-const MODULES: [(&str, Package); 3] =
-    [("torch", Package::PyTorch), ("cupy", Package::CuPy), ("warp", Package::Warp)];
+/// The libraries with a module that tells their current stream.
+const WITH_STREAM: [Package; 3] = [Package::PyTorch, Package::CuPy, Package::Warp];
 
 /// Returns the libraries that are loaded, but of which no class was seen. They may capture a graph all the same.
 fn loaded(py: Python<'_>, seen: &[Library]) -> impl Iterator<Item = Library> {
-    let is_loaded = move |(name, package): &(&str, Package)| {
-        let module = imported(&PyString::intern(py, name));
+    let is_loaded = move |package: &Package| {
+        let module = imported(&PyString::intern(py, package.module()));
         module.is_some_and(|module| match package {
             // A question for its stream would initialize CUDA.
             Package::PyTorch => module
@@ -380,9 +276,9 @@ fn loaded(py: Python<'_>, seen: &[Library]) -> impl Iterator<Item = Library> {
             _ => true,
         })
     };
-    let is_new = |(_, package): &(&str, Package)| seen.iter().all(|library| library.package != *package);
-    let found = MODULES.into_iter().filter(is_new).filter(is_loaded);
-    found.map(|(_, package)| Library { exchange: None, package }).collect::<Vec<_>>().into_iter()
+    let is_new = |package: &Package| seen.iter().all(|library| library.package != *package);
+    let packages = WITH_STREAM.into_iter().filter(is_new).filter(is_loaded);
+    packages.map(|package| Library { exchange: None, package }).collect::<Vec<_>>().into_iter()
 }
 
 /// Makes releases of CUDA memory check whether the library of a class captures a graph, or one that is loaded.

@@ -1,4 +1,5 @@
-use interop_core::{CudaArray, Device, Owner};
+use interop_core::storage::Owner;
+use interop_core::{CudaArray, Device};
 
 #[derive(CudaArray)]
 #[cuda_array(dtype = "f4")]

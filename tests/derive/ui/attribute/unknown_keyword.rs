@@ -1,4 +1,5 @@
-use interop_core::{CudaArray, Device, HostVec, Owner};
+use interop_core::storage::Owner;
+use interop_core::{CudaArray, Device, HostVec};
 
 #[derive(CudaArray)]
 #[cuda_array(export)]

@@ -39,7 +39,7 @@ struct DefaultOnDevice {
     #[cuda_array(device, default = interop_core::Device::CPU)]
     device: interop_core::Device,
     #[cuda_array(owner)]
-    owner: interop_core::Owner,
+    owner: interop_core::storage::Owner,
 }
 
 #[derive(CudaArray)]
@@ -68,8 +68,8 @@ struct DefaultOnTheOwnerOfAPointer {
     shape: [usize; 2],
     #[cuda_array(device)]
     device: interop_core::Device,
-    #[cuda_array(owner, default = interop_core::Owner::none())]
-    owner: interop_core::Owner,
+    #[cuda_array(owner, default = interop_core::storage::Owner::none())]
+    owner: interop_core::storage::Owner,
 }
 
 fn main() {}

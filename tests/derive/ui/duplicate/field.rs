@@ -31,9 +31,9 @@ struct TwoOwner {
     #[cuda_array(shape)]
     shape: [usize; 2],
     #[cuda_array(owner)]
-    first: interop_core::Owner,
+    first: interop_core::storage::Owner,
     #[cuda_array(owner)]
-    second: interop_core::Owner,
+    second: interop_core::storage::Owner,
 }
 
 #[derive(CudaArray)]

@@ -3,7 +3,8 @@
 
 #![allow(unused)]
 
-use interop_core::{CudaArray, HostVec, InScope, KernelView, KernelViewMut, LaunchScope};
+use interop_core::kernel::{InScope, KernelView, KernelViewMut};
+use interop_core::{CudaArray, HostVec, LaunchScope};
 use interop_kernel::{Thread, View, ViewMut, kernel};
 
 #[kernel]

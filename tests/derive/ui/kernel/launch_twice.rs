@@ -2,7 +2,7 @@
 
 #![allow(unused)]
 
-use interop_core::{InScope, KernelViewMut};
+use interop_core::kernel::{InScope, KernelViewMut};
 use interop_kernel::{Thread, ViewMut, kernel};
 
 #[kernel]

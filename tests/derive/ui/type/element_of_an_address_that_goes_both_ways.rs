@@ -9,7 +9,7 @@ struct Image {
     #[cuda_array(device)]
     device: interop_core::Device,
     #[cuda_array(owner)]
-    owner: interop_core::Owner,
+    owner: interop_core::storage::Owner,
 }
 
 fn main() {}

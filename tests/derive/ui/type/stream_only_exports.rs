@@ -1,4 +1,5 @@
-use interop_core::{AsStream, CudaArray, StreamHandle};
+use interop_core::launch::AsStream;
+use interop_core::{CudaArray, StreamHandle};
 
 #[derive(CudaArray)]
 struct Image {

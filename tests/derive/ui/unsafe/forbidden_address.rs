@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-use interop_core::{CudaArray, Device, Owner};
+use interop_core::storage::Owner;
+use interop_core::{CudaArray, Device};
 
 #[derive(CudaArray)]
 struct Image {

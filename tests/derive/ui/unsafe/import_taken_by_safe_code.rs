@@ -2,7 +2,8 @@
 //! field's trait, nor to false traits that `crate = "path"` leads to.
 
 use interop_core::__private::Extraction;
-use interop_core::{CudaArray, Device, FromArray, FromStream, Lease, StreamHandle};
+use interop_core::launch::FromStream;
+use interop_core::{CudaArray, Device, FromArray, Lease, StreamHandle};
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len])]

@@ -1,6 +1,7 @@
 //! A kernel argument of a launch scope cannot be launched after the end of the scope.
 
-use interop_core::{CudaArray, HostVec, KernelView, LaunchScope};
+use interop_core::kernel::KernelView;
+use interop_core::{CudaArray, HostVec, LaunchScope};
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len])]

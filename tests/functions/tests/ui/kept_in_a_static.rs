@@ -2,7 +2,8 @@
 
 use std::sync::Mutex;
 
-use interop_core::{Borrowed, BorrowedMut, CudaArray};
+use interop_core::lent::{Borrowed, BorrowedMut};
+use interop_core::CudaArray;
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len])]

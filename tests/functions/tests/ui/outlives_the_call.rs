@@ -1,6 +1,8 @@
 //! Structs that could outlive the call that lends their memory.
 
-use interop_core::{Borrowed, CudaArray, Device, Kept, Lease, LeaseMut, Owner, SharedBuffer};
+use interop_core::lent::Borrowed;
+use interop_core::storage::Owner;
+use interop_core::{CudaArray, Device, Kept, Lease, LeaseMut, SharedBuffer};
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len])]

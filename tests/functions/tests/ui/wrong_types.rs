@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use interop_core::{Borrowed, CudaArray};
+use interop_core::lent::Borrowed;
+use interop_core::CudaArray;
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len])]

@@ -1,7 +1,8 @@
 //! A Python class of the crate's own arrays.
 #![expect(unsafe_code, reason = "memory says that it is of a kind that it is not")]
 
-use interop_core::{CudaArray, Device, DeviceType, HostVec, MemoryRegion, SharedBuffer, Storage};
+use interop_core::storage::MemoryRegion;
+use interop_core::{CudaArray, Device, DeviceType, HostVec, SharedBuffer, Storage};
 use pyo3::prelude::*;
 
 /// The device types. Memory with a CUDA type is simulated, and there is no driver that could detect it.

@@ -5,7 +5,8 @@ use std::cell::RefCell;
 
 use interop_core::dlpack::{Legacy, Versioned};
 use interop_core::python::{import, import_as};
-use interop_core::{CudaArray, DType, Import, Lease, Protocol, StreamHandle};
+use interop_core::storage::Protocol;
+use interop_core::{CudaArray, DType, Import, Lease, StreamHandle};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -68,7 +69,7 @@ impl Matrix {
     /// Returns the extents if the array fits this struct. The claims must be legal.
     fn expected(claims: &Claims) -> Option<[i128; 2]> {
         let (shape, strides) = tensor::legal(claims)?;
-        let dtype = (DType::F32.code(), DType::F32.bits(), DType::F32.lanes());
+        let dtype = (DType::F32.code, DType::F32.bits, DType::F32.lanes);
         let extents: [i128; 2] = shape[..].try_into().ok()?;
         let compact = [extents[1], 1];
         let idle = |axis: usize| extents[axis] == 1 || extents.contains(&0);
@@ -158,7 +159,7 @@ fn usual_claims(byte: u8, input: &mut Input<'_>) -> Claims {
         data: ADDRESS,
         device: [kind, i32::from(input.byte() % 4 == 1)],
         ndim: 2,
-        dtype: (DType::F32.code(), DType::F32.bits(), DType::F32.lanes()),
+        dtype: (DType::F32.code, DType::F32.bits, DType::F32.lanes),
         shape: Some(vec![2, 3]),
         strides: None,
         byte_offset: 0,

@@ -1,5 +1,6 @@
 //! Copies of arrays in new memory of the same kind.
-#![expect(unsafe_code, reason = "queues copies of memory whose lifetime the caller promises")]
+
+use interop_kernel::copy_plan::CopyPlan;
 
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
@@ -8,8 +9,6 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::copy::queue_copy;
-use crate::cuda::copy_plan::CopyPlan;
 use crate::cuda::handover::{hand_back, hand_over};
 use crate::driver::context::{Context, Relaxed, context_for};
 use crate::driver::device::DeviceType;
@@ -20,6 +19,7 @@ use crate::driver::pool::finished;
 use crate::driver::stream::{Stream, capture_of};
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, Result};
+use crate::memory::copy::device::queue_copy;
 
 /// Copies an array on its device into new memory of the same kind. The copy is ready on the consumer's stream.
 ///
@@ -96,13 +96,13 @@ impl CompactCopy {
         let bits = info.dtype().item_bits(info.is_padded());
         let item = bits / 8;
         if info.numel() != 0 && bits % 8 == 0 {
-            if let Some((layout, plan)) = dense(info.layout(), item) {
-                return Ok(Self::elements(info, layout, plan));
+            if let Some(layout) = without_gaps(info.layout()) {
+                return Ok(Self::elements(info, layout, item));
             }
         }
         if !is_backwards {
             let range = info.span();
-            let plan = CopyPlan::of([(range.len(), 1)].into_iter(), 1);
+            let plan = CopyPlan::of_bytes(range.len());
             let first = info.unwatched_address.wrapping_sub(range.start);
             let (layout, bytes) = (info.layout().clone(), range.len());
             return Ok(Self { layout, plan, from: range.start, first, bytes });
@@ -111,10 +111,11 @@ impl CompactCopy {
         let element = ElementType::from_whole_bytes(info.dtype(), info.is_padded())?;
         info.numel().checked_mul(item).ok_or_else(|| element.too_large(info.numel()))?;
         let layout = Layout::contiguous(info.shape(), Order::C)?;
-        Ok(Self::elements(info, layout, CopyPlan::compact(info.layout(), Order::C, item)))
+        Ok(Self::elements(info, layout, item))
     }
 
-    fn elements(info: &ArrayInfo, layout: Layout, plan: CopyPlan) -> Self {
+    fn elements(info: &ArrayInfo, layout: Layout, item: usize) -> Self {
+        let plan = CopyPlan::new(info.shape(), layout.strides(), info.strides(), item);
         let bytes = plan.bytes();
         Self { layout, plan, from: info.unwatched_address, first: 0, bytes }
     }
@@ -136,7 +137,7 @@ impl CompactCopy {
         let _entered = at.0.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         let ordinal = info.device().device_id;
-        let buffer = CudaBuffer::in_order((at.0, consumer, at.1), ordinal, u8::TYPE, self.bytes)?;
+        let buffer = CudaBuffer::in_order(at.0, consumer, ordinal, u8::TYPE, self.bytes)?;
         let to = buffer.address;
         // SAFETY: the elements of the array are live, as the caller promises. The buffer is new and as large as the
         // copy.
@@ -164,7 +165,7 @@ impl CompactCopy {
         } else {
             // The device of the original, so that no context is created on an unused device.
             let ordinal =
-                pointer_attributes(info.unwatched_address)?.map_or(0, |attributes| attributes.ordinal());
+                pointer_attributes(info.unwatched_address)?.map_or(0, |attributes| attributes.ordinal);
             (Context::primary(ordinal)?, ordinal)
         };
         let _entered = context.enter(driver)?;
@@ -199,19 +200,18 @@ impl CompactCopy {
     }
 }
 
-/// Returns the layout of the same elements without gaps, in memory order, and the plan of the copy into it. Elements
-/// that are repeated by a stride of 0 stay repeated. Returns `None` if elements overlap in another way.
-fn dense(layout: &Layout, item: usize) -> Option<(Layout, CopyPlan)> {
-    let (shape, strides, axes) = (layout.shape(), layout.strides(), layout.axes_apart()?);
-    let (mut dense, mut count) = (vec![0_isize; shape.len()], 1_usize);
+/// Returns the layout of the same elements without gaps, in memory order. Elements that are repeated by a stride of 0 stay
+/// repeated. Returns `None` if elements overlap in another way.
+fn without_gaps(layout: &Layout) -> Option<Layout> {
+    let (shape, axes) = (layout.shape(), layout.axes_apart()?);
+    let (mut strides, mut count) = (vec![0_isize; shape.len()], 1_usize);
     for &at in &axes {
-        dense[at] = count as isize;
+        strides[at] = count as isize;
         count *= shape[at];
     }
     for at in (0..shape.len()).rev().filter(|at| shape[*at] == 1) {
         // As in a contiguous array, because consumers derive the memory order from it.
-        dense[at] = dense.get(at + 1).map_or(1, |next| (next * shape[at + 1] as isize).max(1));
+        strides[at] = strides.get(at + 1).map_or(1, |next| (next * shape[at + 1] as isize).max(1));
     }
-    let plan = CopyPlan::of(axes.iter().map(|at| (shape[*at], strides[*at])), item);
-    Some((Layout::strided(shape, &dense).ok()?, plan))
+    Layout::strided(shape, &strides).ok()
 }

@@ -1,95 +1,57 @@
-//! The plan of a copy of a strided array into compact memory, and the launches of the copy kernel that it takes.
+//! The plan of a copy of a strided array into memory without gaps, and the launches of the copy kernel that it takes.
+#![expect(clippy::cast_possible_wrap, reason = "the bytes of an array are counted by `isize`")]
 
-use interop_kernel::copy::{self as kernel, AXES, CopyPart, UNITS};
-
-use crate::array::layout::Layout;
-use crate::array::layout::axes::{Axis, Offsets, Steps, merge, sum};
-use crate::array::layout::order::Order;
+use crate::axes::{Axis, arrange, each_part};
+use crate::copy::{AXES, CopyAxis, CopyPart, UNITS};
 
 /// The steps of the target and of the source along an [`Axis`], in bytes.
-pub(crate) const TO: usize = 0;
-pub(crate) const FROM: usize = 1;
+pub const TO: usize = 0;
+/// As [`TO`].
+pub const FROM: usize = 1;
 
-/// A copy into compact memory, with as few axes as possible.
+/// A copy into memory without gaps, with as few axes as possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CopyPlan {
+pub struct CopyPlan {
     /// The number of bytes that are contiguous in the source and in the target; 0 for no elements.
-    pub(crate) run: usize,
+    pub run: usize,
     /// The axes over these runs. The fastest axis of the target comes first.
-    pub(crate) axes: Vec<Axis>,
+    pub axes: Vec<Axis<2>>,
 }
 
 impl CopyPlan {
-    /// Plans a copy of elements of `item` bytes into memory that is compact in `order`.
-    pub(crate) fn compact(layout: &Layout, order: Order, item: usize) -> Self {
-        let axes = layout.shape().iter().copied().zip(layout.strides().iter().copied());
-        match order {
-            Order::C => Self::of(axes.rev(), item),
-            Order::F => Self::of(axes, item),
+    /// Plans a copy of elements of `item` bytes, by the strides of the target and of the source in elements. Those of the
+    /// target are not negative. An element that both sides repeat is copied once.
+    #[must_use]
+    pub fn new(shape: &[usize], to: &[isize], from: &[isize], item: usize) -> Self {
+        if shape.contains(&0) {
+            return Self { run: 0, axes: Vec::new() };
         }
+        let bytes = |stride: isize| stride.wrapping_mul(item as isize);
+        let along = |at: usize| Axis { extent: shape[at], steps: [bytes(to[at]), bytes(from[at])] };
+        let moves = |axis: &Axis<2>| axis.extent != 1 && axis.steps != [0; 2];
+        let mut axes: Vec<_> = (0..shape.len()).map(along).filter(moves).collect();
+        let (_, left) = arrange(&mut axes);
+        axes.truncate(left);
+        let is_run = axes.first().is_some_and(|axis| axis.steps == [item as isize; 2]);
+        let run = if is_run { axes.remove(0).extent } else { 1 };
+        Self { run: run * item, axes }
     }
 
-    /// Plans a copy over axes of these extents and strides, for elements of `item` bytes. The first axis varies fastest
-    /// in the target.
-    pub(crate) fn of(axes: impl Iterator<Item = (usize, isize)>, item: usize) -> Self {
-        let (mut merged, mut to) = (Vec::new(), item as isize);
-        for (extent, stride) in axes {
-            if extent == 0 {
-                return Self { run: 0, axes: Vec::new() };
-            }
-            if extent != 1 {
-                merged.push(Axis { extent, steps: [to, stride * item as isize] });
-                to = to.wrapping_mul(extent as isize);
-            }
-        }
-        merged.reverse();
-        let left = merge(&mut merged);
-        merged.truncate(left);
-        let is_run = |axis: &Axis| axis.steps == [item as isize; 2];
-        let run = merged.last().filter(|axis| is_run(axis)).map_or(1, |axis| axis.extent);
-        merged.retain(|axis| !is_run(axis));
-        merged.reverse();
-        Self { run: run * item, axes: merged }
+    /// Plans a copy of contiguous bytes.
+    #[must_use]
+    pub fn of_bytes(bytes: usize) -> Self {
+        Self { run: bytes, axes: Vec::new() }
     }
 
-    /// Returns the size of the copy in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    /// The size of the copy in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         self.axes.iter().fold(self.run, |bytes, axis| bytes * axis.extent)
     }
 }
 
-/// Returns the offsets in the target and in the source of every index of the axes, of which the first varies fastest.
-pub(crate) fn offsets(axes: &[Axis]) -> Offsets<Vec<Axis>> {
-    Offsets::new(axes.iter().rev().copied().collect(), [0; 2])
-}
-
-/// Calls `see` with consecutive parts of a copy, of at most this many units and axes each. The arguments are the offsets of
-/// the part in the target and in the source, and its axes.
-pub(crate) fn each_part<E>(
-    axes: &[Axis],
-    (most_units, most_axes): (usize, usize),
-    mut see: impl FnMut(Steps, &[Axis]) -> Result<(), E>,
-) -> Result<(), E> {
-    let most_axes = axes.len().min(most_axes);
-    let (mut inner, mut units) = (0, 1_usize);
-    while inner < most_axes && units.saturating_mul(axes[inner].extent) <= most_units {
-        units *= axes[inner].extent;
-        inner += 1;
-    }
-    let Some(cut) = axes[..most_axes].get(inner) else {
-        return offsets(&axes[inner..]).try_for_each(|offset| see(offset, &axes[..inner]));
-    };
-    let (mut part, piece) = (axes[..=inner].to_vec(), piece_of(most_units / units));
-    offsets(&axes[inner + 1..]).try_for_each(|offset| {
-        (0..cut.extent).step_by(piece).try_for_each(|start| {
-            part[inner].extent = piece.min(cut.extent - start);
-            see(sum(offset, cut.to(start)), &part)
-        })
-    })
-}
-
 /// The number of threads in a block.
-pub(crate) const THREADS: u32 = 256;
+pub const THREADS: u32 = 256;
 
 /// The size of the largest unit in bytes.
 const MOST_UNIT: usize = 16;
@@ -102,36 +64,37 @@ const SECTOR: usize = 32;
 
 /// One launch: the offsets of its first unit from the first unit of the array, in bytes, and the kernel's argument.
 #[derive(Debug)]
-pub(crate) struct CopyLaunch {
-    pub(crate) offset: Steps,
-    pub(crate) blocks: u32,
-    pub(crate) part: CopyPart,
+pub struct CopyLaunch {
+    pub offset: [isize; 2],
+    pub blocks: u32,
+    pub part: CopyPart,
 }
 
 /// All launches for a plan.
 #[derive(Debug)]
-pub(crate) struct CopyLaunches {
+pub struct CopyLaunches {
     /// The size of a unit in bytes: 1, 2, 4, 8 or 16.
-    pub(crate) unit: usize,
+    pub unit: usize,
     /// The address of the first unit of the source.
     from: usize,
     /// Whether the units of a thread lie side by side in the source; else those of neighbouring threads do.
     is_along_source: bool,
     /// The fastest axis of the target comes first, then the one along which a thread copies, then the others.
-    axes: Vec<Axis>,
+    axes: Vec<Axis<2>>,
     most_units: usize,
 }
 
 impl CopyLaunches {
     /// Creates the launches for a plan with elements, from one address to another.
-    pub(crate) fn new(plan: &CopyPlan, from: usize, to: usize) -> Self {
-        let strides = plan.axes.iter().map(|axis| axis.steps[FROM].unsigned_abs());
-        let bits = strides.fold(plan.run | from | to | MOST_UNIT, |bits, stride| bits | stride);
+    #[must_use]
+    pub fn new(CopyPlan { run, axes }: &CopyPlan, from: usize, to: usize) -> Self {
+        let strides = axes.iter().map(|axis| axis.steps[FROM].unsigned_abs());
+        let bits = strides.fold(*run | from | to | MOST_UNIT, |bits, stride| bits | stride);
         let unit = 1 << bits.trailing_zeros();
-        let mut axes = plan.axes.clone();
-        if plan.run > unit || axes.is_empty() {
+        let mut axes = axes.clone();
+        if *run > unit || axes.is_empty() {
             let step = unit as isize;
-            axes.insert(0, Axis { extent: plan.run / unit, steps: [step; 2] });
+            axes.insert(0, Axis { extent: run / unit, steps: [step; 2] });
         }
         // Threads that are neighbours write whole sectors of the target, so each of them can read one of the source.
         let along_source = neighbours_of_source(&axes).filter(|_| axes[0].extent * unit >= SECTOR);
@@ -144,13 +107,13 @@ impl CopyLaunches {
     }
 
     /// Calls `launch` for each launch of the copy.
-    pub(crate) fn each<E>(&self, mut launch: impl FnMut(&CopyLaunch) -> Result<(), E>) -> Result<(), E> {
+    pub fn each<E>(&self, mut launch: impl FnMut(&CopyLaunch) -> Result<(), E>) -> Result<(), E> {
         each_part(&self.axes, (self.most_units, AXES), |offset, axes| launch(&self.launch(axes, offset)))
     }
 
-    fn launch(&self, axes: &[Axis], offset: Steps) -> CopyLaunch {
+    fn launch(&self, axes: &[Axis<2>], offset: [isize; 2]) -> CopyLaunch {
         let argument =
-            |extent, axis: &Axis| kernel::Axis::new(extent, axis.steps[FROM] as i64, axis.steps[TO] as i64);
+            |extent, axis: &Axis<2>| CopyAxis::new(extent, axis.steps[FROM] as i64, axis.steps[TO] as i64);
         let mut part = CopyPart { rank: small(axes.len()).max(2), extent: 1, ..CopyPart::default() };
         // A piece of an axis that is longer than a launch has no second axis.
         part.axes[1] = argument(1, &Axis::ONCE);
@@ -170,7 +133,7 @@ impl CopyLaunches {
     }
 
     /// Whether each thread of a launch reads eight units side by side, which are aligned together, up to 16 bytes.
-    fn is_packed(&self, axes: &[Axis], from: isize) -> bool {
+    fn is_packed(&self, axes: &[Axis<2>], from: isize) -> bool {
         let pack = (UNITS as usize * self.unit).min(MOST_UNIT);
         let (along, others) = (axes[1], axes.iter().enumerate().filter(|(at, _)| *at != 1));
         let starts = self.from.wrapping_add_signed(from);
@@ -183,17 +146,11 @@ impl CopyLaunches {
 }
 
 /// Returns the axis along which the units of the source lie side by side, if it is not the first axis of the target.
-fn neighbours_of_source(axes: &[Axis]) -> Option<usize> {
-    let distance = |axis: &Axis| axis.steps[FROM].unsigned_abs();
+fn neighbours_of_source(axes: &[Axis<2>]) -> Option<usize> {
+    let distance = |axis: &Axis<2>| axis.steps[FROM].unsigned_abs();
     let steps = axes.iter().enumerate().filter(|(_, axis)| axis.steps[FROM] != 0);
     let (at, nearest) = steps.min_by_key(|(_, axis)| distance(axis))?;
     (at != 0 && distance(nearest) < distance(&axes[0]) && distance(nearest) < SECTOR).then_some(at)
-}
-
-/// Returns the length of the pieces of an axis: a multiple of 64 if possible, so that neighbours stay together.
-fn piece_of(most: usize) -> usize {
-    const TILE: usize = 64;
-    if most > TILE { most - most % TILE } else { most.max(1) }
 }
 
 /// Converts a number that is bounded by the limit of a launch.
@@ -202,11 +159,41 @@ fn small(number: usize) -> u32 {
 }
 
 #[cfg(test)]
+#[expect(unsafe_code, reason = "runs the kernel")]
 mod tests {
     use super::*;
+    use crate::axes::Offsets;
+    use crate::copy::copy as copy_units;
+
+    /// The order of the axes in the target.
+    #[derive(Clone, Copy, Debug)]
+    enum Order {
+        C,
+        F,
+    }
+
+    fn compact(shape: &[usize], strides: &[isize], order: Order, item: usize) -> CopyPlan {
+        let (mut to, mut step) = (vec![0; shape.len()], 1);
+        for number in 0..shape.len() {
+            let axis = if let Order::C = order { shape.len() - 1 - number } else { number };
+            to[axis] = step;
+            step *= shape[axis] as isize;
+        }
+        CopyPlan::new(shape, &to, strides, item)
+    }
+
+    /// The offsets of all elements in bytes, in the order of the target.
+    fn offsets(shape: &[usize], strides: &[isize], order: Order, item: usize) -> Vec<isize> {
+        let along = |at: usize| Axis { extent: shape[at], steps: [strides[at] * item as isize] };
+        let mut axes: Vec<_> = (0..shape.len()).map(along).collect();
+        if let Order::C = order {
+            axes.reverse();
+        }
+        Offsets::new(axes, vec![0; shape.len()], [0]).map(|[offset]| offset).collect()
+    }
 
     fn plan(shape: &[usize], strides: &[isize], order: Order) -> (usize, Vec<(usize, isize, isize)>) {
-        let plan = CopyPlan::compact(&Layout::strided(shape, strides).unwrap(), order, 4);
+        let plan = compact(shape, strides, order, 4);
         (plan.run, plan.axes.iter().map(|axis| (axis.extent, axis.steps[FROM], axis.steps[TO])).collect())
     }
 
@@ -223,64 +210,18 @@ mod tests {
         assert_eq!(plan(&[], &[], Order::C), (4, vec![]), "a single element");
         assert_eq!(plan(&[3, 0], &[1, 1], Order::C), (0, vec![]), "no elements");
     }
-}
-
-#[cfg(test)]
-mod part_tests {
-    use super::*;
-
-    /// The offsets in the source and in the target, and the extents, of the parts of an array with these extents and strides.
-    /// The fastest axis comes first.
-    fn parts(shape: &[(usize, isize)], most: usize) -> Vec<(isize, isize, Vec<usize>)> {
-        let (mut found, mut axes, mut to) = (Vec::new(), Vec::new(), 1);
-        for (extent, from) in shape {
-            axes.push(Axis { extent: *extent, steps: [to, *from] });
-            to *= *extent as isize;
-        }
-        let see = |[to, from]: Steps, part: &[Axis]| {
-            found.push((from, to, part.iter().map(|axis| axis.extent).collect()));
-            Ok::<_, ()>(())
-        };
-        each_part(&axes, (most, usize::MAX), see).unwrap();
-        found
-    }
-
-    #[test]
-    fn parts_follow_one_another_in_the_target() {
-        assert_eq!(parts(&[(3, 2), (2, 1)], 6), [(0, 0, vec![3, 2])], "all of it");
-        assert_eq!(
-            parts(&[(3, 2), (5, 10)], 6),
-            [(0, 0, vec![3, 2]), (20, 6, vec![3, 2]), (40, 12, vec![3, 1])]
-        );
-        assert_eq!(
-            parts(&[(3, -1), (2, 30)], 2),
-            [(0, 0, vec![2]), (-2, 2, vec![1]), (30, 3, vec![2]), (28, 5, vec![1])]
-        );
-        assert_eq!(
-            parts(&[(3, 1), (2, 10), (2, 100)], 5),
-            [(0, 0, vec![3, 1]), (10, 3, vec![3, 1]), (100, 6, vec![3, 1]), (110, 9, vec![3, 1])]
-        );
-        assert_eq!(parts(&[], 1), [(0, 0, vec![])], "a single element");
-    }
-}
-
-#[cfg(test)]
-mod copy_launch_tests {
-    use super::*;
-    use crate::array::layout::Layout;
-    use crate::array::layout::order::Order;
 
     /// Copies with the kernel, on the CPU.
     fn copy(launches: &CopyLaunches, launch: &CopyLaunch, to: &mut [u8], from: &[u8], first: usize) {
         let to = to.as_mut_ptr().wrapping_offset(launch.offset[TO]);
         let from = from.as_ptr().wrapping_add(first).wrapping_offset(launch.offset[FROM]);
-        let copy = match launches.unit {
-            1 => kernel::copy::<u8, 8>,
-            2 => kernel::copy::<u16, 8>,
-            4 => kernel::copy::<u32, 4>,
-            8 => kernel::copy::<u64, 2>,
-            _ => kernel::copy::<(u64, u64), 1>,
-        };
+        macro_rules! of_unit {
+            ($($name:ident: $unit:ty, $width:literal;)*) => {
+                [$((size_of::<$unit>(), copy_units::<$unit, $width> as unsafe fn(u64, *mut u8, *const u8, &CopyPart))),*]
+            };
+        }
+        let kernels = crate::copy_kernels!(of_unit);
+        let (_, copy) = kernels.into_iter().find(|(unit, _)| *unit == launches.unit).unwrap();
         for number in 0..u64::from(launch.blocks) * u64::from(THREADS) {
             // SAFETY: the test compares all bytes; Miri sees an access outside of them.
             unsafe { copy(number, to, from, &launch.part) };
@@ -295,9 +236,8 @@ mod copy_launch_tests {
         item: usize,
         most_units: usize,
     ) -> CopyLaunches {
-        let layout = Layout::strided(shape, strides).unwrap();
-        let plan = CopyPlan::compact(&layout, order, item);
-        let offsets: Vec<isize> = layout.walk(order).map(|offset| offset * item as isize).collect();
+        let plan = compact(shape, strides, order, item);
+        let offsets = offsets(shape, strides, order, item);
         let low = offsets.iter().min().unwrap().unsigned_abs().next_multiple_of(16);
         let bytes = low + offsets.iter().max().unwrap().unsigned_abs() + item;
         let content: Vec<u128> = (1..=bytes.div_ceil(16) as u128)
@@ -328,8 +268,7 @@ mod copy_launch_tests {
     #[test]
     fn units_are_as_wide_as_everything_is_aligned() {
         let unit = |shape: &[usize], strides: &[isize], item, from| {
-            let layout = Layout::strided(shape, strides).unwrap();
-            let launches = CopyLaunches::new(&CopyPlan::compact(&layout, Order::C, item), from, 0);
+            let launches = CopyLaunches::new(&compact(shape, strides, Order::C, item), from, 0);
             (launches.unit, launches.is_along_source)
         };
         assert_eq!(unit(&[5, 8], &[12, 1], 4, 0), (16, false));

@@ -1,9 +1,10 @@
 //! Copies on a device: by the driver if it can, else by the copy kernel.
 
 use interop_kernel::LaunchSize;
-use interop_kernel::copy::CopyPart;
+use interop_kernel::copy::{NAMES, SIZES};
+use interop_kernel::copy_plan::{CopyLaunches, CopyPlan, FROM, THREADS, TO};
 
-use crate::cuda::copy_plan::{CopyLaunches, CopyPlan, FROM, THREADS, TO, offsets};
+use crate::array::layout::axes::offsets;
 use crate::cuda::kernel_module::{EntryPoint, KernelModule};
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::functions::{Driver, Outcome, RawStream};
@@ -14,13 +15,6 @@ const PTX: &str = include_str!("copy.ptx");
 
 // SAFETY: the entry points are compiled from the kernels with these names.
 static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
-
-/// The names of the kernels, by the logarithm of the size of a unit.
-const NAMES: [&str; 5] =
-    ["interop_copy_1", "interop_copy_2", "interop_copy_4", "interop_copy_8", "interop_copy_16"];
-
-/// The sizes of their parameters: the target, the source, and the part of the copy.
-const SIZES: &[usize] = &[8, 8, size_of::<CopyPart>()];
 
 /// Queues a copy on a stream of the current context.
 ///
@@ -56,7 +50,7 @@ pub(crate) unsafe fn queue_copy(
 ///
 /// As [`queue_copy`].
 unsafe fn by_runs(driver: &Driver, stream: RawStream, plan: &CopyPlan, from: usize, to: usize) -> Outcome {
-    offsets(&plan.axes).try_for_each(|offset| {
+    offsets(&*plan.axes, [0; 2]).try_for_each(|offset| {
         let (from, to) = (from.wrapping_add_signed(offset[FROM]), to.wrapping_add_signed(offset[TO]));
         // SAFETY: the addresses are those of a run of the plan.
         unsafe { driver.copy(to as u64, from as u64, plan.run, stream) }

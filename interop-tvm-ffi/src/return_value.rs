@@ -22,19 +22,21 @@ use crate::runtime::{Functions, Runtime};
     message = "`{Self}` cannot be the result of an exported function",
     note = "allowed: `()`, integers, floats, `bool`, `NewArray<…>`, a struct with `#[derive(CudaArray)]` that owns its memory, and a `Result` of these"
 )]
-pub trait Answer<K> {
+pub trait ReturnValue<K> {
     /// Converts the result.
     ///
     /// # Errors
     ///
     /// The error of the function, or of the export.
     #[doc(hidden)]
-    fn answer(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError>;
+    fn into_value(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError>;
 }
 
-impl<T: Answer<K>, K, E: Into<Box<dyn StdError + Send + Sync>>> Answer<OptionKind<K>> for Result<T, E> {
-    fn answer(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
-        self.map_err(|error| CallError::of_function(error.into(), call.function))?.answer(call)
+impl<T: ReturnValue<K>, K, E: Into<Box<dyn StdError + Send + Sync>>> ReturnValue<OptionKind<K>>
+    for Result<T, E>
+{
+    fn into_value(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
+        self.map_err(|error| CallError::of_function(error.into(), call.function))?.into_value(call)
     }
 }
 
@@ -42,16 +44,16 @@ impl<T: Answer<K>, K, E: Into<Box<dyn StdError + Send + Sync>>> Answer<OptionKin
 ///
 /// # Errors
 ///
-/// As [`Answer::answer`].
+/// As [`ReturnValue::into_value`].
 #[inline]
-pub fn answer<T: Answer<K>, K>(result: T, from: &Arguments<'_>) -> Result<TVMFFIAny, CallError> {
-    result.answer(from.call)
+pub fn return_value<T: ReturnValue<K>, K>(result: T, from: &Arguments<'_>) -> Result<TVMFFIAny, CallError> {
+    result.into_value(from.call)
 }
 
 macro_rules! values {
     ($kind:ident: $number:ident => $value:expr; $($type:ty)*) => { $(
-        impl Answer<ValueKind> for $type {
-            fn answer(self, _: &Call<'_>) -> Result<TVMFFIAny, CallError> {
+        impl ReturnValue<ValueKind> for $type {
+            fn into_value(self, _: &Call<'_>) -> Result<TVMFFIAny, CallError> {
                 let $number = self;
                 Ok(TVMFFIAny::new(index::$kind, $value))
             }
@@ -129,8 +131,8 @@ pub(crate) fn functions() -> Result<&'static Functions, CallError> {
     Runtime::functions().ok_or_else(|| CallError::new(c"RuntimeError", missing))
 }
 
-impl<A: CudaArray + Send + 'static> Answer<ArrayKind> for A {
-    fn answer(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
+impl<A: CudaArray + Send + 'static> ReturnValue<ArrayKind> for A {
+    fn into_value(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
         OwnedObject::from_array(self, call).map(OwnedObject::into_any)
     }
 }

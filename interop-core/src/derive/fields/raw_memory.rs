@@ -1,4 +1,4 @@
-//! Field types for raw pointers, and for addresses in integers.
+//! Field types for raw memory: pointers, addresses in integers, the device and the owner.
 #![expect(unsafe_code, reason = "declares unsafe methods that take the promise about a raw pointer")]
 
 use core::ffi::c_void;
@@ -7,8 +7,10 @@ use core::ptr::NonNull;
 use crate::array::element::{Element, ElementType};
 use crate::array::mutability::Mutability;
 use crate::driver::device::Device;
+use crate::driver::stream_handle::PendingWork;
 use crate::memory::extraction::{Extraction, Requirements};
-use crate::memory::storage::MemoryRegion;
+use crate::memory::owner::Owner;
+use crate::memory::storage::{InfoBuilder, MemoryRegion, MemoryState};
 
 /// The content of a `data(unsafe_raw)` field.
 #[derive(Clone, Copy, Debug)]
@@ -183,3 +185,58 @@ impl RawAddress for u64 {}
 impl RawAddress for *mut c_void {}
 
 impl RawAddress for *const c_void {}
+
+/// The type of a `device` field.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the `device` of a `CudaArray`",
+    label = "not a device",
+    note = "write `interop_core::Device`, which holds the memory type and the ordinal"
+)]
+pub trait DeviceField: Sized {
+    /// Called by expanded code for exports.
+    #[doc(hidden)]
+    fn describe(&self, memory: RawMemory) -> InfoBuilder<'static>;
+
+    /// Called by expanded code for imports.
+    #[doc(hidden)]
+    fn take(from: &mut Extraction<'_>) -> Self;
+}
+
+impl DeviceField for Device {
+    fn describe(&self, memory: RawMemory) -> InfoBuilder<'static> {
+        InfoBuilder::new(memory.on(*self), None, false, MemoryState::new(PendingWork::UNKNOWN))
+    }
+
+    fn take(from: &mut Extraction<'_>) -> Self {
+        from.device()
+    }
+}
+
+/// The type of an `owner` field next to a raw pointer. An import fills it with the owner of the memory.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot own the memory of an import",
+    label = "an import cannot fill this field",
+    note = "write `interop_core::storage::Owner`; or write `#[cuda_array(export)]` on the struct"
+)]
+pub trait FromOwner: Sized {
+    /// Converts an owner.
+    fn from_owner(owner: Owner) -> Self;
+
+    /// Called by expanded code for imports.
+    #[doc(hidden)]
+    fn take(from: &mut Extraction<'_>) -> Option<Self> {
+        from.owner().map(Self::from_owner)
+    }
+}
+
+impl FromOwner for Owner {
+    fn from_owner(owner: Owner) -> Self {
+        owner
+    }
+}
+
+impl FromOwner for Option<Owner> {
+    fn from_owner(owner: Owner) -> Self {
+        Some(owner)
+    }
+}

@@ -1,18 +1,17 @@
 //! Copies of arrays between the host and a device. Each piece of a strided host array is made contiguous in pinned memory
 //! while the piece before it is copied. The elements of a device array are made contiguous on the device.
-#![expect(unsafe_code, reason = "reads host memory and fills memory whose lifetime the caller promises")]
 
-use core::ptr::{null_mut, with_exposed_provenance_mut};
+use core::ptr::{null_mut, with_exposed_provenance, with_exposed_provenance_mut};
+
+use interop_kernel::copy_plan::{CopyPlan, FROM, TO};
 
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
-use crate::array::layout::axes::Axis;
-use crate::array::layout::order::Order;
+use crate::array::layout::axes::each_part;
+use crate::array::layout::order::{Order, contiguous_strides};
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::copy::{copy_now, queue_copy};
-use crate::cuda::copy_plan::{CopyPlan, FROM, TO, each_part};
 use crate::driver::context::{Context, PerContext, Relaxed, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::event::Event;
@@ -24,14 +23,15 @@ use crate::driver::pool::{allocate_on, finished};
 use crate::driver::release::reach::Reach;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::stream::LEGACY;
-use crate::driver::stream::{SPARE, Stream, capture_of, dead_stream, with_own_stream};
+use crate::driver::stream::{OwnStream, Stream, capture_of, dead_stream};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::shared_range;
-use crate::memory::host::cells::check_readable;
-use crate::memory::host::strided::{HostArray, check_copied, copy_contiguous, filled_vec};
+use crate::memory::copy::device::{copy_now, queue_copy};
+use crate::memory::copy::host::{axes_in_elements, copy_axes, filled_vec};
+use crate::memory::host::cells::{check_bytes, check_readable};
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::import::Import;
+use crate::memory::raw_view::shared_elements;
 use crate::process::borrow_registry::Borrow;
 
 /// The size of a piece in bytes. Two pieces are used in turn.
@@ -58,22 +58,23 @@ static PIECES: PerContext<usize> = PerContext::new();
 /// access, and nothing else uses it.
 unsafe fn upload(
     (driver, context): (&Driver, Context),
-    elements: HostArray<'_>,
+    element: &ElementType,
     plan: &CopyPlan,
+    from: usize,
     target: usize,
 ) -> Result<bool> {
-    if elements.element.size > PIECE {
+    if element.size > PIECE {
         return Ok(false);
     }
     let _entered = context.enter(driver)?;
     let _relaxed = Relaxed::new(driver);
     // A reset of the primary context, which frees the pieces, is found out here.
-    let stream = with_own_stream(driver, context, SPARE, |stream, _| stream)?;
+    let stream = OwnStream::spare(context).raw(driver)?;
     let work = |pieces: &mut usize| -> Result<()> {
         let mut turns = Turns { driver, context, stream, pieces: *pieces, queued: [None, None], next: 0 };
         // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits into a
         // piece, as checked above.
-        let copied = unsafe { copy_pieces(&mut turns, elements, plan, target) };
+        let copied = unsafe { copy_pieces(&mut turns, element, plan, from, target) };
         // Waits after an error, too, because the next call uses the pieces.
         copied.and(finish_stream(driver, stream).map_err(Into::into))
     };
@@ -132,27 +133,31 @@ impl Turns<'_> {
 /// As [`upload`]. Nothing else uses the pieces of `turns`. An element is at most as large as a piece.
 unsafe fn copy_pieces(
     turns: &mut Turns<'_>,
-    elements: HostArray<'_>,
+    element: &ElementType,
     plan: &CopyPlan,
+    from: usize,
     target: usize,
 ) -> Result<()> {
-    let HostArray { address: first, element, .. } = elements;
-    let item = element.size as isize;
-    let mut axes = plan.axes.clone();
-    axes.insert(0, Axis { extent: plan.run / element.size, steps: [item; 2] });
+    let axes = axes_in_elements(plan, element.size);
     each_part(&axes, (PIECE / element.size, usize::MAX), |offset, part| {
-        let shape: Vec<usize> = part.iter().rev().map(|axis| axis.extent).collect();
-        let strides: Vec<isize> = part.iter().rev().map(|axis| axis.steps[FROM] / item).collect();
-        let bytes = shape.iter().product::<usize>() * element.size;
-        let layout = &Layout::strided(&shape, &strides)?;
-        let part = HostArray { address: first.wrapping_add_signed(offset[FROM]), layout, element };
+        let bytes = part.iter().map(|axis| axis.extent).product::<usize>() * element.size;
+        let [target, from] = [TO, FROM].map(|side| {
+            let start = if side == TO { target } else { from };
+            start.wrapping_add_signed(offset[side] * element.size as isize)
+        });
+        let from = with_exposed_provenance(from);
         // SAFETY: the elements of the array are live. A piece has room for this many, because an element is not larger
         // than a piece. So has the target from this offset on.
         let fill =
-            |piece: usize| unsafe { copy_contiguous(part, Order::C, with_exposed_provenance_mut(piece)) };
+            |piece: usize| unsafe { copy_axes(part, element, from, with_exposed_provenance_mut(piece)) };
         // SAFETY: as above.
-        unsafe { turns.take(target.wrapping_add_signed(offset[TO]), bytes, fill) }
+        unsafe { turns.take(target, bytes, fill) }
     })
+}
+
+/// Plans a copy of elements of `item` bytes into memory that is contiguous in `order`.
+fn contiguous_plan(layout: &Layout, order: Order, item: usize) -> CopyPlan {
+    CopyPlan::new(layout.shape(), &contiguous_strides(layout.shape(), order), layout.strides(), item)
 }
 
 /// A context and one of its streams, on which a copy is made.
@@ -190,7 +195,7 @@ impl CopyTarget {
         target: usize,
     ) -> Result<bool> {
         let layout = info.layout_of(element)?;
-        let plan = CopyPlan::compact(&layout, order, element.size);
+        let plan = contiguous_plan(&layout, order, element.size);
         let is_one_copy = plan.axes.is_empty() && info.device().device_type != DeviceType::CPU;
         if element.any_bits && (is_one_copy || self.reaches(info.device())) {
             let _entered = self.context.enter(self.driver)?;
@@ -209,9 +214,8 @@ impl CopyTarget {
                 return Ok(false);
             }
         }
-        let elements = HostArray { address: info.unwatched_address, layout: &layout, element };
         // SAFETY: as the caller promises.
-        unsafe { self.copy_by_host(info, elements, (&plan, order), target) }.map(|()| false)
+        unsafe { self.copy_by_host(info, element, (&plan, order), target) }.map(|()| false)
     }
 
     /// Copies elements that may have to be checked or reordered on the host first. The copy is complete on return.
@@ -222,7 +226,7 @@ impl CopyTarget {
     unsafe fn copy_by_host(
         &self,
         info: &ArrayInfo,
-        elements: HostArray<'_>,
+        element: &ElementType,
         (plan, order): (&CopyPlan, Order),
         target: usize,
     ) -> Result<()> {
@@ -232,23 +236,26 @@ impl CopyTarget {
         };
         if !info.device().device_type.is_host_accessible() {
             // SAFETY: the memory is live, as the caller promises.
-            let fetched = unsafe { fetch_buffer(info, elements.element, order) }?;
+            let fetched = unsafe { fetch_buffer(info, element, order) }?;
             return copy_from(fetched.address(), fetched.bytes);
         }
         check_readable(info.work())?;
-        let _access = Borrow::from_shared(shared_range(info), false)?;
-        if elements.element.any_bits && plan.axes.is_empty() {
+        let _access = Borrow::from_shared(shared_elements(info), false)?;
+        if element.any_bits && plan.axes.is_empty() {
             return copy_from(info.unwatched_address, plan.run);
         }
         if plan.bytes() >= LEAST_BYTES {
             // SAFETY: as the caller promises; the host can access the elements.
-            if unsafe { upload((self.driver, self.context), elements, plan, target) }? {
+            if unsafe { upload((self.driver, self.context), element, plan, info.unwatched_address, target) }?
+            {
                 return Ok(());
             }
         }
-        let copy = HostBuffer::uninit(*elements.element, elements.layout.numel())?;
+        let copy = HostBuffer::uninit(*element, info.layout_of(element)?.numel())?;
+        let from = with_exposed_provenance(info.unwatched_address);
+        let axes = axes_in_elements(plan, element.size);
         // SAFETY: as above. The buffer is new and has room for the elements.
-        unsafe { copy_contiguous(elements, order, with_exposed_provenance_mut(copy.address())) }?;
+        unsafe { copy_axes(&axes, element, from, with_exposed_provenance_mut(copy.address())) }?;
         copy_from(copy.address(), copy.bytes)
     }
 
@@ -376,7 +383,7 @@ pub(crate) fn copied(
     // What is copied by the host first is not in the order of the stream.
     let is_queued = element.any_bits && site.reaches(import.info().device());
     let target = if kind == MemoryKind::Pool && is_queued {
-        CudaBuffer::in_order((site.context, stream, site.stream), site.ordinal, element, bytes)?
+        CudaBuffer::in_order(site.context, stream, site.ordinal, element, bytes)?
     } else {
         CudaBuffer::uninitialized(kind, site.context, site.ordinal, element, bytes)?
     };
@@ -395,6 +402,35 @@ pub(crate) fn copied(
         import.wait_for_copy(stream)?;
     }
     Ok(Some(target))
+}
+
+/// Copies the elements of an import into memory of another allocator, contiguous in `order`. The copy waits for pending work on the
+/// import, and is complete on return.
+///
+/// A [`FromImport`](crate::storage::FromImport) of your own allocates the memory, calls this, and returns the import with the error
+/// if it fails. `T` may have a lower rank than the import: `[f32; 3]` takes the last axis.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] without a driver and if a driver call fails; [`ErrorKind::StreamCapture`] if the import's stream
+/// captures a graph; [`ErrorKind::DType`] for other element types and for a byte that is not a valid `bool`.
+///
+/// # Safety
+///
+/// 1. `target` has room for the elements of the import and is aligned for them. Nothing else uses the memory until this returns.
+/// 2. It is pinned or managed memory, which all devices use at the same address, or memory of the device of the import.
+pub unsafe fn copy_import<T: Element>(import: &mut Import, order: Order, target: *mut T) -> Result<()> {
+    if import.info().layout_of(&T::TYPE)?.is_empty() {
+        return Ok(());
+    }
+    let (stream, _) = import.copy_stream()?;
+    let site = CopyTarget::new(stream, import.info().device())?;
+    site.refuse_capture(stream)?;
+    // SAFETY: as the caller promises; the elements are live while the import is.
+    let pending = unsafe { site.copy(import.info(), &T::TYPE, order, target.expose_provenance()) };
+    // If a part failed, the parts before it are still queued, and read the source.
+    let finished = if matches!(pending, Ok(false)) { Ok(()) } else { site.finish() };
+    pending.and(finished)
 }
 
 /// Copies the elements of an import to `target`, contiguous in `order`, on the legacy default stream of a device. The
@@ -417,14 +453,14 @@ pub(crate) unsafe fn copy_on_default_stream(
 ) -> Result<()> {
     let DefaultStreamTarget { site, beside: (stream, reach) } = at;
     let (device, here) = (Device::cuda(site.ordinal), Some(site.context));
-    order_streams(StreamHandle::LegacyDefault, *stream, (here, device))?;
+    order_streams(StreamHandle::LegacyDefault, *stream, here, device)?;
     // SAFETY: as the caller promises.
     let copied = unsafe { site.copy(import.info(), &element, order, target) };
     // If a part failed, the parts before it are still queued.
     let pending = copied.as_ref().map_or(true, |pending| *pending);
     let finished = if pending && !site.is_guarded(*reach) { site.finish() } else { Ok(()) };
     copied.and(finished)?;
-    order_streams(*stream, StreamHandle::LegacyDefault, (here, device))?;
+    order_streams(*stream, StreamHandle::LegacyDefault, here, device)?;
     import.wait_for_copy(*stream)
 }
 
@@ -485,11 +521,11 @@ unsafe fn copy_to_host(
     order: Order,
     target: *mut u8,
 ) -> Result<()> {
-    let plan = CopyPlan::compact(layout, order, element.size);
+    let plan = contiguous_plan(layout, order, element.size);
     // SAFETY: as the caller promises.
     if unsafe { copy_compacted(info, &plan, target.expose_provenance()) }? {
         // SAFETY: the whole target has been written.
-        return unsafe { check_copied(element, target, plan.bytes()) };
+        return unsafe { check_bytes(element, target, plan.bytes()) };
     }
     // All bytes that the elements span.
     let range = info.span();
@@ -498,9 +534,9 @@ unsafe fn copy_to_host(
     let context = context_for(driver, info.device())?;
     // SAFETY: the range is the array's own, live as the caller promises; the buffer is new and as long.
     unsafe { copy_now(driver, context, start, range.start, range.len()) }?;
-    let address = start + (info.unwatched_address - range.start);
+    let from = with_exposed_provenance(start + (info.unwatched_address - range.start));
     // SAFETY: the elements of the layout are live in `staged`; the target is as the caller promises.
-    unsafe { copy_contiguous(HostArray { address, layout, element }, order, target) }
+    unsafe { copy_axes(&axes_in_elements(&plan, element.size), element, from, target) }
 }
 
 /// Copies the elements of a device array to the host, contiguous in `order`. Waits for pending work on the array.

@@ -1,0 +1,246 @@
+//! The data of all typed views, and what they do with it.
+#![expect(unsafe_code, reason = "makes references to cells of memory whose lifetime the caller promises")]
+#![expect(clippy::inline_always, reason = "fields of a view that are not read are not computed")]
+
+use core::any::type_name;
+use core::{fmt, ptr};
+use std::sync::Arc;
+
+use crate::array::dims::Dims;
+use crate::array::element::Element;
+use crate::array::info::ArrayInfo;
+use crate::array::layout::Layout;
+use crate::array::layout::axes::{Axis, Offsets, Steps, offsets};
+use crate::array::layout::errors::{axes_in_words, wrong_rank};
+use crate::array::layout::order::Order;
+use crate::array::mutability::Mutability;
+use crate::cuda::handover::ArrayWork;
+use crate::driver::device::Device;
+use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::uses::Uses;
+use crate::error::{Cure, Error, ErrorKind, Result, text};
+use crate::memory::host::cells::{check_any_bits, check_readable};
+use crate::process::borrow_registry::Elements;
+
+/// The data of a typed view: the element type and the rank were checked.
+#[derive(Clone, Copy)]
+pub(crate) struct RawView<const N: usize> {
+    pub(crate) address: usize,
+    pub(crate) shape: [usize; N],
+    pub(crate) strides: [isize; N],
+    pub(crate) device: Device,
+    pub(crate) pending: PendingWork,
+    /// How the memory was used. It lives as long as the owner of the memory, and so as the view.
+    pub(crate) uses: Option<&'static Uses>,
+    /// The elements, if other Rust code may reach them too.
+    pub(crate) shared: Option<Elements>,
+}
+
+/// The offsets of the runs of elements along the last axis.
+pub(crate) type Runs = Offsets<Dims<Axis>>;
+
+impl<const N: usize> RawView<N> {
+    /// # Safety
+    ///
+    /// The memory is live for the lifetime of the result.
+    #[inline(always)]
+    pub(crate) unsafe fn new<T: Element>(info: &ArrayInfo) -> Result<Self> {
+        // SAFETY: the owner of the memory keeps the record, which it never replaces.
+        let uses = info.uses.as_ref().map(|uses| unsafe { &*Arc::as_ptr(uses) });
+        if info.has_scalar_type(&T::TYPE) {
+            return Self::over(info, info.layout(), uses);
+        }
+        let joined = info.join(T::TYPE)?;
+        Self::over(info, joined.as_ref().unwrap_or(info.layout()), uses)
+    }
+
+    #[inline(always)]
+    fn over(info: &ArrayInfo, layout: &Layout, uses: Option<&'static Uses>) -> Result<Self> {
+        let axes = |what: &[usize]| <[usize; N]>::try_from(what).ok();
+        let Some(shape) = axes(layout.shape()) else {
+            return Err(wrong_rank(layout.shape(), N));
+        };
+        let mut strides = [0; N];
+        strides.copy_from_slice(layout.strides());
+        let (address, device) = (info.unwatched_address, info.device());
+        let pending = info.pending_on_one_stream();
+        Ok(Self { address, shape, strides, device, pending, uses, shared: shared_elements(info) })
+    }
+
+    /// Notes that the memory may be used in a way that this crate does not see.
+    pub(crate) fn note_unknown(&self) {
+        self.uses.into_iter().for_each(Uses::note_unknown);
+    }
+
+    /// Formats a view of this name. The elements need not implement `Debug`.
+    pub(crate) fn describe<T>(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, shape, strides, device, pending, .. } = self;
+        write!(f, "{name}({} {shape:?} at {address:#x}, strides {strides:?}, {device}", type_name::<T>())?;
+        match pending.name() {
+            Some(StreamHandle::NothingPending) => {}
+            Some(stream) => write!(f, ", work pending on the {stream}")?,
+            None => f.write_str(", work pending on an unknown stream")?,
+        }
+        f.write_str(")")
+    }
+
+    /// The layout, which was checked when the view was made.
+    pub(crate) fn layout(&self) -> Layout {
+        Layout::strided(&self.shape, &self.strides)
+            .unwrap_or_else(|_| unreachable!("a view has a checked layout"))
+    }
+
+    /// Returns an error for memory that the host cannot access, or that is not aligned for `T`. Waits for pending work.
+    pub(crate) fn check_host<T: Element>(&self) -> Result<()> {
+        check_readable(ArrayWork::new(self.pending, self.address, self.device))?;
+        if self.address % align_of::<T>() != 0 {
+            let found = text!("address {:#x}", self.address);
+            let allowed = text!("a multiple of {}, the alignment of the element", align_of::<T>());
+            let error = Error::new(ErrorKind::Alignment, "data", found, allowed);
+            return Err(error.with_python_hint(Cure::Copy));
+        }
+        Ok(())
+    }
+
+    /// Returns a pointer to the element at `index`.
+    #[inline]
+    pub(crate) fn element<T>(&self, index: [usize; N]) -> Result<*mut T> {
+        let (mut offset, mut is_inside) = (0_isize, true);
+        for (at, (extent, stride)) in index.iter().zip(self.shape.iter().zip(&self.strides)) {
+            is_inside &= at < extent;
+            // The offset is not used if the index is out of bounds.
+            offset = offset.wrapping_add((*at as isize).wrapping_mul(*stride));
+        }
+        if !is_inside {
+            return Err(self.outside(index));
+        }
+        Ok(ptr::with_exposed_provenance_mut::<T>(self.address).wrapping_offset(offset))
+    }
+
+    #[cold]
+    fn outside(&self, index: [usize; N]) -> Error {
+        let axis = (0..N).find(|axis| index[*axis] >= self.shape[*axis]).unwrap_or(0);
+        let allowed = text!("less than the extent {}", self.shape[axis]);
+        Error::new(ErrorKind::IndexOutOfBounds, format_args!("index[{axis}]"), index[axis], allowed)
+    }
+
+    /// Returns a pointer to the first element. It dangles without elements.
+    pub(crate) fn pointer<T>(&self) -> *mut T {
+        if self.shape.contains(&0) {
+            ptr::dangling_mut()
+        } else {
+            ptr::with_exposed_provenance_mut(self.address)
+        }
+    }
+
+    /// Returns a pointer to the first element, and the number of elements, if the array is contiguous in this order.
+    pub(crate) fn run<T>(&self, order: Order) -> Result<(*mut T, usize)> {
+        let layout = self.layout();
+        let hinted =
+            |error: Error| error.with_rust_hint("`iter` and the `fold` of the struct take any strides");
+        layout.check_contiguous(order).map_err(hinted)?;
+        Ok((self.pointer(), layout.numel()))
+    }
+
+    /// # Safety
+    ///
+    /// The elements are live and initialized for `'c`. `C` is a cell with the layout of `T`.
+    pub(crate) unsafe fn cells<'c, T: Element, C>(&self) -> Result<&'c [C]> {
+        check_any_bits::<T>()?;
+        let (first, count) = self.run::<T>(Order::C)?;
+        // SAFETY: `count` contiguous elements, aligned because of `check_host`, and otherwise as the caller promises.
+        // The `UnsafeCell` in a cell permits writes by others.
+        Ok(unsafe { core::slice::from_raw_parts(first.cast_const().cast::<C>(), count) })
+    }
+
+    /// # Safety
+    ///
+    /// As [`cells`](Self::cells), while the view is borrowed.
+    pub(crate) unsafe fn rows<'c, T: Element, C: 'c>(
+        &'c self,
+    ) -> Result<impl ExactSizeIterator<Item = &'c [C]> + fmt::Debug> {
+        check_any_bits::<T>()?;
+        let Some(axis) = N.checked_sub(1) else {
+            return Err(Error::new(ErrorKind::Rank, "shape", axes_in_words(0), "1 axis or more, for rows"));
+        };
+        let len = self.shape[axis];
+        if len > 1 && self.strides[axis] != 1 && !self.shape.contains(&0) {
+            let found = text!("{} along axis {axis}", self.strides[axis]);
+            let error =
+                Error::new(ErrorKind::Strides, "strides", found, "1, for contiguous elements in a row");
+            let error = error.with_rust_hint("`iter` and the `fold` of the struct take any strides");
+            return Err(error.with_python_hint(Cure::COrder));
+        }
+        let first = core::ptr::with_exposed_provenance::<C>(self.address);
+        let row = move |[start, _]: Steps| match len {
+            0 => &[][..],
+            // SAFETY: the elements of a row are contiguous, aligned because of `check_host`, and otherwise as the caller
+            // promises.
+            _ => unsafe { core::slice::from_raw_parts(first.wrapping_offset(start), len) },
+        };
+        Ok(self.runs().map(row))
+    }
+
+    /// Returns the offsets of the runs along the last axis, in row-major order of the other indices.
+    pub(crate) fn runs(&self) -> Runs {
+        let count = N.saturating_sub(1);
+        let axis = |number: usize| {
+            let at = count - 1 - number;
+            Axis { extent: self.shape[at], steps: [self.strides[at], 0] }
+        };
+        offsets(Dims::from_fn(count, axis), [0; 2])
+    }
+}
+
+/// `Debug` for views whose elements need not implement it.
+macro_rules! printed {
+    ($($view:ident)*) => {
+        $(
+            impl<T, const N: usize> ::core::fmt::Debug for $view<'_, T, N> {
+                fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                    self.raw.describe::<T>(stringify!($view), f)
+                }
+            }
+        )*
+    };
+}
+
+pub(crate) use printed;
+
+/// The elements of an array if two structs may share them. Memory that only a sole owner may write is borrowed like any
+/// Rust value, so the compiler checks it.
+#[inline]
+pub(crate) fn shared_elements(info: &ArrayInfo) -> Option<Elements> {
+    (info.mutability() != Mutability::UniqueOwner && !info.span().is_empty()).then(|| elements(info))
+}
+
+/// The elements of an array, for the record of borrows.
+#[inline]
+pub(crate) fn elements(info: &ArrayInfo) -> Elements {
+    let (range, bits) = (info.span(), info.dtype().item_bits(info.is_padded()));
+    let item = bits.div_ceil(8);
+    if bits % 8 != 0 || range.len() == info.numel() * item {
+        return Elements::contiguous(range);
+    }
+    let steps = info.shape().iter().zip(info.strides()).filter(|(extent, _)| **extent > 1);
+    Elements::strided(range, item, steps.map(|(_, step)| step.unsigned_abs().saturating_mul(item)))
+}
+
+/// Returns an error for arrays that their struct must not write, and for those in which two indices may refer to one
+/// element.
+pub(crate) fn check_writable(info: &ArrayInfo) -> Result<()> {
+    if info.mutability() == Mutability::ReadOnly {
+        // In most cases the struct is the reason, and not the array that it was made of.
+        let found = "a struct that only reads its array, or a read-only array";
+        let allowed = "a writable array in a struct that writes: `LeaseMut<T>` in place of `Lease<T>`, `HostVec<T>` in place \
+                       of `Arc<[T]>` or `&[T]`, and no `readonly`";
+        let error = Error::new(ErrorKind::ReadOnly, "readonly", found, allowed);
+        return Err(error.with_rust_hint("shared memory that Rust writes is an `Arc<HostVec<T>>`"));
+    }
+    if !info.layout().is_injective() {
+        let found = text!("{:?} for shape {:?}", info.strides(), info.shape());
+        let allowed = "strides under which no two indices share an element; copy the array to write to it";
+        return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
+    }
+    Ok(())
+}

@@ -1,0 +1,441 @@
+//! Imports a Python object, as it is or as a derived struct: by the first protocol that it supports.
+//!
+//! All protocols have the same signature. One fills the slot of an import, reports that the object lacks it, or fails.
+//!
+//! | protocol | reads | next one if |
+//! | --- | --- | --- |
+//! | `from_numpy` | the C struct: numbers, bools, and the types of `ml_dtypes` | the class or the object has a `__dlpack__` of its own, the memory is that of a capsule, the elements are none of these, or the struct is not that of a known ABI |
+//! | `from_exchange_table` | the C exchange table of the type; the array is on the stream that the table names | there is no table, or a subclass has a `__dlpack__` of its own |
+//! | `from_dlpack` | `__dlpack_device__`, then `__dlpack__` with the stream -1 if the library's own stream is known, otherwise with the stream of the import; again with fewer keywords if they are refused | there is no such method |
+//! | `from_cuda_array_interface` | `__cuda_array_interface__` | it is absent |
+//! | `from_buffer` | the buffer protocol, for host memory | there is none: `TypeError` |
+//!
+//! If the `__dlpack__` of a class in C refuses an array, as `NumPy` refuses structs, the buffer protocol follows. If that fails too,
+//! its error has the refusal as its cause.
+#![expect(unsafe_code, reason = "relies on what an object states about its memory")]
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use crate::cuda;
+use crate::cuda::memory_check::Verification;
+use crate::derive::from_array::{FromArray, assemble_named};
+use crate::derive::kept::Kept;
+use crate::driver::device::DeviceType;
+use crate::driver::order::order_streams;
+use crate::driver::stream_handle::StreamHandle;
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::extraction::Extraction;
+use crate::memory::import::{Filled, Import, ImportSlot, Protocol};
+use crate::python::capsule::receive;
+use crate::python::detach::{free_detached, take_detached};
+use crate::python::errors::{Failure, in_words, not_an_array, with_origin};
+use crate::python::import::buffer::from_buffer;
+use crate::python::import::caveats::date_error;
+use crate::python::import::dunder_dlpack::from_dlpack;
+use crate::python::import::exchange_table::{Table, TableStream};
+use crate::python::import::numpy_array::import_array;
+use crate::python::import::package::{CurrentStream, Package};
+use crate::python::import::request::{Outcome, Request};
+use crate::python::import::type_cache::{TypeInfo, type_info};
+use crate::python::interface_dict::{interface_in, trust_interface};
+use crate::python::interpreter::{NestedCall, attribute, is_ordinary};
+use crate::python::py_ref::{PyRef, release_deferred_refs};
+
+/// Imports any object that supports DLPack, the CUDA Array Interface or the buffer protocol, for work on `stream`.
+///
+/// An array of `NumPy` is read from its C struct, also where its `__dlpack__` is narrower: read-only arrays and flags of old
+/// versions, and the types of `ml_dtypes`, such as `bfloat16`. If the class or the object has a `__dlpack__` of its own, that
+/// one is called.
+///
+/// `__dlpack__` is preferred to `__cuda_array_interface__`. If the tensor's strides are not valid, the interface dict
+/// is used: `CuPy` loses the sign of negative strides in DLPack, but not in its dict.
+///
+/// Host memory without `__dlpack__` is imported by the buffer protocol: `bytearray`, `memoryview`, `array.array`, `ctypes`.
+/// So is an array that a `__dlpack__` in C refuses, such as a structured array of `NumPy`. The buffer is released when the
+/// import is dropped, so a `bytearray` cannot be resized meanwhile.
+///
+/// The import passes the stream to the producer: no argument for CPU memory, otherwise a number. If `stream` is `None`,
+/// that is the legacy default stream. Some producers accept the stream but do not wait (arrays of nanobind, TVM FFI and
+/// `cuda.core`). For these, make the stream wait for pending work before the call.
+///
+/// A `PyTorch` tensor that is conjugated or negated lazily is rejected, and so is a masked `NumPy` array with masked
+/// elements. A tensor that requires a gradient is rejected unless gradients are not recorded (`torch.no_grad()`), because
+/// `PyTorch` would not know what Rust did with it. A storage or pointer that can write the memory in place makes `PyTorch`
+/// count a write to the tensor, which needs the interpreter's lock, and rejects a tensor with a tangent; see
+/// [`Import::read_only`].
+///
+/// A legacy capsule cannot express whether its memory is writable, so it counts as read-only. It is writable if an
+/// interface dict of the object (`__cuda_array_interface__`, or `__array_interface__` for host memory) states so for
+/// the same address, as that of Warp does.
+///
+/// The import keeps the object alive, or the object that it returned. The garbage collector does not see this
+/// reference, as with NumPy arrays that are imported by DLPack. So an object that holds an array imported from itself
+/// is freed only after it drops that array.
+///
+/// # Errors
+///
+/// - `TypeError` for an object that supports none of these protocols, or returns a value of the wrong type.
+/// - `ArrayError` (a `BufferError` and a `ValueError`) for an array that cannot be used.
+///
+/// Both messages name the class of the object. Exceptions of the producer are passed on unchanged. If a `__dlpack__` and
+/// the buffer protocol have failed, the first exception is the cause of the second (`__cause__`).
+///
+/// ```no_run
+/// use interop_core::python::{extract_stream, import};
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// #[pyo3(signature = (array, stream=None))]
+/// fn describe(array: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
+///     let import = import(array, stream.map(extract_stream).transpose()?)?;
+///     let info = import.info();
+///     Ok(format!("{} {:?} on {} by {:?}", info.dtype(), info.shape(), info.device(), import.protocol()))
+/// }
+/// ```
+pub fn import(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Import> {
+    import_with(object, stream, Verification::Full)
+}
+
+/// As [`import`], but does not ask the driver about the device and the size of the memory that a DLPack tensor states.
+///
+/// This saves one driver call for CUDA memory. An interface dict is always verified, because it does not contain the
+/// device.
+///
+/// It is the only way to import memory that a graph allocates during capture, because the driver knows that memory only
+/// after the graph has run.
+///
+/// # Errors
+///
+/// As [`import`], for rules that need no driver.
+///
+/// # Safety
+///
+/// The device and the extent that the object states are correct, and work on the memory is in primary contexts
+/// ([`Import::from_dlpack_unchecked`]). Import only objects of libraries that are known to state them correctly.
+pub unsafe fn import_unchecked(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Import> {
+    import_with(object, stream, Verification::Skipped)
+}
+
+fn import_with(
+    object: &Bound<'_, PyAny>,
+    stream: Option<StreamHandle>,
+    verification: Verification,
+) -> PyResult<Import> {
+    let mut slot = ImportSlot::new();
+    let FromObject { filled, class } = import_to(object, stream, verification, &mut slot)?;
+    let mut import = slot.into_import(filled);
+    import.origin = Some(Arc::clone(&class.origin));
+    Ok(import)
+}
+
+/// A slot that has been filled from an object, and the properties of the object's class.
+pub(crate) struct FromObject {
+    pub(crate) filled: Filled,
+    class: Rc<TypeInfo>,
+}
+
+/// Fills a slot. Not generic, so that it is compiled once.
+pub(crate) fn import_to(
+    object: &Bound<'_, PyAny>,
+    stream: Option<StreamHandle>,
+    verification: Verification,
+    slot: &mut ImportSlot,
+) -> PyResult<FromObject> {
+    let _nested = NestedCall::enter()?;
+    release_deferred_refs(object.py());
+    let class = type_info(object)?;
+    let filled = Request { object, class: &class, stream, verification }.fill(slot)?;
+    Ok(FromObject { filled, class })
+}
+
+/// Makes the struct of an import. The thread is detached while it waits for a device.
+pub(crate) fn assemble<A: FromArray>(import: &mut Import) -> Result<A> {
+    assemble_named(&mut Extraction::new(import).waiting_in(take_detached))
+}
+
+/// Imports any object as a derived struct.
+///
+/// `#[cuda_array(python)]` does this with an argument. Call this function yourself for example in a `#[new]` method of
+/// a class.
+///
+/// # Errors
+///
+/// As [`import`](crate::python::import::object::import()), `ArrayError` for an array that does not match the struct,
+/// and `MemoryError` if a copy cannot be allocated.
+///
+/// ```no_run
+/// use interop_core::python::import_as;
+/// use interop_core::{CudaArray, Lease};
+/// use pyo3::prelude::*;
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
+///
+/// #[pyclass(frozen)]
+/// struct Peak { #[pyo3(get)] height: f32 }
+///
+/// #[pymethods]
+/// impl Peak {
+///     #[new]
+///     fn new(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+///         let samples: Samples<Lease<f32>> = import_as(array)?;
+///         Ok(Self { height: samples.to_vec::<f32>()?.into_iter().fold(f32::NEG_INFINITY, f32::max) })
+///     }
+/// }
+/// ```
+///
+/// If an argument may have one of several types, do not try one `import_as` after another, because that hides why the
+/// first one failed. Instead [`import`](crate::python::import::object::import()) the object, check
+/// [`ArrayInfo::dtype`](crate::array::info::ArrayInfo::dtype), and create the struct with [`FromArray::from_import`].
+/// Do that in `py.detach`, because a copy, or an import of pinned or managed memory, may wait for a device.
+pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
+    let mut slot = ImportSlot::new();
+    let FromObject { filled, .. } = import_to(object, None, Verification::Full, &mut slot)?;
+    assemble(slot.import(&filled)).map_err(|error| with_origin(object, error).into())
+}
+
+/// The bounds that Python needs apply to the struct, not to each of its type parameters. Compiled as a test.
+///
+/// ```no_run
+/// use interop_core::{CudaArray, Lease};
+/// use pyo3::prelude::*;
+/// use std::marker::PhantomData;
+///
+/// trait Backend {
+///     type Buffer;
+/// }
+///
+/// struct Host;
+///
+/// impl Backend for Host {
+///     type Buffer = Lease<f32>;
+/// }
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len], python)]
+/// struct Samples<B: Backend, M> {
+///     #[cuda_array(data)]
+///     values: B::Buffer,
+///     len: usize,
+///     #[cuda_array(default)]
+///     marker: PhantomData<fn() -> M>,
+/// }
+///
+/// #[pyfunction]
+/// fn same(samples: Samples<Host, std::rc::Rc<u8>>) -> Samples<Host, std::rc::Rc<u8>> {
+///     samples
+/// }
+/// ```
+#[cfg(all(doctest, feature = "derive"))]
+struct Parameters;
+
+impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for Kept<A> {
+    type Error = PyErr;
+    crate::__python_hint! { INPUT_TYPE ANY_ARRAY }
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        import_as(&object)
+    }
+}
+
+impl Request<'_, '_> {
+    /// Fills a slot by the first protocol that the object supports.
+    fn fill(&self, slot: &mut ImportSlot) -> PyResult<Filled> {
+        let _consumer = self.stream.map(|stream| cuda::NamedConsumer::new(Some(stream)));
+        let mut outcome = Ok(None);
+        for protocol in PROTOCOLS {
+            outcome = protocol(self, slot);
+            if !matches!(outcome, Ok(None)) {
+                break;
+            }
+        }
+        let filled = match outcome {
+            Ok(Some(filled)) => filled,
+            Ok(None) => return Err(not_an_array(self.object)),
+            Err(failure) => self.recover(failure, slot)?,
+        };
+        let import = slot.import(&filled);
+        // Arrays of JAX are immutable.
+        if import.protocol() == Some(Protocol::DlpackLegacy) && self.class.library.package != Package::Jax {
+            trust_interface(self.object, &mut import.info)?;
+        }
+        if let Some(caveat) = self.class.caveat {
+            caveat.check(self.object, import.info())?;
+        }
+        if let Some(autograd) = self.class.autograd.as_ref().filter(|_| !import.info().is_read_only()) {
+            import.write_notice = Some(autograd.write_notice(self.object));
+        }
+        Ok(filled)
+    }
+
+    /// After a failure, imports by another protocol if the object supports one that can express the array: by the
+    /// interface dict if negative strides were the reason, which `CuPy` writes correctly there, and by the buffer protocol
+    /// if `__dlpack__` refused the array.
+    ///
+    /// Otherwise the failure is returned. An error of the other protocol is its cause, or has it as the cause.
+    #[cold]
+    fn recover(&self, failure: Failure, slot: &mut ImportSlot) -> PyResult<Filled> {
+        let py = self.object.py();
+        match failure {
+            // These classes mean that the protocol cannot express the array.
+            Failure::Raised(refusal)
+                if self.class.is_dlpack_native
+                    && (refusal.is_instance_of::<PyBufferError>(py)
+                        || refusal.is_instance_of::<PyTypeError>(py)) =>
+            {
+                self.recover_by_buffer(*refusal, slot)
+            }
+            // `CuPy` divides negative strides as unsigned numbers.
+            Failure::Invalid(error)
+                if error.kind() == ErrorKind::Overflow && error.location() == "strides" =>
+            {
+                let refusal = PyErr::from(with_origin(self.object, error));
+                let outcome = from_cuda_array_interface(self, slot);
+                match outcome.map_err(|failure| failure.with_origin(self.object)) {
+                    Ok(Some(filled)) => return Ok(filled),
+                    Ok(None) => {}
+                    Err(why) if is_ordinary(py, &why) => refusal.set_cause(py, Some(why)),
+                    Err(interrupt) => return Err(interrupt),
+                }
+                Err(refusal)
+            }
+            failure => Err(failure.with_origin(self.object)),
+        }
+    }
+
+    /// Imports by the buffer protocol an array that `__dlpack__` refused, such as structs.
+    fn recover_by_buffer(&self, refusal: PyErr, slot: &mut ImportSlot) -> PyResult<Filled> {
+        let py = self.object.py();
+        match from_buffer(self, slot) {
+            Ok(Some(filled)) => Ok(filled),
+            Err(Failure::Invalid(error)) => Err(explain(py, refusal, with_origin(self.object, error))),
+            Err(Failure::Raised(interrupt)) if !is_ordinary(py, &interrupt) => Err(*interrupt),
+            _ => Err(match date_error(self.object) {
+                Some(error) => explain(py, refusal, error),
+                None => refusal,
+            }),
+        }
+    }
+}
+
+/// The protocols of an import, in their order.
+///
+/// The buffer protocol is for objects in host memory without `__dlpack__`, and for arrays that `__dlpack__` refuses.
+const PROTOCOLS: [fn(&Request<'_, '_>, &mut ImportSlot) -> Outcome; 5] =
+    [from_numpy, from_exchange_table, from_dlpack, from_cuda_array_interface, from_buffer];
+
+/// The C struct of an array of `NumPy`.
+fn from_numpy(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Outcome {
+    let Some(class) = &request.class.numpy else { return Ok(None) };
+    import_array(request.object, class, request.verification, slot)
+}
+
+/// An owned tensor from the exchange table of the object's type.
+fn from_exchange_table(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Outcome {
+    let Some(table) = request.class.library.exchange else { return Ok(None) };
+    let Some(tensor) = table.tensor_from(request.object)? else { return Ok(None) };
+    let filled = receive(slot, tensor, request.verification)?;
+    if order_with_table(request, table, slot.import(&filled))? {
+        return Ok(Some(filled));
+    }
+    slot.clear();
+    Ok(None)
+}
+
+/// Orders an import from a table with the work of the table's library, which makes no stream wait itself.
+///
+/// Returns `false` if the table does not return the stream of that work. Then `__dlpack__` is called, which accepts the
+/// consumer's stream.
+fn order_with_table(request: &Request<'_, '_>, table: Table, import: &mut Import) -> Result<bool, Failure> {
+    import.protocol = Some(Protocol::ExchangeTable);
+    let (device, context) = (import.info().device(), import.context());
+    let package = request.class.library.package;
+    let their_stream = match device.device_type {
+        DeviceType::CPU => return Ok(true),
+        DeviceType::CUDA => table.current_stream(package, request.object.py(), device)?,
+        // Pinned and managed memory is used on no stream in particular.
+        _ => TableStream::Null,
+    };
+    let consumer = request.stream.unwrap_or(StreamHandle::LegacyDefault);
+    let captured = match their_stream {
+        TableStream::Absent => return Ok(false),
+        // A caller that names a per-thread default stream gets that one.
+        TableStream::Handle(handle)
+            if package.works_on(handle)
+                && request
+                    .stream
+                    .is_none_or(|stream| stream == handle && handle != StreamHandle::PerThreadDefault) =>
+        {
+            CurrentStream { handle, owner: None }.put(import);
+            if request.stream.is_some() {
+                import.is_stream_named = true;
+            }
+            return Ok(true);
+        }
+        TableStream::Handle(handle) => order_streams(consumer, handle, context, device)?,
+        TableStream::Null => {
+            free_detached();
+            import.make_wait_for_unknown(consumer)?;
+            None
+        }
+    };
+    import.put_on_ordered_stream(consumer, captured, context);
+    request.note_hidden_streams(import);
+    Ok(true)
+}
+
+/// The interface dict. The driver determines the device, and the consumer's stream waits for the
+/// producer's, unless it is that one.
+fn from_cuda_array_interface(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Outcome {
+    let object = request.object;
+    if request.class.lacks_attributes {
+        return Ok(None);
+    }
+    let name = intern!(object.py(), "__cuda_array_interface__");
+    let Some(interface) = attribute(object, name)? else { return Ok(None) };
+    // Both are kept: a property may create an array that only the returned dict keeps alive.
+    let owner = [object, &interface].map(|held| PyRef::new(held.clone().unbind()));
+    let interface = interface_in(&interface).map_err(|failure| failure.with_origin(object))?;
+    // The dict of Numba names the stream of the array, on which its owner works.
+    let own = (request.class.library.package == Package::Numba && request.stream.is_none())
+        .then_some(interface.stream);
+    let own = own.map(|stream| match stream {
+        StreamHandle::NothingPending | StreamHandle::PerThreadDefault => StreamHandle::LegacyDefault,
+        stream => stream,
+    });
+    let consumer = own.or(request.stream).unwrap_or(StreamHandle::LegacyDefault);
+    free_detached();
+    // SAFETY: the object states that its memory lives as long as it does, and that its stream is alive now.
+    let import = unsafe { Import::from_cai_for_stream(&interface, consumer, owner) };
+    // Not `Failure::Invalid`: there is no other protocol to fall back to.
+    let named = |error| PyErr::from(with_origin(object, error));
+    let mut import = import.map_err(named)?;
+    import.leave_to_its_owner();
+    match own {
+        Some(handle) if cuda::is_stream_of(handle, import.context()).map_err(named)? => {
+            CurrentStream { handle, owner: None }.put(&mut import);
+        }
+        // The stream belongs to another device.
+        Some(handle) => import.move_to_default_stream(handle).map_err(named)?,
+        None => request.note_hidden_streams(&mut import),
+    }
+    Ok(Some(slot.put(import)))
+}
+
+/// An exception with the reason from this crate. Code that catches the class of `refusal` catches it, and `ArrayError` is
+/// a `BufferError`.
+fn explain(py: Python<'_>, refusal: PyErr, error: Error) -> PyErr {
+    let explained = if refusal.is_instance_of::<PyBufferError>(py) {
+        PyErr::from(error)
+    } else {
+        PyErr::from_type(refusal.get_type(py), error.into_python_message(in_words))
+    };
+    explained.set_cause(py, Some(refusal));
+    explained
+}

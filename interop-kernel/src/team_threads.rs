@@ -1,0 +1,184 @@
+//! The threads of a team, and what they compute together.
+#![cfg_attr(
+    target_arch = "nvptx64",
+    expect(unsafe_code, reason = "threads of a team leave each other values")
+)]
+
+use core::cell::Cell;
+use core::fmt;
+
+#[cfg(target_arch = "nvptx64")]
+use crate::device;
+use crate::row_source::OfEach;
+#[cfg(target_arch = "nvptx64")]
+use crate::row_source::unrolled;
+use crate::thread::{Extents, Thread};
+
+/// The threads that own rows together.
+pub(crate) struct TeamThreads<'t> {
+    thread: Thread<'t>,
+    /// Which half of the shared words the next result uses.
+    #[cfg_attr(not(target_arch = "nvptx64"), allow(dead_code, reason = "for the device"))]
+    turn: Cell<u32>,
+    #[cfg_attr(not(target_arch = "nvptx64"), allow(dead_code, reason = "for the device"))]
+    has_rows: Cell<bool>,
+}
+
+impl<'t> TeamThreads<'t> {
+    #[inline(always)]
+    pub(crate) fn new(thread: Thread<'t>) -> Self {
+        Self { thread, turn: Cell::new(0), has_rows: Cell::new(false) }
+    }
+
+    /// The number of threads.
+    #[inline(always)]
+    pub(crate) fn size(&self) -> u32 {
+        self.thread.extents(Extents::BlockSize)[0]
+    }
+
+    #[inline(always)]
+    fn lane(&self) -> u32 {
+        self.thread.extents(Extents::Thread)[0]
+    }
+
+    /// The threads of the team that the caller plays: on a device itself, on the CPU all.
+    #[inline(always)]
+    pub(crate) fn lanes(&self) -> core::ops::Range<u32> {
+        #[cfg(target_arch = "nvptx64")]
+        return self.lane()..self.lane() + 1;
+        #[cfg(not(target_arch = "nvptx64"))]
+        return 0..self.size();
+    }
+
+    /// Returns a value for each thread that the caller plays.
+    #[inline(always)]
+    pub(crate) fn of_each<V>(&self, value: impl Fn(u32) -> V) -> OfEach<V> {
+        #[cfg(target_arch = "nvptx64")]
+        return [value(self.lane())];
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.lanes().map(value).collect()
+    }
+
+    /// Whether the caller is, or plays, the first thread.
+    #[inline(always)]
+    pub(crate) fn is_first(&self) -> bool {
+        self.lane() == 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn thread(&self) -> &Thread<'t> {
+        &self.thread
+    }
+
+    /// Waits for the threads of the team if they have had a loop before: an element may have been that of another thread.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub(crate) fn separate_loops(&self) {
+        if self.has_rows.replace(true) {
+            self.meet();
+        }
+    }
+
+    /// Waits for the threads of the team.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn meet(&self) {
+        if self.size() > 32 { device::meet() } else { device::meet_in_warp(self.mask()) }
+    }
+
+    /// The threads of the team in its warp.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn mask(&self) -> u32 {
+        let size = self.size();
+        if size >= 32 {
+            u32::MAX
+        } else {
+            ((1 << size) - 1) << (self.thread.number_in_block() % 32 & !(size - 1))
+        }
+    }
+
+    /// Combines the up to three values that `own` returns for each thread, in the same order for each. `start` changes nothing.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub(crate) fn combine<const N: usize>(
+        &self,
+        start: [f32; N],
+        own: impl Fn(u32) -> [f32; N],
+        combine: impl Fn([f32; N], [f32; N]) -> [f32; N],
+    ) -> [f32; N] {
+        let (size, mask, number) = (self.size(), self.mask(), self.thread.number_in_block());
+        let warp = |mut values: [f32; N], size: u32| {
+            macro_rules! step {
+                ($($distance:literal)*) => {
+                    $(if size > $distance {
+                        let mut others = start;
+                        unrolled!(word in 0..N => {
+                            // SAFETY: all threads of the team, which are those of the mask, make this call.
+                            others[word] = f32::from_bits(unsafe { device::word_across(mask, values[word].to_bits(), $distance) });
+                        });
+                        values = combine(values, others);
+                    })*
+                };
+            }
+            step!(16 8 4 2 1);
+            values
+        };
+        let mut values = warp(own(self.lane()), size);
+        if size > 32 {
+            // In turns, so that one barrier is between the reads of a half and the next writes to it.
+            let turn = self.turn.get();
+            self.turn.set(turn ^ 1);
+            let place = |warp: u32| {
+                device::shared_words().cast::<f32>().wrapping_add(((turn * 32 + warp) * 3) as usize)
+            };
+            let (lane, warps) = (number % 32, size / 32);
+            if lane == 0 {
+                unrolled!(word in 0..N => {
+                    // SAFETY: a block has at most 32 warps, each with three words in each half.
+                    unsafe { place(number / 32).wrapping_add(word).write_volatile(values[word]) };
+                });
+            }
+            self.meet();
+            // Each part of a warp with so many lanes gets all of them.
+            let lanes = if warps > 16 { 32 } else { warps.next_power_of_two() };
+            let own = lane & (lanes - 1);
+            values = start;
+            if own < warps {
+                unrolled!(word in 0..N => {
+                    // SAFETY: as above; its warp wrote it before the barrier.
+                    values[word] = unsafe { place(own).wrapping_add(word).read_volatile() };
+                });
+            }
+            values = warp(values, lanes);
+        }
+        values
+    }
+
+    /// Combines as the device does: the lanes of each warp, then the warps.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn combine<const N: usize>(
+        &self,
+        start: [f32; N],
+        own: impl Fn(u32) -> [f32; N],
+        combine: impl Fn([f32; N], [f32; N]) -> [f32; N],
+    ) -> [f32; N] {
+        let warp = |values: &[[f32; N]]| {
+            let mut values = values.to_vec();
+            values.resize(values.len().next_power_of_two(), start);
+            while values.len() > 1 {
+                let half = values.len() / 2;
+                values = (0..half).map(|lane| combine(values[lane], values[lane + half])).collect();
+            }
+            values[0]
+        };
+        warp(&self.of_each(own).chunks(32).map(warp).collect::<Vec<_>>())
+    }
+}
+
+/// It does not tell the number of the thread.
+impl fmt::Debug for TeamThreads<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Team").finish_non_exhaustive()
+    }
+}
