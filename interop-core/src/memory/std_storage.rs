@@ -17,7 +17,7 @@ use crate::driver::functions::driver;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy::device::copy_now;
-use crate::memory::copy::transfer::copied;
+use crate::memory::copy::transfer::copy_import;
 use crate::memory::from_import::{DataField, FromImport};
 use crate::memory::host::cells::check_readable;
 use crate::memory::host::strided::{Strided, with_elements};
@@ -157,7 +157,7 @@ impl FromImport for CudaBuffer {
 
 fn copied_to_device(import: &mut Import, order: Order) -> Result<CudaBuffer> {
     let (element, ordinal) = (whole_numbers(import.info())?, import.info().device().device_id);
-    match copied(import, element, MemoryKind::Pool, order)? {
+    match copy_import(import, element, MemoryKind::Pool, order)? {
         Some(buffer) => Ok(buffer),
         None => CudaBuffer::for_elements(MemoryKind::Pool, ordinal, element, 0),
     }
