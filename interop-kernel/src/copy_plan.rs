@@ -39,7 +39,7 @@ impl CopyPlan {
 
     /// Plans a copy of contiguous bytes.
     #[must_use]
-    pub fn of_bytes(bytes: usize) -> Self {
+    pub fn from_bytes(bytes: usize) -> Self {
         Self { run: bytes, axes: Vec::new() }
     }
 

@@ -62,7 +62,7 @@ impl<const N: usize> Fields<N> {
 
     /// Describes a part of a slice.
     #[track_caller]
-    pub(crate) fn of_slice(
+    pub(crate) fn from_slice(
         pointer: *mut u8,
         len: usize,
         size: usize,

@@ -66,7 +66,7 @@ impl<'a> DynKernelView<'a> {
 
 pub(crate) mod sealed {
     /// The parts of an array's layout.
-    pub trait Layout {
+    pub trait Operand {
         fn pointer(&self) -> *mut u8;
         fn item_size(&self) -> usize;
         fn ndim(&self) -> usize;
@@ -76,12 +76,12 @@ pub(crate) mod sealed {
 }
 
 /// An array that [`KernelArrays`] accepts: a [`KernelView`], a [`KernelViewMut`] or a [`DynKernelView`].
-pub trait KernelOperand<'a>: sealed::Layout {}
+pub trait KernelOperand<'a>: sealed::Operand {}
 
-macro_rules! layouts {
+macro_rules! operands {
     ($($view:ident $($mapping:ident)?;)*) => {
         $(
-            impl<T, const N: usize $(, $mapping)?> sealed::Layout for $view<'_, T, N $(, $mapping)?> {
+            impl<T, const N: usize $(, $mapping)?> sealed::Operand for $view<'_, T, N $(, $mapping)?> {
                 fn pointer(&self) -> *mut u8 {
                     self.fields.pointer.low
                 }
@@ -102,13 +102,13 @@ macro_rules! layouts {
     };
 }
 
-layouts!(KernelView; KernelViewMut; View; ViewMut M;);
+operands!(KernelView; KernelViewMut; View; ViewMut M;);
 
 impl<'a, T, const N: usize> KernelOperand<'a> for KernelView<'a, T, N> {}
 
 impl<'a, T, const N: usize> KernelOperand<'a> for KernelViewMut<'a, T, N> {}
 
-impl<V: sealed::Layout> sealed::Layout for InScope<V> {
+impl<V: sealed::Operand> sealed::Operand for InScope<V> {
     fn pointer(&self) -> *mut u8 {
         V::pointer(self)
     }
@@ -186,7 +186,7 @@ macro_rules! views {
                 Views<'a, (Out<A>, $(In<$other>,)*), N> for (ViewMut<'a, A, R, M>, $(View<'a, $other, R>,)*)
             {
                 fn merged(self) -> Result<KernelArrays<'a, $count, N>, ArgumentError> {
-                    KernelArrays::merged([&self.0 as &dyn sealed::Layout, $(&self.$number),*])
+                    KernelArrays::merged([&self.0 as &dyn sealed::Operand, $(&self.$number),*])
                 }
             }
 
@@ -194,7 +194,7 @@ macro_rules! views {
                 Views<'a, (In<A>, $(In<$other>,)*), N> for (View<'a, A, R>, $(View<'a, $other, R>,)*)
             {
                 fn merged(self) -> Result<KernelArrays<'a, $count, N>, ArgumentError> {
-                    KernelArrays::merged([&self.0 as &dyn sealed::Layout, $(&self.$number),*])
+                    KernelArrays::merged([&self.0 as &dyn sealed::Operand, $(&self.$number),*])
                 }
             }
         )*
@@ -208,7 +208,7 @@ views! {
     4: B 1 C 2 D 3;
 }
 
-impl sealed::Layout for DynKernelView<'_> {
+impl sealed::Operand for DynKernelView<'_> {
     fn pointer(&self) -> *mut u8 {
         // Host code does not follow it.
         core::ptr::without_provenance_mut(self.address as usize)
@@ -242,7 +242,7 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
         Self::merged(arrays)
     }
 
-    fn merged<L: sealed::Layout + ?Sized>(arrays: [&L; K]) -> Result<Self, ArgumentError> {
+    fn merged<L: sealed::Operand + ?Sized>(arrays: [&L; K]) -> Result<Self, ArgumentError> {
         const { assert!(K > 0 && N > 0, "at least one array, and room for one axis") };
         let (ndim, sizes) = (arrays[0].ndim(), arrays.map(L::item_size));
         let shape = common_shape(&arrays)?;
@@ -395,7 +395,7 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
 }
 
 /// Returns the extents, which must be the same for all arrays.
-fn common_shape<L: sealed::Layout + ?Sized, const K: usize>(
+fn common_shape<L: sealed::Operand + ?Sized, const K: usize>(
     arrays: &[&L; K],
 ) -> Result<[i64; MAX_NDIM], ArgumentError> {
     let mut shape = [1; MAX_NDIM];

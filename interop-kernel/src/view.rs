@@ -137,7 +137,7 @@ impl<'a, T: KernelElement, const N: usize> View<'a, T, N> {
     #[track_caller]
     pub fn strided(slice: &'a [T], first: usize, shape: [usize; N], strides: [isize; N]) -> Self {
         let pointer = slice.as_ptr().cast_mut().cast();
-        let fields = Fields::of_slice(pointer, slice.len(), size_of::<T>(), first, shape, strides);
+        let fields = Fields::from_slice(pointer, slice.len(), size_of::<T>(), first, shape, strides);
         Self { fields, marker: PhantomData }
     }
 
@@ -241,7 +241,7 @@ impl<'a, T: KernelElement, const N: usize, M> ViewMut<'a, T, N, M> {
     #[track_caller]
     pub fn strided(slice: &'a mut [T], first: usize, shape: [usize; N], strides: [isize; N]) -> Self {
         let (pointer, len) = (slice.as_mut_ptr().cast(), slice.len());
-        let fields = Fields::of_slice(pointer, len, size_of::<T>(), first, shape, strides);
+        let fields = Fields::from_slice(pointer, len, size_of::<T>(), first, shape, strides);
         #[cfg(not(target_arch = "nvptx64"))]
         assert!(
             fields.is_injective(),

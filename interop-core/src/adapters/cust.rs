@@ -78,7 +78,7 @@ use crate::driver::pointer::not_cuda;
 use crate::driver::release::reach::{InReach, Reach, Sole};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::copy::transfer::copied;
+use crate::memory::copy::transfer::copy_to_buffer;
 use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
@@ -144,7 +144,7 @@ macro_rules! imported {
                 })?
 
                 fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                    let copy = Self::check(import.info()).and_then(|()| copied(&mut import, T::TYPE, $kind, order));
+                    let copy = Self::check(import.info()).and_then(|()| copy_to_buffer(&mut import, T::TYPE, $kind, order));
                     match copy {
                         Ok(copy) => {
                             let len = copy.as_ref().map_or(0, CudaBuffer::len);

@@ -11,7 +11,7 @@ use crate::array::dims::Dims;
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
-use crate::array::layout::{Layout, Steps, check, in_elements};
+use crate::array::layout::{Layout, StrideList, check, in_elements};
 use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
 use crate::driver::device::{Device, DeviceType};
@@ -202,10 +202,10 @@ impl RawDescriptor<'_> {
 
     /// The strides, unless they are in bytes.
     #[inline(always)]
-    fn steps(&self) -> Option<Steps<'_, i64>> {
+    fn steps(&self) -> Option<StrideList<'_, i64>> {
         match self.strides {
-            Strides::Contiguous(order) => Some(Steps::Contiguous(order)),
-            Strides::Elements(strides) => Some(Steps::Elements(strides)),
+            Strides::Contiguous(order) => Some(StrideList::Contiguous(order)),
+            Strides::Elements(strides) => Some(StrideList::Elements(strides)),
             Strides::Bytes(_) => None,
         }
     }
@@ -220,7 +220,7 @@ impl RawDescriptor<'_> {
     }
 
     #[inline(always)]
-    fn check(&self, steps: Steps<'_, i64>) -> Result<Checked> {
+    fn check(&self, steps: StrideList<'_, i64>) -> Result<Checked> {
         let bits = self.check_type()?;
         let (numel, offsets) = check(self.shape, steps)?;
         if numel == 0 {
@@ -263,10 +263,12 @@ impl RawDescriptor<'_> {
     #[cold]
     pub(crate) fn layout(&self, bits: usize) -> Result<Layout> {
         match self.strides {
-            Strides::Contiguous(order) => Layout::from_steps(self.shape, Steps::<i64>::Contiguous(order)),
-            Strides::Elements(strides) => Layout::from_steps(self.shape, Steps::Elements(strides)),
+            Strides::Contiguous(order) => {
+                Layout::from_strides(self.shape, StrideList::<i64>::Contiguous(order))
+            }
+            Strides::Elements(strides) => Layout::from_strides(self.shape, StrideList::Elements(strides)),
             Strides::Bytes(strides) => {
-                Layout::from_steps(self.shape, Steps::Elements(&self.in_elements(strides, bits)?))
+                Layout::from_strides(self.shape, StrideList::Elements(&self.in_elements(strides, bits)?))
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::driver::functions::driver;
 use crate::driver::stream_handle::PendingWork;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy::device::copy_now;
-use crate::memory::copy::transfer::copied;
+use crate::memory::copy::transfer::copy_to_buffer;
 use crate::memory::extraction::FromImport;
 use crate::memory::host::cells::check_readable;
 use crate::memory::host_vec::{HostBuffer, HostVec};
@@ -66,7 +66,7 @@ impl FromImport for CudaBuffer {
 
 fn copy_to_device(import: &mut Import, order: Order) -> Result<CudaBuffer> {
     let (element, ordinal) = (whole_numbers(import.info())?, import.info().device().device_id);
-    match copied(import, element, MemoryKind::Pool, order)? {
+    match copy_to_buffer(import, element, MemoryKind::Pool, order)? {
         Some(buffer) => Ok(buffer),
         None => CudaBuffer::for_elements(MemoryKind::Pool, ordinal, element, 0),
     }

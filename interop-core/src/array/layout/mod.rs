@@ -60,7 +60,7 @@ impl Layout {
     /// [`ErrorKind::Overflow`](crate::ErrorKind::Overflow) if the number of elements does not fit `isize`.
     #[inline]
     pub fn contiguous(shape: &[usize], order: Order) -> Result<Self> {
-        Self::from_steps(shape, Steps::<isize>::Contiguous(order))
+        Self::from_strides(shape, StrideList::<isize>::Contiguous(order))
     }
 
     /// Creates a layout from a shape and strides in elements.
@@ -72,7 +72,7 @@ impl Layout {
     /// `isize`.
     #[inline]
     pub fn strided(shape: &[usize], strides: &[isize]) -> Result<Self> {
-        Self::from_steps(shape, Steps::Elements(strides))
+        Self::from_strides(shape, StrideList::Elements(strides))
     }
 
     /// Creates a layout from a shape and strides in bytes, for elements of `item` bytes.
@@ -83,13 +83,13 @@ impl Layout {
     /// `item`, unless the axis has extent 1 or the array no elements.
     #[doc(hidden)]
     pub fn strided_in_bytes(shape: &[usize], strides: &[isize], item: usize) -> Result<Self> {
-        Self::from_steps(shape, Steps::Elements(&in_elements(shape, strides, item)?))
+        Self::from_strides(shape, StrideList::Elements(&in_elements(shape, strides, item)?))
     }
 
     #[inline]
-    pub(crate) fn from_steps<E: ShapeNumber, S: StrideNumber>(
+    pub(crate) fn from_strides<E: ShapeNumber, S: StrideNumber>(
         shape: &[E],
-        steps: Steps<'_, S>,
+        steps: StrideList<'_, S>,
     ) -> Result<Self> {
         let (numel, _) = check(shape, steps)?;
         Ok(Self::from_checked(shape, steps, numel))
@@ -99,13 +99,13 @@ impl Layout {
     #[inline(always)]
     pub(crate) fn from_checked<E: ShapeNumber, S: StrideNumber>(
         shape: &[E],
-        steps: Steps<'_, S>,
+        steps: StrideList<'_, S>,
         numel: usize,
     ) -> Self {
         let strides = match steps {
-            Steps::Contiguous(order) => contiguous_strides(shape, order),
-            Steps::Elements(strides) if has_negative(strides) => used_strides(shape, strides, numel),
-            Steps::Elements(strides) => {
+            StrideList::Contiguous(order) => contiguous_strides(shape, order),
+            StrideList::Elements(strides) if has_negative(strides) => used_strides(shape, strides, numel),
+            StrideList::Elements(strides) => {
                 Dims::from_fn(strides.len(), |axis| strides[axis].try_into().unwrap_or(0))
             }
         };
@@ -118,11 +118,11 @@ impl Layout {
     pub(crate) fn set<E: ShapeNumber, S: StrideNumber>(
         &mut self,
         shape: &[E],
-        steps: Steps<'_, S>,
+        steps: StrideList<'_, S>,
         numel: usize,
     ) {
         match steps {
-            Steps::Elements(strides) if !has_negative(strides) => {
+            StrideList::Elements(strides) if !has_negative(strides) => {
                 self.shape.set(shape.len(), |axis| shape[axis].try_into().unwrap_or(0));
                 self.strides.set(strides.len(), |axis| strides[axis].try_into().unwrap_or(0));
                 self.numel = numel;
@@ -275,7 +275,7 @@ impl<S: Copy + Display + Debug + TryInto<isize>> StrideNumber for S {}
 
 /// The strides of a layout to be made.
 #[derive(Clone, Copy)]
-pub(crate) enum Steps<'a, S> {
+pub(crate) enum StrideList<'a, S> {
     Contiguous(Order),
     Elements(&'a [S]),
 }
@@ -289,7 +289,7 @@ pub(crate) enum Steps<'a, S> {
 #[inline(always)]
 pub(crate) fn check<E: ShapeNumber, S: StrideNumber>(
     shape: &[E],
-    steps: Steps<'_, S>,
+    steps: StrideList<'_, S>,
 ) -> Result<(usize, Range<isize>)> {
     if shape.len() > MAX_NDIM {
         return Err(too_many(shape.len()));
@@ -302,7 +302,7 @@ pub(crate) fn check<E: ShapeNumber, S: StrideNumber>(
     }
     let extents = || extents().map(|extent| extent.unwrap_or(0));
     let Some(numel) = product(extents()) else { return Err(too_large(shape)) };
-    let Steps::Elements(strides) = steps else { return Ok((numel, 0..numel as isize)) };
+    let StrideList::Elements(strides) = steps else { return Ok((numel, 0..numel as isize)) };
     if strides.len() != shape.len() {
         return Err(count_mismatch(strides.len(), shape.len()));
     }

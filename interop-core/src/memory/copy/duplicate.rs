@@ -102,7 +102,7 @@ impl CompactCopy {
         }
         if !is_backwards {
             let range = info.unwatched_range();
-            let plan = CopyPlan::of_bytes(range.len());
+            let plan = CopyPlan::from_bytes(range.len());
             let first = info.unwatched_address.wrapping_sub(range.start);
             let (layout, bytes) = (info.layout().clone(), range.len());
             return Ok(Self { layout, plan, from: range.start, first, bytes });

@@ -130,7 +130,7 @@ pub(crate) unsafe fn copy_axes(
 ) -> Result<()> {
     let count: usize = axes.iter().map(|axis| axis.extent).product();
     // SAFETY: as the caller promises.
-    unsafe { copy(&Loops::of_axes(axes, element.size), element.size, from, to) };
+    unsafe { copy(&Loops::from_axes(axes, element.size), element.size, from, to) };
     // SAFETY: the whole target has been written.
     unsafe { check_bytes(element, to, count * element.size) }
 }
@@ -173,7 +173,7 @@ unsafe fn copy_units<U: Copy>(loops: &Loops, (from, to): (*const u8, *mut u8), _
     for Plane { first, rows, run } in loops.planes() {
         // Frequent steps are compile-time constants, so that the compiler can combine loads.
         let copy: CopyPlane<U> = match (run.steps[0], run.steps[1]) {
-            (1, 1) if run.extent * size_of::<U>() > SHORT => copy_dense,
+            (1, 1) if run.extent * size_of::<U>() > SHORT => copy_whole_runs,
             (1, 1) => copy_steps::<U, 1, 1>,
             (1, -1) => copy_steps::<U, 1, -1>,
             (1, 2) => copy_steps::<U, 1, 2>,
@@ -188,7 +188,7 @@ unsafe fn copy_units<U: Copy>(loops: &Loops, (from, to): (*const u8, *mut u8), _
 /// # Safety
 ///
 /// As for [`copy`]. The runs are contiguous on both sides.
-unsafe fn copy_dense<U: Copy>(from: *const U, to: *mut U, rows: Axis, run: Axis) {
+unsafe fn copy_whole_runs<U: Copy>(from: *const U, to: *mut U, rows: Axis, run: Axis) {
     let bytes = run.extent * size_of::<U>();
     for row in 0..rows.extent {
         let [target, source] = rows.to(row);
@@ -232,8 +232,8 @@ unsafe fn copy_steps<U: Copy, const TARGET: isize, const SOURCE: isize>(
 unsafe fn copy_items(loops: &Loops, (from, to): (*const u8, *mut u8), item: usize) {
     let bytes = |step: isize| step.wrapping_mul(item as isize);
     for Plane { first, rows, run } in loops.planes() {
-        let is_dense = run.steps[0] == 1 && run.steps[1] == 1;
-        let (count, size) = if is_dense { (1, run.extent * item) } else { (run.extent, item) };
+        let is_contiguous = run.steps[0] == 1 && run.steps[1] == 1;
+        let (count, size) = if is_contiguous { (1, run.extent * item) } else { (run.extent, item) };
         for row in 0..rows.extent {
             for at in 0..count {
                 let [target, source] = core::array::from_fn(|side| {

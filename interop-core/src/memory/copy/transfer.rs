@@ -57,7 +57,8 @@ static PIECES: PerContext<usize> = PerContext::new();
 /// The elements are live host memory, and `plan` copies them. `target` has room for the copy, in memory that the driver can
 /// access, and nothing else uses it.
 unsafe fn upload(
-    (driver, context): (&Driver, Context),
+    driver: &Driver,
+    context: Context,
     element: &ElementType,
     plan: &CopyPlan,
     from: usize,
@@ -108,7 +109,7 @@ impl Turns<'_> {
     /// # Safety
     ///
     /// `fill` writes `bytes` bytes, at most [`PIECE`]. `target` has room for as many.
-    unsafe fn take(
+    unsafe fn copy(
         &mut self,
         target: usize,
         bytes: usize,
@@ -151,7 +152,7 @@ unsafe fn copy_pieces(
         let fill =
             |piece: usize| unsafe { copy_axes(part, element, from, with_exposed_provenance_mut(piece)) };
         // SAFETY: as above.
-        unsafe { turns.take(target, bytes, fill) }
+        unsafe { turns.copy(target, bytes, fill) }
     })
 }
 
@@ -215,7 +216,7 @@ impl CopyTarget {
             }
         }
         // SAFETY: as the caller promises.
-        unsafe { self.copy_by_host(info, element, (&plan, order), target) }.map(|()| false)
+        unsafe { self.copy_by_host(info, element, &plan, order, target) }.map(|()| false)
     }
 
     /// Copies elements that may have to be checked or reordered on the host first. The copy is complete on return.
@@ -227,7 +228,8 @@ impl CopyTarget {
         &self,
         info: &ArrayInfo,
         element: &ElementType,
-        (plan, order): (&CopyPlan, Order),
+        plan: &CopyPlan,
+        order: Order,
         target: usize,
     ) -> Result<()> {
         let copy_from = |from, bytes| {
@@ -246,8 +248,7 @@ impl CopyTarget {
         }
         if plan.bytes() >= LEAST_BYTES {
             // SAFETY: as the caller promises; the host can access the elements.
-            if unsafe { upload((self.driver, self.context), element, plan, info.unwatched_address, target) }?
-            {
+            if unsafe { upload(self.driver, self.context, element, plan, info.unwatched_address, target) }? {
                 return Ok(());
             }
         }
@@ -320,8 +321,10 @@ pub(crate) fn ordinal_of(stream: StreamHandle, device: Device) -> Result<usize> 
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) struct DefaultStreamTarget {
     site: CopyTarget,
-    /// The copy waits for this stream, and the stream for the copy. The reach is the reach of the source.
-    beside: (StreamHandle, Option<Reach>),
+    /// The stream of the import. The copy waits for it, and it waits for the copy.
+    stream: StreamHandle,
+    /// The reach of the import.
+    reach: Option<Reach>,
 }
 
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
@@ -342,12 +345,12 @@ impl DefaultStreamTarget {
         site.refuse_capture(StreamHandle::LegacyDefault)?;
         let is_named = matches!(stream, StreamHandle::Raw(_));
         if is_named || user.context == site.context {
-            return Ok(Self { site, beside: (stream, reach) });
+            return Ok(Self { site, stream, reach });
         }
         // A default stream of another context cannot be named in the primary context. The host waits for it now, and
         // later for the copy.
         stream_synchronize(stream, device)?;
-        Ok(Self { site, beside: (StreamHandle::NothingPending, None) })
+        Ok(Self { site, stream: StreamHandle::NothingPending, reach: None })
     }
 
     pub(crate) fn ordinal(&self) -> usize {
@@ -365,7 +368,7 @@ impl DefaultStreamTarget {
 ///
 /// [`ErrorKind::Driver`] without a driver or if the allocation fails; [`ErrorKind::StreamCapture`] for a stream that
 /// captures a graph; [`ErrorKind::DType`] for other element types and for a byte that is not a valid `bool`.
-pub(crate) fn copied(
+pub(crate) fn copy_to_buffer(
     import: &mut Import,
     element: ElementType,
     kind: MemoryKind,
@@ -438,7 +441,7 @@ pub unsafe fn copy_import<T: Element>(import: &mut Import, order: Order, target:
 ///
 /// # Errors
 ///
-/// As [`copied`] and [`stream_wait`](crate::cuda::stream_wait()).
+/// As [`copy_import`] and [`stream_wait`](crate::cuda::stream_wait()).
 ///
 /// # Safety
 ///
@@ -451,7 +454,7 @@ pub(crate) unsafe fn copy_on_default_stream(
     at: &DefaultStreamTarget,
     target: usize,
 ) -> Result<()> {
-    let DefaultStreamTarget { site, beside: (stream, reach) } = at;
+    let DefaultStreamTarget { site, stream, reach } = at;
     let (device, here) = (Device::cuda(site.ordinal), Some(site.context));
     order_streams(StreamHandle::LegacyDefault, *stream, here, device)?;
     // SAFETY: as the caller promises.
@@ -517,7 +520,8 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
 /// As [`copy_compacted`]. `layout` is the layout of the elements.
 unsafe fn copy_to_host(
     info: &ArrayInfo,
-    (layout, element): (&Layout, &ElementType),
+    layout: &Layout,
+    element: &ElementType,
     order: Order,
     target: *mut u8,
 ) -> Result<()> {
@@ -553,7 +557,7 @@ unsafe fn copy_to_host(
 pub(crate) unsafe fn fetch_vec<T: Element>(info: &ArrayInfo, order: Order) -> Result<Vec<T>> {
     let layout = info.layout_of(&T::TYPE)?;
     // SAFETY: as the caller promises. The vector is new and has capacity for the elements.
-    let fill = |target: *mut T| unsafe { copy_to_host(info, (&layout, &T::TYPE), order, target.cast()) };
+    let fill = |target: *mut T| unsafe { copy_to_host(info, &layout, &T::TYPE, order, target.cast()) };
     // SAFETY: `copy_to_host` writes all elements, which are valid values of `T`.
     unsafe { filled_vec(layout.numel(), fill) }
 }
@@ -576,6 +580,6 @@ pub(crate) unsafe fn fetch_buffer(
     let buffer = HostBuffer::uninit(*element, layout.numel())?;
     let target = core::ptr::with_exposed_provenance_mut(buffer.address());
     // SAFETY: as the caller promises. The buffer is new and has room for the elements.
-    unsafe { copy_to_host(info, (&layout, element), order, target) }?;
+    unsafe { copy_to_host(info, &layout, element, order, target) }?;
     Ok(buffer)
 }

@@ -52,8 +52,8 @@ impl Loops {
         if shape.contains(&0) {
             return None;
         }
-        let is_dense = || strides.iter().all(|strides| is_contiguous(shape, strides, Order::C));
-        if !shape.is_empty() && is_dense() {
+        let are_contiguous = || strides.iter().all(|strides| is_contiguous(shape, strides, Order::C));
+        if !shape.is_empty() && are_contiguous() {
             let mut axes = Dims::zeroed(1);
             axes[0] = Axis {
                 extent: shape.iter().product(),
@@ -87,7 +87,7 @@ impl Loops {
     }
 
     /// Creates the loops over axes that were arranged, for elements of `item` bytes.
-    pub(crate) fn of_axes(axes: &[Axis], item: usize) -> Self {
+    pub(crate) fn from_axes(axes: &[Axis], item: usize) -> Self {
         let axes = Dims::from(if axes.is_empty() { &[Axis::ONCE] } else { axes });
         let mut loops = Self { ndim: axes.len(), axes, first: [0; ARRAYS], tile: None };
         loops.tile(item);
@@ -108,7 +108,7 @@ impl Loops {
         let Some((at, nearest)) = moving.min_by_key(|(_, axis)| step(axis)) else { return };
         if step(nearest) < step(inner) {
             let stride = step(inner).wrapping_mul(item);
-            self.tile = Some(if item == 1 || apart(stride) < SQUARE.0 { NARROW } else { SQUARE });
+            self.tile = Some(if item == 1 || distinct_lines(stride) < SQUARE.0 { NARROW } else { SQUARE });
             let is_short = inner.extent < SHORT && nearest.extent >= SHORT;
             self.axes[usize::from(!is_short)..=at + 1].rotate_right(1);
         }
@@ -197,7 +197,7 @@ impl Iterator for Planes<'_> {
 }
 
 /// Returns how many multiples of a stride in bytes have their own cache line in the first-level cache.
-fn apart(stride: usize) -> usize {
+fn distinct_lines(stride: usize) -> usize {
     const LINE: usize = 64;
     const WAY: usize = 4096;
     // The greatest power of two that divides both. The cache is 8-way associative, so a set holds eight lines.
@@ -214,7 +214,7 @@ pub(crate) trait Operands: Copy {
     fn moved(self, steps: Steps) -> Self;
 
     /// Whether the elements of a run are contiguous in all arrays.
-    fn is_dense(steps: Steps) -> bool;
+    fn are_contiguous(steps: Steps) -> bool;
 
     /// Reads the elements. Returns the first byte that is not a valid `bool`.
     ///
@@ -237,7 +237,7 @@ macro_rules! operands {
             }
 
             #[inline(always)]
-            fn is_dense(steps: Steps) -> bool {
+            fn are_contiguous(steps: Steps) -> bool {
                 $(steps[$at] == 1)&&+
             }
 
@@ -297,7 +297,7 @@ pub(crate) unsafe fn map<T: Element, S: Operands>(
 ) -> crate::Result<()> {
     fold_runs(loops, from, (), |(), mut from, offset, Axis { extent, steps }| {
         let mut to = to.wrapping_offset(offset);
-        if steps[0] == 1 && S::is_dense(steps) {
+        if steps[0] == 1 && S::are_contiguous(steps) {
             for at in 0..extent {
                 // SAFETY: `at < extent`, so these are elements of the run.
                 let item = unsafe { from.moved([at as isize; ARRAYS]).read() }?;
@@ -334,7 +334,7 @@ pub(crate) unsafe fn fold<S: Operands, A>(
     mut add: impl FnMut(A, S::Item) -> A,
 ) -> crate::Result<A> {
     fold_runs(loops, from, start, |mut folded, mut from, _, Axis { extent, steps }| {
-        if S::is_dense(steps) {
+        if S::are_contiguous(steps) {
             for at in 0..extent {
                 // SAFETY: `at < extent`, so these are elements of the run.
                 folded = add(folded, unsafe { from.moved([at as isize; ARRAYS]).read() }?);
@@ -409,8 +409,8 @@ mod tests {
     }
 
     #[test]
-    fn strides_that_share_places() {
-        assert_eq!([4000, 4096, 1600, 256, 12, 0].map(apart), [512, 8, 512, 128, 512, 8]);
+    fn strides_that_share_cache_sets() {
+        assert_eq!([4000, 4096, 1600, 256, 12, 0].map(distinct_lines), [512, 8, 512, 128, 512, 8]);
     }
 
     #[test]
