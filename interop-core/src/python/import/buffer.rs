@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::{Import, ImportSlot, Protocol};
 use crate::memory::owner::Owner;
 use crate::python::errors::with_origin;
-use crate::python::import::request::{Outcome, Request};
+use crate::python::import::type_cache::{Outcome, Request};
 use crate::python::interpreter::{attribute, in_capsule};
 use crate::python::py_ref::PyRef;
 
