@@ -400,7 +400,7 @@ fn value(with: &With<'_>) -> TokenStream {
         }
         With::Device(Role { ty, .. }) => own!(<#ty as __p::DeviceField>::take(__extraction)),
         With::Initial(value) => initial(value),
-        With::Storage => unless_refused(&own!(unsafe { __opened.take(__extraction) })),
+        With::Storage => unless_refused(&own!(unsafe { __opened(__extraction) })),
         With::Inner(Role { ty, .. }, TraitAccess::ThroughProbe) => {
             let inner = probed(ty, "assemble", own!(__extraction));
             own!(unsafe { #inner }?)

@@ -8,7 +8,6 @@
 
 mod layouts;
 
-use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 

@@ -29,7 +29,7 @@ macro_rules! combination {
             let again = back.info().unwrap();
             assert_eq!((again.shape(), again.strides(), again.dtype()), (info.shape(), info.strides(), info.dtype()));
             assert_eq!(again.address() == address, !<$data as interop_core::storage::FromImport>::COPIES);
-            let elements = |view: interop_core::view::ArrayView<'_, f32, 2>| view.host_view().unwrap().to_vec().unwrap();
+            let elements = |view: interop_core::view::ArrayView<'_, f32, 2>| view.host_view().unwrap().iter().collect::<Vec<_>>();
             let expected: Vec<f32> = (0..2)
                 .flat_map(|row| (0..3).map(move |column| row * $strides[0] + column * $strides[1]))
                 .map(|offset: isize| count(6)[usize::try_from(offset).unwrap()])

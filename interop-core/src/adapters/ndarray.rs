@@ -153,13 +153,13 @@ impl<T: Element, D: Dimension> FromArray for NdArray<Array<T, D>> {
     const DATA_FIELD: DataField = Vec::<T>::DATA_FIELD;
 
     unsafe fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
-        let elements = Vec::<T>::open(extraction, Requirements { axes: D::NDIM, order: None });
+        let take_elements = Vec::<T>::open(extraction, Requirements { axes: D::NDIM, order: None });
         let Some(shape) = <Vec<usize> as ShapeField>::take(extraction, "shape") else {
             return extraction.refused();
         };
         check_extents(&shape)?;
         // SAFETY: the storage copies.
-        let Some(elements) = (unsafe { elements.take(extraction) }) else { return extraction.refused() };
+        let Some(elements) = (unsafe { take_elements(extraction) }) else { return extraction.refused() };
         let array = Array::from_shape_vec(IxDyn(&shape), elements);
         let array = array.and_then(Array::into_dimensionality);
         Ok(Self(array.unwrap_or_else(|_| unreachable!("extents, rank and number of elements were checked"))))

@@ -112,6 +112,7 @@ pub trait NeverCalled<T> {
     const INNER_FIELD: DataField = DataField::RAW;
 
     /// Never called.
+    #[must_use]
     fn open(_: &mut Extraction<'_>, _: Requirements) -> CheckedStorage<T> {
         unreachable!("the export half does not compile")
     }

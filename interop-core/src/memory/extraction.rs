@@ -127,8 +127,8 @@ pub trait FromImport: Storage + Sized {
         if from.refusal.is_none() {
             from.refusal = from.check_storage::<Self>(requirements).err();
         }
-        // SAFETY: as the caller of `CheckedStorage::take` promises.
-        CheckedStorage { take: |from| unsafe { from.storage() } }
+        // SAFETY: as the caller promises.
+        |from| unsafe { from.storage() }
     }
 }
 
@@ -159,24 +159,8 @@ impl DataField {
     }
 }
 
-/// A storage type whose check against the extraction has been done.
-#[must_use]
-pub struct CheckedStorage<T> {
-    take: unsafe fn(&mut Extraction<'_>) -> Option<T>,
-}
-
-impl<T> CheckedStorage<T> {
-    /// As [`Extraction::storage`].
-    ///
-    /// # Safety
-    ///
-    /// As for that function.
-    #[inline]
-    pub unsafe fn take(self, from: &mut Extraction<'_>) -> Option<T> {
-        // SAFETY: as the caller promises.
-        unsafe { (self.take)(from) }
-    }
-}
+/// [`Extraction::storage`] for a storage type whose check against the extraction has been done.
+pub type CheckedStorage<T> = unsafe fn(&mut Extraction<'_>) -> Option<T>;
 
 /// The requirements of a struct on an import, besides the element type.
 #[derive(Clone, Copy, Debug)]

@@ -63,7 +63,7 @@ const _: () = {
             __p::Extraction::literal(__extraction, 3, __EXTENT3);
             __p::Ok(Self {
                 n: <usize as __p::Extent>::take(__extraction, 0, "n"),
-                values: match unsafe { __opened.take(__extraction) } {
+                values: match unsafe { __opened(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },

@@ -84,7 +84,7 @@ const _: () = {
                 n: <L as __p::Extent>::take(__extraction, 0, "n"),
                 len: <usize as __p::Extent>::take(__extraction, 3, "len"),
                 marker: <PhantomData<&'a M> as __p::Default>::default(),
-                values: match unsafe { __opened.take(__extraction) } {
+                values: match unsafe { __opened(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },

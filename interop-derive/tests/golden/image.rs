@@ -85,7 +85,7 @@ const _: () = {
                 },
                 title: <String as __p::Default>::default(),
                 taken: Instant::now(),
-                pixels: match unsafe { __opened.take(__extraction) } {
+                pixels: match unsafe { __opened(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },

@@ -63,7 +63,7 @@ const _: () = {
             __p::Ok(Self {
                 rows: <usize as __p::Extent>::take(__extraction, 0, "rows"),
                 columns: <usize as __p::Extent>::take(__extraction, 1, "columns"),
-                values: match unsafe { __opened.take(__extraction) } {
+                values: match unsafe { __opened(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },

@@ -74,7 +74,7 @@ const _: () = {
                     "stream",
                 ),
                 context: <Option<Context> as __p::Default>::default(),
-                values: match unsafe { __opened.take(__extraction) } {
+                values: match unsafe { __opened(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },

@@ -68,7 +68,7 @@ const _: () = {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },
-                values: match unsafe { __opened.take(__extraction) } {
+                values: match unsafe { __opened(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },

@@ -57,7 +57,7 @@ const _: () = {
             __p::Ok(Self {
                 r#loop: <usize as __p::Extent>::take(__extraction, 0, "loop"),
                 r#in: <usize as __p::Extent>::take(__extraction, 1, "in"),
-                r#type: match unsafe { __opened.take(__extraction) } {
+                r#type: match unsafe { __opened(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },

@@ -55,7 +55,7 @@ const _: () = {
                 1: <usize as __p::Extent>::take(__extraction, 0, "1"),
                 2: <usize as __p::Extent>::take(__extraction, 1, "2"),
                 3: (1, 2),
-                0: match unsafe { __opened.take(__extraction) } {
+                0: match unsafe { __opened(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },

@@ -49,7 +49,7 @@ const _: () = {
                 },
             );
             __p::Ok(Self {
-                value: match unsafe { __opened.take(__extraction) } {
+                value: match unsafe { __opened(__extraction) } {
                     __p::Some(__value) => __value,
                     _ => return __extraction.refused(),
                 },

@@ -127,7 +127,7 @@ fn columns_of_an_array_are_apart() {
     let (mut first, mut second, mut again) = (column(0), column(2), column(0));
     let one = first.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap();
     let mut two = second.view_mut::<u32, 1>().unwrap().host_view_mut().unwrap();
-    two.fill(7);
+    (0..4).for_each(|at| two.write([at], 7).unwrap());
     assert_eq!(again.map_inplace(|element: u32| element).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
     let row = Array::new(all.clone(), &[3]);
     assert_eq!(row.to_vec::<u32>().unwrap_err().kind(), ErrorKind::AlreadyBorrowed);

@@ -8,6 +8,7 @@ use pyo3::types::{IntoPyDict, PyDict, PyString};
 
 use crate::array::dtype::{DType, FLOAT, INT, UINT};
 use crate::array::element::ElementType;
+use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::cuda::memory_check::Verification;
@@ -15,11 +16,11 @@ use crate::derive::from_array::FromArray;
 use crate::driver::device::Device;
 use crate::error::{Error, ErrorKind, text};
 use crate::memory::extraction::DataField;
-use crate::memory::import::{Import, ImportSlot};
+use crate::memory::import::ImportSlot;
 use crate::python::convert::{device, extract_integer};
 use crate::python::errors::{Failure, origin, set_first_cause, with_origin};
 use crate::python::import::caveats::Caveat;
-use crate::python::import::object::{FromObject, assemble, import_to};
+use crate::python::import::object::{assemble, import_to};
 use crate::python::import::type_cache::type_info;
 use crate::python::interpreter::{NestedCall, attribute, ignore_exception, is_ordinary};
 
@@ -152,31 +153,28 @@ fn import_like<A: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<A> {
     imported.inspect_err(|why| set_first_cause(py, why, error))
 }
 
-/// Imports an array without a conversion. The array is aligned for the scalars of `element`.
+/// Imports an array for reading only, without a conversion. The array is aligned for the scalars of `element`.
 fn import_exactly<A: FromArray>(
     object: &Bound<'_, PyAny>,
     element: Option<ElementType>,
 ) -> Result<A, Failure> {
     let mut slot = ImportSlot::new();
-    Ok(assemble(import_read_only(object, element, &mut slot)?)?)
-}
-
-/// Fills a slot, for reading only.
-fn import_read_only<'a>(
-    object: &Bound<'_, PyAny>,
-    element: Option<ElementType>,
-    slot: &'a mut ImportSlot,
-) -> Result<&'a mut Import, Failure> {
-    let FromObject { filled, .. } = import_to(object, None, Verification::Full, slot)?;
+    let filled = import_to(object, None, Verification::Full, &mut slot)?;
     let import = slot.import(&filled);
     import.info.mutability = Mutability::ReadOnly;
+    check_alignment(import.info(), element)?;
+    Ok(assemble(import)?)
+}
+
+/// Checks that an array is aligned for the scalars of `element`.
+fn check_alignment(info: &ArrayInfo, element: Option<ElementType>) -> Result<(), Error> {
     let align = element.map_or(1, |element| element.align.min(element.dtype.packed_bits() / 8));
-    let address = import.info().unwatched_address;
-    if import.info().numel() > 0 && align > 1 && address % align != 0 {
-        let (found, allowed) = (text!("{address:#x}"), text!("a multiple of {align}"));
-        return Err(Error::new(ErrorKind::Alignment, "address", found, allowed).into());
+    let address = info.unwatched_address;
+    if info.numel() == 0 || align <= 1 || address % align == 0 {
+        return Ok(());
     }
-    Ok(import)
+    let (found, allowed) = (text!("{address:#x}"), text!("a multiple of {align}"));
+    Err(Error::new(ErrorKind::Alignment, "address", found, allowed))
 }
 
 /// Returns whether `NumPy` reads all values of the object and copies none from a device.

@@ -25,7 +25,7 @@ use crate::memory::import::{Import, ImportSlot, Protocol};
 use crate::memory::owner::Owner;
 use crate::python::capsule::in_capsule;
 use crate::python::errors::with_origin;
-use crate::python::import::request::{Outcome, Request};
+use crate::python::import::type_cache::{Outcome, Request};
 use crate::python::interpreter::attribute;
 use crate::python::py_ref::PyRef;
 

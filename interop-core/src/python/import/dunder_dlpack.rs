@@ -23,8 +23,7 @@ use crate::python::convert::device;
 use crate::python::detach::free_detached;
 use crate::python::errors::{Failure, set_first_cause};
 use crate::python::import::package::{CurrentStream, Package};
-use crate::python::import::request::{Outcome, Request};
-use crate::python::import::type_cache::ExpectedDevice;
+use crate::python::import::type_cache::{ExpectedDevice, Outcome, Request};
 use crate::python::interpreter::{attribute, call_with_keywords, is_ordinary, report_exception};
 
 /// `__dlpack__`, with the consumer's stream if the memory has streams. The device is the expected one, or

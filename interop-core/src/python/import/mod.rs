@@ -8,5 +8,4 @@ pub(crate) mod exchange_table;
 pub(crate) mod numpy_array;
 pub(crate) mod object;
 pub(crate) mod package;
-pub(crate) mod request;
 pub(crate) mod type_cache;

@@ -14,7 +14,6 @@
 //! its error has the refusal as its cause.
 #![expect(unsafe_code, reason = "relies on what an object states about its memory")]
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyBufferError, PyTypeError};
@@ -40,8 +39,7 @@ use crate::python::import::dunder_dlpack::from_dlpack;
 use crate::python::import::exchange_table::{Table, TableStream};
 use crate::python::import::numpy_array::import_array;
 use crate::python::import::package::{CurrentStream, Package};
-use crate::python::import::request::{Outcome, Request};
-use crate::python::import::type_cache::{TypeInfo, type_info};
+use crate::python::import::type_cache::{Outcome, Request, type_info};
 use crate::python::interface_dict::{interface_in, trust_interface};
 use crate::python::interpreter::{NestedCall, attribute, is_ordinary};
 use crate::python::py_ref::{PyRef, release_deferred_refs};
@@ -127,16 +125,10 @@ fn import_with(
     verification: Verification,
 ) -> PyResult<Import> {
     let mut slot = ImportSlot::new();
-    let FromObject { filled, class } = import_to(object, stream, verification, &mut slot)?;
+    let filled = import_to(object, stream, verification, &mut slot)?;
     let mut import = slot.into_import(filled);
-    import.origin = Some(Arc::clone(&class.origin));
+    import.origin = Some(Arc::clone(&type_info(object)?.origin));
     Ok(import)
-}
-
-/// A slot that has been filled from an object, and the properties of the object's class.
-pub(crate) struct FromObject {
-    pub(crate) filled: Filled,
-    class: Rc<TypeInfo>,
 }
 
 /// Fills a slot. Not generic, so that it is compiled once.
@@ -145,12 +137,11 @@ pub(crate) fn import_to(
     stream: Option<StreamHandle>,
     verification: Verification,
     slot: &mut ImportSlot,
-) -> PyResult<FromObject> {
+) -> PyResult<Filled> {
     let _nested = NestedCall::enter()?;
     release_deferred_refs(object.py());
     let class = type_info(object)?;
-    let filled = Request { object, class: &class, stream, verification }.fill(slot)?;
-    Ok(FromObject { filled, class })
+    fill_slot(&Request { object, class: &class, stream, verification }, slot)
 }
 
 /// Makes the struct of an import. The thread is detached while it waits for a device.
@@ -196,7 +187,7 @@ pub(crate) fn assemble<A: FromArray>(import: &mut Import) -> Result<A> {
 /// Do that in `py.detach`, because a copy, or an import of pinned or managed memory, may wait for a device.
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
     let mut slot = ImportSlot::new();
-    let FromObject { filled, .. } = import_to(object, None, Verification::Full, &mut slot)?;
+    let filled = import_to(object, None, Verification::Full, &mut slot)?;
     assemble(slot.import(&filled)).map_err(|error| with_origin(object, error).into())
 }
 
@@ -244,83 +235,79 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for Kept<A> {
     }
 }
 
-impl Request<'_, '_> {
-    /// Fills a slot by the first protocol that the object supports.
-    fn fill(&self, slot: &mut ImportSlot) -> PyResult<Filled> {
-        let _consumer = self.stream.map(|stream| cuda::NamedConsumer::new(Some(stream)));
-        let mut outcome = Ok(None);
-        for protocol in PROTOCOLS {
-            outcome = protocol(self, slot);
-            if !matches!(outcome, Ok(None)) {
-                break;
-            }
-        }
-        let filled = match outcome {
-            Ok(Some(filled)) => filled,
-            Ok(None) => return Err(not_an_array(self.object)),
-            Err(failure) => self.recover(failure, slot)?,
-        };
-        let import = slot.import(&filled);
-        // Arrays of JAX are immutable.
-        if import.protocol() == Some(Protocol::DlpackLegacy) && self.class.library.package != Package::Jax {
-            trust_interface(self.object, &mut import.info)?;
-        }
-        if let Some(caveat) = self.class.caveat {
-            caveat.check(self.object, import.info())?;
-        }
-        if let Some(autograd) = self.class.autograd.as_ref().filter(|_| !import.info().is_read_only()) {
-            import.write_notice = Some(autograd.write_notice(self.object));
-        }
-        Ok(filled)
-    }
-
-    /// After a failure, imports by another protocol if the object supports one that can express the array: by the
-    /// interface dict if negative strides were the reason, which `CuPy` writes correctly there, and by the buffer protocol
-    /// if `__dlpack__` refused the array.
-    ///
-    /// Otherwise the failure is returned. An error of the other protocol is its cause, or has it as the cause.
-    #[cold]
-    fn recover(&self, failure: Failure, slot: &mut ImportSlot) -> PyResult<Filled> {
-        let py = self.object.py();
-        match failure {
-            // These classes mean that the protocol cannot express the array.
-            Failure::Raised(refusal)
-                if self.class.is_dlpack_native
-                    && (refusal.is_instance_of::<PyBufferError>(py)
-                        || refusal.is_instance_of::<PyTypeError>(py)) =>
-            {
-                self.recover_by_buffer(*refusal, slot)
-            }
-            // `CuPy` divides negative strides as unsigned numbers.
-            Failure::Invalid(error)
-                if error.kind() == ErrorKind::Overflow && error.location() == "strides" =>
-            {
-                let refusal = PyErr::from(with_origin(self.object, error));
-                let outcome = from_cuda_array_interface(self, slot);
-                match outcome.map_err(|failure| failure.with_origin(self.object)) {
-                    Ok(Some(filled)) => return Ok(filled),
-                    Ok(None) => {}
-                    Err(why) if is_ordinary(py, &why) => refusal.set_cause(py, Some(why)),
-                    Err(interrupt) => return Err(interrupt),
-                }
-                Err(refusal)
-            }
-            failure => Err(failure.with_origin(self.object)),
+/// Fills a slot by the first protocol that the object supports.
+fn fill_slot(request: &Request<'_, '_>, slot: &mut ImportSlot) -> PyResult<Filled> {
+    let _consumer = request.stream.map(|stream| cuda::NamedConsumer::new(Some(stream)));
+    let mut outcome = Ok(None);
+    for protocol in PROTOCOLS {
+        outcome = protocol(request, slot);
+        if !matches!(outcome, Ok(None)) {
+            break;
         }
     }
+    let filled = match outcome {
+        Ok(Some(filled)) => filled,
+        Ok(None) => return Err(not_an_array(request.object)),
+        Err(failure) => recover(request, failure, slot)?,
+    };
+    let import = slot.import(&filled);
+    // Arrays of JAX are immutable.
+    if import.protocol() == Some(Protocol::DlpackLegacy) && request.class.library.package != Package::Jax {
+        trust_interface(request.object, &mut import.info)?;
+    }
+    if let Some(caveat) = request.class.caveat {
+        caveat.check(request.object, import.info())?;
+    }
+    if let Some(autograd) = request.class.autograd.as_ref().filter(|_| !import.info().is_read_only()) {
+        import.write_notice = Some(autograd.write_notice(request.object));
+    }
+    Ok(filled)
+}
 
-    /// Imports by the buffer protocol an array that `__dlpack__` refused, such as structs.
-    fn recover_by_buffer(&self, refusal: PyErr, slot: &mut ImportSlot) -> PyResult<Filled> {
-        let py = self.object.py();
-        match from_buffer(self, slot) {
-            Ok(Some(filled)) => Ok(filled),
-            Err(Failure::Invalid(error)) => Err(explain(py, refusal, with_origin(self.object, error))),
-            Err(Failure::Raised(interrupt)) if !is_ordinary(py, &interrupt) => Err(*interrupt),
-            _ => Err(match date_error(self.object) {
-                Some(error) => explain(py, refusal, error),
-                None => refusal,
-            }),
+/// After a failure, imports by another protocol if the object supports one that can express the array: by the
+/// interface dict if negative strides were the reason, which `CuPy` writes correctly there, and by the buffer protocol
+/// if `__dlpack__` refused the array.
+///
+/// Otherwise the failure is returned. An error of the other protocol is its cause, or has it as the cause.
+#[cold]
+fn recover(request: &Request<'_, '_>, failure: Failure, slot: &mut ImportSlot) -> PyResult<Filled> {
+    let py = request.object.py();
+    match failure {
+        // These classes mean that the protocol cannot express the array.
+        Failure::Raised(refusal)
+            if request.class.is_dlpack_native
+                && (refusal.is_instance_of::<PyBufferError>(py)
+                    || refusal.is_instance_of::<PyTypeError>(py)) =>
+        {
+            recover_by_buffer(request, *refusal, slot)
         }
+        // `CuPy` divides negative strides as unsigned numbers.
+        Failure::Invalid(error) if error.kind() == ErrorKind::Overflow && error.location() == "strides" => {
+            let refusal = PyErr::from(with_origin(request.object, error));
+            let outcome = from_cuda_array_interface(request, slot);
+            match outcome.map_err(|failure| failure.with_origin(request.object)) {
+                Ok(Some(filled)) => return Ok(filled),
+                Ok(None) => {}
+                Err(why) if is_ordinary(py, &why) => refusal.set_cause(py, Some(why)),
+                Err(interrupt) => return Err(interrupt),
+            }
+            Err(refusal)
+        }
+        failure => Err(failure.with_origin(request.object)),
+    }
+}
+
+/// Imports by the buffer protocol an array that `__dlpack__` refused, such as structs.
+fn recover_by_buffer(request: &Request<'_, '_>, refusal: PyErr, slot: &mut ImportSlot) -> PyResult<Filled> {
+    let py = request.object.py();
+    match from_buffer(request, slot) {
+        Ok(Some(filled)) => Ok(filled),
+        Err(Failure::Invalid(error)) => Err(explain(py, refusal, with_origin(request.object, error))),
+        Err(Failure::Raised(interrupt)) if !is_ordinary(py, &interrupt) => Err(*interrupt),
+        _ => Err(match date_error(request.object) {
+            Some(error) => explain(py, refusal, error),
+            None => refusal,
+        }),
     }
 }
 
@@ -373,9 +360,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, import: &mut Import
                     .is_none_or(|stream| stream == handle && handle != StreamHandle::PerThreadDefault) =>
         {
             CurrentStream { handle, owner: None }.put(import);
-            if request.stream.is_some() {
-                import.is_stream_named = true;
-            }
+            import.is_stream_named = request.stream.is_some();
             return Ok(true);
         }
         TableStream::Handle(handle) => order_streams(consumer, handle, context, device)?,

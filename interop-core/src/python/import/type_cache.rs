@@ -11,13 +11,16 @@ use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 use pyo3::{ffi, intern};
 
 use crate::cuda;
+use crate::cuda::memory_check::Verification;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::release::reach::contain_panic;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::Origin;
+use crate::memory::import::{Filled, Import};
 use crate::process::fork::PerProcess;
 use crate::protocols::dlpack::abi::EXCHANGE_ATTRIBUTES;
 use crate::python::capsule::share_borrow_table;
-use crate::python::errors::origin_of;
+use crate::python::errors::{Failure, origin_of};
 use crate::python::import::caveats::{Autograd, Caveat};
 use crate::python::import::exchange_table::{Table, TableStream};
 use crate::python::import::numpy_array::NumPyClass;
@@ -65,6 +68,31 @@ impl TypeInfo {
             let weak = class.object().bind(py).cast::<PyWeakrefReference>();
             weak.is_ok_and(|weak| weak.upgrade().is_some())
         })
+    }
+}
+
+/// An object to import.
+pub(crate) struct Request<'a, 'py> {
+    pub(crate) object: &'a Bound<'py, PyAny>,
+    /// The cached properties of the object's type.
+    pub(crate) class: &'a TypeInfo,
+    /// The stream of the consumer's work. `None` is the one on which the library of the object works, or the legacy default
+    /// stream if that cannot be found out.
+    pub(crate) stream: Option<StreamHandle>,
+    pub(crate) verification: Verification,
+}
+
+/// What a protocol makes of a slot: `None` if the object does not support it, or not for this array.
+pub(crate) type Outcome = Result<Option<Filled>, Failure>;
+
+impl Request<'_, '_> {
+    /// States that the library of an import works on streams that it does not name, unless the caller has named one. JAX
+    /// does so too, but never writes an array again.
+    pub(crate) fn note_hidden_streams(&self, import: &mut Import) {
+        let is_changed = self.class.library.package != Package::Jax;
+        if is_changed && self.stream.is_none() && import.info().device() != Device::CPU {
+            import.info.pending = import.info.pending.with_hidden_streams();
+        }
     }
 }
 
