@@ -17,7 +17,7 @@ const _: () = {
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Vec<f32> as __p::Storage>::describe(&self.values)?;
             let __described = __described
-                .beside(
+                .with_other_drops(
                     ::core::mem::needs_drop::<u32>()
                         || ::core::mem::needs_drop::<[usize; 2]>(),
                 );

@@ -22,7 +22,7 @@ const _: () = {
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <&'static [f32] as __p::Storage>::describe(&self.cells)?;
             let __described = __described
-                .beside(
+                .with_other_drops(
                     ::core::mem::needs_drop::<Arc<Context>>()
                         || ::core::mem::needs_drop::<&'a str>(),
                 );

@@ -29,7 +29,7 @@ const _: () = {
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Lease<T> as __p::Storage>::describe(&self.values)?;
             let __described = __described
-                .beside(::core::mem::needs_drop::<PhantomData<&'a M>>());
+                .with_other_drops(::core::mem::needs_drop::<PhantomData<&'a M>>());
             __described
                 .extents([
                     <L as __p::Extent>::describe_field(&self.n),

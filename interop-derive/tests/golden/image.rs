@@ -27,7 +27,7 @@ const _: () = {
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <S as __p::Storage>::describe(&self.pixels)?;
             let __described = __described
-                .beside(
+                .with_other_drops(
                     ::core::mem::needs_drop::<String>()
                         || ::core::mem::needs_drop::<Instant>(),
                 );

@@ -17,7 +17,8 @@ const _: () = {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <core_crate::Image as __p::CudaArray>::info(&self.image)?;
-            let __described = __described.beside(::core::mem::needs_drop::<String>());
+            let __described = __described
+                .with_other_drops(::core::mem::needs_drop::<String>());
             __described.finish()
         }
         fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {

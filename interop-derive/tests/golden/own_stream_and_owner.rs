@@ -21,7 +21,7 @@ const _: () = {
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Vec<f32> as __p::Storage>::describe(&self.values)?;
             let __described = __described
-                .beside(::core::mem::needs_drop::<Option<Context>>());
+                .with_other_drops(::core::mem::needs_drop::<Option<Context>>());
             let __described = <Stream as __p::AsStream>::describe_field(
                 &self.stream,
                 __described,

@@ -12,7 +12,8 @@ const _: () = {
         #[inline(always)]
         fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Vec<u8> as __p::Storage>::describe(&self.0)?;
-            let __described = __described.beside(::core::mem::needs_drop::<(u8, u8)>());
+            let __described = __described
+                .with_other_drops(::core::mem::needs_drop::<(u8, u8)>());
             __described
                 .extents([
                     <usize as __p::Extent>::describe_field(&self.1),

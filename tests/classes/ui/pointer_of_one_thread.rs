@@ -1,5 +1,4 @@
-use interop_core::storage::Owner;
-use interop_core::{CudaArray, Device};
+use interop_core::{CudaArray, Device, storage::Owner};
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], python)]

@@ -47,6 +47,7 @@ pub struct HostView<'a, T, const N: usize> {
 /// for row in view.rows()? {
 ///     row[0].set(1.0);
 /// }
+/// drop(view);
 /// assert_eq!(table.to_vec::<f32>()?, [1.0, 5.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
 /// # Ok::<(), interop_core::Error>(())
 /// ```

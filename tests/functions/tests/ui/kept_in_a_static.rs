@@ -2,8 +2,7 @@
 
 use std::sync::Mutex;
 
-use interop_core::lent::{Borrowed, BorrowedMut};
-use interop_core::CudaArray;
+use interop_core::{CudaArray, lent::{Borrowed, BorrowedMut}};
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len])]

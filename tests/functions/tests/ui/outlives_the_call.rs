@@ -1,8 +1,6 @@
 //! Structs that could outlive the call that lends their memory.
 
-use interop_core::lent::Borrowed;
-use interop_core::storage::Owner;
-use interop_core::{CudaArray, Device, Kept, Lease, LeaseMut, SharedBuffer};
+use interop_core::{CudaArray, Device, Kept, Lease, LeaseMut, SharedBuffer, lent::Borrowed, storage::Owner};
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len])]

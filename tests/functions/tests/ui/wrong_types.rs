@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use interop_core::lent::Borrowed;
-use interop_core::CudaArray;
+use interop_core::{CudaArray, lent::Borrowed};
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len])]
