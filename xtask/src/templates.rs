@@ -142,9 +142,19 @@ impl Template {
     fn environment(&self, name: &str, packages: &[&str]) -> Result<PathBuf, Failure> {
         let folder = target().join("environments").join(self.name()).join(name);
         command_step::run(Command::new(Environment::base()?).args(["-m", "venv", "--clear"]).arg(&folder))?;
-        let mut pip = python(&folder);
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]);
-        command_step::run(pip.args(packages))?;
+        // Pip refuses an empty list.
+        if !packages.is_empty() {
+            let mut pip = python(&folder);
+            pip.args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--only-binary=:all:",
+            ]);
+            command_step::run(pip.args(packages))?;
+        }
         Ok(folder)
     }
 

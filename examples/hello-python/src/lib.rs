@@ -64,9 +64,8 @@ mod hello_python {
     /// A new array with every element doubled.
     #[pyfunction]
     fn double(row: Row<Lease<f32>>) -> PyResult<Row<HostVec<f32>>> {
-        let mut values = HostVec::try_zeroed(row.len)?;
-        let mut next = values.as_mut_slice()?.iter_mut();
-        row.for_each::<f32>(|value| *next.next().unwrap() = 2.0 * value)?;
-        Ok(Row { values, len: row.len })
+        let mut doubled = Row { values: HostVec::<f32>::try_zeroed(row.len)?, len: row.len };
+        doubled.zip_map_inplace(&row, |_: f32, value: f32| 2.0 * value)?;
+        Ok(doubled)
     }
 }
