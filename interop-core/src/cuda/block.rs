@@ -8,7 +8,7 @@ use core::ptr::with_exposed_provenance_mut;
 
 use crate::driver::context::Relaxed;
 use crate::driver::event::Event;
-use crate::driver::functions::{Driver, Outcome, RawStream, driver, run_blocking};
+use crate::driver::functions::{CUstream, Driver, Outcome, driver, run_blocking};
 use crate::driver::stream::{KeyedStream, OwnStream};
 use crate::process::counters;
 
@@ -45,7 +45,7 @@ impl Allocation {
     }
 
     /// Frees pool memory in the order of a stream of this crate. [`was_freed`](Self::was_freed) follows.
-    pub(crate) fn free_on(&self, driver: &Driver, stream: RawStream) -> Outcome {
+    pub(crate) fn free_on(&self, driver: &Driver, stream: CUstream) -> Outcome {
         // SAFETY: the memory is from the pool, and nothing uses it later than what the stream waits for; the stream is live.
         unsafe { driver.memory_pool_free(self.address as u64, stream) }
     }

@@ -9,7 +9,7 @@ use crate::array::element::{Element, ElementType};
 use crate::cuda::block::{Allocation, MemoryKind};
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::device::Device;
-use crate::driver::functions::{Driver, Outcome, RawStream, code, driver, to_usize};
+use crate::driver::functions::{CUstream, Driver, Outcome, code, driver, to_usize};
 use crate::driver::pointer::reach_for;
 use crate::driver::pool::{PoolMemory, allocate, finished, with_room};
 use crate::driver::release::queue::{after_work, poll_in_passing};
@@ -259,7 +259,7 @@ impl CudaBuffer {
         &mut self,
         driver: &'static Driver,
         key: usize,
-        consumer: Option<RawStream>,
+        consumer: Option<CUstream>,
     ) -> Outcome {
         let home = OwnStream { context: self.context, key };
         match allocate(driver, home, consumer, self.device.device_id, self.bytes) {

@@ -9,7 +9,7 @@ use interop_kernel::{InScope, Kernel, KernelArrays, KernelView, KernelViewMut, L
 
 use crate::array::element::Element;
 use crate::driver::context::{Context, PerContext, Relaxed};
-use crate::driver::functions::{Driver, DriverError, Outcome, RawStream, code, driver};
+use crate::driver::functions::{CUstream, Driver, DriverError, Outcome, code, driver};
 use crate::driver::stream::Stream;
 use crate::error::{Error, ErrorKind, Result, text};
 
@@ -143,7 +143,7 @@ impl KernelModule {
     pub(crate) unsafe fn launch(
         &self,
         driver: &Driver,
-        (context, stream): (Context, RawStream),
+        (context, stream): (Context, CUstream),
         kernel: EntryPoint<'_>,
         LaunchSize { grid, block }: LaunchSize,
         parameters: &mut [*mut c_void],

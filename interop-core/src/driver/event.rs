@@ -3,13 +3,13 @@
 use core::cell::Cell;
 
 use crate::driver::context::{Context, KnownContext, PerContext};
-use crate::driver::functions::{Driver, DriverError, Outcome, RawEvent, RawStream, code};
+use crate::driver::functions::{CUevent, CUstream, Driver, DriverError, Outcome, code};
 use crate::driver::stream::context_of;
 
 const DISABLE_TIMING: u32 = 2;
 
 /// The free events of each context.
-static POOL: PerContext<Vec<RawEvent>> = PerContext::new();
+static POOL: PerContext<Vec<CUevent>> = PerContext::new();
 
 /// The event that a thread used last, which is nearly always the one that it needs next.
 struct Last(Cell<Option<FreeEvent>>);
@@ -18,7 +18,7 @@ struct Last(Cell<Option<FreeEvent>>);
 #[derive(Clone, Copy)]
 struct FreeEvent {
     home: KnownContext,
-    raw: RawEvent,
+    raw: CUevent,
 }
 
 thread_local!(static LAST: Last = const { Last(Cell::new(None)) });
@@ -45,7 +45,7 @@ impl FreeEvent {
 /// Every other live event is in use or lost, which leak tests check.
 #[cfg(feature = "counters")]
 #[must_use]
-pub fn pooled_events() -> Vec<RawEvent> {
+pub fn pooled_events() -> Vec<CUevent> {
     let pool = POOL.lock();
     let free = pool.iter().flat_map(|(_, free)| free);
     free.copied().chain(last().map(|own| own.raw)).collect()
@@ -57,17 +57,13 @@ pub fn pooled_events() -> Vec<RawEvent> {
 pub(crate) struct Event<'d> {
     driver: &'d Driver,
     home: KnownContext,
-    raw: RawEvent,
+    raw: CUevent,
 }
 
 impl<'d> Event<'d> {
     /// Records an event after the work that is on a stream now. Without a `context`, the stream is assumed to be in the
     /// context of the thread's last event. The driver reports an error if it is not.
-    pub(crate) fn of_stream(
-        driver: &'d Driver,
-        context: Option<Context>,
-        stream: RawStream,
-    ) -> Outcome<Self> {
+    pub(crate) fn of_stream(driver: &'d Driver, context: Option<Context>, stream: CUstream) -> Outcome<Self> {
         // SAFETY: the event comes from the driver; the stream is live, as required of every `StreamHandle`.
         let record = |event: &Self| unsafe { driver.event_record(event.raw, stream) };
         if let Some(context) = context {
@@ -154,12 +150,12 @@ impl<'d> Event<'d> {
     }
 
     /// The driver's handle of the event.
-    pub(crate) fn raw(&self) -> RawEvent {
+    pub(crate) fn raw(&self) -> CUevent {
         self.raw
     }
 
     /// Makes later work of `stream` wait for the event.
-    pub(crate) fn make_wait(&self, stream: RawStream) -> Outcome {
+    pub(crate) fn make_wait(&self, stream: CUstream) -> Outcome {
         if !self.home.was_not_reset() {
             return Err(DriverError { symbol: "cuStreamWaitEvent", code: code::CONTEXT_IS_DESTROYED });
         }

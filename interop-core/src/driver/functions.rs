@@ -24,16 +24,16 @@ use crate::process::fork::generation;
 use crate::process::settings::SETTINGS;
 
 /// A `CUcontext`, as a number. It is passed on and compared, never dereferenced.
-pub(crate) type RawContext = usize;
+pub(crate) type CUcontext = usize;
 
 /// A `CUevent`.
-pub(crate) type RawEvent = usize;
+pub(crate) type CUevent = usize;
 
 /// A `CUstream`.
-pub(crate) type RawStream = usize;
+pub(crate) type CUstream = usize;
 
 /// A `CUmemoryPool`.
-pub(crate) type RawPool = usize;
+pub(crate) type CUmemoryPool = usize;
 
 /// The file names of the driver's library.
 const LIBRARIES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
@@ -137,55 +137,55 @@ table! {
     /// Returns the size of a device's memory in bytes.
     device_memory = cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
     /// Retains the primary context of a device.
-    primary_retain = cuDevicePrimaryCtxRetain(context: *mut RawContext, device: c_int);
+    primary_retain = cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: c_int);
     /// Returns whether a device's primary context is in use.
     primary_state = cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int);
     /// Returns the context that is current on this thread.
-    context_current = cuCtxGetCurrent(context: *mut RawContext);
+    context_current = cuCtxGetCurrent(context: *mut CUcontext);
     /// Makes a context current until it is popped.
-    context_push = cuCtxPushCurrent_v2(context: RawContext);
+    context_push = cuCtxPushCurrent_v2(context: CUcontext);
     /// Makes the previous context current again.
-    context_pop = cuCtxPopCurrent_v2(context: *mut RawContext);
+    context_pop = cuCtxPopCurrent_v2(context: *mut CUcontext);
     /// Returns the device of the current context.
     context_device = cuCtxGetDevice(device: *mut c_int);
     /// Returns the API version of a context. Fails for a context that was destroyed.
-    context_version = cuCtxGetApiVersion(context: RawContext, version: *mut c_uint);
+    context_version = cuCtxGetApiVersion(context: CUcontext, version: *mut c_uint);
     /// Returns the number of a context (12.0 and later). No other context of this process has it, even one that gets
     /// the same handle later.
-    context_id = cuCtxGetId(context: RawContext, id: *mut c_ulonglong);
+    context_id = cuCtxGetId(context: CUcontext, id: *mut c_ulonglong);
     /// Waits on the host for all work of the current context.
     context_synchronize = cuCtxSynchronize();
     /// Records an event after all work of a context, on any stream (12.5 and later).
-    context_record = cuCtxRecordEvent(context: RawContext, event: RawEvent);
+    context_record = cuCtxRecordEvent(context: CUcontext, event: CUevent);
     /// Makes all later work of a context wait for an event, on any stream (12.5 and later).
-    context_wait = cuCtxWaitEvent(context: RawContext, event: RawEvent);
+    context_wait = cuCtxWaitEvent(context: CUcontext, event: CUevent);
     /// Returns the context of a stream. Fails for a stream that was destroyed.
-    stream_context = cuStreamGetCtx(stream: RawStream, context: *mut RawContext);
+    stream_context = cuStreamGetCtx(stream: CUstream, context: *mut CUcontext);
     /// Returns whether a stream captures a graph. A handle that is not a stream ends the process.
-    stream_is_capturing = cuStreamIsCapturing(stream: RawStream, status: *mut c_int);
+    stream_is_capturing = cuStreamIsCapturing(stream: CUstream, status: *mut c_int);
     /// Returns the capture that a stream is part of.
     stream_capture = cuStreamGetCaptureInfo_v2(
-        stream: RawStream, status: *mut c_int, id: *mut c_ulonglong, graph: *mut usize, dependencies: *mut usize,
+        stream: CUstream, status: *mut c_int, id: *mut c_ulonglong, graph: *mut usize, dependencies: *mut usize,
         count: *mut usize
     );
     /// Makes later work of a stream wait for an event.
-    stream_wait = cuStreamWaitEvent(stream: RawStream, event: RawEvent, flags: c_uint);
+    stream_wait = cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
     /// Creates a stream in the current context.
-    stream_create = cuStreamCreate(stream: *mut RawStream, flags: c_uint);
+    stream_create = cuStreamCreate(stream: *mut CUstream, flags: c_uint);
     /// Waits on the host for all work of a stream.
-    stream_synchronize = cuStreamSynchronize(stream: RawStream);
+    stream_synchronize = cuStreamSynchronize(stream: CUstream);
     /// Returns whether the work on a stream is done.
-    stream_query = cuStreamQuery(stream: RawStream);
+    stream_query = cuStreamQuery(stream: CUstream);
     /// Creates an event in the current context.
-    event_create = cuEventCreate(event: *mut RawEvent, flags: c_uint);
+    event_create = cuEventCreate(event: *mut CUevent, flags: c_uint);
     /// Records an event after the work that is on a stream now.
-    event_record = cuEventRecord(event: RawEvent, stream: RawStream);
+    event_record = cuEventRecord(event: CUevent, stream: CUstream);
     /// Returns whether the work before an event is done.
-    event_query = cuEventQuery(event: RawEvent);
+    event_query = cuEventQuery(event: CUevent);
     /// Waits on the host for the work before an event.
-    event_synchronize = cuEventSynchronize(event: RawEvent);
+    event_synchronize = cuEventSynchronize(event: CUevent);
     /// Destroys an event.
-    event_destroy = cuEventDestroy_v2(event: RawEvent);
+    event_destroy = cuEventDestroy_v2(event: CUevent);
     /// Returns several attributes of an address in one call.
     pointer_attributes = cuPointerGetAttributes(
         count: c_uint, attributes: *mut c_int, values: *mut *mut c_void, address: c_ulonglong
@@ -207,21 +207,21 @@ table! {
     /// Allocates memory that host and devices share.
     memory_managed_alloc = cuMemAllocManaged(address: *mut c_ulonglong, bytes: usize, flags: c_uint);
     /// Allocates memory from a pool, in stream order.
-    memory_pool_alloc = cuMemAllocFromPoolAsync(address: *mut c_ulonglong, bytes: usize, pool: RawPool, stream: RawStream);
+    memory_pool_alloc = cuMemAllocFromPoolAsync(address: *mut c_ulonglong, bytes: usize, pool: CUmemoryPool, stream: CUstream);
     /// Returns memory to its pool, in stream order.
-    memory_pool_free = cuMemFreeAsync(address: c_ulonglong, stream: RawStream);
+    memory_pool_free = cuMemFreeAsync(address: c_ulonglong, stream: CUstream);
     /// Creates a memory pool.
-    pool_create = cuMemPoolCreate(pool: *mut RawPool, properties: *const c_void);
+    pool_create = cuMemPoolCreate(pool: *mut CUmemoryPool, properties: *const c_void);
     /// Returns whether a device can reach the memory of another.
     peer_access = cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int);
     /// Lets other devices use the memory of a pool.
-    pool_set_access = cuMemPoolSetAccess(pool: RawPool, access: *const c_void, count: usize);
+    pool_set_access = cuMemPoolSetAccess(pool: CUmemoryPool, access: *const c_void, count: usize);
     /// Sets an attribute of a memory pool.
-    pool_set = cuMemPoolSetAttribute(pool: RawPool, attribute: c_int, value: *mut c_void);
+    pool_set = cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_int, value: *mut c_void);
     /// Returns free memory of a pool to the driver.
-    pool_trim = cuMemPoolTrimTo(pool: RawPool, kept: usize);
+    pool_trim = cuMemPoolTrimTo(pool: CUmemoryPool, kept: usize);
     /// Queues a copy between any two addresses that the driver knows.
-    copy = cuMemcpyAsync(to: c_ulonglong, from: c_ulonglong, bytes: usize, stream: RawStream);
+    copy = cuMemcpyAsync(to: c_ulonglong, from: c_ulonglong, bytes: usize, stream: CUstream);
     /// Loads a module into the current context, and compiles it.
     module_load = cuModuleLoadData(module: *mut usize, image: *const c_char);
     /// Returns a kernel of a module.
@@ -229,10 +229,10 @@ table! {
     /// Queues a kernel launch.
     launch = cuLaunchKernel(
         function: usize, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint,
-        shared: c_uint, stream: RawStream, parameters: *mut *mut c_void, extra: *mut *mut c_void
+        shared: c_uint, stream: CUstream, parameters: *mut *mut c_void, extra: *mut *mut c_void
     );
     /// Queues setting bytes to a value.
-    set = cuMemsetD8Async(address: c_ulonglong, value: u8, bytes: usize, stream: RawStream);
+    set = cuMemsetD8Async(address: c_ulonglong, value: u8, bytes: usize, stream: CUstream);
 }
 
 /// Returns the driver. The first call opens and initializes it.

@@ -6,7 +6,7 @@
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::device::Device;
 use crate::driver::event::Event;
-use crate::driver::functions::{Driver, DriverError, Outcome, RawStream, code, driver, run_blocking};
+use crate::driver::functions::{CUstream, Driver, DriverError, Outcome, code, driver, run_blocking};
 use crate::driver::pointer::memory_use;
 use crate::driver::release::THREAD;
 use crate::driver::release::hold::unless_captured;
@@ -221,7 +221,7 @@ fn record_and_wait(
 
 /// Returns whether no work is pending on a default stream of the current context. A capture then has nothing to wait
 /// for.
-fn is_idle(driver: &Driver, default_stream: RawStream) -> bool {
+fn is_idle(driver: &Driver, default_stream: CUstream) -> bool {
     let _relaxed = Relaxed::new(driver);
     // SAFETY: a default stream is always live.
     unsafe { driver.stream_query(default_stream) }.is_ok()
@@ -341,7 +341,7 @@ fn stream_after_all(
 }
 
 /// Waits on the host for a stream on which this crate has queued its own work.
-pub(crate) fn finish_stream(driver: &Driver, stream: RawStream) -> Outcome {
+pub(crate) fn finish_stream(driver: &Driver, stream: CUstream) -> Outcome {
     // SAFETY: the stream is live, as whoever has queued the work knows.
     unsafe { driver.stream_synchronize(stream) }
 }
@@ -349,8 +349,8 @@ pub(crate) fn finish_stream(driver: &Driver, stream: RawStream) -> Outcome {
 /// Makes `waiter` wait for a stream of this crate, which captures no graph, as `waiter` does not. `context` is that of both.
 pub(crate) fn order_own_stream(
     driver: &Driver,
-    waiter: RawStream,
-    own: RawStream,
+    waiter: CUstream,
+    own: CUstream,
     context: Context,
 ) -> Outcome {
     Event::of_stream(driver, Some(context), own)?.make_wait(waiter)

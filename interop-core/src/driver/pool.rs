@@ -10,7 +10,7 @@ use core::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::context::Context;
-use crate::driver::functions::{Driver, DriverError, Outcome, RawPool, RawStream, code, opened};
+use crate::driver::functions::{CUmemoryPool, CUstream, Driver, DriverError, Outcome, code, opened};
 use crate::driver::order::{finish_stream, order_own_stream};
 use crate::driver::release::requests::{limit_of, make_all_room, make_room, store_limit};
 use crate::driver::stream::{KeyedStream, OwnStream};
@@ -18,7 +18,7 @@ use crate::process::fork::PerProcess;
 
 /// Queues work on a stream of this crate in the current context, on which nothing waits for work of others, and waits for
 /// it.
-pub(crate) fn finished<R>(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome<R>) -> Outcome<R> {
+pub(crate) fn finished<R>(driver: &Driver, work: impl FnOnce(CUstream) -> Outcome<R>) -> Outcome<R> {
     const NO_CONTEXT: DriverError = DriverError { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
     let context = Context::current(driver)?.ok_or(NO_CONTEXT)?;
     let stream = OwnStream::spare(context).raw(driver)?;
@@ -40,7 +40,7 @@ pub(crate) struct PoolMemory {
 pub(crate) fn allocate(
     driver: &'static Driver,
     home: OwnStream,
-    consumer: Option<RawStream>,
+    consumer: Option<CUstream>,
     ordinal: i32,
     bytes: usize,
 ) -> Outcome<PoolMemory> {
@@ -89,14 +89,14 @@ const DEVICE: c_int = 1;
 /// A device's default pool returns its free memory to the driver whenever the host has waited for the device, because its
 /// release threshold is 0. The next allocation maps the memory again, which takes longer than the copy into it. A pool of
 /// this crate keeps some memory, and leaves the default pool as the program has set it.
-static POOLS: PerProcess<Mutex<Vec<(i32, RawPool)>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+static POOLS: PerProcess<Mutex<Vec<(i32, CUmemoryPool)>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
 
-fn pools() -> MutexGuard<'static, Vec<(i32, RawPool)>> {
+fn pools() -> MutexGuard<'static, Vec<(i32, CUmemoryPool)>> {
     POOLS.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Allocates from the pool of a device, in stream order on a live stream of that device.
-pub(crate) fn allocate_on(driver: &Driver, ordinal: i32, bytes: usize, stream: RawStream) -> Outcome<u64> {
+pub(crate) fn allocate_on(driver: &Driver, ordinal: i32, bytes: usize, stream: CUstream) -> Outcome<u64> {
     let mut address = 0;
     let mut allocate = || {
         let pool = pool_of(driver, ordinal)?;
@@ -114,7 +114,7 @@ pub(crate) fn allocate_on(driver: &Driver, ordinal: i32, bytes: usize, stream: R
     Ok(address)
 }
 
-fn pool_of(driver: &Driver, ordinal: i32) -> Outcome<RawPool> {
+fn pool_of(driver: &Driver, ordinal: i32) -> Outcome<CUmemoryPool> {
     let mut pools = pools();
     if let Some((_, pool)) = pools.iter().find(|(of, _)| *of == ordinal) {
         return Ok(*pool);
@@ -124,7 +124,7 @@ fn pool_of(driver: &Driver, ordinal: i32) -> Outcome<RawPool> {
     Ok(pool)
 }
 
-fn create(driver: &Driver, ordinal: i32) -> Outcome<RawPool> {
+fn create(driver: &Driver, ordinal: i32) -> Outcome<CUmemoryPool> {
     const PINNED: c_int = 1;
     const REUSE_ALLOW_INTERNAL_DEPENDENCIES: c_int = 3;
     let properties = PoolProperties {
@@ -149,7 +149,7 @@ fn create(driver: &Driver, ordinal: i32) -> Outcome<RawPool> {
 }
 
 /// Sets how much free memory a pool keeps when the host waits for the device.
-fn set_threshold(driver: &Driver, ordinal: i32, pool: RawPool) -> Outcome {
+fn set_threshold(driver: &Driver, ordinal: i32, pool: CUmemoryPool) -> Outcome {
     const RELEASE_THRESHOLD: c_int = 4;
     let mut kept = limit_of(driver, ordinal)? as u64;
     // SAFETY: the pool is live, and `kept` has the 64 bits of this attribute.
@@ -157,7 +157,7 @@ fn set_threshold(driver: &Driver, ordinal: i32, pool: RawPool) -> Outcome {
 }
 
 /// Lets every device that can reach the memory use it, as it may use memory of `cuMemAlloc` once peer access is enabled.
-fn share_with_peers(driver: &Driver, ordinal: i32, pool: RawPool) {
+fn share_with_peers(driver: &Driver, ordinal: i32, pool: CUmemoryPool) {
     const READ_AND_WRITE: c_int = 3;
     for peer in (0..driver.devices().unwrap_or(0)).filter(|peer| *peer != ordinal) {
         let mut can: c_int = 0;

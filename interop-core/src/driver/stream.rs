@@ -6,7 +6,7 @@ use crate::driver::context::{
     Context, Entered, KnownContext, PerContext, context_for, contexts_in_use, has_default_streams, used_for,
 };
 use crate::driver::device::Device;
-use crate::driver::functions::{Driver, DriverError, Outcome, RawStream, code, driver, to_usize};
+use crate::driver::functions::{CUstream, Driver, DriverError, Outcome, code, driver, to_usize};
 use crate::driver::pointer::allocation_id;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Result, text};
@@ -27,7 +27,7 @@ pub(crate) fn captures(stream: StreamHandle) -> bool {
 }
 
 /// `CU_STREAM_LEGACY`.
-pub(crate) const LEGACY: RawStream = 1;
+pub(crate) const LEGACY: CUstream = 1;
 
 /// A stream. The default streams of two contexts differ, although they have one handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Stream {
         self.handle
     }
 
-    pub(crate) fn raw(self) -> RawStream {
+    pub(crate) fn raw(self) -> CUstream {
         self.handle.to_raw().unwrap_or(LEGACY)
     }
 
@@ -251,7 +251,7 @@ pub(crate) fn is_stream_of(handle: StreamHandle, context: Option<Context>) -> Re
 }
 
 /// Returns the context of a stream. Fails for a stream that was destroyed.
-pub(crate) fn context_of(driver: &Driver, stream: RawStream) -> Outcome<Option<Context>> {
+pub(crate) fn context_of(driver: &Driver, stream: CUstream) -> Outcome<Option<Context>> {
     let mut context = 0;
     // SAFETY: the handle is or was a stream, as required of every `StreamHandle`; `context` is valid for a write.
     unsafe { driver.stream_context(stream, &raw mut context) }?;
@@ -259,7 +259,7 @@ pub(crate) fn context_of(driver: &Driver, stream: RawStream) -> Outcome<Option<C
 }
 
 /// Returns the id of the capture that a stream is part of.
-pub(crate) fn capture_of(driver: &Driver, stream: RawStream) -> Outcome<Option<u64>> {
+pub(crate) fn capture_of(driver: &Driver, stream: CUstream) -> Outcome<Option<u64>> {
     let mut status = 0;
     // SAFETY: the driver knows the stream's context, or it is a default stream; `status` is valid for a write.
     unsafe { driver.stream_is_capturing(stream, &raw mut status) }?;
@@ -320,7 +320,7 @@ pub(crate) struct OwnStream {
 #[derive(Clone, Copy)]
 pub(crate) struct KeyedStream {
     pub(crate) key: usize,
-    pub(crate) raw: RawStream,
+    pub(crate) raw: CUstream,
 }
 
 /// The streams of one context.
@@ -374,7 +374,7 @@ impl Streams {
     }
 
     /// Takes the stream of another key that has nothing to do: the one that got its key first.
-    fn take_idle(&mut self, driver: &Driver) -> Option<RawStream> {
+    fn take_idle(&mut self, driver: &Driver) -> Option<CUstream> {
         let has_ended = |stream: &KeyedStream| {
             // SAFETY: the streams are there, as the caller has found out.
             !OWN_KEYS.contains(&stream.key) && unsafe { driver.stream_query(stream.raw) }.is_ok()
@@ -401,7 +401,7 @@ impl OwnStream {
     }
 
     /// Returns the handle of the stream.
-    pub(crate) fn raw(self, driver: &Driver) -> Outcome<RawStream> {
+    pub(crate) fn raw(self, driver: &Driver) -> Outcome<CUstream> {
         self.with(driver, |stream| stream.raw)
     }
 }
@@ -413,7 +413,7 @@ pub(crate) fn handover(driver: &Driver, context: Context) -> Outcome<StreamHandl
     Ok(unsafe { StreamHandle::from_raw(stream) })
 }
 
-fn create(driver: &Driver) -> Outcome<RawStream> {
+fn create(driver: &Driver) -> Outcome<CUstream> {
     const NON_BLOCKING: u32 = 1;
     let mut stream = 0;
     // SAFETY: `stream` is valid for a write.

@@ -7,7 +7,7 @@ use interop_kernel::copy_plan::{CopyLaunches, CopyPlan, FROM, THREADS, TO};
 use crate::array::layout::axes::offsets;
 use crate::cuda::kernel_module::{EntryPoint, KernelModule};
 use crate::driver::context::{Context, Relaxed};
-use crate::driver::functions::{Driver, Outcome, RawStream};
+use crate::driver::functions::{CUstream, Driver, Outcome};
 use crate::driver::pool::finished;
 
 /// The kernels of `interop_kernel::copy`, as `cargo xtask ptx` compiles them.
@@ -24,7 +24,7 @@ static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
 /// until the stream has executed the copy. The stream is live.
 pub(crate) unsafe fn queue_copy(
     driver: &Driver,
-    (context, stream): (Context, RawStream),
+    (context, stream): (Context, CUstream),
     plan: &CopyPlan,
     from: usize,
     to: usize,
@@ -49,7 +49,7 @@ pub(crate) unsafe fn queue_copy(
 /// # Safety
 ///
 /// As [`queue_copy`].
-unsafe fn by_runs(driver: &Driver, stream: RawStream, plan: &CopyPlan, from: usize, to: usize) -> Outcome {
+unsafe fn by_runs(driver: &Driver, stream: CUstream, plan: &CopyPlan, from: usize, to: usize) -> Outcome {
     offsets(&*plan.axes, [0; 2]).try_for_each(|offset| {
         let (from, to) = (from.wrapping_add_signed(offset[FROM]), to.wrapping_add_signed(offset[TO]));
         // SAFETY: the addresses are those of a run of the plan.
@@ -64,7 +64,7 @@ unsafe fn by_runs(driver: &Driver, stream: RawStream, plan: &CopyPlan, from: usi
 /// As [`queue_copy`].
 unsafe fn launch_all(
     driver: &Driver,
-    at: (Context, RawStream),
+    at: (Context, CUstream),
     plan: &CopyPlan,
     from: usize,
     to: usize,

@@ -12,7 +12,7 @@ use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::handover::{hand_back, hand_over};
 use crate::driver::context::{Context, Relaxed, context_for};
 use crate::driver::device::DeviceType;
-use crate::driver::functions::{Driver, RawStream, driver};
+use crate::driver::functions::{CUstream, Driver, driver};
 use crate::driver::order::{Waiter, finish_stream};
 use crate::driver::pointer::{address_for_kernels, pointer_attributes};
 use crate::driver::pool::finished;
@@ -69,7 +69,7 @@ fn queued_at(
     driver: &Driver,
     info: &ArrayInfo,
     consumer: StreamHandle,
-) -> Result<Option<(Context, RawStream)>> {
+) -> Result<Option<(Context, CUstream)>> {
     let own = info.pending.name().and_then(StreamHandle::to_raw);
     let stream = Stream::new(consumer, None, info.device());
     let (Some(stream), Some(_)) = (stream, own) else { return Ok(None) };
@@ -129,7 +129,7 @@ impl CompactCopy {
     unsafe fn queue(
         &self,
         driver: &Driver,
-        at: (Context, RawStream),
+        at: (Context, CUstream),
         info: &ArrayInfo,
         consumer: StreamHandle,
     ) -> Result<CudaBuffer> {

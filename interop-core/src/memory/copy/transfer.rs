@@ -15,7 +15,7 @@ use crate::cuda::buffer::CudaBuffer;
 use crate::driver::context::{Context, PerContext, Relaxed, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::event::Event;
-use crate::driver::functions::{Driver, Outcome, RawStream, driver, to_usize};
+use crate::driver::functions::{CUstream, Driver, Outcome, driver, to_usize};
 use crate::driver::order::{Waiter, finish_stream};
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::order::{order_streams, stream_synchronize};
@@ -97,7 +97,7 @@ fn pin(driver: &Driver) -> Outcome<usize> {
 struct Turns<'d> {
     driver: &'d Driver,
     context: Context,
-    stream: RawStream,
+    stream: CUstream,
     pieces: usize,
     queued: [Option<Event<'d>>; 2],
     next: usize,
@@ -166,7 +166,7 @@ struct CopyTarget {
     driver: &'static Driver,
     context: Context,
     ordinal: i32,
-    stream: RawStream,
+    stream: CUstream,
     /// Whether the target is memory that was allocated in the order of the stream.
     is_in_order: bool,
 }
