@@ -32,9 +32,9 @@
 //!
 //! # How an array is passed
 //!
-//! An import first makes an unchecked [`RawDescriptor`] of each array. [`RawDescriptor::validate`] checks it and returns an
-//! [`ArrayInfo`], on which all other code relies. The attributes of the [derive](derive@CudaArray) define what a struct
-//! exports and which fields an import fills.
+//! An import first makes an unchecked [`RawDescriptor`](descriptor::RawDescriptor) of each array. Its
+//! [`validate`](descriptor::RawDescriptor::validate) checks it and returns an [`ArrayInfo`], on which all other code relies.
+//! The attributes of the [derive](derive@CudaArray) define what a struct exports and which fields an import fills.
 //!
 //! These are the items of most programs, in the order of the guide:
 //!

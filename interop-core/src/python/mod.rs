@@ -54,7 +54,7 @@
 //! ```
 //!
 //! A class of arrays is frozen, so its methods take `&self` and can only read, for example with
-//! [`to_vec`](crate::CudaArray::to_vec), [`for_each`](crate::CudaArray::for_each) or views. A method that writes takes
+//! [`to_vec`](crate::CudaArray::to_vec), [`fold`](crate::CudaArray::fold) or views. A method that writes takes
 //! the Python object and imports it, as other code does.
 //!
 //! ```no_run
@@ -74,9 +74,7 @@
 //! #[pymethods]
 //! impl Samples {
 //!     fn loudest(&self) -> PyResult<f32> {
-//!         let mut loudest = 0.0_f32;
-//!         self.for_each::<f32>(|value| loudest = loudest.max(value.abs()))?;
-//!         Ok(loudest)
+//!         Ok(self.fold(0.0, |loudest: f32, value: f32| loudest.max(value.abs()))?)
 //!     }
 //!
 //!     fn amplify(slf: &Bound<'_, Self>, factor: f32) -> PyResult<()> {

@@ -178,11 +178,11 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
         Self::from_info(&info, None, scope_use)
     }
 
-    /// As [`LentSlice::on`].
+    /// As [`LentSlice::with_stream`].
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::ReadOnly`] for a read-only array; and as [`LentSlice::on`].
+    /// [`ErrorKind::ReadOnly`] for a read-only array; and as [`LentSlice::with_stream`].
     pub fn with_stream(array: &'a mut (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
         let info = array.info()?;
         let scope_use = ScopeUse::write(array, &info);
