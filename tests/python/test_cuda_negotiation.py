@@ -269,7 +269,7 @@ def test_a_library_without_an_answer_loses_no_exception():
     """A release queries the libraries for captures, also while another exception is pending."""
     program = """
 # A function that answers what is not zero, and sets no exception.
-table.functions[4] = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value
+table.stream = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value
 for _ in range(3):
     try:
         [interop_demo.asarray(array), 1 / 0]
@@ -289,7 +289,7 @@ def work_stream(device_type, device_id, stream):
     stream[0] = captures
     return 0
 
-table.functions[4] = ctypes.cast(work_stream, ctypes.c_void_p).value
+table.stream = ctypes.cast(work_stream, ctypes.c_void_p).value
 pinned, view = interop_demo.Array.full((4,), 1.0, device="pinned"), interop_demo.asarray(array)
 interop_demo.scale_(pinned, 2, stream=1)
 driver.call("cuStreamBeginCapture_v2", ctypes.c_uint64(captures), 2)
@@ -315,7 +315,7 @@ def work_stream(device_type, device_id, stream):
     dropped.clear()
     return 0
 
-table.functions[4] = ctypes.cast(work_stream, ctypes.c_void_p).value
+table.stream = ctypes.cast(work_stream, ctypes.c_void_p).value
 view, other = interop_demo.asarray(array), interop_demo.asarray(array)
 driver.call("cuStreamBeginCapture_v2", ctypes.c_uint64(captures), 2)
 del view
@@ -341,7 +341,7 @@ def work_stream(device_type, device_id, stream):
     stream[0] = None
     return 0
 
-table.functions[4] = ctypes.cast(work_stream, ctypes.c_void_p).value
+table.stream = ctypes.cast(work_stream, ctypes.c_void_p).value
 for kind, device in [("cuda", 0), ("cuda", 1), ("pinned", 0)]:
     # So large that it is decided when it is dropped.
     array = interop_demo.Array.full((1 << 18,), 1.0, device=kind, ordinal=device)

@@ -30,15 +30,20 @@ const CHANNELS: usize = 3;
 pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize) -> PyResult<()> {
     let (height, width) = (obj.height, obj.width);
     wait(py, &obj)?;
-    // The pass over rows reads from a copy. The pass over columns writes its result to the image.
+    // The pass over rows reads from a copy. The pass over columns writes its result to the image. Nobody else writes or reads
+    // it meanwhile, because the view lasts from the first read to the last write.
+    let mut image = obj.view_mut::<f32, 3>()?.host_view_mut()?;
     py.detach(|| -> interop_core::Result<()> {
-        let source = obj.to_vec::<f32>()?;
+        let source: Vec<f32> = image.as_view().iter().collect();
         let length = (width * CHANNELS).max(1);
         let mut rows = vec![0.0; source.len()];
         each_line(&mut rows, length, |y, means| {
             box_line(&source[y * length..][..length], means, CHANNELS, radius);
         });
-        obj.copy_from_slice(&box_columns(&rows, height, length, radius))
+        let blurred = box_columns(&rows, height, length, radius);
+        blurred.iter().enumerate().try_for_each(|(at, value)| {
+            image.write([at / length, at % length / CHANNELS, at % CHANNELS], *value)
+        })
     })?;
     Ok(())
 }
