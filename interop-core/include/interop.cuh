@@ -3,8 +3,9 @@
 // Needs C++17 and includes nothing. So NVRTC accepts it as a header in memory, and a C++ compiler of the host as it is.
 //
 //     extern "C" __global__ void brighten(interop::view<const float, 3> from, interop::view<float, 3> to, float by) {
-//         long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-//         if (at < from.size()) to[at] = from[at] + by;
+//         long long first = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+//         for (long long at = first; at < from.size(); at += (long long)gridDim.x * blockDim.x)
+//             to[at] = from[at] + by;
 //     }
 //
 // `interop::view<const T, N>` is KernelView<T, N>, and `interop::view<T, N>` is KernelViewMut<T, N>. Indices are not

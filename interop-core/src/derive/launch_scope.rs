@@ -300,7 +300,8 @@ impl<'a> LaunchScope<'a> {
     /// #[cuda_array(shape = [len], device = "cuda")]
     /// struct Row<S> { #[cuda_array(data)] values: S, len: usize }
     ///
-    /// /// Launches `extern "C" __global__ void brighten(interop::view<float, 1> row, float by)`, which checks its indices.
+    /// /// Launches `extern "C" __global__ void brighten(interop::view<float, 1> row, float by)`, which loops from its thread's
+    /// /// number in steps of the grid.
     /// fn brighten(row: &mut Row<LeaseMut<f32>>, by: f32) -> interop_core::Result<()> {
     ///     let size = LaunchSize::for_units(row.len);
     ///     let scope = LaunchScope::new();
