@@ -45,6 +45,9 @@ mod stub_impls;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
+// Before the references of the file, which lead to other files of the repository: the first definition wins.
+#[doc = "[core]: https://docs.rs/interop-core"]
+#[doc = "[memory]: https://docs.rs/interop-core/latest/interop_core/guide/memory/\n"]
 #[doc = include_str!("../manual.md")]
 #[proc_macro_derive(CudaArray, attributes(cuda_array))]
 pub fn derive_cuda_array(input: TokenStream) -> TokenStream {
@@ -159,9 +162,10 @@ pub fn derive_kernel_element(input: TokenStream) -> TokenStream {
 /// assert_eq!(to, [11.0, 21.0, 31.0, 41.0, 51.0, 61.0]);
 /// ```
 ///
-/// The first parameter is the thread, `Thread<'_>` or `BlockThread<'_>`. Up to twelve others are views, `Elementwise`, and
-/// numbers. `same_shape(a, b)` names views whose shapes a launch compares: on a device, an index of another shape ends CUDA for
-/// the process. `crate = "path"` says where `interop-kernel` is, if not in the crate's own dependencies.
+/// The first parameter is `Thread<'_>`, `BlockThread<'_>` or `Team<'_>`. Up to twelve others are views, `Elementwise`, numbers and
+/// structs with `#[derive(KernelElement)]`. `same_shape(a, b)`, `same_rows(a, b)` and `same_columns(a, b)` name views of which a
+/// launch compares all, the first or the last extents. `T = [f32, bf16]` lists the types of a generic kernel. `crate = "path"`
+/// says where `interop-kernel` is.
 ///
 /// # Generated code
 ///

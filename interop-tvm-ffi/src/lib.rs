@@ -51,6 +51,9 @@ pub mod abi;
 mod argument;
 mod call;
 mod error;
+// Before the references of the file, which lead to other files of the repository: the first definition wins.
+#[doc = "[kernels]: https://docs.rs/interop-core/latest/interop_core/guide/kernels/"]
+#[doc = "[python]: https://docs.rs/interop-core/latest/interop_core/guide/python_extension/\n"]
 #[doc = include_str!("guide.md")]
 pub mod guide {}
 mod new_array;
