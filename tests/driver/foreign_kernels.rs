@@ -66,6 +66,12 @@ fn kernel_in_cpp_takes_a_view_and_a_number() {
     let view = scope.write::<u32, 1>(&mut target).unwrap();
     // SAFETY: the kernel has these parameters, and stays within the view.
     unsafe { scope.launch_unchecked(&PRODUCE, "produce", FEW, &[&view, &7_u32]) }.unwrap();
+    // A kernel that was launched is compared again with other arguments.
+    turn.reset_calls();
+    // SAFETY: nothing is launched.
+    let error = unsafe { scope.launch_unchecked(&PRODUCE, "produce", FEW, &[&view]) }.unwrap_err();
+    assert!(error.found().contains("of [24] in the program"), "{error}");
+    assert_eq!(turn.calls_of(["cuLaunchKernel"]), [0]);
     scope.finish().unwrap();
     assert_eq!(target.to_vec::<u32>().unwrap(), [7; 16]);
     turn.assert_no_reports();

@@ -97,6 +97,13 @@ impl Scene {
         Arc::new(Kept::<Row<Lease<i16>>>::from_import(import).unwrap().into_inner())
     }
 
+    /// Kept, and then put on a stream by its user: its library works on others, too.
+    fn kept_on_a_stream(&self) -> Row<Lease<i16>> {
+        let (_ledger, mut import) = arrive_on(&self.data, Device::cuda(0), self.own);
+        import.settle().unwrap();
+        Row::from_import(import.with_stream(self.own.handle()).unwrap()).unwrap()
+    }
+
     fn block(&self) -> Row<CudaBuffer> {
         Row { data: CudaBuffer::zeroed_on(self.own.handle(), 0, DType::I16, 32).unwrap(), len: 32 }
     }
@@ -138,9 +145,21 @@ fn export_to_a_stream() {
     scene.cell("hidden, the host waits", "PCH", Scene::kept, |_, array| {
         array.share_dlpack_as::<Versioned>(none).unwrap()
     });
+    scene.cell("hidden, on a named stream", "PWC", Scene::kept_on_a_stream, |_, array| export(array, to));
     scene.cell("block, to another stream", "W", Scene::block, |_, array| export(array, to));
     scene.cell("block, to its own stream", "W", Scene::block, |_, array| export(array, own));
     scene.cell("block, the host waits", "H", Scene::block, |_, array| export(array, none));
+}
+
+#[test]
+fn work_of_a_consumer_comes_back() {
+    let scene = Scene::new();
+    let to = scene.to.handle();
+    scene.cell("known", "RW", Scene::known, |_, array| (array.wait_for_stream(to).unwrap(), array));
+    let hidden = Scene::kept_on_a_stream;
+    scene.cell("hidden: all later work waits", "PRRWX", hidden, |_, array| {
+        (array.wait_for_stream(to).unwrap(), array)
+    });
 }
 
 #[test]

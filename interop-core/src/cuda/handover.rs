@@ -8,9 +8,7 @@ use crate::driver::context::{Context, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{driver, is_available};
 use crate::driver::order::{Waiter, Work, order, order_streams};
-#[cfg(feature = "python")]
-use crate::driver::pointer::context_of_memory;
-use crate::driver::pointer::{MemoryUse, host_address, memory_use};
+use crate::driver::pointer::{MemoryUse, context_of_memory, host_address, memory_use};
 #[cfg(feature = "python")]
 use crate::driver::release::hold::is_captured;
 use crate::driver::release::queue::poll_in_passing;
@@ -194,6 +192,11 @@ pub(crate) fn hand_back(info: &ArrayInfo, stream: StreamHandle) -> Result<()> {
     // The storage frees the memory in the order of its own stream.
     for waiter in [Some(info.pending), info.of_storage()].into_iter().flatten() {
         order(waiter.stream(device).into(), Work::Stream(work))?;
+    }
+    if info.pending.has_hidden_streams() {
+        let is_on_device = device.device_type == DeviceType::CUDA;
+        let context = is_on_device.then(|| context_of_memory(info.unwatched_address, device)).transpose()?;
+        order(context.map_or(Waiter::Host, Waiter::Context), Work::Stream(work))?;
     }
     join_default_stream(own, device)
 }

@@ -35,7 +35,7 @@ pub struct KernelModule {
 /// The module in a context, or why the driver cannot load it, and those of its functions that were launched.
 struct Loaded {
     module: Outcome<usize>,
-    functions: Vec<(&'static str, usize)>,
+    functions: Vec<Function>,
 }
 
 /// A kernel as the program knows it.
@@ -52,6 +52,20 @@ impl EntryPoint<'_> {
     /// Describes a kernel in Rust.
     pub(crate) fn from_kernel<K: Kernel>() -> Self {
         Self { name: K::NAME, sizes: sizes::<K>(), layout: layout::<K>() }
+    }
+}
+
+/// A kernel of a module, whose parameters were compared with those of the program.
+struct Function {
+    name: &'static str,
+    sizes: Vec<usize>,
+    layout: &'static [u8],
+    handle: usize,
+}
+
+impl Function {
+    fn is_of(&self, kernel: EntryPoint<'_>) -> bool {
+        self.name == kernel.name && self.sizes == kernel.sizes && self.layout == kernel.layout
     }
 }
 
@@ -171,8 +185,9 @@ impl KernelModule {
             module => Ok(Loaded { module, functions: Vec::new() }),
         };
         self.loaded.with(driver, context, make, |_, loaded| {
-            if let Some((_, function)) = loaded.functions.iter().find(|(known, _)| *known == kernel.name) {
-                return Ok(*function);
+            // Other parameters under the same name are compared with the PTX, too.
+            if let Some(function) = loaded.functions.iter().find(|function| function.is_of(kernel)) {
+                return Ok(function.handle);
             }
             let (module, mut function) = (loaded.module?, 0);
             if self.mismatch(kernel).is_some() {
@@ -181,7 +196,8 @@ impl KernelModule {
             let entry = CString::new(kernel.name).unwrap_or_default();
             // SAFETY: `function` is valid for a write, the module belongs to this context, and the name is a C string.
             unsafe { driver.module_function(&raw mut function, module, entry.as_ptr()) }?;
-            loaded.functions.push((kernel.name, function));
+            let EntryPoint { name, sizes, layout } = kernel;
+            loaded.functions.push(Function { name, sizes: sizes.to_vec(), layout, handle: function });
             Ok(function)
         })?
     }

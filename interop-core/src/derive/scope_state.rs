@@ -352,13 +352,17 @@ impl<'a> ScopeState<'a> {
         // Foreign code, so it comes last. Nobody is asked in vain.
         let note = || is_captured || needs_host || arrays.iter_mut().all(|member| member.note(scope));
         let noted = catch_unwind(AssertUnwindSafe(note));
+        let mut waited = Ok(());
         if needs_host || !matches!(noted, Ok(true)) {
-            order(Waiter::Host, Work::Stream(stream))?;
+            waited = order(Waiter::Host, Work::Stream(stream)).map(drop);
         }
-        leave(&arrays);
+        // Arrays that nothing waits for stay in use.
+        if waited.is_ok() {
+            leave(&arrays);
+        }
         match noted {
             Err(panic) if !panicking() => resume_unwind(panic),
-            _ => Ok(()),
+            _ => waited,
         }
     }
 }

@@ -373,7 +373,12 @@ impl Import {
                 return Err(Refused::new(self, error));
             }
         }
+        let hidden = self.info.pending.has_hidden_streams();
         self.put_on_ordered_stream(stream, None, None);
+        if hidden {
+            // The library goes on working on them.
+            self.info.pending = self.info.pending.with_hidden_streams();
+        }
         Ok(self)
     }
 

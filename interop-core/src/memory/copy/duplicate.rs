@@ -35,7 +35,7 @@ use crate::memory::copy::device::queue_copy;
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`], [`stream_wait`](crate::cuda::stream_wait()) and [`CudaBuffer::zeroed`];
+/// As [`stream_synchronize`](crate::cuda::stream_synchronize()), [`stream_wait`](crate::cuda::stream_wait()) and [`CudaBuffer::zeroed`];
 /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for packed sub-byte elements with negative strides.
 ///
 /// # Safety
@@ -70,7 +70,8 @@ fn queued_at(
     info: &ArrayInfo,
     consumer: StreamHandle,
 ) -> Result<Option<(Context, CUstream)>> {
-    let own = info.pending.name().and_then(StreamHandle::to_raw);
+    // A library with streams that it does not name may overwrite the elements on one of them.
+    let own = info.pending.only_name().and_then(StreamHandle::to_raw);
     let stream = Stream::new(consumer, None, info.device());
     let (Some(stream), Some(_)) = (stream, own) else { return Ok(None) };
     let (raw, context) = (stream.raw(), stream.context(driver)?);
