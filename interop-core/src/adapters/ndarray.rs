@@ -75,9 +75,7 @@ use crate::memory::host::cells::{ReadOnlyCell, check_any_bits};
 use crate::memory::host::strided::Strided;
 use crate::memory::host::view::{HostView, HostViewMut};
 use crate::memory::raw_view::RawView;
-use crate::memory::storage::InfoBuilder;
-use crate::memory::storage::MemoryRegion;
-use crate::memory::storage::Storage;
+use crate::memory::storage::{InfoBuilder, MemoryRegion, Storage};
 
 /// A wrapper around an array or view of `ndarray`, for exports, and for imports into an array.
 ///

@@ -4,8 +4,7 @@ use core::ffi::c_long;
 use std::ffi::CString;
 
 use crate::array::dims::MAX_NDIM;
-use crate::array::dtype::clip;
-use crate::array::dtype::{COMPLEX, DType};
+use crate::array::dtype::{COMPLEX, DType, clip};
 use crate::array::struct_type::{MAX_DEPTH, StructField, StructType};
 use crate::error::{Error, ErrorKind, Result, text};
 

@@ -113,11 +113,17 @@ pub(crate) fn hand_over_to_context(info: &ArrayInfo) -> Result<()> {
     match info.device().device_type {
         DeviceType::CPU => Ok(()),
         _ if info.is_idle() => Ok(()),
-        DeviceType::CUDA => {
-            let context = context_of_memory(info.unwatched_address, info.device())?;
-            info.work().order_before(Waiter::Context(context))
-        }
-        _ => info.work().order_before(Waiter::Host),
+        _ => info.work().order_before(later_work(info.unwatched_address, info.device())?),
+    }
+}
+
+/// Returns the waiter for a library that does not name its stream: all later work of the memory's context, or the host for
+/// memory that several devices use.
+pub(crate) fn later_work(address: usize, device: Device) -> Result<Waiter> {
+    if device.device_type == DeviceType::CUDA {
+        context_of_memory(address, device).map(Waiter::Context)
+    } else {
+        Ok(Waiter::Host)
     }
 }
 
@@ -194,9 +200,7 @@ pub(crate) fn hand_back(info: &ArrayInfo, stream: StreamHandle) -> Result<()> {
         order(waiter.stream(device).into(), Work::Stream(work))?;
     }
     if info.pending.has_hidden_streams() {
-        let is_on_device = device.device_type == DeviceType::CUDA;
-        let context = is_on_device.then(|| context_of_memory(info.unwatched_address, device)).transpose()?;
-        order(context.map_or(Waiter::Host, Waiter::Context), Work::Stream(work))?;
+        order(later_work(info.unwatched_address, device)?, Work::Stream(work))?;
     }
     join_default_stream(own, device)
 }

@@ -11,8 +11,7 @@ use interop_kernel::{Arguments, InScope, Kernel, KernelView, KernelViewMut, Laun
 
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
-use crate::cuda::kernel_module::KernelModule;
-use crate::cuda::kernel_module::{EntryPoint, KernelArgument};
+use crate::cuda::kernel_module::{EntryPoint, KernelArgument, KernelModule};
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::scope_state::{ScopeState, ScopeStream, ScopeUse, unnamed_default_stream};

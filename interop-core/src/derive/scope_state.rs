@@ -6,12 +6,11 @@ use std::thread::panicking;
 
 use crate::array::info::ArrayInfo;
 use crate::cuda;
-use crate::cuda::handover::ArrayWork;
+use crate::cuda::handover::{ArrayWork, later_work};
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::driver;
 use crate::driver::order::{Waiter, Work, order};
-use crate::driver::pointer::context_of_memory;
 use crate::driver::stream::Stream;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::driver::uses::Uses;
@@ -166,10 +165,10 @@ impl<'a> Member<'a> {
         if !self.pending.has_hidden_streams() || needs_host {
             return needs_host;
         }
-        // The library does not name its stream: later work of the context waits, if it is device memory.
-        let is_on_device = !self.device.device_type.is_host_accessible();
-        let context = is_on_device.then(|| context_of_memory(self.address, self.device));
-        !matches!(context, Some(Ok(context)) if !fails(Waiter::Context(context)))
+        match later_work(self.address, self.device) {
+            Ok(Waiter::Host) | Err(_) => true,
+            Ok(context) => fails(context),
+        }
     }
 
     /// Tells a storage of another crate of the work in the scope. Returns whether its functions are ordered after that.

@@ -127,7 +127,7 @@ pub trait FromImport: Storage + Sized {
         if from.refusal.is_none() {
             from.refusal = from.check_storage::<Self>(requirements).err();
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller of this `unsafe fn` promises it.
         |from| unsafe { from.storage() }
     }
 }

@@ -18,8 +18,7 @@ use crate::error::{Error, Result};
 use crate::memory::copy::host::HostArray;
 use crate::memory::host::strided::Strided;
 use crate::memory::storage::{MemoryRegion, Storage};
-use crate::process::borrow_registry;
-use crate::process::counters;
+use crate::process::{borrow_registry, counters};
 
 /// A vector of elements in host memory that is meant to be shared with other libraries.
 ///

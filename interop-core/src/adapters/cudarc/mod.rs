@@ -88,8 +88,7 @@ use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy::transfer::{DefaultStreamTarget, copy_on_default_stream};
 use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
-use crate::memory::storage::MemoryRegion;
-use crate::memory::storage::Storage;
+use crate::memory::storage::{MemoryRegion, Storage};
 
 pub use crate::adapters::cudarc::context::context;
 pub use crate::adapters::cudarc::lend::{LentSlice, LentSliceMut};

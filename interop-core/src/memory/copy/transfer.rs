@@ -578,7 +578,7 @@ pub(crate) unsafe fn fetch_buffer(
 ) -> Result<HostBuffer> {
     let layout = info.layout_of(element)?;
     let buffer = HostBuffer::uninit(*element, layout.numel())?;
-    let target = core::ptr::with_exposed_provenance_mut(buffer.address());
+    let target = with_exposed_provenance_mut(buffer.address());
     // SAFETY: as the caller promises. The buffer is new and has room for the elements.
     unsafe { copy_to_host(info, &layout, element, order, target) }?;
     Ok(buffer)
