@@ -70,8 +70,8 @@ fn queued_at(
     info: &ArrayInfo,
     consumer: StreamHandle,
 ) -> Result<Option<(Context, CUstream)>> {
-    // A library with streams that it does not name may overwrite the elements on one of them.
-    let own = info.pending.only_name().and_then(StreamHandle::to_raw);
+    // If the library has hidden streams as well, `hand_back` makes them wait.
+    let own = info.pending.name().and_then(StreamHandle::to_raw);
     let stream = Stream::new(consumer, None, info.device());
     let (Some(stream), Some(_)) = (stream, own) else { return Ok(None) };
     let (raw, context) = (stream.raw(), stream.context(driver)?);
