@@ -125,6 +125,127 @@ pub use interop_kernel::LaunchSize;
 
 pub mod storage {
     //! What a [`Storage`](crate::Storage) of your own needs, and storages for special cases.
+    //!
+    //! This is a complete storage of another crate: blocks of an allocator of C that frees memory of a GPU in the order of the
+    //! legacy default stream. Imports are copied into it. `double` is called by C with a stream, and does its work there.
+    //!
+    //! ```no_run
+    //! use interop_core::dlpack::DLTensor;
+    //! use interop_core::element::ElementType;
+    //! use interop_core::lent::{BorrowedFor, BorrowedTensor};
+    //! use interop_core::storage::{FromImport, MemoryRegion, Mutability, copy_import};
+    //! use interop_core::{
+    //!     CudaArray, Device, Element, Error, ErrorKind, Import, KernelModule, LaunchScope, LaunchSize, Order, Refused, Result,
+    //!     Storage, StreamHandle,
+    //! };
+    //! # mod c {
+    //! #     pub unsafe fn allocate(_bytes: usize) -> *mut u8 { unimplemented!() }
+    //! #     pub unsafe fn free(_first: *mut u8) { unimplemented!() }
+    //! # }
+    //!
+    //! /// The allocator has memory of the first GPU.
+    //! struct Block<T> { first: *mut T, len: usize }
+    //!
+    //! // SAFETY: nothing else has the pointer, and `&Block` gives no access to the elements.
+    //! unsafe impl<T: Send> Send for Block<T> {}
+    //! // SAFETY: as above.
+    //! unsafe impl<T: Sync> Sync for Block<T> {}
+    //!
+    //! impl<T: Element> Block<T> {
+    //!     /// Allocates memory that the caller fills.
+    //!     fn uninit(len: usize) -> Result<Self> {
+    //!         let too_large = || Error::new(ErrorKind::Overflow, "shape", len, "a size that fits the address space");
+    //!         let bytes = len.checked_mul(size_of::<T>()).ok_or_else(too_large)?;
+    //!         // SAFETY: the function takes any size.
+    //!         let first = if len == 0 { std::ptr::null_mut() } else { unsafe { c::allocate(bytes) } };
+    //!         if len != 0 && first.is_null() {
+    //!             return Err(Error::new(ErrorKind::OutOfMemory, "allocate", "null", format!("{bytes} bytes of free memory")));
+    //!         }
+    //!         Ok(Self { first: first.cast(), len })
+    //!     }
+    //! }
+    //!
+    //! impl<T> Drop for Block<T> {
+    //!     fn drop(&mut self) {
+    //!         if self.len != 0 {
+    //!             // SAFETY: allocated by `uninit`, freed once, and in the order of the stream that `stream` returns.
+    //!             unsafe { c::free(self.first.cast()) }
+    //!         }
+    //!     }
+    //! }
+    //!
+    //! // SAFETY: 1, 2: `from_import` fills the memory, which lives until the drop. 3: it is on the first GPU. 4: no method returns a
+    //! // reference or copies elements to the host. 5: no struct type is stated. 6: the drop frees in the order of the stream.
+    //! unsafe impl<T: Element> Storage for Block<T> {
+    //!     fn memory(&self) -> Result<MemoryRegion> {
+    //!         Ok(MemoryRegion::new::<T>(self.first.expose_provenance(), self.len, Device::cuda(0), Mutability::Writable))
+    //!     }
+    //!
+    //!     // A launch on another stream makes this stream wait, so the memory is freed after it.
+    //!     fn stream(&self) -> Option<StreamHandle> {
+    //!         Some(StreamHandle::LegacyDefault)
+    //!     }
+    //! }
+    //!
+    //! impl<T: Element> FromImport for Block<T> {
+    //!     const COPIES: bool = true;
+    //!     const IS_FREED_ON_DEFAULT_STREAM: bool = true;
+    //!
+    //!     fn element() -> Option<ElementType> {
+    //!         Some(T::TYPE)
+    //!     }
+    //!
+    //!     fn check(info: &interop_core::ArrayInfo) -> Result<()> {
+    //!         if info.device() == Device::cuda(0) {
+    //!             return Ok(());
+    //!         }
+    //!         Err(Error::new(ErrorKind::Device, "device", info.device(), "CUDA (2), ordinal 0"))
+    //!     }
+    //!
+    //!     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
+    //!         let copy = |import: &mut Import| {
+    //!             Self::check(import.info())?;
+    //!             let block = Self::uninit(import.info().numel() / T::TYPE.axes().iter().product::<usize>())?;
+    //!             // SAFETY: the new memory has room for the elements, on the device of the import.
+    //!             unsafe { copy_import(import, order, block.first) }?;
+    //!             Ok(block)
+    //!         };
+    //!         copy(&mut import).map_err(|error| Refused::new(import, error))
+    //!     }
+    //! }
+    //!
+    //! // SAFETY: a copy, which is complete when `from_import` returns.
+    //! unsafe impl<T: Element> BorrowedFor<'_> for Block<T> {}
+    //!
+    //! #[derive(CudaArray)]
+    //! #[cuda_array(shape = [len])]
+    //! struct Row<S = Block<f32>> { #[cuda_array(data)] values: S, len: usize }
+    //!
+    //! # const PTX: &str = "";
+    //! // SAFETY: the PTX has no kernels in Rust.
+    //! static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
+    //!
+    //! /// Copies a tensor and doubles the copy.
+    //! ///
+    //! /// # Safety
+    //! ///
+    //! /// `tensor` is live during the call, and its pending work is on `stream`, which is live, too.
+    //! unsafe fn double(tensor: *const DLTensor, stream: StreamHandle) -> Result<Row> {
+    //!     // SAFETY: as the caller promises.
+    //!     let tensor = unsafe { BorrowedTensor::new(tensor, Mutability::ReadOnly) }?;
+    //!     // SAFETY: as above.
+    //!     let tensor = unsafe { tensor.with_stream(stream) };
+    //!     let mut row: Row = tensor.into_array()?;        // copied on `stream`; the host waits for the copy
+    //!
+    //!     let size = LaunchSize::for_units(row.len);
+    //!     let scope = LaunchScope::on(&stream);
+    //!     let out = scope.write::<f32, 1>(&mut row)?;
+    //!     // SAFETY: this is the kernel's parameter, an `interop::view<float, 1>`, and it stays within the view.
+    //!     unsafe { scope.launch_unchecked(&KERNELS, "twice", size, &[&out]) }?;
+    //!     scope.finish()?;                                // the stream of the block waits for the kernel; the host does not
+    //!     Ok(row)
+    //! }
+    //! ```
 
     pub use crate::array::mutability::Mutability;
     pub use crate::derive::relabel::Relabeled;

@@ -66,7 +66,7 @@ impl<T: Element> FromImport for Pinned<T> {
 
     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
         let copy = |import: &mut Import| {
-            let memory = Self::uninit(import.info().numel())?;
+            let memory = Self::uninit(import.info().numel() / T::TYPE.axes().iter().product::<usize>())?;
             // SAFETY: the new memory has room for the elements. It is pinned.
             unsafe { copy_import(import, order, memory.first) }?;
             Ok(memory)
@@ -96,6 +96,26 @@ fn imports_are_copied_into_foreign_pinned_memory() {
     assert_copied(send(Strided { data: numbers(6), shape, strides }));
     let empty = Matrix { data: Vec::<f32>::new(), rows: 0, columns: 3 };
     assert_eq!(Matrix::<Pinned<f32>>::from_import(send(empty)).unwrap().rows, 0);
+}
+
+/// An element with axes takes the last axes of the import.
+#[test]
+fn elements_with_axes_are_counted_once() {
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let data = CudaBuffer::from_slice(KINDS[0], 0, &numbers(6)).unwrap();
+    let shape = (vec![2, 3], vec![3, 1]);
+    let copy: Points = Points::from_import(send(Strided { data, shape: shape.0, strides: shape.1 })).unwrap();
+    assert_eq!((copy.points.len, copy.count, copy.info().unwrap().shape()), (2, 2, &[2, 3][..]));
+    assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(6));
+}
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [count])]
+struct Points {
+    #[cuda_array(data)]
+    points: Pinned<[f32; 3]>,
+    count: usize,
 }
 
 #[test]

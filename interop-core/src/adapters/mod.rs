@@ -11,7 +11,8 @@
 //    `xtask/src/workspace.rs`: the feature again; a test compares the two. A crate that needs more than Rust to compile is left out
 //    of "all features" and gets its own suite, like `cuda-core` (`xtask/src/cuda_core.rs`, `tests/cuda-core/`).
 // 2. Here: `Storage` for its buffers, with `note_read` and `note_write` if it orders its functions by its own records;
-//    `FromImport` if an import can make one; `AsStream` and `FromStream` for its streams. The names of the buffers in
+//    `FromImport` if an import can make one; `AsStream` and `FromStream` for its streams. The documentation of `crate::Storage` says
+//    who calls these and when, and that of `crate::storage` has an example. The names of the buffers in
 //    `interop-derive/src/pointer_rules.rs`.
 // 3. Tests: `tests/runtime/` for host memory, `tests/cuda/` for what needs a driver.
 // 4. The table in `guide/memory.md`; the feature in the README and in `lib.rs`.

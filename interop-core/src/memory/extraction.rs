@@ -26,9 +26,12 @@ use crate::memory::storage::Storage;
 /// assert!(!Lease::<f32>::COPIES);
 /// ```
 ///
-/// Build your own storage on one of the existing ones, whose constants it repeats. If it wraps a lease, forward
-/// [`stream`](Storage::stream) too, because work may be pending on the memory. A storage that copies into memory of its own
-/// allocator calls [`copy_import`](crate::storage::copy_import()).
+/// The expanded code first calls [`check`](Self::check) and compares [`element`](Self::element) with the import. It then fills
+/// the other fields, and calls [`from_import`](Self::from_import) last, so that an error gives the import back whole.
+///
+/// A storage that copies into memory of its own allocator calls [`copy_import`](crate::storage::copy_import()): see the example of
+/// [the module `storage`](crate::storage). Any other storage wraps one of the existing ones. It repeats the constants of that one,
+/// and forwards all methods of [`Storage`], for example `stream` of a lease, because work may be pending on the memory:
 ///
 /// ```
 /// use interop_core::element::ElementType;
@@ -105,9 +108,18 @@ pub trait FromImport: Storage + Sized {
 
     /// Makes the storage. If it copies, the copy is contiguous in `order`.
     ///
+    /// Anybody may call this without [`check`](Self::check). So it checks again what soundness depends on; `copy_import` and the
+    /// storages of this crate check the element type and the bytes of `bool`.
+    ///
+    /// A type with axes takes the last axes of the import: there are
+    /// `import.info().numel() / T::TYPE.axes().iter().product::<usize>()` elements `T`.
+    ///
+    /// If the storage copies, or the memory is pinned or managed, a Python function calls this without the lock of the
+    /// interpreter (but see [`COPIES_TO_HOST`](Self::COPIES_TO_HOST)).
+    ///
     /// # Errors
     ///
-    /// Returns the import together with the reason.
+    /// Returns the import together with the reason, by [`Refused::new`].
     fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>>;
 
     /// As [`from_import`](Self::from_import), but takes the import by reference; on failure it stays there.

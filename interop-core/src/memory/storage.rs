@@ -52,16 +52,31 @@ use crate::error::Result;
 ///
 /// # A storage of your own
 ///
-/// 1. Implement `Storage`: [`memory`](Self::memory), and for memory of a GPU [`stream`](Self::stream) if you know it, with
+/// [The module `storage`](crate::storage) has a complete one: memory of another allocator, imports that are copied into it, and a
+/// kernel on the stream of a caller. Implement:
+///
+/// 1. `Storage`: [`memory`](Self::memory), and for memory of a GPU [`stream`](Self::stream) if you know it, with
 ///    [`note_read`](Self::note_read) and [`note_write`](Self::note_write) if your functions are ordered by a record of their own.
-///    [`struct_type`](Self::struct_type) is for struct elements that no Rust type describes.
-/// 2. Without `FromImport`, structs with this storage can be exported only. With
-///    [`FromImport`](crate::storage::FromImport), imports fill it: in place around a [`Lease`](crate::Lease), or by a copy. Set its
-///    constants `COPIES`, `COPIES_TO_HOST`, `WRITES` and `IS_FREED_ON_DEFAULT_STREAM` where the defaults are wrong.
-/// 3. [`copy_import`](crate::storage::copy_import()) copies an import into pinned, managed or device memory of any allocator.
+///    [`struct_type`](Self::struct_type) is for struct elements that no Rust type describes. A type that wraps another storage
+///    forwards all of these.
+/// 2. [`FromImport`](crate::storage::FromImport), if imports fill the storage: in place around a [`Lease`](crate::Lease), or by a
+///    copy. [`copy_import`](crate::storage::copy_import()) copies into pinned, managed or device memory of any allocator. Without
+///    it, structs with this storage can be exported only. Set its constants where the defaults are wrong.
+/// 3. [`BorrowedFor`](crate::lent::BorrowedFor), if the storage copies and functions of TVM FFI or XLA take it as an argument.
 ///
 /// The hidden methods `state`, `memory_unwatched` and `describe`, and in `FromImport` `DATA_FIELD`, `take` and `open`, have defaults
-/// that are right for every storage of another crate. Do not implement them.
+/// that are right for every storage of another crate: they are for memory whose uses this crate follows. Do not implement them.
+///
+/// # Who calls it, and when
+///
+/// - `memory` and `stream` are called for each description of the struct: by [`info`](crate::CudaArray::info), a view, a loop, an
+///   export. A [`SharedBuffer`](crate::SharedBuffer) calls `memory` once.
+/// - An export owns or shares the whole struct. Its last consumer drops it on any thread. So the storage must be `'static` and
+///   `Send`, and also `Sync` if the export shares the struct. A raw pointer is neither: declare it by an `unsafe impl`.
+/// - For memory of CUDA, that drop comes after the work of the memory's context
+///   ([`ReleasePolicy`](crate::cuda::ReleasePolicy)), with that context current. A struct that was not exported is dropped as any
+///   Rust value, at once and in any context: so if the memory can be freed in its own context only, the drop makes it current.
+/// - A forked process never drops what its parent has exported.
 ///
 /// # Example
 ///
@@ -125,6 +140,8 @@ use crate::error::Result;
 pub unsafe trait Storage {
     /// The location and element type of the memory.
     ///
+    /// If you do not know the device, [`cuda::pointer_attributes`](crate::cuda::pointer_attributes()) asks the driver.
+    ///
     /// # Errors
     ///
     /// For memory that cannot be described, for example a variant of an `enum` of devices that no protocol knows. The
@@ -137,8 +154,15 @@ pub unsafe trait Storage {
         None
     }
 
-    /// The stream with pending work on the memory. `None` if the storage does not know it: then exports of CUDA memory
-    /// wait for all work of the memory's context. A `stream` field of the struct takes precedence.
+    /// The stream with the last work on the memory. Whoever uses the memory next, on another stream or on the host, waits for
+    /// this stream first. It must be live as long as the storage is. A `stream` field of the struct takes precedence.
+    ///
+    /// - `None`: unknown, so others wait for all work of the memory's context. It is also right for memory of the CPU, on which
+    ///   no work is pending.
+    /// - [`NothingPending`](StreamHandle::NothingPending): nobody waits, and the host waits at the end of a
+    ///   [`LaunchScope`](crate::LaunchScope), so that this stays true.
+    /// - A default stream is that of the context that is current where the array is used. If yours may be another one, return a
+    ///   stream of its context that synchronizes with the default stream.
     #[inline]
     fn stream(&self) -> Option<StreamHandle> {
         None
@@ -276,15 +300,18 @@ impl Complete for MemoryState<'_> {
 /// The memory of a [`Storage`](crate::Storage).
 #[derive(Clone, Debug)]
 pub struct MemoryRegion {
-    /// The address of element \[0, …, 0\].
+    /// The address of element \[0, …, 0\]. Without elements any address, also 0. For host memory make it by
+    /// `expose_provenance`, of the pointer with the most rights: a pointer that comes from a `&[T]` must not be written through.
     pub address: usize,
-    /// The address range that belongs to the storage.
+    /// The address range that belongs to the storage. An array outside of it is refused.
     pub range: Range<usize>,
     /// The element type.
     pub element: ElementType,
     /// The device of the memory.
     pub device: Device,
-    /// Who may write.
+    /// Who may write. Memory of a device is [`Writable`](Mutability::Writable), because Rust code has no references to it. If
+    /// safe functions of your crate copy elements to the host unchecked, `bool` is [`UniqueOwner`](Mutability::UniqueOwner): a
+    /// consumer of another export could write a byte that is not a `bool`.
     pub mutability: Mutability,
 }
 
