@@ -69,29 +69,20 @@ use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
 use crate::derive::from_array::FromArray;
 use crate::driver::device::Device;
+use crate::driver::stream_handle::PendingWork;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::extraction::{DataField, Extraction, FromImport, Requirements};
 use crate::memory::host::cells::{ReadOnlyCell, check_any_bits};
 use crate::memory::host::strided::Strided;
 use crate::memory::host::view::{HostView, HostViewMut};
 use crate::memory::raw_view::RawView;
-use crate::memory::storage::{InfoBuilder, MemoryRegion, Storage};
+use crate::memory::storage::{InfoBuilder, MemoryRegion, MemoryState};
 
 /// A wrapper around an array or view of `ndarray`, for exports, and for imports into an array.
 ///
 /// It separates methods of both libraries that have the same name, such as [`view`](CudaArray::view).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NdArray<A>(pub A);
-
-/// The memory of an array, without its axes.
-struct Elements(MemoryRegion);
-
-// SAFETY: 1 to 4: as for the array, which outlives this value.
-unsafe impl Storage for Elements {
-    fn memory(&self) -> Result<MemoryRegion> {
-        Ok(self.0.clone())
-    }
-}
 
 /// The description of an array, which owns the gaps between its elements, or of a view, which must have none.
 fn info_of<T: Element>(
@@ -108,10 +99,10 @@ fn info_of<T: Element>(
     let elements = layout.offsets();
     let at = |offset: isize| address.wrapping_add_signed(offset.wrapping_mul(size_of::<T>() as isize));
     let range = at(elements.start)..at(elements.end);
-    let elements =
-        Elements(MemoryRegion { address, range, element: T::TYPE, device: Device::CPU, mutability });
+    let memory = MemoryRegion { address, range, element: T::TYPE, device: Device::CPU, mutability };
     let strides = Dims::from(strides);
-    Dims::from(shape).finish(InfoBuilder::storage(&elements)?.strides(&strides, false))
+    let described = InfoBuilder::new(memory, None, true, MemoryState::new(PendingWork::NOTHING));
+    Dims::from(shape).finish(described.strides(&strides, false))
 }
 
 /// Returns an error for gaps between the elements of a view, because an export covers them too.

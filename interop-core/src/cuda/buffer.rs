@@ -50,9 +50,8 @@ pub struct CudaBuffer {
     pub(crate) element: ElementType,
     kind: MemoryKind,
     pub(crate) device: Device,
-    pub(crate) context: Context,
-    /// The key of the stream on which pool memory was allocated.
-    home: usize,
+    /// The context, and the stream on which pool memory was allocated.
+    pub(crate) home: OwnStream,
     /// How pool memory that was allocated for a stream was used.
     pub(crate) uses: Option<Arc<Uses>>,
 }
@@ -95,7 +94,7 @@ impl CudaBuffer {
         let bytes = buffer.bytes;
         if bytes != 0 {
             let driver = driver()?;
-            let _entered = buffer.context.enter(driver)?;
+            let _entered = buffer.home.context.enter(driver)?;
             match stream.to_raw() {
                 // SAFETY: this many bytes were allocated; the stream is live.
                 Some(raw) => unsafe { driver.set(buffer.address as u64, 0, bytes, raw) }?,
@@ -199,7 +198,7 @@ impl CudaBuffer {
     ) -> Result<Self> {
         Self::allocated(MemoryKind::Pool, context, ordinal, element, bytes, |this, driver| {
             this.allocate_in_pool(driver, key_of(stream), stream.to_raw())?;
-            this.uses = Uses::of_block(OwnStream { context, key: this.home });
+            this.uses = Uses::of_block(this.home);
             Ok(())
         })
     }
@@ -217,7 +216,8 @@ impl CudaBuffer {
             MemoryKind::Pinned => Device::CUDA_HOST,
             MemoryKind::Managed => Device::CUDA_MANAGED,
         };
-        let mut buffer = Self { address: 0, bytes, element, kind, device, context, home: SPARE, uses: None };
+        let home = OwnStream::spare(context);
+        let mut buffer = Self { address: 0, bytes, element, kind, device, home, uses: None };
         if bytes != 0 {
             poll_in_passing();
             let driver = driver()?;
@@ -261,7 +261,7 @@ impl CudaBuffer {
         key: usize,
         consumer: Option<CUstream>,
     ) -> Outcome {
-        let home = OwnStream { context: self.context, key };
+        let home = OwnStream { key, ..self.home };
         match allocate(driver, home, consumer, self.device.device_id, self.bytes) {
             Err(failure) if matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED) => {
                 self.kind = MemoryKind::Device;
@@ -269,7 +269,7 @@ impl CudaBuffer {
             }
             allocated => {
                 let PoolMemory { address, key } = allocated?;
-                self.home = key;
+                self.home.key = key;
                 self.own(to_usize(address));
                 Ok(())
             }
@@ -278,7 +278,9 @@ impl CudaBuffer {
 
     /// Notes that this crate has queued work on the memory.
     pub(crate) fn note_work(&self, stream: StreamHandle) {
-        if let (Some(uses), Some(on)) = (&self.uses, Stream::new(stream, Some(self.context), self.device)) {
+        if let (Some(uses), Some(on)) =
+            (&self.uses, Stream::new(stream, Some(self.home.context), self.device))
+        {
             uses.note_work(on);
         }
     }
@@ -295,7 +297,7 @@ impl CudaBuffer {
     }
 
     fn zero(&self, driver: &Driver) -> Outcome {
-        let _entered = self.context.enter(driver)?;
+        let _entered = self.home.context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         // SAFETY: this many bytes were allocated.
         finished(driver, |stream| unsafe { driver.set(self.address as u64, 0, self.bytes, stream) })
@@ -311,12 +313,12 @@ impl CudaBuffer {
 
     /// Returns the reach of a release of pool memory.
     fn reach(&self) -> Reach {
-        let Ok(driver) = driver() else { return Reach::of_context(self.context) };
+        let context = self.home.context;
+        let Ok(driver) = driver() else { return Reach::of_context(context) };
         // The memory may be used in stream order in a context that is not primary. The release has to wait for that one
         // too.
-        let is_primary = self.context.primary_ordinal().is_some();
-        let reach =
-            if is_primary { reach_for(driver, self.device) } else { Reach::of_all(Some(self.context)) };
+        let is_primary = context.primary_ordinal().is_some();
+        let reach = if is_primary { reach_for(driver, self.device) } else { Reach::of_all(Some(context)) };
         reach.holding(self.bytes)
     }
 
@@ -344,10 +346,10 @@ impl Drop for CudaBuffer {
         if self.address == 0 {
             return;
         }
-        let Self { address, kind, context, home, bytes, .. } = *self;
+        let Self { address, kind, home, bytes, .. } = *self;
         // Those of leaked views and scopes.
         borrow_registry::forget(address..address + bytes);
-        let allocation = Allocation { address, kind, home: OwnStream { context, key: home } };
+        let allocation = Allocation { address, kind, home };
         if kind != MemoryKind::Pool {
             return drop(allocation);
         }

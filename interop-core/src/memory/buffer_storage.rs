@@ -140,7 +140,7 @@ impl CudaBuffer {
         let source = elements.as_ptr().expose_provenance();
         let from = cleared.as_ref().map_or(source, |cleared| cleared.first().expose_provenance());
         // SAFETY: both ranges have `buffer.bytes` bytes and stay live until the copy is complete.
-        unsafe { copy_now(driver()?, buffer.context, buffer.address, from, buffer.bytes) }?;
+        unsafe { copy_now(driver()?, buffer.home.context, buffer.address, from, buffer.bytes) }?;
         Ok(buffer)
     }
 }

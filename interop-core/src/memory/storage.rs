@@ -217,20 +217,8 @@ pub unsafe trait Storage {
     where
         Self: Sized,
     {
-        InfoBuilder::storage(self)
-    }
-}
-
-impl<'a> InfoBuilder<'a> {
-    /// Starts a description with the `data` field.
-    ///
-    /// # Errors
-    ///
-    /// As [`Storage::memory`].
-    #[inline]
-    pub fn storage<S: Storage>(storage: &'a S) -> Result<Self> {
-        let state = storage.state();
-        Ok(Self::new(storage.memory_unwatched()?, storage.struct_type(), true, state))
+        let state = self.state();
+        Ok(InfoBuilder::new(self.memory_unwatched()?, self.struct_type(), true, state))
     }
 }
 
@@ -449,27 +437,18 @@ impl<'a> InfoBuilder<'a> {
         for (axis, extent) in extents.into_iter().enumerate() {
             shape[axis] = signed("shape", axis, extent)?;
         }
-        self.finish_fixed(&shape)
+        self.finish(&shape)
     }
 
-    /// Checks the description with this shape.
+    /// Checks the description with this shape. Inlined, so that a rank that is a constant in the caller unrolls the loops over
+    /// axes.
     ///
     /// # Errors
     ///
     /// As [`RawDescriptor::validate`]; [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) if the shape
     /// needs more memory than the storage has.
-    pub(crate) fn finish(self, shape: &[i64]) -> Result<ArrayInfo> {
-        self.finish_fixed(shape)
-    }
-
-    /// As [`finish`](Self::finish), for a shape whose rank is a constant in the caller, so that loops over axes are
-    /// unrolled.
-    ///
-    /// # Errors
-    ///
-    /// As [`finish`](Self::finish).
     #[inline(always)]
-    pub(crate) fn finish_fixed(self, shape: &[i64]) -> Result<ArrayInfo> {
+    pub(crate) fn finish(self, shape: &[i64]) -> Result<ArrayInfo> {
         let mut list = Dims::zeroed(0);
         let listed = match self.strides {
             None => false,

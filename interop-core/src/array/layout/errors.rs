@@ -3,8 +3,7 @@
 use core::fmt::{Debug, Display};
 
 use crate::array::dims::MAX_NDIM;
-use crate::array::layout::order::{Order, contiguous_strides};
-use crate::error::{Cure, Error, ErrorKind, text};
+use crate::error::{Error, ErrorKind, text};
 
 #[cold]
 pub(crate) fn too_many(ndim: usize) -> Error {
@@ -67,18 +66,4 @@ pub(crate) fn out_of_reach(shape: &[impl Debug], strides: &[impl Debug]) -> Erro
     error.with_python_hint(
         "make it contiguous by `ascontiguousarray` of its library; CuPy exports negative strides like this",
     )
-}
-
-#[cold]
-pub(crate) fn not_contiguous(shape: &[usize], strides: &[isize], order: Order) -> Error {
-    let compact = contiguous_strides(shape, order);
-    let differs = |axis: &usize| shape[*axis] > 1 && strides[*axis] != compact[*axis];
-    let axis = (0..shape.len()).find(differs).unwrap_or(0);
-    let found = text!("{} (strides {strides:?})", strides[axis]);
-    let allowed = text!("{}, which makes the array {order:?}-contiguous; copy the array", compact[axis]);
-    let error = Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed);
-    error.with_rust_hint("or give the struct a strides field").with_python_hint(match order {
-        Order::C => Cure::COrder,
-        Order::F => Cure::FOrder,
-    })
 }

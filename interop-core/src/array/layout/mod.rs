@@ -12,10 +12,10 @@ use core::ops::Range;
 
 use crate::array::dims::{Dims, MAX_NDIM};
 use crate::array::layout::errors::{
-    count_mismatch, negative, no_multiple, not_contiguous, out_of_reach, too_large, too_many, too_wide,
+    count_mismatch, negative, no_multiple, out_of_reach, too_large, too_many, too_wide,
 };
-use crate::array::layout::order::{Order, contiguous_strides, is_contiguous};
-use crate::error::Result;
+use crate::array::layout::order::Order;
+use crate::error::{Cure, Error, ErrorKind, Result, text};
 
 /// A checked shape with strides in elements.
 ///
@@ -178,7 +178,7 @@ impl Layout {
             return 0..0;
         }
         // All constructors reject offsets that do not fit.
-        offsets(self.shape().iter().copied().zip(self.strides().iter().copied())).unwrap_or(0..0)
+        offset_range(self.shape().iter().copied().zip(self.strides().iter().copied())).unwrap_or(0..0)
     }
 
     /// Whether the elements lie without gaps in this order. True for an empty array.
@@ -315,7 +315,7 @@ pub(crate) fn check<E: ShapeNumber, S: StrideNumber>(
         return Ok((0, 0..0));
     }
     let steps = strides.iter().map(|stride| (*stride).try_into().unwrap_or(0));
-    match offsets(extents().zip(steps)) {
+    match offset_range(extents().zip(steps)) {
         Some(offsets) => Ok((numel, offsets)),
         None => Err(out_of_reach(shape, strides)),
     }
@@ -364,7 +364,7 @@ pub(crate) fn product(extents: impl Iterator<Item = usize>) -> Option<usize> {
 /// The offsets of the lowest element and of one past the highest, or `None` if one of them or their distance does not
 /// fit. The product of the extents must fit `isize` and not be 0.
 #[inline(always)]
-pub(crate) fn offsets(axes: impl Iterator<Item = (usize, isize)>) -> Option<Range<isize>> {
+pub(crate) fn offset_range(axes: impl Iterator<Item = (usize, isize)>) -> Option<Range<isize>> {
     let (mut low, mut high) = (0_isize, 0_isize);
     for (extent, stride) in axes {
         // The stride of an axis of extent 1 is multiplied by 0.
@@ -376,4 +376,48 @@ pub(crate) fn offsets(axes: impl Iterator<Item = (usize, isize)>) -> Option<Rang
     // A view may begin at the lowest element; the highest must be reachable from there.
     end.checked_sub(low)?;
     Some(low..end)
+}
+
+/// The strides of a contiguous array of this shape. As in NumPy, an extent of 0 counts as 1. If the product of an empty
+/// array's other extents overflows, the stride is 0.
+#[inline(always)]
+pub(crate) fn contiguous_strides<E: Copy + TryInto<isize>>(shape: &[E], order: Order) -> Dims<isize> {
+    let mut strides = Dims::zeroed(shape.len());
+    let mut next = Some(1_isize);
+    for step in 0..shape.len() {
+        let axis = if order == Order::F { step } else { shape.len() - 1 - step };
+        strides[axis] = next.unwrap_or(0);
+        next = next.and_then(|stride| stride.checked_mul(shape[axis].try_into().ok()?.max(1)));
+    }
+    strides
+}
+
+/// Whether these elements lie without gaps in this order. There must be elements.
+#[inline]
+pub(crate) fn is_contiguous(shape: &[usize], strides: &[isize], order: Order) -> bool {
+    let mut expected = 1;
+    let mut matches = |(extent, stride): (&usize, &isize)| {
+        let fits = *extent == 1 || *stride == expected;
+        expected *= *extent as isize;
+        fits
+    };
+    let mut axes = shape.iter().zip(strides);
+    match order {
+        Order::C => axes.rev().all(&mut matches),
+        Order::F => axes.all(&mut matches),
+    }
+}
+
+#[cold]
+fn not_contiguous(shape: &[usize], strides: &[isize], order: Order) -> Error {
+    let compact = contiguous_strides(shape, order);
+    let differs = |axis: &usize| shape[*axis] > 1 && strides[*axis] != compact[*axis];
+    let axis = (0..shape.len()).find(differs).unwrap_or(0);
+    let found = text!("{} (strides {strides:?})", strides[axis]);
+    let allowed = text!("{}, which makes the array {order:?}-contiguous; copy the array", compact[axis]);
+    let error = Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed);
+    error.with_rust_hint("or give the struct a strides field").with_python_hint(match order {
+        Order::C => Cure::COrder,
+        Order::F => Cure::FOrder,
+    })
 }

@@ -2,8 +2,8 @@
 
 use crate::array::dims::Dims;
 use crate::array::layout::errors::{axes_in_words, out_of_reach};
-use crate::array::layout::order::{Order, contiguous_strides};
-use crate::array::layout::{Layout, StrideList, check, product};
+use crate::array::layout::order::Order;
+use crate::array::layout::{Layout, StrideList, check, contiguous_strides, product};
 use crate::error::{Error, ErrorKind, Result, text};
 
 impl Layout {

@@ -83,8 +83,6 @@ integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 pub trait AxisList: Sized {
     /// The item type.
     type Item: Copy + Default;
-    /// Whether the type fixes the length.
-    const IS_FIXED: bool = false;
     /// The items.
     fn items(&self) -> &[Self::Item];
     /// Creates a list of `len` items.
@@ -118,7 +116,6 @@ lists!(Vec<I>, Box<[I]>, Dims<I>);
 
 impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
     type Item = I;
-    const IS_FIXED: bool = true;
 
     #[inline]
     fn items(&self) -> &[I] {
@@ -175,7 +172,7 @@ impl<L: AxisList<Item: Extent>> ShapeField for L {
     fn finish(&self, of: InfoBuilder<'_>) -> Result<ArrayInfo> {
         let mut extents = Dims::zeroed(0);
         write_numbers(self.items(), "shape", &mut extents)?;
-        if L::IS_FIXED { of.finish_fixed(&extents) } else { of.finish(&extents) }
+        of.finish(&extents)
     }
 
     fn take(from: &mut Extraction<'_>, field: &'static str) -> Option<Self> {

@@ -6,9 +6,9 @@ use core::ptr;
 use interop_kernel::copy_plan::CopyPlan;
 
 use crate::array::element::ElementType;
-use crate::array::layout::Layout;
 use crate::array::layout::axes::Axis;
-use crate::array::layout::order::{Order, contiguous_strides};
+use crate::array::layout::order::Order;
+use crate::array::layout::{Layout, contiguous_strides};
 use crate::error::{Error, Result};
 use crate::memory::host::cells::check_bytes;
 use crate::memory::host::loops::{Loops, Plane};

@@ -7,9 +7,9 @@ use interop_kernel::copy_plan::{CopyPlan, FROM, TO};
 
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
-use crate::array::layout::Layout;
 use crate::array::layout::axes::each_part;
-use crate::array::layout::order::{Order, contiguous_strides};
+use crate::array::layout::order::Order;
+use crate::array::layout::{Layout, contiguous_strides};
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::driver::context::{Context, PerContext, Relaxed, context_for};

@@ -8,7 +8,8 @@
 use crate::array::dims::Dims;
 use crate::array::element::Element;
 use crate::array::layout::axes::{ARRAYS, Axis, Offsets, Steps, arrange, offsets, sum};
-use crate::array::layout::order::{Order, is_contiguous};
+use crate::array::layout::is_contiguous;
+use crate::array::layout::order::Order;
 use crate::memory::host::cells::{invalid_bool, read_valid};
 
 /// The size of the tiles for arrays of opposite memory orders: the maximum extent of the second loop, and the number of

@@ -21,7 +21,7 @@ use crate::driver::device::{Device, DeviceType};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::host_vec::HostBuffer;
-use crate::memory::storage::{InfoBuilder, Storage};
+use crate::memory::storage::Storage;
 use crate::protocols::dlpack::abi::{DLTensor, Versioned};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::class::exported_array::place_name;
@@ -196,7 +196,7 @@ pub(crate) fn new_memory_of_rust(
         storage: S,
     ) -> Result<(ArrayInfo, RustMemory)> {
         let memory = Arc::new(storage);
-        Ok((shape.to_vec().finish(InfoBuilder::storage(&*memory)?)?, memory))
+        Ok((shape.to_vec().finish(S::describe(&memory)?)?, memory))
     }
     let count = Layout::contiguous(shape, Order::C)?.numel();
     let kind = match device.device_type {

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind};
 use crate::memory::extraction::SHORT_COPY;
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::raw_view::shared_elements;
-use crate::memory::storage::InfoBuilder;
+use crate::memory::storage::Storage;
 use crate::process::borrow_registry::Borrow;
 use crate::protocols::dlpack::abi::{Legacy, Versioned};
 use crate::protocols::dlpack::export::{ExportOwner, Ownership, export_kept as pack};
@@ -233,7 +233,7 @@ fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
         // SAFETY: as above, and the host can access the memory.
         unsafe { HostBuffer::copy_of(&flat, Order::C) }?
     };
-    let info = flat.shape().to_vec().finish(InfoBuilder::storage(&buffer)?)?;
+    let info = flat.shape().to_vec().finish(buffer.describe()?)?;
     Ok((info, buffer))
 }
 
