@@ -60,7 +60,7 @@ use ::cuda_core::{
     Stream,
 };
 
-use crate::adapters::{check_context, contiguous_elements, device_writes};
+use crate::adapters::{check_context, contiguous_elements, device_writes, failed};
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
@@ -104,11 +104,6 @@ pub fn context(ordinal: usize) -> Result<Arc<Context>> {
     let context = Context::new(ordinal).map_err(|error| failed("Context", error, usable))?;
     contexts.push(context.clone());
     Ok(context)
-}
-
-#[cold]
-fn failed(call: &str, error: DriverError, allowed: impl core::fmt::Display) -> Error {
-    Error::new(ErrorKind::Driver, call, format_args!("{error:?}"), allowed)
 }
 
 fn handle_of(context: &Context) -> Option<cuda::Context> {
@@ -171,13 +166,16 @@ impl<T: Element + DeviceCopy> FromImport for DeviceBuffer<T> {
     }
 
     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        copy_to_buffer(&mut import, order).map_err(|error| Refused::new(import, error))
+        copy_to_device_buffer(&mut import, order).map_err(|error| Refused::new(import, error))
     }
 }
 
 /// Copies an import into memory of the primary context and waits for the copy, because streams of `cuda-core` do not wait
 /// for the default stream.
-fn copy_to_buffer<T: Element + DeviceCopy>(import: &mut Import, order: Order) -> Result<DeviceBuffer<T>> {
+fn copy_to_device_buffer<T: Element + DeviceCopy>(
+    import: &mut Import,
+    order: Order,
+) -> Result<DeviceBuffer<T>> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
     let site = DefaultStreamTarget::new(import)?;
     let context = context(site.ordinal())?;

@@ -85,12 +85,12 @@ use crate::memory::storage::{MemoryRegion, Storage};
 /// Describes device memory of `cust`; the driver determines the device.
 fn device_memory<T: Element>(address: u64, len: usize) -> Result<MemoryRegion> {
     let address = to_usize(address);
-    let device = if len == 0 { current_device() } else { device_of(address) };
+    let device = if len == 0 { current_device() } else { device_at(address) };
     Ok(MemoryRegion::new::<T>(address, len, device?, device_writes::<T>()))
 }
 
 /// The device of an address, according to the driver.
-fn device_of(address: usize) -> Result<Device> {
+fn device_at(address: usize) -> Result<Device> {
     let known = cuda::pointer_attributes(address)?;
     let allowed = "memory of a live context: keep the context as long as the buffer";
     known.map(|known| known.device).ok_or_else(|| not_cuda(address, allowed))

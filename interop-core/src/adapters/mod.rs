@@ -26,6 +26,9 @@ pub mod cust;
 #[cfg(feature = "ndarray")]
 pub mod ndarray;
 
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
+use core::fmt::{Debug, Display};
+
 #[cfg(any(feature = "cust", feature = "cudarc", feature = "cuda-core"))]
 use crate::array::element::Element;
 #[cfg(any(feature = "cust", feature = "cudarc", feature = "cuda-core"))]
@@ -45,6 +48,13 @@ use crate::{
 #[cfg(any(feature = "cust", feature = "cudarc", feature = "cuda-core"))]
 pub(crate) fn device_writes<T: Element>() -> Mutability {
     if T::TYPE.any_bits { Mutability::Writable } else { Mutability::UniqueOwner }
+}
+
+/// The error for a call of another library that failed in the driver.
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
+#[cold]
+pub(crate) fn failed(call: &str, error: impl Debug, allowed: impl Display) -> Error {
+    Error::new(ErrorKind::Driver, call, format_args!("{error:?}"), allowed)
 }
 
 /// Returns the address and the number of the elements `T` of a contiguous array.

@@ -39,7 +39,7 @@ pub(crate) fn format_of(dtype: DType, struct_type: Option<&StructType>) -> Resul
         None if size_of::<c_long>() == 8 && dtype == DType::U64 => "L".to_owned(),
         None => scalar(dtype)?,
     };
-    CString::new(format).map_err(|_| not_expressible("a name with a NUL in it"))
+    CString::new(format).map_err(|_| no_format("a name with a NUL in it"))
 }
 
 fn scalar(dtype: DType) -> Result<String> {
@@ -59,7 +59,7 @@ fn record_format(struct_type: &StructType, size: usize) -> Result<String> {
     let mut fields = Vec::with_capacity(struct_type.fields.len() + 1);
     for field in &struct_type.fields {
         if field.name.contains(':') {
-            return Err(not_expressible("a name with a colon in it"));
+            return Err(no_format("a name with a colon in it"));
         }
         let padding = padding_between(end, field.offset)?;
         let axes: Vec<String> = field.shape.iter().map(usize::to_string).collect();
@@ -80,12 +80,12 @@ fn padding_between(end: usize, next: usize) -> Result<String> {
     match next.checked_sub(end) {
         Some(0) => Ok(String::new()),
         Some(bytes) => Ok(format!("{bytes}x")),
-        None => Err(not_expressible("fields that overlap")),
+        None => Err(no_format("fields that overlap")),
     }
 }
 
 #[cold]
-fn not_expressible(found: &str) -> Error {
+fn no_format(found: &str) -> Error {
     let allowed = "fields in increasing order with names that a buffer protocol format can hold";
     Error::new(ErrorKind::DType, "record", found, allowed)
 }
@@ -99,7 +99,7 @@ fn not_expressible(found: &str) -> Error {
 /// # Errors
 ///
 /// [`ErrorKind::DType`] for elements that are not numbers, opaque bytes or structs of these in the native byte order.
-pub(crate) fn read(format: &[u8], itemsize: usize) -> Result<Item> {
+pub(crate) fn read_format(format: &[u8], itemsize: usize) -> Result<Item> {
     let mut reader = Reader { format, itemsize, at: 0, order: b'@', offset: 0, start: 0, is_open: false };
     let (dtype, struct_type) = reader.item(MAX_DEPTH)?;
     if reader.at != format.len() {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     fn read_text(format: &str, itemsize: usize) -> Result<String> {
-        let (dtype, struct_type) = read(format.as_bytes(), itemsize)?;
+        let (dtype, struct_type) = read_format(format.as_bytes(), itemsize)?;
         Ok(struct_type.map_or_else(|| dtype.name(), |struct_type| struct_type.to_string()))
     }
 
@@ -391,7 +391,7 @@ mod tests {
             for bits in [8, 16, 32, 64, 128] {
                 let dtype = DType::new(code, bits, 1);
                 let Ok(format) = format_of(dtype, None) else { continue };
-                assert_eq!(read(format.as_bytes(), usize::from(bits) / 8), Ok((dtype, None)));
+                assert_eq!(read_format(format.as_bytes(), usize::from(bits) / 8), Ok((dtype, None)));
             }
         }
         let mut nested = field("n", 8, DType::opaque(16));
@@ -401,7 +401,7 @@ mod tests {
         let fields = vec![field("a", 0, DType::U8), nested, field("b", 40, DType::COMPLEX64)];
         let (dtype, written) = (DType::opaque(56), StructType { fields });
         let format = format_of(dtype, Some(&written)).unwrap();
-        assert_eq!(read(format.as_bytes(), 56), Ok((dtype, Some(written))));
+        assert_eq!(read_format(format.as_bytes(), 56), Ok((dtype, Some(written))));
     }
 
     #[test]
@@ -435,11 +435,11 @@ mod tests {
             ("T{T{=d:e:=B:k:7x}:h:=f:w:4x}", 24, 16),
             ("T{T{=d:e:=B:k:}:h:7x=f:w:4x}", 24, 9),
         ] {
-            let struct_type = read(format.as_bytes(), itemsize).unwrap().1.unwrap();
+            let struct_type = read_format(format.as_bytes(), itemsize).unwrap().1.unwrap();
             assert_eq!(struct_type.to_string(), hit, "{format}");
             assert_eq!(struct_type.fields[0].dtype, DType::opaque(size), "{format}");
         }
-        let last = read(b"T{f:w:xxxxT{d:e:T{H:k:B:l:}:i:}:h:}", 32).unwrap().1.unwrap();
+        let last = read_format(b"T{f:w:xxxxT{d:e:T{H:k:B:l:}:i:}:h:}", 32).unwrap().1.unwrap();
         assert_eq!(last.fields[1].dtype, DType::opaque(16));
         assert_eq!(last.fields[1].struct_type.as_ref().unwrap().fields[1].dtype, DType::opaque(4));
         for (format, itemsize) in [
@@ -503,7 +503,7 @@ mod tests {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 format.push(alphabet[(state >> 33) as usize % alphabet.len()]);
             }
-            if let Ok((dtype, Some(struct_type))) = read(&format, 24) {
+            if let Ok((dtype, Some(struct_type))) = read_format(&format, 24) {
                 struct_type.check(dtype).unwrap();
             }
         }

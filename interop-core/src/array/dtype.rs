@@ -235,7 +235,7 @@ impl DType {
             Some(row) if row.code == 1 && self.bits == 1 => {
                 "uint of 8, 16, 32 or 64 bits; a bool is code 6 with 8 bits".into()
             }
-            Some(row) => format!("{} of {} bits", row.name, list(row.bits())),
+            Some(row) => format!("{} of {} bits", row.name, alternatives(row.bits())),
             None => "whole bytes for an unknown type code".into(),
         };
         Error::new(ErrorKind::DType, "dtype", self, allowed)
@@ -379,7 +379,7 @@ fn is_in_typestrs(code: u8, bits: u8) -> bool {
 /// The sizes in bytes that a typestr can have for this kind.
 fn allowed_sizes(row: &Row) -> String {
     let bits = row.bits().iter().filter(|bits| is_in_typestrs(row.code, **bits));
-    list(&bits.map(|bits| bits / 8).collect::<Vec<_>>())
+    alternatives(&bits.map(|bits| bits / 8).collect::<Vec<_>>())
 }
 
 /// The start of a foreign text, short enough for a message.
@@ -392,7 +392,7 @@ pub(crate) fn clip(text: &str) -> String {
 }
 
 /// Formats `8, 16 or 32`. An empty list stands for any multiple of 8.
-fn list(numbers: &[u8]) -> String {
+fn alternatives(numbers: &[u8]) -> String {
     let words: Vec<String> = numbers.iter().map(u8::to_string).collect();
     match words.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),

@@ -258,6 +258,20 @@ impl ElementType {
         self.fields.map(|fields| StructType { fields: fields.iter().map(named).collect() })
     }
 
+    /// Returns an error if `len` bytes at this address cannot be such elements.
+    pub(crate) fn check_range(&self, address: usize, len: usize) -> Result<()> {
+        let Self { align, size, .. } = *self;
+        if len > 0 && address % align != 0 {
+            let allowed = format!("a multiple of {align}, the alignment of {}", self.describe());
+            return Err(Error::new(ErrorKind::Alignment, "address", format_args!("{address:#x}"), allowed));
+        }
+        if size == 0 || len % size != 0 {
+            let allowed = format!("a multiple of {size}, the size of {}", self.describe());
+            return Err(Error::new(ErrorKind::OutOfBounds, "bytes", len, allowed));
+        }
+        Ok(())
+    }
+
     /// The padding bytes of an element, whose content is arbitrary.
     pub(crate) fn padding(&self) -> Vec<Range<usize>> {
         let item = self.dtype.packed_bits() / 8;

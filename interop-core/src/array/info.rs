@@ -439,6 +439,20 @@ impl ArrayInfo {
         if self.has_scalar_type(element) { Ok(()) } else { self.join(*element).map(drop) }
     }
 
+    /// The type of elements that are scalars, for memory that has no Rust type.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`] for structs, whose fields the memory would not know, and for types packed below the byte.
+    pub(crate) fn scalar_type(&self) -> Result<ElementType> {
+        let Some(fields) = self.struct_type() else {
+            return ElementType::from_whole_bytes(self.dtype, self.padded);
+        };
+        let error =
+            Error::new(ErrorKind::DType, "dtype", text!("struct {fields}"), "numbers, `bool` or bytes");
+        Err(error.with_rust_hint("use `SharedBuffer`, or `Vec<T>` of a struct with `#[derive(Element)]`"))
+    }
+
     /// The fast path: whether the elements are exactly these scalars, so that the layout needs no change.
     #[inline]
     pub(crate) fn has_scalar_type(&self, element: &ElementType) -> bool {

@@ -11,7 +11,7 @@ use crate::array::dims::Dims;
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
-use crate::array::layout::{Layout, StrideList, check, in_elements};
+use crate::array::layout::{Layout, StrideList, in_elements};
 use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
 use crate::driver::device::{Device, DeviceType};
@@ -222,7 +222,7 @@ impl RawDescriptor<'_> {
     #[inline(always)]
     fn check(&self, steps: StrideList<'_, i64>) -> Result<Checked> {
         let bits = self.check_type()?;
-        let (numel, offsets) = check(self.shape, steps)?;
+        let (numel, offsets) = Layout::check(self.shape, steps)?;
         if numel == 0 {
             // The start of the memory, which has an owner.
             let start = self.memory.as_ref().map_or(0, |memory| memory.start);

@@ -7,13 +7,11 @@
 #![expect(clippy::inline_always, reason = "fields of a view that are not read are not computed")]
 
 use core::marker::PhantomData;
-use core::mem::align_of;
-use core::ptr;
 
 use interop_kernel::{KernelView, KernelViewMut};
 
 use crate::array::element::Element;
-use crate::array::info::{ArrayInfo, kernel_address};
+use crate::array::info::ArrayInfo;
 use crate::error::Result;
 use crate::memory::host::view::{HostView, HostViewMut};
 use crate::memory::raw_view::{RawView, check_writable, printed};
@@ -155,14 +153,6 @@ printed!(ArrayView ArrayViewMut);
 /// ```
 pub const KERNEL_HEADER: &str = include_str!("../../include/interop.cuh");
 
-/// Returns the pointer, the extents and the strides of an argument.
-fn parts<T: Element, const N: usize>(raw: &RawView<N>) -> Result<(*mut T, [i64; N], [i64; N])> {
-    let address = kernel_address(raw.address, raw.device, align_of::<T>())?;
-    let pointer = ptr::with_exposed_provenance_mut(crate::driver::functions::to_usize(address));
-    // Layouts are checked to fit `isize`, which no host has wider than 64 bits.
-    Ok((pointer, raw.shape.map(|extent| extent as i64), raw.strides.map(|stride| stride as i64)))
-}
-
 impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// Returns a view for reading on the host. Waits for pending work on pinned or managed memory.
     ///
@@ -194,7 +184,7 @@ impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
 
     /// As [`kernel_view`](Self::kernel_view), for a launch that is ordered with the array.
     pub(crate) fn kernel_view_unwatched(&self) -> Result<KernelView<'a, T, N>> {
-        let (pointer, shape, strides) = parts::<T, N>(&self.raw)?;
+        let (pointer, shape, strides) = self.raw.kernel_argument::<T>()?;
         // SAFETY: the elements are those of the view, which borrows them.
         Ok(unsafe { KernelView::from_raw_parts(pointer, shape, strides) })
     }
@@ -223,7 +213,7 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
 
     /// As [`kernel_view_mut`](Self::kernel_view_mut), for a launch that is ordered with the array.
     pub(crate) fn kernel_view_mut_unwatched(self) -> Result<KernelViewMut<'a, T, N>> {
-        let (pointer, shape, strides) = parts::<T, N>(&self.raw)?;
+        let (pointer, shape, strides) = self.raw.kernel_argument::<T>()?;
         // SAFETY: as for reading; the borrow is exclusive.
         Ok(unsafe { KernelViewMut::from_raw_parts(pointer, shape, strides) })
     }

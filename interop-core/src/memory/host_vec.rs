@@ -14,10 +14,16 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::driver::device::Device;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refused, Result};
 use crate::memory::copy::host::HostArray;
-use crate::memory::host::strided::Strided;
+use crate::memory::extraction::FromImport;
+use crate::memory::host::cells::{check_bytes, check_readable};
+use crate::memory::host::strided::{Strided, with_elements};
+use crate::memory::import::Import;
+use crate::memory::raw_view::shared_elements;
+use crate::memory::std_storage::{check_host_copy, copying_storage};
 use crate::memory::storage::{MemoryRegion, Storage};
+use crate::process::borrow_registry::Borrow;
 use crate::process::{borrow_registry, counters};
 
 /// A vector of elements in host memory that is meant to be shared with other libraries.
@@ -147,11 +153,13 @@ impl<T: Element> HostVec<T> {
         let (first, len) = (self.first(), self.len());
         // SAFETY: `len` elements are initialized; `&mut self` proves that nobody else has the buffer (rule 4 of
         // `Storage`).
-        unsafe { crate::memory::host::cells::check_bytes(&T::TYPE, first.cast(), len * size_of::<T>())? };
+        unsafe { check_bytes(&T::TYPE, first.cast(), len * size_of::<T>())? };
         // SAFETY: as above; the memory is aligned for `T`, and all bytes are valid values.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, len) })
     }
 }
+
+copying_storage! { HostVec<T>, |elements, order| Self::copied(elements, order); }
 
 impl<T: Element> From<Vec<T>> for HostVec<T> {
     /// Copies the elements, because a `Vec` has only the alignment of its element type.
@@ -330,6 +338,32 @@ impl Drop for HostBuffer {
         counters::ALLOCATIONS.sub();
         // SAFETY: the memory was allocated with this layout and is freed once.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+impl FromImport for HostBuffer {
+    const COPIES: bool = true;
+
+    const COPIES_TO_HOST: bool = true;
+
+    fn element() -> Option<ElementType> {
+        None
+    }
+
+    fn check(info: &ArrayInfo) -> Result<()> {
+        check_host_copy(info)?;
+        info.scalar_type().map(drop)
+    }
+
+    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+        let copy = |info: &ArrayInfo| {
+            Self::check(info)?;
+            check_readable(info.work())?;
+            let _access = Borrow::from_shared(shared_elements(info), false)?;
+            // SAFETY: the memory is live while the import is, the host can access it, and no work is pending on it.
+            unsafe { Self::copy_of(info, order) }
+        };
+        copy(import.info()).map_err(|error| Refused::new(import, error))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
-use crate::error::{Error, ErrorKind, Refused, Result, text};
+use crate::error::{Refused, Result};
 use crate::memory::extraction::{FromImport, check_import_writable};
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
@@ -189,7 +189,7 @@ impl<T: Element> Lease<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Alignment`] if the bytes are not aligned for `T`; [`ErrorKind::OutOfBounds`] if their number is not
+    /// [`ErrorKind::Alignment`](crate::ErrorKind::Alignment) if the bytes are not aligned for `T`; [`ErrorKind::OutOfBounds`](crate::ErrorKind::OutOfBounds) if their number is not
     /// a multiple of its size. The value is returned with the error.
     ///
     /// ```
@@ -209,7 +209,7 @@ impl<T: Element> Lease<T> {
             let bytes: &[u8] = unsafe { place.as_ref() }.as_ref();
             let address = bytes.as_ptr().expose_provenance();
             let element = ElementType { align: align_of::<T>(), ..T::TYPE };
-            check_bytes(&element, address, bytes.len()).map(|()| address..address + bytes.len())
+            element.check_range(address, bytes.len()).map(|()| address..address + bytes.len())
         });
         Ok(Self { memory: memory?, marker: PhantomData })
     }
@@ -435,26 +435,3 @@ storage!(Lease, Mutability::ReadOnly);
 storage!(LeaseMut, Mutability::Writable, check_import_writable);
 storage!(Borrowed['a], Mutability::ReadOnly);
 storage!(BorrowedMut['a], Mutability::Writable, check_import_writable);
-
-/// Returns an error if the bytes cannot be such elements.
-pub(crate) fn check_bytes(element: &ElementType, address: usize, len: usize) -> Result<()> {
-    let ElementType { align, size, .. } = *element;
-    if len > 0 && address % align != 0 {
-        let allowed = format!("a multiple of {align}, the alignment of {}", element.describe());
-        return Err(Error::new(ErrorKind::Alignment, "address", format_args!("{address:#x}"), allowed));
-    }
-    if size == 0 || len % size != 0 {
-        let allowed = format!("a multiple of {size}, the size of {}", element.describe());
-        return Err(Error::new(ErrorKind::OutOfBounds, "bytes", len, allowed));
-    }
-    Ok(())
-}
-
-/// Returns an error for an offset into the middle of a struct element, where padding could be read as a field.
-pub(crate) fn check_whole(bytes: isize, item: usize) -> Result<()> {
-    if bytes.unsigned_abs() % item == 0 {
-        return Ok(());
-    }
-    let allowed = text!("a multiple of {item} bytes, the size of a struct element");
-    Err(Error::new(ErrorKind::Alignment, "offset", text!("{bytes} bytes"), allowed))
-}

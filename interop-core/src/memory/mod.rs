@@ -1,8 +1,8 @@
 //! Memory and its owners: imports, storages, views, and host access.
 
 pub(crate) mod array_view;
-pub(crate) mod buffer_storage;
 pub(crate) mod copy;
+pub(crate) mod cuda_storage;
 pub(crate) mod extraction;
 pub(crate) mod host;
 pub(crate) mod host_vec;

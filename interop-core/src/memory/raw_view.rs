@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::array::dims::Dims;
 use crate::array::element::Element;
-use crate::array::info::ArrayInfo;
+use crate::array::info::{ArrayInfo, kernel_address};
 use crate::array::layout::Layout;
 use crate::array::layout::axes::{Axis, Offsets, Steps, offsets};
 use crate::array::layout::errors::{axes_in_words, wrong_rank};
@@ -16,6 +16,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::cuda::handover::ArrayWork;
 use crate::driver::device::Device;
+use crate::driver::functions::to_usize;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
@@ -179,6 +180,14 @@ impl<const N: usize> RawView<N> {
             _ => unsafe { core::slice::from_raw_parts(first.wrapping_offset(start), len) },
         };
         Ok(self.runs().map(row))
+    }
+
+    /// Returns the pointer, the extents and the strides of an argument of a kernel.
+    pub(crate) fn kernel_argument<T>(&self) -> Result<(*mut T, [i64; N], [i64; N])> {
+        let address = kernel_address(self.address, self.device, align_of::<T>())?;
+        let pointer = ptr::with_exposed_provenance_mut(to_usize(address));
+        // Layouts are checked to fit `isize`, which no host has wider than 64 bits.
+        Ok((pointer, self.shape.map(|extent| extent as i64), self.strides.map(|stride| stride as i64)))
     }
 
     /// Returns the offsets of the runs along the last axis, in row-major order of the other indices.

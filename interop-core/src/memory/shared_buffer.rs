@@ -17,7 +17,6 @@ use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::import::Import;
-use crate::memory::lease::{check_bytes, check_whole};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
 use crate::memory::storage::{InfoBuilder, MemoryRegion, MemoryState, Storage};
@@ -195,7 +194,7 @@ impl SharedBuffer {
             return Err(Error::new(ErrorKind::OutOfBounds, "bytes", format_args!("{bytes:?}"), allowed));
         }
         let (address, len) = (self.address + bytes.start, bytes.len());
-        check_bytes(&ElementType { align: dtype.align(), ..element }, address, len)?;
+        ElementType { align: dtype.align(), ..element }.check_range(address, len)?;
         let memory = MemoryRegion { address, range: address..address + len, element, device, mutability };
         let owner = MaybeDangling::new(self.clone());
         if dtype.with_lanes(1) == DType::BOOL {
@@ -305,4 +304,13 @@ impl fmt::Debug for SharedBuffer {
             Err(error) => write!(f, "SharedBuffer({error})"),
         }
     }
+}
+
+/// Returns an error for an offset into the middle of a struct element, where padding could be read as a field.
+fn check_whole(bytes: isize, item: usize) -> Result<()> {
+    if bytes.unsigned_abs() % item == 0 {
+        return Ok(());
+    }
+    let allowed = text!("a multiple of {item} bytes, the size of a struct element");
+    Err(Error::new(ErrorKind::Alignment, "offset", text!("{bytes} bytes"), allowed))
 }

@@ -1,4 +1,4 @@
-//! The storages of the standard library: `Vec`, `Box<[T]>`, `Arc<[T]>`, `&[T]`, `Arc` of any storage; and imports into `HostVec`.
+//! The storages of the standard library: `Vec`, `Box<[T]>`, `Arc<[T]>`, `&[T]`, and `Arc` of any storage.
 #![expect(unsafe_code, reason = "implements `Storage`")]
 
 use core::mem::MaybeUninit;
@@ -14,7 +14,6 @@ use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Cure, Error, ErrorKind, Refused, Result};
 use crate::memory::extraction::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
-use crate::memory::host_vec::HostVec;
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
 
@@ -129,6 +128,7 @@ impl<S: FromImport> FromImport for Arc<S> {
     }
 }
 
+/// Fills storages by a copy into memory of the host.
 macro_rules! copying_storage {
     ($($storage:ty, $copy:expr;)*) => {
         $(
@@ -156,11 +156,12 @@ macro_rules! copying_storage {
     };
 }
 
+pub(crate) use copying_storage;
+
 copying_storage! {
     Vec<T>, |elements, order| elements.to_vec(order);
     Box<[T]>, |elements, order| elements.to_vec(order).map(Vec::into_boxed_slice);
     Arc<[T]>, copy_to_arc;
-    HostVec<T>, |elements, order| Self::copied(elements, order);
 }
 
 /// Copies the elements directly into the memory of a new `Arc`.

@@ -1,11 +1,11 @@
 //! Contexts of `cudarc`, and errors of its driver calls.
 
-use core::fmt::Display;
 use core::mem::forget;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::cudarc::driver::{CudaContext, DriverError};
 
+use crate::adapters::failed;
 use crate::driver::context::enter_primary_context;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::PerProcess;
@@ -43,11 +43,6 @@ pub fn context(ordinal: usize) -> Result<Arc<CudaContext>> {
     forget(second.map_err(|error| failed("fork", error, "a context that can have one more stream"))?);
     contexts.push(context.clone());
     Ok(context)
-}
-
-#[cold]
-pub(crate) fn failed(call: &str, error: DriverError, allowed: impl Display) -> Error {
-    Error::new(ErrorKind::Driver, call, format_args!("{error:?}"), allowed)
 }
 
 /// The error that `cudarc` records for a wait during capture.

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use ::cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtrMut, SyncOnDrop};
 
-use crate::adapters::cudarc::context::failed;
 use crate::adapters::cudarc::streams::{current, device_of, handle_of, handle_on};
-use crate::adapters::{check_context, contiguous_elements};
+use crate::adapters::{check_context, contiguous_elements, failed};
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::cuda;

@@ -71,10 +71,10 @@ use ::cudarc::driver::{
     DeviceSlice, DriverError, HostSlice, PinnedHostSlice, SyncOnDrop, UnifiedSlice, result,
 };
 
-use crate::adapters::cudarc::context::{captured, failed};
+use crate::adapters::cudarc::context::captured;
 use crate::adapters::cudarc::lend::{record, slice_over};
-use crate::adapters::cudarc::streams::{current, device_of, handle_on, proxy_stream};
-use crate::adapters::device_writes;
+use crate::adapters::cudarc::streams::{blocking_proxy, current, device_of, handle_on};
+use crate::adapters::{device_writes, failed};
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
@@ -94,7 +94,7 @@ pub use crate::adapters::cudarc::context::context;
 pub use crate::adapters::cudarc::lend::{LentSlice, LentSliceMut};
 
 /// The address of a slice. The slice's stream waits for the work that `cudarc` tracks.
-fn address<T, S: DevicePtr<T>>(slice: &S) -> usize {
+fn slice_address<T, S: DevicePtr<T>>(slice: &S) -> usize {
     after_pending(slice.stream(), |stream| {
         let (address, read) = slice.device_ptr(stream);
         // Dropping it would record an event as if the read were complete. The export orders the actual read later.
@@ -110,8 +110,8 @@ fn after_pending(stream: &Arc<CudaStream>, get_address: impl Fn(&CudaStream) -> 
     let (context, handle) = (stream.context(), stream.as_stream());
     // `cudarc` leaves its context current on the thread.
     let _entered = current(context);
-    if is_captured(handle) {
-        if let Ok(other @ StreamHandle::Raw(raw)) = proxy_stream(context, StreamHandle::LegacyDefault) {
+    if touches_capture(handle) {
+        if let Ok(other @ StreamHandle::Raw(raw)) = blocking_proxy(context, StreamHandle::LegacyDefault) {
             // SAFETY: the stream belongs to the context and is never destroyed.
             let other_stream =
                 unsafe { context.wrap_borrowed_stream(core::ptr::with_exposed_provenance_mut(raw.get())) };
@@ -124,7 +124,7 @@ fn after_pending(stream: &Arc<CudaStream>, get_address: impl Fn(&CudaStream) -> 
 }
 
 /// Returns whether work on a stream is part of a capture, or would invalidate one.
-fn is_captured(handle: StreamHandle) -> bool {
+fn touches_capture(handle: StreamHandle) -> bool {
     match handle {
         StreamHandle::LegacyDefault => crate::driver::stream::legacy_stream_captures(),
         handle => cuda::captures(handle),
@@ -136,7 +136,7 @@ fn is_captured(handle: StreamHandle) -> bool {
 fn noted<'s>(stream: &'s Arc<CudaStream>, access: impl FnOnce(&'s CudaStream) -> SyncOnDrop<'s>) -> bool {
     let _guards = (current(stream.context()), crate::driver::context::relaxed());
     // A graph is ordered where it is launched.
-    is_captured(stream.as_stream()) || record(access(stream)).is_ok()
+    touches_capture(stream.as_stream()) || record(access(stream)).is_ok()
 }
 
 macro_rules! slices {
@@ -149,7 +149,7 @@ macro_rules! slices {
                 fn memory(&self) -> Result<MemoryRegion> {
                     let memory: fn(&CudaContext) -> (Device, Mutability) = $memory;
                     let (device, mutability) = memory(DeviceSlice::stream(self).context());
-                    Ok(MemoryRegion::new::<T>(address(self), self.len(), device, mutability))
+                    Ok(MemoryRegion::new::<T>(slice_address(self), self.len(), device, mutability))
                 }
 
                 fn stream(&self) -> Option<StreamHandle> {

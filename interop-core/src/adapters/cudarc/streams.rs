@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ::cudarc::driver::result::stream;
 use ::cudarc::driver::{CudaContext, CudaStream};
 
-use crate::adapters::cudarc::context::{captured, context, failed};
+use crate::adapters::cudarc::context::{captured, context};
+use crate::adapters::failed;
 use crate::cuda;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::driver::device::Device;
@@ -26,7 +27,7 @@ pub(crate) fn handle_on(stream: &CudaStream, device: Device) -> StreamHandle {
     if matches!(handle, StreamHandle::Raw(_)) || is_unambiguous() {
         return handle;
     }
-    let Ok(proxy) = proxy_stream(context, handle) else { return handle };
+    let Ok(proxy) = blocking_proxy(context, handle) else { return handle };
     if handle == StreamHandle::PerThreadDefault {
         // The per-thread default stream does not synchronize with blocking streams, so the replacement waits for it
         // here. `cuda::join_default_stream` makes it wait for the replacement.
@@ -38,7 +39,7 @@ pub(crate) fn handle_on(stream: &CudaStream, device: Device) -> StreamHandle {
 
 /// Returns a blocking stream of a context that replaces one of its default streams. It synchronizes with the legacy
 /// default stream, and its handle identifies the context. It is kept until the program ends, and so is the context.
-pub(crate) fn proxy_stream(context: &Arc<CudaContext>, default: StreamHandle) -> Result<StreamHandle> {
+pub(crate) fn blocking_proxy(context: &Arc<CudaContext>, default: StreamHandle) -> Result<StreamHandle> {
     let Some(handle) = handle_of(context) else { return Ok(default) };
     cuda::handover::proxy_stream(handle, default, || {
         let _entered = current(context);

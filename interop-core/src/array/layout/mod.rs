@@ -91,11 +91,52 @@ impl Layout {
         shape: &[E],
         steps: StrideList<'_, S>,
     ) -> Result<Self> {
-        let (numel, _) = check(shape, steps)?;
+        let (numel, _) = Self::check(shape, steps)?;
         Ok(Self::from_checked(shape, steps, numel))
     }
 
-    /// Creates the layout of a shape and strides that [`check`] has accepted.
+    /// The rules of every layout. Returns the number of elements, and the offsets of the lowest element and of one past the
+    /// highest.
+    ///
+    /// # Errors
+    ///
+    /// As [`strided`](Self::strided); [`ErrorKind::Shape`] for a negative extent.
+    #[inline(always)]
+    pub(crate) fn check<E: ShapeNumber, S: StrideNumber>(
+        shape: &[E],
+        steps: StrideList<'_, S>,
+    ) -> Result<(usize, Range<isize>)> {
+        if shape.len() > MAX_NDIM {
+            return Err(too_many(shape.len()));
+        }
+        let extents = || shape.iter().map(|extent| TryInto::<usize>::try_into(*extent));
+        for (axis, extent) in extents().enumerate() {
+            if extent.is_err() {
+                return Err(negative(axis, shape[axis]));
+            }
+        }
+        let extents = || extents().map(|extent| extent.unwrap_or(0));
+        let Some(numel) = product(extents()) else { return Err(too_large(shape)) };
+        let StrideList::Elements(strides) = steps else { return Ok((numel, 0..numel as isize)) };
+        if strides.len() != shape.len() {
+            return Err(count_mismatch(strides.len(), shape.len()));
+        }
+        for (axis, stride) in strides.iter().enumerate() {
+            if TryInto::<isize>::try_into(*stride).is_err() {
+                return Err(too_wide(axis, *stride));
+            }
+        }
+        if numel == 0 {
+            return Ok((0, 0..0));
+        }
+        let steps = strides.iter().map(|stride| (*stride).try_into().unwrap_or(0));
+        match offset_range(extents().zip(steps)) {
+            Some(offsets) => Ok((numel, offsets)),
+            None => Err(out_of_reach(shape, strides)),
+        }
+    }
+
+    /// Creates the layout of a shape and strides that [`check`](Self::check) has accepted.
     #[inline(always)]
     pub(crate) fn from_checked<E: ShapeNumber, S: StrideNumber>(
         shape: &[E],
@@ -112,7 +153,7 @@ impl Layout {
         Self { shape: Dims::from_fn(shape.len(), |axis| shape[axis].try_into().unwrap_or(0)), strides, numel }
     }
 
-    /// Replaces the layout by that of a shape and strides that [`check`] has accepted, in place (see [`Dims::set`])
+    /// Replaces the layout by that of a shape and strides that [`check`](Self::check) has accepted, in place (see [`Dims::set`])
     /// unless it is contiguous by definition or has negative strides.
     #[inline(always)]
     pub(crate) fn set<E: ShapeNumber, S: StrideNumber>(
@@ -278,47 +319,6 @@ impl<S: Copy + Display + Debug + TryInto<isize>> StrideNumber for S {}
 pub(crate) enum StrideList<'a, S> {
     Contiguous(Order),
     Elements(&'a [S]),
-}
-
-/// The rules of every layout. Returns the number of elements, and the offsets of the lowest element and of one past the
-/// highest.
-///
-/// # Errors
-///
-/// As [`Layout::strided`]; [`ErrorKind::Shape`] for a negative extent.
-#[inline(always)]
-pub(crate) fn check<E: ShapeNumber, S: StrideNumber>(
-    shape: &[E],
-    steps: StrideList<'_, S>,
-) -> Result<(usize, Range<isize>)> {
-    if shape.len() > MAX_NDIM {
-        return Err(too_many(shape.len()));
-    }
-    let extents = || shape.iter().map(|extent| TryInto::<usize>::try_into(*extent));
-    for (axis, extent) in extents().enumerate() {
-        if extent.is_err() {
-            return Err(negative(axis, shape[axis]));
-        }
-    }
-    let extents = || extents().map(|extent| extent.unwrap_or(0));
-    let Some(numel) = product(extents()) else { return Err(too_large(shape)) };
-    let StrideList::Elements(strides) = steps else { return Ok((numel, 0..numel as isize)) };
-    if strides.len() != shape.len() {
-        return Err(count_mismatch(strides.len(), shape.len()));
-    }
-    for (axis, stride) in strides.iter().enumerate() {
-        if TryInto::<isize>::try_into(*stride).is_err() {
-            return Err(too_wide(axis, *stride));
-        }
-    }
-    if numel == 0 {
-        return Ok((0, 0..0));
-    }
-    let steps = strides.iter().map(|stride| (*stride).try_into().unwrap_or(0));
-    match offset_range(extents().zip(steps)) {
-        Some(offsets) => Ok((numel, offsets)),
-        None => Err(out_of_reach(shape, strides)),
-    }
 }
 
 /// Converts strides in bytes to elements of `item` bytes. A stride that is never used need not be a multiple: it becomes

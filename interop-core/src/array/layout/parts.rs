@@ -3,7 +3,7 @@
 use crate::array::dims::Dims;
 use crate::array::layout::errors::{axes_in_words, out_of_reach};
 use crate::array::layout::order::Order;
-use crate::array::layout::{Layout, StrideList, check, contiguous_strides, product};
+use crate::array::layout::{Layout, StrideList, contiguous_strides, product};
 use crate::error::{Error, ErrorKind, Result, text};
 
 impl Layout {
@@ -39,7 +39,7 @@ impl Layout {
         }
         let mut shape = Dims::from(self.shape());
         shape[axis] = len;
-        let (numel, _) = check(&shape, StrideList::<isize>::Contiguous(Order::C))
+        let (numel, _) = Self::check(&shape, StrideList::<isize>::Contiguous(Order::C))
             .unwrap_or_else(|error| panic!("slice of axis {axis}: {error}"));
         let mut strides = Dims::from(self.strides());
         // With fewer than two indices the stride is never used; otherwise the product stays within the axis.

@@ -206,12 +206,12 @@ fn object_of_class<'py>(
 fn fit(py: Python<'_>, info: &mut ArrayInfo, package: Package) -> PyResult<()> {
     match package {
         Package::PyTorch => {
-            check_writable(info, package)?;
+            refuse_read_only(info, package)?;
             check_forwards(info)?;
             place_plainly(py, info)
         }
         Package::CuPy => {
-            check_writable(info, package)?;
+            refuse_read_only(info, package)?;
             check_on_device(info)
         }
         Package::Jax => place_plainly(py, info),
@@ -220,7 +220,7 @@ fn fit(py: Python<'_>, info: &mut ArrayInfo, package: Package) -> PyResult<()> {
 }
 
 /// Rejects a read-only array for a library whose arrays are always writable.
-fn check_writable(info: &ArrayInfo, library: Package) -> PyResult<()> {
+fn refuse_read_only(info: &ArrayInfo, library: Package) -> PyResult<()> {
     if info.is_writable_by_owner() || info.numel() == 0 {
         return Ok(());
     }

@@ -11,7 +11,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
-use crate::array::buffer_format::read;
+use crate::array::buffer_format::read_format;
 use crate::array::dims::MAX_NDIM;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
@@ -133,7 +133,7 @@ impl LentBuffer {
         // SAFETY: the format is null, or a C string that lives as long as the buffer. Without one, the items are bytes.
         let format = (!buffer.format.is_null()).then(|| unsafe { CStr::from_ptr(buffer.format) });
         let itemsize = usize::try_from(buffer.itemsize).unwrap_or_default();
-        let (dtype, struct_type) = read(format.map_or(b"B", CStr::to_bytes), itemsize)?;
+        let (dtype, struct_type) = read_format(format.map_or(b"B", CStr::to_bytes), itemsize)?;
         let ndim = usize::try_from(buffer.ndim).ok().filter(|ndim| *ndim <= MAX_NDIM).ok_or_else(|| {
             let found = text!("{} axes", buffer.ndim);
             Error::new(ErrorKind::Rank, "ndim", found, format_args!("0 to {MAX_NDIM} axes"))

@@ -1,4 +1,4 @@
-//! `HostBuffer` and `CudaBuffer`: their imports, whose element type is known only at run time, and the memory of `CudaBuffer`.
+//! `CudaBuffer` as a storage, its imports, and its copies of Rust slices.
 #![expect(unsafe_code, reason = "implements `Storage`, and copies memory")]
 
 use crate::array::element::{Element, ElementType};
@@ -9,44 +9,13 @@ use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::driver::functions::driver;
 use crate::driver::stream_handle::PendingWork;
-use crate::error::{Error, ErrorKind, Refused, Result, text};
+use crate::error::{Refused, Result};
 use crate::memory::copy::device::copy_now;
 use crate::memory::copy::transfer::copy_to_buffer;
 use crate::memory::extraction::FromImport;
-use crate::memory::host::cells::check_readable;
-use crate::memory::host_vec::{HostBuffer, HostVec};
+use crate::memory::host_vec::HostVec;
 use crate::memory::import::Import;
-use crate::memory::raw_view::shared_elements;
-use crate::memory::std_storage::check_host_copy;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
-use crate::process::borrow_registry::Borrow;
-
-impl FromImport for HostBuffer {
-    const COPIES: bool = true;
-
-    const COPIES_TO_HOST: bool = true;
-
-    fn element() -> Option<ElementType> {
-        None
-    }
-
-    fn check(info: &ArrayInfo) -> Result<()> {
-        check_host_copy(info)?;
-        whole_numbers(info).map(drop)
-    }
-
-    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        copy_to_host(import.info(), order).map_err(|error| Refused::new(import, error))
-    }
-}
-
-fn copy_to_host(info: &ArrayInfo, order: Order) -> Result<HostBuffer> {
-    HostBuffer::check(info)?;
-    check_readable(info.work())?;
-    let _access = Borrow::from_shared(shared_elements(info), false)?;
-    // SAFETY: the memory is live while the import is, the host can access it, and no work is pending on it.
-    unsafe { HostBuffer::copy_of(info, order) }
-}
 
 impl FromImport for CudaBuffer {
     const COPIES: bool = true;
@@ -56,7 +25,7 @@ impl FromImport for CudaBuffer {
     }
 
     fn check(info: &ArrayInfo) -> Result<()> {
-        whole_numbers(info).map(drop)
+        info.scalar_type().map(drop)
     }
 
     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
@@ -65,26 +34,10 @@ impl FromImport for CudaBuffer {
 }
 
 fn copy_to_device(import: &mut Import, order: Order) -> Result<CudaBuffer> {
-    let (element, ordinal) = (whole_numbers(import.info())?, import.info().device().device_id);
+    let (element, ordinal) = (import.info().scalar_type()?, import.info().device().device_id);
     match copy_to_buffer(import, element, MemoryKind::Pool, order)? {
         Some(buffer) => Ok(buffer),
         None => CudaBuffer::for_elements(MemoryKind::Pool, ordinal, element, 0),
-    }
-}
-
-/// Returns the element type of an import for memory that has no Rust type.
-///
-/// # Errors
-///
-/// [`ErrorKind::DType`] for structs, whose fields the memory would not know, and for types packed below the byte.
-fn whole_numbers(info: &ArrayInfo) -> Result<ElementType> {
-    match info.struct_type() {
-        None => ElementType::from_whole_bytes(info.dtype(), info.is_padded()),
-        Some(fields) => {
-            let error =
-                Error::new(ErrorKind::DType, "dtype", text!("struct {fields}"), "numbers, `bool` or bytes");
-            Err(error.with_rust_hint("use `SharedBuffer`, or `Vec<T>` of a struct with `#[derive(Element)]`"))
-        }
     }
 }
 
