@@ -123,8 +123,12 @@ pub trait FromImport: Storage + Sized {
     fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>>;
 
     /// As [`from_import`](Self::from_import), but takes the import by reference; on failure it stays there.
+    ///
+    /// # Safety
+    ///
+    /// After a success, the import is not used any more: its description is still that of the memory, which it does not own.
     #[doc(hidden)]
-    fn take(import: &mut Import, order: Order) -> Result<Self> {
+    unsafe fn take(import: &mut Import, order: Order) -> Result<Self> {
         let taken = core::mem::replace(import, Import::empty());
         Self::from_import(taken, order).map_err(|Refused { value, error }| {
             *import = *value;
@@ -424,7 +428,12 @@ impl<'a> Extraction<'a> {
     pub unsafe fn storage<S: FromImport>(&mut self) -> Option<S> {
         self.step(|this| {
             let at_once = takes_at_once::<S>(this.info()?);
-            let storage = if at_once { S::take(this.import, this.order) } else { this.storage_in_wait() }?;
+            let storage = if at_once {
+                // SAFETY: `is_taken` below ends all uses of the import.
+                unsafe { S::take(this.import, this.order) }?
+            } else {
+                this.storage_in_wait()?
+            };
             this.is_taken = true;
             Ok(storage)
         })
@@ -435,7 +444,8 @@ impl<'a> Extraction<'a> {
     fn storage_in_wait<S: FromImport>(&mut self) -> Result<S> {
         let mut storage = None;
         let Self { import, order, wait, .. } = self;
-        wait(&mut || storage = Some(S::take(import, *order)));
+        // SAFETY: as in `storage`, the only caller.
+        wait(&mut || storage = Some(unsafe { S::take(import, *order) }));
         storage.unwrap_or_else(|| unreachable!("`wait` runs its closure"))
     }
 

@@ -271,11 +271,12 @@ impl FromImport for SharedBuffer {
     }
 
     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        Self::take(&mut import, order).map_err(|error| Refused::new(import, error))
+        // SAFETY: the import is used after an error only.
+        unsafe { Self::take(&mut import, order) }.map_err(|error| Refused::new(import, error))
     }
 
     #[inline(always)]
-    fn take(import: &mut Import, _order: Order) -> Result<Self> {
+    unsafe fn take(import: &mut Import, _order: Order) -> Result<Self> {
         if !import.info().is_read_only() {
             import.note_write()?;
         }

@@ -123,8 +123,9 @@ impl<S: FromImport> FromImport for Arc<S> {
         S::from_import(import, order).map(Self::new)
     }
 
-    fn take(import: &mut Import, order: Order) -> Result<Self> {
-        S::take(import, order).map(Self::new)
+    unsafe fn take(import: &mut Import, order: Order) -> Result<Self> {
+        // SAFETY: as the caller promises.
+        unsafe { S::take(import, order) }.map(Self::new)
     }
 }
 
