@@ -81,7 +81,7 @@ use crate::driver::stream::is_stream_of;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy::transfer::{DefaultStreamTarget, copy_on_default_stream, ordinal_of};
-use crate::memory::extraction::{FromImport, check_import_writable};
+use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::lease::LeaseMut;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
@@ -406,7 +406,7 @@ impl<T: Element + DeviceCopy> FromImport for ImportedBuffer<T> {
     }
 
     fn check(info: &ArrayInfo) -> Result<()> {
-        check_import_writable(info)
+        info.check_import_writable()
     }
 
     fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {

@@ -313,6 +313,38 @@ impl ArrayInfo {
         }
     }
 
+    /// Returns an error for arrays that their struct must not write, and for those in which two indices may refer to one
+    /// element.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.mutability == Mutability::ReadOnly {
+            // In most cases the struct is the reason, and not the array that it was made of.
+            let found = "a struct that only reads its array, or a read-only array";
+            let allowed = "a writable array in a struct that writes: `LeaseMut<T>` in place of `Lease<T>`, `HostVec<T>` in \
+                           place of `Arc<[T]>` or `&[T]`, and no `readonly`";
+            let error = Error::new(ErrorKind::ReadOnly, "readonly", found, allowed);
+            return Err(error.with_rust_hint("shared memory that Rust writes is an `Arc<HostVec<T>>`"));
+        }
+        if !self.layout.is_injective() {
+            let found = text!("{:?} for shape {:?}", self.strides(), self.shape());
+            let allowed =
+                "strides under which no two indices share an element; copy the array to write to it";
+            return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
+        }
+        Ok(())
+    }
+
+    /// Returns an error for an import that must not be written.
+    pub(crate) fn check_import_writable(&self) -> Result<()> {
+        if self.mutability != Mutability::ReadOnly {
+            return Ok(());
+        }
+        let error =
+            Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array, or a copy");
+        let hint = "import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`; a legacy DLPack tensor, \
+                    which cannot state who may write, is read-only";
+        Err(error.with_rust_hint(hint).with_python_hint(Cure::Copy))
+    }
+
     /// Declares whether other fields of a struct around the array have a drop. It may need the context of the memory.
     #[doc(hidden)]
     #[must_use]

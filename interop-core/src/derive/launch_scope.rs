@@ -18,7 +18,6 @@ use crate::derive::scope_state::{ScopeState, ScopeStream, ScopeUse, unnamed_defa
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
-use crate::memory::raw_view::check_writable;
 
 /// Orders the launch of kernels with the arrays that they use, whatever streams these are on.
 ///
@@ -204,7 +203,7 @@ impl<'a> LaunchScope<'a> {
     /// As [`read_any`](Self::read_any), and as [`CudaArray::view_mut`] for an array that must not be written.
     pub fn write_any(&self, array: &'a mut (impl CudaArray + ?Sized)) -> Result<ArrayInScope<'_>> {
         let info = array.info()?;
-        check_writable(&info)?;
+        info.check_writable()?;
         let scope_use = ScopeUse::write(array, &info);
         self.describe(info, scope_use)
     }

@@ -14,7 +14,7 @@ use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::error::Result;
 use crate::memory::host::view::{HostView, HostViewMut};
-use crate::memory::raw_view::{RawView, check_writable, printed};
+use crate::memory::raw_view::{RawView, viewed};
 
 /// A borrowed array of elements `T` with `N` axes, in memory of any device.
 ///
@@ -98,7 +98,7 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
     /// code accesses the elements for the lifetime of the view.
     #[inline(always)]
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
-        check_writable(info)?;
+        info.check_writable()?;
         // SAFETY: as the caller promises.
         let raw = unsafe { RawView::new::<T>(info) }?;
         Ok(Self { raw, marker: PhantomData })
@@ -111,36 +111,24 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
     }
 }
 
-macro_rules! getters {
-    ($view:ident) => {
-        impl<T, const N: usize> $view<'_, T, N> {
-            /// The address of element \[0, …, 0\], or 0 for a view without elements.
-            #[must_use]
-            pub fn address(&self) -> usize {
-                self.raw.note_unknown();
-                self.raw.address
+macro_rules! addressed {
+    ($($view:ident)*) => {
+        $(
+            impl<T, const N: usize> $view<'_, T, N> {
+                /// The address of element \[0, …, 0\], or 0 for a view without elements.
+                #[must_use]
+                pub fn address(&self) -> usize {
+                    self.raw.note_unknown();
+                    self.raw.address
+                }
             }
-
-            /// The extents.
-            #[must_use]
-            pub fn shape(&self) -> [usize; N] {
-                self.raw.shape
-            }
-
-            /// The strides, in elements.
-            #[must_use]
-            pub fn strides(&self) -> [isize; N] {
-                self.raw.strides
-            }
-        }
+        )*
     };
 }
 
-getters!(ArrayView);
+addressed!(ArrayView ArrayViewMut);
 
-getters!(ArrayViewMut);
-
-printed!(ArrayView ArrayViewMut);
+viewed!(ArrayView ArrayViewMut);
 
 /// The C++ header that declares [`KernelView`] and [`KernelViewMut`] for kernels, as `interop::view<const T, N>` and
 /// `interop::view<T, N>`, and [`KernelArrays`](crate::kernel::KernelArrays) as `interop::elementwise<N, T...>`.

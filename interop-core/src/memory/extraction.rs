@@ -411,7 +411,7 @@ impl<'a> Extraction<'a> {
         self.step(|this| {
             this.is_written = mutability != Mutability::ReadOnly;
             if this.is_written {
-                check_import_writable(this.info()?)?;
+                this.info()?.check_import_writable()?;
             }
             this.check_layout(Some(&element), requirements, false)
         });
@@ -576,18 +576,6 @@ fn already_taken() -> Error {
         "memory that another field has taken",
         "one field that takes the memory",
     )
-}
-
-/// Returns an error for an import that must not be written.
-pub(crate) fn check_import_writable(info: &ArrayInfo) -> Result<()> {
-    if info.mutability() != Mutability::ReadOnly {
-        return Ok(());
-    }
-    let error =
-        Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array, or a copy");
-    let hint = "import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`; a legacy DLPack tensor, \
-                which cannot state who may write, is read-only";
-    Err(error.with_rust_hint(hint).with_python_hint(Cure::Copy))
 }
 
 /// The error for a negative constant, which no extent can equal.

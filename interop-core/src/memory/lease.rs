@@ -17,7 +17,7 @@ use crate::array::mutability::Mutability;
 use crate::driver::device::Device;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Refused, Result};
-use crate::memory::extraction::{FromImport, check_import_writable};
+use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
@@ -433,6 +433,6 @@ owners!(Lease);
 owners!(LeaseMut);
 
 storage!(Lease, Mutability::ReadOnly);
-storage!(LeaseMut, Mutability::Writable, check_import_writable);
+storage!(LeaseMut, Mutability::Writable, ArrayInfo::check_import_writable);
 storage!(Borrowed['a], Mutability::ReadOnly);
-storage!(BorrowedMut['a], Mutability::Writable, check_import_writable);
+storage!(BorrowedMut['a], Mutability::Writable, ArrayInfo::check_import_writable);

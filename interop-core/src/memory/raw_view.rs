@@ -201,10 +201,24 @@ impl<const N: usize> RawView<N> {
     }
 }
 
-/// `Debug` for views whose elements need not implement it.
-macro_rules! printed {
+/// What all views have: extents, strides, and `Debug` for elements that need not implement it.
+macro_rules! viewed {
     ($($view:ident)*) => {
         $(
+            impl<T, const N: usize> $view<'_, T, N> {
+                /// The extents.
+                #[must_use]
+                pub fn shape(&self) -> [usize; N] {
+                    self.raw.shape
+                }
+
+                /// The strides, in elements.
+                #[must_use]
+                pub fn strides(&self) -> [isize; N] {
+                    self.raw.strides
+                }
+            }
+
             impl<T, const N: usize> ::core::fmt::Debug for $view<'_, T, N> {
                 fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
                     self.raw.describe::<T>(stringify!($view), f)
@@ -214,7 +228,7 @@ macro_rules! printed {
     };
 }
 
-pub(crate) use printed;
+pub(crate) use viewed;
 
 /// The elements of an array if two structs may share them. Memory that only a sole owner may write is borrowed like any
 /// Rust value, so the compiler checks it.
@@ -234,23 +248,4 @@ pub(crate) fn elements(info: &ArrayInfo) -> Elements {
     }
     let steps = info.shape().iter().zip(info.strides()).filter(|(extent, _)| **extent > 1);
     Elements::strided(range, item, steps.map(|(_, step)| step.unsigned_abs().saturating_mul(item)))
-}
-
-/// Returns an error for arrays that their struct must not write, and for those in which two indices may refer to one
-/// element.
-pub(crate) fn check_writable(info: &ArrayInfo) -> Result<()> {
-    if info.mutability() == Mutability::ReadOnly {
-        // In most cases the struct is the reason, and not the array that it was made of.
-        let found = "a struct that only reads its array, or a read-only array";
-        let allowed = "a writable array in a struct that writes: `LeaseMut<T>` in place of `Lease<T>`, `HostVec<T>` in place \
-                       of `Arc<[T]>` or `&[T]`, and no `readonly`";
-        let error = Error::new(ErrorKind::ReadOnly, "readonly", found, allowed);
-        return Err(error.with_rust_hint("shared memory that Rust writes is an `Arc<HostVec<T>>`"));
-    }
-    if !info.layout().is_injective() {
-        let found = text!("{:?} for shape {:?}", info.strides(), info.shape());
-        let allowed = "strides under which no two indices share an element; copy the array to write to it";
-        return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
-    }
-    Ok(())
 }

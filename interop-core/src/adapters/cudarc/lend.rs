@@ -17,7 +17,6 @@ use crate::derive::fields::stream::AsStream;
 use crate::derive::launch_scope::LaunchScope;
 use crate::derive::scope_state::ScopeUse;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::raw_view::check_writable;
 
 /// An array in memory of a device, lent to `cudarc` for reading. Nothing is copied.
 ///
@@ -88,9 +87,7 @@ impl<'a, T: Element> LentSlice<'a, T> {
     ///
     /// As [`with_stream`](Self::with_stream), and as [`FromStream::from_stream`](crate::launch::FromStream::from_stream).
     pub fn new(array: &'a (impl CudaArray + ?Sized)) -> Result<Self> {
-        let info = array.info()?;
-        let scope_use = ScopeUse::read(array, &info);
-        Self::from_info(&info, None, scope_use)
+        Self::lend(array, None)
     }
 
     /// Lends an array on a stream of yours.
@@ -102,9 +99,13 @@ impl<'a, T: Element> LentSlice<'a, T> {
     /// [`ErrorKind::Alignment`] if its address is not aligned for `T`; [`ErrorKind::StreamCapture`] for a captured stream of
     /// a context with event tracking; [`ErrorKind::Driver`] if a driver call fails; and as [`LaunchScope::read`].
     pub fn with_stream(array: &'a (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
+        Self::lend(array, Some(stream))
+    }
+
+    fn lend(array: &'a (impl CudaArray + ?Sized), stream: Option<&Arc<CudaStream>>) -> Result<Self> {
         let info = array.info()?;
         let scope_use = ScopeUse::read(array, &info);
-        Self::from_info(&info, Some(stream), scope_use)
+        Self::from_info(&info, stream, scope_use)
     }
 
     /// Lends the array of a description, which the caller borrows for `'a`.
@@ -172,9 +173,7 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
     ///
     /// As [`with_stream`](Self::with_stream), and as [`LentSlice::new`].
     pub fn new(array: &'a mut (impl CudaArray + ?Sized)) -> Result<Self> {
-        let info = array.info()?;
-        let scope_use = ScopeUse::write(array, &info);
-        Self::from_info(&info, None, scope_use)
+        Self::lend(array, None)
     }
 
     /// As [`LentSlice::with_stream`].
@@ -183,18 +182,14 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
     ///
     /// [`ErrorKind::ReadOnly`] for a read-only array; and as [`LentSlice::with_stream`].
     pub fn with_stream(array: &'a mut (impl CudaArray + ?Sized), stream: &Arc<CudaStream>) -> Result<Self> {
-        let info = array.info()?;
-        let scope_use = ScopeUse::write(array, &info);
-        Self::from_info(&info, Some(stream), scope_use)
+        Self::lend(array, Some(stream))
     }
 
-    fn from_info(
-        info: &ArrayInfo,
-        stream: Option<&Arc<CudaStream>>,
-        scope_use: ScopeUse<'a>,
-    ) -> Result<Self> {
-        check_writable(info)?;
-        LentSlice::from_info(info, stream, scope_use).map(Self)
+    fn lend(array: &'a mut (impl CudaArray + ?Sized), stream: Option<&Arc<CudaStream>>) -> Result<Self> {
+        let info = array.info()?;
+        info.check_writable()?;
+        let scope_use = ScopeUse::write(array, &info);
+        LentSlice::from_info(&info, stream, scope_use).map(Self)
     }
 
     /// The elements, in the order of the memory.

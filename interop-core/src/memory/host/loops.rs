@@ -356,24 +356,23 @@ pub(crate) unsafe fn fold<S: Operands, A>(
 /// # Safety
 ///
 /// As for [`map`]. The elements may be uninitialized.
-pub(crate) unsafe fn fill<T: Copy>(loops: &Loops, to: *mut T, value: T) {
-    for Plane { first, rows, run } in loops.planes() {
-        for row in 0..rows.extent {
-            let mut to = to.wrapping_offset(first[0].wrapping_add(rows.to(row)[0]));
-            if run.steps[0] == 1 {
-                for at in 0..run.extent {
-                    // SAFETY: this is an element of the loops.
-                    unsafe { to.wrapping_add(at).write_unaligned(value) };
-                }
-                continue;
+pub(crate) unsafe fn fill<T: Element>(loops: &Loops, to: *mut T, value: T) {
+    let write = |(), _: (*const T,), offset, Axis { extent, steps }| {
+        let to = to.wrapping_offset(offset);
+        if steps[0] == 1 {
+            for at in 0..extent {
+                // SAFETY: this is an element of the loops.
+                unsafe { to.wrapping_add(at).write_unaligned(value) };
             }
-            for _ in 0..run.extent {
-                // SAFETY: as above.
-                unsafe { to.write_unaligned(value) };
-                to = to.wrapping_offset(run.steps[0]);
-            }
+            return Ok(());
         }
-    }
+        for at in 0..extent {
+            // SAFETY: as above.
+            unsafe { to.wrapping_offset((at as isize).wrapping_mul(steps[0])).write_unaligned(value) };
+        }
+        Ok(())
+    };
+    fold_runs(loops, (to.cast_const(),), (), write).unwrap_or_else(|_| unreachable!("no element is read"));
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::array::element::Element;
 use crate::array::layout::order::Order;
 use crate::error::Result;
 use crate::memory::host::cells::{ReadOnlyCell, check_bytes, invalid_bool, read_unchecked, read_valid};
-use crate::memory::raw_view::{RawView, Runs, printed};
+use crate::memory::raw_view::{RawView, Runs, viewed};
 use crate::process::borrow_registry::{Borrow, Elements};
 
 /// A view whose elements host code can read: the memory is host-accessible and aligned, and no work is pending on it.
@@ -57,7 +57,7 @@ pub struct HostViewMut<'a, T, const N: usize> {
     marker: PhantomData<&'a mut T>,
 }
 
-printed!(HostView HostViewMut);
+viewed!(HostView HostViewMut);
 
 /// The recorded access to memory that may be shared. The access ends when the last clone is dropped.
 ///
@@ -293,23 +293,10 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     }
 }
 
-/// The methods of both views.
-macro_rules! views {
+macro_rules! readable {
     ($($View:ident)*) => {
         $(
             impl<T: Element, const N: usize> $View<'_, T, N> {
-                /// The extents.
-                #[must_use]
-                pub fn shape(&self) -> [usize; N] {
-                    self.raw.shape
-                }
-
-                /// The strides, in elements.
-                #[must_use]
-                pub fn strides(&self) -> [isize; N] {
-                    self.raw.strides
-                }
-
                 /// Reads the element at `index`.
                 ///
                 /// # Errors
@@ -329,7 +316,7 @@ macro_rules! views {
     };
 }
 
-views!(HostView HostViewMut);
+readable!(HostView HostViewMut);
 
 /// An iterator over the elements of a view by value, in row-major order; see [`HostView::iter`].
 pub struct Iter<'a, T, const N: usize> {
