@@ -24,17 +24,17 @@ use crate::python::capsule::in_capsule;
 use crate::python::class::exported_array::{
     AnyThread, DescribedOwner, ExportedArray, into_object, numpy_view,
 };
-use crate::python::detach::free_detached;
 use crate::python::errors::with_origin;
 use crate::python::export::allocate::{NewArraySpec, allocated, cupy_empty, numpy_empty, torch_empty};
-use crate::python::export::dlpack::waiting;
-use crate::python::export::numpy::{Api, import_ml_dtypes, type_number};
+use crate::python::export::numpy::{Api, import_ml_dtypes};
 use crate::python::import::exchange_table::{Table, TableStream, makes_objects, object_of};
+use crate::python::import::numpy_array::type_number;
 use crate::python::import::package::{Package, class_names, library};
 use crate::python::import::type_cache::{TypeInfo, exchange_table_of, type_info};
 use crate::python::interface_dict::extract_cai;
-use crate::python::interpreter::{NestedCall, attribute, ignore_exception, imported};
-use crate::python::py_ref::{PyRef, release_deferred_refs};
+use crate::python::interpreter::{
+    NestedCall, PyRef, attribute, free_detached, ignore_exception, imported, release_deferred_refs, waiting,
+};
 
 /// What creates a Python object from an array. The package has further rules, which [`fit`] applies.
 #[derive(Clone, Debug)]

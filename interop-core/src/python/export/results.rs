@@ -19,14 +19,12 @@ use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::Storage;
 use crate::python::class::exported_array::{AnyThread, into_object};
-use crate::python::detach::{detached, free_detached};
 use crate::python::errors::with_origin;
 use crate::python::export::allocate::{NewArraySpec, new_memory_of_rust};
 use crate::python::export::library::{Kind, into_library, make_producer_wait_for};
 use crate::python::import::object::{assemble, import, import_as};
 use crate::python::import::package::Package;
-use crate::python::interpreter::NestedCall;
-use crate::python::py_ref::{PyRef, release_deferred_refs};
+use crate::python::interpreter::{NestedCall, PyRef, detached, free_detached, release_deferred_refs};
 
 /// Defines a return type. The types differ in the library that creates the object.
 macro_rules! result_of {

@@ -10,8 +10,7 @@ use crate::driver::device::Device;
 use crate::driver::stream_handle::StreamHandle;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
-use crate::python::interpreter::{ignore_exception, imported};
-use crate::python::py_ref::PyRef;
+use crate::python::interpreter::{PyRef, ignore_exception, imported};
 
 /// The library that defines a class or one of its bases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
