@@ -29,7 +29,7 @@ use crate::memory::storage::{InfoBuilder, MemoryRegion, MemoryState, Storage};
 /// ```
 /// use interop_core::{HostVec, SharedBuffer, Storage};
 ///
-/// let all = SharedBuffer::new(HostVec::from_slice(&[0.0_f32, 1.0, 2.0]));
+/// let all = SharedBuffer::new(HostVec::from([0.0_f32, 1.0, 2.0]));
 /// let rest = all.byte_offset(4)?;
 /// assert_eq!(rest.memory()?.address, all.memory()?.address + 4);
 /// assert!(all.byte_offset(13).is_err());

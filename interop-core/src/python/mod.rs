@@ -14,8 +14,8 @@
 //! The Python object is frozen, but its memory is not: libraries write to it if the array is writable.
 //!
 //! A function can return an array of a library: set its return type to [`NumPy`], [`PyTorch`], [`CuPy`] or [`Jax`].
-//! [`InLibraryOf`] returns an array of the library whose array the caller passed as a [`WithLibrary`]. The caller's library
-//! can also allocate the memory for a result ([`WithLibrary::new_like`]).
+//! A [`WithLibrary`] is an argument or a result with the library of the caller's array, which can also allocate the memory for a
+//! result ([`WithLibrary::new_like`]).
 //!
 //! With the feature `stubs`, `maturin generate-stubs` writes the types of derived structs. They refer to
 //! `python/interop_core-stubs` in this crate: copy that folder to your project, as `examples/hello-python` does.
@@ -136,9 +136,7 @@ pub use crate::python::convert::extract_stream;
 pub use crate::python::errors::{array_error_type, stream_error_type};
 pub use crate::python::export::library::make_producer_wait;
 pub use crate::python::export::numpy::dtype;
-pub use crate::python::export::results::{
-    CuPy, Exported, InLibraryOf, Jax, NewArray, NumPy, PyTorch, WithLibrary, like,
-};
+pub use crate::python::export::results::{CuPy, Exported, Jax, NewArray, NumPy, PyTorch, WithLibrary};
 pub use crate::python::import::array_like::ArrayLike;
 pub use crate::python::import::dunder_dlpack::import_capsule;
 pub use crate::python::import::object::{import, import_as, import_unchecked};

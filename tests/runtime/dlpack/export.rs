@@ -111,7 +111,7 @@ fn an_empty_array_has_no_address() {
 /// R72, R74, R75, bugs 84, 85, 86, 91: an offset is part of the address, also when the array is exported again.
 #[test]
 fn offsets_are_folded_into_the_address() {
-    let array = Array::strided(HostVec::from_slice(&[0_u32, 1, 2, 3, 4, 5]), &[3], &[2]);
+    let array = Array::strided(HostVec::from([0_u32, 1, 2, 3, 4, 5]), &[3], &[2]);
     let base = array.info().unwrap().address();
     let import = Import::from_dlpack(array.into_dlpack().unwrap()).unwrap();
     let (info, owner) = import.into_parts();
@@ -272,7 +272,7 @@ fn blobs() {
 #[test]
 fn exports_are_repeatable() {
     const EXPORTS: usize = if cfg!(miri) { 10 } else { 1000 };
-    let array = Arc::new(Array::new(HostVec::from_slice(&[1_i64, 2, 3, 4]), &[2, 2]));
+    let array = Arc::new(Array::new(HostVec::from([1_i64, 2, 3, 4]), &[2, 2]));
     let address = array.info().unwrap().address();
     let exports: Vec<ManagedTensor<Versioned>> =
         (0..EXPORTS).map(|_| array.share_dlpack().unwrap()).collect();

@@ -38,7 +38,7 @@ fn elements_are_kept() {
     assert_eq!((vector.len(), vector.is_empty()), (3, false));
     assert_eq!(HostVec::<u16>::zeroed(3).as_mut_slice().unwrap(), [0; 3]);
     assert_eq!(HostVec::<u16>::zeroed(0).as_mut_slice().unwrap(), [0; 0]);
-    assert_eq!(HostVec::from_slice(&[[1_u8, 2], [3, 4]]).as_mut_slice().unwrap(), [[1, 2], [3, 4]]);
+    assert_eq!(HostVec::from([[1_u8, 2], [3, 4]]).as_mut_slice().unwrap(), [[1, 2], [3, 4]]);
     assert_eq!(HostVec::from([7_i8, 8]).as_mut_slice().unwrap(), [7, 8]);
     assert_eq!((3..6_u64).collect::<HostVec<_>>().as_mut_slice().unwrap(), [3, 4, 5]);
     assert!(HostVec::<f32>::default().is_empty());
@@ -82,7 +82,7 @@ fn elements_are_collected() {
 /// Bug 99: a consumer may write any byte into a `bool`.
 #[test]
 fn bytes_that_are_no_bool() {
-    let array = Array::new(HostVec::from_slice(&[true, false, true]), &[3]);
+    let array = Array::new(HostVec::from([true, false, true]), &[3]);
     let shared = std::sync::Arc::new(array);
     let tensor = shared.share_dlpack().unwrap();
     let address = shared.info().unwrap().address();

@@ -443,7 +443,7 @@ fn boolean(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 ///
 /// Python::initialize();
 /// Python::attach(|py| -> PyResult<()> {
-///     let samples = Bound::new(py, Samples { values: HostVec::from_slice(&[1.0_f32, 2.0]), len: 2 })?;
+///     let samples = Bound::new(py, Samples { values: HostVec::from([1.0_f32, 2.0]), len: 2 })?;
 ///     let own = pyo3::types::PyDict::new(py);
 ///     own.set_item("samples", samples)?;
 ///     let check = |code| py.eval(code, Some(&own), None)?.extract::<bool>();

@@ -38,7 +38,7 @@ use crate::python::interpreter::{
 
 /// What creates a Python object from an array. The package has further rules, which [`fit`] applies.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ResultLibrary {
     NumPy,
     /// A class whose exchange table creates objects.
     Table(Table, Package),
@@ -48,7 +48,7 @@ pub(crate) enum Kind {
     Neutral,
 }
 
-impl Kind {
+impl ResultLibrary {
     /// Returns the library of an object.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of a package, without an object of it. The tensors of `PyTorch` have a table since 2.10.
+    /// Returns the library of a package, without an object of it. The tensors of `PyTorch` have a table since 2.10.
     ///
     /// # Errors
     ///
@@ -159,19 +159,19 @@ fn find_importer<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, 
 /// are passed on. The array is dropped once, at the error or together with the exception that refers to it.
 pub(crate) fn into_library<'py>(
     py: Python<'py>,
-    kind: &Kind,
+    library: &ResultLibrary,
     array: impl CudaArray + AnyThread,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _nested = NestedCall::enter()?;
     release_deferred_refs(py);
     free_detached();
-    match kind {
-        Kind::NumPy => into_numpy(py, Box::new(array)),
-        Kind::Table(table, package) => by_table(py, *table, *package, Box::new(array)),
-        Kind::FromDlpack(importer, package) => {
+    match library {
+        ResultLibrary::NumPy => into_numpy(py, Box::new(array)),
+        ResultLibrary::Table(table, package) => by_table(py, *table, *package, Box::new(array)),
+        ResultLibrary::FromDlpack(importer, package) => {
             by_from_dlpack(importer.object().bind(py), *package, Box::new(array))
         }
-        Kind::Neutral => into_object(py, array),
+        ResultLibrary::Neutral => into_object(py, array),
     }
 }
 

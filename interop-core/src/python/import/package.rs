@@ -203,7 +203,7 @@ pub(crate) fn library(py: Python<'_>, package: Package) -> PyResult<Bound<'_, Py
         }
         let text = format!(
             "the result: found no module `{module}`, allowed: an installed {name}, whose array the function returns; \
-             install it, or return `python::NumPy`, or `python::InLibraryOf` for that of the caller's library"
+             install it, or return `python::NumPy`, or `python::WithLibrary`, whose library is the caller's"
         );
         let refusal = PyImportError::new_err(text);
         refusal.set_cause(py, Some(error));
