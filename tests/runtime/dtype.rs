@@ -107,10 +107,10 @@ fn typestrs_are_read_by_the_letter() {
 /// R64, R67, bug 110: vector types have names and no typestr.
 #[test]
 fn lanes_are_part_of_the_name() {
-    let vector = DType::F32.with_lanes(4);
+    let vector = DType { lanes: 4, ..DType::F32 };
     assert_eq!((vector.to_string(), vector.lanes, vector.item_bits(false)), ("float32x4".into(), 4, 128));
     assert_eq!((vector.typestr(), "float32x4".parse()), (None, Ok(vector)));
-    let torch = DType::F4_E2M1FN.with_lanes(2);
+    let torch = DType { lanes: 2, ..DType::F4_E2M1FN };
     assert_eq!(
         (torch.to_string(), torch.item_bits(false), torch.item_bits(true)),
         ("float4_e2m1fnx2".into(), 8, 16)
@@ -120,8 +120,8 @@ fn lanes_are_part_of_the_name() {
         for lanes in [2, 3, 65_535] {
             let name = format!("{name}x{lanes}");
             assert_eq!(
-                (dtype.with_lanes(lanes).to_string(), name.parse()),
-                (name, Ok(dtype.with_lanes(lanes)))
+                ((DType { lanes, ..dtype }).to_string(), name.parse()),
+                (name, Ok(DType { lanes, ..dtype }))
             );
         }
     }

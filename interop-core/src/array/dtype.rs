@@ -174,12 +174,6 @@ impl DType {
         Self::new(OPAQUE, 8, bytes)
     }
 
-    /// The same type with another number of lanes.
-    #[must_use]
-    pub const fn with_lanes(self, lanes: u16) -> Self {
-        Self { lanes, ..self }
-    }
-
     /// The bits of one element when elements are packed.
     pub(crate) const fn packed_bits(self) -> usize {
         self.bits as usize * self.lanes as usize
@@ -268,7 +262,7 @@ impl DType {
         scalar_named(name).or_else(|| {
             let (scalar, lanes) = name.rsplit_once('x')?;
             let lanes = u16::try_from(number(lanes)?).ok().filter(|lanes| *lanes > 1)?;
-            Some(scalar_named(scalar)?.with_lanes(lanes))
+            Some(Self { lanes, ..scalar_named(scalar)? })
         })
     }
 

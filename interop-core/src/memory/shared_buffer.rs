@@ -198,7 +198,7 @@ impl SharedBuffer {
         check_bytes(&ElementType { align: dtype.align(), ..element }, address, len)?;
         let memory = MemoryRegion { address, range: address..address + len, element, device, mutability };
         let owner = MaybeDangling::new(self.clone());
-        if dtype.with_lanes(1) == DType::BOOL {
+        if (DType { lanes: 1, ..dtype }) == DType::BOOL {
             let flags = MemoryRegion { element: <bool as Element>::TYPE, ..memory.clone() };
             let info = InfoBuilder::new(flags, None, true, self.state()).finish(&[len as i64])?;
             // SAFETY: the handle keeps the memory alive.

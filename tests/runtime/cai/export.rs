@@ -148,7 +148,7 @@ fn facts_of<T: Element>() -> ArrayInfo {
 /// R17, bugs 101, 102: types without a typestr are refused; the error names the alternative.
 #[test]
 fn types_without_a_typestr() {
-    let vector = DType::F32.with_lanes(4);
+    let vector = DType { lanes: 4, ..DType::F32 };
     let claimed = |dtype| {
         RawDescriptor { dtype, ..RawDescriptor::new(0x1000, Device::cuda(0), &[2]) }.validate().unwrap()
     };

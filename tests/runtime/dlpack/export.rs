@@ -199,7 +199,7 @@ fn small_floats() {
         .into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault)
         .unwrap();
     let seen = look(&torch);
-    assert_eq!((seen.dtype, seen.shape), (DType::F4_E2M1FN.with_lanes(2), Some(vec![4])));
+    assert_eq!((seen.dtype, seen.shape), (DType { lanes: 2, ..DType::F4_E2M1FN }, Some(vec![4])));
     assert_eq!(Array::<Vec<Float4E2m1fnX2>>::from_dlpack(torch).unwrap().data, [MiniFloat(0x21); 4]);
 }
 
@@ -301,7 +301,7 @@ proptest! {
         (shape, strides) in small_layouts(),
         dtype in prop::sample::select(vec![
             DType::BOOL, DType::U8, DType::F16, DType::BF16, DType::F32, DType::COMPLEX128, DType::F8_E5M2,
-            DType::F4_E2M1FN, DType::F4_E2M1FN.with_lanes(2), DType::F32.with_lanes(4), DType::opaque(12),
+            DType::F4_E2M1FN, DType { lanes: 2, ..DType::F4_E2M1FN }, DType { lanes: 4, ..DType::F32 }, DType::opaque(12),
             DType::new(200, 32, 1),
         ]),
         device in prop::sample::select(vec![Device::CPU, Device::cuda(0), Device::cuda(5), Device::CUDA_MANAGED]),

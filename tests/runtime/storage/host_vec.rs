@@ -138,7 +138,7 @@ fn types_without_bytes() {
     assert_told(&refused(DType::F6_E3M2FN), told("float6_e3m2fn", "elements of whole bytes"));
     assert_told(&refused(DType::new(2, 32, 0)), told("lanes 0", "1 lane or more"));
     assert_told(&refused(DType::new(1, 1, 1)), told("1 bits", "a bool is code 6"));
-    let torch = HostBuffer::zeroed(DType::F4_E2M1FN.with_lanes(2), 4).unwrap();
+    let torch = HostBuffer::zeroed(DType { lanes: 2, ..DType::F4_E2M1FN }, 4).unwrap();
     assert_eq!(Array::new(torch, &[4]).info().unwrap().nbytes(), 4);
 }
 

@@ -121,7 +121,7 @@ fn any_type_goes_through() {
         (DType::BF16, 0),
         (DType::F4_E2M1FN, 0),
         (DType::F6_E2M3FN, 4),
-        (DType::F32.with_lanes(4), 0),
+        (DType { lanes: 4, ..DType::F32 }, 0),
         (DType::opaque(12), 0),
         (DType::new(200, 32, 1), 0),
     ] {

@@ -147,7 +147,7 @@ fn lanes_that_are_padded_are_no_fields() {
         high: Float4E2m1fnX2,
     }
 
-    let lanes = DType::F4_E2M1FN.with_lanes(2);
+    let lanes = DType { lanes: 2, ..DType::F4_E2M1FN };
     for (flags, fits) in [(0, true), (FLAG_SUBBYTE_PADDED, false)] {
         let claims = Claims { dtype: lanes, flags, ..Claims::at(0x1_0000, &[3, 2]) };
         let scales: Array<SharedBuffer> = Array::from_dlpack(claims.send::<Versioned>().1).unwrap();

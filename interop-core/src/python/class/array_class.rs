@@ -127,7 +127,7 @@ pub fn dlpack<'py, T: ArrayMethods>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     release_deferred_refs(py);
-    let request = DlpackArgs::new(arguments)?;
+    let request = DlpackArgs::try_from(arguments)?;
     let owner = InReach::new(PyRef::new(object.clone().into_any().unbind()), None);
     // By reference, so that the description is not moved (see `ImportSlot`).
     let capsule = match T::of(object).info() {
@@ -178,7 +178,7 @@ pub fn dlpack<'py, T: ArrayMethods>(
 ///         dl_device: Option<&Bound<'py, PyAny>>,
 ///         copy: Option<&Bound<'py, PyAny>>,
 ///     ) -> PyResult<Bound<'py, PyAny>> {
-///         let request = DlpackArgs::new([stream, max_version, dl_device, copy])?;
+///         let request = DlpackArgs::try_from([stream, max_version, dl_device, copy])?;
 ///         export(py, &self.samples, &request)
 ///     }
 ///
@@ -382,7 +382,9 @@ pub struct DlpackArgs {
     pub(crate) copy: Option<bool>,
 }
 
-impl DlpackArgs {
+impl TryFrom<[Option<&Bound<'_, PyAny>>; 4]> for DlpackArgs {
+    type Error = PyErr;
+
     /// Parses the arguments of a call, in the order `stream`, `max_version`, `dl_device`, `copy`. `None` of Rust and of
     /// Python mean the same.
     ///
@@ -390,7 +392,7 @@ impl DlpackArgs {
     ///
     /// `TypeError` for a value of the wrong type, `ArrayError` for a number out of range. Exceptions of the value are passed
     /// on.
-    pub fn new(arguments: [Option<&Bound<'_, PyAny>>; 4]) -> PyResult<Self> {
+    fn try_from(arguments: [Option<&Bound<'_, PyAny>>; 4]) -> PyResult<Self> {
         let [stream, max_version, dl_device, copy] =
             arguments.map(|argument| argument.filter(|value| !value.is_none()));
         Ok(Self {
