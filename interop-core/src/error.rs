@@ -341,9 +341,7 @@ pub struct Refused<T> {
 }
 
 impl<T> Refused<T> {
-    /// Returns a value with the reason why it was not accepted.
-    #[must_use]
-    pub fn new(value: T, error: Error) -> Self {
+    pub(crate) fn new(value: T, error: Error) -> Self {
         Self { value: Box::new(value), error }
     }
 }

@@ -74,7 +74,7 @@ pub fn derive_cuda_array(input: TokenStream) -> TokenStream {
 ///     len: usize,
 /// }
 ///
-/// let particles = HostVec::from_slice(&[Particle { position: [0.0; 3], charge: 1.0 }; 5]);
+/// let particles = HostVec::from([Particle { position: [0.0; 3], charge: 1.0 }; 5]);
 /// let info = Cloud { particles, len: 5 }.info()?;
 /// assert_eq!(info.shape(), [5]);
 /// assert_eq!(info.struct_type().map(|record| record.fields.len()), Some(2));

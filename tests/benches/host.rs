@@ -240,7 +240,7 @@ fn lanes_of(values: &[ReadOnlyCell<f32>]) -> f64 {
 
 fn elements() {
     let flags = vec![true; 4 * COUNT];
-    let array = flat(HostVec::from_slice(&flags));
+    let array = flat(HostVec::from(&flags[..]));
     pair(
         "copy of bool, checked",
         [&mut || _ = black_box(flags.clone()), &mut || _ = black_box(array.to_vec::<bool>().unwrap())],
@@ -252,7 +252,7 @@ fn elements() {
         }],
     );
     let points: Vec<[f32; 4]> = (0..COUNT).map(|at| [at as f32; 4]).collect();
-    let array = flat(HostVec::from_slice(&points));
+    let array = flat(HostVec::from(&points[..]));
     let sum = |sum: [u32; 4], point: [f32; 4]| [0, 1, 2, 3].map(|at| bits(sum[at], point[at]));
     pair(
         "fold of four floats",
@@ -285,8 +285,8 @@ fn vectors() {
         [&mut || _ = black_box(vec![0.0_f32; LEN]), &mut || _ = black_box(HostVec::<f32>::zeroed(LEN))],
     );
     pair(
-        "HostVec::from_slice",
-        [&mut || _ = black_box(numbers.clone()), &mut || _ = black_box(HostVec::from_slice(&numbers))],
+        "HostVec::from",
+        [&mut || _ = black_box(numbers.clone()), &mut || _ = black_box(HostVec::from(&numbers[..]))],
     );
     let ramp = || (0..LEN).map(|at| at as f32);
     pair(

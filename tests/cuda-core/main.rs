@@ -362,7 +362,7 @@ fn arrays_that_do_not_fit_are_refused() {
         (error.kind(), error.location().to_owned())
     }
     let _turn = turn();
-    let host = Matrix { data: HostVec::from_slice(&numbers(6)), rows: 2, columns: 3 };
+    let host = Matrix { data: HostVec::from(numbers(6)), rows: 2, columns: 3 };
     assert_eq!(refused(host), (ErrorKind::Device, "device".into()));
     for kind in [MemoryKind::Pinned, MemoryKind::Managed] {
         assert_eq!(refused(source(kind)), (ErrorKind::Device, "device".into()), "{kind:?}");

@@ -208,12 +208,12 @@ fn large_arrays_of_the_host() {
         let layout = RandomLayout { shape, strides, first, len };
         for (order, is_column_major) in [(Order::C, false), (Order::F, true)] {
             let data =
-                SharedBuffer::new(HostVec::from_slice(&elements)).byte_offset(4 * first as isize).unwrap();
+                SharedBuffer::new(HostVec::from(&elements[..])).byte_offset(4 * first as isize).unwrap();
             let import = send(Strided { data, shape: layout.shape.clone(), strides: layout.strides.clone() });
             let offsets = layout.offsets(is_column_major);
             let copy = DeviceBuffer::<u32>::from_import(import, order).unwrap().as_host_vec().unwrap();
             assert!(copy.iter().zip(&offsets).all(|(copied, at)| *copied == elements[*at]), "{layout:?}");
-            let data = SharedBuffer::new(HostVec::from_slice(&flags)).byte_offset(first as isize).unwrap();
+            let data = SharedBuffer::new(HostVec::from(&flags[..])).byte_offset(first as isize).unwrap();
             let import = send(Strided { data, shape: layout.shape.clone(), strides: layout.strides.clone() });
             let copy = CudaSlice::<bool>::from_import(import, order).unwrap();
             let copy = copy.stream().clone_dtoh(&copy).unwrap();

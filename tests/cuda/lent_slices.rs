@@ -258,7 +258,7 @@ fn refused<T: interop_core::Element>(array: &mut impl CudaArray, stream: &Arc<Cu
 fn arrays_elsewhere_are_refused() {
     let _turn = turn();
     let stream = own_stream();
-    let mut host = Matrix { data: interop_core::HostVec::from_slice(&numbers(6)), rows: 2, columns: 3 };
+    let mut host = Matrix { data: interop_core::HostVec::from(numbers(6)), rows: 2, columns: 3 };
     let [kind, _, found, _] = refused::<f32>(&mut host, &stream);
     assert_eq!((&*kind, found), ("Device", Device::CPU.to_string()));
     for kind in [MemoryKind::Pinned, MemoryKind::Managed] {

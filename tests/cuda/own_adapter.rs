@@ -71,7 +71,7 @@ impl<T: Element> FromImport for Pinned<T> {
             unsafe { copy_import(import, order, memory.first) }?;
             Ok(memory)
         };
-        copy(&mut import).map_err(|error| Refused::new(import, error))
+        copy(&mut import).map_err(|error| Refused { value: Box::new(import), error })
     }
 }
 

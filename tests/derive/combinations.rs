@@ -20,7 +20,7 @@ macro_rules! combination {
             }
 
             let samples: Samples<HostVec<f32>> =
-                Samples { values: HostVec::from_slice(&count(6)), $($value)* };
+                Samples { values: HostVec::from(count(6)), $($value)* };
             let info = samples.info().unwrap();
             assert_eq!((info.shape(), info.strides()), (&[2, 3][..], &$strides[..]));
             let address = info.address();

@@ -57,7 +57,7 @@ fn a_shape_beyond_the_storage_is_refused() {
 fn who_may_write_depends_on_the_storage() {
     let vec = Samples { values: count(2), shape: vec![2] };
     assert_eq!(vec.info().unwrap().mutability(), Mutability::UniqueOwner);
-    let host = Samples { values: HostVec::from_slice(&count(2)), shape: vec![2] };
+    let host = Samples { values: HostVec::from(count(2)), shape: vec![2] };
     assert_eq!(host.info().unwrap().mutability(), Mutability::Writable);
     let shared: Samples<Arc<[f32]>> = Samples { values: count(2).into(), shape: vec![2] };
     assert_eq!(shared.info().unwrap().mutability(), Mutability::ReadOnly);
@@ -119,7 +119,7 @@ fn a_storage_of_any_type_takes_what_comes() {
 
 #[test]
 fn one_array_goes_out_and_back_without_a_copy() {
-    let samples = Arc::new(Samples { values: HostVec::from_slice(&count(6)), shape: vec![3, 2] });
+    let samples = Arc::new(Samples { values: HostVec::from(count(6)), shape: vec![3, 2] });
     let address = samples.info().unwrap().address();
     let first = Samples::<Lease<f32>>::from_dlpack(samples.share_dlpack().unwrap()).unwrap();
     let second = Samples::<LeaseMut<f32>>::from_dlpack(samples.share_dlpack().unwrap()).unwrap();
@@ -142,8 +142,8 @@ struct AnyStorage {
 #[test]
 fn the_storage_can_be_known_at_run_time_only() {
     let floats = AnyStorage { values: Arc::new(count(3)), len: 3 };
-    let bytes = AnyStorage { values: Arc::new(HostVec::from_slice(&[7_u8, 8])), len: 2 };
-    assert_eq!(floats.info().unwrap().dtype().name(), "float32");
+    let bytes = AnyStorage { values: Arc::new(HostVec::from([7_u8, 8])), len: 2 };
+    assert_eq!(floats.info().unwrap().dtype().to_string(), "float32");
     let bytes: Samples<Vec<u8>> = Samples::from_dlpack(bytes.into_dlpack().unwrap()).unwrap();
     assert_eq!(bytes.values, [7, 8]);
 }

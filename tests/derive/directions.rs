@@ -102,7 +102,7 @@ fn a_struct_that_only_imports_is_filled() {
 
 #[test]
 fn readonly_makes_every_export_read_only() {
-    let constant = Constant { values: HostVec::from_slice(&count(4)), shape: [4] };
+    let constant = Constant { values: HostVec::from(count(4)), shape: [4] };
     assert!(constant.info().unwrap().is_read_only());
     let shared = Arc::new(constant);
     let error = shared.share_dlpack_as::<Legacy>(StreamHandle::LegacyDefault).err().unwrap();

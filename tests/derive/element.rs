@@ -73,7 +73,7 @@ struct Cloud<T> {
 
 #[test]
 fn a_record_has_the_fields_of_the_struct_where_they_are() {
-    let cloud = Cloud { points: HostVec::from_slice(&[Particle::default(); 2]), shape: vec![2] };
+    let cloud = Cloud { points: HostVec::from([Particle::default(); 2]), shape: vec![2] };
     let info = cloud.info().unwrap();
     let struct_type = info.struct_type().unwrap();
     let fields: Vec<_> =
@@ -86,7 +86,7 @@ fn a_record_has_the_fields_of_the_struct_where_they_are() {
 
 #[test]
 fn fields_without_names_have_those_of_numpy() {
-    let cloud = Cloud { points: HostVec::from_slice(&[Complex(1.0, 2.0)]), shape: vec![1] };
+    let cloud = Cloud { points: HostVec::from([Complex(1.0, 2.0)]), shape: vec![1] };
     let info = cloud.info().unwrap();
     let names: Vec<&str> =
         info.struct_type().unwrap().fields.iter().map(|field| field.name.as_str()).collect();
@@ -107,7 +107,7 @@ fn a_newtype_is_what_it_holds() {
 #[test]
 fn markers_and_parameters_are_no_parts() {
     let cloud = Cloud {
-        points: HostVec::from_slice(&[Pair::<i32, 2, f64> { first: [1, 2], second: 3, marker: PhantomData }]),
+        points: HostVec::from([Pair::<i32, 2, f64> { first: [1, 2], second: 3, marker: PhantomData }]),
         shape: vec![1],
     };
     let info = cloud.info().unwrap();
@@ -119,7 +119,7 @@ fn markers_and_parameters_are_no_parts() {
 #[test]
 fn parts_can_be_of_types_that_a_parameter_names() {
     let pixel = Pixel::<Wide, u8> { red: 1.0, rest: [2.0, 3.0], mask: 4 };
-    let cloud = Cloud { points: HostVec::from_slice(&[pixel]), shape: vec![1] };
+    let cloud = Cloud { points: HostVec::from([pixel]), shape: vec![1] };
     let struct_type = cloud.info().unwrap().struct_type().unwrap().to_string();
     assert_eq!(struct_type, "{red: float64 @0, rest: float64[2] @8, mask: uint8 @24}");
     assert_eq!((pixel.red, pixel.rest[1], pixel.mask), (1.0, 3.0, 4));
@@ -128,7 +128,7 @@ fn parts_can_be_of_types_that_a_parameter_names() {
 #[test]
 fn records_nest() {
     let cloud = Cloud {
-        points: HostVec::from_slice(&[Segment { from: Complex(0.0, 1.0), to: Complex(2.0, 3.0) }]),
+        points: HostVec::from([Segment { from: Complex(0.0, 1.0), to: Complex(2.0, 3.0) }]),
         shape: vec![1],
     };
     let info = cloud.info().unwrap();

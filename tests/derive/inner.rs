@@ -56,7 +56,7 @@ struct OnHost {
 }
 
 fn image() -> Image {
-    Image { pixels: HostVec::from_slice(&count(6)), height: 2, width: 3 }
+    Image { pixels: HostVec::from(count(6)), height: 2, width: 3 }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Imports on the stream on which their caller works: nothing is ordered, nothing is recorded, and graphs stay valid.
 
 use interop_core::cuda::{finish_releases, pending_releases};
+use interop_core::storage::Owner;
 use interop_core::{
     CudaArray, Device, ErrorKind, FromArray, Import, Kept, LaunchScope, Lease, LeaseMut, StreamHandle,
 };
@@ -93,7 +94,7 @@ fn what_is_used_otherwise_is_released_after_the_work() {
         ("an export", |array, stream| {
             drop(array.into_dlpack_as::<interop_core::dlpack::Versioned>(stream.handle()).unwrap());
         }),
-        ("the owner", |array, _| drop(array.data.into_owner())),
+        ("the owner", |array, _| drop(Owner::from(array.data))),
         ("another thread", |array, _| {
             elsewhere(move || drop(array));
         }),
@@ -188,7 +189,7 @@ fn an_array_that_is_kept_leaves_the_stream() {
     stream.destroy();
     assert_eq!(kept.info().unwrap().stream(), None);
     assert_eq!(kept.to_vec::<i16>().unwrap(), [0x707; 32]);
-    drop(kept.into_inner().into_dlpack().unwrap());
+    drop(kept.0.into_dlpack().unwrap());
     assert_eq!((finish_releases(), ledger.released()), (0, 1));
     turn.assert_no_reports();
 }

@@ -166,7 +166,7 @@ fn imports_are_copied_to_their_own_device() {
             assert_eq!((info.device(), info.dtype(), copy.data.kind()), (device, dtype, MemoryKind::Pool));
             assert_eq!(copy.to_vec::<T>().unwrap(), rows_first, "{kind:?} {ordinal}");
         }
-        let tensor = Array::new(HostVec::from_slice(&elements), &[6]).into_dlpack().unwrap();
+        let tensor = Array::new(HostVec::from(elements), &[6]).into_dlpack().unwrap();
         let copy: Array<CudaBuffer> = Array::from_dlpack(tensor).unwrap();
         assert_eq!(copy.info().unwrap().device(), Device::cuda(0));
         assert_eq!(copy.to_vec::<T>().unwrap(), elements);
@@ -181,7 +181,7 @@ fn imports_are_copied_to_their_own_device() {
     let none = Array::new(CudaBuffer::zeroed(MemoryKind::Device, 1, DType::F32, 0).unwrap(), &[0, 2]);
     let none: Array<CudaBuffer> = Array::from_dlpack(none.into_dlpack().unwrap()).unwrap();
     assert_eq!((none.shape.as_slice(), none.data.len()), (&[0, 2][..], 0));
-    let struct_data = HostVec::from_slice(&[[1_u8; 3]; 2]);
+    let struct_data = HostVec::from([[1_u8; 3]; 2]);
     let rows: Array<CudaBuffer> =
         Array::from_dlpack(Array::new(struct_data, &[2]).into_dlpack().unwrap()).unwrap();
     assert_eq!((rows.shape.as_slice(), rows.to_vec::<[u8; 3]>().unwrap()), (&[2, 3][..], vec![[1; 3]; 2]));

@@ -168,7 +168,7 @@ fn while_a_thread_starts_the_one_that_looks() {
 #[test]
 fn while_a_thread_begins_to_read() {
     run_alone("forks::while_a_thread_begins_to_read", || {
-        let array = || Array::new(HostVec::from_slice(&[1_i16, 2, 3]), &[3]);
+        let array = || Array::new(HostVec::from([1_i16, 2, 3]), &[3]);
         let reads = |(): &mut ()| -> Box<dyn FnOnce() + Send> {
             let array = array();
             Box::new(move || assert_eq!(array.to_vec::<i16>().unwrap(), [1, 2, 3]))

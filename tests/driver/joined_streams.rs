@@ -102,7 +102,7 @@ fn to_join_a_stream_is_an_edge_into_the_arrays_own() {
         &array.wait_for_stream(other.handle()).unwrap_err(),
         (ErrorKind::Stream, "stream", found.as_str(), allowed),
     );
-    let host = Array::new(HostVec::from_slice(&[1_i16, 2]), &[2]);
+    let host = Array::new(HostVec::from([1_i16, 2]), &[2]);
     host.wait_for_stream(other.handle()).unwrap();
     drop(array);
     assert_eq!(finish_releases(), 0);

@@ -94,7 +94,7 @@ impl Scene {
 
     fn kept(&self) -> Arc<Row<Lease<i16>>> {
         let (_ledger, import) = arrive_on(&self.data, Device::cuda(0), self.own);
-        Arc::new(Kept::<Row<Lease<i16>>>::from_import(import).unwrap().into_inner())
+        Arc::new(Kept::<Row<Lease<i16>>>::from_import(import).unwrap().0)
     }
 
     /// Kept, and then put on a stream by its user: its library works on others, too.

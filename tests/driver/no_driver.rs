@@ -78,13 +78,13 @@ fn what_needs_none_works() {
         drop(HoldReleases::new());
         assert_eq!((poll_releases(), finish_releases(), pending_releases()), (0, 0, 0));
 
-        let array = Arc::new(Array::new(HostVec::from_slice(&[1_i16, 2, 3]), &[3]));
+        let array = Arc::new(Array::new(HostVec::from([1_i16, 2, 3]), &[3]));
         let tensor =
             array.share_dlpack_as::<interop_core::dlpack::Versioned>(StreamHandle::LegacyDefault).unwrap();
         let back: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
         assert_eq!(back.to_vec::<i16>().unwrap(), [1, 2, 3]);
         // Memory that is labelled pinned can still be read by the host.
-        let pinned = Array::new(Pinned(HostVec::from_slice(&[4_i16, 5])), &[2]);
+        let pinned = Array::new(Pinned(HostVec::from([4_i16, 5])), &[2]);
         assert_eq!(pinned.to_vec::<i16>().unwrap(), [4, 5]);
     });
 }

@@ -79,7 +79,7 @@ fn by_hand(address: usize) -> Import {
     let device = Device { device_id: 1, ..Device::CUDA_HOST };
     let claims = RawDescriptor { dtype: DType::I16, ..RawDescriptor::new(address, device, &shape) };
     // SAFETY: the memory outlives the import.
-    unsafe { Import::from_parts(claims.validate().unwrap(), Owner::none()) }
+    unsafe { Import::from_parts(claims.validate().unwrap(), Owner::default()) }
 }
 
 /// Lets a device write all elements at the device address, and the host read them at the host address.

@@ -80,7 +80,7 @@ fn every_way_that_an_import_goes_waits() {
     let ways: [(&str, Way<()>); 6] = [
         ("taken apart", |import| drop(import.into_parts())),
         ("leased and looked at", |import| drop(Array::<Lease<i16>>::from_import(import).unwrap().info())),
-        ("owner kept", |import| drop(Array::<LeaseMut<i16>>::from_import(import).unwrap().data.into_owner())),
+        ("owner kept", |import| drop(Owner::from(Array::<LeaseMut<i16>>::from_import(import).unwrap().data))),
         ("shared and exported", |import| {
             let array = Arc::new(Array::<SharedBuffer>::from_import(import).unwrap());
             drop((array.share_dlpack().unwrap(), array));

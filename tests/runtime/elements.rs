@@ -57,7 +57,7 @@ fn every_element_is_what_it_says() {
     check::<Float8E8m0fnu>(DType::F8_E8M0FNU, &[]);
     check::<Float6E2m3fn>(DType::F6_E2M3FN, &[]);
     check::<Float6E3m2fn>(DType::F6_E3M2FN, &[]);
-    check::<Float4E2m1fnX2>(DType::F4_E2M1FN.with_lanes(2), &[]);
+    check::<Float4E2m1fnX2>(DType { lanes: 2, ..DType::F4_E2M1FN }, &[]);
     check::<[f32; 3]>(DType::F32, &[3]);
     check::<[[[[u8; 5]; 4]; 3]; 2]>(DType::U8, &[2, 3, 4, 5]);
     check::<[Float6E2m3fn; 4]>(DType::F6_E2M3FN, &[4]);

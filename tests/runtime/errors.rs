@@ -16,7 +16,7 @@ use crate::support::foreign_tensors::Claims;
 fn a_refusal_is_an_error_with_a_value() {
     let error = Error::new(ErrorKind::Rank, "shape", "3 axes", "2 axes");
     let count = Count::default();
-    let refused = Refused::new(Counted(count.clone(), ()), error.clone());
+    let refused = Refused { value: Box::new(Counted(count.clone(), ())), error: error.clone() };
     assert_eq!(refused.to_string(), "`shape`: found 3 axes, allowed: 2 axes");
     assert_eq!(format!("{refused:?}"), format!("Refused({error})"));
     assert!(refused.source().is_none(), "the message says it all, once");

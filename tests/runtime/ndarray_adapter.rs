@@ -131,7 +131,7 @@ fn other_ranks_and_elements_are_refused() {
 #[test]
 fn views_lie_over_memory_with_any_strides() {
     let turned = Strided::strided(
-        SharedBuffer::new(HostVec::from_slice(&[1_u32, 2, 3, 4, 5, 6])).byte_offset(20).unwrap(),
+        SharedBuffer::new(HostVec::from([1_u32, 2, 3, 4, 5, 6])).byte_offset(20).unwrap(),
         &[2, 3],
         &[-3, -1],
     );
@@ -146,13 +146,13 @@ fn views_lie_over_memory_with_any_strides() {
     // SAFETY: nothing writes meanwhile.
     assert_eq!(unsafe { host.as_ndarray() }.unwrap(), array![[7, 8], [7, 8], [7, 8]]);
 
-    let mut columns = Strided::strided(HostVec::from_slice(&[0_i16; 6]), &[2, 3], &[1, 2]);
+    let mut columns = Strided::strided(HostVec::from([0_i16; 6]), &[2, 3], &[1, 2]);
     let host = columns.view_mut::<i16, 2>().unwrap().host_view_mut().unwrap();
     // SAFETY: nothing else reads or writes meanwhile.
     unsafe { host.into_ndarray() }.unwrap().assign(&array![[1, 2, 3], [4, 5, 6]]);
     assert_eq!(columns.data.as_mut_slice().unwrap(), [1, 4, 2, 5, 3, 6]);
 
-    let elements = SharedBuffer::new(HostVec::from_slice(&[0_i16; 6]));
+    let elements = SharedBuffer::new(HostVec::from([0_i16; 6]));
     let mut turned = Strided::strided(elements.byte_offset(4).unwrap(), &[2, 3], &[3, -1]);
     let host = turned.view_mut::<i16, 2>().unwrap().host_view_mut().unwrap();
     // SAFETY: nothing else reads or writes meanwhile.
@@ -164,7 +164,7 @@ fn views_lie_over_memory_with_any_strides() {
 /// The lifetime of a view is that of the struct's borrow, not that of the view that it was made from.
 #[test]
 fn views_live_as_long_as_the_struct_is_borrowed() {
-    let mut row = Strided::new(HostVec::from_slice(&[1_u8, 2]), &[2]);
+    let mut row = Strided::new(HostVec::from([1_u8, 2]), &[2]);
     // SAFETY: nothing writes meanwhile.
     let view = unsafe { row.view::<u8, 1>().unwrap().host_view().unwrap().as_ndarray() }.unwrap();
     assert_eq!(view, array![1, 2]);
@@ -192,7 +192,7 @@ fn views_without_elements() {
 /// A byte other than 0 and 1 never becomes a `bool`, as in each typed view.
 #[test]
 fn bytes_that_are_no_bools_are_refused() {
-    let mut bytes = HostVec::from_slice(&[true, true, false, true]);
+    let mut bytes = HostVec::from([true, true, false, true]);
     let first: *mut bool = bytes.as_mut_slice().unwrap().as_mut_ptr();
     // SAFETY: the byte belongs to the vector, and nothing reads it as a `bool` before it is checked.
     unsafe { first.cast::<u8>().wrapping_add(2).write(2) };

@@ -140,7 +140,7 @@ fn interface(len: usize, descr: Option<Vec<DescrEntry>>) -> Scene {
     let run = move || {
         // SAFETY: nothing is read at the address.
         let import = unsafe { Import::from_cai_on_device(&interface, Device::cuda(0), owner) }?;
-        CudaArrayInterface::from_info(import.info()).map(drop)
+        CudaArrayInterface::try_from(import.info()).map(drop)
     };
     Scene { released: Box::new(move || count.get()), run: Box::new(run) }
 }

@@ -1,6 +1,6 @@
 //! A Python module whose functions take and return arrays of any library.
 
-use interop_core::python::{InLibraryOf, WithLibrary};
+use interop_core::python::WithLibrary;
 use interop_core::{CudaArray, HostVec, Lease, LeaseMut};
 use pyo3::prelude::*;
 
@@ -56,7 +56,7 @@ mod hello_python {
 
     /// Every element halved, as a new array of the caller's library: NumPy in, NumPy out.
     #[pyfunction]
-    fn halved(row: WithLibrary<Row<Lease<f32>>>) -> PyResult<InLibraryOf<Row<HostVec<f32>>>> {
+    fn halved(row: WithLibrary<Row<Lease<f32>>>) -> PyResult<WithLibrary<Row<HostVec<f32>>>> {
         let values = row.to_vec::<f32>()?.into_iter().map(|value| value / 2.0).collect();
         Ok(row.like(Row { values, len: row.len }))
     }

@@ -62,7 +62,7 @@ fn like_i32(obj: ArrayLike<Row<Lease<i32>>>) -> PyResult<(usize, Vec<i32>)> {
 
 #[pyfunction]
 fn like_u64(obj: ArrayLike<Row<Vec<u64>>>) -> Vec<u64> {
-    obj.into_inner().values
+    obj.0.values
 }
 
 #[pyfunction]

@@ -32,7 +32,7 @@ struct Samples {
 
 impl Samples {
     fn of(values: &[f32]) -> Self {
-        Self { values: HostVec::from_slice(values), len: values.len() }
+        Self { values: HostVec::from(values), len: values.len() }
     }
 }
 
@@ -65,7 +65,7 @@ struct Levels {
 impl Levels {
     #[new]
     fn new() -> PyClassInitializer<Self> {
-        let levels = Self { levels: HostVec::from_slice(&[7, 8, 9]), len: 3 };
+        let levels = Self { levels: HostVec::from([7, 8, 9]), len: 3 };
         PyClassInitializer::from(Samples::of(&[1.0, 2.0])).add_subclass(levels)
     }
 }
@@ -102,7 +102,7 @@ struct Named {
 impl Named {
     #[new]
     fn new() -> Self {
-        Self { values: HostVec::from_slice(&[1.0, 2.0]), len: 2 }
+        Self { values: HostVec::from([1.0, 2.0]), len: 2 }
     }
 
     fn __getitem__(&self, name: &str) -> String {

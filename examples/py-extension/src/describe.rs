@@ -51,7 +51,7 @@ fn dict_of<'py>(py: Python<'py>, info: &ArrayInfo, protocol: &str) -> PyResult<B
     let dict = PyDict::new(py);
     let device = info.device();
     let known = device.device_type != DeviceType::UNKNOWN;
-    let dtype = info.dtype().typestr().unwrap_or_else(|| info.dtype().name());
+    let dtype = info.dtype().typestr().unwrap_or_else(|| info.dtype().to_string());
     let stream = info.stream().and_then(StreamHandle::to_raw);
     dict.set_item("protocol", protocol)?;
     dict.set_item("device", known.then_some((device.device_type.0, device.device_id)))?;

@@ -10,7 +10,7 @@ use core::fmt::Display;
 
 use half::{bf16, f16};
 use interop_core::descriptor::Dims;
-use interop_core::python::{extract_integer, like};
+use interop_core::python::{WithLibrary, extract_integer};
 use interop_core::view::ReadOnlyCell;
 use interop_core::{
     CudaArray, DType, Element, Error, ErrorKind, FromArray, Import, LaunchScope, Lease, SharedBuffer,
@@ -279,7 +279,8 @@ fn changed<'py, T: Element + Send + Sync>(
     for element in &mut elements {
         *element = change(*element);
     }
-    like(object, Strided { elements, shape: from.shape, strides: None })?.into_pyobject(object.py())
+    WithLibrary::new(object, Strided { elements, shape: from.shape, strides: None })?
+        .into_pyobject(object.py())
 }
 
 /// Returns a new array of the same kind as `object` with every element doubled. `import` is an import of `object` in
@@ -424,7 +425,7 @@ pub(crate) fn filled(
     place: Place,
 ) -> interop_core::Result<(SharedBuffer, StreamHandle)> {
     fn beyond(dtype: DType, value: &dyn Display) -> Error {
-        let allowed = format!("a number within the range of {}", dtype.name());
+        let allowed = format!("a number within the range of {dtype}");
         Error::new(ErrorKind::Overflow, "value", value, allowed)
     }
     fn complex(dtype: DType) -> Error {

@@ -45,7 +45,7 @@ impl Recording {
         dl_device: Option<&Bound<'py, PyAny>>,
         copy: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let request = DlpackArgs::new([stream, max_version, dl_device, copy])?;
+        let request = DlpackArgs::try_from([stream, max_version, dl_device, copy])?;
         export(py, &self.samples, &request)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use half::bf16;
-use interop_core::python::{CuPy, InLibraryOf, Jax, NewArray, NumPy, PyTorch, WithLibrary, import_as};
+use interop_core::python::{CuPy, Jax, NewArray, NumPy, PyTorch, WithLibrary, import_as};
 use interop_core::{CudaArray, Element, HostVec, Lease, LeaseMut};
 use pyo3::prelude::*;
 
@@ -37,8 +37,8 @@ fn as_jax(obj: &Bound<'_, PyAny>) -> PyResult<Jax<Array>> {
 
 /// Returns an array of the same kind as the argument, in the same memory.
 #[pyfunction]
-fn as_it_came(obj: WithLibrary<Argument>) -> InLibraryOf<Argument> {
-    obj.into_library()
+fn as_it_came(obj: WithLibrary<Argument>) -> WithLibrary<Argument> {
+    obj
 }
 
 /// Returns new memory of the caller's library, filled with ones. Its previous contents are not used.
@@ -68,7 +68,7 @@ fn ones_like_bf16(
 /// Returns a matrix with every element doubled, in memory that Rust owns.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
-fn doubled(obj: WithLibrary<Matrix<Lease<f32>>>) -> PyResult<InLibraryOf<Matrix<HostVec<f32>>>> {
+fn doubled(obj: WithLibrary<Matrix<Lease<f32>>>) -> PyResult<WithLibrary<Matrix<HostVec<f32>>>> {
     let view = obj.view::<f32, 2>()?.host_view()?;
     let [rows, columns] = view.shape();
     let mut elements = HostVec::try_zeroed(rows * columns)?;
@@ -91,7 +91,7 @@ struct Row<S> {
 type InNumPy<S> = NumPy<Row<S>>;
 
 fn row<T: Element>(values: &[T]) -> Row<HostVec<T>> {
-    Row { values: HostVec::from_slice(values), len: values.len() }
+    Row { values: HostVec::from(values), len: values.len() }
 }
 
 /// A struct without padding.

@@ -27,8 +27,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// assert_eq!(DType::F32.typestr().as_deref(), Some("<f4"));
 /// assert_eq!(("|b1".parse(), "bfloat16".parse()), (Ok(DType::BOOL), Ok(DType::BF16)));
 /// assert_eq!(DType::BF16.typestr(), None); // the CUDA Array Interface has no code for it
-/// assert_eq!(DType { lanes: 4, ..DType::F32 }.name(), "float32x4");
-/// assert_eq!(DType::new(10, 8, 1).name(), "float8_e4m3fn");
+/// assert_eq!(DType { lanes: 4, ..DType::F32 }.to_string(), "float32x4");
+/// assert_eq!(DType::new(10, 8, 1).to_string(), "float8_e4m3fn");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
@@ -174,15 +174,8 @@ impl DType {
         Self::new(OPAQUE, 8, bytes)
     }
 
-    /// The same type with another number of lanes.
-    #[must_use]
-    pub const fn with_lanes(self, lanes: u16) -> Self {
-        Self { lanes, ..self }
-    }
-
     /// The bits of one element when elements are packed.
-    #[must_use]
-    pub const fn packed_bits(self) -> usize {
+    pub(crate) const fn packed_bits(self) -> usize {
         self.bits as usize * self.lanes as usize
     }
 
@@ -243,8 +236,7 @@ impl DType {
 
     /// The name, such as `float32`, `bfloat16`, `float8_e4m3fn`, or `float32x4` for four lanes. An unknown code prints
     /// its numbers.
-    #[must_use]
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         let Some(row) = self.row() else {
             return format!("dlpack_code{}_bits{}_lanes{}", self.code, self.bits, self.lanes);
         };
@@ -270,7 +262,7 @@ impl DType {
         scalar_named(name).or_else(|| {
             let (scalar, lanes) = name.rsplit_once('x')?;
             let lanes = u16::try_from(number(lanes)?).ok().filter(|lanes| *lanes > 1)?;
-            Some(scalar_named(scalar)?.with_lanes(lanes))
+            Some(Self { lanes, ..scalar_named(scalar)? })
         })
     }
 
@@ -404,9 +396,12 @@ fn alternatives(numbers: &[u8]) -> String {
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self { code, bits, lanes }, name) = (self, self.name());
-        // A type without a name of its own is printed with its numbers.
-        let named = self.row().is_some() && self.is_valid();
-        if named { f.write_str(&name) } else { write!(f, "{name} (code {code}, {bits} bits, lanes {lanes})") }
+        // A type that does not exist is printed with its numbers.
+        if self.is_valid() {
+            f.write_str(&name)
+        } else {
+            write!(f, "{name} (code {code}, {bits} bits, lanes {lanes})")
+        }
     }
 }
 

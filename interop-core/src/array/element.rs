@@ -84,7 +84,7 @@ impl ElementType {
     /// unsafe impl Element for Float8 {
     ///     const TYPE: ElementType = ElementType::from_dtype::<Self>(DType::F8_E4M3FN);
     /// }
-    /// assert_eq!(Float8::TYPE.dtype().name(), "float8_e4m3fn");
+    /// assert_eq!(Float8::TYPE.dtype().to_string(), "float8_e4m3fn");
     /// ```
     #[must_use]
     pub const fn from_dtype<T>(dtype: DType) -> Self {
@@ -362,7 +362,7 @@ unsafe impl<const N: usize> Element for Opaque<N> {
 ///
 /// type Float8 = MiniFloat<{ DType::F8_E4M3FN.code }>;
 /// assert_eq!(Float8::TYPE.dtype(), DType::F8_E4M3FN);
-/// assert_eq!(MiniFloat::<{ DType::F4_E2M1FN.code }>::TYPE.dtype().name(), "float4_e2m1fnx2");
+/// assert_eq!(MiniFloat::<{ DType::F4_E2M1FN.code }>::TYPE.dtype().to_string(), "float4_e2m1fnx2");
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]

@@ -452,7 +452,10 @@ impl ArrayInfo {
         }
         let vector =
             lanes > 1 && !self.dtype.is_opaque() && self.dtype.item_bits(self.padded) == 8 * element.size;
-        if vector && element.axes() == [usize::from(lanes)] && self.dtype.with_lanes(1) == element.dtype {
+        if vector
+            && element.axes() == [usize::from(lanes)]
+            && (DType { lanes: 1, ..self.dtype }) == element.dtype
+        {
             // One element of a vector type is one `[T; lanes]`.
             return Ok(None);
         }

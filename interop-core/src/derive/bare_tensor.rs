@@ -206,7 +206,7 @@ unsafe impl<'a, S: BorrowedFor<'a>> BorrowedFor<'a> for Arc<S> {}
 /// #[cuda_array(shape = [len])]
 /// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
 ///
-/// let mut samples = Samples { values: HostVec::from_slice(&[1.0_f32, 2.0]), len: 2 };
+/// let mut samples = Samples { values: HostVec::from([1.0_f32, 2.0]), len: 2 };
 /// let lent = LentTensor::new_mut(&mut samples, StreamHandle::NothingPending)?;
 /// // The library gets `lent.as_ptr()`. Here it is this crate again.
 /// // SAFETY: the tensor lends memory that is borrowed as mutable while `lent` is.

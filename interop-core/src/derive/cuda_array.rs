@@ -381,7 +381,7 @@ pub unsafe trait CudaArray {
     fn to_cai(&self) -> Result<CudaArrayInterface> {
         let mut info = self.info()?;
         info.pending = PendingWork::on(cuda::stream_for_interface(&info)?);
-        let mut interface = CudaArrayInterface::from_info(&info)?;
+        let mut interface = CudaArrayInterface::try_from(&info)?;
         interface.data.0 = cuda::address_for_kernels(info.unwatched_address, info.device())?;
         Ok(interface)
     }

@@ -47,7 +47,7 @@ macro_rules! dereferences {
 /// work of the memory's context, and after a scope all later work waits for it. A `stream` field gets the legacy default
 /// stream. Structs with `#[cuda_array(pyclass)]` are always imported so.
 ///
-/// It dereferences to the struct, which [`into_inner`](Self::into_inner) returns. If a result must be one of the caller's
+/// It dereferences to the struct, which is its field. If a result must be one of the caller's
 /// library, too, write `WithLibrary<Kept<…>>`.
 ///
 /// An import during graph capture fails, because the stream that captures is not known to later users of the array.
@@ -64,26 +64,18 @@ macro_rules! dereferences {
 /// impl Recorder {
 ///     /// As the argument of a `#[pyfunction]`, too.
 ///     fn keep(&mut self, samples: Kept<Samples<Lease<f32>>>) {
-///         self.all.push(samples.into_inner());
+///         self.all.push(samples.0);
 ///     }
 /// }
 ///
-/// let tensor = Samples { values: HostVec::from_slice(&[1.0_f32, 2.0]), len: 2 }.into_dlpack()?;
+/// let tensor = Samples { values: HostVec::from([1.0_f32, 2.0]), len: 2 }.into_dlpack()?;
 /// let mut recorder = Recorder { all: Vec::new() };
 /// recorder.keep(Kept::from_dlpack(tensor)?);
 /// assert_eq!(recorder.all[0].to_vec::<f32>()?, [1.0, 2.0]);
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Kept<A>(A);
-
-impl<A> Kept<A> {
-    /// Returns the array.
-    #[must_use]
-    pub fn into_inner(self) -> A {
-        self.0
-    }
-}
+pub struct Kept<A>(pub A);
 
 dereferences!(Kept, 0);
 

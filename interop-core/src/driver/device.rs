@@ -67,8 +67,7 @@ impl DeviceType {
     }
 
     /// The name in `dlpack.h` without the prefix `kDL`, or `None` for an unlisted number.
-    #[must_use]
-    pub fn name(self) -> Option<&'static str> {
+    fn name(self) -> Option<&'static str> {
         NAMES.iter().find(|(code, _)| *code == self.0).map(|(_, name)| *name)
     }
 }

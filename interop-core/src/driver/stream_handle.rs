@@ -44,14 +44,12 @@ pub enum StreamHandle {
     Raw(RawStream),
 }
 
-/// A stream handle that was created by the unsafe [`StreamHandle::from_raw`].
+/// A stream handle that was created by the unsafe [`StreamHandle::from_raw`]. [`StreamHandle::to_raw`] returns its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RawStream(NonZeroUsize);
 
 impl RawStream {
-    /// The handle, a `CUstream`.
-    #[must_use]
-    pub const fn get(self) -> usize {
+    pub(crate) const fn get(self) -> usize {
         self.0.get()
     }
 }

@@ -35,7 +35,7 @@ use crate::process::{borrow_registry, counters};
 /// ```
 /// use interop_core::HostVec;
 ///
-/// let mut pixels = HostVec::from_slice(&[1.0_f32, 2.0, 3.0]);
+/// let mut pixels = HostVec::from([1.0_f32, 2.0, 3.0]);
 /// pixels.as_mut_slice()?[0] = 10.0;
 /// assert_eq!(pixels.as_mut_slice()?, [10.0, 2.0, 3.0]);
 /// assert_eq!(pixels.as_mut_slice()?.as_ptr().addr() % 128, 0);
@@ -78,16 +78,6 @@ impl<T: Element> HostVec<T> {
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         Self::try_zeroed(len).unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// Copies these elements.
-    ///
-    /// # Panics
-    ///
-    /// As [`zeroed`](Self::zeroed).
-    #[must_use]
-    pub fn from_slice(elements: &[T]) -> Self {
-        Self::try_from_slice(elements).unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn try_from_slice(elements: &[T]) -> Result<Self> {
@@ -161,22 +151,33 @@ impl<T: Element> HostVec<T> {
 
 copying_storage! { HostVec<T>, |elements, order| Self::copied(elements, order); }
 
+impl<T: Element> From<&[T]> for HostVec<T> {
+    /// Copies the elements.
+    ///
+    /// # Panics
+    ///
+    /// As [`zeroed`](Self::zeroed).
+    fn from(elements: &[T]) -> Self {
+        Self::try_from_slice(elements).unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
 impl<T: Element> From<Vec<T>> for HostVec<T> {
     /// Copies the elements, because a `Vec` has only the alignment of its element type.
     fn from(elements: Vec<T>) -> Self {
-        Self::from_slice(&elements)
+        Self::from(&elements[..])
     }
 }
 
 impl<T: Element, const N: usize> From<[T; N]> for HostVec<T> {
     fn from(elements: [T; N]) -> Self {
-        Self::from_slice(&elements)
+        Self::from(&elements[..])
     }
 }
 
 impl<T: Element> FromIterator<T> for HostVec<T> {
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
-        Self::from_slice(&elements.into_iter().collect::<Vec<T>>())
+        Self::from(elements.into_iter().collect::<Vec<T>>())
     }
 }
 

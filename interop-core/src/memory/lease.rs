@@ -315,14 +315,15 @@ impl LeasedMemory {
 /// The ways back from a lease to the owner of its memory.
 macro_rules! owners {
     ($lease:ident) => {
-        impl<T: Element> $lease<T> {
-            /// Returns the owner of the memory in place of the lease.
-            #[must_use]
-            pub fn into_owner(self) -> Owner {
-                self.memory.owner.note_unknown();
-                self.memory.owner
+        /// The owner of the memory in place of the lease.
+        impl<T: Element> From<$lease<T>> for Owner {
+            fn from(lease: $lease<T>) -> Self {
+                lease.memory.owner.note_unknown();
+                lease.memory.owner
             }
+        }
 
+        impl<T: Element> $lease<T> {
             /// Returns the value that lends the memory, if it has this type.
             ///
             /// # Errors

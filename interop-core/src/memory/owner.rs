@@ -70,10 +70,8 @@ impl Owner {
         *unsafe { Box::from_raw(this.value.cast::<T>().as_ptr()) }
     }
 
-    /// Owns nothing: memory that lives as long as the program.
     #[inline]
-    #[must_use]
-    pub const fn none() -> Self {
+    pub(crate) const fn none() -> Self {
         Self { value: NonNull::dangling(), release: None, reach: None, uses: None }
     }
 
@@ -137,6 +135,13 @@ impl Owner {
     #[inline]
     pub(crate) fn uses(&self) -> Option<Arc<Uses>> {
         self.uses.clone()
+    }
+}
+
+/// Owns nothing: memory that lives as long as the program.
+impl Default for Owner {
+    fn default() -> Self {
+        Self::none()
     }
 }
 

@@ -28,7 +28,7 @@ use crate::memory::storage::{InfoBuilder, MemoryRegion, MemoryState, Storage};
 /// ```
 /// use interop_core::{HostVec, SharedBuffer, Storage};
 ///
-/// let all = SharedBuffer::new(HostVec::from_slice(&[0.0_f32, 1.0, 2.0]));
+/// let all = SharedBuffer::new(HostVec::from([0.0_f32, 1.0, 2.0]));
 /// let rest = all.byte_offset(4)?;
 /// assert_eq!(rest.memory()?.address, all.memory()?.address + 4);
 /// assert!(all.byte_offset(13).is_err());
@@ -197,7 +197,7 @@ impl SharedBuffer {
         ElementType { align: dtype.align(), ..element }.check_range(address, len)?;
         let memory = MemoryRegion { address, range: address..address + len, element, device, mutability };
         let owner = MaybeDangling::new(self.clone());
-        if dtype.with_lanes(1) == DType::BOOL {
+        if (DType { lanes: 1, ..dtype }) == DType::BOOL {
             let flags = MemoryRegion { element: <bool as Element>::TYPE, ..memory.clone() };
             let info = InfoBuilder::new(flags, None, true, self.state()).finish(&[len as i64])?;
             // SAFETY: the handle keeps the memory alive.

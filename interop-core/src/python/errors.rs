@@ -304,11 +304,3 @@ pub(crate) fn in_words(cure: &Cure, library: &str) -> Cow<'static, str> {
     };
     (*words).into()
 }
-
-/// Creates the exception of an error here, where a panic is caught. `PyO3` aborts the process if it cannot allocate the
-/// exception later.
-#[cold]
-pub(crate) fn raised(py: Python<'_>, error: PyErr) -> PyErr {
-    error.value(py);
-    error
-}

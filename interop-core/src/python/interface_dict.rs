@@ -19,9 +19,8 @@ use crate::error::{Error, ErrorKind, text};
 use crate::protocols::cai::descr::{DescrEntry, DescrType};
 use crate::protocols::cai::{CaiFields, CudaArrayInterface, VERSION};
 use crate::python::convert::number;
-use crate::python::errors::{Failure, origin, raised, with_length};
-use crate::python::interpreter::{NestedCall, attribute, ignore_exception};
-use crate::python::py_ref::release_deferred_refs;
+use crate::python::errors::{Failure, origin, with_length};
+use crate::python::interpreter::{NestedCall, attribute, ignore_exception, raised, release_deferred_refs};
 
 /// Reads an interface dict or another mapping. Only the types of the values are checked.
 ///

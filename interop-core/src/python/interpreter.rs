@@ -1,17 +1,29 @@
-//! The interpreter: attachment, exceptions, how deep calls nest, and functions that every CPython exports, but that the stable ABI of 3.11 does
-//! not contain. These are looked up once, by name, and each has a fallback.
-#![expect(unsafe_code, reason = "calls C functions that were looked up by name")]
+//! The interpreter: which threads are attached, code that runs detached, references that any thread may drop, exceptions, and how
+//! deep calls nest.
+//!
+//! Some functions that every CPython exports are not in the stable ABI of 3.11. These are looked up once, by name, and each has a
+//! fallback.
+#![expect(unsafe_code, reason = "calls C functions, also such that were looked up by name")]
 
 use core::cell::Cell;
 use core::ffi::{CStr, c_int, c_void};
-use core::mem::transmute;
-use core::ptr::null_mut;
-use std::sync::OnceLock;
+use core::mem::{ManuallyDrop, transmute};
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pyo3::exceptions::{PyException, PyRecursionError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+
+use crate::array::info::ArrayInfo;
+use crate::cuda;
+use crate::driver::device::Device;
+use crate::driver::release::hold::DeferRecording;
+use crate::driver::release::reach::Handle;
+use crate::memory::owner::Owner;
+use crate::process::fork::PerProcess;
 
 type CurrentState = unsafe extern "C" fn() -> *mut ffi::PyThreadState;
 
@@ -320,4 +332,209 @@ fn too_deep() -> PyErr {
          each other on this thread, each made by Python code that the one before it has called"
     );
     PyRecursionError::new_err(text)
+}
+
+/// A reference to a Python object that any thread may drop.
+///
+/// A deleter may run on a thread that is not attached, even while another thread holds the interpreter's lock and waits
+/// for this one. So the drop never waits: if the thread is not attached, the reference is deferred, and the next call
+/// into this module drops it. References that are still deferred when the interpreter ends are leaked.
+#[derive(Debug)]
+pub(crate) struct PyRef(ManuallyDrop<Py<PyAny>>);
+
+/// An owned reference that is not dropped yet.
+struct Reference(NonNull<()>);
+
+// SAFETY: any thread that is attached may drop a reference.
+unsafe impl Send for Reference {}
+
+/// The deferred references.
+struct PendingDecrefs {
+    objects: Mutex<Vec<Reference>>,
+    /// The number of references that are not dropped yet. It can be read without the lock.
+    waiting: AtomicUsize,
+}
+
+static PENDING: PerProcess<PendingDecrefs> = PerProcess::new(PendingDecrefs::after);
+
+impl PendingDecrefs {
+    /// A forked process takes over the deferred references of its parent. They are leaked if a thread of the parent
+    /// held the lock.
+    fn after(parents: Option<&'static Self>) -> Self {
+        let objects = parents.and_then(|parents| parents.objects.try_lock().ok());
+        let objects = objects.map_or_else(Vec::new, |mut objects| core::mem::take(&mut *objects));
+        Self { waiting: AtomicUsize::new(objects.len()), objects: Mutex::new(objects) }
+    }
+
+    fn objects(&self) -> MutexGuard<'_, Vec<Reference>> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PyRef {
+    pub(crate) fn new(object: Py<PyAny>) -> Self {
+        Self(ManuallyDrop::new(object))
+    }
+
+    /// The object.
+    pub(crate) fn object(&self) -> &Py<PyAny> {
+        &self.0
+    }
+}
+
+impl Drop for PyRef {
+    fn drop(&mut self) {
+        // SAFETY: the value is taken once, here.
+        let object = unsafe { ManuallyDrop::take(&mut self.0) };
+        let Some(object) = NonNull::new(object.into_ptr()) else { return };
+        // SAFETY: this is an owned reference to an object.
+        unsafe { release(object.cast()) };
+    }
+}
+
+/// Drops a reference to a Python object, now if the thread is attached.
+///
+/// # Safety
+///
+/// The pointer is that of an object, and a reference to it is owned and given up.
+unsafe fn release(object: NonNull<()>) {
+    if is_attached() {
+        // SAFETY: the thread is attached, and the reference is owned, as the caller promises.
+        unsafe { ffi::Py_DECREF(object.as_ptr().cast()) };
+    } else {
+        let deferred = PENDING.get();
+        deferred.waiting.fetch_add(1, Ordering::AcqRel);
+        deferred.objects().push(Reference(object));
+    }
+}
+
+/// Returns an owner of memory that a Python object keeps alive. As `Owner::new(PyRef::new(object))`, without a box.
+pub(crate) fn owner_of(object: &Bound<'_, PyAny>) -> Owner {
+    let Some(reference) = NonNull::new(object.clone().into_ptr()) else { return Owner::none() };
+    // SAFETY: `release` gets this owned reference once, and may be called on any thread.
+    unsafe { Owner::from_raw(reference.cast(), release) }
+}
+
+/// The object may free memory in the context that is current.
+impl Handle for PyRef {
+    type Last = Self;
+
+    fn last(self) -> Option<Self> {
+        // Without the interpreter's lock, another thread may drop the other references after they were counted.
+        // SAFETY: the object is alive, and the thread is attached.
+        let is_last = || is_free_threaded() || unsafe { ffi::Py_REFCNT(self.0.as_ptr()) } == 1;
+        (is_attached() && is_last()).then_some(self)
+    }
+}
+
+/// Returns the number of Python objects whose release is deferred until a thread that is attached to the interpreter
+/// drops them.
+///
+/// [`cuda::pending_releases`](crate::cuda::pending_releases) counts the releases that wait for work on a GPU.
+#[inline]
+#[must_use]
+pub fn deferred_ref_count() -> usize {
+    PENDING.get().waiting.load(Ordering::Acquire)
+}
+
+/// Drops the Python objects whose release other threads deferred.
+///
+/// Every import, every export and every method of an array class calls this.
+#[inline]
+pub fn release_deferred_refs(py: Python<'_>) {
+    if deferred_ref_count() != 0 {
+        release_deferred(py);
+    }
+}
+
+#[cold]
+fn release_deferred(_: Python<'_>) {
+    let deferred = PENDING.get();
+    let objects = core::mem::take(&mut *deferred.objects());
+    for object in objects {
+        deferred.waiting.fetch_sub(1, Ordering::AcqRel);
+        // The drop may run any code, including code that calls this function.
+        // SAFETY: the thread is attached, and this is the reference that was deferred.
+        unsafe { ffi::Py_DECREF(object.0.as_ptr().cast()) };
+    }
+}
+
+/// Runs a closure that may wait for a device while the thread is detached from the interpreter.
+///
+/// Other Python threads run meanwhile. The device work may include a host function that needs the interpreter's lock.
+///
+/// A detached thread cannot ask libraries whether they capture a graph. So releases are deferred and polled afterwards.
+pub(crate) fn detached<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) -> R {
+    let later = DeferRecording::new();
+    let done = py.detach(run);
+    drop(later);
+    cuda::poll_in_passing();
+    release_deferred_refs(py);
+    done
+}
+
+/// A closure that stays on its thread, for `detach`. `detach` requires `Send` to keep references to Python objects out.
+struct AssertSend<'a>(&'a mut dyn FnMut());
+
+// SAFETY: the value is never sent to another thread, and the closures of this file use no Python objects.
+unsafe impl Send for AssertSend<'_> {}
+
+impl AssertSend<'_> {
+    fn run(self) {
+        (self.0)();
+    }
+}
+
+/// Runs a closure for the storage of an argument, [`detached`] from the interpreter.
+pub(crate) fn take_detached(take: &mut dyn FnMut()) {
+    // SAFETY: an import runs on a thread that is attached.
+    let py = unsafe { Python::assume_attached() };
+    // A storage holds no references to Python objects, because its `take` may be called on any thread.
+    let take = AssertSend(take);
+    detached(py, move || take.run());
+}
+
+/// Makes this crate free its memory, and wait for work before an import, while the thread is detached. The reason is
+/// that of [`detached`].
+pub(crate) fn free_detached() {
+    cuda::set_blocking_hook(|free| {
+        if !is_attached() {
+            return free();
+        }
+        // SAFETY: the check above found the thread attached.
+        let py = unsafe { Python::assume_attached() };
+        // The closure is a call of the driver. No release records its event inside that call.
+        let free = AssertSend(free);
+        py.detach(move || free.run());
+    });
+}
+
+/// Runs a closure that may wait for work that is pending on an array. It runs [`detached`] from the interpreter
+/// if there may be such work.
+pub(crate) fn waiting<R: Send>(py: Python<'_>, info: &ArrayInfo, wait: impl FnOnce() -> R + Send) -> R {
+    let idle = info.is_idle() || info.device() == Device::CPU;
+    if idle { wait() } else { detached(py, wait) }
+}
+
+/// Returns the pointer of a capsule of this name, or `None` for any other object.
+///
+/// # Safety
+///
+/// The object is alive, and the thread is attached.
+#[inline]
+pub(crate) unsafe fn capsule_pointer(object: *mut ffi::PyObject, name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the function accepts any object, and sets no exception.
+    if unsafe { ffi::PyCapsule_IsValid(object, name.as_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: the capsule is valid under this name, as was checked.
+    NonNull::new(unsafe { ffi::PyCapsule_GetPointer(object, name.as_ptr()) })
+}
+
+/// Creates the exception of an error here, where a panic is caught. `PyO3` aborts the process if it cannot allocate the
+/// exception later.
+#[cold]
+pub(crate) fn raised(py: Python<'_>, error: PyErr) -> PyErr {
+    error.value(py);
+    error
 }

@@ -14,8 +14,8 @@
 //! The Python object is frozen, but its memory is not: libraries write to it if the array is writable.
 //!
 //! A function can return an array of a library: set its return type to [`NumPy`], [`PyTorch`], [`CuPy`] or [`Jax`].
-//! [`InLibraryOf`] returns an array of the library whose array the caller passed as a [`WithLibrary`]. The caller's library
-//! can also allocate the memory for a result ([`WithLibrary::new_like`]).
+//! A [`WithLibrary`] is an argument or a result with the library of the caller's array, which can also allocate the memory for a
+//! result ([`WithLibrary::new_like`]).
 //!
 //! With the feature `stubs`, `maturin generate-stubs` writes the types of derived structs. They refer to
 //! `python/interop_core-stubs` in this crate: copy that folder to your project, as `examples/hello-python` does.
@@ -119,7 +119,6 @@
 pub(crate) mod capsule;
 pub(crate) mod class;
 pub(crate) mod convert;
-pub(crate) mod detach;
 pub(crate) mod errors;
 pub(crate) mod export;
 #[cfg(feature = "stubs")]
@@ -128,36 +127,31 @@ pub mod hints;
 pub(crate) mod import;
 pub(crate) mod interface_dict;
 pub(crate) mod interpreter;
-pub(crate) mod py_ref;
 
-pub use crate::python::capsule::import_capsule;
-pub use crate::python::class::array_class::ArrayClass;
+pub use crate::python::class::array_class::{ArrayClass, DlpackArgs, dlpack_device, export};
 pub use crate::python::class::exported_array::{ExportedArray, view};
 #[doc(hidden)]
 pub use crate::python::convert::extract_integer;
 pub use crate::python::convert::extract_stream;
 pub use crate::python::errors::{array_error_type, stream_error_type};
-pub use crate::python::export::dlpack::{DlpackArgs, dlpack_device, export};
 pub use crate::python::export::library::make_producer_wait;
 pub use crate::python::export::numpy::dtype;
-pub use crate::python::export::results::{
-    CuPy, Exported, InLibraryOf, Jax, NewArray, NumPy, PyTorch, WithLibrary, like,
-};
+pub use crate::python::export::results::{CuPy, Exported, Jax, NewArray, NumPy, PyTorch, WithLibrary};
 pub use crate::python::import::array_like::ArrayLike;
+pub use crate::python::import::dunder_dlpack::import_capsule;
 pub use crate::python::import::object::{import, import_as, import_unchecked};
 pub use crate::python::interface_dict::{cuda_array_interface, extract_cai};
 #[doc(hidden)]
-pub use crate::python::py_ref::deferred_ref_count;
-pub use crate::python::py_ref::release_deferred_refs;
+pub use crate::python::interpreter::deferred_ref_count;
+pub use crate::python::interpreter::release_deferred_refs;
 
 /// The items that the expansions of `python` and `pyclass` use.
 #[doc(hidden)]
 pub mod expansion {
-    pub use crate::python::class::array_class::{ArrayMethods, dlpack, struct_of};
+    pub use crate::python::class::array_class::{ArrayMethods, dlpack, dlpack_device, struct_of};
     pub use crate::python::class::buffer::{get_buffer, release_buffer};
     pub use crate::python::class::exchange_table::exchange_api;
     pub use crate::python::class::exported_array::{array_method, into_object};
-    pub use crate::python::export::dlpack::dlpack_device;
     #[cfg(feature = "stubs")]
     pub use crate::python::hints;
     pub use crate::python::import::object::import_as;

@@ -24,7 +24,7 @@ struct Point {
 }
 
 fn main() {
-    let points = Points { points: HostVec::from_slice(&[Point { x: 1.0, y: 2.0 }]), len: 1 };
+    let points = Points { points: HostVec::from([Point { x: 1.0, y: 2.0 }]), len: 1 };
     assert_eq!(points.info().map(|info| info.numel()), Ok(1));
     assert_eq!(::interop_core::mem::size_of::<Point>(), 8, "that is `core`");
 }

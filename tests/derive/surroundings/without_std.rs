@@ -52,7 +52,7 @@ fn main() {
     swap_red_and_blue::run(LaunchSize::for_units(2), ViewMut::new(&mut pixels, [2]));
     assert_eq!(pixels[1].channels, [3, 2, 1]);
     unused_on_the_host::run(LaunchSize::for_units(1));
-    let pixels = HostVec::from_slice(&[Pixel { channels: [1, 2, 3] }; 2]);
+    let pixels = HostVec::from([Pixel { channels: [1, 2, 3] }; 2]);
     let image = Image { pixels, height: 1, width: 2, stream: StreamHandle::NothingPending, note: None };
     assert_eq!(image.info().map(|info| info.numel()), Ok(2));
 }

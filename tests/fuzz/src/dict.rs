@@ -47,7 +47,7 @@ pub fn run(data: &[u8]) {
 
 /// Exports an import again, and checks that importing the result gives the same description.
 fn check_again(info: &ArrayInfo) {
-    let again = CudaArrayInterface::from_info(info).expect("an array of the interface");
+    let again = CudaArrayInterface::try_from(info).expect("an array of the interface");
     assert_eq!(Some(again.stream), info.stream());
     // SAFETY: nobody dereferences the address.
     let import = unsafe { Import::from_cai_on_device(&again, info.device(), ()) }.expect("our own dict");

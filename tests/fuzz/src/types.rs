@@ -18,7 +18,7 @@ pub fn run(data: &[u8]) {
     let text = input.text(TEXT);
     check_typestr(&text);
     if let Ok(dtype) = text.parse::<DType>() {
-        assert!(dtype.name() == text || DType::from_typestr(&text) == Ok(dtype), "{text}");
+        assert!(dtype.to_string() == text || DType::from_typestr(&text) == Ok(dtype), "{text}");
     }
     let [code, bits, low, high] = input.bytes();
     check_triple(DType::new(code, bits, u16::from_le_bytes([low, high])));
@@ -54,10 +54,10 @@ fn check_typestr(text: &str) {
         return check_error(&error);
     };
     let dtype = DType::from_typestr(text).expect("within the grammar");
-    assert_eq!(dtype.packed_bits(), 8 * size);
+    assert_eq!(dtype.item_bits(false), 8 * size);
     let spelled = dtype.typestr().expect("what was read can be written");
     assert_eq!(DType::from_typestr(spelled.as_str()), Ok(dtype));
-    assert_eq!(dtype.name().parse(), Ok(dtype));
+    assert_eq!(dtype.to_string().parse(), Ok(dtype));
 }
 
 /// Whether `dlpack.h` or NumPy (integers of 4 bits) defines such a type. For a code that it does not list, a whole number of bytes is enough.
@@ -78,15 +78,18 @@ pub fn sized(code: u8, bits: u8, lanes: u16) -> bool {
 
 fn check_triple(dtype: DType) {
     let whole = dtype.item_bits(true);
-    assert!(whole >= dtype.packed_bits() && whole % 8 == 0);
-    assert!(!dtype.name().is_empty());
+    assert!(whole >= dtype.item_bits(false) && whole % 8 == 0);
+    assert!(!dtype.to_string().is_empty());
     let legal = sized(dtype.code, dtype.bits, dtype.lanes);
     if let Some(typestr) = dtype.typestr() {
         assert!(legal, "{dtype}");
-        assert_eq!(size(typestr.as_str()), Some(dtype.packed_bits() / 8), "{dtype}");
+        assert_eq!(size(typestr.as_str()), Some(dtype.item_bits(false) / 8), "{dtype}");
     }
-    if let Some(named) = dtype.name().parse::<DType>().ok().filter(|_| legal) {
+    if let Some(named) = dtype.to_string().parse::<DType>().ok().filter(|_| legal) {
         // The name of opaque bytes contains only their size.
-        assert!(named == dtype || (named.packed_bits() == dtype.packed_bits() && dtype.code == 3), "{dtype}");
+        assert!(
+            named == dtype || (named.item_bits(false) == dtype.item_bits(false) && dtype.code == 3),
+            "{dtype}"
+        );
     }
 }

@@ -61,7 +61,7 @@ fn strides_are_bytes() {
     }
     let claims =
         RawDescriptor { strides: Strides::Elements(&[-1]), ..nothing_pending(0x1010, Device::cuda(0), &[3]) };
-    let reversed = CudaArrayInterface::from_info(&claims.validate().unwrap()).unwrap();
+    let reversed = CudaArrayInterface::try_from(&claims.validate().unwrap()).unwrap();
     assert_eq!((reversed.data.0, reversed.strides), (0x1010, Some(vec![-4])));
 }
 
@@ -70,7 +70,7 @@ fn strides_are_bytes() {
 fn strides_of_idle_axes_fit() {
     let strides = Strides::Elements(&[i64::MAX / 2, 1, 5]);
     let claims = RawDescriptor { strides, ..nothing_pending(0x1000, Device::cuda(0), &[1, 3, 4]) };
-    let said = CudaArrayInterface::from_info(&claims.validate().unwrap()).unwrap().strides.unwrap();
+    let said = CudaArrayInterface::try_from(&claims.validate().unwrap()).unwrap().strides.unwrap();
     assert_eq!(said[1..], [4, 20]);
     assert_eq!(said[0] % 4, 0, "{said:?}");
 }
@@ -112,7 +112,7 @@ fn the_readonly_flag() {
     {
         let claims = RawDescriptor { mutability, ..nothing_pending(0x1000, Device::cuda(0), &[1]) };
         assert_eq!(
-            CudaArrayInterface::from_info(&claims.validate().unwrap()).unwrap().data.1,
+            CudaArrayInterface::try_from(&claims.validate().unwrap()).unwrap().data.1,
             readonly,
             "{mutability:?}"
         );
@@ -123,22 +123,22 @@ fn the_readonly_flag() {
 #[test]
 fn an_unknown_stream_is_an_error() {
     let unknown = RawDescriptor::new(0x1000, Device::cuda(0), &[1]).validate().unwrap();
-    let error = CudaArrayInterface::from_info(&unknown).unwrap_err();
+    let error = CudaArrayInterface::try_from(&unknown).unwrap_err();
     assert_eq!((error.kind(), error.location()), (ErrorKind::Stream, "stream"));
 }
 
 /// R18, R21, bugs 118, 128: only memory that CUDA can access is exported.
 #[test]
 fn memory_kinds() {
-    let pinned = Array::new(Pinned(HostVec::from_slice(&[1_i32, 2])), &[2]);
+    let pinned = Array::new(Pinned(HostVec::from([1_i32, 2])), &[2]);
     assert_eq!(pinned.to_cai().unwrap().data.0, pinned.info().unwrap().address());
     let managed = nothing_pending(0x1000, Device::CUDA_MANAGED, &[1]).validate().unwrap();
-    assert!(CudaArrayInterface::from_info(&managed).is_ok());
+    assert!(CudaArrayInterface::try_from(&managed).is_ok());
     let told = (ErrorKind::Device, "device", "CPU (1)", "use DLPack for host memory");
     assert_told(&Array::new(vec![1_i32; 2], &[2]).to_cai().unwrap_err(), told);
     let unknown =
         RawDescriptor { device: None, ..RawDescriptor::new(0x1000, Device::CPU, &[1]) }.validate().unwrap();
-    assert_eq!(CudaArrayInterface::from_info(&unknown).unwrap_err().kind(), ErrorKind::Device);
+    assert_eq!(CudaArrayInterface::try_from(&unknown).unwrap_err().kind(), ErrorKind::Device);
 }
 
 fn facts_of<T: Element>() -> ArrayInfo {
@@ -148,7 +148,7 @@ fn facts_of<T: Element>() -> ArrayInfo {
 /// R17, bugs 101, 102: types without a typestr are refused; the error names the alternative.
 #[test]
 fn types_without_a_typestr() {
-    let vector = DType::F32.with_lanes(4);
+    let vector = DType { lanes: 4, ..DType::F32 };
     let claimed = |dtype| {
         RawDescriptor { dtype, ..RawDescriptor::new(0x1000, Device::cuda(0), &[2]) }.validate().unwrap()
     };
@@ -162,7 +162,7 @@ fn types_without_a_typestr() {
         (facts_of::<Float4E2m1fnX2>(), "float4_e2m1fnx2"),
     ];
     for (info, found) in rows {
-        let error = CudaArrayInterface::from_info(&info).unwrap_err();
+        let error = CudaArrayInterface::try_from(&info).unwrap_err();
         assert_told(&error, (ErrorKind::DType, "typestr", found, "DLPack"));
     }
 }
@@ -201,7 +201,7 @@ proptest! {
             ..RawDescriptor::new(0x1_0000, Device::cuda(0), &shape)
         };
         let info = claims.validate().unwrap();
-        let interface = CudaArrayInterface::from_info(&info).unwrap();
+        let interface = CudaArrayInterface::try_from(&info).unwrap();
         prop_assert_eq!(&interface.typestr, typestr);
         let back = interface.info().unwrap();
         prop_assert_eq!((back.address(), back.byte_range()), (info.address(), info.byte_range()));
@@ -210,6 +210,6 @@ proptest! {
         if interface.strides.is_some() {
             prop_assert_eq!(back.strides(), info.strides());
         }
-        prop_assert_eq!(CudaArrayInterface::from_info(&ArrayInfo::clone(&info)).unwrap(), interface);
+        prop_assert_eq!(CudaArrayInterface::try_from(&ArrayInfo::clone(&info)).unwrap(), interface);
     }
 }

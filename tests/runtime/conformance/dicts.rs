@@ -87,7 +87,11 @@ fn every_dict_is_judged_as_the_corpus_says() {
         let expected = expected.expect(id);
         assert_facts(id, &info, expected, 0);
         assert_eq!(info.dtype().typestr().expect(id).as_str(), text(expected, "typestr"), "{id}");
-        assert_eq!(info.dtype().packed_bits() as i128 / 8, integer(&expected["itemsize"]).expect(id), "{id}");
+        assert_eq!(
+            info.dtype().item_bits(false) as i128 / 8,
+            integer(&expected["itemsize"]).expect(id),
+            "{id}"
+        );
         assert_eq!(info.address() as i128, integer(&expected["data"]).unwrap_or(0), "{id}");
         assert_eq!(Some(info.is_read_only()), expected["readonly"].as_bool(), "{id}");
         let stream = info.stream().and_then(StreamHandle::to_raw).map(|stream| stream as i128);

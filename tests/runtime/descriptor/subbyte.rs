@@ -22,10 +22,10 @@ fn bytes_are_rounded_once() {
         (F6, false, &[4], 3),
         (F6, false, &[5], 4),
         (F6, true, &[5], 5),
-        (F4.with_lanes(2), false, &[5], 5),
-        (F4.with_lanes(2), true, &[5], 10),
-        (F6.with_lanes(4), false, &[5], 15),
-        (F6.with_lanes(4), true, &[5], 20),
+        (DType { lanes: 2, ..F4 }, false, &[5], 5),
+        (DType { lanes: 2, ..F4 }, true, &[5], 10),
+        (DType { lanes: 4, ..F6 }, false, &[5], 15),
+        (DType { lanes: 4, ..F6 }, true, &[5], 20),
         (F4, false, &[0, 7], 0),
     ];
     for (dtype, padded, shape, nbytes) in rows {
@@ -33,7 +33,7 @@ fn bytes_are_rounded_once() {
         let info = claims.validate().unwrap();
         assert_eq!((info.nbytes(), info.byte_range().len()), (nbytes, nbytes), "{dtype} {padded} {shape:?}");
         assert_eq!(info.is_padded(), padded, "{dtype}");
-        let in_bytes = padded || dtype == F4.with_lanes(2) || dtype == F6.with_lanes(4);
+        let in_bytes = padded || dtype == DType { lanes: 2, ..F4 } || dtype == DType { lanes: 4, ..F6 };
         assert_eq!(info.byte_strides().is_some(), in_bytes, "{dtype} {padded}");
     }
 }
@@ -41,7 +41,7 @@ fn bytes_are_rounded_once() {
 /// For repeated elements the number of bits may not fit an integer although the number of bytes does.
 #[test]
 fn bytes_of_repeated_elements_are_counted() {
-    for (dtype, nbytes) in [(F4, 1 << 62), (F6, 3 << 61), (F6.with_lanes(3), usize::MAX)] {
+    for (dtype, nbytes) in [(F4, 1 << 62), (F6, 3 << 61), (DType { lanes: 3, ..F6 }, usize::MAX)] {
         let strides = Strides::Elements(&[0]);
         let claims =
             RawDescriptor { dtype, strides, ..RawDescriptor::new(ADDRESS, Device::CPU, &[i64::MAX]) };
@@ -79,7 +79,7 @@ proptest! {
     #[test]
     fn packed_elements_reach_the_bytes_of_their_bits(
         (shape, strides) in small_layouts(),
-        (dtype, bits) in prop::sample::select(vec![(F4, 4), (F6, 6), (F6.with_lanes(3), 18)]),
+        (dtype, bits) in prop::sample::select(vec![(F4, 4), (F6, 6), (DType { lanes: 3, ..F6 }, 18)]),
     ) {
         let visited = offsets(&shape, &strides);
         let shape: Vec<i64> = shape.iter().copied().map(signed).collect();

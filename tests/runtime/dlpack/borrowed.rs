@@ -77,7 +77,7 @@ fn bad_tensors_are_refused() {
 
 #[test]
 fn lent_arrays_describe_their_memory() {
-    let mut array = Array::strided(HostVec::from_slice(&[0_i16, 1, 2, 3, 4, 5]), &[3, 2], &[1, 3]);
+    let mut array = Array::strided(HostVec::from([0_i16, 1, 2, 3, 4, 5]), &[3, 2], &[1, 3]);
     let address = array.info().unwrap().address();
     let lent = LentTensor::new_mut(&mut array, NOTHING).unwrap();
     let moved = [lent];
@@ -101,15 +101,15 @@ fn what_a_bare_tensor_cannot_say_is_refused() {
     }
 
     let kind = |lent: interop_core::Result<LentTensor<'_>>| lent.err().map(|error| error.kind());
-    let mut read_only = Array::new(std::sync::Arc::new(HostVec::from_slice(&[1_u8])), &[1]);
+    let mut read_only = Array::new(std::sync::Arc::new(HostVec::from([1_u8])), &[1]);
     assert_eq!(kind(LentTensor::new_mut(&mut read_only, NOTHING)), None, "a shared `HostVec` is writable");
     let mut read_only = Array::new(&[1_u8][..], &[1]);
     assert_eq!(kind(LentTensor::new_mut(&mut read_only, NOTHING)), Some(ErrorKind::ReadOnly));
     assert_eq!(kind(LentTensor::new(&read_only, NOTHING)), None);
-    let mut broadcast = Array::strided(HostVec::from_slice(&[1_u8]), &[4], &[0]);
+    let mut broadcast = Array::strided(HostVec::from([1_u8]), &[4], &[0]);
     assert_eq!(kind(LentTensor::new_mut(&mut broadcast, NOTHING)), Some(ErrorKind::Strides));
     let padded = Array::new(
-        HostVec::from_slice(&[interop_core::element::MiniFloat::<{ DType::F6_E2M3FN.code }>::default()]),
+        HostVec::from([interop_core::element::MiniFloat::<{ DType::F6_E2M3FN.code }>::default()]),
         &[1],
     );
     assert_eq!(kind(LentTensor::new(&padded, NOTHING)), Some(ErrorKind::Unsupported));

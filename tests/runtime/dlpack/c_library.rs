@@ -44,7 +44,7 @@ macro_rules! c {
 
 /// The numbers 1 to 6 in two rows, stored column by column.
 fn by_columns() -> Array<HostVec<i16>> {
-    Array::strided(HostVec::from_slice(&[1, 4, 2, 5, 3, 6]), &[2, 3], &[1, 2])
+    Array::strided(HostVec::from([1, 4, 2, 5, 3, 6]), &[2, 3], &[1, 2])
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn c_uses_what_rust_makes(library: &Library) {
     let readonly = std::sync::Arc::new(Array::new(vec![1_i16, 2, 3], &[3]));
     assert_eq!(given(readonly.share_dlpack().unwrap()), 6);
     assert_eq!(readonly.data, [1, 2, 3]);
-    assert_eq!(given(Array::new(HostVec::from_slice(&[7_i16]), &[]).into_dlpack().unwrap()), 7);
+    assert_eq!(given(Array::new(HostVec::from([7_i16]), &[]).into_dlpack().unwrap()), 7);
     let legacy = by_columns().into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault).unwrap();
     // SAFETY: as above.
     assert_eq!(unsafe { c_use_legacy(legacy.into_raw()) }, 21);

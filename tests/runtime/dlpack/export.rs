@@ -111,7 +111,7 @@ fn an_empty_array_has_no_address() {
 /// R72, R74, R75, bugs 84, 85, 86, 91: an offset is part of the address, also when the array is exported again.
 #[test]
 fn offsets_are_folded_into_the_address() {
-    let array = Array::strided(HostVec::from_slice(&[0_u32, 1, 2, 3, 4, 5]), &[3], &[2]);
+    let array = Array::strided(HostVec::from([0_u32, 1, 2, 3, 4, 5]), &[3], &[2]);
     let base = array.info().unwrap().address();
     let import = Import::from_dlpack(array.into_dlpack().unwrap()).unwrap();
     let (info, owner) = import.into_parts();
@@ -199,7 +199,7 @@ fn small_floats() {
         .into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault)
         .unwrap();
     let seen = look(&torch);
-    assert_eq!((seen.dtype, seen.shape), (DType::F4_E2M1FN.with_lanes(2), Some(vec![4])));
+    assert_eq!((seen.dtype, seen.shape), (DType { lanes: 2, ..DType::F4_E2M1FN }, Some(vec![4])));
     assert_eq!(Array::<Vec<Float4E2m1fnX2>>::from_dlpack(torch).unwrap().data, [MiniFloat(0x21); 4]);
 }
 
@@ -272,7 +272,7 @@ fn blobs() {
 #[test]
 fn exports_are_repeatable() {
     const EXPORTS: usize = if cfg!(miri) { 10 } else { 1000 };
-    let array = Arc::new(Array::new(HostVec::from_slice(&[1_i64, 2, 3, 4]), &[2, 2]));
+    let array = Arc::new(Array::new(HostVec::from([1_i64, 2, 3, 4]), &[2, 2]));
     let address = array.info().unwrap().address();
     let exports: Vec<ManagedTensor<Versioned>> =
         (0..EXPORTS).map(|_| array.share_dlpack().unwrap()).collect();
@@ -301,7 +301,7 @@ proptest! {
         (shape, strides) in small_layouts(),
         dtype in prop::sample::select(vec![
             DType::BOOL, DType::U8, DType::F16, DType::BF16, DType::F32, DType::COMPLEX128, DType::F8_E5M2,
-            DType::F4_E2M1FN, DType::F4_E2M1FN.with_lanes(2), DType::F32.with_lanes(4), DType::opaque(12),
+            DType::F4_E2M1FN, DType { lanes: 2, ..DType::F4_E2M1FN }, DType { lanes: 4, ..DType::F32 }, DType::opaque(12),
             DType::new(200, 32, 1),
         ]),
         device in prop::sample::select(vec![Device::CPU, Device::cuda(0), Device::cuda(5), Device::CUDA_MANAGED]),

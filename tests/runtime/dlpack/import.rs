@@ -197,7 +197,7 @@ fn small_floats() {
     assert_eq!((padded(f4, 0).nbytes(), padded(f4, FLAG_SUBBYTE_PADDED).nbytes()), (3, 5));
     assert_eq!((padded(f6, 0).nbytes(), padded(f6, FLAG_SUBBYTE_PADDED).nbytes()), (4, 5));
     assert!(!padded(DType::I16, FLAG_SUBBYTE_PADDED).is_padded(), "whole bytes need no padding");
-    let torch = padded(f4.with_lanes(2), 0);
+    let torch = padded(DType { lanes: 2, ..f4 }, 0);
     // SAFETY: nothing is read at the address.
     assert!(unsafe { ArrayView::<Float4E2m1fnX2, 1>::from_info(&torch) }.is_ok());
     // SAFETY: as above.
@@ -210,7 +210,7 @@ fn small_floats() {
 /// R64, bug 110: lanes are parts of an element, not an axis.
 #[test]
 fn vector_types_are_array_elements() {
-    let dtype = DType::I16.with_lanes(3);
+    let dtype = DType { lanes: 3, ..DType::I16 };
     let (_ledger, tensor) =
         Claims { dtype, shape: Some(vec![2, 2]), strides: None, ..Claims::new(&[12]) }.send::<Versioned>();
     let array: Array<Lease<[i16; 3]>> = Array::from_dlpack(tensor).unwrap();
@@ -225,7 +225,7 @@ fn vector_types_are_array_elements() {
 /// Packed lanes share bytes, so they are not parts of an element with a byte each.
 #[test]
 fn packed_lanes_are_not_padded_parts() {
-    let dtype = DType::F6_E2M3FN.with_lanes(4);
+    let dtype = DType { lanes: 4, ..DType::F6_E2M3FN };
     let lanes = |flags| info::<Versioned>(Claims { dtype, flags, ..Claims::at(0x1000, &[5]) });
     assert_eq!((lanes(0).nbytes(), lanes(FLAG_SUBBYTE_PADDED).nbytes()), (15, 20));
     // SAFETY: nothing is read at the address.

@@ -38,7 +38,7 @@ fn the_end_of_a_long_chain_is_not_the_end_of_the_stack() {
 fn every_link_is_dropped() {
     on_a_small_stack(|| {
         let count = Count::default();
-        let mut owner = Owner::none();
+        let mut owner = Owner::default();
         for _ in 0..LINKS {
             owner = Owner::new((Counted(count.clone(), ()), owner));
         }
@@ -54,7 +54,7 @@ fn every_link_is_dropped() {
 fn a_panic_in_a_link_loses_no_other() {
     on_a_small_stack(|| {
         let count = Count::default();
-        let mut owner = Owner::none();
+        let mut owner = Owner::default();
         for link in 0..100 {
             let counted = Counted(count.clone(), ());
             owner = match link {

@@ -99,7 +99,7 @@ impl Drop for Grenade {
 fn importers_do_not_notice() {
     let count = Count::default();
     let send = || {
-        let array = Array::new(Grenade(HostVec::from_slice(&[1, 2, 3]), count.clone()), &[3]);
+        let array = Array::new(Grenade(HostVec::from([1, 2, 3]), count.clone()), &[3]);
         array.into_dlpack().unwrap()
     };
     drop(Import::from_dlpack(send()).unwrap());

@@ -122,7 +122,7 @@ fn bools_of_plain_rust_code() {
     check("Box<[bool]>", || Array::new(Box::<[bool]>::from([true; 4]), &[4]), READ_ONLY);
     check("Vec<[bool; 2]>", || Array::new(vec![[true; 2]; 4], &[4]), READ_ONLY);
     check("ndarray's", || NdArray(ndarray::Array1::from_elem(4, true)), READ_ONLY);
-    check("HostVec<bool>", || Array::new(HostVec::from_slice(&[true; 4]), &[4]), WRITABLE);
+    check("HostVec<bool>", || Array::new(HostVec::from([true; 4]), &[4]), WRITABLE);
     check("Lease<bool>", || Array::new(Lease::from_owner([true; 4]), &[4]), READ_ONLY);
     // Within the program only valid `bool` values are written.
     let mut array = Array::new(vec![true, false], &[2]);
@@ -134,17 +134,17 @@ fn bools_of_plain_rust_code() {
 #[test]
 fn storages_made_for_sharing() {
     let four = [1_u16, 2, 3, 4];
-    check("HostVec", || Array::new(HostVec::from_slice(&four), &[4]), WRITABLE);
+    check("HostVec", || Array::new(HostVec::from(four), &[4]), WRITABLE);
     check("HostBuffer", || Array::new(HostBuffer::zeroed(DType::F64, 4).unwrap(), &[4]), WRITABLE);
-    check("Arc<HostVec>", || Array::new(Arc::new(HostVec::from_slice(&four)), &[4]), WRITABLE);
-    check("pinned memory", || Array::new(Pinned(HostVec::from_slice(&four)), &[4]), WRITABLE);
+    check("Arc<HostVec>", || Array::new(Arc::new(HostVec::from(four)), &[4]), WRITABLE);
+    check("pinned memory", || Array::new(Pinned(HostVec::from(four)), &[4]), WRITABLE);
     check("GPU memory", || Array::new(Claimed::gpu::<f32>(4, 0), &[4]), WRITABLE);
 }
 
 /// A storage wrapper has the rule of the storage inside.
 #[test]
 fn shared_storages() {
-    let four = || HostVec::from_slice(&[1_u16, 2, 3, 4]);
+    let four = || HostVec::from([1_u16, 2, 3, 4]);
     check("SharedBuffer(HostVec)", || Array::new(SharedBuffer::new(four()), &[4]), WRITABLE);
     check("SharedBuffer(Vec)", || Array::new(SharedBuffer::new(vec![1_u16; 4]), &[4]), READ_ONLY);
     check(
@@ -211,7 +211,7 @@ fn raw_pointers() {
     raw!(NotNull, NonNull<u16>);
     raw!(Address, usize, , element = u16);
     let memory = || {
-        let memory = HostVec::from_slice(&[1_u16, 2, 3, 4]);
+        let memory = HostVec::from([1_u16, 2, 3, 4]);
         let address = Array::new(memory, &[4]);
         let start = std::ptr::with_exposed_provenance_mut::<u16>(address.info().unwrap().address());
         (start, Device::CPU, Owner::new(address))
@@ -263,7 +263,7 @@ fn the_word_readonly() {
 /// Writes through an export change the memory.
 #[test]
 fn writes_arrive() {
-    let array = Arc::new(Array::new(HostVec::from_slice(&[1_i32, 2, 3, 4]), &[2, 2]));
+    let array = Arc::new(Array::new(HostVec::from([1_i32, 2, 3, 4]), &[2, 2]));
     let mut lease: Array<LeaseMut<i32>> = Array::from_dlpack(array.share_dlpack().unwrap()).unwrap();
     lease.map_inplace(|element: i32| 10 * element).unwrap();
     assert_eq!(array.to_vec::<i32>().unwrap(), [10, 20, 30, 40]);

@@ -44,7 +44,7 @@ fn paths<A: Form>() -> Vec<Path<A>> {
         }),
         ("leased", |tensor| drop(Array::<Lease<i16>>::from_dlpack(tensor).unwrap())),
         ("leased, owner kept", |tensor| {
-            let owner = Array::<Lease<i16>>::from_dlpack(tensor).unwrap().data.into_owner();
+            let owner = Owner::from(Array::<Lease<i16>>::from_dlpack(tensor).unwrap().data);
             drop(owner);
         }),
         ("copied", |tensor| drop(Array::<Vec<i16>>::from_dlpack(tensor).unwrap())),

@@ -177,7 +177,7 @@ fn what_does_not_go_together_is_told() {
 
 #[test]
 fn views_and_facts_are_operands() {
-    let words = SharedBuffer::new(Managed(HostVec::from_slice(&[0_u16; 64])));
+    let words = SharedBuffer::new(Managed(HostVec::from([0_u16; 64])));
     let mut array = Array::strided(words.clone(), &[4, 8], &[1, 4]);
     let info = array.info().unwrap();
     let of_facts = info.kernel_view().unwrap();
@@ -193,7 +193,7 @@ fn views_and_facts_are_operands() {
     let odd = Array::new(words.byte_offset(1).unwrap(), &[2]).info().unwrap();
     let told = (ErrorKind::Alignment, "data", "0x", "a multiple of 2, the alignment of the element; copy");
     assert_told(&odd.kernel_view().unwrap_err(), told);
-    let host = Array::new(SharedBuffer::new(HostVec::from_slice(&[0_u16; 2])), &[2]).info().unwrap();
+    let host = Array::new(SharedBuffer::new(HostVec::from([0_u16; 2])), &[2]).info().unwrap();
     let told = (ErrorKind::Device, "device", "CPU (1)", "memory that a kernel reaches");
     assert_told(&host.kernel_view().unwrap_err(), told);
 }

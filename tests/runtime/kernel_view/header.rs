@@ -72,7 +72,7 @@ fn answer(array: &Array<SharedBuffer>, first: isize) -> String {
 
 fn check<const N: usize>(program: &Path, shape: [usize; N], strides: [isize; N], first: isize) {
     let values: Vec<i32> = (0..120).collect();
-    let whole = SharedBuffer::new(Managed(HostVec::from_slice(&values)));
+    let whole = SharedBuffer::new(Managed(HostVec::from(&values[..])));
     let memory = Array::new(whole.clone(), &[120]).info().expect("sound").address();
     let array = Array::strided(whole.byte_offset(first * 4).expect("within the memory"), &shape, &strides);
     let view = array.view::<i32, N>().and_then(|view| view.kernel_view()).expect("managed memory");

@@ -96,7 +96,7 @@ fn every_memory_that_a_device_reaches() {
 /// With a driver, the device address of pinned memory is queried, and the driver reports which memory is pinned.
 #[test]
 fn the_driver_knows_pinned_memory() {
-    let claimed = Array::new(Pinned(HostVec::from_slice(&[1_i16, 2])), &[2]);
+    let claimed = Array::new(Pinned(HostVec::from([1_i16, 2])), &[2]);
     let view = claimed.view::<i16, 1>().and_then(|view| view.kernel_view());
     if cuda::is_available() {
         assert_eq!(view.unwrap_err().kind(), ErrorKind::Device, "the memory was never pinned");
@@ -108,7 +108,7 @@ fn the_driver_knows_pinned_memory() {
 /// A kernel cannot dereference an address of ordinary host memory.
 #[test]
 fn host_memory_is_refused() {
-    let mut array = Array::new(HostVec::from_slice(&[1.0_f32, 2.0]), &[2]);
+    let mut array = Array::new(HostVec::from([1.0_f32, 2.0]), &[2]);
     let told = (ErrorKind::Device, "device", "CPU (1)", "CUDA (2), CUDAHost (3) or CUDAManaged (13); copy");
     assert_told(&array.view::<f32, 1>().and_then(|view| view.kernel_view()).unwrap_err(), told);
     assert_told(&array.view_mut::<f32, 1>().and_then(ArrayViewMut::kernel_view_mut).unwrap_err(), told);
@@ -150,7 +150,7 @@ fn a_writable_view_needs_writable_elements() {
 /// A misaligned load on the device destroys the context, so such addresses are refused.
 #[test]
 fn odd_addresses_are_refused() {
-    let words = SharedBuffer::new(Managed(HostVec::from_slice(&[0_u16; 3])));
+    let words = SharedBuffer::new(Managed(HostVec::from([0_u16; 3])));
     let mut odd = Array::new(words.byte_offset(1).unwrap(), &[2]);
     let told = (ErrorKind::Alignment, "data", "0x", "a multiple of 2, the alignment of the element; copy");
     assert_told(&odd.view::<u16, 1>().and_then(|view| view.kernel_view()).unwrap_err(), told);
@@ -178,7 +178,7 @@ proptest! {
         shape in prop::array::uniform3(2_usize..6),
         strides in prop::array::uniform3(-9_isize..10),
     ) {
-        let words = SharedBuffer::new(Managed(HostVec::from_slice(&[0_u16; 300])));
+        let words = SharedBuffer::new(Managed(HostVec::from([0_u16; 300])));
         let array = Array::strided(words.byte_offset(2 * 150).unwrap(), &shape, &strides);
         let view = array.view::<u16, 3>().unwrap().kernel_view().unwrap();
         prop_assert_eq!(view.shape().map(|extent| usize::try_from(extent).unwrap()), shape);

@@ -92,7 +92,7 @@ fn strides_in_bytes_make_the_round_trip() {
         (&[2, 3], &[1, 2], DType::I16, &[2, 4]),
         (&[2, 3], &[-3, 0], DType::F64, &[-24, 0]),
         (&[4], &[2], DType::opaque(12), &[24]),
-        (&[4], &[2], DType::F4_E2M1FN.with_lanes(2), &[2]),
+        (&[4], &[2], DType { lanes: 2, ..DType::F4_E2M1FN }, &[2]),
         (&[], &[], DType::U8, &[]),
         (&[0, 2], &[9, 1], DType::I16, &[18, 2]),
     ];
@@ -125,7 +125,7 @@ fn idle_strides_fit_in_bytes() {
 #[test]
 fn packed_elements_have_no_byte_strides() {
     for lanes in [1, 3] {
-        let packed = DType::F4_E2M1FN.with_lanes(lanes);
+        let packed = DType { lanes, ..DType::F4_E2M1FN };
         let refused = InBytes::<SharedBuffer>::from_import(import(&[4], &[1], packed)).unwrap_err();
         let told = (ErrorKind::Strides, "strides", "packed below the byte", "elements of whole bytes");
         assert_told(&refused.error, told);

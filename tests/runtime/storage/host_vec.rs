@@ -38,7 +38,7 @@ fn elements_are_kept() {
     assert_eq!((vector.len(), vector.is_empty()), (3, false));
     assert_eq!(HostVec::<u16>::zeroed(3).as_mut_slice().unwrap(), [0; 3]);
     assert_eq!(HostVec::<u16>::zeroed(0).as_mut_slice().unwrap(), [0; 0]);
-    assert_eq!(HostVec::from_slice(&[[1_u8, 2], [3, 4]]).as_mut_slice().unwrap(), [[1, 2], [3, 4]]);
+    assert_eq!(HostVec::from([[1_u8, 2], [3, 4]]).as_mut_slice().unwrap(), [[1, 2], [3, 4]]);
     assert_eq!(HostVec::from([7_i8, 8]).as_mut_slice().unwrap(), [7, 8]);
     assert_eq!((3..6_u64).collect::<HostVec<_>>().as_mut_slice().unwrap(), [3, 4, 5]);
     assert!(HostVec::<f32>::default().is_empty());
@@ -82,7 +82,7 @@ fn elements_are_collected() {
 /// Bug 99: a consumer may write any byte into a `bool`.
 #[test]
 fn bytes_that_are_no_bool() {
-    let array = Array::new(HostVec::from_slice(&[true, false, true]), &[3]);
+    let array = Array::new(HostVec::from([true, false, true]), &[3]);
     let shared = std::sync::Arc::new(array);
     let tensor = shared.share_dlpack().unwrap();
     let address = shared.info().unwrap().address();
@@ -138,7 +138,7 @@ fn types_without_bytes() {
     assert_told(&refused(DType::F6_E3M2FN), told("float6_e3m2fn", "elements of whole bytes"));
     assert_told(&refused(DType::new(2, 32, 0)), told("lanes 0", "1 lane or more"));
     assert_told(&refused(DType::new(1, 1, 1)), told("1 bits", "a bool is code 6"));
-    let torch = HostBuffer::zeroed(DType::F4_E2M1FN.with_lanes(2), 4).unwrap();
+    let torch = HostBuffer::zeroed(DType { lanes: 2, ..DType::F4_E2M1FN }, 4).unwrap();
     assert_eq!(Array::new(torch, &[4]).info().unwrap().nbytes(), 4);
 }
 

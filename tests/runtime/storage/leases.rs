@@ -174,11 +174,11 @@ fn leases_can_be_shown() {
 fn owners_outlive_leases() {
     let (ledger, tensor) = Claims::new(&[3]).send::<Versioned>();
     let lease = Lease::<i16>::from_import(Import::from_dlpack(tensor).unwrap(), Order::C).unwrap();
-    let owner = lease.into_owner();
+    let owner = interop_core::storage::Owner::from(lease);
     assert_eq!((ledger.released(), format!("{owner:?}").as_str()), (0, "Owner"));
     drop(owner);
     assert_eq!(ledger.released(), 1);
-    drop(interop_core::storage::Owner::none());
+    drop(interop_core::storage::Owner::default());
 }
 
 /// An empty import becomes an empty lease.
@@ -223,10 +223,10 @@ fn a_replaced_storage_is_described_anew() {
     assert_eq!(Matrix::<Vec<i16>>::from_dlpack(tensor).unwrap().data, [7; 6]);
 
     // A shorter one is refused, and no consumer of a shared struct sees another storage.
-    let mut shared = Arc::new(Matrix { data: HostVec::from_slice(&[1_i16; 6]), rows: 2, columns: 3 });
+    let mut shared = Arc::new(Matrix { data: HostVec::from([1_i16; 6]), rows: 2, columns: 3 });
     let tensor = shared.share_dlpack().unwrap();
     assert!(Arc::get_mut(&mut shared).is_none(), "the tensor has the struct");
     drop(tensor);
-    Arc::get_mut(&mut shared).unwrap().data = HostVec::from_slice(&[1_i16; 5]);
+    Arc::get_mut(&mut shared).unwrap().data = HostVec::from([1_i16; 5]);
     assert_eq!(shared.share_dlpack().unwrap_err().kind(), ErrorKind::OutOfBounds);
 }

@@ -36,7 +36,7 @@ fn every_storage_says_where_it_is() {
     check(&counted, counted.as_ptr().addr(), Device::CPU, Mutability::ReadOnly);
     let fixed: &'static [u16] = &[0, 1, 2, 3, 4, 5];
     check(&fixed, fixed.as_ptr().addr(), Device::CPU, Mutability::ReadOnly);
-    let mut host = HostVec::from_slice(&SIX);
+    let mut host = HostVec::from(SIX);
     let address = host.as_mut_slice().unwrap().as_ptr().addr();
     check(&host, address, Device::CPU, Mutability::Writable);
     check(&SharedBuffer::new(host), address, Device::CPU, Mutability::Writable);
@@ -44,7 +44,7 @@ fn every_storage_says_where_it_is() {
     check(&shared, shared.as_ptr().addr(), Device::CPU, Mutability::ReadOnly);
     let own = Borrowable(SIX.to_vec());
     check(&own, own.0.as_ptr().addr(), Device::CPU, Mutability::UniqueOwner);
-    let pinned = Pinned(HostVec::from_slice(&SIX));
+    let pinned = Pinned(HostVec::from(SIX));
     check(&pinned, pinned.0.memory().unwrap().address, Device::CUDA_HOST, Mutability::Writable);
     check(&Claimed::gpu::<u16>(6, 2), GPU_ADDRESS, Device::cuda(2), Mutability::Writable);
     check(&Arc::new(Claimed::gpu::<u16>(6, 2)), GPU_ADDRESS, Device::cuda(2), Mutability::Writable);

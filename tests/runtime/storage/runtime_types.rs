@@ -33,7 +33,7 @@ fn bytes_are_elements_of_any_type() {
 
 #[test]
 fn parts_keep_the_owner_and_its_rule_for_writes() {
-    let owner = Arc::new(HostVec::from_slice(&[0_u8; 8]));
+    let owner = Arc::new(HostVec::from([0_u8; 8]));
     let part = SharedBuffer::new(owner.clone()).reinterpret(DType::F32, 0..8).unwrap();
     assert_eq!((part.memory().unwrap().mutability, Arc::strong_count(&owner)), (Mutability::Writable, 2));
     let read_only = part.clone().read_only().reinterpret(DType::U8, 0..1).unwrap();
@@ -76,8 +76,7 @@ fn bytes_that_are_no_elements_are_refused() {
 fn imports_become_buffers_of_their_type() {
     fn copy<T: Element + PartialEq + std::fmt::Debug>(elements: [T; 6], dtype: DType) {
         let rows_first = [0, 2, 4, 1, 3, 5].map(|at: usize| elements[at]);
-        let source =
-            || Array::strided(HostVec::from_slice(&elements), &[2, 3], &[1, 2]).into_dlpack().unwrap();
+        let source = || Array::strided(HostVec::from(elements), &[2, 3], &[1, 2]).into_dlpack().unwrap();
         let rows: Matrix<HostBuffer> = Matrix::from_dlpack(source()).unwrap();
         let info = rows.info().unwrap();
         assert_eq!((info.dtype(), info.strides(), rows.rows), (dtype, &[3, 1][..], 2));
@@ -101,9 +100,8 @@ fn structs_and_packed_elements_need_their_type() {
         two: u32,
     }
     let tensor = SharedBuffer::new(vec![Pair { one: 1, two: 2 }]);
-    let import = interop_core::Import::from_dlpack(
-        Array::new(HostVec::from_slice(&[1_u8]), &[1]).into_dlpack().unwrap(),
-    );
+    let import =
+        interop_core::Import::from_dlpack(Array::new(HostVec::from([1_u8]), &[1]).into_dlpack().unwrap());
     assert!(HostBuffer::check(import.unwrap().info()).is_ok());
     let info = Array::new(tensor, &[1]).info().unwrap();
     let told = (ErrorKind::DType, "dtype", "struct", "numbers, `bool` or bytes");
@@ -113,7 +111,7 @@ fn structs_and_packed_elements_need_their_type() {
 /// An `Arc` is filled as what it holds, so clones of a struct share one import.
 #[test]
 fn imports_fill_handles() {
-    let tensor = || Array::new(HostVec::from_slice(&[1_u16, 2]), &[2]).into_dlpack().unwrap();
+    let tensor = || Array::new(HostVec::from([1_u16, 2]), &[2]).into_dlpack().unwrap();
     let shared: Array<Arc<Lease<u16>>> = Array::from_dlpack(tensor()).unwrap();
     assert_eq!(shared.data.memory().unwrap().address, shared.info().unwrap().address());
     let copy: Array<Arc<Vec<u16>>> = Array::from_dlpack(tensor()).unwrap();

@@ -20,7 +20,7 @@ use crate::support::streams::stream as stream_of;
 /// Parts are views of the same memory at byte offsets within it.
 #[test]
 fn parts_stay_inside() {
-    let all = SharedBuffer::new(HostVec::from_slice(&[0_u32, 1, 2, 3]));
+    let all = SharedBuffer::new(HostVec::from([0_u32, 1, 2, 3]));
     let start = all.memory().unwrap().address;
     for bytes in [0, 4, 8, 16, 3] {
         assert_eq!(
@@ -121,7 +121,7 @@ fn any_type_goes_through() {
         (DType::BF16, 0),
         (DType::F4_E2M1FN, 0),
         (DType::F6_E2M3FN, 4),
-        (DType::F32.with_lanes(4), 0),
+        (DType { lanes: 4, ..DType::F32 }, 0),
         (DType::opaque(12), 0),
         (DType::new(200, 32, 1), 0),
     ] {
@@ -179,12 +179,9 @@ fn work_that_is_pending_stays_pending_when_memory_is_shared() {
 #[test]
 fn sharing_takes_the_right_of_a_sole_owner() {
     assert_eq!(SharedBuffer::new(vec![1_u8]).memory().unwrap().mutability, Mutability::ReadOnly);
+    assert_eq!(SharedBuffer::new(HostVec::from([1_u8])).memory().unwrap().mutability, Mutability::Writable);
     assert_eq!(
-        SharedBuffer::new(HostVec::from_slice(&[1_u8])).memory().unwrap().mutability,
-        Mutability::Writable
-    );
-    assert_eq!(
-        SharedBuffer::new(HostVec::from_slice(&[1_u8])).read_only().memory().unwrap().mutability,
+        SharedBuffer::new(HostVec::from([1_u8])).read_only().memory().unwrap().mutability,
         Mutability::ReadOnly
     );
     let mut array = Array::new(SharedBuffer::new(vec![1_u8]), &[1]);

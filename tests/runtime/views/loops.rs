@@ -207,7 +207,7 @@ proptest! {
     #[test]
     fn copies_into_f_order(rows in 0..if cfg!(miri) { 5_usize } else { 700 }, columns in 0_usize..40) {
         let all: Vec<u16> = (0..).take(rows * columns).collect();
-        let array = Array::new(HostVec::from_slice(&all), &[rows, columns]);
+        let array = Array::new(HostVec::from(&all[..]), &[rows, columns]);
         let turned = Array::strided(&all[..], &[columns, rows], &[1, signed(columns)]);
         let expected: Vec<u16> = offsets_in_f_order(&[rows, columns], &[signed(columns), 1])
             .into_iter().map(|at| all[usize::try_from(at).unwrap()]).collect();
@@ -226,7 +226,7 @@ fn tiles_have_all_elements() {
         let turned = (0..columns).flat_map(|column| all.iter().skip(column).step_by(columns).copied());
         let turned: Vec<T> = turned.collect();
         assert_eq!(array.to_vec::<T>().unwrap(), turned, "{rows} x {columns}");
-        let mut target = Array::new(HostVec::from_slice(&turned), &[columns, rows]);
+        let mut target = Array::new(HostVec::from(&turned[..]), &[columns, rows]);
         target.fill(turned[0]).unwrap();
         target.zip_map_inplace(&array, |_: T, other: T| other).unwrap();
         assert_eq!(target.data.as_mut_slice().unwrap(), turned, "{rows} x {columns}");

@@ -147,7 +147,7 @@ fn lanes_that_are_padded_are_no_fields() {
         high: Float4E2m1fnX2,
     }
 
-    let lanes = DType::F4_E2M1FN.with_lanes(2);
+    let lanes = DType { lanes: 2, ..DType::F4_E2M1FN };
     for (flags, fits) in [(0, true), (FLAG_SUBBYTE_PADDED, false)] {
         let claims = Claims { dtype: lanes, flags, ..Claims::at(0x1_0000, &[3, 2]) };
         let scales: Array<SharedBuffer> = Array::from_dlpack(claims.send::<Versioned>().1).unwrap();
@@ -197,7 +197,7 @@ fn the_host_reads_what_it_reaches() {
     let told_to_copy = (ErrorKind::Driver, "libcuda", "no NVIDIA driver could be loaded", "");
     assert_told(&gpu.to_vec::<f32>().unwrap_err(), told_to_copy);
     assert_told(&gpu.fold((), |(), _: f32| ()).unwrap_err(), told);
-    let pinned = Array::new(Pinned(HostVec::from_slice(&[1_i16, 2])), &[2]);
+    let pinned = Array::new(Pinned(HostVec::from([1_i16, 2])), &[2]);
     assert!(pinned.view::<i16, 1>().unwrap().host_view().unwrap().iter().eq([1, 2]));
     let (_ledger, tensor) = Claims { device: Device::CUDA_MANAGED, ..Claims::new(&[2]) }.send::<Versioned>();
     let managed: Array<Lease<i16>> = Array::from_dlpack(tensor).unwrap();
@@ -208,7 +208,7 @@ fn the_host_reads_what_it_reaches() {
 #[test]
 fn pending_work_is_not_overtaken() {
     for stream in [StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault, stream_of(0xAB)] {
-        let array = Array { stream, ..Array::new(HostVec::from_slice(&[1_i16, 2]), &[2]) };
+        let array = Array { stream, ..Array::new(HostVec::from([1_i16, 2]), &[2]) };
         let error = array.view::<i16, 1>().unwrap().host_view().unwrap_err();
         let found = format!("work pending on the {stream}");
         assert_told(&error, (ErrorKind::Stream, "stream", &found, "CPU memory has no pending work"));
@@ -235,7 +235,7 @@ fn indices_are_checked() {
 /// Bug 87: a misaligned address cannot be referenced, so views that could return a reference are refused.
 #[test]
 fn odd_addresses() {
-    let words = SharedBuffer::new(HostVec::from_slice(&[0x0201_u16, 0x0403, 0x0605]));
+    let words = SharedBuffer::new(HostVec::from([0x0201_u16, 0x0403, 0x0605]));
     let odd = Array::new(words.byte_offset(1).unwrap(), &[2]);
     let told = (ErrorKind::Alignment, "data", "address 0x", "a multiple of 2, the alignment of the element");
     assert_told(&odd.view::<u16, 1>().unwrap().host_view().unwrap_err(), told);
@@ -282,7 +282,7 @@ proptest! {
         let low = visited.iter().min().copied().unwrap_or(0);
         let len = usize::try_from(visited.iter().max().copied().unwrap_or(0) - low + 1).unwrap();
         let all: Vec<u32> = (0..).take(len).collect();
-        let first = SharedBuffer::new(HostVec::from_slice(&all)).byte_offset(isize::try_from(-low).unwrap() * 4).unwrap();
+        let first = SharedBuffer::new(HostVec::from(all)).byte_offset(isize::try_from(-low).unwrap() * 4).unwrap();
         let array = Array::strided(first, &shape, &strides);
         let view = array.view::<u32, 3>().unwrap().host_view().unwrap();
         let value = |offset: i128| u32::try_from(offset - low).unwrap();

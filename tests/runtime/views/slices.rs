@@ -9,7 +9,7 @@ use crate::support::assert_told;
 /// Bugs 71, 118: contiguous memory that the host can access.
 #[test]
 fn slices_are_compact() {
-    let mut array = Array::new(HostVec::from_slice(&[1_u32, 2, 3, 4]), &[2, 2]);
+    let mut array = Array::new(HostVec::from([1_u32, 2, 3, 4]), &[2, 2]);
     let view = array.view::<u32, 2>().unwrap().host_view().unwrap();
     // SAFETY: nothing writes meanwhile.
     let slice = unsafe { view.as_slice() }.unwrap();
@@ -70,7 +70,7 @@ fn empty_slices() {
 /// Bug 99: a slice of `bool` contains only the bytes 0 and 1.
 #[test]
 fn slices_of_bool() {
-    let mut array = Array::new(HostVec::from_slice(&[true, false]), &[2]);
+    let mut array = Array::new(HostVec::from([true, false]), &[2]);
     let view = array.view::<bool, 1>().unwrap().host_view().unwrap();
     // SAFETY: nothing writes meanwhile.
     assert_eq!(unsafe { view.as_slice() }.unwrap(), [true, false]);

@@ -114,7 +114,7 @@ fn device_memory_is_not_written() {
 /// A misaligned address can be accessed by value, but not by reference.
 #[test]
 fn odd_addresses() {
-    let bytes = SharedBuffer::new(HostVec::from_slice(&[1_u16, 2, 3]));
+    let bytes = SharedBuffer::new(HostVec::from([1_u16, 2, 3]));
     let mut odd = Array::new(bytes.byte_offset(1).unwrap(), &[2]);
     let error = odd.view_mut::<u16, 1>().unwrap().host_view_mut().unwrap_err();
     assert_told(&error, (ErrorKind::Alignment, "data", "address 0x", "a multiple of 2"));

@@ -204,7 +204,7 @@ impl Layout {
     /// Whether the array has no elements.
     #[inline]
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.numel == 0
     }
 

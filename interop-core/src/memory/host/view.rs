@@ -97,7 +97,7 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     /// #[cuda_array(shape = [rows, columns], order = "F")]
     /// struct Matrix { #[cuda_array(data)] cells: HostVec<f64>, rows: usize, columns: usize }
     ///
-    /// let matrix = Matrix { cells: HostVec::from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), rows: 2, columns: 3 };
+    /// let matrix = Matrix { cells: HostVec::from([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), rows: 2, columns: 3 };
     /// let view = matrix.view::<f64, 2>()?.host_view()?;
     /// let ([_, columns], [_, step]) = (view.shape(), view.strides());
     /// // SAFETY: the elements of the last row lie within the array, and nobody writes to it meanwhile.

@@ -79,7 +79,7 @@ pub(crate) struct CaiFields {
 impl CaiFields {
     /// # Errors
     ///
-    /// As [`CudaArrayInterface::from_info`].
+    /// As `CudaArrayInterface::try_from`.
     pub(crate) fn from_info(info: &ArrayInfo) -> Result<Self> {
         if !info.device().device_type.is_cuda_accessible() {
             let allowed = "memory that CUDA can reach; use DLPack for host memory";
@@ -118,7 +118,9 @@ fn unknown_stream() -> Error {
     Error::new(ErrorKind::Stream, "stream", "an unknown stream", allowed)
 }
 
-impl CudaArrayInterface {
+impl TryFrom<&ArrayInfo> for CudaArrayInterface {
+    type Error = Error;
+
     /// The interface of the array that `info` describes, with its address unchanged.
     /// [`CudaArray::to_cai`](crate::derive::cuda_array::CudaArray::to_cai) returns the address that kernels use.
     ///
@@ -126,7 +128,7 @@ impl CudaArrayInterface {
     ///
     /// [`ErrorKind::Device`] for memory that CUDA cannot access; [`ErrorKind::DType`] for element types without a
     /// typestr; [`ErrorKind::Stream`] if it is unknown on which stream the memory was last written.
-    pub fn from_info(info: &ArrayInfo) -> Result<Self> {
+    fn try_from(info: &ArrayInfo) -> Result<Self> {
         let CaiFields { typestr, strides, descr } = CaiFields::from_info(info)?;
         Ok(Self {
             shape: info.shape().iter().map(|extent| *extent as i64).collect(),
@@ -139,7 +141,9 @@ impl CudaArrayInterface {
             mask: false,
         })
     }
+}
 
+impl CudaArrayInterface {
     /// Checks the interface and returns the description of the array. Its device is unknown, because the interface does
     /// not name it.
     ///

@@ -11,9 +11,13 @@ use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::cuda;
+#[cfg(feature = "python")]
+use crate::cuda::buffer::CudaBuffer;
 use crate::driver::device::Device;
 use crate::driver::release::reach::{Handle, InReach, Reach, contain_panic};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
+#[cfg(feature = "python")]
+use crate::memory::host_vec::HostBuffer;
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
 use crate::process::counters;
@@ -357,5 +361,22 @@ impl<H: Handle + Send + 'static> ExportOwner for InReach<H> {
     fn adapt_reach(&mut self, reach: Reach) -> Reach {
         self.reach = Some(reach);
         reach.without_context()
+    }
+}
+
+// The buffers of copies free their memory themselves.
+#[cfg(feature = "python")]
+impl ExportOwner for HostBuffer {
+    const OWNS_THE_ARRAY: bool = true;
+}
+
+#[cfg(feature = "python")]
+impl ExportOwner for CudaBuffer {
+    const OWNS_THE_ARRAY: bool = true;
+
+    fn note_consumed(&self) {
+        if let Some(uses) = &self.uses {
+            uses.note_unknown();
+        }
     }
 }

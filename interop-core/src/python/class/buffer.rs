@@ -19,8 +19,7 @@ use crate::memory::raw_view::shared_elements;
 use crate::process::borrow_registry::Borrow;
 use crate::process::counters;
 use crate::python::class::array_class::ArrayMethods;
-use crate::python::export::dlpack::waiting;
-use crate::python::py_ref::release_deferred_refs;
+use crate::python::interpreter::{release_deferred_refs, waiting};
 
 /// The memory that the pointers of a buffer point to, until its release.
 struct BufferLists {

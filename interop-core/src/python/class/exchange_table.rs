@@ -10,6 +10,7 @@ use pyo3::PyTypeInfo;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
 
 use crate::array::dims::MAX_NDIM;
 use crate::array::layout::errors::no_extents;
@@ -26,15 +27,14 @@ use crate::protocols::dlpack::abi::{
 };
 use crate::protocols::dlpack::export::{Ownership, export, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
-use crate::python::capsule::{new_capsule, receive, share_borrow_table};
+use crate::python::capsule::share_borrow_table;
 use crate::python::class::array_class::ArrayMethods;
 use crate::python::class::exported_array::{DescribedOwner, ExportedArray};
-use crate::python::detach::free_detached;
 use crate::python::errors::{in_words, origin};
 use crate::python::export::allocate::{NewArraySpec, new_memory_of_rust};
+use crate::python::import::dunder_dlpack::receive;
 use crate::python::import::exchange_table::CAPSULE_NAME;
-use crate::python::interpreter::is_attached;
-use crate::python::py_ref::{PyRef, release_deferred_refs};
+use crate::python::interpreter::{PyRef, free_detached, is_attached, release_deferred_refs};
 
 /// `__dlpack_c_exchange_api__`: the capsule with the table of a class. `PyO3` calls this when it creates the class, which is
 /// before the first export.
@@ -58,7 +58,9 @@ pub fn exchange_api<T: ArrayMethods + PyTypeInfo>(py: Python<'_>) -> PyResult<Bo
             current_work_stream: Some(work_stream),
         }
     };
-    new_capsule(py, core::ptr::from_ref(table).cast_mut().cast(), CAPSULE_NAME, None)
+    // SAFETY: the table is a static, and the capsule has no destructor.
+    let capsule = unsafe { PyCapsule::new_with_pointer(py, NonNull::from(table).cast(), CAPSULE_NAME) };
+    capsule.map(Bound::into_any)
 }
 
 /// Runs the body of a function of the table. On an error or a panic, sets a Python exception and returns -1.

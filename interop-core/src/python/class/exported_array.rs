@@ -96,7 +96,7 @@ impl ExportedArray {
     ///
     /// Python::initialize();
     /// Python::attach(|py| -> PyResult<()> {
-    ///     let samples = Samples { values: HostVec::from_slice(&[1.0_f32, 2.0]), len: 2 };
+    ///     let samples = Samples { values: HostVec::from([1.0_f32, 2.0]), len: 2 };
     ///     let object = Bound::new(py, ExportedArray::new(samples)?)?;
     ///     assert_eq!(object.getattr("shape")?.extract::<(usize,)>()?, (2,));
     ///     Ok(())
@@ -152,7 +152,7 @@ impl ExportedArray {
 ///
 /// Python::initialize();
 /// Python::attach(|py| -> PyResult<()> {
-///     let values = HostVec::from_slice(&[1.0_f32, 2.0, 3.0]);
+///     let values = HostVec::from([1.0_f32, 2.0, 3.0]);
 ///     let own = pyo3::types::PyDict::new(py);
 ///     own.set_item("samples", Bound::new(py, Samples { values, len: 3 })?)?;
 ///     let last = py.eval(c_str!("memoryview(samples[::-1][:2]).tolist()"), Some(&own), None)?;

@@ -25,8 +25,9 @@ use crate::memory::storage::Storage;
 use crate::protocols::dlpack::abi::{DLTensor, Versioned};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::class::exported_array::place_name;
-use crate::python::export::numpy::{Api, dtype_of, import_ml_dtypes, no_type, registered_type, type_number};
+use crate::python::export::numpy::{Api, dtype_of, import_ml_dtypes, no_type, registered_type};
 use crate::python::import::exchange_table::{Table, object_of};
+use crate::python::import::numpy_array::type_number;
 use crate::python::import::package::{Package, library};
 
 /// A new array.

@@ -24,21 +24,21 @@ use crate::python::capsule::in_capsule;
 use crate::python::class::exported_array::{
     AnyThread, DescribedOwner, ExportedArray, into_object, numpy_view,
 };
-use crate::python::detach::free_detached;
 use crate::python::errors::with_origin;
 use crate::python::export::allocate::{NewArraySpec, allocated, cupy_empty, numpy_empty, torch_empty};
-use crate::python::export::dlpack::waiting;
-use crate::python::export::numpy::{Api, import_ml_dtypes, type_number};
+use crate::python::export::numpy::{Api, import_ml_dtypes};
 use crate::python::import::exchange_table::{Table, TableStream, makes_objects, object_of};
+use crate::python::import::numpy_array::type_number;
 use crate::python::import::package::{Package, class_names, library};
 use crate::python::import::type_cache::{TypeInfo, exchange_table_of, type_info};
 use crate::python::interface_dict::extract_cai;
-use crate::python::interpreter::{NestedCall, attribute, ignore_exception, imported};
-use crate::python::py_ref::{PyRef, release_deferred_refs};
+use crate::python::interpreter::{
+    NestedCall, PyRef, attribute, free_detached, ignore_exception, imported, release_deferred_refs, waiting,
+};
 
 /// What creates a Python object from an array. The package has further rules, which [`fit`] applies.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ResultLibrary {
     NumPy,
     /// A class whose exchange table creates objects.
     Table(Table, Package),
@@ -48,7 +48,7 @@ pub(crate) enum Kind {
     Neutral,
 }
 
-impl Kind {
+impl ResultLibrary {
     /// Returns the library of an object.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of a package, without an object of it. The tensors of `PyTorch` have a table since 2.10.
+    /// Returns the library of a package, without an object of it. The tensors of `PyTorch` have a table since 2.10.
     ///
     /// # Errors
     ///
@@ -159,19 +159,19 @@ fn find_importer<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, 
 /// are passed on. The array is dropped once, at the error or together with the exception that refers to it.
 pub(crate) fn into_library<'py>(
     py: Python<'py>,
-    kind: &Kind,
+    library: &ResultLibrary,
     array: impl CudaArray + AnyThread,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _nested = NestedCall::enter()?;
     release_deferred_refs(py);
     free_detached();
-    match kind {
-        Kind::NumPy => into_numpy(py, Box::new(array)),
-        Kind::Table(table, package) => by_table(py, *table, *package, Box::new(array)),
-        Kind::FromDlpack(importer, package) => {
+    match library {
+        ResultLibrary::NumPy => into_numpy(py, Box::new(array)),
+        ResultLibrary::Table(table, package) => by_table(py, *table, *package, Box::new(array)),
+        ResultLibrary::FromDlpack(importer, package) => {
             by_from_dlpack(importer.object().bind(py), *package, Box::new(array))
         }
-        Kind::Neutral => into_object(py, array),
+        ResultLibrary::Neutral => into_object(py, array),
     }
 }
 

@@ -1,7 +1,6 @@
-//! Exports: results of `__dlpack__` and `__cuda_array_interface__`, and objects of other libraries.
+//! Exports: arrays of other libraries as results of functions.
 
 pub(crate) mod allocate;
-pub(crate) mod dlpack;
 pub(crate) mod library;
 pub(crate) mod numpy;
 pub(crate) mod results;

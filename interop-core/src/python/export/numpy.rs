@@ -1,7 +1,7 @@
 //! The dtypes of `NumPy`, and the functions of its C API that create an array.
 #![expect(unsafe_code, reason = "calls functions of a foreign table")]
 
-use core::ffi::{c_int, c_long, c_uint, c_void};
+use core::ffi::{c_int, c_uint, c_void};
 use core::mem::transmute;
 use core::ptr::{null, null_mut, with_exposed_provenance_mut};
 
@@ -283,49 +283,4 @@ impl Api {
         // SAFETY: a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(py, array) }
     }
-}
-
-/// The element types of the type numbers, as a table: a jump for each number costs more.
-const NUMBERED: [Option<DType>; 24] = {
-    let (mut types, mut number) = ([None; 24], 0);
-    while number < types.len() {
-        types[number] = numbered(number);
-        number += 1;
-    }
-    types
-};
-
-/// Returns the element type that has a type number, or `None` for objects, strings, dates and `long double`.
-#[inline]
-pub(crate) fn dtype_with_number(number: c_int) -> Option<DType> {
-    *NUMBERED.get(usize::try_from(number).ok()?)?
-}
-
-/// The numbers are those of C types, whose sizes differ between platforms.
-const fn numbered(number: usize) -> Option<DType> {
-    let is_long = size_of::<c_long>() == 8;
-    Some(match number {
-        0 => DType::BOOL,
-        1 => DType::I8,
-        2 => DType::U8,
-        3 => DType::I16,
-        4 => DType::U16,
-        7 if is_long => DType::I64,
-        8 if is_long => DType::U64,
-        5 | 7 => DType::I32,
-        6 | 8 => DType::U32,
-        9 => DType::I64,
-        10 => DType::U64,
-        11 => DType::F32,
-        12 => DType::F64,
-        14 => DType::COMPLEX64,
-        15 => DType::COMPLEX128,
-        23 => DType::F16,
-        _ => return None,
-    })
-}
-
-/// Returns the lowest type number of an element type, or `None` if there is none.
-pub(crate) fn type_number(dtype: DType) -> Option<c_int> {
-    (0..24).find(|number| dtype_with_number(*number) == Some(dtype))
 }

@@ -19,14 +19,12 @@ use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::Storage;
 use crate::python::class::exported_array::{AnyThread, into_object};
-use crate::python::detach::{detached, free_detached};
 use crate::python::errors::with_origin;
 use crate::python::export::allocate::{NewArraySpec, new_memory_of_rust};
-use crate::python::export::library::{Kind, into_library, make_producer_wait_for};
+use crate::python::export::library::{ResultLibrary, into_library, make_producer_wait_for};
 use crate::python::import::object::{assemble, import, import_as};
 use crate::python::import::package::Package;
-use crate::python::interpreter::NestedCall;
-use crate::python::py_ref::{PyRef, release_deferred_refs};
+use crate::python::interpreter::{NestedCall, PyRef, detached, free_detached, release_deferred_refs};
 
 /// Defines a return type. The types differ in the library that creates the object.
 macro_rules! result_of {
@@ -78,7 +76,7 @@ result_of! {
     ///     (NumPy(Samples { values, len }), len)
     /// }
     /// ```
-    NumPy, NUMPY_ARRAY, |py, array| into_library(py, &Kind::NumPy, array)
+    NumPy, NUMPY_ARRAY, |py, array| into_library(py, &ResultLibrary::NumPy, array)
 }
 
 result_of! {
@@ -101,11 +99,11 @@ result_of! {
     ///
     /// #[pyfunction]
     /// fn zeros(len: usize) -> PyResult<PyTorch<Samples>> {
-    ///     let values = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F32, len)?;
+    ///     let values = CudaBuffer::zeroed(MemoryResultLibrary::Device, 0, DType::F32, len)?;
     ///     Ok(PyTorch(Samples { values, len }))
     /// }
     /// ```
-    PyTorch, TORCH_TENSOR, |py, array| into_library(py, &Kind::from_package(py, Package::PyTorch)?, array)
+    PyTorch, TORCH_TENSOR, |py, array| into_library(py, &ResultLibrary::from_package(py, Package::PyTorch)?, array)
 }
 
 result_of! {
@@ -114,7 +112,7 @@ result_of! {
     ///
     /// The conversion raises `ArrayError` for host memory and for a read-only array, because arrays of `CuPy` are
     /// always writable. It raises `ImportError` if `CuPy` is not installed.
-    CuPy, CUPY_ARRAY, |py, array| into_library(py, &Kind::from_package(py, Package::CuPy)?, array)
+    CuPy, CUPY_ARRAY, |py, array| into_library(py, &ResultLibrary::from_package(py, Package::CuPy)?, array)
 }
 
 result_of! {
@@ -123,7 +121,7 @@ result_of! {
     ///
     /// The conversion raises `ImportError` if JAX is not installed, and passes on exceptions of
     /// `jax.dlpack.from_dlpack`.
-    Jax, JAX_ARRAY, |py, array| into_library(py, &Kind::from_package(py, Package::Jax)?, array)
+    Jax, JAX_ARRAY, |py, array| into_library(py, &ResultLibrary::from_package(py, Package::Jax)?, array)
 }
 
 result_of! {
@@ -156,14 +154,19 @@ result_of! {
     Exported, EXPORTED_ARRAY, |py, array| into_object(py, array)
 }
 
-/// An argument that also stores the library of the caller's array, so that a result can use the same library. It
-/// dereferences to the struct.
+/// An array and the library of the caller's array. It dereferences to the struct.
 ///
-/// If the library cannot create arrays from a tensor, results are objects of the class that `#[cuda_array(python)]`
-/// returns. [`like`] describes how the library is determined.
+/// As an argument it has the library of the Python object. As a result it becomes an array of that library:
+///
+/// | library of the object | result |
+/// | --- | --- |
+/// | `NumPy`, `PyTorch`, `CuPy`, JAX; also for subclasses | as for [`NumPy`], [`PyTorch`], [`CuPy`], [`Jax`] |
+/// | a class with a C exchange table, as in TVM FFI | the object that the table creates from a tensor |
+/// | a class with `from_dlpack`, or with it in its `__array_namespace__()` or top package | what that returns |
+/// | any other | an object of the class that `#[cuda_array(python)]` returns |
 ///
 /// ```no_run
-/// use interop_core::python::{WithLibrary, InLibraryOf};
+/// use interop_core::python::WithLibrary;
 /// use interop_core::{CudaArray, HostVec, Lease};
 /// use pyo3::prelude::*;
 ///
@@ -173,43 +176,50 @@ result_of! {
 ///
 /// /// NumPy in, NumPy out; a tensor of PyTorch in, a tensor of PyTorch out.
 /// #[pyfunction]
-/// fn halved(samples: WithLibrary<Samples<Lease<f32>>>) -> PyResult<InLibraryOf<Samples<HostVec<f32>>>> {
+/// fn halved(samples: WithLibrary<Samples<Lease<f32>>>) -> PyResult<WithLibrary<Samples<HostVec<f32>>>> {
 ///     let values = samples.to_vec::<f32>()?.into_iter().map(|value| value / 2.0).collect();
 ///     Ok(samples.like(Samples { values, len: samples.len }))
 /// }
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct WithLibrary<A> {
-    array: A,
-    kind: Kind,
+    /// The array.
+    pub array: A,
+    library: ResultLibrary,
 }
 
 impl<A> WithLibrary<A> {
-    /// Creates a value from an array that was imported from `object` by hand.
+    /// Adds the library of `object` to an array, for functions that take the Python object itself.
     ///
     /// # Errors
     ///
-    /// As [`like`].
+    /// An exception that is not an `Exception`, such as `KeyboardInterrupt`, while the class is inspected for the first
+    /// time.
+    ///
+    /// ```no_run
+    /// use interop_core::python::{WithLibrary, import};
+    /// use interop_core::{CudaArray, HostVec};
+    /// use pyo3::prelude::*;
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [axes])]
+    /// struct Extents { #[cuda_array(data)] extents: HostVec<i64>, axes: usize }
+    ///
+    /// #[pyfunction]
+    /// fn extents(object: &Bound<'_, PyAny>) -> PyResult<WithLibrary<Extents>> {
+    ///     let array = import(object, None)?;
+    ///     let extents: HostVec<i64> = array.info().shape().iter().map(|extent| *extent as i64).collect();
+    ///     WithLibrary::new(object, Extents { axes: extents.len(), extents })
+    /// }
+    /// ```
     pub fn new(object: &Bound<'_, PyAny>, array: A) -> PyResult<Self> {
-        Ok(Self { array, kind: Kind::from_object(object)? })
+        Ok(Self { array, library: ResultLibrary::from_object(object)? })
     }
 
-    /// Returns a result that becomes an array of the caller's library.
+    /// Returns another array as a result of the caller's library.
     #[must_use]
-    pub fn like<B>(&self, array: B) -> InLibraryOf<B> {
-        InLibraryOf { array, kind: self.kind.clone() }
-    }
-
-    /// Returns the argument itself as a result of the caller's library.
-    #[must_use]
-    pub fn into_library(self) -> InLibraryOf<A> {
-        InLibraryOf { array: self.array, kind: self.kind }
-    }
-
-    /// Returns the struct without the library.
-    #[must_use]
-    pub fn into_inner(self) -> A {
-        self.array
+    pub fn like<B>(&self, array: B) -> WithLibrary<B> {
+        WithLibrary { array, library: self.library.clone() }
     }
 
     /// Allocates memory from the caller's library, with the shape, element type and device of this argument.
@@ -244,7 +254,7 @@ impl<A> WithLibrary<A> {
     {
         let info = self.array.info()?;
         let spec = NewArraySpec { shape: info.shape(), dtype: info.dtype(), device: info.device() };
-        new_memory(py, &self.kind, spec, info.stream())
+        new_memory(py, &self.library, spec, info.stream())
     }
 
     /// Allocates memory from the caller's library, by the allocator of its exchange table, `numpy.empty`, `torch.empty`
@@ -264,7 +274,7 @@ impl<A> WithLibrary<A> {
         dtype: DType,
         device: Device,
     ) -> PyResult<NewArray<B>> {
-        new_memory(py, &self.kind, NewArraySpec { shape, dtype, device }, None)
+        new_memory(py, &self.library, NewArraySpec { shape, dtype, device }, None)
     }
 }
 
@@ -280,6 +290,17 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for WithLibrary<A> {
     }
 }
 
+impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for WithLibrary<A> {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+    crate::__python_hint! { OUTPUT_TYPE ANYTHING }
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        into_library(py, &self.library, self.array)
+    }
+}
+
 /// A result in new memory of the caller's library.
 ///
 /// Rust writes it through the struct, to which this type dereferences. Python gets the library's own object, without a
@@ -292,7 +313,7 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for WithLibrary<A> {
 pub struct NewArray<A> {
     /// The first field, so that the memory is released before its object.
     array: A,
-    kind: Kind,
+    library: ResultLibrary,
     /// `None` if Rust allocated the memory, which only the struct owns.
     allocated: Option<Allocated>,
 }
@@ -327,7 +348,7 @@ impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for NewArray<A> {
                 return Ok(object);
             }
         }
-        into_library(py, &self.kind, self.array)
+        into_library(py, &self.library, self.array)
     }
 }
 
@@ -339,7 +360,7 @@ impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for NewArray<A> {
 /// As [`WithLibrary::new_array`].
 fn new_memory<B: FromArray + CudaArray>(
     py: Python<'_>,
-    kind: &Kind,
+    library: &ResultLibrary,
     spec: NewArraySpec<'_>,
     callers: Option<StreamHandle>,
 ) -> PyResult<NewArray<B>> {
@@ -348,7 +369,7 @@ fn new_memory<B: FromArray + CudaArray>(
     free_detached();
     let NewArraySpec { shape, dtype, device } = spec;
     cuda::make_room_on(device, shape.iter().product::<usize>().saturating_mul(dtype.item_bits(false) / 8));
-    let (mut import, object) = if let Some(object) = kind.empty(py, spec)? {
+    let (mut import, object) = if let Some(object) = library.empty(py, spec)? {
         let mut import = import(&object, None)?;
         // `PyTorch` has not recorded the new values for a gradient.
         import.write_notice = None;
@@ -382,60 +403,7 @@ fn new_memory<B: FromArray + CudaArray>(
         return Err(Error::new(ErrorKind::CopyRequired, "the result", "a struct that copies", allowed).into());
     }
     let allocated = object.map(|object| Allocated { object: PyRef::new(object.unbind()), whole });
-    Ok(NewArray { array, kind: kind.clone(), allocated })
-}
-
-/// A result that becomes an array of the caller's library. [`WithLibrary::like`] and [`like`] create it.
-#[derive(Clone, Debug)]
-pub struct InLibraryOf<A> {
-    array: A,
-    kind: Kind,
-}
-
-impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for InLibraryOf<A> {
-    type Target = PyAny;
-    type Output = Bound<'py, PyAny>;
-    type Error = PyErr;
-    crate::__python_hint! { OUTPUT_TYPE ANYTHING }
-
-    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        into_library(py, &self.kind, self.array)
-    }
-}
-
-/// Creates a result that becomes an array of the same library as `object`. For functions that take the Python object
-/// itself.
-///
-/// | library of `object` | result |
-/// | --- | --- |
-/// | `NumPy`, `PyTorch`, `CuPy`, JAX; also for subclasses | as for [`NumPy`], [`PyTorch`], [`CuPy`], [`Jax`] |
-/// | a class with a C exchange table, as in TVM FFI | the object that the table creates from a tensor |
-/// | a class with `from_dlpack`, or with it in its `__array_namespace__()` or top package | what that returns |
-/// | any other | an object of the class that `#[cuda_array(python)]` returns |
-///
-/// # Errors
-///
-/// An exception that is not an `Exception`, such as `KeyboardInterrupt`, while the class is inspected for the first
-/// time.
-///
-/// ```no_run
-/// use interop_core::python::{InLibraryOf, import, like};
-/// use interop_core::{CudaArray, HostVec};
-/// use pyo3::prelude::*;
-///
-/// #[derive(CudaArray)]
-/// #[cuda_array(shape = [axes])]
-/// struct Extents { #[cuda_array(data)] extents: HostVec<i64>, axes: usize }
-///
-/// #[pyfunction]
-/// fn extents(object: &Bound<'_, PyAny>) -> PyResult<InLibraryOf<Extents>> {
-///     let array = import(object, None)?;
-///     let extents: HostVec<i64> = array.info().shape().iter().map(|extent| *extent as i64).collect();
-///     like(object, Extents { axes: extents.len(), extents })
-/// }
-/// ```
-pub fn like<A>(object: &Bound<'_, PyAny>, array: A) -> PyResult<InLibraryOf<A>> {
-    Ok(InLibraryOf { array, kind: Kind::from_object(object)? })
+    Ok(NewArray { array, library: library.clone(), allocated })
 }
 
 /// What Python gets if the struct in a result or an argument is replaced. Run as a test.
@@ -493,7 +461,7 @@ pub fn like<A>(object: &Bound<'_, PyAny>, array: A) -> PyResult<InLibraryOf<A>> 
 ///
 ///     let mut argument = samples()?;
 ///     argument.values = Lease::from_owner_with(counted(5.0, &alive), |owner| owner.values.as_slice());
-///     let argument = argument.into_library().into_pyobject(py)?;
+///     let argument = argument.into_pyobject(py)?;
 ///     assert_eq!((Arc::strong_count(&alive), list(&argument)?), (2, vec![5.0; 3]));
 ///     Ok(())
 /// }
@@ -503,7 +471,7 @@ pub fn like<A>(object: &Bound<'_, PyAny>, array: A) -> PyResult<InLibraryOf<A>> 
 ///     // Its results are in memory of Rust.
 ///     check(&py.import("array")?.call_method1("array", ("d", [0.0; 3]))?)?;
 ///     // This one has an exchange table, which allocates.
-///     let samples = Samples { values: HostVec::from_slice(&[0.0_f64; 3]), len: 3 };
+///     let samples = Samples { values: HostVec::from([0.0_f64; 3]), len: 3 };
 ///     check(Bound::new(py, ExportedArray::new(samples)?)?.as_any())
 /// })
 /// # .unwrap();

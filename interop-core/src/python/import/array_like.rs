@@ -80,15 +80,7 @@ use crate::python::interpreter::{NestedCall, attribute, ignore_exception, is_ord
 /// fn clear(samples: ArrayLike<Samples<LeaseMut<f64>>>) {}
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct ArrayLike<A>(A);
-
-impl<A> ArrayLike<A> {
-    /// Returns the array.
-    #[must_use]
-    pub fn into_inner(self) -> A {
-        self.0
-    }
-}
+pub struct ArrayLike<A>(pub A);
 
 impl<A: FromArray> ArrayLike<A> {
     /// Evaluated by every extraction.

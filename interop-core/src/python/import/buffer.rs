@@ -26,8 +26,7 @@ use crate::memory::owner::Owner;
 use crate::python::capsule::in_capsule;
 use crate::python::errors::with_origin;
 use crate::python::import::type_cache::{Outcome, Request};
-use crate::python::interpreter::attribute;
-use crate::python::py_ref::PyRef;
+use crate::python::interpreter::{PyRef, attribute};
 
 /// Fills a slot by the buffer protocol.
 pub(crate) fn from_buffer(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Outcome {

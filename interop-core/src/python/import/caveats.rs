@@ -15,8 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::import::WriteNotice;
 use crate::python::errors::with_origin;
 use crate::python::import::package::{ClassName, class_names};
-use crate::python::interpreter::{attribute, ignore_exception, imported, truth_of, with_attached};
-use crate::python::py_ref::PyRef;
+use crate::python::interpreter::{PyRef, attribute, ignore_exception, imported, truth_of, with_attached};
 
 /// What the memory of a class's objects may not tell. Neither a tensor nor an exchange table can express it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,19 @@
-//! Imports by `__dlpack__`: with a stream and a version, and with fewer arguments for producers that accept fallback.
-#![expect(unsafe_code, reason = "reports an exception that the destructor of a capsule has raised")]
+//! Imports by `__dlpack__`: calls it with a stream and a version, or with fewer arguments for producers that accept no more, and
+//! takes the tensor from its capsule, which is renamed.
+#![expect(unsafe_code, reason = "capsules hold raw pointers, and their destructors may raise exceptions")]
+
+use core::ffi::CStr;
+use core::ptr::NonNull;
 
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyDict, PyTuple};
+use pyo3::{ffi, intern};
 
 use crate::cuda;
+use crate::cuda::memory_check::Verification;
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::driver;
@@ -15,16 +21,19 @@ use crate::driver::order::{Work, order};
 use crate::driver::pointer::reach_for;
 use crate::driver::stream::Stream;
 use crate::driver::stream_handle::StreamHandle;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::memory::import::{Filled, Import, ImportSlot};
-use crate::protocols::dlpack::abi::{MAJOR_VERSION, MINOR_VERSION};
-use crate::python::capsule::receive_capsule;
+use crate::protocols::dlpack::abi::{Legacy, MAJOR_VERSION, MINOR_VERSION, TensorAbi, Versioned};
+use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
+use crate::python::capsule::share_borrow_table;
 use crate::python::convert::device;
-use crate::python::detach::free_detached;
-use crate::python::errors::{Failure, set_first_cause};
+use crate::python::errors::{Failure, origin, set_first_cause, with_origin};
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::import::type_cache::{ExpectedDevice, Outcome, Request};
-use crate::python::interpreter::{attribute, call_with_keywords, is_ordinary, report_exception};
+use crate::python::interpreter::{
+    attribute, call_with_keywords, capsule_pointer, free_detached, is_attached, is_ordinary,
+    release_deferred_refs, report_exception, with_saved_exception,
+};
 
 /// `__dlpack__`, with the consumer's stream if the memory has streams. The device is the expected one, or
 /// that of `__dlpack_device__`.
@@ -314,4 +323,109 @@ fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
     // The name of the keyword is in quotes.
     let names_one = contains("'") && (contains("unexpected keyword") || contains("invalid keyword"));
     contains("keyword") && !contains("missing") && (!names_one || contains("stream"))
+}
+
+/// Fills a slot with the tensor of a capsule. The name of the capsule states the form of the tensor.
+///
+/// Ownership is taken before validation. Every path, including errors, releases the tensor exactly once.
+pub(crate) fn receive_capsule(
+    slot: &mut ImportSlot,
+    capsule: &Bound<'_, PyAny>,
+    verification: Verification,
+) -> Result<Filled> {
+    // SAFETY: the function accepts any object.
+    if unsafe { ffi::PyCapsule_CheckExact(capsule.as_ptr()) } == 0 {
+        let allowed =
+            "a capsule named \"dltensor\" or \"dltensor_versioned\", which `__dlpack__` of an array returns";
+        return Err(Error::new(ErrorKind::Type, "capsule", origin(capsule), allowed));
+    }
+    if let Some(tensor) = take::<Versioned>(capsule) {
+        return receive(slot, tensor, verification);
+    }
+    let tensor = take::<Legacy>(capsule).ok_or_else(|| no_tensor(capsule))?;
+    receive(slot, tensor, verification)
+}
+
+/// Takes the tensor from a capsule, if it has the unused name of this form, and renames the capsule in the same critical
+/// section.
+#[inline]
+fn take<A: TensorAbi>(capsule: &Bound<'_, PyAny>) -> Option<ManagedTensor<A>> {
+    with_critical_section(capsule, || {
+        // SAFETY: the object is alive.
+        let tensor = unsafe { capsule_pointer(capsule.as_ptr(), A::CAPSULE_NAME) }?;
+        // SAFETY: the object is a capsule, and the name is static.
+        unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_CAPSULE_NAME.as_ptr()) };
+        // SAFETY: the protocol states that a capsule of this name holds such a struct, and that whoever renames it owns the
+        // struct.
+        Some(unsafe { ManagedTensor::from_raw(tensor.as_ptr().cast()) })
+    })
+}
+
+#[cold]
+fn no_tensor(capsule: &Bound<'_, PyAny>) -> Error {
+    // SAFETY: the object is a capsule.
+    let name = unsafe { ffi::PyCapsule_GetName(capsule.as_ptr()) };
+    // SAFETY: capsule names are C strings, which outlive their capsules.
+    let name = (!name.is_null()).then(|| format!("{:?}", unsafe { CStr::from_ptr(name) }));
+    let found = format!("a capsule named {}", name.as_deref().unwrap_or("NULL"));
+    let allowed = "\"dltensor\" or \"dltensor_versioned\"; a capsule can be taken once";
+    Error::new(ErrorKind::Capsule, "capsule", found, allowed)
+}
+
+/// Fills a slot with a tensor from Python. Releases the tensor on an error.
+pub(crate) fn receive<A: TensorAbi>(
+    slot: &mut ImportSlot,
+    tensor: ManagedTensor<A>,
+    verification: Verification,
+) -> Result<Filled> {
+    // SAFETY: `release_foreign::<A>` releases a struct of the form `A`, on any thread.
+    let filled = unsafe { tensor.fill_slot(slot, release_foreign::<A>, verification) };
+    filled.map_err(|Refused { value, error }| {
+        // SAFETY: the error returned a struct of the form `A`, and nobody else releases it.
+        unsafe { release_foreign::<A>(value.into_non_null()) };
+        error
+    })
+}
+
+/// Releases a foreign tensor. Its deleter can be Python code, so a pending exception is saved and restored.
+///
+/// # Safety
+///
+/// As [`release`].
+pub(crate) unsafe fn release_foreign<A: TensorAbi>(tensor: NonNull<()>) {
+    // SAFETY: as the caller promises.
+    let release = || unsafe { release::<A>(tensor) };
+    if is_attached() {
+        // SAFETY: the thread is attached.
+        unsafe { with_saved_exception(release) };
+    } else {
+        release();
+    }
+}
+
+/// Imports the tensor of a capsule, for interfaces that pass capsules instead of arrays. Consumes the capsule.
+///
+/// A capsule contains no stream: the caller has made its work wait for the producer's.
+///
+/// # Errors
+///
+/// - `TypeError` for an object that is not a capsule.
+/// - `ArrayError` for a capsule of another name, such as one that was consumed, and for an array that cannot be used.
+///
+/// ```no_run
+/// use interop_core::python::import_capsule;
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn nbytes(capsule: &Bound<'_, PyAny>) -> PyResult<usize> {
+///     Ok(import_capsule(capsule)?.info().nbytes())
+/// }
+/// ```
+pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Import> {
+    release_deferred_refs(capsule.py());
+    share_borrow_table(capsule.py())?;
+    let mut slot = ImportSlot::new();
+    let filled = receive_capsule(&mut slot, capsule, Verification::Full);
+    let filled = filled.map_err(|error| with_origin(capsule, error))?;
+    Ok(slot.into_import(filled))
 }

@@ -11,9 +11,8 @@ use crate::driver::device::Device;
 use crate::driver::stream_handle::StreamHandle;
 use crate::protocols::dlpack::abi::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION, Versioned};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
-use crate::python::capsule::capsule_pointer;
 use crate::python::import::package::Package;
-use crate::python::interpreter::ignore_exception;
+use crate::python::interpreter::{capsule_pointer, ignore_exception};
 
 /// A table of the supported major version. It lives until the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

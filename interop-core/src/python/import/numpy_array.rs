@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "reads the C struct of an array")]
 
 use core::cell::RefCell;
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_long, c_void};
 use core::mem::offset_of;
 
 use pyo3::prelude::*;
@@ -22,9 +22,8 @@ use crate::driver::device::Device;
 use crate::error::Error;
 use crate::memory::import::{Filled, ImportSlot, Protocol};
 use crate::python::errors::Failure;
-use crate::python::export::numpy::{Api, WRITABLE, dtype_with_number, type_number};
-use crate::python::interpreter::{attribute, ignore_exception};
-use crate::python::py_ref::owner_of;
+use crate::python::export::numpy::{Api, WRITABLE};
+use crate::python::interpreter::{attribute, ignore_exception, owner_of};
 
 /// `PyArrayObject_fields` without the head.
 #[repr(C)]
@@ -285,4 +284,49 @@ unsafe fn describe(array: &Fields, dtype: DType, to: &mut ArrayInfo) -> Result<(
 unsafe fn number(list: *const isize, axis: usize) -> i64 {
     // SAFETY: as the caller promises.
     unsafe { list.wrapping_add(axis).read() as i64 }
+}
+
+/// The element types of the type numbers, as a table: a jump for each number costs more.
+const NUMBERED: [Option<DType>; 24] = {
+    let (mut types, mut number) = ([None; 24], 0);
+    while number < types.len() {
+        types[number] = numbered(number);
+        number += 1;
+    }
+    types
+};
+
+/// Returns the element type that has a type number, or `None` for objects, strings, dates and `long double`.
+#[inline]
+fn dtype_with_number(number: c_int) -> Option<DType> {
+    *NUMBERED.get(usize::try_from(number).ok()?)?
+}
+
+/// The numbers are those of C types, whose sizes differ between platforms.
+const fn numbered(number: usize) -> Option<DType> {
+    let is_long = size_of::<c_long>() == 8;
+    Some(match number {
+        0 => DType::BOOL,
+        1 => DType::I8,
+        2 => DType::U8,
+        3 => DType::I16,
+        4 => DType::U16,
+        7 if is_long => DType::I64,
+        8 if is_long => DType::U64,
+        5 | 7 => DType::I32,
+        6 | 8 => DType::U32,
+        9 => DType::I64,
+        10 => DType::U64,
+        11 => DType::F32,
+        12 => DType::F64,
+        14 => DType::COMPLEX64,
+        15 => DType::COMPLEX128,
+        23 => DType::F16,
+        _ => return None,
+    })
+}
+
+/// Returns the lowest type number of an element type, or `None` if there is none.
+pub(crate) fn type_number(dtype: DType) -> Option<c_int> {
+    (0..24).find(|number| dtype_with_number(*number) == Some(dtype))
 }

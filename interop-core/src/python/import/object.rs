@@ -30,19 +30,18 @@ use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::extraction::Extraction;
 use crate::memory::import::{Filled, Import, ImportSlot, Protocol};
-use crate::python::capsule::receive;
-use crate::python::detach::{free_detached, take_detached};
 use crate::python::errors::{Failure, in_words, not_an_array, with_origin};
 use crate::python::import::buffer::from_buffer;
 use crate::python::import::caveats::date_error;
-use crate::python::import::dunder_dlpack::from_dlpack;
+use crate::python::import::dunder_dlpack::{from_dlpack, receive};
 use crate::python::import::exchange_table::{Table, TableStream};
 use crate::python::import::numpy_array::import_array;
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::import::type_cache::{Outcome, Request, type_info};
 use crate::python::interface_dict::{interface_in, trust_interface};
-use crate::python::interpreter::{NestedCall, attribute, is_ordinary};
-use crate::python::py_ref::{PyRef, release_deferred_refs};
+use crate::python::interpreter::{
+    NestedCall, PyRef, attribute, free_detached, is_ordinary, release_deferred_refs, take_detached,
+};
 
 /// Imports any object that supports DLPack, the CUDA Array Interface or the buffer protocol, for work on `stream`.
 ///

@@ -10,8 +10,7 @@ use crate::driver::device::Device;
 use crate::driver::stream_handle::StreamHandle;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
-use crate::python::interpreter::{ignore_exception, imported};
-use crate::python::py_ref::PyRef;
+use crate::python::interpreter::{PyRef, ignore_exception, imported};
 
 /// The library that defines a class or one of its bases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,7 +203,7 @@ pub(crate) fn library(py: Python<'_>, package: Package) -> PyResult<Bound<'_, Py
         }
         let text = format!(
             "the result: found no module `{module}`, allowed: an installed {name}, whose array the function returns; \
-             install it, or return `python::NumPy`, or `python::InLibraryOf` for that of the caller's library"
+             install it, or return `python::NumPy`, or `python::WithLibrary`, whose library is the caller's"
         );
         let refusal = PyImportError::new_err(text);
         refusal.set_cause(py, Some(error));

@@ -25,8 +25,9 @@ use crate::python::import::caveats::{Autograd, Caveat};
 use crate::python::import::exchange_table::{Table, TableStream};
 use crate::python::import::numpy_array::NumPyClass;
 use crate::python::import::package::{CurrentStream, Package};
-use crate::python::interpreter::{ignore_exception, imported, is_attached, truth_of, with_saved_exception};
-use crate::python::py_ref::PyRef;
+use crate::python::interpreter::{
+    PyRef, ignore_exception, imported, is_attached, truth_of, with_saved_exception,
+};
 
 /// Properties of a type whose objects have been imported.
 pub(crate) struct TypeInfo {

@@ -68,7 +68,7 @@ struct DefaultOnTheOwnerOfAPointer {
     shape: [usize; 2],
     #[cuda_array(device)]
     device: interop_core::Device,
-    #[cuda_array(owner, default = interop_core::storage::Owner::none())]
+    #[cuda_array(owner, default = interop_core::storage::Owner::default())]
     owner: interop_core::storage::Owner,
 }
 
