@@ -5,7 +5,7 @@ use core::{fmt, ptr};
 use std::ffi::CString;
 
 use interop_kernel::host::{layout, sizes};
-use interop_kernel::{InScope, Kernel, KernelArrays, KernelView, KernelViewMut, LaunchSize};
+use interop_kernel::{InScope, Kernel, LaunchSize};
 
 use crate::array::element::Element;
 use crate::driver::context::{Context, PerContext, Relaxed};
@@ -73,15 +73,21 @@ impl Function {
 ///
 /// - an array, as [`LaunchScope::read`](crate::LaunchScope::read) and [`write`](crate::LaunchScope::write) return it: an
 ///   `interop::view` in C++;
-/// - [`KernelArrays`] of such arrays: an `interop::elementwise` in C++;
+/// - arrays, as [`LaunchScope::elementwise`](crate::LaunchScope::elementwise) returns them: an `interop::elementwise` in C++;
 /// - a number, or another [`Element`](trait@Element); a `size_t` of C++ is a `u64`;
 /// - a pointer, such as `array.address() as *const f32` of an [`ArrayInScope`](crate::launch::ArrayInScope);
 /// - a `#[repr(C)]` struct of your own, for which you implement this trait.
 pub trait KernelArgument {
-    /// The address of an array of a scope.
+    /// The size of what the kernel gets, in bytes.
     #[doc(hidden)]
-    fn address_in_scope(&self) -> Option<u64> {
-        None
+    fn size(&self) -> usize {
+        size_of_val(self)
+    }
+
+    /// Whether the kernel gets arrays of this scope, or none.
+    #[doc(hidden)]
+    fn is_of_scope(&self, _scope: usize) -> bool {
+        true
     }
 }
 
@@ -91,17 +97,13 @@ impl<T> KernelArgument for *const T {}
 
 impl<T> KernelArgument for *mut T {}
 
-impl<const K: usize, const N: usize> KernelArgument for KernelArrays<'_, K, N> {}
-
-impl<T, const N: usize> KernelArgument for InScope<KernelView<'_, T, N>> {
-    fn address_in_scope(&self) -> Option<u64> {
-        Some(self.address())
+impl<V> KernelArgument for InScope<V> {
+    fn size(&self) -> usize {
+        size_of::<V>()
     }
-}
 
-impl<T, const N: usize> KernelArgument for InScope<KernelViewMut<'_, T, N>> {
-    fn address_in_scope(&self) -> Option<u64> {
-        Some(self.address())
+    fn is_of_scope(&self, scope: usize) -> bool {
+        self.is_of(scope)
     }
 }
 

@@ -2,6 +2,7 @@
 //! while the piece before it is copied. The elements of a device array are made contiguous on the device.
 
 use core::ptr::{null_mut, with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use interop_kernel::copy_plan::{CopyPlan, FROM, TO};
 
@@ -40,9 +41,9 @@ const PIECE: usize = 4 << 20;
 /// Smaller arrays are made contiguous in pageable memory, because pinning memory would cost more.
 pub(crate) const LEAST_BYTES: usize = 1 << 20;
 
-/// The address of two pieces of pinned memory for each context. They are kept, because pinning memory takes longer than
-/// filling it.
-static PIECES: PerContext<usize> = PerContext::new();
+/// The address of two pieces of pinned memory for each context, which one upload at a time uses. They are kept, because pinning
+/// memory takes longer than filling it.
+static PIECES: PerContext<Arc<Mutex<usize>>> = PerContext::new();
 
 /// Copies elements to memory of a device. The copy is complete on return. Returns `false` if an element is larger than a
 /// piece, and if no pinned memory can be allocated.
@@ -71,26 +72,24 @@ unsafe fn upload(
     let _relaxed = Relaxed::new(driver);
     // A reset of the primary context, which frees the pieces, is found out here.
     let stream = OwnStream::spare(context).raw(driver)?;
-    let work = |pieces: &mut usize| -> Result<()> {
-        let mut turns = Turns { driver, context, stream, pieces: *pieces, queued: [None, None], next: 0 };
-        // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits into a
-        // piece, as checked above.
-        let copied = unsafe { copy_pieces(&mut turns, element, plan, from, target) };
-        // Waits after an error, too, because the next call uses the pieces.
-        copied.and(finish_stream(driver, stream).map_err(Into::into))
+    let Ok(pieces) = PIECES.with(driver, context, || pin(driver), |_, pieces| Arc::clone(pieces)) else {
+        return Ok(false);
     };
-    match PIECES.with(driver, context, || pin(driver), |_, pieces| work(pieces)) {
-        Err(_) => Ok(false),
-        Ok(copied) => copied.map(|()| true),
-    }
+    let pieces = pieces.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut turns = Turns { driver, context, stream, pieces: *pieces, queued: [None, None], next: 0 };
+    // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits into a
+    // piece, as checked above.
+    let copied = unsafe { copy_pieces(&mut turns, element, plan, from, target) };
+    // Waits after an error, too, because the next call uses the pieces.
+    copied.and(finish_stream(driver, stream).map_err(Into::into)).map(|()| true)
 }
 
 /// Allocates two pieces in the current context.
-fn pin(driver: &Driver) -> Outcome<usize> {
+fn pin(driver: &Driver) -> Outcome<Arc<Mutex<usize>>> {
     let mut memory = null_mut();
     // SAFETY: the pointer is valid for a write. A context is current.
     unsafe { driver.memory_host_alloc(&raw mut memory, 2 * PIECE, 0) }?;
-    Ok(memory.expose_provenance())
+    Ok(Arc::new(Mutex::new(memory.expose_provenance())))
 }
 
 /// The two pieces, and the pending copies from them.
