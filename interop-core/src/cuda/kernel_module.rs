@@ -9,8 +9,8 @@ use interop_kernel::{InScope, Kernel, LaunchSize};
 
 use crate::array::element::Element;
 use crate::driver::context::{Context, PerContext, Relaxed};
-use crate::driver::functions::{CUstream, Driver, DriverError, Outcome, code, driver};
-use crate::driver::stream::Stream;
+use crate::driver::functions::{Driver, DriverError, Outcome, code, driver};
+use crate::driver::stream::{ContextStream, Stream};
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// The PTX of kernels, for [`LaunchScope::launch`](crate::LaunchScope::launch) if they are in Rust, and for
@@ -140,10 +140,10 @@ impl KernelModule {
         parameters: &mut [*mut c_void],
     ) -> Result<()> {
         let driver = driver()?;
-        let context = stream.context(driver)?;
-        let _entered = context.enter(driver)?;
+        let stream = stream.in_context(driver)?;
+        let _entered = stream.context.enter(driver)?;
         // SAFETY: as the caller promises.
-        let queued = unsafe { self.launch(driver, (context, stream.raw()), kernel, size, parameters) };
+        let queued = unsafe { self.launch(driver, stream, kernel, size, parameters) };
         queued.map_err(|failure| match failure.symbol {
             "cuLaunchKernel" => failure.into(),
             _ if failure == MISMATCH => self.mismatch(kernel).unwrap_or_else(|| failure.into()),
@@ -159,7 +159,7 @@ impl KernelModule {
     pub(crate) unsafe fn launch(
         &self,
         driver: &Driver,
-        (context, stream): (Context, CUstream),
+        ContextStream { context, raw }: ContextStream,
         kernel: EntryPoint<'_>,
         LaunchSize { grid, block }: LaunchSize,
         parameters: &mut [*mut c_void],
@@ -168,7 +168,7 @@ impl KernelModule {
         let (parameters, none) = (parameters.as_mut_ptr(), ptr::null_mut());
         // SAFETY: the parameters have the number and the types of the kernel's. The driver copies them during the call.
         let launch = |function| unsafe {
-            driver.launch(function, x, y, z, width, height, depth, 0, stream, parameters, none)
+            driver.launch(function, x, y, z, width, height, depth, 0, raw, parameters, none)
         };
         match launch(self.function(driver, context, kernel)?) {
             Err(failure) if failure.is_about_handles() => {
