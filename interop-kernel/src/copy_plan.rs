@@ -20,7 +20,7 @@ pub struct CopyPlan {
 
 impl CopyPlan {
     /// Plans a copy of elements of `item` bytes, by the strides of the target and of the source in elements. Those of the
-    /// target are not negative. An element that both sides repeat is copied once.
+    /// target are positive where the source moves. An element that both sides repeat is copied once.
     #[must_use]
     pub fn new(shape: &[usize], to: &[isize], from: &[isize], item: usize) -> Self {
         if shape.contains(&0) {
@@ -30,7 +30,8 @@ impl CopyPlan {
         let along = |at: usize| Axis { extent: shape[at], steps: [bytes(to[at]), bytes(from[at])] };
         let moves = |axis: &Axis<2>| axis.extent != 1 && axis.steps != [0; 2];
         let mut axes: Vec<_> = (0..shape.len()).map(along).filter(moves).collect();
-        let (_, left) = arrange(&mut axes);
+        let (first, left) = arrange(&mut axes);
+        debug_assert_eq!(first, [0; 2], "the target moves forward along each axis, so none is turned");
         axes.truncate(left);
         let is_run = axes.first().is_some_and(|axis| axis.steps == [item as isize; 2]);
         let run = if is_run { axes.remove(0).extent } else { 1 };

@@ -34,13 +34,13 @@ pub trait Parameter: HasLayout {
     #[doc(hidden)]
     fn launched<E>(tried: Self::Tried<E>) -> Result<Self::Launched, E>;
 
-    /// Finds the memory of what a launch has passed.
+    /// Replaces the device addresses of the arrays by pointers of the host.
     ///
     /// # Safety
     ///
     /// As [`simulate`](crate::host::simulate).
     #[doc(hidden)]
-    unsafe fn located<M: Memory>(launched: Self::Launched) -> Option<Self>;
+    unsafe fn located<M: Memory>(self) -> Option<Self>;
 
     /// The extents, of a view.
     #[doc(hidden)]
@@ -49,9 +49,12 @@ pub trait Parameter: HasLayout {
         None
     }
 
-    /// Calls `to` with the address of each array.
+    /// Whether the arrays are those of this scope.
     #[doc(hidden)]
-    fn addresses(_: &Self::Launched, _to: &mut dyn FnMut(u64)) {}
+    #[must_use]
+    fn is_in_scope(_: &Self::Launched, _scope: usize) -> bool {
+        true
+    }
 }
 
 /// The error of an argument, which can name the parameter: `interop_core::Error`.
@@ -80,24 +83,35 @@ pub const fn assert_view<V: HasShape>() {}
 
 /// An argument of a launch whose memory outlives the kernel: what a launch passes for an array.
 ///
-/// `interop_core::LaunchScope` makes it, of an array with which it orders the launch. It has the bytes of `V`, a
+/// `interop_core::LaunchScope` makes it, of an array with which it orders the launch. It begins with the bytes of `V`, a
 /// [`KernelView`], a [`KernelViewMut`] or a [`KernelElementwise`], and derefs to it. What the kernel writes is not `Copy`: a
 /// second argument with the same memory would be a race. [`reborrow`](Self::reborrow) it for a second launch, or
 /// [`as_view`](Self::as_view) it for one that reads.
 #[derive(Debug)]
-#[repr(transparent)]
-pub struct InScope<V>(V);
+#[repr(C)]
+pub struct InScope<V> {
+    /// It comes first: a launch passes a pointer to it.
+    argument: V,
+    scope: usize,
+}
 
 impl<V> InScope<V> {
-    /// States that an argument can be passed to a kernel by safe code.
+    /// States that an argument can be passed to a kernel by safe code, in launches of one scope.
     ///
     /// # Safety
     ///
-    /// The kernel that gets it is queued in an order in which, until it is done, the elements live and nobody else writes them;
-    /// for what the kernel writes, nobody else uses them, and each index has its own element.
+    /// 1. The kernel that gets it is queued by this scope, in an order in which, until it is done, the elements live and nobody else
+    ///    writes them; for what the kernel writes, nobody else uses them, and each index has its own element.
+    /// 2. No other scope has the number `scope` while the argument lives. It can be the address of a scope that the argument borrows.
     #[must_use]
-    pub const unsafe fn new(view: V) -> Self {
-        Self(view)
+    pub const unsafe fn new(argument: V, scope: usize) -> Self {
+        Self { argument, scope }
+    }
+
+    /// Whether the argument is of this scope.
+    #[must_use]
+    pub const fn is_of(&self, scope: usize) -> bool {
+        self.scope == scope
     }
 }
 
@@ -105,14 +119,14 @@ impl<T, const N: usize> InScope<KernelViewMut<'_, T, N>> {
     /// Returns the argument for one launch. `self` can be used again after it.
     #[must_use]
     pub fn reborrow(&mut self) -> InScope<KernelViewMut<'_, T, N>> {
-        InScope(self.0.reborrowed())
+        InScope { argument: self.argument.reborrowed(), scope: self.scope }
     }
 
     /// Returns the argument for a kernel that reads what an earlier launch in the scope has written. It can be used until `self` is
     /// used again.
     #[must_use]
     pub fn as_view(&self) -> InScope<KernelView<'_, T, N>> {
-        InScope(self.0.as_view())
+        InScope { argument: self.argument.as_view(), scope: self.scope }
     }
 }
 
@@ -120,7 +134,7 @@ impl<V> core::ops::Deref for InScope<V> {
     type Target = V;
 
     fn deref(&self) -> &V {
-        &self.0
+        &self.argument
     }
 }
 
@@ -162,16 +176,16 @@ impl<'a, T: KernelElement, const N: usize> Parameter for View<'a, T, N> {
         tried
     }
 
-    unsafe fn located<M: Memory>(launched: Self::Launched) -> Option<Self> {
-        located::<T, N, M>(&launched.0.fields, false).map(from_fields::view)
+    unsafe fn located<M: Memory>(self) -> Option<Self> {
+        located::<T, N, M>(&self.fields, false).map(from_fields::view)
     }
 
     fn shape(launched: &Self::Launched) -> Option<&[i64]> {
-        Some(&launched.0.fields.shape)
+        Some(&launched.argument.fields.shape)
     }
 
-    fn addresses(launched: &Self::Launched, to: &mut dyn FnMut(u64)) {
-        to(launched.0.address());
+    fn is_in_scope(launched: &Self::Launched, scope: usize) -> bool {
+        launched.is_of(scope)
     }
 }
 
@@ -197,16 +211,16 @@ impl<'a, T: KernelElement, const N: usize, M: Rule> Parameter for ViewMut<'a, T,
         tried
     }
 
-    unsafe fn located<P: Memory>(launched: Self::Launched) -> Option<Self> {
-        located::<T, N, P>(&launched.0.fields, true).map(from_fields::view_mut)
+    unsafe fn located<P: Memory>(self) -> Option<Self> {
+        located::<T, N, P>(&self.fields, true).map(from_fields::view_mut)
     }
 
     fn shape(launched: &Self::Launched) -> Option<&[i64]> {
-        Some(&launched.0.fields.shape)
+        Some(&launched.argument.fields.shape)
     }
 
-    fn addresses(launched: &Self::Launched, to: &mut dyn FnMut(u64)) {
-        to(launched.0.address());
+    fn is_in_scope(launched: &Self::Launched, scope: usize) -> bool {
+        launched.is_of(scope)
     }
 }
 
@@ -218,19 +232,15 @@ impl<'a, A: Arrays, const N: usize> Parameter for Elementwise<'a, A, N> {
         tried
     }
 
-    unsafe fn located<M: Memory>(launched: Self::Launched) -> Option<Self> {
+    unsafe fn located<M: Memory>(self) -> Option<Self> {
         let find = &mut |array: usize, address, span| {
             place::<M>(address, A::SIZES[array], span, A::WRITES && array == 0)
         };
-        launched.0.0.located(find).map(|arrays| Elementwise(arrays, core::marker::PhantomData))
+        self.0.located(find).map(|arrays| Elementwise(arrays, core::marker::PhantomData))
     }
 
-    fn addresses(launched: &Self::Launched, to: &mut dyn FnMut(u64)) {
-        let each = &mut |_, address, _| {
-            to(address);
-            Some(core::ptr::null_mut())
-        };
-        let _ = launched.0.0.located(each);
+    fn is_in_scope(launched: &Self::Launched, scope: usize) -> bool {
+        launched.is_of(scope)
     }
 }
 
@@ -242,8 +252,8 @@ impl<T: KernelElement> Parameter for T {
         Ok(tried)
     }
 
-    unsafe fn located<M: Memory>(launched: T) -> Option<Self> {
-        Some(launched)
+    unsafe fn located<M: Memory>(self) -> Option<Self> {
+        Some(self)
     }
 }
 
@@ -343,7 +353,7 @@ pub trait Parameters: Layouts + Sized {
     fn shape(launched: &Self::Launched, number: usize) -> Option<&[i64]>;
 
     #[doc(hidden)]
-    fn addresses(launched: &Self::Launched, to: &mut dyn FnMut(u64));
+    fn are_in_scope(launched: &Self::Launched, scope: usize) -> bool;
 }
 
 macro_rules! tuples {
@@ -351,7 +361,7 @@ macro_rules! tuples {
         impl<$($parameter: Parameter),*> Parameters for ($($parameter,)*) {
             type Launched = ($($parameter::Launched,)*);
             type Tried<Z> = ($($parameter::Tried<Z>,)*);
-            const SIZES: &'static [usize] = &[$(size_of::<$parameter::Launched>()),*];
+            const SIZES: &'static [usize] = &[$(size_of::<$parameter>()),*];
             const ARE_BY_BLOCK: &'static [bool] = &[$($parameter::IS_BY_BLOCK),*];
 
             #[expect(clippy::allow_attributes, reason = "a kernel without parameters has none to use")]
@@ -373,8 +383,9 @@ macro_rules! tuples {
             #[allow(unused_variables, clippy::multiple_unsafe_ops_per_block, reason = "as above; one step for each parameter")]
             unsafe fn located<Z: Memory>(pointers: *const *const c_void) -> Option<Self> {
                 Some(($(
-                    // SAFETY: the caller promises that many pointers, each to an argument of its type, and the memory of it.
-                    unsafe { $parameter::located::<Z>(pointers.add($number).read().cast::<$parameter::Launched>().read_unaligned()) }?,
+                    // SAFETY: the caller promises that many pointers, each to an argument with the bytes of its parameter, and the
+                    // memory of it.
+                    unsafe { pointers.add($number).read().cast::<$parameter>().read_unaligned().located::<Z>() }?,
                 )*))
             }
 
@@ -389,8 +400,8 @@ macro_rules! tuples {
 
             #[expect(clippy::allow_attributes, reason = "as above")]
             #[allow(unused_variables, reason = "as above")]
-            fn addresses(launched: &Self::Launched, to: &mut dyn FnMut(u64)) {
-                $($parameter::addresses(&launched.$number, to);)*
+            fn are_in_scope(launched: &Self::Launched, scope: usize) -> bool {
+                true $(&& $parameter::is_in_scope(&launched.$number, scope))*
             }
         }
     };
@@ -502,9 +513,10 @@ impl<'a, K: Kernel> Arguments<'a, K> {
         Ok(())
     }
 
-    /// Calls `to` with the address of each array.
-    pub fn for_each_address(&self, mut to: impl FnMut(u64)) {
-        K::Parameters::addresses(&self.0, &mut to);
+    /// Whether all arrays are those of this scope: `scope` is the number that [`InScope::new`] got.
+    #[must_use]
+    pub fn are_in_scope(&self, scope: usize) -> bool {
+        K::Parameters::are_in_scope(&self.0, scope)
     }
 
     /// Calls `to` with a pointer to each argument, in the order of the parameters, as `cuLaunchKernel` needs them. They live as

@@ -19,7 +19,6 @@ use crate::elementwise::sealed::Located as _;
 use crate::elementwise::{Arrays, Elementwise, In, KernelElementwise, Out};
 use crate::error::{ArgumentError, MistakeKind};
 use crate::fields::Pointer;
-use crate::kernel::InScope;
 use crate::view::{KernelView, KernelViewMut, View, ViewMut};
 
 /// The number of threads per block.
@@ -107,26 +106,6 @@ operands!(KernelView; KernelViewMut; View; ViewMut M;);
 impl<'a, T, const N: usize> KernelOperand<'a> for KernelView<'a, T, N> {}
 
 impl<'a, T, const N: usize> KernelOperand<'a> for KernelViewMut<'a, T, N> {}
-
-impl<V: sealed::Operand> sealed::Operand for InScope<V> {
-    fn pointer(&self) -> *mut u8 {
-        V::pointer(self)
-    }
-
-    fn item_size(&self) -> usize {
-        V::item_size(self)
-    }
-
-    fn ndim(&self) -> usize {
-        V::ndim(self)
-    }
-
-    fn axis(&self, axis: usize) -> (i64, i64) {
-        V::axis(self, axis)
-    }
-}
-
-impl<'a, V: KernelOperand<'a>> KernelOperand<'a> for InScope<V> {}
 
 impl<'a, A: Arrays, const N: usize> Elementwise<'a, A, N> {
     /// Makes an argument of views of slices, for a run on the CPU: a tuple, in the order of `A`, with a [`ViewMut`] for `Out` and
@@ -491,8 +470,9 @@ impl<const K: usize> Axes<K> {
         }
     }
 
-    /// Returns the number of units in one index of the outermost axis, along which slabs are split, and what is loaded at once. If the number of units exceeds [`MAX_UNITS`], the longest axis becomes the outermost. Accesses
-    /// are then not coalesced, but the units can be counted.
+    /// Returns the number of units in one index of the outermost axis, along which slabs are split, and what is loaded at once.
+    /// If the number of units exceeds [`MAX_UNITS`], the longest axis becomes the outermost. Accesses are then not coalesced, but
+    /// the units can be counted.
     fn cut(&mut self, sizes: [usize; K]) -> Result<(u32, Wide), ArgumentError> {
         let found = self.inner(sizes).or_else(|| {
             let longest = (0..self.len).max_by_key(|axis| self.list[*axis].extent)?;

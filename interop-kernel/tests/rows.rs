@@ -503,7 +503,7 @@ mod half_types {
 /// An array of this shape as a launch passes it, without elements.
 fn passed<V>(view: impl FnOnce(*mut f32) -> V) -> InScope<V> {
     // SAFETY: no kernel runs.
-    unsafe { InScope::new(view(core::ptr::dangling_mut())) }
+    unsafe { InScope::new(view(core::ptr::dangling_mut()), 0) }
 }
 
 #[test]

@@ -7,8 +7,10 @@
 
 use core::fmt::Debug;
 
+use std::thread;
+
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
-use interop_core::{CudaArray, Element, SharedBuffer};
+use interop_core::{CudaArray, Element, FromArray, SharedBuffer};
 use simulated_cuda::Live;
 
 use crate::cuda_program::Place;
@@ -108,4 +110,28 @@ fn strided_arrays_are_read_while_streams_capture() {
     });
     place.destroy();
     assert_eq!(finish_releases(), 0);
+}
+
+/// Both uploads go through pinned memory, each through that of its own context.
+#[test]
+fn an_upload_to_one_device_does_not_wait_for_one_to_another() {
+    fn upload(ordinal: i32, rows: usize) {
+        let host = Array::strided(vec![7_u8; 2 * rows], &[rows], &[2]);
+        let tensor = host.into_dlpack().unwrap();
+        let copy = Place::primary(ordinal).with(|| Array::<CudaBuffer>::from_dlpack(tensor).unwrap());
+        assert_eq!(copy.info().unwrap().device().device_id, ordinal);
+    }
+    let mut turn = turn();
+    turn.reset_calls();
+    let is_long_done = thread::scope(|scope| {
+        let long = scope.spawn(|| upload(0, 24 << 20));
+        while turn.calls_of(["cuMemcpyAsync"]) == [0] && !long.is_finished() {
+            thread::yield_now();
+        }
+        upload(1, 1 << 20);
+        long.is_finished()
+    });
+    assert!(!is_long_done, "the short upload waited for the long one");
+    assert_eq!(finish_releases(), 0);
+    turn.expect_what_is_live_now();
 }

@@ -119,7 +119,7 @@ impl Turn {
         self.assert_no_reports();
     }
 
-    /// States that a reset has freed the memory that the core keeps in a primary context, such as pieces of uploads.
+    /// States that the memory that the core keeps in a primary context, such as pieces of uploads, is new or was freed by a reset.
     pub(crate) fn expect_what_is_live_now(&mut self) {
         warm(Place::primary(0), 0);
         self.before = KEPT.map(|what| sim().live(what));

@@ -34,6 +34,12 @@ fn quadruple(thread: Thread<'_>, arrays: Elementwise<'_, (Out<[i16; 4]>, In<[i16
     arrays.map(&thread, |from| from.map(|number| 4 * number));
 }
 
+#[kernel]
+fn look(_: Thread<'_>, _array: View<'_, i16, 1>) {}
+
+#[kernel]
+fn look_at_all(_: Thread<'_>, _arrays: Elementwise<'_, (In<i16>,)>) {}
+
 /// The simulated driver has no function for it.
 #[kernel]
 fn unregistered(_thread: Thread<'_>) {}
@@ -55,6 +61,8 @@ const PTX: &str = "
     .visible .entry quadruple(.param .b8 a[200])
     .visible .entry number_blocks(.param .b8 a[24])
     .visible .entry unregistered()
+    .visible .entry look(.param .b8 a[24])
+    .visible .entry look_at_all(.param .b8 a[160])
     .visible .entry changed(.param .b8 a[40])
 ";
 
@@ -102,6 +110,38 @@ fn arguments_of_another_scope_are_refused() {
     turn.reset_calls();
     let refused = first.launch(&KERNELS, FEW, arguments).unwrap_err();
     assert_eq!((refused.kind(), refused.found()), (ErrorKind::Stream, "an array of another scope"));
+    assert_eq!(turn.calls_of(["cuLaunchKernel"]), [0]);
+}
+
+/// Both scopes have the array, each on its own stream, and order its uses on that stream.
+#[test]
+fn arguments_of_another_scope_with_the_same_array_are_refused() {
+    let turn = turn();
+    turn.register::<look>();
+    turn.register::<look_at_all>();
+    let place = Place::primary(0);
+    let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &[5_i16; 8]).unwrap();
+    let (one, two) = (place.non_blocking().handle(), place.non_blocking().handle());
+    let source = Row { data, len: 8 };
+    let (first, second) = (LaunchScope::on(&one), LaunchScope::on(&two));
+    let own = first.read::<i16, 1>(&source).unwrap();
+    let other = second.read::<i16, 1>(&source).unwrap();
+    assert_eq!(own.address(), other.address());
+    let [own_arrays, arrays] = [&first, &second].map(|scope| scope.elementwise((&source,)).unwrap());
+    turn.reset_calls();
+    for refused in [
+        // SAFETY: nothing is launched.
+        unsafe { first.launch_unchecked(&KERNELS, "look", FEW, &[&other]) },
+        // SAFETY: as above.
+        unsafe { first.launch_unchecked(&KERNELS, "look_at_all", FEW, &[&arrays]) },
+        first.launch(&KERNELS, FEW, look::with(other)),
+        second.launch(&KERNELS, FEW, look::with(own)),
+        first.launch(&KERNELS, FEW, look_at_all::with(arrays)),
+        second.launch(&KERNELS, FEW, look_at_all::with(own_arrays)),
+    ] {
+        let refused = refused.unwrap_err();
+        assert_eq!((refused.kind(), refused.found()), (ErrorKind::Stream, "an array of another scope"));
+    }
     assert_eq!(turn.calls_of(["cuLaunchKernel"]), [0]);
 }
 

@@ -80,7 +80,7 @@ use crate::driver::order::order_default_stream;
 use crate::driver::stream::is_stream_of;
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::copy::transfer::{DefaultStreamTarget, copy_on_default_stream, ordinal_of};
+use crate::memory::copy::transfer::{CopyOnDefaultStream, ordinal_of};
 use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::lease::LeaseMut;
@@ -177,8 +177,8 @@ fn copy_to_device_buffer<T: Element + DeviceCopy>(
     order: Order,
 ) -> Result<DeviceBuffer<T>> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
-    let site = DefaultStreamTarget::new(import)?;
-    let context = context(site.ordinal())?;
+    let copy = CopyOnDefaultStream::new(import)?;
+    let context = context(copy.ordinal())?;
     if count == 0 {
         // SAFETY: there is no memory to free.
         return typed(unsafe { RawDeviceBuffer::from_raw_parts(0, 0, context) }, 0);
@@ -189,7 +189,7 @@ fn copy_to_device_buffer<T: Element + DeviceCopy>(
     let primary = cuda::Context::primary(device.device_id)?;
     let target = CudaBuffer::uninitialized(MemoryKind::Device, primary, device.device_id, T::TYPE, bytes)?;
     // SAFETY: the new memory belongs to the context and has space for the elements.
-    unsafe { copy_on_default_stream(import, (T::TYPE, order), &site, target.address) }?;
+    unsafe { copy.copy(import, T::TYPE, order, target.address) }?;
     cuda::stream_synchronize(StreamHandle::LegacyDefault, device)?;
     // SAFETY: the memory comes from `cuMemAlloc` in this context, has this size, and is freed by nobody else.
     typed(unsafe { RawDeviceBuffer::from_raw_parts(target.into_address() as u64, bytes, context) }, count)

@@ -5,12 +5,12 @@ use core::{fmt, ptr};
 use std::ffi::CString;
 
 use interop_kernel::host::{layout, sizes};
-use interop_kernel::{InScope, Kernel, KernelArrays, KernelView, KernelViewMut, LaunchSize};
+use interop_kernel::{InScope, Kernel, LaunchSize};
 
 use crate::array::element::Element;
 use crate::driver::context::{Context, PerContext, Relaxed};
-use crate::driver::functions::{CUstream, Driver, DriverError, Outcome, code, driver};
-use crate::driver::stream::Stream;
+use crate::driver::functions::{Driver, DriverError, Outcome, code, driver};
+use crate::driver::stream::{ContextStream, Stream};
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// The PTX of kernels, for [`LaunchScope::launch`](crate::LaunchScope::launch) if they are in Rust, and for
@@ -73,15 +73,21 @@ impl Function {
 ///
 /// - an array, as [`LaunchScope::read`](crate::LaunchScope::read) and [`write`](crate::LaunchScope::write) return it: an
 ///   `interop::view` in C++;
-/// - [`KernelArrays`] of such arrays: an `interop::elementwise` in C++;
+/// - arrays, as [`LaunchScope::elementwise`](crate::LaunchScope::elementwise) returns them: an `interop::elementwise` in C++;
 /// - a number, or another [`Element`](trait@Element); a `size_t` of C++ is a `u64`;
 /// - a pointer, such as `array.address() as *const f32` of an [`ArrayInScope`](crate::launch::ArrayInScope);
 /// - a `#[repr(C)]` struct of your own, for which you implement this trait.
 pub trait KernelArgument {
-    /// The address of an array of a scope.
+    /// The size of what the kernel gets, in bytes.
     #[doc(hidden)]
-    fn address_in_scope(&self) -> Option<u64> {
-        None
+    fn size(&self) -> usize {
+        size_of_val(self)
+    }
+
+    /// Whether the kernel gets arrays of this scope, or none.
+    #[doc(hidden)]
+    fn is_of_scope(&self, _scope: usize) -> bool {
+        true
     }
 }
 
@@ -91,17 +97,13 @@ impl<T> KernelArgument for *const T {}
 
 impl<T> KernelArgument for *mut T {}
 
-impl<const K: usize, const N: usize> KernelArgument for KernelArrays<'_, K, N> {}
-
-impl<T, const N: usize> KernelArgument for InScope<KernelView<'_, T, N>> {
-    fn address_in_scope(&self) -> Option<u64> {
-        Some(self.address())
+impl<V> KernelArgument for InScope<V> {
+    fn size(&self) -> usize {
+        size_of::<V>()
     }
-}
 
-impl<T, const N: usize> KernelArgument for InScope<KernelViewMut<'_, T, N>> {
-    fn address_in_scope(&self) -> Option<u64> {
-        Some(self.address())
+    fn is_of_scope(&self, scope: usize) -> bool {
+        self.is_of(scope)
     }
 }
 
@@ -138,10 +140,10 @@ impl KernelModule {
         parameters: &mut [*mut c_void],
     ) -> Result<()> {
         let driver = driver()?;
-        let context = stream.context(driver)?;
-        let _entered = context.enter(driver)?;
+        let stream = stream.in_context(driver)?;
+        let _entered = stream.context.enter(driver)?;
         // SAFETY: as the caller promises.
-        let queued = unsafe { self.launch(driver, (context, stream.raw()), kernel, size, parameters) };
+        let queued = unsafe { self.launch(driver, stream, kernel, size, parameters) };
         queued.map_err(|failure| match failure.symbol {
             "cuLaunchKernel" => failure.into(),
             _ if failure == MISMATCH => self.mismatch(kernel).unwrap_or_else(|| failure.into()),
@@ -157,7 +159,7 @@ impl KernelModule {
     pub(crate) unsafe fn launch(
         &self,
         driver: &Driver,
-        (context, stream): (Context, CUstream),
+        ContextStream { context, raw }: ContextStream,
         kernel: EntryPoint<'_>,
         LaunchSize { grid, block }: LaunchSize,
         parameters: &mut [*mut c_void],
@@ -166,7 +168,7 @@ impl KernelModule {
         let (parameters, none) = (parameters.as_mut_ptr(), ptr::null_mut());
         // SAFETY: the parameters have the number and the types of the kernel's. The driver copies them during the call.
         let launch = |function| unsafe {
-            driver.launch(function, x, y, z, width, height, depth, 0, stream, parameters, none)
+            driver.launch(function, x, y, z, width, height, depth, 0, raw, parameters, none)
         };
         match launch(self.function(driver, context, kernel)?) {
             Err(failure) if failure.is_about_handles() => {

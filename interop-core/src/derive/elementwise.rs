@@ -4,8 +4,7 @@
 use core::mem::{align_of, size_of};
 
 use interop_kernel::{
-    Arrays, DynKernelView, Elementwise, In, InScope, KernelArrays, KernelElement, KernelElementwise, Out,
-    Parameter,
+    Arrays, DynKernelView, In, InScope, KernelArrays, KernelElement, KernelElementwise, Out,
 };
 
 use crate::array::element::Element;
@@ -188,12 +187,7 @@ impl<'a> LaunchScope<'a> {
         arrays: impl ElementwiseArrays<'a, A>,
     ) -> Result<InScope<KernelElementwise<'s, A, N>>> {
         let merged: KernelElementwise<'s, A, N> = arrays.merged(self)?;
-        // SAFETY: kernels of the scope run after the work on the arrays, and before what comes after the scope; the array that is
-        // written is borrowed exclusively.
-        let argument = unsafe { InScope::new(merged) };
-        <Elementwise<'s, A, N> as Parameter>::addresses(&argument, &mut |address| {
-            self.note_argument(address);
-        });
-        Ok(argument)
+        // SAFETY: the arrays are borrowed, the one that is written exclusively, and `merged` has added them to the scope.
+        Ok(unsafe { self.argument(merged) })
     }
 }

@@ -162,9 +162,8 @@ impl<'a> LaunchScope<'a> {
         // SAFETY: rule 1 of `CudaArray`, for the lifetime of the borrow, which the scope does not outlive: it is invariant.
         let view = unsafe { ArrayView::<'s, T, N>::from_info(&info) }?.kernel_view_unwatched()?;
         self.add(&info, ScopeUse::read(array, &info))?;
-        self.note_argument(view.address());
-        // SAFETY: kernels of the scope run after the work on the array, and before what comes after the scope.
-        Ok(unsafe { InScope::new(view) })
+        // SAFETY: the array is borrowed, and one of the scope now.
+        Ok(unsafe { self.argument(view) })
     }
 
     /// Adds an array that the kernels write, and returns it as a kernel argument.
@@ -180,9 +179,8 @@ impl<'a> LaunchScope<'a> {
         // SAFETY: as in `read`; the borrow is exclusive.
         let view = unsafe { ArrayViewMut::<'s, T, N>::from_info(&info) }?.kernel_view_mut_unwatched()?;
         self.add(&info, ScopeUse::write(array, &info))?;
-        self.note_argument(view.address());
         // SAFETY: as in `read`; the borrow is exclusive.
-        Ok(unsafe { InScope::new(view) })
+        Ok(unsafe { self.argument(view) })
     }
 
     /// Adds an array of any element type and rank that the kernels read, and returns its description.
@@ -261,7 +259,7 @@ impl<'a> LaunchScope<'a> {
         arguments
             .check(size)
             .map_err(|error| Error::from(error).with_origin(text!("kernel `{}`", K::NAME)))?;
-        self.check_arguments(|check| arguments.for_each_address(check))?;
+        check_scope(arguments.are_in_scope(self.number()))?;
         let stream = self.state.borrow_mut().stream_on_device()?.stream;
         let mut parameters = Vec::new();
         arguments.for_each_pointer(|argument| parameters.push(argument.cast_mut()));
@@ -316,11 +314,9 @@ impl<'a> LaunchScope<'a> {
         size: LaunchSize,
         arguments: &[&dyn KernelArgument],
     ) -> Result<()> {
-        self.check_arguments(|check| {
-            arguments.iter().filter_map(|argument| argument.address_in_scope()).for_each(check);
-        })?;
+        check_scope(arguments.iter().all(|argument| argument.is_of_scope(self.number())))?;
         let stream = self.state.borrow_mut().stream_on_device()?.stream;
-        let sizes: Vec<usize> = arguments.iter().map(|argument| size_of_val(*argument)).collect();
+        let sizes: Vec<usize> = arguments.iter().map(|argument| argument.size()).collect();
         let mut parameters: Vec<_> =
             arguments.iter().map(|argument| ptr::from_ref(*argument).cast::<c_void>().cast_mut()).collect();
         let kernel = EntryPoint { name: kernel, sizes: &sizes, layout: &[] };
@@ -328,20 +324,20 @@ impl<'a> LaunchScope<'a> {
         unsafe { module.queue(stream, kernel, size, &mut parameters) }
     }
 
-    /// Returns an error for an argument that this scope has not returned.
-    fn check_arguments(&self, for_each_address: impl FnOnce(&mut dyn FnMut(u64))) -> Result<()> {
-        let (own, mut are_own) = (&self.state.borrow().arguments, true);
-        for_each_address(&mut |address| are_own &= own.contains(&address));
-        if are_own {
-            return Ok(());
-        }
-        let allowed = "arguments that this scope has returned: with the arrays of another scope the launch is not ordered";
-        Err(Error::new(ErrorKind::Stream, "arguments", "an array of another scope", allowed))
+    /// The number that tells this scope from all others: an argument borrows the scope, which does not move meanwhile.
+    fn number(&self) -> usize {
+        ptr::from_ref(self).addr()
     }
 
-    /// Notes the address in an argument that this scope returns.
-    pub(crate) fn note_argument(&self, address: u64) {
-        self.state.borrow_mut().arguments.push(address);
+    /// Makes an argument for launches in this scope.
+    ///
+    /// # Safety
+    ///
+    /// The arrays of `view` are borrowed for `'s`, exclusively if the kernel writes them, and were added to this scope.
+    pub(crate) unsafe fn argument<'s, V: 's>(&'s self, view: V) -> InScope<V> {
+        // SAFETY: kernels of the scope run after the work on its arrays, and before what comes after the scope. The argument
+        // borrows the scope, so no other one has its number.
+        unsafe { InScope::new(view, self.number()) }
     }
 
     fn describe(&self, info: ArrayInfo, scope_use: ScopeUse<'a>) -> Result<ArrayInScope<'_>> {
@@ -384,6 +380,16 @@ impl<'a> LaunchScope<'a> {
     pub fn finish(self) -> Result<()> {
         self.state.borrow_mut().join()
     }
+}
+
+/// Returns an error for arguments of which one is of another scope.
+fn check_scope(are_own: bool) -> Result<()> {
+    if are_own {
+        return Ok(());
+    }
+    let allowed =
+        "arguments that this scope has returned: with the arrays of another scope the launch is not ordered";
+    Err(Error::new(ErrorKind::Stream, "arguments", "an array of another scope", allowed))
 }
 
 impl Drop for LaunchScope<'_> {

@@ -60,8 +60,6 @@ pub(crate) struct ScopeState<'a> {
     /// Whether the stream was named by the user.
     is_named: bool,
     arrays: Vec<Member<'a>>,
-    /// The addresses in the arguments that the scope has returned.
-    pub(crate) arguments: Vec<u64>,
     pub(crate) across_devices: bool,
 }
 

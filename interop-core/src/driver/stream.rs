@@ -48,6 +48,13 @@ enum Home {
     Of(Device),
 }
 
+/// A stream, and its context.
+#[derive(Clone, Copy)]
+pub(crate) struct ContextStream {
+    pub(crate) context: Context,
+    pub(crate) raw: CUstream,
+}
+
 impl Stream {
     /// The stream that a handle means. A default stream is that of `context`, or else of the context in which memory of
     /// `device` is used. `None` for `NothingPending`.
@@ -118,6 +125,11 @@ impl Stream {
             Home::In(context) => Ok(context),
             Home::Of(device) => context_for(driver, device),
         }
+    }
+
+    /// Returns the stream and its context.
+    pub(crate) fn in_context(self, driver: &Driver) -> Result<ContextStream> {
+        Ok(ContextStream { context: self.context(driver)?, raw: self.raw() })
     }
 
     /// The stream, with the context of a default stream.

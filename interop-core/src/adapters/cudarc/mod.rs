@@ -85,7 +85,7 @@ use crate::driver::device::Device;
 use crate::driver::functions::to_usize;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::memory::copy::transfer::{DefaultStreamTarget, copy_on_default_stream};
+use crate::memory::copy::transfer::CopyOnDefaultStream;
 use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
@@ -265,14 +265,14 @@ fn copy_to_host_accessible<T: Element + DeviceRepr, S: Storage>(
     make: impl FnOnce(&Arc<CudaContext>, usize) -> Result<S, DriverError>,
 ) -> Result<S> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
-    let site = DefaultStreamTarget::new(import)?;
-    let context = context(site.ordinal())?;
+    let copy = CopyOnDefaultStream::new(import)?;
+    let context = context(copy.ordinal())?;
     let _guards = (current(&context), crate::driver::context::relaxed());
     let bytes = size_in_bytes::<T>(count)?;
     let lacking = text!("{bytes} bytes of free memory");
     let slice = make(&context, count).map_err(|error| failed("alloc", error, lacking))?;
     // SAFETY: the new memory has space for the elements; the device accesses it at the same address.
-    unsafe { copy_on_default_stream(import, (T::TYPE, order), &site, slice.memory()?.address) }?;
+    unsafe { copy.copy(import, T::TYPE, order, slice.memory()?.address) }?;
     cuda::stream_synchronize(StreamHandle::LegacyDefault, device_of(&context))?;
     Ok(slice)
 }
@@ -292,8 +292,8 @@ fn size_in_bytes<T>(count: usize) -> Result<usize> {
 /// destroyed.
 fn copy_to_slice<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> Result<CudaSlice<T>> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
-    let site = DefaultStreamTarget::new(import)?;
-    let context = context(site.ordinal())?;
+    let copy = CopyOnDefaultStream::new(import)?;
+    let context = context(copy.ordinal())?;
     let _guards = (current(&context), crate::driver::context::relaxed());
     let stream = context.default_stream();
     // The driver cannot allocate 0 bytes, but `cudarc` would free the null pointer.
@@ -309,7 +309,7 @@ fn copy_to_slice<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> 
     }
     let (target, written) = slice.device_ptr_mut(&stream);
     // SAFETY: the new memory belongs to the context and has space for the elements.
-    let outcome = unsafe { copy_on_default_stream(import, (T::TYPE, order), &site, to_usize(target)) };
+    let outcome = unsafe { copy.copy(import, T::TYPE, order, to_usize(target)) };
     record(written)?;
     outcome.map(|()| slice)
 }

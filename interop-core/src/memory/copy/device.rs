@@ -9,6 +9,7 @@ use crate::cuda::kernel_module::{EntryPoint, KernelModule};
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::functions::{CUstream, Driver, Outcome};
 use crate::driver::pool::finished;
+use crate::driver::stream::ContextStream;
 
 /// The kernels of `interop_kernel::copy`, as `cargo xtask ptx` compiles them.
 const PTX: &str = include_str!("copy.ptx");
@@ -24,7 +25,7 @@ static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
 /// until the stream has executed the copy. The stream is live.
 pub(crate) unsafe fn queue_copy(
     driver: &Driver,
-    (context, stream): (Context, CUstream),
+    stream: ContextStream,
     plan: &CopyPlan,
     from: usize,
     to: usize,
@@ -34,12 +35,12 @@ pub(crate) unsafe fn queue_copy(
     }
     if plan.axes.is_empty() {
         // SAFETY: as the caller promises.
-        return unsafe { driver.copy(to as u64, from as u64, plan.run, stream) };
+        return unsafe { driver.copy(to as u64, from as u64, plan.run, stream.raw) };
     }
     // SAFETY: as the caller promises.
-    match unsafe { launch_all(driver, (context, stream), plan, from, to) } {
+    match unsafe { launch_all(driver, stream, plan, from, to) } {
         // SAFETY: as the caller promises.
-        Err(failure) if failure.is_about_modules() => unsafe { by_runs(driver, stream, plan, from, to) },
+        Err(failure) if failure.is_about_modules() => unsafe { by_runs(driver, stream.raw, plan, from, to) },
         done => done,
     }
 }
@@ -64,7 +65,7 @@ unsafe fn by_runs(driver: &Driver, stream: CUstream, plan: &CopyPlan, from: usiz
 /// As [`queue_copy`].
 unsafe fn launch_all(
     driver: &Driver,
-    at: (Context, CUstream),
+    stream: ContextStream,
     plan: &CopyPlan,
     from: usize,
     to: usize,
@@ -79,7 +80,7 @@ unsafe fn launch_all(
             (launch.part, LaunchSize { grid: (launch.blocks, 1, 1), block: (THREADS, 1, 1) });
         let mut parameters = [(&raw mut to).cast(), (&raw mut from).cast(), (&raw mut part).cast()];
         // SAFETY: these are the parameters of the kernel, and the launch is a part of the copy.
-        unsafe { KERNELS.launch(driver, at, kernel, size, &mut parameters) }
+        unsafe { KERNELS.launch(driver, stream, kernel, size, &mut parameters) }
     })
 }
 

@@ -12,11 +12,11 @@ use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::handover::{hand_back, hand_over};
 use crate::driver::context::{Context, Relaxed, context_for};
 use crate::driver::device::DeviceType;
-use crate::driver::functions::{CUstream, Driver, driver};
+use crate::driver::functions::{Driver, driver};
 use crate::driver::order::{Waiter, finish_stream};
 use crate::driver::pointer::{address_for_kernels, pointer_attributes};
 use crate::driver::pool::finished;
-use crate::driver::stream::{Stream, capture_of};
+use crate::driver::stream::{ContextStream, Stream, capture_of};
 use crate::driver::stream_handle::{PendingWork, StreamHandle};
 use crate::error::{Error, Result};
 use crate::memory::copy::device::queue_copy;
@@ -51,9 +51,9 @@ pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Resu
     let (buffer, stream) = if copy.plan.run == 0 {
         info.work().order_before(Waiter::Host)?;
         (CudaBuffer::for_elements(kind, info.device().device_id, u8::TYPE, 0)?, StreamHandle::NothingPending)
-    } else if let Some(at) = queued_at(driver, info, stream)? {
+    } else if let Some(on) = queue_stream(driver, info, stream)? {
         // SAFETY: as the caller promises.
-        (unsafe { copy.queue(driver, at, info, consumer) }?, consumer)
+        (unsafe { copy.queue(driver, on, info, consumer) }?, consumer)
     } else {
         info.work().order_before(Waiter::Host)?;
         // SAFETY: as the caller promises.
@@ -63,21 +63,17 @@ pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Resu
     Ok((buffer, info))
 }
 
-/// Returns the context of the consumer's stream and the stream, if a copy can be queued there and the array's own
+/// Returns the consumer's stream and its context, if a copy can be queued there and the array's own
 /// stream can wait for it.
-fn queued_at(
-    driver: &Driver,
-    info: &ArrayInfo,
-    consumer: StreamHandle,
-) -> Result<Option<(Context, CUstream)>> {
+fn queue_stream(driver: &Driver, info: &ArrayInfo, consumer: StreamHandle) -> Result<Option<ContextStream>> {
     // If the library has hidden streams as well, `hand_back` makes them wait.
     let own = info.pending.name().and_then(StreamHandle::to_raw);
     let stream = Stream::new(consumer, None, info.device());
     let (Some(stream), Some(_)) = (stream, own) else { return Ok(None) };
-    let (raw, context) = (stream.raw(), stream.context(driver)?);
-    let _entered = context.enter(driver)?;
+    let stream = stream.in_context(driver)?;
+    let _entered = stream.context.enter(driver)?;
     let is_there = Context::current_ordinal(driver)? == info.device().device_id;
-    Ok((is_there && capture_of(driver, raw) == Ok(None)).then_some((context, raw)))
+    Ok((is_there && capture_of(driver, stream.raw) == Ok(None)).then_some(stream))
 }
 
 /// The source of a copy, and the layout of the copy.
@@ -126,30 +122,32 @@ impl CompactCopy {
     ///
     /// # Safety
     ///
-    /// As [`duplicate`]. `at` is the context of the consumer's stream and the stream.
+    /// As [`duplicate`]. `stream` is that of the consumer.
     unsafe fn queue(
         &self,
         driver: &Driver,
-        at: (Context, CUstream),
+        stream: ContextStream,
         info: &ArrayInfo,
         consumer: StreamHandle,
     ) -> Result<CudaBuffer> {
         hand_over(info, consumer)?;
-        let _entered = at.0.enter(driver)?;
+        let _entered = stream.context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         let ordinal = info.device().device_id;
-        let buffer = CudaBuffer::in_order(at.0, consumer, ordinal, u8::TYPE, self.bytes)?;
+        let buffer = CudaBuffer::in_order(stream.context, consumer, ordinal, u8::TYPE, self.bytes)?;
         let to = buffer.address;
         // SAFETY: the elements of the array are live, as the caller promises. The buffer is new and as large as the
         // copy.
-        let queued = unsafe { queue_copy(driver, at, &self.plan, self.from, to) }.map_err(Error::from);
+        let queued = unsafe { queue_copy(driver, stream, &self.plan, self.from, to) }.map_err(Error::from);
         let done = queued.and_then(|()| hand_back(info, consumer));
         if done.is_err() {
             // The queued copy reads the array, but the array's own stream does not wait for it.
-            let _ = finish_stream(driver, at.1);
+            let _ = finish_stream(driver, stream.raw);
         }
         buffer.note_work(consumer);
-        if let (Some(uses), Some(on)) = (&info.uses, Stream::new(consumer, Some(at.0), info.device())) {
+        if let (Some(uses), Some(on)) =
+            (&info.uses, Stream::new(consumer, Some(stream.context), info.device()))
+        {
             uses.note_work(on);
         }
         done.map(|()| buffer)
@@ -173,9 +171,9 @@ impl CompactCopy {
         let _relaxed = Relaxed::new(driver);
         let buffer = CudaBuffer::uninitialized(kind, context, ordinal, u8::TYPE, self.bytes)?;
         let from = address_for_kernels(self.from, info.device())?;
-        finished(driver, |stream| {
+        finished(driver, |raw| {
             // SAFETY: as in `queue`.
-            unsafe { queue_copy(driver, (context, stream), &self.plan, from, buffer.address) }
+            unsafe { queue_copy(driver, ContextStream { context, raw }, &self.plan, from, buffer.address) }
         })?;
         Ok(buffer)
     }

@@ -2,6 +2,7 @@
 //! while the piece before it is copied. The elements of a device array are made contiguous on the device.
 
 use core::ptr::{null_mut, with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use interop_kernel::copy_plan::{CopyPlan, FROM, TO};
 
@@ -15,7 +16,7 @@ use crate::cuda::buffer::CudaBuffer;
 use crate::driver::context::{Context, PerContext, Relaxed, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::event::Event;
-use crate::driver::functions::{CUstream, Driver, Outcome, driver, to_usize};
+use crate::driver::functions::{Driver, Outcome, driver, to_usize};
 use crate::driver::order::{Waiter, finish_stream};
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::order::{order_streams, stream_synchronize};
@@ -23,7 +24,7 @@ use crate::driver::pool::{allocate_on, finished};
 use crate::driver::release::reach::Reach;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::stream::LEGACY;
-use crate::driver::stream::{OwnStream, Stream, capture_of, dead_stream};
+use crate::driver::stream::{ContextStream, OwnStream, Stream, capture_of, dead_stream};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::copy::device::{copy_now, queue_copy};
@@ -40,9 +41,9 @@ const PIECE: usize = 4 << 20;
 /// Smaller arrays are made contiguous in pageable memory, because pinning memory would cost more.
 pub(crate) const LEAST_BYTES: usize = 1 << 20;
 
-/// The address of two pieces of pinned memory for each context. They are kept, because pinning memory takes longer than
-/// filling it.
-static PIECES: PerContext<usize> = PerContext::new();
+/// The address of two pieces of pinned memory for each context, which one upload at a time uses. They are kept, because pinning
+/// memory takes longer than filling it.
+static PIECES: PerContext<Arc<Mutex<usize>>> = PerContext::new();
 
 /// Copies elements to memory of a device. The copy is complete on return. Returns `false` if an element is larger than a
 /// piece, and if no pinned memory can be allocated.
@@ -71,39 +72,37 @@ unsafe fn upload(
     let _relaxed = Relaxed::new(driver);
     // A reset of the primary context, which frees the pieces, is found out here.
     let stream = OwnStream::spare(context).raw(driver)?;
-    let work = |pieces: &mut usize| -> Result<()> {
-        let mut turns = Turns { driver, context, stream, pieces: *pieces, queued: [None, None], next: 0 };
-        // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits into a
-        // piece, as checked above.
-        let copied = unsafe { copy_pieces(&mut turns, element, plan, from, target) };
-        // Waits after an error, too, because the next call uses the pieces.
-        copied.and(finish_stream(driver, stream).map_err(Into::into))
+    let Ok(pieces) = PIECES.with(driver, context, || pin(driver), |_, pieces| Arc::clone(pieces)) else {
+        return Ok(false);
     };
-    match PIECES.with(driver, context, || pin(driver), |_, pieces| work(pieces)) {
-        Err(_) => Ok(false),
-        Ok(copied) => copied.map(|()| true),
-    }
+    let pieces = pieces.lock().unwrap_or_else(PoisonError::into_inner);
+    let stream = ContextStream { context, raw: stream };
+    let mut copies = StagedCopies { driver, stream, pieces: *pieces, queued: [None, None], next: 0 };
+    // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits into a
+    // piece, as checked above.
+    let copied = unsafe { copy_pieces(&mut copies, element, plan, from, target) };
+    // Waits after an error, too, because the next call uses the pieces.
+    copied.and(finish_stream(driver, stream.raw).map_err(Into::into)).map(|()| true)
 }
 
 /// Allocates two pieces in the current context.
-fn pin(driver: &Driver) -> Outcome<usize> {
+fn pin(driver: &Driver) -> Outcome<Arc<Mutex<usize>>> {
     let mut memory = null_mut();
     // SAFETY: the pointer is valid for a write. A context is current.
     unsafe { driver.memory_host_alloc(&raw mut memory, 2 * PIECE, 0) }?;
-    Ok(memory.expose_provenance())
+    Ok(Arc::new(Mutex::new(memory.expose_provenance())))
 }
 
 /// The two pieces, and the pending copies from them.
-struct Turns<'d> {
+struct StagedCopies<'d> {
     driver: &'d Driver,
-    context: Context,
-    stream: CUstream,
+    stream: ContextStream,
     pieces: usize,
     queued: [Option<Event<'d>>; 2],
     next: usize,
 }
 
-impl Turns<'_> {
+impl StagedCopies<'_> {
     /// Fills a free piece and queues its copy.
     ///
     /// # Safety
@@ -115,15 +114,15 @@ impl Turns<'_> {
         bytes: usize,
         fill: impl FnOnce(usize) -> Result<()>,
     ) -> Result<()> {
-        let Self { driver, context, stream, .. } = *self;
+        let Self { driver, stream: ContextStream { context, raw }, .. } = *self;
         if let Some(event) = self.queued[self.next].take() {
             event.wait()?;
         }
         let piece = self.pieces + self.next * PIECE;
         fill(piece)?;
         // SAFETY: both sides have `bytes` bytes, and are live until the stream has been waited for.
-        unsafe { driver.copy(target as u64, piece as u64, bytes, stream) }?;
-        self.queued[self.next] = Some(Event::of_stream(driver, Some(context), stream)?);
+        unsafe { driver.copy(target as u64, piece as u64, bytes, raw) }?;
+        self.queued[self.next] = Some(Event::of_stream(driver, Some(context), raw)?);
         self.next = 1 - self.next;
         Ok(())
     }
@@ -131,9 +130,9 @@ impl Turns<'_> {
 
 /// # Safety
 ///
-/// As [`upload`]. Nothing else uses the pieces of `turns`. An element is at most as large as a piece.
+/// As [`upload`]. Nothing else uses the pieces of `copies`. An element is at most as large as a piece.
 unsafe fn copy_pieces(
-    turns: &mut Turns<'_>,
+    copies: &mut StagedCopies<'_>,
     element: &ElementType,
     plan: &CopyPlan,
     from: usize,
@@ -152,7 +151,7 @@ unsafe fn copy_pieces(
         let fill =
             |piece: usize| unsafe { copy_axes(part, element, from, with_exposed_provenance_mut(piece)) };
         // SAFETY: as above.
-        unsafe { turns.copy(target, bytes, fill) }
+        unsafe { copies.copy(target, bytes, fill) }
     })
 }
 
@@ -161,25 +160,36 @@ fn contiguous_plan(layout: &Layout, order: Order, item: usize) -> CopyPlan {
     CopyPlan::new(layout.shape(), &contiguous_strides(layout.shape(), order), layout.strides(), item)
 }
 
-/// A context and one of its streams, on which a copy is made.
-struct CopyTarget {
+/// The stream on which a copy of an import is made.
+struct CopyStream {
     driver: &'static Driver,
-    context: Context,
+    stream: ContextStream,
     ordinal: i32,
-    stream: CUstream,
+    /// The name of the stream.
+    handle: StreamHandle,
+    /// What the release of the source waits for, if a copy may be pending when the source is released.
+    reach: Option<Reach>,
     /// Whether the target is memory that was allocated in the order of the stream.
     is_in_order: bool,
 }
 
-impl CopyTarget {
+impl CopyStream {
     /// Finds the context of a stream. For a default stream, this is the context in which memory of `device` is used.
-    fn new(stream: StreamHandle, device: Device) -> Result<Self> {
+    fn new(handle: StreamHandle, reach: Option<Reach>, device: Device) -> Result<Self> {
         let driver = driver()?;
-        let stream = Stream::new(stream, None, device).unwrap_or(Stream::legacy(None, device));
-        let (raw, context) = (stream.raw(), stream.context(driver)?);
-        let _entered = context.enter(driver)?;
+        let stream = Stream::new(handle, None, device).unwrap_or(Stream::legacy(None, device));
+        let stream = stream.in_context(driver)?;
+        let _entered = stream.context.enter(driver)?;
         let ordinal = Context::current_ordinal(driver)?;
-        Ok(Self { driver, context, ordinal, stream: raw, is_in_order: false })
+        Ok(Self { driver, stream, ordinal, handle, reach, is_in_order: false })
+    }
+
+    /// Finds the stream for a copy of an import, which captures no graph.
+    fn for_import(import: &mut Import) -> Result<Self> {
+        let (handle, reach) = import.copy_stream()?;
+        let stream = Self::new(handle, reach, import.info().device())?;
+        stream.refuse_capture()?;
+        Ok(stream)
     }
 
     /// Copies the elements of an array to `target`, contiguous in `order`. Returns whether the copy may still be pending
@@ -199,10 +209,9 @@ impl CopyTarget {
         let plan = contiguous_plan(&layout, order, element.size);
         let is_one_copy = plan.axes.is_empty() && info.device().device_type != DeviceType::CPU;
         if element.any_bits && (is_one_copy || self.reaches(info.device())) {
-            let _entered = self.context.enter(self.driver)?;
-            let at = (self.context, self.stream);
+            let _entered = self.stream.context.enter(self.driver)?;
             // SAFETY: as the caller promises.
-            unsafe { queue_copy(self.driver, at, &plan, info.unwatched_address, target) }?;
+            unsafe { queue_copy(self.driver, self.stream, &plan, info.unwatched_address, target) }?;
             return Ok(true);
         }
         if self.is_in_order {
@@ -234,7 +243,7 @@ impl CopyTarget {
     ) -> Result<()> {
         let copy_from = |from, bytes| {
             // SAFETY: both sides have `bytes` bytes, and are live until the copy has been waited for.
-            Ok(unsafe { copy_now(self.driver, self.context, target, from, bytes) }?)
+            Ok(unsafe { copy_now(self.driver, self.stream.context, target, from, bytes) }?)
         };
         if !info.device().device_type.is_host_accessible() {
             // SAFETY: the memory is live, as the caller promises.
@@ -248,7 +257,10 @@ impl CopyTarget {
         }
         if plan.bytes() >= LEAST_BYTES {
             // SAFETY: as the caller promises; the host can access the elements.
-            if unsafe { upload(self.driver, self.context, element, plan, info.unwatched_address, target) }? {
+            let done = unsafe {
+                upload(self.driver, self.stream.context, element, plan, info.unwatched_address, target)
+            }?;
+            if done {
                 return Ok(());
             }
         }
@@ -267,36 +279,36 @@ impl CopyTarget {
 
     /// Returns an error if the stream, or a stream that synchronizes with it implicitly, captures a graph. The caller
     /// checks this before it allocates memory, because an allocation would end the capture.
-    fn refuse_capture(&self, stream: StreamHandle) -> Result<()> {
-        let _entered = self.context.enter(self.driver)?;
-        let which = match capture_of(self.driver, self.stream) {
+    fn refuse_capture(&self) -> Result<()> {
+        let _entered = self.stream.context.enter(self.driver)?;
+        let which = match capture_of(self.driver, self.stream.raw) {
             Ok(None) => return Ok(()),
             Ok(Some(_)) => "which",
             Err(failure) if failure.is_about_capture() => "while a stream that joins with it",
-            Err(failure) => return Err(dead_stream(failure, stream)),
+            Err(failure) => return Err(dead_stream(failure, self.handle)),
         };
-        let found = text!("{stream}, {which} captures a graph");
+        let found = text!("{}, {which} captures a graph", self.handle);
         let allowed = "an import in place (`Lease`, `LeaseMut`), because a copy needs new memory";
         Err(Error::new(ErrorKind::StreamCapture, "stream", found, allowed))
     }
 
     /// Waits on the host for the work on the stream.
     fn finish(&self) -> Result<()> {
-        let _entered = self.context.enter(self.driver)?;
+        let _entered = self.stream.context.enter(self.driver)?;
         let _relaxed = Relaxed::new(self.driver);
-        Ok(finish_stream(self.driver, self.stream)?)
+        Ok(finish_stream(self.driver, self.stream.raw)?)
     }
 
     /// Whether another library that keeps the stream handle refers to the same stream. It may use a default stream in
     /// the primary context, while another context is current here.
-    fn is_named(&self, stream: StreamHandle) -> bool {
-        let is_primary = || Context::primary_in_use(self.driver, self.ordinal) == Ok(Some(self.context));
-        matches!(stream, StreamHandle::Raw(_)) || is_primary()
+    fn is_named(&self) -> bool {
+        let primary = || Context::primary_in_use(self.driver, self.ordinal);
+        matches!(self.handle, StreamHandle::Raw(_)) || primary() == Ok(Some(self.stream.context))
     }
 
     /// Whether the release of the source waits for work in this context.
-    fn is_guarded(&self, source: Option<Reach>) -> bool {
-        source.is_some_and(|reach| reach.covers(self.driver, self.context, self.ordinal))
+    fn is_guarded(&self) -> bool {
+        self.reach.is_some_and(|reach| reach.covers(self.driver, self.stream.context, self.ordinal))
     }
 }
 
@@ -307,54 +319,82 @@ impl CopyTarget {
 ///
 /// [`ErrorKind::Driver`] without a driver; [`ErrorKind::Stream`] for a stream of another context than the primary one.
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-pub(crate) fn ordinal_of(stream: StreamHandle, device: Device) -> Result<usize> {
-    let CopyTarget { context, ordinal, .. } = CopyTarget::new(stream, device)?;
-    if matches!(stream, StreamHandle::Raw(_)) && Context::primary(ordinal)? != context {
-        let found = text!("{stream}, of a context that is not the primary one of device {ordinal}");
+pub(crate) fn ordinal_of(handle: StreamHandle, device: Device) -> Result<usize> {
+    let CopyStream { stream, ordinal, .. } = CopyStream::new(handle, None, device)?;
+    if matches!(handle, StreamHandle::Raw(_)) && Context::primary(ordinal)? != stream.context {
+        let found = text!("{handle}, of a context that is not the primary one of device {ordinal}");
         let allowed = "a stream of the primary context, in which `cudarc` and `cuda-core` work; a `StreamHandle` holds any";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
     Ok(ordinal.unsigned_abs() as usize)
 }
 
-/// The target of a copy on the legacy default stream of a device's primary context, in which `cudarc` works.
+/// A copy of an import on the legacy default stream of a device's primary context, in which `cudarc` works.
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-pub(crate) struct DefaultStreamTarget {
-    site: CopyTarget,
+pub(crate) struct CopyOnDefaultStream {
+    stream: CopyStream,
     /// The stream of the import. The copy waits for it, and it waits for the copy.
-    stream: StreamHandle,
-    /// The reach of the import.
-    reach: Option<Reach>,
+    of_import: StreamHandle,
 }
 
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-impl DefaultStreamTarget {
-    /// Creates the target on the device of the import's copy stream.
+impl CopyOnDefaultStream {
+    /// Finds the device of the import's copy stream.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Driver`] without a driver; [`ErrorKind::StreamCapture`] while that stream, or one that synchronizes
     /// implicitly with the default stream, captures a graph.
     pub(crate) fn new(import: &mut Import) -> Result<Self> {
-        let (stream, reach) = import.copy_stream()?;
-        let device = import.info().device();
-        let user = CopyTarget::new(stream, device)?;
-        user.refuse_capture(stream)?;
-        let context = Context::primary(user.ordinal)?;
-        let site = CopyTarget { context, stream: LEGACY, is_in_order: true, ..user };
-        site.refuse_capture(StreamHandle::LegacyDefault)?;
-        let is_named = matches!(stream, StreamHandle::Raw(_));
-        if is_named || user.context == site.context {
-            return Ok(Self { site, stream, reach });
+        let own = CopyStream::for_import(import)?;
+        let (of_import, own_context) = (own.handle, own.stream.context);
+        let legacy = ContextStream { context: Context::primary(own.ordinal)?, raw: LEGACY };
+        let handle = StreamHandle::LegacyDefault;
+        let stream = CopyStream { stream: legacy, handle, is_in_order: true, ..own };
+        stream.refuse_capture()?;
+        if matches!(of_import, StreamHandle::Raw(_)) || own_context == legacy.context {
+            return Ok(Self { stream, of_import });
         }
         // A default stream of another context cannot be named in the primary context. The host waits for it now, and
         // later for the copy.
-        stream_synchronize(stream, device)?;
-        Ok(Self { site, stream: StreamHandle::NothingPending, reach: None })
+        stream_synchronize(of_import, import.info().device())?;
+        let stream = CopyStream { reach: None, ..stream };
+        Ok(Self { stream, of_import: StreamHandle::NothingPending })
     }
 
     pub(crate) fn ordinal(&self) -> usize {
-        self.site.ordinal.unsigned_abs() as usize
+        self.stream.ordinal.unsigned_abs() as usize
+    }
+
+    /// Copies the elements of the import to `target`, contiguous in `order`. The copy waits for pending work on the import.
+    /// Later work on the import's copy stream waits for the copy.
+    ///
+    /// # Errors
+    ///
+    /// As [`copy_import`] and [`stream_wait`](crate::cuda::stream_wait()).
+    ///
+    /// # Safety
+    ///
+    /// This was created for the import. `target` has room for as many elements, in memory of the device, and nothing else uses
+    /// it.
+    pub(crate) unsafe fn copy(
+        &self,
+        import: &Import,
+        element: ElementType,
+        order: Order,
+        target: usize,
+    ) -> Result<()> {
+        let Self { stream, of_import } = self;
+        let (device, context) = (Device::cuda(stream.ordinal), Some(stream.stream.context));
+        order_streams(StreamHandle::LegacyDefault, *of_import, context, device)?;
+        // SAFETY: as the caller promises.
+        let copied = unsafe { stream.copy(import.info(), &element, order, target) };
+        // If a part failed, the parts before it are still queued.
+        let pending = copied.as_ref().map_or(true, |pending| *pending);
+        let finished = if pending && !stream.is_guarded() { stream.finish() } else { Ok(()) };
+        copied.and(finished)?;
+        order_streams(*of_import, StreamHandle::LegacyDefault, context, device)?;
+        import.wait_for_copy(*of_import)
     }
 }
 
@@ -378,31 +418,30 @@ pub(crate) fn copy_to_buffer(
     if count == 0 {
         return Ok(None);
     }
-    let (stream, reach) = import.copy_stream()?;
-    let site = CopyTarget::new(stream, import.info().device())?;
-    site.refuse_capture(stream)?;
+    let stream = CopyStream::for_import(import)?;
     // The contiguous copy of a broadcast array can be larger than the memory that the array spans.
     let bytes = count.checked_mul(element.size).ok_or_else(|| element.too_large(count))?;
     // What is copied by the host first is not in the order of the stream.
-    let is_queued = element.any_bits && site.reaches(import.info().device());
+    let is_queued = element.any_bits && stream.reaches(import.info().device());
+    let (context, ordinal, handle) = (stream.stream.context, stream.ordinal, stream.handle);
     let target = if kind == MemoryKind::Pool && is_queued {
-        CudaBuffer::in_order(site.context, stream, site.ordinal, element, bytes)?
+        CudaBuffer::in_order(context, handle, ordinal, element, bytes)?
     } else {
-        CudaBuffer::uninitialized(kind, site.context, site.ordinal, element, bytes)?
+        CudaBuffer::uninitialized(kind, context, ordinal, element, bytes)?
     };
     // SAFETY: the memory is new and has room for the elements, which are live while the import is.
-    let pending = unsafe { site.copy(import.info(), &element, order, target.address) };
-    target.note_work(stream);
+    let pending = unsafe { stream.copy(import.info(), &element, order, target.address) };
+    target.note_work(handle);
     if pending.is_err() {
         // The parts before the one that failed are still queued, and read the source.
-        let _ = site.finish();
+        let _ = stream.finish();
     }
     let pending = pending?;
     let is_of_device = matches!(kind, MemoryKind::Device | MemoryKind::Pool);
-    if pending && !(is_of_device && site.is_guarded(reach) && site.is_named(stream)) {
-        site.finish()?;
+    if pending && !(is_of_device && stream.is_guarded() && stream.is_named()) {
+        stream.finish()?;
     } else if pending {
-        import.wait_for_copy(stream)?;
+        import.wait_for_copy(handle)?;
     }
     Ok(Some(target))
 }
@@ -426,45 +465,12 @@ pub unsafe fn copy_import<T: Element>(import: &mut Import, order: Order, target:
     if import.info().layout_of(&T::TYPE)?.is_empty() {
         return Ok(());
     }
-    let (stream, _) = import.copy_stream()?;
-    let site = CopyTarget::new(stream, import.info().device())?;
-    site.refuse_capture(stream)?;
+    let stream = CopyStream::for_import(import)?;
     // SAFETY: as the caller promises; the elements are live while the import is.
-    let pending = unsafe { site.copy(import.info(), &T::TYPE, order, target.expose_provenance()) };
+    let pending = unsafe { stream.copy(import.info(), &T::TYPE, order, target.expose_provenance()) };
     // If a part failed, the parts before it are still queued, and read the source.
-    let finished = if matches!(pending, Ok(false)) { Ok(()) } else { site.finish() };
+    let finished = if matches!(pending, Ok(false)) { Ok(()) } else { stream.finish() };
     pending.and(finished)
-}
-
-/// Copies the elements of an import to `target`, contiguous in `order`, on the legacy default stream of a device. The
-/// copy waits for pending work on the import. Later work on the import's copy stream waits for the copy.
-///
-/// # Errors
-///
-/// As [`copy_import`] and [`stream_wait`](crate::cuda::stream_wait()).
-///
-/// # Safety
-///
-/// `at` was created for this import. `target` has room for as many elements, in memory of its device, and nothing else
-/// uses it.
-#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-pub(crate) unsafe fn copy_on_default_stream(
-    import: &Import,
-    (element, order): (ElementType, Order),
-    at: &DefaultStreamTarget,
-    target: usize,
-) -> Result<()> {
-    let DefaultStreamTarget { site, stream, reach } = at;
-    let (device, here) = (Device::cuda(site.ordinal), Some(site.context));
-    order_streams(StreamHandle::LegacyDefault, *stream, here, device)?;
-    // SAFETY: as the caller promises.
-    let copied = unsafe { site.copy(import.info(), &element, order, target) };
-    // If a part failed, the parts before it are still queued.
-    let pending = copied.as_ref().map_or(true, |pending| *pending);
-    let finished = if pending && !site.is_guarded(*reach) { site.finish() } else { Ok(()) };
-    copied.and(finished)?;
-    order_streams(*stream, StreamHandle::LegacyDefault, here, device)?;
-    import.wait_for_copy(*stream)
 }
 
 /// Copies the elements of a device array to any memory that the driver can access. They are first made contiguous on
@@ -489,20 +495,21 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
     let _entered = context.enter(driver)?;
     let _relaxed = Relaxed::new(driver);
     let (from, to) = (info.unwatched_address, to as u64);
-    let copied = finished(driver, |stream| {
+    let copied = finished(driver, |raw| {
         if plan.axes.is_empty() {
             // SAFETY: as the caller promises.
-            return unsafe { driver.copy(to, from as u64, bytes, stream) }.map(|()| true);
+            return unsafe { driver.copy(to, from as u64, bytes, raw) }.map(|()| true);
         }
         let ordinal = Context::current_ordinal(driver)?;
         // If there is no memory for the intermediate copy, the caller reorders the elements on the host.
-        let Ok(compact) = allocate_on(driver, ordinal, bytes, stream) else { return Ok(false) };
+        let Ok(compact) = allocate_on(driver, ordinal, bytes, raw) else { return Ok(false) };
+        let stream = ContextStream { context, raw };
         // SAFETY: as the caller promises; the intermediate memory is new and as large as the copy.
-        let queued = unsafe { queue_copy(driver, (context, stream), plan, from, to_usize(compact)) };
+        let queued = unsafe { queue_copy(driver, stream, plan, from, to_usize(compact)) };
         // SAFETY: as above.
-        let queued = queued.and_then(|()| unsafe { driver.copy(to, compact, bytes, stream) });
+        let queued = queued.and_then(|()| unsafe { driver.copy(to, compact, bytes, raw) });
         // SAFETY: the memory is freed once, after all work that was queued for it.
-        let _ = unsafe { driver.memory_pool_free(compact, stream) };
+        let _ = unsafe { driver.memory_pool_free(compact, raw) };
         queued.map(|()| true)
     });
     Ok(copied?)
@@ -518,7 +525,7 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
 /// # Safety
 ///
 /// As [`copy_compacted`]. `layout` is the layout of the elements.
-unsafe fn copy_to_host(
+unsafe fn fetch(
     info: &ArrayInfo,
     layout: &Layout,
     element: &ElementType,
@@ -557,8 +564,8 @@ unsafe fn copy_to_host(
 pub(crate) unsafe fn fetch_vec<T: Element>(info: &ArrayInfo, order: Order) -> Result<Vec<T>> {
     let layout = info.layout_of(&T::TYPE)?;
     // SAFETY: as the caller promises. The vector is new and has capacity for the elements.
-    let fill = |target: *mut T| unsafe { copy_to_host(info, &layout, &T::TYPE, order, target.cast()) };
-    // SAFETY: `copy_to_host` writes all elements, which are valid values of `T`.
+    let fill = |target: *mut T| unsafe { fetch(info, &layout, &T::TYPE, order, target.cast()) };
+    // SAFETY: `fetch` writes all elements, which are valid values of `T`.
     unsafe { filled_vec(layout.numel(), fill) }
 }
 
@@ -580,6 +587,6 @@ pub(crate) unsafe fn fetch_buffer(
     let buffer = HostBuffer::uninit(*element, layout.numel())?;
     let target = with_exposed_provenance_mut(buffer.address());
     // SAFETY: as the caller promises. The buffer is new and has room for the elements.
-    unsafe { copy_to_host(info, &layout, element, order, target) }?;
+    unsafe { fetch(info, &layout, element, order, target) }?;
     Ok(buffer)
 }
