@@ -91,9 +91,9 @@ fn device_memory<T: Element>(address: u64, len: usize) -> Result<MemoryRegion> {
 
 /// The device of an address, according to the driver.
 fn device_at(address: usize) -> Result<Device> {
-    let known = cuda::pointer_attributes(address)?;
+    let attributes = cuda::pointer_attributes(address)?;
     let allowed = "memory of a live context: keep the context as long as the buffer";
-    known.map(|known| known.device).ok_or_else(|| not_cuda(address, allowed))
+    attributes.map(|attributes| attributes.device).ok_or_else(|| not_cuda(address, allowed))
 }
 
 // SAFETY: 1: `cust` makes uninitialized buffers only in `unsafe` functions. 2: the buffer frees its memory on drop. 3:
