@@ -83,54 +83,38 @@ use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
 
 /// Describes device memory of `cust`; the driver determines the device.
-fn device_memory<T: Element>(address: u64, len: usize) -> Result<MemoryRegion> {
-    let address = to_usize(address);
+fn device_memory<T: Element + DeviceCopy>(first: DevicePointer<T>, len: usize) -> Result<MemoryRegion> {
+    let address = to_usize(first.as_raw());
     let device = if len == 0 { current_device() } else { device_at(address) };
     Ok(MemoryRegion::new::<T>(address, len, device?, device_writes::<T>()))
 }
 
+/// Describes memory of `cust` that the host reaches.
+fn host_memory<T: Element>(elements: &[T], device: Device) -> MemoryRegion {
+    let address = elements.as_ptr().expose_provenance();
+    MemoryRegion::new::<T>(address, elements.len(), device, Mutability::UniqueOwner)
+}
+
 /// The device of an address, according to the driver.
 fn device_at(address: usize) -> Result<Device> {
-    let known = cuda::pointer_attributes(address)?;
+    let attributes = cuda::pointer_attributes(address)?;
     let allowed = "memory of a live context: keep the context as long as the buffer";
-    known.map(|known| known.device).ok_or_else(|| not_cuda(address, allowed))
+    attributes.map(|attributes| attributes.device).ok_or_else(|| not_cuda(address, allowed))
 }
 
-// SAFETY: 1: `cust` makes uninitialized buffers only in `unsafe` functions. 2: the buffer frees its memory on drop. 3:
-// the driver determines the device. 4: it is device memory, without references to elements.
-unsafe impl<T: Element + DeviceCopy> Storage for DeviceBuffer<T> {
-    fn memory(&self) -> Result<MemoryRegion> {
-        device_memory::<T>(self.as_device_ptr().as_raw(), self.len())
-    }
-}
-
-// SAFETY: as for `DeviceBuffer`.
-unsafe impl<T: Element + DeviceCopy> Storage for DeviceBox<T> {
-    fn memory(&self) -> Result<MemoryRegion> {
-        device_memory::<T>(self.as_device_ptr().as_raw(), 1)
-    }
-}
-
-// SAFETY: 1, 2: as for `DeviceBuffer`. 3: it comes from `cuMemAllocHost`. 4: no slice of elements outlives a borrow of
-// the buffer.
-unsafe impl<T: Element + DeviceCopy> Storage for LockedBuffer<T> {
-    fn memory(&self) -> Result<MemoryRegion> {
-        let address = self.as_ptr().expose_provenance();
-        Ok(MemoryRegion::new::<T>(address, self.len(), Device::CUDA_HOST, Mutability::UniqueOwner))
-    }
-}
-
-// SAFETY: 1, 2: as for `DeviceBuffer`. 3: it comes from `cuMemAllocManaged`. 4: as for `LockedBuffer`.
-unsafe impl<T: Element + DeviceCopy> Storage for UnifiedBuffer<T> {
-    fn memory(&self) -> Result<MemoryRegion> {
-        let address = self.as_ptr().expose_provenance();
-        Ok(MemoryRegion::new::<T>(address, self.len(), Device::CUDA_MANAGED, Mutability::UniqueOwner))
-    }
-}
-
-macro_rules! imported {
-    ($($buffer:ident, $kind:expr, $make:expr $(, $check:path)?;)*) => {
+macro_rules! buffers {
+    ($($buffer:ident, $memory:expr, $kind:expr, $make:expr $(, $check:path)?;)*) => {
         $(
+            // SAFETY: 1: `cust` makes uninitialized buffers only in `unsafe` functions. 2: the buffer frees its memory on drop.
+            // 3: the driver determines the device, or the memory comes from `cuMemAllocHost` or `cuMemAllocManaged`. 4: it is
+            // device memory, without references to elements, or no slice of elements outlives a borrow of the buffer.
+            unsafe impl<T: Element + DeviceCopy> Storage for $buffer<T> {
+                fn memory(&self) -> Result<MemoryRegion> {
+                    let memory: fn(&Self) -> Result<MemoryRegion> = $memory;
+                    memory(self)
+                }
+            }
+
             impl<T: Element + DeviceCopy> FromImport for $buffer<T> {
                 const COPIES: bool = true;
 
@@ -156,15 +140,20 @@ macro_rules! imported {
                     }
                 }
             }
+
+            impl<T: Element + DeviceCopy> sealed::Sealed for $buffer<T> {}
+
+            // SAFETY: the buffer is the only pointer to its memory, and its elements are `Send`.
+            unsafe impl<T: Element + DeviceCopy> Buffer for $buffer<T> {}
         )*
     };
 }
 
-imported! {
-    DeviceBuffer, MemoryKind::Device, device_buffer;
-    DeviceBox, MemoryKind::Device, device_box, one_element;
-    LockedBuffer, MemoryKind::Pinned, locked_buffer;
-    UnifiedBuffer, MemoryKind::Managed, unified_buffer;
+buffers! {
+    DeviceBuffer, |buffer| device_memory::<T>(buffer.as_device_ptr(), buffer.len()), MemoryKind::Device, device_buffer;
+    DeviceBox, |element| device_memory::<T>(element.as_device_ptr(), 1), MemoryKind::Device, device_box, one_element;
+    LockedBuffer, |buffer| Ok(host_memory(buffer, Device::CUDA_HOST)), MemoryKind::Pinned, locked_buffer;
+    UnifiedBuffer, |buffer| Ok(host_memory(buffer, Device::CUDA_MANAGED)), MemoryKind::Managed, unified_buffer;
 }
 
 fn one_element(info: &ArrayInfo, element: ElementType) -> Result<()> {
@@ -240,19 +229,6 @@ mod sealed {
     /// Only the types below implement `Buffer`.
     pub trait Sealed {}
 }
-
-macro_rules! buffers {
-    ($($buffer:ident)*) => {
-        $(
-            impl<T: Element + DeviceCopy> sealed::Sealed for $buffer<T> {}
-
-            // SAFETY: the buffer is the only pointer to its memory, and its elements are `Send`.
-            unsafe impl<T: Element + DeviceCopy> Buffer for $buffer<T> {}
-        )*
-    };
-}
-
-buffers! { DeviceBuffer DeviceBox LockedBuffer UnifiedBuffer }
 
 /// A buffer of `cust` that is freed in its own context on any thread, and that is `Send` and `Sync`.
 ///

@@ -73,8 +73,8 @@ pub(crate) fn contiguous_elements<T: Element>(info: &ArrayInfo) -> Result<(u64, 
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) fn check_context(address: usize, expected: Option<cuda::Context>) -> Result<()> {
     // An array without elements has address 0.
-    let known = if address == 0 { None } else { cuda::pointer_attributes(address)? };
-    match known.and_then(|known| known.context) {
+    let attributes = if address == 0 { None } else { cuda::pointer_attributes(address)? };
+    match attributes.and_then(|attributes| attributes.context) {
         Some(found) if expected != Some(found) => {
             let allowed = text!(
                 "{:#x}, in which the array is used; copy the array",

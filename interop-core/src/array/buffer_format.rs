@@ -46,8 +46,8 @@ fn scalar(dtype: DType) -> Result<String> {
     if dtype.is_opaque() && dtype.typestr().is_some() {
         return Ok(format!("{}x", dtype.packed_bits() / 8));
     }
-    let known = FORMATS.iter().find(|(known, _)| *known == dtype);
-    known.map(|(_, format)| (*format).to_owned()).ok_or_else(|| {
+    let row = FORMATS.iter().find(|(listed, _)| *listed == dtype);
+    row.map(|(_, format)| (*format).to_owned()).ok_or_else(|| {
         let allowed = "a type with a buffer protocol format; use DLPack for other types";
         Error::new(ErrorKind::DType, "dtype", dtype, allowed)
     })

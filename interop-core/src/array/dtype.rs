@@ -49,25 +49,11 @@ struct Row {
     sized: bool,
     /// The kind character of a typestr, or `None` if the interface cannot express the type.
     kind: Option<char>,
-    /// The numbers of bits that a lane may have, then zeros. Only zeros: any multiple of 8.
-    bits: [u8; 5],
-}
-
-impl Row {
     /// The numbers of bits that a lane may have. Empty: any multiple of 8.
-    fn bits(&self) -> &[u8] {
-        let end = self.bits.iter().position(|bits| *bits == 0);
-        &self.bits[..end.unwrap_or(self.bits.len())]
-    }
+    bits: &'static [u8],
 }
 
-const fn row(code: u8, name: &'static str, sized: bool, kind: Option<char>, list: &[u8]) -> Row {
-    let mut bits = [0; 5];
-    let mut at = 0;
-    while at < list.len() {
-        bits[at] = list[at];
-        at += 1;
-    }
+const fn row(code: u8, name: &'static str, sized: bool, kind: Option<char>, bits: &'static [u8]) -> Row {
     Row { code, name, sized, kind, bits }
 }
 
@@ -208,7 +194,7 @@ impl DType {
     #[inline]
     pub(crate) fn is_valid(self) -> bool {
         let fits = match self.row().map(|row| row.bits) {
-            None | Some([0, ..]) => self.bits % 8 == 0,
+            None | Some([]) => self.bits % 8 == 0,
             Some(bits) => bits.contains(&self.bits),
         };
         fits && self.bits > 0 && self.lanes > 0
@@ -228,7 +214,7 @@ impl DType {
             Some(row) if row.code == 1 && self.bits == 1 => {
                 "uint of 8, 16, 32 or 64 bits; a bool is code 6 with 8 bits".into()
             }
-            Some(row) => format!("{} of {} bits", row.name, alternatives(row.bits())),
+            Some(row) => format!("{} of {} bits", row.name, alternatives(row.bits)),
             None => "whole bytes for an unknown type code".into(),
         };
         Error::new(ErrorKind::DType, "dtype", self, allowed)
@@ -250,7 +236,7 @@ impl DType {
 
     /// The type of this [name](Self::name); `None` for any other text.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        let sizes = |row: &'static Row| row.bits().iter().map(|bits| Self::new(row.code, *bits, 1));
+        let sizes = |row: &'static Row| row.bits.iter().map(|bits| Self::new(row.code, *bits, 1));
         let scalar_named = |text: &str| TABLE.iter().flat_map(sizes).find(|dtype| dtype.name() == text);
         let number = |text: &str| {
             let is_decimal = !text.starts_with('0') && text.bytes().all(|digit| digit.is_ascii_digit());
@@ -370,7 +356,7 @@ fn is_in_typestrs(code: u8, bits: u8) -> bool {
 
 /// The sizes in bytes that a typestr can have for this kind.
 fn allowed_sizes(row: &Row) -> String {
-    let bits = row.bits().iter().filter(|bits| is_in_typestrs(row.code, **bits));
+    let bits = row.bits.iter().filter(|bits| is_in_typestrs(row.code, **bits));
     alternatives(&bits.map(|bits| bits / 8).collect::<Vec<_>>())
 }
 

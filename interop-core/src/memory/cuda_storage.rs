@@ -52,13 +52,8 @@ unsafe impl Storage for CudaBuffer {
     }
 
     fn memory_unwatched(&self) -> Result<MemoryRegion> {
-        Ok(MemoryRegion::from_element(
-            self.element,
-            self.address,
-            self.len(),
-            self.device,
-            Mutability::Writable,
-        ))
+        let Self { address, element, device, .. } = *self;
+        Ok(MemoryRegion::from_element(element, address, self.len(), device, Mutability::Writable))
     }
 
     // The free of memory of no pool makes the host wait, so an export defers it until the work is done.
@@ -88,10 +83,10 @@ impl CudaBuffer {
         let buffer = Self::for_elements(kind, ordinal, T::TYPE, elements.len())?;
         let padding = T::TYPE.padding();
         // Padding may hold data of other objects, which must not leave the process's own structs.
-        let cleared =
+        let copy =
             if padding.is_empty() { None } else { Some(HostVec::without_padding(elements, &padding)?) };
         let source = elements.as_ptr().expose_provenance();
-        let from = cleared.as_ref().map_or(source, |cleared| cleared.first().expose_provenance());
+        let from = copy.as_ref().map_or(source, |copy| copy.first().expose_provenance());
         // SAFETY: both ranges have `buffer.bytes` bytes and stay live until the copy is complete.
         unsafe { copy_now(driver()?, buffer.home.context, buffer.address, from, buffer.bytes) }?;
         Ok(buffer)

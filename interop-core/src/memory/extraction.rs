@@ -129,8 +129,8 @@ pub trait FromImport: Storage + Sized {
     /// After a success, the import is not used any more: its description is still that of the memory, which it does not own.
     #[doc(hidden)]
     unsafe fn take(import: &mut Import, order: Order) -> Result<Self> {
-        let taken = core::mem::replace(import, Import::empty());
-        Self::from_import(taken, order).map_err(|Refused { value, error }| {
+        let whole = core::mem::replace(import, Import::empty());
+        Self::from_import(whole, order).map_err(|Refused { value, error }| {
             *import = *value;
             error
         })

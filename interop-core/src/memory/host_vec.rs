@@ -372,13 +372,8 @@ impl FromImport for HostBuffer {
 // memory. 4: `&self` gives no references to elements.
 unsafe impl Storage for HostBuffer {
     fn memory(&self) -> Result<MemoryRegion> {
-        Ok(MemoryRegion::from_element(
-            self.element,
-            self.address(),
-            self.len(),
-            Device::CPU,
-            Mutability::Writable,
-        ))
+        let (address, len) = (self.address(), self.len());
+        Ok(MemoryRegion::from_element(self.element, address, len, Device::CPU, Mutability::Writable))
     }
 }
 

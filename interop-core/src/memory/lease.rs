@@ -139,8 +139,8 @@ impl<T: Element> Lease<T> {
         O: Send + 'static,
         F: FnOnce(&O) -> &[T],
     {
-        let lent = Self::try_from_owner_with(owner, |owner| Ok(elements(owner)));
-        lent.unwrap_or_else(|_| unreachable!("the function does not fail"))
+        let lease = Self::try_from_owner_with(owner, |owner| Ok(elements(owner)));
+        lease.unwrap_or_else(|_| unreachable!("the function does not fail"))
     }
 
     /// As [`from_owner_with`](Self::from_owner_with), for a value that may refuse: a tensor of a run-time type or on
@@ -262,8 +262,8 @@ impl<T: Element> LeaseMut<T> {
         O: Send + 'static,
         F: FnOnce(&mut O) -> &mut [T],
     {
-        let lent = Self::try_from_owner_with(owner, |owner| Ok(elements(owner)));
-        lent.unwrap_or_else(|_| unreachable!("the function does not fail"))
+        let lease = Self::try_from_owner_with(owner, |owner| Ok(elements(owner)));
+        lease.unwrap_or_else(|_| unreachable!("the function does not fail"))
     }
 
     /// As [`Lease::try_from_owner_with`], for reading and writing.
@@ -365,13 +365,8 @@ macro_rules! storage {
             #[inline]
             fn memory_unwatched(&self) -> Result<MemoryRegion> {
                 let LeasedMemory { address, ref range, device, .. } = self.memory;
-                Ok(MemoryRegion {
-                    address,
-                    range: range.clone(),
-                    element: T::TYPE,
-                    device,
-                    mutability: $mutability,
-                })
+                let (range, element, mutability) = (range.clone(), T::TYPE, $mutability);
+                Ok(MemoryRegion { address, range, element, device, mutability })
             }
 
             #[inline]

@@ -137,9 +137,9 @@ impl<const N: usize> RawView<N> {
     /// Returns a pointer to the first element, and the number of elements, if the array is contiguous in this order.
     pub(crate) fn run<T>(&self, order: Order) -> Result<(*mut T, usize)> {
         let layout = self.layout();
-        let hinted =
+        let with_hint =
             |error: Error| error.with_rust_hint("`iter` and the `fold` of the struct take any strides");
-        layout.check_contiguous(order).map_err(hinted)?;
+        layout.check_contiguous(order).map_err(with_hint)?;
         Ok((self.pointer(), layout.numel()))
     }
 

@@ -17,16 +17,16 @@ use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
 
-/// Memory that a sole owner may write. The pointer with write permission is exposed.
-fn owned_memory<T: Element>(first: *mut T, len: usize) -> MemoryRegion {
-    MemoryRegion::new::<T>(first.expose_provenance(), len, Device::CPU, Mutability::UniqueOwner)
+/// Describes host memory, and exposes the pointer, which has write permission if elements may be written.
+fn host_memory<T: Element>(first: *const T, len: usize, mutability: Mutability) -> MemoryRegion {
+    MemoryRegion::new::<T>(first.expose_provenance(), len, Device::CPU, mutability)
 }
 
 // SAFETY: 1, 2: the elements live on the heap, and only `&mut self` can move them. 3: it is host memory. 4: no
 // reference to elements outlives a borrow of the vector.
 unsafe impl<T: Element> Storage for Vec<T> {
     fn memory(&self) -> Result<MemoryRegion> {
-        Ok(owned_memory(self.as_ptr().cast_mut(), self.len()))
+        Ok(host_memory(self.as_ptr(), self.len(), Mutability::UniqueOwner))
     }
 }
 
@@ -35,7 +35,7 @@ unsafe impl<T: Element> Storage for Box<[T]> {
     fn memory(&self) -> Result<MemoryRegion> {
         // Use the box's own pointer, which may write; one through a shared reference may not.
         let elements = &raw const **self;
-        Ok(owned_memory(elements.cast::<T>().cast_mut(), self.len()))
+        Ok(host_memory(elements.cast::<T>(), self.len(), Mutability::UniqueOwner))
     }
 }
 
@@ -43,8 +43,7 @@ unsafe impl<T: Element> Storage for Box<[T]> {
 unsafe impl<T: Element> Storage for Arc<[T]> {
     fn memory(&self) -> Result<MemoryRegion> {
         // Use the handle's own pointer, whose provenance is not limited to a borrow of the elements.
-        let address = Self::as_ptr(self).cast::<T>().expose_provenance();
-        Ok(MemoryRegion::new::<T>(address, self.len(), Device::CPU, Mutability::ReadOnly))
+        Ok(host_memory(Self::as_ptr(self).cast::<T>(), self.len(), Mutability::ReadOnly))
     }
 }
 
@@ -52,12 +51,7 @@ unsafe impl<T: Element> Storage for Arc<[T]> {
 // memory is read-only.
 unsafe impl<T: Element> Storage for &[T] {
     fn memory(&self) -> Result<MemoryRegion> {
-        Ok(MemoryRegion::new::<T>(
-            self.as_ptr().expose_provenance(),
-            self.len(),
-            Device::CPU,
-            Mutability::ReadOnly,
-        ))
+        Ok(host_memory(self.as_ptr(), self.len(), Mutability::ReadOnly))
     }
 }
 

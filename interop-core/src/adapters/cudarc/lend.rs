@@ -277,8 +277,8 @@ pub(crate) unsafe fn slice_over<T>(
     len: usize,
 ) -> Result<CudaSlice<T>> {
     // SAFETY: as the caller promises.
-    let made = catch_unwind(AssertUnwindSafe(|| unsafe { stream.upgrade_device_ptr(address, len) }));
-    made.map_err(|panic| {
+    let slice = catch_unwind(AssertUnwindSafe(|| unsafe { stream.upgrade_device_ptr(address, len) }));
+    slice.map_err(|panic| {
         let found = panic.downcast_ref::<String>().map_or("a panic of `cudarc`", String::as_str);
         Error::new(ErrorKind::Driver, "cuEventCreate", found, "a context that can have two more events")
     })

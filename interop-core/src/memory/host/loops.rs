@@ -64,8 +64,8 @@ impl Loops {
         }
         let (axes, ndim) = (Dims::zeroed(shape.len().max(1)), 0);
         // Changed in place, because loops have about two hundred bytes.
-        let mut made = Some(Self { axes, ndim, first: [0; ARRAYS], tile: None });
-        let loops = made.as_mut()?;
+        let mut place = Some(Self { axes, ndim, first: [0; ARRAYS], tile: None });
+        let loops = place.as_mut()?;
         for (at, extent) in shape.iter().enumerate().rev().filter(|(_, extent)| **extent != 1) {
             let steps = core::array::from_fn(|array| strides.get(array).map_or(0, |steps| steps[at]));
             loops.axes[loops.ndim] = Axis { extent: *extent, steps };
@@ -75,16 +75,16 @@ impl Loops {
         if loops.ndim == 0 {
             (loops.axes[0], loops.ndim) = (Axis::ONCE, 1);
         }
-        made
+        place
     }
 
     /// As [`new`](Self::new), in tiles if that is faster. `item` is the size of an element in bytes.
     pub(crate) fn tiled(shape: &[usize], strides: &[&[isize]], item: usize) -> Option<Self> {
-        let mut made = Self::new(shape, strides);
-        if let Some(loops) = &mut made {
+        let mut place = Self::new(shape, strides);
+        if let Some(loops) = &mut place {
             loops.tile(item);
         }
-        made
+        place
     }
 
     /// Creates the loops over axes that were arranged, for elements of `item` bytes.
