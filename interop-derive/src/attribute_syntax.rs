@@ -11,13 +11,13 @@ use syn::{Attribute, Lit, MacroDelimiter, Meta, Token, Type, Variant};
 
 use crate::errors::Errors;
 use crate::keywords;
-use crate::model::Device;
+use crate::model::MemoryType;
 
 /// The name of the attribute.
 pub(crate) const ATTRIBUTE: &str = "cuda_array";
 
 /// One keyword and what follows it.
-pub(crate) struct Entry {
+pub(crate) struct KeywordEntry {
     pub(crate) word: Ident,
     pub(crate) value: Value,
 }
@@ -43,12 +43,12 @@ pub(crate) struct Set<T> {
 /// The entries of all `#[cuda_array(...)]` in `attrs`. `example` is a valid content for this position, for messages.
 ///
 /// `#[cuda_array()]` has no entries and is valid, because a macro may emit it.
-pub(crate) fn read(attrs: &[Attribute], example: &str, errors: &mut Errors) -> Vec<Entry> {
+pub(crate) fn read(attrs: &[Attribute], example: &str, errors: &mut Errors) -> Vec<KeywordEntry> {
     let ours = attrs.iter().filter(|attr| attr.path().is_ident(ATTRIBUTE));
     ours.flat_map(|attr| entries_of(attr, example, errors)).collect()
 }
 
-fn entries_of(attr: &Attribute, example: &str, errors: &mut Errors) -> Vec<Entry> {
+fn entries_of(attr: &Attribute, example: &str, errors: &mut Errors) -> Vec<KeywordEntry> {
     let help = format!("write `#[{ATTRIBUTE}({example})]`");
     let found = match &attr.meta {
         Meta::List(list) if matches!(list.delimiter, MacroDelimiter::Paren(_)) => {
@@ -69,7 +69,7 @@ fn entries_of(attr: &Attribute, example: &str, errors: &mut Errors) -> Vec<Entry
 }
 
 /// The entries in the parentheses of an attribute, or of a keyword with options.
-pub(crate) fn entries(tokens: TokenStream, errors: &mut Errors) -> Vec<Entry> {
+pub(crate) fn entries(tokens: TokenStream, errors: &mut Errors) -> Vec<KeywordEntry> {
     let mut entries = Vec::new();
     let parser = |input: ParseStream| {
         while !input.is_empty() {
@@ -142,23 +142,23 @@ fn separator(input: ParseStream, errors: &mut Errors) {
     let _: syn::Result<Token![,]> = input.parse();
 }
 
-fn entry(input: ParseStream) -> Result<Entry, SyntaxError> {
+fn entry(input: ParseStream) -> Result<KeywordEntry, SyntaxError> {
     let Ok(word) = input.call(Ident::parse_any) else {
         return Err(no_word(input));
     };
     if input.is_empty() || input.peek(Token![,]) || input.peek(Token![;]) {
-        return Ok(Entry { word, value: Value::None });
+        return Ok(KeywordEntry { word, value: Value::None });
     }
     let is_operator = input.peek(Token![==]) || input.peek(Token![=>]);
     if !is_operator && input.parse::<Token![=]>().is_ok() {
         return match value(&word, input) {
-            Some(value) => Ok(Entry { word, value: Value::Given(value) }),
+            Some(value) => Ok(KeywordEntry { word, value: Value::Given(value) }),
             None => Err(no_value(word, input)),
         };
     }
     match input.parse::<TokenTree>() {
         Ok(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
-            Ok(Entry { word, value: Value::List(group) })
+            Ok(KeywordEntry { word, value: Value::List(group) })
         }
         next => Err(unexpected_token(word, next.ok().as_ref())),
     }
@@ -231,7 +231,7 @@ fn no_word(input: ParseStream) -> SyntaxError {
     let help = match keywords::legal_name(bare) {
         Some(word) => format!("write `{word}`, without quotes"),
         None if shown == "," => "remove the comma".to_string(),
-        None if Device::from_name(bare).is_some() => {
+        None if MemoryType::from_name(bare).is_some() => {
             "write several devices in brackets, `device = [\"cuda\", \"cuda_managed\"]`".to_string()
         }
         None => "the attribute takes keywords, such as `data` or `shape = [height, width]`".to_string(),
@@ -313,8 +313,8 @@ pub(crate) fn set<T>(slot: &mut Option<Set<T>>, word: Ident, value: Option<T>, e
 }
 
 /// A keyword without a value. With a value it is reported but still counts, unless the value is `false`.
-pub(crate) fn flag(slot: &mut Option<Set<()>>, entry: Entry, errors: &mut Errors) {
-    let Entry { word, value } = entry;
+pub(crate) fn flag(slot: &mut Option<Set<()>>, entry: KeywordEntry, errors: &mut Errors) {
+    let KeywordEntry { word, value } = entry;
     let found = match value {
         Value::None => return set(slot, word, Some(()), errors),
         Value::Given(value) if value.to_string() == "false" => {

@@ -7,20 +7,20 @@ use quote::quote;
 use syn::parse::Parser;
 use syn::{Attribute, LitStr, Path};
 
-use crate::attribute_syntax::{self, Entry, Set, Value, flag, set};
+use crate::attribute_syntax::{self, KeywordEntry, Set, Value, flag, set};
 use crate::device_names;
 use crate::errors::Errors;
 use crate::keyword_options::{self, DataOptions};
 use crate::keywords::{self, Position};
-use crate::model::{Device, Order};
-use crate::shape_list::{self, Extent};
+use crate::model::{MemoryOrder, MemoryType};
+use crate::shape_list::{self, WrittenExtent};
 
 /// The content of `#[cuda_array(...)]` on the struct.
 #[derive(Default)]
 pub(crate) struct ContainerAttrs {
-    pub(crate) shape: Option<Set<Vec<Extent>>>,
-    pub(crate) order: Option<Set<Order>>,
-    pub(crate) devices: Option<Set<Vec<Device>>>,
+    pub(crate) shape: Option<Set<Vec<WrittenExtent>>>,
+    pub(crate) order: Option<Set<MemoryOrder>>,
+    pub(crate) devices: Option<Set<Vec<MemoryType>>>,
     pub(crate) readonly: Option<Set<()>>,
     pub(crate) export: Option<Set<()>>,
     pub(crate) import: Option<Set<()>>,
@@ -53,7 +53,7 @@ impl ContainerAttrs {
         read
     }
 
-    fn take(&mut self, entry: Entry, errors: &mut Errors) {
+    fn take(&mut self, entry: KeywordEntry, errors: &mut Errors) {
         match entry.word.to_string().as_str() {
             "shape" => {
                 let value = listed(&entry, errors).and_then(|tokens| shape_list::read(&tokens, errors));
@@ -91,7 +91,7 @@ impl FieldAttrs {
         read
     }
 
-    fn take(&mut self, entry: Entry, errors: &mut Errors) {
+    fn take(&mut self, entry: KeywordEntry, errors: &mut Errors) {
         match entry.word.to_string().as_str() {
             "data" => {
                 if self.data.is_some() {
@@ -151,9 +151,9 @@ impl FieldAttrs {
 }
 
 /// A keyword that gives a field a role, and its slot in the attributes.
-type Role = (&'static str, fn(&FieldAttrs) -> Option<&Ident>);
+type RoleKeyword = (&'static str, fn(&FieldAttrs) -> Option<&Ident>);
 
-pub(crate) const ROLES: [Role; 7] = [
+pub(crate) const ROLES: [RoleKeyword; 7] = [
     ("data", |attrs| keyword(attrs.data.as_ref())),
     ("inner", |attrs| keyword(attrs.inner.as_ref())),
     ("shape", |attrs| keyword(attrs.shape.as_ref())),
@@ -188,7 +188,7 @@ fn unknown(word: &Ident, position: Position, errors: &mut Errors) {
 }
 
 /// The tokens after `shape =`.
-fn listed(entry: &Entry, errors: &mut Errors) -> Option<TokenStream> {
+fn listed(entry: &KeywordEntry, errors: &mut Errors) -> Option<TokenStream> {
     let (found, help) = match &entry.value {
         Value::Given(tokens) => return Some(tokens.clone()),
         Value::List(group) if !group.stream().is_empty() => {
@@ -206,7 +206,7 @@ fn listed(entry: &Entry, errors: &mut Errors) -> Option<TokenStream> {
 }
 
 /// The string of `keyword = "text"`; `form` is how it is written.
-fn text(entry: &Entry, form: &str, errors: &mut Errors) -> Option<LitStr> {
+fn text(entry: &KeywordEntry, form: &str, errors: &mut Errors) -> Option<LitStr> {
     let word = &entry.word;
     let help = format!("write `{word} = {form}`");
     match &entry.value {
@@ -228,10 +228,10 @@ fn text(entry: &Entry, form: &str, errors: &mut Errors) -> Option<LitStr> {
     }
 }
 
-fn order(text: &LitStr, errors: &mut Errors) -> Option<Order> {
+fn order(text: &LitStr, errors: &mut Errors) -> Option<MemoryOrder> {
     match text.value().as_str() {
-        "C" => Some(Order::C),
-        "F" => Some(Order::F),
+        "C" => Some(MemoryOrder::C),
+        "F" => Some(MemoryOrder::F),
         other => {
             let help =
                 "write `order = \"C\"` (the last axis is contiguous) or `order = \"F\"` (the first axis is)";
@@ -242,7 +242,7 @@ fn order(text: &LitStr, errors: &mut Errors) -> Option<Order> {
 }
 
 /// The path after `crate =`, with or without quotes. In a macro, `$crate` works only without quotes.
-fn krate(entry: &Entry, errors: &mut Errors) -> Option<Path> {
+fn krate(entry: &KeywordEntry, errors: &mut Errors) -> Option<Path> {
     if let Value::Given(tokens) = &entry.value {
         if let Ok(path) = Path::parse_mod_style.parse2(tokens.clone()) {
             return Some(path);
@@ -264,8 +264,8 @@ fn krate(entry: &Entry, errors: &mut Errors) -> Option<Path> {
 }
 
 /// The keyword `default`. With options it is reported, and counts as one without a value.
-fn default(slot: &mut Option<Set<Option<TokenStream>>>, entry: Entry, errors: &mut Errors) {
-    let Entry { word, value } = entry;
+fn default(slot: &mut Option<Set<Option<TokenStream>>>, entry: KeywordEntry, errors: &mut Errors) {
+    let KeywordEntry { word, value } = entry;
     let list = match value {
         Value::None => return set(slot, word, Some(None), errors),
         Value::Given(expression) => return set(slot, word, Some(Some(expression)), errors),

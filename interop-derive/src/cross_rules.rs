@@ -23,7 +23,7 @@ use syn::{GenericParam, Type};
 
 use crate::attributes::ROLES;
 use crate::errors::Errors;
-use crate::fields::{Field, bare};
+use crate::fields::{FieldSpec, bare};
 use crate::keywords::{join, shown};
 use crate::rejected_by_rustc::is_unsized;
 use crate::struct_spec::StructSpec;
@@ -71,7 +71,7 @@ fn roles_once(spec: &StructSpec<'_>, errors: &mut Errors) {
 
 /// Reports every field with this role except the first. A field with several uses has its own error.
 fn once(spec: &StructSpec<'_>, role: &str, help: &str, errors: &mut Errors) {
-    let mut first: Option<&Field<'_>> = None;
+    let mut first: Option<&FieldSpec<'_>> = None;
     for field in spec.fields.iter().filter(|field| spec.has_one_use(field)) {
         let Some(word) = field.attrs.role(role) else { continue };
         match first {

@@ -13,20 +13,20 @@ use quote::{ToTokens, quote_spanned};
 use syn::{DeriveInput, Generics, Path, Type};
 
 use crate::attributes;
-use crate::element_fields::{self, Part};
+use crate::element_fields::{self, ElementField};
 use crate::errors::Errors;
 use crate::hygiene::{self, own};
-use crate::repr::{self, Repr};
+use crate::repr::{self, StableRepr};
 use crate::{fields, generics, resolve, stub_impls};
 
 /// A struct that is an element.
-struct Model<'a> {
+struct ElementModel<'a> {
     ident: &'a Ident,
     generics: Generics,
     krate: Path,
     lints: Option<TokenStream>,
-    parts: Vec<Part<'a>>,
-    repr: Repr,
+    parts: Vec<ElementField<'a>>,
+    repr: StableRepr,
 }
 
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
@@ -48,14 +48,14 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     match (errors.finish(), repr) {
         // Generated code would cause a second error, and a struct that is rejected anyway need not be an element.
         (None, _) if element_fields::are_refused(input, &parts) => TokenStream::new(),
-        (None, Some(Repr::Transparent)) if element_fields::counting(&parts).nth(1).is_some() => {
+        (None, Some(StableRepr::Transparent)) if element_fields::counting(&parts).nth(1).is_some() => {
             second_field_error(&krate, &input.generics, &parts)
         }
         (None, Some(repr)) => {
             let attrs = parts.iter().flat_map(|part| &part.field.attrs);
             let lints = generics::silenced(input.attrs.iter().chain(attrs));
             let generics = bounded(&generics::bare(&input.generics), &parts);
-            expand(&Model { ident: &input.ident, generics, krate, lints, parts, repr })
+            expand(&ElementModel { ident: &input.ident, generics, krate, lints, parts, repr })
         }
         // An element must be `'static`, `Send` and `Sync`; otherwise the stub would add an error.
         (messages, _) if has_crate_path && !has_no_stub => {
@@ -82,7 +82,7 @@ fn no_lifetimes(generics: &Generics, errors: &mut Errors) -> bool {
 /// and `T::Scalar: __p::Element` for associated types that are fields.
 ///
 /// For parameters that are not fields, the compiler checks on the struct whether it is `Copy`, `Send` and `Sync`.
-fn bounded(generics: &Generics, parts: &[Part<'_>]) -> Generics {
+fn bounded(generics: &Generics, parts: &[ElementField<'_>]) -> Generics {
     let types = || element_fields::counting(parts).map(|part| &part.field.ty);
     let uses = |ty: &Type, name| generics::uses(ty.to_token_stream(), name);
     let named =
@@ -104,16 +104,16 @@ fn bounded(generics: &Generics, parts: &[Part<'_>]) -> Generics {
 }
 
 /// `unsafe impl Element`.
-fn expand(model: &Model<'_>) -> TokenStream {
-    let Model { ident, generics, krate, lints, .. } = model;
+fn expand(model: &ElementModel<'_>) -> TokenStream {
+    let ElementModel { ident, generics, krate, lints, .. } = model;
     let (parameters, arguments, clause) = generics::split(generics);
     let (fields, ty) = match model.repr {
-        Repr::C => (Some(struct_fields(model)), own!(__p::ElementType::of_struct::<Self>())),
-        Repr::Transparent => (None, inner_type(model)),
+        StableRepr::C => (Some(struct_fields(model)), own!(__p::ElementType::of_struct::<Self>())),
+        StableRepr::Transparent => (None, inner_type(model)),
     };
     let destructure = element_fields::destructure(&own!(Self), &model.parts);
     let runtime = hygiene::runtime(krate);
-    let is_probed = |part: &Part<'_>| !generics::is_generic(&part.field.ty, generics);
+    let is_probed = |part: &ElementField<'_>| !generics::is_generic(&part.field.ty, generics);
     let unreached = element_fields::counting(&model.parts).any(is_probed).then(|| {
         own!(
             use __p::NeverCalled as _;
@@ -137,7 +137,7 @@ fn expand(model: &Model<'_>) -> TokenStream {
 }
 
 /// The fields of a struct element, each with name, offset and type.
-fn struct_fields(model: &Model<'_>) -> TokenStream {
+fn struct_fields(model: &ElementModel<'_>) -> TokenStream {
     let fields = element_fields::counting(&model.parts).map(|part| {
         let (name, member, ty) = (part.name(), &part.member, &part.field.ty);
         let offset = own!(::core::mem::offset_of!(Self, #member));
@@ -149,7 +149,7 @@ fn struct_fields(model: &Model<'_>) -> TokenStream {
 }
 
 /// The element type of the only field of a newtype.
-fn inner_type(model: &Model<'_>) -> TokenStream {
+fn inner_type(model: &ElementModel<'_>) -> TokenStream {
     let inner = element_fields::counting(&model.parts).map(|part| {
         let element = element(&part.field.ty, &model.generics);
         own!(__p::ElementType::newtype::<Self>(#element))
@@ -174,9 +174,9 @@ fn element(ty: &Type, generics: &Generics) -> TokenStream {
 ///
 /// If both fields have a footprint, the compiler reports it. This error is for a second field without one, which only
 /// the compiler can determine.
-fn second_field_error(krate: &Path, generics: &Generics, parts: &[Part<'_>]) -> TokenStream {
+fn second_field_error(krate: &Path, generics: &Generics, parts: &[ElementField<'_>]) -> TokenStream {
     let runtime = hygiene::runtime(krate);
-    let footprints = element_fields::counting(parts).map(|Part { field, .. }| {
+    let footprints = element_fields::counting(parts).map(|ElementField { field, .. }| {
         let ty = &field.ty;
         // The compiler counts a generic type as one with a footprint.
         if generics::is_generic(ty, generics) { own!(1) } else { own!(__p::ElementType::footprint::<#ty>()) }

@@ -7,7 +7,7 @@ use quote::{ToTokens, quote_spanned};
 use syn::DeriveInput;
 use syn::spanned::Spanned;
 
-use crate::element_fields::{self, Part};
+use crate::element_fields::{self, ElementField};
 use crate::errors::Errors;
 use crate::hygiene::own;
 use crate::repr;
@@ -27,7 +27,7 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     errors.finish().unwrap_or_else(|| expand(&input.ident, &parts))
 }
 
-fn expand(ident: &Ident, parts: &[Part<'_>]) -> TokenStream {
+fn expand(ident: &Ident, parts: &[ElementField<'_>]) -> TokenStream {
     // The spans are the types, so that the compiler's errors point to the wrong one.
     let fields = parts.iter().map(|part| {
         let (name, ty) = (part.name(), part.field.ty.to_token_stream());

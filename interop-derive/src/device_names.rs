@@ -4,10 +4,10 @@ use syn::parse::{Parse, ParseStream};
 use syn::token::Bracket;
 use syn::{LitStr, Token, bracketed};
 
-use crate::attribute_syntax::{Entry, Value};
+use crate::attribute_syntax::{KeywordEntry, Value};
 use crate::errors::Errors;
 use crate::keywords::{self, nearest};
-use crate::model::Device;
+use crate::model::MemoryType;
 
 /// Names that other libraries use, and the device name for each.
 const SYNONYMS: [(&str, &str); 5] = [
@@ -23,7 +23,7 @@ const HELP_ABOUT_FIELDS: &str = "write `device = \"cuda\"` for the required devi
                                  field that says where a raw pointer leads";
 
 /// One name, or several in brackets.
-pub(crate) fn read(entry: &Entry, errors: &mut Errors) -> Option<Vec<Device>> {
+pub(crate) fn read(entry: &KeywordEntry, errors: &mut Errors) -> Option<Vec<MemoryType>> {
     match &entry.value {
         Value::None => errors.push(&entry.word, "`device` on the struct has no value", HELP_ABOUT_FIELDS),
         Value::List(_) => errors.push(&entry.word, "`device` takes no options", HELP),
@@ -56,11 +56,11 @@ fn twice(names: &[LitStr], errors: &mut Errors) {
     }
 }
 
-fn named(text: &LitStr, errors: &mut Errors) -> Option<Device> {
+fn named(text: &LitStr, errors: &mut Errors) -> Option<MemoryType> {
     let name = text.value();
-    let device = Device::from_name(&name);
+    let device = MemoryType::from_name(&name);
     if device.is_none() {
-        let names = || Device::NAMES.iter().map(|(name, _)| *name);
+        let names = || MemoryType::NAMES.iter().map(|(name, _)| *name);
         let synonym = SYNONYMS.iter().find(|(other, _)| *other == name);
         let list = keywords::list(names());
         let help = match synonym.map(|(_, intended)| *intended).or_else(|| nearest(&name, names())) {

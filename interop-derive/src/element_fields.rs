@@ -21,15 +21,15 @@ use crate::generics;
 use crate::hygiene::own;
 use crate::keywords::shown;
 use crate::rejected_by_rustc;
-use crate::repr::Repr;
+use crate::repr::StableRepr;
 
 /// A field of the struct.
-pub(crate) struct Part<'a> {
+pub(crate) struct ElementField<'a> {
     pub(crate) member: Member,
     pub(crate) field: &'a Field,
 }
 
-impl Part<'_> {
+impl ElementField<'_> {
     /// Whether the field is named `PhantomData`. The expansion checks that it is the one of `core`.
     pub(crate) fn is_marker(&self) -> bool {
         match bare(&self.field.ty) {
@@ -48,14 +48,14 @@ impl Part<'_> {
 }
 
 /// The fields, or none and an error if the item is not a struct with fields.
-pub(crate) fn read<'a>(input: &'a DeriveInput, derive: &str, errors: &mut Errors) -> Vec<Part<'a>> {
+pub(crate) fn read<'a>(input: &'a DeriveInput, derive: &str, errors: &mut Errors) -> Vec<ElementField<'a>> {
     let help = "write a struct with `#[repr(C)]`, or a newtype with `#[repr(transparent)]`";
     let fields = fields::of_struct(input, derive, help, errors);
-    fields.into_iter().map(|(member, field)| Part { member, field }).collect()
+    fields.into_iter().map(|(member, field)| ElementField { member, field }).collect()
 }
 
 /// A field takes no attributes, because its type determines the element.
-pub(crate) fn no_attributes(parts: &[Part<'_>], errors: &mut Errors) {
+pub(crate) fn no_attributes(parts: &[ElementField<'_>], errors: &mut Errors) {
     for attr in parts.iter().flat_map(|part| &part.field.attrs) {
         if attr.path().is_ident(ATTRIBUTE) {
             let found = format!("`#[{ATTRIBUTE}]` on a field of an element");
@@ -66,7 +66,7 @@ pub(crate) fn no_attributes(parts: &[Part<'_>], errors: &mut Errors) {
 
 /// Addresses are valid only in this process and on this device. References with a lifetime have been reported with the
 /// lifetime.
-pub(crate) fn no_pointers(parts: &[Part<'_>], errors: &mut Errors) -> bool {
+pub(crate) fn no_pointers(parts: &[ElementField<'_>], errors: &mut Errors) -> bool {
     let mut found = false;
     for pointer in parts.iter().filter_map(|part| pointer_in(&part.field.ty)) {
         let message = format!("the pointer `{}` in an element", shown(pointer));
@@ -95,9 +95,9 @@ fn pointer_in(ty: &Type) -> Option<&Type> {
 }
 
 /// For a trait object the compiler would report each supertrait of `Element`.
-pub(crate) fn no_trait_objects(parts: &[Part<'_>], errors: &mut Errors) -> bool {
+pub(crate) fn no_trait_objects(parts: &[ElementField<'_>], errors: &mut Errors) -> bool {
     let mut found = false;
-    for Part { field, .. } in counting(parts) {
+    for ElementField { field, .. } in counting(parts) {
         let ty = &field.ty;
         if !has_dyn(ty.to_token_stream()) || pointer_in(ty).is_some() {
             continue;
@@ -113,7 +113,7 @@ pub(crate) fn no_trait_objects(parts: &[Part<'_>], errors: &mut Errors) -> bool 
 const LEGAL: &str = "write a number type, an array of one, or a struct with `#[derive(Element)]`";
 
 /// A slice at the end of the struct, or a `str`. In the middle the compiler rejects it.
-pub(crate) fn sized(parts: &[Part<'_>], errors: &mut Errors) -> bool {
+pub(crate) fn sized(parts: &[ElementField<'_>], errors: &mut Errors) -> bool {
     let is_unsized = |ty: &&Type| rejected_by_rustc::is_unsized(ty) && !has_dyn(ty.to_token_stream());
     let Some(ty) = parts.last().map(|part| &part.field.ty).filter(is_unsized) else { return false };
     errors.push(ty, format_args!("a `{}` in an element, which has no size", shown(ty)), LEGAL);
@@ -133,7 +133,7 @@ const MAX_AXES: usize = 4;
 
 /// Reports invalid arrays here, because the compiler would report them only when the element is used, with a span in
 /// the runtime.
-pub(crate) fn arrays_are_valid(parts: &[Part<'_>], errors: &mut Errors) {
+pub(crate) fn arrays_are_valid(parts: &[ElementField<'_>], errors: &mut Errors) {
     for part in parts {
         let (mut depth, mut inner) = (0, bare(&part.field.ty));
         while let Type::Array(array) = inner {
@@ -161,7 +161,7 @@ fn is_empty(array: &TypeArray) -> bool {
 }
 
 /// The fields that are part of the element.
-pub(crate) fn counting<'a, 'b>(parts: &'b [Part<'a>]) -> impl Iterator<Item = &'b Part<'a>> {
+pub(crate) fn counting<'a, 'b>(parts: &'b [ElementField<'a>]) -> impl Iterator<Item = &'b ElementField<'a>> {
     parts.iter().filter(|part| !part.is_marker())
 }
 
@@ -169,13 +169,13 @@ pub(crate) fn counting<'a, 'b>(parts: &'b [Part<'a>]) -> impl Iterator<Item = &'
 ///
 /// It compiles only if the struct has exactly these fields and types, whatever an attribute macro below the derive
 /// changed, and if each marker is that of `core`. So the generated description is correct.
-pub(crate) fn destructure(own: &impl ToTokens, parts: &[Part<'_>]) -> TokenStream {
+pub(crate) fn destructure(own: &impl ToTokens, parts: &[ElementField<'_>]) -> TokenStream {
     let types = parts.iter().map(|part| {
         if part.is_marker() { own!(::core::marker::PhantomData<_>) } else { part.field.ty.to_token_stream() }
     });
     let members: Vec<&Member> = parts.iter().map(|part| &part.member).collect();
     // The spans are the types, so that the compiler's error points to the wrong one.
-    let local = |(index, part): (usize, &Part<'_>)| {
+    let local = |(index, part): (usize, &ElementField<'_>)| {
         Ident::new(&format!("__field{index}"), generics::ends(&part.field.ty).0)
     };
     let locals: Vec<Ident> = parts.iter().enumerate().map(local).collect();
@@ -185,8 +185,8 @@ pub(crate) fn destructure(own: &impl ToTokens, parts: &[Part<'_>]) -> TokenStrea
 /// An element has at least one field, and a struct has no field with invalid bit patterns.
 pub(crate) fn has_counted_fields(
     input: &DeriveInput,
-    repr: Option<Repr>,
-    parts: &[Part<'_>],
+    repr: Option<StableRepr>,
+    parts: &[ElementField<'_>],
     errors: &mut Errors,
 ) {
     if repr.is_some() && counting(parts).next().is_none() {
@@ -196,7 +196,7 @@ pub(crate) fn has_counted_fields(
             "add a field of a number type, such as `f32`",
         );
     }
-    for Part { field, .. } in parts.iter().filter(|_| repr == Some(Repr::C)) {
+    for ElementField { field, .. } in parts.iter().filter(|_| repr == Some(StableRepr::C)) {
         if matches!(bare(&field.ty), Type::Path(path) if path.path.is_ident("bool")) {
             let found = "a `bool` in an element: another library may write bytes other than 0 and 1";
             errors.push(&field.ty, found, "write `u8`, and compare with 0");
@@ -206,14 +206,14 @@ pub(crate) fn has_counted_fields(
 
 /// Whether the compiler rejects the struct anyway: it contains itself, a reference has an undeclared lifetime, a field
 /// is an `impl Trait`, a field in the middle has no size, or two fields have one name.
-pub(crate) fn are_refused(input: &DeriveInput, parts: &[Part<'_>]) -> bool {
+pub(crate) fn are_refused(input: &DeriveInput, parts: &[ElementField<'_>]) -> bool {
     let is_itself = |ident: &Ident| {
         let is_shadowed = input.generics.type_params().any(|parameter| parameter.ident == *ident);
         (*ident == input.ident || *ident == "Self") && !is_shadowed
     };
     let others = parts.split_last().map_or(&[][..], |(_, others)| others);
     let is_twice =
-        |(at, part): (usize, &Part<'_>)| parts[..at].iter().any(|other| other.member == part.member);
+        |(at, part): (usize, &ElementField<'_>)| parts[..at].iter().any(|other| other.member == part.member);
     others.iter().any(|part| rejected_by_rustc::is_unsized(&part.field.ty))
         || parts.iter().enumerate().any(is_twice)
         || parts.iter().any(|part| {

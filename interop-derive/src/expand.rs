@@ -35,12 +35,14 @@ use syn::Type;
 
 use crate::generics;
 use crate::hygiene::{self, own};
-use crate::model::{Axis, Data, Device, Fill, Initial, Model, Order, Role, Shape, TraitAccess, With};
+use crate::model::{
+    ArrayModel, Data, Fill, Initial, MemoryOrder, MemoryType, RoleField, Shape, ShapeEntry, TraitAccess, With,
+};
 use crate::python;
 use crate::shape_constants::{check_constant, constant_name, constants};
 
 /// The impls for a struct.
-pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
+pub(crate) fn expand(model: &ArrayModel<'_>) -> TokenStream {
     let runtime = hygiene::runtime(&model.krate);
     let export = model.exports.then(|| export(model));
     let import = model.imports.then(|| import(model));
@@ -71,25 +73,25 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
 }
 
 /// `unsafe impl CudaArray`.
-fn export(model: &Model<'_>) -> TokenStream {
-    let Model { ident, lints, .. } = model;
+fn export(model: &ArrayModel<'_>) -> TokenStream {
+    let ArrayModel { ident, lints, .. } = model;
     let generics = generics::bounded(&model.generics, &generics::export_bounds(model));
     let (parameters, arguments, clause) = generics::split(&generics);
     let describe = describe(&model.data);
     let beside = other_drops(model);
     let info = info(&model.shape);
-    let strides = model.strides.as_ref().map(|(Role { member, ty, .. }, in_bytes)| {
+    let strides = model.strides.as_ref().map(|(RoleField { member, ty, .. }, in_bytes)| {
         own!(let __described = <#ty as __p::StridesField>::describe_field(&self.#member, __described, #in_bytes);)
     });
     let order = model.order.map(order);
     let order = order.map(|order| own!(let __described = __described.order(__p::Order::#order);));
-    let stream = model.stream.as_ref().map(|Role { member, ty, .. }| {
+    let stream = model.stream.as_ref().map(|RoleField { member, ty, .. }| {
         own!(let __described = <#ty as __p::AsStream>::describe_field(&self.#member, __described);)
     });
     let access = model.is_readonly.then(|| own!(let __described = __described.readonly();));
     let notices = notices(&model.data);
     // The owner field exists to be dropped. Naming it here prevents the compiler's dead code warning.
-    let owner = model.owner.as_ref().map(|Role { member, .. }| own!(let _ = &self.#member;));
+    let owner = model.owner.as_ref().map(|RoleField { member, .. }| own!(let _ = &self.#member;));
     own! {
         #[automatically_derived]
         #lints
@@ -121,8 +123,8 @@ fn export(model: &Model<'_>) -> TokenStream {
 }
 
 /// `impl FromArray`.
-fn import(model: &Model<'_>) -> TokenStream {
-    let Model { ident, lints, .. } = model;
+fn import(model: &ArrayModel<'_>) -> TokenStream {
+    let ArrayModel { ident, lints, .. } = model;
     let generics = generics::bounded(&model.generics, &generics::import_bounds(model));
     let (parameters, arguments, clause) = generics::split(&generics);
     let devices = model.devices.as_deref().map(devices);
@@ -153,11 +155,11 @@ fn import(model: &Model<'_>) -> TokenStream {
 
 /// `unsafe impl BorrowedFor`: what an import fills keeps its memory in the data field alone. A raw pointer keeps it for any
 /// time.
-fn borrow(model: &Model<'_>) -> Option<TokenStream> {
-    let (Data::Storage(Role { ty, .. }, _) | Data::Inner(Role { ty, .. }, _)) = &model.data else {
+fn borrow(model: &ArrayModel<'_>) -> Option<TokenStream> {
+    let (Data::Storage(RoleField { ty, .. }, _) | Data::Inner(RoleField { ty, .. }, _)) = &model.data else {
         return None;
     };
-    let Model { ident, lints, .. } = model;
+    let ArrayModel { ident, lints, .. } = model;
     let arguments = generics::arguments(&model.generics);
     let generics = generics::borrowed(&model.generics, ty);
     let (parameters, _, clause) = generics::split(&generics);
@@ -174,13 +176,13 @@ fn borrow(model: &Model<'_>) -> Option<TokenStream> {
 /// `#![forbid(unsafe_code)]` reports only that.
 fn describe(data: &Data<'_>) -> TokenStream {
     match data {
-        Data::Storage(Role { member, ty, .. }, _) => {
+        Data::Storage(RoleField { member, ty, .. }, _) => {
             own!(let __described = <#ty as __p::Storage>::describe(&self.#member)?;)
         }
-        Data::Inner(Role { member, ty, .. }, _) => {
+        Data::Inner(RoleField { member, ty, .. }, _) => {
             own!(let __described = <#ty as __p::CudaArray>::info(&self.#member)?;)
         }
-        Data::Raw { pointer: Role { member, ty, .. }, element, device, unsafe_raw } => {
+        Data::Raw { pointer: RoleField { member, ty, .. }, element, device, unsafe_raw } => {
             let memory = match element {
                 None => own!(<#ty as __p::RawPointer>::memory),
                 Some(element) => own!(<#ty as __p::RawAddress>::memory::<#element>),
@@ -188,7 +190,7 @@ fn describe(data: &Data<'_>) -> TokenStream {
             let memory = own!(#memory(&self.#member));
             let memory = quote_spanned!(*unsafe_raw=> unsafe { #memory });
             let element = element.map(check_element);
-            let Role { member, ty, .. } = device;
+            let RoleField { member, ty, .. } = device;
             own!(#element let __described = <#ty as __p::DeviceField>::describe(&self.#member, #memory);)
         }
     }
@@ -196,7 +198,7 @@ fn describe(data: &Data<'_>) -> TokenStream {
 
 /// Passes on to the storage that the memory was used.
 fn notices(data: &Data<'_>) -> Option<TokenStream> {
-    let (Role { member, ty, .. }, role, [read, write]) = match data {
+    let (RoleField { member, ty, .. }, role, [read, write]) = match data {
         Data::Storage(role, _) => (role, own!(__p::Storage), [own!(note_read), own!(note_write)]),
         Data::Inner(role, _) => (role, own!(__p::CudaArray), [own!(__note_read), own!(__note_write)]),
         Data::Raw { .. } => return None,
@@ -213,7 +215,7 @@ fn notices(data: &Data<'_>) -> Option<TokenStream> {
 }
 
 /// States whether other fields than those of the array have a drop.
-fn other_drops(model: &Model<'_>) -> Option<TokenStream> {
+fn other_drops(model: &ArrayModel<'_>) -> Option<TokenStream> {
     let others = &model.others;
     let matters = !matches!(model.data, Data::Raw { .. }) && !others.is_empty();
     matters.then(
@@ -224,23 +226,23 @@ fn other_drops(model: &Model<'_>) -> Option<TokenStream> {
 /// The last call, with the shape.
 fn info(shape: &Shape<'_>) -> TokenStream {
     match shape {
-        Shape::Field(Role { member, ty, .. }) => {
+        Shape::Field(RoleField { member, ty, .. }) => {
             own!(<#ty as __p::ShapeField>::finish(&self.#member, __described))
         }
         // A method, because `crate = "path"` may have another function `Ok`.
         Shape::OfInner => own!(__described.finish()),
         Shape::Extents(axes) => {
             let axes = axes.iter().enumerate().map(|(at, axis)| match axis {
-                Axis::Field(Role { member, ty, .. }) => {
+                ShapeEntry::Field(RoleField { member, ty, .. }) => {
                     own!(<#ty as __p::Extent>::describe_field(&self.#member))
                 }
-                Axis::Const(constant) => check_constant(constant),
-                Axis::Known(_) => {
+                ShapeEntry::Const(constant) => check_constant(constant),
+                ShapeEntry::Known(_) => {
                     let constant = constant_name(at);
                     own!(__p::Extent::describe_field(&#constant))
                 }
-                Axis::Literal(extent) => self::extent(*extent),
-                Axis::Computed(expression, text) => {
+                ShapeEntry::Literal(extent) => self::extent(*extent),
+                ShapeEntry::Computed(expression, text) => {
                     let at = Literal::usize_unsuffixed(at);
                     // A closure, because a `return` in the expression would leave `info` with the description of another array.
                     own!((|| -> __p::Result<_> { __p::ComputedExtent::to_extent(#expression, #at, #text) })()?)
@@ -252,7 +254,7 @@ fn info(shape: &Shape<'_>) -> TokenStream {
 }
 
 /// The requirements on an import.
-fn requirements(model: &Model<'_>) -> TokenStream {
+fn requirements(model: &ArrayModel<'_>) -> TokenStream {
     let axes = match &model.shape {
         Shape::Field(_) | Shape::OfInner => own!(__p::None),
         Shape::Extents(axes) => {
@@ -268,49 +270,52 @@ fn requirements(model: &Model<'_>) -> TokenStream {
 }
 
 /// The constant for arguments that are only read. Raw pointers have the default.
-fn data(model: &Model<'_>) -> Option<TokenStream> {
+fn data(model: &ArrayModel<'_>) -> Option<TokenStream> {
     let data = match &model.data {
-        Data::Storage(Role { ty, .. }, TraitAccess::ThroughProbe) => {
+        Data::Storage(RoleField { ty, .. }, TraitAccess::ThroughProbe) => {
             own!(<__p::FieldProbe<#ty>>::DATA_FIELD)
         }
-        Data::Storage(Role { ty, .. }, TraitAccess::Directly) => own!(<#ty as __p::FromImport>::DATA_FIELD),
-        Data::Inner(Role { ty, .. }, TraitAccess::ThroughProbe) => {
+        Data::Storage(RoleField { ty, .. }, TraitAccess::Directly) => {
+            own!(<#ty as __p::FromImport>::DATA_FIELD)
+        }
+        Data::Inner(RoleField { ty, .. }, TraitAccess::ThroughProbe) => {
             own!(<__p::FieldProbe<#ty>>::INNER_FIELD)
         }
-        Data::Inner(Role { ty, .. }, TraitAccess::Directly) => own!(<#ty as __p::FromArray>::DATA_FIELD),
+        Data::Inner(RoleField { ty, .. }, TraitAccess::Directly) => own!(<#ty as __p::FromArray>::DATA_FIELD),
         Data::Raw { .. } => return None,
     };
-    let order = matches!(model.required_order(), Some(Order::F)).then(|| own!(.in_order(__p::Order::F)));
+    let order =
+        matches!(model.required_order(), Some(MemoryOrder::F)).then(|| own!(.in_order(__p::Order::F)));
     Some(own!(const DATA_FIELD: __p::DataField = #data #order;))
 }
 
 /// The call that checks the device, before all other checks.
-fn devices(devices: &[Device]) -> TokenStream {
+fn devices(devices: &[MemoryType]) -> TokenStream {
     let devices = devices.iter().map(|device| match device {
-        Device::Cpu => word("CPU"),
-        Device::Cuda => word("CUDA"),
-        Device::CudaHost => word("CUDA_HOST"),
-        Device::CudaManaged => word("CUDA_MANAGED"),
+        MemoryType::Cpu => word("CPU"),
+        MemoryType::Cuda => word("CUDA"),
+        MemoryType::CudaHost => word("CUDA_HOST"),
+        MemoryType::CudaManaged => word("CUDA_MANAGED"),
     });
     own!(__p::Extraction::on_one_of(__extraction, &[#(__p::DeviceType::#devices),*]);)
 }
 
 /// The call that checks whether the import can be the data of this struct.
-fn open(model: &Model<'_>) -> TokenStream {
+fn open(model: &ArrayModel<'_>) -> TokenStream {
     let requirements = requirements(model);
     match &model.data {
         Data::Inner(..) => TokenStream::new(),
-        Data::Storage(Role { ty, .. }, TraitAccess::ThroughProbe) => {
+        Data::Storage(RoleField { ty, .. }, TraitAccess::ThroughProbe) => {
             let open = probed(ty, "open", own!(__extraction, #requirements));
             own!(let __opened = #open;)
         }
-        Data::Storage(Role { ty, .. }, TraitAccess::Directly) => {
+        Data::Storage(RoleField { ty, .. }, TraitAccess::Directly) => {
             own!(let __opened = <#ty as __p::FromImport>::open(__extraction, #requirements);)
         }
-        Data::Raw { pointer: Role { ty, .. }, element: None, .. } => {
+        Data::Raw { pointer: RoleField { ty, .. }, element: None, .. } => {
             own!(<#ty as __p::RawPointer>::open(__extraction, #requirements);)
         }
-        Data::Raw { pointer: Role { ty, .. }, element: Some(element), .. } => {
+        Data::Raw { pointer: RoleField { ty, .. }, element: Some(element), .. } => {
             let check = check_element(element);
             own!(#check <#ty as __p::RawAddress>::open::<#element>(__extraction, #requirements);)
         }
@@ -343,24 +348,25 @@ fn probed(ty: &Type, verb: &str, arguments: TokenStream) -> TokenStream {
 /// The extents that an import does not store in a field.
 fn literals(shape: &Shape<'_>) -> Vec<TokenStream> {
     let Shape::Extents(axes) = shape else { return Vec::new() };
-    let is_named = |other: &Axis<'_>, name: &str| matches!(other, Axis::Field(field) if field.name == name);
+    let is_named =
+        |other: &ShapeEntry<'_>, name: &str| matches!(other, ShapeEntry::Field(field) if field.name == name);
     let literals = axes.iter().enumerate().filter_map(|(at, axis)| {
         let index = Literal::usize_unsuffixed(at);
         match axis {
-            Axis::Literal(extent) => {
+            ShapeEntry::Literal(extent) => {
                 let extent = self::extent(*extent);
                 Some(own!(__p::Extraction::literal(__extraction, #index, #extent);))
             }
-            Axis::Known(_) => {
+            ShapeEntry::Known(_) => {
                 let extent = constant_name(at);
                 Some(own!(__p::Extraction::literal(__extraction, #index, #extent);))
             }
-            Axis::Const(constant) => {
+            ShapeEntry::Const(constant) => {
                 let extent = check_constant(constant);
                 Some(own!(__p::Extraction::constant(__extraction, #index, #extent);))
             }
-            Axis::Computed(..) => None,
-            Axis::Field(Role { name, .. }) => {
+            ShapeEntry::Computed(..) => None,
+            ShapeEntry::Field(RoleField { name, .. }) => {
                 let first = axes[..at].iter().position(|other| is_named(other, name))?;
                 let first = Literal::usize_unsuffixed(first);
                 Some(own!(__p::Extraction::same_extent(__extraction, #first, #index, #name);))
@@ -378,39 +384,41 @@ fn fill(Fill { member, with }: &Fill<'_>) -> TokenStream {
 
 fn value(with: &With<'_>) -> TokenStream {
     match with {
-        With::Extent(Role { ty, name, .. }, axis) => {
+        With::Extent(RoleField { ty, name, .. }, axis) => {
             let axis = Literal::usize_unsuffixed(*axis);
             own!(<#ty as __p::Extent>::take(__extraction, #axis, #name))
         }
-        With::Shape(Role { ty, name, .. }) => {
+        With::Shape(RoleField { ty, name, .. }) => {
             unless_refused(&own!(<#ty as __p::ShapeField>::take(__extraction, #name)))
         }
-        With::Strides(Role { ty, name, .. }, in_bytes) => {
+        With::Strides(RoleField { ty, name, .. }, in_bytes) => {
             unless_refused(&own!(<#ty as __p::StridesField>::take(__extraction, #name, #in_bytes)))
         }
-        With::Stream(Role { ty, .. }, TraitAccess::ThroughProbe) => {
+        With::Stream(RoleField { ty, .. }, TraitAccess::ThroughProbe) => {
             unless_refused(&probed(ty, "stream", own!(__extraction)))
         }
-        With::Stream(Role { ty, .. }, TraitAccess::Directly) => {
+        With::Stream(RoleField { ty, .. }, TraitAccess::Directly) => {
             unless_refused(&own!(<#ty as __p::FromStream>::take(__extraction)))
         }
-        With::OwnStream(Role { ty, name, .. }, value) => {
+        With::OwnStream(RoleField { ty, name, .. }, value) => {
             let value = initial(value);
             own!(<#ty as __p::AsStream>::receive(#value, __extraction, #name))
         }
-        With::Device(Role { ty, .. }) => own!(<#ty as __p::DeviceField>::take(__extraction)),
+        With::Device(RoleField { ty, .. }) => own!(<#ty as __p::DeviceField>::take(__extraction)),
         With::Initial(value) => initial(value),
         With::Storage => unless_refused(&own!(unsafe { __opened(__extraction) })),
-        With::Inner(Role { ty, .. }, TraitAccess::ThroughProbe) => {
+        With::Inner(RoleField { ty, .. }, TraitAccess::ThroughProbe) => {
             let inner = probed(ty, "assemble", own!(__extraction));
             own!(unsafe { #inner }?)
         }
-        With::Inner(Role { ty, .. }, TraitAccess::Directly) => {
+        With::Inner(RoleField { ty, .. }, TraitAccess::Directly) => {
             own!(unsafe { <#ty as __p::FromArray>::assemble(__extraction) }?)
         }
-        With::Pointer(Role { ty, .. }, None) => own!(<#ty as __p::RawPointer>::take(__extraction)),
-        With::Pointer(Role { ty, .. }, Some(_)) => own!(<#ty as __p::RawAddress>::take(__extraction)),
-        With::Owner(Role { ty, .. }) => unless_refused(&own!(<#ty as __p::FromOwner>::take(__extraction))),
+        With::Pointer(RoleField { ty, .. }, None) => own!(<#ty as __p::RawPointer>::take(__extraction)),
+        With::Pointer(RoleField { ty, .. }, Some(_)) => own!(<#ty as __p::RawAddress>::take(__extraction)),
+        With::Owner(RoleField { ty, .. }) => {
+            unless_refused(&own!(<#ty as __p::FromOwner>::take(__extraction)))
+        }
     }
 }
 
@@ -426,10 +434,10 @@ fn initial(initial: &Initial<'_>) -> TokenStream {
     }
 }
 
-fn order(order: Order) -> Ident {
+fn order(order: MemoryOrder) -> Ident {
     match order {
-        Order::C => word("C"),
-        Order::F => word("F"),
+        MemoryOrder::C => word("C"),
+        MemoryOrder::F => word("F"),
     }
 }
 

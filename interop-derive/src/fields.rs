@@ -8,10 +8,10 @@ use crate::attribute_syntax::ATTRIBUTE;
 use crate::attributes::FieldAttrs;
 use crate::errors::Errors;
 use crate::keywords::member_name;
-use crate::model::Role;
+use crate::model::RoleField;
 
 /// A field and its attributes.
-pub(crate) struct Field<'a> {
+pub(crate) struct FieldSpec<'a> {
     pub(crate) member: Member,
     /// The name in messages: `height`, or `1` in a tuple struct.
     pub(crate) name: String,
@@ -20,7 +20,7 @@ pub(crate) struct Field<'a> {
     pub(crate) raw_attrs: &'a [Attribute],
 }
 
-impl<'a> Field<'a> {
+impl<'a> FieldSpec<'a> {
     /// The tokens for an error about the whole field: its name, or its type if it has no name.
     pub(crate) fn blame(&self) -> TokenStream {
         match &self.member {
@@ -29,8 +29,8 @@ impl<'a> Field<'a> {
         }
     }
 
-    pub(crate) fn role(&'a self) -> Role<'a> {
-        Role { member: &self.member, ty: self.ty, name: &self.name }
+    pub(crate) fn role(&'a self) -> RoleField<'a> {
+        RoleField { member: &self.member, ty: self.ty, name: &self.name }
     }
 }
 
@@ -56,14 +56,14 @@ pub(crate) fn arguments(arguments: &PathArguments) -> impl Iterator<Item = &Type
 }
 
 /// Reads the fields. If the item is not a struct with fields, reports an error and returns none.
-pub(crate) fn read<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<Field<'a>> {
+pub(crate) fn read<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<FieldSpec<'a>> {
     let help = "write a struct with a field for the memory, `#[cuda_array(data)]`, and fields for its shape";
     refuse_on_parameters(input, errors);
     of_struct(input, "CudaArray", help, errors)
         .into_iter()
         .map(|(member, field)| {
             let attrs = FieldAttrs::read(&field.attrs, errors);
-            Field { name: member_name(&member), member, ty: &field.ty, attrs, raw_attrs: &field.attrs }
+            FieldSpec { name: member_name(&member), member, ty: &field.ty, attrs, raw_attrs: &field.attrs }
         })
         .collect()
 }

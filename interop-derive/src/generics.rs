@@ -10,7 +10,7 @@ use syn::{
 
 use crate::fields;
 use crate::hygiene::own;
-use crate::model::{Axis, Data, Initial, Model, Shape, With};
+use crate::model::{ArrayModel, Data, Initial, Shape, ShapeEntry, With};
 
 /// The generics of the struct without attributes, which belong to other macros.
 pub(crate) fn bare(generics: &Generics) -> Generics {
@@ -87,7 +87,7 @@ pub(crate) fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
 
 /// How a type uses a parameter.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Uses {
+pub(crate) struct ParameterUses {
     /// As a type: `T`, `[T; 3]`.
     pub(crate) itself: bool,
     /// In a path to another type: `T::Scalar`, `<T as Format>::Scalar`.
@@ -95,14 +95,17 @@ pub(crate) struct Uses {
 }
 
 /// How the tokens of a type use the parameter `name`.
-pub(crate) fn uses(tokens: TokenStream, name: &Ident) -> Uses {
-    let mut uses = Uses::default();
+pub(crate) fn uses(tokens: TokenStream, name: &Ident) -> ParameterUses {
+    let mut uses = ParameterUses::default();
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
         match token {
             TokenTree::Group(group) => {
                 let inner = self::uses(group.stream(), name);
-                uses = Uses { itself: uses.itself | inner.itself, to_name: uses.to_name | inner.to_name };
+                uses = ParameterUses {
+                    itself: uses.itself | inner.itself,
+                    to_name: uses.to_name | inner.to_name,
+                };
             }
             TokenTree::Ident(ident) if ident.unraw() == name.unraw() => match tokens.peek() {
                 Some(TokenTree::Punct(colon)) if colon.as_char() == ':' => uses.to_name = true,
@@ -119,7 +122,7 @@ pub(crate) fn uses(tokens: TokenStream, name: &Ident) -> Uses {
 pub(crate) type Bound<'a> = (&'a Type, &'static str);
 
 /// The bounds of the export half on field types.
-pub(crate) fn export_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
+pub(crate) fn export_bounds<'a>(model: &ArrayModel<'a>) -> Vec<Bound<'a>> {
     let mut bounds = data_bounds(&model.data, ["Storage", "CudaArray"]);
     bounds.extend(shape_bounds(&model.shape));
     bounds.extend(model.strides.iter().map(|(field, _)| (field.ty, "StridesField")));
@@ -128,7 +131,7 @@ pub(crate) fn export_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
 }
 
 /// The bounds of the import half on field types.
-pub(crate) fn import_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
+pub(crate) fn import_bounds<'a>(model: &ArrayModel<'a>) -> Vec<Bound<'a>> {
     let mut bounds = data_bounds(&model.data, ["FromImport", "FromArray"]);
     for fill in &model.fills {
         bounds.extend(fill_bounds(&fill.with));
@@ -177,8 +180,10 @@ fn shape_bounds<'a>(shape: &Shape<'a>) -> Vec<Bound<'a>> {
         Shape::OfInner => return Vec::new(),
     };
     let fields = axes.filter_map(|axis| match axis {
-        Axis::Field(field) => Some((field.ty, "Extent")),
-        Axis::Const(_) | Axis::Known(_) | Axis::Literal(_) | Axis::Computed(..) => None,
+        ShapeEntry::Field(field) => Some((field.ty, "Extent")),
+        ShapeEntry::Const(_) | ShapeEntry::Known(_) | ShapeEntry::Literal(_) | ShapeEntry::Computed(..) => {
+            None
+        }
     });
     fields.collect()
 }

@@ -2,7 +2,7 @@
 
 use syn::Type;
 
-use crate::attribute_syntax::{self, Entry, Set, Value, flag, set};
+use crate::attribute_syntax::{self, KeywordEntry, Set, Value, flag, set};
 use crate::errors::Errors;
 use crate::keywords::{DATA_OPTIONS, OPTIONS, Position, STRIDES_OPTIONS, Unknown, list, nearest};
 
@@ -13,7 +13,7 @@ pub(crate) struct DataOptions {
     pub(crate) element: Option<Set<Type>>,
 }
 
-pub(crate) fn data(entry: &Entry, errors: &mut Errors) -> DataOptions {
+pub(crate) fn data(entry: &KeywordEntry, errors: &mut Errors) -> DataOptions {
     let mut read = DataOptions::default();
     let Some(options) = options(entry, "data(unsafe_raw)` for a raw pointer", errors) else {
         return read;
@@ -31,7 +31,7 @@ pub(crate) fn data(entry: &Entry, errors: &mut Errors) -> DataOptions {
     read
 }
 
-fn element(option: &Entry, errors: &mut Errors) -> Option<Type> {
+fn element(option: &KeywordEntry, errors: &mut Errors) -> Option<Type> {
     if let Value::Given(tokens) = &option.value {
         if let Ok(ty) = syn::parse2(tokens.clone()) {
             return Some(ty);
@@ -47,7 +47,7 @@ fn element(option: &Entry, errors: &mut Errors) -> Option<Type> {
 }
 
 /// Whether the strides are in bytes.
-pub(crate) fn strides(entry: &Entry, errors: &mut Errors) -> bool {
+pub(crate) fn strides(entry: &KeywordEntry, errors: &mut Errors) -> bool {
     let mut bytes = None;
     for option in options(entry, "strides(bytes)` when they are in bytes", errors).unwrap_or_default() {
         match option.word.to_string().as_str() {
@@ -64,7 +64,7 @@ pub(crate) fn strides(entry: &Entry, errors: &mut Errors) -> bool {
 }
 
 /// The options in the parentheses of a keyword; `form` completes the help with another spelling.
-fn options(entry: &Entry, form: &str, errors: &mut Errors) -> Option<Vec<Entry>> {
+fn options(entry: &KeywordEntry, form: &str, errors: &mut Errors) -> Option<Vec<KeywordEntry>> {
     let word = &entry.word;
     let found = match &entry.value {
         Value::None => return None,
@@ -80,7 +80,7 @@ fn options(entry: &Entry, form: &str, errors: &mut Errors) -> Option<Vec<Entry>>
     None
 }
 
-fn unknown(option: &Entry, word: &str, legal: &[&'static str], errors: &mut Errors) {
+fn unknown(option: &KeywordEntry, word: &str, legal: &[&'static str], errors: &mut Errors) {
     let has_value = matches!(option.value, Value::Given(_));
     let unknown = explain(&option.word.to_string(), has_value, word, legal);
     errors.push(&option.word, unknown.found, unknown.help);

@@ -6,7 +6,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use syn::{Generics, Member, Path, Type};
 
 /// A struct that is an array.
-pub(crate) struct Model<'a> {
+pub(crate) struct ArrayModel<'a> {
     pub(crate) ident: &'a Ident,
     pub(crate) generics: Generics,
     pub(crate) krate: Path,
@@ -21,16 +21,16 @@ pub(crate) struct Model<'a> {
     pub(crate) others: Vec<&'a Type>,
     pub(crate) shape: Shape<'a>,
     /// The field with the strides, and whether they are in bytes. Without one the array is contiguous.
-    pub(crate) strides: Option<(Role<'a>, bool)>,
+    pub(crate) strides: Option<(RoleField<'a>, bool)>,
     /// The keyword `order`.
-    pub(crate) order: Option<Order>,
+    pub(crate) order: Option<MemoryOrder>,
     /// The devices from which an import is accepted, or `None` for all that the storage supports.
-    pub(crate) devices: Option<Vec<Device>>,
+    pub(crate) devices: Option<Vec<MemoryType>>,
     /// The field with the stream of pending work.
-    pub(crate) stream: Option<Role<'a>>,
+    pub(crate) stream: Option<RoleField<'a>>,
     pub(crate) is_readonly: bool,
     /// The field that owns the memory besides the data.
-    pub(crate) owner: Option<Role<'a>>,
+    pub(crate) owner: Option<RoleField<'a>>,
     /// How an import fills the fields, in the necessary order. Empty without an import.
     pub(crate) fills: Vec<Fill<'a>>,
     pub(crate) python: Python,
@@ -38,7 +38,7 @@ pub(crate) struct Model<'a> {
 
 /// A field with a role.
 #[derive(Clone)]
-pub(crate) struct Role<'a> {
+pub(crate) struct RoleField<'a> {
     pub(crate) member: &'a Member,
     pub(crate) ty: &'a Type,
     /// The name in runtime messages.
@@ -48,12 +48,12 @@ pub(crate) struct Role<'a> {
 /// The location of the memory.
 pub(crate) enum Data<'a> {
     /// In a storage, which knows its address, size, element type and device.
-    Storage(Role<'a>, TraitAccess),
+    Storage(RoleField<'a>, TraitAccess),
     /// In a field that is an array struct itself.
-    Inner(Role<'a>, TraitAccess),
+    Inner(RoleField<'a>, TraitAccess),
     /// Behind a raw pointer, for which the user guarantees the safety rules. `element` is that of an integer address; a
     /// pointer has a type of its own.
-    Raw { pointer: Role<'a>, element: Option<&'a Type>, device: Role<'a>, unsafe_raw: Span },
+    Raw { pointer: RoleField<'a>, element: Option<&'a Type>, device: RoleField<'a>, unsafe_raw: Span },
 }
 
 /// How the import half names the import trait of a type that also needs the export trait.
@@ -69,15 +69,15 @@ pub(crate) enum TraitAccess {
 
 /// The location of the extents.
 pub(crate) enum Shape<'a> {
-    Field(Role<'a>),
-    Extents(Vec<Axis<'a>>),
+    Field(RoleField<'a>),
+    Extents(Vec<ShapeEntry<'a>>),
     /// That of the inner struct.
     OfInner,
 }
 
 /// One entry of `shape = [...]`.
-pub(crate) enum Axis<'a> {
-    Field(Role<'a>),
+pub(crate) enum ShapeEntry<'a> {
+    Field(RoleField<'a>),
     /// A const generic, or a constant that depends on the parameters of the struct.
     Const(TokenStream),
     /// Any other constant, by a path that does not begin with `Self`.
@@ -89,7 +89,7 @@ pub(crate) enum Axis<'a> {
 
 /// A memory order.
 #[derive(Clone, Copy)]
-pub(crate) enum Order {
+pub(crate) enum MemoryOrder {
     /// The last axis is contiguous.
     C,
     /// The first axis is contiguous.
@@ -98,14 +98,14 @@ pub(crate) enum Order {
 
 /// A memory type, by its name in `device = ...`.
 #[derive(Clone, Copy)]
-pub(crate) enum Device {
+pub(crate) enum MemoryType {
     Cpu,
     Cuda,
     CudaHost,
     CudaManaged,
 }
 
-impl Device {
+impl MemoryType {
     /// The names that Python uses.
     pub(crate) const NAMES: [(&str, Self); 4] = [
         ("cpu", Self::Cpu),
@@ -119,10 +119,10 @@ impl Device {
     }
 }
 
-impl Model<'_> {
+impl ArrayModel<'_> {
     /// The order that an import must have. `None` if any strides are accepted.
-    pub(crate) fn required_order(&self) -> Option<Order> {
-        self.order.or_else(|| self.strides.is_none().then_some(Order::C))
+    pub(crate) fn required_order(&self) -> Option<MemoryOrder> {
+        self.order.or_else(|| self.strides.is_none().then_some(MemoryOrder::C))
     }
 
     /// Whether an import uses `FieldProbe`.
@@ -149,22 +149,22 @@ pub(crate) struct Fill<'a> {
 
 /// The value with which an import fills a field.
 pub(crate) enum With<'a> {
-    Extent(Role<'a>, usize),
-    Shape(Role<'a>),
+    Extent(RoleField<'a>, usize),
+    Shape(RoleField<'a>),
     /// Whether the strides are in bytes.
-    Strides(Role<'a>, bool),
+    Strides(RoleField<'a>, bool),
     /// The caller's stream.
-    Stream(Role<'a>, TraitAccess),
+    Stream(RoleField<'a>, TraitAccess),
     /// The struct's own stream, which is made to wait for the import.
-    OwnStream(Role<'a>, Initial<'a>),
-    Device(Role<'a>),
+    OwnStream(RoleField<'a>, Initial<'a>),
+    Device(RoleField<'a>),
     /// A value that does not depend on the import.
     Initial(Initial<'a>),
     Storage,
     /// The inner struct, from the whole import.
-    Inner(Role<'a>, TraitAccess),
-    Pointer(Role<'a>, Option<&'a Type>),
-    Owner(Role<'a>),
+    Inner(RoleField<'a>, TraitAccess),
+    Pointer(RoleField<'a>, Option<&'a Type>),
+    Owner(RoleField<'a>),
 }
 
 impl With<'_> {

@@ -9,7 +9,7 @@
 use syn::{Type, TypePtr};
 
 use crate::errors::Errors;
-use crate::fields::{Field, bare};
+use crate::fields::{FieldSpec, bare};
 use crate::keyword_options::DataOptions;
 use crate::keywords::shown;
 use crate::struct_spec::StructSpec;
@@ -67,7 +67,7 @@ fn last_name(ty: &Type) -> Option<String> {
 }
 
 /// A pointer cannot be checked, so the user must guarantee its validity by the keyword `unsafe_raw`.
-fn pointers_have_unsafe_raw(field: &Field<'_>, data: &DataOptions, errors: &mut Errors) {
+fn pointers_have_unsafe_raw(field: &FieldSpec<'_>, data: &DataOptions, errors: &mut Errors) {
     let kind = PointerKind::from_type(field.ty);
     if data.unsafe_raw.is_none() && kind != PointerKind::Storage && errors.is_absent("unsafe_raw") {
         let form =
@@ -109,7 +109,7 @@ const STORAGES: [&str; 21] = [
 ];
 
 /// A storage knows the location and lifetime of its memory. Returns whether one with `unsafe_raw` was reported.
-fn storages_have_no_unsafe_raw(field: &Field<'_>, data: &DataOptions, errors: &mut Errors) -> bool {
+fn storages_have_no_unsafe_raw(field: &FieldSpec<'_>, data: &DataOptions, errors: &mut Errors) -> bool {
     let is_storage = matches!(bare(field.ty), Type::Reference(_))
         || last_name(field.ty).is_some_and(|name| STORAGES.contains(&name.as_str()));
     let Some(raw) = data.unsafe_raw.as_ref().filter(|_| is_storage) else { return false };
@@ -118,7 +118,7 @@ fn storages_have_no_unsafe_raw(field: &Field<'_>, data: &DataOptions, errors: &m
     true
 }
 
-fn pointee_is_given_once(field: &Field<'_>, data: &DataOptions, errors: &mut Errors) {
+fn pointee_is_given_once(field: &FieldSpec<'_>, data: &DataOptions, errors: &mut Errors) {
     let shown = || shown(field.ty);
     match (&data.unsafe_raw, &data.element, PointerKind::from_type(field.ty)) {
         (None, Some(element), PointerKind::Storage) if errors.is_absent("unsafe_raw") => {
@@ -138,7 +138,12 @@ fn pointee_is_given_once(field: &Field<'_>, data: &DataOptions, errors: &mut Err
     }
 }
 
-fn device_with_raw(spec: &StructSpec<'_>, data_field: &Field<'_>, data: &DataOptions, errors: &mut Errors) {
+fn device_with_raw(
+    spec: &StructSpec<'_>,
+    data_field: &FieldSpec<'_>,
+    data: &DataOptions,
+    errors: &mut Errors,
+) {
     let device = spec.only(|attrs| attrs.device.is_some()).and_then(|field| field.attrs.device.as_ref());
     match (&data.unsafe_raw, device) {
         (Some(raw), None) if errors.is_absent("device") => {

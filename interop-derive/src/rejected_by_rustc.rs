@@ -4,15 +4,15 @@ use syn::punctuated::Punctuated;
 use syn::{DeriveInput, Generics, Path, Token, Type};
 
 use crate::attribute_syntax::ATTRIBUTE;
-use crate::fields::{Field, arguments, bare};
+use crate::fields::{FieldSpec, arguments, bare};
 use crate::keywords::is_misspelt;
 
 /// Whether the compiler rejects the struct: an undeclared lifetime, an `impl Trait`, an unsized field in the middle, an
 /// array of unsized items, or two fields of one name.
-pub(crate) fn is_refused(fields: &[Field<'_>], generics: &Generics) -> bool {
+pub(crate) fn is_refused(fields: &[FieldSpec<'_>], generics: &Generics) -> bool {
     let Some((_, others)) = fields.split_last() else { return false };
     let is_twice =
-        |(at, field): (usize, &Field<'_>)| fields[..at].iter().any(|other| other.name == field.name);
+        |(at, field): (usize, &FieldSpec<'_>)| fields[..at].iter().any(|other| other.name == field.name);
     fields.iter().any(|field| {
         is_without_lifetime(field.ty, generics) || has_impl(field.ty) || is_unsized_inside(field.ty)
     }) || others.iter().any(|field| is_unsized(field.ty))
@@ -67,7 +67,7 @@ pub(crate) fn derived_again(input: &DeriveInput) -> Option<Path> {
 
 /// Whether an attribute is a misspelling of `#[cuda_array]`, has a path in front of that name, or is `unsafe(...)`. The
 /// compiler reports that no such attribute exists.
-pub(crate) fn has_misspelt_attribute(input: &DeriveInput, fields: &[Field<'_>]) -> bool {
+pub(crate) fn has_misspelt_attribute(input: &DeriveInput, fields: &[FieldSpec<'_>]) -> bool {
     let mut attrs = input.attrs.iter().chain(fields.iter().flat_map(|field| field.raw_attrs));
     attrs.any(|attr| {
         let segments = &attr.path().segments;

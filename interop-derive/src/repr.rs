@@ -8,7 +8,7 @@ use crate::errors::Errors;
 
 /// A layout that is the same for every compiler.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repr {
+pub(crate) enum StableRepr {
     /// Fields in the written order.
     C,
     /// The layout of the only field that is not empty.
@@ -29,7 +29,7 @@ fn all(input: &DeriveInput) -> impl Iterator<Item = Path> {
 const OTHERS: [&str; 3] = ["align", "Rust", "simd"];
 
 /// The layout, or `None` if it is not fixed. Reports an error then, unless the compiler rejects the attribute.
-pub(crate) fn read(input: &DeriveInput, derive: &str, errors: &mut Errors) -> Option<Repr> {
+pub(crate) fn read(input: &DeriveInput, derive: &str, errors: &mut Errors) -> Option<StableRepr> {
     let find = |name| find(input, name);
     if let Some(packed) = find("packed") {
         if find("align").is_some() {
@@ -41,10 +41,10 @@ pub(crate) fn read(input: &DeriveInput, derive: &str, errors: &mut Errors) -> Op
         return None;
     }
     if find("transparent").is_some() {
-        return Some(Repr::Transparent);
+        return Some(StableRepr::Transparent);
     }
     if find("C").is_some() {
-        return Some(Repr::C);
+        return Some(StableRepr::C);
     }
     let is_refused = |word: Path| !OTHERS.iter().any(|other| word.is_ident(other));
     if all(input).any(is_refused) || input.attrs.iter().any(is_no_list) {

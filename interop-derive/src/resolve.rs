@@ -6,20 +6,22 @@ use proc_macro2::{Ident, Span};
 use syn::{Path, PathSegment, Token, Type};
 
 use crate::attribute_syntax::Set;
-use crate::fields::Field;
+use crate::fields::FieldSpec;
 use crate::generics;
 use crate::keyword_options::DataOptions;
-use crate::model::{Axis, Data, Fill, Initial, Model, Python, Role, Shape, TraitAccess, With};
+use crate::model::{
+    ArrayModel, Data, Fill, Initial, Python, RoleField, Shape, ShapeEntry, TraitAccess, With,
+};
 use crate::shape_rules;
 use crate::struct_spec::{StructSpec, field_of};
 
 /// The model, or `None` if a rule was broken.
-pub(crate) fn model<'a>(spec: &StructSpec<'a>) -> Option<Model<'a>> {
+pub(crate) fn model<'a>(spec: &StructSpec<'a>) -> Option<ArrayModel<'a>> {
     let attrs = spec.attrs;
     let imports = attrs.export.is_none();
     let fills = if imports { fills(spec)? } else { Vec::new() };
     let raw_attrs = spec.fields.iter().flat_map(|field| field.raw_attrs);
-    Some(Model {
+    Some(ArrayModel {
         ident: &spec.input.ident,
         generics: generics::bare(spec.generics()),
         krate: krate(attrs.krate.as_ref().map(|set| &set.value)),
@@ -35,9 +37,9 @@ pub(crate) fn model<'a>(spec: &StructSpec<'a>) -> Option<Model<'a>> {
             .find_map(|field| Some((field.role(), field.attrs.strides.as_ref()?.value))),
         order: attrs.order.as_ref().map(|set| set.value),
         devices: attrs.devices.as_ref().map(|set| set.value.clone()),
-        stream: spec.with(|attrs| attrs.stream.is_some()).map(Field::role),
+        stream: spec.with(|attrs| attrs.stream.is_some()).map(FieldSpec::role),
         is_readonly: attrs.readonly.is_some(),
-        owner: spec.with(|attrs| attrs.owner.is_some()).map(Field::role),
+        owner: spec.with(|attrs| attrs.owner.is_some()).map(FieldSpec::role),
         fills,
         python: Python {
             conversions: attrs.python.as_ref().map(keyword_span),
@@ -74,7 +76,7 @@ fn data<'a>(spec: &StructSpec<'a>) -> Option<Data<'a>> {
 }
 
 /// Generic types must not use `FieldProbe`, which would require nothing without a bound for the export trait.
-fn trait_access(field: &Field<'_>, spec: &StructSpec<'_>) -> TraitAccess {
+fn trait_access(field: &FieldSpec<'_>, spec: &StructSpec<'_>) -> TraitAccess {
     let has_export_half = spec.attrs.import.is_none();
     if has_export_half && !generics::is_generic(field.ty, spec.generics()) {
         TraitAccess::ThroughProbe
@@ -95,14 +97,15 @@ fn shape<'a>(spec: &StructSpec<'a>) -> Option<Shape<'a>> {
         return Some(Shape::Field(field.role()));
     }
     let list = &spec.attrs.shape.as_ref()?.value;
-    let axes: Option<Vec<Axis<'a>>> = list.iter().map(|extent| shape_rules::axis(extent, spec)).collect();
+    let axes: Option<Vec<ShapeEntry<'a>>> =
+        list.iter().map(|extent| shape_rules::axis(extent, spec)).collect();
     axes.map(Shape::Extents)
 }
 
 /// The types of the fields that are neither the memory, nor its layout, nor a stream. To destroy a stream needs no
 /// current context.
 fn others<'a>(spec: &StructSpec<'a>) -> Vec<&'a Type> {
-    let is_other = |field: &&Field<'a>| {
+    let is_other = |field: &&FieldSpec<'a>| {
         field.attrs.roles().all(|(role, _)| role == "owner") && extent(field, field.role(), spec).is_none()
     };
     spec.fields.iter().filter(is_other).map(|field| field.ty).collect()
@@ -120,7 +123,7 @@ fn fills<'a>(spec: &StructSpec<'a>) -> Option<Vec<Fill<'a>>> {
     Some(fills)
 }
 
-fn with<'a>(field: &'a Field<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
+fn with<'a>(field: &'a FieldSpec<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
     let role = field.role();
     let attrs = &field.attrs;
     if let Some(data) = &attrs.data {
@@ -153,7 +156,7 @@ fn with<'a>(field: &'a Field<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
 }
 
 /// The first axis that names the field.
-fn extent<'a>(field: &Field<'a>, role: Role<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
+fn extent<'a>(field: &FieldSpec<'a>, role: RoleField<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
     let list = &spec.attrs.shape.as_ref()?.value;
     let named = |extent| field_of(extent, spec.fields).is_some_and(|other| std::ptr::eq(other, field));
     list.iter().position(named).map(|axis| With::Extent(role, axis))

@@ -5,14 +5,14 @@ use quote::{format_ident, quote_spanned};
 
 use crate::generics;
 use crate::hygiene::own;
-use crate::model::{Axis, Shape};
+use crate::model::{Shape, ShapeEntry};
 
 /// The constants whose value the compiler knows, as extents. An invalid extent is an error here, whether or not it is
 /// used.
 pub(crate) fn constants(shape: &Shape<'_>) -> Vec<TokenStream> {
     let Shape::Extents(axes) = shape else { return Vec::new() };
     let extents = axes.iter().enumerate().filter_map(|(at, axis)| {
-        let Axis::Known(constant) = axis else { return None };
+        let ShapeEntry::Known(constant) = axis else { return None };
         let (name, (start, end)) = (constant_name(at), generics::ends(constant));
         let mut extent = quote_spanned!(start=> __p::constant);
         extent.extend(quote_spanned!(end=> (#constant).extent()));

@@ -10,7 +10,7 @@ use crate::errors::Errors;
 use crate::keywords::{member_name, shown};
 
 /// One extent as written. Whether a name is that of a field is not known here.
-pub(crate) struct Extent {
+pub(crate) struct WrittenExtent {
     pub(crate) at: TokenStream,
     pub(crate) kind: Kind,
     /// The name of the field that may be intended.
@@ -38,7 +38,7 @@ const TAKES: &str =
 /// Reads the tokens after `shape =`, or returns `None` if they are not a list.
 ///
 /// Invalid extents are reported and left out.
-pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<Extent>> {
+pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<WrittenExtent>> {
     if let Some(list) = bracketed(tokens.clone()) {
         return Some(split(list, errors).into_iter().filter_map(|tokens| extent(tokens, errors)).collect());
     }
@@ -96,10 +96,14 @@ fn split(list: TokenStream, errors: &mut Errors) -> Vec<TokenStream> {
     parts
 }
 
-fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
+fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<WrittenExtent> {
     // Most extents are a name, which is faster to parse than an expression.
     if let Ok(name) = syn::parse2::<Ident>(tokens.clone()) {
-        return Some(Extent { at: tokens, name: Some(name.unraw().to_string()), kind: Kind::Name(name) });
+        return Some(WrittenExtent {
+            at: tokens,
+            name: Some(name.unraw().to_string()),
+            kind: Kind::Name(name),
+        });
     }
     if let Some((of, keyword)) = keyword.parse2(tokens.clone()).ok().flatten() {
         errors.push(
@@ -122,7 +126,7 @@ fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
         },
     );
     match read {
-        Ok(kind) => Some(Extent { at: tokens, name: name(&kind), kind }),
+        Ok(kind) => Some(WrittenExtent { at: tokens, name: name(&kind), kind }),
         Err((found, help)) => {
             errors.push(tokens, found, help);
             errors.mark_uncertain(Some("shape"));

@@ -12,11 +12,11 @@ use syn::ext::IdentExt;
 use syn::{Expr, ExprLit, Lit, LitInt, Member, Path, Type};
 
 use crate::errors::Errors;
-use crate::fields::{self, Field, bare};
+use crate::fields::{self, FieldSpec, bare};
 use crate::generics;
 use crate::keywords::{self, join};
-use crate::model::Axis;
-use crate::shape_list::{Extent, Kind};
+use crate::model::ShapeEntry;
+use crate::shape_list::{Kind, WrittenExtent};
 use crate::struct_spec::{StructSpec, can_have_role, field_of};
 
 pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
@@ -56,8 +56,9 @@ fn has_two_shapes(spec: &StructSpec<'_>) -> bool {
 /// or in the list itself (`[n, N]`), does not count.
 fn is_constant(name: &str, spec: &StructSpec<'_>) -> bool {
     let is_upper = name.contains(char::is_uppercase) && !name.contains(char::is_lowercase);
-    let is_meant =
-        |field: &Field<'_>| field.name.eq_ignore_ascii_case(name) && is_free(field) && !spec.is_extent(field);
+    let is_meant = |field: &FieldSpec<'_>| {
+        field.name.eq_ignore_ascii_case(name) && is_free(field) && !spec.is_extent(field)
+    };
     let is_own = || spec.fields.iter().any(is_meant) || is_type_parameter(name, spec);
     spec.generics().const_params().any(|constant| constant.ident.unraw() == name) || is_upper && !is_own()
 }
@@ -67,34 +68,34 @@ fn is_type_parameter(name: &str, spec: &StructSpec<'_>) -> bool {
 }
 
 /// Whether the field could be an extent, according to its attributes.
-fn is_free(field: &Field<'_>) -> bool {
+fn is_free(field: &FieldSpec<'_>) -> bool {
     field.attrs.roles().next().is_none() && field.attrs.default.is_none()
 }
 
 /// The axis of an extent, or `None` if the name is unknown.
-pub(crate) fn axis<'a>(extent: &Extent, spec: &StructSpec<'a>) -> Option<Axis<'a>> {
-    let field = field_of(extent, spec.fields).map(|field| Axis::Field(field.role()));
+pub(crate) fn axis<'a>(extent: &WrittenExtent, spec: &StructSpec<'a>) -> Option<ShapeEntry<'a>> {
+    let field = field_of(extent, spec.fields).map(|field| ShapeEntry::Field(field.role()));
     field.or_else(|| match &extent.kind {
-        Kind::Literal(value) => Some(Axis::Literal(*value)),
+        Kind::Literal(value) => Some(ShapeEntry::Literal(*value)),
         Kind::Path(path) => Some(constant(path.clone(), spec)),
         Kind::Name(name) if is_constant(extent.name.as_ref()?, spec) => {
             Some(constant(name.to_token_stream(), spec))
         }
         Kind::Computed(_) if !spec.is_imported() => {
             let expression = with_sized_shift(with_own_self(extent.at.clone()));
-            Some(Axis::Computed(expression, keywords::shown(&extent.at)))
+            Some(ShapeEntry::Computed(expression, keywords::shown(&extent.at)))
         }
         Kind::Name(_) | Kind::Field(_) | Kind::Computed(_) => None,
     })
 }
 
 /// The constant with the user's tokens, so that the compiler's error points to them.
-fn constant(path: TokenStream, spec: &StructSpec<'_>) -> Axis<'static> {
+fn constant(path: TokenStream, spec: &StructSpec<'_>) -> ShapeEntry<'static> {
     let names: Vec<&Ident> = generics::names(spec.generics()).collect();
     match spec.generics().params.is_empty() {
-        true => Axis::Known(without_self(path, &spec.input.ident)),
-        false if generics::mentions(path.clone(), &names) => Axis::Const(path),
-        false => Axis::Known(path),
+        true => ShapeEntry::Known(without_self(path, &spec.input.ident)),
+        false if generics::mentions(path.clone(), &names) => ShapeEntry::Const(path),
+        false => ShapeEntry::Known(path),
     }
 }
 
@@ -157,7 +158,7 @@ fn with_sized_shift(expression: TokenStream) -> TokenStream {
 }
 
 /// The field that `Self::height` probably means: the name is a field's and not in the case of a constant.
-fn field_as_constant(extent: &Extent, spec: &StructSpec<'_>) -> Option<String> {
+fn field_as_constant(extent: &WrittenExtent, spec: &StructSpec<'_>) -> Option<String> {
     let Kind::Path(path) = &extent.kind else { return None };
     let path: Path = syn::parse2(path.clone()).ok()?;
     let names: Vec<&Ident> = path.segments.iter().map(|segment| &segment.ident).collect();
@@ -169,12 +170,12 @@ fn field_as_constant(extent: &Extent, spec: &StructSpec<'_>) -> Option<String> {
 }
 
 /// Reports an unknown name, with the names that are possible.
-fn resolve(extent: &Extent, spec: &StructSpec<'_>, errors: &mut Errors) {
+fn resolve(extent: &WrittenExtent, spec: &StructSpec<'_>, errors: &mut Errors) {
     let Some(name) = &extent.name else { return };
     let is_tuple = spec.fields.iter().any(|field| matches!(field.member, Member::Unnamed(_)));
     let consts = spec.generics().const_params().map(|constant| constant.ident.to_string());
     let prefix = if is_tuple { "self." } else { "" };
-    let can_be_extent = |field: &&Field<'_>| is_free(field) && can_have_role(field.ty, "shape");
+    let can_be_extent = |field: &&FieldSpec<'_>| is_free(field) && can_have_role(field.ty, "shape");
     let fields = spec.fields.iter().filter(can_be_extent);
     let legal: Vec<String> = fields.map(|field| format!("{prefix}{}", field.name)).chain(consts).collect();
     let legal = || legal.iter().map(String::as_str);
@@ -201,11 +202,10 @@ fn resolve(extent: &Extent, spec: &StructSpec<'_>, errors: &mut Errors) {
 }
 
 /// An additional hint if a field of a tuple struct is named by its index alone, which is a literal.
-pub(crate) fn hint_about_index(spec: &StructSpec<'_>, field: &Field<'_>) -> String {
+pub(crate) fn hint_about_index(spec: &StructSpec<'_>, field: &FieldSpec<'_>) -> String {
     let Member::Unnamed(index) = &field.member else { return String::new() };
     let mut list = spec.attrs.shape.iter().flat_map(|shape| &shape.value);
-    let is_index =
-        |extent: &Extent| matches!(extent.kind, Kind::Literal(value) if value == u64::from(index.index));
+    let is_index = |extent: &WrittenExtent| matches!(extent.kind, Kind::Literal(value) if value == u64::from(index.index));
     let hint = list.find(|extent| is_index(extent));
     hint.map_or_else(String::new, |_| {
         format!("; for the field itself as an extent, write `self.{}`", index.index)

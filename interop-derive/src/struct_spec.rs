@@ -5,14 +5,14 @@ use syn::{DeriveInput, Generics, Type};
 use crate::attribute_syntax::Set;
 use crate::attributes::{ContainerAttrs, FieldAttrs};
 use crate::errors::Errors;
-use crate::fields::{Field, bare};
-use crate::shape_list::Extent;
+use crate::fields::{FieldSpec, bare};
+use crate::shape_list::WrittenExtent;
 
 /// The parsed attributes and fields of a struct.
 pub(crate) struct StructSpec<'a> {
     pub(crate) input: &'a DeriveInput,
     pub(crate) attrs: &'a ContainerAttrs,
-    pub(crate) fields: &'a [Field<'a>],
+    pub(crate) fields: &'a [FieldSpec<'a>],
 }
 
 impl<'a> StructSpec<'a> {
@@ -25,26 +25,26 @@ impl<'a> StructSpec<'a> {
     }
 
     /// The first field with this keyword.
-    pub(crate) fn with(&self, has: impl Fn(&FieldAttrs) -> bool) -> Option<&'a Field<'a>> {
+    pub(crate) fn with(&self, has: impl Fn(&FieldAttrs) -> bool) -> Option<&'a FieldSpec<'a>> {
         self.fields.iter().find(|field| has(&field.attrs))
     }
 
     /// The first field with this keyword, unless the field has another role too.
-    pub(crate) fn only(&self, has: impl Fn(&FieldAttrs) -> bool) -> Option<&'a Field<'a>> {
+    pub(crate) fn only(&self, has: impl Fn(&FieldAttrs) -> bool) -> Option<&'a FieldSpec<'a>> {
         self.with(has).filter(|field| self.has_one_use(field))
     }
 
     /// Whether the field has at most one use: no two roles, and no role together with an extent.
-    pub(crate) fn has_one_use(&self, field: &Field<'_>) -> bool {
+    pub(crate) fn has_one_use(&self, field: &FieldSpec<'_>) -> bool {
         let mut roles = field.attrs.roles();
         roles.next().is_none() || roles.next().is_none() && !self.is_extent(field)
     }
 
-    pub(crate) fn data(&self) -> Option<&'a Field<'a>> {
+    pub(crate) fn data(&self) -> Option<&'a FieldSpec<'a>> {
         self.with(|attrs| attrs.data.is_some())
     }
 
-    pub(crate) fn inner(&self) -> Option<&'a Field<'a>> {
+    pub(crate) fn inner(&self) -> Option<&'a FieldSpec<'a>> {
         self.with(|attrs| attrs.inner.is_some())
     }
 
@@ -55,13 +55,13 @@ impl<'a> StructSpec<'a> {
     }
 
     /// Whether `shape = [...]` names the field.
-    pub(crate) fn is_extent(&self, field: &Field<'_>) -> bool {
+    pub(crate) fn is_extent(&self, field: &FieldSpec<'_>) -> bool {
         self.extents().any(|named| std::ptr::eq(named, field))
     }
 
     /// The fields that `shape = [...]` names. With two lists it is not known which one is intended; beside `inner`, none is, unless
     /// there is a `data` field too.
-    pub(crate) fn extents(&self) -> impl Iterator<Item = &'a Field<'a>> {
+    pub(crate) fn extents(&self) -> impl Iterator<Item = &'a FieldSpec<'a>> {
         let is_meant =
             |shape: &&Set<_>| !shape.is_reported && (self.inner().is_none() || self.data().is_some());
         let list = self.attrs.shape.iter().filter(is_meant).flat_map(|shape| &shape.value);
@@ -70,15 +70,15 @@ impl<'a> StructSpec<'a> {
 
     /// The fields that an import cannot fill, as far as the keywords are certain. They include an owner next to a storage
     /// if there are others.
-    pub(crate) fn unfilled(&self, errors: &Errors) -> Vec<&'a Field<'a>> {
+    pub(crate) fn unfilled(&self, errors: &Errors) -> Vec<&'a FieldSpec<'a>> {
         if !self.is_imported() || !["default", "export"].iter().all(|word| errors.is_absent(word)) {
             return Vec::new();
         }
         let uncertain = || FILLING.iter().filter(|word| !errors.is_absent(word));
-        let may_be_filled = |field: &Field<'_>| {
+        let may_be_filled = |field: &FieldSpec<'_>| {
             errors.is_meant(&field.name) || uncertain().any(|role| can_have_role(field.ty, role))
         };
-        let is_open = |field: &&Field<'_>| {
+        let is_open = |field: &&FieldSpec<'_>| {
             field.attrs.default.is_none() && !self.is_extent(field) && !may_be_filled(field)
         };
         let open = || self.fields.iter().filter(is_open);
@@ -94,7 +94,7 @@ impl<'a> StructSpec<'a> {
 const FILLING: [&str; 8] = ["data", "inner", "unsafe_raw", "shape", "strides", "stream", "device", "owner"];
 
 /// The field that an extent names.
-pub(crate) fn field_of<'a>(extent: &Extent, fields: &'a [Field<'a>]) -> Option<&'a Field<'a>> {
+pub(crate) fn field_of<'a>(extent: &WrittenExtent, fields: &'a [FieldSpec<'a>]) -> Option<&'a FieldSpec<'a>> {
     let name = extent.name.as_ref()?;
     fields.iter().find(|field| field.name == *name)
 }

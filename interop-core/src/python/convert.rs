@@ -162,9 +162,9 @@ pub fn extract_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
 }
 
 /// Decodes the result of `__cuda_stream__`: the version of the protocol, which is 0, and the handle.
-fn handle_of(answer: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
+fn handle_of(stated: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
     const PLACE: &str = "__cuda_stream__";
-    let pair = pair(answer, PLACE, "(version, handle)")?;
+    let pair = pair(stated, PLACE, "(version, handle)")?;
     let version = extract_integer(&pair.get_item(0)?, PLACE)?;
     if version != 0 {
         return Err(Error::new(ErrorKind::Version, PLACE, version, "version 0").into());

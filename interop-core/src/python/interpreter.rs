@@ -251,8 +251,8 @@ pub(crate) fn is_ordinary(py: Python<'_>, error: &PyErr) -> bool {
 ///
 /// A metaclass may raise anything while its objects are still valid arrays. An exception that is not
 /// [ordinary](is_ordinary) is passed on.
-pub(crate) fn ignore_exception<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
-    match answer {
+pub(crate) fn ignore_exception<T>(py: Python<'_>, value: PyResult<T>) -> PyResult<Option<T>> {
+    match value {
         Ok(value) => Ok(Some(value)),
         Err(error) if is_ordinary(py, &error) => Ok(None),
         Err(error) => Err(error),

@@ -8,7 +8,7 @@ use syn::{GenericArgument, Index, Lifetime, Path, PathArguments, Type};
 use super::{ARRAYS, COMPARED, Kernel, Options, is_path_to, text_of};
 
 /// A kernel for one choice of types.
-struct Entry<'k> {
+struct KernelInstance<'k> {
     name: String,
     /// A type for each generic parameter.
     types: Vec<(&'k Ident, &'k Type)>,
@@ -16,11 +16,11 @@ struct Entry<'k> {
 
 impl Options {
     /// Returns the entry points of a kernel: one for each choice of types.
-    fn entries<'k>(&'k self, name: &Ident) -> Vec<Entry<'k>> {
-        let mut entries = vec![Entry { name: text_of(name), types: Vec::new() }];
+    fn entries<'k>(&'k self, name: &Ident) -> Vec<KernelInstance<'k>> {
+        let mut entries = vec![KernelInstance { name: text_of(name), types: Vec::new() }];
         for (parameter, types) in &self.types {
-            let with = |entry: &Entry<'k>, ty: &'k Type| -> Entry<'k> {
-                Entry {
+            let with = |entry: &KernelInstance<'k>, ty: &'k Type| -> KernelInstance<'k> {
+                KernelInstance {
                     name: format!("{}_{}", entry.name, type_in_name(ty)),
                     types: entry.types.iter().copied().chain([(parameter, ty)]).collect(),
                 }
@@ -88,7 +88,7 @@ impl Kernel {
     }
 
     /// An entry point, and the text of its parameters.
-    fn entry(&self, entry: &Entry<'_>, krate: &Path) -> TokenStream {
+    fn entry(&self, entry: &KernelInstance<'_>, krate: &Path) -> TokenStream {
         // A parameter may have the name of the kernel.
         let own = |index| Ident::new(&format!("__interop_parameter_{index}"), Span::mixed_site());
         let names: Vec<_> = (1..self.parameters.len()).map(own).collect();
@@ -262,7 +262,7 @@ impl Kernel {
     }
 }
 
-impl Entry<'_> {
+impl KernelInstance<'_> {
     /// Names the types as the kernel does.
     fn aliases(&self) -> TokenStream {
         let aliases = self.types.iter().map(|(name, ty)| quote!(#[allow(dead_code)] type #name = #ty;));

@@ -50,7 +50,7 @@ impl Ownership {
 
 /// The start of the allocation. `2 * ndim` numbers, the shape and the strides, follow it.
 #[repr(C)]
-struct Package<A, O> {
+struct Allocation<A, O> {
     managed: A,
     /// At most 64. As a `u8`, it cannot make the size of the allocation overflow.
     ndim: u8,
@@ -197,7 +197,7 @@ fn not_expressible(writable: bool, dtype: DType) -> Error {
 #[inline]
 fn alloc_layout<A, O>(ndim: u8) -> (AllocLayout, usize) {
     AllocLayout::array::<i64>(2 * usize::from(ndim))
-        .and_then(|numbers| AllocLayout::new::<Package<A, O>>().extend(numbers))
+        .and_then(|numbers| AllocLayout::new::<Allocation<A, O>>().extend(numbers))
         .unwrap_or_else(|_| unreachable!("a layout has at most 64 axes"))
 }
 
@@ -216,7 +216,7 @@ fn pack<A: TensorAbi, O: ExportOwner>(
     let (extents, steps) = (info.shape(), info.strides());
     let Ok(ndim) = u8::try_from(extents.len()) else { unreachable!("a layout has at most 64 axes") };
     let (alloc_layout, numbers) = alloc_layout::<A, O>(ndim);
-    // SAFETY: the size of a package is not 0.
+    // SAFETY: the size of a allocation is not 0.
     let start = unsafe { alloc(alloc_layout) };
     if start.is_null() {
         allocation_failed::<A, O>(ndim);
@@ -237,12 +237,12 @@ fn pack<A: TensorAbi, O: ExportOwner>(
     let reach = if is_free { None } else { cuda::reach_of(info) };
     let reach = reach.map(|reach| owner.get_mut().adapt_reach(reach));
     let managed = A::wrap(tensor, flags, start.cast::<c_void>(), release::<A, O>);
-    let package = start.cast::<Package<A, O>>();
-    // SAFETY: `alloc_layout` starts with a package and is aligned for one.
-    unsafe { package.write(Package { managed, ndim, is_unconsumed: false, reach, owner }) };
+    let allocation = start.cast::<Allocation<A, O>>();
+    // SAFETY: `alloc_layout` starts with a allocation and is aligned for one.
+    unsafe { allocation.write(Allocation { managed, ndim, is_unconsumed: false, reach, owner }) };
     counters::EXPORTS.add();
     // SAFETY: the struct is complete and not shared; the caller of `export` guarantees that its memory is live.
-    unsafe { ManagedTensor::from_raw(package.cast::<A>()) }
+    unsafe { ManagedTensor::from_raw(allocation.cast::<A>()) }
 }
 
 /// Describes the array by numbers at `shape`: the extents, then the strides.
@@ -261,9 +261,9 @@ pub(crate) fn tensor_of(info: &ArrayInfo, shape: *mut i64) -> DLTensor {
     }
 }
 
-/// A pointer to a field of a package.
-fn field_ptr<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
-    package.wrapping_byte_add(offset).cast()
+/// A pointer to a field of a allocation.
+fn field_ptr<A, O, F>(allocation: *mut Allocation<A, O>, offset: usize) -> *const F {
+    allocation.wrapping_byte_add(offset).cast()
 }
 
 /// The deleter: drops the owner and frees the allocation, now or after the work that the release waits for. Nothing is
@@ -276,21 +276,22 @@ fn field_ptr<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
 ///
 /// `managed` was created by `pack::<A, O>`, and this is the only call with it.
 unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
-    let package = managed.cast::<Package<A, O>>();
-    // SAFETY: the package is live, and consumers do not write to it.
+    let allocation = managed.cast::<Allocation<A, O>>();
+    // SAFETY: the allocation is live, and consumers do not write to it.
     let is_unconsumed =
-        unsafe { field_ptr::<A, O, bool>(package, offset_of!(Package<A, O>, is_unconsumed)).read() };
+        unsafe { field_ptr::<A, O, bool>(allocation, offset_of!(Allocation<A, O>, is_unconsumed)).read() };
     if !is_unconsumed {
-        let owner = field_ptr::<A, O, MaybeDangling<O>>(package, offset_of!(Package<A, O>, owner));
-        // SAFETY: the owner is live until the package is dropped, below.
+        let owner = field_ptr::<A, O, MaybeDangling<O>>(allocation, offset_of!(Allocation<A, O>, owner));
+        // SAFETY: the owner is live until the allocation is dropped, below.
         unsafe { &*owner }.get().note_consumed();
     }
-    // SAFETY: the struct is the first field of the package.
-    let reach = unsafe { field_ptr::<A, O, Option<Reach>>(package, offset_of!(Package<A, O>, reach)).read() };
+    // SAFETY: the struct is the first field of the allocation.
+    let reach =
+        unsafe { field_ptr::<A, O, Option<Reach>>(allocation, offset_of!(Allocation<A, O>, reach)).read() };
     counters::EXPORTS.sub();
-    let Some(value) = NonNull::new(package.cast::<()>()) else { return };
-    // SAFETY: the package is dropped once, by this owner. Its own owner may be dropped on any thread.
-    let owner = unsafe { Owner::from_raw(value, drop_package::<A, O>) };
+    let Some(value) = NonNull::new(allocation.cast::<()>()) else { return };
+    // SAFETY: the allocation is dropped once, by this owner. Its own owner may be dropped on any thread.
+    let owner = unsafe { Owner::from_raw(value, drop_allocation::<A, O>) };
     contain_panic(|| drop(owner.with_reach(reach)));
 }
 
@@ -302,32 +303,33 @@ unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
 #[cfg(feature = "python")]
 pub(crate) unsafe fn drop_unconsumed<A: TensorAbi>(tensor: ManagedTensor<A>) {
     // The same for each owner, because the owner comes later.
-    let offset = offset_of!(Package<A, ()>, is_unconsumed);
+    let offset = offset_of!(Allocation<A, ()>, is_unconsumed);
     let flag = tensor.as_ptr().cast_mut().wrapping_byte_add(offset).cast::<bool>();
-    // SAFETY: the tensor is the start of a package, as the caller promises, and nobody else has it.
+    // SAFETY: the tensor is the start of a allocation, as the caller promises, and nobody else has it.
     unsafe { flag.write(true) };
     drop(tensor);
 }
 
-/// Drops the owner in a package in place, and frees the package, also if the drop panics.
+/// Drops the owner in a allocation in place, and frees the allocation, also if the drop panics.
 ///
 /// # Safety
 ///
-/// `package` was created by `pack::<A, O>`, and is not used afterwards.
-unsafe fn drop_package<A: TensorAbi, O>(package: NonNull<()>) {
-    struct Freed<A, O>(*mut Package<A, O>);
+/// `allocation` was created by `pack::<A, O>`, and is not used afterwards.
+unsafe fn drop_allocation<A: TensorAbi, O>(allocation: NonNull<()>) {
+    struct Freed<A, O>(*mut Allocation<A, O>);
 
     impl<A, O> Drop for Freed<A, O> {
         fn drop(&mut self) {
-            // SAFETY: the package is not freed yet, and consumers do not write to `ndim`.
-            let ndim = unsafe { field_ptr::<A, O, u8>(self.0, offset_of!(Package<A, O>, ndim)).read() };
+            // SAFETY: the allocation is not freed yet, and consumers do not write to `ndim`.
+            let ndim = unsafe { field_ptr::<A, O, u8>(self.0, offset_of!(Allocation<A, O>, ndim)).read() };
             // SAFETY: the memory was allocated with this layout, and no field needs to be dropped any more.
             unsafe { dealloc(self.0.cast(), alloc_layout::<A, O>(ndim).0) };
         }
     }
 
-    let package = Freed(package.as_ptr().cast::<Package<A, O>>());
-    let owner = field_ptr::<A, O, MaybeDangling<O>>(package.0, offset_of!(Package<A, O>, owner)).cast_mut();
+    let allocation = Freed(allocation.as_ptr().cast::<Allocation<A, O>>());
+    let owner =
+        field_ptr::<A, O, MaybeDangling<O>>(allocation.0, offset_of!(Allocation<A, O>, owner)).cast_mut();
     // SAFETY: the owner is dropped once and not used afterwards.
     unsafe { owner.drop_in_place() };
 }

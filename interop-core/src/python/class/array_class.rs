@@ -127,12 +127,12 @@ pub fn dlpack<'py, T: ArrayMethods>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     release_deferred_refs(py);
-    let request = DlpackArgs::try_from(arguments)?;
+    let arguments = DlpackArgs::try_from(arguments)?;
     let owner = InReach::new(PyRef::new(object.clone().into_any().unbind()), None);
     // By reference, so that the description is not moved (see `ImportSlot`).
     let capsule = match T::of(object).info() {
         // SAFETY: the object keeps the array alive, and its class is frozen.
-        Ok(ref info) => unsafe { answer(py, info, owner, &request) },
+        Ok(ref info) => unsafe { to_capsule(py, info, owner, &arguments) },
         Err(error) => Err(error.into()),
     };
     capsule.map_err(|error| raised(py, error))
@@ -197,14 +197,14 @@ pub fn dlpack<'py, T: ArrayMethods>(
 pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
     py: Python<'py>,
     array: &Arc<A>,
-    request: &DlpackArgs,
+    arguments: &DlpackArgs,
 ) -> PyResult<Bound<'py, PyAny>> {
     release_deferred_refs(py);
     free_detached();
     share_borrow_table(py)?;
     match array.info() {
         // SAFETY: the `Arc` keeps the array alive and at its address, and allows only shared access.
-        Ok(ref info) => unsafe { answer(py, info, InReach::new(Arc::clone(array), None), request) },
+        Ok(ref info) => unsafe { to_capsule(py, info, InReach::new(Arc::clone(array), None), arguments) },
         Err(error) => Err(error.into()),
     }
 }
@@ -229,14 +229,14 @@ pub fn dlpack_device(py: Python<'_>, array: &(impl CudaArray + ?Sized)) -> PyRes
 /// # Safety
 ///
 /// As [`dlpack::export`](crate::dlpack::export), for the description of a [shared](Ownership::Shared) array.
-pub(crate) unsafe fn answer<'py>(
+pub(crate) unsafe fn to_capsule<'py>(
     py: Python<'py>,
     info: &ArrayInfo,
     owner: impl ExportOwner,
-    request: &DlpackArgs,
+    arguments: &DlpackArgs,
 ) -> PyResult<Bound<'py, PyAny>> {
     let own = info.device();
-    let wanted = request.device.map_or(own, Device::normalized);
+    let wanted = arguments.device.map_or(own, Device::normalized);
     if wanted != own && wanted != Device::CPU {
         let or_host = if own == Device::CPU { "" } else { ", or CPU (1)" };
         let allowed = format!("{own}, where the array is{or_host}");
@@ -244,16 +244,16 @@ pub(crate) unsafe fn answer<'py>(
     }
     // The stream is checked even if it has no effect because the result is a copy. An invalid number is a mistake.
     // SAFETY: the protocol requires the consumer to pass its own stream; Python code cannot guarantee it.
-    let consumer = unsafe { StreamHandle::from_dlpack(own.device_type, request.stream) };
+    let consumer = unsafe { StreamHandle::from_dlpack(own.device_type, arguments.stream) };
     let consumer = consumer.map_err(|error| no_such_stream(py, error))?;
     let _consumer = (own != Device::CPU).then(|| cuda::NamedConsumer::new(Some(consumer)));
     let reachable = wanted == own || own.device_type.is_host_accessible();
-    if request.copy == Some(true) || !reachable {
+    if arguments.copy == Some(true) || !reachable {
         // SAFETY: as the caller promises.
-        return unsafe { answer_by_copy(py, info, wanted, consumer, request) };
+        return unsafe { copy_to_capsule(py, info, wanted, consumer, arguments) };
     }
     // A consumer on the host passes no stream and reads immediately.
-    if wanted != own || own.device_type.is_host_accessible() && request.stream.is_none() {
+    if wanted != own || own.device_type.is_host_accessible() && arguments.stream.is_none() {
         cuda::refuse_capture(info, consumer)?;
         waiting(py, info, || cuda::hand_over(info, StreamHandle::NothingPending))?;
     } else if consumer == StreamHandle::NothingPending {
@@ -266,23 +266,23 @@ pub(crate) unsafe fn answer<'py>(
     let on_host = (wanted != own)
         .then(|| ArrayInfo { device: Device::CPU, ..info.clone().with_work(PendingWork::NOTHING) });
     // SAFETY: as the caller promises.
-    unsafe { capsule(py, on_host.as_ref().unwrap_or(info), owner, Ownership::Shared, request.versioned) }
+    unsafe { capsule(py, on_host.as_ref().unwrap_or(info), owner, Ownership::Shared, arguments.versioned) }
 }
 
-/// As [`answer`], but copies to the host or on the array's own device.
+/// As [`to_capsule`], but copies to the host or on the array's own device.
 ///
 /// # Safety
 ///
-/// As [`answer`].
+/// As [`to_capsule`].
 #[cold]
-unsafe fn answer_by_copy<'py>(
+unsafe fn copy_to_capsule<'py>(
     py: Python<'py>,
     info: &ArrayInfo,
     wanted: Device,
     consumer: StreamHandle,
-    request: &DlpackArgs,
+    arguments: &DlpackArgs,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if request.copy == Some(false) {
+    if arguments.copy == Some(false) {
         let allowed = "None or True, because the array has to be copied to get there";
         let found = format!("False with dl_device {wanted} for an array on {}", info.device());
         return Err(Error::new(ErrorKind::CopyRequired, "copy", found, allowed).into());
@@ -295,13 +295,13 @@ unsafe fn answer_by_copy<'py>(
         let is_short = info.device() == Device::CPU && info.nbytes() <= SHORT_COPY;
         let (info, buffer) = if is_short { copied(info) } else { detached(py, || copied(info)) }?;
         // SAFETY: the description is that of the buffer, and nobody else has the buffer.
-        return unsafe { capsule(py, &info, buffer, Ownership::Copied, request.versioned) };
+        return unsafe { capsule(py, &info, buffer, Ownership::Copied, arguments.versioned) };
     }
     // SAFETY: the memory is live, as the caller promises.
     let (buffer, info) =
         detached(py, || unsafe { crate::memory::copy::duplicate::duplicate(info, consumer) })?;
     // SAFETY: as above.
-    unsafe { capsule(py, &info, buffer, Ownership::Copied, request.versioned) }
+    unsafe { capsule(py, &info, buffer, Ownership::Copied, arguments.versioned) }
 }
 
 /// Copies an array to host memory, contiguous in C order.

@@ -71,7 +71,7 @@ pub fn exchange_api<T: ArrayMethods + PyTypeInfo>(py: Python<'_>) -> PyResult<Bo
 /// # Safety
 ///
 /// The thread is attached.
-unsafe fn answer(run: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
+unsafe fn status_of(run: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
     // `Python::attach` is not used, because it fails while the interpreter ends and still runs code.
     // SAFETY: the thread is attached, as the caller promises.
     let py = unsafe { Python::assume_attached() };
@@ -128,7 +128,7 @@ unsafe extern "C" fn own<T: ArrayMethods + PyTypeInfo>(
         Ok(())
     };
     // SAFETY: as the caller promises.
-    unsafe { answer(run) }
+    unsafe { status_of(run) }
 }
 
 /// `managed_tensor_to_py_object_no_sync`. Ownership of the tensor is taken first, so an error releases it.
@@ -154,7 +154,7 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
         Ok(())
     };
     // SAFETY: as the caller promises.
-    unsafe { answer(run) }
+    unsafe { status_of(run) }
 }
 
 /// `managed_tensor_allocator`: allocates zeroed memory of any device. It is the only function that is called without a
@@ -245,7 +245,7 @@ unsafe extern "C" fn work_stream(device_type: c_int, _: i32, out: *mut *mut c_vo
     }
     if is_attached() {
         // SAFETY: the check above found the thread attached.
-        return unsafe { answer(|_| Ok(device.check()?)) };
+        return unsafe { status_of(|_| Ok(device.check()?)) };
     }
     -1
 }

@@ -26,7 +26,7 @@ use crate::protocols::dlpack::abi::{DLTensor, Versioned};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::class::exported_array::place_name;
 use crate::python::export::numpy::{Api, dtype_of, import_ml_dtypes, no_type, registered_type};
-use crate::python::import::exchange_table::{Table, object_of};
+use crate::python::import::exchange_table::ExchangeTable;
 use crate::python::import::numpy_array::type_number;
 use crate::python::import::package::{Package, library};
 
@@ -106,7 +106,7 @@ pub(crate) fn cupy_empty<'py>(
 /// no allocator, or one that fails without an error.
 pub(crate) fn allocated<'py>(
     py: Python<'py>,
-    table: Table,
+    table: ExchangeTable,
     package: Package,
     NewArraySpec { shape, dtype, device }: NewArraySpec<'_>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -142,7 +142,7 @@ pub(crate) fn allocated<'py>(
     }
     // SAFETY: the tensor is owned and is passed on. If the library fails to accept its own tensor, it may have released
     // it.
-    unsafe { object_of(table, py, tensor) }.map(Some)
+    unsafe { table.object_of(py, tensor) }.map(Some)
 }
 
 /// The error that an allocator reported.

@@ -27,10 +27,10 @@ use crate::python::class::exported_array::{
 use crate::python::errors::with_origin;
 use crate::python::export::allocate::{NewArraySpec, allocated, cupy_empty, numpy_empty, torch_empty};
 use crate::python::export::numpy::{Api, import_ml_dtypes};
-use crate::python::import::exchange_table::{Table, TableStream, makes_objects, object_of};
+use crate::python::import::exchange_table::{ExchangeTable, WorkStream};
 use crate::python::import::numpy_array::type_number;
 use crate::python::import::package::{Package, class_names, library};
-use crate::python::import::type_cache::{TypeInfo, exchange_table_of, type_info};
+use crate::python::import::type_cache::{TypeInfo, type_info};
 use crate::python::interface_dict::extract_cai;
 use crate::python::interpreter::{
     NestedCall, PyRef, attribute, free_detached, ignore_exception, imported, release_deferred_refs, waiting,
@@ -41,7 +41,7 @@ use crate::python::interpreter::{
 pub(crate) enum ResultLibrary {
     NumPy,
     /// A class whose exchange table creates objects.
-    Table(Table, Package),
+    Table(ExchangeTable, Package),
     /// A class, an array namespace or a module with a function `from_dlpack`.
     FromDlpack(Arc<PyRef>, Package),
     /// No known library: the array becomes an object of this crate's class.
@@ -58,7 +58,7 @@ impl ResultLibrary {
     pub(crate) fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let _nested = NestedCall::enter()?;
         let class = type_info(object)?;
-        let table = class.library.exchange.filter(|table| makes_objects(*table));
+        let table = class.library.exchange.filter(|table| table.makes_objects());
         match (class.library.package, table) {
             (Package::NumPy, _) => Ok(Self::NumPy),
             (package @ (Package::CuPy | Package::Jax), _) | (package @ Package::PyTorch, None) => {
@@ -81,8 +81,8 @@ impl ResultLibrary {
         let module = library(py, package)?;
         if package == Package::PyTorch {
             let class = module.getattr(intern!(py, "Tensor"))?;
-            let table = class.cast::<PyType>().ok().map(exchange_table_of).transpose()?.flatten();
-            if let Some(table) = table.filter(|table| makes_objects(*table)) {
+            let table = class.cast::<PyType>().ok().map(ExchangeTable::from_class).transpose()?.flatten();
+            if let Some(table) = table.filter(|table| table.makes_objects()) {
                 return Ok(Self::Table(table, package));
             }
         }
@@ -283,14 +283,19 @@ fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 /// By the protocol, the library owns the tensor from the call on. If the call fails, some libraries have released the
 /// tensor and others have not. So the array is in an `Arc` that this function shares, and is taken out and dropped here.
 /// A tensor that the library neither releases then nor later stays among the live exports.
-fn by_table(py: Python<'_>, table: Table, package: Package, array: BoxedArray) -> PyResult<Bound<'_, PyAny>> {
+fn by_table(
+    py: Python<'_>,
+    table: ExchangeTable,
+    package: Package,
+    array: BoxedArray,
+) -> PyResult<Bound<'_, PyAny>> {
     let info = &mut array.info()?;
     fit(py, info, package)?;
     match info.device().device_type {
         DeviceType::CPU => {}
         DeviceType::CUDA => match table.current_stream(package, py, info.device())? {
-            TableStream::Handle(stream) => cuda::hand_over(info, stream)?,
-            TableStream::Null | TableStream::Absent => cuda::hand_over_to_context(info)?,
+            WorkStream::Handle(stream) => cuda::hand_over(info, stream)?,
+            WorkStream::Null | WorkStream::Absent => cuda::hand_over_to_context(info)?,
         },
         _ => waiting(py, info, || cuda::hand_over(info, StreamHandle::NothingPending))?,
     }
@@ -301,7 +306,7 @@ fn by_table(py: Python<'_>, table: Table, package: Package, array: BoxedArray) -
         .map_err(|refused| refused.error)?
         .into_raw();
     // SAFETY: the tensor was created above, and its ownership is passed on here.
-    let object = unsafe { object_of(table, py, tensor) };
+    let object = unsafe { table.object_of(py, tensor) };
     if object.is_err() {
         let array = ours.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The library may have launched work on the memory before it failed.

@@ -25,11 +25,11 @@ use crate::memory::import::{Import, ImportSlot, Protocol};
 use crate::memory::owner::Owner;
 use crate::python::capsule::in_capsule;
 use crate::python::errors::with_origin;
-use crate::python::import::type_cache::{Outcome, Request};
+use crate::python::import::type_cache::{ImportRequest, ProtocolResult};
 use crate::python::interpreter::{PyRef, attribute};
 
 /// Fills a slot by the buffer protocol.
-pub(crate) fn from_buffer(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Outcome {
+pub(crate) fn from_buffer(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> ProtocolResult {
     let object = request.object;
     // SAFETY: the object is alive.
     if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {

@@ -30,8 +30,7 @@ pub(crate) enum Caveat {
 
 impl Caveat {
     pub(crate) fn from_class(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
-        let has =
-            |name| ignore_exception(class.py(), class.hasattr(name)).map(|answer| answer.unwrap_or(false));
+        let has = |name| ignore_exception(class.py(), class.hasattr(name)).map(|has| has.unwrap_or(false));
         if has("is_conj")? {
             return Ok(Some(Self::Lazy));
         }

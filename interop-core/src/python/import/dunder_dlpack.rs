@@ -29,7 +29,7 @@ use crate::python::capsule::share_borrow_table;
 use crate::python::convert::device;
 use crate::python::errors::{Failure, origin, set_first_cause, with_origin};
 use crate::python::import::package::{CurrentStream, Package};
-use crate::python::import::type_cache::{ExpectedDevice, Outcome, Request};
+use crate::python::import::type_cache::{ExpectedDevice, ImportRequest, ProtocolResult};
 use crate::python::interpreter::{
     attribute, call_with_keywords, capsule_pointer, free_detached, is_attached, is_ordinary,
     release_deferred_refs, report_exception, with_saved_exception,
@@ -37,8 +37,8 @@ use crate::python::interpreter::{
 
 /// `__dlpack__`, with the consumer's stream if the memory has streams. The device is the expected one, or
 /// that of `__dlpack_device__`.
-pub(crate) fn from_dlpack(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Outcome {
-    let Request { object, class, .. } = request;
+pub(crate) fn from_dlpack(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> ProtocolResult {
+    let ImportRequest { object, class, .. } = request;
     if let ExpectedDevice::Device(expected) = class.expected_device.get() {
         match from_device(request, slot, expected, |expected, found| expected == found) {
             Ok(Arrival::Here(filled)) => return Ok(Some(filled)),
@@ -62,7 +62,7 @@ pub(crate) fn from_dlpack(request: &Request<'_, '_>, slot: &mut ImportSlot) -> O
 }
 
 /// Imports an array of a class whose device is not predicted: calls `__dlpack_device__` first.
-fn from_stated_device(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Result<Filled, Failure> {
+fn from_stated_device(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> Result<Filled, Failure> {
     let object = request.object;
     let stated = object.call_method0(intern!(object.py(), "__dlpack_device__"))?;
     let stated = device(&stated, "__dlpack_device__").map_err(|failure| failure.with_origin(object))?;
@@ -102,7 +102,7 @@ enum Arrival {
 
 /// Calls `__dlpack__` as for an array on `device`. `agree` compares that with the one in the capsule.
 fn from_device(
-    request: &Request<'_, '_>,
+    request: &ImportRequest<'_, '_>,
     slot: &mut ImportSlot,
     device: Device,
     agree: fn(Device, Device) -> bool,
@@ -164,7 +164,7 @@ fn from_device(
 ///
 /// As [`cuda::stream_wait`].
 fn put_on(
-    request: &Request<'_, '_>,
+    request: &ImportRequest<'_, '_>,
     import: &mut Import,
     current: Option<CurrentStream<'_>>,
     consumer: StreamHandle,

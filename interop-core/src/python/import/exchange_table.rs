@@ -6,27 +6,30 @@ use core::ptr::NonNull;
 
 use pyo3::exceptions::{PyBufferError, PySystemError};
 use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType};
 
 use crate::driver::device::Device;
 use crate::driver::stream_handle::StreamHandle;
-use crate::protocols::dlpack::abi::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION, Versioned};
+use crate::protocols::dlpack::abi::{
+    DLPackExchangeAPI, DLPackExchangeAPIHeader, EXCHANGE_ATTRIBUTES, MAJOR_VERSION, Versioned,
+};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::import::package::Package;
 use crate::python::interpreter::{capsule_pointer, ignore_exception};
 
 /// A table of the supported major version. It lives until the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Table(pub(crate) NonNull<DLPackExchangeAPI>);
+pub(crate) struct ExchangeTable(NonNull<DLPackExchangeAPI>);
 
 // SAFETY: the table does not change.
-unsafe impl Send for Table {}
+unsafe impl Send for ExchangeTable {}
 
 // SAFETY: as above.
-unsafe impl Sync for Table {}
+unsafe impl Sync for ExchangeTable {}
 
-/// The answer of a table about the stream on which its library works.
+/// What a table says of the stream on which its library works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TableStream {
+pub(crate) enum WorkStream {
     Handle(StreamHandle),
     /// The null pointer: nobody has set a stream (TVM FFI outside of a call), or the library knows none (`cuda.core`).
     Null,
@@ -34,18 +37,31 @@ pub(crate) enum TableStream {
     Absent,
 }
 
-impl Table {
+impl ExchangeTable {
     /// The functions of the table. Some may be absent.
     pub(crate) fn functions(self) -> DLPackExchangeAPI {
         // SAFETY: this is a table of this major version, which lives until the program ends and does not change.
         unsafe { self.0.read() }
     }
 
+    /// Returns the exchange table of a class, unless a `__dlpack__` of a subclass takes precedence.
+    pub(crate) fn from_class(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
+        let py = class.py();
+        for name in EXCHANGE_ATTRIBUTES.into_iter().filter(|_| in_use()) {
+            let value = ignore_exception(py, class.getattr(PyString::intern(py, name)))?;
+            if let Some(table) = value.and_then(|value| Self::from_attribute(&value)) {
+                let is_overruled = ignore_exception(py, has_method_below(class, name))?.unwrap_or(false);
+                return Ok((!is_overruled).then_some(table));
+            }
+        }
+        Ok(None)
+    }
+
     /// Returns the table of the supported major version in an attribute, which must be a capsule of this name.
     ///
     /// An int is not accepted, although some libraries stored the address as one at first. Any class can have an
     /// int, and following one that is not an address crashes the process. Such a library is imported by its `__dlpack__`.
-    pub(crate) fn from_attribute(value: &Bound<'_, PyAny>) -> Option<Self> {
+    fn from_attribute(value: &Bound<'_, PyAny>) -> Option<Self> {
         // SAFETY: the object is alive.
         let mut header = unsafe { capsule_pointer(value.as_ptr(), CAPSULE_NAME) }.map(NonNull::cast);
         // A chain of older tables has one table for each major version. A circular chain must end too.
@@ -72,21 +88,21 @@ impl Table {
         package: Package,
         py: Python<'_>,
         device: Device,
-    ) -> PyResult<TableStream> {
-        let Some(current) = self.functions().current_work_stream else { return Ok(TableStream::Absent) };
+    ) -> PyResult<WorkStream> {
+        let Some(current) = self.functions().current_work_stream else { return Ok(WorkStream::Absent) };
         let mut stream = core::ptr::null_mut();
         // SAFETY: the thread is attached, and the pointer is valid for writing the stream.
         let failed = unsafe { current(device.device_type.0, device.device_id, &raw mut stream) } != 0;
         if failed || PyErr::occurred(py) {
             ignore_exception(py, PyErr::take(py).map_or(Ok(()), Err))?;
-            return Ok(TableStream::Absent);
+            return Ok(WorkStream::Absent);
         }
         // In `PyTorch`, null is the legacy default stream.
         if stream.is_null() && package != Package::PyTorch {
-            return Ok(TableStream::Null);
+            return Ok(WorkStream::Null);
         }
         // SAFETY: the stream is the current one of the library.
-        Ok(TableStream::Handle(unsafe { StreamHandle::from_raw(stream.addr()) }))
+        Ok(WorkStream::Handle(unsafe { StreamHandle::from_raw(stream.addr()) }))
     }
 
     /// Gets an owned tensor of the object.
@@ -114,52 +130,66 @@ impl Table {
         // SAFETY: the table transfers a tensor that nobody else releases.
         Ok(Some(unsafe { ManagedTensor::from_raw(tensor) }))
     }
-}
 
-/// Returns whether the table can create Python objects from tensors.
-pub(crate) fn makes_objects(table: Table) -> bool {
-    table.functions().managed_tensor_to_py_object_no_sync.is_some()
-}
-
-/// Creates an object of the table's library from a tensor. The library takes ownership of the tensor.
-///
-/// # Errors
-///
-/// Exceptions of the library. The protocol does not state whether the tensor is released then, so the caller must find
-/// out.
-///
-/// # Safety
-///
-/// `tensor` is a live struct that nobody else releases.
-pub(crate) unsafe fn object_of(
-    table: Table,
-    py: Python<'_>,
-    tensor: *mut Versioned,
-) -> PyResult<Bound<'_, PyAny>> {
-    let Some(to_object) = table.functions().managed_tensor_to_py_object_no_sync else {
-        return Err(PySystemError::new_err(
-            "the exchange table has no `managed_tensor_to_py_object_no_sync`",
-        ));
-    };
-    let mut object = core::ptr::null_mut();
-    // SAFETY: the thread is attached, the caller transfers an owned tensor, and the pointer is valid for writing the
-    // object.
-    let failed = unsafe { to_object(tensor, &raw mut object) } != 0;
-    let raised = PyErr::take(py);
-    if failed || object.is_null() {
-        // `PyErr::fetch` would panic in a debug build.
-        let unraised = || PySystemError::new_err("the exchange table failed and raised no exception");
-        return Err(raised.unwrap_or_else(unraised));
+    /// Returns whether the table can create Python objects from tensors.
+    pub(crate) fn makes_objects(self) -> bool {
+        self.functions().managed_tensor_to_py_object_no_sync.is_some()
     }
-    // SAFETY: the table returned a new reference.
-    let object = unsafe { Bound::from_owned_ptr(py, object.cast()) };
-    raised.map_or(Ok(object), Err)
+
+    /// Creates an object of the table's library from a tensor. The library takes ownership of the tensor.
+    ///
+    /// # Errors
+    ///
+    /// Exceptions of the library. The protocol does not state whether the tensor is released then, so the caller must find
+    /// out.
+    ///
+    /// # Safety
+    ///
+    /// `tensor` is a live struct that nobody else releases.
+    pub(crate) unsafe fn object_of(
+        self,
+        py: Python<'_>,
+        tensor: *mut Versioned,
+    ) -> PyResult<Bound<'_, PyAny>> {
+        let Some(to_object) = self.functions().managed_tensor_to_py_object_no_sync else {
+            return Err(PySystemError::new_err(
+                "the exchange table has no `managed_tensor_to_py_object_no_sync`",
+            ));
+        };
+        let mut object = core::ptr::null_mut();
+        // SAFETY: the thread is attached, the caller transfers an owned tensor, and the pointer is valid for writing the
+        // object.
+        let failed = unsafe { to_object(tensor, &raw mut object) } != 0;
+        let raised = PyErr::take(py);
+        if failed || object.is_null() {
+            // `PyErr::fetch` would panic in a debug build.
+            let unraised = || PySystemError::new_err("the exchange table failed and raised no exception");
+            return Err(raised.unwrap_or_else(unraised));
+        }
+        // SAFETY: the table returned a new reference.
+        let object = unsafe { Bound::from_owned_ptr(py, object.cast()) };
+        raised.map_or(Ok(object), Err)
+    }
 }
 
 /// The name of the capsule that contains a table.
 pub(crate) const CAPSULE_NAME: &CStr = c"dlpack_exchange_api";
 
 /// Returns whether tables are used. `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the environment disables them.
-pub(crate) fn in_use() -> bool {
+fn in_use() -> bool {
     std::env::var_os("INTEROP_SKIP_DLPACK_C_EXCHANGE_API").is_none_or(|skip| skip.is_empty() || skip == "0")
+}
+
+/// Returns whether a subclass of the class with the table defines `__dlpack__`. A class that overrides or removes the
+/// method does not intend the inherited table.
+fn has_method_below(class: &Bound<'_, PyType>, table: &str) -> PyResult<bool> {
+    let mut method = false;
+    for class in class.getattr("__mro__")?.try_iter()? {
+        let own = class?.getattr("__dict__")?;
+        if own.contains(table)? {
+            return Ok(method);
+        }
+        method |= own.contains("__dlpack__")?;
+    }
+    Ok(false)
 }

@@ -127,6 +127,33 @@ impl NumPyClass {
             && Some(descr().number) == type_number(DType::F32))
     }
 
+    /// Fills a slot with an array of this self.
+    ///
+    /// Returns `None` for an array that only `NumPy`'s own `__dlpack__` can describe or refuse: another object's method, the memory
+    /// of a capsule, elements that are no numbers or not in this machine's byte order, and strides that are no whole elements.
+    pub(crate) fn fill_slot(
+        &self,
+        object: &Bound<'_, PyAny>,
+        verification: Verification,
+        slot: &mut ImportSlot,
+    ) -> Result<Option<Filled>, Failure> {
+        if self.inherited.is_some() && !self.has_dlpack_of_numpy(object)? {
+            return Ok(None);
+        }
+        let (dtype, array) = self.read(object)?;
+        if !array.base.is_null() && self.is_in_capsule(array.base) {
+            return Ok(None);
+        }
+        let Some(dtype) = dtype else { return Ok(None) };
+        // From here to the end of the check no Python code runs, so that the lists stay where they are.
+        // SAFETY: these are the fields of an array.
+        match slot.describe(verification, |info| unsafe { describe(&array, dtype, info) }) {
+            Ok(described) => Ok(Some(described.own(owner_of(object), Some(Protocol::NumPy)))),
+            Err(None) => Ok(None),
+            Err(Some(error)) => Err(error.into()),
+        }
+    }
+
     /// # Safety
     ///
     /// The object is an array, and the struct is that of this `NumPy`.
@@ -209,33 +236,6 @@ fn function_of(method: &Bound<'_, PyAny>) -> Option<usize> {
     }
     // SAFETY: the object is a function in C.
     unsafe { ffi::PyCFunction_GetFunction(method.as_ptr()) }.map(|function| function as usize)
-}
-
-/// Fills a slot with an array of this class.
-///
-/// Returns `None` for an array that only `NumPy`'s own `__dlpack__` can describe or refuse: another object's method, the memory
-/// of a capsule, elements that are no numbers or not in this machine's byte order, and strides that are no whole elements.
-pub(crate) fn import_array(
-    object: &Bound<'_, PyAny>,
-    class: &NumPyClass,
-    verification: Verification,
-    slot: &mut ImportSlot,
-) -> Result<Option<Filled>, Failure> {
-    if class.inherited.is_some() && !class.has_dlpack_of_numpy(object)? {
-        return Ok(None);
-    }
-    let (dtype, array) = class.read(object)?;
-    if !array.base.is_null() && class.is_in_capsule(array.base) {
-        return Ok(None);
-    }
-    let Some(dtype) = dtype else { return Ok(None) };
-    // From here to the end of the check no Python code runs, so that the lists stay where they are.
-    // SAFETY: these are the fields of an array.
-    match slot.describe(verification, |info| unsafe { describe(&array, dtype, info) }) {
-        Ok(described) => Ok(Some(described.own(owner_of(object), Some(Protocol::NumPy)))),
-        Err(None) => Ok(None),
-        Err(Some(error)) => Err(error.into()),
-    }
 }
 
 /// Checks an array of scalars and writes its description to `to`.

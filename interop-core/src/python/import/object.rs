@@ -34,10 +34,9 @@ use crate::python::errors::{Failure, in_words, not_an_array, with_origin};
 use crate::python::import::buffer::from_buffer;
 use crate::python::import::caveats::date_error;
 use crate::python::import::dunder_dlpack::{from_dlpack, receive};
-use crate::python::import::exchange_table::{Table, TableStream};
-use crate::python::import::numpy_array::import_array;
+use crate::python::import::exchange_table::{ExchangeTable, WorkStream};
 use crate::python::import::package::{CurrentStream, Package};
-use crate::python::import::type_cache::{Outcome, Request, type_info};
+use crate::python::import::type_cache::{ImportRequest, ProtocolResult, type_info};
 use crate::python::interface_dict::{interface_in, trust_interface};
 use crate::python::interpreter::{
     NestedCall, PyRef, attribute, free_detached, is_ordinary, release_deferred_refs, take_detached,
@@ -140,7 +139,7 @@ pub(crate) fn import_to(
     let _nested = NestedCall::enter()?;
     release_deferred_refs(object.py());
     let class = type_info(object)?;
-    fill_slot(&Request { object, class: &class, stream, verification }, slot)
+    fill_slot(&ImportRequest { object, class: &class, stream, verification }, slot)
 }
 
 /// Makes the struct of an import. The thread is detached while it waits for a device.
@@ -235,7 +234,7 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for Kept<A> {
 }
 
 /// Fills a slot by the first protocol that the object supports.
-fn fill_slot(request: &Request<'_, '_>, slot: &mut ImportSlot) -> PyResult<Filled> {
+fn fill_slot(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> PyResult<Filled> {
     let _consumer = request.stream.map(|stream| cuda::NamedConsumer::new(Some(stream)));
     let mut outcome = Ok(None);
     for protocol in PROTOCOLS {
@@ -269,7 +268,7 @@ fn fill_slot(request: &Request<'_, '_>, slot: &mut ImportSlot) -> PyResult<Fille
 ///
 /// Otherwise the failure is returned. An error of the other protocol is its cause, or has it as the cause.
 #[cold]
-fn recover(request: &Request<'_, '_>, failure: Failure, slot: &mut ImportSlot) -> PyResult<Filled> {
+fn recover(request: &ImportRequest<'_, '_>, failure: Failure, slot: &mut ImportSlot) -> PyResult<Filled> {
     let py = request.object.py();
     match failure {
         // These classes mean that the protocol cannot express the array.
@@ -297,7 +296,11 @@ fn recover(request: &Request<'_, '_>, failure: Failure, slot: &mut ImportSlot) -
 }
 
 /// Imports by the buffer protocol an array that `__dlpack__` refused, such as structs.
-fn recover_by_buffer(request: &Request<'_, '_>, refusal: PyErr, slot: &mut ImportSlot) -> PyResult<Filled> {
+fn recover_by_buffer(
+    request: &ImportRequest<'_, '_>,
+    refusal: PyErr,
+    slot: &mut ImportSlot,
+) -> PyResult<Filled> {
     let py = request.object.py();
     match from_buffer(request, slot) {
         Ok(Some(filled)) => Ok(filled),
@@ -313,17 +316,17 @@ fn recover_by_buffer(request: &Request<'_, '_>, refusal: PyErr, slot: &mut Impor
 /// The protocols of an import, in their order.
 ///
 /// The buffer protocol is for objects in host memory without `__dlpack__`, and for arrays that `__dlpack__` refuses.
-const PROTOCOLS: [fn(&Request<'_, '_>, &mut ImportSlot) -> Outcome; 5] =
+const PROTOCOLS: [fn(&ImportRequest<'_, '_>, &mut ImportSlot) -> ProtocolResult; 5] =
     [from_numpy, from_exchange_table, from_dlpack, from_cuda_array_interface, from_buffer];
 
 /// The C struct of an array of `NumPy`.
-fn from_numpy(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Outcome {
+fn from_numpy(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> ProtocolResult {
     let Some(class) = &request.class.numpy else { return Ok(None) };
-    import_array(request.object, class, request.verification, slot)
+    class.fill_slot(request.object, request.verification, slot)
 }
 
 /// An owned tensor from the exchange table of the object's type.
-fn from_exchange_table(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Outcome {
+fn from_exchange_table(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> ProtocolResult {
     let Some(table) = request.class.library.exchange else { return Ok(None) };
     let Some(tensor) = table.tensor_from(request.object)? else { return Ok(None) };
     let filled = receive(slot, tensor, request.verification)?;
@@ -338,7 +341,11 @@ fn from_exchange_table(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Outc
 ///
 /// Returns `false` if the table does not return the stream of that work. Then `__dlpack__` is called, which accepts the
 /// consumer's stream.
-fn order_with_table(request: &Request<'_, '_>, table: Table, import: &mut Import) -> Result<bool, Failure> {
+fn order_with_table(
+    request: &ImportRequest<'_, '_>,
+    table: ExchangeTable,
+    import: &mut Import,
+) -> Result<bool, Failure> {
     import.protocol = Some(Protocol::ExchangeTable);
     let (device, context) = (import.info().device(), import.context());
     let package = request.class.library.package;
@@ -346,13 +353,13 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, import: &mut Import
         DeviceType::CPU => return Ok(true),
         DeviceType::CUDA => table.current_stream(package, request.object.py(), device)?,
         // Pinned and managed memory is used on no stream in particular.
-        _ => TableStream::Null,
+        _ => WorkStream::Null,
     };
     let consumer = request.stream.unwrap_or(StreamHandle::LegacyDefault);
     let captured = match their_stream {
-        TableStream::Absent => return Ok(false),
+        WorkStream::Absent => return Ok(false),
         // A caller that names a per-thread default stream gets that one.
-        TableStream::Handle(handle)
+        WorkStream::Handle(handle)
             if package.works_on(handle)
                 && request
                     .stream
@@ -362,8 +369,8 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, import: &mut Import
             import.is_stream_named = request.stream.is_some();
             return Ok(true);
         }
-        TableStream::Handle(handle) => order_streams(consumer, handle, context, device)?,
-        TableStream::Null => {
+        WorkStream::Handle(handle) => order_streams(consumer, handle, context, device)?,
+        WorkStream::Null => {
             free_detached();
             import.make_wait_for_unknown(consumer)?;
             None
@@ -376,7 +383,7 @@ fn order_with_table(request: &Request<'_, '_>, table: Table, import: &mut Import
 
 /// The interface dict. The driver determines the device, and the consumer's stream waits for the
 /// producer's, unless it is that one.
-fn from_cuda_array_interface(request: &Request<'_, '_>, slot: &mut ImportSlot) -> Outcome {
+fn from_cuda_array_interface(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> ProtocolResult {
     let object = request.object;
     if request.class.lacks_attributes {
         return Ok(None);

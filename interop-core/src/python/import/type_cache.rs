@@ -18,11 +18,10 @@ use crate::driver::stream_handle::StreamHandle;
 use crate::error::Origin;
 use crate::memory::import::{Filled, Import};
 use crate::process::fork::PerProcess;
-use crate::protocols::dlpack::abi::EXCHANGE_ATTRIBUTES;
 use crate::python::capsule::share_borrow_table;
 use crate::python::errors::{Failure, origin_of};
 use crate::python::import::caveats::{Autograd, Caveat};
-use crate::python::import::exchange_table::{Table, TableStream};
+use crate::python::import::exchange_table::{ExchangeTable, WorkStream};
 use crate::python::import::numpy_array::NumPyClass;
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::interpreter::{
@@ -73,7 +72,7 @@ impl TypeInfo {
 }
 
 /// An object to import.
-pub(crate) struct Request<'a, 'py> {
+pub(crate) struct ImportRequest<'a, 'py> {
     pub(crate) object: &'a Bound<'py, PyAny>,
     /// The cached properties of the object's type.
     pub(crate) class: &'a TypeInfo,
@@ -84,9 +83,9 @@ pub(crate) struct Request<'a, 'py> {
 }
 
 /// What a protocol makes of a slot: `None` if the object does not support it, or not for this array.
-pub(crate) type Outcome = Result<Option<Filled>, Failure>;
+pub(crate) type ProtocolResult = Result<Option<Filled>, Failure>;
 
-impl Request<'_, '_> {
+impl ImportRequest<'_, '_> {
     /// States that the library of an import works on streams that it does not name, unless the caller has named one. JAX
     /// does so too, but never writes an array again.
     pub(crate) fn note_hidden_streams(&self, import: &mut Import) {
@@ -113,7 +112,7 @@ pub(crate) enum ExpectedDevice {
 /// The C exchange table of a type, and the package that defines the type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Library {
-    pub(crate) exchange: Option<Table>,
+    pub(crate) exchange: Option<ExchangeTable>,
     pub(crate) package: Package,
 }
 
@@ -137,7 +136,7 @@ impl Library {
             return Ok(ignore_exception(py, self.package.current_stream(py, device))?.flatten());
         };
         Ok(match table.current_stream(self.package, py, device)? {
-            TableStream::Handle(handle) if self.package.works_on(handle) => {
+            WorkStream::Handle(handle) if self.package.works_on(handle) => {
                 Some(CurrentStream { handle, owner: None })
             }
             // The classes of this crate name a stream on which they do not work. Their memory may be that of a library on
@@ -191,7 +190,7 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let host_only = has(interface).and_then(|is| Ok(is && !has(cuda)? && has(dlpack)?));
     let host_only = ignore_exception(py, host_only)?.unwrap_or(false);
     let package = Package::from_class(class)?;
-    let library = Library { exchange: exchange_table_of(class)?, package };
+    let library = Library { exchange: ExchangeTable::from_class(class)?, package };
     watch(library);
     let method = ignore_exception(py, class.getattr(dlpack))?;
     let expected_device = match package {
@@ -259,33 +258,6 @@ fn has_fixed_attributes(class: &Bound<'_, PyType>) -> bool {
     !changes && plain && lookup.addr() == generic as usize && dict().is_ok_and(|offset| offset == 0)
 }
 
-/// Returns the exchange table of a class, unless a `__dlpack__` of a subclass takes precedence.
-pub(crate) fn exchange_table_of(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
-    let py = class.py();
-    for name in EXCHANGE_ATTRIBUTES.into_iter().filter(|_| crate::python::import::exchange_table::in_use()) {
-        let value = ignore_exception(py, class.getattr(PyString::intern(py, name)))?;
-        if let Some(table) = value.and_then(|value| Table::from_attribute(&value)) {
-            let is_overruled = ignore_exception(py, has_method_below(class, name))?.unwrap_or(false);
-            return Ok((!is_overruled).then_some(table));
-        }
-    }
-    Ok(None)
-}
-
-/// Returns whether a subclass of the class with the table defines `__dlpack__`. A class that overrides or removes the
-/// method does not intend the inherited table.
-fn has_method_below(class: &Bound<'_, PyType>, table: &str) -> PyResult<bool> {
-    let mut method = false;
-    for class in class.getattr("__mro__")?.try_iter()? {
-        let own = class?.getattr("__dict__")?;
-        if own.contains(table)? {
-            return Ok(method);
-        }
-        method |= own.contains("__dlpack__")?;
-    }
-    Ok(false)
-}
-
 /// The libraries that were seen and tell their current stream without one of their arrays. A list that grows leaks its
 /// predecessor; there are only as many as libraries.
 static WATCHED: PerProcess<Mutex<&[Library]>> = PerProcess::new(|_| Mutex::new(&[]));
@@ -312,7 +284,7 @@ fn loaded(py: Python<'_>, seen: &[Library]) -> impl Iterator<Item = Library> {
 
 /// Makes releases of CUDA memory check whether the library of a class captures a graph, or one that is loaded.
 fn watch(library: Library) {
-    cuda::set_capture_hook(captures);
+    cuda::set_capture_hook(library_captures);
     if library.exchange.is_none()
         && !matches!(library.package, Package::PyTorch | Package::CuPy | Package::Warp | Package::TvmFfi)
     {
@@ -325,7 +297,7 @@ fn watch(library: Library) {
 }
 
 /// Returns whether the current stream of a library captures a graph, for this thread and for one device or all devices.
-fn captures(device: Option<i32>) -> bool {
+fn library_captures(device: Option<i32>) -> bool {
     if !is_attached() {
         return false;
     }
