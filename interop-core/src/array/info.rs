@@ -13,7 +13,8 @@ use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
 use crate::driver::device::Device;
 use crate::driver::pointer::address_for_kernels;
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::PendingWork;
+use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 
@@ -345,6 +346,26 @@ impl ArrayInfo {
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.mutability != Mutability::Writable
+    }
+
+    /// Returns an error for arrays that their struct must not write, and for those in which two indices may refer to one
+    /// element.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.mutability() == Mutability::ReadOnly {
+            // In most cases the struct is the reason, and not the array that it was made of.
+            let found = "a struct that only reads its array, or a read-only array";
+            let allowed = "a writable array in a struct that writes: `LeaseMut<T>` in place of `Lease<T>`, `HostVec<T>` in place \
+                           of `Arc<[T]>` or `&[T]`, and no `readonly`";
+            let error = Error::new(ErrorKind::ReadOnly, "readonly", found, allowed);
+            return Err(error.with_rust_hint("shared memory that Rust writes is an `Arc<HostVec<T>>`"));
+        }
+        if !self.layout().is_injective() {
+            let found = text!("{:?} for shape {:?}", self.strides(), self.shape());
+            let allowed =
+                "strides under which no two indices share an element; copy the array to write to it";
+            return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
+        }
+        Ok(())
     }
 
     /// The stream with pending work on the data. `None` if it is unknown: work may be pending on any stream, and an

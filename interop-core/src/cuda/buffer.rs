@@ -18,7 +18,8 @@ use crate::driver::stream::{OwnStream, SPARE, Stream, capture_error, key_of};
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Result, text};
-use crate::process::{borrow_registry, counters};
+use crate::process::borrow_registry;
+use crate::process::counters::COUNTERS;
 
 /// Owned CUDA memory of any kind, zeroed, for elements of a type that is known at run time.
 ///
@@ -291,7 +292,7 @@ impl CudaBuffer {
     /// Stores the address. From here on the drop frees the memory.
     fn own(&mut self, address: usize) {
         self.address = address;
-        counters::ALLOCATIONS.add();
+        COUNTERS.allocations.add();
     }
 
     fn zero(&self, driver: &Driver) -> Outcome {
@@ -304,7 +305,7 @@ impl CudaBuffer {
     /// Returns the address. The caller frees the memory.
     #[cfg(any(feature = "cust", feature = "cuda-core"))]
     pub(crate) fn into_address(self) -> usize {
-        counters::ALLOCATIONS.sub();
+        COUNTERS.allocations.sub();
         debug_assert!(self.uses.is_none(), "memory of a pool is freed in its order");
         core::mem::ManuallyDrop::new(self).address
     }

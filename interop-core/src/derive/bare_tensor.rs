@@ -18,13 +18,13 @@ use crate::cuda::memory_check::Verification;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::driver::device::Device;
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::PendingWork;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::host_vec::{HostBuffer, HostVec};
 use crate::memory::import::{Import, ImportSlot};
 use crate::memory::lease::{Borrowed, BorrowedMut};
 use crate::memory::owner::Owner;
-use crate::memory::raw_view::check_writable;
 use crate::protocols::dlpack::abi::{DLTensor, FLAG_READ_ONLY};
 use crate::protocols::dlpack::export::tensor_of;
 use crate::protocols::dlpack::managed_tensor::read_tensor;
@@ -247,7 +247,7 @@ impl<'a> LentTensor<'a> {
     /// As [`new`](Self::new); [`ErrorKind::ReadOnly`] for read-only memory, [`ErrorKind::Strides`] if indices share elements.
     pub fn new_mut(array: &'a mut impl CudaArray, stream: StreamHandle) -> Result<Self> {
         let info = array.info()?;
-        check_writable(&info)?;
+        info.check_writable()?;
         Self::from_info(&info, stream)
     }
 

@@ -14,7 +14,6 @@ use crate::derive::cuda_array::CudaArray;
 use crate::derive::launch_scope::LaunchScope;
 use crate::derive::scope_state::ScopeUse;
 use crate::error::Result;
-use crate::memory::raw_view::check_writable;
 
 /// An array of a [`LaunchScope::elementwise`]: `&mut` for one that the kernel writes, `&` for one that it reads.
 #[diagnostic::on_unimplemented(
@@ -65,7 +64,7 @@ impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<'a, Out<T>> for &'a mut S {
     fn described(self) -> Result<Described<'a>> {
         let info = CudaArray::info(self)?;
-        check_writable(&info)?;
+        info.check_writable()?;
         let scope_use = ScopeUse::write(self, &info);
         Described::new::<T>(info, scope_use)
     }

@@ -11,8 +11,8 @@ use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::driver;
 use crate::driver::order::{Waiter, Work, order};
-use crate::driver::stream::Stream;
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::{PendingWork, Stream};
+use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::raw_view::{elements, shared_elements};
@@ -140,16 +140,16 @@ impl<'a> Member<'a> {
     /// where it is launched.
     fn order_before(&self, scope: Stream, waiter: fn(Stream) -> Waiter) -> Result<()> {
         let is_unknown = self.pending.only_name().is_none();
-        if !cuda::is_available() || is_unknown && cuda::captures(scope.handle()) {
+        if !cuda::is_available() || is_unknown && cuda::is_capturing(scope.handle()) {
             return Ok(());
         }
         self.work().order_before(waiter(scope))
     }
 
     /// Makes what comes after the scope wait for it. Returns whether the host has to wait instead.
-    fn order_after(&self, scope: Stream, is_captured: bool) -> bool {
+    fn order_after(&self, scope: Stream, is_capturing: bool) -> bool {
         let fails = |waiter| order(waiter, Work::Stream(scope)).is_err();
-        if is_captured {
+        if is_capturing {
             // The graph is ordered where it is launched.
             return self.only_stream().is_some_and(|own| fails(Waiter::Stream(own)));
         }
@@ -341,13 +341,13 @@ impl<'a> ScopeState<'a> {
             uses.note_work(stream);
         }
         // The driver is asked only if it matters.
-        let is_captured = !arrays.iter().all(Member::is_in_capture) && cuda::captures(stream.handle());
+        let is_capturing = !arrays.iter().all(Member::is_in_capture) && cuda::is_capturing(stream.handle());
         let mut needs_host = false;
         for member in &arrays {
-            needs_host |= member.order_after(stream, is_captured);
+            needs_host |= member.order_after(stream, is_capturing);
         }
         // Foreign code, so it comes last. Nobody is asked in vain.
-        let note = || is_captured || needs_host || arrays.iter_mut().all(|member| member.note(scope));
+        let note = || is_capturing || needs_host || arrays.iter_mut().all(|member| member.note(scope));
         let noted = catch_unwind(AssertUnwindSafe(note));
         let mut waited = Ok(());
         if needs_host || !matches!(noted, Ok(true)) {

@@ -157,16 +157,16 @@ fn between_streams(to: Stream, from: Stream, is_fork: bool) -> Result<Option<boo
     let driver = driver()?;
     let is_any_default = to.is_default() || from.is_default();
     let current = if is_any_default { Context::current(driver)? } else { None };
-    let mut is_captured = None;
+    let mut is_capturing = None;
     for waiter in to.each(driver, current)? {
         // Two default streams that the same memory selects are in one context.
         for on in from.each(driver, current)?.filter(|on| !to.has_home_of(from) || waiter.has_home_of(*on)) {
             if waiter != on {
-                is_captured = record_and_wait(driver, waiter, on, current, is_fork)?;
+                is_capturing = record_and_wait(driver, waiter, on, current, is_fork)?;
             }
         }
     }
-    Ok(is_captured)
+    Ok(is_capturing)
 }
 
 /// Records an event on `from` and makes `to` wait for it. The context of a default stream is known, and so is the current one.

@@ -1,6 +1,8 @@
-//! Streams: what the driver knows of one, and the streams of this crate.
+//! Streams: what the driver knows of one, the work on one that is pending, and the streams of this crate.
 //!
 //! Those of this crate are non-blocking, several for each context. They live as long as their context.
+
+use core::fmt;
 
 use crate::driver::context::{
     Context, Entered, KnownContext, PerContext, context_for, contexts_in_use, has_default_streams, used_for,
@@ -8,19 +10,19 @@ use crate::driver::context::{
 use crate::driver::device::Device;
 use crate::driver::functions::{CUstream, Driver, DriverError, Outcome, code, driver, to_usize};
 use crate::driver::pointer::allocation_id;
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::this_thread;
 
 /// Returns whether a stream that synchronizes with the legacy default stream of the current context captures a graph.
 /// Using the legacy default stream would invalidate that capture. Returns false without a driver.
 #[cfg(feature = "cudarc")]
-pub(crate) fn legacy_stream_captures() -> bool {
+pub(crate) fn legacy_stream_joins_capture() -> bool {
     driver().is_ok_and(|driver| capture_of(driver, LEGACY).is_err_and(DriverError::is_about_capture))
 }
 
 /// Returns whether a live stream captures a graph. The legacy default stream cannot.
-pub(crate) fn captures(stream: StreamHandle) -> bool {
+pub(crate) fn is_capturing(stream: StreamHandle) -> bool {
     let raw = stream.to_raw().filter(|raw| *raw != LEGACY);
     let (Some(raw), Ok(driver)) = (raw, driver()) else { return false };
     capture_of(driver, raw).is_ok_and(|capture| capture.is_some())
@@ -213,32 +215,6 @@ impl Stream {
     }
 }
 
-impl PendingWork {
-    /// The stream with the work, on memory of `device`. `None` if nothing is pending, or if it is unknown.
-    pub(crate) fn stream(self, device: Device) -> Option<Stream> {
-        Stream::new(self.name()?, self.context(), device)
-    }
-
-    /// Returns pending work on the legacy default stream of a context: the given one, else the one in which memory of `device`
-    /// is used now.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Driver`] for a device that does not exist.
-    pub(crate) fn on_default_stream(device: Device, context: Option<Context>) -> Result<Self> {
-        let context = match (context, driver()) {
-            (None, Ok(driver)) => Some(context_for(driver, device)?),
-            (context, _) => context,
-        };
-        Ok(Self::in_context(StreamHandle::LegacyDefault, context))
-    }
-
-    /// As [`Stream::handle_here`]. `None` if the stream is unknown, too.
-    pub(crate) fn handle_here(self, device: Device) -> Option<StreamHandle> {
-        self.stream(device).map_or_else(|| self.name(), |stream| stream.handle_here(device))
-    }
-}
-
 #[cold]
 fn is_gone(context: Context) -> bool {
     driver().is_ok_and(|driver| context.enter(driver).is_err_and(DriverError::is_final))
@@ -270,6 +246,129 @@ pub(crate) fn context_of(driver: &Driver, stream: CUstream) -> Outcome<Option<Co
     Ok(Context::from_driver(context))
 }
 
+/// The work that may be pending on an array.
+///
+/// On another thread, or later, another context may be current. The handle of a default stream then means another
+/// stream, so its context is stored, too.
+#[derive(Clone, Copy)]
+pub(crate) struct PendingWork {
+    /// `None`: nobody knows on which streams work is pending.
+    stream: Option<StreamHandle>,
+    /// The context of a default stream, if it is known.
+    context: Option<Context>,
+    /// Whether the library that shares the memory works on streams that it does not name.
+    hidden_streams: HiddenStreams,
+}
+
+/// A word, because the padding after a byte is copied too.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+enum HiddenStreams {
+    No,
+    Yes,
+}
+
+impl PendingWork {
+    /// No work is pending.
+    pub(crate) const NOTHING: Self = Self::on(StreamHandle::NothingPending);
+    /// Work may be pending on any stream.
+    pub(crate) const UNKNOWN: Self = Self { stream: None, context: None, hidden_streams: HiddenStreams::No };
+
+    /// Creates pending work on a stream whose handle means the same stream in every context, or on no stream.
+    #[inline]
+    pub(crate) const fn on(stream: StreamHandle) -> Self {
+        Self { stream: Some(stream), context: None, hidden_streams: HiddenStreams::No }
+    }
+
+    /// As [`on`](Self::on). A default stream is that of this context.
+    pub(crate) fn in_context(stream: StreamHandle, context: Option<Context>) -> Self {
+        let is_default = matches!(stream, StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault);
+        Self { context: context.filter(|_| is_default), ..Self::on(stream) }
+    }
+
+    /// Replaces the stream by that of a `stream` field.
+    #[inline]
+    pub(crate) fn with_field(self, stream: Option<StreamHandle>) -> Self {
+        match stream {
+            Some(stream) => Self { hidden_streams: self.hidden_streams, ..Self::on(stream) },
+            None => self,
+        }
+    }
+
+    /// States that the library that shares the memory works on streams that it does not name.
+    #[inline]
+    pub(crate) const fn with_hidden_streams(self) -> Self {
+        Self { hidden_streams: HiddenStreams::Yes, ..self }
+    }
+
+    /// Whether the library that shares the memory works on streams that it does not name.
+    pub(crate) const fn has_hidden_streams(self) -> bool {
+        matches!(self.hidden_streams, HiddenStreams::Yes)
+    }
+
+    /// The stored handle, which may mean another stream on this thread.
+    #[inline]
+    pub(crate) fn name(self) -> Option<StreamHandle> {
+        self.stream
+    }
+
+    /// As [`name`](Self::name). `None` if work may be pending on hidden streams, too.
+    #[inline]
+    pub(crate) fn only_name(self) -> Option<StreamHandle> {
+        self.stream.filter(|stream| !self.has_hidden_streams() || *stream == StreamHandle::NothingPending)
+    }
+
+    /// Whether no work is pending.
+    #[inline]
+    pub(crate) fn is_nothing(self) -> bool {
+        self.stream == Some(StreamHandle::NothingPending)
+    }
+
+    /// The context of the default stream, if it is known.
+    pub(crate) fn context(self) -> Option<Context> {
+        self.context
+    }
+
+    /// The stream with the work, on memory of `device`. `None` if nothing is pending, or if it is unknown.
+    pub(crate) fn stream(self, device: Device) -> Option<Stream> {
+        Stream::new(self.name()?, self.context(), device)
+    }
+
+    /// Returns pending work on the legacy default stream of a context: the given one, else the one in which memory of `device`
+    /// is used now.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Driver`] for a device that does not exist.
+    pub(crate) fn on_default_stream(device: Device, context: Option<Context>) -> Result<Self> {
+        let context = match (context, driver()) {
+            (None, Ok(driver)) => Some(context_for(driver, device)?),
+            (context, _) => context,
+        };
+        Ok(Self::in_context(StreamHandle::LegacyDefault, context))
+    }
+
+    /// As [`Stream::handle_here`]. `None` if the stream is unknown, too.
+    pub(crate) fn handle_here(self, device: Device) -> Option<StreamHandle> {
+        self.stream(device).map_or_else(|| self.name(), |stream| stream.handle_here(device))
+    }
+}
+
+impl PartialEq for PendingWork {
+    /// The default streams of two contexts differ, although they have one handle.
+    fn eq(&self, other: &Self) -> bool {
+        (self.stream, self.context) == (other.stream, other.context)
+    }
+}
+
+impl Eq for PendingWork {}
+
+impl fmt::Debug for PendingWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stream.fmt(f)
+    }
+}
+
 /// Returns the id of the capture that a stream is part of.
 pub(crate) fn capture_of(driver: &Driver, stream: CUstream) -> Outcome<Option<u64>> {
     let mut status = 0;
@@ -290,7 +389,7 @@ pub(crate) fn dead_stream(failure: DriverError, stream: StreamHandle) -> Error {
 }
 
 #[cold]
-pub(crate) fn capture_error(stream: StreamHandle, what: impl core::fmt::Display) -> Error {
+pub(crate) fn capture_error(stream: StreamHandle, what: impl fmt::Display) -> Error {
     let found = text!("{what} ({stream}), while a graph is captured");
     let allowed = "work on the captured stream alone, and no wait for other work";
     Error::new(ErrorKind::StreamCapture, "stream", found, allowed)
@@ -431,4 +530,18 @@ fn create(driver: &Driver) -> Outcome<CUstream> {
     // SAFETY: `stream` is valid for a write.
     unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_streams_of_two_contexts_are_not_equal() {
+        let on =
+            |context| PendingWork::in_context(StreamHandle::LegacyDefault, Context::from_driver(context));
+        assert_eq!(on(8), on(8));
+        assert_ne!(on(8), on(16));
+        assert_ne!(on(8), PendingWork::on(StreamHandle::LegacyDefault));
+    }
 }

@@ -7,16 +7,14 @@
 #![expect(clippy::inline_always, reason = "fields of a view that are not read are not computed")]
 
 use core::marker::PhantomData;
-use core::mem::align_of;
-use core::ptr;
 
 use interop_kernel::{KernelView, KernelViewMut};
 
 use crate::array::element::Element;
-use crate::array::info::{ArrayInfo, kernel_address};
+use crate::array::info::ArrayInfo;
 use crate::error::Result;
 use crate::memory::host::view::{HostView, HostViewMut};
-use crate::memory::raw_view::{RawView, check_writable, printed};
+use crate::memory::raw_view::{RawView, printed};
 
 /// A borrowed array of elements `T` with `N` axes, in memory of any device.
 ///
@@ -100,7 +98,7 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
     /// code accesses the elements for the lifetime of the view.
     #[inline(always)]
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
-        check_writable(info)?;
+        info.check_writable()?;
         // SAFETY: as the caller promises.
         let raw = unsafe { RawView::new::<T>(info) }?;
         Ok(Self { raw, marker: PhantomData })
@@ -155,14 +153,6 @@ printed!(ArrayView ArrayViewMut);
 /// ```
 pub const KERNEL_HEADER: &str = include_str!("../../include/interop.cuh");
 
-/// Returns the pointer, the extents and the strides of an argument.
-fn parts<T: Element, const N: usize>(raw: &RawView<N>) -> Result<(*mut T, [i64; N], [i64; N])> {
-    let address = kernel_address(raw.address, raw.device, align_of::<T>())?;
-    let pointer = ptr::with_exposed_provenance_mut(crate::driver::functions::to_usize(address));
-    // Layouts are checked to fit `isize`, which no host has wider than 64 bits.
-    Ok((pointer, raw.shape.map(|extent| extent as i64), raw.strides.map(|stride| stride as i64)))
-}
-
 impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// Returns a view for reading on the host. Waits for pending work on pinned or managed memory.
     ///
@@ -189,12 +179,7 @@ impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// [`cuda::device_address`](crate::cuda::device_address), if there is a driver.
     pub fn kernel_view(&self) -> Result<KernelView<'a, T, N>> {
         self.raw.note_unknown();
-        self.kernel_view_unwatched()
-    }
-
-    /// As [`kernel_view`](Self::kernel_view), for a launch that is ordered with the array.
-    pub(crate) fn kernel_view_unwatched(&self) -> Result<KernelView<'a, T, N>> {
-        let (pointer, shape, strides) = parts::<T, N>(&self.raw)?;
+        let (pointer, shape, strides) = self.raw.kernel_argument::<T>()?;
         // SAFETY: the elements are those of the view, which borrows them.
         Ok(unsafe { KernelView::from_raw_parts(pointer, shape, strides) })
     }
@@ -218,12 +203,7 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
     /// As [`ArrayView::kernel_view`].
     pub fn kernel_view_mut(self) -> Result<KernelViewMut<'a, T, N>> {
         self.raw.note_unknown();
-        self.kernel_view_mut_unwatched()
-    }
-
-    /// As [`kernel_view_mut`](Self::kernel_view_mut), for a launch that is ordered with the array.
-    pub(crate) fn kernel_view_mut_unwatched(self) -> Result<KernelViewMut<'a, T, N>> {
-        let (pointer, shape, strides) = parts::<T, N>(&self.raw)?;
+        let (pointer, shape, strides) = self.raw.kernel_argument::<T>()?;
         // SAFETY: as for reading; the borrow is exclusive.
         Ok(unsafe { KernelViewMut::from_raw_parts(pointer, shape, strides) })
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::array::dims::Dims;
 use crate::array::element::Element;
-use crate::array::info::ArrayInfo;
+use crate::array::info::{ArrayInfo, kernel_address};
 use crate::array::layout::Layout;
 use crate::array::layout::axes::{Axis, Offsets, Steps, offsets};
 use crate::array::layout::errors::{axes_in_words, wrong_rank};
@@ -16,7 +16,9 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::cuda::handover::ArrayWork;
 use crate::driver::device::Device;
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::functions::to_usize;
+use crate::driver::stream::PendingWork;
+use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::host::cells::{check_any_bits, check_readable};
@@ -181,6 +183,14 @@ impl<const N: usize> RawView<N> {
         Ok(self.runs().map(row))
     }
 
+    /// Returns the pointer, the extents and the strides of an argument of a kernel.
+    pub(crate) fn kernel_argument<T>(&self) -> Result<(*mut T, [i64; N], [i64; N])> {
+        let address = kernel_address(self.address, self.device, align_of::<T>())?;
+        let pointer = ptr::with_exposed_provenance_mut(to_usize(address));
+        // Layouts are checked to fit `isize`, which no host has wider than 64 bits.
+        Ok((pointer, self.shape.map(|extent| extent as i64), self.strides.map(|stride| stride as i64)))
+    }
+
     /// Returns the offsets of the runs along the last axis, in row-major order of the other indices.
     pub(crate) fn runs(&self) -> Runs {
         let count = N.saturating_sub(1);
@@ -225,23 +235,4 @@ pub(crate) fn elements(info: &ArrayInfo) -> Elements {
     }
     let steps = info.shape().iter().zip(info.strides()).filter(|(extent, _)| **extent > 1);
     Elements::strided(range, item, steps.map(|(_, step)| step.unsigned_abs().saturating_mul(item)))
-}
-
-/// Returns an error for arrays that their struct must not write, and for those in which two indices may refer to one
-/// element.
-pub(crate) fn check_writable(info: &ArrayInfo) -> Result<()> {
-    if info.mutability() == Mutability::ReadOnly {
-        // In most cases the struct is the reason, and not the array that it was made of.
-        let found = "a struct that only reads its array, or a read-only array";
-        let allowed = "a writable array in a struct that writes: `LeaseMut<T>` in place of `Lease<T>`, `HostVec<T>` in place \
-                       of `Arc<[T]>` or `&[T]`, and no `readonly`";
-        let error = Error::new(ErrorKind::ReadOnly, "readonly", found, allowed);
-        return Err(error.with_rust_hint("shared memory that Rust writes is an `Arc<HostVec<T>>`"));
-    }
-    if !info.layout().is_injective() {
-        let found = text!("{:?} for shape {:?}", info.strides(), info.shape());
-        let allowed = "strides under which no two indices share an element; copy the array to write to it";
-        return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
-    }
-    Ok(())
 }

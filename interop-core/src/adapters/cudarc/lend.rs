@@ -18,7 +18,6 @@ use crate::derive::fields::stream::AsStream;
 use crate::derive::launch_scope::LaunchScope;
 use crate::derive::scope_state::ScopeUse;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::raw_view::check_writable;
 
 /// An array in memory of a device, lent to `cudarc` for reading. Nothing is copied.
 ///
@@ -194,7 +193,7 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
         stream: Option<&Arc<CudaStream>>,
         scope_use: ScopeUse<'a>,
     ) -> Result<Self> {
-        check_writable(info)?;
+        info.check_writable()?;
         LentSlice::from_info(info, stream, scope_use).map(Self)
     }
 
@@ -248,7 +247,7 @@ fn check_place(info: &ArrayInfo, stream: &CudaStream) -> Result<()> {
 
 /// Returns an error for a captured stream if `cudarc` would make it wait for an event that was recorded outside the graph.
 fn check_capture(stream: &CudaStream) -> Result<()> {
-    if !stream.context().is_event_tracking() || !cuda::captures(stream.as_stream()) {
+    if !stream.context().is_event_tracking() || !cuda::is_capturing(stream.as_stream()) {
         return Ok(());
     }
     let found = "a captured stream of a `CudaContext` with event tracking";

@@ -16,8 +16,8 @@ use crate::driver::functions::{Driver, driver};
 use crate::driver::order::{Waiter, finish_stream};
 use crate::driver::pointer::{address_for_kernels, pointer_attributes};
 use crate::driver::pool::finished;
-use crate::driver::stream::{ContextStream, Stream, capture_of};
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::{ContextStream, PendingWork, Stream, capture_of};
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, Result};
 use crate::memory::copy::device::queue_copy;
 

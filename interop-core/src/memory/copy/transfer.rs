@@ -77,10 +77,10 @@ unsafe fn upload(
     };
     let pieces = pieces.lock().unwrap_or_else(PoisonError::into_inner);
     let stream = ContextStream { context, raw: stream };
-    let mut copies = StagedCopies { driver, stream, pieces: *pieces, queued: [None, None], next: 0 };
+    let mut staged = StagedCopies { driver, stream, pieces: *pieces, queued: [None, None], next: 0 };
     // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits into a
     // piece, as checked above.
-    let copied = unsafe { copy_pieces(&mut copies, element, plan, from, target) };
+    let copied = unsafe { copy_pieces(&mut staged, element, plan, from, target) };
     // Waits after an error, too, because the next call uses the pieces.
     copied.and(finish_stream(driver, stream.raw).map_err(Into::into)).map(|()| true)
 }
@@ -130,9 +130,9 @@ impl StagedCopies<'_> {
 
 /// # Safety
 ///
-/// As [`upload`]. Nothing else uses the pieces of `copies`. An element is at most as large as a piece.
+/// As [`upload`]. Nothing else uses the pieces of `staged`. An element is at most as large as a piece.
 unsafe fn copy_pieces(
-    copies: &mut StagedCopies<'_>,
+    staged: &mut StagedCopies<'_>,
     element: &ElementType,
     plan: &CopyPlan,
     from: usize,
@@ -151,7 +151,7 @@ unsafe fn copy_pieces(
         let fill =
             |piece: usize| unsafe { copy_axes(part, element, from, with_exposed_provenance_mut(piece)) };
         // SAFETY: as above.
-        unsafe { copies.copy(target, bytes, fill) }
+        unsafe { staged.copy(target, bytes, fill) }
     })
 }
 

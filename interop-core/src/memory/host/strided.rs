@@ -15,7 +15,7 @@ use crate::memory::host::cells::{ReadOnlyCell, check_readable};
 use crate::memory::host::loops::{Loops, fill, fold, map};
 #[cfg(feature = "rayon")]
 use crate::memory::host::parallel::pieces;
-use crate::memory::raw_view::{check_writable, shared_elements};
+use crate::memory::raw_view::shared_elements;
 use crate::process::borrow_registry::Borrow;
 
 /// The size of a chunk of copied elements, in bytes. Contiguous runs of at least this size are passed in place.
@@ -53,7 +53,7 @@ pub(crate) unsafe fn with_elements_mut<T: Element, R>(
     info: &ArrayInfo,
     work: impl FnOnce(StridedMut<'_, T>) -> Result<R>,
 ) -> Result<R> {
-    check_writable(info)?;
+    info.check_writable()?;
     // SAFETY: `check_writable` accepted the array, and the recorded access excludes other Rust code.
     let work = |elements: Strided<'_, T>| work(unsafe { StridedMut::new(elements) });
     // SAFETY: as the caller promises.

@@ -16,7 +16,7 @@ use crate::driver::release::reach::{Handle, InReach, Reach, contain_panic};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
-use crate::process::counters;
+use crate::process::counters::COUNTERS;
 use crate::protocols::dlpack::abi::{
     DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, TensorAbi,
 };
@@ -236,7 +236,7 @@ fn pack<A: TensorAbi, O: ExportOwner>(
     let package = start.cast::<Package<A, O>>();
     // SAFETY: `alloc_layout` starts with a package and is aligned for one.
     unsafe { package.write(Package { managed, ndim, is_unconsumed: false, reach, owner }) };
-    counters::EXPORTS.add();
+    COUNTERS.exports.add();
     // SAFETY: the struct is complete and not shared; the caller of `export` guarantees that its memory is live.
     unsafe { ManagedTensor::from_raw(package.cast::<A>()) }
 }
@@ -283,7 +283,7 @@ unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
     }
     // SAFETY: the struct is the first field of the package.
     let reach = unsafe { field_ptr::<A, O, Option<Reach>>(package, offset_of!(Package<A, O>, reach)).read() };
-    counters::EXPORTS.sub();
+    COUNTERS.exports.sub();
     let Some(value) = NonNull::new(package.cast::<()>()) else { return };
     // SAFETY: the package is dropped once, by this owner. Its own owner may be dropped on any thread.
     let owner = unsafe { Owner::from_raw(value, drop_package::<A, O>) };
