@@ -3,12 +3,13 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::array::info::ArrayInfo;
-use crate::cuda::memory_check::pointer_attributes_of;
 use crate::driver::context::{Context, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{driver, is_available};
 use crate::driver::order::{Waiter, Work, order, order_streams};
-use crate::driver::pointer::{MemoryUse, context_of_memory, host_address, memory_use};
+use crate::driver::pointer::{
+    MemoryUse, attributes_at, context_of_memory, host_address, memory_use, not_cuda,
+};
 #[cfg(feature = "python")]
 use crate::driver::release::hold::library_is_capturing;
 use crate::driver::release::queue::poll_in_passing;
@@ -274,19 +275,23 @@ pub(crate) fn locate_and_order(
     stated: bool,
     consumer: StreamHandle,
 ) -> Result<OrderedMemory> {
-    let Some(attributes) = pointer_attributes_of(info)? else {
+    if info.numel() == 0 {
         // An array without elements has no pending work.
         info.device = current_device()?;
         return Ok(OrderedMemory { reach: None, is_capturing: None });
-    };
+    }
+    let (driver, address) = (driver()?, info.unwatched_address);
+    let attributes = attributes_at(driver, address)?;
+    let attributes = attributes.ok_or_else(|| not_cuda(address, "memory that CUDA can reach"))?;
+    attributes.check_range(driver, &info.unwatched_range())?;
     info.device = attributes.device;
     if info.device == Device::CUDA_HOST {
         // The interface states the address for devices, which may differ from the host address for registered memory.
         // An `ArrayInfo` holds the host address. Kernel views look up the other one (`device_address`).
-        info.move_to(host_address(info.unwatched_address)?);
+        info.move_to(host_address(address)?);
     }
     let (context, reach) =
-        (attributes.context, attributes.reach(driver()?).holding(info.unwatched_range().len()));
+        (attributes.context, attributes.reach(driver).holding(info.unwatched_range().len()));
     let work = if stated {
         info.pending.name().and_then(|named| Stream::new(named, context, info.device)).into()
     } else {

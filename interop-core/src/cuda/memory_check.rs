@@ -96,24 +96,6 @@ fn compare(info: &ArrayInfo) -> Result<Option<Reach>> {
     Ok(Some(attributes.reach(driver)))
 }
 
-/// Returns the attributes of the memory of an array that states no device, or `None` for an array without elements.
-///
-/// # Errors
-///
-/// [`ErrorKind::Device`] if the address is not CUDA memory, [`ErrorKind::OutOfBounds`] if elements lie outside the
-/// allocation, [`ErrorKind::Driver`] without a driver.
-pub(crate) fn pointer_attributes_of(info: &ArrayInfo) -> Result<Option<PointerAttributes>> {
-    if info.numel() == 0 {
-        return Ok(None);
-    }
-    let driver = driver()?;
-    let attributes = attributes_at(driver, info.unwatched_address)?;
-    let attributes =
-        attributes.ok_or_else(|| not_cuda(info.unwatched_address, "memory that CUDA can reach"))?;
-    attributes.check_range(driver, &info.unwatched_range())?;
-    Ok(Some(attributes))
-}
-
 /// Refuses device memory that is stated to be host memory.
 ///
 /// The driver is queried only if it is already open: an array in host memory does not load it.

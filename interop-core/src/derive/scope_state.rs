@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::thread::panicking;
 
 use crate::array::info::ArrayInfo;
-use crate::cuda;
 use crate::cuda::handover::{ArrayWork, later_work};
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
-use crate::driver::functions::driver;
+use crate::driver::functions::{driver, is_available};
 use crate::driver::order::{Waiter, Work, order};
-use crate::driver::stream::{PendingWork, Stream};
+use crate::driver::stream::{PendingWork, Stream, is_capturing};
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
@@ -140,16 +139,16 @@ impl<'a> Member<'a> {
     /// where it is launched.
     fn order_before(&self, scope: Stream, waiter: fn(Stream) -> Waiter) -> Result<()> {
         let is_unknown = self.pending.only_name().is_none();
-        if !cuda::is_available() || is_unknown && cuda::is_capturing(scope.handle()) {
+        if !is_available() || is_unknown && is_capturing(scope.handle()) {
             return Ok(());
         }
         self.work().order_before(waiter(scope))
     }
 
     /// Makes what comes after the scope wait for it. Returns whether the host has to wait instead.
-    fn order_after(&self, scope: Stream, is_capturing: bool) -> bool {
+    fn order_after(&self, scope: Stream, is_captured: bool) -> bool {
         let fails = |waiter| order(waiter, Work::Stream(scope)).is_err();
-        if is_capturing {
+        if is_captured {
             // The graph is ordered where it is launched.
             return self.only_stream().is_some_and(|own| fails(Waiter::Stream(own)));
         }
@@ -202,7 +201,7 @@ impl<'a> ScopeState<'a> {
     ///
     /// # Errors
     ///
-    /// As [`cuda::stream_wait`].
+    /// As [`stream_wait`](crate::cuda::stream_wait()).
     pub(crate) fn stream_on_device(&mut self) -> Result<ScopeStream> {
         let device = self.device().unwrap_or(Device::cuda(0));
         self.resolve(device)?;
@@ -325,14 +324,14 @@ impl<'a> ScopeState<'a> {
     /// As [`LaunchScope::finish`](crate::LaunchScope::finish).
     pub(crate) fn join(&mut self) -> Result<()> {
         if self.stream.is_none()
-            && cuda::is_available()
+            && is_available()
             && self.arrays.iter().any(|member| member.stream().is_some())
         {
             // Nobody has asked for the stream, so the launches were on that of the array.
             self.stream_on_device()?;
         }
         let mut arrays = core::mem::take(&mut self.arrays);
-        let Some(scope) = self.stream.filter(|_| cuda::is_available()) else {
+        let Some(scope) = self.stream.filter(|_| is_available()) else {
             leave(&arrays);
             return Ok(());
         };
@@ -341,13 +340,13 @@ impl<'a> ScopeState<'a> {
             uses.note_work(stream);
         }
         // The driver is asked only if it matters.
-        let is_capturing = !arrays.iter().all(Member::is_in_capture) && cuda::is_capturing(stream.handle());
+        let is_captured = !arrays.iter().all(Member::is_in_capture) && is_capturing(stream.handle());
         let mut needs_host = false;
         for member in &arrays {
-            needs_host |= member.order_after(stream, is_capturing);
+            needs_host |= member.order_after(stream, is_captured);
         }
         // Foreign code, so it comes last. Nobody is asked in vain.
-        let note = || is_capturing || needs_host || arrays.iter_mut().all(|member| member.note(scope));
+        let note = || is_captured || needs_host || arrays.iter_mut().all(|member| member.note(scope));
         let noted = catch_unwind(AssertUnwindSafe(note));
         let mut waited = Ok(());
         if needs_host || !matches!(noted, Ok(true)) {

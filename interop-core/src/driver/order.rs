@@ -346,16 +346,6 @@ pub(crate) fn finish_stream(driver: &Driver, stream: CUstream) -> Outcome {
     unsafe { driver.stream_synchronize(stream) }
 }
 
-/// Makes `waiter` wait for a stream of this crate, which captures no graph, as `waiter` does not. `context` is that of both.
-pub(crate) fn order_own_stream(
-    driver: &Driver,
-    waiter: CUstream,
-    own: CUstream,
-    context: Context,
-) -> Outcome {
-    Event::of_stream(driver, Some(context), own)?.make_wait(waiter)
-}
-
 /// Records an event after all work of each context of a reach, for a wait of `to`.
 ///
 /// # Errors

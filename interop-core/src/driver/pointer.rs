@@ -292,68 +292,7 @@ impl PointerAttributes {
             answer => answer.map(|()| range),
         }
     }
-}
 
-#[cold]
-pub(crate) fn not_cuda(address: usize, claimed: impl core::fmt::Display) -> Error {
-    let found = text!("{address:#x}, which the driver does not know: a plain host address, or freed memory");
-    Error::new(ErrorKind::Device, "data", found, format_args!("an address of {claimed}"))
-}
-
-/// Returns the reach of memory whose context is unknown, or that has none of its own, such as pool memory. It
-/// may be in use in the current context, which need not be a primary one: some libraries make their own.
-///
-/// If a query fails, the reach is every context in use.
-pub(crate) fn reach_for(driver: &Driver, device: Device) -> Reach {
-    let primary = match device.device_type {
-        DeviceType::CUDA => Context::primary_of(driver, device.device_id).ok(),
-        _ => None,
-    };
-    let current = Context::current(driver).ok().flatten().filter(|current| Some(*current) != primary);
-    let elsewhere = || Context::current_ordinal(driver).is_ok_and(|ordinal| ordinal != device.device_id);
-    let own = current.filter(|_| primary.is_none() || !elsewhere());
-    match (own, primary) {
-        (None, Some(primary)) => Reach::of_context(primary),
-        _ => Reach::of_all(own),
-    }
-}
-
-/// Where memory is used.
-pub(crate) struct MemoryUse {
-    /// The context of the memory, if it has one.
-    pub(crate) context: Option<Context>,
-    pub(crate) reach: Reach,
-}
-
-/// Returns where memory is used. `None` for an array without elements, whose address is 0, for host memory and memory that the driver does not know, and without a driver.
-///
-/// # Errors
-///
-/// [`ErrorKind::Driver`] if the query fails.
-pub(crate) fn memory_use(address: usize, device: Device) -> Result<Option<MemoryUse>> {
-    let Ok(driver) = driver() else { return Ok(None) };
-    if address == 0 || device.device_type == DeviceType::CPU {
-        return Ok(None);
-    }
-    let attributes = attributes_at(driver, address)?;
-    Ok(attributes
-        .map(|attributes| MemoryUse { context: attributes.context, reach: attributes.reach(driver) }))
-}
-
-/// Returns the context of memory at an address, or else that in which memory of the device is used. The address 0 stands
-/// for memory of the device in general.
-///
-/// # Errors
-///
-/// As [`memory_use`].
-pub(crate) fn context_of_memory(address: usize, device: Device) -> Result<Context> {
-    match memory_use(address, device)? {
-        Some(MemoryUse { context: Some(context), .. }) => Ok(context),
-        _ => context_for(driver()?, device),
-    }
-}
-
-impl PointerAttributes {
     pub(crate) fn reach(&self, driver: &Driver) -> Reach {
         match (self.device.device_type, self.context) {
             (DeviceType::CUDA, Some(context)) => Reach::of_context(context),
@@ -412,6 +351,65 @@ impl PointerAttributes {
             };
         }
         Ok(())
+    }
+}
+
+#[cold]
+pub(crate) fn not_cuda(address: usize, claimed: impl core::fmt::Display) -> Error {
+    let found = text!("{address:#x}, which the driver does not know: a plain host address, or freed memory");
+    Error::new(ErrorKind::Device, "data", found, format_args!("an address of {claimed}"))
+}
+
+/// Returns the reach of memory whose context is unknown, or that has none of its own, such as pool memory. It
+/// may be in use in the current context, which need not be a primary one: some libraries make their own.
+///
+/// If a query fails, the reach is every context in use.
+pub(crate) fn reach_for(driver: &Driver, device: Device) -> Reach {
+    let primary = match device.device_type {
+        DeviceType::CUDA => Context::primary_of(driver, device.device_id).ok(),
+        _ => None,
+    };
+    let current = Context::current(driver).ok().flatten().filter(|current| Some(*current) != primary);
+    let elsewhere = || Context::current_ordinal(driver).is_ok_and(|ordinal| ordinal != device.device_id);
+    let own = current.filter(|_| primary.is_none() || !elsewhere());
+    match (own, primary) {
+        (None, Some(primary)) => Reach::of_context(primary),
+        _ => Reach::of_all(own),
+    }
+}
+
+/// Where memory is used.
+pub(crate) struct MemoryUse {
+    /// The context of the memory, if it has one.
+    pub(crate) context: Option<Context>,
+    pub(crate) reach: Reach,
+}
+
+/// Returns where memory is used. `None` for an array without elements, whose address is 0, for host memory and memory that the driver does not know, and without a driver.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] if the query fails.
+pub(crate) fn memory_use(address: usize, device: Device) -> Result<Option<MemoryUse>> {
+    let Ok(driver) = driver() else { return Ok(None) };
+    if address == 0 || device.device_type == DeviceType::CPU {
+        return Ok(None);
+    }
+    let attributes = attributes_at(driver, address)?;
+    Ok(attributes
+        .map(|attributes| MemoryUse { context: attributes.context, reach: attributes.reach(driver) }))
+}
+
+/// Returns the context of memory at an address, or else that in which memory of the device is used. The address 0 stands
+/// for memory of the device in general.
+///
+/// # Errors
+///
+/// As [`memory_use`].
+pub(crate) fn context_of_memory(address: usize, device: Device) -> Result<Context> {
+    match memory_use(address, device)? {
+        Some(MemoryUse { context: Some(context), .. }) => Ok(context),
+        _ => context_for(driver()?, device),
     }
 }
 
