@@ -10,8 +10,9 @@ use crate::cuda::block::{Allocation, MemoryKind};
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::device::Device;
 use crate::driver::functions::{CUstream, Driver, Outcome, code, driver, to_usize};
+use crate::driver::order::queue_and_finish;
 use crate::driver::pointer::reach_for;
-use crate::driver::pool::{PoolMemory, allocate, finished, with_room};
+use crate::driver::pool::{PoolMemory, allocate, with_room};
 use crate::driver::release::queue::{after_work, poll_in_passing};
 use crate::driver::release::reach::{ErasedOwner, Reach};
 use crate::driver::stream::{OwnStream, SPARE, Stream, capture_error, key_of};
@@ -166,7 +167,7 @@ impl CudaBuffer {
         Self::allocated(kind, context, ordinal, element, bytes, |this, driver| match kind {
             MemoryKind::Pool => {
                 this.allocate_in_pool(driver, SPARE, None)?;
-                finished(driver, |_| Ok(()))
+                queue_and_finish(driver, |_| Ok(()))
             }
             _ => this.allocate(driver),
         })
@@ -299,7 +300,9 @@ impl CudaBuffer {
         let _entered = self.context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         // SAFETY: this many bytes were allocated.
-        finished(driver, |stream| unsafe { driver.set(self.address as u64, 0, self.bytes, stream) })
+        queue_and_finish(driver, |stream| unsafe {
+            driver.set(self.address as u64, 0, self.bytes, stream.raw)
+        })
     }
 
     /// Returns the address. The caller frees the memory.

@@ -16,7 +16,7 @@ use crate::driver::release::queue::poll_in_passing;
 use crate::driver::release::reach::Reach;
 #[cfg(feature = "python")]
 use crate::driver::stream::capture_error;
-use crate::driver::stream::{PendingWork, Stream, handover, is_capturing};
+use crate::driver::stream::{PendingWork, Stream, interface_stream, is_capturing};
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
@@ -172,7 +172,7 @@ pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
     let driver = driver()?;
     let context = context.map_or_else(|| context_for(driver, device), Ok)?;
     let _entered = context.enter(driver)?;
-    let stream = handover(driver, context)?;
+    let stream = interface_stream(driver, context)?;
     order(Stream::new(stream, Some(context), device).into(), Work::All(reach))?;
     Ok(stream)
 }

@@ -47,7 +47,7 @@ impl<'a> ScopeUse<'a> {
 }
 
 /// Returns the handle by which a default stream that the program has named can be used with memory of a device.
-pub(crate) type Named<'a> = Box<dyn Fn(Device) -> Option<StreamHandle> + 'a>;
+pub(crate) type DefaultStream<'a> = Box<dyn Fn(Device) -> Option<StreamHandle> + 'a>;
 
 /// The stream and the arrays of a scope.
 #[derive(Default)]
@@ -55,7 +55,7 @@ pub(crate) struct ScopeState<'a> {
     /// The stream, once it is known.
     stream: Option<ScopeStream>,
     /// A default stream that was named. The first array tells by which handle it can be used.
-    named: Option<Named<'a>>,
+    default_stream: Option<DefaultStream<'a>>,
     /// Whether the stream was named by the user.
     is_named: bool,
     arrays: Vec<Member<'a>>,
@@ -183,8 +183,8 @@ impl<'a> ScopeState<'a> {
     }
 
     /// On a default stream that was named.
-    pub(crate) fn on_default(named: Named<'a>) -> Self {
-        Self { named: Some(named), is_named: true, ..Self::default() }
+    pub(crate) fn on_default(default_stream: DefaultStream<'a>) -> Self {
+        Self { default_stream: Some(default_stream), is_named: true, ..Self::default() }
     }
 
     /// The chosen stream, for messages.
@@ -215,7 +215,7 @@ impl<'a> ScopeState<'a> {
             let any = || self.arrays.iter().find_map(Member::stream);
             let any = || any().map(|stream| ScopeStream { stream: stream.for_device(device), device });
             let legacy = Stream::legacy(None, device);
-            let default = || driver().map_or(Ok(legacy), |driver| legacy.found(driver));
+            let default = || driver().map_or(Ok(legacy), |driver| legacy.with_context(driver));
             let stream = self.arrays.iter().find_map(on_its_device).or_else(any);
             self.choose(stream.map_or_else(|| default().map(|stream| ScopeStream { stream, device }), Ok)?)?
         };
@@ -227,9 +227,9 @@ impl<'a> ScopeState<'a> {
 
     /// Finds the handle of a default stream that was named, for memory of this device.
     fn resolve(&mut self, device: Device) -> Result<()> {
-        let Some(named) = &self.named else { return Ok(()) };
-        let handle = named(device).ok_or_else(unnamed_default_stream)?;
-        (self.stream, self.named) = (named_stream(handle), None);
+        let Some(default_stream) = &self.default_stream else { return Ok(()) };
+        let handle = default_stream(device).ok_or_else(unnamed_default_stream)?;
+        (self.stream, self.default_stream) = (named_stream(handle), None);
         Ok(())
     }
 

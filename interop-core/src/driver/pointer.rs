@@ -77,9 +77,9 @@ pub fn pointer_attributes(address: usize) -> Result<Option<PointerAttributes>> {
 
 /// Returns the context in which the memory at an address can be freed.
 #[cfg(feature = "cust")]
-pub(crate) fn home_of(address: usize) -> Option<Context> {
+pub(crate) fn context_to_free(address: usize) -> Option<Context> {
     let driver = driver().ok()?;
-    attributes_at(driver, address).ok()??.home(driver).ok()
+    attributes_at(driver, address).ok()??.context_or_primary(driver).ok()
 }
 
 /// Returns the values of attributes of an address, one word for each. Some values take the lower half of the
@@ -247,7 +247,7 @@ fn pointer_attribute(driver: &Driver, address: usize, attribute: i32) -> Outcome
     let _entered = match Context::current(driver)? {
         Some(_) => None,
         None => match attributes_at(driver, address)? {
-            Some(known) => Some(known.home(driver)?.enter(driver)?),
+            Some(known) => Some(known.context_or_primary(driver)?.enter(driver)?),
             None => return Ok(None),
         },
     };
@@ -262,7 +262,7 @@ fn pointer_attribute(driver: &Driver, address: usize, attribute: i32) -> Outcome
 
 impl PointerAttributes {
     /// Returns a context in which the memory can be queried and freed.
-    pub(crate) fn home(&self, driver: &Driver) -> Outcome<Context> {
+    pub(crate) fn context_or_primary(&self, driver: &Driver) -> Outcome<Context> {
         self.context.map_or_else(|| Context::primary_of(driver, self.ordinal), Ok)
     }
 
@@ -280,7 +280,7 @@ impl PointerAttributes {
     fn block(&self, driver: &Driver, address: usize) -> Outcome<Range<usize>> {
         let _entered = match Context::current(driver)? {
             Some(_) => None,
-            None => Some(self.home(driver)?.enter(driver)?),
+            None => Some(self.context_or_primary(driver)?.enter(driver)?),
         };
         let (mut start, mut size) = (0, 0);
         // SAFETY: `start` and `size` are valid for writes.

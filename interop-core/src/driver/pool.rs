@@ -10,26 +10,12 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::driver::context::Context;
 use crate::driver::event::Event;
-use crate::driver::functions::{CUmemoryPool, CUstream, Driver, DriverError, Outcome, code, opened};
-use crate::driver::order::finish_stream;
+use crate::driver::functions::{CUmemoryPool, CUstream, Driver, Outcome, code, opened};
 use crate::driver::release::requests::{limit_of, make_all_room, make_room};
 use crate::driver::stream::{KeyedStream, OwnStream};
 use crate::process::fork::PerProcess;
 use crate::process::settings::SETTINGS;
-
-/// Queues work on a stream of this crate in the current context, on which nothing waits for work of others, and waits for
-/// it.
-pub(crate) fn finished<R>(driver: &Driver, work: impl FnOnce(CUstream) -> Outcome<R>) -> Outcome<R> {
-    const NO_CONTEXT: DriverError = DriverError { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
-    let context = Context::current(driver)?.ok_or(NO_CONTEXT)?;
-    let stream = OwnStream::spare(context).raw(driver)?;
-    let queued = work(stream);
-    // After a failure too, because a part may be queued.
-    let done = finish_stream(driver, stream);
-    queued.and_then(|result| done.map(|()| result))
-}
 
 /// Memory of a pool.
 pub(crate) struct PoolMemory {

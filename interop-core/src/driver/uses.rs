@@ -119,7 +119,7 @@ impl Uses {
         let driver = driver().ok()?;
         let mut work = self.work()?;
         let work = work.as_mut().filter(|work| work.home.key == key_of(on.handle()))?;
-        let on = on.found(driver).ok()?;
+        let on = on.with_context(driver).ok()?;
         let _entered = on.enter(driver).ok()?;
         // An event inside of a capture is no event for anybody else.
         if capture_of(driver, on.raw()) != Ok(None) {
