@@ -73,7 +73,7 @@ const MEASURED: [[&str; 6]; 9] = [
         "`tests/runtime`",
     ],
     [
-        "`POOL` of events, and `LAST`, the last event of a thread",
+        "`FREE_EVENTS`, and `THREAD_EVENT`, the last event of a thread",
         "`cuEventCreate`, `cuEventDestroy`",
         "an order between two streams",
         "2 driver calls",

@@ -73,7 +73,7 @@ use crate::derive::fields::stream::AsStream;
 use crate::derive::single_error::FieldProbe;
 use crate::driver::device::Device;
 use crate::driver::functions::to_usize;
-use crate::driver::pointer::{home_of, not_cuda};
+use crate::driver::pointer::{context_to_free, not_cuda};
 use crate::driver::release::reach::{InReach, Reach, Sole};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
@@ -293,7 +293,7 @@ impl<B: Buffer> Drop for InContext<B> {
             return;
         }
         // `cust` frees in the context that is current.
-        self.0.reach = home_of(self.address()).map(Reach::of_context);
+        self.0.reach = context_to_free(self.address()).map(Reach::of_context);
         cuda::run_blocking(|| self.0.drop_handle());
     }
 }

@@ -69,7 +69,7 @@ use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
 use crate::derive::from_array::FromArray;
 use crate::driver::device::Device;
-use crate::driver::stream_handle::PendingWork;
+use crate::driver::stream::PendingWork;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::extraction::{DataField, Extraction, FromImport, Requirements};
 use crate::memory::host::cells::{ReadOnlyCell, check_any_bits};

@@ -13,7 +13,8 @@ use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
 use crate::driver::device::Device;
 use crate::driver::pointer::address_for_kernels;
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::PendingWork;
+use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 

@@ -15,7 +15,8 @@ use crate::array::layout::{Layout, StrideList, in_elements};
 use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
 use crate::driver::device::{Device, DeviceType};
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::PendingWork;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// Strides of an unchecked description.

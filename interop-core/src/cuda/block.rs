@@ -10,7 +10,7 @@ use crate::driver::context::Relaxed;
 use crate::driver::event::Event;
 use crate::driver::functions::{CUstream, Driver, Outcome, driver, run_blocking};
 use crate::driver::stream::{KeyedStream, OwnStream};
-use crate::process::counters;
+use crate::process::counters::COUNTERS;
 
 /// Allocated memory. Its drop frees it.
 pub(crate) struct Allocation {
@@ -53,7 +53,7 @@ impl Allocation {
     /// Forgets the allocation, because the call that frees it was made.
     pub(crate) fn was_freed(self) {
         core::mem::forget(self);
-        counters::ALLOCATIONS.sub();
+        COUNTERS.allocations.sub();
     }
 
     fn free(&self, driver: &Driver) -> Outcome {
@@ -81,7 +81,7 @@ impl Drop for Allocation {
             // Freeing pool memory does not wait.
             if self.kind == MemoryKind::Pool { free() } else { run_blocking(free) }
         }
-        counters::ALLOCATIONS.sub();
+        COUNTERS.allocations.sub();
     }
 }
 

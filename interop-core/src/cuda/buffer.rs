@@ -10,15 +10,17 @@ use crate::cuda::block::{Allocation, MemoryKind};
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::device::Device;
 use crate::driver::functions::{CUstream, Driver, Outcome, code, driver, to_usize};
+use crate::driver::order::queue_and_finish;
 use crate::driver::pointer::reach_for;
-use crate::driver::pool::{PoolMemory, allocate, finished, with_room};
+use crate::driver::pool::{PoolMemory, allocate, with_room};
 use crate::driver::release::queue::{after_work, poll_in_passing};
 use crate::driver::release::reach::{ErasedOwner, Reach};
 use crate::driver::stream::{OwnStream, SPARE, Stream, capture_error, key_of};
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Result, text};
-use crate::process::{borrow_registry, counters};
+use crate::process::borrow_registry;
+use crate::process::counters::COUNTERS;
 
 /// Owned CUDA memory of any kind, zeroed, for elements of a type that is known at run time.
 ///
@@ -164,7 +166,7 @@ impl CudaBuffer {
         Self::allocated(kind, context, ordinal, element, bytes, |this, driver| match kind {
             MemoryKind::Pool => {
                 this.allocate_in_pool(driver, SPARE, None)?;
-                finished(driver, |_| Ok(()))
+                queue_and_finish(driver, |_| Ok(()))
             }
             _ => this.allocate(driver),
         })
@@ -293,20 +295,22 @@ impl CudaBuffer {
     /// Stores the address. From here on the drop frees the memory.
     fn own(&mut self, address: usize) {
         self.address = address;
-        counters::ALLOCATIONS.add();
+        COUNTERS.allocations.add();
     }
 
     fn zero(&self, driver: &Driver) -> Outcome {
         let _entered = self.home.context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         // SAFETY: this many bytes were allocated.
-        finished(driver, |stream| unsafe { driver.set(self.address as u64, 0, self.bytes, stream) })
+        queue_and_finish(driver, |stream| unsafe {
+            driver.set(self.address as u64, 0, self.bytes, stream.raw)
+        })
     }
 
     /// Returns the address. The caller frees the memory.
     #[cfg(any(feature = "cust", feature = "cuda-core"))]
     pub(crate) fn into_address(self) -> usize {
-        counters::ALLOCATIONS.sub();
+        COUNTERS.allocations.sub();
         debug_assert!(self.uses.is_none(), "memory of a pool is freed in its order");
         core::mem::ManuallyDrop::new(self).address
     }

@@ -3,20 +3,21 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::array::info::ArrayInfo;
-use crate::cuda::memory_check::pointer_attributes_of;
 use crate::driver::context::{Context, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{driver, is_available};
 use crate::driver::order::{Waiter, Work, order, order_streams};
-use crate::driver::pointer::{MemoryUse, context_of_memory, host_address, memory_use};
+use crate::driver::pointer::{
+    MemoryUse, attributes_at, context_of_memory, host_address, memory_use, not_cuda,
+};
 #[cfg(feature = "python")]
-use crate::driver::release::hold::is_captured;
+use crate::driver::release::hold::library_is_capturing;
 use crate::driver::release::queue::poll_in_passing;
 use crate::driver::release::reach::Reach;
 #[cfg(feature = "python")]
 use crate::driver::stream::capture_error;
-use crate::driver::stream::{Stream, captures, handover};
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::{PendingWork, Stream, interface_stream, is_capturing};
+use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::PerProcess;
@@ -62,7 +63,7 @@ impl<'a> ArrayWork<'a> {
             Waiter::Stream(to) | Waiter::StreamIntoCapture(to) => (Waiter::Stream(to), Some(to.handle())),
             other => (other, None),
         };
-        if [stream, self.pending.name()].into_iter().flatten().any(captures) {
+        if [stream, self.pending.name()].into_iter().flatten().any(is_capturing) {
             return Ok(());
         }
         order(waiter, self.part(work, self.uses)).map(drop)
@@ -140,7 +141,7 @@ pub(crate) fn refuse_capture(info: &ArrayInfo, consumer: StreamHandle) -> Result
         && info.pending.only_name().is_none()
         && info.followed().is_none();
     let ordinal = (device.device_type == DeviceType::CUDA).then_some(device.device_id);
-    if waits_for_all && is_captured(ordinal) {
+    if waits_for_all && library_is_capturing(ordinal) {
         return Err(capture_error(consumer, "a wait for all work of a context"));
     }
     Ok(())
@@ -171,7 +172,7 @@ pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
     let driver = driver()?;
     let context = context.map_or_else(|| context_for(driver, device), Ok)?;
     let _entered = context.enter(driver)?;
-    let stream = handover(driver, context)?;
+    let stream = interface_stream(driver, context)?;
     order(Stream::new(stream, Some(context), device).into(), Work::All(reach))?;
     Ok(stream)
 }
@@ -255,7 +256,7 @@ pub(crate) struct OrderedMemory {
     /// `None` for an array without elements.
     pub(crate) reach: Option<Reach>,
     /// Whether the stream of the consumer captures a graph, if that was asked.
-    pub(crate) is_captured: Option<bool>,
+    pub(crate) is_capturing: Option<bool>,
 }
 
 /// Completes the description of an array that states no device, and makes `consumer` wait for the work that is pending
@@ -274,26 +275,30 @@ pub(crate) fn locate_and_order(
     stated: bool,
     consumer: StreamHandle,
 ) -> Result<OrderedMemory> {
-    let Some(attributes) = pointer_attributes_of(info)? else {
+    if info.numel() == 0 {
         // An array without elements has no pending work.
         info.device = current_device()?;
-        return Ok(OrderedMemory { reach: None, is_captured: None });
-    };
+        return Ok(OrderedMemory { reach: None, is_capturing: None });
+    }
+    let (driver, address) = (driver()?, info.unwatched_address);
+    let attributes = attributes_at(driver, address)?;
+    let attributes = attributes.ok_or_else(|| not_cuda(address, "memory that CUDA can reach"))?;
+    attributes.check_range(driver, &info.unwatched_range())?;
     info.device = attributes.device;
     if info.device == Device::CUDA_HOST {
         // The interface states the address for devices, which may differ from the host address for registered memory.
         // An `ArrayInfo` holds the host address. Kernel views look up the other one (`device_address`).
-        info.move_to(host_address(info.unwatched_address)?);
+        info.move_to(host_address(address)?);
     }
     let (context, reach) =
-        (attributes.context, attributes.reach(driver()?).holding(info.unwatched_range().len()));
+        (attributes.context, attributes.reach(driver).holding(info.unwatched_range().len()));
     let work = if stated {
         info.pending.name().and_then(|named| Stream::new(named, context, info.device)).into()
     } else {
         Work::All(reach)
     };
-    let is_captured = order(Stream::new(consumer, context, info.device).into(), work)?;
-    Ok(OrderedMemory { reach: Some(reach), is_captured })
+    let is_capturing = order(Stream::new(consumer, context, info.device).into(), work)?;
+    Ok(OrderedMemory { reach: Some(reach), is_capturing })
 }
 
 /// Returns the current device, for an array without elements, which has no address to query. Without a current context

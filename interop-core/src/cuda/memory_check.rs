@@ -4,7 +4,7 @@ use crate::array::info::ArrayInfo;
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{Driver, driver, opened};
-use crate::driver::pointer::{PointerAttributes, ask, is_device_memory, not_cuda, reach_for};
+use crate::driver::pointer::{PointerAttributes, attributes_at, is_device_memory, not_cuda, reach_for};
 use crate::driver::release::reach::Reach;
 use crate::error::{Error, ErrorKind, Result, text};
 
@@ -57,7 +57,7 @@ pub(crate) fn reach_of(info: &ArrayInfo) -> Option<Reach> {
     }
     let driver = driver().ok()?;
     let sized = |reach: Reach| reach.holding(info.unwatched_range().len());
-    let attributes = match ask(driver, address) {
+    let attributes = match attributes_at(driver, address) {
         Ok(attributes) => attributes?,
         // A failed query says nothing about the memory.
         Err(_) => return Some(sized(reach_for(driver, info.device()))),
@@ -84,8 +84,8 @@ fn compare(info: &ArrayInfo) -> Result<Option<Reach>> {
     }
     let Ok(driver) = driver() else { return Ok(None) };
     let claimed = info.device();
-    let attributes =
-        ask(driver, info.unwatched_address)?.ok_or_else(|| not_cuda(info.unwatched_address, claimed))?;
+    let attributes = attributes_at(driver, info.unwatched_address)?
+        .ok_or_else(|| not_cuda(info.unwatched_address, claimed))?;
     if !agree(claimed, &attributes) {
         let found = text!("memory of {claimed}");
         let allowed =
@@ -94,24 +94,6 @@ fn compare(info: &ArrayInfo) -> Result<Option<Reach>> {
     }
     attributes.check_range(driver, &info.unwatched_range())?;
     Ok(Some(attributes.reach(driver)))
-}
-
-/// Returns the attributes of the memory of an array that states no device, or `None` for an array without elements.
-///
-/// # Errors
-///
-/// [`ErrorKind::Device`] if the address is not CUDA memory, [`ErrorKind::OutOfBounds`] if elements lie outside the
-/// allocation, [`ErrorKind::Driver`] without a driver.
-pub(crate) fn pointer_attributes_of(info: &ArrayInfo) -> Result<Option<PointerAttributes>> {
-    if info.numel() == 0 {
-        return Ok(None);
-    }
-    let driver = driver()?;
-    let attributes = ask(driver, info.unwatched_address)?;
-    let attributes =
-        attributes.ok_or_else(|| not_cuda(info.unwatched_address, "memory that CUDA can reach"))?;
-    attributes.check_range(driver, &info.unwatched_range())?;
-    Ok(Some(attributes))
 }
 
 /// Refuses device memory that is stated to be host memory.
@@ -130,7 +112,8 @@ fn compare_host(info: &ArrayInfo) -> Result<()> {
 #[cold]
 fn handed_out_as_host(driver: &Driver, info: &ArrayInfo) -> Error {
     let address = info.unwatched_address;
-    let place = ask(driver, address).ok().flatten().map_or(Device::cuda(0), |attributes| attributes.device);
+    let place =
+        attributes_at(driver, address).ok().flatten().map_or(Device::cuda(0), |attributes| attributes.device);
     let allowed = text!("{place}, which the driver reports for {address:#x}");
     Error::new(ErrorKind::Device, "device", "memory of CPU (1)", allowed)
 }

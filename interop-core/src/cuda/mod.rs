@@ -72,6 +72,6 @@ pub use crate::driver::release::requests::{
 pub use crate::driver::release::{ReleasePolicy, release_policy};
 #[cfg(feature = "python")]
 pub(crate) use crate::driver::stream::is_stream_of;
-pub(crate) use crate::driver::stream::{capture_error, captures};
+pub(crate) use crate::driver::stream::{capture_error, is_capturing};
 pub use crate::driver::stream_handle::RawStream;
 pub use crate::process::settings::{Unordered, set_unordered, unordered};

@@ -17,7 +17,7 @@ use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::scope_state::{ScopeState, ScopeStream, ScopeUse, unnamed_default_stream};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::array_view::{ArrayView, ArrayViewMut};
+use crate::memory::raw_view::RawView;
 
 /// Orders the launch of kernels with the arrays that they use, whatever streams these are on.
 ///
@@ -152,7 +152,7 @@ impl<'a> LaunchScope<'a> {
     ///
     /// # Errors
     ///
-    /// As [`ArrayView::kernel_view`] and [`cuda::stream_wait`](crate::cuda::stream_wait()); [`ErrorKind::Device`] for an array of another device than
+    /// As [`ArrayView::kernel_view`](crate::view::ArrayView::kernel_view) and [`cuda::stream_wait`](crate::cuda::stream_wait()); [`ErrorKind::Device`] for an array of another device than
     /// that of the stream or of the arrays before it, unless [`across_devices`](Self::across_devices) allows it.
     pub fn read<'s, T: Element, const N: usize>(
         &'s self,
@@ -160,7 +160,9 @@ impl<'a> LaunchScope<'a> {
     ) -> Result<InScope<KernelView<'s, T, N>>> {
         let info = array.info()?;
         // SAFETY: rule 1 of `CudaArray`, for the lifetime of the borrow, which the scope does not outlive: it is invariant.
-        let view = unsafe { ArrayView::<'s, T, N>::from_info(&info) }?.kernel_view_unwatched()?;
+        let (pointer, shape, strides) = unsafe { RawView::<N>::new::<T>(&info) }?.kernel_argument::<T>()?;
+        // SAFETY: as above.
+        let view = unsafe { KernelView::<'s>::from_raw_parts(pointer, shape, strides) };
         self.add(&info, ScopeUse::read(array, &info))?;
         // SAFETY: the array is borrowed, and one of the scope now.
         Ok(unsafe { self.argument(view) })
@@ -176,8 +178,11 @@ impl<'a> LaunchScope<'a> {
         array: &'a mut (impl CudaArray + ?Sized),
     ) -> Result<InScope<KernelViewMut<'s, T, N>>> {
         let info = array.info()?;
-        // SAFETY: as in `read`; the borrow is exclusive.
-        let view = unsafe { ArrayViewMut::<'s, T, N>::from_info(&info) }?.kernel_view_mut_unwatched()?;
+        info.check_writable()?;
+        // SAFETY: as in `read`.
+        let (pointer, shape, strides) = unsafe { RawView::<N>::new::<T>(&info) }?.kernel_argument::<T>()?;
+        // SAFETY: as in `read`; the borrow is exclusive, and each index has its own element.
+        let view = unsafe { KernelViewMut::<'s>::from_raw_parts(pointer, shape, strides) };
         self.add(&info, ScopeUse::write(array, &info))?;
         // SAFETY: as in `read`; the borrow is exclusive.
         Ok(unsafe { self.argument(view) })

@@ -7,7 +7,8 @@ use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::order::Waiter;
 use crate::driver::release::reach::{InReach, Reach, Sole};
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::PendingWork;
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 
 /// An array whose memory is exported under another device type, for libraries that do not accept its own. It is a

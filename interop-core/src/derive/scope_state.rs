@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::thread::panicking;
 
 use crate::array::info::ArrayInfo;
-use crate::cuda;
 use crate::cuda::handover::{ArrayWork, later_work};
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
-use crate::driver::functions::driver;
+use crate::driver::functions::{driver, is_available};
 use crate::driver::order::{Waiter, Work, order};
-use crate::driver::stream::Stream;
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::{PendingWork, Stream, is_capturing};
+use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::raw_view::{elements, shared_elements};
@@ -48,7 +47,7 @@ impl<'a> ScopeUse<'a> {
 }
 
 /// Returns the handle by which a default stream that the program has named can be used with memory of a device.
-pub(crate) type Named<'a> = Box<dyn Fn(Device) -> Option<StreamHandle> + 'a>;
+pub(crate) type DefaultStream<'a> = Box<dyn Fn(Device) -> Option<StreamHandle> + 'a>;
 
 /// The stream and the arrays of a scope.
 #[derive(Default)]
@@ -56,7 +55,7 @@ pub(crate) struct ScopeState<'a> {
     /// The stream, once it is known.
     stream: Option<ScopeStream>,
     /// A default stream that was named. The first array tells by which handle it can be used.
-    named: Option<Named<'a>>,
+    default_stream: Option<DefaultStream<'a>>,
     /// Whether the stream was named by the user.
     is_named: bool,
     arrays: Vec<Member<'a>>,
@@ -140,7 +139,7 @@ impl<'a> Member<'a> {
     /// where it is launched.
     fn order_before(&self, scope: Stream, waiter: fn(Stream) -> Waiter) -> Result<()> {
         let is_unknown = self.pending.only_name().is_none();
-        if !cuda::is_available() || is_unknown && cuda::captures(scope.handle()) {
+        if !is_available() || is_unknown && is_capturing(scope.handle()) {
             return Ok(());
         }
         self.work().order_before(waiter(scope))
@@ -184,8 +183,8 @@ impl<'a> ScopeState<'a> {
     }
 
     /// On a default stream that was named.
-    pub(crate) fn on_default(named: Named<'a>) -> Self {
-        Self { named: Some(named), is_named: true, ..Self::default() }
+    pub(crate) fn on_default(default_stream: DefaultStream<'a>) -> Self {
+        Self { default_stream: Some(default_stream), is_named: true, ..Self::default() }
     }
 
     /// The chosen stream, for messages.
@@ -202,7 +201,7 @@ impl<'a> ScopeState<'a> {
     ///
     /// # Errors
     ///
-    /// As [`cuda::stream_wait`].
+    /// As [`stream_wait`](crate::cuda::stream_wait()).
     pub(crate) fn stream_on_device(&mut self) -> Result<ScopeStream> {
         let device = self.device().unwrap_or(Device::cuda(0));
         self.resolve(device)?;
@@ -216,7 +215,7 @@ impl<'a> ScopeState<'a> {
             let any = || self.arrays.iter().find_map(Member::stream);
             let any = || any().map(|stream| ScopeStream { stream: stream.for_device(device), device });
             let legacy = Stream::legacy(None, device);
-            let default = || driver().map_or(Ok(legacy), |driver| legacy.found(driver));
+            let default = || driver().map_or(Ok(legacy), |driver| legacy.with_context(driver));
             let stream = self.arrays.iter().find_map(on_its_device).or_else(any);
             self.choose(stream.map_or_else(|| default().map(|stream| ScopeStream { stream, device }), Ok)?)?
         };
@@ -228,9 +227,9 @@ impl<'a> ScopeState<'a> {
 
     /// Finds the handle of a default stream that was named, for memory of this device.
     fn resolve(&mut self, device: Device) -> Result<()> {
-        let Some(named) = &self.named else { return Ok(()) };
-        let handle = named(device).ok_or_else(unnamed_default_stream)?;
-        (self.stream, self.named) = (named_stream(handle), None);
+        let Some(default_stream) = &self.default_stream else { return Ok(()) };
+        let handle = default_stream(device).ok_or_else(unnamed_default_stream)?;
+        (self.stream, self.default_stream) = (named_stream(handle), None);
         Ok(())
     }
 
@@ -325,14 +324,14 @@ impl<'a> ScopeState<'a> {
     /// As [`LaunchScope::finish`](crate::LaunchScope::finish).
     pub(crate) fn join(&mut self) -> Result<()> {
         if self.stream.is_none()
-            && cuda::is_available()
+            && is_available()
             && self.arrays.iter().any(|member| member.stream().is_some())
         {
             // Nobody has asked for the stream, so the launches were on that of the array.
             self.stream_on_device()?;
         }
         let mut arrays = core::mem::take(&mut self.arrays);
-        let Some(scope) = self.stream.filter(|_| cuda::is_available()) else {
+        let Some(scope) = self.stream.filter(|_| is_available()) else {
             leave(&arrays);
             return Ok(());
         };
@@ -341,7 +340,7 @@ impl<'a> ScopeState<'a> {
             uses.note_work(stream);
         }
         // The driver is asked only if it matters.
-        let is_captured = !arrays.iter().all(Member::is_in_capture) && cuda::captures(stream.handle());
+        let is_captured = !arrays.iter().all(Member::is_in_capture) && is_capturing(stream.handle());
         let mut needs_host = false;
         for member in &arrays {
             needs_host |= member.order_after(stream, is_captured);

@@ -364,13 +364,9 @@ impl<T: Send> PerContext<T> {
         work: impl FnOnce(&mut KnownContext, &mut T) -> R,
     ) -> Outcome<R> {
         let known = KnownContext::new(driver, context)?;
-        self.forget_earlier(known);
-        self.with_known(known, make, work)
-    }
-
-    /// Forgets the values of earlier contexts with this handle. What they refer to was destroyed.
-    pub(crate) fn forget_earlier(&self, known: KnownContext) {
+        // What earlier contexts with this handle had was destroyed.
         self.lock().retain(|(of, _)| of.context != known.context || *of == known);
+        self.with_known(known, make, work)
     }
 
     /// As [`with`](Self::with), for a context that is known.

@@ -9,25 +9,25 @@ use crate::driver::stream::context_of;
 const DISABLE_TIMING: u32 = 2;
 
 /// The free events of each context.
-static POOL: PerContext<Vec<CUevent>> = PerContext::new();
+static FREE_EVENTS: PerContext<Vec<CUevent>> = PerContext::new();
 
 /// The event that a thread used last, which is nearly always the one that it needs next.
-struct Last(Cell<Option<FreeEvent>>);
+struct ThreadEvent(Cell<Option<FreeEvent>>);
 
 /// An event that is kept for reuse.
 #[derive(Clone, Copy)]
 struct FreeEvent {
-    home: KnownContext,
+    context: KnownContext,
     raw: CUevent,
 }
 
-thread_local!(static LAST: Last = const { Last(Cell::new(None)) });
+thread_local!(static THREAD_EVENT: ThreadEvent = const { ThreadEvent(Cell::new(None)) });
 
-fn last() -> Option<FreeEvent> {
-    LAST.try_with(|last| last.0.get()).ok().flatten()
+fn thread_event() -> Option<FreeEvent> {
+    THREAD_EVENT.try_with(|event| event.0.get()).ok().flatten()
 }
 
-impl Drop for Last {
+impl Drop for ThreadEvent {
     fn drop(&mut self) {
         // Without this, every thread that ends would leak an event.
         self.0.take().into_iter().for_each(FreeEvent::into_pool);
@@ -37,7 +37,7 @@ impl Drop for Last {
 impl FreeEvent {
     fn into_pool(self) {
         // Making a list does not fail.
-        let _ = POOL.with_known(self.home, || Ok(Vec::new()), |_, free| free.push(self.raw));
+        let _ = FREE_EVENTS.with_known(self.context, || Ok(Vec::new()), |_, free| free.push(self.raw));
     }
 }
 
@@ -46,9 +46,9 @@ impl FreeEvent {
 #[cfg(feature = "counters")]
 #[must_use]
 pub fn pooled_events() -> Vec<CUevent> {
-    let pool = POOL.lock();
+    let pool = FREE_EVENTS.lock();
     let free = pool.iter().flat_map(|(_, free)| free);
-    free.copied().chain(last().map(|own| own.raw)).collect()
+    free.copied().chain(thread_event().map(|own| own.raw)).collect()
 }
 
 /// An event without timing. Its drop returns it to the pool.
@@ -56,7 +56,7 @@ pub fn pooled_events() -> Vec<CUevent> {
 /// It may be returned as soon as a wait for it is queued, because a wait refers to the last record before it.
 pub(crate) struct Event<'d> {
     driver: &'d Driver,
-    home: KnownContext,
+    context: KnownContext,
     raw: CUevent,
 }
 
@@ -69,7 +69,7 @@ impl<'d> Event<'d> {
         if let Some(context) = context {
             return Self::recorded(driver, context, record);
         }
-        if let Some(event) = Self::take_last(driver, |_| true) {
+        if let Some(event) = Self::take_thread_event(driver, |_| true) {
             match record(&event) {
                 Ok(()) => return Ok(event),
                 // The stream is in another context, or was destroyed. `context_of` finds out which.
@@ -110,23 +110,22 @@ impl<'d> Event<'d> {
     }
 
     fn take(driver: &'d Driver, context: Context) -> Outcome<Self> {
-        if let Some(event) = Self::take_last(driver, |last| last == context) {
+        if let Some(event) = Self::take_thread_event(driver, |last| last == context) {
             return Ok(event);
         }
-        let home = KnownContext::new(driver, context)?;
-        POOL.forget_earlier(home);
-        match POOL.with_known(home, || Ok(Vec::new()), |_, free| free.pop())? {
-            Some(raw) => Ok(Self { driver, home, raw }),
-            None => Self::create(driver, context),
-        }
+        let pop = |known: &mut KnownContext, free: &mut Vec<CUevent>| {
+            free.pop().map(|raw| Self { driver, context: *known, raw })
+        };
+        let event = FREE_EVENTS.with(driver, context, || Ok(Vec::new()), pop)?;
+        event.map_or_else(|| Self::create(driver, context), Ok)
     }
 
     /// Takes the event that the thread used last, if `will_do` accepts its context and that context still exists.
-    fn take_last(driver: &'d Driver, will_do: impl FnOnce(Context) -> bool) -> Option<Self> {
-        let FreeEvent { home, raw } =
-            last().filter(|last| will_do(last.home.context) && last.home.is_there(driver))?;
-        let _ = LAST.try_with(|last| last.0.set(None));
-        Some(Self { driver, home, raw })
+    fn take_thread_event(driver: &'d Driver, will_do: impl FnOnce(Context) -> bool) -> Option<Self> {
+        let FreeEvent { context, raw } = thread_event()
+            .filter(|event| will_do(event.context.context) && event.context.is_there(driver))?;
+        let _ = THREAD_EVENT.try_with(|event| event.0.set(None));
+        Some(Self { driver, context, raw })
     }
 
     fn create(driver: &'d Driver, context: Context) -> Outcome<Self> {
@@ -135,11 +134,11 @@ impl<'d> Event<'d> {
         if let Ok(ordinal) = Context::current_ordinal(driver) {
             Context::retain_primary(driver, ordinal);
         }
-        let home = KnownContext::new(driver, context)?;
+        let context = KnownContext::new(driver, context)?;
         let mut event = 0;
         // SAFETY: `event` is valid for a write.
         unsafe { driver.event_create(&raw mut event, DISABLE_TIMING) }?;
-        Ok(Self { driver, home, raw: event })
+        Ok(Self { driver, context, raw: event })
     }
 
     /// Destroys the event instead of returning it to the pool. Only for an event that was just created.
@@ -156,7 +155,7 @@ impl<'d> Event<'d> {
 
     /// Makes later work of `stream` wait for the event.
     pub(crate) fn make_wait(&self, stream: CUstream) -> Outcome {
-        if !self.home.was_not_reset() {
+        if !self.context.was_not_reset() {
             return Err(DriverError { symbol: "cuStreamWaitEvent", code: code::CONTEXT_IS_DESTROYED });
         }
         // SAFETY: as for `of_stream`.
@@ -166,10 +165,10 @@ impl<'d> Event<'d> {
     /// Calls `ask` with the event's context current, because the thread that polls may have none. Fails if that context
     /// is gone, even if another one has its handle.
     pub(crate) fn in_context<R>(&self, ask: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
-        if !self.home.is_there(self.driver) {
+        if !self.context.is_there(self.driver) {
             return Err(DriverError { symbol: "cuCtxGetId", code: code::CONTEXT_IS_DESTROYED });
         }
-        let _entered = self.home.context.enter(self.driver)?;
+        let _entered = self.context.context.enter(self.driver)?;
         ask()
     }
 
@@ -192,12 +191,12 @@ impl<'d> Event<'d> {
 
 impl Drop for Event<'_> {
     fn drop(&mut self) {
-        if !self.home.was_not_reset() {
+        if !self.context.was_not_reset() {
             return;
         }
         // A thread that is ending has no such slot any more.
-        let own = FreeEvent { home: self.home, raw: self.raw };
-        let before = LAST.try_with(|last| last.0.replace(Some(own)));
+        let own = FreeEvent { context: self.context, raw: self.raw };
+        let before = THREAD_EVENT.try_with(|event| event.0.replace(Some(own)));
         before.unwrap_or(Some(own)).into_iter().for_each(FreeEvent::into_pool);
     }
 }

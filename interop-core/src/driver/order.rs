@@ -11,7 +11,7 @@ use crate::driver::pointer::memory_use;
 use crate::driver::release::THREAD;
 use crate::driver::release::hold::unless_captured;
 use crate::driver::release::reach::Reach;
-use crate::driver::stream::{LEGACY, Stream, capture_error, capture_of};
+use crate::driver::stream::{ContextStream, LEGACY, OwnStream, Stream, capture_error, capture_of};
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Result, text};
@@ -157,16 +157,19 @@ fn between_streams(to: Stream, from: Stream, is_fork: bool) -> Result<Option<boo
     let driver = driver()?;
     let is_any_default = to.is_default() || from.is_default();
     let current = if is_any_default { Context::current(driver)? } else { None };
-    let mut is_captured = None;
-    for waiter in to.each(driver, current)? {
+    let mut is_capturing = None;
+    for waiter in to.in_each_context(driver, current)? {
         // Two default streams that the same memory selects are in one context.
-        for on in from.each(driver, current)?.filter(|on| !to.has_home_of(from) || waiter.has_home_of(*on)) {
+        for on in from
+            .in_each_context(driver, current)?
+            .filter(|on| !to.has_context_of(from) || waiter.has_context_of(*on))
+        {
             if waiter != on {
-                is_captured = record_and_wait(driver, waiter, on, current, is_fork)?;
+                is_capturing = record_and_wait(driver, waiter, on, current, is_fork)?;
             }
         }
     }
-    Ok(is_captured)
+    Ok(is_capturing)
 }
 
 /// Records an event on `from` and makes `to` wait for it. The context of a default stream is known, and so is the current one.
@@ -184,7 +187,7 @@ fn record_and_wait(
 ) -> Result<Option<bool>> {
     let record = || {
         let event = Event::of_stream(driver, from.context_of_default(), from.raw());
-        event.map_err(|failure| from.refused(failure))
+        event.map_err(|failure| from.refusal(failure))
     };
     let _at_source = match from.enter_from(driver, current) {
         // The work is gone with its context.
@@ -204,7 +207,7 @@ fn record_and_wait(
     let may_fork = is_fork && joined.is_none() && !to.is_default();
     if begun != joined && !may_fork {
         // Default streams of two contexts have one name, so work for the one would be queued on the other.
-        let are_namesakes = to.is_default() && !to.has_home_of(from);
+        let are_namesakes = to.is_default() && !to.has_context_of(from);
         if recorded.is_none() && begun.is_none() && !are_namesakes && is_idle(driver, from.raw()) {
             return Ok(Some(true));
         }
@@ -215,7 +218,7 @@ fn record_and_wait(
     }
     let event = recorded.map_or_else(record, Ok)?;
     let _at_target = to.enter_from(driver, current)?;
-    event.make_wait(to.raw()).map_err(|failure| to.refused(failure))?;
+    event.make_wait(to.raw()).map_err(|failure| to.refusal(failure))?;
     Ok(Some(joined.is_some()))
 }
 
@@ -230,7 +233,7 @@ fn is_idle(driver: &Driver, default_stream: CUstream) -> bool {
 fn host_after_stream(from: Stream) -> Result<()> {
     let driver = driver()?;
     let current = Context::current(driver)?;
-    for from in from.each(driver, current)? {
+    for from in from.in_each_context(driver, current)? {
         let context = from.context(driver)?;
         let _entered = match context.enter_from(driver, current) {
             // The work is gone with its context.
@@ -242,7 +245,7 @@ fn host_after_stream(from: Stream) -> Result<()> {
         }
         let _relaxed = Relaxed::new(driver);
         let event = Event::of_stream(driver, Some(context), from.raw());
-        let event = event.map_err(|failure| from.refused(failure))?;
+        let event = event.map_err(|failure| from.refusal(failure))?;
         make_host_wait(|| event.wait())?;
     }
     Ok(())
@@ -289,7 +292,7 @@ fn after_block(waiter: Waiter, uses: &Uses) -> Option<()> {
     match waiter {
         Waiter::Nobody => Some(()),
         Waiter::Stream(to) | Waiter::StreamIntoCapture(to) => {
-            let to = to.found(driver).ok()?;
+            let to = to.with_context(driver).ok()?;
             let _entered = to.enter(driver).ok()?;
             if capture_of(driver, to.raw()) != Ok(None) {
                 return None;
@@ -312,7 +315,8 @@ fn after_all(waiter: Waiter, reach: Reach) -> Result<()> {
         Waiter::Nobody => Ok(()),
         Waiter::Stream(to) | Waiter::StreamIntoCapture(to) => {
             let current = if to.is_default() { Context::current(driver)? } else { None };
-            to.each(driver, current)?.try_for_each(|to| stream_after_all(driver, to, current, reach))
+            to.in_each_context(driver, current)?
+                .try_for_each(|to| stream_after_all(driver, to, current, reach))
         }
         Waiter::Host => Ok(make_host_wait(&record_contexts(driver, StreamHandle::LegacyDefault, reach)?)?),
         Waiter::Context(to) => {
@@ -337,7 +341,7 @@ fn stream_after_all(
     }
     let events = record_contexts(driver, to.handle(), reach)?;
     let queued = events.iter().try_for_each(|event| event.make_wait(to.raw()));
-    queued.map_err(|failure| to.refused(failure))
+    queued.map_err(|failure| to.refusal(failure))
 }
 
 /// Waits on the host for a stream on which this crate has queued its own work.
@@ -346,14 +350,19 @@ pub(crate) fn finish_stream(driver: &Driver, stream: CUstream) -> Outcome {
     unsafe { driver.stream_synchronize(stream) }
 }
 
-/// Makes `waiter` wait for a stream of this crate, which captures no graph, as `waiter` does not. `context` is that of both.
-pub(crate) fn order_own_stream(
+/// Queues work on a stream of this crate in the current context, on which nothing waits for work of others, and waits for
+/// it.
+pub(crate) fn queue_and_finish<R>(
     driver: &Driver,
-    waiter: CUstream,
-    own: CUstream,
-    context: Context,
-) -> Outcome {
-    Event::of_stream(driver, Some(context), own)?.make_wait(waiter)
+    work: impl FnOnce(ContextStream) -> Outcome<R>,
+) -> Outcome<R> {
+    const NO_CONTEXT: DriverError = DriverError { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
+    let context = Context::current(driver)?.ok_or(NO_CONTEXT)?;
+    let raw = OwnStream::spare(context).raw(driver)?;
+    let queued = work(ContextStream { context, raw });
+    // After a failure too, because a part may be queued.
+    let done = finish_stream(driver, raw);
+    queued.and_then(|result| done.map(|()| result))
 }
 
 /// Records an event after all work of each context of a reach, for a wait of `to`.

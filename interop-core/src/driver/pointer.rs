@@ -72,21 +72,25 @@ impl PartialEq for PointerAttributes {
 ///
 /// [`ErrorKind::Driver`] without a driver, and if it cannot answer.
 pub fn pointer_attributes(address: usize) -> Result<Option<PointerAttributes>> {
-    Ok(ask(driver()?, address)?)
+    Ok(attributes_at(driver()?, address)?)
 }
 
 /// Returns the context in which the memory at an address can be freed.
 #[cfg(feature = "cust")]
-pub(crate) fn home_of(address: usize) -> Option<Context> {
+pub(crate) fn context_to_free(address: usize) -> Option<Context> {
     let driver = driver().ok()?;
-    ask(driver, address).ok()??.home(driver).ok()
+    attributes_at(driver, address).ok()??.context_or_primary(driver).ok()
 }
 
-/// Returns the driver's answers about an address, one word for each attribute. Some answers take the lower half of the
+/// Returns the values of attributes of an address, one word for each. Some values take the lower half of the
 /// word only: all machines with CUDA are little-endian. They stay 0 for an address that the driver does not know.
-fn answers<const N: usize>(driver: &Driver, address: usize, mut attributes: [i32; N]) -> Outcome<[usize; N]> {
-    let mut answers = [0_usize; N];
-    let first = (&raw mut answers).cast::<usize>();
+fn attribute_values<const N: usize>(
+    driver: &Driver,
+    address: usize,
+    mut attributes: [i32; N],
+) -> Outcome<[usize; N]> {
+    let mut values = [0_usize; N];
+    let first = (&raw mut values).cast::<usize>();
     let mut places: [*mut c_void; N] = core::array::from_fn(|at| first.wrapping_add(at).cast());
     #[expect(clippy::cast_possible_truncation, reason = "a handful")]
     let count = N as u32;
@@ -95,12 +99,13 @@ fn answers<const N: usize>(driver: &Driver, address: usize, mut attributes: [i32
     unsafe {
         driver.pointer_attributes(count, attributes.as_mut_ptr(), places.as_mut_ptr(), address as u64)
     }?;
-    Ok(answers)
+    Ok(values)
 }
 
 /// Queries everything about an address, in one call for nearly all memory.
-pub(crate) fn ask(driver: &Driver, address: usize) -> Outcome<Option<PointerAttributes>> {
-    let [memory_type, ordinal, managed, context, start, size, base, bytes] = all_answers(driver, address)?;
+pub(crate) fn attributes_at(driver: &Driver, address: usize) -> Outcome<Option<PointerAttributes>> {
+    let [memory_type, ordinal, managed, context, start, size, base, bytes] =
+        all_attribute_values(driver, address)?;
     let (ordinal, context) = (to_int(ordinal), Context::from_driver(context));
     let Some(device) = kind_of(memory_type, ordinal, managed) else { return Ok(None) };
     // Constructed after its range is known. Changing it later would read it back from memory, which stalls.
@@ -111,9 +116,9 @@ pub(crate) fn ask(driver: &Driver, address: usize) -> Outcome<Option<PointerAttr
     Ok(Some(known(range, piece)))
 }
 
-/// Returns the answers for all attributes of an address. A driver before 11.7 does not know the last two, whose answers
-/// are 0 then.
-fn all_answers(driver: &Driver, address: usize) -> Outcome<[usize; 8]> {
+/// Returns the values of all attributes of an address. A driver before 11.7 does not know the last two, whose values are 0
+/// then.
+fn all_attribute_values(driver: &Driver, address: usize) -> Outcome<[usize; 8]> {
     const ASKED: [i32; 8] = [
         MEMORY_TYPE,
         DEVICE_ORDINAL,
@@ -124,11 +129,11 @@ fn all_answers(driver: &Driver, address: usize) -> Outcome<[usize; 8]> {
         MAPPING_BASE,
         MAPPING_SIZE,
     ];
-    match answers(driver, address, ASKED) {
+    match attribute_values(driver, address, ASKED) {
         Err(failure) if failure.code == code::INVALID_VALUE => {
             let [known @ .., _, _] = ASKED;
             let mut all = [0; ASKED.len()];
-            all[..known.len()].copy_from_slice(&answers(driver, address, known)?);
+            all[..known.len()].copy_from_slice(&attribute_values(driver, address, known)?);
             Ok(all)
         }
         answer => answer,
@@ -137,11 +142,11 @@ fn all_answers(driver: &Driver, address: usize) -> Outcome<[usize; 8]> {
 
 /// Returns the lower half of a word, where the driver wrote an `int`.
 #[expect(clippy::cast_possible_truncation, reason = "the driver wrote an `int`")]
-fn to_int(answer: usize) -> i32 {
-    answer as i32
+fn to_int(value: usize) -> i32 {
+    value as i32
 }
 
-/// Returns the kind of memory that the answers describe, or `None` for an address that is not CUDA memory.
+/// Returns the kind of memory that the values describe, or `None` for an address that is not CUDA memory.
 fn kind_of(memory_type: usize, ordinal: i32, managed: usize) -> Option<Device> {
     match (memory_type, managed) {
         (_, 1..) => Some(Device::CUDA_MANAGED),
@@ -154,7 +159,7 @@ fn kind_of(memory_type: usize, ordinal: i32, managed: usize) -> Option<Device> {
 /// Returns whether an address is device memory that the host cannot reach. Two attributes cost half as much as all of
 /// them. A failed query counts as no: in a forked process every driver call fails.
 pub(crate) fn is_device_memory(driver: &Driver, address: usize) -> bool {
-    let known = || answers(driver, address, [MEMORY_TYPE, IS_MANAGED]);
+    let known = || attribute_values(driver, address, [MEMORY_TYPE, IS_MANAGED]);
     // An array without elements has address 0.
     address != 0 && known().is_ok_and(|known| known == [DEVICE, 0])
 }
@@ -162,7 +167,7 @@ pub(crate) fn is_device_memory(driver: &Driver, address: usize) -> bool {
 /// Returns the number that distinguishes an allocation from all others of the process, earlier ones at its address
 /// included. 0 for an address that is not CUDA memory.
 pub(crate) fn allocation_id(driver: &Driver, address: usize) -> Outcome<usize> {
-    answers(driver, address, [BUFFER_ID]).map(|[id]| id)
+    attribute_values(driver, address, [BUFFER_ID]).map(|[id]| id)
 }
 
 /// Memory that is mapped in one piece.
@@ -175,7 +180,7 @@ pub(crate) struct Mapping {
 /// Returns the mapping at an address. `None` if nothing is mapped there.
 fn mapping_at(driver: &Driver, address: usize) -> Outcome<Option<Mapping>> {
     let asked = [MEMORY_TYPE, DEVICE_ORDINAL, IS_MANAGED, MAPPING_BASE, MAPPING_SIZE];
-    let [memory_type, ordinal, managed, base, size] = answers(driver, address, asked)?;
+    let [memory_type, ordinal, managed, base, size] = attribute_values(driver, address, asked)?;
     let range = base..base.saturating_add(size);
     Ok(kind_of(memory_type, to_int(ordinal), managed).map(|device| Mapping { device, range }))
 }
@@ -190,10 +195,10 @@ fn mapping_at(driver: &Driver, address: usize) -> Outcome<Option<Mapping>> {
 /// (`cuMemPoolSetAccess`), which cuda.core does not do.
 pub fn device_address(address: usize) -> Result<usize> {
     let driver = driver()?;
-    if let Some(found) = one(driver, address, DEVICE_POINTER)? {
+    if let Some(found) = pointer_attribute(driver, address, DEVICE_POINTER)? {
         return Ok(found);
     }
-    match ask(driver, address)? {
+    match attributes_at(driver, address)? {
         Some(known) if known.device == Device::CUDA_HOST => {
             let found = text!("{address:#x}, memory of the host that the current device has no access to");
             let allowed = "memory that a device can reach";
@@ -232,17 +237,17 @@ pub(crate) fn address_for_kernels(address: usize, device: Device) -> Result<usiz
 ///
 /// As [`pointer_attributes`].
 pub(crate) fn host_address(address: usize) -> Result<usize> {
-    Ok(one(driver()?, address, HOST_POINTER)?.unwrap_or(address))
+    Ok(pointer_attribute(driver()?, address, HOST_POINTER)?.unwrap_or(address))
 }
 
 /// Returns one attribute of the size of a pointer, or `None` for an address that is not CUDA memory.
 ///
 /// Unlike the query for several attributes, it needs a current context.
-fn one(driver: &Driver, address: usize, attribute: i32) -> Outcome<Option<usize>> {
+fn pointer_attribute(driver: &Driver, address: usize, attribute: i32) -> Outcome<Option<usize>> {
     let _entered = match Context::current(driver)? {
         Some(_) => None,
-        None => match ask(driver, address)? {
-            Some(known) => Some(known.home(driver)?.enter(driver)?),
+        None => match attributes_at(driver, address)? {
+            Some(known) => Some(known.context_or_primary(driver)?.enter(driver)?),
             None => return Ok(None),
         },
     };
@@ -257,7 +262,7 @@ fn one(driver: &Driver, address: usize, attribute: i32) -> Outcome<Option<usize>
 
 impl PointerAttributes {
     /// Returns a context in which the memory can be queried and freed.
-    pub(crate) fn home(&self, driver: &Driver) -> Outcome<Context> {
+    pub(crate) fn context_or_primary(&self, driver: &Driver) -> Outcome<Context> {
         self.context.map_or_else(|| Context::primary_of(driver, self.ordinal), Ok)
     }
 
@@ -275,7 +280,7 @@ impl PointerAttributes {
     fn block(&self, driver: &Driver, address: usize) -> Outcome<Range<usize>> {
         let _entered = match Context::current(driver)? {
             Some(_) => None,
-            None => Some(self.home(driver)?.enter(driver)?),
+            None => Some(self.context_or_primary(driver)?.enter(driver)?),
         };
         let (mut start, mut size) = (0, 0);
         // SAFETY: `start` and `size` are valid for writes.
@@ -286,6 +291,66 @@ impl PointerAttributes {
             Err(failure) if failure.code == code::NOT_FOUND => Ok(self.piece.clone()),
             answer => answer.map(|()| range),
         }
+    }
+
+    pub(crate) fn reach(&self, driver: &Driver) -> Reach {
+        match (self.device.device_type, self.context) {
+            (DeviceType::CUDA, Some(context)) => Reach::of_context(context),
+            (DeviceType::CUDA, None) => reach_for(driver, self.device),
+            (_, context) => Reach::of_all(context),
+        }
+    }
+
+    /// Checks that elements lie in the allocation.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfBounds`] if they do not.
+    pub(crate) fn check_range(&self, driver: &Driver, claimed: &Range<usize>) -> Result<()> {
+        let Range { start, end } = self.range;
+        if claimed.start < start || end < claimed.end {
+            let size = end - start;
+            let allowed =
+                text!("{start:#x} to {end:#x}, the allocation of {size} bytes that the driver knows there");
+            return Err(out_of_bounds(claimed, allowed));
+        }
+        // Only memory without a context can consist of several mappings.
+        let whole = self.context.is_some() || self.has_in_one_piece(claimed);
+        if whole { Ok(()) } else { self.check_pieces(driver, claimed) }
+    }
+
+    /// Checks that memory of one kind is mapped under all elements. A program that maps memory itself (`cuMemMap`) can
+    /// leave holes, and put memory of several devices side by side. Makes one query for each mapping.
+    #[cold]
+    fn check_pieces(&self, driver: &Driver, claimed: &Range<usize>) -> Result<()> {
+        let (start, own) = (claimed.start, self.device);
+        let mut at = start;
+        while at < claimed.end {
+            let mapping = match mapping_at(driver, at) {
+                // A driver before 11.7 does not support the query.
+                Err(failure) if failure.code == code::INVALID_VALUE => return Ok(()),
+                answer => answer?,
+            };
+            at = match mapping {
+                Some(Mapping { device, range }) if device == own => {
+                    if !range.contains(&at) {
+                        // Mapped by the driver, which does not report the range.
+                        return Ok(());
+                    }
+                    range.end
+                }
+                Some(Mapping { device, .. }) => {
+                    let allowed =
+                        text!("{start:#x} to {at:#x}, where memory of {device} follows that of {own}");
+                    return Err(out_of_bounds(claimed, allowed));
+                }
+                None => {
+                    let allowed = text!("{start:#x} to {at:#x}, the end of the mapped memory");
+                    return Err(out_of_bounds(claimed, allowed));
+                }
+            };
+        }
+        Ok(())
     }
 }
 
@@ -330,7 +395,7 @@ pub(crate) fn memory_use(address: usize, device: Device) -> Result<Option<Memory
     if address == 0 || device.device_type == DeviceType::CPU {
         return Ok(None);
     }
-    let attributes = ask(driver, address)?;
+    let attributes = attributes_at(driver, address)?;
     Ok(attributes
         .map(|attributes| MemoryUse { context: attributes.context, reach: attributes.reach(driver) }))
 }
@@ -348,70 +413,8 @@ pub(crate) fn context_of_memory(address: usize, device: Device) -> Result<Contex
     }
 }
 
-impl PointerAttributes {
-    pub(crate) fn reach(&self, driver: &Driver) -> Reach {
-        match (self.device.device_type, self.context) {
-            (DeviceType::CUDA, Some(context)) => Reach::of_context(context),
-            (DeviceType::CUDA, None) => reach_for(driver, self.device),
-            (_, context) => Reach::of_all(context),
-        }
-    }
-
-    /// Checks that elements lie in the allocation.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::OutOfBounds`] if they do not.
-    pub(crate) fn check_range(&self, driver: &Driver, claimed: &Range<usize>) -> Result<()> {
-        let Range { start, end } = self.range;
-        if claimed.start < start || end < claimed.end {
-            let size = end - start;
-            let allowed =
-                text!("{start:#x} to {end:#x}, the allocation of {size} bytes that the driver knows there");
-            return Err(beyond(claimed, allowed));
-        }
-        // Only memory without a context can consist of several mappings.
-        let whole = self.context.is_some() || self.has_in_one_piece(claimed);
-        if whole { Ok(()) } else { self.check_pieces(driver, claimed) }
-    }
-
-    /// Checks that memory of one kind is mapped under all elements. A program that maps memory itself (`cuMemMap`) can
-    /// leave holes, and put memory of several devices side by side. Makes one query for each mapping.
-    #[cold]
-    fn check_pieces(&self, driver: &Driver, claimed: &Range<usize>) -> Result<()> {
-        let (start, own) = (claimed.start, self.device);
-        let mut at = start;
-        while at < claimed.end {
-            let mapping = match mapping_at(driver, at) {
-                // A driver before 11.7 does not support the query.
-                Err(failure) if failure.code == code::INVALID_VALUE => return Ok(()),
-                answer => answer?,
-            };
-            at = match mapping {
-                Some(Mapping { device, range }) if device == own => {
-                    if !range.contains(&at) {
-                        // Mapped by the driver, which does not report the range.
-                        return Ok(());
-                    }
-                    range.end
-                }
-                Some(Mapping { device, .. }) => {
-                    let allowed =
-                        text!("{start:#x} to {at:#x}, where memory of {device} follows that of {own}");
-                    return Err(beyond(claimed, allowed));
-                }
-                None => {
-                    let allowed = text!("{start:#x} to {at:#x}, the end of the mapped memory");
-                    return Err(beyond(claimed, allowed));
-                }
-            };
-        }
-        Ok(())
-    }
-}
-
 #[cold]
-fn beyond(claimed: &Range<usize>, allowed: impl core::fmt::Display) -> Error {
+fn out_of_bounds(claimed: &Range<usize>, allowed: impl core::fmt::Display) -> Error {
     let found = text!("elements at {:#x} to {:#x}", claimed.start, claimed.end);
     Error::new(ErrorKind::OutOfBounds, "data", found, allowed)
 }

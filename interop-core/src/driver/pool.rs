@@ -7,26 +7,15 @@
 
 use core::ffi::c_int;
 use core::ptr::null_mut;
+use core::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::driver::context::Context;
-use crate::driver::functions::{CUmemoryPool, CUstream, Driver, DriverError, Outcome, code, opened};
-use crate::driver::order::{finish_stream, order_own_stream};
-use crate::driver::release::requests::{limit_of, make_all_room, make_room, store_limit};
+use crate::driver::event::Event;
+use crate::driver::functions::{CUmemoryPool, CUstream, Driver, Outcome, code, opened};
+use crate::driver::release::requests::{limit_of, make_all_room, make_room};
 use crate::driver::stream::{KeyedStream, OwnStream};
 use crate::process::fork::PerProcess;
-
-/// Queues work on a stream of this crate in the current context, on which nothing waits for work of others, and waits for
-/// it.
-pub(crate) fn finished<R>(driver: &Driver, work: impl FnOnce(CUstream) -> Outcome<R>) -> Outcome<R> {
-    const NO_CONTEXT: DriverError = DriverError { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
-    let context = Context::current(driver)?.ok_or(NO_CONTEXT)?;
-    let stream = OwnStream::spare(context).raw(driver)?;
-    let queued = work(stream);
-    // After a failure too, because a part may be queued.
-    let done = finish_stream(driver, stream);
-    queued.and_then(|result| done.map(|()| result))
-}
+use crate::process::settings::SETTINGS;
 
 /// Memory of a pool.
 pub(crate) struct PoolMemory {
@@ -46,7 +35,8 @@ pub(crate) fn allocate(
 ) -> Outcome<PoolMemory> {
     let allocate = |KeyedStream { key, raw }| {
         let address = allocate_on(driver, ordinal, bytes, raw)?;
-        let join = |consumer| order_own_stream(driver, consumer, raw, home.context);
+        // Neither stream captures a graph.
+        let join = |consumer| Event::of_stream(driver, Some(home.context), raw)?.make_wait(consumer);
         if let Err(failure) = consumer.map_or(Ok(()), join) {
             // SAFETY: nobody has the memory yet; the stream is live.
             let _ = unsafe { driver.memory_pool_free(address, raw) };
@@ -193,7 +183,7 @@ fn share_with_peers(driver: &Driver, ordinal: i32, pool: CUmemoryPool) {
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 pub fn set_release_limit(bytes: Option<usize>) -> crate::Result<()> {
-    store_limit(bytes);
+    SETTINGS.release_limit.store(bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
     let set = |driver| pools().iter().try_for_each(|(ordinal, pool)| set_threshold(driver, *ordinal, *pool));
     Ok(opened().map_or(Ok(()), set)?)
 }

@@ -1,6 +1,8 @@
-//! Streams: what the driver knows of one, and the streams of this crate.
+//! Streams: what the driver knows of one, the work on one that is pending, and the streams of this crate.
 //!
 //! Those of this crate are non-blocking, several for each context. They live as long as their context.
+
+use core::fmt;
 
 use crate::driver::context::{
     Context, Entered, KnownContext, PerContext, context_for, contexts_in_use, has_default_streams, used_for,
@@ -8,19 +10,19 @@ use crate::driver::context::{
 use crate::driver::device::Device;
 use crate::driver::functions::{CUstream, Driver, DriverError, Outcome, code, driver, to_usize};
 use crate::driver::pointer::allocation_id;
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::this_thread;
 
 /// Returns whether a stream that synchronizes with the legacy default stream of the current context captures a graph.
 /// Using the legacy default stream would invalidate that capture. Returns false without a driver.
 #[cfg(feature = "cudarc")]
-pub(crate) fn legacy_stream_captures() -> bool {
+pub(crate) fn legacy_stream_joins_capture() -> bool {
     driver().is_ok_and(|driver| capture_of(driver, LEGACY).is_err_and(DriverError::is_about_capture))
 }
 
 /// Returns whether a live stream captures a graph. The legacy default stream cannot.
-pub(crate) fn captures(stream: StreamHandle) -> bool {
+pub(crate) fn is_capturing(stream: StreamHandle) -> bool {
     let raw = stream.to_raw().filter(|raw| *raw != LEGACY);
     let (Some(raw), Ok(driver)) = (raw, driver()) else { return false };
     capture_of(driver, raw).is_ok_and(|capture| capture.is_some())
@@ -34,18 +36,18 @@ pub(crate) const LEGACY: CUstream = 1;
 pub(crate) struct Stream {
     /// Not `NothingPending`.
     handle: StreamHandle,
-    home: Home,
+    context: StreamContext,
 }
 
-/// Where a stream is.
+/// The context of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Home {
-    /// In its own context, which the driver knows by the handle.
-    Own,
-    /// The default stream of a context.
-    In(Context),
-    /// The default stream of the context in which memory of a device is used on this thread.
-    Of(Device),
+enum StreamContext {
+    /// The driver knows it by the handle.
+    OfHandle,
+    /// That of a default stream.
+    Known(Context),
+    /// That of a default stream: the one in which memory of a device is used on this thread.
+    OfDevice(Device),
 }
 
 /// A stream, and its context.
@@ -59,19 +61,19 @@ impl Stream {
     /// The stream that a handle means. A default stream is that of `context`, or else of the context in which memory of
     /// `device` is used. `None` for `NothingPending`.
     pub(crate) fn new(handle: StreamHandle, context: Option<Context>, device: Device) -> Option<Self> {
-        let home = match (handle, context) {
+        let context = match (handle, context) {
             (StreamHandle::NothingPending, _) => return None,
-            (StreamHandle::Raw(_), _) => Home::Own,
-            (_, Some(context)) => Home::In(context),
-            (_, None) => Home::Of(device),
+            (StreamHandle::Raw(_), _) => StreamContext::OfHandle,
+            (_, Some(context)) => StreamContext::Known(context),
+            (_, None) => StreamContext::OfDevice(device),
         };
-        Some(Self { handle, home })
+        Some(Self { handle, context })
     }
 
     /// The legacy default stream of a context.
     pub(crate) fn legacy(context: Option<Context>, device: Device) -> Self {
-        let home = context.map_or(Home::Of(device), Home::In);
-        Self { handle: StreamHandle::LegacyDefault, home }
+        let context = context.map_or(StreamContext::OfDevice(device), StreamContext::Known);
+        Self { handle: StreamHandle::LegacyDefault, context }
     }
 
     pub(crate) fn handle(self) -> StreamHandle {
@@ -83,25 +85,25 @@ impl Stream {
     }
 
     pub(crate) fn is_default(self) -> bool {
-        self.home != Home::Own
+        self.context != StreamContext::OfHandle
     }
 
     /// The same stream. Memory of `device` selects the context of a default stream, if it is not known.
     pub(crate) fn for_device(self, device: Device) -> Self {
-        match self.home {
-            Home::Of(_) => Self { home: Home::Of(device), ..self },
+        match self.context {
+            StreamContext::OfDevice(_) => Self { context: StreamContext::OfDevice(device), ..self },
             _ => self,
         }
     }
 
     /// Whether the two are default streams of the contexts that one device selects.
-    pub(crate) fn has_home_of(self, other: Self) -> bool {
-        self.is_default() && self.home == other.home
+    pub(crate) fn has_context_of(self, other: Self) -> bool {
+        self.is_default() && self.context == other.context
     }
 
     /// The context of a default stream, if it is known.
     pub(crate) fn context_of_default(self) -> Option<Context> {
-        if let Home::In(context) = self.home { Some(context) } else { None }
+        if let StreamContext::Known(context) = self.context { Some(context) } else { None }
     }
 
     /// Returns the context of a stream that is given by its handle, or `None` for a default stream.
@@ -112,18 +114,18 @@ impl Stream {
         if self.is_default() {
             return Ok(None);
         }
-        context_of(driver, self.raw()).map_err(|failure| self.refused(failure))
+        context_of(driver, self.raw()).map_err(|failure| self.refusal(failure))
     }
 
     /// Returns the context of the stream.
     pub(crate) fn context(self, driver: &Driver) -> Result<Context> {
-        match self.home {
-            Home::Own => match self.own_context(driver)? {
+        match self.context {
+            StreamContext::OfHandle => match self.own_context(driver)? {
                 Some(own) => Ok(own),
                 None => context_for(driver, Device::UNKNOWN),
             },
-            Home::In(context) => Ok(context),
-            Home::Of(device) => context_for(driver, device),
+            StreamContext::Known(context) => Ok(context),
+            StreamContext::OfDevice(device) => context_for(driver, device),
         }
     }
 
@@ -133,28 +135,30 @@ impl Stream {
     }
 
     /// The stream, with the context of a default stream.
-    pub(crate) fn found(self, driver: &Driver) -> Result<Self> {
-        match self.home {
-            Home::Of(device) => Ok(Self { home: Home::In(context_for(driver, device)?), ..self }),
+    pub(crate) fn with_context(self, driver: &Driver) -> Result<Self> {
+        match self.context {
+            StreamContext::OfDevice(device) => {
+                Ok(Self { context: StreamContext::Known(context_for(driver, device)?), ..self })
+            }
             _ => Ok(self),
         }
     }
 
-    /// As [`found`](Self::found), while a context is current. Pinned and managed memory belongs to no device: if no context is
+    /// As [`with_context`](Self::with_context), while a context is current. Pinned and managed memory belongs to no device: if no context is
     /// current, the default streams of every primary context in use are meant.
-    pub(crate) fn each(
+    pub(crate) fn in_each_context(
         self,
         driver: &Driver,
         current: Option<Context>,
     ) -> Result<impl Iterator<Item = Self> + use<>> {
-        let (one, more) = match self.home {
-            Home::Of(device) => match used_for(driver, current, device)? {
-                Some(context) => (Some(Self { home: Home::In(context), ..self }), Vec::new()),
+        let (one, more) = match self.context {
+            StreamContext::OfDevice(device) => match used_for(driver, current, device)? {
+                Some(context) => (Some(Self { context: StreamContext::Known(context), ..self }), Vec::new()),
                 None => (None, contexts_in_use(driver)?),
             },
             _ => (Some(self), Vec::new()),
         };
-        let of = move |context| Self { home: Home::In(context), ..self };
+        let of = move |context| Self { context: StreamContext::Known(context), ..self };
         Ok(one.into_iter().chain(more.into_iter().map(of)))
     }
 
@@ -178,20 +182,20 @@ impl Stream {
             code::CAPTURE_IMPLICIT => {
                 capture_error(self.handle, "work on a stream that synchronizes with a capturing stream")
             }
-            _ => self.refused(failure),
+            _ => self.refusal(failure),
         })
     }
 
     /// The error for a stream that the driver rejects.
-    pub(crate) fn refused(self, failure: DriverError) -> Error {
+    pub(crate) fn refusal(self, failure: DriverError) -> Error {
         dead_stream(failure, self.handle)
     }
 
     /// Returns the handle that means the stream on this thread, for memory of `device`. `None` if no handle does. Nothing is
     /// pending in a context that is gone.
     pub(crate) fn handle_here(self, device: Device) -> Option<StreamHandle> {
-        match self.home {
-            Home::In(context) if !means_default_streams_of(context, device) => {
+        match self.context {
+            StreamContext::Known(context) if !means_default_streams_of(context, device) => {
                 is_gone(context).then_some(StreamHandle::NothingPending)
             }
             _ => Some(self.handle),
@@ -213,7 +217,120 @@ impl Stream {
     }
 }
 
+#[cold]
+fn is_gone(context: Context) -> bool {
+    driver().is_ok_and(|driver| context.enter(driver).is_err_and(DriverError::is_final))
+}
+
+/// Returns whether the handles of the default streams mean those of `context` on this thread, for memory of `device`.
+fn means_default_streams_of(context: Context, device: Device) -> bool {
+    let is_current = || driver().is_ok_and(|driver| Context::current(driver) == Ok(Some(context)));
+    has_default_streams(context, device) || is_current()
+}
+
+/// Returns whether a stream belongs to a context. A default stream can be that of any context.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] for a stream that was destroyed.
+#[cfg(any(feature = "python", feature = "cuda-core"))]
+pub(crate) fn is_stream_of(handle: StreamHandle, context: Option<Context>) -> Result<bool> {
+    let Some(context) = context.filter(|_| matches!(handle, StreamHandle::Raw(_))) else { return Ok(true) };
+    let stream = Stream { handle, context: StreamContext::OfHandle };
+    Ok(stream.own_context(driver()?)? == Some(context))
+}
+
+/// Returns the context of a stream. Fails for a stream that was destroyed.
+pub(crate) fn context_of(driver: &Driver, stream: CUstream) -> Outcome<Option<Context>> {
+    let mut context = 0;
+    // SAFETY: the handle is or was a stream, as required of every `StreamHandle`; `context` is valid for a write.
+    unsafe { driver.stream_context(stream, &raw mut context) }?;
+    Ok(Context::from_driver(context))
+}
+
+/// The work that may be pending on an array.
+///
+/// On another thread, or later, another context may be current. The handle of a default stream then means another
+/// stream, so its context is stored, too.
+#[derive(Clone, Copy)]
+pub(crate) struct PendingWork {
+    /// `None`: nobody knows on which streams work is pending.
+    stream: Option<StreamHandle>,
+    /// The context of a default stream, if it is known.
+    context: Option<Context>,
+    /// Whether the library that shares the memory works on streams that it does not name.
+    hidden_streams: HiddenStreams,
+}
+
+/// A word, because the padding after a byte is copied too.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+enum HiddenStreams {
+    No,
+    Yes,
+}
+
 impl PendingWork {
+    /// No work is pending.
+    pub(crate) const NOTHING: Self = Self::on(StreamHandle::NothingPending);
+    /// Work may be pending on any stream.
+    pub(crate) const UNKNOWN: Self = Self { stream: None, context: None, hidden_streams: HiddenStreams::No };
+
+    /// Creates pending work on a stream whose handle means the same stream in every context, or on no stream.
+    #[inline]
+    pub(crate) const fn on(stream: StreamHandle) -> Self {
+        Self { stream: Some(stream), context: None, hidden_streams: HiddenStreams::No }
+    }
+
+    /// As [`on`](Self::on). A default stream is that of this context.
+    pub(crate) fn in_context(stream: StreamHandle, context: Option<Context>) -> Self {
+        let is_default = matches!(stream, StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault);
+        Self { context: context.filter(|_| is_default), ..Self::on(stream) }
+    }
+
+    /// Replaces the stream by that of a `stream` field.
+    #[inline]
+    pub(crate) fn with_field(self, stream: Option<StreamHandle>) -> Self {
+        match stream {
+            Some(stream) => Self { hidden_streams: self.hidden_streams, ..Self::on(stream) },
+            None => self,
+        }
+    }
+
+    /// States that the library that shares the memory works on streams that it does not name.
+    #[inline]
+    pub(crate) const fn with_hidden_streams(self) -> Self {
+        Self { hidden_streams: HiddenStreams::Yes, ..self }
+    }
+
+    /// Whether the library that shares the memory works on streams that it does not name.
+    pub(crate) const fn has_hidden_streams(self) -> bool {
+        matches!(self.hidden_streams, HiddenStreams::Yes)
+    }
+
+    /// The stored handle, which may mean another stream on this thread.
+    #[inline]
+    pub(crate) fn name(self) -> Option<StreamHandle> {
+        self.stream
+    }
+
+    /// As [`name`](Self::name). `None` if work may be pending on hidden streams, too.
+    #[inline]
+    pub(crate) fn only_name(self) -> Option<StreamHandle> {
+        self.stream.filter(|stream| !self.has_hidden_streams() || *stream == StreamHandle::NothingPending)
+    }
+
+    /// Whether no work is pending.
+    #[inline]
+    pub(crate) fn is_nothing(self) -> bool {
+        self.stream == Some(StreamHandle::NothingPending)
+    }
+
+    /// The context of the default stream, if it is known.
+    pub(crate) fn context(self) -> Option<Context> {
+        self.context
+    }
+
     /// The stream with the work, on memory of `device`. `None` if nothing is pending, or if it is unknown.
     pub(crate) fn stream(self, device: Device) -> Option<Stream> {
         Stream::new(self.name()?, self.context(), device)
@@ -239,35 +356,19 @@ impl PendingWork {
     }
 }
 
-#[cold]
-fn is_gone(context: Context) -> bool {
-    driver().is_ok_and(|driver| context.enter(driver).is_err_and(DriverError::is_final))
+impl PartialEq for PendingWork {
+    /// The default streams of two contexts differ, although they have one handle.
+    fn eq(&self, other: &Self) -> bool {
+        (self.stream, self.context) == (other.stream, other.context)
+    }
 }
 
-/// Returns whether the handles of the default streams mean those of `context` on this thread, for memory of `device`.
-fn means_default_streams_of(context: Context, device: Device) -> bool {
-    let is_current = || driver().is_ok_and(|driver| Context::current(driver) == Ok(Some(context)));
-    has_default_streams(context, device) || is_current()
-}
+impl Eq for PendingWork {}
 
-/// Returns whether a stream belongs to a context. A default stream can be that of any context.
-///
-/// # Errors
-///
-/// [`ErrorKind::Driver`] for a stream that was destroyed.
-#[cfg(any(feature = "python", feature = "cuda-core"))]
-pub(crate) fn is_stream_of(handle: StreamHandle, context: Option<Context>) -> Result<bool> {
-    let Some(context) = context.filter(|_| matches!(handle, StreamHandle::Raw(_))) else { return Ok(true) };
-    let stream = Stream { handle, home: Home::Own };
-    Ok(stream.own_context(driver()?)? == Some(context))
-}
-
-/// Returns the context of a stream. Fails for a stream that was destroyed.
-pub(crate) fn context_of(driver: &Driver, stream: CUstream) -> Outcome<Option<Context>> {
-    let mut context = 0;
-    // SAFETY: the handle is or was a stream, as required of every `StreamHandle`; `context` is valid for a write.
-    unsafe { driver.stream_context(stream, &raw mut context) }?;
-    Ok(Context::from_driver(context))
+impl fmt::Debug for PendingWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stream.fmt(f)
+    }
 }
 
 /// Returns the id of the capture that a stream is part of.
@@ -290,7 +391,7 @@ pub(crate) fn dead_stream(failure: DriverError, stream: StreamHandle) -> Error {
 }
 
 #[cold]
-pub(crate) fn capture_error(stream: StreamHandle, what: impl core::fmt::Display) -> Error {
+pub(crate) fn capture_error(stream: StreamHandle, what: impl fmt::Display) -> Error {
     let found = text!("{what} ({stream}), while a graph is captured");
     let allowed = "work on the captured stream alone, and no wait for other work";
     Error::new(ErrorKind::StreamCapture, "stream", found, allowed)
@@ -304,10 +405,10 @@ pub(crate) fn capture_error(stream: StreamHandle, what: impl core::fmt::Display)
 pub(crate) const SPARE: usize = 0;
 
 /// The key of the stream that interface dicts name for unknown work.
-const HANDOVER: usize = usize::MAX;
+const INTERFACE: usize = usize::MAX;
 
 /// The keys that are no numbers of streams.
-const OWN_KEYS: [usize; 2] = [SPARE, HANDOVER];
+const OWN_KEYS: [usize; 2] = [SPARE, INTERFACE];
 
 /// The number of streams in one context. A further key gets a stream that has nothing to do, or else the spare one.
 const MOST: usize = 16;
@@ -363,10 +464,10 @@ impl Streams {
         self.streams.iter().find(|stream| stream.key == key).copied()
     }
 
-    fn get(&mut self, driver: &Driver, home: &mut KnownContext, key: usize) -> Outcome<KeyedStream> {
+    fn get(&mut self, driver: &Driver, known: &mut KnownContext, key: usize) -> Outcome<KeyedStream> {
         if allocation_id(driver, self.sentinel.address)? != self.sentinel.id {
-            home.context.note_reset();
-            (*home, *self) = (KnownContext::new(driver, home.context)?, Self::new(driver)?);
+            known.context.note_reset();
+            (*known, *self) = (KnownContext::new(driver, known.context)?, Self::new(driver)?);
         }
         if let Some(stream) = self.with_key(key) {
             return Ok(stream);
@@ -408,7 +509,7 @@ impl OwnStream {
     /// Calls `work` with the stream. No other consumer gets it meanwhile. The context is current.
     pub(crate) fn with<R>(self, driver: &Driver, work: impl FnOnce(KeyedStream) -> R) -> Outcome<R> {
         let get =
-            |home: &mut KnownContext, streams: &mut Streams| streams.get(driver, home, self.key).map(work);
+            |known: &mut KnownContext, streams: &mut Streams| streams.get(driver, known, self.key).map(work);
         STREAMS.with(driver, self.context, || Streams::new(driver), get)?
     }
 
@@ -419,8 +520,8 @@ impl OwnStream {
 }
 
 /// Returns the stream of a context that interface dicts name for unknown work. The context is current.
-pub(crate) fn handover(driver: &Driver, context: Context) -> Outcome<StreamHandle> {
-    let stream = OwnStream { context, key: HANDOVER }.raw(driver)?;
+pub(crate) fn interface_stream(driver: &Driver, context: Context) -> Outcome<StreamHandle> {
+    let stream = OwnStream { context, key: INTERFACE }.raw(driver)?;
     // SAFETY: the stream is never destroyed, except with its context, which `PerContext` finds out.
     Ok(unsafe { StreamHandle::from_raw(stream) })
 }
@@ -431,4 +532,18 @@ fn create(driver: &Driver) -> Outcome<CUstream> {
     // SAFETY: `stream` is valid for a write.
     unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_streams_of_two_contexts_are_not_equal() {
+        let on =
+            |context| PendingWork::in_context(StreamHandle::LegacyDefault, Context::from_driver(context));
+        assert_eq!(on(8), on(8));
+        assert_ne!(on(8), on(16));
+        assert_ne!(on(8), PendingWork::on(StreamHandle::LegacyDefault));
+    }
 }

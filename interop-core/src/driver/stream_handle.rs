@@ -4,7 +4,6 @@
 use core::fmt;
 use core::num::NonZeroUsize;
 
-use crate::driver::context::Context;
 use crate::driver::device::DeviceType;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -57,105 +56,6 @@ impl RawStream {
 impl fmt::Debug for RawStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.0)
-    }
-}
-
-/// The work that may be pending on an array.
-///
-/// On another thread, or later, another context may be current. The handle of a default stream then means another
-/// stream, so its context is stored, too.
-#[derive(Clone, Copy)]
-pub(crate) struct PendingWork {
-    /// `None`: nobody knows on which streams work is pending.
-    stream: Option<StreamHandle>,
-    /// The context of a default stream, if it is known.
-    context: Option<Context>,
-    /// Whether the library that shares the memory works on streams that it does not name.
-    hidden_streams: HiddenStreams,
-}
-
-/// A word, because the padding after a byte is copied too.
-#[derive(Clone, Copy)]
-#[repr(usize)]
-enum HiddenStreams {
-    No,
-    Yes,
-}
-
-impl PendingWork {
-    /// No work is pending.
-    pub(crate) const NOTHING: Self = Self::on(StreamHandle::NothingPending);
-    /// Work may be pending on any stream.
-    pub(crate) const UNKNOWN: Self = Self { stream: None, context: None, hidden_streams: HiddenStreams::No };
-
-    /// Creates pending work on a stream whose handle means the same stream in every context, or on no stream.
-    #[inline]
-    pub(crate) const fn on(stream: StreamHandle) -> Self {
-        Self { stream: Some(stream), context: None, hidden_streams: HiddenStreams::No }
-    }
-
-    /// As [`on`](Self::on). A default stream is that of this context.
-    pub(crate) fn in_context(stream: StreamHandle, context: Option<Context>) -> Self {
-        let is_default = matches!(stream, StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault);
-        Self { context: context.filter(|_| is_default), ..Self::on(stream) }
-    }
-
-    /// Replaces the stream by that of a `stream` field.
-    #[inline]
-    pub(crate) fn with_field(self, stream: Option<StreamHandle>) -> Self {
-        match stream {
-            Some(stream) => Self { hidden_streams: self.hidden_streams, ..Self::on(stream) },
-            None => self,
-        }
-    }
-
-    /// States that the library that shares the memory works on streams that it does not name.
-    #[inline]
-    pub(crate) const fn with_hidden_streams(self) -> Self {
-        Self { hidden_streams: HiddenStreams::Yes, ..self }
-    }
-
-    /// Whether the library that shares the memory works on streams that it does not name.
-    pub(crate) const fn has_hidden_streams(self) -> bool {
-        matches!(self.hidden_streams, HiddenStreams::Yes)
-    }
-
-    /// The stored handle, which may mean another stream on this thread.
-    #[inline]
-    pub(crate) fn name(self) -> Option<StreamHandle> {
-        self.stream
-    }
-
-    /// As [`name`](Self::name). `None` if work may be pending on hidden streams, too.
-    #[inline]
-    pub(crate) fn only_name(self) -> Option<StreamHandle> {
-        self.stream.filter(|stream| !self.has_hidden_streams() || *stream == StreamHandle::NothingPending)
-    }
-
-    /// Whether no work is pending.
-    #[inline]
-    pub(crate) fn is_nothing(self) -> bool {
-        self.stream == Some(StreamHandle::NothingPending)
-    }
-
-    /// The context of the default stream, if it is known.
-    pub(crate) fn context(self) -> Option<Context> {
-        self.context
-    }
-}
-
-impl PartialEq for PendingWork {
-    /// The default streams of two contexts differ, although they have one handle.
-    fn eq(&self, other: &Self) -> bool {
-        (self.stream, self.context) == (other.stream, other.context)
-    }
-}
-
-impl Eq for PendingWork {}
-
-impl fmt::Debug for PendingWork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.stream.fmt(f)
     }
 }
 
@@ -279,19 +179,5 @@ impl fmt::Display for StreamHandle {
             Self::PerThreadDefault => f.write_str("per-thread default stream (2)"),
             Self::Raw(handle) => write!(f, "stream {handle:?}"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn default_streams_of_two_contexts_are_not_equal() {
-        let on =
-            |context| PendingWork::in_context(StreamHandle::LegacyDefault, Context::from_driver(context));
-        assert_eq!(on(8), on(8));
-        assert_ne!(on(8), on(16));
-        assert_ne!(on(8), PendingWork::on(StreamHandle::LegacyDefault));
     }
 }

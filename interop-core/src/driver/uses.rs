@@ -21,20 +21,20 @@ pub(crate) struct Uses {
     /// The thread that imported the array, or that allocated the block.
     thread: usize,
     /// The work on a block. `None` for an import. Boxed, because imports come and go much more often.
-    work: Option<Box<Mutex<Option<Work>>>>,
+    work: Option<Box<Mutex<Option<BlockWork>>>>,
 }
 
 const UNKNOWN: usize = 1;
 const SCOPE: usize = 2;
 
 /// The work of this crate on a block.
-struct Work {
+struct BlockWork {
     home: OwnStream,
     /// The event behind the work.
     last: Option<Event<'static>>,
 }
 
-impl Work {
+impl BlockWork {
     /// Calls `with` with the event behind the work, or behind the allocation if there was no work.
     fn with_last(&self, driver: &'static Driver, with: impl FnOnce(&Event<'_>) -> Outcome) -> Option<()> {
         if let Some(last) = &self.last {
@@ -48,7 +48,7 @@ impl Work {
 }
 
 impl Uses {
-    fn new(work: Option<Work>) -> Arc<Self> {
+    fn new(work: Option<BlockWork>) -> Arc<Self> {
         let work = work.map(|work| Box::new(Mutex::new(Some(work))));
         Arc::new(Self { state: AtomicUsize::new(0), thread: thread_number(), work })
     }
@@ -60,7 +60,7 @@ impl Uses {
 
     /// Those of a block that is allocated on this stream. `None` if its work cannot be followed.
     pub(crate) fn of_block(home: OwnStream) -> Option<Arc<Self>> {
-        (home.key != SPARE).then(|| Self::new(Some(Work { home, last: None })))
+        (home.key != SPARE).then(|| Self::new(Some(BlockWork { home, last: None })))
     }
 
     /// Whether only this crate has used the memory, and all of its launch scopes have ended.
@@ -98,7 +98,7 @@ impl Uses {
     }
 
     /// A forked child takes no lock, which another thread of its parent may hold.
-    fn work(&self) -> Option<MutexGuard<'_, Option<Work>>> {
+    fn work(&self) -> Option<MutexGuard<'_, Option<BlockWork>>> {
         Some(
             self.work
                 .as_ref()
@@ -119,7 +119,7 @@ impl Uses {
         let driver = driver().ok()?;
         let mut work = self.work()?;
         let work = work.as_mut().filter(|work| work.home.key == key_of(on.handle()))?;
-        let on = on.found(driver).ok()?;
+        let on = on.with_context(driver).ok()?;
         let _entered = on.enter(driver).ok()?;
         // An event inside of a capture is no event for anybody else.
         if capture_of(driver, on.raw()) != Ok(None) {

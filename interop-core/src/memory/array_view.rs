@@ -167,11 +167,6 @@ impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// [`cuda::device_address`](crate::cuda::device_address), if there is a driver.
     pub fn kernel_view(&self) -> Result<KernelView<'a, T, N>> {
         self.raw.note_unknown();
-        self.kernel_view_unwatched()
-    }
-
-    /// As [`kernel_view`](Self::kernel_view), for a launch that is ordered with the array.
-    pub(crate) fn kernel_view_unwatched(&self) -> Result<KernelView<'a, T, N>> {
         let (pointer, shape, strides) = self.raw.kernel_argument::<T>()?;
         // SAFETY: the elements are those of the view, which borrows them.
         Ok(unsafe { KernelView::from_raw_parts(pointer, shape, strides) })
@@ -196,11 +191,6 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
     /// As [`ArrayView::kernel_view`].
     pub fn kernel_view_mut(self) -> Result<KernelViewMut<'a, T, N>> {
         self.raw.note_unknown();
-        self.kernel_view_mut_unwatched()
-    }
-
-    /// As [`kernel_view_mut`](Self::kernel_view_mut), for a launch that is ordered with the array.
-    pub(crate) fn kernel_view_mut_unwatched(self) -> Result<KernelViewMut<'a, T, N>> {
         let (pointer, shape, strides) = self.raw.kernel_argument::<T>()?;
         // SAFETY: as for reading; the borrow is exclusive.
         Ok(unsafe { KernelViewMut::from_raw_parts(pointer, shape, strides) })

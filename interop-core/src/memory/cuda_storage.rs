@@ -8,7 +8,7 @@ use crate::array::mutability::Mutability;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::driver::functions::driver;
-use crate::driver::stream_handle::PendingWork;
+use crate::driver::stream::PendingWork;
 use crate::error::{Refused, Result};
 use crate::memory::copy::device::copy_now;
 use crate::memory::copy::transfer::copy_to_buffer;

@@ -23,8 +23,8 @@ use crate::memory::import::Import;
 use crate::memory::raw_view::shared_elements;
 use crate::memory::std_storage::{check_host_copy, copying_storage};
 use crate::memory::storage::{MemoryRegion, Storage};
-use crate::process::borrow_registry::Borrow;
-use crate::process::{borrow_registry, counters};
+use crate::process::borrow_registry::{self, Borrow};
+use crate::process::counters::COUNTERS;
 
 /// A vector of elements in host memory that is meant to be shared with other libraries.
 ///
@@ -267,7 +267,7 @@ impl HostBuffer {
         let base = NonNull::new(allocate(layout)).ok_or_else(|| Error::no_memory(bytes))?;
         let buffer = Self { base, layout, bytes, element };
         buffer.request_large_pages();
-        counters::ALLOCATIONS.add();
+        COUNTERS.allocations.add();
         Ok(buffer)
     }
 
@@ -336,7 +336,7 @@ impl Drop for HostBuffer {
     fn drop(&mut self) {
         let address = self.address();
         borrow_registry::forget(address..address + self.bytes);
-        counters::ALLOCATIONS.sub();
+        COUNTERS.allocations.sub();
         // SAFETY: the memory was allocated with this layout and is freed once.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }

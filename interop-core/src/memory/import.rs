@@ -16,8 +16,8 @@ use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::order::{Waiter, Work, order, order_streams};
 use crate::driver::release::reach::Reach;
-use crate::driver::stream::Stream;
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::{PendingWork, Stream};
+use crate::driver::stream_handle::StreamHandle;
 #[cfg(feature = "python")]
 use crate::error::Origin;
 use crate::error::{Error, Refused, Result};
@@ -170,7 +170,7 @@ impl Import {
                 return Ok(PendingWork::NOTHING);
             }
             // Work on the array belongs to the graph, and no stream outside of the capture may wait.
-            if cuda::captures(stream) {
+            if cuda::is_capturing(stream) {
                 return Ok(pending);
             }
             order_streams(StreamHandle::LegacyDefault, stream, context, device)?;
@@ -238,7 +238,7 @@ impl Import {
         }
         let pending = self.info.pending;
         let stream = pending.name().unwrap_or(StreamHandle::LegacyDefault);
-        if !self.is_stream_named && cuda::captures(stream) {
+        if !self.is_stream_named && cuda::is_capturing(stream) {
             return Err(cuda::capture_error(stream, "an array that is kept after the call"));
         }
         self.is_on_callers_stream = false;
@@ -270,7 +270,7 @@ impl Import {
     /// As [`cuda::stream_synchronize`].
     #[cold]
     pub(crate) fn synchronize(&mut self) -> Result<()> {
-        if !self.info.pending.name().is_some_and(cuda::captures) {
+        if !self.info.pending.name().is_some_and(cuda::is_capturing) {
             self.info.work().order_before(Waiter::Host)?;
             self.info.pending = PendingWork::NOTHING;
         }
@@ -294,7 +294,7 @@ impl Import {
     /// Takes the owner. The import owns nothing afterwards.
     #[inline]
     pub(crate) fn take_owner(&mut self) -> Owner {
-        core::mem::replace(&mut self.owner, Owner::none())
+        core::mem::take(&mut self.owner)
     }
 
     /// Returns the stream for a copy of the elements. If the struct has a `stream` field, also returns the release
@@ -412,7 +412,7 @@ impl Import {
         self.owner.note_unknown();
         self.info.pending = PendingWork::in_context(stream, context);
         // The query is needed only if an event would be recorded.
-        if !cuda::unordered().releases && captured.unwrap_or_else(|| cuda::captures(stream)) {
+        if !cuda::unordered().releases && captured.unwrap_or_else(|| cuda::is_capturing(stream)) {
             // The graph makes other work wait. An event of the release would invalidate the capture.
             self.owner = self.take_owner().with_reach(Some(Reach::NONE));
         }
@@ -443,7 +443,7 @@ impl Import {
     pub(crate) fn put_on_callers_stream(&mut self, stream: StreamHandle, context: Option<Context>) {
         let stream = match stream {
             // Only the stream that captures can be used until the capture is over.
-            StreamHandle::PerThreadDefault if !cuda::captures(stream) => StreamHandle::LegacyDefault,
+            StreamHandle::PerThreadDefault if !cuda::is_capturing(stream) => StreamHandle::LegacyDefault,
             stream => stream,
         };
         self.info.pending = PendingWork::in_context(stream, context);

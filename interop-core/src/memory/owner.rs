@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::driver::functions::is_opened_by_parent;
 use crate::driver::release::queue::after_work;
 use crate::driver::release::reach::{ErasedOwner, Reach, contain_panic, drop_box};
-use crate::driver::stream_handle::PendingWork;
+use crate::driver::stream::PendingWork;
 use crate::driver::uses::Uses;
 use crate::memory::storage::MemoryState;
 

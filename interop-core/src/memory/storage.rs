@@ -14,7 +14,8 @@ use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
 use crate::array::validate::{Complete, RawDescriptor, Strides};
 use crate::driver::device::Device;
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::PendingWork;
+use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::Result;
 

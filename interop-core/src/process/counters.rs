@@ -5,18 +5,19 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 /// A count of live objects.
 pub(crate) struct Counter(AtomicUsize);
 
-/// Exports whose deleter has not run yet.
-pub(crate) static EXPORTS: Counter = Counter::new();
+/// The counters of the process.
+pub(crate) struct Counters {
+    /// Exports whose deleter has not run yet.
+    pub(crate) exports: Counter,
+    /// Allocations of [`HostVec`](crate::HostVec), [`HostBuffer`](crate::storage::HostBuffer) and
+    /// [`CudaBuffer`](crate::cuda::CudaBuffer).
+    pub(crate) allocations: Counter,
+}
 
-/// Allocations of [`HostVec`](crate::HostVec), [`HostBuffer`](crate::storage::HostBuffer) and
-/// [`CudaBuffer`](crate::cuda::CudaBuffer).
-pub(crate) static ALLOCATIONS: Counter = Counter::new();
+pub(crate) static COUNTERS: Counters =
+    Counters { exports: Counter(AtomicUsize::new(0)), allocations: Counter(AtomicUsize::new(0)) };
 
 impl Counter {
-    const fn new() -> Self {
-        Self(AtomicUsize::new(0))
-    }
-
     #[inline]
     pub(crate) fn add(&self) {
         if cfg!(feature = "counters") {
@@ -36,7 +37,7 @@ impl Counter {
 #[cfg(feature = "counters")]
 #[must_use]
 pub fn live_exports() -> usize {
-    EXPORTS.0.load(Ordering::Relaxed)
+    COUNTERS.exports.0.load(Ordering::Relaxed)
 }
 
 /// The number of live allocations of [`HostVec`](crate::HostVec), [`HostBuffer`](crate::storage::HostBuffer) and
@@ -44,5 +45,5 @@ pub fn live_exports() -> usize {
 #[cfg(feature = "counters")]
 #[must_use]
 pub fn live_allocations() -> usize {
-    ALLOCATIONS.0.load(Ordering::Relaxed)
+    COUNTERS.allocations.0.load(Ordering::Relaxed)
 }

@@ -10,20 +10,23 @@
 use core::ptr::{from_ref, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// What is known of forks.
-struct Forks {
-    /// One more than their number since the first call of [`generation`]; 0 before that call.
+/// What is known of this process.
+struct Process {
+    /// One more than the number of forks since the first call of [`generation`]; 0 before that call.
     generation: AtomicUsize,
     /// The thread that made this process by a fork.
     forked_by: AtomicUsize,
+    /// The number of threads that have asked for their [number](thread_number).
+    threads: AtomicUsize,
 }
 
-static FORKS: Forks = Forks { generation: AtomicUsize::new(0), forked_by: AtomicUsize::new(0) };
+static PROCESS: Process =
+    Process { generation: AtomicUsize::new(0), forked_by: AtomicUsize::new(0), threads: AtomicUsize::new(0) };
 
 /// A number that differs from that of every process this one was forked from. Never 0.
 #[inline]
 pub(crate) fn generation() -> usize {
-    match FORKS.generation.load(Ordering::Relaxed) {
+    match PROCESS.generation.load(Ordering::Relaxed) {
         0 => first_generation(),
         generation => generation,
     }
@@ -33,7 +36,7 @@ pub(crate) fn generation() -> usize {
 fn first_generation() -> usize {
     // No lock is needed: if two threads register at once, a fork counts twice, which does no harm.
     system::register(in_child);
-    match FORKS.generation.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed) {
+    match PROCESS.generation.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => 1,
         Err(generation) => generation,
     }
@@ -41,13 +44,13 @@ fn first_generation() -> usize {
 
 /// Runs in the child before anything else. It does only what a signal handler may do.
 extern "C" fn in_child() {
-    FORKS.forked_by.store(this_thread(), Ordering::Relaxed);
-    FORKS.generation.fetch_add(1, Ordering::Relaxed);
+    PROCESS.forked_by.store(this_thread(), Ordering::Relaxed);
+    PROCESS.generation.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The [identifier](this_thread) of the thread that made this process by a fork. It is the same in parent and child.
 pub(crate) fn forked_by() -> usize {
-    FORKS.forked_by.load(Ordering::Relaxed)
+    PROCESS.forked_by.load(Ordering::Relaxed)
 }
 
 /// Whether this process was forked from one that had called [`generation`].
@@ -65,8 +68,7 @@ pub(crate) fn this_thread() -> usize {
 /// The number of this thread: 0 for the first that asks, 1 for the next. A thread that is ending may get 0.
 #[inline]
 pub(crate) fn thread_number() -> usize {
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static NUMBER: usize = THREADS.fetch_add(1, Ordering::Relaxed));
+    thread_local!(static NUMBER: usize = PROCESS.threads.fetch_add(1, Ordering::Relaxed));
     NUMBER.try_with(|number| *number).unwrap_or(0)
 }
 
@@ -103,8 +105,8 @@ mod system {
     pub(crate) fn register(_: extern "C" fn()) {}
 
     pub(crate) fn this_thread() -> usize {
-        thread_local!(static MARKER: u8 = const { 0 });
-        MARKER.with(|marker| core::ptr::from_ref(marker).addr())
+        // Even, as an address is.
+        2 * super::thread_number()
     }
 }
 
@@ -134,7 +136,7 @@ impl<T: Sync> PerProcess<T> {
     #[inline]
     pub(crate) fn get(&self) -> &'static T {
         match self.instance() {
-            Some(instance) if instance.generation == FORKS.generation.load(Ordering::Relaxed) => {
+            Some(instance) if instance.generation == PROCESS.generation.load(Ordering::Relaxed) => {
                 &instance.value
             }
             _ => self.make(),

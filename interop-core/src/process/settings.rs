@@ -1,12 +1,13 @@
 //! What a program sets for all of its threads.
 #![expect(unsafe_code, reason = "declares an unsafe function that switches order off")]
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
-/// The settings of the program. The policy is a number that its own module makes and reads.
+/// The settings of the program.
 pub(crate) struct Settings {
-    pub(crate) release_policy: AtomicU8,
+    /// Whether a release waits for the work of all contexts.
+    pub(crate) releases_after_all_contexts: AtomicBool,
     unordered_releases: AtomicBool,
     unordered_unknown_work: AtomicBool,
     /// The limit of deferred releases on each device, in bytes; `usize::MAX` for the default.
@@ -15,16 +16,16 @@ pub(crate) struct Settings {
     pub(crate) run_blocking: OnceLock<fn(&mut dyn FnMut())>,
     /// Returns whether a stream with work on this device, or on any device, captures a graph. For libraries that can be
     /// asked.
-    pub(crate) captures: OnceLock<fn(Option<i32>) -> bool>,
+    pub(crate) capture_hook: OnceLock<fn(Option<i32>) -> bool>,
 }
 
 pub(crate) static SETTINGS: Settings = Settings {
-    release_policy: AtomicU8::new(0),
+    releases_after_all_contexts: AtomicBool::new(false),
     unordered_releases: AtomicBool::new(false),
     unordered_unknown_work: AtomicBool::new(false),
     release_limit: AtomicUsize::new(usize::MAX),
     run_blocking: OnceLock::new(),
-    captures: OnceLock::new(),
+    capture_hook: OnceLock::new(),
 };
 
 /// What the program orders itself, so that this crate does not. See [`set_unordered`].

@@ -33,7 +33,7 @@ pub fn context(ordinal: usize) -> Result<Arc<CudaContext>> {
     );
     let usable = text!("a usable device with ordinal {ordinal}");
     let context = CudaContext::new(ordinal).map_err(|error| failed("CudaContext", error, usable))?;
-    if crate::driver::stream::legacy_stream_captures() {
+    if crate::driver::stream::legacy_stream_joins_capture() {
         let allowed = "a call of `adapters::cudarc::context` before the capture begins, because it creates a blocking stream";
         return Err(Error::new(ErrorKind::StreamCapture, "context", "a graph that is captured", allowed));
     }

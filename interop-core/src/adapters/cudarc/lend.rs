@@ -242,7 +242,7 @@ fn check_place(info: &ArrayInfo, stream: &CudaStream) -> Result<()> {
 
 /// Returns an error for a captured stream if `cudarc` would make it wait for an event that was recorded outside the graph.
 fn check_capture(stream: &CudaStream) -> Result<()> {
-    if !stream.context().is_event_tracking() || !cuda::captures(stream.as_stream()) {
+    if !stream.context().is_event_tracking() || !cuda::is_capturing(stream.as_stream()) {
         return Ok(());
     }
     let found = "a captured stream of a `CudaContext` with event tracking";

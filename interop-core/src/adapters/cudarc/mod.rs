@@ -126,8 +126,8 @@ fn after_pending(stream: &Arc<CudaStream>, get_address: impl Fn(&CudaStream) -> 
 /// Returns whether work on a stream is part of a capture, or would invalidate one.
 fn touches_capture(handle: StreamHandle) -> bool {
     match handle {
-        StreamHandle::LegacyDefault => crate::driver::stream::legacy_stream_captures(),
-        handle => cuda::captures(handle),
+        StreamHandle::LegacyDefault => crate::driver::stream::legacy_stream_joins_capture(),
+        handle => cuda::is_capturing(handle),
     }
 }
 

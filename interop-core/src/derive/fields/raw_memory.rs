@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use crate::array::element::{Element, ElementType};
 use crate::array::mutability::Mutability;
 use crate::driver::device::Device;
-use crate::driver::stream_handle::PendingWork;
+use crate::driver::stream::PendingWork;
 use crate::memory::extraction::{Extraction, Requirements};
 use crate::memory::owner::Owner;
 use crate::memory::storage::{InfoBuilder, MemoryRegion, MemoryState};

@@ -80,15 +80,15 @@ impl Drop for NamedConsumer {
 }
 
 /// Returns whether a library that can be asked captures a graph, on this device or on any.
-pub(crate) fn is_captured(device: Option<i32>) -> bool {
-    SETTINGS.captures.get().is_some_and(|captures| captures(device))
+pub(crate) fn library_is_capturing(device: Option<i32>) -> bool {
+    SETTINGS.capture_hook.get().is_some_and(|is_capturing| is_capturing(device))
 }
 
-/// Makes releases call `captures` first. While it returns true, releases are deferred without an event.
+/// Makes releases call `is_capturing` first. While it returns true, releases are deferred without an event.
 #[cfg(feature = "python")]
-pub(crate) fn set_capture_hook(captures: fn(Option<i32>) -> bool) {
+pub(crate) fn set_capture_hook(is_capturing: fn(Option<i32>) -> bool) {
     // The first hook stays.
-    let _ = SETTINGS.captures.set(captures);
+    let _ = SETTINGS.capture_hook.set(is_capturing);
 }
 
 /// Calls `record`, unless releases are held or a library captures a graph. [`hold`] waits until `record`
@@ -106,7 +106,7 @@ pub(crate) fn unless_captured<R>(reach: Reach, record: impl FnOnce() -> Option<R
         return None;
     }
     // The hook is foreign code, so it runs without the lock.
-    if is_captured(reach.device()) {
+    if library_is_capturing(reach.device()) {
         return None;
     }
     let _recording = match HOLD_STATE.get().recording.try_read() {

@@ -106,21 +106,13 @@ pub enum ReleasePolicy {
     AfterAllContexts,
 }
 
-/// Stores the policy.
-pub(crate) fn store_policy(policy: ReleasePolicy) {
-    let number = match policy {
-        ReleasePolicy::AfterContext => 0,
-        ReleasePolicy::AfterAllContexts => 1,
-    };
-    SETTINGS.release_policy.store(number, Ordering::Relaxed);
-}
-
 /// Returns what releases of CUDA memory wait for.
 #[must_use]
 pub fn release_policy() -> ReleasePolicy {
-    match SETTINGS.release_policy.load(Ordering::Relaxed) {
-        0 => ReleasePolicy::AfterContext,
-        _ => ReleasePolicy::AfterAllContexts,
+    if SETTINGS.releases_after_all_contexts.load(Ordering::Relaxed) {
+        ReleasePolicy::AfterAllContexts
+    } else {
+        ReleasePolicy::AfterContext
     }
 }
 

@@ -14,9 +14,9 @@ use crate::driver::functions::{Driver, driver, is_opened_by_parent, opened};
 use crate::driver::release::batch::Batches;
 use crate::driver::release::hold::{events_after, synchronized};
 use crate::driver::release::reach::{ErasedOwner, Reach, contain_panic, drop_in_context};
-use crate::driver::release::{ReleasePolicy, THREAD, release_policy, store_policy};
+use crate::driver::release::{ReleasePolicy, THREAD, release_policy};
 use crate::process::fork::PerProcess;
-use crate::process::settings::unordered;
+use crate::process::settings::{SETTINGS, unordered};
 
 /// Wakes waiting threads. It counts them, because a wake-up costs a system call even if no thread waits.
 pub(crate) struct Signal {
@@ -477,7 +477,8 @@ impl Deferred {
 
 /// Sets what releases of CUDA memory wait for, for the whole program.
 pub fn set_release_policy(policy: ReleasePolicy) {
-    store_policy(policy);
+    let all = policy == ReleasePolicy::AfterAllContexts;
+    SETTINGS.releases_after_all_contexts.store(all, Ordering::Relaxed);
     make_due();
 }
 

@@ -127,8 +127,8 @@ impl Reach {
     }
 
     /// Makes the context of the memory current, if there is a driver, while an owner is dropped.
-    pub(crate) fn enter(self) -> Option<HomeContext<'static>> {
-        opened().map(|driver| HomeContext::new(driver, self))
+    pub(crate) fn enter(self) -> Option<ReachContext<'static>> {
+        opened().map(|driver| ReachContext::new(driver, self))
     }
 }
 
@@ -213,25 +213,25 @@ pub(crate) fn drop_in_context(driver: &Driver, owner: ErasedOwner, reach: Reach)
     if reach.needs_no_context {
         return drop(owner);
     }
-    let _context = HomeContext::new(driver, reach);
+    let _context = ReachContext::new(driver, reach);
     drop(owner);
 }
 
 /// Keeps the context of a reach current while an owner is dropped, in the relaxed capture mode, so that memory may be freed
 /// during a capture. Afterwards the previous context is current again, whatever context the owner has made current.
-pub(crate) struct HomeContext<'d> {
+pub(crate) struct ReachContext<'d> {
     entered: Option<Entered<'d>>,
     _relaxed: Relaxed<'d>,
 }
 
-impl<'d> HomeContext<'d> {
+impl<'d> ReachContext<'d> {
     fn new(driver: &'d Driver, reach: Reach) -> Self {
         let relaxed = Relaxed::new(driver);
         Self { entered: reach.context.and_then(|context| context.enter(driver).ok()), _relaxed: relaxed }
     }
 }
 
-impl Drop for HomeContext<'_> {
+impl Drop for ReachContext<'_> {
     fn drop(&mut self) {
         if let Some(entered) = self.entered.take() {
             entered.leave();
@@ -298,7 +298,7 @@ impl<H: Handle> InReach<H> {
         // Host memory needs no context, whether or not this is the last handle.
         let Some(reach) = self.reach else { return drop(handle) };
         if let Some(last) = handle.last() {
-            let _home = reach.enter();
+            let _context = reach.enter();
             drop(last);
         }
     }

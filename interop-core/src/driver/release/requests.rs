@@ -133,11 +133,6 @@ const PAUSE: Duration = Duration::from_micros(10);
 const DEFAULT_PART: usize = 32;
 const DEFAULT_MOST: usize = 3 << 29;
 
-/// Stores the limit for each device; `None` for the default.
-pub(crate) fn store_limit(bytes: Option<usize>) {
-    SETTINGS.release_limit.store(bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
-}
-
 /// Returns the limit for a device. The driver is asked once for the default.
 pub(crate) fn limit_of(driver: &Driver, ordinal: i32) -> Outcome<usize> {
     let set = SETTINGS.release_limit.load(Ordering::Relaxed);

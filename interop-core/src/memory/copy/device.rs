@@ -8,7 +8,7 @@ use crate::array::layout::axes::offsets;
 use crate::cuda::kernel_module::{EntryPoint, KernelModule};
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::functions::{CUstream, Driver, Outcome};
-use crate::driver::pool::finished;
+use crate::driver::order::queue_and_finish;
 use crate::driver::stream::ContextStream;
 
 /// The kernels of `interop_kernel::copy`, as `cargo xtask ptx` compiles them.
@@ -102,7 +102,7 @@ pub(crate) unsafe fn copy_now(
     let _entered = context.enter(driver)?;
     let _relaxed = Relaxed::new(driver);
     // SAFETY: as the caller promises; the stream is live.
-    finished(driver, |stream| unsafe { driver.copy(to as u64, from as u64, bytes, stream) })
+    queue_and_finish(driver, |stream| unsafe { driver.copy(to as u64, from as u64, bytes, stream.raw) })
 }
 
 #[cfg(test)]

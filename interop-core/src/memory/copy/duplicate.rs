@@ -13,11 +13,10 @@ use crate::cuda::handover::{hand_back, hand_over};
 use crate::driver::context::{Context, Relaxed, context_for};
 use crate::driver::device::DeviceType;
 use crate::driver::functions::{Driver, driver};
-use crate::driver::order::{Waiter, finish_stream};
+use crate::driver::order::{Waiter, finish_stream, queue_and_finish};
 use crate::driver::pointer::{address_for_kernels, pointer_attributes};
-use crate::driver::pool::finished;
-use crate::driver::stream::{ContextStream, Stream, capture_of};
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::{ContextStream, PendingWork, Stream, capture_of};
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, Result};
 use crate::memory::copy::device::queue_copy;
 
@@ -171,9 +170,9 @@ impl CompactCopy {
         let _relaxed = Relaxed::new(driver);
         let buffer = CudaBuffer::uninitialized(kind, context, ordinal, u8::TYPE, self.bytes)?;
         let from = address_for_kernels(self.from, info.device())?;
-        finished(driver, |raw| {
+        queue_and_finish(driver, |stream| {
             // SAFETY: as in `queue`.
-            unsafe { queue_copy(driver, ContextStream { context, raw }, &self.plan, from, buffer.address) }
+            unsafe { queue_copy(driver, stream, &self.plan, from, buffer.address) }
         })?;
         Ok(buffer)
     }

@@ -17,10 +17,10 @@ use crate::driver::context::{Context, PerContext, Relaxed, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::event::Event;
 use crate::driver::functions::{Driver, Outcome, driver, to_usize};
-use crate::driver::order::{Waiter, finish_stream};
+use crate::driver::order::{Waiter, finish_stream, queue_and_finish};
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::order::{order_streams, stream_synchronize};
-use crate::driver::pool::{allocate_on, finished};
+use crate::driver::pool::allocate_on;
 use crate::driver::release::reach::Reach;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::stream::LEGACY;
@@ -77,10 +77,10 @@ unsafe fn upload(
     };
     let pieces = pieces.lock().unwrap_or_else(PoisonError::into_inner);
     let stream = ContextStream { context, raw: stream };
-    let mut copies = StagedCopies { driver, stream, pieces: *pieces, queued: [None, None], next: 0 };
+    let mut staged = StagedCopies { driver, stream, pieces: *pieces, queued: [None, None], next: 0 };
     // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits into a
     // piece, as checked above.
-    let copied = unsafe { copy_pieces(&mut copies, element, plan, from, target) };
+    let copied = unsafe { copy_pieces(&mut staged, element, plan, from, target) };
     // Waits after an error, too, because the next call uses the pieces.
     copied.and(finish_stream(driver, stream.raw).map_err(Into::into)).map(|()| true)
 }
@@ -130,9 +130,9 @@ impl StagedCopies<'_> {
 
 /// # Safety
 ///
-/// As [`upload`]. Nothing else uses the pieces of `copies`. An element is at most as large as a piece.
+/// As [`upload`]. Nothing else uses the pieces of `staged`. An element is at most as large as a piece.
 unsafe fn copy_pieces(
-    copies: &mut StagedCopies<'_>,
+    staged: &mut StagedCopies<'_>,
     element: &ElementType,
     plan: &CopyPlan,
     from: usize,
@@ -151,7 +151,7 @@ unsafe fn copy_pieces(
         let fill =
             |piece: usize| unsafe { copy_axes(part, element, from, with_exposed_provenance_mut(piece)) };
         // SAFETY: as above.
-        unsafe { copies.copy(target, bytes, fill) }
+        unsafe { staged.copy(target, bytes, fill) }
     })
 }
 
@@ -495,7 +495,8 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
     let _entered = context.enter(driver)?;
     let _relaxed = Relaxed::new(driver);
     let (from, to) = (info.unwatched_address, to as u64);
-    let copied = finished(driver, |raw| {
+    let copied = queue_and_finish(driver, |stream| {
+        let raw = stream.raw;
         if plan.axes.is_empty() {
             // SAFETY: as the caller promises.
             return unsafe { driver.copy(to, from as u64, bytes, raw) }.map(|()| true);
@@ -503,7 +504,6 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
         let ordinal = Context::current_ordinal(driver)?;
         // If there is no memory for the intermediate copy, the caller reorders the elements on the host.
         let Ok(compact) = allocate_on(driver, ordinal, bytes, raw) else { return Ok(false) };
-        let stream = ContextStream { context, raw };
         // SAFETY: as the caller promises; the intermediate memory is new and as large as the copy.
         let queued = unsafe { queue_copy(driver, stream, plan, from, to_usize(compact)) };
         // SAFETY: as above.

@@ -243,7 +243,7 @@ impl Import {
         let protocol = Some(Protocol::CudaArrayInterface);
         let mut import = Self::new(info, Owner::new(owner).with_reach(memory.reach), protocol);
         let own = import.context();
-        import.put_on_ordered_stream(consumer, memory.is_captured, own);
+        import.put_on_ordered_stream(consumer, memory.is_capturing, own);
         Ok(import)
     }
 }

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
-use crate::process::counters;
+use crate::process::counters::COUNTERS;
 use crate::protocols::dlpack::abi::{
     DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, TensorAbi,
 };
@@ -240,7 +240,7 @@ fn pack<A: TensorAbi, O: ExportOwner>(
     let allocation = start.cast::<Allocation<A, O>>();
     // SAFETY: `alloc_layout` starts with a allocation and is aligned for one.
     unsafe { allocation.write(Allocation { managed, ndim, is_unconsumed: false, reach, owner }) };
-    counters::EXPORTS.add();
+    COUNTERS.exports.add();
     // SAFETY: the struct is complete and not shared; the caller of `export` guarantees that its memory is live.
     unsafe { ManagedTensor::from_raw(allocation.cast::<A>()) }
 }
@@ -288,7 +288,7 @@ unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
     // SAFETY: the struct is the first field of the allocation.
     let reach =
         unsafe { field_ptr::<A, O, Option<Reach>>(allocation, offset_of!(Allocation<A, O>, reach)).read() };
-    counters::EXPORTS.sub();
+    COUNTERS.exports.sub();
     let Some(value) = NonNull::new(allocation.cast::<()>()) else { return };
     // SAFETY: the allocation is dropped once, by this owner. Its own owner may be dropped on any thread.
     let owner = unsafe { Owner::from_raw(value, drop_allocation::<A, O>) };

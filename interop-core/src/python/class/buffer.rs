@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::host::cells::check_readable;
 use crate::memory::raw_view::shared_elements;
 use crate::process::borrow_registry::Borrow;
-use crate::process::counters;
+use crate::process::counters::COUNTERS;
 use crate::python::class::array_class::ArrayMethods;
 use crate::python::interpreter::{release_deferred_refs, waiting};
 
@@ -70,7 +70,7 @@ pub unsafe fn release_buffer(buffer: *mut ffi::Py_buffer) {
     }
     // SAFETY: this is the box of `lend`, and it is freed once.
     drop(unsafe { Box::from_raw(kept.cast::<BufferLists>()) });
-    counters::EXPORTS.sub();
+    COUNTERS.exports.sub();
 }
 
 /// Returns whether a request has all these flags. Flags of `CPython` include those that they imply.
@@ -96,7 +96,7 @@ fn lend(object: &Bound<'_, PyAny>, info: &ArrayInfo, request: c_int) -> PyResult
     // SAFETY: the box was created above.
     let BufferLists { format, numbers } = unsafe { &*kept };
     let numbers = numbers.as_ptr().cast_mut();
-    counters::EXPORTS.add();
+    COUNTERS.exports.add();
     let mut buffer = ffi::Py_buffer::new();
     buffer.buf = with_exposed_provenance_mut(address);
     buffer.obj = object.clone().into_ptr();

@@ -13,11 +13,11 @@ use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::order::{Waiter, Work, order};
 use crate::driver::pointer::context_of_memory;
-use crate::driver::stream::Stream;
-use crate::driver::stream_handle::{PendingWork, StreamHandle};
+use crate::driver::stream::{PendingWork, Stream};
+use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::owner::Owner;
-use crate::process::counters;
+use crate::process::counters::COUNTERS;
 use crate::protocols::dlpack::abi::Versioned;
 use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_kept};
 use crate::python::capsule::in_capsule;
@@ -349,14 +349,14 @@ struct Keeper {
 
 impl Keeper {
     fn new(array: BoxedArray) -> Self {
-        counters::EXPORTS.add();
+        COUNTERS.exports.add();
         Self { _array: array }
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        counters::EXPORTS.sub();
+        COUNTERS.exports.sub();
     }
 }
 

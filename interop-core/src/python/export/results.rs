@@ -375,7 +375,7 @@ fn new_memory<B: FromArray + CudaArray>(
         import.write_notice = None;
         (import, Some(object))
     } else {
-        if let Some(stream) = callers.filter(|stream| cuda::captures(*stream)) {
+        if let Some(stream) = callers.filter(|stream| cuda::is_capturing(*stream)) {
             let what = "memory for a result, which the library of the argument does not allocate";
             return Err(cuda::capture_error(stream, what).into());
         }

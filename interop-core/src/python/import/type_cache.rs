@@ -310,7 +310,7 @@ fn library_captures(device: Option<i32>) -> bool {
         found = watched.iter().copied().chain(loaded(py, watched)).any(|library| {
             // A release cannot raise an exception.
             let stream = |ordinal| library.current_stream(py, Device::cuda(ordinal)).ok().flatten();
-            devices.clone().filter_map(stream).any(|stream| cuda::captures(stream.handle))
+            devices.clone().filter_map(stream).any(|stream| cuda::is_capturing(stream.handle))
         });
     };
     // A release may run while an exception is set, and `PyErr::take` resumes a panic that was raised as one.
