@@ -60,7 +60,7 @@ use ::cuda_core::{
     Stream,
 };
 
-use crate::adapters::{check_context, contiguous_elements, device_writes, failed};
+use crate::adapters::{check_allocated_in, contiguous_elements, device_writes, failed};
 use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
@@ -106,7 +106,7 @@ pub fn context(ordinal: usize) -> Result<Arc<Context>> {
     Ok(context)
 }
 
-fn handle_of(context: &Context) -> Option<cuda::Context> {
+fn driver_context(context: &Context) -> Option<cuda::Context> {
     // SAFETY: `cuda-core` got the handle from the driver and keeps the context alive.
     unsafe { cuda::Context::from_raw(context.cu_ctx() as usize) }
 }
@@ -119,7 +119,7 @@ fn device_of(context: &Context) -> Device {
 /// Takes a lease until the work that is on a stream now is done, as `cuda-core` does for its own work. Returns whether it did.
 fn leased(storage: &RawDeviceBuffer, stream: StreamHandle, write: bool) -> bool {
     let Some(raw) = stream.to_raw() else { return true };
-    if !is_stream_of(stream, handle_of(storage.context())).unwrap_or(false) {
+    if !is_stream_of(stream, driver_context(storage.context())).unwrap_or(false) {
         return false;
     }
     let _guards = enter_primary_context(device_of(storage.context()).device_id);
@@ -393,7 +393,7 @@ fn place<T: Element>(info: &ArrayInfo) -> Result<(u64, usize, Arc<Context>)> {
         return Err(Error::new(ErrorKind::Device, "device", info.device, allowed));
     }
     let context = context(usize::try_from(info.device.device_id).unwrap_or(usize::MAX))?;
-    check_context(info.unwatched_address, handle_of(&context))?;
+    check_allocated_in(info.unwatched_address, driver_context(&context))?;
     Ok((address, len, context))
 }
 
@@ -455,7 +455,7 @@ impl AsStream for Stream {
     fn as_stream_on(&self, device: Device) -> Option<StreamHandle> {
         let handle = self.as_stream();
         let is_meant = || {
-            handle_of(self.context())
+            driver_context(self.context())
                 .is_none_or(|context| crate::driver::context::has_default_streams(context, device))
         };
         // Without the stream, consumers wait for all work of the memory's context.
@@ -467,7 +467,7 @@ impl AsStream for Stream {
 impl FromStream for Arc<Stream> {
     fn from_stream(stream: StreamHandle, device: Device) -> Result<Self> {
         let context = context(ordinal_of(stream, device)?)?;
-        order_default_stream(stream, handle_of(&context), device)?;
+        order_default_stream(stream, driver_context(&context), device)?;
         let raw = stream.to_raw().unwrap_or(0);
         // SAFETY: `ordinal_of` has found that the stream belongs to the context, which is kept. Whoever created the stream
         // keeps it alive.

@@ -90,7 +90,7 @@ fn device_memory<T: Element + DeviceCopy>(first: DevicePointer<T>, len: usize) -
 }
 
 /// Describes memory of `cust` that the host reaches.
-fn host_memory<T: Element>(elements: &[T], device: Device) -> MemoryRegion {
+fn slice_memory<T: Element>(elements: &[T], device: Device) -> MemoryRegion {
     let address = elements.as_ptr().expose_provenance();
     MemoryRegion::new::<T>(address, elements.len(), device, Mutability::UniqueOwner)
 }
@@ -152,8 +152,8 @@ macro_rules! buffers {
 buffers! {
     DeviceBuffer, |buffer| device_memory::<T>(buffer.as_device_ptr(), buffer.len()), MemoryKind::Device, device_buffer;
     DeviceBox, |element| device_memory::<T>(element.as_device_ptr(), 1), MemoryKind::Device, device_box, one_element;
-    LockedBuffer, |buffer| Ok(host_memory(buffer, Device::CUDA_HOST)), MemoryKind::Pinned, locked_buffer;
-    UnifiedBuffer, |buffer| Ok(host_memory(buffer, Device::CUDA_MANAGED)), MemoryKind::Managed, unified_buffer;
+    LockedBuffer, |buffer| Ok(slice_memory(buffer, Device::CUDA_HOST)), MemoryKind::Pinned, locked_buffer;
+    UnifiedBuffer, |buffer| Ok(slice_memory(buffer, Device::CUDA_MANAGED)), MemoryKind::Managed, unified_buffer;
 }
 
 fn one_element(info: &ArrayInfo, element: ElementType) -> Result<()> {

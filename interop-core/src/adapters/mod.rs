@@ -71,7 +71,7 @@ pub(crate) fn contiguous_elements<T: Element>(info: &ArrayInfo) -> Result<(u64, 
 
 /// Returns an error for memory that was allocated in another context than this one. Pool memory belongs to no context.
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-pub(crate) fn check_context(address: usize, expected: Option<cuda::Context>) -> Result<()> {
+pub(crate) fn check_allocated_in(address: usize, expected: Option<cuda::Context>) -> Result<()> {
     // An array without elements has address 0.
     let attributes = if address == 0 { None } else { cuda::pointer_attributes(address)? };
     match attributes.and_then(|attributes| attributes.context) {

@@ -259,7 +259,7 @@ impl ElementType {
     }
 
     /// Returns an error if `len` bytes at this address cannot be such elements.
-    pub(crate) fn check_range(&self, address: usize, len: usize) -> Result<()> {
+    pub(crate) fn check_span(&self, address: usize, len: usize) -> Result<()> {
         let Self { align, size, .. } = *self;
         if len > 0 && address % align != 0 {
             let allowed = format!("a multiple of {align}, the alignment of {}", self.describe());

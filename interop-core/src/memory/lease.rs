@@ -210,7 +210,7 @@ impl<T: Element> Lease<T> {
             let bytes: &[u8] = unsafe { place.as_ref() }.as_ref();
             let address = bytes.as_ptr().expose_provenance();
             let element = ElementType { align: align_of::<T>(), ..T::TYPE };
-            element.check_range(address, bytes.len()).map(|()| address..address + bytes.len())
+            element.check_span(address, bytes.len()).map(|()| address..address + bytes.len())
         });
         Ok(Self { memory: memory?, marker: PhantomData })
     }

@@ -195,7 +195,7 @@ impl SharedBuffer {
             return Err(Error::new(ErrorKind::OutOfBounds, "bytes", format_args!("{bytes:?}"), allowed));
         }
         let (address, len) = (self.address + bytes.start, bytes.len());
-        ElementType { align: dtype.align(), ..element }.check_range(address, len)?;
+        ElementType { align: dtype.align(), ..element }.check_span(address, len)?;
         let memory = MemoryRegion { address, range: address..address + len, element, device, mutability };
         let owner = MaybeDangling::new(self.clone());
         if (DType { lanes: 1, ..dtype }) == DType::BOOL {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use ::cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtrMut, SyncOnDrop};
 
-use crate::adapters::cudarc::streams::{current, device_of, handle_of, handle_on};
-use crate::adapters::{check_context, contiguous_elements, failed};
+use crate::adapters::cudarc::streams::{current, device_of, driver_context, handle_on};
+use crate::adapters::{check_allocated_in, contiguous_elements, failed};
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::cuda;
@@ -237,7 +237,7 @@ fn check_place(info: &ArrayInfo, stream: &CudaStream) -> Result<()> {
         let allowed = text!("memory of {device}, the device of the stream; copy the array there");
         return Err(Error::new(ErrorKind::Device, "device", info.device, allowed));
     }
-    check_context(info.unwatched_address, handle_of(context))
+    check_allocated_in(info.unwatched_address, driver_context(context))
 }
 
 /// Returns an error for a captured stream if `cudarc` would make it wait for an event that was recorded outside the graph.

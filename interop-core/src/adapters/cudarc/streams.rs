@@ -21,7 +21,7 @@ use crate::memory::copy::transfer::ordinal_of;
 pub(crate) fn handle_on(stream: &CudaStream, device: Device) -> StreamHandle {
     let (handle, context) = (stream.as_stream(), stream.context());
     let is_unambiguous = || {
-        handle_of(context)
+        driver_context(context)
             .is_none_or(|context_handle| crate::driver::context::has_default_streams(context_handle, device))
     };
     if matches!(handle, StreamHandle::Raw(_)) || is_unambiguous() {
@@ -40,7 +40,7 @@ pub(crate) fn handle_on(stream: &CudaStream, device: Device) -> StreamHandle {
 /// Returns a blocking stream of a context that replaces one of its default streams. It synchronizes with the legacy
 /// default stream, and its handle identifies the context. It is kept until the program ends, and so is the context.
 pub(crate) fn blocking_proxy(context: &Arc<CudaContext>, default: StreamHandle) -> Result<StreamHandle> {
-    let Some(handle) = handle_of(context) else { return Ok(default) };
+    let Some(handle) = driver_context(context) else { return Ok(default) };
     cuda::handover::proxy_stream(handle, default, || {
         let _entered = current(context);
         let created = stream::create(stream::StreamKind::Default);
@@ -52,14 +52,14 @@ pub(crate) fn blocking_proxy(context: &Arc<CudaContext>, default: StreamHandle) 
     })
 }
 
-pub(crate) fn handle_of(context: &CudaContext) -> Option<cuda::Context> {
+pub(crate) fn driver_context(context: &CudaContext) -> Option<cuda::Context> {
     // SAFETY: `cudarc` keeps the context alive.
     unsafe { cuda::Context::from_raw(context.cu_ctx() as usize) }
 }
 
 /// Makes a context current while the guard lives; `cudarc` would leave it current.
 pub(crate) fn current(context: &CudaContext) -> Option<impl Drop + use<>> {
-    crate::driver::context::enter_context(handle_of(context)?)
+    crate::driver::context::enter_context(driver_context(context)?)
 }
 
 pub(crate) fn device_of(context: &CudaContext) -> Device {
@@ -83,7 +83,7 @@ impl FromStream for Arc<CudaStream> {
     fn from_stream(stream: StreamHandle, device: Device) -> Result<Self> {
         let ordinal = ordinal_of(stream, device)?;
         let context = context(ordinal)?;
-        order_default_stream(stream, handle_of(&context), device)?;
+        order_default_stream(stream, driver_context(&context), device)?;
         Ok(match stream {
             StreamHandle::NothingPending | StreamHandle::LegacyDefault => context.default_stream(),
             StreamHandle::PerThreadDefault => context.per_thread_stream(),

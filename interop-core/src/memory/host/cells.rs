@@ -109,7 +109,7 @@ pub(crate) unsafe fn read_valid<T: Element>(element: *const T) -> Result<T, u8> 
 ///
 /// # Safety
 ///
-/// As [`read`].
+/// As [`read_valid`].
 #[inline]
 pub(crate) unsafe fn read_unchecked<T: Element>(element: *const T) -> T {
     if T::TYPE.any_bits {
