@@ -89,6 +89,34 @@ impl ResultLibrary {
         Ok(Self::FromDlpack(Arc::new(PyRef::new(module.unbind())), package))
     }
 
+    /// Converts an array to an object of this library.
+    ///
+    /// Later work of the library waits for the work that is pending on the array. It waits on the stream that the library's
+    /// exchange table returns, or on the one that its `from_dlpack` passes to `__dlpack__`. If the host will read the
+    /// memory, this call waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`CudaArray::info`], and `ArrayError` for an array that the library cannot represent. Exceptions of the library
+    /// are passed on. The array is dropped once, at the error or together with the exception that refers to it.
+    pub(crate) fn convert<'py>(
+        &self,
+        py: Python<'py>,
+        array: impl CudaArray + AnyThread,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _nested = NestedCall::enter()?;
+        release_deferred_refs(py);
+        free_detached();
+        match self {
+            Self::NumPy => into_numpy(py, Box::new(array)),
+            Self::Table(table, package) => by_table(py, *table, *package, Box::new(array)),
+            Self::FromDlpack(importer, package) => {
+                by_from_dlpack(importer.object().bind(py), *package, Box::new(array))
+            }
+            Self::Neutral => into_object(py, array),
+        }
+    }
+
     /// Creates an array of the library in new memory. Returns `None` for a library that cannot allocate memory that Rust may
     /// write.
     pub(crate) fn empty<'py>(
@@ -145,34 +173,6 @@ fn find_importer<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, 
         }
     }
     Ok(None)
-}
-
-/// Converts an array to an object of a library.
-///
-/// Later work of the library waits for the work that is pending on the array. It waits on the stream that the library's
-/// exchange table returns, or on the one that its `from_dlpack` passes to `__dlpack__`. If the host will read the
-/// memory, this call waits.
-///
-/// # Errors
-///
-/// As [`CudaArray::info`], and `ArrayError` for an array that the library cannot represent. Exceptions of the library
-/// are passed on. The array is dropped once, at the error or together with the exception that refers to it.
-pub(crate) fn into_library<'py>(
-    py: Python<'py>,
-    library: &ResultLibrary,
-    array: impl CudaArray + AnyThread,
-) -> PyResult<Bound<'py, PyAny>> {
-    let _nested = NestedCall::enter()?;
-    release_deferred_refs(py);
-    free_detached();
-    match library {
-        ResultLibrary::NumPy => into_numpy(py, Box::new(array)),
-        ResultLibrary::Table(table, package) => by_table(py, *table, *package, Box::new(array)),
-        ResultLibrary::FromDlpack(importer, package) => {
-            by_from_dlpack(importer.object().bind(py), *package, Box::new(array))
-        }
-        ResultLibrary::Neutral => into_object(py, array),
-    }
 }
 
 /// An array in a box. The functions that take it are compiled once for all arrays, and move the box alone: a move of the

@@ -21,10 +21,27 @@ use crate::memory::storage::Storage;
 use crate::python::class::exported_array::{AnyThread, into_object};
 use crate::python::errors::with_origin;
 use crate::python::export::allocate::{NewArraySpec, new_memory_of_rust};
-use crate::python::export::library::{ResultLibrary, into_library, make_producer_wait_for};
+use crate::python::export::library::{ResultLibrary, make_producer_wait_for};
 use crate::python::import::object::{assemble, import, import_as};
 use crate::python::import::package::Package;
 use crate::python::interpreter::{NestedCall, PyRef, detached, free_detached, release_deferred_refs};
+
+/// Makes a struct around an array a result of functions.
+macro_rules! converted {
+    ($name:ident, $hint:ident, |$result:ident, $py:ident| $object:expr) => {
+        impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for $name<A> {
+            type Target = PyAny;
+            type Output = Bound<'py, PyAny>;
+            type Error = PyErr;
+            crate::__python_hint! { OUTPUT_TYPE $hint }
+
+            fn into_pyobject(self, $py: Python<'py>) -> PyResult<Self::Output> {
+                let $result = self;
+                $object
+            }
+        }
+    };
+}
 
 /// Defines a return type. The types differ in the library that creates the object.
 macro_rules! result_of {
@@ -33,17 +50,7 @@ macro_rules! result_of {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct $name<A>(pub A);
 
-        impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for $name<A> {
-            type Target = PyAny;
-            type Output = Bound<'py, PyAny>;
-            type Error = PyErr;
-            crate::__python_hint! { OUTPUT_TYPE $hint }
-
-            fn into_pyobject(self, $py: Python<'py>) -> PyResult<Self::Output> {
-                let $array = self.0;
-                $object
-            }
-        }
+        converted! { $name, $hint, |result, $py| { let $array = result.0; $object } }
     };
 }
 
@@ -76,7 +83,7 @@ result_of! {
     ///     (NumPy(Samples { values, len }), len)
     /// }
     /// ```
-    NumPy, NUMPY_ARRAY, |py, array| into_library(py, &ResultLibrary::NumPy, array)
+    NumPy, NUMPY_ARRAY, |py, array| ResultLibrary::NumPy.convert(py, array)
 }
 
 result_of! {
@@ -99,11 +106,11 @@ result_of! {
     ///
     /// #[pyfunction]
     /// fn zeros(len: usize) -> PyResult<PyTorch<Samples>> {
-    ///     let values = CudaBuffer::zeroed(MemoryResultLibrary::Device, 0, DType::F32, len)?;
+    ///     let values = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F32, len)?;
     ///     Ok(PyTorch(Samples { values, len }))
     /// }
     /// ```
-    PyTorch, TORCH_TENSOR, |py, array| into_library(py, &ResultLibrary::from_package(py, Package::PyTorch)?, array)
+    PyTorch, TORCH_TENSOR, |py, array| ResultLibrary::from_package(py, Package::PyTorch)?.convert(py, array)
 }
 
 result_of! {
@@ -112,7 +119,7 @@ result_of! {
     ///
     /// The conversion raises `ArrayError` for host memory and for a read-only array, because arrays of `CuPy` are
     /// always writable. It raises `ImportError` if `CuPy` is not installed.
-    CuPy, CUPY_ARRAY, |py, array| into_library(py, &ResultLibrary::from_package(py, Package::CuPy)?, array)
+    CuPy, CUPY_ARRAY, |py, array| ResultLibrary::from_package(py, Package::CuPy)?.convert(py, array)
 }
 
 result_of! {
@@ -121,7 +128,7 @@ result_of! {
     ///
     /// The conversion raises `ImportError` if JAX is not installed, and passes on exceptions of
     /// `jax.dlpack.from_dlpack`.
-    Jax, JAX_ARRAY, |py, array| into_library(py, &ResultLibrary::from_package(py, Package::Jax)?, array)
+    Jax, JAX_ARRAY, |py, array| ResultLibrary::from_package(py, Package::Jax)?.convert(py, array)
 }
 
 result_of! {
@@ -290,16 +297,7 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for WithLibrary<A> {
     }
 }
 
-impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for WithLibrary<A> {
-    type Target = PyAny;
-    type Output = Bound<'py, PyAny>;
-    type Error = PyErr;
-    crate::__python_hint! { OUTPUT_TYPE ANYTHING }
-
-    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        into_library(py, &self.library, self.array)
-    }
-}
+converted! { WithLibrary, ANYTHING, |result, py| result.library.convert(py, result.array) }
 
 /// A result in new memory of the caller's library.
 ///
@@ -333,22 +331,17 @@ impl<A: fmt::Debug> fmt::Debug for NewArray<A> {
 
 dereferences!(NewArray, array);
 
-impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for NewArray<A> {
-    type Target = PyAny;
-    type Output = Bound<'py, PyAny>;
-    type Error = PyErr;
-    crate::__python_hint! { OUTPUT_TYPE ANYTHING }
-
-    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        if let Some(Allocated { object, whole }) = &self.allocated {
-            let info = self.array.info()?;
+converted! {
+    NewArray, ANYTHING, |result, py| {
+        if let Some(Allocated { object, whole }) = &result.allocated {
+            let info = result.array.info()?;
             if info.has_elements_of(whole) {
                 let object = object.object().bind(py).clone();
                 make_producer_wait_for(&object, &info)?;
                 return Ok(object);
             }
         }
-        into_library(py, &self.library, self.array)
+        result.library.convert(py, result.array)
     }
 }
 
