@@ -35,7 +35,7 @@ mod sealed {
 #[doc(hidden)]
 pub struct Described<'a> {
     info: ArrayInfo,
-    scope_use: Option<ScopeUse<'a>>,
+    scope_use: ScopeUse<'a>,
     /// In elements of the kernel.
     layout: Layout,
     size: usize,
@@ -45,7 +45,7 @@ pub struct Described<'a> {
 impl<'a> Described<'a> {
     fn new<T: Element>(info: ArrayInfo, scope_use: ScopeUse<'a>) -> Result<Self> {
         let (layout, size, align) = (info.layout_of(&T::TYPE)?, size_of::<T>(), align_of::<T>());
-        Ok(Self { info, scope_use: Some(scope_use), layout, size, align })
+        Ok(Self { info, scope_use, layout, size, align })
     }
 }
 
@@ -123,18 +123,16 @@ tuples! {
 
 fn merged<'s, 'a, const K: usize, const N: usize>(
     scope: &'s LaunchScope<'a>,
-    mut arrays: [Described<'a>; K],
+    arrays: [Described<'a>; K],
 ) -> Result<KernelArrays<'s, K, N>> {
-    let uses = arrays.each_mut().map(|array| array.scope_use.take());
     let mut views = Vec::with_capacity(K);
     for Described { info, layout, size, align, .. } in &arrays {
         let address = kernel_address(info.unwatched_address, info.device(), *align)?;
         views.push(DynKernelView::new(address, *size, layout.shape(), layout.strides())?);
     }
-    let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?;
-    let mut all = arrays.iter().zip(uses.into_iter().flatten());
-    all.try_for_each(|(array, scope_use)| scope.add(&array.info, scope_use))?;
-    Ok(merged.unbound())
+    let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?.unbound();
+    arrays.into_iter().try_for_each(|Described { info, scope_use, .. }| scope.add(&info, scope_use))?;
+    Ok(merged)
 }
 
 impl<'a> LaunchScope<'a> {
