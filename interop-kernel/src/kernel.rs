@@ -110,7 +110,7 @@ impl<V> InScope<V> {
 
     /// Whether the argument is of this scope.
     #[must_use]
-    pub const fn is_of(&self, scope: usize) -> bool {
+    pub const fn is_in_scope(&self, scope: usize) -> bool {
         self.scope == scope
     }
 }
@@ -185,7 +185,7 @@ impl<'a, T: KernelElement, const N: usize> Parameter for View<'a, T, N> {
     }
 
     fn is_in_scope(launched: &Self::Launched, scope: usize) -> bool {
-        launched.is_of(scope)
+        launched.is_in_scope(scope)
     }
 }
 
@@ -220,7 +220,7 @@ impl<'a, T: KernelElement, const N: usize, M: Rule> Parameter for ViewMut<'a, T,
     }
 
     fn is_in_scope(launched: &Self::Launched, scope: usize) -> bool {
-        launched.is_of(scope)
+        launched.is_in_scope(scope)
     }
 }
 
@@ -240,7 +240,7 @@ impl<'a, A: Arrays, const N: usize> Parameter for Elementwise<'a, A, N> {
     }
 
     fn is_in_scope(launched: &Self::Launched, scope: usize) -> bool {
-        launched.is_of(scope)
+        launched.is_in_scope(scope)
     }
 }
 

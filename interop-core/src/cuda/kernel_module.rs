@@ -64,7 +64,7 @@ struct Function {
 }
 
 impl Function {
-    fn is_of(&self, kernel: EntryPoint<'_>) -> bool {
+    fn is_for(&self, kernel: EntryPoint<'_>) -> bool {
         self.name == kernel.name && self.sizes == kernel.sizes && self.layout == kernel.layout
     }
 }
@@ -86,7 +86,7 @@ pub trait KernelArgument {
 
     /// Whether the kernel gets arrays of this scope, or none.
     #[doc(hidden)]
-    fn is_of_scope(&self, _scope: usize) -> bool {
+    fn is_in_scope(&self, _scope: usize) -> bool {
         true
     }
 }
@@ -102,8 +102,8 @@ impl<V> KernelArgument for InScope<V> {
         size_of::<V>()
     }
 
-    fn is_of_scope(&self, scope: usize) -> bool {
-        self.is_of(scope)
+    fn is_in_scope(&self, scope: usize) -> bool {
+        Self::is_in_scope(self, scope)
     }
 }
 
@@ -188,7 +188,7 @@ impl KernelModule {
         };
         self.loaded.with(driver, context, make, |_, loaded| {
             // Other parameters under the same name are compared with the PTX, too.
-            if let Some(function) = loaded.functions.iter().find(|function| function.is_of(kernel)) {
+            if let Some(function) = loaded.functions.iter().find(|function| function.is_for(kernel)) {
                 return Ok(function.handle);
             }
             let (module, mut function) = (loaded.module?, 0);

@@ -36,7 +36,7 @@ pub(crate) mod memory_check;
 
 pub use crate::cuda::block::MemoryKind;
 pub use crate::cuda::buffer::CudaBuffer;
-pub(crate) use crate::cuda::handover::{hand_back, hand_over, stream_for_interface};
+pub(crate) use crate::cuda::handover::hand_over;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::handover::{hand_over_to_context, refuse_capture};
 pub(crate) use crate::cuda::memory_check::{check, reach_of};
@@ -53,7 +53,6 @@ pub(crate) use crate::driver::functions::run_blocking;
 pub use crate::driver::functions::set_blocking_hook;
 pub use crate::driver::functions::{device_count, is_available};
 pub use crate::driver::order::{stream_synchronize, stream_wait};
-pub(crate) use crate::driver::pointer::address_for_kernels;
 pub use crate::driver::pointer::{PointerAttributes, device_address, pointer_attributes};
 pub use crate::driver::pool::{set_release_limit, trim_memory_pools};
 #[cfg(feature = "python")]

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
-use crate::cuda;
+use crate::cuda::handover::{hand_back, hand_over, stream_for_interface};
 use crate::derive::fields::axes::{ShapeField, StridesField};
 use crate::derive::fields::stream::AsStream;
 use crate::driver::device::DeviceType;
+use crate::driver::pointer::address_for_kernels;
+use crate::driver::release::queue::poll_in_passing;
 use crate::driver::release::reach::InReach;
 use crate::driver::stream::PendingWork;
 use crate::driver::stream_handle::StreamHandle;
@@ -369,7 +371,7 @@ pub unsafe trait CudaArray {
     }
 
     /// Returns the CUDA Array Interface of the array as plain data. The address is the one that kernels use
-    /// ([`cuda::device_address`]). The interface owns nothing: keep the struct while it is in use.
+    /// ([`cuda::device_address`](crate::cuda::device_address)). The interface owns nothing: keep the struct while it is in use.
     ///
     /// If it is unknown on which stream the memory was last written, the interface names a stream of this crate that waits
     /// for all work of the memory's context.
@@ -378,12 +380,12 @@ pub unsafe trait CudaArray {
     ///
     /// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that CUDA cannot access,
     /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for element types without a typestr; as
-    /// [`info`](Self::info), and for pinned memory as [`cuda::device_address`] if there is a driver.
+    /// [`info`](Self::info), and for pinned memory as [`cuda::device_address`](crate::cuda::device_address) if there is a driver.
     fn to_cai(&self) -> Result<CudaArrayInterface> {
         let mut info = self.info()?;
-        info.pending = PendingWork::on(cuda::stream_for_interface(&info)?);
+        info.pending = PendingWork::on(stream_for_interface(&info)?);
         let mut interface = CudaArrayInterface::try_from(&info)?;
-        interface.data.0 = cuda::address_for_kernels(info.unwatched_address, info.device())?;
+        interface.data.0 = address_for_kernels(info.unwatched_address, info.device())?;
         Ok(interface)
     }
 
@@ -399,10 +401,10 @@ pub unsafe trait CudaArray {
     fn make_stream_wait(&self, stream: StreamHandle) -> Result<()> {
         let info = self.info()?;
         if stream == StreamHandle::NothingPending {
-            cuda::poll_in_passing();
+            poll_in_passing();
             return Ok(());
         }
-        cuda::hand_over(&info, stream)
+        hand_over(&info, stream)
     }
 
     /// Makes the array's own stream wait for the work that is now on `stream`. Call it after you launch a kernel that
@@ -441,7 +443,7 @@ pub unsafe trait CudaArray {
     /// }
     /// ```
     fn wait_for_stream(&self, stream: StreamHandle) -> Result<()> {
-        cuda::hand_back(&self.info()?, stream)
+        hand_back(&self.info()?, stream)
     }
 
     /// Exports the array; the tensor owns the struct. It is writable unless the memory is read-only.
@@ -499,7 +501,7 @@ pub unsafe trait CudaArray {
             Ok(info) => info,
             Err(error) => return Err(Refused::new(whole.into_inner().0, error)),
         };
-        let exported = match cuda::hand_over(&info, stream) {
+        let exported = match hand_over(&info, stream) {
             // SAFETY: rules 1 to 3 for as long as the export owns the struct, which nothing else can reach.
             Ok(()) => unsafe { export_described(&info, whole, Ownership::Owned) },
             Err(error) => Err(Refused::new(whole.into_inner(), error)),
@@ -534,7 +536,7 @@ pub unsafe trait CudaArray {
         Self: Sized + Send + Sync + 'static,
     {
         let info = self.info()?;
-        cuda::hand_over(&info, stream)?;
+        hand_over(&info, stream)?;
         // SAFETY: rules 1 to 3 while the handle exists, because nothing can borrow the struct mutably then.
         Ok(unsafe { export_kept(&info, InReach::new(Arc::clone(self), None), Ownership::Shared) }?)
     }

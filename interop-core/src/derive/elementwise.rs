@@ -23,50 +23,50 @@ use crate::error::Result;
 pub trait ElementwiseOperand<'a, O>: sealed::Operand<'a, O> {}
 
 mod sealed {
-    use super::{Described, Result};
+    use super::{OperandArray, Result};
 
     pub trait Operand<'a, O> {
         /// Describes the array in elements of the kernel.
-        fn described(self) -> Result<Described<'a>>;
+        fn describe(self) -> Result<OperandArray<'a>>;
     }
 }
 
 /// An array in elements of a kernel.
 #[doc(hidden)]
-pub struct Described<'a> {
+pub struct OperandArray<'a> {
     info: ArrayInfo,
-    scope_use: Option<ScopeUse<'a>>,
+    scope_use: ScopeUse<'a>,
     /// In elements of the kernel.
     layout: Layout,
     size: usize,
     align: usize,
 }
 
-impl<'a> Described<'a> {
+impl<'a> OperandArray<'a> {
     fn new<T: Element>(info: ArrayInfo, scope_use: ScopeUse<'a>) -> Result<Self> {
         let (layout, size, align) = (info.layout_of(&T::TYPE)?, size_of::<T>(), align_of::<T>());
-        Ok(Self { info, scope_use: Some(scope_use), layout, size, align })
+        Ok(Self { info, scope_use, layout, size, align })
     }
 }
 
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'a, In<T>> for &'a S {}
 
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<'a, In<T>> for &'a S {
-    fn described(self) -> Result<Described<'a>> {
+    fn describe(self) -> Result<OperandArray<'a>> {
         let info = CudaArray::info(self)?;
         let scope_use = ScopeUse::read(self, &info);
-        Described::new::<T>(info, scope_use)
+        OperandArray::new::<T>(info, scope_use)
     }
 }
 
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'a, Out<T>> for &'a mut S {}
 
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<'a, Out<T>> for &'a mut S {
-    fn described(self) -> Result<Described<'a>> {
+    fn describe(self) -> Result<OperandArray<'a>> {
         let info = CudaArray::info(self)?;
         info.check_writable()?;
         let scope_use = ScopeUse::write(self, &info);
-        Described::new::<T>(info, scope_use)
+        OperandArray::new::<T>(info, scope_use)
     }
 }
 
@@ -78,7 +78,7 @@ impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<'a, 
 pub trait ElementwiseArrays<'a, A: Arrays> {
     /// Adds the arrays to a scope, and merges their axes.
     #[doc(hidden)]
-    fn merged<'s, const N: usize>(self, scope: &'s LaunchScope<'a>) -> Result<KernelElementwise<'s, A, N>>
+    fn merge<'s, const N: usize>(self, scope: &'s LaunchScope<'a>) -> Result<KernelElementwise<'s, A, N>>
     where
         'a: 's;
 }
@@ -97,15 +97,15 @@ macro_rules! tuples {
             $first: ElementwiseOperand<'a, $wrapper<$first_operand>>,
             $($other: ElementwiseOperand<'a, In<$operand>>,)*
         {
-            fn merged<'s, const N: usize>(
+            fn merge<'s, const N: usize>(
                 self,
                 scope: &'s LaunchScope<'a>,
             ) -> Result<KernelElementwise<'s, ($wrapper<$first_operand>, $(In<$operand>,)*), N>>
             where
                 'a: 's,
             {
-                let arrays = [self.0.described()?, $(self.$number.described()?,)*];
-                let merged = merged::<$count, N>(scope, arrays)?;
+                let arrays = [self.0.describe()?, $(self.$number.describe()?,)*];
+                let merged = merge::<$count, N>(scope, arrays)?;
                 // SAFETY: the arrays have these element types, at addresses aligned for them; the scope borrows them, and the
                 // first one was checked to have an element for each index.
                 Ok(unsafe { KernelElementwise::from_arrays(merged) })
@@ -121,20 +121,18 @@ tuples! {
     4: S A 0 T B 1 U C 2 V D 3;
 }
 
-fn merged<'s, 'a, const K: usize, const N: usize>(
+fn merge<'s, 'a, const K: usize, const N: usize>(
     scope: &'s LaunchScope<'a>,
-    mut arrays: [Described<'a>; K],
+    arrays: [OperandArray<'a>; K],
 ) -> Result<KernelArrays<'s, K, N>> {
-    let uses = arrays.each_mut().map(|array| array.scope_use.take());
     let mut views = Vec::with_capacity(K);
-    for Described { info, layout, size, align, .. } in &arrays {
+    for OperandArray { info, layout, size, align, .. } in &arrays {
         let address = kernel_address(info.unwatched_address, info.device(), *align)?;
         views.push(DynKernelView::new(address, *size, layout.shape(), layout.strides())?);
     }
-    let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?;
-    let mut all = arrays.iter().zip(uses.into_iter().flatten());
-    all.try_for_each(|(array, scope_use)| scope.add(&array.info, scope_use))?;
-    Ok(merged.unbound())
+    let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?.unbound();
+    arrays.into_iter().try_for_each(|OperandArray { info, scope_use, .. }| scope.add(&info, scope_use))?;
+    Ok(merged)
 }
 
 impl<'a> LaunchScope<'a> {
@@ -186,8 +184,8 @@ impl<'a> LaunchScope<'a> {
         &'s self,
         arrays: impl ElementwiseArrays<'a, A>,
     ) -> Result<InScope<KernelElementwise<'s, A, N>>> {
-        let merged: KernelElementwise<'s, A, N> = arrays.merged(self)?;
-        // SAFETY: the arrays are borrowed, the one that is written exclusively, and `merged` has added them to the scope.
+        let merged: KernelElementwise<'s, A, N> = arrays.merge(self)?;
+        // SAFETY: the arrays are borrowed, the one that is written exclusively, and `merge` has added them to the scope.
         Ok(unsafe { self.argument(merged) })
     }
 }

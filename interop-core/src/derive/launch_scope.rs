@@ -319,7 +319,7 @@ impl<'a> LaunchScope<'a> {
         size: LaunchSize,
         arguments: &[&dyn KernelArgument],
     ) -> Result<()> {
-        check_scope(arguments.iter().all(|argument| argument.is_of_scope(self.number())))?;
+        check_scope(arguments.iter().all(|argument| argument.is_in_scope(self.number())))?;
         let stream = self.state.borrow_mut().stream_on_device()?.stream;
         let sizes: Vec<usize> = arguments.iter().map(|argument| argument.size()).collect();
         let mut parameters: Vec<_> =

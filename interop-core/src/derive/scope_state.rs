@@ -332,7 +332,7 @@ impl<'a> ScopeState<'a> {
         }
         let mut arrays = core::mem::take(&mut self.arrays);
         let Some(scope) = self.stream.filter(|_| is_available()) else {
-            leave(&arrays);
+            leave_scope(&arrays);
             return Ok(());
         };
         let stream = scope.stream;
@@ -354,7 +354,7 @@ impl<'a> ScopeState<'a> {
         }
         // Arrays that nothing waits for stay in use.
         if waited.is_ok() {
-            leave(&arrays);
+            leave_scope(&arrays);
         }
         match noted {
             Err(panic) if !panicking() => resume_unwind(panic),
@@ -378,6 +378,6 @@ pub(crate) fn unnamed_default_stream() -> Error {
 }
 
 /// Notes that arrays were used in no other way than in a scope that has ended.
-fn leave(arrays: &[Member<'_>]) {
+fn leave_scope(arrays: &[Member<'_>]) {
     arrays.iter().filter_map(|member| member.uses.as_deref()).for_each(Uses::leave_scope);
 }

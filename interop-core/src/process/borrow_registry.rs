@@ -171,7 +171,11 @@ impl AccessTable {
     }
 
     /// Locks the pieces that a range touches, in the order of the locks, and calls `run` with their accesses.
-    fn locked<R>(&self, range: &Range<usize>, run: impl FnOnce(&mut [MutexGuard<'_, Accesses>]) -> R) -> R {
+    fn with_locks<R>(
+        &self,
+        range: &Range<usize>,
+        run: impl FnOnce(&mut [MutexGuard<'_, Accesses>]) -> R,
+    ) -> R {
         let piece = |address: usize| address >> 26;
         let (first, last) = (piece(range.start), piece(range.end.saturating_sub(1)));
         // A panic cannot leave accesses half changed.
@@ -184,22 +188,22 @@ impl AccessTable {
     }
 
     /// Records an access, unless it conflicts with another. `elsewhere` may record it in another table.
-    fn begin(&self, access: Access, elsewhere: impl Fn() -> Option<Begun>) -> Begun {
-        self.locked(&access.elements.range(), |pieces| {
+    fn begin(&self, access: Access, elsewhere: impl Fn() -> Option<BeginResult>) -> BeginResult {
+        self.with_locks(&access.elements.range(), |pieces| {
             if let Some(access) = pieces.iter().find_map(|accesses| accesses.conflicting(&access)) {
-                return Begun { refused: 1, access };
+                return BeginResult { refused: 1, access };
             }
             elsewhere().unwrap_or_else(|| {
                 for accesses in pieces {
                     accesses.add(access);
                 }
-                Begun { refused: 0, access }
+                BeginResult { refused: 0, access }
             })
         })
     }
 
     fn end(&self, access: Access) {
-        self.locked(&access.elements.range(), |pieces| {
+        self.with_locks(&access.elements.range(), |pieces| {
             for accesses in pieces {
                 accesses.remove(&access);
             }
@@ -208,7 +212,7 @@ impl AccessTable {
 
     fn forget(&self, range: &Range<usize>) {
         let all = Access::new(Elements::contiguous(range.clone()), true);
-        self.locked(range, |pieces| {
+        self.with_locks(range, |pieces| {
             for accesses in pieces {
                 while let Some(access) = accesses.conflicting(&all) {
                     accesses.remove(&access);
@@ -230,7 +234,7 @@ static REGISTRY: Registry =
 /// The result of beginning an access: the access, or the one with which it conflicts.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Begun {
+pub(crate) struct BeginResult {
     refused: u32,
     access: Access,
 }
@@ -240,7 +244,7 @@ pub(crate) struct Begun {
 /// one needs a new name.
 #[repr(C)]
 pub(crate) struct SharedTable {
-    begin: extern "C" fn(elements: Elements, exclusive: u32) -> Begun,
+    begin: extern "C" fn(elements: Elements, exclusive: u32) -> BeginResult,
     end: extern "C" fn(access: Access),
     forget: extern "C" fn(start: usize, end: usize),
 }
@@ -248,7 +252,7 @@ pub(crate) struct SharedTable {
 /// The registry of this module.
 pub(crate) static OWN: SharedTable = SharedTable { begin: begin_here, end: end_here, forget: forget_here };
 
-extern "C" fn begin_here(elements: Elements, exclusive: u32) -> Begun {
+extern "C" fn begin_here(elements: Elements, exclusive: u32) -> BeginResult {
     REGISTRY.table.get().begin(Access::new(elements, exclusive != 0), || None)
 }
 
@@ -274,7 +278,7 @@ pub(crate) fn forget(range: Range<usize>) {
 pub(crate) fn record_in(shared: &'static SharedTable) {
     if !core::ptr::eq(shared, &raw const OWN) {
         // Under the locks no thread is between reading `shared` and recording an access.
-        REGISTRY.table.get().locked(&(0..usize::MAX), |_| {
+        REGISTRY.table.get().with_locks(&(0..usize::MAX), |_| {
             let _ = REGISTRY.shared.set(shared);
         });
     }
@@ -305,15 +309,15 @@ impl Borrow {
     fn new(elements: Elements, exclusive: bool) -> Result<Self> {
         let end = Cell::new(OWN.end);
         // Accesses that began before `record_in` are still in this module's table.
-        let begun = REGISTRY.table.get().begin(Access::new(elements, exclusive), || {
+        let result = REGISTRY.table.get().begin(Access::new(elements, exclusive), || {
             let shared = REGISTRY.shared.get()?;
             end.set(shared.end);
             Some((shared.begin)(elements, exclusive.into()))
         });
-        if begun.refused != 0 {
-            return Err(already_borrowed(&begun.access.elements.range(), begun.access.exclusive != 0));
+        if result.refused != 0 {
+            return Err(already_borrowed(&result.access.elements.range(), result.access.exclusive != 0));
         }
-        Ok(Self { access: begun.access, end: end.get() })
+        Ok(Self { access: result.access, end: end.get() })
     }
 }
 
@@ -368,8 +372,8 @@ mod tests {
     }
 
     fn begin(table: &AccessTable, elements: Elements, exclusive: bool) -> Option<Access> {
-        let begun = table.begin(Access::new(elements, exclusive), || None);
-        (begun.refused == 0).then_some(begun.access)
+        let result = table.begin(Access::new(elements, exclusive), || None);
+        (result.refused == 0).then_some(result.access)
     }
 
     fn write(table: &AccessTable, range: Range<usize>) -> Option<Access> {
@@ -399,9 +403,9 @@ mod tests {
             };
             let access = Access::new(elements, random(4) == 0);
             let is_free = !held.iter().any(|other| other.conflicts(&access));
-            let begun = begin(&table, elements, access.exclusive != 0);
-            assert_eq!(begun.is_some(), is_free, "{access:?} beside {held:?}");
-            held.extend(begun);
+            let result = begin(&table, elements, access.exclusive != 0);
+            assert_eq!(result.is_some(), is_free, "{access:?} beside {held:?}");
+            held.extend(result);
         }
         for access in &held {
             table.end(*access);
