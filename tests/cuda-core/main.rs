@@ -12,7 +12,10 @@ use interop_core::adapters::cuda_core::{ImportedBuffer, context};
 use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, finish_releases, pointer_attributes};
 use interop_core::launch::{AsStream, FromStream};
 use interop_core::storage::Mutability;
-use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LaunchScope, Lease, LeaseMut, Storage, StreamHandle};
+use interop_core::{
+    CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LaunchScope, Lease, LeaseMut, Storage,
+    StreamHandle,
+};
 use simulated_cuda::{Arguments, Live, Policy, Sim, find, sim};
 
 const PTX: &str = include_str!("../cuda/lent_add.ptx");

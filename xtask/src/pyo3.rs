@@ -10,9 +10,15 @@ use crate::{extension, files, sim, suites, workspace};
 /// The versions that the workspace's manifest allows.
 const RANGE: &str = ">=0.28, <0.31";
 const MINORS: [&str; 3] = ["0.28", "0.29", "0.30"];
-/// The packages that the extension consists of, and the one that its kernels are tested with.
-const PACKAGES: [&str; 5] =
-    ["interop-core", "interop-derive", "interop-kernel", "examples/py-extension", "simulated-cuda"];
+/// The packages that the extension consists of, and those that its kernels are tested with.
+const PACKAGES: [&str; 6] = [
+    "interop-core",
+    "interop-derive",
+    "interop-kernel",
+    "examples/py-extension",
+    "simulated-cuda",
+    "simulated-cuda-driver",
+];
 
 /// Tests of bugs that `PyO3` had before 0.29: a thread that ended inside its frames ended the process (its pull request
 /// 6085), and each instance kept a reference to its class (6224).
@@ -74,10 +80,6 @@ fn copy_workspace(copy: &Path, minor: &str) -> Result<(), Failure> {
     let members = format!("members = {PACKAGES:?}");
     let place = lines.iter().position(|line| *line == "[workspace]").map_or(0, |at| at + 1);
     lines.insert(place, &members);
-    // Removes the settings of packages that are not copied.
-    let text = lines
-        .join("\n")
-        .replace("[profile.dev.package.simulated-cuda-driver]", "[profile.none]\ninherits = \"dev\"");
     for package in PACKAGES {
         // Files that no longer exist must not be built.
         let place: PathBuf = copy.join(package);
@@ -86,7 +88,7 @@ fn copy_workspace(copy: &Path, minor: &str) -> Result<(), Failure> {
     }
     files::copy(&root.join("README.md"), &copy.join("README.md"))?;
     files::replace(&root.join("Cargo.lock"), &copy.join("Cargo.lock"))?;
-    files::write(&copy.join("Cargo.toml"), text)
+    files::write(&copy.join("Cargo.toml"), lines.join("\n"))
 }
 
 #[cfg(test)]
