@@ -198,7 +198,7 @@ fn every_triple_is_answered() {
                     match said {
                         Err(error) => assert_eq!(error.kind(), ErrorKind::DType, "{dtype}"),
                         Ok(back) => {
-                            assert_eq!(back.unwrap().item_bits(false), dtype.item_bits(false), "{dtype}")
+                            assert_eq!(back.unwrap().item_bits(false), dtype.item_bits(false), "{dtype}");
                         }
                     }
                 }

@@ -294,7 +294,7 @@ impl Import {
     /// Takes the owner. The import owns nothing afterwards.
     #[inline]
     pub(crate) fn take_owner(&mut self) -> Owner {
-        core::mem::replace(&mut self.owner, Owner::none())
+        core::mem::take(&mut self.owner)
     }
 
     /// Returns the stream for a copy of the elements. If the struct has a `stream` field, also returns the release
