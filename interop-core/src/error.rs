@@ -325,7 +325,7 @@ impl From<interop_kernel::ArgumentError> for Error {
 /// use interop_core::{Error, ErrorKind, Refused};
 ///
 /// let error = Error::new(ErrorKind::Rank, "shape", "3 axes", "2 axes");
-/// let refused = Refused::new(vec![1.0], error);
+/// let refused = Refused { value: Box::new(vec![1.0]), error };
 /// assert_eq!(*refused.value, [1.0]);
 /// assert_eq!(Error::from(refused).kind(), ErrorKind::Rank);
 ///

@@ -2,7 +2,7 @@
 
 use interop_core::descriptor::{Dims, Layout};
 use interop_core::launch::AsStream;
-use interop_core::python::{self, ExportedArray, extract_integer, extract_stream, import_as};
+use interop_core::python::{self, Exported, extract_integer, extract_stream, import_as};
 use interop_core::storage::Relabeled;
 use interop_core::{
     CudaArray, DType, Device, Error, ErrorKind, FromArray, Order, SharedBuffer, StreamHandle,
@@ -166,13 +166,13 @@ impl Array {
     }
 
     /// The same managed memory as device memory, for libraries that accept nothing else.
-    fn relabel_as_device(slf: Py<Self>) -> PyResult<ExportedArray> {
-        Ok(ExportedArray::new(Relabeled::as_device(slf).map_err(|refused| refused.error)?)?)
+    fn relabel_as_device(slf: Py<Self>) -> PyResult<Exported<Relabeled<Py<Self>>>> {
+        Ok(Exported(Relabeled::as_device(slf).map_err(|refused| refused.error)?))
     }
 
     /// The same pinned or managed memory as host memory, for libraries that accept nothing else.
-    fn relabel_as_host(slf: Py<Self>) -> PyResult<ExportedArray> {
-        Ok(ExportedArray::new(Relabeled::as_host(slf).map_err(|refused| refused.error)?)?)
+    fn relabel_as_host(slf: Py<Self>) -> PyResult<Exported<Relabeled<Py<Self>>>> {
+        Ok(Exported(Relabeled::as_host(slf).map_err(|refused| refused.error)?))
     }
 }
 

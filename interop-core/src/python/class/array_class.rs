@@ -374,7 +374,7 @@ unsafe extern "C" fn destructor<A: TensorAbi>(capsule: *mut ffi::PyObject) {
 
 /// The parsed arguments of `__dlpack__`. The default value is a call without arguments.
 ///
-/// They are not yet checked against an array. For an example see [`export`](crate::python::export::dlpack::export).
+/// They are not yet checked against an array. For an example see [`export`](crate::python::export()).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DlpackArgs {
     pub(crate) stream: Option<i128>,

@@ -26,8 +26,11 @@ use crate::python::interpreter::NestedCall;
 /// `device` as in NumPy, `len()`, views by integers, slices, `...` and `None`, and a `repr` of these. For everything else,
 /// convert it with `numpy.asarray`, or with `from_dlpack` of a library.
 ///
-/// A returned `#[cuda_array(python)]` struct becomes such an object. [`ExportedArray::new`] creates one from any array, such
-/// as a struct of another crate or an `Arc` of one, and [`view`] from a part of an object's array.
+/// A returned `#[cuda_array(python)]` struct becomes such an object. [`Exported`](crate::python::Exported) makes one of any
+/// array, such as a struct of another crate or an `Arc` of one, and [`view`] of a part of an object's array.
+///
+/// Memory that its sole owner may write is writable for everyone who has the object. Python's garbage collector does not see the
+/// Python objects that the array keeps.
 #[pyclass(frozen, weakref, module = "interop_core")]
 pub struct ExportedArray {
     source: Source,
@@ -78,32 +81,10 @@ impl<T: Send + Sync + 'static> AnyThread for T {}
 impl ExportedArray {
     /// Creates the object of an array.
     ///
-    /// Memory that its sole owner may write is writable for everyone who has the object. Python's garbage collector does not
-    /// see the Python objects that the array keeps.
-    ///
     /// # Errors
     ///
     /// As [`CudaArray::info`].
-    ///
-    /// ```
-    /// use interop_core::python::ExportedArray;
-    /// use interop_core::{CudaArray, HostVec};
-    /// use pyo3::prelude::*;
-    ///
-    /// #[derive(CudaArray)]
-    /// #[cuda_array(shape = [len], export)]
-    /// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
-    ///
-    /// Python::initialize();
-    /// Python::attach(|py| -> PyResult<()> {
-    ///     let samples = Samples { values: HostVec::from([1.0_f32, 2.0]), len: 2 };
-    ///     let object = Bound::new(py, ExportedArray::new(samples)?)?;
-    ///     assert_eq!(object.getattr("shape")?.extract::<(usize,)>()?, (2,));
-    ///     Ok(())
-    /// })
-    /// # .unwrap();
-    /// ```
-    pub fn new<A: CudaArray + AnyThread>(array: A) -> Result<Self> {
+    pub(crate) fn new<A: CudaArray + AnyThread>(array: A) -> Result<Self> {
         // Rejects a struct with inconsistent fields here, where the traceback shows who created it.
         let info = array.info()?;
         Ok(Self::from_described(array, &info))

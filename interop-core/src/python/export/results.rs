@@ -405,7 +405,7 @@ fn new_memory<B: FromArray + CudaArray>(
 /// use std::mem::swap;
 /// use std::sync::Arc;
 ///
-/// use interop_core::python::{ExportedArray, NewArray, WithLibrary, import_as};
+/// use interop_core::python::{Exported, NewArray, WithLibrary, import_as};
 /// use interop_core::{CudaArray, HostVec, Lease, LeaseMut};
 /// use pyo3::ffi::c_str;
 /// use pyo3::prelude::*;
@@ -465,7 +465,7 @@ fn new_memory<B: FromArray + CudaArray>(
 ///     check(&py.import("array")?.call_method1("array", ("d", [0.0; 3]))?)?;
 ///     // This one has an exchange table, which allocates.
 ///     let samples = Samples { values: HostVec::from([0.0_f64; 3]), len: 3 };
-///     check(Bound::new(py, ExportedArray::new(samples)?)?.as_any())
+///     check(&Exported(samples).into_pyobject(py)?)
 /// })
 /// # .unwrap();
 /// ```
