@@ -143,6 +143,11 @@ fn arguments_of_another_scope_with_the_same_array_are_refused() {
         assert_eq!((refused.kind(), refused.found()), (ErrorKind::Stream, "an array of another scope"));
     }
     assert_eq!(turn.calls_of(["cuLaunchKernel"]), [0]);
+    // A kernel in another language takes them by value, too.
+    let arrays = first.elementwise::<(In<i16>,), 4>((&source,)).unwrap();
+    // SAFETY: the kernel has this parameter, and only reads.
+    unsafe { first.launch_unchecked(&KERNELS, "look_at_all", FEW, &[&arrays]) }.unwrap();
+    assert_eq!(turn.calls_of(["cuLaunchKernel"]), [1]);
 }
 
 /// Pinned memory is of no device. The default stream of the scope is that of the device of the array after it.

@@ -364,7 +364,7 @@ impl Drop for CudaBuffer {
         };
         let Err(allocation) = freed else { return };
         // Freeing pool memory does not wait, so the next owner could write while kernels still read.
-        after_work(ErasedOwner::new(allocation, self.reach()));
+        after_work(ErasedOwner::new(allocation), self.reach());
     }
 }
 

@@ -154,12 +154,12 @@ impl Drop for Owner {
         }
         let _nested = Nested::new();
         // SAFETY: `value` and `release` belong together, and this is their only drop.
-        let owner = unsafe { ErasedOwner::from_raw(self.value, release, self.reach.unwrap_or(Reach::NONE)) };
+        let owner = unsafe { ErasedOwner::from_raw(self.value, release) };
         // The library of the array orders what comes next on the stream that is its own.
         let is_ordered =
             self.uses.as_ref().is_some_and(|uses| uses.are_ordered_by_caller()) && !is_opened_by_parent();
         match self.reach {
-            Some(_) if !is_ordered => after_work(owner),
+            Some(reach) if !is_ordered => after_work(owner, reach),
             _ => drop(owner),
         }
     }

@@ -89,7 +89,7 @@ impl Batches {
     /// Adds an owner to the list of this thread. Returns whether the list is full.
     pub(crate) fn push(&self, owner: ErasedOwner) -> bool {
         let mut owners = self.own().lock();
-        owners.bytes += owner.reach.bytes();
+        owners.bytes += owner.reach().bytes();
         owners.list.push(owner);
         // Set with the list locked, because `take_all` clears it before it locks the lists.
         if !self.is_occupied.load(Ordering::SeqCst) {

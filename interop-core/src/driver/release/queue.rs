@@ -145,7 +145,7 @@ impl DeferredReleases {
     /// Moves the owners in the batches to the queues of their contexts: all of them, or those of a full list.
     fn collect_batches(&mut self, poll: Poll) {
         let batches = &WAITING.get().batches;
-        let receive = |owner: ErasedOwner| self.queue(owner.reach).unrecorded.push(owner);
+        let receive = |owner: ErasedOwner| self.queue(owner.reach()).unrecorded.push(owner);
         if poll == Poll::Full {
             batches.take_own(receive);
         } else {
@@ -202,9 +202,10 @@ pub(crate) fn queued() -> usize {
 }
 
 /// Defers a release until `events` are done. With `None` it is deferred without an event, until a poll records one.
-pub(crate) fn defer(owner: ErasedOwner, events: Option<Vec<Event<'static>>>) {
-    let (mut list, reach) = (list(), owner.reach);
+pub(crate) fn defer(owner: ErasedOwner, reach: Reach, events: Option<Vec<Event<'static>>>) {
+    let mut list = list();
     let queue = list.queue(reach);
+    let owner = owner.after(reach);
     match events {
         Some(events) => {
             queue.recorded.push_back(Deferred { events, owners: vec![owner], is_given_up: false });
@@ -220,11 +221,11 @@ pub(crate) fn defer(owner: ErasedOwner, events: Option<Vec<Event<'static>>>) {
 }
 
 /// Defers a release in a batch, so that it shares an event. Makes no driver call, unless this release fills the batch.
-pub(crate) fn defer_in_batch(owner: ErasedOwner) {
+pub(crate) fn defer_in_batch(owner: ErasedOwner, reach: Reach) {
     let waiting = WAITING.get();
-    owner.reach.count_deferred();
+    reach.count_deferred();
     waiting.pending.fetch_add(1, Ordering::SeqCst);
-    let full = waiting.batches.push(owner);
+    let full = waiting.batches.push(owner.after(reach));
     if waiting.not_empty.is_awaited() {
         let _list = list();
         waiting.not_empty.notify();
@@ -418,8 +419,8 @@ fn take_due(driver: &Driver, reach: Reach, poll: Poll, result: &mut PollResult) 
 fn release(mut owners: Vec<ErasedOwner>, queue: Reach, driver: &Driver, pending: &AtomicUsize) {
     let released = owners.len();
     for owner in owners.drain(..) {
-        let reach = owner.reach;
-        contain_panic(|| drop_in_context(driver, owner));
+        let reach = owner.reach();
+        contain_panic(|| drop_in_context(driver, owner, reach));
         reach.count_released();
     }
     pending.fetch_sub(released, Ordering::AcqRel);
@@ -486,16 +487,16 @@ pub fn set_release_policy(policy: ReleasePolicy) {
 /// In a process that was forked from one that uses CUDA, the owner is leaked: the driver cannot free the memory there,
 /// and the memory belongs to the parent.
 #[cold]
-pub(crate) fn after_work(mut owner: ErasedOwner) {
+pub(crate) fn after_work(owner: ErasedOwner, reach: Reach) {
     if is_opened_by_parent() {
         return core::mem::forget(owner);
     }
-    if owner.reach == Reach::NONE {
+    if reach == Reach::NONE {
         return drop(owner);
     }
     let immediate = unordered().releases;
     // A small array makes no driver call here, because another thread may be capturing a graph.
-    let small = owner.reach.is_small() && !immediate;
+    let small = reach.is_small() && !immediate;
     if !small {
         poll_in_passing();
     }
@@ -503,17 +504,15 @@ pub(crate) fn after_work(mut owner: ErasedOwner) {
     // Without a driver no work can be pending.
     let Some(driver) = driver else { return drop(owner) };
     if immediate {
-        return drop_in_context(driver, owner);
+        return drop_in_context(driver, owner, reach);
     }
     // Applied now, because the policy may change before the events are recorded.
-    if release_policy() == ReleasePolicy::AfterAllContexts {
-        owner.reach = owner.reach.everywhere();
-    }
+    let reach = if release_policy() == ReleasePolicy::AfterAllContexts { reach.everywhere() } else { reach };
     if small {
-        return defer_in_batch(owner);
+        return defer_in_batch(owner, reach);
     }
-    match events_after(driver, owner.reach) {
-        Some(events) if events.is_empty() => drop_in_context(driver, owner),
-        events => defer(owner, events),
+    match events_after(driver, reach) {
+        Some(events) if events.is_empty() => drop_in_context(driver, owner, reach),
+        events => defer(owner, reach, events),
     }
 }

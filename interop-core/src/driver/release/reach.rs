@@ -139,7 +139,7 @@ pub(crate) struct ErasedOwner {
     value: NonNull<()>,
     release: unsafe fn(NonNull<()>),
     /// What its release waits for.
-    pub(crate) reach: Reach,
+    reach: Reach,
 }
 
 // SAFETY: the constructors only take values that may be dropped on any thread.
@@ -147,9 +147,9 @@ unsafe impl Send for ErasedOwner {}
 
 impl ErasedOwner {
     /// Moves `value` into a box.
-    pub(crate) fn new<T: Send + 'static>(value: T, reach: Reach) -> Self {
+    pub(crate) fn new<T: Send + 'static>(value: T) -> Self {
         let place = NonNull::from(Box::leak(Box::new(value)));
-        Self { value: place.cast(), release: drop_box::<T>, reach }
+        Self { value: place.cast(), release: drop_box::<T>, reach: Reach::NONE }
     }
 
     /// Takes ownership of a value that `release` releases.
@@ -158,12 +158,19 @@ impl ErasedOwner {
     ///
     /// `release(value)` may be called once, on any thread, at any time.
     #[inline]
-    pub(crate) const unsafe fn from_raw(
-        value: NonNull<()>,
-        release: unsafe fn(NonNull<()>),
-        reach: Reach,
-    ) -> Self {
-        Self { value, release, reach }
+    pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
+        Self { value, release, reach: Reach::NONE }
+    }
+
+    /// What its release waits for.
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// Sets what its release waits for.
+    pub(crate) fn after(mut self, reach: Reach) -> Self {
+        self.reach = reach;
+        self
     }
 }
 
@@ -198,15 +205,15 @@ pub(crate) fn contain_panic(run: impl FnOnce()) {
 /// The drop may run on any thread. Some libraries free in whatever context is current (`cust`; `cudarc` on a default
 /// stream), some leave their own context current (`cudarc`), and an owner may destroy the context. Afterwards the
 /// thread's previous context is current again.
-pub(crate) fn drop_in_context(driver: &Driver, owner: ErasedOwner) {
+pub(crate) fn drop_in_context(driver: &Driver, owner: ErasedOwner, reach: Reach) {
     // The drop of an earlier owner may have forked.
     if is_opened_by_parent() {
         return core::mem::forget(owner);
     }
-    if owner.reach.needs_no_context {
+    if reach.needs_no_context {
         return drop(owner);
     }
-    let _context = ReachContext::new(driver, owner.reach);
+    let _context = ReachContext::new(driver, reach);
     drop(owner);
 }
 
