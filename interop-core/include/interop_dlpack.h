@@ -20,7 +20,7 @@
  *   5. `strides` is set, in elements and with signs, and `byte_offset` is 0. Without axes, `shape` and `strides` are
  *      null. Without elements, `data` is null.
  *   6. Host memory may be used at once. CUDA memory may be used in stream order on the stream that the export was made
- *      for (into_dlpack_for, share_dlpack_for), or on the legacy default stream if none was named.
+ *      for (into_dlpack_as, share_dlpack_as), or on the legacy default stream if none was named.
  *
  * A pointer that Rust takes over (ManagedTensor::from_raw)
  *

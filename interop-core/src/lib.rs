@@ -210,7 +210,7 @@ pub mod storage {
     //!             unsafe { copy_import(import, order, block.first) }?;
     //!             Ok(block)
     //!         };
-    //!         copy(&mut import).map_err(|error| Refused::new(import, error))
+    //!         copy(&mut import).map_err(|error| Refused { value: Box::new(import), error })
     //!     }
     //! }
     //!

@@ -64,6 +64,15 @@ impl<'a> DynKernelView<'a> {
 }
 
 pub(crate) mod sealed {
+    use crate::elementwise::Arrays;
+    use crate::error::ArgumentError;
+
+    /// The views of an `Elementwise`, which must be those of its arrays.
+    pub trait Views<'a, A: Arrays, const N: usize> {
+        /// Merges the axes.
+        fn merged(self) -> Result<A::Arguments<'a, N>, ArgumentError>;
+    }
+
     /// The parts of an array's layout.
     pub trait Operand {
         fn pointer(&self) -> *mut u8;
@@ -153,16 +162,18 @@ impl<'a, A: Arrays, const N: usize> KernelElementwise<'a, A, N> {
 
 /// Views of the arrays of an [`Elementwise`], as a tuple.
 #[diagnostic::on_unimplemented(message = "`{Self}` are no views of the arrays `{A}`")]
-pub trait Views<'a, A: Arrays, const N: usize> {
-    #[doc(hidden)]
-    fn merged(self) -> Result<A::Arguments<'a, N>, ArgumentError>;
-}
+pub trait Views<'a, A: Arrays, const N: usize>: sealed::Views<'a, A, N> {}
 
 macro_rules! views {
     ($($count:literal: $($other:ident $number:tt)*;)*) => {
         $(
             impl<'a, A: KernelElement, $($other: KernelElement,)* M, const N: usize, const R: usize>
                 Views<'a, (Out<A>, $(In<$other>,)*), N> for (ViewMut<'a, A, R, M>, $(View<'a, $other, R>,)*)
+            {
+            }
+
+            impl<'a, A: KernelElement, $($other: KernelElement,)* M, const N: usize, const R: usize>
+                sealed::Views<'a, (Out<A>, $(In<$other>,)*), N> for (ViewMut<'a, A, R, M>, $(View<'a, $other, R>,)*)
             {
                 fn merged(self) -> Result<KernelArrays<'a, $count, N>, ArgumentError> {
                     KernelArrays::merged([&self.0 as &dyn sealed::Operand, $(&self.$number),*])
@@ -171,6 +182,11 @@ macro_rules! views {
 
             impl<'a, A: KernelElement, $($other: KernelElement,)* const N: usize, const R: usize>
                 Views<'a, (In<A>, $(In<$other>,)*), N> for (View<'a, A, R>, $(View<'a, $other, R>,)*)
+            {
+            }
+
+            impl<'a, A: KernelElement, $($other: KernelElement,)* const N: usize, const R: usize>
+                sealed::Views<'a, (In<A>, $(In<$other>,)*), N> for (View<'a, A, R>, $(View<'a, $other, R>,)*)
             {
                 fn merged(self) -> Result<KernelArrays<'a, $count, N>, ArgumentError> {
                     KernelArrays::merged([&self.0 as &dyn sealed::Operand, $(&self.$number),*])

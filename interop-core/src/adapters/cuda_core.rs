@@ -77,7 +77,7 @@ use crate::driver::context::enter_primary_context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::to_usize;
 use crate::driver::order::order_default_stream;
-use crate::driver::stream::{PendingWork, is_stream_of};
+use crate::driver::stream::{PendingWork, is_capturing, is_stream_of};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy::transfer::{CopyOnDefaultStream, ordinal_of};
@@ -267,7 +267,7 @@ impl<T: Element + DeviceCopy> ImportedBuffer<T> {
             );
             return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
         };
-        if self.info.pending.is_nothing() && self.info.unwatched_address != 0 && !cuda::is_capturing(handle) {
+        if self.info.pending.is_nothing() && self.info.unwatched_address != 0 && !is_capturing(handle) {
             // The import left its work to a `stream` field of the struct, which is not known here. At its end the scope
             // makes the host wait, so that nothing is pending beside that stream either.
             let unknown = ArrayWork { pending: PendingWork::UNKNOWN, ..self.info.work() };

@@ -72,7 +72,7 @@ use crate::cuda::handover::current_device;
 use crate::derive::fields::stream::AsStream;
 use crate::derive::single_error::FieldProbe;
 use crate::driver::device::Device;
-use crate::driver::functions::to_usize;
+use crate::driver::functions::{run_blocking, to_usize};
 use crate::driver::pointer::{context_to_free, not_cuda};
 use crate::driver::release::reach::{InReach, Reach, Sole};
 use crate::driver::stream_handle::StreamHandle;
@@ -294,7 +294,7 @@ impl<B: Buffer> Drop for InContext<B> {
         }
         // `cust` frees in the context that is current.
         self.0.reach = context_to_free(self.address()).map(Reach::of_context);
-        cuda::run_blocking(|| self.0.drop_handle());
+        run_blocking(|| self.0.drop_handle());
     }
 }
 

@@ -5,7 +5,7 @@ use core::{fmt, ptr};
 use std::ffi::CString;
 
 use interop_kernel::host::{layout, sizes};
-use interop_kernel::{InScope, Kernel, LaunchSize};
+use interop_kernel::{InScope, Kernel, KernelArrays, LaunchSize};
 
 use crate::array::element::Element;
 use crate::driver::context::{Context, PerContext, Relaxed};
@@ -76,7 +76,8 @@ impl Function {
 /// - arrays, as [`LaunchScope::elementwise`](crate::LaunchScope::elementwise) returns them: an `interop::elementwise` in C++;
 /// - a number, or another [`Element`](trait@Element); a `size_t` of C++ is a `u64`;
 /// - a pointer, such as `array.address() as *const f32` of an [`ArrayInScope`](crate::launch::ArrayInScope);
-/// - a `#[repr(C)]` struct of your own, for which you implement this trait.
+/// - [`KernelArrays`], which are addresses of arrays: of which scope is not checked;
+/// - a `#[repr(C)]` struct of your own, for which you implement this trait. It holds the view, `*array`, and not the [`InScope`].
 pub trait KernelArgument {
     /// The size of what the kernel gets, in bytes.
     #[doc(hidden)]
@@ -96,6 +97,8 @@ impl<T: Element> KernelArgument for T {}
 impl<T> KernelArgument for *const T {}
 
 impl<T> KernelArgument for *mut T {}
+
+impl<const K: usize, const N: usize> KernelArgument for KernelArrays<'_, K, N> {}
 
 impl<V> KernelArgument for InScope<V> {
     fn size(&self) -> usize {

@@ -36,18 +36,10 @@ pub(crate) mod memory_check;
 
 pub use crate::cuda::block::MemoryKind;
 pub use crate::cuda::buffer::CudaBuffer;
-pub(crate) use crate::cuda::handover::hand_over;
-#[cfg(feature = "python")]
-pub(crate) use crate::cuda::handover::{hand_over_to_context, refuse_capture};
-pub(crate) use crate::cuda::memory_check::{check, reach_of};
 pub use crate::driver::context::Context;
-#[cfg(feature = "python")]
-pub(crate) use crate::driver::context::enter_device_context;
 #[cfg(feature = "counters")]
 #[doc(hidden)]
 pub use crate::driver::event::pooled_events;
-#[cfg(feature = "cust")]
-pub(crate) use crate::driver::functions::run_blocking;
 #[cfg(any(feature = "python", feature = "counters"))]
 #[doc(hidden)]
 pub use crate::driver::functions::set_blocking_hook;
@@ -55,22 +47,14 @@ pub use crate::driver::functions::{device_count, is_available};
 pub use crate::driver::order::{stream_synchronize, stream_wait};
 pub use crate::driver::pointer::{PointerAttributes, device_address, pointer_attributes};
 pub use crate::driver::pool::{set_release_limit, trim_memory_pools};
-#[cfg(feature = "python")]
-pub(crate) use crate::driver::release::hold::{NamedConsumer, set_capture_hook};
-pub(crate) use crate::driver::release::queue::poll_in_passing;
 pub use crate::driver::release::queue::set_release_policy;
 #[cfg(feature = "counters")]
 #[doc(hidden)]
 pub use crate::driver::release::queue::share_events_for;
 pub use crate::driver::release::requests::HoldReleases;
-#[cfg(any(feature = "python", feature = "cudarc"))]
-pub(crate) use crate::driver::release::requests::make_room_on;
 pub use crate::driver::release::requests::{
     finish_releases, pending_releases, poll_releases, start_release_thread,
 };
 pub use crate::driver::release::{ReleasePolicy, release_policy};
-#[cfg(feature = "python")]
-pub(crate) use crate::driver::stream::is_stream_of;
-pub(crate) use crate::driver::stream::{capture_error, is_capturing};
 pub use crate::driver::stream_handle::RawStream;
 pub use crate::process::settings::{Unordered, set_unordered, unordered};

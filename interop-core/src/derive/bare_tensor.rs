@@ -12,8 +12,8 @@ use std::sync::Arc;
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
-use crate::cuda;
 use crate::cuda::buffer::CudaBuffer;
+use crate::cuda::handover::hand_over;
 use crate::cuda::memory_check::Verification;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
@@ -259,7 +259,7 @@ impl<'a> LentTensor<'a> {
             let allowed = "packed elements: a bare tensor has no flag for padded ones";
             return Err(Error::new(ErrorKind::Unsupported, "dtype", found, allowed));
         }
-        cuda::hand_over(&info, stream)?;
+        hand_over(&info, stream)?;
         let (shape, strides) = (info.shape().iter(), info.strides().iter());
         let numbers = shape.map(|extent| *extent as i64).chain(strides.map(|stride| *stride as i64));
         let mut numbers: Vec<i64> = numbers.collect();

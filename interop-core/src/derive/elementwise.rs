@@ -23,7 +23,15 @@ use crate::error::Result;
 pub trait ElementwiseOperand<'a, O>: sealed::Operand<'a, O> {}
 
 mod sealed {
-    use super::{OperandArray, Result};
+    use super::{Arrays, KernelElementwise, LaunchScope, OperandArray, Result};
+
+    /// A tuple of arrays, all of which the scope must hear of.
+    pub trait Tuple<'a, A: Arrays> {
+        /// Adds the arrays to a scope, and merges their axes.
+        fn merge<'s, const N: usize>(self, scope: &'s LaunchScope<'a>) -> Result<KernelElementwise<'s, A, N>>
+        where
+            'a: 's;
+    }
 
     pub trait Operand<'a, O> {
         /// Describes the array in elements of the kernel.
@@ -75,13 +83,7 @@ impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<'a, 
     message = "`{Self}` are not the arrays of the kernel",
     note = "pass a tuple with `&mut array` for each `Out<T>` and `&array` for each `In<T>` of the kernel, in its order"
 )]
-pub trait ElementwiseArrays<'a, A: Arrays> {
-    /// Adds the arrays to a scope, and merges their axes.
-    #[doc(hidden)]
-    fn merge<'s, const N: usize>(self, scope: &'s LaunchScope<'a>) -> Result<KernelElementwise<'s, A, N>>
-    where
-        'a: 's;
-}
+pub trait ElementwiseArrays<'a, A: Arrays>: sealed::Tuple<'a, A> {}
 
 macro_rules! tuples {
     ($($count:literal: $($array:ident $operand:ident $number:tt)*;)*) => {
@@ -93,6 +95,14 @@ macro_rules! tuples {
     (@ $count:literal $wrapper:ident $first:ident $first_operand:ident 0 $($other:ident $operand:ident $number:tt)*) => {
         impl<'a, $first_operand: KernelElement, $($operand: KernelElement,)* $first, $($other),*>
             ElementwiseArrays<'a, ($wrapper<$first_operand>, $(In<$operand>,)*)> for ($first, $($other,)*)
+        where
+            $first: ElementwiseOperand<'a, $wrapper<$first_operand>>,
+            $($other: ElementwiseOperand<'a, In<$operand>>,)*
+        {
+        }
+
+        impl<'a, $first_operand: KernelElement, $($operand: KernelElement,)* $first, $($other),*>
+            sealed::Tuple<'a, ($wrapper<$first_operand>, $(In<$operand>,)*)> for ($first, $($other,)*)
         where
             $first: ElementwiseOperand<'a, $wrapper<$first_operand>>,
             $($other: ElementwiseOperand<'a, In<$operand>>,)*

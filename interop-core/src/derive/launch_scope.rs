@@ -338,7 +338,8 @@ impl<'a> LaunchScope<'a> {
     ///
     /// # Safety
     ///
-    /// The arrays of `view` are borrowed for `'s`, exclusively if the kernel writes them, and were added to this scope.
+    /// The arrays of `view` are borrowed for `'s`, exclusively if the kernel writes them, and were added to this scope. `view` is not
+    /// used after `'s`.
     pub(crate) unsafe fn argument<'s, V: 's>(&'s self, view: V) -> InScope<V> {
         // SAFETY: kernels of the scope run after the work on its arrays, and before what comes after the scope. The argument
         // borrows the scope, so no other one has its number.

@@ -3,6 +3,7 @@
 
 use crate::array::info::ArrayInfo;
 use crate::cuda;
+use crate::cuda::memory_check::reach_of;
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::order::Waiter;
@@ -107,7 +108,7 @@ impl<A: CudaArray> Relabeled<A> {
         let label = array.info().and_then(|info| {
             let device = info.device();
             device.check_for_host()?;
-            let reach = if device == Device::CPU { None } else { cuda::reach_of(&info) };
+            let reach = if device == Device::CPU { None } else { reach_of(&info) };
             Ok(Label { device: Device::CPU, reach })
         });
         Self::new(array, label)

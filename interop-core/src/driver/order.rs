@@ -1,7 +1,8 @@
 //! Order: who waits for what, now. `release` decides after what memory is freed.
 //!
-//! [`order`] is the only function that makes a stream, the host or a context wait for work of others. ARCHITECTURE.md has the
-//! table of waiters and work, with the driver calls of each cell.
+//! [`order`] is the only function that makes a stream, the host or a context wait for work of others. A block of memory also makes
+//! the streams of its own uses wait for each other (`pool`, `uses`, `cuda::block`). ARCHITECTURE.md has the table of waiters and
+//! work, with the driver calls of each cell.
 
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::device::Device;

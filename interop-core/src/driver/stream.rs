@@ -290,11 +290,8 @@ impl PendingWork {
 
     /// Replaces the stream by that of a `stream` field.
     #[inline]
-    pub(crate) fn with_field(self, stream: Option<StreamHandle>) -> Self {
-        match stream {
-            Some(stream) => Self { hidden_streams: self.hidden_streams, ..Self::on(stream) },
-            None => self,
-        }
+    pub(crate) fn with_field(self, stream: StreamHandle) -> Self {
+        Self { hidden_streams: self.hidden_streams, ..Self::on(stream) }
     }
 
     /// States that the library that shares the memory works on streams that it does not name.

@@ -119,7 +119,7 @@ pub trait FromImport: Storage + Sized {
     ///
     /// # Errors
     ///
-    /// Returns the import together with the reason, by [`Refused::new`].
+    /// Returns the import together with the reason: `Refused { value: Box::new(import), error }`.
     fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>>;
 
     /// As [`from_import`](Self::from_import), but takes the import by reference; on failure it stays there.

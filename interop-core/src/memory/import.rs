@@ -11,12 +11,14 @@ use std::sync::Arc;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::cuda;
-use crate::cuda::memory_check::Verification;
+use crate::cuda::handover::hand_over;
+use crate::cuda::memory_check::{self, Verification};
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::order::{Waiter, Work, order, order_streams};
+use crate::driver::release::queue::poll_in_passing;
 use crate::driver::release::reach::Reach;
-use crate::driver::stream::{PendingWork, Stream};
+use crate::driver::stream::{PendingWork, Stream, capture_error, is_capturing};
 use crate::driver::stream_handle::StreamHandle;
 #[cfg(feature = "python")]
 use crate::error::Origin;
@@ -170,7 +172,7 @@ impl Import {
                 return Ok(PendingWork::NOTHING);
             }
             // Work on the array belongs to the graph, and no stream outside of the capture may wait.
-            if cuda::is_capturing(stream) {
+            if is_capturing(stream) {
                 return Ok(pending);
             }
             order_streams(StreamHandle::LegacyDefault, stream, context, device)?;
@@ -238,8 +240,8 @@ impl Import {
         }
         let pending = self.info.pending;
         let stream = pending.name().unwrap_or(StreamHandle::LegacyDefault);
-        if !self.is_stream_named && cuda::is_capturing(stream) {
-            return Err(cuda::capture_error(stream, "an array that is kept after the call"));
+        if !self.is_stream_named && is_capturing(stream) {
+            return Err(capture_error(stream, "an array that is kept after the call"));
         }
         self.is_on_callers_stream = false;
         self.owner.note_unknown();
@@ -247,7 +249,7 @@ impl Import {
             self.put_on_ordered_stream(stream, None, pending.context().or_else(|| self.context()));
             return Ok(());
         }
-        cuda::poll_in_passing();
+        poll_in_passing();
         self.info.pending = PendingWork::UNKNOWN.with_hidden_streams();
         Ok(())
     }
@@ -270,7 +272,7 @@ impl Import {
     /// As [`cuda::stream_synchronize`].
     #[cold]
     pub(crate) fn synchronize(&mut self) -> Result<()> {
-        if !self.info.pending.name().is_some_and(cuda::is_capturing) {
+        if !self.info.pending.name().is_some_and(is_capturing) {
             self.info.work().order_before(Waiter::Host)?;
             self.info.pending = PendingWork::NOTHING;
         }
@@ -369,7 +371,7 @@ impl Import {
     pub fn with_stream(mut self, stream: StreamHandle) -> Result<Self, Refused<Self>> {
         // Without a driver no work is pending.
         if cuda::is_available() {
-            if let Err(error) = cuda::hand_over(&self.info, stream) {
+            if let Err(error) = hand_over(&self.info, stream) {
                 return Err(Refused::new(self, error));
             }
         }
@@ -412,7 +414,7 @@ impl Import {
         self.owner.note_unknown();
         self.info.pending = PendingWork::in_context(stream, context);
         // The query is needed only if an event would be recorded.
-        if !cuda::unordered().releases && captured.unwrap_or_else(|| cuda::is_capturing(stream)) {
+        if !cuda::unordered().releases && captured.unwrap_or_else(|| is_capturing(stream)) {
             // The graph makes other work wait. An event of the release would invalidate the capture.
             self.owner = self.take_owner().with_reach(Some(Reach::NONE));
         }
@@ -443,7 +445,7 @@ impl Import {
     pub(crate) fn put_on_callers_stream(&mut self, stream: StreamHandle, context: Option<Context>) {
         let stream = match stream {
             // Only the stream that captures can be used until the capture is over.
-            StreamHandle::PerThreadDefault if !cuda::is_capturing(stream) => StreamHandle::LegacyDefault,
+            StreamHandle::PerThreadDefault if !is_capturing(stream) => StreamHandle::LegacyDefault,
             stream => stream,
         };
         self.info.pending = PendingWork::in_context(stream, context);
@@ -511,7 +513,7 @@ impl ImportSlot {
     ///
     /// # Errors
     ///
-    /// As `write` and [`cuda::check`].
+    /// As `write` and [`memory_check::check`].
     #[inline(always)]
     pub(crate) fn describe<E: From<Error>>(
         &mut self,
@@ -520,7 +522,7 @@ impl ImportSlot {
     ) -> Result<DescribedSlot<'_>, E> {
         debug_assert!(!self.0.owner.releases(), "an import that is given up is cleared");
         write(&mut self.0.info)?;
-        let reach = cuda::check(&self.0.info, verification)?;
+        let reach = memory_check::check(&self.0.info, verification)?;
         Ok(DescribedSlot { import: &mut self.0, reach })
     }
 

@@ -259,7 +259,7 @@ impl MemoryState<'_> {
     /// Leaves the work to the stream of a `stream` field. What the storage knows of other work is kept.
     fn leave_to_field(&mut self, field: StreamHandle) {
         let own = self.pending;
-        self.pending = own.with_field(Some(field));
+        self.pending = own.with_field(field);
         let is_elsewhere = own.name().is_some_and(|name| name != field);
         match self.uses {
             // The stream of the caller is another one. The caller's library goes on there, without a word to the field.
@@ -357,7 +357,7 @@ impl MemoryRegion {
 pub struct InfoBuilder<'a> {
     pub(crate) memory: MemoryRegion,
     pub(crate) struct_type: Option<&'a StructType>,
-    /// Whether `memory.range` is the layout allocation. False for a raw pointer.
+    /// Whether `memory.range` is the whole allocation. False for a raw pointer.
     pub(crate) bounded: bool,
     /// The `strides` field. It is a trait object so that later calls do not depend on its type; a wrong type then
     /// causes one error only.

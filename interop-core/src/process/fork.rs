@@ -59,7 +59,8 @@ pub(crate) fn is_forked() -> bool {
     generation() > 1
 }
 
-/// An identifier that no other live thread of the process has. A fork handler may ask for it.
+/// An identifier that no other live thread of the process has, but for one that is ending where there are no forks. A fork handler
+/// may ask for it.
 #[inline]
 pub(crate) fn this_thread() -> usize {
     system::this_thread()
@@ -105,8 +106,8 @@ mod system {
     pub(crate) fn register(_: extern "C" fn()) {}
 
     pub(crate) fn this_thread() -> usize {
-        // Even, as an address is.
-        2 * super::thread_number()
+        // Even, as an address is, and no handle of a default stream.
+        2 * super::thread_number() + 4
     }
 }
 

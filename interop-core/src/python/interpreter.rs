@@ -21,6 +21,7 @@ use crate::array::info::ArrayInfo;
 use crate::cuda;
 use crate::driver::device::Device;
 use crate::driver::release::hold::DeferRecording;
+use crate::driver::release::queue::poll_in_passing;
 use crate::driver::release::reach::Handle;
 use crate::memory::owner::Owner;
 use crate::process::fork::PerProcess;
@@ -468,7 +469,7 @@ pub(crate) fn detached<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) 
     let later = DeferRecording::new();
     let done = py.detach(run);
     drop(later);
-    cuda::poll_in_passing();
+    poll_in_passing();
     release_deferred_refs(py);
     done
 }
@@ -476,7 +477,7 @@ pub(crate) fn detached<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) 
 /// A closure that stays on its thread, for `detach`. `detach` requires `Send` to keep references to Python objects out.
 struct AssertSend<'a>(&'a mut dyn FnMut());
 
-// SAFETY: the value is never sent to another thread, and the closures of this file use no Python objects.
+// SAFETY: the value is never sent to another thread, and the closures that are given to it use no Python objects.
 unsafe impl Send for AssertSend<'_> {}
 
 impl AssertSend<'_> {

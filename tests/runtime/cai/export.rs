@@ -156,7 +156,7 @@ fn types_without_a_typestr() {
         (claimed(DType::BF16), "bfloat16"),
         (claimed(DType::new(5, 32, 1)), "complex32"),
         (claimed(vector), "float32x4"),
-        (claimed(DType::new(200, 32, 1)), "code 200"),
+        (claimed(DType::new(200, 32, 1)), "code200"),
         (facts_of::<Float8E4m3fn>(), "float8_e4m3fn"),
         (facts_of::<Float6E2m3fn>(), "float6_e2m3fn"),
         (facts_of::<Float4E2m1fnX2>(), "float4_e2m1fnx2"),

@@ -11,11 +11,11 @@ use crate::adapters::cudarc::streams::{current, device_of, driver_context, handl
 use crate::adapters::{check_allocated_in, contiguous_elements, failed};
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
-use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::AsStream;
 use crate::derive::launch_scope::LaunchScope;
 use crate::derive::scope_state::ScopeUse;
+use crate::driver::stream::is_capturing;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// An array in memory of a device, lent to `cudarc` for reading. Nothing is copied.
@@ -242,7 +242,7 @@ fn check_place(info: &ArrayInfo, stream: &CudaStream) -> Result<()> {
 
 /// Returns an error for a captured stream if `cudarc` would make it wait for an event that was recorded outside the graph.
 fn check_capture(stream: &CudaStream) -> Result<()> {
-    if !stream.context().is_event_tracking() || !cuda::is_capturing(stream.as_stream()) {
+    if !stream.context().is_event_tracking() || !is_capturing(stream.as_stream()) {
         return Ok(());
     }
     let found = "a captured stream of a `CudaContext` with event tracking";

@@ -83,6 +83,8 @@ use crate::cuda;
 use crate::derive::fields::stream::AsStream;
 use crate::driver::device::Device;
 use crate::driver::functions::to_usize;
+use crate::driver::release::requests::make_room_on;
+use crate::driver::stream::is_capturing;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy::transfer::CopyOnDefaultStream;
@@ -127,7 +129,7 @@ fn after_pending(stream: &Arc<CudaStream>, get_address: impl Fn(&CudaStream) -> 
 fn touches_capture(handle: StreamHandle) -> bool {
     match handle {
         StreamHandle::LegacyDefault => crate::driver::stream::legacy_stream_joins_capture(),
-        handle => cuda::is_capturing(handle),
+        handle => is_capturing(handle),
     }
 }
 
@@ -185,7 +187,7 @@ unsafe impl<T: Element> Storage for PinnedHostSlice<T> {
         let address = after_pending(&self.context().default_stream(), |stream| {
             // SAFETY: only the address of the slice is used.
             let (elements, read) = unsafe { self.stream_synced_slice(stream) };
-            // As in `address`.
+            // As in `slice_address`.
             forget(read);
             elements.as_ptr().expose_provenance()
         });
@@ -299,7 +301,7 @@ fn copy_to_slice<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> 
     // The driver cannot allocate 0 bytes, but `cudarc` would free the null pointer.
     let capacity = count.max(1);
     let bytes = size_in_bytes::<T>(capacity)?;
-    cuda::make_room_on(import.info().device(), bytes);
+    make_room_on(import.info().device(), bytes);
     // SAFETY: the memory is written before it is read.
     let slice = unsafe { stream.alloc::<T>(capacity) };
     let lacking = text!("{bytes} bytes of free memory");

@@ -67,8 +67,8 @@ pub(crate) struct NamedConsumer(Option<StreamHandle>);
 
 #[cfg(feature = "python")]
 impl NamedConsumer {
-    pub(crate) fn new(stream: Option<StreamHandle>) -> Self {
-        Self(THREAD.with(|thread| thread.consumer.replace(stream)))
+    pub(crate) fn new(stream: StreamHandle) -> Self {
+        Self(THREAD.with(|thread| thread.consumer.replace(Some(stream))))
     }
 }
 

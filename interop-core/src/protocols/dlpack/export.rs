@@ -10,9 +10,9 @@ use std::alloc::{alloc, dealloc, handle_alloc_error};
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
-use crate::cuda;
 #[cfg(feature = "python")]
 use crate::cuda::buffer::CudaBuffer;
+use crate::cuda::memory_check::reach_of;
 use crate::driver::device::Device;
 use crate::driver::release::reach::{Handle, InReach, Reach, contain_panic};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
@@ -216,7 +216,7 @@ fn pack<A: TensorAbi, O: ExportOwner>(
     let (extents, steps) = (info.shape(), info.strides());
     let Ok(ndim) = u8::try_from(extents.len()) else { unreachable!("a layout has at most 64 axes") };
     let (alloc_layout, numbers) = alloc_layout::<A, O>(ndim);
-    // SAFETY: the size of a allocation is not 0.
+    // SAFETY: the size of an allocation is not 0.
     let start = unsafe { alloc(alloc_layout) };
     if start.is_null() {
         allocation_failed::<A, O>(ndim);
@@ -234,11 +234,11 @@ fn pack<A: TensorAbi, O: ExportOwner>(
     let tensor = tensor_of(info, shape);
     let release_is_ordered = O::OWNS_THE_ARRAY && info.release_is_ordered;
     let is_free = info.device() == Device::CPU || release_is_ordered;
-    let reach = if is_free { None } else { cuda::reach_of(info) };
+    let reach = if is_free { None } else { reach_of(info) };
     let reach = reach.map(|reach| owner.get_mut().adapt_reach(reach));
     let managed = A::wrap(tensor, flags, start.cast::<c_void>(), release::<A, O>);
     let allocation = start.cast::<Allocation<A, O>>();
-    // SAFETY: `alloc_layout` starts with a allocation and is aligned for one.
+    // SAFETY: `alloc_layout` starts with an allocation and is aligned for one.
     unsafe { allocation.write(Allocation { managed, ndim, is_unconsumed: false, reach, owner }) };
     COUNTERS.exports.add();
     // SAFETY: the struct is complete and not shared; the caller of `export` guarantees that its memory is live.
@@ -261,7 +261,7 @@ pub(crate) fn tensor_of(info: &ArrayInfo, shape: *mut i64) -> DLTensor {
     }
 }
 
-/// A pointer to a field of a allocation.
+/// A pointer to a field of an allocation.
 fn field_ptr<A, O, F>(allocation: *mut Allocation<A, O>, offset: usize) -> *const F {
     allocation.wrapping_byte_add(offset).cast()
 }
@@ -305,12 +305,12 @@ pub(crate) unsafe fn drop_unconsumed<A: TensorAbi>(tensor: ManagedTensor<A>) {
     // The same for each owner, because the owner comes later.
     let offset = offset_of!(Allocation<A, ()>, is_unconsumed);
     let flag = tensor.as_ptr().cast_mut().wrapping_byte_add(offset).cast::<bool>();
-    // SAFETY: the tensor is the start of a allocation, as the caller promises, and nobody else has it.
+    // SAFETY: the tensor is the start of an allocation, as the caller promises, and nobody else has it.
     unsafe { flag.write(true) };
     drop(tensor);
 }
 
-/// Drops the owner in a allocation in place, and frees the allocation, also if the drop panics.
+/// Drops the owner in an allocation in place, and frees the allocation, also if the drop panics.
 ///
 /// # Safety
 ///

@@ -12,10 +12,12 @@ use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::cuda;
+use crate::cuda::handover::{hand_over, refuse_capture};
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::release::hold::NamedConsumer;
+use crate::driver::release::queue::poll_in_passing;
 use crate::driver::release::reach::InReach;
 use crate::driver::stream::PendingWork;
 use crate::driver::stream_handle::StreamHandle;
@@ -247,7 +249,7 @@ pub(crate) unsafe fn to_capsule<'py>(
     // SAFETY: the protocol requires the consumer to pass its own stream; Python code cannot guarantee it.
     let consumer = unsafe { StreamHandle::from_dlpack(own.device_type, arguments.stream) };
     let consumer = consumer.map_err(|error| no_such_stream(py, error))?;
-    let _consumer = (own != Device::CPU).then(|| cuda::NamedConsumer::new(Some(consumer)));
+    let _consumer = (own != Device::CPU).then(|| NamedConsumer::new(consumer));
     let reachable = wanted == own || own.device_type.is_host_accessible();
     if arguments.copy == Some(true) || !reachable {
         // SAFETY: as the caller promises.
@@ -255,13 +257,13 @@ pub(crate) unsafe fn to_capsule<'py>(
     }
     // A consumer on the host passes no stream and reads immediately.
     if wanted != own || own.device_type.is_host_accessible() && arguments.stream.is_none() {
-        cuda::refuse_capture(info, consumer)?;
-        waiting(py, info, || cuda::hand_over(info, StreamHandle::NothingPending))?;
+        refuse_capture(info, consumer)?;
+        waiting(py, info, || hand_over(info, StreamHandle::NothingPending))?;
     } else if consumer == StreamHandle::NothingPending {
         // The consumer promises, by the protocol, that it needs no order.
-        cuda::poll_in_passing();
+        poll_in_passing();
     } else {
-        cuda::hand_over(info, consumer)?;
+        hand_over(info, consumer)?;
     }
     // Pinned or managed memory, for a consumer that accepts only host memory.
     let on_host = (wanted != own)
@@ -290,7 +292,7 @@ unsafe fn copy_to_capsule<'py>(
     }
     // The copy reads the memory, so Rust code must not write it meanwhile.
     let _access = Borrow::from_shared(shared_elements(info), false)?;
-    cuda::refuse_capture(info, consumer)?;
+    refuse_capture(info, consumer)?;
     if wanted == Device::CPU {
         // A short copy on the host is not worth a switch of threads.
         let is_short = info.device() == Device::CPU && info.nbytes() <= SHORT_COPY;

@@ -14,7 +14,7 @@ use pyo3::types::PyCapsule;
 
 use crate::array::dims::MAX_NDIM;
 use crate::array::layout::errors::no_extents;
-use crate::cuda;
+use crate::cuda::handover::hand_over;
 use crate::cuda::memory_check::Verification;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::release::reach::InReach;
@@ -119,7 +119,7 @@ unsafe extern "C" fn own<T: ArrayMethods + PyTypeInfo>(
         };
         let info = T::of(array).info()?;
         // Of the stream that `work_stream` returns.
-        cuda::hand_over(&info, StreamHandle::LegacyDefault)?;
+        hand_over(&info, StreamHandle::LegacyDefault)?;
         let owner = InReach::new(PyRef::new(object.unbind()), None);
         // SAFETY: the array guarantees its memory as long as it lives, and the owner keeps it alive.
         let tensor: ManagedTensor<Versioned> = unsafe { export_kept(&info, owner, Ownership::Shared) }?;

@@ -10,7 +10,7 @@ use pyo3::types::{PyBool, PyEllipsis, PyMemoryView, PySlice, PyString, PyTuple};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
-use crate::cuda;
+use crate::cuda::memory_check::reach_of;
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::release::reach::{InReach, Sole};
@@ -96,7 +96,7 @@ impl ExportedArray {
         // that of its memory. An import and host memory need none. It is found now, because a description may need the
         // interpreter, and a drop must not wait for it.
         let on_device = info.device() != Device::CPU && !info.release_is_ordered;
-        let reach = if on_device { cuda::reach_of(info) } else { None };
+        let reach = if on_device { reach_of(info) } else { None };
         Self { source: Source::Value(Box::new(InReach::new(Sole(array), reach))), part: None }
     }
 }

@@ -9,6 +9,8 @@ use pyo3::types::{PyString, PyType};
 
 use crate::array::info::ArrayInfo;
 use crate::cuda;
+use crate::cuda::handover::{hand_over, hand_over_to_context};
+use crate::cuda::memory_check::reach_of;
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::order::{Waiter, Work, order};
@@ -272,7 +274,7 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 
 /// Describes the same memory as host memory. Waits for pending work.
 fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
-    waiting(py, info, || cuda::hand_over(info, StreamHandle::NothingPending))?;
+    waiting(py, info, || hand_over(info, StreamHandle::NothingPending))?;
     info.device = Device::CPU;
     (info.pending, info.of_storage) = (PendingWork::NOTHING, None);
     Ok(())
@@ -294,10 +296,10 @@ fn by_table(
     match info.device().device_type {
         DeviceType::CPU => {}
         DeviceType::CUDA => match table.current_stream(package, py, info.device())? {
-            WorkStream::Handle(stream) => cuda::hand_over(info, stream)?,
-            WorkStream::Null | WorkStream::Absent => cuda::hand_over_to_context(info)?,
+            WorkStream::Handle(stream) => hand_over(info, stream)?,
+            WorkStream::Null | WorkStream::Absent => hand_over_to_context(info)?,
         },
-        _ => waiting(py, info, || cuda::hand_over(info, StreamHandle::NothingPending))?,
+        _ => waiting(py, info, || hand_over(info, StreamHandle::NothingPending))?,
     }
     let ours = Arc::new(Mutex::new(Some(array)));
     let owner = ExportedValue::<_, true>(Arc::clone(&ours));
@@ -310,7 +312,7 @@ fn by_table(
     if object.is_err() {
         let array = ours.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The library may have launched work on the memory before it failed.
-        let reach = if info.device() == Device::CPU { None } else { cuda::reach_of(info) };
+        let reach = if info.device() == Device::CPU { None } else { reach_of(info) };
         drop(Owner::new(array).with_reach(reach));
     }
     object
@@ -432,8 +434,8 @@ pub(crate) fn make_producer_wait_for(object: &Bound<'_, PyAny>, info: &ArrayInfo
         return Ok(());
     }
     let done = match stream_of(object, info.device())? {
-        Some(theirs) => cuda::hand_over(info, theirs),
-        None => cuda::hand_over_to_context(info),
+        Some(theirs) => hand_over(info, theirs),
+        None => hand_over_to_context(info),
     };
     done.map_err(|error| with_origin(object, error).into())
 }

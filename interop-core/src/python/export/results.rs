@@ -7,12 +7,13 @@ use pyo3::prelude::*;
 
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
-use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::derive::kept::dereferences;
 use crate::driver::device::Device;
 use crate::driver::release::reach::Reach;
+use crate::driver::release::requests::make_room_on;
+use crate::driver::stream::{capture_error, is_capturing};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::import::Import;
@@ -361,16 +362,16 @@ fn new_memory<B: FromArray + CudaArray>(
     release_deferred_refs(py);
     free_detached();
     let NewArraySpec { shape, dtype, device } = spec;
-    cuda::make_room_on(device, shape.iter().product::<usize>().saturating_mul(dtype.item_bits(false) / 8));
+    make_room_on(device, shape.iter().product::<usize>().saturating_mul(dtype.item_bits(false) / 8));
     let (mut import, object) = if let Some(object) = library.empty(py, spec)? {
         let mut import = import(&object, None)?;
         // `PyTorch` has not recorded the new values for a gradient.
         import.write_notice = None;
         (import, Some(object))
     } else {
-        if let Some(stream) = callers.filter(|stream| cuda::is_capturing(*stream)) {
+        if let Some(stream) = callers.filter(|stream| is_capturing(*stream)) {
             let what = "memory for a result, which the library of the argument does not allocate";
-            return Err(cuda::capture_error(stream, what).into());
+            return Err(capture_error(stream, what).into());
         }
         let stream = callers.unwrap_or(StreamHandle::LegacyDefault);
         let (info, memory) = detached(py, || new_memory_of_rust(spec, Some(stream)))?;

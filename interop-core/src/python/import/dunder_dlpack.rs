@@ -14,7 +14,7 @@ use pyo3::{ffi, intern};
 
 use crate::cuda;
 use crate::cuda::memory_check::Verification;
-use crate::driver::context::Context;
+use crate::driver::context::{Context, enter_device_context};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::driver;
 use crate::driver::order::{Work, order};
@@ -128,7 +128,7 @@ fn from_device(
     // context.
     let entered = match consumer {
         StreamHandle::NothingPending => None,
-        _ => cuda::enter_device_context(device)?,
+        _ => enter_device_context(device)?,
     };
     let Reply { capsule, stream } = call_dlpack_for(object, consumer, device)?;
     let filled = receive_capsule(slot, &capsule, request.verification);

@@ -127,7 +127,7 @@ impl NumPyClass {
             && Some(descr().number) == type_number(DType::F32))
     }
 
-    /// Fills a slot with an array of this self.
+    /// Fills a slot with an array of this class.
     ///
     /// Returns `None` for an array that only `NumPy`'s own `__dlpack__` can describe or refuse: another object's method, the memory
     /// of a capsule, elements that are no numbers or not in this machine's byte order, and strides that are no whole elements.

@@ -20,12 +20,13 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::cuda;
 use crate::cuda::memory_check::Verification;
 use crate::derive::from_array::{FromArray, assemble_named};
 use crate::derive::kept::Kept;
 use crate::driver::device::DeviceType;
 use crate::driver::order::order_streams;
+use crate::driver::release::hold::NamedConsumer;
+use crate::driver::stream::is_stream_of;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::extraction::Extraction;
@@ -235,7 +236,7 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for Kept<A> {
 
 /// Fills a slot by the first protocol that the object supports.
 fn fill_slot(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> PyResult<Filled> {
-    let _consumer = request.stream.map(|stream| cuda::NamedConsumer::new(Some(stream)));
+    let _consumer = request.stream.map(NamedConsumer::new);
     let mut outcome = Ok(None);
     for protocol in PROTOCOLS {
         outcome = protocol(request, slot);
@@ -409,7 +410,7 @@ fn from_cuda_array_interface(request: &ImportRequest<'_, '_>, slot: &mut ImportS
     let mut import = import.map_err(named)?;
     import.leave_to_its_owner();
     match own {
-        Some(handle) if cuda::is_stream_of(handle, import.context()).map_err(named)? => {
+        Some(handle) if is_stream_of(handle, import.context()).map_err(named)? => {
             CurrentStream { handle, owner: None }.put(&mut import);
         }
         // The stream belongs to another device.

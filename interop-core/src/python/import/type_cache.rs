@@ -13,7 +13,9 @@ use pyo3::{ffi, intern};
 use crate::cuda;
 use crate::cuda::memory_check::Verification;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::release::hold::set_capture_hook;
 use crate::driver::release::reach::contain_panic;
+use crate::driver::stream::is_capturing;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::Origin;
 use crate::memory::import::{Filled, Import};
@@ -284,7 +286,7 @@ fn loaded(py: Python<'_>, seen: &[Library]) -> impl Iterator<Item = Library> {
 
 /// Makes releases of CUDA memory check whether the library of a class captures a graph, or one that is loaded.
 fn watch(library: Library) {
-    cuda::set_capture_hook(library_captures);
+    set_capture_hook(library_captures);
     if library.exchange.is_none()
         && !matches!(library.package, Package::PyTorch | Package::CuPy | Package::Warp | Package::TvmFfi)
     {
@@ -310,7 +312,7 @@ fn library_captures(device: Option<i32>) -> bool {
         found = watched.iter().copied().chain(loaded(py, watched)).any(|library| {
             // A release cannot raise an exception.
             let stream = |ordinal| library.current_stream(py, Device::cuda(ordinal)).ok().flatten();
-            devices.clone().filter_map(stream).any(|stream| cuda::is_capturing(stream.handle))
+            devices.clone().filter_map(stream).any(|stream| is_capturing(stream.handle))
         });
     };
     // A release may run while an exception is set, and `PyErr::take` resumes a panic that was raised as one.
