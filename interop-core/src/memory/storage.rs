@@ -181,7 +181,8 @@ pub unsafe trait Storage {
         self.stream().is_some()
     }
 
-    /// As [`note_read`](Self::note_read), for work that has written the memory.
+    /// As [`note_read`](Self::note_read), for work that has written the memory. It is not called for a storage in an `Arc` with other
+    /// handles, whose functions may be in use: the host waits.
     #[inline]
     fn note_write(&mut self, stream: StreamHandle) -> bool {
         let _ = stream;

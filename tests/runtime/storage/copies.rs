@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use interop_core::dlpack::{ManagedTensor, Versioned};
-use interop_core::storage::FromImport;
+use interop_core::storage::{FromImport, copy_import};
 use interop_core::{
     CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Import, Lease, Order, SharedBuffer,
     StreamHandle,
@@ -178,4 +178,21 @@ fn types_are_compared() {
     refused::<i8>(DType::U8);
     refused::<i16>(DType::opaque(2));
     refused::<i16>(DType { lanes: 2, ..DType::I8 });
+}
+
+/// A storage of another allocator copies host memory where there is no driver.
+#[test]
+#[expect(unsafe_code, reason = "the target is memory of the test")]
+fn host_memory_is_copied_without_a_driver() {
+    let (array, c, f) = numbers(&[3, 4], &[1, -3]);
+    let mut import = Import::from_dlpack(array.into_dlpack().unwrap()).unwrap();
+    for (order, expected) in [(Order::C, c), (Order::F, f)] {
+        let mut target = vec![-1_i16; 12];
+        // SAFETY: the vector has room for the elements, and nobody else uses it.
+        unsafe { copy_import(&mut import, order, target.as_mut_ptr()) }.unwrap();
+        assert_eq!(target, expected);
+    }
+    // SAFETY: nothing is written.
+    let error = unsafe { copy_import::<f32>(&mut import, Order::C, core::ptr::null_mut()) }.unwrap_err();
+    assert_told(&error, (ErrorKind::DType, "dtype", "int16", "float32"));
 }

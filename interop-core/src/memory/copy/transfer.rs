@@ -16,7 +16,7 @@ use crate::cuda::buffer::CudaBuffer;
 use crate::driver::context::{Context, PerContext, Relaxed, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::event::Event;
-use crate::driver::functions::{Driver, Outcome, driver, to_usize};
+use crate::driver::functions::{Driver, Outcome, driver, is_available, to_usize};
 use crate::driver::order::{Waiter, finish_stream, queue_and_finish};
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::order::{order_streams, stream_synchronize};
@@ -30,6 +30,7 @@ use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::copy::device::{copy_now, queue_copy};
 use crate::memory::copy::host::{axes_in_elements, copy_axes, filled_vec};
 use crate::memory::host::cells::{check_bytes, check_readable};
+use crate::memory::host::strided::with_elements;
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::import::Import;
 use crate::memory::raw_view::shared_elements;
@@ -450,20 +451,31 @@ pub(crate) fn copy_to_buffer(
 /// import, and is complete on return.
 ///
 /// A [`FromImport`](crate::storage::FromImport) of your own allocates the memory, calls this, and returns the import with the error
-/// if it fails. `T` may have a lower rank than the import: `[f32; 3]` takes the last axis.
+/// if it fails. `T` may have a lower rank than the import: `[f32; 3]` takes the last axis. No context has to be current. Without
+/// elements `target` may be null.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Driver`] without a driver and if a driver call fails; [`ErrorKind::StreamCapture`] if the import's stream
+/// [`ErrorKind::Driver`] without a driver, unless the import is from the host, and if a driver call fails; [`ErrorKind::StreamCapture`] if the import's stream
 /// captures a graph; [`ErrorKind::DType`] for other element types and for a byte that is not a valid `bool`.
 ///
 /// # Safety
 ///
 /// 1. `target` has room for the elements of the import and is aligned for them. Nothing else uses the memory until this returns.
-/// 2. It is pinned or managed memory, which all devices use at the same address, or memory of the device of the import.
+/// 2. It is pinned or managed memory, which all devices use at the same address, or memory of the device of the import. For an
+///    import from the host it is any host memory, or memory of the device that is current.
 pub unsafe fn copy_import<T: Element>(import: &mut Import, order: Order, target: *mut T) -> Result<()> {
     if import.info().layout_of(&T::TYPE)?.is_empty() {
         return Ok(());
+    }
+    if import.info().device() == Device::CPU && !is_available() {
+        // SAFETY: the elements are live while the import is.
+        return unsafe {
+            with_elements::<T, _>(import.info(), false, |elements| {
+                // SAFETY: as the caller promises; without a driver the target is host memory.
+                elements.copy_to(order, target)
+            })
+        };
     }
     let stream = CopyStream::for_import(import)?;
     // SAFETY: as the caller promises; the elements are live while the import is.
