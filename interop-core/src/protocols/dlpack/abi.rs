@@ -15,7 +15,8 @@
 //!
 //! To add a flag or a type code of a later version: a constant here and `MINOR_VERSION`, or a row in `array/dtype.rs`; the readers
 //! and writers above; `include/interop_dlpack.h` and `tests/conformance/capsules.py`, from which all tests take the structs; a
-//! case in `tests/conformance/source/dlpack.py`. To add a function of the table: [`DLPackExchangeAPI`], and both files of `python`.
+//! case in `tests/conformance/source/dlpack.py`. A field would be the last of its struct, and be read only if `version` has its minor
+//! version; `tests/support/foreign_tensors.rs` and `tests/fuzz/src/tensor.rs` fill the structs. To add a function of the table: [`DLPackExchangeAPI`], and both files of `python`.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::offset_of;
@@ -185,6 +186,7 @@ impl TensorAbi for DLManagedTensorVersioned {
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<DLPackVersion>() == 8 && align_of::<DLPackVersion>() == 4);
+    assert!(offset_of!(DLPackVersion, minor) == 4);
     assert!(size_of::<Device>() == 8 && align_of::<Device>() == 4);
     assert!(offset_of!(Device, device_type) == 0 && offset_of!(Device, device_id) == 4);
     assert!(size_of::<DType>() == 4 && align_of::<DType>() == 2);
