@@ -30,7 +30,7 @@ use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::copy::device::{copy_now, queue_copy};
 use crate::memory::copy::host::{axes_in_elements, copy_axes, filled_vec};
 use crate::memory::host::cells::{check_bytes, check_readable};
-use crate::memory::host::strided::with_elements;
+use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::import::Import;
 use crate::memory::raw_view::shared_elements;
@@ -469,13 +469,10 @@ pub unsafe fn copy_import<T: Element>(import: &mut Import, order: Order, target:
         return Ok(());
     }
     if import.info().device() == Device::CPU && !is_available() {
+        // SAFETY: as the caller promises; without a driver the target is host memory.
+        let copy = |elements: Strided<'_, T>| unsafe { elements.copy_to(order, target) };
         // SAFETY: the elements are live while the import is.
-        return unsafe {
-            with_elements::<T, _>(import.info(), false, |elements| {
-                // SAFETY: as the caller promises; without a driver the target is host memory.
-                elements.copy_to(order, target)
-            })
-        };
+        return unsafe { with_elements(import.info(), false, copy) };
     }
     let stream = CopyStream::for_import(import)?;
     // SAFETY: as the caller promises; the elements are live while the import is.
