@@ -198,7 +198,8 @@ impl CopyStream {
     ///
     /// # Safety
     ///
-    /// The memory of the array is live. `target` has room for as many elements, in memory that the driver can access, and nothing else uses it.
+    /// The memory of the array is live. `target` has room for as many elements, in memory that the driver can access, and
+    /// nothing else uses it.
     unsafe fn copy(
         &self,
         info: &ArrayInfo,
@@ -433,11 +434,8 @@ pub(crate) fn copy_to_buffer(
     // SAFETY: the memory is new and has room for the elements, which are live while the import is.
     let pending = unsafe { stream.copy(import.info(), &element, order, target.address) };
     target.note_work(handle);
-    if pending.is_err() {
-        // The parts before the one that failed are still queued, and read the source.
-        let _ = stream.finish();
-    }
-    let pending = pending?;
+    // The parts before the one that failed are still queued, and read the source.
+    let pending = pending.inspect_err(|_| drop(stream.finish()))?;
     let is_of_device = matches!(kind, MemoryKind::Device | MemoryKind::Pool);
     if pending && !(is_of_device && stream.is_guarded() && stream.is_named()) {
         stream.finish()?;
@@ -456,8 +454,9 @@ pub(crate) fn copy_to_buffer(
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Driver`] without a driver, unless the import is from the host, and if a driver call fails; [`ErrorKind::StreamCapture`] if the import's stream
-/// captures a graph; [`ErrorKind::DType`] for other element types and for a byte that is not a valid `bool`.
+/// [`ErrorKind::Driver`] without a driver, unless the import is from the host, and if a driver call fails;
+/// [`ErrorKind::StreamCapture`] if the import's stream captures a graph; [`ErrorKind::DType`] for other element types and for a byte
+/// that is not a valid `bool`.
 ///
 /// # Safety
 ///
