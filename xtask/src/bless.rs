@@ -1,7 +1,7 @@
 //! `cargo xtask bless`: rewrites the recorded compiler messages, macro expansions and public items.
 
 use crate::failure::Failure;
-use crate::{command_step, published, sim, workspace};
+use crate::{command_step, public_items, sim, workspace};
 
 /// Rewrites the expected compiler messages, the expected expansions and the public items, or the expansions alone.
 /// Review the changes with `git diff`.
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         command_step::run(sim::on_path(&mut messages))?;
     }
     command_step::announce("Public items", "*/public-api.txt: what users of the two packages can name.");
-    published::bless()?;
+    public_items::bless()?;
     println!("\nNow read `git diff`: every changed line must be one that you meant to change.");
     Ok(())
 }

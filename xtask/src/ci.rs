@@ -2,10 +2,11 @@
 
 use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
-use crate::suites::{self, CHANGE, LONGER};
+use crate::suite::run_into;
+use crate::suites::{CHANGE, LONGER};
 use crate::{
-    COMMANDS, Command, Runs, command_step, free_threaded, fuzz, newest_numpy, packages, published, pyo3,
-    release, sim, workspace,
+    COMMANDS, Command, Runs, command_step, free_threaded, fuzz, guard, newest_numpy, packages, public_items,
+    pyo3, release, sim, workspace,
 };
 
 /// Runs what a change must pass, even after a check has failed. Two cores need about twenty minutes in a fresh clone.
@@ -20,7 +21,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         "Builds without a warning: no broken link, nothing public without a page.",
         docs,
     );
-    suites::run_into(&mut report, CHANGE);
+    run_into(&mut report, CHANGE);
     report.suite(
         "Packages",
         "What would be published is tested and documented from its archives alone.",
@@ -29,7 +30,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     report.suite(
         "Oldest compiler",
         "Both packages compile with the Rust that they promise, which is installed for it.",
-        published::oldest_compiler,
+        guard::oldest_compiler,
     );
     report.close()
 }
@@ -48,15 +49,15 @@ pub(crate) fn nightly(arguments: &[String]) -> Result<(), Failure> {
     report.suite(
         "Public items",
         "What users can name is what is recorded, where there is a nightly compiler.",
-        published::suite,
+        public_items::suite,
     );
-    suites::run_into(&mut report, &[release::VERSIONS, release::PUBLICATION]);
+    run_into(&mut report, &[release::VERSIONS, release::PUBLICATION]);
     report.check(
         "Free-threaded Python",
         "The core compiles for a CPython without the lock, and for its stable interface.",
         free_threaded::check,
     );
-    suites::run_into(&mut report, LONGER);
+    run_into(&mut report, LONGER);
     report.suite(
         "Oldest PyO3",
         "The Python tests again, with the oldest minor version that users may have.",

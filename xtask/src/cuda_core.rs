@@ -7,8 +7,9 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
-use crate::suites::{self, Suite};
+use crate::suite::Suite;
 use crate::test_counts::Counts;
+use crate::test_runs::follow;
 use crate::{command_step, sim, workspace};
 
 /// The feature of `interop-core`.
@@ -40,10 +41,10 @@ fn run(counts: &mut Counts) -> Result<(), Failure> {
     let tests = ["clippy", "--locked", "--all-targets", MANIFEST];
     command_step::run(headers.known_to(&mut workspace::cargo(tests)).args(["--", "-D", "warnings"]))?;
     let docs = ["test", "--locked", "--package=interop-core", "--doc", &feature];
-    suites::follow(headers.known_to(&mut workspace::cargo(docs)).arg("adapters::cuda_core"), counts)?;
+    follow(headers.known_to(&mut workspace::cargo(docs)).arg("adapters::cuda_core"), counts)?;
     let mut cargo = workspace::cargo(["test", "--locked", MANIFEST]);
     sim::on_path(headers.known_to(&mut cargo)).env("SIMULATED_CUDA_VERSION", DRIVER_VERSION);
-    suites::follow(&mut cargo, counts)
+    follow(&mut cargo, counts)
 }
 
 /// The headers and libclang, as environment variables.

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::test_counts::Counts;
-use crate::{command_step, extension, files, sim, suites, workspace};
+use crate::test_runs::pytest;
+use crate::{command_step, extension, files, python_tests, sim, workspace};
 
 /// The packages for the tests that are available for free-threaded interpreters.
 const PACKAGES: [&str; 3] = ["numpy", "pytest", "nanobind"];
@@ -43,9 +44,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let module = build(&environment.join("bin/python"))?;
     let mut tests = inside();
     tests.env("PYTHON_GIL", "0").env("PYTHONPATH", module);
-    let left_out = LEFT_OUT.iter().chain(&suites::ON_SIMULATION).flat_map(|file| ["--ignore", *file]);
+    let left_out = LEFT_OUT.iter().chain(&python_tests::ON_SIMULATION).flat_map(|file| ["--ignore", *file]);
     let what: Vec<&str> = ["tests/python"].into_iter().chain(left_out).collect();
-    suites::pytest(sim::hidden(&mut tests), &what, &mut Counts::default())
+    pytest(sim::hidden(&mut tests), &what, &mut Counts::default())
 }
 
 /// Builds the extension for this interpreter, and returns the folder in which Python finds it.

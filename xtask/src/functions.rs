@@ -5,8 +5,9 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
-use crate::suites::{Suite, pytest};
+use crate::suite::Suite;
 use crate::test_counts::Counts;
+use crate::test_runs::pytest;
 use crate::{command_step, extension, sim, templates, workspace};
 
 pub(crate) const SUITE: Suite = Suite {

@@ -17,14 +17,17 @@ mod files;
 mod free_threaded;
 mod functions;
 mod fuzz;
+mod guard;
 #[cfg(test)]
 mod module_arrows;
 mod newest_numpy;
 mod packages;
 mod ptx;
+mod public_items;
 mod published;
 mod pyo3;
 mod python;
+mod python_tests;
 mod release;
 mod report;
 mod rust_kernels;
@@ -32,11 +35,15 @@ mod sanitize;
 #[cfg(test)]
 mod shortcuts;
 mod sim;
+mod suite;
 mod suites;
 mod templates;
 mod test_counts;
+mod test_runs;
 mod tools;
-mod trace;
+mod torture;
+#[cfg(test)]
+mod traceability;
 mod workflow;
 mod workspace;
 
@@ -153,13 +160,6 @@ const COMMANDS: &[Command] = &[
         runs: Runs::As("ptx::check"),
     },
     Command {
-        name: "trace",
-        arguments: "[ID]...",
-        help: "check that each rule of the protocols has its tests, and print which: of all rules, or of some",
-        run: trace::run,
-        runs: Runs::Nightly(&["R1"], nothing),
-    },
-    Command {
         name: "fuzz",
         arguments: "[SECONDS] [TARGET]...",
         help: "the fuzz targets, each for 60 seconds or as many as are given; needs the nightly compiler",
@@ -170,7 +170,7 @@ const COMMANDS: &[Command] = &[
         name: "torture",
         arguments: "[SECONDS]",
         help: "random work in threads, for 60 seconds or as many as are given, and a hundred ends of the interpreter",
-        run: suites::torture,
+        run: torture::run,
         runs: Runs::Nightly(&["1"], nothing),
     },
     Command {
@@ -191,7 +191,7 @@ const COMMANDS: &[Command] = &[
         name: "guard",
         arguments: "[CHECK]...",
         help: "what users build on: packages, api, semver, publish, features, compiler (oldest), platforms, classes (messages), minimal (oldest dependencies), deny (licences)",
-        run: published::run,
+        run: guard::run,
         runs: Runs::Nightly(&["classes"], nothing),
     },
     Command {

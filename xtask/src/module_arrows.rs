@@ -1,5 +1,5 @@
-//! Checks that the folders of `interop-core/src` depend on one another in one direction, and that no files form a
-//! cycle. A file uses another by a path, or by a method that the other adds to a type of a third.
+//! Checks that the folders of `interop-core/src` depend on one another in one direction, and that no files of the core
+//! or of xtask form a cycle. A file uses another by a path, or by a method that the other adds to a type of a third.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -24,9 +24,12 @@ const ORDER: [&str; 11] = [
 /// Methods of the core whose names types of the standard library have too. Calls of them cannot be told apart.
 const COMMON: [&str; 1] = ["iter"];
 
-/// Returns the modules of the core with their code, by path without `.rs`.
-fn modules() -> BTreeMap<String, String> {
-    let root = workspace::root().join("interop-core/src");
+/// The sources of the core.
+const CORE: &str = "interop-core/src";
+
+/// Returns the modules in a folder of sources with their code, by path without `.rs`.
+fn modules(sources: &str) -> BTreeMap<String, String> {
+    let root = workspace::root().join(sources);
     let module = |(path, text): (PathBuf, String)| {
         let name = path.strip_prefix(&root).expect("below the root").with_extension("");
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
@@ -37,11 +40,43 @@ fn modules() -> BTreeMap<String, String> {
 }
 
 /// Returns the paths from the crate root that occur in the code.
-fn paths(code: &str) -> impl Iterator<Item = Vec<&str>> {
-    code.split("crate::").skip(1).map(|rest| {
-        let end = rest.find(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '_' | ':'));
-        rest[..end.unwrap_or(rest.len())].split("::").filter(|name| !name.is_empty()).collect()
-    })
+fn paths(code: &str) -> Vec<Vec<&str>> {
+    code.split("crate::").skip(1).flat_map(branches).collect()
+}
+
+/// Returns the paths at the start of a text: one, or several for `a::{b, c::d}`.
+fn branches(text: &str) -> Vec<Vec<&str>> {
+    let text = text.trim_start();
+    if let Some(group) = text.strip_prefix('{') {
+        return parts(group).into_iter().flat_map(branches).collect();
+    }
+    let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let (name, rest) = text.split_at(end.unwrap_or(text.len()));
+    let mut paths = rest.strip_prefix("::").map_or_else(|| vec![Vec::new()], branches);
+    for path in &mut paths {
+        path.insert(0, name);
+    }
+    paths
+}
+
+/// Returns the parts of a group, which starts after its `{`. Commas separate them.
+fn parts(group: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut parts) = (0_u32, 0, Vec::new());
+    for (at, letter) in group.char_indices() {
+        match letter {
+            ',' | '}' if depth == 0 => {
+                parts.push(&group[start..at]);
+                start = at + 1;
+                if letter == '}' {
+                    break;
+                }
+            }
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    parts
 }
 
 /// The modules that each module uses: by a path, or by a call of a method that another file adds to a type.
@@ -67,7 +102,7 @@ fn by_path(modules: &BTreeMap<String, String>, module: &str) -> BTreeSet<String>
             [name.clone(), format!("{name}/mod")].into_iter().find(|name| modules.contains_key(name))
         })
     };
-    paths(&modules[module]).filter_map(longest).filter(|name| name != module).collect()
+    paths(&modules[module]).into_iter().filter_map(longest).filter(|name| name != module).collect()
 }
 
 /// Returns the name of the function that a line defines.
@@ -127,7 +162,7 @@ fn extended_type(line: &str) -> Option<&str> {
 
 #[test]
 fn folders_are_used_in_one_direction() {
-    let modules = modules();
+    let modules = modules(CORE);
     let arrows = arrows(&modules);
     let rank = |name: &str| ORDER.iter().position(|folder| name.split('/').next() == Some(folder));
     for name in modules.keys().filter(|name| *name != "lib") {
@@ -139,22 +174,27 @@ fn folders_are_used_in_one_direction() {
     }
 }
 
+/// The root is left out: it declares the modules, and `ci` runs every command of its table.
+fn circle(sources: &str, root: &str) -> Vec<String> {
+    let mut left = arrows(&modules(sources));
+    assert!(left.remove(root).is_some(), "{sources} has the root {root}");
+    while let Some(free) = left.iter().find(|(_, used)| used.iter().all(|name| !left.contains_key(name))) {
+        let free = free.0.clone();
+        left.remove(&free);
+    }
+    left.into_keys().collect()
+}
+
 #[test]
 fn no_files_use_one_another_in_a_circle() {
-    let mut left = arrows(&modules());
-    left.retain(|name, _| name != "lib");
-    while !left.is_empty() {
-        let free = left.iter().find(|(_, used)| used.iter().all(|name| !left.contains_key(name)));
-        let Some(free) = free.map(|(name, _)| name.clone()) else {
-            panic!("in a circle, or above one: {:?}", left.keys().collect::<Vec<_>>());
-        };
-        left.remove(&free);
+    for (sources, root) in [(CORE, "lib"), ("xtask/src", "main")] {
+        assert_eq!(circle(sources, root), [""; 0], "files of {sources} in a circle, or above one");
     }
 }
 
 #[test]
 fn numbers_touch_no_memory() {
-    let modules = modules();
+    let modules = modules(CORE);
     let lifted =
         modules.iter().filter(|(name, code)| name.starts_with("array/") && code.contains("unsafe_code"));
     let names: Vec<_> = lifted.map(|(name, _)| name.as_str()).collect();
@@ -174,4 +214,12 @@ fn methods_that_are_added_to_types_are_seen() {
     assert_eq!(added_methods(&modules), [("added".to_owned(), "b".to_owned())]);
     assert_eq!(arrows(&modules)["c"], ["a", "b"].map(str::to_owned).into());
     assert_eq!(extended_type("impl<T> fmt::Debug for Row<T> {"), None);
+}
+
+#[test]
+fn paths_in_groups_are_seen() {
+    let code =
+        "use crate::{a, b::{self, C as D,\n    e::*}, f};\nlet g = crate::g::<T>(crate::H, crate::{});";
+    let found: Vec<String> = paths(code).iter().map(|path| path.join("/")).collect();
+    assert_eq!(found, ["a", "b/self", "b/C", "b/e/", "f", "g/", "H", ""]);
 }

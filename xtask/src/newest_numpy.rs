@@ -5,7 +5,8 @@ use std::process::Command;
 use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
 use crate::test_counts::Counts;
-use crate::{command_step, extension, sim, suites, workspace};
+use crate::test_runs::pytest;
+use crate::{command_step, extension, python_tests, sim, workspace};
 
 /// A Python for which the newest NumPy has a wheel.
 const PYTHON: &str = "3.13";
@@ -36,9 +37,9 @@ pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
     command_step::run(pip.args(["--requirement", "tests/python/numpy/newest.txt"]))?;
     let modules = extension::for_tests(&Environment::prepare(Requirements::Tests)?)?;
-    let left_out = LEFT_OUT.iter().chain(&suites::ON_SIMULATION).flat_map(|file| ["--ignore", *file]);
+    let left_out = LEFT_OUT.iter().chain(&python_tests::ON_SIMULATION).flat_map(|file| ["--ignore", *file]);
     let what: Vec<&str> = ["tests/python"].into_iter().chain(left_out).collect();
     let mut python = python();
-    python.env("PYTHONPATH", modules).env("PYTEST_ADDOPTS", suites::in_two_processes([]));
-    suites::pytest(sim::hidden(&mut python), &what, counts)
+    python.env("PYTHONPATH", modules).env("PYTEST_ADDOPTS", python_tests::in_two_processes([]));
+    pytest(sim::hidden(&mut python), &what, counts)
 }

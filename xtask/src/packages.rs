@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::test_counts::Counts;
-use crate::{command_step, files, published, sim, suites, tools, workspace};
+use crate::{command_step, files, published, sim, test_runs, tools, workspace};
 
 /// Packages a clone of the last commit. Then it tests and documents the unpacked archives, in a workspace that has nothing else.
 pub(crate) fn run(counts: &mut Counts) -> Result<(), Failure> {
@@ -35,7 +35,7 @@ pub(crate) fn run(counts: &mut Counts) -> Result<(), Failure> {
     let build = place.with_file_name("packages-build");
     let mut test = workspace::cargo(["test", "--workspace", "--lib", "--examples"]);
     test.arg(workspace::plain_features()).current_dir(&alone);
-    suites::follow(sim::hidden(test.arg("--target-dir").arg(&build)), counts)?;
+    test_runs::follow(sim::hidden(test.arg("--target-dir").arg(&build)), counts)?;
     if let Some(why) = tools::no_nightly() {
         counts.skip(unpacked.len(), why);
         return Ok(());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
 use crate::test_counts::Counts;
-use crate::{extension, files, sim, suites, workspace};
+use crate::{extension, files, python_tests, sim, workspace};
 
 /// The versions that the workspace's manifest allows.
 const RANGE: &str = ">=0.28, <0.31";
@@ -61,10 +61,10 @@ fn test(minor: &str, counts: &mut Counts) -> Result<(), Failure> {
         python.env("PYTHONPATH", &modules);
         let left_out = FAULTS_UNTIL_29.iter().filter(|_| minor == MINORS[0]);
         let left_out = left_out.map(|test| format!("--deselect={test}"));
-        python.env("PYTEST_ADDOPTS", suites::in_two_processes(left_out));
+        python.env("PYTEST_ADDOPTS", python_tests::in_two_processes(left_out));
         python
     };
-    suites::pytest_twice(with_module, counts)
+    python_tests::pytest_twice(with_module, counts)
 }
 
 /// Copies the extension's packages as a workspace that allows only this minor version and keeps all other versions.

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::suites::Suite;
+use crate::suite::Suite;
 use crate::test_counts::Counts;
 use crate::tools::Tool;
 use crate::{command_step, files, packages, published, workspace};

@@ -18,10 +18,11 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
-use crate::suites::{self, Suite};
+use crate::sanitize::build::{MEMCHECK, Sanitizer};
+use crate::suite::{self, Suite};
 use crate::test_counts::Counts;
-use crate::{command_step, sim, tools, workspace};
-use build::Sanitizer;
+use crate::test_runs::{follow, pytest};
+use crate::{command_step, python_tests, sim, tools, workspace};
 
 /// The tests that compute at run time, without those of compiler messages.
 const TESTS: [&str; 5] = [
@@ -48,15 +49,6 @@ const CAPSULES: [&str; 4] = [
 const PYTEST: &str = "--capture=sys --deselect=tests/python/test_numpy.py::test_ten_thousand_trips_leave_nothing \
                       --deselect=tests/python/test_producers.py::test_types_that_are_gone_are_forgotten \
                       --deselect=tests/python/test_soak.py --deselect=tests/python/test_stubs.py";
-/// The valgrind options. An error ends the program with an exit code of its own.
-const MEMCHECK: [&str; 6] = [
-    "--quiet",
-    "--error-exitcode=99",
-    "--trace-children=yes",
-    "--leak-check=full",
-    "--show-leak-kinds=definite",
-    "--errors-for-leak-kinds=definite",
-];
 
 const SUITES: [Suite; 6] = [
     Suite {
@@ -99,7 +91,7 @@ const SUITES: [Suite; 6] = [
 
 /// Runs the checkers named in `arguments`, or all.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    suites::choose(&SUITES, arguments)
+    suite::choose(&SUITES, arguments)
 }
 
 fn canaries(counts: &mut Counts) -> Result<(), Failure> {
@@ -116,7 +108,7 @@ fn address(counts: &mut Counts) -> Result<(), Failure> {
     sim::build()?;
     let mut cargo = Sanitizer::Address.cargo("test")?;
     cargo.args(["--no-fail-fast", &workspace::plain_features()]).args(TESTS).args(TARGETS);
-    suites::follow(sim::hidden(&mut cargo), counts)
+    follow(sim::hidden(&mut cargo), counts)
 }
 
 fn thread(counts: &mut Counts) -> Result<(), Failure> {
@@ -127,7 +119,7 @@ fn thread(counts: &mut Counts) -> Result<(), Failure> {
     let mut cargo = Sanitizer::Thread.cargo("test")?;
     cargo.env("SIMULATED_CUDA_DRIVER", Sanitizer::Thread.built("libsimulated_cuda_driver.so"));
     cargo.args(["--no-fail-fast", &workspace::plain_features()]).args(TESTS);
-    suites::follow(sim::hidden(&mut cargo), counts)
+    follow(sim::hidden(&mut cargo), counts)
 }
 
 fn python(counts: &mut Counts) -> Result<(), Failure> {
@@ -160,7 +152,7 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
         "import ctypes; place = (ctypes.c_char * 8)(); ctypes.memmove(place, bytes(4096), 4096)",
     ]))?;
     sim::build()?;
-    suites::pytest_twice(watched, counts)
+    python_tests::pytest_twice(watched, counts)
 }
 
 fn valgrind(counts: &mut Counts) -> Result<(), Failure> {
@@ -177,7 +169,7 @@ fn valgrind(counts: &mut Counts) -> Result<(), Failure> {
         workspace::cargo(["test", "--locked", "--package=interop-runtime-tests", "--test=runtime"]);
     cargo.env(build::variable("RUNNER"), format!("valgrind {}", MEMCHECK.join(" ")));
     cargo.args([&workspace::plain_features(), "--", "dlpack::", "storage::"]);
-    let runtime = suites::follow(sim::hidden(&mut cargo), counts);
+    let runtime = follow(sim::hidden(&mut cargo), counts);
     let environment = Environment::prepare(Requirements::Tests)?;
     // Not optimized: LLVM may read uninitialized memory if the value has no effect, which valgrind would report.
     let mut cargo = workspace::cargo(["rustc", "--package=interop-demo-extension", "--lib", "--locked"]);
@@ -194,5 +186,5 @@ fn valgrind(counts: &mut Counts) -> Result<(), Failure> {
     ]);
     python.arg(environment.python().get_program()).args(["-B", "-u"]).current_dir(workspace::root());
     python.env("PYTHONPATH", &modules).env("PYTHONMALLOC", "malloc");
-    runtime.and(suites::pytest(sim::hidden(&mut python), &CAPSULES, counts))
+    runtime.and(pytest(sim::hidden(&mut python), &CAPSULES, counts))
 }

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::python::Environment;
 use crate::test_counts::Counts;
 use crate::tools::Tool;
-use crate::{command_step, files, sim, suites, workflow, workspace};
+use crate::{command_step, files, sim, test_runs, workflow, workspace};
 
 /// Packages from `PyPI`.
 const TOOLS: [&str; 3] = ["maturin==1.16.0", PYTEST, "numpy"];
@@ -190,7 +190,7 @@ impl Template {
     fn kernels(&self, counts: &mut Counts) -> Result<(), Failure> {
         let mut cargo = workspace::cargo(["test", &format!("--package={}-kernels", self.name())]);
         cargo.current_dir(&self.folder).env("CARGO_TARGET_DIR", target().join("target"));
-        suites::follow(&mut cargo, counts)
+        test_runs::follow(&mut cargo, counts)
     }
 
     /// Checks that the type stubs in the wheel are those that maturin generates.
@@ -255,7 +255,7 @@ impl Template {
 /// Runs pytest and sums up its tests. Fails if no test ran.
 fn counted(pytest: &mut Command, counts: &mut Counts) -> Result<(), Failure> {
     let before = counts.passed;
-    suites::follow_pytest(pytest.args(["-p", "no:cacheprovider", "-ra", "--color=no"]), counts)?;
+    test_runs::follow_pytest(pytest.args(["-p", "no:cacheprovider", "-ra", "--color=no"]), counts)?;
     if counts.passed == before {
         return Err(Failure::new("no test ran"));
     }

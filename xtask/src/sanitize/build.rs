@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::MEMCHECK;
 use crate::failure::Failure;
 use crate::{command_step, files, tools, workspace};
 
@@ -12,6 +11,16 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// The program with the faults.
 pub(super) const CANARY: &str = "xtask/src/sanitize/canary.rs";
+
+/// The valgrind options. An error ends the program with an exit code of its own.
+pub(super) const MEMCHECK: [&str; 6] = [
+    "--quiet",
+    "--error-exitcode=99",
+    "--trace-children=yes",
+    "--leak-check=full",
+    "--show-leak-kinds=definite",
+    "--errors-for-leak-kinds=definite",
+];
 
 /// A sanitizer of the nightly compiler.
 #[derive(Clone, Copy)]

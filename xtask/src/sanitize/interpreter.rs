@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use super::build::{CANARY, must_fail};
 use crate::failure::Failure;
+use crate::sanitize::build::{CANARY, must_fail};
 use crate::test_counts::Counts;
-use crate::{command_step, sim, suites, tools, workspace};
+use crate::{command_step, sim, test_runs, tools, workspace};
 
 /// The tests of the runtime, except those that only compute thousands of cases.
 const RUNTIME: [&str; 7] = [
@@ -67,7 +67,7 @@ pub(super) fn run(counts: &mut Counts) -> Result<(), Failure> {
         let mut tests = miri("test");
         tests.args(["--locked", "--no-fail-fast", "--target-dir"]);
         tests.arg(workspace::target().join("sanitize/miri")).env("MIRIFLAGS", flags).args(arguments);
-        suites::follow(sim::hidden(&mut tests), counts)
+        test_runs::follow(sim::hidden(&mut tests), counts)
     })
 }
 
