@@ -15,6 +15,7 @@ mod device_names;
 mod element_fields;
 mod errors;
 mod expand;
+mod exported_function;
 mod fields;
 mod generics;
 #[cfg(test)]
@@ -184,4 +185,18 @@ pub fn derive_kernel_element(input: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn kernel(options: TokenStream, item: TokenStream) -> TokenStream {
     kernel::expand(options.into(), item.into()).into()
+}
+
+/// The name of an identifier as a string: `"type"` for `r#type`, of which `stringify!` keeps the `r#`.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __name(identifier: TokenStream) -> TokenStream {
+    exported_function::name(&identifier.into()).into()
+}
+
+/// The body of an exported function, for `export!` of `interop-tvm-ffi`: `__body!(name(parameter, …))`.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __body(function: TokenStream) -> TokenStream {
+    parse_macro_input!(function as exported_function::Function).body().into()
 }

@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use interop_core::dlpack::DLTensor;
 use interop_core::lent::{BorrowedFor, BorrowedTensor};
 use interop_core::storage::Mutability;
-use interop_core::{DType, Device, DeviceType, Error, FromArray};
+use interop_core::{DType, Device, DeviceType, FromArray};
 
 use crate::abi::{TVMFFIAny, TVMFFIByteArray, TVMFFIObject, TVMFFISeqCell, index};
 use crate::call::{Arguments, Call};
@@ -26,7 +26,7 @@ use crate::error::CallError;
 /// | `&Call<'_>` | nothing |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the parameter of an exported function",
-    note = "arrays: a struct with `#[derive(CudaArray)]` over `Borrowed<'_, T>`, `BorrowedMut<'_, T>`, `Vec<T>` or `HostVec<T>`, or `BorrowedTensor<'_>`",
+    note = "arrays: a struct with `#[derive(CudaArray)]` over `Borrowed<'_, T>`, `BorrowedMut<'_, T>`, `Vec<T>` or `HostVec<T>`, or `BorrowedTensor<'_>`; not over `Lease<T>` and others that could outlive the call",
     note = "values: integers, `f32`, `f64`, `bool`, `&str`, `DType`, `Device`; an `Option`, a `Vec` or a tuple of any of these; `&Call<'_>`"
 )]
 pub trait Argument<'c, K>: Sized {
@@ -67,20 +67,14 @@ fn tensor_in(value: &TVMFFIAny) -> Option<*const DLTensor> {
     }
 }
 
-/// Names the argument in an error.
-#[cold]
-fn of_argument(error: Error, call: &Call<'_>, name: &str) -> CallError {
-    error.with_origin(format_args!("argument `{name}` of `{}`", call.function)).into()
-}
-
 impl<'c> Argument<'c, ValueKind> for BorrowedTensor<'c> {
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         let (value, call) = (from.next(name)?, from.call);
-        let Some(tensor) = tensor_in(value) else { return Err(call.wrong_type(name, value, "an array")) };
+        let Some(tensor) = tensor_in(value) else { return Err(from.wrong_type(name, value, "an array")) };
         // SAFETY: 1 and 2: the caller lends a live tensor for the call, and orders its next work after that on its stream.
         // 3: the ABI has no read-only tensors.
         let borrowed = unsafe { BorrowedTensor::new(tensor, Mutability::Writable) };
-        let borrowed = borrowed.map_err(|error| of_argument(error, call, name))?;
+        let borrowed = borrowed.map_err(|error| from.of_argument(name, error))?;
         // SAFETY: the tensor is live, as above, and not null.
         let described = unsafe { tensor.read() };
         Ok(match call.stream(described.device) {
@@ -91,10 +85,11 @@ impl<'c> Argument<'c, ValueKind> for BorrowedTensor<'c> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<'c, A: FromArray + BorrowedFor<'c>> Argument<'c, ArrayKind> for A {
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         let tensor = BorrowedTensor::read(from, name)?;
-        tensor.into_array().map_err(|refused| of_argument(refused.error, from.call, name))
+        tensor.into_array().map_err(|refused| from.of_argument(name, refused.error))
     }
 }
 
@@ -116,14 +111,14 @@ impl<'c, A: Argument<'c, K>, K> Argument<'c, OptionKind<K>> for Option<A> {
 
 /// Returns the items of a list.
 fn items<'c>(from: &Arguments<'c>, name: &'static str) -> Result<Arguments<'c>, CallError> {
-    let (value, call) = (from.next(name)?, from.call);
+    let value = from.next(name)?;
     if value.type_index != index::ARRAY {
-        return Err(call.wrong_type(name, value, "a list or a tuple"));
+        return Err(from.wrong_type(name, value, "a list or a tuple"));
     }
     // SAFETY: a live object of this kind, whose payload begins with this struct.
     let TVMFFISeqCell { data, size } = unsafe { value.payload::<TVMFFISeqCell>().read() };
     // SAFETY: the object has these items. It lives as long as the call, and does not change.
-    Ok(unsafe { Arguments::new(call, data, usize::try_from(size).unwrap_or(0)) })
+    Ok(unsafe { from.list(data, usize::try_from(size).unwrap_or(0)) })
 }
 
 impl<'c, T: Argument<'c, K>, K> Argument<'c, ListKind<K>> for Vec<T> {
@@ -140,7 +135,7 @@ macro_rules! tuples {
                 let items = items(from, name)?;
                 if items.values.len() != $count {
                     let found = format!("a list of {} items", items.values.len());
-                    return Err(from.call.wrong_value(name, &found, concat!($count, " items")));
+                    return Err(from.wrong_value(name, &found, concat!($count, " items")));
                 }
                 Ok(($($item::read(&items, name)?,)+))
             }
@@ -156,12 +151,12 @@ macro_rules! integers {
             fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
                 let value = from.next(name)?;
                 if value.type_index != index::INT {
-                    return Err(from.call.wrong_type(name, value, "an int"));
+                    return Err(from.wrong_type(name, value, "an int"));
                 }
                 let number = value.value as i64;
                 Self::try_from(number).map_err(|_| {
                     let allowed = format!("{} to {}", Self::MIN, Self::MAX);
-                    from.call.wrong_value(name, &number.to_string(), &allowed)
+                    from.wrong_value(name, &number.to_string(), &allowed)
                 })
             }
         }
@@ -177,7 +172,7 @@ impl<'c> Argument<'c, ValueKind> for f64 {
         match value.type_index {
             index::FLOAT => Ok(f64::from_bits(value.value)),
             index::INT => Ok(value.value as i64 as f64),
-            _ => Err(from.call.wrong_type(name, value, "a float")),
+            _ => Err(from.wrong_type(name, value, "a float")),
         }
     }
 }
@@ -195,7 +190,7 @@ macro_rules! values {
             fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
                 let value = from.next(name)?;
                 if value.type_index != index::$index {
-                    return Err(from.call.wrong_type(name, value, $allowed));
+                    return Err(from.wrong_type(name, value, $allowed));
                 }
                 let $bits = value.value.to_ne_bytes();
                 Ok($value)
@@ -219,9 +214,9 @@ impl<'c> Argument<'c, ValueKind> for &'c str {
         let value = from.next(name)?;
         // SAFETY: the caller lends the value for the call.
         let Some(bytes) = (unsafe { text_in(value) }) else {
-            return Err(from.call.wrong_type(name, value, "a str"));
+            return Err(from.wrong_type(name, value, "a str"));
         };
-        core::str::from_utf8(bytes).map_err(|_| from.call.wrong_value(name, "other bytes", "UTF-8"))
+        core::str::from_utf8(bytes).map_err(|_| from.wrong_value(name, "other bytes", "UTF-8"))
     }
 }
 

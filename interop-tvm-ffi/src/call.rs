@@ -9,11 +9,12 @@ use std::cell::RefCell;
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use interop_core::{Device, StreamHandle};
+use interop_core::{Device, Error, StreamHandle};
 
 use crate::abi::{TVMFFIAny, index};
 use crate::argument::Argument;
 use crate::error::CallError;
+use crate::return_value::ReturnValue;
 use crate::runtime::{Runtime, c_string};
 
 /// The call that a function answers. A function gets it as an argument besides those of its caller, at any place:
@@ -51,24 +52,6 @@ impl Call<'_> {
     pub fn stream(&self, device: Device) -> Option<StreamHandle> {
         if device == Device::CPU { None } else { Runtime::functions()?.stream(device) }
     }
-
-    /// The error for a value of a wrong type.
-    #[cold]
-    pub(crate) fn wrong_type(&self, argument: &str, found: &TVMFFIAny, allowed: &str) -> CallError {
-        let found = match found.type_index {
-            index::INT => format!("the int {}", found.value as i64),
-            other => index::name(other).to_owned(),
-        };
-        CallError { class: c"TypeError", ..self.wrong_value(argument, &found, allowed) }
-    }
-
-    /// The error for a value that is not allowed.
-    #[cold]
-    pub(crate) fn wrong_value(&self, argument: &str, found: &str, allowed: &str) -> CallError {
-        let text =
-            format!("`{argument}`: found {found}, allowed: {allowed} (argument of `{}`)", self.function);
-        CallError::new(c"ValueError", text)
-    }
 }
 
 /// The arguments of a call, or the items of a list among them, which are read one after another.
@@ -76,6 +59,8 @@ pub struct Arguments<'c> {
     pub(crate) call: &'c Call<'c>,
     pub(crate) values: &'c [TVMFFIAny],
     next: Cell<usize>,
+    /// Of a list: its indices in the lists around it. `None` for the arguments of a call.
+    list: Option<Vec<usize>>,
 }
 
 impl<'c> Arguments<'c> {
@@ -91,7 +76,56 @@ impl<'c> Arguments<'c> {
             // SAFETY: as the caller promises.
             unsafe { core::slice::from_raw_parts(first, count) }
         };
-        Self { call, values, next: Cell::new(0) }
+        Self { call, values, next: Cell::new(0), list: None }
+    }
+
+    /// The items at `first` of a list, which is the argument that was read last.
+    ///
+    /// # Safety
+    ///
+    /// As for [`new`](Self::new).
+    pub(crate) unsafe fn list(&self, first: *const TVMFFIAny, count: usize) -> Self {
+        // SAFETY: as the caller promises.
+        let items = unsafe { Self::new(self.call, first, count) };
+        Self { list: Some(self.indices()), ..items }
+    }
+
+    /// The index of the item that was read last, after those of the lists around it. Empty for an argument of the call.
+    fn indices(&self) -> Vec<usize> {
+        let last = self.next.get().saturating_sub(1);
+        self.list.iter().flat_map(|list| list.iter().copied().chain([last])).collect()
+    }
+
+    /// The name of the argument that was read last, for errors: `` `rows[1]` `` for the second item of a list.
+    #[cold]
+    fn place(&self, name: &str) -> String {
+        let indices = self.indices().into_iter().map(|index| format!("[{index}]"));
+        format!("`{name}{}`", indices.collect::<String>())
+    }
+
+    /// The error for a value of a wrong type.
+    #[cold]
+    pub(crate) fn wrong_type(&self, argument: &str, found: &TVMFFIAny, allowed: &str) -> CallError {
+        let found = match found.type_index {
+            index::INT => format!("the int {}", found.value as i64),
+            other => index::name(other).to_owned(),
+        };
+        CallError { class: c"TypeError", ..self.wrong_value(argument, &found, allowed) }
+    }
+
+    /// The error for a value that is not allowed.
+    #[cold]
+    pub(crate) fn wrong_value(&self, argument: &str, found: &str, allowed: &str) -> CallError {
+        let (place, function) = (self.place(argument), self.call.function);
+        let text = format!("{place}: found {found}, allowed: {allowed} (argument of `{function}`)");
+        CallError::new(c"ValueError", text)
+    }
+
+    /// Names the argument in an error of an array.
+    #[cold]
+    pub(crate) fn of_argument(&self, argument: &str, error: Error) -> CallError {
+        let (place, function) = (self.place(argument), self.call.function);
+        error.with_origin(format_args!("argument {place} of `{function}`")).into()
     }
 
     /// Reads the next argument. Expanded code calls this.
@@ -117,6 +151,16 @@ impl<'c> Arguments<'c> {
         }
         let text = format!("`{}`: found {found} arguments, allowed: {read}", self.call.function);
         Err(CallError::new(c"TypeError", text))
+    }
+
+    /// Converts the result of the function. Expanded code calls this.
+    ///
+    /// # Errors
+    ///
+    /// The error of the function, or of the export.
+    #[inline]
+    pub fn end_with<R: ReturnValue<K>, K>(&self, result: R) -> Result<TVMFFIAny, CallError> {
+        result.into_value(self.call)
     }
 
     /// The next value, which stays the next one.

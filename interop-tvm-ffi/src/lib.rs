@@ -72,7 +72,7 @@ pub mod __private {
 
     pub use crate::argument::{ArrayKind, ListKind, OptionKind, ValueKind};
     pub use crate::call::{Arguments, run};
-    pub use crate::return_value::return_value;
+    pub use interop_derive::{__body as body, __name as name};
 }
 
 /// Exports functions under the symbols by which TVM FFI finds them, `__tvm_ffi_<name>`.
@@ -116,28 +116,36 @@ pub mod __private {
 ///
 /// interop_tvm_ffi::export! { keep(row) }
 /// ```
+///
+/// Neither does a result that borrows an argument: write to an argument, or return a [`NewArray`].
 #[macro_export]
 macro_rules! export {
     ($($name:ident($($argument:ident),* $(,)?));+ $(;)?) => { $(
         const _: () = {
-            #[unsafe(export_name = concat!("__tvm_ffi_", stringify!($name)))]
-            unsafe extern "C" fn entry(
+            // An item is seen by the user's code, so its name is long. Local variables are not seen.
+            #[unsafe(export_name = ::core::concat!("__tvm_ffi_", $crate::__private::name!($name)))]
+            unsafe extern "C" fn __interop_entry(
                 _: *mut ::core::ffi::c_void,
                 arguments: *const $crate::abi::TVMFFIAny,
-                count: i32,
+                count: ::core::primitive::i32,
                 result: *mut $crate::abi::TVMFFIAny,
-            ) -> i32 {
+            ) -> ::core::primitive::i32 {
                 // SAFETY: as the caller of a `TVMFFISafeCallType` promises.
                 unsafe {
-                    $crate::__private::run(stringify!($name), arguments, count, result, |from| {
-                        // A parameter may have the name of the function.
-                        let function = $name;
-                        $(let $argument = from.read(stringify!($argument))?;)*
-                        from.end()?;
-                        $crate::__private::return_value(function($($argument),*), from)
-                    })
+                    $crate::__private::run(
+                        $crate::__private::name!($name),
+                        arguments,
+                        count,
+                        result,
+                        $crate::__private::body!($name($($argument),*)),
+                    )
                 }
             }
         };
     )+ };
+    ($($unknown:tt)*) => {
+        ::core::compile_error! {
+            "expected the names of functions in scope with those of their parameters: write `export! { scale_(row, factor); largest(numbers) }`"
+        }
+    };
 }

@@ -10,7 +10,7 @@ use interop_core::{CudaArray, StreamHandle};
 
 use crate::abi::{DecRef, TVMFFIAny, TVMFFIObject, index};
 use crate::argument::{ArrayKind, OptionKind, ValueKind};
-use crate::call::{Arguments, Call};
+use crate::call::Call;
 use crate::error::CallError;
 use crate::runtime::{Functions, Runtime};
 
@@ -38,16 +38,6 @@ impl<T: ReturnValue<K>, K, E: Into<Box<dyn StdError + Send + Sync>>> ReturnValue
     fn into_value(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
         self.map_err(|error| CallError::of_function(error.into(), call.function))?.into_value(call)
     }
-}
-
-/// Converts the result of a function. Expanded code calls this.
-///
-/// # Errors
-///
-/// As [`ReturnValue::into_value`].
-#[inline]
-pub fn return_value<T: ReturnValue<K>, K>(result: T, from: &Arguments<'_>) -> Result<TVMFFIAny, CallError> {
-    result.into_value(from.call)
 }
 
 macro_rules! values {
@@ -131,6 +121,7 @@ pub(crate) fn functions() -> Result<&'static Functions, CallError> {
     Runtime::functions().ok_or_else(|| CallError::new(c"RuntimeError", missing))
 }
 
+#[diagnostic::do_not_recommend]
 impl<A: CudaArray + Send + 'static> ReturnValue<ArrayKind> for A {
     fn into_value(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
         OwnedObject::from_array(self, call).map(OwnedObject::into_any)

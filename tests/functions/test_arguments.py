@@ -145,9 +145,9 @@ def test_lists_and_tuples(f):
     first, second = row(3), row(3) + 5
     f.assign_((first, second))
     assert first.tolist() == [5, 6, 7]
-    with pytest.raises(TypeError, match=r"`dtype`: found float64.*argument `rows` of `lists`"):
+    with pytest.raises(TypeError, match=r"`dtype`: found float64.*argument `rows\[1\]` of `lists`"):
         f.lists([row(3), np.zeros(3)], [], ("", None))
-    with pytest.raises(TypeError, match="`weights`: found a str, allowed: a float"):
+    with pytest.raises(TypeError, match=r"`weights\[0\]`: found a str, allowed: a float"):
         f.lists([], ["a"], ("", None))
     with pytest.raises(ValueError, match="`extra`: found a list of 1 items, allowed: 2 items"):
         f.lists([], [], ("",))

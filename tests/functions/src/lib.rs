@@ -6,5 +6,6 @@ mod arguments;
 #[expect(clippy::needless_pass_by_value, reason = "a function takes its arguments")]
 #[path = "../../../examples/hello-functions/src/lib.rs"]
 mod hello_functions;
+mod names;
 #[cfg(target_os = "linux")]
 mod simulated;

@@ -24,14 +24,16 @@ mod functions {
     }
 
     functions! { __tvm_ffi_scale_row_ __tvm_ffi_scale_named_ __tvm_ffi_sum __tvm_ffi_values __tvm_ffi_fail __tvm_ffi_explode
-    __tvm_ffi_ramp __tvm_ffi_nothing __tvm_ffi_assign_ __tvm_ffi_shared_len }
+    __tvm_ffi_ramp __tvm_ffi_nothing __tvm_ffi_assign_ __tvm_ffi_shared_len __tvm_ffi_lists __tvm_ffi_entry
+    __tvm_ffi_function __tvm_ffi_type }
 }
 
 use functions::{
-    __tvm_ffi_assign_ as assign_, __tvm_ffi_explode as explode, __tvm_ffi_fail as fail,
+    __tvm_ffi_assign_ as assign_, __tvm_ffi_entry as entry, __tvm_ffi_explode as explode,
+    __tvm_ffi_fail as fail, __tvm_ffi_function as function, __tvm_ffi_lists as lists,
     __tvm_ffi_nothing as nothing, __tvm_ffi_ramp as ramp, __tvm_ffi_scale_named_ as scale_named_,
     __tvm_ffi_scale_row_ as scale_row_, __tvm_ffi_shared_len as shared_len, __tvm_ffi_sum as sum,
-    __tvm_ffi_values as values,
+    __tvm_ffi_type as r#type, __tvm_ffi_values as values,
 };
 
 type Function = unsafe extern "C" fn(*mut c_void, *const TVMFFIAny, i32, *mut TVMFFIAny) -> i32;
@@ -110,6 +112,69 @@ fn arrays_are_used_in_place() {
     assert_eq!(f64::from_bits(call(sum, &[tensor(&array), TVMFFIAny::NONE]).unwrap().value), 36.0);
     assert_eq!(call(nothing, &[]).unwrap().type_index, index::NONE);
     assert_eq!(numbers, [6.0, 12.0, 18.0]);
+}
+
+/// A list object, as the library lays it out.
+#[repr(C)]
+struct List {
+    header: TVMFFIObject,
+    items: TVMFFISeqCell,
+}
+
+impl List {
+    fn new(items: &[TVMFFIAny]) -> Self {
+        let header =
+            TVMFFIObject { combined_ref_count: 1, type_index: index::ARRAY, padding: 0, deleter: null() };
+        Self {
+            header,
+            items: TVMFFISeqCell { data: items.as_ptr(), size: i64::try_from(items.len()).unwrap() },
+        }
+    }
+
+    fn value(&self) -> TVMFFIAny {
+        TVMFFIAny::new(index::ARRAY, (&raw const *self).expose_provenance() as u64)
+    }
+}
+
+#[test]
+fn an_error_names_the_item_of_a_list() {
+    let (mut numbers, mut shape) = ([1.0, 2.0], [0]);
+    let (array, _shape) = row(&mut numbers, &mut shape);
+    let doubles = DLTensor { dtype: DType::F64, ..array };
+    let extra = [text(c"name"), TVMFFIAny::NONE];
+    let call_lists = |rows: &[TVMFFIAny], weights: &[TVMFFIAny], extra: &[TVMFFIAny]| {
+        let [rows, weights, extra] = [rows, weights, extra].map(List::new);
+        call(lists, &[rows.value(), weights.value(), extra.value()])
+    };
+    let refused = call_lists(&[tensor(&array), tensor(&doubles)], &[], &extra);
+    assert_error(
+        refused,
+        "TypeError",
+        "`Row`: `dtype`: found float64, allowed: float32 (from argument `rows[1]` of `lists`)",
+    );
+    let refused = call_lists(&[], &[int(1), int(1), text(c"a")], &extra);
+    assert_error(refused, "TypeError", "`weights[2]`: found a str, allowed: a float (argument of `lists`)");
+    let refused = call_lists(&[], &[], &[text(c"name"), int(-1)]);
+    assert_error(
+        refused,
+        "ValueError",
+        "`extra[1]`: found -1, allowed: 0 to 4294967295 (argument of `lists`)",
+    );
+    let refused = call_lists(&[], &[], &extra[..1]);
+    assert_error(refused, "ValueError", "`extra`: found a list of 1 items, allowed: 2 items");
+}
+
+#[test]
+fn names_of_the_expansion_are_free() {
+    assert_eq!(call(entry, &[int(5), int(3)]).unwrap().value, 2);
+    assert_eq!(call(function, &[int(5), int(3)]).unwrap().value, 2);
+    assert_eq!(call(r#type, &[int(4)]).unwrap().value, 8);
+    assert_error(
+        call(r#type, &[text(c"a")]),
+        "TypeError",
+        "`in`: found a str, allowed: an int (argument of `type`)",
+    );
+    assert_error(call(r#type, &[]), "TypeError", "`type`: the argument `in` is missing");
 }
 
 #[test]

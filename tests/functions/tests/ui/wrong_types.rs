@@ -1,8 +1,9 @@
-//! Types that no argument and no result can have.
+//! Types that no argument and no result can have: one message each, on the name of the parameter or of the function.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 
-use interop_core::{CudaArray, lent::Borrowed};
+use interop_core::CudaArray;
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len])]
@@ -12,16 +13,32 @@ struct Row<S> {
     len: usize,
 }
 
-fn map(_: HashMap<String, f32>) {}
+fn map(factor: f32, table: HashMap<String, f32>) -> f32 {
+    factor * table["a"]
+}
+fn by_reference(row: &Row<Vec<f32>>) -> usize {
+    row.len
+}
+fn list(rows: Vec<String>) -> usize {
+    rows.len()
+}
 fn text() -> String {
     String::new()
 }
-fn borrowed(row: Row<Borrowed<'_, f32>>) -> Row<Borrowed<'_, f32>> {
-    row
+fn fails() -> Result<Mutex<f32>, std::fmt::Error> {
+    Err(std::fmt::Error)
+}
+fn optional(by: i64) -> Option<i64> {
+    Some(by)
 }
 
-interop_tvm_ffi::export! { map(map) }
-interop_tvm_ffi::export! { text() }
-interop_tvm_ffi::export! { borrowed(row) }
+interop_tvm_ffi::export! {
+    map(factor, table);
+    by_reference(row);
+    list(rows);
+    text();
+    fails();
+    optional(by);
+}
 
 fn main() {}
