@@ -96,12 +96,16 @@ pub mod index {
     pub const OBJECT_RVALUE_REF: i32 = 10;
     /// At most seven bytes of a string.
     pub const SMALL_STR: i32 = 11;
+    /// The first kind of objects, which the library makes.
+    pub const FIRST_OBJECT: i32 = 64;
     /// A string.
     pub const STR: i32 = 65;
     /// A tensor.
     pub const TENSOR: i32 = 70;
     /// A list or a tuple.
     pub const ARRAY: i32 = 71;
+    /// A `tvm_ffi.List`, which its owner may change.
+    pub const LIST: i32 = 75;
 
     /// What Python calls a kind of values, for errors.
     pub(crate) fn name(index: i32) -> &'static str {
@@ -114,7 +118,7 @@ pub mod index {
             DEVICE => "a device",
             DL_TENSOR_PTR | TENSOR => "a tensor",
             RAW_STR | SMALL_STR | STR => "a str",
-            ARRAY => "a list",
+            ARRAY | LIST => "a list",
             // Kinds that no parameter takes: `kTVMFFIByteArrayPtr` to `kTVMFFIBigInt`.
             9 | 12 | 66 => "bytes",
             68 => "a function",

@@ -11,6 +11,7 @@ use interop_core::{DType, Device, DeviceType, FromArray};
 
 use crate::abi::{TVMFFIAny, TVMFFIByteArray, TVMFFIObject, TVMFFISeqCell, index};
 use crate::call::{Arguments, Call};
+use crate::device_name::device_of_name;
 use crate::error::CallError;
 
 /// The type of a parameter. The compiler finds `K`, which tells arrays, values and lists apart.
@@ -20,9 +21,10 @@ use crate::error::CallError;
 /// | a struct with `#[derive(CudaArray)]` and the storage [`Borrowed<'_, T>`](interop_core::lent::Borrowed) or [`BorrowedMut<'_, T>`](interop_core::lent::BorrowedMut) | an array, used in place for the call |
 /// | such a struct with `Vec<T>` or `HostVec<T>` | an array, which is copied |
 /// | [`BorrowedTensor<'_>`] | an array of any element type and rank; for [`dispatch!`](interop_core::dispatch) |
-/// | integers, `f32`, `f64`, `bool`, `&str`, [`DType`], [`Device`] | a value; an int is also a float |
+/// | integers, `f32`, `f64`, `bool`, `&str` | a value; a bool is also an int, and an int is also a float |
+/// | [`DType`], [`Device`] | that of TVM FFI or of another library, or its name: `"float32"`, `"cuda:1"` |
 /// | `Option` | `None`, or nothing at the end |
-/// | `Vec`, tuples of up to four | a list or a tuple |
+/// | `Vec`, tuples of up to four | a list, a tuple or a `tvm_ffi.List` |
 /// | `&Call<'_>` | nothing |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the parameter of an exported function",
@@ -112,12 +114,12 @@ impl<'c, A: Argument<'c, K>, K> Argument<'c, OptionKind<K>> for Option<A> {
 /// Returns the items of a list.
 fn items<'c>(from: &Arguments<'c>, name: &'static str) -> Result<Arguments<'c>, CallError> {
     let value = from.next(name)?;
-    if value.type_index != index::ARRAY {
+    if !matches!(value.type_index, index::ARRAY | index::LIST) {
         return Err(from.wrong_type(name, value, "a list or a tuple"));
     }
     // SAFETY: a live object of this kind, whose payload begins with this struct.
     let TVMFFISeqCell { data, size } = unsafe { value.payload::<TVMFFISeqCell>().read() };
-    // SAFETY: the object has these items. It lives as long as the call, and does not change.
+    // SAFETY: the object has these items. It lives as long as the call, and nobody changes it meanwhile, as the caller promises.
     Ok(unsafe { from.list(data, usize::try_from(size).unwrap_or(0)) })
 }
 
@@ -145,15 +147,23 @@ macro_rules! tuples {
 
 tuples! { 1: A J; 2: A J, B K; 3: A J, B K, C L; 4: A J, B K, C L, D M; }
 
+/// Returns the number in an int, or in a bool, which is an int in Python.
+fn int_in(value: &TVMFFIAny) -> Option<i64> {
+    match value.type_index {
+        index::INT => Some(value.value as i64),
+        index::BOOL => Some((value.value != 0).into()),
+        _ => None,
+    }
+}
+
 macro_rules! integers {
     ($($integer:ty)*) => { $(
         impl<'c> Argument<'c, ValueKind> for $integer {
             fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
                 let value = from.next(name)?;
-                if value.type_index != index::INT {
+                let Some(number) = int_in(value) else {
                     return Err(from.wrong_type(name, value, "an int"));
-                }
-                let number = value.value as i64;
+                };
                 Self::try_from(number).map_err(|_| {
                     let allowed = format!("{} to {}", Self::MIN, Self::MAX);
                     from.wrong_value(name, &number.to_string(), &allowed)
@@ -169,11 +179,11 @@ impl<'c> Argument<'c, ValueKind> for f64 {
     #[expect(clippy::cast_precision_loss, reason = "an int becomes the nearest float, as in Python")]
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         let value = from.next(name)?;
-        match value.type_index {
-            index::FLOAT => Ok(f64::from_bits(value.value)),
-            index::INT => Ok(value.value as i64 as f64),
-            _ => Err(from.wrong_type(name, value, "a float")),
+        if value.type_index == index::FLOAT {
+            return Ok(f64::from_bits(value.value));
         }
+        let number = int_in(value).ok_or_else(|| from.wrong_type(name, value, "a float"))?;
+        Ok(number as f64)
     }
 }
 
@@ -184,29 +194,54 @@ impl<'c> Argument<'c, ValueKind> for f32 {
     }
 }
 
-macro_rules! values {
-    ($($type:ty: $index:ident, $allowed:literal, $bits:pat => $value:expr;)*) => { $(
-        impl<'c> Argument<'c, ValueKind> for $type {
-            fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
-                let value = from.next(name)?;
-                if value.type_index != index::$index {
-                    return Err(from.wrong_type(name, value, $allowed));
-                }
-                let $bits = value.value.to_ne_bytes();
-                Ok($value)
-            }
+impl<'c> Argument<'c, ValueKind> for bool {
+    fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+        let value = from.next(name)?;
+        if value.type_index != index::BOOL {
+            return Err(from.wrong_type(name, value, "a bool"));
         }
-    )* };
+        Ok(value.value != 0)
+    }
 }
 
 // The fields of `DLDataType` and `DLDevice` are the bytes of the value.
-values! {
-    bool: BOOL, "a bool", bits => bits != [0; 8];
-    DType: DATA_TYPE, "a dtype", [code, bits, x, y, ..] => Self::new(code, bits, u16::from_ne_bytes([x, y]));
-    Device: DEVICE, "a device", bits => {
-        let [device_type, device_id] = [0, 4].map(|at| i32::from_ne_bytes([0, 1, 2, 3].map(|byte: usize| bits[at + byte])));
-        Self { device_type: DeviceType(device_type), device_id }
-    };
+impl<'c> Argument<'c, ValueKind> for DType {
+    fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+        let value = from.next(name)?;
+        if value.type_index == index::DATA_TYPE {
+            let [code, bits, x, y, ..] = value.value.to_ne_bytes();
+            return Ok(Self::new(code, bits, u16::from_ne_bytes([x, y])));
+        }
+        let text = name_in(from, value, name, "a dtype or its name")?;
+        text.parse().map_err(|_| from.wrong_value(name, &format!("{text:?}"), "a dtype, such as \"float32\""))
+    }
+}
+
+impl<'c> Argument<'c, ValueKind> for Device {
+    fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+        let value = from.next(name)?;
+        if value.type_index == index::DEVICE {
+            let bytes = value.value.to_ne_bytes();
+            let [device_type, device_id] =
+                [0, 4].map(|at| i32::from_ne_bytes([0, 1, 2, 3].map(|byte: usize| bytes[at + byte])));
+            return Ok(Self { device_type: DeviceType(device_type), device_id });
+        }
+        let text = name_in(from, value, name, "a device or its name")?;
+        let allowed = "a device, such as \"cpu\" or \"cuda:0\"";
+        device_of_name(text).ok_or_else(|| from.wrong_value(name, &format!("{text:?}"), allowed))
+    }
+}
+
+/// Returns the text in a value that may be a name.
+fn name_in<'c>(
+    from: &Arguments<'c>,
+    value: &'c TVMFFIAny,
+    name: &str,
+    allowed: &str,
+) -> Result<&'c str, CallError> {
+    // SAFETY: the caller lends the value for the call.
+    let text = unsafe { text_in(value) }.and_then(|bytes| core::str::from_utf8(bytes).ok());
+    text.ok_or_else(|| from.wrong_type(name, value, allowed))
 }
 
 impl<'c> Argument<'c, ValueKind> for &'c str {

@@ -197,7 +197,7 @@ pub unsafe fn run(
     // SAFETY: as the caller promises.
     let arguments = unsafe { Arguments::new(&call, first, usize::try_from(count).unwrap_or(0)) };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        Runtime::known().map_or(Ok(()), Runtime::check)?;
+        Runtime::for_call(arguments.values).map_or(Ok(()), Runtime::check)?;
         body(&arguments)
     }));
     let error = match outcome {

@@ -50,6 +50,7 @@
 pub mod abi;
 mod argument;
 mod call;
+mod device_name;
 mod error;
 // Before the references of the file, which lead to other files of the repository: the first definition wins.
 #[doc = "[kernels]: https://docs.rs/interop-core/latest/interop_core/guide/kernels/"]

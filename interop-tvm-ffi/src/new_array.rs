@@ -7,7 +7,7 @@ use core::ptr::null_mut;
 use interop_core::cuda::CudaBuffer;
 use interop_core::dlpack::{DLTensor, ManagedTensor};
 use interop_core::storage::HostBuffer;
-use interop_core::{CudaArray, DType, Device, FromArray, Import, StreamHandle};
+use interop_core::{CudaArray, DType, Device, Error, FromArray, Import, StreamHandle};
 
 use crate::abi::TVMFFIAny;
 use crate::argument::ValueKind;
@@ -62,7 +62,10 @@ impl Call<'_> {
         }
         // SAFETY: the library has made this tensor, which owns a reference to the object.
         let tensor = unsafe { ManagedTensor::from_raw(tensor) };
-        let mut import = Import::from_dlpack(tensor)?;
+        let mut import = Import::from_dlpack(tensor).map_err(|refused| no_memory(&refused.error))?;
+        if !is_own {
+            clear(&mut import);
+        }
         if let Some(stream) = self.stream(device) {
             // SAFETY: 1: the caller keeps the stream during the call. 2: its allocator frees in the order of this stream.
             import = unsafe { import.with_callers_stream(stream) };
@@ -96,10 +99,6 @@ impl Like<'_> {
     fn len(self) -> usize {
         self.shape.iter().fold(1, |len, extent| len.saturating_mul(*extent))
     }
-
-    fn bytes(self) -> usize {
-        (self.len() * usize::from(self.dtype.bits) * usize::from(self.dtype.lanes)).div_ceil(8)
-    }
 }
 
 /// New memory of this crate.
@@ -130,15 +129,28 @@ fn allocated(functions: &Functions, like: Like<'_>) -> Result<OwnedObject, CallE
         return Err(CallError::RAISED);
     }
     // SAFETY: the library has made this object, and given the reference away.
-    let object = unsafe { OwnedObject::new(object, functions) };
-    if like.device == Device::CPU {
-        // SAFETY: the object is a live tensor.
-        let tensor = unsafe { object.object.wrapping_add(1).cast::<DLTensor>().read() };
-        let start = tensor.data.cast::<u8>().wrapping_add(usize::try_from(tensor.byte_offset).unwrap_or(0));
-        // SAFETY: the allocator has made an array like this one, which nobody else has. It did not initialize it.
-        unsafe { start.write_bytes(0, like.bytes()) };
+    Ok(unsafe { OwnedObject::new(object, functions) })
+}
+
+/// Fills new memory of the host with zeros, because the caller's library has not initialized it.
+fn clear(new: &mut Import) {
+    let info = new.info();
+    if info.device().device_type.is_host_accessible() {
+        let range = info.byte_range();
+        let start = core::ptr::with_exposed_provenance_mut::<u8>(range.start);
+        // SAFETY: the import has checked the description of this memory, which is new, so that nobody else has it.
+        unsafe { start.write_bytes(0, range.len()) };
     }
-    Ok(object)
+}
+
+/// The error for a new tensor that has no memory.
+#[cold]
+fn no_memory(error: &Error) -> CallError {
+    let text = format!(
+        "`result`: the caller's library has allocated no memory: {error}; under `FakeTensorMode` and `functionalize` of \
+         PyTorch tensors have none: call an operator with `torch.library.register_fake`"
+    );
+    CallError::new(c"ValueError", text)
 }
 
 impl<A> ReturnValue<ValueKind> for NewArray<A> {

@@ -2,9 +2,9 @@
 #![expect(unsafe_code, reason = "calls functions of a library that is found at run time")]
 
 use core::ffi::{CStr, c_char, c_void};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::ffi::CString;
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 #[cfg(unix)]
 use libloading::os::unix::Library;
@@ -14,7 +14,7 @@ use libloading::os::windows::Library;
 use interop_core::dlpack::{DLTensor, Versioned};
 use interop_core::{Device, StreamHandle};
 
-use crate::abi::{DecRef, TVMFFIObject};
+use crate::abi::{DecRef, TVMFFIAny, TVMFFIObject, index};
 use crate::error::CallError;
 
 static FOUND: OnceLock<Runtime> = OnceLock::new();
@@ -47,14 +47,17 @@ impl Runtime {
         FOUND.get().or_else(|| Self::load().map(|found| FOUND.get_or_init(|| found)))
     }
 
-    /// As [`find`](Self::find), but searches only once. A search without success takes 20 µs.
-    pub(crate) fn known() -> Option<&'static Self> {
-        static SEARCHED: AtomicBool = AtomicBool::new(false);
-        match FOUND.get() {
-            Some(found) => Some(found),
-            None if SEARCHED.swap(true, Ordering::Relaxed) => None,
-            None => Self::find(),
-        }
+    /// As [`find`](Self::find), but searches once for all calls without objects, because a search without success takes 20 µs.
+    /// Another thread waits for that search. An object is of the library, which may have been loaded since.
+    pub(crate) fn for_call(values: &[TVMFFIAny]) -> Option<&'static Self> {
+        static SEARCHED: Once = Once::new();
+        FOUND.get().or_else(|| {
+            SEARCHED.call_once(|| {
+                let _ = Self::find();
+            });
+            let is_object = |value: &TVMFFIAny| value.type_index >= index::FIRST_OBJECT;
+            if values.iter().any(is_object) { Self::find() } else { FOUND.get() }
+        })
     }
 
     /// The functions of the library, if its version is supported.

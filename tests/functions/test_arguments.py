@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -134,14 +135,61 @@ def test_values(f):
         f.itemsize(tvm_ffi.dtype("float16"), tvm_ffi.device("cuda", 3))
     with pytest.raises(TypeError, match="`device`: found a dtype, allowed: a device"):
         f.itemsize(tvm_ffi.dtype("float16"), tvm_ffi.dtype("float16"))
+    with pytest.raises(TypeError, match="`dtype`: found a device, allowed: a dtype or its name"):
+        f.itemsize(tvm_ffi.device("cpu"), tvm_ffi.device("cpu"))
     with pytest.raises(ValueError, match="63 bits"):
         f.huge()
     assert f.has_stream() is False
 
 
+def test_a_bool_is_an_int_and_a_float(f):
+    assert f.values(True, False, True, True, "a", True) is True
+    with pytest.raises(RuntimeError, match=r"number 1, small 0, float 1, flag true, more Some\(1\)"):
+        f.values(True, False, True, True, "fail", True)
+    with pytest.raises(RuntimeError, match="number 0, small 1, float 0, flag false, more None"):
+        f.values(False, True, False, False, "fail")
+    assert f.lists([row(3)], [True], ("", True)) == 3 + 1
+
+
+def test_names_of_element_types_and_devices(f):
+    """As functions of TVM FFI itself take them."""
+    for dtype, size in {"float16": 2, "int64": 8, "bfloat16": 2, "float8_e4m3fn": 1, "bool": 1}.items():
+        assert f.itemsize(dtype, "cpu") == f.itemsize(tvm_ffi.dtype(dtype), tvm_ffi.device("cpu")) == size
+    for device in ("cuda", "cuda:0", "cuda:3", "rocm:1"):
+        with pytest.raises(RuntimeError) as ours:
+            f.itemsize("int8", device)
+        with pytest.raises(RuntimeError) as theirs:
+            f.itemsize("int8", tvm_ffi.device(device))
+        assert str(ours.value) == str(theirs.value)
+    for dtype, device, text in (
+        ("float99", "cpu", '`dtype`: found "float99", allowed: a dtype, such as "float32" (argument of `itemsize`)'),
+        ("int8", "gpu", '`device`: found "gpu", allowed: a device, such as "cpu" or "cuda:0" (argument of `itemsize`)'),
+        ("int8", "cuda:-1", '`device`: found "cuda:-1"'),
+        ("int8", "a" * 40, '`device`: found "aaaa'),
+    ):
+        with pytest.raises(ValueError) as error:
+            f.itemsize(dtype, device)
+        assert text in str(error.value)
+
+
+def test_the_names_of_devices_are_those_of_the_header():
+    """The names in `device_name.rs`, compared with the header of the package."""
+    with open(os.path.join(tvm_ffi.libinfo.find_include_path(), "tvm/ffi/device.h"), encoding="utf-8") as file:
+        lines = re.findall(r"if \((name == .*)\) return", file.read())
+    theirs = [name for line in lines for name in re.findall(r'name == "(\w+)"', line)]
+    with open("interop-tvm-ffi/src/device_name.rs", encoding="utf-8") as file:
+        ours = dict(re.findall(r'\("(\w+)", (\d+)\)', file.read()))
+    assert sorted(ours) == sorted(theirs)
+    for name, number in ours.items():
+        assert tvm_ffi.device(name).dlpack_device_type() == int(number)
+
+
 def test_lists_and_tuples(f):
     assert f.lists([row(3), row(4)], [1, 0.5], ("ab", 10)) == 3 + 3 + 12
     assert f.lists((), (), ["abcd", None]) == 4
+    made = tvm_ffi.List([tvm_ffi.from_dlpack(row(3)), tvm_ffi.from_dlpack(row(4))])
+    assert f.lists(made, tvm_ffi.List([1, 0.5]), tvm_ffi.List(["ab", 10])) == 3 + 3 + 12
+    assert f.lists(tvm_ffi.List([]), tvm_ffi.List([]), ("", None)) == 0
     first, second = row(3), row(3) + 5
     f.assign_((first, second))
     assert first.tolist() == [5, 6, 7]
@@ -153,6 +201,8 @@ def test_lists_and_tuples(f):
         f.lists([], [], ("",))
     with pytest.raises(TypeError, match="`rows`: found a tensor, allowed: a list or a tuple"):
         f.lists(row(), [], ("", None))
+    with pytest.raises(ValueError, match="`extra`: found a list of 1 items, allowed: 2 items"):
+        f.lists([], [], tvm_ffi.List([""]))
 
 
 def test_any_element_type(f):
@@ -285,13 +335,28 @@ def test_another_version_of_the_abi(tmp_path):
         """
         #include <stdint.h>
         #include <stdio.h>
-        void TVMFFIGetVersion(uint32_t *version) { version[0] = 0; version[1] = 2; version[2] = 7; }
+        #include <unistd.h>
+        void TVMFFIGetVersion(uint32_t *version) { usleep(200000); version[0] = 0; version[1] = 2; version[2] = 7; }
         void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *text) { printf("%s: %s\\n", kind, text); fflush(stdout); }
         """
     )
     subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-soname,libtvm_ffi.so", "-o", library, source], check=True)
-    done = in_a_process(f"import ctypes; ctypes.CDLL({str(library)!r}, mode=ctypes.RTLD_GLOBAL)\n" + CALL + "print(call())")
-    assert done.stdout == "RuntimeError: `tvm_ffi`: found version 0.2.7, allowed: 0.1\n-1\n", done.stderr
+    load = f"ctypes.CDLL({str(library)!r}, mode=ctypes.RTLD_GLOBAL)\n"
+    refused = "RuntimeError: `tvm_ffi`: found version 0.2.7, allowed: 0.1\n"
+    done = in_a_process("import ctypes; " + load + CALL + "print(call())")
+    assert done.stdout == refused + "-1\n", done.stderr
+    # A second thread waits for the answer of the first one.
+    threads = """
+import threading
+threads = [threading.Thread(target=call) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    done = in_a_process("import ctypes; " + load + CALL + threads)
+    assert done.stdout == refused * 2, done.stderr
+    # One that is loaded after the first call, and passes an object.
+    done = in_a_process(CALL + "call()\n" + load + "argument.index = 65\nprint(call())")
+    assert done.stdout == refused + "-1\n", done.stderr
 
 
 def test_the_structs_are_those_of_the_header():
@@ -300,10 +365,9 @@ def test_the_structs_are_those_of_the_header():
     names = {
         "NONE": "None", "INT": "Int", "BOOL": "Bool", "FLOAT": "Float", "DATA_TYPE": "DataType", "DEVICE": "Device",
         "DL_TENSOR_PTR": "DLTensorPtr", "RAW_STR": "RawStr", "OBJECT_RVALUE_REF": "ObjectRValueRef", "SMALL_STR": "SmallStr",
-        "STR": "Str", "TENSOR": "Tensor", "ARRAY": "Array",
+        "STR": "Str", "TENSOR": "Tensor", "ARRAY": "Array", "LIST": "List",
+        "FIRST_OBJECT": "StaticObjectBegin",
     }
-    import re
-
     with open(header, encoding="utf-8") as file:
         numbers = dict(re.findall(r"kTVMFFI(\w+) = (\d+)", file.read()))
     with open("interop-tvm-ffi/src/abi.rs", encoding="utf-8") as file:

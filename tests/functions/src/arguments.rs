@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use interop_core::lent::{Borrowed, BorrowedMut, BorrowedTensor};
-use interop_core::{CudaArray, DType, Device, Error, ErrorKind, HostVec, Result, dispatch};
-use interop_tvm_ffi::{Call, CallError};
+use interop_core::{CudaArray, DType, Device, Error, ErrorKind, HostVec, LeaseMut, Result, dispatch};
+use interop_tvm_ffi::{Call, CallError, NewArray};
 
 /// A contiguous row in host memory.
 #[derive(CudaArray)]
@@ -78,6 +78,14 @@ fn sum_of_any(array: BorrowedTensor<'_>) -> Result<f64, CallError> {
         let array: Strided<Borrowed<'_, T>> = array.into_array()?;
         array.fold(0.0, |sum, value: T| sum + Into::<f64>::into(value))?
     })?)
+}
+
+/// A new array as the library has made it.
+fn zeros_like(
+    call: &Call<'_>,
+    array: Strided<Borrowed<'_, f32>>,
+) -> Result<NewArray<Strided<LeaseMut<f32>>>, CallError> {
+    call.new_like(&array)
 }
 
 /// A copy, which the function may keep.
@@ -154,6 +162,7 @@ interop_tvm_ffi::export! {
     ramp(len);
     sum(array, other);
     sum_of_any(array);
+    zeros_like(call, array);
     copied(row);
     values(number, small, float, flag, text, more);
     itemsize(dtype, device);
