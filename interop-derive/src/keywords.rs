@@ -1,17 +1,21 @@
 //! The valid keywords and their positions, and suggestions for unknown ones.
 //!
-//! To add a word to `#[cuda_array(...)]`, follow the path of a struct through this crate:
-//!
-//! 1. Here: the word in the list of its position, and a line in `SYNONYMS` with what users of other libraries would type.
-//! 2. `attributes.rs`: an option that keeps the value with the word that set it. Don't return early, so that users see all mistakes.
-//! 3. `cross_rules.rs`: one function for each rule that relates the word to others, listed at the top. A message states what was
-//!    found and, as help, what to write.
-//! 4. `model.rs`: what the word means once every default is chosen. `resolve.rs` chooses the default, and nothing else does.
-//! 5. `expand.rs`: one more call into `interop_core::__private`. Logic belongs in the runtime: `memory/storage.rs` for exports,
-//!    `memory/extraction.rs` for imports.
-//! 6. Tests: `tests/golden/`, a struct that uses the word; `tests/keyword_combinations.rs`, the word among all others; `tests/derive/`, structs
-//!    that run; `tests/derive/ui/<theme>/`, one file for each rule, one struct for each mistake.
-//! 7. A row in `manual.md`, which a test requires.
+//! To add a word, follow the path of a struct through these places. `cargo xtask guard lists` finds them by `readonly` and `owner`.
+//! * Here: the word in `STRUCT` or `FIELD`, and in `SYNONYMS` what users of other libraries would type.
+//! * `interop-derive/src/attributes.rs`: an option that keeps the value with the word that set it. Don't return early, so that users
+//!   see all mistakes. A word that gives a field a role is in `ROLES`.
+//! * `interop-derive/src/cross_rules.rs`: one function for each rule that relates the word to others, listed at the top. A message
+//!   states what was found and, as help, what to write.
+//! * `interop-derive/src/pointer_rules.rs`: the same for the words beside a raw pointer.
+//! * `interop-derive/src/struct_spec.rs`: `FILLING` if an import fills the field.
+//! * `interop-derive/src/model.rs`, `interop-derive/src/resolve.rs`: what the word means once every default is chosen, and that choice.
+//! * `interop-derive/src/expand.rs`: one more call of a hidden function of the core. Logic belongs there.
+//! * `interop-core/src/derive`: that function, if it is for derived structs; one of all arrays is a method of `ArrayInfo`.
+//! * `interop-derive/manual.md`: a row, which a test requires.
+//! * `interop-core/src/guide`: the page of the subject, if somebody would look for the word there.
+//! * `interop-derive/tests/golden`: a struct that uses the word; `cargo xtask bless expansions` writes its expansion.
+//! * `interop-derive/tests/keyword_combinations.rs`, `interop-derive/tests/single_mistakes.rs`: the word among all others.
+//! * `tests/derive`: structs that run, and in `tests/derive/ui` one struct for each mistake.
 
 use quote::ToTokens;
 use syn::Member;

@@ -2,6 +2,22 @@
 
 Each creates an array with 4 rows of 6 `float32`, row `i` filled with `i + 1`, in a kind of memory. `protocols` are
 those that its arrays support; `takes` says how it imports ours.
+
+To add a library, change these places. `cargo xtask guard lists` finds them by `dali` and, in the core, by `CuPy` and `Warp`.
+* Here: a class, and its name in `PARTNERS`.
+* `tests/gpu/run.py`: the name in `PARTNERS`, so that it is a part of a run.
+* `tests/gpu/refusals.py`: each cell that the library lacks or refuses, with the reason. Take the lines from a run on a GPU.
+* `tests/gpu/matrix.py`: nothing, unless its arrays have no views.
+* `tests/gpu/races.py`, `tests/gpu/dali_stream_none.py`: how it orders its work, and a fault of it that this crate works around.
+* `interop-core/src/python/import/package.rs`: the package of its classes, and the function that returns its stream.
+* `interop-core/src/python/import/type_cache.rs`: what it needs no `__dlpack_device__` for, and what its streams are.
+* `interop-core/src/python/export`, `interop-core/src/python/hints.rs`: only if functions return its arrays, as a `ResultLibrary`.
+* `interop-core/src/python/errors.rs`: what its users write instead, for each `Cure`.
+* `interop-core/src/derive/launch_scope.rs`, `interop-core/src/guide/streams.md`: a library that does not report its stream.
+* `interop-core/src/protocols/cai/mod.rs`, `tests/conformance/source/faults.py`: a fault of its consumers, with its report.
+* `tests/python/streamed_library.py`: a stand-in for machines without a GPU, if its way to order work is new.
+* `tests/gpu/run.sh`: the help.
+* `COMPATIBILITY.md`: the protocols, what it refuses, what it ignores.
 """
 
 import importlib

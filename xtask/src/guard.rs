@@ -14,11 +14,19 @@ use crate::suite::{self, Suite};
 use crate::test_counts::Counts;
 use crate::test_runs::follow;
 use crate::tools::{self, Tool};
-use crate::{command_step, files, packages, public_items, release, sim, workspace};
+use crate::{checklists, command_step, files, packages, public_items, release, sim, workspace};
 
 const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
-const SUITES: [Suite; 10] = [
+/// It takes a second, and `cargo xtask test` runs it as a test too.
+const LISTS: Suite = Suite {
+    word: "lists",
+    name: "Lists of places",
+    why: "What a new keyword, element type, storage and so on touches is listed where one starts to add it.",
+    run: checklists::check,
+};
+
+const SUITES: [Suite; 11] = [
     Suite {
         word: "packages",
         name: "Packages",
@@ -65,6 +73,7 @@ const SUITES: [Suite; 10] = [
             follow(sim::on_path(&mut workspace::cargo(test)), counts)
         },
     },
+    LISTS,
     Suite {
         word: "minimal",
         name: "Oldest dependencies",

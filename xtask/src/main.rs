@@ -6,6 +6,7 @@
 mod bench_python;
 mod bless;
 mod bundle;
+mod checklists;
 mod ci;
 mod command_step;
 mod compile_time;
@@ -190,7 +191,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "guard",
         arguments: "[CHECK]...",
-        help: "what users build on: packages, api, semver, publish, features, compiler (oldest), platforms, classes (messages), minimal (oldest dependencies), deny (licences)",
+        help: "what users build on: packages, api, semver, publish, features, compiler (oldest), platforms, classes (messages), lists (of places), minimal (oldest dependencies), deny (licences)",
         run: guard::run,
         runs: Runs::Nightly(&["classes"], nothing),
     },

@@ -1,14 +1,30 @@
 //! Element types as data: DLPack's type code, bits and lanes, and the table that maps them to typestrs and names.
 //!
-//! To add a type:
-//!
-//! 1. Here: a row of `TABLE` and a constant in `named!`. `is_in_typestrs` has the exceptions.
-//!    `array/buffer_format.rs`: a row in `FORMATS`, if Python's `struct` has a letter for the type.
-//! 2. `array/element.rs`: a line in `elements!`, behind a feature if the type belongs to another crate, and the notes above
-//!    `trait Element`. `MiniFloat` there holds the bits of a float of a byte or less.
-//! 3. Tests: `dtype.rs` and `elements.rs` in `tests/runtime`, `test_capsules.py` and `test_buffer.py` in `tests/python`,
-//!    `tests/fuzz/src/types.rs`, and a case in `tests/conformance/source/`.
-//! 4. The list of types in `interop-derive/manual.md`.
+//! To add a type, change these places. `cargo xtask guard lists` finds them by types that are there: `float8_e5m2` and
+//! `float4_e2m1fn`, which have no Rust type; `complex64`, whose Rust type is of another crate; in kernels `bf16`.
+//! * Here: a row of `TABLE` and a constant in `named!`; `is_in_typestrs` if the CUDA Array Interface lacks it; the last code of
+//!   `minifloat` if it has at most a byte and no Rust type.
+//! * `interop-core/src/array/element.rs`: a line in `elements!`, behind a feature if the type belongs to another crate, and the notes
+//!   above the trait `Element`. A `MiniFloat` needs no line: it is the bits of any type without a Rust type.
+//! * `interop-core/src/array/dispatch.rs`: the type in the list of `dispatch`; one with a feature also in `optional` and `unlisted`.
+//! * `interop-core/src/derive/expansion.rs`: the name in `optional` of a type with a feature.
+//! * `interop-core/src/array/buffer_format.rs`: a row in `FORMATS`, if Python's module struct has a letter for the type.
+//! * `interop-core/src/python/import/numpy_array.rs`: a row in `dtype_with_number`, if NumPy itself has the type. Types that another
+//!   package adds to NumPy are looked up by name.
+//! * `interop-kernel/src/element.rs`: a line in `elements!`, if kernels read and write it.
+//! * `interop-kernel/src/real.rs`: a line in `elements!`, if rows compute with it.
+//! * `interop-kernel/src/lib.rs`, `interop-kernel/Cargo.toml`, `interop-kernel/tests`: its crate, if that is new; tests on the host.
+//! * `interop-core/Cargo.toml`, `interop-core/src/lib.rs`, `README.md`, `xtask/src/workspace.rs`, `.github/workflows/ci.yml`: a new feature.
+//! * `interop-derive/manual.md`: the list of element types.
+//! * `interop-core/public-api.txt`: by `cargo xtask bless`.
+//! * `examples/py-extension`: the matches over the type in its sources, if the example computes with it.
+//! * `tests/runtime/dtype.rs`, `tests/runtime/elements.rs`: a row for the name, the typestr and the numbers; one for the Rust type.
+//! * `tests/fuzz/src/types.rs`, `tests/python/test_capsule_fuzz.py`, `tests/python/test_capsules.py`: the tables of legal codes and bits,
+//!   which are written apart from the one here on purpose.
+//! * `tests/conformance/source/dlpack.py`: a legal case, and illegal ones of other sizes; `tests/README.md` says how to make the corpus.
+//! * `tests/python/test_numpy_struct.py`, `tests/python/test_numpy_types.py`, `tests/python/test_jax.py`: the types of `ml_dtypes` by name.
+//! * `tests/runtime`, `tests/python`, `tests/driver`, `tests/gpu`, `tests/conformance/traceability.toml`: what is new about it, such as
+//!   elements of less than a byte. Most types need nothing here.
 
 use core::fmt;
 use core::str::FromStr;

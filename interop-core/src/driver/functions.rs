@@ -5,12 +5,17 @@
 //!
 //! The symbols without the suffix `_ptsz` are used, so streams 0 and 1 are the legacy default stream.
 //!
-//! To add a function:
-//!
-//! 1. Here: a line in `table!`, with the type from `cuda.h`. An older driver may lack it; the caller decides what to do then.
-//! 2. `simulated-cuda-driver/src/api/`: the same function, and a test in `simulated-cuda-driver/tests/`. It must behave like a real driver, so add a
-//!    test to `tests/gpu/` or `tests/cuda/` that runs on one.
-//! 3. `tests/driver/`: tests of its purpose, of its failure (`fail_next`), and of the number of calls.
+//! To add a function, change these places. `cargo xtask guard lists` finds them by `cuStreamGetCtx` and `cuCtxRecordEvent`.
+//! * Here: a line in `table!`, with the type from cuda.h. An older driver may lack it; the caller decides what to do then.
+//! * `interop-core/src/driver`: its caller. The folder knows no arrays.
+//! * `simulated-cuda-driver/src/api`: the same function. It checks what a real driver checks, in the same order.
+//! * `simulated-cuda-driver/src/hooks.rs`: only if tests want of it what no hook does yet, such as to lose one call.
+//! * `simulated-cuda-driver/tests`: a line in the table of `driver.rs`; what it does, and what it refuses.
+//! * `simulated-cuda/src/lib.rs`: the same hook for users.
+//! * `tests/driver`: its purpose, its failure (`fail_next`), and the number of calls.
+//! * `tests/cuda`: that a real driver behaves like the simulated one; in Python below `tests/gpu`.
+//! * `tests/functions`, `tests/python`, `tests/benches`: tests that count its calls.
+//! * `ARCHITECTURE.md`: the tables of driver calls, if it orders or releases.
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use core::ptr::null;

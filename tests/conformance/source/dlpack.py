@@ -143,7 +143,7 @@ illegal("offset-minus-1", ("overflow", "byte_offset"), "a negative offset that w
         byte_offset=2**64 - 1)
 illegal("offset-2**63", ("overflow", "byte_offset"), "no signed number holds it", "R77 B90", byte_offset=2**63)
 
-# --- types --------------------------------------------------------------------------------------------------------
+# --- types: the last code is that of float4_e2m1fn ------------------------------------------------------------------
 for code, name, bits in (
     (0, "int", (8, 16, 32, 64)), (1, "uint", (8, 16, 32, 64)), (2, "float", (16, 32, 64)), (4, "bfloat", (16,)),
     (5, "complex", (64, 128)), (6, "bool", (8,)),

@@ -68,9 +68,9 @@ pub fn sized(code: u8, bits: u8, lanes: u16) -> bool {
         2 => &[16, 32, 64],
         4 => &[16],
         5 => &[32, 64, 128],
-        6..=14 => &[8],
-        15 | 16 => &[6],
-        17 => &[4],
+        6..=14 => &[8],  // `bool`, `float8_e3m4` to `float8_e8m0fnu`
+        15 | 16 => &[6], // `float6_e2m3fn`, `float6_e3m2fn`
+        17 => &[4],      // `float4_e2m1fn`
         _ => return lanes > 0 && bits > 0 && bits % 8 == 0,
     };
     lanes > 0 && allowed.contains(&bits)

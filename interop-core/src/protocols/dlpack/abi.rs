@@ -13,10 +13,27 @@
 //! | 1.2 | [`DLPackExchangeAPI`], by the second of [`EXCHANGE_ATTRIBUTES`] | `python/import/exchange_table.rs` | – |
 //! | 1.3 | the same by the first of them, as a capsule | the same | `python/class/exchange_table.rs` |
 //!
-//! To add a flag or a type code of a later version: a constant here and `MINOR_VERSION`, or a row in `array/dtype.rs`; the readers
-//! and writers above; `include/interop_dlpack.h` and `tests/conformance/capsules.py`, from which all tests take the structs; a
-//! case in `tests/conformance/source/dlpack.py`. A field would be the last of its struct, and be read only if `version` has its minor
-//! version; `tests/support/foreign_tensors.rs` and `tests/fuzz/src/tensor.rs` fill the structs. To add a function of the table: [`DLPackExchangeAPI`], and both files of `python`.
+//! To add a flag or a field, change these places; `array/dtype.rs` has those of a type code. `cargo xtask guard lists` finds them by
+//! the flag `IS_COPIED`, which only an export writes, by `PADDED`, which changes what elements are, by `manager_ctx` and `MINOR_VERSION`.
+//! * Here: the constant, `MINOR_VERSION`, and a row of the table above. A field is the last one of its struct.
+//! * `interop-core/src/protocols/cai/mod.rs`, `interop-core/src/python/import/numpy_array.rs`: what a flag is in the other protocols.
+//! * `interop-core/src/protocols/dlpack/mod.rs`: the name of the constant for users.
+//! * `interop-core/src/protocols/dlpack/managed_tensor.rs`: the flag in `SUPPORTED_FLAGS`, and where it goes in the descriptor. A field is
+//!   read only if the version of the tensor has it.
+//! * `interop-core/src/protocols/dlpack/export.rs`: who writes it, and what the legacy form does without it.
+//! * `interop-core/src/array`: a flag that changes what elements are is a field of `RawDescriptor` and of `ArrayInfo`, until an export.
+//! * `interop-core/src/memory`, `interop-core/src/python/class`, `interop-core/src/python/export`, `interop-core/src/derive`: what cannot do
+//!   with such elements says so: search for `is_padded`.
+//! * `interop-core/src/python/class/exchange_table.rs`, `interop-core/src/python/import/dunder_dlpack.rs`: nothing; they state
+//!   `MINOR_VERSION`, and ask for it.
+//! * `interop-core/include/interop_dlpack.h`: the constant and the struct of C programs.
+//! * `interop-core/public-api.txt`: by `cargo xtask bless`.
+//! * `tests/conformance/capsules.py`: the constant and the struct, which all Python tests take from here.
+//! * `tests/conformance/source/dlpack.py`: a legal and an illegal case; `tests/README.md` says how to make the corpus.
+//! * `tests/support/foreign_tensors.rs`, `tests/fuzz/src/tensor.rs`: structs of foreign producers, and their flags.
+//! * `tests/runtime/dlpack`: the layout beside C, what is read, what is written, what is refused.
+//! * `tests/python`, `tests/runtime/views`: the same with Python objects; loops over such elements.
+//! * `tests/benches`: the cost, if there is one.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::offset_of;
