@@ -30,6 +30,7 @@ struct Kernel {
 }
 
 /// `mut name: Type`.
+#[derive(Clone)]
 struct Parameter {
     attributes: Vec<Attribute>,
     mutability: Option<Token![mut]>,
@@ -353,6 +354,9 @@ const ARRAYS: [&str; 3] = ["View", "ViewMut", "Elementwise"];
 
 /// The names of the first parameter.
 const THREADS: [&str; 3] = ["Thread", "BlockThread", "Team"];
+
+/// Those that are no team.
+const SINGLE_THREADS: [&str; 2] = ["Thread", "BlockThread"];
 
 /// Whether this is a path to one of these names.
 fn is_path_to(ty: &Type, names: &[&str]) -> bool {

@@ -14,6 +14,7 @@ use crate::kernel::{Kernel, Parameters};
 use crate::layout::Layout;
 use crate::place::{BROKEN, Gate, Guard, Place};
 use crate::thread::Thread;
+use crate::thread::sealed::FirstParameter as _;
 
 /// The parameters of a launch, which each thread gets.
 struct Shared<P>(ManuallyDrop<P>);
@@ -54,10 +55,12 @@ impl Drop for Inside {
 }
 
 /// Runs a kernel in one thread of a launch.
-fn call<K: Kernel>(place: &Place<'_>, parameters: K::Parameters<'_>) {
+fn call<'t, 'a: 't, K: Kernel>(place: &'t Place<'t>, parameters: K::Parameters<'a>) {
     IS_IN_KERNEL.set(true);
     let _inside = Inside;
-    K::call(Thread::new(place), parameters);
+    // SAFETY: this thread of the launch has just begun.
+    let first = unsafe { K::First::from_thread(Thread::new(place)) };
+    K::call(first, parameters);
 }
 
 /// Compares a launch with what every device takes.

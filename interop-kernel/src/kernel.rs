@@ -12,7 +12,7 @@ use crate::elementwise::{Arrays, Elementwise, KernelElementwise};
 use crate::error::{ArgumentError, MistakeKind};
 use crate::layout::{HasLayout, Layouts};
 use crate::mapping::sealed::Rule;
-use crate::thread::Thread;
+use crate::thread::FirstParameter;
 use crate::view::{KernelView, KernelViewMut, View, ViewMut, from_fields};
 
 /// A type of parameters of kernels: [`View`], [`ViewMut`], [`Elementwise`] and each [`KernelElement`].
@@ -281,9 +281,11 @@ pub unsafe trait Kernel: Sized {
     const IS_TEAM: bool;
     /// The parameters after the thread.
     type Parameters<'a>: Parameters;
+    /// The first parameter.
+    type First<'t>: FirstParameter<'t>;
 
     /// Runs the kernel in a thread.
-    fn call(thread: Thread<'_>, parameters: Self::Parameters<'_>);
+    fn call<'t, 'a: 't>(first: Self::First<'t>, parameters: Self::Parameters<'a>);
 }
 
 /// A generic kernel, `#[kernel(T = [f32, f64])]`, for types of its list: what a generic function that launches it needs.

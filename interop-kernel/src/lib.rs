@@ -64,6 +64,7 @@ pub mod copy_plan;
 #[cfg(target_arch = "nvptx64")]
 mod device;
 mod element;
+mod element_function;
 mod elementwise;
 #[cfg(not(target_arch = "nvptx64"))]
 mod error;
@@ -95,21 +96,12 @@ mod wide;
 pub mod __private {
     //! Items that expanded code uses. The interface is not stable: the macro is pinned to the same version.
 
-    use crate::thread::Thread;
-
     #[cfg(not(target_arch = "nvptx64"))]
     pub use crate::host::{run, run_in_threads};
     #[cfg(not(target_arch = "nvptx64"))]
     pub use crate::kernel::assert_view;
     pub use crate::layout::Layout;
     pub use crate::math::MethodsOfStd;
-
-    /// Converts the thread to the type of a kernel's first parameter.
-    #[inline(always)]
-    #[must_use]
-    pub fn first_parameter<'t, F: crate::FirstParameter<'t>>(thread: Thread<'t>) -> F {
-        F::from_thread(thread)
-    }
 
     /// Whether a type of threads is a team.
     #[must_use]
@@ -136,6 +128,7 @@ pub mod __private {
 pub use arrays::KernelArrays;
 pub use atomic::AtomicElement;
 pub use element::KernelElement;
+pub use element_function::ElementFunction;
 pub use elementwise::{Arrays, Elementwise, In, KernelElementwise, Out};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use error::{ArgumentError, MistakeKind};

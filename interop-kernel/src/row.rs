@@ -13,6 +13,7 @@ use core::ops::Range;
 #[cfg(target_arch = "nvptx64")]
 use crate::device;
 use crate::element::KernelElement;
+use crate::element_function::ElementFunction;
 use crate::fail::{Mistake, fail};
 use crate::fields::Fields;
 use crate::mapping::Rows;
@@ -23,16 +24,16 @@ use crate::view::{ViewMut, from_fields};
 
 /// The rows of a team. [`Team::rows`](crate::Team::rows) makes it.
 #[derive(Debug)]
-pub struct OwnRows<'r, T, const KEPT: usize> {
-    pub(crate) team: &'r TeamThreads<'r>,
+pub struct OwnRows<'r, 't, T, const KEPT: usize> {
+    pub(crate) team: &'r TeamThreads<'t>,
     pub(crate) fields: Fields<2>,
     pub(crate) rows: Range<u64>,
     pub(crate) step: u64,
     pub(crate) element: PhantomData<T>,
 }
 
-impl<'r, T: RowElement, const KEPT: usize> Iterator for OwnRows<'r, T, KEPT> {
-    type Item = Row<'r, T, KEPT>;
+impl<'r, 't, T: RowElement, const KEPT: usize> Iterator for OwnRows<'r, 't, T, KEPT> {
+    type Item = Row<'r, 't, T, KEPT>;
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
@@ -63,16 +64,16 @@ fn part<T: RowElement>(fields: &Fields<2>, row: u64) -> Part {
 
 /// A row that a team owns. [`Team::rows`](crate::Team::rows) returns it.
 ///
-/// Functions of elements run in the threads of the team, and see `f32` values of all types. They change nothing outside: each
-/// thread has other elements.
+/// Functions of elements run in the threads of the team, and see `f32` values of all types. Each thread has other elements, and
+/// leaves nothing for the code around: such a function is an [`ElementFunction`], so it holds numbers and views, and says `move`.
 #[derive(Debug)]
-pub struct Row<'r, T, const KEPT: usize> {
-    team: &'r TeamThreads<'r>,
+pub struct Row<'r, 't, T, const KEPT: usize> {
+    team: &'r TeamThreads<'t>,
     part: Part,
     element: PhantomData<T>,
 }
 
-impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
+impl<'t, T: RowElement, const KEPT: usize> Row<'_, 't, T, KEPT> {
     /// The number of the row in its array.
     #[inline(always)]
     #[must_use]
@@ -126,8 +127,8 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn sum<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + Sync) -> f32 {
-        let [sum] = self.sums(source, |items| [f(items)]);
+    pub fn sum<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + ElementFunction<'t>) -> f32 {
+        let [sum] = self.sums(source, move |items| [f(items)]);
         sum
     }
 
@@ -156,7 +157,7 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     pub fn sums<S: Source, const N: usize>(
         &self,
         source: S,
-        f: impl Fn(S::Items) -> [f32; N] + Sync,
+        f: impl Fn(S::Items) -> [f32; N] + ElementFunction<'t>,
     ) -> [f32; N] {
         let add = |mut sums: [f32; N], values: [f32; N]| {
             unrolled!(number in 0..N => sums[number] += values[number]);
@@ -169,7 +170,7 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn max<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + Sync) -> f32 {
+    pub fn max<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + ElementFunction<'t>) -> f32 {
         let max = |[most]: [f32; 1], [x]: [f32; 1]| [if x > most || x.is_nan() { x } else { most }];
         // Of two zeros, or of two NaNs, each thread has its own. The sum is the same for all.
         self.fold(source, [f32::NEG_INFINITY], |items, _| [f(items)], max)[0] + 0.0
@@ -179,7 +180,11 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn argmax<S: Source>(&self, source: S, f: impl Fn(S::Items) -> f32 + Sync) -> (f32, usize) {
+    pub fn argmax<S: Source>(
+        &self,
+        source: S,
+        f: impl Fn(S::Items) -> f32 + ElementFunction<'t>,
+    ) -> (f32, usize) {
         let is_more = |one: f32, other: f32| one > other || one.is_nan() && !other.is_nan();
         // The columns are bits of an `f32`.
         let max = |most: [f32; 2], other: [f32; 2]| {
@@ -219,7 +224,7 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         &self,
         array: &mut ViewMut<'_, E, 2, Rows>,
         source: S,
-        f: impl Fn(S::Items) -> f32 + Sync,
+        f: impl Fn(S::Items) -> f32 + ElementFunction<'t>,
     ) {
         let line = Line::<E>::new(&array.fields, &self.part);
         let lines = source.lines(&self.part);
@@ -236,11 +241,11 @@ impl<T: RowElement, const KEPT: usize> Row<'_, T, KEPT> {
         &self,
         array: &mut ViewMut<'_, E, 2, Rows>,
         source: S,
-        f: impl Fn(f32, S::Items) -> f32 + Sync,
+        f: impl Fn(f32, S::Items) -> f32 + ElementFunction<'t>,
     ) {
         // The thread that owns an element reads it before it writes it.
         let before: ViewMut<'_, E, 2, Rows> = from_fields::view_mut(array.fields);
-        self.write(array, (&before, source), |(own, items)| f(own, items));
+        self.write(array, (&before, source), move |(own, items)| f(own, items));
     }
 
     /// Sets the element with the number of the row. For 16-bit numbers write [`T::from_f32(value)`](Real::from_f32).

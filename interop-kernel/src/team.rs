@@ -1,4 +1,5 @@
 //! The parameter of a kernel whose threads own rows together.
+#![expect(unsafe_code, reason = "a team is made once, of a thread that nobody has numbered")]
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -13,7 +14,8 @@ use crate::thread::{Extents, FirstParameter, Thread, sealed as first};
 /// The threads that own rows together: the first parameter of a kernel with [`Rows`](crate::Rows).
 ///
 /// The code of the kernel is that of the team: all threads of a team make the same calls. It has no number of a thread, and closures
-/// that run in one thread cannot tell the others. On the CPU one thread runs the team, and adds in the order of the device.
+/// that run in one thread cannot tell the others: they are [`ElementFunction`](crate::ElementFunction)s. On the CPU one thread runs the
+/// team, and adds in the order of the device.
 ///
 /// A team has as many threads as a block has along x: 1, 2, 4, 8, 16 or 32, and then a block has several teams, or a multiple of 32,
 /// and nothing else in the block. [`LaunchSize::for_rows`](crate::LaunchSize::for_rows) chooses. Rows belong to the teams in turn, so
@@ -30,8 +32,8 @@ use crate::thread::{Extents, FirstParameter, Thread, sealed as first};
 ///     for row in team.rows(&x) {
 ///         let x = row.keep(&x);
 ///         let max = row.max(&x, |x| x);
-///         let sum = row.sum(&x, |x| math::exp(x - max));
-///         row.write(&mut out, &x, |x| math::exp(x - max) / sum);
+///         let sum = row.sum(&x, move |x| math::exp(x - max));
+///         row.write(&mut out, &x, move |x| math::exp(x - max) / sum);
 ///     }
 /// }
 ///
@@ -51,13 +53,13 @@ impl<'t, const KEPT: usize> first::FirstParameter<'t> for Team<'t, KEPT> {
     const IS_TEAM: bool = true;
 
     #[inline(always)]
-    fn from_thread(thread: Thread<'t>) -> Self {
+    unsafe fn from_thread(thread: Thread<'t>) -> Self {
         const { assert!(KEPT <= 8, "a thread keeps up to 8 units") };
         Self { threads: TeamThreads::new(thread) }
     }
 }
 
-impl<const KEPT: usize> Team<'_, KEPT> {
+impl<'t, const KEPT: usize> Team<'t, KEPT> {
     /// Returns the rows of this team, one after the other. The array decides how many elements a thread moves at once: name
     /// one that is read or written in each row, of the type with the most elements.
     ///
@@ -67,7 +69,7 @@ impl<const KEPT: usize> Team<'_, KEPT> {
     /// an error first.
     #[inline(always)]
     #[track_caller]
-    pub fn rows<A: RowArray>(&mut self, array: A) -> OwnRows<'_, A::Element, KEPT> {
+    pub fn rows<A: RowArray>(&mut self, array: A) -> OwnRows<'_, 't, A::Element, KEPT> {
         let (fields, team) = (array.fields(), &self.threads);
         let thread = team.thread();
         let [rows, columns] = fields.extents();

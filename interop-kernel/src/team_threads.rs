@@ -6,6 +6,7 @@
 
 use core::cell::Cell;
 use core::fmt;
+use core::marker::PhantomData;
 
 #[cfg(target_arch = "nvptx64")]
 use crate::device;
@@ -22,12 +23,14 @@ pub(crate) struct TeamThreads<'t> {
     turn: Cell<u32>,
     #[cfg_attr(not(target_arch = "nvptx64"), allow(dead_code, reason = "for the device"))]
     has_rows: Cell<bool>,
+    /// Invariant: a shorter lifetime would let functions of elements borrow variables of the kernel.
+    kernel: PhantomData<fn(&'t ()) -> &'t ()>,
 }
 
 impl<'t> TeamThreads<'t> {
     #[inline(always)]
     pub(crate) fn new(thread: Thread<'t>) -> Self {
-        Self { thread, turn: Cell::new(0), has_rows: Cell::new(false) }
+        Self { thread, turn: Cell::new(0), has_rows: Cell::new(false), kernel: PhantomData }
     }
 
     /// The number of threads.

@@ -57,7 +57,9 @@ pub trait FirstParameter<'t>: sealed::FirstParameter<'t> {
     {
         const { crate::layout::assert_beside(Self::IS_TEAM, P::HAS_ATOMIC) };
         // SAFETY: as the caller promises.
-        Self::from_thread(unsafe { Thread::new() })
+        let thread = unsafe { Thread::new() };
+        // SAFETY: this thread has just begun.
+        unsafe { Self::from_thread(thread) }
     }
 }
 
@@ -69,7 +71,10 @@ pub(crate) mod sealed {
         const NEEDS_BLOCK: bool;
         /// Whether a block consists of teams.
         const IS_TEAM: bool = false;
-        fn from_thread(thread: Thread<'t>) -> Self;
+        /// # Safety
+        ///
+        /// The thread is that of an entry point, of which nobody knows the number: all threads of a team make the same calls.
+        unsafe fn from_thread(thread: Thread<'t>) -> Self;
     }
 }
 
@@ -79,7 +84,7 @@ impl<'t> sealed::FirstParameter<'t> for Thread<'t> {
     const NEEDS_BLOCK: bool = false;
 
     #[inline(always)]
-    fn from_thread(thread: Self) -> Self {
+    unsafe fn from_thread(thread: Self) -> Self {
         thread
     }
 }
@@ -90,7 +95,7 @@ impl<'t> sealed::FirstParameter<'t> for BlockThread<'t> {
     const NEEDS_BLOCK: bool = true;
 
     #[inline(always)]
-    fn from_thread(thread: Thread<'t>) -> Self {
+    unsafe fn from_thread(thread: Thread<'t>) -> Self {
         Self(thread)
     }
 }

@@ -8,7 +8,7 @@
 #![expect(unsafe_code, reason = "describes arrays for launches that do not happen")]
 
 use interop_kernel::{
-    InScope, KernelView, KernelViewMut, LaunchSize, MistakeKind, Real, RowElement, Rows, Team, View, ViewMut,
+    InScope, KernelView, KernelViewMut, LaunchSize, MistakeKind, RowElement, Rows, Team, View, ViewMut,
     kernel, math,
 };
 
@@ -25,7 +25,7 @@ fn rms_norm(
     for row in team.rows(&x) {
         let x = row.keep(&x);
         let scale = math::rsqrt(row.sum(&x, |x| x * x) / row.columns() + eps);
-        row.write(&mut out, (&x, &weight), |(x, w)| x * scale * w);
+        row.write(&mut out, (&x, &weight), move |(x, w)| x * scale * w);
     }
 }
 
@@ -34,8 +34,8 @@ fn softmax(mut team: Team<'_, 2>, x: View<'_, f32, 2>, mut out: ViewMut<'_, f32,
     for row in team.rows(&x) {
         let x = row.keep(&x);
         let max = row.max(&x, |x| x);
-        let sum = row.sum(&x, |x| math::exp(x - max));
-        row.write(&mut out, &x, |x| math::exp(x - max) / sum);
+        let sum = row.sum(&x, move |x| math::exp(x - max));
+        row.write(&mut out, &x, move |x| math::exp(x - max) / sum);
     }
 }
 
@@ -51,9 +51,9 @@ fn layer_norm(
     for row in team.rows(&out) {
         let x = row.keep(&x);
         let mean = row.sum(&x, |x| x) / row.columns();
-        let variance = row.sum(&x, |x| (x - mean) * (x - mean)) / row.columns();
+        let variance = row.sum(&x, move |x| (x - mean) * (x - mean)) / row.columns();
         let scale = math::rsqrt(variance + eps);
-        row.write(&mut out, (&x, &weight, &bias), |(x, w, b)| (x - mean) * scale * w + b);
+        row.write(&mut out, (&x, &weight, &bias), move |(x, w, b)| (x - mean) * scale * w + b);
     }
 }
 
@@ -75,7 +75,7 @@ fn scale_rows(
 ) {
     for row in team.rows(&x) {
         let sum = row.sum(&row.keep(&x), |x| x);
-        row.change(&mut x, &weight, |x, weight| x * weight + sum);
+        row.change(&mut x, &weight, move |x, weight| x * weight + sum);
         row.change(&mut x, (), |x, ()| 2.0 * x);
         row.set(&mut sums, sum);
     }
@@ -416,7 +416,7 @@ mod half_types {
         for row in team.rows(&x) {
             let x = row.keep(&x);
             let sum = row.sum(&x, |x| x);
-            row.write(&mut out, (&x, &weight), |(x, weight)| x * weight + sum);
+            row.write(&mut out, (&x, &weight), move |(x, weight)| x * weight + sum);
         }
     }
 
@@ -553,7 +553,7 @@ fn a_team_does_not_print_what_one_thread_has() {
 fn reciprocal_of_the_maximum(mut team: Team<'_>, x: View<'_, f32, 2>, mut out: ViewMut<'_, f32, 2, Rows>) {
     for row in team.rows(&x) {
         let max = row.max(&x, |x| x);
-        row.write(&mut out, (), |()| 1.0 / max);
+        row.write(&mut out, (), move |()| 1.0 / max);
     }
 }
 

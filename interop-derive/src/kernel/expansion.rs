@@ -2,10 +2,14 @@
 
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{GenericArgument, Index, Lifetime, Path, PathArguments, Type};
+use syn::{
+    GenericArgument, GenericParam, Generics, Index, Lifetime, LifetimeParam, Path, PathArguments, Token,
+    Type, parse_quote,
+};
 
-use super::{ARRAYS, COMPARED, Kernel, Options, is_path_to, text_of};
+use super::{ARRAYS, COMPARED, Kernel, Options, Parameter, SINGLE_THREADS, THREADS, is_path_to, text_of};
 
 /// A kernel for one choice of types.
 struct KernelInstance<'k> {
@@ -54,8 +58,9 @@ impl Kernel {
     /// All functions of the host are `#[inline]`, so that only a crate that runs kernels on the CPU compiles them: that takes
     /// seconds.
     pub(super) fn expand(&self, options: &Options) -> TokenStream {
-        let Self { attributes, visibility, name, generics, parameters, body, .. } = self;
+        let Self { attributes, visibility, name, body, .. } = self;
         let (device, host) = (self.for_device(options), self.for_host(options));
+        let (generics, parameters) = self.of_one_lifetime();
         quote! {
             #device
             #[cfg(not(target_arch = "nvptx64"))]
@@ -67,9 +72,25 @@ impl Kernel {
         }
     }
 
+    /// The generics and the parameters of the function. Those of a team have one lifetime: a function of elements, which borrows
+    /// nothing that lives shorter, may hold views.
+    fn of_one_lifetime(&self) -> (Generics, Punctuated<Parameter, Token![,]>) {
+        let (mut generics, mut parameters) = (self.generics.clone(), self.parameters.clone());
+        let first = parameters.first().map(|first| &first.ty);
+        if first.is_some_and(|ty| !is_path_to(ty, &SINGLE_THREADS)) {
+            let lifetime = Lifetime::new("'kernel", Span::mixed_site());
+            for parameter in &mut parameters {
+                parameter.ty = with_lifetime(&parameter.ty, &lifetime);
+            }
+            generics.params.insert(0, GenericParam::Lifetime(LifetimeParam::new(lifetime)));
+        }
+        (generics, parameters)
+    }
+
     /// The entry points.
     fn for_device(&self, options: &Options) -> TokenStream {
-        let Self { attributes, name, generics, parameters, body, .. } = self;
+        let Self { attributes, name, body, .. } = self;
+        let (generics, parameters) = self.of_one_lifetime();
         let entries = options.entries(name);
         let entries = entries.iter().map(|entry| self.entry(entry, &options.krate));
         let krate = &options.krate;
@@ -171,10 +192,13 @@ impl Kernel {
         let Options { krate, groups, .. } = options;
         let Self { visibility, name, generics, parameters, .. } = self;
         let names: Vec<_> = self.arguments().map(|parameter| &parameter.name).collect();
-        let types: Vec<_> = self.arguments().map(|parameter| with_lifetime(&parameter.ty)).collect();
+        let [of_call, of_first] = ["'a", "'t"].map(|name| Lifetime::new(name, Span::call_site()));
+        let types: Vec<_> =
+            self.arguments().map(|parameter| with_lifetime(&parameter.ty, &of_call)).collect();
         let launched =
             types.iter().map(|ty| quote_spanned!(ty.span()=> <#ty as #krate::Parameter>::Launched));
         let thread = parameters.first().map(|thread| &thread.ty);
+        let first = thread.map(|ty| with_lifetime(ty, &of_first));
         let views = groups.iter().flatten().flatten().filter_map(|number| self.arguments().nth(*number));
         let views = views.map(|view| &view.ty);
         let compared = COMPARED.iter().zip(groups).filter(|(_, groups)| !groups.is_empty()).map(
@@ -216,10 +240,11 @@ impl Kernel {
                 };
                 const IS_TEAM: ::core::primitive::bool = #krate::__private::is_team::<#thread>();
                 type Parameters<'a> = (#(#types,)*);
+                type First<'t> = #first;
 
                 #[inline]
-                fn call(#own_thread: #krate::Thread<'_>, #own: Self::Parameters<'_>) {
-                    #name #turbofish(#krate::__private::first_parameter(#own_thread), #(#own.#numbers),*)
+                fn call<'t, 'a: 't>(#own_thread: Self::First<'t>, #own: Self::Parameters<'a>) {
+                    #name #turbofish(#own_thread, #(#own.#numbers),*)
                 }
             }
 
@@ -270,27 +295,29 @@ impl KernelInstance<'_> {
     }
 }
 
-/// Names the lifetime of the arguments `'a`, also where a view has none: a type outside of a function needs one.
-fn with_lifetime(ty: &Type) -> Type {
-    let (mut ty, is_array) = (ty.clone(), is_path_to(ty, &ARRAYS));
+/// Names the lifetime in the type of a parameter, also where a view or a thread has none: a type outside of a function needs one.
+fn with_lifetime(ty: &Type, lifetime: &Lifetime) -> Type {
+    let (mut ty, needs_one) = (ty.clone(), is_path_to(ty, &ARRAYS) || is_path_to(ty, &THREADS));
     if let Type::Path(path) = &mut ty {
-        if let Some(last) = path.path.segments.last_mut() {
-            if let PathArguments::AngleBracketed(list) = &mut last.arguments {
-                let has_lifetime =
-                    list.args.iter().any(|argument| matches!(argument, GenericArgument::Lifetime(_)));
-                if is_array && !has_lifetime {
-                    let own = Lifetime::new("'_", Span::call_site());
-                    list.args.insert(0, GenericArgument::Lifetime(own));
+        if let Some(last) = path.path.segments.last_mut().filter(|_| needs_one) {
+            match &mut last.arguments {
+                PathArguments::AngleBracketed(list) => {
+                    let is_lifetime =
+                        |argument: &GenericArgument| matches!(argument, GenericArgument::Lifetime(_));
+                    if !list.args.iter().any(is_lifetime) {
+                        list.args.insert(0, GenericArgument::Lifetime(lifetime.clone()));
+                    }
                 }
+                none => *none = PathArguments::AngleBracketed(parse_quote!(<#lifetime>)),
             }
         }
     }
-    let tokens = rename(ty.to_token_stream());
+    let tokens = rename(ty.to_token_stream(), lifetime);
     syn::parse2(tokens).unwrap_or(ty)
 }
 
-/// Replaces `'_` by `'a` everywhere.
-fn rename(tokens: TokenStream) -> TokenStream {
+/// Replaces `'_` everywhere.
+fn rename(tokens: TokenStream, lifetime: &Lifetime) -> TokenStream {
     let mut is_lifetime = false;
     let renamed = tokens.into_iter().map(|token| {
         let was_lifetime = core::mem::replace(
@@ -298,9 +325,9 @@ fn rename(tokens: TokenStream) -> TokenStream {
             matches!(&token, TokenTree::Punct(mark) if mark.as_char() == '\''),
         );
         match token {
-            TokenTree::Ident(name) if was_lifetime && name == "_" => Ident::new("a", name.span()).into(),
+            TokenTree::Ident(name) if was_lifetime && name == "_" => lifetime.ident.clone().into(),
             TokenTree::Group(group) => {
-                let mut inner = Group::new(group.delimiter(), rename(group.stream()));
+                let mut inner = Group::new(group.delimiter(), rename(group.stream(), lifetime));
                 inner.set_span(group.span());
                 inner.into()
             }

@@ -40,7 +40,7 @@ pub fn normalized_rows<T: Real>(
     for row in team.rows(&x) {
         let x = row.keep(&x);
         let scale = math::rsqrt(row.sum(&x, |x| x * x) / row.columns() + eps);
-        row.write(&mut out, (&x, &weight), |(x, weight)| x * scale * weight);
+        row.write(&mut out, (&x, &weight), move |(x, weight)| x * scale * weight);
     }
 }
 

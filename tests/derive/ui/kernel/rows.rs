@@ -31,7 +31,7 @@ fn variable_that_changes(mut team: Team<'_>, x: View<'_, f32, 2>) {
 #[kernel]
 fn sum_in_a_sum(mut team: Team<'_>, x: View<'_, f32, 2>) {
     for row in team.rows(&x) {
-        row.max(&x, |own| own + row.max(&x, |x| x));
+        row.max(&x, move |own| own + row.max(&x, |x| x));
     }
 }
 

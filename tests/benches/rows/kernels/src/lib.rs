@@ -16,7 +16,7 @@ pub fn rms_norm<T: Real>(
     for row in team.rows(&x) {
         let x = row.keep(&x);
         let scale = math::rsqrt(row.sum(&x, |x| x * x) / row.columns() + eps);
-        row.write(&mut out, (&x, &weight), |(x, weight)| x * scale * weight);
+        row.write(&mut out, (&x, &weight), move |(x, weight)| x * scale * weight);
     }
 }
 
@@ -26,8 +26,8 @@ pub fn softmax<T: Real>(mut team: Team<'_>, x: View<'_, T, 2>, mut out: ViewMut<
     for row in team.rows(&x) {
         let x = row.keep(&x);
         let max = row.max(&x, |x| x);
-        let scale = 1.0 / row.sum(&x, |x| math::exp(x - max));
-        row.write(&mut out, &x, |x| math::exp(x - max) * scale);
+        let scale = 1.0 / row.sum(&x, move |x| math::exp(x - max));
+        row.write(&mut out, &x, move |x| math::exp(x - max) * scale);
     }
 }
 
@@ -44,9 +44,11 @@ pub fn layer_norm<T: Real>(
     for row in team.rows(&x) {
         let x = row.keep(&x);
         let mean = row.sum(&x, |x| x) / row.columns();
-        let variance = row.sum(&x, |x| (x - mean) * (x - mean)) / row.columns();
+        let variance = row.sum(&x, move |x| (x - mean) * (x - mean)) / row.columns();
         let scale = math::rsqrt(variance + eps);
-        row.write(&mut out, (&x, &weight, &bias), |(x, weight, bias)| (x - mean) * scale * weight + bias);
+        row.write(&mut out, (&x, &weight, &bias), move |(x, weight, bias)| {
+            (x - mean) * scale * weight + bias
+        });
     }
 }
 
@@ -85,6 +87,6 @@ pub fn center<T: Real>(
     }
     for row in team.rows(&x) {
         let mean = row.sum(&x, |x| x) / row.columns();
-        row.change(&mut x, (), |x, ()| x - mean);
+        row.change(&mut x, (), move |x, ()| x - mean);
     }
 }
