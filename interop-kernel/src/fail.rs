@@ -12,6 +12,8 @@ pub(crate) enum Mistake<'a> {
     Empty(&'a [usize]),
     /// The row and the number of columns that a team needs, and the rows and columns that an array has.
     OtherRows([usize; 2], [usize; 2]),
+    /// What the first row keeps is read by the second one.
+    KeptByAnotherRow(u64, u64),
     /// A block of this size has no teams.
     NoTeam([u32; 3]),
 }
@@ -32,6 +34,9 @@ pub(crate) fn fail(mistake: Mistake<'_>) -> ! {
         }
         Mistake::OtherRows([row, _], [rows, _]) => {
             panic!("found row {row}, allowed: the {rows} of the array")
+        }
+        Mistake::KeptByAnotherRow(kept, row) => {
+            panic!("row {row} reads what row {kept} keeps; keep the array in row {row}, too")
         }
         Mistake::NoTeam(block) => {
             panic!("found blocks of {block:?} threads, allowed: {}", crate::launch_size::TEAMS)

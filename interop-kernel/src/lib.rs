@@ -145,7 +145,7 @@ pub use mapping::{Atomic, Blocks, Elements, Mapping, Packs, Rows, Tiles};
 pub use merge::{DynKernelView, KernelOperand, Views};
 pub use real::{Real, RowElement};
 pub use row::{OwnRows, Row};
-pub use row_source::{KeptRow, RowArray, Source};
+pub use row_source::{ArrayOfRows, KeptRow, RowArray, Source};
 pub use shared::Shared;
 pub use team::Team;
 pub use thread::{BlockThread, FirstParameter, Index, Own, OwnIndex, Position, Thread, TileRows};

@@ -97,7 +97,7 @@ impl<'t, T: RowElement, const KEPT: usize> Row<'_, 't, T, KEPT> {
     #[must_use]
     #[track_caller]
     pub fn keep<A: RowArray>(&self, array: A) -> KeptRow<'_, A, KEPT> {
-        let line = Line::<A::Element>::new(&array.fields(), &self.part);
+        let line = array.line(&self.part);
         let words = |thread| {
             let (mut words, (first, step)) = ([[0; 8]; KEPT], self.first_unit(thread));
             unrolled!(number in 0..KEPT => {
@@ -110,7 +110,7 @@ impl<'t, T: RowElement, const KEPT: usize> Row<'_, 't, T, KEPT> {
             });
             words
         };
-        KeptRow { words: self.team.of_each(words), array, marker: PhantomData }
+        KeptRow { row: self.part.row, words: self.team.of_each(words), array, marker: PhantomData }
     }
 
     /// Returns the first column of the units of a thread, and the distance of its units. The compiler forgets how they were computed: it

@@ -167,12 +167,12 @@ impl<T: RowElement> Line<T> {
     }
 }
 
-/// An array with rows: a reference to a [`View`] with two axes, to one with one axis, which is the same for all rows, to a
-/// [`ViewMut`] by [`Rows`], or to a [`KeptRow`] row.
+/// An array that a [`Row`](crate::Row) reads: a reference to a [`View`] with two axes, to one with one axis, which is the same for all
+/// rows, to a [`ViewMut`] by [`Rows`], or to a [`KeptRow`].
 #[diagnostic::on_unimplemented(
-    message = "a team has no rows of `{Self}`",
+    message = "a row does not read `{Self}`",
     label = "no array with rows",
-    note = "rows are those of `&View<'_, T, 2>`, of `&View<'_, T, 1>`, which is one row for all, and of `&ViewMut<'_, T, 2, Rows>`",
+    note = "it reads `&View<'_, T, 2>`, `&View<'_, T, 1>`, which is one row for all, `&ViewMut<'_, T, 2, Rows>`, and what `row.keep` returns",
     note = "give an array with more axes two of them in its struct on the host: `shape = [rows, columns]`"
 )]
 pub trait RowArray: Copy + sealed::Sealed {
@@ -186,6 +186,14 @@ pub trait RowArray: Copy + sealed::Sealed {
     #[doc(hidden)]
     fn fields(self) -> Fields<2>;
 
+    /// Finds a row, which the array must have, with as many columns.
+    #[doc(hidden)]
+    #[inline(always)]
+    #[track_caller]
+    fn line(self, part: &Part) -> Line<Self::Element> {
+        Line::new(&self.fields(), part)
+    }
+
     /// A unit that is in registers.
     #[doc(hidden)]
     #[inline(always)]
@@ -193,6 +201,19 @@ pub trait RowArray: Copy + sealed::Sealed {
         None
     }
 }
+
+/// An array over whose rows a team loops: a reference to a [`View`] with two axes, or to a [`ViewMut`] by [`Rows`] with two.
+#[diagnostic::on_unimplemented(
+    message = "a team has no rows of `{Self}`",
+    label = "no array with rows of its own",
+    note = "rows are those of `&View<'_, T, 2>` and of `&ViewMut<'_, T, 2, Rows>`; an array with one axis has no number of rows",
+    note = "give an array with more axes two of them in its struct on the host: `shape = [rows, columns]`"
+)]
+pub trait ArrayOfRows: RowArray {}
+
+impl<T: RowElement> ArrayOfRows for &View<'_, T, 2> {}
+
+impl<T: Real> ArrayOfRows for &ViewMut<'_, T, 2, Rows> {}
 
 /// What the functions of a [`Row`](crate::Row) read: a [`RowArray`], or a tuple of up to four of these.
 ///
@@ -268,8 +289,11 @@ arrays! {
     Real &ViewMut<'_, T, 2, Rows>: view => view.fields;
 }
 
-/// A row of which each thread keeps its first elements in registers. [`Row::keep`](crate::Row::keep) makes it.
+/// A row of which each thread keeps its first elements in registers. [`Row::keep`](crate::Row::keep) makes it, and only the same row
+/// reads it: another one panics, which is a trap on a device.
 pub struct KeptRow<'r, A, const KEPT: usize> {
+    /// The number of the row.
+    pub(crate) row: u64,
     pub(crate) words: OfEach<[Words; KEPT]>,
     pub(crate) array: A,
     pub(crate) marker: PhantomData<(&'r (), *const ())>,
@@ -293,6 +317,16 @@ impl<A: RowArray, const KEPT: usize> RowArray for &KeptRow<'_, A, KEPT> {
         self.array.fields()
     }
 
+    // In most kernels the compiler sees that it is the same row.
+    #[inline(always)]
+    #[track_caller]
+    fn line(self, part: &Part) -> Line<A::Element> {
+        if self.row != part.row {
+            fail(Mistake::KeptByAnotherRow(self.row, part.row));
+        }
+        self.array.line(part)
+    }
+
     #[inline(always)]
     fn kept(self, Unit { thread, number, .. }: Unit) -> Option<Words> {
         // On a device there is only the own thread.
@@ -311,7 +345,7 @@ impl<A: RowArray> Source for A {
     #[inline(always)]
     #[track_caller]
     fn lines(self, part: &Part) -> Line<A::Element> {
-        Line::new(&self.fields(), part)
+        self.line(part)
     }
 
     #[inline(always)]

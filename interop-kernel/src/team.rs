@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use crate::fail::{Mistake, fail};
 use crate::launch_size::is_team;
 use crate::row::OwnRows;
-use crate::row_source::RowArray;
+use crate::row_source::ArrayOfRows;
 use crate::team_threads::TeamThreads;
 use crate::thread::{Extents, FirstParameter, Thread, sealed as first};
 
@@ -69,7 +69,7 @@ impl<'t, const KEPT: usize> Team<'t, KEPT> {
     /// an error first.
     #[inline(always)]
     #[track_caller]
-    pub fn rows<A: RowArray>(&mut self, array: A) -> OwnRows<'_, 't, A::Element, KEPT> {
+    pub fn rows<A: ArrayOfRows>(&mut self, array: A) -> OwnRows<'_, 't, A::Element, KEPT> {
         let (fields, team) = (array.fields(), &self.threads);
         let thread = team.thread();
         let [rows, columns] = fields.extents();

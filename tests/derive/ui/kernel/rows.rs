@@ -86,6 +86,11 @@ fn three_axes(mut team: Team<'_>, x: View<'_, f32, 3>) {
 }
 
 #[kernel]
+fn one_axis(mut team: Team<'_>, x: View<'_, f32, 1>) {
+    for row in team.rows(&x) {}
+}
+
+#[kernel]
 fn double_precision(mut team: Team<'_>, x: View<'_, f64, 2>, mut out: ViewMut<'_, f64, 2, Rows>) {
     for row in team.rows(&x) {}
 }
