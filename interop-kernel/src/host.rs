@@ -11,8 +11,9 @@ use std::thread;
 use crate::LaunchSize;
 pub use crate::kernel::Memory;
 use crate::kernel::{Kernel, Parameters};
+use crate::launch_size::is_team;
 use crate::layout::Layout;
-use crate::place::{BROKEN, Gate, Guard, Place};
+use crate::place::{Gate, Guard, Place, is_consequence};
 use crate::thread::Thread;
 use crate::thread::sealed::FirstParameter as _;
 
@@ -91,38 +92,42 @@ pub fn run<K: Kernel>(size: LaunchSize, parameters: K::Parameters<'_>) {
     let parameters = Shared::new(parameters);
     for block in positions(size.grid) {
         for thread in positions(size.block) {
-            call::<K>(&Place { thread, block, size, gate: None }, parameters.copy());
+            call::<K>(&Place { thread, block, size, gate: None, team: None }, parameters.copy());
         }
     }
 }
 
-/// Runs a kernel with one thread of the system for each thread of a block, block after block.
+/// Runs a kernel with one thread of the system for each thread of a block, block after block. The threads of a team panic if they make
+/// different calls.
 #[doc(hidden)]
 #[track_caller]
 pub fn run_in_threads<K: Kernel>(size: LaunchSize, parameters: K::Parameters<'_>) {
     assert_launchable(size);
     let threads: Vec<[u32; 3]> = positions(size.block).collect();
-    let (gate, parameters) = (Gate::new(threads.len()), Shared::new(parameters));
+    let (gate, parameters) = (Gate::of_block(threads.len()), Shared::new(parameters));
+    let (width, height, depth) = size.block;
+    let teams = if K::IS_TEAM && is_team([width, height, depth]) { height * depth } else { 0 };
+    let teams: Vec<_> = (0..teams).map(|_| Gate::of_team(width as usize)).collect();
     let work = |thread: [u32; 3]| {
-        let _guard = Guard(&gate);
+        let team = teams.get((thread[2] * height + thread[1]) as usize);
+        let _guards = (Guard(&gate), team.map(Guard));
         for block in positions(size.grid) {
-            call::<K>(&Place { thread, block, size, gate: Some(&gate) }, parameters.copy());
+            call::<K>(&Place { thread, block, size, gate: Some(&gate), team }, parameters.copy());
+            if let Some(team) = team {
+                team.end();
+            }
             gate.end();
         }
     };
     let work = &work;
     let failures: Vec<_> = thread::scope(|scope| {
         // If the system has no further thread, those that run wait for nobody.
-        let _guard = Guard(&gate);
+        let _guards = (Guard(&gate), teams.iter().map(Guard).collect::<Vec<_>>());
         let running: Vec<_> = threads.iter().map(|thread| scope.spawn(move || work(*thread))).collect();
         running.into_iter().filter_map(|thread| thread.join().err()).collect()
     });
     // The first mistake is the cause of the others.
-    let is_cause = |failure: &Box<dyn std::any::Any + Send>| {
-        failure.downcast_ref::<String>().is_none_or(|text| text != BROKEN)
-            && failure.downcast_ref::<&str>().is_none_or(|text| *text != BROKEN)
-    };
-    let cause = failures.iter().position(is_cause).unwrap_or(0);
+    let cause = failures.iter().position(|failure| !is_consequence(&**failure)).unwrap_or(0);
     if let Some(failure) = failures.into_iter().nth(cause) {
         resume_unwind(failure);
     }

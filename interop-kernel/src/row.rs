@@ -226,6 +226,7 @@ impl<'t, T: RowElement, const KEPT: usize> Row<'_, 't, T, KEPT> {
         source: S,
         f: impl Fn(S::Items) -> f32 + ElementFunction<'t>,
     ) {
+        self.team.call();
         let line = Line::<E>::new(&array.fields, &self.part);
         let lines = source.lines(&self.part);
         for thread in self.team.lanes() {
@@ -252,6 +253,7 @@ impl<'t, T: RowElement, const KEPT: usize> Row<'_, 't, T, KEPT> {
     #[inline(always)]
     #[track_caller]
     pub fn set<E: KernelElement>(&self, array: &mut ViewMut<'_, E, 1, Rows>, value: E) {
+        self.team.call();
         let (row, [rows]) = (self.number(), array.shape());
         if row >= rows {
             fail(Mistake::Outside(&[row], &[rows]));

@@ -329,8 +329,8 @@ impl<A: RowArray, const KEPT: usize> RowArray for &KeptRow<'_, A, KEPT> {
 
     #[inline(always)]
     fn kept(self, Unit { thread, number, .. }: Unit) -> Option<Words> {
-        // On a device there is only the own thread.
-        let thread = if cfg!(target_arch = "nvptx64") { 0 } else { thread as usize };
+        // A thread that plays only itself has only its own words.
+        let thread = if cfg!(target_arch = "nvptx64") || self.words.len() == 1 { 0 } else { thread as usize };
         if number < KEPT { Some(self.words[thread][number]) } else { None }
     }
 }

@@ -14,8 +14,9 @@ use crate::thread::{Extents, FirstParameter, Thread, sealed as first};
 /// The threads that own rows together: the first parameter of a kernel with [`Rows`](crate::Rows).
 ///
 /// The code of the kernel is that of the team: all threads of a team make the same calls. It has no number of a thread, and closures
-/// that run in one thread cannot tell the others: they are [`ElementFunction`](crate::ElementFunction)s. On the CPU one thread runs the
-/// team, and adds in the order of the device.
+/// that run in one thread cannot tell the others: they are [`ElementFunction`](crate::ElementFunction)s. On the CPU one thread plays the
+/// team, and adds in the order of the device; with `run_in_threads` each is a thread of the system, and panics if they make different
+/// calls, as a `static` that they change can bring about.
 ///
 /// A team has as many threads as a block has along x: 1, 2, 4, 8, 16 or 32, and then a block has several teams, or a multiple of 32,
 /// and nothing else in the block. [`LaunchSize::for_rows`](crate::LaunchSize::for_rows) chooses. Rows belong to the teams in turn, so
@@ -81,13 +82,10 @@ impl<'t, const KEPT: usize> Team<'t, KEPT> {
             fail(Mistake::OtherRows([rows, columns], [rows, (1 << 31) - 1]));
         }
         // In an earlier loop an element may have been that of another thread.
-        #[cfg(target_arch = "nvptx64")]
         team.separate_loops();
         let (number, teams) = (z * block[1] + y, u64::from(block[1] * block[2]));
-        // On the CPU the others have nothing to do.
-        let is_idle = cfg!(not(target_arch = "nvptx64")) && !team.is_first();
         let first = thread.block() * teams + u64::from(number);
-        let rows = first..if is_idle { 0 } else { rows as u64 };
+        let rows = first..if team.plays() { rows as u64 } else { 0 };
         OwnRows { team, fields, rows, step: thread.blocks() * teams, element: PhantomData }
     }
 }

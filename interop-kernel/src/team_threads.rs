@@ -4,12 +4,16 @@
     expect(unsafe_code, reason = "threads of a team leave each other values")
 )]
 
+#[cfg(not(target_arch = "nvptx64"))]
+use core::array;
 use core::cell::Cell;
 use core::fmt;
 use core::marker::PhantomData;
 
 #[cfg(target_arch = "nvptx64")]
 use crate::device;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::place::{Gate, TeamCall};
 use crate::row_source::OfEach;
 #[cfg(target_arch = "nvptx64")]
 use crate::row_source::unrolled;
@@ -21,7 +25,6 @@ pub(crate) struct TeamThreads<'t> {
     /// Which half of the shared words the next result uses.
     #[cfg_attr(not(target_arch = "nvptx64"), allow(dead_code, reason = "for the device"))]
     turn: Cell<u32>,
-    #[cfg_attr(not(target_arch = "nvptx64"), allow(dead_code, reason = "for the device"))]
     has_rows: Cell<bool>,
     /// Invariant: a shorter lifetime would let functions of elements borrow variables of the kernel.
     kernel: PhantomData<fn(&'t ()) -> &'t ()>,
@@ -44,13 +47,40 @@ impl<'t> TeamThreads<'t> {
         self.thread.extents(Extents::Thread)[0]
     }
 
-    /// The threads of the team that the caller plays: on a device itself, on the CPU all.
+    /// Where the threads of the team meet, if each of them is a thread of the system. Otherwise the first one plays them all.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn gate(&self) -> Option<&'t Gate<TeamCall>> {
+        self.thread.place().team
+    }
+
+    /// Whether the caller plays threads of the team, and rows are its: on a device each plays itself.
+    #[inline(always)]
+    pub(crate) fn plays(&self) -> bool {
+        #[cfg(target_arch = "nvptx64")]
+        return true;
+        #[cfg(not(target_arch = "nvptx64"))]
+        return self.gate().is_some() || self.is_first();
+    }
+
+    /// The threads of the team that the caller plays: on a device itself, on the CPU itself or all.
     #[inline(always)]
     pub(crate) fn lanes(&self) -> core::ops::Range<u32> {
-        #[cfg(target_arch = "nvptx64")]
-        return self.lane()..self.lane() + 1;
         #[cfg(not(target_arch = "nvptx64"))]
-        return 0..self.size();
+        if self.gate().is_none() {
+            return 0..self.size();
+        }
+        self.lane()..self.lane() + 1
+    }
+
+    /// Makes a call together with the other threads of the team. On a device there is nothing to do: only a test, with a thread of the
+    /// system for each, finds out whether they make it.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn call(&self) {
+        #[cfg(not(target_arch = "nvptx64"))]
+        if let Some(gate) = self.gate() {
+            gate.call(self.lane() as usize, [0.0; 3]);
+        }
     }
 
     /// Returns a value for each thread that the caller plays.
@@ -74,11 +104,14 @@ impl<'t> TeamThreads<'t> {
     }
 
     /// Waits for the threads of the team if they have had a loop before: an element may have been that of another thread.
-    #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn separate_loops(&self) {
         if self.has_rows.replace(true) {
+            #[cfg(target_arch = "nvptx64")]
             self.meet();
+            #[cfg(not(target_arch = "nvptx64"))]
+            self.call();
         }
     }
 
@@ -160,6 +193,7 @@ impl<'t> TeamThreads<'t> {
 
     /// Combines as the device does: the lanes of each warp, then the warps.
     #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
     pub(crate) fn combine<const N: usize>(
         &self,
         start: [f32; N],
@@ -175,7 +209,16 @@ impl<'t> TeamThreads<'t> {
             }
             values[0]
         };
-        warp(&self.of_each(own).chunks(32).map(warp).collect::<Vec<_>>())
+        let values = match self.gate() {
+            None => self.of_each(own),
+            Some(gate) => {
+                let (lane, mut values) = (self.lane(), [0.0; 3]);
+                values[..N].copy_from_slice(&own(lane));
+                let all = gate.call(lane as usize, values);
+                all.iter().map(|values| array::from_fn(|word| values[word])).collect()
+            }
+        };
+        warp(&values.chunks(32).map(warp).collect::<Vec<_>>())
     }
 }
 

@@ -115,6 +115,11 @@ impl<'t> Thread<'t> {
         Self { place, marker: PhantomData }
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn place(&self) -> &'t Place<'t> {
+        self.place
+    }
+
     /// The thread that calls this.
     ///
     /// # Safety

@@ -354,41 +354,6 @@ fn a_second_loop_follows_the_first() {
     }
 }
 
-/// Two rows at a time, of which one reads what the other keeps.
-#[kernel]
-fn kept_by_another_row(
-    mut team: Team<'_>,
-    x: View<'_, f32, 2>,
-    mut sums: ViewMut<'_, f32, 1, Rows>,
-    keeps_again: u32,
-) {
-    let mut rows = team.rows(&x);
-    while let (Some(one), Some(two)) = (rows.next(), rows.next()) {
-        let kept = one.keep(&x);
-        let own = one.sum(&kept, |x| x);
-        one.set(&mut sums, own);
-        let other = if keeps_again > 0 { two.sum(&two.keep(&kept), |x| x) } else { two.sum(&kept, |x| x) };
-        two.set(&mut sums, other);
-    }
-}
-
-#[test]
-fn what_a_row_keeps_is_not_read_as_another_row() {
-    let x = numbers(64);
-    for (keeps_again, size) in [0, 1].into_iter().flat_map(|again| launches().map(move |size| (again, size)))
-    {
-        let mut sums = [0.0; 2];
-        let run = || {
-            let size = LaunchSize { grid: (1, 1, 1), block: (size.block.0, 1, 1) };
-            let sums = ViewMut::new(&mut sums, [2]);
-            kept_by_another_row::run(size, View::new(&x, [2, 32]), sums, keeps_again);
-        };
-        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).expect_err("another row");
-        let text = panic.downcast_ref::<String>().expect("a text");
-        assert_eq!(text, "row 1 reads what row 0 keeps; keep the array in row 1, too");
-    }
-}
-
 #[test]
 #[should_panic(expected = "found 3 columns, allowed: the 2 of the array")]
 fn a_weight_that_is_too_short_is_refused() {

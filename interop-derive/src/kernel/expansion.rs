@@ -259,7 +259,7 @@ impl Kernel {
                 }
 
                 /// Runs the kernel on the CPU with one thread of the system for each thread of a block, block after block. Miri
-                /// then finds races between them.
+                /// then finds races between them, and the threads of a team panic if they make different calls.
                 #[inline]
                 #visibility fn run_in_threads<'a>(#size: #krate::LaunchSize, #(#names: #types),*) #bound {
                     #krate::__private::run_in_threads::<Self>(#size, (#(#names,)*));
