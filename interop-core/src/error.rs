@@ -126,11 +126,10 @@ pub(crate) enum Cure {
     ToDevice,
 }
 
-/// The object that a value came from: the name of its class, and its library, which is empty if it is not known.
-#[cfg(feature = "python")]
+/// Where a value came from: in words, such as the name of a Python class, and its library, which is empty if it is not known.
 #[derive(Debug)]
 pub(crate) struct Origin {
-    pub(crate) class: String,
+    pub(crate) text: String,
     pub(crate) library: &'static str,
 }
 
@@ -223,11 +222,10 @@ impl Error {
         self.0.python_hint.is_some()
     }
 
-    /// Adds the class of an object, and its library for the advice.
-    #[cfg(feature = "python")]
+    /// Adds where the array is from, and its library for the advice.
     pub(crate) fn with_object(mut self, origin: &Origin) -> Self {
         self.0.library = origin.library;
-        self.with_origin(&origin.class)
+        self.with_origin(&origin.text)
     }
 
     /// The message with the advice for Python callers in place of the one for Rust authors. `in_words` formats it for a

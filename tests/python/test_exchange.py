@@ -58,6 +58,44 @@ def make(fast=None, value=None, name="__dlpack_c_exchange_api__", **fields):
     return Fast(fast or Tensor(**fields), **{name: value if value is not None else in_capsule(table())})
 
 
+SET_STRING = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_char_p)(("PyErr_SetString", ctypes.pythonapi))
+
+
+@FROM_OBJECT
+def refuse(address, out):
+    """As PyTorch's for a meta, sparse or quantized tensor: a `RuntimeError` with a backtrace of C++."""
+    producer = ctypes.cast(address, ctypes.py_object).value
+    producer.asked.append("table")
+    SET_STRING(producer.exception, b"Tensor has no storage\nException raised from getTensorImpl (most recent call first):")
+    return -1
+
+
+@pytest.mark.parametrize("exception", [RuntimeError, ValueError, NotImplementedError])
+def test_a_table_that_raises_is_followed_by_the_method(exception):
+    kept.append(Table(1, 3, 0, None, ctypes.cast(refuse, ctypes.c_void_p).value, None, None, None))
+    members = {"__dlpack_c_exchange_api__": in_capsule(ctypes.addressof(kept[-1])), "exception": exception}
+    accepted = Fast(Tensor(), **members)
+    assert interop_demo.describe(accepted)["protocol"] == "dlpack_versioned"
+    assert accepted.asked == ["table", {"max_version": (1, 3)}]
+
+    def no_storage(self, **keywords):
+        raise BufferError("Cannot export a tensor without storage")
+
+    with pytest.raises(BufferError, match="^Cannot export a tensor without storage$"):
+        interop_demo.describe(Fast(Tensor(), __dlpack__=no_storage, **members))
+    # Without a method, the exception of the table is the only reason.
+    removed = {"__dlpack__": property(), "__dlpack_device__": property()}
+    with pytest.raises(exception, match="Tensor has no storage"):
+        interop_demo.describe(Fast(Tensor(), **removed, **members))
+
+
+def test_an_interrupt_of_a_table_is_not_swallowed():
+    kept.append(Table(1, 3, 0, None, ctypes.cast(refuse, ctypes.c_void_p).value, None, None, None))
+    members = {"__dlpack_c_exchange_api__": in_capsule(ctypes.addressof(kept[-1])), "exception": KeyboardInterrupt}
+    with pytest.raises(KeyboardInterrupt, match="Tensor has no storage"):
+        interop_demo.describe(Fast(Tensor(), **members))
+
+
 @pytest.mark.parametrize("name", ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"])
 def test_both_names(name):
     """R159: some libraries also put a capsule under the name from version 1.2."""

@@ -5,6 +5,9 @@ use crate::error::{Error, ErrorKind};
 
 /// Runs code with the Rust type of an element type: `dispatch!(dtype, T => expression)`.
 ///
+/// It also takes an [`Import`](crate::Import) or a [`BorrowedTensor`](crate::lent::BorrowedTensor) instead of a
+/// [`DType`](crate::DType). The error then says where the array is from.
+///
 /// In the expression, `T` is the Rust type. Without a list it is any scalar element type of this crate: `bool`, the
 /// integers of 8 to 64 bits, `f32`, `f64`, the floats of 8, 6 and 4 bits, and those of the features `half` and
 /// `num-complex`. A list selects types: `dispatch!(dtype, [f32, f64], T => expression)`. The expression is compiled for
@@ -44,15 +47,39 @@ macro_rules! dispatch {
             $name => $value
         )
     };
-    ($dtype:expr, [$($known:ty),+ $(,)?], $name:ident => $value:expr $(,)?) => {{
-        let dtype: $crate::DType = $dtype;
-        $(if dtype == <$known as $crate::Element>::TYPE.dtype() {
-            type $name = $known;
-            $crate::Result::<_, $crate::Error>::Ok($value)
-        } else)+ {
-            $crate::Result::<_, $crate::Error>::Err($crate::__interop_core::unlisted(dtype, &[$(<$known as $crate::Element>::TYPE.dtype()),+]))
+    ($dtype:expr, [$($known:ty),+ $(,)?], $name:ident => $value:expr $(,)?) => {
+        match &$dtype {
+            of => match { use $crate::__interop_core::HasDType as _; of.dtype_to_dispatch() } {
+                $(dtype if dtype == <$known as $crate::Element>::TYPE.dtype() => {
+                    type $name = $known;
+                    $crate::Result::<_, $crate::Error>::Ok($value)
+                })+
+                dtype => $crate::Result::<_, $crate::Error>::Err({
+                    use $crate::__interop_core::HasDType as _;
+                    of.named_in($crate::__interop_core::unlisted(dtype, &[$(<$known as $crate::Element>::TYPE.dtype()),+]))
+                }),
+            },
         }
-    }};
+    };
+}
+
+/// What `dispatch!` takes: an element type, or an array, whose origin is part of the error.
+pub trait HasDType {
+    /// The element type.
+    fn dtype_to_dispatch(&self) -> DType;
+
+    /// Says in an error where the array is from.
+    fn named_in(&self, error: Error) -> Error;
+}
+
+impl HasDType for DType {
+    fn dtype_to_dispatch(&self) -> DType {
+        *self
+    }
+
+    fn named_in(&self, error: Error) -> Error {
+        error
+    }
 }
 
 /// The types of the optional features. Without the feature each is `bool`, which the list has already.
@@ -69,7 +96,6 @@ pub(crate) mod optional {
 }
 
 /// The error for an element type that is not in the list.
-#[doc(hidden)]
 #[cold]
 #[must_use]
 pub fn unlisted(dtype: DType, known: &[DType]) -> Error {
@@ -77,10 +103,10 @@ pub fn unlisted(dtype: DType, known: &[DType]) -> Error {
     let names: Vec<String> = first.map(|(_, dtype)| dtype.name()).collect();
     let error = Error::new(ErrorKind::DType, "dtype", dtype, names.join(", "));
     match dtype {
-        DType::F16 | DType::BF16 => {
+        DType::F16 | DType::BF16 if !cfg!(feature = "half") => {
             error.with_rust_hint("`half` of `interop-core` is the feature with this type")
         }
-        DType::COMPLEX64 | DType::COMPLEX128 => {
+        DType::COMPLEX64 | DType::COMPLEX128 if !cfg!(feature = "num-complex") => {
             error.with_rust_hint("`num-complex` of `interop-core` is the feature with this type")
         }
         _ => error,

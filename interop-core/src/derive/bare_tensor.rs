@@ -9,6 +9,8 @@ use core::marker::PhantomData;
 
 use std::sync::Arc;
 
+use crate::array::dispatch::HasDType;
+use crate::array::dtype::DType;
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
@@ -132,6 +134,13 @@ impl<'a> BorrowedTensor<'a> {
         self
     }
 
+    /// As [`Import::with_origin`](crate::Import::with_origin).
+    #[must_use]
+    pub fn with_origin(mut self, origin: impl fmt::Display) -> Self {
+        self.import = self.import.with_origin(origin);
+        self
+    }
+
     /// Makes a derived struct that uses the memory in place for reading ([`Borrowed`]) or for writing ([`BorrowedMut`]), or
     /// that copies it.
     ///
@@ -150,6 +159,16 @@ impl<'a> BorrowedTensor<'a> {
 unsafe impl CudaArray for BorrowedTensor<'_> {
     fn info(&self) -> Result<ArrayInfo> {
         Ok(self.import.info.clone())
+    }
+}
+
+impl HasDType for BorrowedTensor<'_> {
+    fn dtype_to_dispatch(&self) -> DType {
+        self.import.dtype_to_dispatch()
+    }
+
+    fn named_in(&self, error: Error) -> Error {
+        self.import.named_in(error)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Items that expanded code uses. The interface is not stable: the derive is pinned to the same version.
 
 pub use crate::array::dispatch::optional::{BF16, Complex64, Complex128, F16};
-pub use crate::array::dispatch::unlisted;
+pub use crate::array::dispatch::{HasDType, unlisted};
 pub use crate::array::element::{Element, ElementType, Field};
 pub use crate::array::info::ArrayInfo;
 pub use crate::array::layout::order::Order;

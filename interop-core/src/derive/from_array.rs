@@ -1,7 +1,9 @@
 //! The trait that creates derived structs from imports.
 #![expect(unsafe_code, reason = "an import may be lent for a time that its type does not state")]
 
-use crate::error::{Refused, Result};
+use crate::array::dispatch::HasDType;
+use crate::array::dtype::DType;
+use crate::error::{Error, Refused, Result};
 use crate::memory::extraction::{DataField, Extraction};
 use crate::memory::import::Import;
 use crate::protocols::dlpack::abi::TensorAbi;
@@ -103,6 +105,16 @@ pub trait FromArray: Sized {
     fn from_dlpack<A: TensorAbi>(tensor: ManagedTensor<A>) -> Result<Self> {
         let mut import = Import::from_dlpack(tensor)?;
         assemble_named(&mut Extraction::new(&mut import))
+    }
+}
+
+impl HasDType for Import {
+    fn dtype_to_dispatch(&self) -> DType {
+        self.info().dtype()
+    }
+
+    fn named_in(&self, error: Error) -> Error {
+        self.add_origin(error)
     }
 }
 

@@ -5,7 +5,6 @@
 use core::fmt;
 use core::ptr::NonNull;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-#[cfg(feature = "python")]
 use std::sync::Arc;
 
 use crate::array::info::ArrayInfo;
@@ -20,9 +19,7 @@ use crate::driver::release::queue::poll_in_passing;
 use crate::driver::release::reach::Reach;
 use crate::driver::stream::{PendingWork, Stream, capture_error, is_capturing};
 use crate::driver::stream_handle::StreamHandle;
-#[cfg(feature = "python")]
-use crate::error::Origin;
-use crate::error::{Error, Refused, Result};
+use crate::error::{Error, Origin, Refused, Result};
 use crate::memory::owner::Owner;
 
 /// An imported array: a checked description and the owner that keeps its memory alive. All protocols import to this
@@ -40,8 +37,7 @@ pub struct Import {
     /// Whether the user has named that stream, and so keeps it alive.
     pub(crate) is_stream_named: bool,
     pub(crate) protocol: Option<Protocol>,
-    /// The Python object, for errors.
-    #[cfg(feature = "python")]
+    /// Where the array is from, for errors.
     pub(crate) origin: Option<Arc<Origin>>,
     /// Called before the memory is used in place for writing.
     pub(crate) write_notice: Option<WriteNotice>,
@@ -84,7 +80,6 @@ impl Import {
             is_on_callers_stream: false,
             is_stream_named: false,
             protocol,
-            #[cfg(feature = "python")]
             origin: None,
             write_notice: None,
         }
@@ -112,14 +107,38 @@ impl Import {
         Self::new(info, owner, None)
     }
 
-    /// Adds the Python object, if there is one, to an error about the array.
-    #[cfg_attr(not(feature = "python"), expect(clippy::unused_self, reason = "as with the feature"))]
+    /// Says where the array is from, for errors about it, such as the name of a parameter. A Python object's class follows.
+    ///
+    /// ```
+    /// use interop_core::{CudaArray, FromArray, Import, dispatch};
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len])]
+    /// struct Row<S> { #[cuda_array(data)] values: S, len: usize }
+    ///
+    /// let tensor = Row { values: vec![1_u8], len: 1 }.into_dlpack()?;
+    /// let array = Import::from_dlpack(tensor)?.with_origin("argument `weights`");
+    /// let refused = dispatch!(array, [f32, f64], T => Row::<Vec<T>>::from_import(array)?.len);
+    /// let expected = "`dtype`: found uint8, allowed: float32, float64 (from argument `weights`)";
+    /// assert_eq!(refused.unwrap_err().to_string(), expected);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_origin(mut self, origin: impl fmt::Display) -> Self {
+        let (text, library) = match &self.origin {
+            Some(object) => (format!("{origin}, {}", object.text), object.library),
+            None => (origin.to_string(), ""),
+        };
+        self.origin = Some(Arc::new(Origin { text, library }));
+        self
+    }
+
+    /// Adds where the array is from, if that is known, to an error about it.
     pub(crate) fn add_origin(&self, error: Error) -> Error {
-        #[cfg(feature = "python")]
-        if let Some(origin) = &self.origin {
-            return error.with_object(origin);
+        match &self.origin {
+            Some(origin) => error.with_object(origin),
+            None => error,
         }
-        error
     }
 
     /// Tells the library of the array that the memory is used in place for writing from now on.

@@ -182,7 +182,7 @@ pub(crate) fn origin(object: &Bound<'_, PyAny>) -> String {
 #[cold]
 pub(crate) fn origin_of(object: &Bound<'_, PyAny>) -> Origin {
     let library = Package::from_class(&object.get_type()).map_or("", Package::name);
-    Origin { class: origin(object), library }
+    Origin { text: origin(object), library }
 }
 
 /// As [`origin`], with the length if the object is a tuple. For errors about a tuple's length.

@@ -109,6 +109,10 @@ impl ExchangeTable {
     ///
     /// Returns `None` if the table does not support it, fails without an exception, as that of `cuda.core` for some element
     /// types, or raises a `BufferError` for this object. The caller then calls `__dlpack__`.
+    ///
+    /// # Errors
+    ///
+    /// Other exceptions of the table.
     pub(crate) fn tensor_from(self, object: &Bound<'_, PyAny>) -> PyResult<Option<ManagedTensor<Versioned>>> {
         let Some(from_object) = self.functions().managed_tensor_from_py_object_no_sync else {
             return Ok(None);

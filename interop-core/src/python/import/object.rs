@@ -329,7 +329,17 @@ fn from_numpy(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> Protoco
 /// An owned tensor from the exchange table of the object's type.
 fn from_exchange_table(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> ProtocolResult {
     let Some(table) = request.class.library.exchange else { return Ok(None) };
-    let Some(tensor) = table.tensor_from(request.object)? else { return Ok(None) };
+    let tensor = match table.tensor_from(request.object) {
+        // A refusal of the C++ code behind the table has a C++ backtrace. That of the method has the reason alone.
+        Err(refusal) if is_ordinary(request.object.py(), &refusal) => {
+            return match from_dlpack(request, slot)? {
+                None => Err(refusal.into()),
+                filled => Ok(filled),
+            };
+        }
+        other => other?,
+    };
+    let Some(tensor) = tensor else { return Ok(None) };
     let filled = receive(slot, tensor, request.verification)?;
     if order_with_table(request, table, slot.import(&filled))? {
         return Ok(Some(filled));
