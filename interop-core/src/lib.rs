@@ -41,7 +41,7 @@
 //! | task | items | more |
 //! | --- | --- | --- |
 //! | describe, export and view a struct | [`CudaArray`](trait@CudaArray), [`ArrayInfo`], [`DType`], [`Device`], [`DeviceType`] | [`descriptor`] |
-//! | import an array into a struct | [`FromArray`], [`Import`], [`Order`] | [`dlpack`], [`cai`] |
+//! | import an array into a struct | [`FromArray`], [`Import`], [`Order`] | `arrays`, [`dlpack`], [`cai`] |
 //! | handle what does not fit | [`Error`], [`ErrorKind`], [`Refused`], [`Result`] | |
 //! | exchange arrays with Python (feature `python`) | [`Kept`] | `python` |
 //! | choose the owner of the memory | [`HostVec`], [`LeaseMut`], [`Lease`], [`SharedBuffer`], your own [`Storage`] | [`storage`], [`lent`], `adapters` |
@@ -122,6 +122,17 @@ pub use cuda::kernel_module::KernelModule;
 pub use derive::launch_scope::LaunchScope;
 pub use driver::stream_handle::StreamHandle;
 pub use interop_kernel::LaunchSize;
+
+#[cfg(feature = "derive")]
+pub mod arrays {
+    //! Structs for arrays that need no name of their own: a vector, a matrix, and an array of any rank and layout.
+    //!
+    //! They are generic over the storage, as a struct of your own is, and are arguments and results of functions of Python
+    //! (feature `python`) and of TVM FFI: `Array1<Lease<f32>>`, `Array2<HostVec<f64>>`, `ArrayD<Borrowed<'_, f32>>`. Write a
+    //! struct of your own for names of its own, such as `height`, for fixed extents, or for other values beside the array.
+
+    pub use crate::derive::arrays::{Array1, Array2, ArrayD};
+}
 
 pub mod storage {
     //! What a [`Storage`](crate::Storage) of your own needs, and storages for special cases.

@@ -295,13 +295,14 @@ pub(crate) fn parameters(generics: &Generics) -> TokenStream {
 }
 
 /// The user's bounds as predicates, each followed by a comma, then Python's bounds on the struct if it is generic.
-pub(crate) fn python_bounds(generics: &Generics) -> TokenStream {
+pub(crate) fn python_bounds(ident: &Ident, generics: &Generics) -> TokenStream {
+    let arguments = arguments(generics);
     let own = generics.type_params().filter(|ty| !ty.bounds.is_empty()).map(|ty| {
         let (name, bounds) = (&ty.ident, &ty.bounds);
         quote!(#name: #bounds,)
     });
     let clause = generics.where_clause.iter().flat_map(|clause| &clause.predicates);
     let is_generic = generics.type_params().next().is_some();
-    let needed = is_generic.then(|| own!(Self: 'static + __p::Send + __p::Sync,));
+    let needed = is_generic.then(|| own!(#ident #arguments: 'static + __p::Send + __p::Sync,));
     quote!(#(#own)* #(#clause,)* #needed)
 }

@@ -23,7 +23,7 @@ pub(crate) fn calls(
     let quiet = python.is_reported.then(|| own!(quiet));
     let conversions = python.conversions.map(|place| {
         let parameters = generics::parameters(generics);
-        let bounds = generics::python_bounds(generics);
+        let bounds = generics::python_bounds(ident, generics);
         let input = own! {
             #quiet export: #export, import: #import, generics: [#parameters], type: #ident #arguments, bounds: [#bounds]
         };

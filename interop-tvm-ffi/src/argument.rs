@@ -69,29 +69,33 @@ fn tensor_in(value: &TVMFFIAny) -> Option<*const DLTensor> {
     }
 }
 
+/// Borrows the tensor of the next argument.
+fn tensor<'c>(from: &Arguments<'c>, name: &'static str) -> Result<BorrowedTensor<'c>, CallError> {
+    let (value, call) = (from.next(name)?, from.call);
+    let Some(tensor) = tensor_in(value) else { return Err(from.wrong_type(name, value, "an array")) };
+    // SAFETY: 1 and 2: the caller lends a live tensor for the call, and orders its next work after that on its stream.
+    // 3: the ABI has no read-only tensors.
+    let borrowed = unsafe { BorrowedTensor::new(tensor, Mutability::Writable) };
+    let borrowed = borrowed.map_err(|error| from.of_argument(name, error))?;
+    // SAFETY: the tensor is live, as above, and not null.
+    let described = unsafe { tensor.read() };
+    Ok(match call.stream(described.device) {
+        // SAFETY: the caller has told this stream for the call: it is live, and the caller's work is on it.
+        Some(stream) => unsafe { borrowed.with_stream(stream) },
+        None => borrowed,
+    })
+}
+
 impl<'c> Argument<'c, ValueKind> for BorrowedTensor<'c> {
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
-        let (value, call) = (from.next(name)?, from.call);
-        let Some(tensor) = tensor_in(value) else { return Err(from.wrong_type(name, value, "an array")) };
-        // SAFETY: 1 and 2: the caller lends a live tensor for the call, and orders its next work after that on its stream.
-        // 3: the ABI has no read-only tensors.
-        let borrowed = unsafe { BorrowedTensor::new(tensor, Mutability::Writable) };
-        let borrowed = borrowed.map_err(|error| from.of_argument(name, error))?;
-        // SAFETY: the tensor is live, as above, and not null.
-        let described = unsafe { tensor.read() };
-        Ok(match call.stream(described.device) {
-            // SAFETY: the caller has told this stream for the call: it is live, and the caller's work is on it.
-            Some(stream) => unsafe { borrowed.with_stream(stream) },
-            None => borrowed,
-        })
+        tensor(from, name).map(|tensor| tensor.with_origin(from.origin(name)))
     }
 }
 
 #[diagnostic::do_not_recommend]
 impl<'c, A: FromArray + BorrowedFor<'c>> Argument<'c, ArrayKind> for A {
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
-        let tensor = BorrowedTensor::read(from, name)?;
-        tensor.into_array().map_err(|refused| from.of_argument(name, refused.error))
+        tensor(from, name)?.into_array().map_err(|refused| from.of_argument(name, refused.error))
     }
 }
 

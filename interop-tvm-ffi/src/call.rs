@@ -97,7 +97,6 @@ impl<'c> Arguments<'c> {
     }
 
     /// The name of the argument that was read last, for errors: `` `rows[1]` `` for the second item of a list.
-    #[cold]
     fn place(&self, name: &str) -> String {
         let indices = self.indices().into_iter().map(|index| format!("[{index}]"));
         format!("`{name}{}`", indices.collect::<String>())
@@ -124,8 +123,12 @@ impl<'c> Arguments<'c> {
     /// Names the argument in an error of an array.
     #[cold]
     pub(crate) fn of_argument(&self, argument: &str, error: Error) -> CallError {
-        let (place, function) = (self.place(argument), self.call.function);
-        error.with_origin(format_args!("argument {place} of `{function}`")).into()
+        error.with_origin(self.origin(argument)).into()
+    }
+
+    /// Where the argument that was read last is from, for errors about its array.
+    pub(crate) fn origin(&self, argument: &str) -> String {
+        format!("argument {} of `{}`", self.place(argument), self.call.function)
     }
 
     /// Reads the next argument. Expanded code calls this.

@@ -208,7 +208,7 @@ def test_lists_and_tuples(f):
 def test_any_element_type(f):
     for kind in ("u1", "i2", "f4", "f8"):
         assert f.sum_of_any(np.arange(6).astype(kind)) == 15.0
-    with pytest.raises(TypeError, match="`dtype`: found int64, allowed: uint8, int16, float32, float64"):
+    with pytest.raises(TypeError, match=r"`dtype`: found int64, allowed: uint8, int16, float32, float64 \(from argument `array` of `sum_of_any`\)"):
         f.sum_of_any(np.arange(6))
 
 

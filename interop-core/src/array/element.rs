@@ -32,9 +32,16 @@ use crate::error::{Error, ErrorKind, Result, text};
     label = "not a number type, an array of one, or a type with `#[derive(Element)]`",
     note = "for `Vec<Vec<T>>` use one flat `Vec<T>` and put the shape in fields",
     note = "elements are `i8`…`i64`, `u8`…`u64`, `isize`, `usize`, `f32`, `f64`, `bool`, and `[T; N]` of an element",
-    note = "`f16` and `bf16` need the feature `half` of `interop-core`, `Complex` the feature `num-complex`",
     note = "for a struct of your own: `#[derive(Clone, Copy, Element)] #[repr(C)]`",
     note = "for a type of another crate: a `#[repr(transparent)]` struct around it, with `unsafe impl Element` by `ElementType::same_as`"
+)]
+#[cfg_attr(
+    not(feature = "half"),
+    diagnostic::on_unimplemented(note = "`f16` and `bf16` need the feature `half` of `interop-core`")
+)]
+#[cfg_attr(
+    not(feature = "num-complex"),
+    diagnostic::on_unimplemented(note = "`Complex` needs the feature `num-complex` of `interop-core`")
 )]
 pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// The type in the protocols.

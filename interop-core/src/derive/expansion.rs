@@ -14,7 +14,7 @@ pub use crate::derive::from_array::FromArray;
 pub use crate::derive::same_extent::compare_extents;
 pub use crate::derive::single_error::{
     AnyContext, Constant, FieldElement, FieldProbe, KnownField, NeverCalled, UnknownField, check_context,
-    constant,
+    constant, refuse_reference,
 };
 pub use crate::driver::device::DeviceType;
 pub use crate::driver::stream_handle::StreamHandle;
@@ -89,6 +89,61 @@ macro_rules! __python_import {
                 object: $crate::__private::python::pyo3::Borrowed<'a, 'py, $crate::__private::python::pyo3::PyAny>,
             ) -> $crate::Result<Self, Self::Error> {
                 $crate::__private::python::import_as(&object)
+            }
+        }
+
+        // Of a reference, PyO3 would advise one to a reference. These say what to write.
+        $crate::__python_reference! { [] [$($generics)*] [$type] [$($bounds)*] }
+        $crate::__python_reference! { [mut] [$($generics)*] [$type] [$($bounds)*] }
+    };
+}
+
+/// Refuses a reference to an array as an argument, when the function is built. `cargo check` does not see it.
+///
+/// ```compile_fail
+/// use interop_core::{CudaArray, Lease};
+/// use pyo3::prelude::*;
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len], python)]
+/// struct Row<S> { #[cuda_array(data)] values: S, len: usize }
+///
+/// #[pyfunction]
+/// fn len_of(row: &Row<Lease<f32>>) -> usize { row.len }
+///
+/// Python::attach(|py| wrap_pyfunction!(len_of, py).map(drop)).unwrap();
+/// ```
+///
+/// Without the `&` it is an argument:
+///
+/// ```
+/// # use interop_core::{CudaArray, Lease};
+/// # use pyo3::prelude::*;
+/// #
+/// # #[derive(CudaArray)]
+/// # #[cuda_array(shape = [len], python)]
+/// # struct Row<S> { #[cuda_array(data)] values: S, len: usize }
+/// #[pyfunction]
+/// fn len_of(row: Row<Lease<f32>>) -> usize { row.len }
+/// # Python::initialize();
+/// # Python::attach(|py| wrap_pyfunction!(len_of, py).map(drop)).unwrap();
+/// ```
+#[cfg(feature = "python")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_reference {
+    ([$($mutable:tt)*] [$($generics:tt)*] [$type:ty] [$($bounds:tt)*]) => {
+        #[automatically_derived]
+        impl<'a, 'py, $($generics)*> $crate::__private::python::pyo3::FromPyObject<'a, 'py> for &'a $($mutable)* $type
+        where
+            $($bounds)*
+        {
+            type Error = $crate::__private::python::pyo3::PyErr;
+
+            fn extract(
+                _: $crate::__private::python::pyo3::Borrowed<'a, 'py, $crate::__private::python::pyo3::PyAny>,
+            ) -> $crate::Result<Self, Self::Error> {
+                $crate::__private::refuse_reference::<Self>()
             }
         }
     };

@@ -1,5 +1,7 @@
 //! The traits that the derives implement, and the functions that expanded code calls.
 
+#[cfg(feature = "derive")]
+pub(crate) mod arrays;
 pub(crate) mod bare_tensor;
 pub(crate) mod cuda_array;
 pub(crate) mod elementwise;

@@ -99,6 +99,22 @@ pub const fn check_context(needs_context: bool) {
     );
 }
 
+/// A reference `T` as an argument of a Python function.
+struct ByReference<T>(PhantomData<T>);
+
+impl<T> ByReference<T> {
+    const REFUSED: () = panic!(
+        "a Python function cannot borrow an array as an argument, because the import makes a struct; \
+         help: write the parameter without `&`, such as `mut image: Image<LeaseMut<f32>>`"
+    );
+}
+
+/// Does not compile: the conversion of an argument to a reference.
+pub fn refuse_reference<T>() -> ! {
+    let () = ByReference::<T>::REFUSED;
+    unreachable!("the constant does not compile")
+}
+
 /// The items of [`FieldProbe`] for types without the export trait. Code that selects them does not compile for another
 /// reason.
 pub trait NeverCalled<T> {

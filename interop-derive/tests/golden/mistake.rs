@@ -25,7 +25,7 @@ const _: () = {
     }
     __p::python_conversions! {
         export : true, import : true, generics : [T], type : Samples < T >, bounds : [T :
-        Clone, Self : 'static + __p::Send + __p::Sync,]
+        Clone, Samples < T > : 'static + __p::Send + __p::Sync,]
     }
 };
 ::core::compile_error! {

@@ -84,7 +84,7 @@ const _: () = {
     {}
     __p::python_conversions! {
         export : true, import : true, generics : [S, const N : usize], type : Samples <
-        S, { N } >, bounds : [S : Clone, Vec < S > : Default, Self : 'static + __p::Send
-        + __p::Sync,]
+        S, { N } >, bounds : [S : Clone, Vec < S > : Default, Samples < S, { N } > :
+        'static + __p::Send + __p::Sync,]
     }
 };

@@ -74,7 +74,7 @@ fn sum(array: Strided<Borrowed<'_, f32>>, other: Option<Strided<Borrowed<'_, f32
 }
 
 fn sum_of_any(array: BorrowedTensor<'_>) -> Result<f64, CallError> {
-    Ok(dispatch!(array.info()?.dtype(), [u8, i16, f32, f64], T => {
+    Ok(dispatch!(array, [u8, i16, f32, f64], T => {
         let array: Strided<Borrowed<'_, T>> = array.into_array()?;
         array.fold(0.0, |sum, value: T| sum + Into::<f64>::into(value))?
     })?)
