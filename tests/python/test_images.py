@@ -116,10 +116,10 @@ def test_a_cure_is_in_the_words_of_the_library(library, inherits):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((np.ones(3, "f4"), np.ones(3, "f4")), "`Matrix`: `shape`: found 1 axis, shape [3], allowed: 2 axes"),
-        ((np.ones((2, 3), "f8"), np.ones(3, "f4")), "`Matrix`: `dtype`: found float64, allowed: float32"),
-        ((np.ones((2, 3), "f4"), np.ones((3, 1), "f4")), "`Row`: `shape`: found 2 axes, shape [3, 1], allowed: 1 axis"),
-        ((np.ones((2, 3), "f4"), np.ones(3, "f8")), "`Row`: `dtype`: found float64, allowed: float32"),
+        ((np.ones(3, "f4"), np.ones(3, "f4")), "`Array2`: `shape`: found 1 axis, shape [3], allowed: 2 axes"),
+        ((np.ones((2, 3), "f8"), np.ones(3, "f4")), "`Array2`: `dtype`: found float64, allowed: float32"),
+        ((np.ones((2, 3), "f4"), np.ones((3, 1), "f4")), "`Array1`: `shape`: found 2 axes, shape [3, 1], allowed: 1 axis"),
+        ((np.ones((2, 3), "f4"), np.ones(3, "f8")), "`Array1`: `dtype`: found float64, allowed: float32"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -128,7 +128,7 @@ def test_a_refusal_names_the_struct(arguments, message):
     with pytest.raises(ArrayError) as caught:
         interop_demo._weighted(*arguments)
     assert str(caught.value).startswith(message) and str(caught.value).endswith("(from numpy.ndarray)")
-    parameter = "matrix" if "`Matrix`" in message else "weights"
+    parameter = "matrix" if "`Array2`" in message else "weights"
     assert getattr(caught.value, "__notes__", [f"while processing '{parameter}'"]) == [f"while processing '{parameter}'"]
 
 
@@ -140,7 +140,7 @@ def test_a_refusal_of_a_wrapped_struct_names_the_struct():
         (np.ones((2, 3, 4), "f4"), "`shape`: found 3 axes"),
         ([[1j]], "`array`: found complex128"),
     ]:
-        with pytest.raises(ArrayError, match=f"^`Matrix`: {message}"):
+        with pytest.raises(ArrayError, match=f"^`Array2`: {message}"):
             interop_demo._both(matrix, second)
 
 
@@ -153,14 +153,14 @@ def test_arguments_whose_extents_must_agree():
 
 
 def test_an_import_in_two_steps_names_the_class():
-    with pytest.raises(ArrayError, match=r"^`Row`: `dtype`: found float64, allowed: bool; call `x.astype\(\"bool\"\)` \(from numpy.ndarray\)$"):
+    with pytest.raises(ArrayError, match=r"^`Array1`: `dtype`: found float64, allowed: bool; call `x.astype\(\"bool\"\)` \(from numpy.ndarray\)$"):
         interop_demo._in_two_steps(np.ones(3))
     assert interop_demo._in_two_steps(np.ones(3, "?")) == 3
 
 
 @pytest.mark.parametrize("dtype", ["c8", "V4", [("x", "f4"), ("y", "f4")]], ids=["complex", "opaque", "struct"])
 def test_no_advice_to_convert_what_would_be_lost(dtype):
-    with pytest.raises(ArrayError, match=r"^`Matrix`: `dtype`: found .*, allowed: float32 \(from numpy.ndarray\)(\n|$)"):
+    with pytest.raises(ArrayError, match=r"^`Array2`: `dtype`: found .*, allowed: float32 \(from numpy.ndarray\)(\n|$)"):
         interop_demo._weighted(np.zeros((2, 3), dtype), np.ones(3, "f4"))
 
 

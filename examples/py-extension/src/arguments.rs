@@ -1,20 +1,11 @@
 //! Arguments that come by the buffer protocol, and arguments that are converted.
 #![expect(clippy::needless_pass_by_value, reason = "arguments of Python functions are handles")]
 
+use interop_core::arrays::{Array1, Array2};
 use interop_core::python::ArrayLike;
 use interop_core::view::ReadOnlyCell;
 use interop_core::{CudaArray, Element, HostVec, Kept, Lease, LeaseMut, Storage, same_extent};
 use pyo3::prelude::*;
-
-use crate::matrix::Matrix;
-
-#[derive(CudaArray)]
-#[cuda_array(shape = [len], python)]
-struct Row<S> {
-    #[cuda_array(data)]
-    values: S,
-    len: usize,
-}
 
 /// As a structured type of NumPy: `np.dtype([("detector", "u1"), ("energy", "f8")], align=True)`.
 #[derive(Clone, Copy, Element)]
@@ -26,57 +17,57 @@ struct Hit {
 
 /// Returns the energy of all hits, and the address of the first.
 #[pyfunction]
-fn energy(hits: Row<Lease<Hit>>) -> PyResult<(f64, usize)> {
+fn energy(hits: Array1<Lease<Hit>>) -> PyResult<(f64, usize)> {
     let energy = hits.fold(0.0, |sum, hit: Hit| sum + hit.energy * f64::from(hit.detector))?;
     Ok((energy, hits.info()?.address()))
 }
 
 /// Adds to the energy of each hit, in place.
 #[pyfunction]
-fn heat(mut hits: Row<LeaseMut<Hit>>, by: f64) -> PyResult<()> {
+fn heat(mut hits: Array1<LeaseMut<Hit>>, by: f64) -> PyResult<()> {
     Ok(hits.map_inplace(|hit: Hit| Hit { energy: hit.energy + by, ..hit })?)
 }
 
 /// Returns the address and the elements of what was converted, or used in place.
-fn seen<S: Storage, T: Element>(row: &Row<S>) -> PyResult<(usize, Vec<T>)>
+fn seen<S: Storage, T: Element>(row: &Array1<S>) -> PyResult<(usize, Vec<T>)>
 where
-    Row<S>: CudaArray,
+    Array1<S>: CudaArray,
 {
     Ok((row.info()?.address(), row.to_vec()?))
 }
 
 #[pyfunction]
-fn like_f64(obj: ArrayLike<Row<Lease<f64>>>) -> PyResult<(usize, Vec<f64>)> {
+fn like_f64(obj: ArrayLike<Array1<Lease<f64>>>) -> PyResult<(usize, Vec<f64>)> {
     seen(&obj)
 }
 
 #[pyfunction]
-fn like_f32(obj: ArrayLike<Row<HostVec<f32>>>) -> PyResult<(usize, Vec<f32>)> {
+fn like_f32(obj: ArrayLike<Array1<HostVec<f32>>>) -> PyResult<(usize, Vec<f32>)> {
     seen(&obj)
 }
 
 #[pyfunction]
-fn like_i32(obj: ArrayLike<Row<Lease<i32>>>) -> PyResult<(usize, Vec<i32>)> {
+fn like_i32(obj: ArrayLike<Array1<Lease<i32>>>) -> PyResult<(usize, Vec<i32>)> {
     seen(&obj)
 }
 
 #[pyfunction]
-fn like_u64(obj: ArrayLike<Row<Vec<u64>>>) -> Vec<u64> {
+fn like_u64(obj: ArrayLike<Array1<Vec<u64>>>) -> Vec<u64> {
     obj.0.values
 }
 
 #[pyfunction]
-fn like_flags(obj: ArrayLike<Kept<Row<Lease<bool>>>>) -> PyResult<Vec<bool>> {
+fn like_flags(obj: ArrayLike<Kept<Array1<Lease<bool>>>>) -> PyResult<Vec<bool>> {
     Ok(obj.to_vec()?)
 }
 
 #[pyfunction]
-fn like_points(obj: ArrayLike<Row<Lease<[f32; 2]>>>) -> PyResult<Vec<[f32; 2]>> {
+fn like_points(obj: ArrayLike<Array1<Lease<[f32; 2]>>>) -> PyResult<Vec<[f32; 2]>> {
     Ok(obj.to_vec()?)
 }
 
 #[pyfunction]
-fn like_hits(obj: ArrayLike<Row<Lease<Hit>>>) -> usize {
+fn like_hits(obj: ArrayLike<Array1<Lease<Hit>>>) -> usize {
     obj.len
 }
 
@@ -96,7 +87,7 @@ fn like_columns(obj: ArrayLike<Table>) -> PyResult<(usize, Vec<f32>)> {
 }
 
 #[pyfunction]
-fn like_bf16(obj: ArrayLike<Row<Lease<half::bf16>>>) -> usize {
+fn like_bf16(obj: ArrayLike<Array1<Lease<half::bf16>>>) -> usize {
     obj.len
 }
 
@@ -117,7 +108,7 @@ fn like_inner(obj: ArrayLike<Labeled>) -> PyResult<(u8, Vec<f32>)> {
 
 /// Returns the sum of each row of a matrix of shape (n, k), weighted by an array of shape (k,).
 #[pyfunction]
-fn weighted(matrix: Matrix<Lease<f32>>, weights: Row<Lease<f32>>) -> PyResult<Vec<f32>> {
+fn weighted(matrix: Array2<Lease<f32>>, weights: Array1<Lease<f32>>) -> PyResult<Vec<f32>> {
     same_extent!(weights.len, matrix.columns)?;
     let (matrix, weights) = (matrix.view::<f32, 2>()?.host_view()?, weights.to_vec::<f32>()?);
     let sum = |row: &[ReadOnlyCell<f32>]| {
@@ -128,7 +119,7 @@ fn weighted(matrix: Matrix<Lease<f32>>, weights: Row<Lease<f32>>) -> PyResult<Ve
 
 /// Returns the number of elements of two matrices.
 #[pyfunction]
-fn both(first: Matrix<Lease<f32>>, second: ArrayLike<Kept<Matrix<Lease<f32>>>>) -> usize {
+fn both(first: Array2<Lease<f32>>, second: ArrayLike<Kept<Array2<Lease<f32>>>>) -> usize {
     first.rows * first.columns + second.rows * second.columns
 }
 

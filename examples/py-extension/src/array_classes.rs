@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use interop_core::arrays::{Array1, Array2};
 use interop_core::cuda::{CudaBuffer, MemoryKind};
 use interop_core::descriptor::RawDescriptor;
 use interop_core::element::ElementType;
@@ -18,7 +19,6 @@ use pyo3::prelude::*;
 use crate::array::Array;
 use crate::image::Image;
 use crate::launch;
-use crate::matrix::Matrix;
 
 /// An array.
 #[pyclass(frozen, subclass, module = "interop_demo", name = "_Samples")]
@@ -127,17 +127,8 @@ fn in_a_vector(obj: Image<Vec<f32>>) -> Image<Vec<f32>> {
     obj
 }
 
-/// A row for vectors of flags, and of structs whose fields leave padding.
-#[derive(CudaArray)]
-#[cuda_array(shape = [len], python)]
-struct Row<S> {
-    #[cuda_array(data)]
-    values: S,
-    len: usize,
-}
-
 #[pyfunction]
-fn bools_in_a_vector(obj: Row<Vec<bool>>) -> Row<Vec<bool>> {
+fn bools_in_a_vector(obj: Array1<Vec<bool>>) -> Array1<Vec<bool>> {
     obj
 }
 
@@ -157,13 +148,13 @@ struct PackedHit {
 }
 
 #[pyfunction]
-fn hits() -> Row<HostVec<Hit>> {
-    Row { values: HostVec::from([Hit { detector: 1, energy: 0.5 }]), len: 1 }
+fn hits() -> Array1<HostVec<Hit>> {
+    HostVec::from([Hit { detector: 1, energy: 0.5 }]).into()
 }
 
 #[pyfunction]
-fn packed_hits() -> Row<HostVec<PackedHit>> {
-    Row { values: HostVec::from([PackedHit { detector: 1, _pad: [0; 7], energy: 0.5 }]), len: 1 }
+fn packed_hits() -> Array1<HostVec<PackedHit>> {
+    HostVec::from([PackedHit { detector: 1, _pad: [0; 7], energy: 0.5 }]).into()
 }
 
 /// An array that states more elements than its memory has.
@@ -211,12 +202,12 @@ impl FromImport for OnDevice {
 /// Imports an array, and makes a struct of it in a second step.
 #[pyfunction]
 fn in_two_steps(obj: &Bound<'_, PyAny>) -> PyResult<usize> {
-    Ok(Row::<Vec<bool>>::from_import(import(obj, None)?)?.len)
+    Ok(Array1::<Vec<bool>>::from_import(import(obj, None)?)?.len)
 }
 
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "the lease ends when the call does")]
-fn on_device(obj: Row<OnDevice>) -> usize {
+fn on_device(obj: Array1<OnDevice>) -> usize {
     obj.len
 }
 
@@ -263,7 +254,7 @@ fn had_context() -> bool {
 #[cuda_array(pyclass)]
 struct Page {
     #[cuda_array(inner)]
-    cells: Matrix<LeaseMut<f32>>,
+    cells: Array2<LeaseMut<f32>>,
     #[pyo3(get)]
     #[cuda_array(default = "L".to_string())]
     mode: String,

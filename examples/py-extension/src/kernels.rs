@@ -9,7 +9,7 @@
 use core::fmt::Display;
 
 use half::{bf16, f16};
-use interop_core::descriptor::Dims;
+use interop_core::arrays::ArrayD;
 use interop_core::python::{WithLibrary, extract_integer};
 use interop_core::view::ReadOnlyCell;
 use interop_core::{
@@ -248,17 +248,6 @@ pub(crate) fn checksum(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>)
     Ok(with_number!(info.dtype(), sum(&array), launch::SUMMED)?)
 }
 
-/// An array of any rank with a known element type.
-#[derive(CudaArray)]
-struct Strided<S> {
-    #[cuda_array(data)]
-    elements: S,
-    #[cuda_array(shape)]
-    shape: Dims<usize>,
-    #[cuda_array(strides)]
-    strides: Option<Dims<isize>>,
-}
-
 /// Writes the elements of an array, each changed, to another array of the same shape and type.
 fn fill<T: Element>(
     from: &impl CudaArray,
@@ -274,13 +263,12 @@ fn changed<'py, T: Element + Send + Sync>(
     import: Import,
     change: impl Fn(T) -> T,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let from = Strided::<Lease<T>>::from_import(import)?;
-    let mut elements = from.to_vec::<T>()?;
-    for element in &mut elements {
+    let from = ArrayD::<Lease<T>>::from_import(import)?;
+    let mut values = from.to_vec::<T>()?;
+    for element in &mut values {
         *element = change(*element);
     }
-    WithLibrary::new(object, Strided { elements, shape: from.shape, strides: None })?
-        .into_pyobject(object.py())
+    WithLibrary::new(object, ArrayD { values, shape: from.shape, strides: None })?.into_pyobject(object.py())
 }
 
 /// Returns a new array of the same kind as `object` with every element doubled. `import` is an import of `object` in

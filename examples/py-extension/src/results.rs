@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use half::bf16;
+use interop_core::arrays::{Array1, Array2};
 use interop_core::python::{CuPy, Jax, NewArray, NumPy, PyTorch, WithLibrary, import_as};
 use interop_core::{CudaArray, Element, HostVec, Lease, LeaseMut};
 use pyo3::prelude::*;
 
 use crate::array::{Argument, Array};
-use crate::matrix::Matrix;
 
 /// Returns the memory of any array as a NumPy array.
 #[pyfunction]
@@ -46,9 +46,9 @@ fn as_it_came(obj: WithLibrary<Argument>) -> WithLibrary<Argument> {
 #[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
 fn ones_like(
     py: Python<'_>,
-    obj: WithLibrary<Matrix<Lease<f32>>>,
-) -> PyResult<NewArray<Matrix<LeaseMut<f32>>>> {
-    let mut ones = obj.new_like::<Matrix<LeaseMut<f32>>>(py)?;
+    obj: WithLibrary<Array2<Lease<f32>>>,
+) -> PyResult<NewArray<Array2<LeaseMut<f32>>>> {
+    let mut ones = obj.new_like::<Array2<LeaseMut<f32>>>(py)?;
     ones.fill(1.0_f32)?;
     Ok(ones)
 }
@@ -58,9 +58,9 @@ fn ones_like(
 #[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
 fn ones_like_bf16(
     py: Python<'_>,
-    obj: WithLibrary<Matrix<Lease<bf16>>>,
-) -> PyResult<NewArray<Matrix<LeaseMut<bf16>>>> {
-    let mut ones = obj.new_like::<Matrix<LeaseMut<bf16>>>(py)?;
+    obj: WithLibrary<Array2<Lease<bf16>>>,
+) -> PyResult<NewArray<Array2<LeaseMut<bf16>>>> {
+    let mut ones = obj.new_like::<Array2<LeaseMut<bf16>>>(py)?;
     ones.fill(bf16::ONE)?;
     Ok(ones)
 }
@@ -68,30 +68,21 @@ fn ones_like_bf16(
 /// Returns a matrix with every element doubled, in memory that Rust owns.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
-fn doubled(obj: WithLibrary<Matrix<Lease<f32>>>) -> PyResult<WithLibrary<Matrix<HostVec<f32>>>> {
+fn doubled(obj: WithLibrary<Array2<Lease<f32>>>) -> PyResult<WithLibrary<Array2<HostVec<f32>>>> {
     let view = obj.view::<f32, 2>()?.host_view()?;
     let [rows, columns] = view.shape();
-    let mut elements = HostVec::try_zeroed(rows * columns)?;
-    for (place, value) in elements.as_mut_slice()?.iter_mut().zip(&view) {
+    let mut values = HostVec::try_zeroed(rows * columns)?;
+    for (place, value) in values.as_mut_slice()?.iter_mut().zip(&view) {
         *place = value + value;
     }
     drop(view);
-    Ok(obj.like(Matrix { elements, rows, columns }))
+    Ok(obj.like(Array2 { values, rows, columns }))
 }
 
-/// A row of elements.
-#[derive(CudaArray)]
-#[cuda_array(shape = [len], python)]
-struct Row<S> {
-    #[cuda_array(data)]
-    values: S,
-    len: usize,
-}
+type InNumPy<S> = NumPy<Array1<S>>;
 
-type InNumPy<S> = NumPy<Row<S>>;
-
-fn row<T: Element>(values: &[T]) -> Row<HostVec<T>> {
-    Row { values: HostVec::from(values), len: values.len() }
+fn row<T: Element>(values: &[T]) -> Array1<HostVec<T>> {
+    HostVec::from(values).into()
 }
 
 /// A struct without padding.
@@ -110,7 +101,7 @@ fn points() -> InNumPy<HostVec<Point>> {
 /// Returns flags that NumPy may change and that Rust must validate before reading, and flags in a `Vec`.
 #[pyfunction]
 fn flags() -> (InNumPy<HostVec<bool>>, InNumPy<Vec<bool>>) {
-    (NumPy(row(&[true, false])), NumPy(Row { values: vec![true, false], len: 2 }))
+    (NumPy(row(&[true, false])), NumPy(vec![true, false].into()))
 }
 
 type Floats = InNumPy<HostVec<f32>>;
@@ -126,7 +117,7 @@ fn in_containers(there: bool) -> (Floats, Vec<Floats>, BTreeMap<&'static str, Fl
 #[pyfunction]
 fn vectors() -> (InNumPy<Vec<f64>>, InNumPy<Arc<Vec<f64>>>) {
     let values = vec![1.0, 2.0];
-    (NumPy(Row { values: values.clone(), len: 2 }), NumPy(Row { values: values.into(), len: 2 }))
+    (NumPy(values.clone().into()), NumPy(Array1 { values: values.into(), len: 2 }))
 }
 
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use interop_core::arrays::ArrayD;
 use interop_core::lent::{Borrowed, BorrowedMut, BorrowedTensor};
 use interop_core::{CudaArray, DType, Device, Error, ErrorKind, HostVec, LeaseMut, Result, dispatch};
 use interop_tvm_ffi::{Call, CallError, NewArray};
@@ -24,17 +25,6 @@ struct Named<S> {
     row: Row<S>,
     #[cuda_array(default = "row")]
     name: &'static str,
-}
-
-/// Any layout and memory.
-#[derive(CudaArray)]
-struct Strided<S> {
-    #[cuda_array(data)]
-    values: S,
-    #[cuda_array(shape)]
-    shape: Vec<usize>,
-    #[cuda_array(strides)]
-    strides: Vec<isize>,
 }
 
 /// A row in device memory.
@@ -68,14 +58,14 @@ fn ramp(len: u16) -> Row<HostVec<f32>> {
     Row { values: (0..len).map(f32::from).collect(), len: len.into() }
 }
 
-fn sum(array: Strided<Borrowed<'_, f32>>, other: Option<Strided<Borrowed<'_, f32>>>) -> Result<f64> {
-    let sum = |array: &Strided<Borrowed<'_, f32>>| array.fold(0.0, |sum, value: f32| sum + f64::from(value));
+fn sum(array: ArrayD<Borrowed<'_, f32>>, other: Option<ArrayD<Borrowed<'_, f32>>>) -> Result<f64> {
+    let sum = |array: &ArrayD<Borrowed<'_, f32>>| array.fold(0.0, |sum, value: f32| sum + f64::from(value));
     Ok(sum(&array)? + other.map_or(Ok(0.0), |other| sum(&other))?)
 }
 
 fn sum_of_any(array: BorrowedTensor<'_>) -> Result<f64, CallError> {
     Ok(dispatch!(array, [u8, i16, f32, f64], T => {
-        let array: Strided<Borrowed<'_, T>> = array.into_array()?;
+        let array: ArrayD<Borrowed<'_, T>> = array.into_array()?;
         array.fold(0.0, |sum, value: T| sum + Into::<f64>::into(value))?
     })?)
 }
@@ -83,8 +73,8 @@ fn sum_of_any(array: BorrowedTensor<'_>) -> Result<f64, CallError> {
 /// A new array as the library has made it.
 fn zeros_like(
     call: &Call<'_>,
-    array: Strided<Borrowed<'_, f32>>,
-) -> Result<NewArray<Strided<LeaseMut<f32>>>, CallError> {
+    array: ArrayD<Borrowed<'_, f32>>,
+) -> Result<NewArray<ArrayD<LeaseMut<f32>>>, CallError> {
     call.new_like(&array)
 }
 
