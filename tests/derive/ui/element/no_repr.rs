@@ -1,9 +1,0 @@
-use interop_core::Element;
-
-#[derive(Clone, Copy, Element)]
-struct Point {
-    x: f32,
-    y: f32,
-}
-
-fn main() {}

@@ -1,9 +1,0 @@
-use interop_core::CudaArray;
-
-#[derive(CudaArray)]
-struct Image {
-    pixels: Vec<f32>,
-    shape: [usize; 2],
-}
-
-fn main() {}

@@ -1,6 +1,0 @@
-use interop_core::CudaArray;
-
-#[derive(CudaArray)]
-struct Image;
-
-fn main() {}
