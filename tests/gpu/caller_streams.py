@@ -62,8 +62,10 @@ class CuPy(libraries.CuPy):
 class Numba:
     """An array belongs to a stream, which its dict names."""
 
+    module = "numba.cuda"
+
     def __init__(self):
-        self.cuda = importlib.import_module("numba.cuda")
+        self.cuda = importlib.import_module(self.module)
         self.stream = 0
 
     def empty(self):
@@ -82,6 +84,10 @@ class Numba:
             yield
         finally:
             self.stream = 0
+
+
+class NumbaCudaMlir(Numba):
+    module = "numba_cuda_mlir.cuda"
 
 
 class Warp:
@@ -139,7 +145,7 @@ class TvmFfiInCall(TvmFfi):
             yield
 
 
-KINDS = [Torch, CuPy, Numba, Warp, WarpOnTorch, TvmFfi, TvmFfiInCall]
+KINDS = [Torch, CuPy, Numba, Warp, NumbaCudaMlir, WarpOnTorch, TvmFfi, TvmFfiInCall]
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)

@@ -74,8 +74,9 @@ def test_pycuda_says_none():
     assert interop_demo.checksum(array) == BASE.sum()
 
 
-def test_numba_says_none():
-    cuda = pytest.importorskip("numba.cuda", exc_type=ImportError)
+@pytest.mark.parametrize("module", ["numba.cuda", "numba_cuda_mlir.cuda"])
+def test_numba_says_none(module):
+    cuda = pytest.importorskip(module, exc_type=ImportError)
     array = cuda.to_device(BASE)
     assert array.__cuda_array_interface__["stream"] is None
     assert interop_demo.describe(array)["data"] == array.__cuda_array_interface__["data"][0]

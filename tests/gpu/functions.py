@@ -330,7 +330,8 @@ def test_errors_in_jax(jax):
     assert bool((scaled(jax.numpy.ones(3), 2.0) == 2).all())
 
 
-def test_numba_is_refused():
-    cuda = pytest.importorskip("numba.cuda")
+@pytest.mark.parametrize("module", ["numba.cuda", "numba_cuda_mlir.cuda"])
+def test_numba_is_refused(module):
+    cuda = pytest.importorskip(module)
     with pytest.raises(TypeError, match="found an object that exports no DLPack tensor"):
         hello_functions.scale_(cuda.to_device([1.0]), 2.0)

@@ -184,6 +184,12 @@ class Numba(Partner):
         return array.copy_to_host()
 
 
+class NumbaCudaMlir(Numba):
+    """The successor of numba-cuda, with the same functions."""
+
+    module = "numba_cuda_mlir.cuda"
+
+
 class Warp(Partner):
     module = "warp"
     takes = ("dlpack", "cai")
@@ -355,6 +361,7 @@ PARTNERS = {
     "cupy": CuPy,
     "jax": Jax,
     "numba": Numba,
+    "numba_cuda_mlir": NumbaCudaMlir,
     "warp": Warp,
     "cuda_core": CudaCore,
     "nanobind": NanobindArrays,

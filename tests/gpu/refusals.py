@@ -27,9 +27,9 @@ LACKS = (
     ("jax in * [mp]* *", "JAX's arrays are put into device memory"),
     ("jax in * * strided *", "JAX's arrays are compact: slices are copies, of which the other cases tell as much"),
     ("jax in * * negative *", "JAX's arrays are compact: slices are copies"),
-    ("numba in * managed *", "Numba's managed arrays are arrays of NumPy"),
-    ("numba in * * 0-d *", "Numba's indexing gives a scalar of NumPy"),
-    ("numba in * pinned *", "Numba's pinned arrays are arrays of NumPy"),
+    ("numba* in * managed *", "Numba's managed arrays are arrays of NumPy"),
+    ("numba* in * * 0-d *", "Numba's indexing gives a scalar of NumPy"),
+    ("numba* in * pinned *", "Numba's pinned arrays are arrays of NumPy"),
     ("warp in * managed *", "Warp's arrays are in device or pinned memory"),
     ("warp in * * negative *", "Warp's slices go forwards"),
     ("warp in * * 0-d *", "Warp's arrays have 1 to 4 axes"),
@@ -42,7 +42,7 @@ LACKS = (
     ("pycuda in * * [ns]* *", "gpuarrays with steps are not supported by PyCUDA"),
     ("jax in * * readonly *", "the same as the other cells: all arrays of JAX are read-only"),
     ("[!n]* in * * readonly *", "the library has no read-only arrays"),
-    ("numba in * * readonly *", "the library has no read-only arrays"),
+    ("numba* in * * readonly *", "the library has no read-only arrays"),
 )
 
 # Cells that the library refuses: the class of its exception, a part of its message, and the reason.
@@ -52,7 +52,7 @@ REFUSALS = (
     ("torch out dlpack managed *", "BufferError|RuntimeError", "", "torch takes no kDLCUDAManaged: `relabel_as_device()` is for it"),
     ("torch out cai * readonly *", "TypeError", "read.only", "torch has no read-only tensors"),
     # Numba
-    ("numba out cai * negative *", "NotImplementedError", "negative strides", "Numba copies no negative strides to the host"),
+    ("numba* out cai * negative *", "NotImplementedError", "negative strides", "Numba copies no negative strides to the host"),
     # CuPy
     ("cupy out dlpack pinned *", "TypeError|BufferError", "", "CuPy takes CUDA and managed memory only"),
     (

@@ -19,7 +19,7 @@ from pathlib import Path
 
 GPU = Path(__file__).resolve().parent
 BUNDLE = GPU.parent
-PARTNERS = ("torch", "cupy", "jax", "numba", "warp", "cuda_core", "nanobind", "dali", "tvm_ffi", "pycuda")
+PARTNERS = ("torch", "cupy", "jax", "numba", "numba_cuda_mlir", "warp", "cuda_core", "nanobind", "dali", "tvm_ffi", "pycuda")
 NAMED = (
     "dali_stream_none",
     "jax_strided_memory_view",

@@ -414,6 +414,12 @@ class Numba(Library):
         return Freed(nbytes)
 
 
+class NumbaCudaMlir(Numba):
+    """As numba-cuda-mlir, the successor of numba-cuda, which is another package."""
+
+    module = "numba_cuda_mlir.numba_cuda.cudadrv.devicearray"
+
+
 class Freed:
     def __init__(self, nbytes):
         self.address = allocated(nbytes)
@@ -443,7 +449,14 @@ class Silent(Library):
         return self.members(default=1)
 
 
-LEARNED = {"torch": Torch, "torch without a table": OldTorch, "cupy": CuPy, "numba": Numba, "warp": Warp}
+LEARNED = {
+    "torch": Torch,
+    "torch without a table": OldTorch,
+    "cupy": CuPy,
+    "numba": Numba,
+    "numba-cuda-mlir": NumbaCudaMlir,
+    "warp": Warp,
+}
 ASSUMED = {"silent": Silent, "a table without a stream": Unset}
 
 

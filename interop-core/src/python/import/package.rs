@@ -40,7 +40,7 @@ impl Package {
             ("torch", _) => Some(Self::PyTorch),
             ("cupy", _) => Some(Self::CuPy),
             ("jax" | "jaxlib", _) => Some(Self::Jax),
-            ("numba" | "numba_cuda", _) => Some(Self::Numba),
+            ("numba" | "numba_cuda" | "numba_cuda_mlir", _) => Some(Self::Numba),
             ("warp", _) => Some(Self::Warp),
             ("tvm_ffi", _) => Some(Self::TvmFfi),
             ("nanobind", _) => Some(Self::Nanobind),
