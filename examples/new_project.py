@@ -1,4 +1,4 @@
-"""Makes a project of a copy of this template: `python3 new_project.py NAME INTEROP`.
+"""Makes a project of a copy of `hello-python`, `hello-cuda` or `hello-functions`. Run it in the copy, as `new_project.py NAME INTEROP`.
 
 NAME replaces the template's name in all files. INTEROP is where the crates of interop come from: the folder of a checkout, the
 address of a git repository, or a version on crates.io. `cargo generate` runs this file.
@@ -8,9 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-# What only the template needs.
-OURS = ("new_project.py", "new_project.rhai", "cargo-generate.toml")
+HERE = Path.cwd()
 
 
 def source(crate, interop):
@@ -35,13 +33,13 @@ def main(name, interop):
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         sys.exit(f"{name}: a name has lower-case letters, digits and hyphens, such as `my-arrays`")
     source("interop-core", interop)  # Ends here if that is wrong.
+    if not (HERE / "Cargo.toml").is_file() or (HERE.parent.parent / "xtask").is_dir():
+        sys.exit(f"{HERE} is no copy of a template: copy the folder of one, and run this program there")
     old = re.search(r'^name = "(.*)"', (HERE / "Cargo.toml").read_text(encoding="utf-8"), flags=re.M)[1]
 
     def renamed(text):
         return text.replace(old, name).replace(old.replace("-", "_"), name.replace("-", "_"))
 
-    for path in [HERE / name for name in OURS]:
-        path.unlink(missing_ok=True)
     for path in files():
         if path.is_file():
             text = renamed(path.read_text(encoding="utf-8"))
