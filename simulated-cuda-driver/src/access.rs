@@ -1,6 +1,8 @@
 //! The uses of each allocation's bytes, and the pairs of uses that nothing orders.
 
-use crate::happens_before::Step;
+use std::sync::Arc;
+
+use crate::happens_before::{Moment, Step, Who};
 use crate::report::Mistake;
 use crate::state::State;
 
@@ -15,6 +17,16 @@ pub(crate) enum What {
 }
 
 impl What {
+    /// The use with this number in a record of another process; a free if there is none, which nothing may follow.
+    pub(crate) const fn of(number: u64) -> Self {
+        match number {
+            0 => Self::Read,
+            1 => Self::Write,
+            2 => Self::Allocate,
+            _ => Self::Free,
+        }
+    }
+
     const fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -55,6 +67,11 @@ impl Use {
     fn conflicts(&self, other: &Self) -> bool {
         (self.changes() || other.changes()) && self.overlaps(other)
     }
+
+    /// Whether this earlier use and a new one conflict, and this one does not come before the new one, or is a free.
+    pub(crate) fn is_wrong_before(&self, new: &Self) -> bool {
+        self.conflicts(new) && (self.what == What::Free || !new.step.clock.knows(self.step.moment))
+    }
 }
 
 /// The uses of an allocation that later uses must be compared with.
@@ -67,8 +84,7 @@ impl History {
     /// Uses are added in an order that agrees with happens-before: no earlier use can come after the new one.
     pub(crate) fn add(&mut self, new: Use) -> Vec<Use> {
         let knows = |old: &Use| new.step.clock.knows(old.step.moment);
-        let wrong = |old: &&Use| old.conflicts(&new) && (old.what == What::Free || !knows(old));
-        let found: Vec<_> = self.0.iter().filter(wrong).cloned().collect();
+        let found: Vec<_> = self.0.iter().filter(|old| old.is_wrong_before(&new)).cloned().collect();
         // The new use replaces the ones that it covers: whatever comes after it comes after them too.
         self.0.retain(|old| {
             let stands_for = new.covers(old) && (new.changes() || !old.changes()) && knows(old);
@@ -80,6 +96,10 @@ impl History {
             _ => self.0.push(new),
         }
         found
+    }
+
+    pub(crate) fn uses(&self) -> &[Use] {
+        &self.0
     }
 
     pub(crate) fn forget(&mut self) {
@@ -94,13 +114,22 @@ impl State {
     pub(crate) fn note(&mut self, step: &Step, what: What, address: u64, bytes: u64) -> bool {
         // Each byte has one history, even if host and devices use different addresses for it.
         let address = self.memory.on_host(address);
+        let mut step = step.clone();
+        if self.has_learned() {
+            step.clock = Arc::new(self.expand(&step.clock));
+        }
         let Some((first, allocation)) = self.memory.find_mut(address) else { return false };
         let bytes = bytes.min(first + allocation.bytes - address);
-        let new = Use { what, address, bytes, step: step.clone() };
-        let wrong = allocation.history.add(new.clone());
+        let new = Use { what, address, bytes, step };
+        let mut wrong = allocation.history.add(new.clone());
+        if let Some(shared) = allocation.shared.clone() {
+            let own = allocation.history.uses().to_vec();
+            wrong.extend(self.note_shared(&shared, first, &own, &new));
+        }
         if wrong.is_empty() {
             return false;
         }
+        let Some((first, allocation)) = self.memory.find_mut(address) else { return false };
         let place = format!(
             "allocation {} ({:?} memory, {} bytes at {first:#x})",
             allocation.id, allocation.kind, allocation.bytes
@@ -118,10 +147,12 @@ impl State {
 
     /// Reports two uses: they are unordered, or one is a free and the later use comes after it.
     fn report_pair(&mut self, ran: &Use, runs: &Use, place: &str) {
-        let in_order = ran.step.moment.number < runs.step.moment.number;
+        let is_foreign = |moment: Moment| matches!(self.agents.who(moment.agent), Who::Foreign { .. });
+        // Numbers of different processes say nothing about who was first.
+        let in_order = is_foreign(ran.step.moment) || ran.step.moment.number < runs.step.moment.number;
         let (early, late) = if in_order { (ran, runs) } else { (runs, ran) };
         let (from, to) = (early.step.moment, late.step.moment);
-        if !self.told.insert((from.number, to.number)) {
+        if !self.told.insert((from, to)) {
             return;
         }
         let frees = [early, late].iter().filter(|one| one.what == What::Free).count();
@@ -144,7 +175,8 @@ impl State {
                 "unordered: {who} knows {seen} of {whom}, and an edge from operation {from} to operation {to} is missing"
             )
         };
-        let operations = [early, late].map(|one| (one.step.moment.number, one.step.name));
+        let own = [early, late].into_iter().filter(|one| !is_foreign(one.step.moment));
+        let operations: Vec<_> = own.map(|one| (one.step.moment.number, one.step.name)).collect();
         let [early, late] = [early, late].map(|one| self.describe(one));
         self.report_operations(mistake, format!("{early}, and {late}, in {place}, {why}"), &operations);
     }

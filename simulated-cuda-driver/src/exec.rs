@@ -103,7 +103,7 @@ impl Sim {
         }
         // Only unreleased spins are left, and a call waits for them: they end now.
         let needed = self.queue.with_predecessors(targets);
-        needed.into_iter().find(|id| self.queue.is_runnable(*id))
+        needed.into_iter().find(|id| self.is_ready(*id))
     }
 
     /// Picks an operation that is ready: one that `targets` need, or any under the random policy.
@@ -119,7 +119,19 @@ impl Sim {
     /// Whether an operation may run even if no call waits for it.
     fn is_free_to_run(&self, id: OpId) -> bool {
         let spins = self.queue.get(id).is_some_and(|operation| matches!(operation.work, Work::Spin));
-        self.queue.is_runnable(id) && (!spins || self.released.contains(&id))
+        self.is_ready(id) && (!spins || self.released.contains(&id))
+    }
+
+    /// Whether everything that an operation waits for has happened: other operations, and a number.
+    fn is_ready(&self, id: OpId) -> bool {
+        self.queue.is_runnable(id) && self.queue.get(id).is_some_and(|one| State::is_answered(&one.work))
+    }
+
+    /// Runs an operation that is ready, of those that `targets` need.
+    pub(crate) fn run_one_of(&mut self, targets: &[OpId]) {
+        if let Some(id) = self.runnable(targets) {
+            self.run(id);
+        }
     }
 
     /// Runs an operation, and then the operations that it made ready and that the policy runs without a wait.
@@ -166,6 +178,8 @@ impl State {
         let id = step.moment.number;
         match work {
             Work::Nothing | Work::Spin | Work::Kernel(_) | Work::Host(_) => {}
+            Work::WriteNumber { address, number } => self.write_number(step, address, number),
+            Work::WaitForNumber { address, .. } => self.learn_number(step.moment, address),
             Work::Record(event) => {
                 let now = self.queue.ended;
                 // The event may have been destroyed or recorded again since this record was queued.

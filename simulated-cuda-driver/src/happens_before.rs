@@ -15,14 +15,14 @@ use crate::state::{Handle, State, lock};
 pub(crate) type Agent = u32;
 
 /// One action of an agent, past or future.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Moment {
     pub(crate) agent: Agent,
     pub(crate) number: OpId,
 }
 
 /// The last known action number of each agent, sorted by agent.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock(Vec<(Agent, OpId)>);
 
 impl Clock {
@@ -33,6 +33,11 @@ impl Clock {
 
     pub(crate) fn knows(&self, moment: Moment) -> bool {
         self.of(moment.agent) >= moment.number
+    }
+
+    /// The last known action of each agent.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (Agent, OpId)> {
+        self.0.iter().copied()
     }
 
     /// Adds an action and all earlier actions of its agent.
@@ -79,6 +84,11 @@ pub(crate) enum Who {
     Thread(Option<ThreadId>),
     /// A node of a graph that was launched on a stream.
     Node(Handle),
+    /// An agent of another process, by its number there.
+    Foreign {
+        process: u32,
+        agent: Agent,
+    },
 }
 
 impl std::fmt::Display for Who {
@@ -89,6 +99,8 @@ impl std::fmt::Display for Who {
             Self::Thread(None) => write!(f, "the host"),
             Self::Thread(Some(thread)) => write!(f, "host thread {thread:?}"),
             Self::Node(stream) => write!(f, "a graph launched on stream {stream:#x}"),
+            Self::Foreign { process, agent: 0 } => write!(f, "the host of process {process}"),
+            Self::Foreign { process, agent } => write!(f, "agent {agent} of process {process}"),
         }
     }
 }
@@ -242,9 +254,10 @@ impl State {
         Step { moment, clock: Arc::new(before), name }
     }
 
-    /// Clears all history if nothing is queued, because then everything so far comes before everything from now on.
+    /// Clears all history if nothing is queued, because then everything so far comes before everything from now on. What
+    /// other processes may know or compare is kept.
     pub(crate) fn forget_the_past(&mut self) {
-        if self.queue.len() != 0 {
+        if self.queue.len() != 0 || self.others.is_in_use() {
             return;
         }
         self.agents.forget();

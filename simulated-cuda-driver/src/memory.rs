@@ -1,16 +1,20 @@
 //! Allocations: their addresses and the bytes behind them.
 
+#![expect(unsafe_code, reason = "bytes move to a file that other processes map")]
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::ptr;
+use std::sync::Arc;
 
 use crate::access::History;
 use crate::address_space::{Reserve, map};
 use crate::queue::OpId;
 use crate::report::{Mistake, Report};
+use crate::shared_memory::SharedMemory;
 use crate::state::Handle;
 use crate::status::{Answer, Status};
-use crate::virtual_memory::Mapped;
+use crate::virtual_memory::{GRANULARITY, Mapped};
 
 /// The byte that fills fresh memory; a computation on such values gives conspicuous results.
 const FRESH: u8 = 0xcd;
@@ -87,6 +91,10 @@ pub(crate) struct Allocation {
     on_devices: Option<u64>,
     /// The bytes of memory that the host cannot access by its address.
     hidden: Option<Box<[u8]>>,
+    /// The bytes, if other processes may use them too.
+    pub(crate) shared: Option<Arc<SharedMemory>>,
+    /// How often this process has opened the memory, if it belongs to another process.
+    pub(crate) openings: u64,
 }
 
 impl Allocation {
@@ -109,6 +117,8 @@ pub(crate) struct Memory {
     freed_lately: Vec<u64>,
     /// Freed bytes that a running kernel may still point to.
     graveyard: Vec<Box<[u8]>>,
+    /// As `graveyard`, for memory that other processes may use too.
+    unmapped: Vec<Arc<SharedMemory>>,
     /// Whether addresses are reused.
     reuse: bool,
     /// Whether newly registered memory gets a separate address for devices.
@@ -220,6 +230,8 @@ impl Memory {
             history,
             on_devices,
             hidden,
+            shared: None,
+            openings: 0,
         };
         self.allocations.insert(address, allocation);
     }
@@ -309,6 +321,9 @@ impl Memory {
             let text = format!("{bytes} bytes at {address:#x} end where no memory is mapped");
             return refused(Mistake::OutOfBounds, text);
         }
+        if let Some(shared) = self.allocations.get(&first).and_then(|allocation| allocation.shared.as_ref()) {
+            return Ok(shared.data().wrapping_add(usize::try_from(offset).unwrap_or(0)));
+        }
         let Some(hidden) = self.allocations.get_mut(&first).and_then(|allocation| allocation.hidden.as_mut())
         else {
             return Ok(ptr::with_exposed_provenance_mut(address as usize));
@@ -316,6 +331,43 @@ impl Memory {
         let start = hidden.as_mut_ptr();
         let aligned = start.align_offset(512);
         Ok(start.wrapping_add(aligned + usize::try_from(offset).unwrap_or(0)))
+    }
+
+    /// Moves the bytes of an allocation to a file that other processes can map. Nothing runs meanwhile.
+    pub(crate) fn share(&mut self, first: u64) -> Answer<Arc<SharedMemory>> {
+        let bytes = self.allocations.get(&first).ok_or(Status::INVALID_VALUE)?.bytes;
+        let from = self.translate(first, bytes).map_err(|_| Status::INVALID_VALUE)?;
+        let allocation = self.allocations.get_mut(&first).ok_or(Status::INVALID_VALUE)?;
+        if let Some(shared) = &allocation.shared {
+            return Ok(shared.clone());
+        }
+        let shared = SharedMemory::new(bytes)?;
+        let count = usize::try_from(bytes).map_err(|_| Status::INVALID_VALUE)?;
+        // SAFETY: both have `bytes` bytes, and the file is new.
+        unsafe { ptr::copy_nonoverlapping(from.cast_const(), shared.data(), count) };
+        allocation.shared = Some(shared.clone());
+        allocation.hidden = None;
+        Ok(shared)
+    }
+
+    /// Adds memory of another process, and returns its address.
+    pub(crate) fn open(
+        &mut self,
+        shared: Arc<SharedMemory>,
+        bytes: u64,
+        owner: (Handle, usize),
+    ) -> Answer<u64> {
+        let address = self.device.take(bytes, GRANULARITY)?;
+        self.freed.remove(&address);
+        self.insert(address, Kind::Device, bytes, owner, 0, Life::Live, None);
+        self.allocations.entry(address).and_modify(|known| known.shared = Some(shared));
+        Ok(address)
+    }
+
+    /// Returns the address of memory of another process that is open, by the process and its descriptor.
+    pub(crate) fn opened(&self, origin: (u32, u32)) -> Option<u64> {
+        let is_it = |known: &Allocation| known.shared.as_ref().is_some_and(|shared| shared.origin == origin);
+        self.live().find(|(_, known)| known.openings > 0 && is_it(known)).map(|(first, _)| first)
     }
 
     /// Frees the allocation that starts at an address. The address stays reserved, and accesses to it fault.
@@ -327,6 +379,7 @@ impl Memory {
             return;
         }
         allocation.life = Life::Freed;
+        self.unmapped.extend(allocation.shared.take());
         self.graveyard.extend(allocation.hidden.take());
         if matches!(allocation.kind, Kind::Managed | Kind::Pinned | Kind::HostPool) {
             let size = allocation.bytes.next_multiple_of(PAGE);
@@ -352,6 +405,7 @@ impl Memory {
     /// Releases freed bytes. No operation is running, so nothing points to them any more.
     pub(crate) fn bury(&mut self) {
         self.graveyard.clear();
+        self.unmapped.clear();
     }
 
     /// Returns the allocations that have not been freed, by first address.

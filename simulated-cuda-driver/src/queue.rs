@@ -55,8 +55,28 @@ pub(crate) enum Work {
     Alloc(u64),
     /// Returns memory to the pool.
     Free(u64),
+    /// Writes a number that others may wait for, perhaps in other processes.
+    WriteNumber {
+        address: u64,
+        number: u64,
+    },
+    /// Waits for a number.
+    WaitForNumber {
+        address: u64,
+        comparison: Comparison,
+        number: u64,
+    },
     /// Ends when the test releases it or a call waits for it.
     Spin,
+}
+
+/// When a wait for a number ends: `CUstreamWaitValue_flags`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    GreaterOrEqual,
+    Equal,
+    And,
+    Nor,
 }
 
 /// A queued operation.

@@ -174,10 +174,13 @@ extern "C" fn end_of_process(status: c_int, process: *mut c_void) {
     }
     // Another thread may hold the lock for ever: it has been stopped, or it waits for this one.
     let Some(mut sim) = try_lock() else { return };
-    // A host function of the program may need what the program has already destroyed.
-    if sim.queue.select(|operation| matches!(operation.work, Work::Host(_))).is_empty() {
+    // A host function of the program may need what the program has already destroyed, and a number may never come.
+    let has_host_functions =
+        !sim.queue.select(|operation| matches!(operation.work, Work::Host(_))).is_empty();
+    if !has_host_functions && !sim.waits_for_numbers() {
         sim.run_everything();
     }
+    sim.others.close_clocks();
     let reports = sim.reports.unread();
     if reports.is_empty() {
         return;

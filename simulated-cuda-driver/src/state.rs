@@ -8,10 +8,11 @@ use std::thread::ThreadId;
 use crate::capture::Capture;
 use crate::context::{Context, Device};
 use crate::graph::Graph;
-use crate::happens_before::Agents;
+use crate::happens_before::{Agents, Moment};
 use crate::kernels::{Function, Kernel, Module};
 use crate::memory::Memory;
-use crate::queue::{OpId, Queue};
+use crate::other_processes::OtherProcesses;
+use crate::queue::Queue;
 use crate::report::Reports;
 use crate::status::Status;
 use crate::stream::{Event, Stream};
@@ -83,7 +84,7 @@ pub(crate) struct State {
     /// The mistakes of the program.
     pub(crate) reports: Reports,
     /// The pairs of steps that have already been reported.
-    pub(crate) told: HashSet<(OpId, OpId)>,
+    pub(crate) told: HashSet<(Moment, Moment)>,
     pub(crate) agents: Agents,
     /// The allocations whose use the running kernel has declared, by first address.
     pub(crate) handed: HashSet<u64>,
@@ -94,6 +95,7 @@ pub(crate) struct State {
     /// The number of unsuccessful polls since one last made an operation run.
     pub(crate) polls: u64,
     pub(crate) reuse: Reuse,
+    pub(crate) others: OtherProcesses,
     next_handle: Handle,
 }
 
@@ -135,6 +137,7 @@ impl State {
             released: HashSet::new(),
             polls: 0,
             reuse: Reuse::default(),
+            others: OtherProcesses::default(),
             // Far from small numbers, device ordinals and user addresses.
             next_handle: 0x7a00_0000_0000,
         }

@@ -48,8 +48,8 @@ unsupported! {
     cuGraphRemoveDependencies cuGraphRetainUserObject cuGraphicsMapResources
     cuGraphicsResourceGetMappedMipmappedArray cuGraphicsResourceGetMappedPointer_v2
     cuGraphicsResourceSetMapFlags_v2 cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources
-    cuGraphicsUnregisterResource cuImportExternalMemory cuImportExternalSemaphore cuIpcCloseMemHandle
-    cuIpcGetEventHandle cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle_v2 cuLaunch
+    cuGraphicsUnregisterResource cuImportExternalMemory cuImportExternalSemaphore
+    cuIpcGetEventHandle cuIpcOpenEventHandle cuLaunch
     cuLaunchCooperativeKernelMultiDevice cuLaunchGrid cuLaunchGridAsync cuLinkAddData_v2 cuLinkAddFile_v2
     cuLinkComplete cuLinkCreate_v2 cuLinkDestroy cuMemExportToShareableHandle cuMemGetAccess
     cuMemGetAllocationPropertiesFromHandle cuMemImportFromShareableHandle cuMemMapArrayAsync

@@ -28,6 +28,9 @@
 //! - Captures: which calls are refused and which spoil a capture, by its mode and the thread's. Captured graphs can be launched.
 //! - Handles: every use of a destroyed stream is reported and returns 709; the real driver crashes in some of these calls. A destroyed
 //!   context can be pushed, and popping it ends the process. With [`Sim::set_reuse`], handles and addresses are reused.
+//! - Processes: the handles of `cuIpcGetMemHandle`, and numbers in host memory that streams write and wait for (`cuStreamWriteValue64`,
+//!   `cuStreamWaitValue64`). Clocks pass from process to process with both, so unordered uses of shared memory are reported in the
+//!   process that runs second. A process that has ended uses nothing. A host that reads a number itself learns nothing from it.
 //! - Kernels: the names after `.entry` in a PTX, each a host function. Parameters are copied at the launch.
 
 #![expect(unsafe_code, reason = "the orders are functions of a library that is loaded at run time")]

@@ -219,7 +219,8 @@ mod tests {
     fn no_file_of_tests_is_left_out() {
         let root = workspace::root();
         let folders = ["derive", "runtime", "driver", "cuda"].map(|name| root.join("tests").join(name));
-        for folder in folders.iter().chain([&root.join("simulated-cuda-driver/tests/sim_driver")]) {
+        let simulated = root.join("simulated-cuda-driver/tests");
+        for folder in folders.iter().chain(&["sim_driver", "processes"].map(|name| simulated.join(name))) {
             assert_eq!(unnamed(folder), [""; 0], "no `mod` names these, so nothing in them runs");
         }
         let derive = root.join("tests/derive");

@@ -11,7 +11,7 @@ use crate::status::Status;
 const NAME: &[u8] = b"Simulated CUDA device\0";
 
 /// The attributes of a device, by their number in `CUdevice_attribute`. All others are zero.
-const ATTRIBUTES: [(i32, i32); 23] = [
+const ATTRIBUTES: [(i32, i32); 25] = [
     (1, 1024),       // MAX_THREADS_PER_BLOCK
     (2, 1024),       // MAX_BLOCK_DIM_X
     (3, 1024),       // MAX_BLOCK_DIM_Y
@@ -35,6 +35,8 @@ const ATTRIBUTES: [(i32, i32); 23] = [
     (83, 1),         // MANAGED_MEMORY
     (89, 1),         // CONCURRENT_MANAGED_ACCESS
     (115, 1),        // MEMORY_POOLS_SUPPORTED
+    (122, 1),        // CAN_USE_64_BIT_STREAM_MEM_OPS
+    (123, 1),        // CAN_USE_STREAM_WAIT_VALUE_NOR
 ];
 /// `CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`; a test chooses its value.
 const REGISTERED_AS_ON_HOST: i32 = 91;

@@ -47,8 +47,10 @@ fn attribute(state: &State, number: i32, address: u64) -> Answer<Value> {
         11 => Ok(Value::Word(first)),
         12 => Ok(Value::Word(known.bytes)),
         13 => flag(true),
-        // SYNC_MEMOPS, and access by other processes or devices: not simulated.
-        6 | 10 | 15 => flag(false),
+        // IS_LEGACY_CUDA_IPC_CAPABLE.
+        10 => flag(known.kind == Kind::Device && known.openings == 0),
+        // SYNC_MEMOPS, and access by other devices: not simulated.
+        6 | 15 => flag(false),
         // ACCESS_FLAGS: read and write.
         16 => Ok(Value::Half(3)),
         // ALLOWED_HANDLE_TYPES, MEMPOOL_HANDLE.

@@ -8,6 +8,7 @@ use simulated_cuda::sim;
 macro_rules! functions {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[allow(non_snake_case, reason = "the name is the driver's")]
+        #[allow(dead_code, reason = "two programs of tests use this file")]
         #[allow(clippy::too_many_arguments, reason = "the signature is the driver's")]
         pub(crate) fn $name($($argument: $type),*) -> i32 {
             // SAFETY: the function has these types in `cuda.h`.
@@ -82,6 +83,11 @@ functions! {
     cuStreamGetId(stream: u64, id: &mut u64);
     cuStreamGetCtx(stream: u64, context: &mut u64);
     cuStreamGetFlags(stream: u64, flags: &mut u32);
+    cuStreamWriteValue64_v2(stream: u64, address: u64, number: u64, flags: u32);
+    cuStreamWaitValue64_v2(stream: u64, address: u64, number: u64, flags: u32);
+    cuIpcGetMemHandle(handle: &mut MemoryHandle, address: u64);
+    cuIpcOpenMemHandle_v2(address: &mut u64, handle: MemoryHandle, flags: u32);
+    cuIpcCloseMemHandle(address: u64);
     cuStreamWaitEvent(stream: u64, event: u64, flags: u32);
     cuStreamIsCapturing(stream: u64, status: &mut i32);
     cuStreamBeginCapture_v2(stream: u64, mode: u32);
@@ -106,6 +112,18 @@ functions! {
         values: *const *const c_void, extra: *const c_void
     );
     cuArrayDestroy(array: u64);
+}
+
+/// `CUipcMemHandle`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(dead_code, reason = "two programs of tests use this file")]
+pub(crate) struct MemoryHandle(pub(crate) [u8; 64]);
+
+impl Default for MemoryHandle {
+    fn default() -> Self {
+        Self([0; 64])
+    }
 }
 
 /// The result codes that tests expect.

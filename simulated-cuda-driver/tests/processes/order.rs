@@ -1,0 +1,225 @@
+//! What the two processes must wait for, and what is reported if they do not.
+
+use simulated_cuda::{Mistake, Policy};
+
+use crate::consumer::{Consumer, hex};
+use crate::driver::*;
+use crate::fixture::Room;
+use crate::page::Page;
+
+const BYTES: usize = 1 << 16;
+/// Where the array starts in its allocation: the handle does not tell.
+const OFFSET: u64 = 4096;
+/// The numbers of the page: the producer's work is done, and the consumer's.
+const READY: usize = 0;
+const DONE: usize = 1;
+
+/// A process that writes memory, and one that reads it.
+struct Pair {
+    memory: u64,
+    stream: u64,
+    page: Page,
+    consumer: Consumer,
+    // Dropped last: it ends the turn of the test.
+    room: Room,
+}
+
+impl Pair {
+    fn new(policy: Policy, seed: u64) -> Self {
+        let room = Room::new();
+        room.sim.set_policy(policy);
+        room.sim.set_seed(seed);
+        let (memory, stream) = (room.memory(BYTES), room.stream());
+        let page = Page::new();
+        let mut consumer = Consumer::start(policy, seed);
+        consumer.tell(&format!("page {}", page.path()));
+        Self { memory, stream, page, consumer, room }
+    }
+
+    fn set(&self, value: u8) {
+        ok(cuMemsetD8Async(self.memory + OFFSET, value, 16, self.stream));
+    }
+
+    /// The consumer opens the memory, with what the host knows now.
+    fn open(&mut self) {
+        let handle = get(|out| cuIpcGetMemHandle(out, self.memory + OFFSET));
+        self.consumer.tell(&format!("open {}", hex(&handle.0)));
+    }
+
+    /// Writes the value 42 and the number 7 on the stream.
+    fn publish(&self) {
+        self.set(42);
+        ok(cuStreamWriteValue64_v2(self.stream, self.page.number(READY), 7, 0));
+    }
+
+    fn read(&mut self) {
+        self.consumer.tell(&format!("read {OFFSET}"));
+    }
+
+    /// The reports of both processes, in words.
+    fn reports(&mut self) -> String {
+        let kinds: Vec<_> =
+            self.room.sim.take_reports().iter().map(|report| format!("{:?}", report.mistake)).collect();
+        format!("{} {}", kinds.join(" "), self.consumer.ask("reports")).trim().to_owned()
+    }
+
+    /// Ends both, after the memory is closed and freed.
+    fn end(mut self) {
+        self.consumer.tell("close");
+        self.page.close();
+        ok(cuMemFree_v2(self.memory));
+        assert_eq!(self.room.sim.take_reports().len(), 0, "the end reports nothing new");
+    }
+}
+
+/// Runs a scenario under all policies and several seeds.
+fn every_schedule(run: impl Fn(Policy, u64)) {
+    for (seed, policy) in
+        [Policy::Late, Policy::Random, Policy::Eager, Policy::Random].into_iter().enumerate()
+    {
+        run(policy, seed as u64);
+    }
+}
+
+#[test]
+fn work_that_the_consumer_does_not_wait_for_is_reported() {
+    every_schedule(|policy, seed| {
+        let mut pair = Pair::new(policy, seed);
+        pair.open();
+        pair.publish();
+        pair.read();
+        ok(cuStreamSynchronize(pair.stream));
+        pair.consumer.ask("synchronize");
+        assert_eq!(pair.reports(), "Race", "{policy:?}");
+        // The reads of the consumer are not known here either.
+        pair.consumer.tell(&format!("write {DONE} 1"));
+        ok(cuStreamWaitValue64_v2(pair.stream, pair.page.number(DONE), 1, 0));
+        ok(cuStreamSynchronize(pair.stream));
+        pair.end();
+    });
+}
+
+#[test]
+fn a_number_orders_the_consumer_after_the_producer() {
+    every_schedule(|policy, seed| {
+        let mut pair = Pair::new(policy, seed);
+        pair.open();
+        pair.publish();
+        pair.consumer.tell(&format!("wait {READY} 7"));
+        pair.read();
+        assert_eq!(pair.consumer.ask("synchronize"), "42");
+        pair.consumer.tell(&format!("write {DONE} 1"));
+        ok(cuStreamWaitValue64_v2(pair.stream, pair.page.number(DONE), 1, 0));
+        pair.set(43);
+        ok(cuStreamSynchronize(pair.stream));
+        assert_eq!(pair.reports(), "", "{policy:?}");
+        pair.end();
+    });
+}
+
+#[test]
+fn a_producer_that_does_not_wait_before_it_writes_again_is_reported() {
+    every_schedule(|policy, seed| {
+        let mut pair = Pair::new(policy, seed);
+        pair.open();
+        pair.publish();
+        pair.consumer.tell(&format!("wait {READY} 7"));
+        pair.read();
+        pair.consumer.ask("synchronize");
+        pair.set(43);
+        ok(cuStreamSynchronize(pair.stream));
+        assert_eq!(pair.reports(), "Race", "{policy:?}");
+        pair.consumer.tell(&format!("write {DONE} 1"));
+        ok(cuStreamWaitValue64_v2(pair.stream, pair.page.number(DONE), 1, 0));
+        ok(cuStreamSynchronize(pair.stream));
+        pair.end();
+    });
+}
+
+#[test]
+fn what_the_host_has_waited_for_is_known_to_who_opens_the_handle() {
+    every_schedule(|policy, seed| {
+        let mut pair = Pair::new(policy, seed);
+        pair.set(42);
+        ok(cuStreamSynchronize(pair.stream));
+        pair.open();
+        pair.read();
+        assert_eq!(pair.consumer.ask("synchronize"), "42");
+        assert_eq!(pair.reports(), "", "{policy:?}");
+        pair.consumer.kill();
+        pair.page.close();
+        ok(cuMemFree_v2(pair.memory));
+    });
+}
+
+#[test]
+fn memory_that_is_open_elsewhere_must_not_be_freed() {
+    let mut pair = Pair::new(Policy::Late, 1);
+    pair.open();
+    ok(cuMemFree_v2(pair.memory));
+    pair.room.expect(Mistake::UseAfterFree, "while other processes have it open (1 times)");
+    pair.read();
+    pair.consumer.ask("synchronize");
+    assert_eq!(pair.reports(), "UseAfterFree", "the read comes after the free");
+    pair.page.close();
+}
+
+#[test]
+fn a_process_that_was_killed_has_nothing_open_and_uses_nothing() {
+    let mut pair = Pair::new(Policy::Late, 1);
+    pair.open();
+    pair.publish();
+    pair.consumer.tell(&format!("wait {READY} 7"));
+    pair.read();
+    pair.consumer.ask("synchronize");
+    pair.consumer.kill();
+    // Its number will never come. The host writes it in its place, so that the stream goes on.
+    ok(cuStreamWaitValue64_v2(pair.stream, pair.page.number(DONE), 1, 0));
+    assert_eq!(cuStreamQuery(pair.stream), code::NOT_READY);
+    pair.page.store(DONE, 1);
+    pair.set(43);
+    ok(cuStreamSynchronize(pair.stream));
+    ok(cuMemFree_v2(pair.memory));
+    pair.room.sim.assert_no_reports();
+    pair.page.close();
+}
+
+#[test]
+fn a_handle_is_that_of_the_block_and_opens_once() {
+    let mut pair = Pair::new(Policy::Late, 1);
+    let [handle, same] = [0, OFFSET].map(|offset| get(|out| cuIpcGetMemHandle(out, pair.memory + offset)));
+    assert_eq!(handle.0, same.0, "the offset is not in the handle");
+    assert_eq!(cuIpcOpenMemHandle_v2(&mut 0, handle, 1), code::INVALID_CONTEXT, "it is this process's own");
+    pair.open();
+    let address = pair.consumer.ask("address");
+    pair.open();
+    assert_eq!(pair.consumer.ask("address"), address, "counted, at the same address");
+    assert_eq!(pair.consumer.ask("range"), format!("true {BYTES}"));
+    assert_eq!(pair.consumer.ask("free"), code::INVALID_VALUE.to_string(), "it is closed, not freed");
+    pair.consumer.tell("close");
+    pair.read();
+    pair.consumer.ask("synchronize");
+    assert_eq!(pair.reports(), "", "one of two openings is left");
+    let mut wrong = handle;
+    wrong.0[0] ^= 1;
+    assert_eq!(pair.consumer.ask(&format!("try {}", hex(&wrong.0))), code::INVALID_VALUE.to_string());
+    pair.end();
+}
+
+#[test]
+fn other_memory_has_no_handle() {
+    let room = Room::new();
+    let stream = room.stream();
+    let pinned = room.pinned(64).0;
+    let pool = get(|out| cuMemAllocAsync(out, 64, stream));
+    ok(cuStreamSynchronize(stream));
+    let device = room.memory(64);
+    let capable = |address| get(|out| cuPointerGetAttribute(out, 10, address)) & 1;
+    assert_eq!([pinned, pool, device].map(capable), [0, 0, 1]);
+    for address in [pinned, pool, 64] {
+        assert_eq!(cuIpcGetMemHandle(&mut MemoryHandle::default(), address), code::INVALID_VALUE);
+    }
+    ok(cuMemFree_v2(device));
+    ok(cuMemFreeAsync(pool, stream));
+    ok(cuStreamSynchronize(stream));
+}
