@@ -196,7 +196,58 @@ impl<'t, T: RowElement, const KEPT: usize> Row<'_, 't, T, KEPT> {
         (max, if column.to_bits() == u32::MAX { 0 } else { column.to_bits() as usize })
     }
 
-    /// Folds the elements of each thread, and combines the results.
+    /// Returns up to three numbers that a function of your own makes of the elements, in one pass: a softmax that needs no maximum first,
+    /// or a variance without cancellation.
+    ///
+    /// Each thread begins with `start`, and `step` adds an element to its numbers. `merge` combines the numbers of two threads. The order is
+    /// that of [`sum`](Self::sum), on the CPU as on a device, so `merge` may depend on it: its first argument is of the thread with the lower
+    /// number. A thread may have no elements, so `start` must change nothing: `merge(start, x)` and `merge(x, start)` are `x`.
+    ///
+    /// ```
+    /// use interop_kernel::{LaunchSize, Rows, Team, View, ViewMut, kernel, math};
+    ///
+    /// /// Softmax, which reads a row once for its maximum and its sum.
+    /// #[kernel(same_shape(x, out))]
+    /// fn softmax(mut team: Team<'_>, x: View<'_, f32, 2>, mut out: ViewMut<'_, f32, 2, Rows>) {
+    ///     for row in team.rows(&x) {
+    ///         let x = row.keep(&x);
+    ///         let merge = |[max, sum]: [f32; 2], [other, others]: [f32; 2]| {
+    ///             let most = if other > max { other } else { max };
+    ///             [most, sum * math::exp(max - most) + others * math::exp(other - most)]
+    ///         };
+    ///         // The smallest number, and not -∞, of which the difference to itself is NaN.
+    ///         let [max, sum] = row.reduce(&x, [f32::MIN, 0.0], move |own, x| merge(own, [x, 1.0]), merge);
+    ///         row.write(&mut out, &x, move |x| math::exp(x - max) / sum);
+    ///     }
+    /// }
+    ///
+    /// let (x, mut out) = ([1.0, 1.0, 0.0, 0.0, f32::NEG_INFINITY, 0.0], [0.0; 6]);
+    /// let size = LaunchSize::for_rows::<f32>(3, 2);
+    /// softmax::run(size, View::new(&x, [3, 2]), ViewMut::new(&mut out, [3, 2]));
+    /// assert_eq!(out, [0.5, 0.5, 0.5, 0.5, 0.0, 1.0]);
+    /// ```
+    #[inline(always)]
+    #[must_use]
+    #[track_caller]
+    pub fn reduce<S: Source, const N: usize>(
+        &self,
+        source: S,
+        start: [f32; N],
+        step: impl Fn([f32; N], S::Items) -> [f32; N] + ElementFunction<'t>,
+        merge: impl Fn([f32; N], [f32; N]) -> [f32; N] + ElementFunction<'t>,
+    ) -> [f32; N] {
+        const { assert!(0 < N && N <= 3, "a team reduces a row to one, two or three numbers at once") };
+        let lines = source.lines(&self.part);
+        let of_thread = |thread| {
+            let mut reduction = Reduction { numbers: start, step };
+            // SAFETY: of what is written, each thread has its own elements.
+            unsafe { self.visit(source, lines, thread, true, &mut reduction) };
+            reduction.numbers
+        };
+        self.team.combine::<N, true>(start, of_thread, merge)
+    }
+
+    /// Folds the elements of each thread, and combines the results, of which the order does not matter.
     #[inline(always)]
     #[track_caller]
     fn fold<S: Source, const N: usize>(
@@ -214,7 +265,7 @@ impl<'t, T: RowElement, const KEPT: usize> Row<'_, 't, T, KEPT> {
             unsafe { self.visit(source, lines, thread, true, &mut fold) };
             fold.values
         };
-        self.team.combine(start, of_thread, &combine)
+        self.team.combine::<N, false>(start, of_thread, &combine)
     }
 
     /// Writes the row: a function of the elements.
@@ -381,6 +432,20 @@ where
         unrolled!(number in 0..count => {
             let values = (self.f)(S::items(words, number), column + number as u32);
             self.values = (self.combine)(self.values, values);
+        });
+    }
+}
+
+struct Reduction<F, const N: usize> {
+    numbers: [f32; N],
+    step: F,
+}
+
+impl<S: Source, F: Fn([f32; N], S::Items) -> [f32; N], const N: usize> Visit<S> for Reduction<F, N> {
+    #[inline(always)]
+    unsafe fn visit<const WIDE: bool>(&mut self, Unit { count, .. }: Unit, words: &S::Words) {
+        unrolled!(number in 0..count => {
+            self.numbers = (self.step)(self.numbers, S::items(words, number));
         });
     }
 }

@@ -134,10 +134,11 @@ impl<'t> TeamThreads<'t> {
         }
     }
 
-    /// Combines the up to three values that `own` returns for each thread, in the same order for each. `start` changes nothing.
+    /// Combines the up to three values that `own` returns for each thread, in the same order for each. `start` changes nothing. With `ORDERED`
+    /// the first argument of `combine` is of the thread with the lower number in all threads, which else get the bits of another order.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    pub(crate) fn combine<const N: usize>(
+    pub(crate) fn combine<const N: usize, const ORDERED: bool>(
         &self,
         start: [f32; N],
         own: impl Fn(u32) -> [f32; N],
@@ -153,7 +154,8 @@ impl<'t> TeamThreads<'t> {
                             // SAFETY: all threads of the team, which are those of the mask, make this call.
                             others[word] = f32::from_bits(unsafe { device::word_across(mask, values[word].to_bits(), $distance) });
                         });
-                        values = combine(values, others);
+                        let is_second = ORDERED && number & $distance != 0;
+                        values = if is_second { combine(others, values) } else { combine(values, others) };
                     })*
                 };
             }
@@ -194,7 +196,7 @@ impl<'t> TeamThreads<'t> {
     /// Combines as the device does: the lanes of each warp, then the warps.
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
-    pub(crate) fn combine<const N: usize>(
+    pub(crate) fn combine<const N: usize, const ORDERED: bool>(
         &self,
         start: [f32; N],
         own: impl Fn(u32) -> [f32; N],

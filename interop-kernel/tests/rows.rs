@@ -401,8 +401,8 @@ fn a_row_with_too_many_columns_is_refused() {
 /// Kernels of 16-bit numbers, with weights of the same and of another type.
 #[cfg(feature = "half")]
 mod half_types {
-    use interop_kernel::Compiled;
     use interop_kernel::half::{bf16, f16};
+    use interop_kernel::{Compiled, Real};
 
     use super::*;
 

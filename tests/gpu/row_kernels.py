@@ -50,6 +50,7 @@ def test_each_kernel_in_each_layout_and_launch(shape, dtype):
     expected = {
         "rms_norm": functional.rms_norm(exact, (d,), exact_weight, EPS),
         "softmax": torch.softmax(exact, -1),
+        "online_softmax": torch.softmax(exact, -1),
         "layer_norm": functional.layer_norm(exact, (d,), exact_weight, exact_bias, EPS),
         "row_sum": exact.sum(-1),
     }
@@ -63,6 +64,7 @@ def test_each_kernel_in_each_layout_and_launch(shape, dtype):
             calls = {
                 "rms_norm": lambda: rows.rms_norm(view, weight, out, EPS, launch),
                 "softmax": lambda: rows.softmax(view, out, launch),
+                "online_softmax": lambda: rows.online_softmax(view, out, launch),
                 "layer_norm": lambda: rows.layer_norm(view, weight, bias, out, EPS, launch),
                 "row_sum": lambda: rows.row_sum(view, sums, launch),
             }
@@ -84,8 +86,9 @@ def test_odd_values_are_those_of_pytorch(dtype):
         x[:, -3:] = torch.tensor(odd, dtype=dtype)
         x[1] = low
         out, sums = torch.empty_like(x), torch.empty(len(odd), device="cuda", dtype=dtype)
-        rows.softmax(x, out)
-        close(out, torch.softmax(x.double(), -1), dtype)
+        for softmax in (rows.softmax, rows.online_softmax):
+            softmax(x, out)
+            close(out, torch.softmax(x.double(), -1), dtype)
         rows.row_sum(x, sums)
         close(sums, x.double().sum(-1), dtype)
         values, columns = torch.empty_like(sums), torch.empty(len(odd), device="cuda", dtype=torch.int64)
@@ -107,14 +110,16 @@ def test_in_place_in_two_loops(dtype):
             torch.testing.assert_close(x.double(), expected, rtol=TYPES[dtype], atol=TYPES[dtype], msg=lambda text: f"{name} {launch}: {text}")
 
 
-def test_sums_have_the_bits_of_the_cpu():
+@pytest.mark.parametrize("name", ["row_sum", "chain"])
+def test_sums_and_reductions_have_the_bits_of_the_cpu(name):
+    on_device, on_cpu = {"row_sum": (rows.row_sum, rows.sum_on_cpu), "chain": (rows.chain, rows.chain_on_cpu)}[name]
     for n, d in [(5, 1000), (6, 1025), (3, 33), (2, 40000)]:
         x = numbers(n, d, torch.float32)
         for threads in (1, 4, 32, 64, 96, 512):
             sums = torch.empty(n, device="cuda")
-            rows.row_sum(x, sums, (2, threads, 1))
-            on_cpu = np.array(rows.sum_on_cpu(x.cpu().numpy(), threads), np.float32)
-            assert sums.cpu().numpy().tobytes() == on_cpu.tobytes(), (n, d, threads)
+            on_device(x, sums, (2, threads, 1))
+            expected = np.array(on_cpu(x.cpu().numpy(), threads), np.float32)
+            assert sums.cpu().numpy().tobytes() == expected.tobytes(), (n, d, threads)
 
 
 def test_no_rows_and_no_columns():

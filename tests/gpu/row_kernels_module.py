@@ -2,8 +2,33 @@
 
 from pathlib import Path
 
-from interop_rows import center_, layer_norm, load, rms_norm, row_max, row_sum, softmax, sum_on_cpu, threads
+from interop_rows import (
+    center_,
+    chain,
+    chain_on_cpu,
+    layer_norm,
+    load,
+    online_softmax,
+    rms_norm,
+    row_max,
+    row_sum,
+    softmax,
+    sum_on_cpu,
+    threads,
+)
 
-__all__ = ["center_", "layer_norm", "rms_norm", "row_max", "row_sum", "softmax", "sum_on_cpu", "threads"]
+__all__ = [
+    "center_",
+    "chain",
+    "chain_on_cpu",
+    "layer_norm",
+    "online_softmax",
+    "rms_norm",
+    "row_max",
+    "row_sum",
+    "softmax",
+    "sum_on_cpu",
+    "threads",
+]
 
 load(Path(__file__).resolve().parent.parent / "rows" / "rows.ptx")

@@ -123,6 +123,37 @@ mod interop_rows {
     }
 
     #[pyfunction]
+    #[pyo3(signature = (x, out, asked = None))]
+    fn online_softmax(x: Any<'_>, out: Any<'_>, asked: Asked) -> PyResult<()> {
+        by_type!(x, T => {
+            let (x, mut out): (Matrix<Lease<T>>, Matrix<LeaseMut<T>>) = (import_as(x)?, import_as(out)?);
+            let scope = LaunchScope::new();
+            let arguments = kernels::online_softmax::<T>::try_with(scope.read(&x), scope.write(&mut out))?;
+            launch::<T, _>(&scope, (x.rows, x.columns), asked, arguments)?;
+            Ok(scope.finish()?)
+        })
+    }
+
+    #[pyfunction]
+    #[pyo3(signature = (x, chains, asked = None))]
+    fn chain(x: Matrix<Lease<f32>>, mut chains: Row<LeaseMut<f32>>, asked: Asked) -> PyResult<()> {
+        let scope = LaunchScope::new();
+        let arguments = kernels::chain::try_with(scope.read(&x), scope.write(&mut chains))?;
+        launch::<f32, _>(&scope, (x.rows, x.columns), asked, arguments)?;
+        Ok(scope.finish()?)
+    }
+
+    /// Returns what `chain` computes on the CPU, with teams of so many threads.
+    #[pyfunction]
+    fn chain_on_cpu(x: HostMatrix<Lease<f32>>, threads: u32) -> PyResult<Vec<f32>> {
+        let (numbers, mut chains) = (x.to_vec::<f32>()?, vec![0.0; x.rows]);
+        let view = View::new(&numbers, [x.rows, x.columns]);
+        let size = LaunchSize::for_teams(x.rows, threads);
+        kernels::chain::run(size, view, ViewMut::new(&mut chains, [x.rows]));
+        Ok(chains)
+    }
+
+    #[pyfunction]
     #[pyo3(signature = (x, weight, bias, out, eps, asked = None))]
     fn layer_norm(
         x: Any<'_>,

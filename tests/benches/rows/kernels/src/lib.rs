@@ -31,6 +31,36 @@ pub fn softmax<T: Real>(mut team: Team<'_>, x: View<'_, T, 2>, mut out: ViewMut<
     }
 }
 
+/// Softmax of each row, which reads the row once for its maximum and its sum.
+#[kernel(T = [f32, bf16], same_shape(x, out))]
+pub fn online_softmax<T: Real>(mut team: Team<'_>, x: View<'_, T, 2>, mut out: ViewMut<'_, T, 2, Rows>) {
+    for row in team.rows(&x) {
+        let x = row.keep(&x);
+        let merge = |[max, sum]: [f32; 2], [other, others]: [f32; 2]| {
+            let most = if other > max { other } else { max };
+            [most, sum * math::exp(max - most) + others * math::exp(other - most)]
+        };
+        let [max, sum] = row.reduce(&x, [f32::MIN, 0.0], move |own, x| merge(own, [x, 1.0]), merge);
+        let scale = 1.0 / sum;
+        row.write(&mut out, &x, move |x| math::exp(x - max) * scale);
+    }
+}
+
+/// A number of each row that depends on the order in which its elements are combined.
+#[kernel(same_rows(x, chains))]
+pub fn chain(mut team: Team<'_>, x: View<'_, f32, 2>, mut chains: ViewMut<'_, f32, 1, Rows>) {
+    for row in team.rows(&x) {
+        let merge = |[first, last, count]: [f32; 3], [others, other, more]: [f32; 3]| match [count, more] {
+            [_, 0.0] => [first, last, count],
+            [0.0, _] => [others, other, more],
+            _ => [0.75 * first + 0.5 * others, last - 0.25 * other, count + more],
+        };
+        let step = move |own, x: f32| merge(own, [x, 1.0 - x, 1.0]);
+        let [first, last, count] = row.reduce(&x, [0.0; 3], step, merge);
+        row.set(&mut chains, first + 3.0 * last + count);
+    }
+}
+
 /// Scales each row to the mean 0 and the variance 1, then by a weight and a bias.
 #[kernel(T = [f32, bf16], same_shape(x, out), same_columns(x, weight, bias))]
 pub fn layer_norm<T: Real>(
