@@ -50,7 +50,7 @@ const CHECKLISTS: [Checklist; 6] = [
                 below: EVERYWHERE,
             },
             Example { spellings: &["complex64", "COMPLEX64", "Complex64", "num-complex"], below: EVERYWHERE },
-            Example { spellings: &["bf16"], below: &["interop-kernel"] },
+            Example { spellings: &["bf16"], below: &["interop-kernel", "interop-core/src/guide"] },
         ],
     },
     Checklist {

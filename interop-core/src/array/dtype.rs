@@ -4,6 +4,7 @@
 //! `float4_e2m1fn`, which have no Rust type; `complex64`, whose Rust type is of another crate; in kernels `bf16`.
 //! * Here: a row of `TABLE` and a constant in `named!`; `is_in_typestrs` if the CUDA Array Interface lacks it; the last code of
 //!   `minifloat` if it has at most a byte and no Rust type.
+//! * `interop-core/src/protocols/dlpack/abi.rs`: the version of DLPack that brought its code, and `MINOR_VERSION`.
 //! * `interop-core/src/array/element.rs`: a line in `elements!`, behind a feature if the type belongs to another crate, and the notes
 //!   above the trait `Element`. A `MiniFloat` needs no line: it is the bits of any type without a Rust type.
 //! * `interop-core/src/array/dispatch.rs`: the type in the list of `dispatch`; one with a feature also in `optional` and `unlisted`.
@@ -16,6 +17,7 @@
 //! * `interop-kernel/src/lib.rs`, `interop-kernel/Cargo.toml`, `interop-kernel/tests`: its crate, if that is new; tests on the host.
 //! * `interop-core/Cargo.toml`, `interop-core/src/lib.rs`, `README.md`, `xtask/src/workspace.rs`, `.github/workflows/ci.yml`: a new feature.
 //! * `interop-derive/manual.md`: the list of element types.
+//! * `interop-core/src/guide/kernels.md`: the elements of kernels and rows.
 //! * `interop-core/public-api.txt`: by `cargo xtask bless`.
 //! * `examples/py-extension`: the matches over the type in its sources, if the example computes with it.
 //! * `tests/runtime/dtype.rs`, `tests/runtime/elements.rs`: a row for the name, the typestr and the numbers; one for the Rust type.

@@ -8,7 +8,7 @@
 //! | since | what | read by | written by |
 //! | --- | --- | --- | --- |
 //! | 1.0 | [`DLManagedTensorVersioned`]: `version`, `flags` with [`FLAG_READ_ONLY`] and [`FLAG_IS_COPIED`] | `managed_tensor` | `export` |
-//! | 1.1 | the type codes 7 to 17; [`FLAG_SUBBYTE_PADDED`] | `array/dtype.rs`; `managed_tensor` | `export` |
+//! | 1.1 | the type codes 7 to 17, to `float4_e2m1fn`; [`FLAG_SUBBYTE_PADDED`] | `array/dtype.rs`; `managed_tensor` | `export` |
 //! | 1.2 | strides of an array with axes are never null | `managed_tensor`, which reads null as C order | `export` |
 //! | 1.2 | [`DLPackExchangeAPI`], by the second of [`EXCHANGE_ATTRIBUTES`] | `python/import/exchange_table.rs` | – |
 //! | 1.3 | the same by the first of them, as a capsule | the same | `python/class/exchange_table.rs` |
