@@ -6,17 +6,21 @@
 //! pointer to it.
 
 // To add a crate, change these places. `cargo xtask guard lists` finds them by `cudarc`, whose memory is on a device, and `ndarray`.
-// * Here: a module with the feature's name.
+// * Here: a module with the name of the feature. `device_writes` says who may write memory of a device, `failed` makes an error of a call.
 // * `interop-core/src/adapters`: `Storage` for its buffers, and `FromImport` if an import can fill one; `AsStream` and `FromStream` for its
-//   streams. The documentation of `Storage` has the duties, that of `crate::storage` an example, and "An adapter" below what the
-//   adapters do besides.
+//   streams. The documentation of `Storage` has the duties, that of `crate::storage` an example. A default stream is that of its own
+//   context, or a blocking stream of it. `NEEDS_CONTEXT` says that a buffer is freed in the context that is current.
+// * `interop-core/src/memory`: an import is copied by `copy_to_buffer`, which allocates as this crate does, or by `CopyOnDefaultStream` into
+//   memory that the crate allocates: it may be asked for no elements, and for more bytes than it takes without a panic. In `FromImport`
+//   a constant, such as `IS_FREED_ON_DEFAULT_STREAM`, if no other storage was like this one.
+// * `interop-core/src/driver`: `make_room_on`, before a large allocation, waits for memory that is still to be released. `relaxed` and
+//   `Entered` leave the capture mode and the context of the thread as they were. The features of functions that only adapters call.
+// * `interop-core/src/cuda`, `interop-core/src/derive`: these features, too.
 // * `interop-core/Cargo.toml`: the crate, optional and without its default features, and a feature, also for docs.rs.
 // * `xtask/src/workspace.rs`: the feature in `FEATURES`. A crate that needs more than Rust to compile is left out, and has a suite of its
 //   own, like `cuda-core` (`xtask/src/cuda_core.rs`, `tests/cuda-core`).
 // * `xtask/src/guard.rs`: the feature in the checks that cannot build it: the oldest Rust, other platforms, the oldest dependencies.
 // * `interop-core/src/lib.rs`: the feature in the documentation, and where the module is compiled.
-// * `interop-core/src/cuda`, `interop-core/src/derive`, `interop-core/src/driver`, `interop-core/src/memory`: the features of functions that
-//   only adapters call; in `FromImport` a constant, such as `IS_FREED_ON_DEFAULT_STREAM`, if no other storage was like this one.
 // * `interop-core/src/array/layout/parts.rs`: nothing; a slice is named as in `ndarray`.
 // * `interop-derive/src/pointer_rules.rs`: the names of the buffers in `STORAGES`.
 // * `interop-kernel/src/adapters.rs`, `interop-kernel/src/lib.rs`, `interop-kernel/Cargo.toml`: arguments in the launches of the crate.
@@ -25,15 +29,6 @@
 // * `tests/runtime`: memory of the host, without a driver.
 // * `tests/cuda`: memory of a device, on the simulated driver and on a real one.
 // * `tests/benches`, `examples/cuda`, `PERFORMANCE.md`: what a copy costs; a program, if the crate launches kernels.
-//
-// An adapter:
-// 1. Copies an import with `copy_to_buffer`, which allocates as this crate does, or allocates by its own crate and copies with
-//    `CopyOnDefaultStream`. An allocation may be of no elements, and of more bytes than the crate accepts without a panic. Before a
-//    large one, `make_room_on` waits for memory that is still to be released.
-// 2. Leaves the current context and the capture mode of the thread as they were, while it calls the crate (`driver::context`).
-// 3. Names a default stream by its own context, or by a blocking stream of that context.
-// 4. Says by `FieldProbe::NEEDS_CONTEXT` that a buffer is freed in the context that is current.
-// 5. Takes `device_writes` for who may write memory of a device, and `failed` for errors of the crate.
 
 #[cfg(feature = "cuda-core")]
 pub mod cuda_core;
