@@ -279,6 +279,7 @@ pub mod descriptor {
     //! Arrays as plain data, for code that reads or writes a protocol itself: what is checked, and shapes with strides.
 
     pub use crate::array::dims::{Dims, MAX_NDIM};
+    pub use crate::array::info::Description;
     pub use crate::array::layout::Layout;
     pub use crate::array::validate::{RawDescriptor, Strides};
 }

@@ -196,11 +196,15 @@ fn describe(data: &Data<'_>) -> TokenStream {
     }
 }
 
-/// Passes on to the storage that the memory was used.
+/// Passes on to the storage that the memory is used.
 fn notices(data: &Data<'_>) -> Option<TokenStream> {
-    let (RoleField { member, ty, .. }, role, [read, write]) = match data {
-        Data::Storage(role, _) => (role, own!(__p::Storage), [own!(note_read), own!(note_write)]),
-        Data::Inner(role, _) => (role, own!(__p::CudaArray), [own!(__note_read), own!(__note_write)]),
+    let (RoleField { member, ty, .. }, role, [read, write, is_only_handle]) = match data {
+        Data::Storage(role, _) => {
+            (role, own!(__p::Storage), [own!(note_read), own!(note_write), own!(is_only_handle)])
+        }
+        Data::Inner(role, _) => {
+            (role, own!(__p::CudaArray), [own!(__note_read), own!(__note_write), own!(__is_only_handle)])
+        }
         Data::Raw { .. } => return None,
     };
     Some(own! {
@@ -210,6 +214,10 @@ fn notices(data: &Data<'_>) -> Option<TokenStream> {
 
         fn __note_write(&mut self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
             <#ty as #role>::#write(&mut self.#member, __stream)
+        }
+
+        fn __is_only_handle(&mut self) -> ::core::primitive::bool {
+            <#ty as #role>::#is_only_handle(&mut self.#member)
         }
     })
 }

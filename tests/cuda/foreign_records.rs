@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 use cust::memory::{CopyDestination, DeviceBuffer};
-use interop_core::adapters::cudarc::LentSliceMut;
+use interop_core::adapters::cudarc::{LentSlice, LentSliceMut};
 use interop_core::{CudaArray, ErrorKind, FromArray, LaunchScope, SharedBuffer, StreamHandle};
 
 use crate::support::{has_second_device, turn};
@@ -60,16 +60,35 @@ fn a_slice_is_read_on_a_third_stream_after_a_loan() {
     assert_eq!(third.clone_dtoh(&row.values).unwrap(), vec![0.0; LEN]);
 }
 
-/// Its program keeps a handle of the slice.
+/// The functions of `cudarc`, by another handle, would use the memory before the work of the loan is queued.
 #[test]
-fn a_slice_in_a_shared_buffer_is_read_on_a_third_stream_after_a_loan() {
+fn a_slice_in_an_arc_is_written_by_its_only_handle() {
     let _turn = turn();
     let [own, second, third] = streams();
     let values = Arc::new(own.clone_htod(&vec![1.0_f32; LEN]).unwrap());
     own.synchronize().unwrap();
-    let mut row = Row { values: SharedBuffer::new(values.clone()), len: LEN };
+    let mut rows = (
+        Row { values: SharedBuffer::new(values.clone()), len: LEN },
+        Arc::new(Row { values: values.clone(), len: LEN }),
+        Row { values: values.clone(), len: LEN },
+    );
+    let refused = [
+        LentSliceMut::<f32>::with_stream(&mut rows.0, &second).map(drop),
+        LentSliceMut::<f32>::with_stream(&mut rows.1, &second).map(drop),
+        LentSliceMut::<f32>::with_stream(&mut rows.2, &second).map(drop),
+        LaunchScope::on(&second).write_any(&mut rows.2).map(drop),
+    ];
+    for refused in refused {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
+    }
+    // Reading is shared.
+    let lent = LentSlice::<f32>::with_stream(&rows.2, &second).unwrap();
+    assert_eq!(third.clone_dtoh(&*values).unwrap(), second.clone_dtoh(&lent.view()).unwrap());
+    lent.finish().unwrap();
+    let (shared, counted, mut row) = rows;
+    drop((shared, counted, values));
     zero(&mut row, &second);
-    assert_eq!(third.clone_dtoh(&*values).unwrap(), vec![0.0; LEN]);
+    assert_eq!(third.clone_dtoh(&*row.values).unwrap(), vec![0.0; LEN]);
 }
 
 /// The next write by `cudarc` comes after a kernel that reads, too.
@@ -81,7 +100,7 @@ fn a_slice_is_written_on_a_third_stream_after_a_scope_that_reads() {
     own.synchronize().unwrap();
     let mut row = Row { values, len: LEN };
     let mut copy = second.alloc_zeros::<f32>(LEN).unwrap();
-    let lent = interop_core::adapters::cudarc::LentSlice::<f32>::with_stream(&row, &second).unwrap();
+    let lent = LentSlice::<f32>::with_stream(&row, &second).unwrap();
     second.memcpy_dtod(&lent.view(), &mut copy).unwrap();
     lent.finish().unwrap();
     third.memset_zeros(&mut row.values).unwrap();

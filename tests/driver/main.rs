@@ -5,6 +5,7 @@
 //! `tests/conformance/traceability.toml`. The simulated driver exists only on Linux, so these tests do too.
 #![cfg(target_os = "linux")]
 
+mod beside_captures;
 mod borrowed_tensors;
 mod cai;
 mod callers_stream;
@@ -53,3 +54,4 @@ mod stream_wait;
 mod support;
 mod threads;
 mod unknown_work;
+mod uses_now;

@@ -273,8 +273,9 @@ fn two_handles_of_one_memory_in_two_open_scopes() {
 
 fn refuses_a_second_scope<A: CudaArray>([mut one, mut two]: [A; 2]) {
     let refused = Err(ErrorKind::AlreadyBorrowed);
+    let other = Place::primary(0).non_blocking().handle();
     {
-        let (first, second) = (LaunchScope::new(), LaunchScope::new());
+        let (first, second) = (LaunchScope::new(), LaunchScope::on(&other));
         first.write_any(&mut one).unwrap();
         assert_eq!(second.read_any(&two).map(drop).map_err(|error| error.kind()), refused);
     }
@@ -284,7 +285,7 @@ fn refuses_a_second_scope<A: CudaArray>([mut one, mut two]: [A; 2]) {
         second.read_any(&two).unwrap();
     }
     {
-        let (first, second) = (LaunchScope::new(), LaunchScope::new());
+        let (first, second) = (LaunchScope::new(), LaunchScope::on(&other));
         first.read_any(&one).unwrap();
         assert_eq!(second.write_any(&mut two).map(drop).map_err(|error| error.kind()), refused);
     }
@@ -494,8 +495,9 @@ fn a_forgotten_scope_keeps_its_arrays_borrowed() {
     turn.set_reuse(true);
     let stream = Place::primary(0).non_blocking().handle();
     let block = || Arc::new(Row { data: CudaBuffer::zeroed_on(stream, 0, DType::I16, 32).unwrap(), len: 32 });
+    let other_stream = Place::primary(0).non_blocking().handle();
     let writes = |array: &mut Arc<Row<CudaBuffer>>| {
-        let scope = LaunchScope::on(&stream);
+        let scope = LaunchScope::on(&other_stream);
         scope.write_any(array).map(drop).map_err(|error| error.kind())
     };
     let mut other = block();
@@ -516,4 +518,56 @@ fn a_forgotten_scope_keeps_its_arrays_borrowed() {
     drop(later);
     finish_releases();
     turn.set_reuse(false);
+}
+
+/// The copy is on the default stream of the memory's context, which waits for the work, whatever context is current.
+#[test]
+fn a_copy_of_memory_of_another_context_waits_for_its_work() {
+    let turn = turn();
+    let place = Place::foreign(0);
+    for settled in [false, true] {
+        let data = place.bytes(3, 64);
+        let stream = place.legacy();
+        let (ledger, mut import) = arrive_on(&data, Device::cuda(0), stream);
+        if settled {
+            import.settle().unwrap();
+        }
+        let busy = place.non_blocking();
+        let work = if settled { busy } else { stream };
+        work.spin();
+        work.fill(&data, 5);
+        Place::primary(0).with(|| {
+            let copy = Row::<CudaBuffer>::from_import(import).unwrap();
+            assert_eq!(copy.to_vec::<i16>().unwrap()[0], 0x505, "{settled}");
+            drop(copy);
+        });
+        turn.run_all();
+        finish_releases();
+        assert_eq!(ledger.released(), 1);
+        turn.assert_no_reports();
+    }
+    place.destroy();
+}
+
+/// The same with a `stream` field: no handle means the stream here, so the host waits.
+#[test]
+fn a_stream_field_does_not_name_a_default_stream_of_another_context() {
+    let turn = turn();
+    let place = Place::foreign(0);
+    let data = place.bytes(3, 64);
+    let (_ledger, mut import) = arrive_on(&data, Device::cuda(0), place.legacy());
+    import.settle().unwrap();
+    let busy = place.non_blocking();
+    busy.spin();
+    busy.fill(&data, 5);
+    Place::primary(0).with(|| {
+        let array = Array::<LeaseMut<i16>>::from_import(import).unwrap();
+        assert_eq!(array.stream, StreamHandle::NothingPending);
+        assert_eq!(array.to_vec::<i16>().unwrap()[0], 0x505);
+    });
+    turn.run_all();
+    finish_releases();
+    turn.assert_no_reports();
+    drop(data);
+    place.destroy();
 }

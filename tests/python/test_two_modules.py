@@ -2,6 +2,9 @@
 
 import importlib.util
 import shutil
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -48,3 +51,25 @@ def test_a_writer_in_one_and_a_reader_in_the_other(other, first):
         # A borrow that has ended is forgotten.
         assert reading.checksum(image) == writing.checksum(image)
         writing.scale_(image, 2)
+
+
+def test_a_module_with_another_version_of_the_table_is_refused():
+    """Neither would know what the other one reads and writes."""
+    program = """
+        import ctypes
+        api = ctypes.pythonapi
+        api.PyInterpreterState_Get.restype = ctypes.c_void_p
+        api.PyInterpreterState_GetDict.restype = ctypes.py_object
+        shared = api.PyInterpreterState_GetDict(ctypes.c_void_p(api.PyInterpreterState_Get()))
+        shared["interop_core.access_table_v3"] = None
+        try:
+            import interop_demo
+        except ImportError as error:
+            assert "access_table_v3" in str(error), error
+        else:
+            raise AssertionError("it is imported")
+    """
+    finished = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60
+    )
+    assert finished.returncode == 0, finished.stderr

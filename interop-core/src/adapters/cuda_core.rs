@@ -68,6 +68,7 @@ use crate::array::mutability::Mutability;
 use crate::cuda;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
+use crate::cuda::claim::Claim;
 use crate::cuda::handover::ArrayWork;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::launch_scope::LaunchScope;
@@ -76,15 +77,17 @@ use crate::driver;
 use crate::driver::context::enter_primary_context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::to_usize;
+use crate::driver::memory_state::{MemoryState, StorageState};
 use crate::driver::order::order_default_stream;
-use crate::driver::stream::{PendingWork, is_capturing, is_stream_of};
+use crate::driver::placement::Placement;
+use crate::driver::stream::{is_capturing, is_stream_of};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy::transfer::{CopyOnDefaultStream, ordinal_of};
 use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::lease::LeaseMut;
-use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
+use crate::memory::storage::{MemoryRegion, Storage};
 use crate::process::fork::PerProcess;
 
 /// Returns the context that imports use: the primary context of a device. It is kept until the program ends.
@@ -267,11 +270,14 @@ impl<T: Element + DeviceCopy> ImportedBuffer<T> {
             );
             return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
         };
-        if self.info.pending.is_nothing() && self.info.unwatched_address != 0 && !is_capturing(handle) {
+        if self.info.state.placement.is_nothing() && self.info.unwatched_address != 0 && !is_capturing(handle)
+        {
             // The import left its work to a `stream` field of the struct, which is not known here. At its end the scope
             // makes the host wait, so that nothing is pending beside that stream either.
-            let unknown = ArrayWork { pending: PendingWork::UNKNOWN, ..self.info.work() };
-            unknown.order_before(driver::stream::Stream::new(handle, None, self.info.device).into())?;
+            let waiter = driver::stream::Stream::new(handle, None, self.info.device);
+            let claim = Claim::asked(&self.info, waiter)?;
+            let state = MemoryState::new(Placement::Unknown);
+            ArrayWork { state: &state, ..self.info.work() }.order_before(waiter.into(), &claim)?;
         }
         let scope = LaunchScope::on_handle(handle);
         scope.add(&self.info, ScopeUse::WRITE)?;
@@ -417,11 +423,11 @@ impl<T: Element + DeviceCopy> FromImport for ImportedBuffer<T> {
             Ok(place) => place,
             Err(error) => return Err(Refused::new(import, error)),
         };
-        let info = import.info().clone();
+        let mut info = import.info().clone();
         let lease = LeaseMut::<T>::from_import(import, order)?;
         // What `cuda-core` does with the memory is not noticed here, so the release waits for all work of the context.
-        info.note_used();
-        let info = ArrayInfo { pending: lease.state().pending, uses: None, ..info };
+        info.state.note_used();
+        info.state = MemoryState::new(lease.state().placement);
         let bytes = len * size_of::<T>();
         let memory = Arc::new(ImportedMemory { _lease: lease, address, bytes, context });
         // The size and the alignment have been checked, so there is no error that would lose the import.
@@ -441,8 +447,8 @@ unsafe impl<T: Element> Storage for ImportedBuffer<T> {
         self.info.stream()
     }
 
-    fn state(&self) -> MemoryState<'_> {
-        MemoryState::new(self.info.pending)
+    fn state(&self) -> StorageState<'_> {
+        StorageState::new(self.info.state.placement)
     }
 }
 

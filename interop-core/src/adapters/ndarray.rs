@@ -69,14 +69,15 @@ use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
 use crate::derive::from_array::FromArray;
 use crate::driver::device::Device;
-use crate::driver::stream::PendingWork;
+use crate::driver::memory_state::StorageState;
+use crate::driver::placement::Placement;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::extraction::{DataField, Extraction, FromImport, Requirements};
 use crate::memory::host::cells::{ReadOnlyCell, check_any_bits};
 use crate::memory::host::strided::Strided;
 use crate::memory::host::view::{HostView, HostViewMut};
 use crate::memory::raw_view::RawView;
-use crate::memory::storage::{InfoBuilder, MemoryRegion, MemoryState};
+use crate::memory::storage::{InfoBuilder, MemoryRegion};
 
 /// A wrapper around an array or view of `ndarray`, for exports, and for imports into an array.
 ///
@@ -101,7 +102,7 @@ fn info_of<T: Element>(
     let range = at(elements.start)..at(elements.end);
     let memory = MemoryRegion { address, range, element: T::TYPE, device: Device::CPU, mutability };
     let strides = Dims::from(strides);
-    let described = InfoBuilder::new(memory, None, true, MemoryState::new(PendingWork::NOTHING));
+    let described = InfoBuilder::new(memory, None, true, StorageState::new(Placement::Nothing));
     Dims::from(shape).finish(described.strides(&strides, false))
 }
 

@@ -1,7 +1,7 @@
 //! The checked description of an array.
 #![expect(clippy::inline_always, reason = "of a description that is inlined, unused fields are not written")]
 
-use core::ops::Range;
+use core::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use interop_kernel::DynKernelView;
@@ -12,11 +12,12 @@ use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
 use crate::driver::device::Device;
+use crate::driver::memory_state::MemoryState;
+use crate::driver::placement::Placement;
 use crate::driver::pointer::address_for_kernels;
-use crate::driver::stream::PendingWork;
 use crate::driver::stream_handle::StreamHandle;
-use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
+use crate::process::record::elements::Elements;
 
 /// A checked description of an array: address, element type, layout, device, mutability and stream.
 ///
@@ -44,8 +45,14 @@ use crate::error::{Cure, Error, ErrorKind, Result, text};
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with one another")]
 pub struct ArrayInfo {
+    pub(crate) description: Description,
+    pub(crate) state: MemoryState,
+}
+
+/// The numbers of an array: what its check has found. They say nothing of the use of the memory.
+#[derive(Clone, Debug)]
+pub struct Description {
     pub(crate) unwatched_address: usize,
     /// For an array without elements: the empty range at the start of its memory, which still has an owner.
     pub(crate) range: Range<usize>,
@@ -53,22 +60,26 @@ pub struct ArrayInfo {
     pub(crate) padded: bool,
     /// The elements are a Rust struct with padding, whose content is arbitrary. Rust code may leave it uninitialized.
     pub(crate) has_stale_padding: bool,
-    /// The drop of the struct is itself ordered after the work on the memory, and needs no context.
-    pub(crate) release_is_ordered: bool,
-    /// The work that the storage knows of, if a `stream` field names another stream. Its stream is `None` for a block of pool
-    /// memory, whose record has the work. In a box, because it is rare and descriptions are moved often.
-    pub(crate) of_storage: Option<Box<PendingWork>>,
-    /// The storage belongs to another crate, which may order its own functions by its own records.
-    pub(crate) is_foreign: bool,
-    /// No other handle in Rust has the memory: it is that of a lease.
-    pub(crate) has_one_handle: bool,
     pub(crate) struct_type: Option<Arc<StructType>>,
     pub(crate) layout: Layout,
     pub(crate) device: Device,
     pub(crate) mutability: Mutability,
-    pub(crate) pending: PendingWork,
-    /// How the memory was used, if this crate watches it.
-    pub(crate) uses: Option<Arc<Uses>>,
+}
+
+impl Deref for ArrayInfo {
+    type Target = Description;
+
+    #[inline(always)]
+    fn deref(&self) -> &Description {
+        &self.description
+    }
+}
+
+impl DerefMut for ArrayInfo {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Description {
+        &mut self.description
+    }
 }
 
 impl Eq for ArrayInfo {}
@@ -76,39 +87,25 @@ impl Eq for ArrayInfo {}
 impl PartialEq for ArrayInfo {
     /// For arrays without elements, the location of the memory is not compared.
     fn eq(&self, other: &Self) -> bool {
-        let place = |info: &Self| (info.device, info.mutability, info.pending);
+        let place = |info: &Self| (info.device, info.mutability, info.state.placement);
         place(self) == place(other) && self.has_elements_of(other)
     }
 }
 
 impl ArrayInfo {
-    /// A placeholder without elements. Not a constant, of which all bytes would be copied: most of them are zero.
     #[inline(always)]
-    pub(crate) const fn empty() -> Self {
-        Self {
-            unwatched_address: 0,
-            range: 0..0,
-            dtype: DType::U8,
-            padded: false,
-            has_stale_padding: false,
-            release_is_ordered: false,
-            of_storage: None,
-            is_foreign: false,
-            has_one_handle: false,
-            struct_type: None,
-            layout: Layout::empty(),
-            device: Device::UNKNOWN,
-            mutability: Mutability::ReadOnly,
-            pending: PendingWork::NOTHING,
-            uses: None,
-        }
+    pub(crate) const fn new(description: Description, state: MemoryState) -> Self {
+        Self { description, state }
     }
 
     /// Drops the fields one by one. These drops are inlined, and that of a field that is known to be empty disappears, while the
     /// drop of a description is a function, for which all of it is written to memory. What may panic comes last.
     #[inline(always)]
     pub(crate) fn dissolve(self) {
-        let Self { layout, struct_type, uses, of_storage, .. } = self;
+        let Self {
+            description: Description { layout, struct_type, .. },
+            state: MemoryState { uses, of_storage, .. },
+        } = self;
         drop((layout, of_storage));
         drop(struct_type);
         drop(uses);
@@ -118,8 +115,117 @@ impl ArrayInfo {
     #[inline]
     #[must_use]
     pub fn address(&self) -> usize {
-        self.note_used();
+        self.state.note_used();
         self.unwatched_address
+    }
+
+    /// The addresses from the lowest element to one past the highest, including gaps, because an import of the array
+    /// may use other strides. The range starts below [`address`](Self::address) if strides are negative. It is empty
+    /// for an array without elements.
+    #[inline]
+    #[must_use]
+    pub fn byte_range(&self) -> Range<usize> {
+        self.state.note_used();
+        self.unwatched_range()
+    }
+
+    /// Whether no work is pending, also none that the storage knows of beside a `stream` field.
+    #[cfg(feature = "python")]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state.placement.is_nothing() && self.state.of_storage.is_none()
+    }
+
+    /// The same memory with another state of its work.
+    pub(crate) fn with_work(mut self, placement: Placement) -> Self {
+        self.state.set_work(placement);
+        self
+    }
+
+    /// Declares whether other fields of a struct around the array have a drop. It may need the context of the memory.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_other_drops(mut self, needs_drop: bool) -> Self {
+        self.state.release_is_ordered &= !needs_drop;
+        self
+    }
+
+    /// The same array, which nobody may write to.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn readonly(mut self) -> Self {
+        self.mutability = Mutability::ReadOnly;
+        self
+    }
+
+    /// The end of a description by an `inner` field. No function of the user can take its place.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    #[doc(hidden)]
+    #[inline]
+    pub fn finish(self) -> Result<Self> {
+        Ok(self)
+    }
+
+    /// The stream with pending work on the data. `None` if it is unknown: work may be pending on any stream, and an
+    /// export waits for all work of the memory's context.
+    ///
+    /// It is also `None` for a default stream of a context that is not current on this thread, because no handle means
+    /// that stream here.
+    ///
+    /// Nothing is ever pending on CPU memory.
+    #[inline]
+    #[must_use]
+    pub fn stream(&self) -> Option<StreamHandle> {
+        self.state.placement.handle_here(self.device)
+    }
+
+    /// The same array with structs of equal fields expressed as a trailing axis, as DLPack requires.
+    pub(crate) fn without_struct_type(&self) -> Result<Self> {
+        let Some(struct_type) = self.struct_type() else { return Ok(self.clone()) };
+        let (dtype, count) = struct_type.as_single_scalar(self.dtype.packed_bits() / 8)?;
+        let layout = self.layout.split_elements(&[count])?;
+        let description = Description { dtype, struct_type: None, layout, ..self.description.clone() };
+        Ok(Self::new(description, self.state.clone()))
+    }
+
+    /// Describes the array for [`KernelArrays`](interop_kernel::KernelArrays), at the address that kernels use.
+    ///
+    /// # Errors
+    ///
+    /// As [`ArrayView::kernel_view`](crate::memory::array_view::ArrayView::kernel_view); [`ErrorKind::DType`] for
+    /// packed sub-byte elements.
+    pub fn kernel_view(&self) -> Result<DynKernelView<'_>> {
+        /// The maximum number of bytes that a thread loads at once.
+        const MAX_LOAD: usize = 16;
+        let bits = self.dtype().item_bits(self.is_padded());
+        if bits % 8 != 0 {
+            return Err(Error::new(ErrorKind::DType, "dtype", self.dtype(), "elements of whole bytes"));
+        }
+        let item_size = bits / 8;
+        // The lowest set bit of the size: 4 for 12 bytes.
+        let align = (item_size & item_size.wrapping_neg()).clamp(1, MAX_LOAD);
+        let address = kernel_address(self.address(), self.device(), align)?;
+        Ok(DynKernelView::new(address, item_size, self.shape(), self.strides())?)
+    }
+}
+
+impl Description {
+    /// A placeholder without elements. Not a constant, of which all bytes would be copied: most of them are zero.
+    #[inline(always)]
+    pub(crate) const fn empty() -> Self {
+        Self {
+            unwatched_address: 0,
+            range: 0..0,
+            dtype: DType::U8,
+            padded: false,
+            has_stale_padding: false,
+            struct_type: None,
+            layout: Layout::empty(),
+            device: Device::UNKNOWN,
+            mutability: Mutability::ReadOnly,
+        }
     }
 
     /// Whether both describe the same elements: one address, element type and layout.
@@ -127,41 +233,6 @@ impl ArrayInfo {
         (self.unwatched_address, self.unwatched_range(), self.dtype, self.padded)
             == (other.unwatched_address, other.unwatched_range(), other.dtype, other.padded)
             && (&self.struct_type, &self.layout) == (&other.struct_type, &other.layout)
-    }
-
-    /// Notes that the memory may be used in a way that this crate does not see.
-    #[inline]
-    pub(crate) fn note_used(&self) {
-        if let Some(uses) = &self.uses {
-            uses.note_unknown();
-        }
-    }
-
-    /// Whether no work is pending, also none that the storage knows of beside a `stream` field.
-    #[cfg(feature = "python")]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.pending.is_nothing() && self.of_storage.is_none()
-    }
-
-    /// The work that the storage knows of beside a `stream` field.
-    pub(crate) fn of_storage(&self) -> Option<PendingWork> {
-        self.of_storage.as_deref().copied()
-    }
-
-    /// The pending work as work on one stream: unknown if there is other work beside a `stream` field.
-    #[inline]
-    pub(crate) fn pending_on_one_stream(&self) -> PendingWork {
-        if self.of_storage.is_some() { PendingWork::UNKNOWN } else { self.pending }
-    }
-
-    /// Replaces the pending work.
-    pub(crate) fn with_work(self, pending: PendingWork) -> Self {
-        Self { pending, of_storage: None, ..self }
-    }
-
-    /// The record of the memory, if this crate knows all work on it.
-    pub(crate) fn followed(&self) -> Option<&Uses> {
-        self.uses.as_deref().filter(|uses| uses.are_known())
     }
 
     /// Replaces the address by another one of the same memory.
@@ -200,20 +271,22 @@ impl ArrayInfo {
         Ok(Self { unwatched_address: address, range, layout, ..self })
     }
 
-    /// The addresses from the lowest element to one past the highest, including gaps, because an import of the array
-    /// may use other strides. The range starts below [`address`](Self::address) if strides are negative. It is empty
-    /// for an array without elements.
-    #[inline]
-    #[must_use]
-    pub fn byte_range(&self) -> Range<usize> {
-        self.note_used();
-        self.unwatched_range()
-    }
-
-    /// As [`byte_range`](Self::byte_range), for this crate.
+    /// As [`ArrayInfo::byte_range`], for this crate.
     #[inline]
     pub(crate) fn unwatched_range(&self) -> Range<usize> {
         if self.range.is_empty() { 0..0 } else { self.range.clone() }
+    }
+
+    /// The bytes of the elements, for the record of accesses.
+    #[inline]
+    pub(crate) fn elements(&self) -> Elements {
+        let (range, bits) = (self.unwatched_range(), self.dtype.item_bits(self.padded));
+        let item = bits.div_ceil(8);
+        if bits % 8 != 0 || range.len() == self.numel().saturating_mul(item) {
+            return Elements::contiguous(range);
+        }
+        let steps = self.shape().iter().zip(self.strides()).filter(|(extent, _)| **extent > 1);
+        Elements::strided(range, item, steps.map(|(_, step)| step.unsigned_abs().saturating_mul(item)))
     }
 
     /// The element type.
@@ -346,51 +419,12 @@ impl ArrayInfo {
         Err(error.with_rust_hint(hint).with_python_hint(Cure::Copy))
     }
 
-    /// Declares whether other fields of a struct around the array have a drop. It may need the context of the memory.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn with_other_drops(mut self, needs_drop: bool) -> Self {
-        self.release_is_ordered &= !needs_drop;
-        self
-    }
-
-    /// The same array, which nobody may write to.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn readonly(self) -> Self {
-        Self { mutability: Mutability::ReadOnly, ..self }
-    }
-
-    /// The end of a description by an `inner` field. No function of the user can take its place.
-    ///
-    /// # Errors
-    ///
-    /// None.
-    #[doc(hidden)]
-    #[inline]
-    pub fn finish(self) -> Result<Self> {
-        Ok(self)
-    }
-
     /// Returns true unless [`mutability`](Self::mutability) is `Writable`. The memory of a `Vec` counts as read-only
     /// here, although an export that consumes the struct may be written.
     #[inline]
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.mutability != Mutability::Writable
-    }
-
-    /// The stream with pending work on the data. `None` if it is unknown: work may be pending on any stream, and an
-    /// export waits for all work of the memory's context.
-    ///
-    /// It is also `None` for a default stream of a context that is not current on this thread, because no handle means
-    /// that stream here.
-    ///
-    /// Nothing is ever pending on CPU memory.
-    #[inline]
-    #[must_use]
-    pub fn stream(&self) -> Option<StreamHandle> {
-        self.pending.handle_here(self.device)
     }
 
     /// The strides in bytes, or `None` if elements are packed below the byte.
@@ -494,34 +528,6 @@ impl ArrayInfo {
     pub(crate) fn has_scalar_type(&self, element: &ElementType) -> bool {
         let scalar = self.struct_type.is_none() && element.is_scalar();
         scalar && self.dtype == element.dtype && self.padded == element.padded
-    }
-
-    /// The same array with structs of equal fields expressed as a trailing axis, as DLPack requires.
-    pub(crate) fn without_struct_type(&self) -> Result<Self> {
-        let Some(struct_type) = self.struct_type() else { return Ok(self.clone()) };
-        let (dtype, count) = struct_type.as_single_scalar(self.dtype.packed_bits() / 8)?;
-        let layout = self.layout.split_elements(&[count])?;
-        Ok(Self { dtype, struct_type: None, layout, ..self.clone() })
-    }
-
-    /// Describes the array for [`KernelArrays`](interop_kernel::KernelArrays), at the address that kernels use.
-    ///
-    /// # Errors
-    ///
-    /// As [`ArrayView::kernel_view`](crate::memory::array_view::ArrayView::kernel_view); [`ErrorKind::DType`] for
-    /// packed sub-byte elements.
-    pub fn kernel_view(&self) -> Result<DynKernelView<'_>> {
-        /// The maximum number of bytes that a thread loads at once.
-        const MAX_LOAD: usize = 16;
-        let bits = self.dtype().item_bits(self.is_padded());
-        if bits % 8 != 0 {
-            return Err(Error::new(ErrorKind::DType, "dtype", self.dtype(), "elements of whole bytes"));
-        }
-        let item_size = bits / 8;
-        // The lowest set bit of the size: 4 for 12 bytes.
-        let align = (item_size & item_size.wrapping_neg()).clamp(1, MAX_LOAD);
-        let address = kernel_address(self.address(), self.device(), align)?;
-        Ok(DynKernelView::new(address, item_size, self.shape(), self.strides())?)
     }
 }
 

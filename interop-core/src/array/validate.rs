@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use crate::array::dims::Dims;
 use crate::array::dtype::DType;
-use crate::array::info::ArrayInfo;
+use crate::array::info::{ArrayInfo, Description};
 use crate::array::layout::order::Order;
 use crate::array::layout::{Layout, StrideList, in_elements};
 use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
-use crate::driver::device::{Device, DeviceType};
-use crate::driver::stream::PendingWork;
+use crate::driver::device::Device;
+use crate::driver::memory_state::StorageState;
+use crate::driver::placement::Placement;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 
@@ -108,20 +109,6 @@ struct Checked {
     range: Range<usize>,
 }
 
-/// Fields of a description that its check does not decide. They are set before the description is written to memory, because one
-/// that is changed afterwards is written twice. Not a closure, which would not be inlined.
-pub(crate) trait Complete {
-    fn complete(self, info: ArrayInfo) -> ArrayInfo;
-}
-
-/// No fields.
-impl Complete for () {
-    #[inline(always)]
-    fn complete(self, info: ArrayInfo) -> ArrayInfo {
-        info
-    }
-}
-
 impl RawDescriptor<'_> {
     /// Checks the description and returns an [`ArrayInfo`].
     ///
@@ -134,61 +121,70 @@ impl RawDescriptor<'_> {
     /// - `NullPointer`: an array with elements has the address 0.
     /// - `OutOfBounds`: elements lie outside `memory`.
     pub fn validate(self) -> Result<ArrayInfo> {
-        self.validate_with(())
+        let placement = self.stream.map_or(Placement::Unknown, Placement::on);
+        self.validate_with(StorageState::new(placement), None)
     }
 
-    /// As [`validate`](Self::validate), inlined into the caller, with fields that the caller knows.
+    /// As [`validate`](Self::validate), inlined into the caller, with the state that the caller knows. In one piece, because a
+    /// description that is moved into place afterwards is written twice.
     #[inline(always)]
-    pub(crate) fn validate_with(self, known: impl Complete) -> Result<ArrayInfo> {
+    pub(crate) fn validate_with(
+        self,
+        state: StorageState<'_>,
+        field: Option<StreamHandle>,
+    ) -> Result<ArrayInfo> {
+        // A device that is not stated may be any.
+        let device = self.device.unwrap_or(Device::UNKNOWN);
         let Some(steps) = self.steps() else {
-            return self.validate_in_bytes().map(|info| known.complete(info));
+            let description = self.describe_in_bytes()?;
+            return Ok(ArrayInfo { description, state: state.beside(field, device) });
         };
-        let Checked { numel, address, range } = self.check(steps)?;
-        Ok(known.complete(ArrayInfo {
-            unwatched_address: address,
-            range,
+        let found = self.check(steps)?;
+        Ok(ArrayInfo { description: self.description(steps, found), state: state.beside(field, device) })
+    }
+
+    #[inline(always)]
+    fn description(&self, steps: StrideList<'_, i64>, found: Checked) -> Description {
+        Description {
+            unwatched_address: found.address,
+            range: found.range,
             dtype: self.dtype,
             padded: self.is_padded(),
             has_stale_padding: false,
-            release_is_ordered: false,
-            of_storage: None,
-            is_foreign: false,
-            has_one_handle: false,
             struct_type: self.struct_type.cloned().map(Arc::new),
-            layout: Layout::from_checked(self.shape, steps, numel),
+            layout: Layout::from_checked(self.shape, steps, found.numel),
             device: self.device.unwrap_or(Device::UNKNOWN).normalized(),
             mutability: self.mutability,
-            pending: self.pending(),
-            uses: None,
-        }))
+        }
     }
 
-    /// As [`validate`](Self::validate), inlined into the caller. Replaces a description in its place (see `ImportSlot`). On an
-    /// error, it stays as it was.
+    /// Checks the numbers. Inlined into the caller.
     #[inline(always)]
-    pub(crate) fn validate_into(self, to: &mut ArrayInfo) -> Result<()> {
+    pub(crate) fn describe(self) -> Result<Description> {
+        let Some(steps) = self.steps() else { return self.describe_in_bytes() };
+        let found = self.check(steps)?;
+        Ok(self.description(steps, found))
+    }
+
+    /// As [`describe`](Self::describe). Replaces a description in its place (see `ImportSlot`). On an error, it stays as it was.
+    #[inline(always)]
+    pub(crate) fn describe_into(self, to: &mut Description) -> Result<()> {
         let Some(steps) = self.steps() else {
-            *to = self.validate_in_bytes()?;
+            *to = self.describe_in_bytes()?;
             return Ok(());
         };
         let found = self.check(steps)?;
         // All fields by name, so that a new one cannot be left out.
-        let ArrayInfo {
+        let Description {
             unwatched_address: address,
             range,
             dtype,
             padded,
             has_stale_padding,
-            release_is_ordered,
             struct_type,
             layout,
             device,
             mutability,
-            pending,
-            uses,
-            of_storage,
-            is_foreign,
-            has_one_handle,
         } = to;
         (*address, *range) = (found.address, found.range);
         (*dtype, *padded, *has_stale_padding) = (self.dtype, self.is_padded(), false);
@@ -196,8 +192,6 @@ impl RawDescriptor<'_> {
         layout.set(self.shape, steps, found.numel);
         *device = self.device.unwrap_or(Device::UNKNOWN).normalized();
         *mutability = self.mutability;
-        (*pending, *uses, *release_is_ordered) = (self.pending(), None, false);
-        (*of_storage, *is_foreign, *has_one_handle) = (None, false, false);
         Ok(())
     }
 
@@ -212,12 +206,12 @@ impl RawDescriptor<'_> {
     }
 
     #[cold]
-    fn validate_in_bytes(self) -> Result<ArrayInfo> {
+    fn describe_in_bytes(self) -> Result<Description> {
         let bits = self.check_type()?;
-        let Strides::Bytes(strides) = self.strides else { return self.validate() };
+        let Strides::Bytes(strides) = self.strides else { return self.describe() };
         let elements = self.in_elements(strides, bits)?;
         let elements = Dims::from_fn(elements.len(), |axis| elements[axis] as i64);
-        RawDescriptor { strides: Strides::Elements(&elements), ..self }.validate()
+        RawDescriptor { strides: Strides::Elements(&elements), ..self }.describe()
     }
 
     #[inline(always)]
@@ -271,18 +265,6 @@ impl RawDescriptor<'_> {
             Strides::Bytes(strides) => {
                 Layout::from_strides(self.shape, StrideList::Elements(&self.in_elements(strides, bits)?))
             }
-        }
-    }
-
-    /// Nothing is pending on CPU memory.
-    #[inline(always)]
-    fn pending(&self) -> PendingWork {
-        match self.stream {
-            Some(stream) => PendingWork::on(stream),
-            None if self.device.is_some_and(|device| device.device_type == DeviceType::CPU) => {
-                PendingWork::NOTHING
-            }
-            None => PendingWork::UNKNOWN,
         }
     }
 
@@ -351,7 +333,6 @@ fn no_first_element(address: usize, byte_offset: u64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::uses::Uses;
 
     /// The bits of a gigabyte must be counted in 64 bits, also with 32-bit addresses, which Miri tests.
     #[test]
@@ -372,17 +353,10 @@ mod tests {
             strides: Strides::Elements(&[1, 2]),
             ..RawDescriptor::new(0x1000, Device::CPU, shape)
         };
-        let earlier = ArrayInfo {
-            has_stale_padding: true,
-            release_is_ordered: true,
-            uses: Some(Uses::of_import()),
-            is_foreign: true,
-            has_one_handle: true,
-            ..ArrayInfo::empty()
-        };
+        let earlier = Description { has_stale_padding: true, ..Description::empty() };
         for descriptor in [RawDescriptor::new(0x1000, Device::CPU, shape), strided] {
-            let (mut info, expected) = (earlier.clone(), descriptor.clone().validate().unwrap());
-            descriptor.validate_into(&mut info).unwrap();
+            let (mut info, expected) = (earlier.clone(), descriptor.clone().describe().unwrap());
+            descriptor.describe_into(&mut info).unwrap();
             assert_eq!(format!("{info:?}"), format!("{expected:?}"));
         }
     }

@@ -19,8 +19,8 @@ use crate::driver::stream::{OwnStream, SPARE, Stream, capture_error, key_of};
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Result, text};
-use crate::process::borrow_registry;
 use crate::process::counters::COUNTERS;
+use crate::process::record::forget;
 
 /// Owned CUDA memory of any kind, zeroed, for elements of a type that is known at run time.
 ///
@@ -56,6 +56,8 @@ pub struct CudaBuffer {
     pub(crate) home: OwnStream,
     /// How pool memory that was allocated for a stream was used.
     pub(crate) uses: Option<Arc<Uses>>,
+    /// Work on a stream is in the memory that the host has not waited for: a block, or the start of memory that is not followed.
+    pub(crate) has_own_work: bool,
 }
 
 impl CudaBuffer {
@@ -200,7 +202,7 @@ impl CudaBuffer {
     ) -> Result<Self> {
         Self::allocated(MemoryKind::Pool, context, ordinal, element, bytes, |this, driver| {
             this.allocate_in_pool(driver, key_of(stream), stream.to_raw())?;
-            this.uses = Uses::of_block(this.home);
+            (this.uses, this.has_own_work) = (Uses::of_block(this.home), true);
             Ok(())
         })
     }
@@ -219,7 +221,8 @@ impl CudaBuffer {
             MemoryKind::Managed => Device::CUDA_MANAGED,
         };
         let home = OwnStream::spare(context);
-        let mut buffer = Self { address: 0, bytes, element, kind, device, home, uses: None };
+        let mut buffer =
+            Self { address: 0, bytes, element, kind, device, home, uses: None, has_own_work: false };
         if bytes != 0 {
             poll_in_passing();
             let driver = driver()?;
@@ -352,7 +355,7 @@ impl Drop for CudaBuffer {
         }
         let Self { address, kind, home, bytes, .. } = *self;
         // Those of leaked views and scopes.
-        borrow_registry::forget(address..address + bytes);
+        forget(address..address + bytes);
         let allocation = Allocation { address, kind, home };
         if kind != MemoryKind::Pool {
             return drop(allocation);

@@ -3,20 +3,20 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::array::info::ArrayInfo;
+use crate::cuda::claim::Claim;
 use crate::driver::context::{Context, context_for};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{driver, is_available};
+use crate::driver::memory_state::MemoryState;
 use crate::driver::order::{Waiter, Work, order, order_streams};
+use crate::driver::placement::Placement;
 use crate::driver::pointer::{
     MemoryUse, attributes_at, context_of_memory, host_address, memory_use, not_cuda,
 };
-#[cfg(feature = "python")]
 use crate::driver::release::hold::library_is_capturing;
 use crate::driver::release::queue::poll_in_passing;
 use crate::driver::release::reach::Reach;
-#[cfg(feature = "python")]
-use crate::driver::stream::capture_error;
-use crate::driver::stream::{PendingWork, Stream, interface_stream, is_capturing};
+use crate::driver::stream::{Stream, capture_error, interface_stream, is_capturing};
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
@@ -26,10 +26,7 @@ use crate::process::settings::unordered;
 /// The work on an array, for which its next user waits.
 #[derive(Clone, Copy)]
 pub(crate) struct ArrayWork<'a> {
-    pub(crate) pending: PendingWork,
-    /// As [`ArrayInfo::of_storage`].
-    pub(crate) of_storage: Option<PendingWork>,
-    pub(crate) uses: Option<&'a Uses>,
+    pub(crate) state: &'a MemoryState,
     /// Whether the uses are known.
     pub(crate) is_followed: bool,
     pub(crate) address: usize,
@@ -37,44 +34,42 @@ pub(crate) struct ArrayWork<'a> {
 }
 
 impl<'a> ArrayWork<'a> {
-    /// The work on memory of which nothing but the pending work is known.
-    pub(crate) fn new(pending: PendingWork, address: usize, device: Device) -> Self {
-        Self { pending, of_storage: None, uses: None, is_followed: false, address, device }
-    }
-
     /// Makes a stream, the host or a context wait for the work. Without a driver the host waits for nothing.
     ///
     /// # Errors
     ///
     /// As [`stream_wait`](crate::cuda::stream_wait()).
     #[inline]
-    pub(crate) fn order_before(self, waiter: Waiter) -> Result<()> {
+    pub(crate) fn order_before(self, waiter: Waiter, claim: &Claim) -> Result<()> {
         if matches!(waiter, Waiter::Host) && !is_available() {
             return Ok(());
         }
-        order(waiter, self.part(self.pending, self.uses.filter(|_| self.is_followed)))?;
-        self.of_storage.map_or(Ok(()), |work| self.order_storage_before(waiter, work))
+        order(
+            waiter,
+            self.part(self.state.placement, self.state.uses.as_deref().filter(|_| self.is_followed)),
+        )?;
+        self.state
+            .of_storage
+            .as_deref()
+            .map_or(Ok(()), |work| self.order_storage_before(waiter, *work, claim))
     }
 
     /// A capture leaves the wait out, because a graph is ordered where it is launched.
     #[cold]
-    fn order_storage_before(self, waiter: Waiter, work: PendingWork) -> Result<()> {
+    fn order_storage_before(self, waiter: Waiter, work: Placement, _: &Claim) -> Result<()> {
         let (waiter, stream) = match waiter {
             Waiter::Stream(to) | Waiter::StreamIntoCapture(to) => (Waiter::Stream(to), Some(to.handle())),
             other => (other, None),
         };
-        if [stream, self.pending.name()].into_iter().flatten().any(is_capturing) {
+        if [stream, self.state.placement.handle()].into_iter().flatten().any(is_capturing) {
             return Ok(());
         }
-        order(waiter, self.part(work, self.uses)).map(drop)
+        order(waiter, self.part(work, self.state.uses.as_deref())).map(drop)
     }
 
-    fn part(self, work: PendingWork, known: Option<&'a Uses>) -> Work<'a> {
+    fn part(self, work: Placement, known: Option<&'a Uses>) -> Work<'a> {
         let Self { address, device, .. } = self;
-        match work.only_name() {
-            Some(_) => work.stream(device).into(),
-            None => Work::Memory { address, device, known },
-        }
+        if work.is_known() { work.stream(device).into() } else { Work::Memory { address, device, known } }
     }
 }
 
@@ -82,9 +77,8 @@ impl ArrayInfo {
     /// The work for which the next user of the array waits.
     #[inline]
     pub(crate) fn work(&self) -> ArrayWork<'_> {
-        let (uses, is_followed) = (self.uses.as_deref(), self.followed().is_some());
-        let (of_storage, address, device) = (self.of_storage(), self.unwatched_address, self.device);
-        ArrayWork { pending: self.pending, of_storage, uses, is_followed, address, device }
+        let (address, device) = (self.unwatched_address, self.device);
+        ArrayWork { state: &self.state, is_followed: self.state.followed().is_some(), address, device }
     }
 }
 
@@ -100,7 +94,9 @@ pub(crate) fn hand_over(info: &ArrayInfo, consumer: StreamHandle) -> Result<()> 
         return Ok(());
     }
     poll_in_passing();
-    info.work().order_before(Stream::new(consumer, None, info.device()).map_or(Waiter::Host, Waiter::Stream))
+    let consumer = Stream::new(consumer, None, info.device());
+    let claim = Claim::asked(info, consumer)?;
+    info.work().order_before(consumer.map_or(Waiter::Host, Waiter::Stream), &claim)
 }
 
 /// Makes a library that does not name its stream wait for the work that is pending on an array: all later work of the
@@ -114,7 +110,10 @@ pub(crate) fn hand_over_to_context(info: &ArrayInfo) -> Result<()> {
     match info.device().device_type {
         DeviceType::CPU => Ok(()),
         _ if info.is_idle() => Ok(()),
-        _ => info.work().order_before(later_work(info.unwatched_address, info.device())?),
+        _ => {
+            let claim = Claim::asked(info, None)?;
+            info.work().order_before(later_work(info.unwatched_address, info.device())?, &claim)
+        }
     }
 }
 
@@ -136,12 +135,15 @@ pub(crate) fn later_work(address: usize, device: Device) -> Result<Waiter> {
 /// [`ErrorKind::StreamCapture`].
 #[cfg(feature = "python")]
 pub(crate) fn refuse_capture(info: &ArrayInfo, consumer: StreamHandle) -> Result<()> {
-    let device = info.device();
-    let waits_for_all = device.device_type != DeviceType::CPU
-        && info.pending.only_name().is_none()
-        && info.followed().is_none();
+    let waits_for_all = info.device().device_type != DeviceType::CPU
+        && !info.state.placement.is_known()
+        && info.state.followed().is_none();
+    if waits_for_all { refuse_capture_on(info.device(), consumer) } else { Ok(()) }
+}
+
+fn refuse_capture_on(device: Device, consumer: StreamHandle) -> Result<()> {
     let ordinal = (device.device_type == DeviceType::CUDA).then_some(device.device_id);
-    if waits_for_all && library_is_capturing(ordinal) {
+    if library_is_capturing(ordinal) {
         return Err(capture_error(consumer, "a wait for all work of a context"));
     }
     Ok(())
@@ -156,11 +158,13 @@ pub(crate) fn refuse_capture(info: &ArrayInfo, consumer: StreamHandle) -> Result
 ///
 /// As [`stream_wait`](crate::cuda::stream_wait()).
 pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
-    let device = info.device();
-    if let Some(named) = info.pending.only_name().and(info.stream()) {
-        if let Some(work) = info.of_storage().filter(|_| is_available()) {
-            let waiter = info.pending.stream(device).map_or(Waiter::Host, Waiter::Stream);
-            info.work().order_storage_before(waiter, work)?;
+    let (device, placement) = (info.device(), info.state.placement);
+    // The consumer waits for the stream that is named, on whatever stream it works.
+    let claim = Claim::asked(info, placement.only_stream(device))?;
+    if let Some(named) = info.stream().filter(|_| placement.is_known()) {
+        if let Some(work) = info.state.of_storage.as_deref().filter(|_| is_available()) {
+            let waiter = placement.stream(device).map_or(Waiter::Host, Waiter::Stream);
+            info.work().order_storage_before(waiter, *work, &claim)?;
         }
         return Ok(named);
     }
@@ -169,6 +173,8 @@ pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
     else {
         return Ok(StreamHandle::NothingPending);
     };
+    // A consumer that captures would make a stream outside of its capture wait.
+    refuse_capture_on(device, StreamHandle::LegacyDefault)?;
     let driver = driver()?;
     let context = context.map_or_else(|| context_for(driver, device), Ok)?;
     let _entered = context.enter(driver)?;
@@ -190,17 +196,18 @@ pub(crate) fn hand_back(info: &ArrayInfo, stream: StreamHandle) -> Result<()> {
     else {
         return Ok(());
     };
-    let Some(own) = info.pending.name() else { return Ok(()) };
+    let placement = info.state.placement;
+    let Some(own) = placement.handle() else { return Ok(()) };
     if own == StreamHandle::NothingPending {
         let found = text!("{own}, and pending work on the {stream}");
         let allowed = "a struct whose `stream` field holds a stream that can wait for the work";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
     // The storage frees the memory in the order of its own stream.
-    for waiter in [Some(info.pending), info.of_storage()].into_iter().flatten() {
+    for waiter in [Some(placement), info.state.of_storage.as_deref().copied()].into_iter().flatten() {
         order(waiter.stream(device).into(), Work::Stream(work))?;
     }
-    if info.pending.has_hidden_streams() {
+    if placement.has_hidden_streams() {
         order(later_work(info.unwatched_address, device)?, Work::Stream(work))?;
     }
     join_default_stream(own, device)
@@ -293,7 +300,7 @@ pub(crate) fn locate_and_order(
     let (context, reach) =
         (attributes.context, attributes.reach(driver).holding(info.unwatched_range().len()));
     let work = if stated {
-        info.pending.name().and_then(|named| Stream::new(named, context, info.device)).into()
+        info.state.placement.handle().and_then(|named| Stream::new(named, context, info.device)).into()
     } else {
         Work::All(reach)
     };

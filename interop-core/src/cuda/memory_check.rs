@@ -1,6 +1,6 @@
 //! Compares what an array says about its memory with what the driver knows.
 
-use crate::array::info::ArrayInfo;
+use crate::array::info::Description;
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{Driver, driver, opened};
@@ -23,7 +23,7 @@ pub(crate) enum Verification {
 ///
 /// As [`compare`] and [`compare_host`].
 #[inline]
-pub(crate) fn check(info: &ArrayInfo, trust: Verification) -> Result<Option<Reach>> {
+pub(crate) fn check(info: &Description, trust: Verification) -> Result<Option<Reach>> {
     let sized = |reach: Reach| reach.holding(info.unwatched_range().len());
     match (info.device().device_type, trust) {
         (DeviceType::CPU, Verification::Full) => compare_host(info).map(|()| None),
@@ -40,7 +40,7 @@ pub(crate) fn check(info: &ArrayInfo, trust: Verification) -> Result<Option<Reac
 }
 
 /// Returns the reach of memory whose device is only stated, not verified. `None` without elements or a driver.
-pub(crate) fn reach_in_use(info: &ArrayInfo) -> Option<Reach> {
+pub(crate) fn reach_in_use(info: &Description) -> Option<Reach> {
     if info.numel() == 0 || info.device() == Device::CPU {
         return None;
     }
@@ -49,7 +49,7 @@ pub(crate) fn reach_in_use(info: &ArrayInfo) -> Option<Reach> {
 
 /// Returns the reach of exported memory: the context that the driver reports for it.
 #[cold]
-pub(crate) fn reach_of(info: &ArrayInfo) -> Option<Reach> {
+pub(crate) fn reach_of(info: &Description) -> Option<Reach> {
     // An array without elements may still own memory, which may be freed only in its context.
     let address = if info.numel() == 0 { info.range.start } else { info.unwatched_address };
     if address == 0 {
@@ -78,7 +78,7 @@ pub(crate) fn reach_of(info: &ArrayInfo) -> Option<Reach> {
 /// [`ErrorKind::Device`] if the address is not CUDA memory, or is of another kind or device than stated.
 /// [`ErrorKind::OutOfBounds`] if elements lie outside the allocation.
 #[cold]
-fn compare(info: &ArrayInfo) -> Result<Option<Reach>> {
+fn compare(info: &Description) -> Result<Option<Reach>> {
     if info.numel() == 0 {
         return Ok(None);
     }
@@ -100,7 +100,7 @@ fn compare(info: &ArrayInfo) -> Result<Option<Reach>> {
 ///
 /// The driver is queried only if it is already open: an array in host memory does not load it.
 #[inline]
-fn compare_host(info: &ArrayInfo) -> Result<()> {
+fn compare_host(info: &Description) -> Result<()> {
     match opened() {
         Some(driver) if is_device_memory(driver, info.unwatched_address) => {
             Err(handed_out_as_host(driver, info))
@@ -110,7 +110,7 @@ fn compare_host(info: &ArrayInfo) -> Result<()> {
 }
 
 #[cold]
-fn handed_out_as_host(driver: &Driver, info: &ArrayInfo) -> Error {
+fn handed_out_as_host(driver: &Driver, info: &Description) -> Error {
     let address = info.unwatched_address;
     let place =
         attributes_at(driver, address).ok().flatten().map_or(Device::cuda(0), |attributes| attributes.device);

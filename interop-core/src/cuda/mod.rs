@@ -30,6 +30,7 @@
 
 pub(crate) mod block;
 pub(crate) mod buffer;
+pub(crate) mod claim;
 pub(crate) mod handover;
 pub(crate) mod kernel_module;
 pub(crate) mod memory_check;

@@ -20,7 +20,7 @@ use crate::cuda::memory_check::Verification;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::driver::device::Device;
-use crate::driver::stream::PendingWork;
+use crate::driver::placement::{Change, Placement};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::host_vec::{HostBuffer, HostVec};
@@ -115,7 +115,8 @@ impl<'a> BorrowedTensor<'a> {
         import.info.mutability = mutability;
         if import.info.device != Device::CPU {
             // The library may work on any stream, before and after the call.
-            import.info.pending = PendingWork::UNKNOWN.with_hidden_streams();
+            import.info.state.placement = Placement::Unknown;
+            import.change(Change::Hides);
         }
         Ok(Self { import, marker: PhantomData })
     }

@@ -10,10 +10,10 @@ use crate::cuda::handover::{hand_back, hand_over, stream_for_interface};
 use crate::derive::fields::axes::{ShapeField, StridesField};
 use crate::derive::fields::stream::AsStream;
 use crate::driver::device::DeviceType;
+use crate::driver::placement::Placement;
 use crate::driver::pointer::address_for_kernels;
 use crate::driver::release::queue::poll_in_passing;
 use crate::driver::release::reach::InReach;
-use crate::driver::stream::PendingWork;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Refused, Result};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
@@ -108,6 +108,13 @@ pub unsafe trait CudaArray {
         false
     }
 
+    /// As [`Storage::is_only_handle`], for the storage of the array.
+    #[doc(hidden)]
+    #[inline]
+    fn __is_only_handle(&mut self) -> bool {
+        true
+    }
+
     /// Returns a view of elements `T` with `N` axes.
     ///
     /// # Errors
@@ -156,7 +163,8 @@ pub unsafe trait CudaArray {
     /// - `DType` for another element type than `T`, and for a byte that is not a valid `bool`.
     /// - `Rank`, `Shape`, `Strides` if the last axes are not the trailing axes of `T`, or are not contiguous.
     /// - `OutOfMemory` if the copy cannot be allocated.
-    /// - `AlreadyBorrowed` while Rust code writes to the memory through another struct.
+    /// - `AlreadyBorrowed` while Rust code writes to the memory through another struct: a view, or an open
+    ///   [`LaunchScope`](crate::LaunchScope).
     /// - `Stream` for a stream with CPU memory.
     /// - Otherwise as [`info`](Self::info) and [`cuda::stream_synchronize`](crate::cuda::stream_synchronize).
     fn to_vec<T: Element>(&self) -> Result<Vec<T>>
@@ -169,7 +177,7 @@ pub unsafe trait CudaArray {
             return unsafe { with_elements(&info, false, |elements| elements.to_vec(Order::C)) };
         }
         // SAFETY: rule 1.
-        unsafe { crate::memory::copy::transfer::fetch_vec(&info, Order::C) }
+        unsafe { crate::memory::copy::fetch::fetch_vec(&info, Order::C) }
     }
 
     /// Calls `see` with chunks of elements, in memory order: by address, independent of the indices. Works for any rank
@@ -379,11 +387,12 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that CUDA cannot access,
-    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for element types without a typestr; as
-    /// [`info`](Self::info), and for pinned memory as [`cuda::device_address`](crate::cuda::device_address) if there is a driver.
+    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for element types without a typestr;
+    /// [`ErrorKind::AlreadyBorrowed`](crate::error::ErrorKind::AlreadyBorrowed) while a [`LaunchScope`](crate::LaunchScope) writes to
+    /// the memory on another stream; as [`info`](Self::info), and for pinned memory as [`cuda::device_address`](crate::cuda::device_address) if there is a driver.
     fn to_cai(&self) -> Result<CudaArrayInterface> {
         let mut info = self.info()?;
-        info.pending = PendingWork::on(stream_for_interface(&info)?);
+        info.state.placement = Placement::on(stream_for_interface(&info)?);
         let mut interface = CudaArrayInterface::try_from(&info)?;
         interface.data.0 = address_for_kernels(info.unwatched_address, info.device())?;
         Ok(interface)
@@ -397,7 +406,9 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`info`](Self::info) and [`cuda::stream_wait`](crate::cuda::stream_wait).
+    /// As [`info`](Self::info) and [`cuda::stream_wait`](crate::cuda::stream_wait);
+    /// [`ErrorKind::AlreadyBorrowed`](crate::error::ErrorKind::AlreadyBorrowed) while a [`LaunchScope`](crate::LaunchScope) writes to
+    /// the memory on another stream, because its kernels are not queued yet.
     fn make_stream_wait(&self, stream: StreamHandle) -> Result<()> {
         let info = self.info()?;
         if stream == StreamHandle::NothingPending {
@@ -459,7 +470,8 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// The struct is returned with the reason: as [`info`](Self::info), [`dlpack::export`](crate::dlpack::export) and
-    /// [`cuda::stream_wait`](crate::cuda::stream_wait).
+    /// [`cuda::stream_wait`](crate::cuda::stream_wait), and [`ErrorKind::AlreadyBorrowed`](crate::error::ErrorKind::AlreadyBorrowed) as
+    /// [`make_stream_wait`](Self::make_stream_wait).
     #[inline]
     fn into_dlpack(self) -> Result<ManagedTensor<Versioned>, Refused<Self>>
     where
@@ -503,7 +515,8 @@ pub unsafe trait CudaArray {
         };
         let exported = match hand_over(&info, stream) {
             // SAFETY: rules 1 to 3 for as long as the export owns the struct, which nothing else can reach.
-            Ok(()) => unsafe { export_described(&info, whole, Ownership::Owned) },
+            Ok(()) => unsafe { export_described(&info, whole, Ownership::Owned) }
+                .map(|tensor: ManagedTensor<A>| tensor.ready_on(stream)),
             Err(error) => Err(Refused::new(whole.into_inner(), error)),
         };
         exported.map_err(|Refused { value, error }| Refused::new(value.0, error))
@@ -518,7 +531,8 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// As [`info`](Self::info), [`dlpack::export`](crate::dlpack::export) and
-    /// [`cuda::stream_wait`](crate::cuda::stream_wait).
+    /// [`cuda::stream_wait`](crate::cuda::stream_wait), and [`ErrorKind::AlreadyBorrowed`](crate::error::ErrorKind::AlreadyBorrowed) as
+    /// [`make_stream_wait`](Self::make_stream_wait).
     fn share_dlpack(self: &Arc<Self>) -> Result<ManagedTensor<Versioned>>
     where
         Self: Sized + Send + Sync + 'static,
@@ -538,6 +552,8 @@ pub unsafe trait CudaArray {
         let info = self.info()?;
         hand_over(&info, stream)?;
         // SAFETY: rules 1 to 3 while the handle exists, because nothing can borrow the struct mutably then.
-        Ok(unsafe { export_kept(&info, InReach::new(Arc::clone(self), None), Ownership::Shared) }?)
+        let tensor: ManagedTensor<A> =
+            unsafe { export_kept(&info, InReach::new(Arc::clone(self), None), Ownership::Shared) }?;
+        Ok(tensor.ready_on(stream))
     }
 }

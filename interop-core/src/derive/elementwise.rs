@@ -73,7 +73,7 @@ impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<'a, 
     fn describe(self) -> Result<OperandArray<'a>> {
         let info = CudaArray::info(self)?;
         info.check_writable()?;
-        let scope_use = ScopeUse::write(self, &info);
+        let scope_use = ScopeUse::write(self, &info)?;
         OperandArray::new::<T>(info, scope_use)
     }
 }

@@ -35,6 +35,10 @@ macro_rules! dereferences {
             fn __note_write(&mut self, stream: $crate::StreamHandle) -> bool {
                 self.$field.__note_write(stream)
             }
+
+            fn __is_only_handle(&mut self) -> bool {
+                self.$field.__is_only_handle()
+            }
         }
     };
 }

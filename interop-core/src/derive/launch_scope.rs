@@ -49,10 +49,13 @@ use crate::memory::raw_view::RawView;
 ///
 /// The arrays outlive the scope, so declare them before it. Two arrays can share memory: two arguments that are imports of it,
 /// two handles of an `Arc`, clones of a [`SharedBuffer`](crate::SharedBuffer). If one of them is written, the second one is
-/// refused ([`ErrorKind::AlreadyBorrowed`]): in one scope if they have an element in common, and in two open scopes, or in a scope
-/// beside a [`HostView`](crate::HostView), if their address ranges overlap. The second scope cannot wait for the first, because
-/// the kernels of an open scope are not queued yet. Arguments of two calls are not compared, because their library orders the
-/// calls. A scope that is leaked keeps its arrays borrowed.
+/// refused ([`ErrorKind::AlreadyBorrowed`]): if it has an element in common with another array of the scope, of an open scope on
+/// another stream, or of a [`HostView`](crate::HostView). The second scope cannot wait for the first, because the kernels of an open
+/// scope are not queued yet. So are copies and exports through the second handle, until the scope ends. Two scopes on one stream
+/// are ordered by it. A scope that is leaked keeps its arrays borrowed.
+///
+/// A storage of another crate in an `Arc`, such as `Arc<CudaSlice<T>>`, is written only by its only handle: the functions of that
+/// crate do not ask this one.
 ///
 /// # Example
 ///
@@ -120,7 +123,8 @@ impl<'a> LaunchScope<'a> {
     /// [`NothingPending`](StreamHandle::NothingPending), which is no stream, is as [`new`](Self::new).
     ///
     /// During graph capture a stream that waits for an array on the capturing stream becomes part of the graph, and the end
-    /// of the scope joins it again.
+    /// of the scope joins it again. It stays in the capture until that ends: what you queue on it meanwhile is captured, too, and has to
+    /// be joined by you.
     #[must_use]
     pub fn on<S: AsStream + ?Sized>(stream: &'a S) -> Self {
         match stream.as_stream() {
@@ -183,7 +187,7 @@ impl<'a> LaunchScope<'a> {
         let (pointer, shape, strides) = unsafe { RawView::<N>::new::<T>(&info) }?.kernel_argument::<T>()?;
         // SAFETY: as in `read`; the borrow is exclusive, and each index has its own element.
         let view = unsafe { KernelViewMut::<'s>::from_raw_parts(pointer, shape, strides) };
-        self.add(&info, ScopeUse::write(array, &info))?;
+        self.add(&info, ScopeUse::write(array, &info)?)?;
         // SAFETY: as in `read`; the borrow is exclusive.
         Ok(unsafe { self.argument(view) })
     }
@@ -207,7 +211,7 @@ impl<'a> LaunchScope<'a> {
     pub fn write_any(&self, array: &'a mut (impl CudaArray + ?Sized)) -> Result<ArrayInScope<'_>> {
         let info = array.info()?;
         info.check_writable()?;
-        let scope_use = ScopeUse::write(array, &info);
+        let scope_use = ScopeUse::write(array, &info)?;
         self.describe(info, scope_use)
     }
 
@@ -346,10 +350,11 @@ impl<'a> LaunchScope<'a> {
         unsafe { InScope::new(view, self.number()) }
     }
 
-    fn describe(&self, info: ArrayInfo, scope_use: ScopeUse<'a>) -> Result<ArrayInScope<'_>> {
+    fn describe(&self, mut info: ArrayInfo, scope_use: ScopeUse<'a>) -> Result<ArrayInScope<'_>> {
         self.add(&info, scope_use)?;
         // Code that reads the address of this description is in the scope.
-        Ok(ArrayInScope { info: ArrayInfo { uses: None, ..info }, scope: PhantomData })
+        info.state.uses = None;
+        Ok(ArrayInScope { info, scope: PhantomData })
     }
 
     /// Adds the array of a description.

@@ -3,12 +3,13 @@
 
 use crate::array::info::ArrayInfo;
 use crate::cuda;
+use crate::cuda::claim::Claim;
 use crate::cuda::memory_check::reach_of;
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::order::Waiter;
+use crate::driver::placement::Placement;
 use crate::driver::release::reach::{InReach, Reach, Sole};
-use crate::driver::stream::PendingWork;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 
@@ -61,6 +62,10 @@ unsafe impl<A: CudaArray> CudaArray for InReach<Sole<A>> {
 
     fn __note_write(&mut self, stream: StreamHandle) -> bool {
         self.handle_mut().0.__note_write(stream)
+    }
+
+    fn __is_only_handle(&mut self) -> bool {
+        self.handle_mut().0.__is_only_handle()
     }
 }
 
@@ -134,8 +139,9 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
     fn info(&self) -> Result<ArrayInfo> {
         let mut info = self.array.info()?;
         if self.device == Device::CPU && info.device() != Device::CPU {
-            info.work().order_before(Waiter::Host)?;
-            info = info.with_work(PendingWork::NOTHING);
+            let claim = Claim::asked(&info, None)?;
+            info.work().order_before(Waiter::Host, &claim)?;
+            info = info.with_work(Placement::Nothing);
         }
         info.device = self.device;
         Ok(info)
@@ -147,5 +153,9 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
 
     fn __note_write(&mut self, stream: StreamHandle) -> bool {
         self.array.__note_write(stream)
+    }
+
+    fn __is_only_handle(&mut self) -> bool {
+        self.array.__is_only_handle()
     }
 }

@@ -1,21 +1,22 @@
 //! The stream and the arrays of a `LaunchScope`, and the order between them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::thread::panicking;
 
 use crate::array::info::ArrayInfo;
+use crate::cuda::claim::Claim;
 use crate::cuda::handover::{ArrayWork, later_work};
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{driver, is_available};
+use crate::driver::memory_state::MemoryState;
 use crate::driver::order::{Waiter, Work, order};
-use crate::driver::stream::{PendingWork, Stream, is_capturing};
+use crate::driver::stream::{Stream, is_capturing};
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::raw_view::{elements, shared_elements};
-use crate::process::borrow_registry::{Borrow, Elements, already_borrowed};
+use crate::process::record::conflict;
+use crate::process::record::elements::Elements;
 
 /// Tells a storage of another crate, at the end of a scope, on which stream its memory was used. Returns whether the crate's
 /// own methods order later work after that.
@@ -32,13 +33,23 @@ impl<'a> ScopeUse<'a> {
     /// The scope reads the array of this description.
     pub(crate) fn read(array: &'a (impl CudaArray + ?Sized), info: &ArrayInfo) -> Self {
         let notice = move || -> Notice<'a> { Box::new(move |stream| array.__note_read(stream)) };
-        Self { writes: false, notice: info.is_foreign.then(notice) }
+        Self { writes: false, notice: info.state.is_foreign.then(notice) }
     }
 
     /// As [`read`](Self::read), for an array that the scope writes.
-    pub(crate) fn write(array: &'a mut (impl CudaArray + ?Sized), info: &ArrayInfo) -> Self {
-        let notice = move || -> Notice<'a> { Box::new(move |stream| array.__note_write(stream)) };
-        Self { writes: true, notice: info.is_foreign.then(notice) }
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::AlreadyBorrowed`] for a storage of another crate with other handles: its own functions, which the record does
+    /// not know, may use the memory meanwhile.
+    pub(crate) fn write(array: &'a mut (impl CudaArray + ?Sized), info: &ArrayInfo) -> Result<Self> {
+        if !info.state.is_foreign {
+            return Ok(Self { writes: true, notice: None });
+        }
+        if !array.__is_only_handle() {
+            return Err(other_handles());
+        }
+        Ok(Self { writes: true, notice: Some(Box::new(move |stream| array.__note_write(stream))) })
     }
 
     /// The scope writes an array whose storage needs no notice.
@@ -72,57 +83,48 @@ pub(crate) struct ScopeStream {
 
 /// An array of a scope.
 struct Member<'a> {
-    pending: PendingWork,
-    /// The work that the storage knows of, if a `stream` field names another stream.
-    of_storage: Option<PendingWork>,
+    state: MemoryState,
     device: Device,
     address: usize,
-    uses: Option<Arc<Uses>>,
     /// Whether this crate knew all work on the array before the scope.
     is_followed: bool,
     /// For a storage of another crate.
     notice: Option<Notice<'a>>,
     writes: bool,
     elements: Elements,
-    /// The access in the record that scopes and host views share.
-    #[expect(dead_code, reason = "it ends with the scope")]
-    borrow: Option<Borrow>,
+    /// The use in the record of all uses. It ends with the scope.
+    claim: Claim,
 }
 
 impl<'a> Member<'a> {
-    /// Starts the use of an array.
-    fn new(info: &ArrayInfo, ScopeUse { writes, notice }: ScopeUse<'a>) -> Result<Self> {
-        let is_followed = info.followed().is_some();
-        // An argument of a call is ordered by its library, with other calls.
-        let is_argument = info.has_one_handle && is_followed && info.device.device_type == DeviceType::CUDA;
-        let shared = shared_elements(info).filter(|_| !is_argument);
+    /// The use of an array by a scope on this stream. `None` if an array after it tells of the stream.
+    fn new(info: &ArrayInfo, scope_use: ScopeUse<'a>, on: Option<Stream>) -> Result<Self> {
+        let ScopeUse { writes, notice } = scope_use;
         Ok(Self {
-            pending: info.pending,
-            of_storage: info.of_storage(),
+            state: info.state.clone(),
             device: info.device,
             address: info.unwatched_address,
-            uses: info.uses.clone(),
-            is_followed,
+            is_followed: info.state.followed().is_some(),
             notice,
             writes,
-            elements: elements(info),
-            borrow: Borrow::from_shared(shared, writes)?,
+            elements: info.elements(),
+            claim: Claim::by_device(info, writes, on)?,
         })
     }
 
     fn work(&self) -> ArrayWork<'_> {
-        let Self { pending, of_storage, ref uses, is_followed, address, device, .. } = *self;
-        ArrayWork { pending, of_storage, uses: uses.as_deref(), is_followed, address, device }
+        let Self { ref state, is_followed, address, device, .. } = *self;
+        ArrayWork { state, is_followed, address, device }
     }
 
     /// The stream of the array, if it can be that of a scope.
     fn stream(&self) -> Option<Stream> {
-        self.pending.stream(self.device)
+        self.state.placement.stream(self.device)
     }
 
     /// The stream of the array, if all work is on it.
     fn only_stream(&self) -> Option<Stream> {
-        self.pending.only_name().and(self.stream())
+        self.state.placement.only_stream(self.device)
     }
 
     /// Whether the array is on a default stream, and in memory of no single device: an array after it tells of which.
@@ -132,17 +134,17 @@ impl<'a> Member<'a> {
 
     /// Whether a capture on the stream of the scope orders all work on the array.
     fn is_in_capture(&self) -> bool {
-        self.only_stream().is_some() && self.of_storage.is_none() && self.notice.is_none()
+        self.only_stream().is_some() && self.state.of_storage.is_none() && self.notice.is_none()
     }
 
     /// Makes the stream of the scope wait for the work that is pending on the array. What else there is in a graph is ordered
     /// where it is launched.
     fn order_before(&self, scope: Stream, waiter: fn(Stream) -> Waiter) -> Result<()> {
-        let is_unknown = self.pending.only_name().is_none();
+        let is_unknown = !self.state.placement.is_known();
         if !is_available() || is_unknown && is_capturing(scope.handle()) {
             return Ok(());
         }
-        self.work().order_before(waiter(scope))
+        self.work().order_before(waiter(scope), &self.claim)
     }
 
     /// Makes what comes after the scope wait for it. Returns whether the host has to wait instead.
@@ -154,12 +156,13 @@ impl<'a> Member<'a> {
         }
         // The storage frees the memory in the order of its own stream. Whoever uses an array on an unknown stream waits for
         // all work.
-        let streams = [Some(self.pending), self.of_storage].into_iter().flatten();
-        let mut needs_host = self.pending.is_nothing();
+        let MemoryState { placement, ref of_storage, .. } = self.state;
+        let streams = [Some(placement), of_storage.as_deref().copied()].into_iter().flatten();
+        let mut needs_host = placement.is_nothing();
         for own in streams.filter_map(|work| work.stream(self.device)) {
             needs_host |= fails(Waiter::Stream(own));
         }
-        if !self.pending.has_hidden_streams() || needs_host {
+        if !placement.has_hidden_streams() || needs_host {
             return needs_host;
         }
         match later_work(self.address, self.device) {
@@ -247,38 +250,44 @@ impl<'a> ScopeState<'a> {
     /// [`ErrorKind::AlreadyBorrowed`] for memory that another array of this scope, another scope or a host view uses, if one of
     /// them writes; otherwise as [`LaunchScope::read`](crate::LaunchScope::read).
     pub(crate) fn add(&mut self, info: &ArrayInfo, scope_use: ScopeUse<'a>) -> Result<()> {
-        let member = Member::new(info, scope_use)?;
-        self.check_aliases(&member)?;
-        self.resolve(member.device)?;
+        self.check_aliases(&info.elements(), scope_use.writes)?;
+        self.resolve(info.device)?;
+        let own = info.state.placement.only_stream(info.device);
         let device = match self.stream {
             // A stream that was named. The driver is not asked if it is the array's own.
             Some(ScopeStream { stream, device: Device::UNKNOWN }) => {
-                let is_own = member.pending.only_name() == Some(stream.handle());
+                let is_own = own.map(Stream::handle) == Some(stream.handle());
                 if is_own { None } else { stream.device()? }
             }
             Some(ScopeStream { device, .. }) => Some(device),
             None => None,
         };
-        self.check_device(member.device, device)?;
+        self.check_device(info.device, device)?;
+        let scope = self.stream.map(|scope| {
+            // A default stream belongs to the device of the first array.
+            let is_known = scope.device != Device::UNKNOWN;
+            let device = if is_known { scope.device } else { device.unwrap_or(info.device) };
+            ScopeStream { stream: scope.stream.for_device(device), device }
+        });
+        // A library that hides its streams, or a kept array, leaves the choice to an array after it. So does an array on a default
+        // stream in memory of no single device.
+        let is_on_any = |own: &Stream| info.device.device_type.is_host_accessible() && own.is_default();
+        let on = scope.map(|scope| scope.stream).or(own.filter(|own| !is_on_any(own)));
+        let member = Member::new(info, scope_use, on)?;
         // A stream that was named may become part of the capture of an array's stream. The end of the scope joins it again.
         let waiter = if self.is_named { Waiter::StreamIntoCapture } else { Waiter::Stream };
-        match (self.stream, member.only_stream()) {
+        match (scope, own) {
             (Some(scope), _) => {
-                // A default stream belongs to the device of the first array.
-                let is_known = scope.device != Device::UNKNOWN;
-                let device = if is_known { scope.device } else { device.unwrap_or(member.device) };
-                let stream = scope.stream.for_device(device);
-                member.order_before(stream, waiter)?;
-                self.stream = Some(ScopeStream { stream, device });
+                member.order_before(scope.stream, waiter)?;
+                self.stream = Some(scope);
             }
-            // A library that hides its streams, or a kept array, leaves the choice to an array after it.
-            (None, Some(own)) if !member.is_on_any_default_stream() => {
+            (None, Some(own)) if on.is_some() => {
                 member.order_before(own, waiter)?;
                 self.choose(ScopeStream { stream: own, device: member.device })?;
             }
             (None, _) => {}
         }
-        if let Some(uses) = &member.uses {
+        if let Some(uses) = &member.state.uses {
             uses.enter_scope();
         }
         self.arrays.push(member);
@@ -286,11 +295,10 @@ impl<'a> ScopeState<'a> {
     }
 
     /// Refuses an array that shares elements with another one of the scope, if one of them is written.
-    fn check_aliases(&self, member: &Member<'_>) -> Result<()> {
-        let aliases =
-            |other: &&Member<'_>| (member.writes || other.writes) && member.elements.overlap(&other.elements);
+    fn check_aliases(&self, elements: &Elements, writes: bool) -> Result<()> {
+        let aliases = |other: &&Member<'_>| (writes || other.writes) && elements.overlap(&other.elements);
         match self.arrays.iter().find(aliases) {
-            Some(other) => Err(already_borrowed(&other.elements.range(), other.writes)),
+            Some(other) => Err(conflict(&other.elements.range(), other.writes)),
             None => Ok(()),
         }
     }
@@ -336,7 +344,7 @@ impl<'a> ScopeState<'a> {
             return Ok(());
         };
         let stream = scope.stream;
-        for uses in arrays.iter().filter_map(|member| member.uses.as_ref()) {
+        for uses in arrays.iter().filter_map(|member| member.state.uses.as_ref()) {
             uses.note_work(stream);
         }
         // The driver is asked only if it matters.
@@ -370,6 +378,14 @@ fn named_stream(handle: StreamHandle) -> Option<ScopeStream> {
 }
 
 #[cold]
+fn other_handles() -> Error {
+    let found = "a storage of another crate that other handles share, in an `Arc` for example";
+    let allowed = "the only handle, because the functions of that crate may use the memory meanwhile";
+    let error = Error::new(ErrorKind::AlreadyBorrowed, "data", found, allowed);
+    error.with_rust_hint("drop the other handles, or write an `Arc<CudaBuffer>`, which this crate follows")
+}
+
+#[cold]
 pub(crate) fn unnamed_default_stream() -> Error {
     let found = "a default stream of a context that is not current, which no handle means here";
     let allowed = "a default stream of the current context, or another stream";
@@ -379,5 +395,5 @@ pub(crate) fn unnamed_default_stream() -> Error {
 
 /// Notes that arrays were used in no other way than in a scope that has ended.
 fn leave_scope(arrays: &[Member<'_>]) {
-    arrays.iter().filter_map(|member| member.uses.as_deref()).for_each(Uses::leave_scope);
+    arrays.iter().filter_map(|member| member.state.uses.as_deref()).for_each(Uses::leave_scope);
 }

@@ -15,7 +15,7 @@ use crate::memory::extraction::{DataField, Extraction};
 // handles use the memory too, so what only a sole owner may write is described as read-only.
 unsafe impl<T: CudaArray + ?Sized> CudaArray for Arc<T> {
     fn info(&self) -> Result<ArrayInfo> {
-        let info = ArrayInfo { has_one_handle: false, ..T::info(self)? };
+        let info = T::info(self)?;
         Ok(if info.mutability() == Mutability::Writable { info } else { info.readonly() })
     }
 
@@ -26,6 +26,10 @@ unsafe impl<T: CudaArray + ?Sized> CudaArray for Arc<T> {
     // Other handles may use the array now, so the host waits instead.
     fn __note_write(&mut self, stream: StreamHandle) -> bool {
         Arc::get_mut(self).is_some_and(|array| array.__note_write(stream))
+    }
+
+    fn __is_only_handle(&mut self) -> bool {
+        Arc::get_mut(self).is_some_and(T::__is_only_handle)
     }
 }
 

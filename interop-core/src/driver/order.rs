@@ -300,7 +300,10 @@ fn after_block(waiter: Waiter, uses: &Uses) -> Option<()> {
             }
             uses.with_last(|last| last.make_wait(to.raw()))
         }
-        Waiter::Host => uses.with_last_unlocked(|last| make_host_wait(|| last.in_context(|| last.wait()))),
+        Waiter::Host => {
+            let _relaxed = Relaxed::new(driver);
+            uses.with_last_unlocked(|last| make_host_wait(|| last.in_context(|| last.wait())))
+        }
         Waiter::Context(to) => uses.with_last(|last| make_context_wait(driver, to, last)),
     }
 }

@@ -1,11 +1,14 @@
-//! Streams: what the driver knows of one, the work on one that is pending, and the streams of this crate.
+//! Streams: what the driver knows of one, and the streams of this crate.
 //!
 //! Those of this crate are non-blocking, several for each context. They live as long as their context.
 
 use core::fmt;
+use core::num::NonZeroUsize;
+use std::sync::Arc;
 
 use crate::driver::context::{
-    Context, Entered, KnownContext, PerContext, context_for, contexts_in_use, has_default_streams, used_for,
+    Context, Entered, KnownContext, PerContext, Relaxed, context_for, contexts_in_use, has_default_streams,
+    used_for,
 };
 use crate::driver::device::Device;
 use crate::driver::functions::{CUstream, Driver, DriverError, Outcome, code, driver, to_usize};
@@ -13,6 +16,7 @@ use crate::driver::pointer::allocation_id;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::this_thread;
+use crate::process::record::accesses::StreamKey;
 
 /// Returns whether a stream that synchronizes with the legacy default stream of the current context captures a graph.
 /// Using the legacy default stream would invalidate that capture. Returns false without a driver.
@@ -34,8 +38,8 @@ pub(crate) const LEGACY: CUstream = 1;
 /// A stream. The default streams of two contexts differ, although they have one handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
-    /// Not `NothingPending`.
-    handle: StreamHandle,
+    /// That of the handle, which is not `NothingPending`. A description with a stream is smaller with it.
+    number: NonZeroUsize,
     context: StreamContext,
 }
 
@@ -67,21 +71,57 @@ impl Stream {
             (_, Some(context)) => StreamContext::Known(context),
             (_, None) => StreamContext::OfDevice(device),
         };
-        Some(Self { handle, context })
+        handle.number().map(|number| Self { number, context })
+    }
+
+    /// The stream that a handle means where it is used: a default stream is that of the context in which the memory is used
+    /// then. `None` for `NothingPending`.
+    #[inline]
+    pub(crate) const fn anywhere(handle: StreamHandle) -> Option<Self> {
+        let context = match handle {
+            StreamHandle::NothingPending => return None,
+            StreamHandle::Raw(_) => StreamContext::OfHandle,
+            StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault => {
+                StreamContext::OfDevice(Device::UNKNOWN)
+            }
+        };
+        match handle.number() {
+            Some(number) => Some(Self { number, context }),
+            None => None,
+        }
+    }
+
+    /// As [`anywhere`](Self::anywhere). A default stream is that of this context, if it is known.
+    #[inline]
+    pub(crate) fn in_context_of(handle: StreamHandle, context: Option<Context>) -> Option<Self> {
+        Self::new(handle, context, Device::UNKNOWN)
+    }
+
+    /// What tells the stream from all others of the process. None for a default stream of a context that is not known yet.
+    pub(crate) fn key(self) -> StreamKey {
+        match self.context {
+            StreamContext::OfHandle => StreamKey { handle: self.raw(), context: 0 },
+            StreamContext::Known(context) => {
+                StreamKey { handle: key_of(self.handle()), context: context.to_raw().get() }
+            }
+            StreamContext::OfDevice(_) => StreamKey::NONE,
+        }
     }
 
     /// The legacy default stream of a context.
     pub(crate) fn legacy(context: Option<Context>, device: Device) -> Self {
         let context = context.map_or(StreamContext::OfDevice(device), StreamContext::Known);
-        Self { handle: StreamHandle::LegacyDefault, context }
+        Self { number: NonZeroUsize::MIN, context }
     }
 
-    pub(crate) fn handle(self) -> StreamHandle {
-        self.handle
+    #[inline]
+    pub(crate) const fn handle(self) -> StreamHandle {
+        StreamHandle::of_number(self.number)
     }
 
-    pub(crate) fn raw(self) -> CUstream {
-        self.handle.to_raw().unwrap_or(LEGACY)
+    #[inline]
+    pub(crate) const fn raw(self) -> CUstream {
+        self.number.get()
     }
 
     pub(crate) fn is_default(self) -> bool {
@@ -180,7 +220,7 @@ impl Stream {
     pub(crate) fn capture(self, driver: &Driver) -> Result<Option<u64>> {
         capture_of(driver, self.raw()).map_err(|failure| match failure.code {
             code::CAPTURE_IMPLICIT => {
-                capture_error(self.handle, "work on a stream that synchronizes with a capturing stream")
+                capture_error(self.handle(), "work on a stream that synchronizes with a capturing stream")
             }
             _ => self.refusal(failure),
         })
@@ -188,7 +228,7 @@ impl Stream {
 
     /// The error for a stream that the driver rejects.
     pub(crate) fn refusal(self, failure: DriverError) -> Error {
-        dead_stream(failure, self.handle)
+        dead_stream(failure, self.handle())
     }
 
     /// Returns the handle that means the stream on this thread, for memory of `device`. `None` if no handle does. Nothing is
@@ -198,7 +238,7 @@ impl Stream {
             StreamContext::Known(context) if !means_default_streams_of(context, device) => {
                 is_gone(context).then_some(StreamHandle::NothingPending)
             }
-            _ => Some(self.handle),
+            _ => Some(self.handle()),
         }
     }
 
@@ -236,7 +276,7 @@ fn means_default_streams_of(context: Context, device: Device) -> bool {
 #[cfg(any(feature = "python", feature = "cuda-core"))]
 pub(crate) fn is_stream_of(handle: StreamHandle, context: Option<Context>) -> Result<bool> {
     let Some(context) = context.filter(|_| matches!(handle, StreamHandle::Raw(_))) else { return Ok(true) };
-    let stream = Stream { handle, context: StreamContext::OfHandle };
+    let Some(stream) = Stream::anywhere(handle) else { return Ok(true) };
     Ok(stream.own_context(driver()?)? == Some(context))
 }
 
@@ -246,126 +286,6 @@ pub(crate) fn context_of(driver: &Driver, stream: CUstream) -> Outcome<Option<Co
     // SAFETY: the handle is or was a stream, as required of every `StreamHandle`; `context` is valid for a write.
     unsafe { driver.stream_context(stream, &raw mut context) }?;
     Ok(Context::from_driver(context))
-}
-
-/// The work that may be pending on an array.
-///
-/// On another thread, or later, another context may be current. The handle of a default stream then means another
-/// stream, so its context is stored, too.
-#[derive(Clone, Copy)]
-pub(crate) struct PendingWork {
-    /// `None`: nobody knows on which streams work is pending.
-    stream: Option<StreamHandle>,
-    /// The context of a default stream, if it is known.
-    context: Option<Context>,
-    /// Whether the library that shares the memory works on streams that it does not name.
-    hidden_streams: HiddenStreams,
-}
-
-/// A word, because the padding after a byte is copied too.
-#[derive(Clone, Copy)]
-#[repr(usize)]
-enum HiddenStreams {
-    No,
-    Yes,
-}
-
-impl PendingWork {
-    /// No work is pending.
-    pub(crate) const NOTHING: Self = Self::on(StreamHandle::NothingPending);
-    /// Work may be pending on any stream.
-    pub(crate) const UNKNOWN: Self = Self { stream: None, context: None, hidden_streams: HiddenStreams::No };
-
-    /// Creates pending work on a stream whose handle means the same stream in every context, or on no stream.
-    #[inline]
-    pub(crate) const fn on(stream: StreamHandle) -> Self {
-        Self { stream: Some(stream), context: None, hidden_streams: HiddenStreams::No }
-    }
-
-    /// As [`on`](Self::on). A default stream is that of this context.
-    pub(crate) fn in_context(stream: StreamHandle, context: Option<Context>) -> Self {
-        let is_default = matches!(stream, StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault);
-        Self { context: context.filter(|_| is_default), ..Self::on(stream) }
-    }
-
-    /// Replaces the stream by that of a `stream` field.
-    #[inline]
-    pub(crate) fn with_field(self, stream: StreamHandle) -> Self {
-        Self { hidden_streams: self.hidden_streams, ..Self::on(stream) }
-    }
-
-    /// States that the library that shares the memory works on streams that it does not name.
-    #[inline]
-    pub(crate) const fn with_hidden_streams(self) -> Self {
-        Self { hidden_streams: HiddenStreams::Yes, ..self }
-    }
-
-    /// Whether the library that shares the memory works on streams that it does not name.
-    pub(crate) const fn has_hidden_streams(self) -> bool {
-        matches!(self.hidden_streams, HiddenStreams::Yes)
-    }
-
-    /// The stored handle, which may mean another stream on this thread.
-    #[inline]
-    pub(crate) fn name(self) -> Option<StreamHandle> {
-        self.stream
-    }
-
-    /// As [`name`](Self::name). `None` if work may be pending on hidden streams, too.
-    #[inline]
-    pub(crate) fn only_name(self) -> Option<StreamHandle> {
-        self.stream.filter(|stream| !self.has_hidden_streams() || *stream == StreamHandle::NothingPending)
-    }
-
-    /// Whether no work is pending.
-    #[inline]
-    pub(crate) fn is_nothing(self) -> bool {
-        self.stream == Some(StreamHandle::NothingPending)
-    }
-
-    /// The context of the default stream, if it is known.
-    pub(crate) fn context(self) -> Option<Context> {
-        self.context
-    }
-
-    /// The stream with the work, on memory of `device`. `None` if nothing is pending, or if it is unknown.
-    pub(crate) fn stream(self, device: Device) -> Option<Stream> {
-        Stream::new(self.name()?, self.context(), device)
-    }
-
-    /// Returns pending work on the legacy default stream of a context: the given one, else the one in which memory of `device`
-    /// is used now.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Driver`] for a device that does not exist.
-    pub(crate) fn on_default_stream(device: Device, context: Option<Context>) -> Result<Self> {
-        let context = match (context, driver()) {
-            (None, Ok(driver)) => Some(context_for(driver, device)?),
-            (context, _) => context,
-        };
-        Ok(Self::in_context(StreamHandle::LegacyDefault, context))
-    }
-
-    /// As [`Stream::handle_here`]. `None` if the stream is unknown, too.
-    pub(crate) fn handle_here(self, device: Device) -> Option<StreamHandle> {
-        self.stream(device).map_or_else(|| self.name(), |stream| stream.handle_here(device))
-    }
-}
-
-impl PartialEq for PendingWork {
-    /// The default streams of two contexts differ, although they have one handle.
-    fn eq(&self, other: &Self) -> bool {
-        (self.stream, self.context) == (other.stream, other.context)
-    }
-}
-
-impl Eq for PendingWork {}
-
-impl fmt::Debug for PendingWork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.stream.fmt(f)
-    }
 }
 
 /// Returns the id of the capture that a stream is part of.
@@ -435,9 +355,12 @@ pub(crate) struct KeyedStream {
 
 /// The streams of one context.
 struct Streams {
-    streams: Vec<KeyedStream>,
+    streams: Vec<(KeyedStream, InUse)>,
     sentinel: Sentinel,
 }
+
+/// Whoever uses a stream has a clone. Calls of the driver may take long, so they are made without the lock of the streams.
+type InUse = Arc<()>;
 
 /// A small allocation. A reset of the primary context, which keeps its handle, frees it and destroys the streams. To use one
 /// of them then could end the process.
@@ -451,17 +374,24 @@ impl Streams {
     /// Makes the first of them, when one is needed, in the current context.
     fn new(driver: &Driver) -> Outcome<Self> {
         let mut address = 0;
+        // An allocation would end a capture of this thread, or a global one.
+        let _relaxed = Relaxed::new(driver);
         // SAFETY: `address` is valid for a write. A context is current.
         unsafe { driver.memory_alloc(&raw mut address, 1) }?;
         let address = to_usize(address);
         Ok(Self { streams: Vec::new(), sentinel: Sentinel { address, id: allocation_id(driver, address)? } })
     }
 
-    fn with_key(&self, key: usize) -> Option<KeyedStream> {
-        self.streams.iter().find(|stream| stream.key == key).copied()
+    fn with_key(&self, key: usize) -> Option<(KeyedStream, InUse)> {
+        self.streams.iter().find(|(stream, _)| stream.key == key).cloned()
     }
 
-    fn get(&mut self, driver: &Driver, known: &mut KnownContext, key: usize) -> Outcome<KeyedStream> {
+    fn get(
+        &mut self,
+        driver: &Driver,
+        known: &mut KnownContext,
+        key: usize,
+    ) -> Outcome<(KeyedStream, InUse)> {
         if allocation_id(driver, self.sentinel.address)? != self.sentinel.id {
             known.context.note_reset();
             (*known, *self) = (KnownContext::new(driver, known.context)?, Self::new(driver)?);
@@ -479,18 +409,20 @@ impl Streams {
             },
             None => KeyedStream { key, raw: create(driver)? },
         };
-        self.streams.push(stream);
-        Ok(stream)
+        let in_use = InUse::default();
+        self.streams.push((stream, Arc::clone(&in_use)));
+        Ok((stream, in_use))
     }
 
-    /// Takes the stream of another key that has nothing to do: the one that got its key first.
+    /// Takes the stream of another key that has nothing to do: the one that got its key first. Nobody uses it now.
     fn take_idle(&mut self, driver: &Driver) -> Option<CUstream> {
-        let has_ended = |stream: &KeyedStream| {
+        let is_idle = |(stream, in_use): &(KeyedStream, InUse)| {
+            let is_free = !OWN_KEYS.contains(&stream.key) && Arc::strong_count(in_use) == 1;
             // SAFETY: the streams are there, as the caller has found out.
-            !OWN_KEYS.contains(&stream.key) && unsafe { driver.stream_query(stream.raw) }.is_ok()
+            is_free && unsafe { driver.stream_query(stream.raw) }.is_ok()
         };
-        let at = self.streams.iter().position(has_ended)?;
-        Some(self.streams.remove(at).raw)
+        let at = self.streams.iter().position(is_idle)?;
+        Some(self.streams.remove(at).0.raw)
     }
 }
 
@@ -505,9 +437,9 @@ impl OwnStream {
 
     /// Calls `work` with the stream. No other consumer gets it meanwhile. The context is current.
     pub(crate) fn with<R>(self, driver: &Driver, work: impl FnOnce(KeyedStream) -> R) -> Outcome<R> {
-        let get =
-            |known: &mut KnownContext, streams: &mut Streams| streams.get(driver, known, self.key).map(work);
-        STREAMS.with(driver, self.context, || Streams::new(driver), get)?
+        let get = |known: &mut KnownContext, streams: &mut Streams| streams.get(driver, known, self.key);
+        let (stream, _in_use) = STREAMS.with(driver, self.context, || Streams::new(driver), get)??;
+        Ok(work(stream))
     }
 
     /// Returns the handle of the stream.
@@ -526,21 +458,8 @@ pub(crate) fn interface_stream(driver: &Driver, context: Context) -> Outcome<Str
 fn create(driver: &Driver) -> Outcome<CUstream> {
     const NON_BLOCKING: u32 = 1;
     let mut stream = 0;
+    let _relaxed = Relaxed::new(driver);
     // SAFETY: `stream` is valid for a write.
     unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
     Ok(stream)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn default_streams_of_two_contexts_are_not_equal() {
-        let on =
-            |context| PendingWork::in_context(StreamHandle::LegacyDefault, Context::from_driver(context));
-        assert_eq!(on(8), on(8));
-        assert_ne!(on(8), on(16));
-        assert_ne!(on(8), PendingWork::on(StreamHandle::LegacyDefault));
-    }
 }

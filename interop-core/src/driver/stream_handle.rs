@@ -103,6 +103,27 @@ impl StreamHandle {
         }
     }
 
+    /// As [`to_raw`](Self::to_raw), as a number that is never 0.
+    #[inline]
+    pub(crate) const fn number(self) -> Option<NonZeroUsize> {
+        match self {
+            Self::NothingPending => None,
+            Self::LegacyDefault => NonZeroUsize::new(LEGACY),
+            Self::PerThreadDefault => NonZeroUsize::new(PER_THREAD),
+            Self::Raw(RawStream(number)) => Some(number),
+        }
+    }
+
+    /// The handle with this [`number`](Self::number).
+    #[inline]
+    pub(crate) const fn of_number(number: NonZeroUsize) -> Self {
+        match number.get() {
+            LEGACY => Self::LegacyDefault,
+            PER_THREAD => Self::PerThreadDefault,
+            _ => Self::Raw(RawStream(number)),
+        }
+    }
+
     /// Decodes the value of the key `stream` of an interface dict. `None` stands for `None` and for a missing key.
     ///
     /// # Errors

@@ -8,14 +8,15 @@ use crate::array::mutability::Mutability;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
 use crate::driver::functions::driver;
-use crate::driver::stream::PendingWork;
+use crate::driver::memory_state::StorageState;
+use crate::driver::placement::Placement;
 use crate::error::{Refused, Result};
 use crate::memory::copy::device::copy_now;
 use crate::memory::copy::transfer::copy_to_buffer;
 use crate::memory::extraction::FromImport;
 use crate::memory::host_vec::HostVec;
 use crate::memory::import::Import;
-use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
+use crate::memory::storage::{MemoryRegion, Storage};
 
 impl FromImport for CudaBuffer {
     const COPIES: bool = true;
@@ -57,9 +58,10 @@ unsafe impl Storage for CudaBuffer {
     }
 
     // The free of memory of no pool makes the host wait, so an export defers it until the work is done.
-    fn state(&self) -> MemoryState<'_> {
+    fn state(&self) -> StorageState<'_> {
         let (uses, release_is_ordered) = (self.uses.as_ref(), self.release_is_ordered());
-        MemoryState { uses, release_is_ordered, ..MemoryState::new(PendingWork::UNKNOWN) }
+        let has_own_work = self.has_own_work;
+        StorageState { uses, has_own_work, release_is_ordered, ..StorageState::new(Placement::Unknown) }
     }
 }
 

@@ -11,6 +11,8 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::cuda::handover::{hand_over, join_default_stream};
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::placement::Placement;
+use crate::driver::stream::Stream;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
 use crate::memory::import::Import;
@@ -216,8 +218,6 @@ pub struct Extraction<'a> {
     item_bytes: usize,
     /// Whether the struct outlives the call that imported it.
     is_kept: bool,
-    /// The caller's stream, on which memory that is kept is no longer.
-    callers_stream: Option<StreamHandle>,
     field_stream: FieldStream,
     /// Whether a raw pointer of the struct writes to the memory.
     is_written: bool,
@@ -240,7 +240,6 @@ impl<'a> Extraction<'a> {
             order: Order::C,
             item_bytes: 0,
             is_kept: false,
-            callers_stream: None,
             field_stream: FieldStream::OfImport,
             is_written: false,
             wait,
@@ -346,14 +345,30 @@ impl<'a> Extraction<'a> {
     /// Fails if `field` fails.
     pub(crate) fn stream<F>(&mut self, field: fn(StreamHandle, Device) -> Result<F>) -> Option<F> {
         self.step(|this| {
-            if let Some(stream) = this.callers_stream {
-                this.import.move_to_default_stream(stream)?;
+            // The stream of the caller lives until the end of the call.
+            if let Placement::Settled(Some(callers)) = this.import.info.state.placement {
+                this.import.move_to_default_stream(callers)?;
             }
             let (stream, device) = (this.import.known_stream()?, this.info()?.device());
+            // The caller has named its stream by the handle that means it here.
+            let is_callers = this.import.info.state.placement.is_argument();
+            let handle = match stream {
+                None => Some(StreamHandle::NothingPending),
+                Some(stream) if is_callers => Some(stream.handle()),
+                Some(stream) => stream.handle_here(device),
+            };
+            let handle = if let Some(handle) = handle {
+                handle
+            } else {
+                // No handle means the default stream of another context here, so nothing may be pending on it.
+                this.import.synchronize()?;
+                StreamHandle::NothingPending
+            };
             let may_copy_later = this.field_stream != FieldStream::DefaultAfterCopy;
-            this.import.stream_field = may_copy_later.then_some(stream);
-            let is_own = this.field_stream == FieldStream::OfImport || stream == StreamHandle::NothingPending;
-            field(if is_own { stream } else { StreamHandle::LegacyDefault }, device)
+            let stated = stream.filter(|_| handle != StreamHandle::NothingPending);
+            this.import.stream_field = may_copy_later.then(|| Placement::all_on(stated));
+            let is_own = this.field_stream == FieldStream::OfImport || handle == StreamHandle::NothingPending;
+            field(if is_own { handle } else { StreamHandle::LegacyDefault }, device)
         })
     }
 
@@ -363,7 +378,8 @@ impl<'a> Extraction<'a> {
     /// Fails like [`cuda::stream_wait`](crate::cuda::stream_wait), with the field as the origin.
     pub(crate) fn make_stream_wait(&mut self, stream: StreamHandle, field: &'static str) {
         self.step(|this| {
-            this.import.stream_field = Some(stream);
+            this.import.stream_field =
+                Some(Placement::all_on(Stream::new(stream, None, this.import.info.device)));
             let ready = if stream == StreamHandle::NothingPending {
                 this.finish()
             } else {
@@ -389,10 +405,7 @@ impl<'a> Extraction<'a> {
     #[cold]
     fn leave_callers_stream(&mut self, copies: bool) -> Result<()> {
         if !copies {
-            let stream = self.import.info.pending.name();
-            self.import.settle()?;
-            self.callers_stream = stream.filter(|_| self.import.is_settled());
-            return Ok(());
+            return self.import.settle();
         }
         if self.field_stream == FieldStream::OfImport {
             self.field_stream = FieldStream::DefaultAfterCopy;

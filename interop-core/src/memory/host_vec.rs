@@ -13,6 +13,7 @@ use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
+use crate::cuda::claim::{Claim, shared_elements};
 use crate::driver::device::Device;
 use crate::error::{Error, Refused, Result};
 use crate::memory::copy::host::HostArray;
@@ -20,11 +21,10 @@ use crate::memory::extraction::FromImport;
 use crate::memory::host::cells::{check_bytes, check_readable};
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::import::Import;
-use crate::memory::raw_view::shared_elements;
 use crate::memory::std_storage::{check_host_copy, copying_storage};
 use crate::memory::storage::{MemoryRegion, Storage};
-use crate::process::borrow_registry::{self, Borrow};
 use crate::process::counters::COUNTERS;
+use crate::process::record::forget;
 
 /// A vector of elements in host memory that is meant to be shared with other libraries.
 ///
@@ -335,7 +335,7 @@ impl HostBuffer {
 impl Drop for HostBuffer {
     fn drop(&mut self) {
         let address = self.address();
-        borrow_registry::forget(address..address + self.bytes);
+        forget(address..address + self.bytes);
         COUNTERS.allocations.sub();
         // SAFETY: the memory was allocated with this layout and is freed once.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
@@ -359,8 +359,8 @@ impl FromImport for HostBuffer {
     fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
         let copy = |info: &ArrayInfo| {
             Self::check(info)?;
-            check_readable(info.work())?;
-            let _access = Borrow::from_shared(shared_elements(info), false)?;
+            let claim = Claim::by_host(shared_elements(info), false)?;
+            check_readable(info.work(), &claim)?;
             // SAFETY: the memory is live while the import is, the host can access it, and no work is pending on it.
             unsafe { Self::copy_of(info, order) }
         };

@@ -7,17 +7,20 @@ use core::ptr::NonNull;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use crate::array::info::ArrayInfo;
+use crate::array::info::{ArrayInfo, Description};
 use crate::array::mutability::Mutability;
 use crate::cuda;
+use crate::cuda::claim::Claim;
 use crate::cuda::handover::hand_over;
 use crate::cuda::memory_check::{self, Verification};
 use crate::driver::context::Context;
 use crate::driver::device::{Device, DeviceType};
-use crate::driver::order::{Waiter, Work, order, order_streams};
+use crate::driver::memory_state::MemoryState;
+use crate::driver::order::{Waiter, Work, order};
+use crate::driver::placement::{Change, Placement, legacy_stream};
 use crate::driver::release::queue::poll_in_passing;
 use crate::driver::release::reach::Reach;
-use crate::driver::stream::{PendingWork, Stream, capture_error, is_capturing};
+use crate::driver::stream::{Stream, capture_error, is_capturing};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, Origin, Refused, Result};
 use crate::memory::owner::Owner;
@@ -30,12 +33,8 @@ use crate::memory::owner::Owner;
 pub struct Import {
     pub(crate) info: ArrayInfo,
     pub(crate) owner: Owner,
-    /// The value of the struct's `stream` field, if it has one: the stream on which work may be pending.
-    pub(crate) stream_field: Option<StreamHandle>,
-    /// Whether the array is on the stream on which its caller works.
-    is_on_callers_stream: bool,
-    /// Whether the user has named that stream, and so keeps it alive.
-    pub(crate) is_stream_named: bool,
+    /// The work that the struct's `stream` field states, if it has one.
+    pub(crate) stream_field: Option<Placement>,
     pub(crate) protocol: Option<Protocol>,
     /// Where the array is from, for errors.
     pub(crate) origin: Option<Arc<Origin>>,
@@ -68,21 +67,16 @@ impl Import {
     /// An import of nothing.
     #[inline(always)]
     pub(crate) const fn empty() -> Self {
-        Self::new(ArrayInfo::empty(), Owner::none(), None)
+        Self::new(
+            ArrayInfo::new(Description::empty(), MemoryState::new(Placement::Nothing)),
+            Owner::none(),
+            None,
+        )
     }
 
     #[inline(always)]
     pub(crate) const fn new(info: ArrayInfo, owner: Owner, protocol: Option<Protocol>) -> Self {
-        Self {
-            info,
-            owner,
-            stream_field: None,
-            is_on_callers_stream: false,
-            is_stream_named: false,
-            protocol,
-            origin: None,
-            write_notice: None,
-        }
+        Self { info, owner, stream_field: None, protocol, origin: None, write_notice: None }
     }
 
     /// Creates an import from a checked description and the owner of the memory.
@@ -102,9 +96,10 @@ impl Import {
         // The owner of an earlier import already has its reach.
         let reach = owner.reach().or_else(|| cuda::memory_check::reach_in_use(&info));
         let owner = owner.with_reach(reach);
-        let (pending, uses) = (info.pending_on_one_stream(), owner.uses());
-        let info = ArrayInfo { uses, is_foreign: false, has_one_handle: false, ..info.with_work(pending) };
-        Self::new(info, owner, None)
+        let placement = info.state.on_one_stream().next(Change::Stored);
+        let release_is_ordered = info.state.release_is_ordered;
+        let state = MemoryState { uses: owner.uses(), release_is_ordered, ..MemoryState::new(placement) };
+        Self::new(ArrayInfo::new(info.description, state), owner, None)
     }
 
     /// Says where the array is from, for errors about it, such as the name of a parameter. A Python object's class follows.
@@ -151,78 +146,82 @@ impl Import {
         self.write_notice.take().map_or(Ok(()), |notice| notice())
     }
 
-    /// Returns the pending work on memory that a struct without a `stream` field uses in place. The storage stores it,
-    /// so that the host does not read what a kernel still writes.
+    /// Returns the placement of memory that a storage uses in place, so that the host does not read what a kernel still writes.
     ///
     /// An import on its caller's stream stays there. Other device memory has its pending work on the legacy default
     /// stream, which is made to wait for the import's stream: that one may be destroyed later, or be the default stream of
-    /// another thread. The context is stored too, because another one may be current later. Pinned and managed memory
-    /// belongs to no single device, so the host waits for its work here.
+    /// another thread. Pinned and managed memory belongs to no single device, so the host waits for its work here. A `stream`
+    /// field of the struct states the work itself.
     ///
     /// # Errors
     ///
     /// As [`cuda::stream_wait`] and [`cuda::stream_synchronize`].
     #[inline]
-    pub(crate) fn pending_work(&mut self) -> Result<PendingWork> {
-        let hidden = self.info.pending.has_hidden_streams();
-        let pending = if self.is_on_callers_stream || self.is_settled() {
-            return Ok(self.info.pending);
-        } else if self.is_stream_known() {
-            PendingWork::NOTHING
-        } else {
-            self.pending_on_default_stream()?
-        };
-        Ok(if hidden { pending.with_hidden_streams() } else { pending })
+    pub(crate) fn stored_placement(&mut self) -> Result<Placement> {
+        let placement = self.info.state.placement;
+        if placement.is_nothing() || placement.is_argument() || self.is_settled() {
+            return Ok(placement.next(Change::Stored));
+        }
+        if self.stream_field.is_some() {
+            return Ok(placement.next(Change::StoredBesideField));
+        }
+        self.placement_on_default_stream()
     }
 
     #[cold]
-    fn pending_on_default_stream(&mut self) -> Result<PendingWork> {
-        let (stream, device) = (self.known_stream()?, self.info.device);
-        let pending = self.info.pending;
-        let context = pending.context();
+    fn placement_on_default_stream(&mut self) -> Result<Placement> {
+        let device = self.info.device;
         match device.device_type {
-            DeviceType::CPU => return Ok(pending),
+            DeviceType::CPU => return Ok(self.info.state.placement),
             DeviceType::CUDA => {}
-            _ => return self.synchronize().map(|()| PendingWork::NOTHING),
+            _ => {
+                let finished = self.info.state.placement.next(Change::Ordered(None));
+                return self.synchronize().map(|()| finished);
+            }
         }
-        if stream != StreamHandle::LegacyDefault {
+        let Some(stream) = self.known_stream()? else { return Ok(self.info.state.placement) };
+        let placement = self.info.state.placement;
+        let context = stream.context_of_default();
+        if stream.handle() != StreamHandle::LegacyDefault {
             // Without a driver no work is pending.
             if !cuda::is_available() {
-                return Ok(PendingWork::NOTHING);
+                return Ok(placement.next(Change::Ordered(None)));
             }
             // Work on the array belongs to the graph, and no stream outside of the capture may wait.
-            if is_capturing(stream) {
-                return Ok(pending);
+            if is_capturing(stream.handle()) {
+                return Ok(placement);
             }
-            order_streams(StreamHandle::LegacyDefault, stream, context, device)?;
+            order(Waiter::Stream(Stream::legacy(context, device)), Work::Stream(stream))?;
         }
-        PendingWork::on_default_stream(device, context)
+        Ok(placement.next(Change::Ordered(Some(legacy_stream(device, context)?))))
     }
 
-    /// Returns the stream of pending work. If it is unknown, the legacy default stream is first made to wait for all work
-    /// that there may be.
+    /// Returns the stream of pending work. If it is unknown, the legacy default stream of the memory's context is first made to
+    /// wait for all work that there may be. `None` if nothing is pending.
     ///
     /// # Errors
     ///
     /// As [`cuda::stream_wait`].
     #[inline]
-    pub(crate) fn known_stream(&mut self) -> Result<StreamHandle> {
-        match self.info.pending.name() {
-            Some(stream) => Ok(stream),
-            None => self.wait_for_unknown(),
+    pub(crate) fn known_stream(&mut self) -> Result<Option<Stream>> {
+        if self.info.state.placement.is_unknown() {
+            self.wait_for_unknown()?;
         }
+        Ok(self.info.state.placement.stream(self.info.device))
     }
 
     #[cold]
-    fn wait_for_unknown(&mut self) -> Result<StreamHandle> {
+    fn wait_for_unknown(&mut self) -> Result<()> {
         let (device, context) = (self.info.device, self.context());
-        let is_settled = self.is_settled();
         self.make_wait_for_unknown(StreamHandle::LegacyDefault)?;
-        self.info.pending = PendingWork::on_default_stream(device, context)?;
-        if is_settled {
-            self.info.pending = self.info.pending.with_hidden_streams();
-        }
-        Ok(StreamHandle::LegacyDefault)
+        self.change(Change::Ordered(Some(legacy_stream(device, context)?)));
+        Ok(())
+    }
+
+    /// Changes the placement by the table of changes.
+    #[inline]
+    pub(crate) fn change(&mut self, event: Change) {
+        self.info.state.placement = self.info.state.placement.next(event);
     }
 
     /// Makes a stream wait for the work on the memory of which nobody knows the stream.
@@ -254,34 +253,29 @@ impl Import {
     ///
     /// [`ErrorKind::StreamCapture`](crate::error::ErrorKind::StreamCapture) if the stream captures a graph.
     pub fn settle(&mut self) -> Result<()> {
-        if !self.is_on_callers_stream {
-            return Ok(());
+        let placement = self.info.state.placement;
+        match placement {
+            Placement::Callers(stream) if is_capturing(stream.handle()) => {
+                return Err(capture_error(stream.handle(), "an array that is kept after the call"));
+            }
+            Placement::Callers(_) => poll_in_passing(),
+            Placement::Named(stream) => self.put_on_ordered_stream(Some(stream), None),
+            _ => return Ok(()),
         }
-        let pending = self.info.pending;
-        let stream = pending.name().unwrap_or(StreamHandle::LegacyDefault);
-        if !self.is_stream_named && is_capturing(stream) {
-            return Err(capture_error(stream, "an array that is kept after the call"));
-        }
-        self.is_on_callers_stream = false;
         self.owner.note_unknown();
-        if self.is_stream_named {
-            self.put_on_ordered_stream(stream, None, pending.context().or_else(|| self.context()));
-            return Ok(());
-        }
-        poll_in_passing();
-        self.info.pending = PendingWork::UNKNOWN.with_hidden_streams();
+        self.info.state.placement = placement.next(Change::Kept);
         Ok(())
     }
 
     /// Whether the import has [settled](Self::settle).
     pub(crate) fn is_settled(&self) -> bool {
-        self.info.pending.name().is_none() && self.info.pending.has_hidden_streams()
+        matches!(self.info.state.placement, Placement::Settled(_))
     }
 
     /// Returns whether no work is pending, or the struct stores the stream with pending work.
     #[inline]
     pub(crate) fn is_stream_known(&self) -> bool {
-        self.info.pending.is_nothing() || self.stream_field.is_some()
+        self.info.state.placement.is_nothing() || self.stream_field.is_some()
     }
 
     /// Waits on the host for pending work.
@@ -291,9 +285,10 @@ impl Import {
     /// As [`cuda::stream_synchronize`].
     #[cold]
     pub(crate) fn synchronize(&mut self) -> Result<()> {
-        if !self.info.pending.name().is_some_and(is_capturing) {
-            self.info.work().order_before(Waiter::Host)?;
-            self.info.pending = PendingWork::NOTHING;
+        if !self.info.state.placement.handle().is_some_and(is_capturing) {
+            let claim = Claim::asked(&self.info, None)?;
+            self.info.work().order_before(Waiter::Host, &claim)?;
+            self.change(Change::Stated(None));
         }
         Ok(())
     }
@@ -325,12 +320,12 @@ impl Import {
     /// # Errors
     ///
     /// As [`cuda::stream_wait`].
-    pub(crate) fn copy_stream(&mut self) -> Result<(StreamHandle, Option<Reach>)> {
+    pub(crate) fn copy_stream(&mut self) -> Result<(Option<Stream>, Option<Reach>)> {
         let own = self.known_stream()?;
-        let may_change = self.info.pending.has_hidden_streams();
-        Ok(match self.stream_field {
-            None | Some(StreamHandle::NothingPending) => (own, None),
-            Some(stream_field) => (stream_field, self.owner.reach().filter(|_| !may_change)),
+        let may_change = self.info.state.placement.has_hidden_streams();
+        Ok(match self.stream_field.and_then(Placement::last) {
+            None => (own, None),
+            Some(field) => (Some(field), self.owner.reach().filter(|_| !may_change)),
         })
     }
 
@@ -339,10 +334,8 @@ impl Import {
     /// # Errors
     ///
     /// As [`cuda::stream_wait`].
-    pub(crate) fn wait_for_copy(&self, stream: StreamHandle) -> Result<()> {
-        let device = self.info.device;
-        let copy = Stream::new(stream, None, device);
-        order(self.info.pending.stream(device).into(), copy.into()).map(drop)
+    pub(crate) fn wait_for_copy(&self, copy: Option<Stream>) -> Result<()> {
+        order(self.info.state.placement.stream(self.info.device).into(), copy.into()).map(drop)
     }
 
     /// Returns the description and the owner.
@@ -386,7 +379,9 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// The import is returned with the reason: as [`cuda::stream_wait`] and [`cuda::stream_synchronize`].
+    /// The import is returned with the reason: as [`cuda::stream_wait`] and [`cuda::stream_synchronize`];
+    /// [`ErrorKind::AlreadyBorrowed`](crate::ErrorKind::AlreadyBorrowed) while a [`LaunchScope`](crate::LaunchScope) writes to the
+    /// memory on another stream, by another import of it for example.
     pub fn with_stream(mut self, stream: StreamHandle) -> Result<Self, Refused<Self>> {
         // Without a driver no work is pending.
         if cuda::is_available() {
@@ -394,11 +389,12 @@ impl Import {
                 return Err(Refused::new(self, error));
             }
         }
-        let hidden = self.info.pending.has_hidden_streams();
-        self.put_on_ordered_stream(stream, None, None);
-        if hidden {
-            // The library goes on working on them.
-            self.info.pending = self.info.pending.with_hidden_streams();
+        // A library with hidden streams goes on working on them.
+        let stream = Stream::anywhere(stream);
+        let after = self.info.state.placement.next(Change::Ordered(stream));
+        if self.info.device != Device::CPU {
+            self.put_on_ordered_stream(stream, None);
+            self.info.state.placement = after;
         }
         Ok(self)
     }
@@ -412,28 +408,22 @@ impl Import {
     /// [`NothingPending`](StreamHandle::NothingPending), no work is pending.
     #[must_use]
     pub unsafe fn assume_ready_on(mut self, stream: StreamHandle) -> Self {
-        self.put_on_ordered_stream(stream, None, None);
+        self.put_on_ordered_stream(Stream::anywhere(stream), None);
         self
     }
 
     /// As [`assume_ready_on`](Self::assume_ready_on), in place. `captured` states whether the stream captures a graph, if known.
-    /// `context` is the context whose default stream is meant.
     #[inline]
-    pub(crate) fn put_on_ordered_stream(
-        &mut self,
-        stream: StreamHandle,
-        captured: Option<bool>,
-        context: Option<Context>,
-    ) {
+    pub(crate) fn put_on_ordered_stream(&mut self, stream: Option<Stream>, captured: Option<bool>) {
         if self.info.device == Device::CPU {
             return;
         }
         // The library of the array knows nothing of this stream, so it may not order the release.
-        self.is_on_callers_stream = false;
         self.owner.note_unknown();
-        self.info.pending = PendingWork::in_context(stream, context);
+        self.change(Change::Stated(stream));
         // The query is needed only if an event would be recorded.
-        if !cuda::unordered().releases && captured.unwrap_or_else(|| is_capturing(stream)) {
+        let is_captured = || stream.is_some_and(|stream| is_capturing(stream.handle()));
+        if !cuda::unordered().releases && captured.unwrap_or_else(is_captured) {
             // The graph makes other work wait. An event of the release would invalidate the capture.
             self.owner = self.take_owner().with_reach(Some(Reach::NONE));
         }
@@ -467,11 +457,15 @@ impl Import {
             StreamHandle::PerThreadDefault if !is_capturing(stream) => StreamHandle::LegacyDefault,
             stream => stream,
         };
-        self.info.pending = PendingWork::in_context(stream, context);
-        if self.info.device.device_type == DeviceType::CUDA && self.owner.reach().is_some() {
-            self.is_on_callers_stream = true;
-            // Uses matter to the release only.
-            self.info.uses = self.owner.releases().then(|| self.owner.record_uses());
+        let stream = Stream::in_context_of(stream, context);
+        let is_argument = self.info.device.device_type == DeviceType::CUDA && self.owner.reach().is_some();
+        match stream {
+            Some(stream) if is_argument => {
+                self.change(Change::Argument(stream));
+                // Uses matter to the release only.
+                self.info.state.uses = self.owner.releases().then(|| self.owner.record_uses());
+            }
+            stream => self.change(Change::Stated(stream)),
         }
     }
 
@@ -480,10 +474,11 @@ impl Import {
     /// # Errors
     ///
     /// As [`cuda::stream_wait`].
-    pub(crate) fn move_to_default_stream(&mut self, stream: StreamHandle) -> Result<()> {
+    pub(crate) fn move_to_default_stream(&mut self, stream: Stream) -> Result<()> {
         let (device, context) = (self.info.device, self.context());
-        order_streams(StreamHandle::LegacyDefault, stream, context, device)?;
-        self.info.pending = PendingWork::on_default_stream(device, context)?.with_hidden_streams();
+        order(Waiter::Stream(Stream::legacy(context, device)), Work::Stream(stream.for_device(device)))?;
+        self.change(Change::Stated(Some(legacy_stream(device, context)?)));
+        self.change(Change::Hides);
         Ok(())
     }
 
@@ -537,11 +532,11 @@ impl ImportSlot {
     pub(crate) fn describe<E: From<Error>>(
         &mut self,
         verification: Verification,
-        write: impl FnOnce(&mut ArrayInfo) -> Result<(), E>,
+        write: impl FnOnce(&mut Description) -> Result<(), E>,
     ) -> Result<DescribedSlot<'_>, E> {
         debug_assert!(!self.0.owner.releases(), "an import that is given up is cleared");
-        write(&mut self.0.info)?;
-        let reach = memory_check::check(&self.0.info, verification)?;
+        write(&mut self.0.info.description)?;
+        let reach = memory_check::check(&self.0.info.description, verification)?;
         Ok(DescribedSlot { import: &mut self.0, reach })
     }
 

@@ -11,17 +11,18 @@ use core::ops::Range;
 use core::ptr::NonNull;
 
 use crate::array::element::{Element, ElementType};
-use crate::array::info::ArrayInfo;
+use crate::array::info::{ArrayInfo, Description};
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::driver::device::Device;
-use crate::driver::stream::PendingWork;
+use crate::driver::memory_state::StorageState;
+use crate::driver::placement::Placement;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Refused, Result};
 use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
-use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
+use crate::memory::storage::{MemoryRegion, Storage};
 
 /// Foreign memory with elements `T`, used in place for reading: from an import or from
 /// [`from_owner`](Self::from_owner).
@@ -88,7 +89,7 @@ struct LeasedMemory {
     range: Range<usize>,
     device: Device,
     /// Pending work, if the struct has no stream field.
-    pending: PendingWork,
+    placement: Placement,
     owner: Owner,
     /// The type of the value that lends the memory, or `None` for imported memory.
     lender: Option<fn() -> TypeId>,
@@ -303,9 +304,9 @@ impl LeasedMemory {
         let (owner, place) = Owner::new_with_address(value);
         match locate(place) {
             Ok(range) => {
-                let (address, pending) = (range.start, PendingWork::NOTHING);
+                let (address, placement) = (range.start, Placement::Nothing);
                 let lender = Some(TypeId::of::<O> as fn() -> TypeId);
-                Ok(Self { address, range, device: Device::CPU, pending, owner, lender })
+                Ok(Self { address, range, device: Device::CPU, placement, owner, lender })
             }
             // SAFETY: the owner was made above for an `O`, and no borrow of the value is left after an error.
             Err(error) => Err(Refused::new(unsafe { owner.into_value::<O>() }, error)),
@@ -372,12 +373,12 @@ macro_rules! storage {
 
             #[inline]
             fn stream(&self) -> Option<StreamHandle> {
-                self.memory.pending.handle_here(self.memory.device)
+                self.memory.placement.handle_here(self.memory.device)
             }
 
             #[inline]
-            fn state(&self) -> MemoryState<'_> {
-                MemoryState { has_one_handle: true, ..self.memory.owner.state(self.memory.pending) }
+            fn state(&self) -> StorageState<'_> {
+                self.memory.owner.state(self.memory.placement)
             }
         }
 
@@ -409,9 +410,9 @@ macro_rules! storage {
                 if Self::WRITES {
                     import.note_write()?;
                 }
-                let pending = import.pending_work()?;
+                let placement = import.stored_placement()?;
                 let owner = import.take_owner();
-                let memory = LeasedMemory { address, range, device, pending, owner, lender: None };
+                let memory = LeasedMemory { address, range, device, placement, owner, lender: None };
                 Ok(Self { memory, marker: PhantomData })
             }
         }
@@ -430,6 +431,6 @@ owners!(Lease);
 owners!(LeaseMut);
 
 storage!(Lease, Mutability::ReadOnly);
-storage!(LeaseMut, Mutability::Writable, ArrayInfo::check_import_writable);
+storage!(LeaseMut, Mutability::Writable, Description::check_import_writable);
 storage!(Borrowed['a], Mutability::ReadOnly);
-storage!(BorrowedMut['a], Mutability::Writable, ArrayInfo::check_import_writable);
+storage!(BorrowedMut['a], Mutability::Writable, Description::check_import_writable);

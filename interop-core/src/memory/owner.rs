@@ -8,11 +8,11 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::driver::functions::is_opened_by_parent;
+use crate::driver::memory_state::StorageState;
+use crate::driver::placement::Placement;
 use crate::driver::release::queue::after_work;
 use crate::driver::release::reach::{ErasedOwner, Reach, contain_panic, drop_box};
-use crate::driver::stream::PendingWork;
 use crate::driver::uses::Uses;
-use crate::memory::storage::MemoryState;
 
 /// A type-erased value that keeps foreign memory alive until it is dropped.
 ///
@@ -126,9 +126,10 @@ impl Owner {
 
     /// The state of the memory, on which this work is pending.
     #[inline]
-    pub(crate) fn state(&self, pending: PendingWork) -> MemoryState<'_> {
+    pub(crate) fn state(&self, placement: Placement) -> StorageState<'_> {
         let (uses, release_is_ordered) = (self.uses.as_ref(), self.reach.is_some());
-        MemoryState { uses, release_is_ordered, ..MemoryState::new(pending) }
+        let has_own_work = uses.is_some_and(|uses| uses.is_for_block());
+        StorageState { uses, has_own_work, release_is_ordered, ..StorageState::new(placement) }
     }
 
     /// How the memory was used.

@@ -13,16 +13,17 @@ use crate::array::layout::Layout;
 use crate::array::layout::axes::{Axis, Offsets, Steps, offsets};
 use crate::array::layout::errors::{axes_in_words, wrong_rank};
 use crate::array::layout::order::Order;
-use crate::array::mutability::Mutability;
+use crate::cuda::claim::{Claim, shared_elements};
 use crate::cuda::handover::ArrayWork;
 use crate::driver::device::Device;
 use crate::driver::functions::to_usize;
-use crate::driver::stream::PendingWork;
+use crate::driver::memory_state::MemoryState;
+use crate::driver::placement::Placement;
 use crate::driver::stream_handle::StreamHandle;
 use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::host::cells::{check_any_bits, check_readable};
-use crate::process::borrow_registry::Elements;
+use crate::process::record::elements::Elements;
 
 /// The data of a typed view: the element type and the rank were checked.
 #[derive(Clone, Copy)]
@@ -31,7 +32,7 @@ pub(crate) struct RawView<const N: usize> {
     pub(crate) shape: [usize; N],
     pub(crate) strides: [isize; N],
     pub(crate) device: Device,
-    pub(crate) pending: PendingWork,
+    pub(crate) placement: Placement,
     /// How the memory was used. It lives as long as the owner of the memory, and so as the view.
     pub(crate) uses: Option<&'static Uses>,
     /// The elements, if other Rust code may reach them too.
@@ -48,7 +49,7 @@ impl<const N: usize> RawView<N> {
     #[inline(always)]
     pub(crate) unsafe fn new<T: Element>(info: &ArrayInfo) -> Result<Self> {
         // SAFETY: the owner of the memory keeps the record, which it never replaces.
-        let uses = info.uses.as_ref().map(|uses| unsafe { &*Arc::as_ptr(uses) });
+        let uses = info.state.uses.as_ref().map(|uses| unsafe { &*Arc::as_ptr(uses) });
         if info.has_scalar_type(&T::TYPE) {
             return Self::over(info, info.layout(), uses);
         }
@@ -65,8 +66,8 @@ impl<const N: usize> RawView<N> {
         let mut strides = [0; N];
         strides.copy_from_slice(layout.strides());
         let (address, device) = (info.unwatched_address, info.device());
-        let pending = info.pending_on_one_stream();
-        Ok(Self { address, shape, strides, device, pending, uses, shared: shared_elements(info) })
+        let placement = info.state.on_one_stream();
+        Ok(Self { address, shape, strides, device, placement, uses, shared: shared_elements(info) })
     }
 
     /// Notes that the memory may be used in a way that this crate does not see.
@@ -76,9 +77,9 @@ impl<const N: usize> RawView<N> {
 
     /// Formats a view of this name. The elements need not implement `Debug`.
     pub(crate) fn describe<T>(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, shape, strides, device, pending, .. } = self;
+        let Self { address, shape, strides, device, placement, .. } = self;
         write!(f, "{name}({} {shape:?} at {address:#x}, strides {strides:?}, {device}", type_name::<T>())?;
-        match pending.name() {
+        match placement.handle() {
             Some(StreamHandle::NothingPending) => {}
             Some(stream) => write!(f, ", work pending on the {stream}")?,
             None => f.write_str(", work pending on an unknown stream")?,
@@ -93,8 +94,9 @@ impl<const N: usize> RawView<N> {
     }
 
     /// Returns an error for memory that the host cannot access, or that is not aligned for `T`. Waits for pending work.
-    pub(crate) fn check_host<T: Element>(&self) -> Result<()> {
-        check_readable(ArrayWork::new(self.pending, self.address, self.device))?;
+    pub(crate) fn check_host<T: Element>(&self, claim: &Claim) -> Result<()> {
+        let (state, address, device) = (MemoryState::new(self.placement), self.address, self.device);
+        check_readable(ArrayWork { state: &state, is_followed: false, address, device }, claim)?;
         if self.address % align_of::<T>() != 0 {
             let found = text!("address {:#x}", self.address);
             let allowed = text!("a multiple of {}, the alignment of the element", align_of::<T>());
@@ -230,23 +232,3 @@ macro_rules! viewed {
 }
 
 pub(crate) use viewed;
-
-/// The elements of an array if two structs may share them. Memory that only a sole owner may write is borrowed like any
-/// Rust value, so the compiler checks it.
-#[inline]
-pub(crate) fn shared_elements(info: &ArrayInfo) -> Option<Elements> {
-    (info.mutability() != Mutability::UniqueOwner && !info.unwatched_range().is_empty())
-        .then(|| elements(info))
-}
-
-/// The elements of an array, for the record of borrows.
-#[inline]
-pub(crate) fn elements(info: &ArrayInfo) -> Elements {
-    let (range, bits) = (info.unwatched_range(), info.dtype().item_bits(info.is_padded()));
-    let item = bits.div_ceil(8);
-    if bits % 8 != 0 || range.len() == info.numel() * item {
-        return Elements::contiguous(range);
-    }
-    let steps = info.shape().iter().zip(info.strides()).filter(|(extent, _)| **extent > 1);
-    Elements::strided(range, item, steps.map(|(_, step)| step.unsigned_abs().saturating_mul(item)))
-}

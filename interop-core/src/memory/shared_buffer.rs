@@ -12,7 +12,8 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
 use crate::driver::device::Device;
-use crate::driver::stream::PendingWork;
+use crate::driver::memory_state::StorageState;
+use crate::driver::placement::Placement;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::FromImport;
@@ -20,7 +21,7 @@ use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::import::Import;
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
-use crate::memory::storage::{InfoBuilder, MemoryRegion, MemoryState, Storage};
+use crate::memory::storage::{InfoBuilder, MemoryRegion, Storage};
 
 /// Memory of any element type that several structs share: slices of one array, or several views of one import.
 ///
@@ -53,16 +54,18 @@ struct Inner<K: ?Sized = dyn SharedOwner> {
 
 /// The owner of the memory.
 trait SharedOwner: Send + Sync {
-    fn state(&self) -> MemoryState<'_>;
+    fn state(&self) -> StorageState<'_>;
 
     fn note_read(&self, stream: StreamHandle) -> bool;
 
     fn note_write(&mut self, stream: StreamHandle) -> bool;
+
+    fn is_only_handle(&mut self) -> bool;
 }
 
 /// The storage is asked at each call, because its stream may change.
 impl<S: Storage + Send + Sync> SharedOwner for MaybeDangling<S> {
-    fn state(&self) -> MemoryState<'_> {
+    fn state(&self) -> StorageState<'_> {
         self.get().state()
     }
 
@@ -73,19 +76,27 @@ impl<S: Storage + Send + Sync> SharedOwner for MaybeDangling<S> {
     fn note_write(&mut self, stream: StreamHandle) -> bool {
         self.get_mut().note_write(stream)
     }
+
+    fn is_only_handle(&mut self) -> bool {
+        self.get_mut().is_only_handle()
+    }
 }
 
-impl SharedOwner for (Owner, PendingWork) {
-    fn state(&self) -> MemoryState<'_> {
+impl SharedOwner for (Owner, Placement) {
+    fn state(&self) -> StorageState<'_> {
         self.0.state(self.1)
     }
 
     fn note_read(&self, _: StreamHandle) -> bool {
-        self.1.name().is_some()
+        !self.1.is_unknown()
     }
 
     fn note_write(&mut self, stream: StreamHandle) -> bool {
         self.note_read(stream)
+    }
+
+    fn is_only_handle(&mut self) -> bool {
+        true
     }
 }
 
@@ -246,7 +257,7 @@ unsafe impl Storage for SharedBuffer {
     #[inline]
     fn stream(&self) -> Option<StreamHandle> {
         let device = self.inner.memory.as_ref().map_or(Device::UNKNOWN, |memory| memory.device);
-        self.state().pending.handle_here(device)
+        self.state().placement.handle_here(device)
     }
 
     fn note_read(&self, stream: StreamHandle) -> bool {
@@ -258,9 +269,13 @@ unsafe impl Storage for SharedBuffer {
         Arc::get_mut(&mut self.inner).is_some_and(|inner| inner.owner.note_write(stream))
     }
 
+    fn is_only_handle(&mut self) -> bool {
+        Arc::get_mut(&mut self.inner).is_some_and(|inner| inner.owner.is_only_handle())
+    }
+
     #[inline]
-    fn state(&self) -> MemoryState<'_> {
-        MemoryState { has_one_handle: false, ..self.inner.owner.state() }
+    fn state(&self) -> StorageState<'_> {
+        self.inner.owner.state()
     }
 }
 
@@ -292,8 +307,12 @@ impl FromImport for SharedBuffer {
             mutability: info.mutability(),
         };
         let struct_type = info.struct_type().cloned();
-        let pending = import.pending_work()?;
-        Ok(Self::from_inner(Inner { memory: Ok(memory), struct_type, owner: (import.take_owner(), pending) }))
+        let placement = import.stored_placement()?;
+        Ok(Self::from_inner(Inner {
+            memory: Ok(memory),
+            struct_type,
+            owner: (import.take_owner(), placement),
+        }))
     }
 }
 

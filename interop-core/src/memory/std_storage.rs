@@ -10,12 +10,13 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
 use crate::driver::device::Device;
+use crate::driver::memory_state::StorageState;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Cure, Error, ErrorKind, Refused, Result};
 use crate::memory::extraction::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::import::Import;
-use crate::memory::storage::{MemoryRegion, MemoryState, Storage};
+use crate::memory::storage::{MemoryRegion, Storage};
 
 /// Describes host memory, and exposes the pointer, which has write permission if elements may be written.
 fn host_memory<T: Element>(first: *const T, len: usize, mutability: Mutability) -> MemoryRegion {
@@ -83,8 +84,12 @@ unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
         Arc::get_mut(self).is_some_and(|storage| storage.note_write(stream))
     }
 
-    fn state(&self) -> MemoryState<'_> {
-        MemoryState { has_one_handle: false, ..S::state(self) }
+    fn is_only_handle(&mut self) -> bool {
+        Arc::get_mut(self).is_some_and(S::is_only_handle)
+    }
+
+    fn state(&self) -> StorageState<'_> {
+        S::state(self)
     }
 }
 

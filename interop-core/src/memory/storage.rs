@@ -3,20 +3,19 @@
 #![expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
 
 use core::ops::Range;
-use std::sync::Arc;
 
 use crate::array::dims::{Dims, signed};
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
-use crate::array::info::ArrayInfo;
+use crate::array::info::{ArrayInfo, Description};
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
-use crate::array::validate::{Complete, RawDescriptor, Strides};
+use crate::array::validate::{RawDescriptor, Strides};
 use crate::driver::device::Device;
-use crate::driver::stream::PendingWork;
+use crate::driver::memory_state::StorageState;
+use crate::driver::placement::Placement;
 use crate::driver::stream_handle::StreamHandle;
-use crate::driver::uses::Uses;
 use crate::error::Result;
 
 /// Memory that the `#[cuda_array(data)]` field of a derived struct can hold.
@@ -50,6 +49,8 @@ use crate::error::Result;
 ///    their types, and elements have the size of the type in `memory()`. It is the same at every call.
 /// 6. The drop, and any method that frees or replaces device memory, waits for all work of the memory's context, or frees it in
 ///    the order of the stream that [`stream`](Self::stream) returns.
+/// 7. While this handle is borrowed mutably, no safe function of another handle uses device memory that is not read-only, or
+///    [`is_only_handle`](Self::is_only_handle) returns `false`. The record of this crate tells it of uses by its own functions only.
 ///
 /// # A storage of your own
 ///
@@ -57,7 +58,8 @@ use crate::error::Result;
 /// kernel on the stream of a caller. Implement:
 ///
 /// 1. `Storage`: [`memory`](Self::memory), and for memory of a GPU [`stream`](Self::stream) if you know it, with
-///    [`note_read`](Self::note_read) and [`note_write`](Self::note_write) if your functions are ordered by a record of their own.
+///    [`note_read`](Self::note_read) and [`note_write`](Self::note_write) if your functions are ordered by a record of their own,
+///    and [`is_only_handle`](Self::is_only_handle) if the storage can be cloned.
 ///    [`struct_type`](Self::struct_type) is for struct elements that no Rust type describes. A type that wraps another storage
 ///    forwards all of these.
 /// 2. [`FromImport`](crate::storage::FromImport), if imports fill the storage: in place around a [`Lease`](crate::Lease), or by a
@@ -96,7 +98,7 @@ use crate::error::Result;
 /// unsafe impl Send for CBuffer {}
 ///
 /// // SAFETY: 1 and 2: the memory is zeroed by the constructor and lives until `drop`; 3: it is host memory;
-/// // 4: no method returns a reference to it or writes to it; 5: elements are not structs; 6: no device uses it.
+/// // 4: no method returns a reference to it or writes to it; 5: elements are not structs; 6 and 7: no device uses it.
 /// unsafe impl Storage for CBuffer {
 ///     fn memory(&self) -> Result<MemoryRegion> {
 ///         Ok(MemoryRegion::new::<f32>(self.pointer.expose_provenance(), self.len, Device::CPU, Mutability::Writable))
@@ -181,20 +183,28 @@ pub unsafe trait Storage {
         self.stream().is_some()
     }
 
-    /// As [`note_read`](Self::note_read), for work that has written the memory. It is not called for a storage in an `Arc` with other
-    /// handles, whose functions may be in use: the host waits.
+    /// As [`note_read`](Self::note_read), for work that has written the memory.
     #[inline]
     fn note_write(&mut self, stream: StreamHandle) -> bool {
         let _ = stream;
         self.stream().is_some()
     }
 
+    /// Whether no other handle has safe functions that use the memory (rule 7). A [`LaunchScope`](crate::LaunchScope) and a loan ask
+    /// before they write, and refuse the array if there is one.
+    ///
+    /// By default it is the only one. In an `Arc` it is that if nobody else has the `Arc`.
+    #[inline]
+    fn is_only_handle(&mut self) -> bool {
+        true
+    }
+
     /// What this crate's own storages know besides the memory.
     #[doc(hidden)]
     #[inline]
-    fn state(&self) -> MemoryState<'_> {
-        let pending = self.stream().map_or(PendingWork::UNKNOWN, PendingWork::on);
-        MemoryState { is_foreign: true, ..MemoryState::new(pending) }
+    fn state(&self) -> StorageState<'_> {
+        let placement = self.stream().map_or(Placement::Unknown, Placement::on);
+        StorageState { is_foreign: true, ..StorageState::new(placement) }
     }
 
     /// As [`memory`](Self::memory), for a description that does not give the address away.
@@ -221,69 +231,6 @@ pub unsafe trait Storage {
     {
         let state = self.state();
         Ok(InfoBuilder::new(self.memory_unwatched()?, self.struct_type(), true, state))
-    }
-}
-
-/// What is known of the use of memory.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct MemoryState<'a> {
-    /// The work on the memory. A default stream is resolved only when it is used, because its name may mean another
-    /// stream on another thread.
-    pub(crate) pending: PendingWork,
-    /// The record of an import on its caller's stream, for a storage whose [`memory_unwatched`](Storage::memory_unwatched) notes no use.
-    pub(crate) uses: Option<&'a Arc<Uses>>,
-    /// Whether the drop is itself ordered after the work on the memory, and needs no context, as that of an import. An
-    /// export then orders nothing of its own.
-    pub(crate) release_is_ordered: bool,
-    /// As [`ArrayInfo::of_storage`].
-    pub(crate) of_storage: Option<PendingWork>,
-    /// As [`ArrayInfo::is_foreign`].
-    pub(crate) is_foreign: bool,
-    /// As [`ArrayInfo::has_one_handle`].
-    pub(crate) has_one_handle: bool,
-}
-
-impl MemoryState<'_> {
-    /// The state of memory of which only the pending work is known.
-    pub(crate) const fn new(pending: PendingWork) -> Self {
-        Self {
-            pending,
-            uses: None,
-            release_is_ordered: false,
-            of_storage: None,
-            is_foreign: false,
-            has_one_handle: false,
-        }
-    }
-
-    /// Leaves the work to the stream of a `stream` field. What the storage knows of other work is kept.
-    fn leave_to_field(&mut self, field: StreamHandle) {
-        let own = self.pending;
-        self.pending = own.with_field(field);
-        let is_elsewhere = own.name().is_some_and(|name| name != field);
-        match self.uses {
-            // The stream of the caller is another one. The caller's library goes on there, without a word to the field.
-            Some(uses) if is_elsewhere => {
-                uses.note_unknown();
-                self.pending = self.pending.with_hidden_streams();
-            }
-            Some(uses) if uses.is_for_block() => self.of_storage = Some(PendingWork::UNKNOWN),
-            _ if is_elsewhere && !own.is_nothing() => self.of_storage = Some(own),
-            _ => {}
-        }
-    }
-}
-
-impl Complete for MemoryState<'_> {
-    /// Adds the state to a description. What is unknown, its check has decided by the device.
-    #[inline(always)]
-    fn complete(self, info: ArrayInfo) -> ArrayInfo {
-        let Self { pending, uses, release_is_ordered, of_storage, is_foreign, has_one_handle } = self;
-        let is_known = pending.name().is_some() || pending.has_hidden_streams();
-        let pending = if is_known { pending } else { info.pending };
-        let (uses, of_storage) = (uses.cloned(), of_storage.map(Box::new));
-        ArrayInfo { release_is_ordered, of_storage, is_foreign, has_one_handle, pending, uses, ..info }
     }
 }
 
@@ -367,7 +314,9 @@ pub struct InfoBuilder<'a> {
     pub(crate) in_bytes: bool,
     pub(crate) order: Order,
     /// For the whole struct.
-    pub(crate) state: MemoryState<'a>,
+    pub(crate) state: StorageState<'a>,
+    /// The value of the `stream` field.
+    field: Option<StreamHandle>,
 }
 
 /// The `strides` field of a struct.
@@ -386,9 +335,18 @@ impl<'a> InfoBuilder<'a> {
         memory: MemoryRegion,
         struct_type: Option<&'a StructType>,
         bounded: bool,
-        state: MemoryState<'a>,
+        state: StorageState<'a>,
     ) -> Self {
-        Self { memory, struct_type, bounded, strides: None, in_bytes: false, order: Order::C, state }
+        Self {
+            memory,
+            struct_type,
+            bounded,
+            strides: None,
+            in_bytes: false,
+            order: Order::C,
+            state,
+            field: None,
+        }
     }
 
     /// Sets the `strides` field, in elements or in bytes.
@@ -399,11 +357,8 @@ impl<'a> InfoBuilder<'a> {
 
     /// Sets the value of the `stream` field, which takes precedence over the storage's stream.
     #[inline]
-    pub(crate) fn stream(mut self, field: Option<StreamHandle>) -> Self {
-        if let Some(field) = field {
-            self.state.leave_to_field(field);
-        }
-        self
+    pub(crate) fn stream(self, field: Option<StreamHandle>) -> Self {
+        Self { field, ..self }
     }
 
     /// Sets `order = "..."`.
@@ -471,32 +426,33 @@ impl<'a> InfoBuilder<'a> {
             },
             device: Some(device),
             mutability,
-            stream: self.state.pending.name(),
+            stream: None,
             memory: self.bounded.then_some(range),
         };
         if element.is_scalar() {
-            descriptor.validate_with(self.state)
+            descriptor.validate_with(self.state, self.field)
         } else {
-            with_element_axes(descriptor, element).map(|info| self.state.complete(info))
+            let description = with_element_axes(descriptor, element)?;
+            Ok(ArrayInfo::new(description, self.state.beside(self.field, device)))
         }
     }
 }
 
 /// The description of an array whose element is a struct or has trailing axes, which become axes of the array.
 #[cold]
-fn with_element_axes(descriptor: RawDescriptor<'_>, element: ElementType) -> Result<ArrayInfo> {
+fn with_element_axes(descriptor: RawDescriptor<'_>, element: ElementType) -> Result<Description> {
     let struct_type = element.to_struct_type();
     let descriptor =
         RawDescriptor { struct_type: descriptor.struct_type.or(struct_type.as_ref()), ..descriptor };
     let has_stale_padding = !element.padding().is_empty();
-    let with_padding_flag = |info| ArrayInfo { has_stale_padding, ..info };
+    let with_padding_flag = |description| Description { has_stale_padding, ..description };
     if element.ndim == 0 {
-        return descriptor.validate().map(with_padding_flag);
+        return descriptor.describe().map(with_padding_flag);
     }
     let layout = descriptor.layout(8 * element.size)?.split_elements(element.axes())?;
     let shape: Vec<i64> = layout.shape().iter().map(|extent| *extent as i64).collect();
     let strides: Vec<i64> = layout.strides().iter().map(|stride| *stride as i64).collect();
     RawDescriptor { shape: &shape, strides: Strides::Elements(&strides), ..descriptor }
-        .validate()
+        .describe()
         .map(with_padding_flag)
 }

@@ -1,6 +1,6 @@
 //! State that exists once for each process: values that a forked child makes anew, and counters.
 
-pub(crate) mod borrow_registry;
 pub(crate) mod counters;
 pub(crate) mod fork;
+pub(crate) mod record;
 pub(crate) mod settings;

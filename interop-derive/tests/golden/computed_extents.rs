@@ -48,6 +48,9 @@ const _: () = {
         ) -> ::core::primitive::bool {
             <Vec<f32> as __p::Storage>::note_write(&mut self.values, __stream)
         }
+        fn __is_only_handle(&mut self) -> ::core::primitive::bool {
+            <Vec<f32> as __p::Storage>::is_only_handle(&mut self.values)
+        }
         #[inline(always)]
         fn __relies_on(
             _: &dyn __p::Storage,

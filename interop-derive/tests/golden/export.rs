@@ -43,6 +43,9 @@ const _: () = {
         ) -> ::core::primitive::bool {
             <&'static [f32] as __p::Storage>::note_write(&mut self.cells, __stream)
         }
+        fn __is_only_handle(&mut self) -> ::core::primitive::bool {
+            <&'static [f32] as __p::Storage>::is_only_handle(&mut self.cells)
+        }
         #[inline(always)]
         fn __relies_on(
             _: &dyn __p::Storage,

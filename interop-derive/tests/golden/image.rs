@@ -51,6 +51,9 @@ const _: () = {
         ) -> ::core::primitive::bool {
             <S as __p::Storage>::note_write(&mut self.pixels, __stream)
         }
+        fn __is_only_handle(&mut self) -> ::core::primitive::bool {
+            <S as __p::Storage>::is_only_handle(&mut self.pixels)
+        }
         #[inline(always)]
         fn __relies_on(
             _: &dyn __p::Storage,

@@ -33,6 +33,9 @@ const _: () = {
                 __stream,
             )
         }
+        fn __is_only_handle(&mut self) -> ::core::primitive::bool {
+            <core_crate::Image as __p::CudaArray>::__is_only_handle(&mut self.image)
+        }
         #[inline(always)]
         fn __relies_on(
             _: &dyn __p::Storage,

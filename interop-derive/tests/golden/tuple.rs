@@ -29,6 +29,9 @@ const _: () = {
         ) -> ::core::primitive::bool {
             <Vec<u8> as __p::Storage>::note_write(&mut self.0, __stream)
         }
+        fn __is_only_handle(&mut self) -> ::core::primitive::bool {
+            <Vec<u8> as __p::Storage>::is_only_handle(&mut self.0)
+        }
         #[inline(always)]
         fn __relies_on(
             _: &dyn __p::Storage,

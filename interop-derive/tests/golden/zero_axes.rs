@@ -26,6 +26,9 @@ const _: () = {
         ) -> ::core::primitive::bool {
             <Box<[f32]> as __p::Storage>::note_write(&mut self.value, __stream)
         }
+        fn __is_only_handle(&mut self) -> ::core::primitive::bool {
+            <Box<[f32]> as __p::Storage>::is_only_handle(&mut self.value)
+        }
         #[inline(always)]
         fn __relies_on(
             _: &dyn __p::Storage,

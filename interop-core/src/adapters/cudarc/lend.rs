@@ -188,7 +188,7 @@ impl<'a, T: Element> LentSliceMut<'a, T> {
     fn lend(array: &'a mut (impl CudaArray + ?Sized), stream: Option<&Arc<CudaStream>>) -> Result<Self> {
         let info = array.info()?;
         info.check_writable()?;
-        let scope_use = ScopeUse::write(array, &info);
+        let scope_use = ScopeUse::write(array, &info)?;
         LentSlice::from_info(&info, stream, scope_use).map(Self)
     }
 

@@ -7,10 +7,11 @@ use core::ptr::NonNull;
 use crate::array::element::{Element, ElementType};
 use crate::array::mutability::Mutability;
 use crate::driver::device::Device;
-use crate::driver::stream::PendingWork;
+use crate::driver::memory_state::StorageState;
+use crate::driver::placement::Placement;
 use crate::memory::extraction::{Extraction, Requirements};
 use crate::memory::owner::Owner;
-use crate::memory::storage::{InfoBuilder, MemoryRegion, MemoryState};
+use crate::memory::storage::{InfoBuilder, MemoryRegion};
 
 /// The content of a `data(unsafe_raw)` field.
 #[derive(Clone, Copy, Debug)]
@@ -204,7 +205,7 @@ pub trait DeviceField: Sized {
 
 impl DeviceField for Device {
     fn describe(&self, memory: RawMemory) -> InfoBuilder<'static> {
-        InfoBuilder::new(memory.on(*self), None, false, MemoryState::new(PendingWork::UNKNOWN))
+        InfoBuilder::new(memory.on(*self), None, false, StorageState::new(Placement::Unknown))
     }
 
     fn take(from: &mut Extraction<'_>) -> Self {

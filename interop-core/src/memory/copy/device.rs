@@ -5,6 +5,8 @@ use interop_kernel::copy::{NAMES, SIZES};
 use interop_kernel::copy_plan::{CopyLaunches, CopyPlan, FROM, THREADS, TO};
 
 use crate::array::layout::axes::offsets;
+use crate::array::layout::order::Order;
+use crate::array::layout::{Layout, contiguous_strides};
 use crate::cuda::kernel_module::{EntryPoint, KernelModule};
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::functions::{CUstream, Driver, Outcome};
@@ -103,6 +105,11 @@ pub(crate) unsafe fn copy_now(
     let _relaxed = Relaxed::new(driver);
     // SAFETY: as the caller promises; the stream is live.
     queue_and_finish(driver, |stream| unsafe { driver.copy(to as u64, from as u64, bytes, stream.raw) })
+}
+
+/// Plans a copy of elements of `item` bytes into memory that is contiguous in `order`.
+pub(crate) fn contiguous_plan(layout: &Layout, order: Order, item: usize) -> CopyPlan {
+    CopyPlan::new(layout.shape(), &contiguous_strides(layout.shape(), order), layout.strides(), item)
 }
 
 #[cfg(test)]

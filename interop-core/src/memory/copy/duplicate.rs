@@ -3,19 +3,22 @@
 use interop_kernel::copy_plan::CopyPlan;
 
 use crate::array::element::{Element, ElementType};
-use crate::array::info::ArrayInfo;
+use crate::array::info::{ArrayInfo, Description};
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
+use crate::cuda::claim::Claim;
 use crate::cuda::handover::{hand_back, hand_over};
 use crate::driver::context::{Context, Relaxed, context_for};
 use crate::driver::device::DeviceType;
 use crate::driver::functions::{Driver, driver};
+use crate::driver::memory_state::MemoryState;
 use crate::driver::order::{Waiter, finish_stream, queue_and_finish};
+use crate::driver::placement::Placement;
 use crate::driver::pointer::{address_for_kernels, pointer_attributes};
-use crate::driver::stream::{ContextStream, PendingWork, Stream, capture_of};
+use crate::driver::stream::{ContextStream, Stream, capture_of};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, Result};
 use crate::memory::copy::device::queue_copy;
@@ -42,19 +45,20 @@ use crate::memory::copy::device::queue_copy;
 /// The memory that `info` describes is live.
 pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Result<(CudaBuffer, ArrayInfo)> {
     let (driver, copy) = (driver()?, CompactCopy::new(info)?);
+    let claim = Claim::by_device(info, false, Stream::new(consumer, None, info.device()))?;
     let (kind, stream) = match info.device().device_type {
         DeviceType::CUDA => (MemoryKind::Pool, consumer),
         DeviceType::CUDA_HOST => (MemoryKind::Pinned, StreamHandle::NothingPending),
         _ => (MemoryKind::Managed, StreamHandle::NothingPending),
     };
     let (buffer, stream) = if copy.plan.run == 0 {
-        info.work().order_before(Waiter::Host)?;
+        info.work().order_before(Waiter::Host, &claim)?;
         (CudaBuffer::for_elements(kind, info.device().device_id, u8::TYPE, 0)?, StreamHandle::NothingPending)
     } else if let Some(on) = queue_stream(driver, info, stream)? {
         // SAFETY: as the caller promises.
         (unsafe { copy.queue(driver, on, info, consumer) }?, consumer)
     } else {
-        info.work().order_before(Waiter::Host)?;
+        info.work().order_before(Waiter::Host, &claim)?;
         // SAFETY: as the caller promises.
         (unsafe { copy.finish(driver, kind, info) }?, StreamHandle::NothingPending)
     };
@@ -66,7 +70,7 @@ pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Resu
 /// stream can wait for it.
 fn queue_stream(driver: &Driver, info: &ArrayInfo, consumer: StreamHandle) -> Result<Option<ContextStream>> {
     // If the library has hidden streams as well, `hand_back` makes them wait.
-    let own = info.pending.name().and_then(StreamHandle::to_raw);
+    let own = info.state.placement.stream(info.device());
     let stream = Stream::new(consumer, None, info.device());
     let (Some(stream), Some(_)) = (stream, own) else { return Ok(None) };
     let stream = stream.in_context(driver)?;
@@ -145,7 +149,7 @@ impl CompactCopy {
         }
         buffer.note_work(consumer);
         if let (Some(uses), Some(on)) =
-            (&info.uses, Stream::new(consumer, Some(stream.context), info.device()))
+            (&info.state.uses, Stream::new(consumer, Some(stream.context), info.device()))
         {
             uses.note_work(on);
         }
@@ -181,20 +185,17 @@ impl CompactCopy {
     fn info(&self, info: &ArrayInfo, buffer: &CudaBuffer, stream: StreamHandle) -> ArrayInfo {
         let start = buffer.address;
         let mutability = if self.layout.is_injective() { Mutability::Writable } else { info.mutability() };
-        ArrayInfo {
+        let description = Description {
             unwatched_address: if info.numel() == 0 { 0 } else { start + self.first },
             range: start..start + self.bytes,
             layout: self.layout.clone(),
             device: buffer.device,
             mutability,
-            pending: PendingWork::on(stream),
-            uses: None,
-            release_is_ordered: buffer.release_is_ordered(),
-            of_storage: None,
-            is_foreign: false,
-            has_one_handle: false,
-            ..info.clone()
-        }
+            ..info.description.clone()
+        };
+        let release_is_ordered = buffer.release_is_ordered();
+        let state = MemoryState { release_is_ordered, ..MemoryState::new(Placement::on(stream)) };
+        ArrayInfo::new(description, state)
     }
 }
 

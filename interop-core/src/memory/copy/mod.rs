@@ -4,5 +4,6 @@
 pub(crate) mod device;
 #[cfg(feature = "python")]
 pub(crate) mod duplicate;
+pub(crate) mod fetch;
 pub(crate) mod host;
 pub(crate) mod transfer;

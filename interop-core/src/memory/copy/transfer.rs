@@ -10,31 +10,29 @@ use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::axes::each_part;
 use crate::array::layout::order::Order;
-use crate::array::layout::{Layout, contiguous_strides};
 use crate::cuda::block::MemoryKind;
 use crate::cuda::buffer::CudaBuffer;
-use crate::driver::context::{Context, PerContext, Relaxed, context_for};
+use crate::cuda::claim::{Claim, shared_elements};
+use crate::driver::context::{Context, PerContext, Relaxed};
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::event::Event;
-use crate::driver::functions::{Driver, Outcome, driver, is_available, to_usize};
-use crate::driver::order::{Waiter, finish_stream, queue_and_finish};
+use crate::driver::functions::{Driver, Outcome, driver, is_available};
+use crate::driver::order::finish_stream;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-use crate::driver::order::{order_streams, stream_synchronize};
-use crate::driver::pool::allocate_on;
+use crate::driver::order::{Work, order};
 use crate::driver::release::reach::Reach;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::stream::LEGACY;
 use crate::driver::stream::{ContextStream, OwnStream, Stream, capture_of, dead_stream};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::copy::device::{copy_now, queue_copy};
-use crate::memory::copy::host::{axes_in_elements, copy_axes, filled_vec};
-use crate::memory::host::cells::{check_bytes, check_readable};
+use crate::memory::copy::device::{contiguous_plan, copy_now, queue_copy};
+use crate::memory::copy::fetch::{copy_compacted, fetch_buffer};
+use crate::memory::copy::host::{axes_in_elements, copy_axes};
+use crate::memory::host::cells::check_readable;
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::import::Import;
-use crate::memory::raw_view::shared_elements;
-use crate::process::borrow_registry::Borrow;
 
 /// The size of a piece in bytes. Two pieces are used in turn.
 const PIECE: usize = 4 << 20;
@@ -156,18 +154,15 @@ unsafe fn copy_pieces(
     })
 }
 
-/// Plans a copy of elements of `item` bytes into memory that is contiguous in `order`.
-fn contiguous_plan(layout: &Layout, order: Order, item: usize) -> CopyPlan {
-    CopyPlan::new(layout.shape(), &contiguous_strides(layout.shape(), order), layout.strides(), item)
-}
-
 /// The stream on which a copy of an import is made.
 struct CopyStream {
     driver: &'static Driver,
     stream: ContextStream,
     ordinal: i32,
-    /// The name of the stream.
-    handle: StreamHandle,
+    /// The stream by its name, for the import.
+    own: Option<Stream>,
+    /// The source is in use by the copy.
+    claim: Option<Claim>,
     /// What the release of the source waits for, if a copy may be pending when the source is released.
     reach: Option<Reach>,
     /// Whether the target is memory that was allocated in the order of the stream.
@@ -175,22 +170,34 @@ struct CopyStream {
 }
 
 impl CopyStream {
-    /// Finds the context of a stream. For a default stream, this is the context in which memory of `device` is used.
-    fn new(handle: StreamHandle, reach: Option<Reach>, device: Device) -> Result<Self> {
+    /// Finds the context of a stream. For a default stream of no known context, this is the one in which memory of `device` is used.
+    fn new(own: Option<Stream>, reach: Option<Reach>, device: Device) -> Result<Self> {
         let driver = driver()?;
-        let stream = Stream::new(handle, None, device).unwrap_or(Stream::legacy(None, device));
-        let stream = stream.in_context(driver)?;
+        let stream = own.unwrap_or(Stream::legacy(None, device)).in_context(driver)?;
         let _entered = stream.context.enter(driver)?;
         let ordinal = Context::current_ordinal(driver)?;
-        Ok(Self { driver, stream, ordinal, handle, reach, is_in_order: false })
+        Ok(Self { driver, stream, ordinal, own, claim: None, reach, is_in_order: false })
     }
 
     /// Finds the stream for a copy of an import, which captures no graph.
     fn for_import(import: &mut Import) -> Result<Self> {
-        let (handle, reach) = import.copy_stream()?;
-        let stream = Self::new(handle, reach, import.info().device())?;
+        // First, because what others have not queued yet cannot be waited for.
+        let early =
+            Claim::asked(import.info(), import.info().state.placement.stream(import.info().device()))?;
+        drop(early);
+        let (own, reach) = import.copy_stream()?;
+        let mut stream = Self::new(own, reach, import.info().device())?;
         stream.refuse_capture()?;
+        // Memory of the host is read by the host, which records that itself.
+        if import.info().device() != Device::CPU {
+            let on = own.map(|own| own.with_context(stream.driver)).transpose()?;
+            stream.claim = Some(Claim::by_device(import.info(), false, on)?);
+        }
         Ok(stream)
+    }
+
+    fn handle(&self) -> StreamHandle {
+        self.own.map_or(StreamHandle::NothingPending, Stream::handle)
     }
 
     /// Copies the elements of an array to `target`, contiguous in `order`. Returns whether the copy may still be pending
@@ -221,8 +228,9 @@ impl CopyStream {
             self.finish()?;
         }
         if element.any_bits && info.device().device_type == DeviceType::CUDA {
+            let claim = Claim::by_device(info, false, None)?;
             // SAFETY: as above; the driver copies between devices.
-            if unsafe { copy_compacted(info, &plan, target) }? {
+            if unsafe { copy_compacted(info, &claim, &plan, target) }? {
                 return Ok(false);
             }
         }
@@ -252,8 +260,8 @@ impl CopyStream {
             let fetched = unsafe { fetch_buffer(info, element, order) }?;
             return copy_from(fetched.address(), fetched.bytes);
         }
-        check_readable(info.work())?;
-        let _access = Borrow::from_shared(shared_elements(info), false)?;
+        let claim = Claim::by_host(shared_elements(info), false)?;
+        check_readable(info.work(), &claim)?;
         if element.any_bits && plan.axes.is_empty() {
             return copy_from(info.unwatched_address, plan.run);
         }
@@ -287,9 +295,9 @@ impl CopyStream {
             Ok(None) => return Ok(()),
             Ok(Some(_)) => "which",
             Err(failure) if failure.is_about_capture() => "while a stream that joins with it",
-            Err(failure) => return Err(dead_stream(failure, self.handle)),
+            Err(failure) => return Err(dead_stream(failure, self.handle())),
         };
-        let found = text!("{}, {which} captures a graph", self.handle);
+        let found = text!("{}, {which} captures a graph", self.handle());
         let allowed = "an import in place (`Lease`, `LeaseMut`), because a copy needs new memory";
         Err(Error::new(ErrorKind::StreamCapture, "stream", found, allowed))
     }
@@ -305,7 +313,7 @@ impl CopyStream {
     /// the primary context, while another context is current here.
     fn is_named(&self) -> bool {
         let primary = || Context::primary_in_use(self.driver, self.ordinal);
-        matches!(self.handle, StreamHandle::Raw(_)) || primary() == Ok(Some(self.stream.context))
+        matches!(self.handle(), StreamHandle::Raw(_)) || primary() == Ok(Some(self.stream.context))
     }
 
     /// Whether the release of the source waits for work in this context.
@@ -322,7 +330,8 @@ impl CopyStream {
 /// [`ErrorKind::Driver`] without a driver; [`ErrorKind::Stream`] for a stream of another context than the primary one.
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) fn ordinal_of(handle: StreamHandle, device: Device) -> Result<usize> {
-    let CopyStream { stream, ordinal, .. } = CopyStream::new(handle, None, device)?;
+    let CopyStream { stream, ordinal, .. } =
+        CopyStream::new(Stream::new(handle, None, device), None, device)?;
     if matches!(handle, StreamHandle::Raw(_)) && Context::primary(ordinal)? != stream.context {
         let found = text!("{handle}, of a context that is not the primary one of device {ordinal}");
         let allowed = "a stream of the primary context, in which `cudarc` and `cuda-core` work; a `StreamHandle` holds any";
@@ -336,7 +345,7 @@ pub(crate) fn ordinal_of(handle: StreamHandle, device: Device) -> Result<usize> 
 pub(crate) struct CopyOnDefaultStream {
     stream: CopyStream,
     /// The stream of the import. The copy waits for it, and it waits for the copy.
-    of_import: StreamHandle,
+    of_import: Option<Stream>,
 }
 
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
@@ -349,26 +358,20 @@ impl CopyOnDefaultStream {
     /// implicitly with the default stream, captures a graph.
     pub(crate) fn new(import: &mut Import) -> Result<Self> {
         let own = CopyStream::for_import(import)?;
-        let (of_import, own_context) = (own.handle, own.stream.context);
-        let legacy = ContextStream { context: Context::primary(own.ordinal)?, raw: LEGACY };
-        let handle = StreamHandle::LegacyDefault;
-        let stream = CopyStream { stream: legacy, handle, is_in_order: true, ..own };
+        let of_import = own.own.map(|of_import| of_import.with_context(own.driver)).transpose()?;
+        let context = Context::primary(own.ordinal)?;
+        let legacy = ContextStream { context, raw: LEGACY };
+        let named = Stream::legacy(Some(context), Device::cuda(own.ordinal));
+        let stream = CopyStream { stream: legacy, own: Some(named), is_in_order: true, ..own };
         stream.refuse_capture()?;
-        if matches!(of_import, StreamHandle::Raw(_)) || own_context == legacy.context {
-            return Ok(Self { stream, of_import });
-        }
-        // A default stream of another context cannot be named in the primary context. The host waits for it now, and
-        // later for the copy.
-        stream_synchronize(of_import, import.info().device())?;
-        let stream = CopyStream { reach: None, ..stream };
-        Ok(Self { stream, of_import: StreamHandle::NothingPending })
+        Ok(Self { stream, of_import })
     }
 
     pub(crate) fn ordinal(&self) -> usize {
         self.stream.ordinal.unsigned_abs() as usize
     }
 
-    /// Copies the elements of the import to `target`, contiguous in `order`. The copy waits for pending work on the import.
+    /// Copies the elements of the import to `target`, contiguous in this order. The copy waits for pending work on the import.
     /// Later work on the import's copy stream waits for the copy.
     ///
     /// # Errors
@@ -383,19 +386,20 @@ impl CopyOnDefaultStream {
         &self,
         import: &Import,
         element: ElementType,
-        order: Order,
+        memory_order: Order,
         target: usize,
     ) -> Result<()> {
+        let order_of =
+            |waiter: Option<Stream>, on: Option<Stream>| order(waiter.into(), Work::from(on)).map(drop);
         let Self { stream, of_import } = self;
-        let (device, context) = (Device::cuda(stream.ordinal), Some(stream.stream.context));
-        order_streams(StreamHandle::LegacyDefault, *of_import, context, device)?;
+        order_of(stream.own, *of_import)?;
         // SAFETY: as the caller promises.
-        let copied = unsafe { stream.copy(import.info(), &element, order, target) };
+        let copied = unsafe { stream.copy(import.info(), &element, memory_order, target) };
         // If a part failed, the parts before it are still queued.
         let pending = copied.as_ref().map_or(true, |pending| *pending);
         let finished = if pending && !stream.is_guarded() { stream.finish() } else { Ok(()) };
         copied.and(finished)?;
-        order_streams(*of_import, StreamHandle::LegacyDefault, context, device)?;
+        order_of(*of_import, stream.own)?;
         import.wait_for_copy(*of_import)
     }
 }
@@ -425,7 +429,7 @@ pub(crate) fn copy_to_buffer(
     let bytes = count.checked_mul(element.size).ok_or_else(|| element.too_large(count))?;
     // What is copied by the host first is not in the order of the stream.
     let is_queued = element.any_bits && stream.reaches(import.info().device());
-    let (context, ordinal, handle) = (stream.stream.context, stream.ordinal, stream.handle);
+    let (context, ordinal, handle) = (stream.stream.context, stream.ordinal, stream.handle());
     let target = if kind == MemoryKind::Pool && is_queued {
         CudaBuffer::in_order(context, handle, ordinal, element, bytes)?
     } else {
@@ -440,7 +444,7 @@ pub(crate) fn copy_to_buffer(
     if pending && !(is_of_device && stream.is_guarded() && stream.is_named()) {
         stream.finish()?;
     } else if pending {
-        import.wait_for_copy(handle)?;
+        import.wait_for_copy(stream.own)?;
     }
     Ok(Some(target))
 }
@@ -479,122 +483,4 @@ pub unsafe fn copy_import<T: Element>(import: &mut Import, order: Order, target:
     // If a part failed, the parts before it are still queued, and read the source.
     let finished = if matches!(pending, Ok(false)) { Ok(()) } else { stream.finish() };
     pending.and(finished)
-}
-
-/// Copies the elements of a device array to any memory that the driver can access. They are first made contiguous on
-/// their device. Waits for pending work on the array; the copy is complete on return. Returns `false` if the device has
-/// no memory, or no memory pool, for the intermediate copy.
-///
-/// # Errors
-///
-/// As [`stream_synchronize`].
-///
-/// # Safety
-///
-/// The memory that `info` describes is live. `plan` copies its elements, and `to` has room for the copy.
-pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize) -> Result<bool> {
-    let driver = driver()?;
-    info.work().order_before(Waiter::Host)?;
-    let bytes = plan.bytes();
-    if bytes == 0 {
-        return Ok(true);
-    }
-    let context = context_for(driver, info.device())?;
-    let _entered = context.enter(driver)?;
-    let _relaxed = Relaxed::new(driver);
-    let (from, to) = (info.unwatched_address, to as u64);
-    let copied = queue_and_finish(driver, |stream| {
-        let raw = stream.raw;
-        if plan.axes.is_empty() {
-            // SAFETY: as the caller promises.
-            return unsafe { driver.copy(to, from as u64, bytes, raw) }.map(|()| true);
-        }
-        let ordinal = Context::current_ordinal(driver)?;
-        // If there is no memory for the intermediate copy, the caller reorders the elements on the host.
-        let Ok(compact) = allocate_on(driver, ordinal, bytes, raw) else { return Ok(false) };
-        // SAFETY: as the caller promises; the intermediate memory is new and as large as the copy.
-        let queued = unsafe { queue_copy(driver, stream, plan, from, to_usize(compact)) };
-        // SAFETY: as above.
-        let queued = queued.and_then(|()| unsafe { driver.copy(to, compact, bytes, raw) });
-        // SAFETY: the memory is freed once, after all work that was queued for it.
-        let _ = unsafe { driver.memory_pool_free(compact, raw) };
-        queued.map(|()| true)
-    });
-    Ok(copied?)
-}
-
-/// Copies elements from a device to the host, contiguous in `order`. Waits for pending work on the array. Without an error,
-/// all copied elements are valid.
-///
-/// # Errors
-///
-/// As [`stream_synchronize`].
-///
-/// # Safety
-///
-/// As [`copy_compacted`]. `layout` is the layout of the elements.
-unsafe fn fetch(
-    info: &ArrayInfo,
-    layout: &Layout,
-    element: &ElementType,
-    order: Order,
-    target: *mut u8,
-) -> Result<()> {
-    let plan = contiguous_plan(layout, order, element.size);
-    // SAFETY: as the caller promises.
-    if unsafe { copy_compacted(info, &plan, target.expose_provenance()) }? {
-        // SAFETY: the whole target has been written.
-        return unsafe { check_bytes(element, target, plan.bytes()) };
-    }
-    // All bytes that the elements span.
-    let range = info.unwatched_range();
-    let staged = HostBuffer::uninit(u8::TYPE, range.len())?;
-    let (driver, start) = (driver()?, staged.address());
-    let context = context_for(driver, info.device())?;
-    // SAFETY: the range is the array's own, live as the caller promises; the buffer is new and as long.
-    unsafe { copy_now(driver, context, start, range.start, range.len()) }?;
-    let from = with_exposed_provenance(start + (info.unwatched_address - range.start));
-    // SAFETY: the elements of the layout are live in `staged`; the target is as the caller promises.
-    unsafe { copy_axes(&axes_in_elements(&plan, element.size), element, from, target) }
-}
-
-/// Copies the elements of a device array to the host, contiguous in `order`. Waits for pending work on the array.
-///
-/// # Errors
-///
-/// As [`stream_synchronize`]; [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) if the vector cannot be
-/// allocated; [`ErrorKind::DType`](crate::error::ErrorKind::DType) for other element types and for a byte that is not a
-/// valid `bool`.
-///
-/// # Safety
-///
-/// The memory that `info` describes is live.
-pub(crate) unsafe fn fetch_vec<T: Element>(info: &ArrayInfo, order: Order) -> Result<Vec<T>> {
-    let layout = info.layout_of(&T::TYPE)?;
-    // SAFETY: as the caller promises. The vector is new and has capacity for the elements.
-    let fill = |target: *mut T| unsafe { fetch(info, &layout, &T::TYPE, order, target.cast()) };
-    // SAFETY: `fetch` writes all elements, which are valid values of `T`.
-    unsafe { filled_vec(layout.numel(), fill) }
-}
-
-/// Copies a device array into host memory, contiguous in `order`. Waits for pending work on the array.
-///
-/// # Errors
-///
-/// As [`fetch_vec`].
-///
-/// # Safety
-///
-/// As [`fetch_vec`].
-pub(crate) unsafe fn fetch_buffer(
-    info: &ArrayInfo,
-    element: &ElementType,
-    order: Order,
-) -> Result<HostBuffer> {
-    let layout = info.layout_of(element)?;
-    let buffer = HostBuffer::uninit(*element, layout.numel())?;
-    let target = with_exposed_provenance_mut(buffer.address());
-    // SAFETY: as the caller promises. The buffer is new and has room for the elements.
-    unsafe { fetch(info, &layout, element, order, target) }?;
-    Ok(buffer)
 }

@@ -5,6 +5,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 
 use crate::array::element::{Element, ElementType};
+use crate::cuda::claim::Claim;
 use crate::cuda::handover::ArrayWork;
 use crate::driver::device::DeviceType;
 use crate::driver::order::Waiter;
@@ -153,16 +154,16 @@ pub(crate) fn invalid_bool(byte: u8) -> Error {
 
 /// Returns an error for memory that the host cannot access. Waits for work that is pending on pinned and managed memory
 /// at this address.
-pub(crate) fn check_readable(work: ArrayWork<'_>) -> Result<()> {
+pub(crate) fn check_readable(work: ArrayWork<'_>, claim: &Claim) -> Result<()> {
     work.device.check_for_host()?;
-    match work.pending.name() {
-        Some(StreamHandle::NothingPending) if work.of_storage.is_none() => Ok(()),
+    match work.state.placement.handle() {
+        Some(StreamHandle::NothingPending) if work.state.of_storage.is_none() => Ok(()),
         Some(stream) if work.device.device_type == DeviceType::CPU => {
             let found = text!("work pending on the {stream}");
             let allowed = "no stream, because CPU memory has no pending work";
             Err(Error::new(ErrorKind::Stream, "stream", found, allowed))
         }
-        _ => work.order_before(Waiter::Host),
+        _ => work.order_before(Waiter::Host, claim),
     }
 }
 

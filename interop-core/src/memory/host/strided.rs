@@ -9,14 +9,13 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::axes::{Axis, each_part, offsets};
 use crate::array::layout::order::Order;
 use crate::array::layout::{contiguous_strides, is_contiguous, product};
+use crate::cuda::claim::{Claim, shared_elements};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::copy::host::{HostArray, copy_axes, copy_strided, filled_vec};
 use crate::memory::host::cells::{ReadOnlyCell, check_readable};
 use crate::memory::host::loops::{Loops, fill, fold, map};
 #[cfg(feature = "rayon")]
 use crate::memory::host::parallel::pieces;
-use crate::memory::raw_view::shared_elements;
-use crate::process::borrow_registry::Borrow;
 
 /// The size of a chunk of copied elements, in bytes. Contiguous runs of at least this size are passed in place.
 const CHUNK: usize = 8192;
@@ -33,9 +32,9 @@ pub(crate) unsafe fn with_elements<T: Element, R>(
     exclusive: bool,
     work: impl FnOnce(Strided<'_, T>) -> Result<R>,
 ) -> Result<R> {
-    check_readable(info.work())?;
+    let claim = Claim::by_host(shared_elements(info), exclusive)?;
+    check_readable(info.work(), &claim)?;
     let layout = info.layout_of(&T::TYPE)?;
-    let _access = Borrow::from_shared(shared_elements(info), exclusive)?;
     // SAFETY: the memory is live and initialized, as the caller promises, and host memory. A layout was checked when it
     // was made.
     work(unsafe { Strided::new(info.unwatched_address, layout.shape(), layout.strides()) })

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use crate::array::element::Element;
 use crate::array::layout::order::Order;
+use crate::cuda::claim::Claim;
 use crate::error::Result;
 use crate::memory::host::cells::{ReadOnlyCell, check_bytes, invalid_bool, read_unchecked, read_valid};
 use crate::memory::raw_view::{RawView, Runs, viewed};
-use crate::process::borrow_registry::{Borrow, Elements};
+use crate::process::record::OpenAccess;
 
 /// A view whose elements host code can read: the memory is host-accessible and aligned, and no work is pending on it.
 ///
@@ -65,13 +66,13 @@ viewed!(HostView HostViewMut);
 /// drop. A writer that comes earlier is a compile error and not a runtime error.
 #[derive(Clone)]
 struct BorrowGuard<'a> {
-    _record: Option<Arc<Borrow>>,
+    _recorded: Option<Arc<OpenAccess>>,
     marker: PhantomData<&'a ()>,
 }
 
 impl BorrowGuard<'_> {
-    fn new(shared: Option<Elements>, exclusive: bool) -> Result<Self> {
-        Ok(Self { _record: Borrow::from_shared(shared, exclusive)?.map(Arc::new), marker: PhantomData })
+    fn new(claim: Claim) -> Self {
+        Self { _recorded: claim.into_access().map(Arc::new), marker: PhantomData }
     }
 }
 
@@ -82,8 +83,9 @@ impl Drop for BorrowGuard<'_> {
 impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     /// Checks that the host can use the elements, and records that they are read.
     pub(crate) fn new(raw: RawView<N>) -> Result<Self> {
-        raw.check_host::<T>()?;
-        Ok(Self { raw, _access: BorrowGuard::new(raw.shared, false)?, marker: PhantomData })
+        let claim = Claim::by_host(raw.shared, false)?;
+        raw.check_host::<T>(&claim)?;
+        Ok(Self { raw, _access: BorrowGuard::new(claim), marker: PhantomData })
     }
 
     /// Returns a pointer to element \[0, …, 0\], for a library that takes a pointer, extents and
@@ -205,8 +207,9 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
 impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     /// Checks that the host can use the elements, and records that they are written.
     pub(crate) fn new(raw: RawView<N>) -> Result<Self> {
-        raw.check_host::<T>()?;
-        Ok(Self { raw, access: BorrowGuard::new(raw.shared, true)?, marker: PhantomData })
+        let claim = Claim::by_host(raw.shared, true)?;
+        raw.check_host::<T>(&claim)?;
+        Ok(Self { raw, access: BorrowGuard::new(claim), marker: PhantomData })
     }
 
     /// Returns a read-only view of the same elements.

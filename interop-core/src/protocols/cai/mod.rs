@@ -17,6 +17,7 @@ use crate::array::mutability::Mutability;
 use crate::array::validate::{RawDescriptor, Strides};
 use crate::cuda;
 use crate::driver::device::Device;
+use crate::driver::stream::Stream;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::{Import, Protocol};
@@ -188,7 +189,9 @@ impl CudaArrayInterface {
             return Err(Error::new(ErrorKind::Device, "device", device, allowed));
         }
         device.check()?;
-        Ok(ArrayInfo { device: device.normalized(), ..self.info()? })
+        let mut info = self.info()?;
+        info.device = device.normalized();
+        Ok(info)
     }
 }
 
@@ -242,8 +245,8 @@ impl Import {
         let memory = cuda::handover::locate_and_order(&mut info, stated, consumer)?;
         let protocol = Some(Protocol::CudaArrayInterface);
         let mut import = Self::new(info, Owner::new(owner).with_reach(memory.reach), protocol);
-        let own = import.context();
-        import.put_on_ordered_stream(consumer, memory.is_capturing, own);
+        let stream = Stream::in_context_of(consumer, import.context());
+        import.put_on_ordered_stream(stream, memory.is_capturing);
         Ok(import)
     }
 }

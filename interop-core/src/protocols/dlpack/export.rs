@@ -232,7 +232,7 @@ fn pack<A: TensorAbi, O: ExportOwner>(
         unsafe { strides.wrapping_add(axis).write(*step as i64) };
     }
     let tensor = tensor_of(info, shape);
-    let release_is_ordered = O::OWNS_THE_ARRAY && info.release_is_ordered;
+    let release_is_ordered = O::OWNS_THE_ARRAY && info.state.release_is_ordered;
     let is_free = info.device() == Device::CPU || release_is_ordered;
     let reach = if is_free { None } else { reach_of(info) };
     let reach = reach.map(|reach| owner.get_mut().adapt_reach(reach));

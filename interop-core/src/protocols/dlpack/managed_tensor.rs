@@ -7,15 +7,17 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
 use crate::array::dims::{MAX_NDIM, with_lists};
-use crate::array::info::ArrayInfo;
+use crate::array::info::{ArrayInfo, Description};
 use crate::array::layout::errors::no_extents;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::validate::{RawDescriptor, Strides};
 use crate::cuda::memory_check::Verification;
 use crate::driver::device::Device;
+use crate::driver::memory_state::MemoryState;
+use crate::driver::placement::{Change, Placement};
 use crate::driver::release::reach::Reach;
-use crate::driver::stream::PendingWork;
+use crate::driver::stream::Stream;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::import::{Filled, Import, ImportSlot, Protocol};
@@ -32,6 +34,8 @@ const SUPPORTED_FLAGS: u64 = FLAG_READ_ONLY | FLAG_IS_COPIED | FLAG_SUBBYTE_PADD
 /// Its content is not trusted. [`info`](Self::info) checks it.
 pub struct ManagedTensor<A: TensorAbi = Versioned> {
     tensor: NonNull<A>,
+    /// The stream of the consumer, for which an export has made the memory ready.
+    ready_on: StreamHandle,
 }
 
 // SAFETY: a managed tensor may be released on any thread: `dlpack.h` names no thread, and exports require a `Send`
@@ -55,7 +59,19 @@ impl<A: TensorAbi> ManagedTensor<A> {
     #[must_use]
     pub unsafe fn from_raw(tensor: *mut A) -> Self {
         // SAFETY: the pointer is not null, by 1.
-        Self { tensor: unsafe { NonNull::new_unchecked(tensor) } }
+        let tensor = unsafe { NonNull::new_unchecked(tensor) };
+        // Without a `stream` argument the producer synchronizes with the legacy default stream.
+        Self { tensor, ready_on: StreamHandle::LegacyDefault }
+    }
+
+    /// States for which stream an export of this crate has made the memory ready.
+    #[inline]
+    pub(crate) fn ready_on(mut self, stream: StreamHandle) -> Self {
+        // What is ready for all streams is ready on the default stream.
+        if stream != StreamHandle::NothingPending {
+            self.ready_on = stream;
+        }
+        self
     }
 
     /// Returns the struct. The receiver must call its deleter once, on any thread.
@@ -83,13 +99,15 @@ impl<A: TensorAbi> ManagedTensor<A> {
     /// - [`ErrorKind::Rank`] or [`ErrorKind::NullPointer`] for an invalid `ndim`, or a null pointer to the extents.
     /// - Otherwise as [`RawDescriptor::validate`](crate::array::validate::RawDescriptor::validate).
     pub fn info(&self) -> Result<ArrayInfo> {
-        let mut info = ArrayInfo::empty();
-        self.info_into(&mut info)?;
-        Ok(info)
+        let mut description = Description::empty();
+        self.info_into(&mut description)?;
+        let placement =
+            if description.device == Device::CPU { Placement::Nothing } else { Placement::Unknown };
+        Ok(ArrayInfo::new(description, MemoryState::new(placement)))
     }
 
     /// As [`info`](Self::info), but writes the result to `to`.
-    pub(crate) fn info_into(&self, to: &mut ArrayInfo) -> Result<()> {
+    pub(crate) fn info_into(&self, to: &mut Description) -> Result<()> {
         let flags = self.flags().map_err(unsupported_version)?;
         // SAFETY: the tensor is part of a live struct of a supported version; 2 of `from_raw`.
         unsafe { read_tensor(self.tensor_ptr(), flags, to) }
@@ -129,6 +147,7 @@ impl<A: TensorAbi> ManagedTensor<A> {
         release: unsafe fn(NonNull<()>),
         verification: Verification,
     ) -> Result<Filled, Refused<Self>> {
+        let ready_on = self.ready_on;
         let described = match slot.describe(verification, |info| self.info_into(info)) {
             Ok(described) => described,
             Err(error) => return Err(Refused::new(self, error)),
@@ -138,10 +157,9 @@ impl<A: TensorAbi> ManagedTensor<A> {
         let owner = unsafe { Owner::from_raw(self.into_non_null(), release) }.with_reach(reach);
         let protocol = if A::IS_VERSIONED { Protocol::DlpackVersioned } else { Protocol::DlpackLegacy };
         let filled = described.own(owner, Some(protocol));
-        let info = &mut slot.import(&filled).info;
-        if info.device != Device::CPU {
-            // Without a `stream` argument the producer synchronizes with the legacy default stream.
-            info.pending = PendingWork::on(StreamHandle::LegacyDefault);
+        let import = slot.import(&filled);
+        if import.info.device != Device::CPU {
+            import.change(Change::Stated(Stream::anywhere(ready_on)));
         }
         Ok(filled)
     }
@@ -169,7 +187,7 @@ fn unsupported_version(version: DLPackVersion) -> Error {
 ///
 /// `tensor` points to a live tensor, whose `shape` and `strides` are null or point to `ndim` numbers.
 #[inline(never)] // once for both forms of managed tensors
-pub(crate) unsafe fn read_tensor(tensor: *const DLTensor, flags: u64, to: &mut ArrayInfo) -> Result<()> {
+pub(crate) unsafe fn read_tensor(tensor: *const DLTensor, flags: u64, to: &mut Description) -> Result<()> {
     // SAFETY: the caller guarantees a live tensor; every bit pattern of its numbers and pointers is valid.
     let tensor = unsafe { tensor.read() };
     let ndim = usize::try_from(tensor.ndim).unwrap_or(usize::MAX);
@@ -186,13 +204,13 @@ pub(crate) unsafe fn read_tensor(tensor: *const DLTensor, flags: u64, to: &mut A
     let extent = |axis: usize| unsafe { tensor.shape.wrapping_add(axis).read() };
     if tensor.strides.is_null() {
         return with_lists!(ndim, extent, |_| 0, |shape, _| {
-            descriptor_of(&tensor, flags, &shape, Strides::Contiguous(Order::C)).validate_into(to)
+            descriptor_of(&tensor, flags, &shape, Strides::Contiguous(Order::C)).describe_into(to)
         });
     }
     // SAFETY: as above.
     let stride = |axis: usize| unsafe { tensor.strides.wrapping_add(axis).read() };
     with_lists!(ndim, extent, stride, |shape, strides| {
-        descriptor_of(&tensor, flags, &shape, Strides::Elements(&strides)).validate_into(to)
+        descriptor_of(&tensor, flags, &shape, Strides::Elements(&strides)).describe_into(to)
     })
 }
 

@@ -12,25 +12,24 @@ use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
+use crate::cuda::claim::{Claim, shared_elements};
 use crate::cuda::handover::{hand_over, refuse_capture};
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::placement::Placement;
 use crate::driver::release::hold::NamedConsumer;
 use crate::driver::release::queue::poll_in_passing;
 use crate::driver::release::reach::InReach;
-use crate::driver::stream::PendingWork;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::extraction::SHORT_COPY;
 use crate::memory::host_vec::HostBuffer;
-use crate::memory::raw_view::shared_elements;
 use crate::memory::storage::Storage;
-use crate::process::borrow_registry::Borrow;
 use crate::protocols::dlpack::abi::{Legacy, TensorAbi, Versioned};
 use crate::protocols::dlpack::export::{ExportOwner, Ownership, drop_unconsumed, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
-use crate::python::capsule::share_borrow_table;
+use crate::python::capsule::share_record;
 use crate::python::convert::{device, extract_integer, number, pair};
 use crate::python::errors::{no_such_stream, origin};
 use crate::python::interpreter::{
@@ -114,7 +113,6 @@ pub(crate) fn described_attached(
 pub(crate) fn shared_info<T: ArrayMethods>(object: &Bound<'_, T>) -> Result<ArrayInfo> {
     let mut info = T::of(object).info();
     if let Ok(info) = &mut info {
-        info.has_one_handle = false;
         if info.mutability == Mutability::UniqueOwner {
             info.mutability = Mutability::ReadOnly;
         }
@@ -204,7 +202,7 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
 ) -> PyResult<Bound<'py, PyAny>> {
     release_deferred_refs(py);
     free_detached();
-    share_borrow_table(py)?;
+    share_record(py)?;
     match array.info() {
         // SAFETY: the `Arc` keeps the array alive and at its address, and allows only shared access.
         Ok(ref info) => unsafe { to_capsule(py, info, InReach::new(Arc::clone(array), None), arguments) },
@@ -266,8 +264,11 @@ pub(crate) unsafe fn to_capsule<'py>(
         hand_over(info, consumer)?;
     }
     // Pinned or managed memory, for a consumer that accepts only host memory.
-    let on_host = (wanted != own)
-        .then(|| ArrayInfo { device: Device::CPU, ..info.clone().with_work(PendingWork::NOTHING) });
+    let on_host = (wanted != own).then(|| {
+        let mut on_host = info.clone().with_work(Placement::Nothing);
+        on_host.device = Device::CPU;
+        on_host
+    });
     // SAFETY: as the caller promises.
     unsafe { capsule(py, on_host.as_ref().unwrap_or(info), owner, Ownership::Shared, arguments.versioned) }
 }
@@ -291,12 +292,13 @@ unsafe fn copy_to_capsule<'py>(
         return Err(Error::new(ErrorKind::CopyRequired, "copy", found, allowed).into());
     }
     // The copy reads the memory, so Rust code must not write it meanwhile.
-    let _access = Borrow::from_shared(shared_elements(info), false)?;
+    let claim = Claim::by_host(shared_elements(info), false)?;
     refuse_capture(info, consumer)?;
     if wanted == Device::CPU {
         // A short copy on the host is not worth a switch of threads.
         let is_short = info.device() == Device::CPU && info.nbytes() <= SHORT_COPY;
-        let (info, buffer) = if is_short { copied(info) } else { detached(py, || copied(info)) }?;
+        let (info, buffer) =
+            if is_short { copied(info, &claim) } else { detached(py, || copied(info, &claim)) }?;
         // SAFETY: the description is that of the buffer, and nobody else has the buffer.
         return unsafe { capsule(py, &info, buffer, Ownership::Copied, arguments.versioned) };
     }
@@ -308,14 +310,14 @@ unsafe fn copy_to_capsule<'py>(
 }
 
 /// Copies an array to host memory, contiguous in C order.
-fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
+fn copied(info: &ArrayInfo, claim: &Claim) -> PyResult<(ArrayInfo, HostBuffer)> {
     let flat = info.without_struct_type()?;
     let buffer = if flat.device().device_type == DeviceType::CUDA {
         let element = ElementType::from_whole_bytes(flat.dtype(), flat.is_padded())?;
         // SAFETY: the array guarantees that its memory is live.
-        unsafe { crate::memory::copy::transfer::fetch_buffer(&flat, &element, Order::C) }?
+        unsafe { crate::memory::copy::fetch::fetch_buffer(&flat, &element, Order::C) }?
     } else {
-        crate::memory::host::cells::check_readable(flat.work())?;
+        crate::memory::host::cells::check_readable(flat.work(), claim)?;
         // SAFETY: as above, and the host can access the memory.
         unsafe { HostBuffer::copy_of(&flat, Order::C) }?
     };

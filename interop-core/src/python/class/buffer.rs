@@ -13,10 +13,9 @@ use crate::array::buffer_format::format_of;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
+use crate::cuda::claim::{Claim, shared_elements};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::host::cells::check_readable;
-use crate::memory::raw_view::shared_elements;
-use crate::process::borrow_registry::Borrow;
 use crate::process::counters::COUNTERS;
 use crate::python::class::array_class::ArrayMethods;
 use crate::python::interpreter::{release_deferred_refs, waiting};
@@ -124,8 +123,9 @@ fn lend(object: &Bound<'_, PyAny>, info: &ArrayInfo, request: c_int) -> PyResult
 
 /// Fails if the request needs a property that the array does not have.
 fn permit(py: Python<'_>, info: &ArrayInfo, request: c_int) -> Result<()> {
-    waiting(py, info, || check_readable(info.work()))?;
     let writes = has(request, ffi::PyBUF_WRITABLE);
+    let claim = Claim::by_host(shared_elements(info), writes)?;
+    waiting(py, info, || check_readable(info.work(), &claim))?;
     if writes && info.is_read_only() {
         let allowed = "a request for reading only, or a copy of the array";
         return Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", allowed));
@@ -141,7 +141,8 @@ fn permit(py: Python<'_>, info: &ArrayInfo, request: c_int) -> Result<()> {
         return Err(Error::new(ErrorKind::Strides, "strides", format_args!("{:?}", info.strides()), allowed));
     }
     // The consumer is responsible for later accesses, as in every protocol.
-    Borrow::from_shared(shared_elements(info), writes).map(drop)
+    drop(claim);
+    Ok(())
 }
 
 /// Rejects Rust structs with padding bytes, because these would expose old contents of the memory.

@@ -27,7 +27,7 @@ use crate::protocols::dlpack::abi::{
 };
 use crate::protocols::dlpack::export::{Ownership, export, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
-use crate::python::capsule::share_borrow_table;
+use crate::python::capsule::share_record;
 use crate::python::class::array_class::ArrayMethods;
 use crate::python::class::exported_array::{DescribedOwner, ExportedArray};
 use crate::python::errors::{in_words, origin};
@@ -41,7 +41,7 @@ use crate::python::interpreter::{PyRef, free_detached, is_attached, release_defe
 #[doc(hidden)]
 pub fn exchange_api<T: ArrayMethods + PyTypeInfo>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     free_detached();
-    share_borrow_table(py)?;
+    share_record(py)?;
     // It stays at the same address until the program ends.
     let table: &'static DLPackExchangeAPI = const {
         &DLPackExchangeAPI {

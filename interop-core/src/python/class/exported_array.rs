@@ -13,7 +13,7 @@ use crate::array::mutability::Mutability;
 use crate::cuda::memory_check::reach_of;
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
-use crate::driver::release::reach::{InReach, Sole};
+use crate::driver::release::reach::{InReach, Reach, Sole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::python::class::array_class::{ArrayClass, ArrayMethods, described_attached, shared_info};
 use crate::python::errors::with_origin;
@@ -78,6 +78,14 @@ pub trait AnyThread: Send + Sync + 'static {}
 #[diagnostic::do_not_recommend]
 impl<T: Send + Sync + 'static> AnyThread for T {}
 
+/// Returns the context in which Python drops an array, on any thread: some buffers are freed in the current context. An import
+/// and host memory need none. It is found when the object is made, because a description may need the interpreter, and a drop
+/// must not wait for it.
+pub(crate) fn reach_of_drop(info: &ArrayInfo) -> Option<Reach> {
+    let needs_context = info.device() != Device::CPU && !info.state.release_is_ordered;
+    if needs_context { reach_of(info) } else { None }
+}
+
 impl ExportedArray {
     /// Creates the object of an array.
     ///
@@ -92,11 +100,7 @@ impl ExportedArray {
 
     /// As [`new`](Self::new), for an array with this description.
     pub(crate) fn from_described<A: CudaArray + AnyThread>(array: A, info: &ArrayInfo) -> Self {
-        // Python drops the struct on any thread, and some buffers are freed in the current context, so it is dropped in
-        // that of its memory. An import and host memory need none. It is found now, because a description may need the
-        // interpreter, and a drop must not wait for it.
-        let on_device = info.device() != Device::CPU && !info.release_is_ordered;
-        let reach = if on_device { reach_of(info) } else { None };
+        let reach = reach_of_drop(info);
         Self { source: Source::Value(Box::new(InReach::new(Sole(array), reach))), part: None }
     }
 }
@@ -172,7 +176,9 @@ unsafe impl CudaArray for ExportedArray {
             Source::Object { object, describe } => described_attached(|py| describe(py, object)),
         };
         if let Some(Part { layout, byte_offset }) = &self.part {
-            info = info?.part(layout.clone(), *byte_offset);
+            let ArrayInfo { description, state } = info?;
+            let part = description.part(layout.clone(), *byte_offset);
+            info = part.map(|description| ArrayInfo::new(description, state));
         }
         if let Ok(info) = &mut info {
             let is_writable = info.is_writable_by_owner();

@@ -14,17 +14,19 @@ use crate::cuda::memory_check::reach_of;
 use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::order::{Waiter, Work, order};
+use crate::driver::placement::Placement;
 use crate::driver::pointer::context_of_memory;
-use crate::driver::stream::{PendingWork, Stream};
+use crate::driver::release::reach::{InReach, Reach, Sole};
+use crate::driver::stream::Stream;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::owner::Owner;
 use crate::process::counters::COUNTERS;
 use crate::protocols::dlpack::abi::Versioned;
 use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_kept};
-use crate::python::capsule::in_capsule;
+use crate::python::capsule::{in_capsule, share_record};
 use crate::python::class::exported_array::{
-    AnyThread, DescribedOwner, ExportedArray, into_object, numpy_view,
+    AnyThread, DescribedOwner, ExportedArray, into_object, numpy_view, reach_of_drop,
 };
 use crate::python::errors::with_origin;
 use crate::python::export::allocate::{NewArraySpec, allocated, cupy_empty, numpy_empty, torch_empty};
@@ -107,6 +109,7 @@ impl ResultLibrary {
         array: impl CudaArray + AnyThread,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _nested = NestedCall::enter()?;
+        share_record(py)?;
         release_deferred_refs(py);
         free_detached();
         match self {
@@ -276,7 +279,7 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
     waiting(py, info, || hand_over(info, StreamHandle::NothingPending))?;
     info.device = Device::CPU;
-    (info.pending, info.of_storage) = (PendingWork::NOTHING, None);
+    info.state.set_work(Placement::Nothing);
     Ok(())
 }
 
@@ -329,13 +332,14 @@ fn into_numpy(py: Python<'_>, array: BoxedArray) -> PyResult<Bound<'_, PyAny>> {
         );
         return Err(error.into());
     }
+    let reach = reach_of_drop(info);
     if info.device() != Device::CPU {
         put_on_host(py, info)?;
     }
     let number = if info.struct_type().is_some() { None } else { type_number(info.dtype()) };
     match (Api::get(py)?, number) {
         (Some(api), Some(number)) => {
-            let base = in_capsule(py, Keeper::new(array))?;
+            let base = in_capsule(py, Keeper::new(array, reach))?;
             // SAFETY: the base owns the array as long as it lives.
             unsafe { api.array_over(base, number, info) }
         }
@@ -343,16 +347,17 @@ fn into_numpy(py: Python<'_>, array: BoxedArray) -> PyResult<Bound<'_, PyAny>> {
     }
 }
 
-/// The array in a capsule, which owns the memory of a `NumPy` array and costs a quarter of an object of a class.
+/// The array in a capsule, which owns the memory of a `NumPy` array and costs a quarter of an object of a class. It is dropped in the
+/// context of its memory.
 struct Keeper {
     /// Held until this struct is dropped.
-    _array: BoxedArray,
+    _array: InReach<Sole<BoxedArray>>,
 }
 
 impl Keeper {
-    fn new(array: BoxedArray) -> Self {
+    fn new(array: BoxedArray, reach: Option<Reach>) -> Self {
         COUNTERS.exports.add();
-        Self { _array: array }
+        Self { _array: InReach::new(Sole(array), reach) }
     }
 }
 

@@ -11,9 +11,10 @@ use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::derive::kept::dereferences;
 use crate::driver::device::Device;
+use crate::driver::placement::Change;
 use crate::driver::release::reach::Reach;
 use crate::driver::release::requests::make_room_on;
-use crate::driver::stream::{capture_error, is_capturing};
+use crate::driver::stream::{Stream, capture_error, is_capturing};
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::import::Import;
@@ -380,8 +381,8 @@ fn new_memory<B: FromArray + CudaArray>(
         let owner = Owner::new(memory).with_reach(Some(Reach::NONE)).with_uses(uses);
         // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
         let mut import = unsafe { Import::from_parts(info, owner) };
-        // The memory was allocated for that stream.
-        import.put_on_ordered_stream(stream, None, None);
+        // The memory was allocated for that stream, and nobody else has it: its uses stay known.
+        import.change(Change::Stated(Stream::anywhere(stream)));
         (import, None)
     };
     let address = import.info().unwatched_address;

@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::memory::import::{Filled, Import, ImportSlot};
 use crate::protocols::dlpack::abi::{Legacy, MAJOR_VERSION, MINOR_VERSION, TensorAbi, Versioned};
 use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
-use crate::python::capsule::share_borrow_table;
+use crate::python::capsule::share_record;
 use crate::python::convert::device;
 use crate::python::errors::{Failure, origin, set_first_cause, with_origin};
 use crate::python::import::package::{CurrentStream, Package};
@@ -186,7 +186,7 @@ fn put_on(
         free_detached();
         import.make_wait_for_unknown(consumer)?;
     }
-    import.put_on_ordered_stream(consumer, None, context);
+    import.put_on_ordered_stream(Stream::in_context_of(consumer, context), None);
     request.note_hidden_streams(import);
     Ok(())
 }
@@ -423,7 +423,7 @@ pub(crate) unsafe fn release_foreign<A: TensorAbi>(tensor: NonNull<()>) {
 /// ```
 pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Import> {
     release_deferred_refs(capsule.py());
-    share_borrow_table(capsule.py())?;
+    share_record(capsule.py())?;
     let mut slot = ImportSlot::new();
     let filled = receive_capsule(&mut slot, capsule, Verification::Full);
     let filled = filled.map_err(|error| with_origin(capsule, error))?;

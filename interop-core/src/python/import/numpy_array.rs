@@ -14,7 +14,7 @@ use pyo3::{ffi, intern};
 
 use crate::array::dims::{MAX_NDIM, with_lists};
 use crate::array::dtype::DType;
-use crate::array::info::ArrayInfo;
+use crate::array::info::Description;
 use crate::array::mutability::Mutability;
 use crate::array::validate::{RawDescriptor, Strides};
 use crate::cuda::memory_check::Verification;
@@ -249,7 +249,7 @@ fn function_of(method: &Bound<'_, PyAny>) -> Option<usize> {
 /// The fields are those of an array.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the description is written in place, see `ImportSlot`")]
-unsafe fn describe(array: &Fields, dtype: DType, to: &mut ArrayInfo) -> Result<(), Option<Error>> {
+unsafe fn describe(array: &Fields, dtype: DType, to: &mut Description) -> Result<(), Option<Error>> {
     let ndim = usize::try_from(array.ndim).ok().filter(|ndim| *ndim <= MAX_NDIM).ok_or(None)?;
     // A power of two, because the elements are scalars.
     let size = (dtype.item_bits(true) / 8) as i64;
@@ -272,7 +272,7 @@ unsafe fn describe(array: &Fields, dtype: DType, to: &mut ArrayInfo) -> Result<(
             mutability: if is_writable { Mutability::Writable } else { Mutability::ReadOnly },
             ..RawDescriptor::new(array.data.expose_provenance(), Device::CPU, &shape)
         };
-        Ok(descriptor.validate_into(to)?)
+        Ok(descriptor.describe_into(to)?)
     })
 }
 

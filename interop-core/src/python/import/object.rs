@@ -25,7 +25,9 @@ use crate::derive::from_array::{FromArray, assemble_named};
 use crate::derive::kept::Kept;
 use crate::driver::device::DeviceType;
 use crate::driver::order::order_streams;
+use crate::driver::placement::Change;
 use crate::driver::release::hold::NamedConsumer;
+use crate::driver::stream::Stream;
 use crate::driver::stream::is_stream_of;
 use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result};
@@ -377,7 +379,9 @@ fn order_with_table(
                     .is_none_or(|stream| stream == handle && handle != StreamHandle::PerThreadDefault) =>
         {
             CurrentStream { handle, owner: None }.put(import);
-            import.is_stream_named = request.stream.is_some();
+            if request.stream.is_some() {
+                import.change(Change::Named);
+            }
             return Ok(true);
         }
         WorkStream::Handle(handle) => order_streams(consumer, handle, context, device)?,
@@ -387,7 +391,7 @@ fn order_with_table(
             None
         }
     };
-    import.put_on_ordered_stream(consumer, captured, context);
+    import.put_on_ordered_stream(Stream::in_context_of(consumer, context), captured);
     request.note_hidden_streams(import);
     Ok(true)
 }
@@ -424,7 +428,10 @@ fn from_cuda_array_interface(request: &ImportRequest<'_, '_>, slot: &mut ImportS
             CurrentStream { handle, owner: None }.put(&mut import);
         }
         // The stream belongs to another device.
-        Some(handle) => import.move_to_default_stream(handle).map_err(named)?,
+        Some(handle) => {
+            let stream = Stream::new(handle, import.context(), import.info().device());
+            stream.map_or(Ok(()), |stream| import.move_to_default_stream(stream)).map_err(named)?;
+        }
         None => request.note_hidden_streams(&mut import),
     }
     Ok(Some(slot.put(import)))

@@ -13,6 +13,7 @@ use pyo3::{ffi, intern};
 use crate::cuda;
 use crate::cuda::memory_check::Verification;
 use crate::driver::device::{Device, DeviceType};
+use crate::driver::placement::Change;
 use crate::driver::release::hold::set_capture_hook;
 use crate::driver::release::reach::contain_panic;
 use crate::driver::stream::is_capturing;
@@ -20,7 +21,7 @@ use crate::driver::stream_handle::StreamHandle;
 use crate::error::Origin;
 use crate::memory::import::{Filled, Import};
 use crate::process::fork::PerProcess;
-use crate::python::capsule::share_borrow_table;
+use crate::python::capsule::share_record;
 use crate::python::errors::{Failure, origin_of};
 use crate::python::import::caveats::{Autograd, Caveat};
 use crate::python::import::exchange_table::{ExchangeTable, WorkStream};
@@ -93,7 +94,7 @@ impl ImportRequest<'_, '_> {
     pub(crate) fn note_hidden_streams(&self, import: &mut Import) {
         let is_changed = self.class.library.package != Package::Jax;
         if is_changed && self.stream.is_none() && import.info().device() != Device::CPU {
-            import.info.pending = import.info.pending.with_hidden_streams();
+            import.change(Change::Hides);
         }
     }
 }
@@ -184,7 +185,7 @@ fn look_up_uncached(object: &Bound<'_, PyAny>) -> PyResult<Rc<TypeInfo>> {
 
 fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<TypeInfo> {
     let py = class.py();
-    share_borrow_table(py)?;
+    share_record(py)?;
     // An object with NumPy's `__array_interface__` is in host memory, by definition of that interface. A class for both
     // kinds of memory also has `__cuda_array_interface__`.
     let [interface, cuda, dlpack] = ["__array_interface__", "__cuda_array_interface__", "__dlpack__"];
