@@ -1,15 +1,18 @@
-//! `cargo xtask compile-time`: measures what the crate adds to the compile time of its users.
+//! `cargo xtask compile-time`: measures what the crate adds to the compile time of its users, and to their extensions.
 //!
 //! The number of crates has a limit, and exceeding it is a failure. Times are only printed, because they depend on the
 //! computer and its load.
 
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::fmt::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
-use crate::{command_step, files, workspace};
+use crate::python::Environment;
+use crate::{command_step, files, templates, workspace};
 
 /// The maximum number of crates in the tree of `interop-core` with default features, including itself.
 const MAX_CRATES: usize = 9;
@@ -75,6 +78,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let counted = count();
     cold_build(&folder.join("cold"), runs)?;
     many_structs(&folder.join("structs"), runs)?;
+    extensions(&folder.join("extensions"), runs)?;
     counted
 }
 
@@ -156,6 +160,52 @@ fn many_structs(folder: &Path, runs: usize) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Builds a Python extension of nothing but `PyO3`, and the template `hello-python`.
+fn extensions(folder: &Path, runs: usize) -> Result<(), Failure> {
+    command_step::announce(
+        "Extensions",
+        "One of PyO3 alone beside `hello-python`: a release build into an empty folder, what is built, and its import.",
+    );
+    let (template, empty) = (templates::sources("hello-python")?, folder.join("empty-python"));
+    let manifest = files::read(&template.join("Cargo.toml"))?;
+    let is_kept = |line: &&str| !line.starts_with("interop-core") && !line.starts_with("stubs");
+    let manifest = manifest.lines().filter(is_kept).collect::<Vec<_>>().join("\n").replace("hello", "empty");
+    files::write(&empty.join("Cargo.toml"), manifest)?;
+    files::copy(&template.join("Cargo.lock"), &empty.join("Cargo.lock"))?;
+    files::write(&empty.join("src/lib.rs"), "#[pyo3::pymodule]\nmod empty_python {}\n")?;
+    extension(&empty, "empty_python", &folder.join("target"), runs)?;
+    extension(&template, "hello_python", &folder.join("target"), runs)
+}
+
+/// Builds an extension as it would be published, and imports it.
+fn extension(package: &Path, module: &str, target: &Path, runs: usize) -> Result<(), Failure> {
+    files::clear(target)?;
+    let mut build = workspace::cargo(["build", "--release", "--target-dir"]);
+    build.arg(target).current_dir(package).env("PYO3_BUILD_EXTENSION_MODULE", "1");
+    let time = quietly(build.env("PYO3_PYTHON", Environment::base()?))?;
+    let library = target.join(format!("release/{DLL_PREFIX}{module}{DLL_SUFFIX}"));
+    let size = fs::metadata(&library).map_err(files::at(&library))?.len();
+    let headers = command_step::ask(Command::new("readelf").arg("--dynamic").arg(&library));
+    let headers = headers.unwrap_or_default();
+    let linked = headers.lines().filter_map(|line| line.split_once("library: [")?.1.strip_suffix(']'));
+    let linked = linked.collect::<Vec<_>>().join(", ");
+    files::copy(&library, &target.join(format!("{module}{}", if cfg!(windows) { ".pyd" } else { ".so" })))?;
+    let code = format!(
+        "import sys, time; sys.path.append('.'); start = time.perf_counter_ns(); import {module}; \
+         print(time.perf_counter_ns() - start)"
+    );
+    let mut times = Vec::new();
+    for _ in 0..runs {
+        let mut python = Command::new(Environment::base()?);
+        let printed = command_step::ask(python.args(["-I", "-c", &code]).current_dir(target));
+        let time = printed.and_then(|text| text.parse().ok()).map(Duration::from_nanos);
+        times.push(time.ok_or_else(|| Failure::new(format!("`import {module}` fails")))?);
+    }
+    println!("    {module}: built in {time:.1?}; {} KB; links {linked}", size / 1000);
+    println!("    {module}: imported in {}", spread(&mut times));
+    Ok(())
+}
+
 /// Writes a workspace with both crates and returns their source files.
 fn generate(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut sources = Vec::new();
@@ -212,7 +262,6 @@ fn median(sorted: &[Duration]) -> Duration {
 /// Formats the median and the range of the times, which this function sorts.
 fn spread(times: &mut [Duration]) -> String {
     times.sort();
-    let seconds = |time: Duration| time.as_secs_f64();
-    let (least, most) = (seconds(times[0]), seconds(times[times.len() - 1]));
-    format!("{:.2} s, the median of {} runs ({least:.2} to {most:.2})", seconds(median(times)), times.len())
+    let (least, most) = (times[0], times[times.len() - 1]);
+    format!("{:.2?}, the median of {} runs ({least:.2?} to {most:.2?})", median(times), times.len())
 }

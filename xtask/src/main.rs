@@ -205,7 +205,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "compile-time",
         arguments: "[RUNS]",
-        help: "how long it takes to build the core and to check 500 structs, beside serde",
+        help: "how long it takes to build the core, to check 500 structs beside serde, and to build and import an extension",
         run: compile_time::run,
         runs: Runs::Nightly(&["1"], nothing),
     },
