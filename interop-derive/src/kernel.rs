@@ -2,6 +2,7 @@
 //!
 //! syn reads functions with its feature `full` only, which this crate must not need. The body is not looked at.
 
+mod checksum;
 mod expansion;
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};

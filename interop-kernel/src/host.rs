@@ -158,11 +158,11 @@ pub unsafe extern "C" fn simulate<K: Kernel, M: Memory>(
     run::<K>(LaunchSize { grid: extents(grid), block: extents(block) }, parameters);
 }
 
-/// What the parameters of a kernel are in bytes, one a line. PTX that is compiled from the same types has the same text, in the
+/// What the parameters of a kernel are in bytes, one a line, and a checksum of its code. PTX that is compiled from the same types has the same text, in the
 /// constant `interop_layout_` with the name of the kernel.
 #[must_use]
 pub fn layout<K: Kernel>() -> &'static [u8] {
-    const { &Layout::of_kernel::<K::Parameters<'static>>(K::PARAMETERS) }.as_bytes()
+    const { &Layout::of_kernel::<K::Parameters<'static>>(K::PARAMETERS, K::CODE) }.as_bytes()
 }
 
 /// The size of each argument of a kernel in bytes.

@@ -269,6 +269,9 @@ pub unsafe trait Kernel: Sized {
     const NAME: &'static str;
     /// The names of the parameters after the thread.
     const PARAMETERS: &'static [&'static str];
+    /// A checksum of the function, by which a launch tells PTX that was compiled before it changed.
+    #[doc(hidden)]
+    const CODE: &'static str;
     /// Groups of parameters, by number, that must have one shape.
     const SAME_SHAPE: &'static [&'static [usize]] = &[];
     /// Groups that must have the same first extent.

@@ -1,4 +1,4 @@
-//! What the parameters of a kernel are in bytes, as text. The device build writes it into the PTX, and a launch compares it with
+//! What the parameters of a kernel are in bytes, and what its code is, as text. The device build writes it into the PTX, and a launch compares it with
 //! that of the host: a type may differ between the two, by `cfg(target_arch)` or because the PTX is old.
 #![expect(clippy::cast_possible_truncation, reason = "single digits")]
 
@@ -47,14 +47,15 @@ impl Layout {
         layout.text("size ").number(size_of::<T>()).text(", alignment ").number(align_of::<T>()).text("}")
     }
 
-    /// Describes the parameters of a kernel, one a line.
+    /// Describes the parameters of a kernel, one a line, and after them its code, by a checksum.
     #[must_use]
-    pub const fn of_kernel<P: Layouts>(names: &[&str]) -> Self {
+    pub const fn of_kernel<P: Layouts>(names: &[&str], code: &str) -> Self {
         let (mut layout, mut at) = (Self::new(0, ""), 0);
         while at < names.len() {
             layout = layout.text(names[at]).text(": ").layout(&P::LAYOUTS[at]).text("\n");
             at += 1;
         }
+        layout = layout.text("{code ").text(code).text("}\n");
         layout.bytes = layout.to_bytes();
         layout
     }

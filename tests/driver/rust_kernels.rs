@@ -3,7 +3,9 @@
 #![expect(unsafe_code, reason = "names the PTX of the kernels")]
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::kernel::{Blocks, Elementwise, In, KernelElement, Out, Thread, View, ViewMut, kernel};
+use interop_core::kernel::{
+    Blocks, Elementwise, In, KernelElement, Out, Rows, Team, Thread, View, ViewMut, kernel,
+};
 use interop_core::storage::{MemoryRegion, Mutability};
 use interop_core::{
     CudaArray, Element, ErrorKind, KernelModule, LaunchScope, LaunchSize, Lease, LeaseMut, Storage as _,
@@ -351,7 +353,9 @@ fn types_of_another_layout_on_the_device_are_an_error_before_the_launch() {
     let turn = turn();
     turn.register::<shift>();
     let point = "{x: f32 at 0, y: f32 at 4, size 8, alignment 4}";
-    let right = format!("points: ViewMut<{point}, 1>\nby: {point}\nfactor: f32\n");
+    let right = str::from_utf8(interop_core::kernel::host::layout::<shift>()).unwrap();
+    let parameters = format!("points: ViewMut<{point}, 1>\nby: {point}\nfactor: f32\n");
+    assert!(right.starts_with(&format!("{parameters}{{code ")), "{right}");
     let numbers = CudaBuffer::from_slice(MemoryKind::Managed, 0, &[Point { x: 1.0, y: 2.0 }]).unwrap();
     let mut points = Row { data: numbers, len: 1 };
     let mut launch = |layout: &str| {
@@ -373,6 +377,12 @@ fn types_of_another_layout_on_the_device_are_an_error_before_the_launch() {
         (("factor: f32", "factor: u32"), "`factor: u32` in the PTX", "`factor: f32`, as in the program"),
         (("factor: f32\n", ""), "no further parameter in the PTX", "`factor: f32`"),
         (("by: {", "of: {"), "`of: {", "`by: {"),
+        // The body has changed, and nothing else.
+        (
+            ("{code ", "{code 0"),
+            "other code of the kernel in the PTX",
+            "the code of the kernel, as in the program",
+        ),
     ];
     for ((from, to), found, allowed) in cases {
         let error = launch(&right.replacen(from, to, 1)).unwrap_err();
@@ -380,9 +390,61 @@ fn types_of_another_layout_on_the_device_are_an_error_before_the_launch() {
         assert!(error.allowed().ends_with("compile it again"), "{error}");
     }
     assert_eq!(turn.calls("cuLaunchKernel"), 0);
-    launch(&right).unwrap();
+    launch(right).unwrap();
     turn.run_all();
     assert_eq!(points.to_vec::<Point>().unwrap()[0].y.to_bits(), 6.0_f32.to_bits());
+    turn.assert_no_reports();
+}
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [rows, columns])]
+struct Table<S> {
+    #[cuda_array(data)]
+    data: S,
+    rows: usize,
+    columns: usize,
+}
+
+/// The largest element of each row.
+#[kernel]
+fn row_max(mut team: Team<'_>, x: View<'_, f32, 2>, mut most: ViewMut<'_, f32, 1, Rows>) {
+    for row in team.rows(&x) {
+        row.set(&mut most, row.max(&x, |x| x));
+    }
+}
+
+/// By a variable that a kernel of the module writes, the threads of a team could tell each other apart, and hang.
+#[test]
+fn a_team_beside_a_variable_that_kernels_write_is_an_error_before_the_launch() {
+    let turn = turn();
+    turn.register::<row_max>();
+    let layout = interop_core::kernel::host::layout::<row_max>();
+    let bytes = format!("{layout:?}").replace('[', "{").replace(']', "}");
+    let ptx = |instruction: &str| {
+        let ptx = format!(
+            ".version 6.0\n.target sm_70\n.visible .global .align 1 .b8 interop_layout_row_max[{}] = {bytes};\n.global .align 4 .b8 COUNT[4];\n\
+             .visible .entry row_max(.param .b8 a[40], .param .b8 b[24])\n{{\n\t{instruction}\n\tret;\n}}\n",
+            layout.len()
+        );
+        // SAFETY: it runs on the simulated driver, which runs the function above.
+        unsafe { KernelModule::new(ptx.leak()) }
+    };
+    let x = CudaBuffer::from_slice(MemoryKind::Managed, 0, &[1.0_f32, 3.0, 2.0]).unwrap();
+    let x = Table { data: x, rows: 1, columns: 3 };
+    let mut most = Row { data: CudaBuffer::from_slice(MemoryKind::Managed, 0, &[0.0_f32]).unwrap(), len: 1 };
+    let mut launch = |ptx: &KernelModule| {
+        let scope = LaunchScope::new();
+        let arguments = row_max::with(scope.read(&x).unwrap(), scope.write(&mut most).unwrap());
+        scope.launch(ptx, LaunchSize::for_rows::<f32>(1, 3), arguments)
+    };
+    let error = launch(&ptx("atom.global.add.u32 \t%r1, [COUNT], 1;")).unwrap_err();
+    let (found, allowed) =
+        ("the variable `COUNT`, which a kernel of the PTX writes", "no `static` that kernels change");
+    assert_told(&error, (ErrorKind::Driver, "row_max", found, allowed));
+    assert_eq!(turn.calls("cuLaunchKernel"), 0);
+    launch(&ptx("ld.global.b32 \t%r1, [COUNT];")).unwrap();
+    turn.run_all();
+    assert_eq!(most.to_vec::<f32>().unwrap(), [3.0]);
     turn.assert_no_reports();
 }
 

@@ -8,6 +8,7 @@ use interop_kernel::host::{layout, sizes};
 use interop_kernel::{InScope, Kernel, KernelArrays, LaunchSize};
 
 use crate::array::element::Element;
+use crate::cuda::ptx_text::{first_difference, layout_in, sizes_in, written_variable};
 use crate::driver::context::{Context, PerContext, Relaxed};
 use crate::driver::functions::{Driver, DriverError, Outcome, code, driver};
 use crate::driver::stream::{ContextStream, Stream};
@@ -46,12 +47,14 @@ pub(crate) struct EntryPoint<'a> {
     pub(crate) sizes: &'a [usize],
     /// What its parameters are in bytes, one a line, as the PTX of a kernel in Rust has it. Empty if that is not compared.
     pub(crate) layout: &'static [u8],
+    /// Whether its threads must make the same calls.
+    pub(crate) is_team: bool,
 }
 
 impl EntryPoint<'_> {
     /// Describes a kernel in Rust.
     pub(crate) fn from_kernel<K: Kernel>() -> Self {
-        Self { name: K::NAME, sizes: sizes::<K>(), layout: layout::<K>() }
+        Self { name: K::NAME, sizes: sizes::<K>(), layout: layout::<K>(), is_team: K::IS_TEAM }
     }
 }
 
@@ -201,14 +204,14 @@ impl KernelModule {
             let entry = CString::new(kernel.name).unwrap_or_default();
             // SAFETY: `function` is valid for a write, the module belongs to this context, and the name is a C string.
             unsafe { driver.module_function(&raw mut function, module, entry.as_ptr()) }?;
-            let EntryPoint { name, sizes, layout } = kernel;
+            let EntryPoint { name, sizes, layout, .. } = kernel;
             loaded.functions.push(Function { name, sizes: sizes.to_vec(), layout, handle: function });
             Ok(function)
         })?
     }
 
-    /// Compares the kernel of the PTX with that of the program: another one would read other bytes.
-    fn mismatch(&self, EntryPoint { name, sizes, layout }: EntryPoint<'_>) -> Option<Error> {
+    /// Compares the kernel of the PTX with that of the program: another one would read other bytes, or compute something else.
+    fn mismatch(&self, EntryPoint { name, sizes, layout, is_team }: EntryPoint<'_>) -> Option<Error> {
         let (found, allowed) = match (sizes_in(self.ptx, name), layout_in(self.ptx, name)) {
             (None, _) => ("no kernel of this name in the PTX".to_owned(), String::new()),
             (Some(_), Some(found)) if !layout.is_empty() && found != layout => {
@@ -221,6 +224,15 @@ impl KernelModule {
                     format!("parameters of {found:?} bytes in the PTX, and of {sizes:?} in the program");
                 (found, String::new())
             }
+            _ if is_team => {
+                let found = format!(
+                    "the variable `{}`, which a kernel of the PTX writes",
+                    written_variable(self.ptx)?
+                );
+                let allowed = "no `static` that kernels change, beside a kernel of a team: its threads could tell each other apart by it, and they \
+                               must all make the same calls";
+                return Some(Error::new(ErrorKind::Driver, name, found, allowed));
+            }
             _ => return None,
         };
         let allowed = format!(
@@ -228,47 +240,6 @@ impl KernelModule {
         );
         Some(Error::new(ErrorKind::Driver, name, found, allowed))
     }
-}
-
-/// Returns the first parameters that differ.
-fn first_difference(found: &str, own: &str) -> (String, String) {
-    let (mut found, mut own) = (found.lines(), own.lines());
-    loop {
-        match (found.next(), own.next()) {
-            (Some(found), Some(own)) if found == own => {}
-            pair => {
-                let [found, own] = [pair.0, pair.1].map(|line| line.map(|line| format!("`{line}`")));
-                let none = || "no further parameter".to_owned();
-                return (found.unwrap_or_else(none), own.unwrap_or_else(none));
-            }
-        }
-    }
-}
-
-/// Returns the sizes of an entry point's parameters in bytes, or `None` if the PTX has no such entry point.
-///
-/// A parameter is written `.param .b32 name`, or `.param .align 8 .b8 name[24]`.
-pub(crate) fn sizes_in(ptx: &str, name: &str) -> Option<Vec<usize>> {
-    let (_, list) = ptx.split_once(&format!(".entry {name}("))?;
-    let (list, _) = list.split_once(')')?;
-    let size = |parameter: &str| {
-        let mut words = parameter.split_whitespace();
-        let bits = words.find_map(|word| word.strip_prefix(['.'])?.get(1..)?.parse::<usize>().ok())?;
-        let (_, count) = words.last()?.split_once('[').unwrap_or(("", "1]"));
-        Some(bits / 8 * count.strip_suffix(']')?.parse::<usize>().ok()?)
-    };
-    list.split_terminator(',').filter(|parameter| parameter.contains(".param")).map(size).collect()
-}
-
-/// Returns what `#[kernel]` has written about the parameters of an entry point, as a constant. PTX that was written in another way
-/// has none.
-///
-/// It is written `.b8 interop_layout_name[2] = {120, 10};`.
-fn layout_in(ptx: &str, name: &str) -> Option<Vec<u8>> {
-    let (_, constant) = ptx.split_once(&format!(" interop_layout_{name}["))?;
-    let (_, list) = constant.split_once('{')?;
-    let (list, _) = list.split_once('}')?;
-    list.split_terminator(',').map(|byte| byte.trim().parse().ok()).collect()
 }
 
 fn load(driver: &Driver, ptx: &str) -> Outcome<usize> {
@@ -282,32 +253,5 @@ fn load(driver: &Driver, ptx: &str) -> Outcome<usize> {
 impl fmt::Debug for KernelModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KernelModule").field("ptx", &self.ptx.len()).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{first_difference, layout_in, sizes_in};
-
-    #[test]
-    fn sizes_of_parameters_are_read() {
-        let ptx = ".visible .entry none()\n.visible .entry all(\n\t.param .align 8 .b8 all_param_0[24],\n\
-            \t.param .b32 all_param_1,\n\t.param .u64 .ptr .global .align 4 all_param_2,\n\t.param .u8 all_param_3\n)\n";
-        assert_eq!(sizes_in(ptx, "none"), Some(Vec::new()));
-        assert_eq!(sizes_in(ptx, "all"), Some(vec![24, 4, 8, 1]));
-        assert_eq!(sizes_in(ptx, "al"), None);
-    }
-
-    #[test]
-    fn layouts_of_parameters_are_read() {
-        let ptx = ".visible .global .align 1 .b8 interop_layout_ab[1] = {48};\n\
-            .visible .global .align 1 .b8 interop_layout_a[3] = {120, 58, 10};\n.visible .entry a()\n";
-        assert_eq!(layout_in(ptx, "a").as_deref(), Some(&b"x:\n"[..]));
-        assert_eq!(layout_in(ptx, "b"), None);
-        assert_eq!(
-            first_difference("x: u8\ny: u8\n", "x: u8\ny: i8\n"),
-            ("`y: u8`".into(), "`y: i8`".into())
-        );
-        assert_eq!(first_difference("", "x: u8\n").0, "no further parameter");
     }
 }

@@ -34,6 +34,7 @@ pub(crate) mod claim;
 pub(crate) mod handover;
 pub(crate) mod kernel_module;
 pub(crate) mod memory_check;
+pub(crate) mod ptx_text;
 
 pub use crate::cuda::block::MemoryKind;
 pub use crate::cuda::buffer::CudaBuffer;

@@ -328,7 +328,7 @@ impl<'a> LaunchScope<'a> {
         let sizes: Vec<usize> = arguments.iter().map(|argument| argument.size()).collect();
         let mut parameters: Vec<_> =
             arguments.iter().map(|argument| ptr::from_ref(*argument).cast::<c_void>().cast_mut()).collect();
-        let kernel = EntryPoint { name: kernel, sizes: &sizes, layout: &[] };
+        let kernel = EntryPoint { name: kernel, sizes: &sizes, layout: &[], is_team: false };
         // SAFETY: the sizes are those of the arguments. The rest is as the caller promises.
         unsafe { module.queue(stream, kernel, size, &mut parameters) }
     }

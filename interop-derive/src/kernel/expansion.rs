@@ -117,12 +117,12 @@ impl Kernel {
         let (thread, name) = (self.parameters.first().map(|thread| &thread.ty), &self.name);
         let (layout, export) = (format!("interop_layout_{}", entry.name), &entry.name);
         let texts = self.arguments().map(|parameter| text_of(&parameter.name));
-        let aliases = entry.aliases();
+        let (aliases, code) = (entry.aliases(), self.checksum());
         quote! {
             const _: () = {
                 #aliases
                 const __INTEROP_LAYOUT: #krate::__private::Layout =
-                    #krate::__private::Layout::of_kernel::<(#(#types,)*)>(&[#(#texts),*]);
+                    #krate::__private::Layout::of_kernel::<(#(#types,)*)>(&[#(#texts),*], #code);
                 #[unsafe(export_name = #layout)]
                 static __INTEROP_TEXT: [::core::primitive::u8; __INTEROP_LAYOUT.len()] = __INTEROP_LAYOUT.to_bytes();
 
@@ -224,7 +224,7 @@ impl Kernel {
         } else {
             (quote!(<Self as #krate::Compiled>::NAME), Some(quote!(where Self: #krate::Compiled)))
         };
-        let declared = self.declared(options);
+        let (declared, code) = (self.declared(options), self.checksum());
         quote! {
             #declared
 
@@ -233,6 +233,7 @@ impl Kernel {
             unsafe impl #all #krate::Kernel for #name #of_types #bound {
                 const NAME: &'static ::core::primitive::str = #entry;
                 const PARAMETERS: &'static [&'static ::core::primitive::str] = &[#(#texts),*];
+                const CODE: &'static ::core::primitive::str = #code;
                 #(#compared)*
                 const NEEDS_BLOCK: ::core::primitive::bool = {
                     #(#krate::__private::assert_view::<#views>();)*

@@ -74,7 +74,7 @@ unsafe fn launch_all(
 ) -> Outcome {
     let launches = CopyLaunches::new(plan, from, to);
     let name = NAMES[launches.unit.ilog2() as usize];
-    let kernel = EntryPoint { name, sizes: SIZES, layout: &[] };
+    let kernel = EntryPoint { name, sizes: SIZES, layout: &[], is_team: false };
     launches.each(|launch| {
         let mut to = to.wrapping_add_signed(launch.offset[TO]) as u64;
         let mut from = from.wrapping_add_signed(launch.offset[FROM]) as u64;
@@ -115,7 +115,7 @@ pub(crate) fn contiguous_plan(layout: &Layout, order: Order, item: usize) -> Cop
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::kernel_module::sizes_in;
+    use crate::cuda::ptx_text::sizes_in;
 
     #[test]
     fn the_module_has_every_kernel_and_drivers_from_535_on_take_it() {
