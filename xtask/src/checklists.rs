@@ -115,7 +115,12 @@ pub(crate) fn check(counts: &mut Counts) -> Result<(), Failure> {
     counts.failed = faults.iter().filter(|faults| !faults.is_empty()).count() as u64;
     counts.passed = faults.len() as u64 - counts.failed;
     let faults = faults.concat();
-    if faults.is_empty() { Ok(()) } else { Err(Failure::new(format!("\n    {}", faults.join("\n    ")))) }
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let advice =
+        "an item says what a new thing of that kind needs there, if only \"nothing\": * `path`: what to do";
+    Err(Failure::new(format!("{advice}\n    {}", faults.join("\n    "))))
 }
 
 /// Reads the files of a folder of the repository.
