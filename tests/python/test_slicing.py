@@ -1,5 +1,7 @@
 """`Array[...]` compared with NumPy: shapes, strides, addresses, values and error classes (bugs 63, 77, 84, 86)."""
 
+import copy
+import pickle
 import random
 
 import interop_demo
@@ -302,3 +304,25 @@ def test_extreme_strides_of_idle_axes():
             assert interop_demo.describe(array[key])["data"] == 0
         array = interop_demo.asarray(Tensor(shape=(1, 1), strides=strides).capsule())
         assert interop_demo.describe(array[0, ::-3])["shape"] == (1,)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_view_and_a_returned_array_can_be_copied(copied):
+    """As those of NumPy: new memory with the same elements, compact and row after row."""
+    array = interop_demo._exported(Array.full((3, 4), 0, "<f4"))
+    np.from_dlpack(array)[...] = np.arange(12).reshape(3, 4)
+    for view in (array[::-1, 1:3], array[1], array[...]):
+        new = copied(view)
+        assert type(new) is type(view)
+        elements, original = np.from_dlpack(new), np.asarray(view)
+        assert elements.tolist() == original.tolist() and elements.flags.c_contiguous and elements.flags.writeable
+        elements[...] = -1
+        assert original.min() >= 0
+
+
+def test_pickling_says_what_to_pickle():
+    array = interop_demo._exported(Array.full((3,), 2.0, "<f4"))
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        with pytest.raises(TypeError, match=r"cannot be pickled; pickle an array of a library, such as `numpy.asarray\(x\)`"):
+            pickle.dumps(array[1:], protocol)
+    assert pickle.loads(pickle.dumps(np.asarray(array[1:]))).tolist() == [2, 2]

@@ -5,6 +5,7 @@ from types import EllipsisType
 from typing import Any, ClassVar, Protocol, SupportsIndex, TypeAlias, type_check_only
 
 import numpy as np
+import numpy.typing as npt
 from typing_extensions import Buffer, CapsuleType
 
 @type_check_only
@@ -24,6 +25,17 @@ class SupportsCAI(Protocol):
 
 # The type of an argument. NumPy's arrays are listed because their `__dlpack__` is typed for arrays of numbers only.
 AnyArray: TypeAlias = SupportsDLPack | SupportsCAI | Buffer | np.ndarray[Any, Any]
+
+# The type of an argument that NumPy may convert, such as a list of numbers.
+AnyArrayLike: TypeAlias = AnyArray | npt.ArrayLike
+
+@type_check_only
+class ArrayError(BufferError, ValueError):
+    """An array that cannot be imported or exported."""
+
+@type_check_only
+class StreamError(ArrayError, RuntimeError):
+    """A stream that `__dlpack__` cannot use."""
 
 _Index: TypeAlias = SupportsIndex | slice | EllipsisType | None
 _Key: TypeAlias = _Index | tuple[_Index, ...]
@@ -48,6 +60,8 @@ class ExportedArray:
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> np.ndarray[Any, Any]: ...
     def __len__(self) -> int: ...
     def __getitem__(self, key: _Key, /) -> ExportedArray: ...
+    def __copy__(self) -> ExportedArray: ...
+    def __deepcopy__(self, memo: Any, /) -> ExportedArray: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property

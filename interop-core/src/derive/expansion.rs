@@ -230,8 +230,8 @@ macro_rules! __python_class {
             #[pyo3(name = "__cuda_array_interface__")]
             fn interop_cuda_array_interface<'py>(
                 slf: &$crate::__private::python::pyo3::Bound<'py, Self>,
-            ) -> $crate::__private::python::pyo3::PyResult<$crate::__private::python::pyo3::Bound<'py, $crate::__private::python::pyo3::types::PyDict>> {
-                $crate::__private::python::cuda_array_interface(slf.py(), <Self as $crate::__private::python::ArrayMethods>::of(slf))
+            ) -> $crate::__private::python::pyo3::PyResult<$crate::__private::python::InterfaceDict<'py>> {
+                $crate::__private::python::interface_dict(slf.py(), <Self as $crate::__private::python::ArrayMethods>::of(slf))
             }
 
             // A getter, so that a method of this name in the author's own `#[pymethods]` compiles. Python adds methods first.

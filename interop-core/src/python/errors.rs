@@ -22,22 +22,7 @@ use crate::python::interpreter::{is_ordinary, with_attached};
 /// the wrong type raise `TypeError`, an index out of bounds raises `IndexError`, and a failed allocation raises
 /// `MemoryError`.
 ///
-/// A module that exposes the classes should set their `__module__`. Tracebacks then show it, and another process can
-/// import the class. If no module exposes them, the exception is unpickled in another process as a `BufferError`:
-///
-/// ```no_run
-/// use interop_core::python::{array_error_type, stream_error_type};
-/// use pyo3::prelude::*;
-///
-/// #[pymodule]
-/// fn samples(module: &Bound<'_, PyModule>) -> PyResult<()> {
-///     for class in [array_error_type(module.py())?, stream_error_type(module.py())?] {
-///         class.setattr("__module__", module.name()?)?;
-///         module.add(class.name()?, class)?;
-///     }
-///     Ok(())
-/// }
-/// ```
+/// [`ArrayErrorClass`] adds it to a module.
 ///
 /// # Errors
 ///
@@ -55,6 +40,54 @@ pub fn array_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 /// If Python cannot create the class.
 pub fn stream_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     Ok(classes(py)?[1].bind(py))
+}
+
+/// Defines a constant of a module whose value is an exception class.
+macro_rules! class_constant {
+    ($(#[$documentation:meta])* $name:ident, $hint:ident, $class:path) => {
+        $(#[$documentation])*
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct $name;
+
+        impl<'py> IntoPyObject<'py> for $name {
+            type Target = PyType;
+            type Output = Bound<'py, PyType>;
+            type Error = PyErr;
+            crate::__python_hint! { OUTPUT_TYPE $hint }
+
+            fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+                Ok($class(py)?.clone())
+            }
+        }
+    };
+}
+
+class_constant! {
+    /// [`array_error_type`] as a constant of a module, so that `maturin generate-stubs` sees it:
+    ///
+    /// ```no_run
+    /// use pyo3::prelude::*;
+    ///
+    /// #[pymodule]
+    /// #[expect(non_upper_case_globals)]
+    /// mod samples {
+    ///     use interop_core::python::{ArrayErrorClass, StreamErrorClass};
+    ///
+    ///     #[pymodule_export]
+    ///     const ArrayError: ArrayErrorClass = ArrayErrorClass;
+    ///     #[pymodule_export]
+    ///     const StreamError: StreamErrorClass = StreamErrorClass;
+    /// }
+    /// ```
+    ///
+    /// A module that is a function adds the class itself, `module.add("ArrayError", ArrayErrorClass)?`. Its `__module__` is
+    /// `interop_core`, which no process can import: without `class.setattr("__module__", …)`, the exception is unpickled in
+    /// another process as a `BufferError`.
+    ArrayErrorClass, ARRAY_ERROR, array_error_type
+}
+class_constant! {
+    /// [`stream_error_type`] as a constant of a module. See [`ArrayErrorClass`].
+    StreamErrorClass, STREAM_ERROR, stream_error_type
 }
 
 /// Returns `ArrayError` and `StreamError`.

@@ -10,7 +10,29 @@ pub const ANY_ARRAY: PyStaticExpr = type_hint_identifier!("interop_core", "AnyAr
 /// The type of a return value.
 pub const EXPORTED_ARRAY: PyStaticExpr = type_hint_identifier!("interop_core", "ExportedArray");
 
-/// The type of a result whose library depends on the argument, and of an argument that is converted.
+/// The type of an argument that is converted.
+pub const ARRAY_LIKE: PyStaticExpr = type_hint_identifier!("interop_core", "AnyArrayLike");
+
+/// The type of the constant `ArrayError` of a module.
+pub const ARRAY_ERROR: PyStaticExpr = type_hint_subscript!(
+    type_hint_identifier!("builtins", "type"),
+    type_hint_identifier!("interop_core", "ArrayError")
+);
+
+/// The type of the constant `StreamError` of a module.
+pub const STREAM_ERROR: PyStaticExpr = type_hint_subscript!(
+    type_hint_identifier!("builtins", "type"),
+    type_hint_identifier!("interop_core", "StreamError")
+);
+
+/// The type of an interface dict.
+pub const INTERFACE_DICT: PyStaticExpr = type_hint_subscript!(
+    type_hint_identifier!("builtins", "dict"),
+    type_hint_identifier!("builtins", "str"),
+    ANYTHING
+);
+
+/// The type of a result whose library depends on the argument.
 pub const ANYTHING: PyStaticExpr = type_hint_identifier!("typing", "Any");
 
 /// The type of a [`NumPy`](crate::python::NumPy) result.

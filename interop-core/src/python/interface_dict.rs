@@ -1,6 +1,8 @@
 //! The dict of `__cuda_array_interface__`: reads it, and creates it.
 #![expect(unsafe_code, reason = "takes Python's word for a stream")]
 
+use core::convert::Infallible;
+
 use pyo3::exceptions::PyAttributeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -259,6 +261,31 @@ pub fn cuda_array_interface<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     release_deferred_refs(py);
     interface_of(py, &array.info()?)
+}
+
+/// As [`cuda_array_interface`], for a class of arrays.
+#[doc(hidden)]
+pub fn interface_dict<'py>(
+    py: Python<'py>,
+    array: &(impl CudaArray + ?Sized),
+) -> PyResult<InterfaceDict<'py>> {
+    cuda_array_interface(py, array).map(InterfaceDict)
+}
+
+/// The interface dict as the result of a method, with its type for stubs.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct InterfaceDict<'py>(pub Bound<'py, PyDict>);
+
+impl<'py> IntoPyObject<'py> for InterfaceDict<'py> {
+    type Target = PyDict;
+    type Output = Bound<'py, PyDict>;
+    type Error = Infallible;
+    crate::__python_hint! { OUTPUT_TYPE INTERFACE_DICT }
+
+    fn into_pyobject(self, _: Python<'py>) -> Result<Self::Output, Infallible> {
+        Ok(self.0)
+    }
 }
 
 /// Returns the dict of an array with this description. It contains only tuples and ints, and of the optional keys always

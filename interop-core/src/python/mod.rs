@@ -129,11 +129,11 @@ pub(crate) mod interface_dict;
 pub(crate) mod interpreter;
 
 pub use crate::python::class::array_class::{ArrayClass, DlpackArgs, dlpack_device, export};
-pub use crate::python::class::exported_array::{ExportedArray, view};
+pub use crate::python::class::exported_array::{ExportedArray, ExportedView, view};
 #[doc(hidden)]
 pub use crate::python::convert::extract_integer;
 pub use crate::python::convert::extract_stream;
-pub use crate::python::errors::{array_error_type, stream_error_type};
+pub use crate::python::errors::{ArrayErrorClass, StreamErrorClass, array_error_type, stream_error_type};
 pub use crate::python::export::library::make_producer_wait;
 pub use crate::python::export::numpy::dtype;
 pub use crate::python::export::results::{CuPy, Exported, Jax, NewArray, NumPy, PyTorch, WithLibrary};
@@ -155,7 +155,7 @@ pub mod expansion {
     #[cfg(feature = "stubs")]
     pub use crate::python::hints;
     pub use crate::python::import::object::import_as;
-    pub use crate::python::interface_dict::cuda_array_interface;
+    pub use crate::python::interface_dict::{InterfaceDict, interface_dict};
     pub use pyo3;
     use pyo3::{Bound, PyAny, PyResult};
 

@@ -1,4 +1,4 @@
-use interop_core::python::{ExportedArray, view};
+use interop_core::python::{ExportedView, view};
 use interop_core::{CudaArray, HostVec};
 use pyo3::prelude::*;
 
@@ -13,7 +13,7 @@ struct Samples {
 
 #[pymethods]
 impl Samples {
-    fn __getitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ExportedArray> {
+    fn __getitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ExportedView> {
         view(slf, key)
     }
 }

@@ -1,6 +1,8 @@
 //! `ExportedArray`: the Python class of returned `#[cuda_array(python)]` structs, and of views of arrays.
 #![expect(unsafe_code, reason = "passes on the promises of the array inside")]
 
+use core::ops::Deref;
+
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -15,16 +17,19 @@ use crate::derive::cuda_array::CudaArray;
 use crate::driver::device::{Device, DeviceType};
 use crate::driver::release::reach::{InReach, Reach, Sole};
 use crate::error::{Error, ErrorKind, Result};
-use crate::python::class::array_class::{ArrayClass, ArrayMethods, described_attached, shared_info};
+use crate::python::class::array_class::{
+    ArrayClass, ArrayMethods, DlpackArgs, described_attached, shared_info, to_capsule,
+};
 use crate::python::errors::with_origin;
 use crate::python::export::numpy::{dtype, no_type, registered_type, same_size, type_name};
-use crate::python::interpreter::NestedCall;
+use crate::python::import::dunder_dlpack::import_capsule;
+use crate::python::interpreter::{NestedCall, PyRef};
 
 /// A Python object for an array: a handle that NumPy and other libraries use in place, as by `numpy.from_dlpack(array)`.
 ///
 /// It has the methods of the protocols (see [`ArrayClass`]), `shape`, `dtype`, `ndim`, `size`, `nbytes`, `strides` and
-/// `device` as in NumPy, `len()`, views by integers, slices, `...` and `None`, and a `repr` of these. For everything else,
-/// convert it with `numpy.asarray`, or with `from_dlpack` of a library.
+/// `device` as in NumPy, `len()`, views by integers, slices, `...` and `None`, `copy.copy`, and a `repr` of these. For
+/// everything else, also to pickle it, convert it with `numpy.asarray`, or with `from_dlpack` of a library.
 ///
 /// A returned `#[cuda_array(python)]` struct becomes such an object. [`Exported`](crate::python::Exported) makes one of any
 /// array, such as a struct of another crate or an `Arc` of one, and [`view`] of a part of an object's array.
@@ -118,7 +123,7 @@ impl ExportedArray {
 /// - Exceptions of `__index__` are passed on.
 ///
 /// ```
-/// use interop_core::python::{ExportedArray, view};
+/// use interop_core::python::{ExportedView, view};
 /// use interop_core::{CudaArray, HostVec};
 /// use pyo3::ffi::c_str;
 /// use pyo3::prelude::*;
@@ -130,7 +135,7 @@ impl ExportedArray {
 ///
 /// #[pymethods]
 /// impl Samples {
-///     fn __getitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ExportedArray> {
+///     fn __getitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ExportedView> {
 ///         view(slf, key)
 ///     }
 /// }
@@ -146,7 +151,7 @@ impl ExportedArray {
 /// })
 /// # .unwrap();
 /// ```
-pub fn view<T: ArrayClass>(array: &Bound<'_, T>, key: &Bound<'_, PyAny>) -> PyResult<ExportedArray> {
+pub fn view<T: ArrayClass>(array: &Bound<'_, T>, key: &Bound<'_, PyAny>) -> PyResult<ExportedView> {
     let _nested = NestedCall::enter()?;
     let mut part = part_at(&T::of(array).info()?, key)?;
     let source = match array.as_any().cast_exact::<ExportedArray>().map(Bound::get) {
@@ -157,7 +162,31 @@ pub fn view<T: ArrayClass>(array: &Bound<'_, T>, key: &Bound<'_, PyAny>) -> PyRe
         }
         _ => Source::of(array),
     };
-    Ok(ExportedArray { source, part: Some(part) })
+    Ok(ExportedView(ExportedArray { source, part: Some(part) }))
+}
+
+/// A view of an object's array, which becomes an [`ExportedArray`] as the result of a method. `maturin generate-stubs` knows
+/// its type, but not that of a class of another crate.
+#[derive(Debug)]
+pub struct ExportedView(ExportedArray);
+
+impl Deref for ExportedView {
+    type Target = ExportedArray;
+
+    fn deref(&self) -> &ExportedArray {
+        &self.0
+    }
+}
+
+impl<'py> IntoPyObject<'py> for ExportedView {
+    type Target = ExportedArray;
+    type Output = Bound<'py, ExportedArray>;
+    type Error = PyErr;
+    crate::__python_hint! { OUTPUT_TYPE EXPORTED_ARRAY }
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        Bound::new(py, self.0)
+    }
 }
 
 /// Returns the method `__array__` of an array of any class: that of an [`ExportedArray`] over the same memory.
@@ -248,7 +277,7 @@ impl ExportedArray {
     }
 
     /// A view of the same memory, for integers, slices, `...` and `None`.
-    fn __getitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn __getitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<ExportedView> {
         view(slf, key)
     }
 
@@ -285,6 +314,33 @@ impl ExportedArray {
     /// As `__float__`.
     fn __int__(_slf: &Bound<'_, Self>) -> PyResult<i64> {
         Err(no_number())
+    }
+
+    /// A copy in new memory on the same device, compact and row after row.
+    fn __copy__(slf: &Bound<'_, Self>) -> PyResult<Self> {
+        let arguments = DlpackArgs { versioned: true, copy: Some(true), ..DlpackArgs::default() };
+        let (py, info) = (slf.py(), slf.get().info()?);
+        let owner = InReach::new(PyRef::new(slf.clone().into_any().unbind()), None);
+        // SAFETY: the object keeps the array alive, and its class is frozen.
+        let capsule = unsafe { to_capsule(py, &info, owner, &arguments) }?;
+        let mut copy = import_capsule(&capsule)?;
+        copy.settle()?;
+        let info = copy.info().clone();
+        // SAFETY: the import keeps the memory that it describes.
+        Ok(Self::from_described(unsafe { DescribedOwner::new(info.clone(), copy) }, &info))
+    }
+
+    /// As `__copy__`: elements refer to nothing.
+    fn __deepcopy__(slf: &Bound<'_, Self>, _memo: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::__copy__(slf)
+    }
+
+    /// Refused: another process has no such class.
+    fn __reduce_ex__(_slf: &Bound<'_, Self>, _protocol: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        Err(PyTypeError::new_err(
+            "an array in memory of Rust cannot be pickled; pickle an array of a library, such as `numpy.asarray(x)`, or \
+             `torch.from_dlpack(x)` for memory of a device",
+        ))
     }
 
     /// Shape, element type, device and address.

@@ -110,7 +110,7 @@ impl<A> Deref for ArrayLike<A> {
 
 impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for ArrayLike<A> {
     type Error = PyErr;
-    crate::__python_hint! { INPUT_TYPE ANYTHING }
+    crate::__python_hint! { INPUT_TYPE ARRAY_LIKE }
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let () = Self::ONLY_READ;
