@@ -58,8 +58,9 @@ use crate::python::interpreter::{
 /// So is an array that a `__dlpack__` in C refuses, such as a structured array of `NumPy`. The buffer is released when the
 /// import is dropped, so a `bytearray` cannot be resized meanwhile.
 ///
-/// The import passes the stream to the producer: no argument for CPU memory, otherwise a number. If `stream` is `None`,
-/// that is the legacy default stream. Some producers accept the stream but do not wait (arrays of nanobind, TVM FFI and
+/// The array is ready for work on `stream`. With `None`, it stays on the stream on which its library works, if the library
+/// reports that one, as PyTorch, `CuPy`, Numba and Warp do; any other library makes the legacy default stream wait. For CPU
+/// memory the stream means nothing. Some producers accept the stream but do not wait (arrays of nanobind, TVM FFI and
 /// `cuda.core`). For these, make the stream wait for pending work before the call.
 ///
 /// A `PyTorch` tensor that is conjugated or negated lazily is rejected, and so is a masked `NumPy` array with masked
