@@ -19,7 +19,7 @@ class Samples:
         The method that converts to an array of NumPy, where the buffer protocol cannot express this one.
         """
     @property
-    def __cuda_array_interface__(self, /) -> dict:
+    def __cuda_array_interface__(self, /) -> dict[str, Any]:
         """
         The CUDA Array Interface, version 3; absent for memory that CUDA cannot reach, and for element types that
         it has no code for.

@@ -1,6 +1,10 @@
 //! Functions for PyTorch, JAX, NumPy, CuPy and C. Each works on the host and on a GPU.
+//!
+//! An `Array` has any shape and layout. `Borrowed<'_, f32>` lends the caller's memory for reading, `BorrowedMut<'_, f32>` for
+//! writing.
 
 use hello_functions_kernels::{PTX, scale_elements, scaled_elements};
+use interop_core::arrays::ArrayD as Array;
 use interop_core::lent::{Borrowed, BorrowedMut};
 use interop_core::{CudaArray, Device, KernelModule, LaunchScope, LeaseMut, Result};
 use interop_tvm_ffi::{Call, CallError, NewArray};
@@ -8,18 +12,6 @@ use interop_tvm_ffi::{Call, CallError, NewArray};
 /// The kernels. The first launch on a device loads them.
 // SAFETY: the PTX is compiled from the functions of the crate in `kernels`.
 static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
-
-/// Numbers of any shape and layout. `Borrowed<'_, f32>` lends the caller's memory for reading, `BorrowedMut<'_, f32>` for
-/// writing.
-#[derive(CudaArray)]
-struct Array<S> {
-    #[cuda_array(data)]
-    values: S,
-    #[cuda_array(shape)]
-    shape: Vec<usize>,
-    #[cuda_array(strides)]
-    strides: Vec<isize>,
-}
 
 /// Multiplies every element of the caller's array, in place.
 fn scale_(mut array: Array<BorrowedMut<'_, f32>>, factor: f32) -> Result<()> {
