@@ -134,6 +134,7 @@ macro_rules! __python_import {
 macro_rules! __python_reference {
     ([$($mutable:tt)*] [$($generics:tt)*] [$type:ty] [$($bounds:tt)*]) => {
         #[automatically_derived]
+        #[diagnostic::do_not_recommend]
         impl<'a, 'py, $($generics)*> $crate::__private::python::pyo3::FromPyObject<'a, 'py> for &'a $($mutable)* $type
         where
             $($bounds)*
