@@ -57,6 +57,8 @@ pub enum ErrorKind {
     AlreadyBorrowed,
     /// The object does not support the operation.
     Unsupported,
+    /// The other process has ended, or does not offer the array any more.
+    Gone,
 }
 
 /// An error text that is formatted only when it is needed. `format_args!` cannot be kept in a variable before Rust

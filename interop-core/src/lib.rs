@@ -70,6 +70,7 @@ pub mod __private {
     //! Items that expanded code uses. The interface is not stable: the derive is pinned to the same version.
 
     pub use crate::derive::expansion::*;
+    pub use crate::process::fork::PerProcess;
     #[cfg(all(feature = "python", not(python_too_old)))]
     pub use crate::python::expansion as python;
 }

@@ -68,7 +68,7 @@ def test_each_link_leads_to_a_file_and_a_heading(page):
 
 
 def test_the_files_that_the_architecture_names_exist():
-    folders = ("interop-core", "interop-derive", "interop-kernel", "interop-tvm-ffi", "simulated-cuda-driver", "tests", "xtask")
+    folders = ("interop-core", "interop-derive", "interop-ipc", "interop-kernel", "interop-tvm-ffi", "simulated-cuda-driver", "tests", "xtask")
     files = [path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.*")]
     named = set(re.findall(r"`([a-z_/-]+\.(?:rs|py|ptx))`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")))
     assert len(named) > 50

@@ -114,7 +114,7 @@ mod system {
 /// A value that each process makes for itself on first use.
 ///
 /// The parent's value stays in memory and is not dropped, because a parent thread may have been using it at the fork.
-pub(crate) struct PerProcess<T: 'static> {
+pub struct PerProcess<T: 'static> {
     current: AtomicPtr<Instance<T>>,
     /// The generation of the process whose thread makes or made the value.
     maker: AtomicUsize,
@@ -129,13 +129,14 @@ struct Instance<T> {
 impl<T: Sync> PerProcess<T> {
     /// `make` runs once in each process and receives the parent's value. It must not fail, and may only try the
     /// parent's locks.
-    pub(crate) const fn new(make: fn(Option<&'static T>) -> T) -> Self {
+    #[must_use]
+    pub const fn new(make: fn(Option<&'static T>) -> T) -> Self {
         Self { current: AtomicPtr::new(null_mut()), maker: AtomicUsize::new(0), make }
     }
 
     /// The value of this process.
     #[inline]
-    pub(crate) fn get(&self) -> &'static T {
+    pub fn get(&self) -> &'static T {
         match self.instance() {
             Some(instance) if instance.generation == PROCESS.generation.load(Ordering::Relaxed) => {
                 &instance.value

@@ -1,0 +1,271 @@
+//! The thread of the office: it waits for all connections at once, answers requests, and ends offers whose time is over.
+//!
+//! A visitor sends `OPEN` with a nonce and what it lacks, and gets a slot, a number, and the descriptors. `CLOSE` gives an array
+//! back, `REFUSE` one that it could not map. The end of the connection or of the process gives back all.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::message::Nonce;
+use crate::office::{Kept, Offer, Office};
+use crate::page::{Page, SLOTS};
+use crate::socket::{Peer, accept};
+
+/// The first byte of a request.
+pub(crate) const OPEN: u8 = 1;
+pub(crate) const CLOSE: u8 = 2;
+pub(crate) const REFUSE: u8 = 3;
+/// `OPEN`, the nonce, and what the visitor lacks.
+pub(crate) const OPEN_BYTES: usize = 18;
+/// `CLOSE` or `REFUSE`, the slot and the number.
+pub(crate) const CLOSE_BYTES: usize = 13;
+/// The answer to `OPEN`, what comes with it, whether the array is read-only, a zero, the slot and the number.
+pub(crate) const ANSWER_BYTES: usize = 16;
+/// The descriptors that a visitor lacks and an answer has, in this order.
+pub(crate) const PAGE: u8 = 1;
+pub(crate) const BLOCK: u8 = 2;
+/// The first byte of an answer.
+pub(crate) const GIVEN: u8 = 0;
+pub(crate) const NOT_OFFERED: u8 = 1;
+pub(crate) const NO_SLOT: u8 = 2;
+
+/// How long connections are not accepted after the descriptors were used up.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A visitor's request that no visitor of this crate makes, or a connection that has ended.
+struct End;
+
+/// An array that a visitor has open.
+struct Held {
+    kept: Arc<Kept>,
+    lease: u64,
+}
+
+/// A connection.
+struct Visitor {
+    peer: Peer,
+    page: Page,
+    page_file: OwnedFd,
+    /// For each slot that was used, the last number, and what is open there.
+    slots: Vec<(u64, Option<Held>)>,
+    free: Vec<u32>,
+    has_left: bool,
+}
+
+/// Answers until the process ends.
+pub(crate) fn run(office: &Office) {
+    let (mut listeners, mut visitors) = (Vec::new(), Vec::new());
+    // Descriptors were used up: until then no connection is accepted, because a poll for them would return at once.
+    let mut pause: Option<Instant> = None;
+    loop {
+        listeners.append(&mut office.state().new_listeners);
+        let next = end_offers(office);
+        pause = pause.filter(|end| *end > Instant::now());
+        let ready = wait(office, &listeners, &visitors, pause.is_some(), pause.into_iter().chain(next).min());
+        drain(&office.wake);
+        for index in ready.visitors {
+            let visitor: &mut Visitor = &mut visitors[index];
+            if visitor.peer.has_ended() || visitor.answer(office).is_err() {
+                visitor.leave(office);
+            }
+        }
+        visitors.retain(|visitor| !visitor.has_left);
+        for index in ready.listeners {
+            if accept_all(&listeners[index], &mut visitors).is_err() {
+                pause = Some(Instant::now() + PAUSE);
+            }
+        }
+    }
+}
+
+/// Drops the offers whose time is over, and returns when the next one ends.
+fn end_offers(office: &Office) -> Option<Instant> {
+    let now = Instant::now();
+    let mut state = office.state();
+    let is_over = |offer: &Offer| offer.kept.expires <= now;
+    let over: Vec<_> =
+        state.offers.iter().filter(|(_, offer)| is_over(offer)).map(|(nonce, _)| *nonce).collect();
+    let ended: Vec<_> = over.iter().filter_map(|nonce| state.offers.remove(nonce)).collect();
+    let next = state.offers.values().map(|offer| offer.kept.expires).min();
+    drop(state);
+    // The owners run code of the program.
+    drop(ended);
+    next
+}
+
+/// What can be read, by index.
+#[derive(Default)]
+struct Ready {
+    listeners: Vec<usize>,
+    visitors: Vec<usize>,
+}
+
+/// Waits for a request, a connection, the end of a visitor, or a time.
+fn wait(
+    office: &Office,
+    listeners: &[OwnedFd],
+    visitors: &[Visitor],
+    is_paused: bool,
+    until: Option<Instant>,
+) -> Ready {
+    let listeners = if is_paused { &[] } else { listeners };
+    let mut polled = vec![PollFd::new(&office.wake, PollFlags::IN)];
+    polled.extend(listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+    for Visitor { peer, .. } in visitors {
+        polled.push(PollFd::new(&peer.socket, PollFlags::IN));
+        // A visitor in a container has the socket twice.
+        polled.push(PollFd::new(peer.process.as_ref().unwrap_or(&peer.socket), PollFlags::IN));
+    }
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
+    let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+    // An error, such as an interruption, is as if nothing were ready: the loop goes on.
+    if poll(&mut polled, timeout.as_ref()).is_err() {
+        return Ready::default();
+    }
+    let is_ready = |polled: &PollFd<'_>| !polled.revents().is_empty();
+    let of_visitors = polled[1 + listeners.len()..].chunks(2);
+    Ready {
+        listeners: (0..listeners.len()).filter(|index| is_ready(&polled[1 + index])).collect(),
+        visitors: of_visitors
+            .enumerate()
+            .filter(|(_, both)| both.iter().any(is_ready))
+            .map(|(index, _)| index)
+            .collect(),
+    }
+}
+
+fn drain(wake: &OwnedFd) {
+    // It does not block, and an empty counter is no mistake.
+    let _ = rustix::io::read(wake, &mut [0; 8]);
+}
+
+/// Accepts the connections that wait. Fails if descriptors or memory are used up.
+fn accept_all(listener: &OwnedFd, visitors: &mut Vec<Visitor>) -> Result<(), Errno> {
+    loop {
+        match accept(listener) {
+            // Another user, or a process that has ended, gets no answer: the connection is closed.
+            Ok(socket) => visitors.extend(Peer::of(socket).ok().and_then(Visitor::new)),
+            Err(Errno::AGAIN) => return Ok(()),
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+impl Visitor {
+    fn new(peer: Peer) -> Option<Self> {
+        let (page, page_file) = Page::new().ok()?;
+        Some(Self { peer, page, page_file, slots: Vec::new(), free: Vec::new(), has_left: false })
+    }
+
+    /// Receives one request, and answers it.
+    fn answer(&mut self, office: &Office) -> Result<(), End> {
+        let mut request = [0; OPEN_BYTES + 1];
+        let (bytes, descriptors) = match self.peer.receive(&mut request) {
+            Ok(received) => received,
+            // Nothing yet: the end of the process woke the thread, or a signal.
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            Err(_) => return Err(End),
+        };
+        // A visitor has no reason to send descriptors. They are closed here.
+        drop(descriptors);
+        match (bytes, request[0]) {
+            (OPEN_BYTES, OPEN) => {
+                let nonce = core::array::from_fn(|index| request[1 + index]);
+                self.open(office, nonce, request[OPEN_BYTES - 1])
+            }
+            (CLOSE_BYTES, CLOSE | REFUSE) => {
+                let slot = u32::from_le_bytes(core::array::from_fn(|index| request[1 + index]));
+                let number = u64::from_le_bytes(core::array::from_fn(|index| request[5 + index]));
+                self.close(office, slot, number, request[0] == REFUSE)
+            }
+            _ => Err(End),
+        }
+    }
+
+    /// Gives an array to the visitor, if it is offered.
+    fn open(&mut self, office: &Office, nonce: Nonce, lacks: u8) -> Result<(), End> {
+        let mut state = office.state();
+        let Some(offer) = state.offers.get_mut(&nonce).filter(|offer| offer.kept.expires > Instant::now())
+        else {
+            return self.send([NOT_OFFERED, 0, 0], 0, 0, &[]);
+        };
+        // Only an offer takes a slot, so refusals use none up.
+        let Some(slot) = self.free.pop().or_else(|| self.new_slot()) else {
+            return self.send([NO_SLOT, 0, 0], 0, 0, &[]);
+        };
+        let place = slot as usize;
+        let (kept, number) = (offer.kept.clone(), self.slots[place].0 + 1);
+        self.slots[place].0 = number;
+        // The host's work on the array was done when it was offered.
+        self.page.set_ready(slot, number);
+        let mut descriptors: Vec<BorrowedFd<'_>> = Vec::new();
+        if lacks & PAGE != 0 {
+            descriptors.push(self.page_file.as_fd());
+        }
+        if lacks & BLOCK != 0 {
+            descriptors.push(kept.block.file.as_fd());
+        }
+        let head = [GIVEN, lacks & (PAGE | BLOCK), kept.is_read_only.into()];
+        self.send(head, slot, number, &descriptors)?;
+        offer.left -= 1;
+        if offer.left == 0 {
+            state.offers.remove(&nonce);
+        }
+        let lease = state.add_lease(self.peer.number);
+        self.slots[place].1 = Some(Held { kept, lease });
+        Ok(())
+    }
+
+    fn new_slot(&mut self) -> Option<u32> {
+        let slot = u32::try_from(self.slots.len()).ok()?;
+        (slot < SLOTS).then(|| self.slots.push((0, None)))?;
+        Some(slot)
+    }
+
+    /// Sends the first bytes of an answer, a slot and a number.
+    fn send(&self, head: [u8; 3], slot: u32, number: u64, descriptors: &[BorrowedFd<'_>]) -> Result<(), End> {
+        let mut bytes = [0; ANSWER_BYTES];
+        bytes[..3].copy_from_slice(&head);
+        bytes[4..8].copy_from_slice(&slot.to_le_bytes());
+        bytes[8..].copy_from_slice(&number.to_le_bytes());
+        self.peer.send(&bytes, descriptors).map_err(|_| End)
+    }
+
+    /// Takes an array back. If the visitor could not map it, it may be opened once more.
+    fn close(&mut self, office: &Office, slot: u32, number: u64, is_refused: bool) -> Result<(), End> {
+        let place = self.slots.get_mut(slot as usize).filter(|place| place.0 == number).ok_or(End)?;
+        // A visitor that gives back what it still uses breaks the protocol.
+        if !is_refused && !self.page.is_done(slot, number) {
+            return Err(End);
+        }
+        let held = place.1.take().ok_or(End)?;
+        self.free.push(slot);
+        let mut state = office.state();
+        state.leases.remove(&held.lease);
+        if is_refused && !held.kept.is_withdrawn() {
+            let kept = held.kept.clone();
+            state.offers.entry(kept.nonce).or_insert(Offer { kept, left: 0 }).left += 1;
+        }
+        drop(state);
+        // The owner runs code of the program.
+        drop(held);
+        Ok(())
+    }
+
+    /// Gives back all that the visitor has open.
+    fn leave(&mut self, office: &Office) {
+        let held: Vec<_> = self.slots.drain(..).filter_map(|place| place.1).collect();
+        let mut state = office.state();
+        for one in &held {
+            state.leases.remove(&one.lease);
+        }
+        drop(state);
+        drop(held);
+        self.has_left = true;
+    }
+}

@@ -1,0 +1,163 @@
+//! How arrays are offered and opened as structs.
+
+#![expect(unsafe_code, reason = "an import of an array that the call borrows")]
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use interop_core::descriptor::RawDescriptor;
+use interop_core::storage::{FromImport, Owner};
+use interop_core::{
+    ArrayInfo, CudaArray, Device, Element, Error, ErrorKind, FromArray, Import, Order, Refused, Result,
+    Storage,
+};
+
+use crate::block::Block;
+use crate::message::Message;
+use crate::office::{Draft, Parcel};
+use crate::shared_vec::SharedVec;
+
+/// Offers a struct to other processes. It is implemented for every [`CudaArray`](trait@CudaArray).
+pub trait ShareParcel: CudaArray {
+    /// Offers the array, and keeps a handle. Others can read it: `opens` times, until `time` is over.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] for memory that other processes cannot map; as [`info`](CudaArray::info).
+    fn share_parcel(self: &Arc<Self>, opens: u32, time: Duration) -> Result<Parcel>
+    where
+        Self: Sized + Send + Sync + 'static,
+    {
+        Ok(draft(&self.info()?, true, opens, time)?.offer(Box::new(self.clone())))
+    }
+
+    /// Gives the array away: one process can open it until `time` is over, and may write to it. The struct is dropped when that
+    /// process has given it back.
+    ///
+    /// # Errors
+    ///
+    /// The struct is returned with the reason, as [`share_parcel`](Self::share_parcel).
+    fn into_parcel(self, time: Duration) -> Result<Parcel, Refused<Self>>
+    where
+        Self: Sized + Send + 'static,
+    {
+        let draft = self.info().and_then(|info| draft(&info, info.is_read_only(), 1, time));
+        match draft {
+            Ok(draft) => Ok(draft.offer(Box::new(self))),
+            Err(error) => Err(Refused { value: Box::new(self), error }),
+        }
+    }
+
+    /// Copies the elements into new memory that others can map, in the order of C, and offers the copy as
+    /// [`share_parcel`](Self::share_parcel) does. It isolates the array from others in its block.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`] if the elements are no `T`, [`ErrorKind::Device`] for memory of a GPU, `OutOfMemory`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use interop_core::CudaArray;
+    /// use interop_ipc::ShareParcel;
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len])]
+    /// struct Row { #[cuda_array(data)] values: Vec<f32>, len: usize }
+    ///
+    /// let row = Row { values: vec![1.0, 2.0], len: 2 };
+    /// let parcel = row.copy_parcel::<f32>(1, Duration::from_secs(9))?;
+    /// let import = interop_ipc::open(parcel.bytes())?;
+    /// assert_eq!(import.info().shape(), [2]);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    fn copy_parcel<T: Element>(&self, opens: u32, time: Duration) -> Result<Parcel> {
+        let info = self.info()?;
+        SharedVec::<T>::check(&info)?;
+        // SAFETY: 1: the struct, which this call borrows, keeps the memory, and the import ends with the call. It is only read. 2: the
+        // owner owns nothing.
+        let import = unsafe { Import::from_parts(info.clone(), Owner::new(())) };
+        let copied = SharedVec::<T>::from_import(import, Order::C)?;
+        let shape: Vec<i64> = info.shape().iter().map(|extent| *extent as i64).collect();
+        let memory = copied.memory()?;
+        let copy = RawDescriptor {
+            dtype: info.dtype(),
+            padded: info.is_padded(),
+            struct_type: info.struct_type(),
+            memory: Some(memory.range),
+            ..RawDescriptor::new(memory.address, Device::CPU, &shape)
+        };
+        Ok(draft(&copy.validate()?, true, opens, time)?.offer(Box::new(copied)))
+    }
+}
+
+impl<A: CudaArray> ShareParcel for A {}
+
+/// Opens an array of another process as a struct. It is implemented for every [`FromArray`].
+pub trait FromParcel: FromArray {
+    /// Opens an array by the bytes of a [`Parcel`], and fills the struct as every import does.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](crate::open) and [`from_import`](FromArray::from_import). An array that does not fit is given back, and counts as
+    /// opened.
+    fn from_parcel(bytes: &[u8]) -> Result<Self> {
+        Self::from_import(crate::open(bytes)?).map_err(Error::from)
+    }
+}
+
+impl<A: FromArray> FromParcel for A {}
+
+/// Offers an array without a struct, as [`share_parcel`](ShareParcel::share_parcel) does. The import is kept.
+///
+/// # Errors
+///
+/// The import is returned with the reason, as [`share_parcel`](ShareParcel::share_parcel).
+pub fn share_import(import: Import, opens: u32, time: Duration) -> Result<Parcel, Refused<Import>> {
+    match draft(import.info(), true, opens, time) {
+        Ok(draft) => Ok(draft.offer(Box::new(import))),
+        Err(error) => Err(Refused { value: Box::new(import), error }),
+    }
+}
+
+/// Prepares the offer of an array.
+fn draft(info: &ArrayInfo, is_read_only: bool, opens: u32, time: Duration) -> Result<Draft> {
+    let block = find(info)?;
+    let words = |numbers: &[usize]| numbers.iter().map(|number| *number as i64).collect();
+    Draft::new((block, is_read_only), opens, time, |block, nonce, office| {
+        // An array without elements may be described by any address.
+        let offset = if info.numel() == 0 { 0 } else { info.address() - block.mapping().range().start };
+        let message = Message {
+            is_read_only,
+            is_padded: info.is_padded(),
+            nonce,
+            office,
+            block: block.id,
+            block_bytes: block.mapping().bytes() as u64,
+            offset: offset as u64,
+            dtype: info.dtype(),
+            shape: words(info.shape()),
+            strides: info.strides().iter().map(|stride| *stride as i64).collect(),
+            struct_type: info.struct_type().cloned(),
+        };
+        message.write()
+    })
+}
+
+/// Finds the block in which an array lies.
+fn find(info: &ArrayInfo) -> Result<Arc<Block>> {
+    let refused =
+        |found: &str, allowed: &str| Err(Error::new(ErrorKind::Unsupported, "memory", found, allowed));
+    if info.device() != Device::CPU {
+        return refused("memory of a GPU", "host memory of a `SharedVec`: copy the array to the host first");
+    }
+    if info.numel() == 0 {
+        return Block::new(1);
+    }
+    match Block::find(&info.byte_range()) {
+        Some(block) => Ok(block),
+        None => refused(
+            "memory of an allocator whose memory no other process can map, such as `malloc` (`Vec`, NumPy) or an open array",
+            "memory of a `SharedVec`; `copy_parcel` copies the array into one",
+        ),
+    }
+}

@@ -1,0 +1,216 @@
+//! Sockets between processes of one user, which carry descriptors.
+
+use core::mem::MaybeUninit;
+use core::time::Duration;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use interop_core::{Error, ErrorKind, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use rustix::process::PidfdFlags;
+
+use crate::errors::{gone, malformed, system};
+
+/// The longest name of a Unix socket.
+pub(crate) const MAX_ADDRESS: usize = 107;
+/// The start of the abstract names of offices.
+const PREFIX: &str = "interop-ipc-";
+/// The descriptors of one message: the page and a block.
+const MAX_DESCRIPTORS: usize = 2;
+
+/// Where an office listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Address {
+    /// A name that no file has, in the network namespace of the process.
+    Abstract(Vec<u8>),
+    /// A socket in the file system, which containers can share.
+    Path(Vec<u8>),
+}
+
+impl Address {
+    /// An abstract name that nobody can guess.
+    pub(crate) fn random() -> Result<Self> {
+        let name = random()?.iter().fold(PREFIX.to_owned(), |name, byte| name + &format!("{byte:02x}"));
+        Ok(Self::Abstract(name.into_bytes()))
+    }
+
+    /// The address of a message.
+    pub(crate) fn new(kind: u8, bytes: &[u8]) -> Result<Self> {
+        match kind {
+            // A message must not make this process connect to a service of another kind.
+            0 if bytes.starts_with(PREFIX.as_bytes()) => Ok(Self::Abstract(bytes.to_vec())),
+            1 if bytes.starts_with(b"/") && !bytes.contains(&0) => Ok(Self::Path(bytes.to_vec())),
+            _ => Err(malformed(
+                "office",
+                format_args!("address {:?}", bytes.escape_ascii().to_string()),
+                "that of an office",
+            )),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> u8 {
+        match self {
+            Self::Abstract(_) => 0,
+            Self::Path(_) => 1,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Abstract(bytes) | Self::Path(bytes) => bytes,
+        }
+    }
+
+    fn to_socket_address(&self) -> Result<SocketAddrUnix> {
+        let made = match self {
+            Self::Abstract(name) => SocketAddrUnix::new_abstract_name(name),
+            Self::Path(path) => SocketAddrUnix::new(path.as_slice()),
+        };
+        made.map_err(system("office"))
+    }
+
+    /// Listens at the address.
+    pub(crate) fn listen(&self) -> Result<OwnedFd> {
+        let socket = new_socket()?;
+        rustix::net::bind(&socket, &self.to_socket_address()?).map_err(system("bind"))?;
+        rustix::net::listen(&socket, 128).map_err(system("listen"))?;
+        Ok(socket)
+    }
+
+    /// Connects to the office there.
+    ///
+    /// # Errors
+    ///
+    /// `Gone` if nobody listens, or the process does not accept connections.
+    pub(crate) fn connect(&self) -> Result<Peer> {
+        let socket = new_socket()?;
+        let connected = rustix::net::connect(&socket, &self.to_socket_address()?);
+        connected.map_err(|errno| match errno {
+            Errno::AGAIN => gone("the producer's process accepts no connections"),
+            Errno::CONNREFUSED | Errno::NOENT => gone(
+                "the producer's process has ended, or it is in a container with a network of its own: there, \
+                 `Office::listen_at` names a path that both can open",
+            ),
+            errno => system("connect")(errno),
+        })?;
+        Peer::of(socket)
+    }
+}
+
+/// 16 bytes that nobody can guess.
+pub(crate) fn random() -> Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    let count = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
+    let is_whole = count.map_err(system("getrandom"))? == bytes.len();
+    if is_whole { Ok(bytes) } else { Err(system("getrandom")(Errno::IO)) }
+}
+
+/// A socket for whole messages, which never blocks.
+fn new_socket() -> Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .map_err(system("socket"))
+}
+
+/// Accepts a connection.
+pub(crate) fn accept(listener: &OwnedFd) -> Result<OwnedFd, Errno> {
+    rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+}
+
+/// A connection to another process of the same user.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) socket: OwnedFd,
+    /// Tells the end of the process, also if a child of it holds the socket. `None` if the process is in a container that hides its number.
+    pub(crate) process: Option<OwnedFd>,
+    /// The process, as this one sees it; 0 if it is hidden.
+    pub(crate) number: i32,
+}
+
+impl Peer {
+    /// Checks who is at the other end.
+    ///
+    /// # Errors
+    ///
+    /// `Gone` if the process has ended, `Unsupported` if it is that of another user.
+    pub(crate) fn of(socket: OwnedFd) -> Result<Self> {
+        let peer = rustix::net::sockopt::socket_peercred(&socket).map_err(system("SO_PEERCRED"))?;
+        let own = rustix::process::geteuid();
+        if peer.uid != own {
+            let (found, allowed) =
+                (peer.uid.as_raw(), format_args!("{}, the user of this process", own.as_raw()));
+            return Err(Error::new(ErrorKind::Unsupported, "user", found, allowed));
+        }
+        let process = match rustix::process::pidfd_open(peer.pid, PidfdFlags::empty()) {
+            Ok(process) => Some(process),
+            Err(Errno::SRCH) => return Err(gone("the other process has ended")),
+            Err(_) => None,
+        };
+        let number = if process.is_some() { peer.pid.as_raw_pid() } else { 0 };
+        Ok(Self { socket, process, number })
+    }
+
+    /// Whether the process has ended, or the connection.
+    pub(crate) fn has_ended(&self) -> bool {
+        let process = self.process.as_ref().map(|process| (process, PollFlags::IN));
+        let (process, awaited) = process.unwrap_or((&self.socket, PollFlags::RDHUP));
+        let mut polled = [PollFd::new(&self.socket, PollFlags::RDHUP), PollFd::new(process, awaited)];
+        matches!(poll(&mut polled, Some(&Timespec::default())), Ok(1..))
+    }
+
+    /// Waits until a message can be received.
+    ///
+    /// # Errors
+    ///
+    /// `Gone` if the process ends first, or does not answer in time.
+    pub(crate) fn wait(&self, time: Duration) -> Result<()> {
+        let process = self.process.as_ref().unwrap_or(&self.socket);
+        let mut polled = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(process, PollFlags::IN)];
+        let timeout = Timespec::try_from(time).ok();
+        loop {
+            match poll(&mut polled, timeout.as_ref()) {
+                Ok(0) => {
+                    return Err(gone(format_args!("the producer's process has not answered for {time:?}")));
+                }
+                // What it has sent before its end can still be received.
+                Ok(_) if !polled[0].revents().is_empty() => return Ok(()),
+                Ok(_) => return Err(gone("the producer's process has ended")),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(system("poll")(errno)),
+            }
+        }
+    }
+
+    /// Sends a message, with descriptors. It fails rather than wait for a process that does not receive.
+    pub(crate) fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(Errno::INVAL);
+        }
+        let parts = [IoSlice::new(bytes)];
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        rustix::net::sendmsg(self.socket.as_fd(), &parts, &mut control, flags).map(drop)
+    }
+
+    /// Receives a message that has arrived. Returns its length, 0 at the end of the connection, and the descriptors.
+    pub(crate) fn receive(&self, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let received =
+            rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(bytes)], &mut control, flags)?;
+        let mut descriptors = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        Ok((received.bytes, descriptors))
+    }
+}

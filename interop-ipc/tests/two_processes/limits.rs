@@ -1,0 +1,71 @@
+//! Slots and descriptors that are used up, and paths.
+
+use std::sync::Arc;
+
+use interop_core::ErrorKind;
+use interop_ipc::{ShareParcel, listen_at, open};
+
+use crate::arrays::{Count, LONG};
+use crate::other::Other;
+
+#[test]
+fn slots_are_used_up_and_the_offer_stays() {
+    let mut other = Other::start();
+    let count = Count::default();
+    let parcel = Arc::new(count.image()).share_parcel(1030, LONG).expect("shared memory");
+    // In a process of its own: the slots are those of a connection.
+    for _ in 0..1024 {
+        assert_eq!(other.open("open", parcel.bytes()), "30 elements, [0.0, 1.0, 2.0]");
+    }
+    for _ in 0..9 {
+        let refused = other.open("open", parcel.bytes());
+        assert!(refused.starts_with("OutOfMemory: ") && refused.contains("at most 1024"), "{refused}");
+    }
+    drop(open(parcel.bytes()).expect("other processes have slots of their own"));
+    other.ask("drop");
+    assert_eq!(other.open("open", parcel.bytes()), "30 elements, [0.0, 1.0, 2.0]");
+    other.ask("drop");
+    parcel.take_back(LONG).expect("given back");
+    count.expect_dropped();
+}
+
+#[test]
+fn descriptors_are_used_up_and_the_offer_stays() {
+    let mut other = Other::start();
+    let count = Count::default();
+    let [first, second] = [(); 2].map(|()| count.image().into_parcel(LONG).expect("shared memory"));
+    assert_eq!(other.open("open", first.bytes()), "30 elements, [0.0, 1.0, 2.0]");
+    other.ask("files none");
+    let refused = other.open("open", second.bytes());
+    assert!(refused.starts_with("OutOfMemory: "), "{refused}");
+    other.ask("files all");
+    assert_eq!(other.open("open", second.bytes()), "30 elements, [0.0, 1.0, 2.0]");
+    other.ask("drop");
+    count.expect_dropped();
+}
+
+#[test]
+fn a_path_replaces_the_abstract_name() {
+    let folder = std::env::temp_dir().join(format!("interop-ipc-test-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("office");
+    for round in ["a new path", "the socket of a process that has ended"] {
+        let mut other = Other::start();
+        other.ask(&format!("listen {}", path.display()));
+        let bytes = other.share();
+        let text = path.as_os_str().as_encoded_bytes();
+        assert!(bytes.windows(text.len()).any(|part| part == text), "{round}: the message names the path");
+        drop(open(&bytes).expect(round));
+        let error = listen_at(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "another process listens there: {error}");
+        other.kill();
+        assert_eq!(open(&bytes).unwrap_err().kind(), ErrorKind::Gone, "{round}");
+    }
+    std::fs::remove_file(&path).expect("the socket is left over");
+    std::fs::write(&path, "a file of the user").expect("a file");
+    assert!(listen_at(&path).is_err());
+    assert_eq!(std::fs::read_to_string(&path).expect("kept"), "a file of the user");
+    std::fs::remove_dir_all(&folder).expect("the folder of this test");
+    let error = listen_at(std::path::Path::new("relative")).unwrap_err();
+    assert!(error.to_string().contains("an absolute path"), "{error}");
+}

@@ -1,0 +1,14 @@
+//! Arrays between two real processes: what arrives, what is refused, and what is left when one of them ends at any step.
+
+#![expect(unsafe_code, reason = "forks, and reads memory that another process has written")]
+#![cfg(target_os = "linux")]
+
+mod arrays;
+mod ends;
+mod forks;
+mod hostile_office;
+mod hostile_visitor;
+mod limits;
+mod offers;
+mod other;
+mod travel;

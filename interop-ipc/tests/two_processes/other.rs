@@ -1,0 +1,181 @@
+//! The other process: this program once more, which does what it is told line by line.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write, stdin};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+
+use interop_core::{CudaArray, Lease, LeaseMut};
+use interop_ipc::{FromParcel, Parcel, ShareParcel};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::arrays::{Count, Image, LONG, Rgba};
+use crate::ends::open_many;
+use crate::forks::fork;
+
+/// What precedes the answers, between lines of the test harness.
+const ANSWER: &str = "answer: ";
+
+/// A process that opens and offers arrays.
+pub(crate) struct Other {
+    process: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Other {
+    pub(crate) fn start() -> Self {
+        let program = std::env::current_exe().expect("the path of the test program");
+        let mut command = Command::new(program);
+        command.args(["other::follows_orders", "--exact", "--ignored", "--nocapture"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("the program starts");
+        let orders = process.stdin.take().expect("a pipe");
+        let answers = BufReader::new(process.stdout.take().expect("a pipe"));
+        Self { process, orders, answers }
+    }
+
+    /// Gives an order, and returns the answer.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, order: &str) -> String {
+        writeln!(self.orders, "{order}").expect("the process runs");
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let count = self.answers.read_line(&mut line).expect("text");
+            assert_ne!(count, 0, "the process ended at `{order}`");
+            if let Some((_, answer)) = line.split_once(ANSWER) {
+                return answer.trim().to_owned();
+            }
+        }
+    }
+
+    /// Has it open an array, as one of the structs of [`State::open`].
+    #[track_caller]
+    pub(crate) fn open(&mut self, how: &str, bytes: &[u8]) -> String {
+        self.ask(&format!("{how} {}", hex(bytes)))
+    }
+
+    /// Has it offer an image, and returns the message.
+    #[track_caller]
+    pub(crate) fn share(&mut self) -> Vec<u8> {
+        unhex(&self.ask("share"))
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Ends the process by a signal, and waits until it is gone.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("the process runs");
+        self.process.wait().expect("a child");
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // It may have been killed before.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
+    (0..text.len() / 2).map(|index| byte(2 * index)).collect()
+}
+
+#[derive(Default)]
+struct State {
+    read: Vec<Image<Lease<f32>>>,
+    written: Option<Image<LeaseMut<f32>>>,
+    offered: Vec<Parcel>,
+}
+
+impl State {
+    /// Opens an array as one of the structs, and returns its first elements.
+    fn open(&mut self, how: &str, bytes: &[u8]) -> interop_core::Result<String> {
+        let values = match how {
+            "open" => {
+                let image = Image::<Lease<f32>>::from_parcel(bytes)?;
+                let values = image.to_vec::<f32>()?;
+                self.read.push(image);
+                values
+            }
+            "rgba" => Rgba::<Lease<f32>>::from_parcel(bytes)?.to_vec::<f32>()?,
+            _ => {
+                let mut image = Image::<LeaseMut<f32>>::from_parcel(bytes)?;
+                image.map_inplace(|value: f32| value + 0.5)?;
+                let values = image.to_vec::<f32>()?;
+                self.written = Some(image);
+                values
+            }
+        };
+        Ok(format!("{} elements, {:?}", values.len(), &values[..3]))
+    }
+
+    /// Follows one order, and returns the answer.
+    fn follow(&mut self, order: &str) -> String {
+        let words: Vec<_> = order.split_whitespace().collect();
+        match *words {
+            ["share"] => {
+                let image = Arc::new(Count::default().image());
+                let parcel = image.share_parcel(1, LONG).expect("an image in shared memory");
+                let text = hex(parcel.bytes());
+                self.offered.push(parcel);
+                return text;
+            }
+            ["drop"] => *self = Self { offered: std::mem::take(&mut self.offered), ..Self::default() },
+            ["read"] => {
+                let values = self.read[0].to_vec::<f32>().expect("an open image");
+                return format!("{:?}", &values[..3]);
+            }
+            // A child that has all that this process has, and outlives it for a while.
+            ["fork"] => fork(|| std::thread::sleep(LONG)),
+            ["files", "none"] => {
+                // Descriptors are numbers below the limit, and this is the first one that is free.
+                let free = File::open("/dev/null").expect("a descriptor").as_raw_fd();
+                limit_files(u64::try_from(free).expect("a descriptor"));
+            }
+            ["files", "all"] => limit_files(getrlimit(Resource::Nofile).maximum.unwrap_or(1024)),
+            ["loop", times] => {
+                return if open_many(times.parse().expect("a number")) {
+                    "ok"
+                } else {
+                    "more is open than before"
+                }
+                .to_owned();
+            }
+            ["listen", path] => interop_ipc::listen_at(Path::new(path)).expect("a free path"),
+            [how, text] => {
+                let opened = self.open(how, &unhex(text));
+                return opened.unwrap_or_else(|error| format!("{:?}: {error}", error.kind()));
+            }
+            _ => panic!("an unknown order: {order}"),
+        }
+        "ok".to_owned()
+    }
+}
+
+/// Sets how many descriptors the process may have.
+fn limit_files(count: u64) {
+    let known = getrlimit(Resource::Nofile);
+    let limit = rustix::process::Rlimit { current: Some(count), ..known };
+    setrlimit(Resource::Nofile, limit).expect("a limit below the greatest");
+}
+
+#[test]
+#[ignore = "the other process of the tests"]
+fn follows_orders() {
+    let mut state = State::default();
+    for order in stdin().lines() {
+        println!("{ANSWER}{}", state.follow(&order.expect("text")));
+    }
+}
