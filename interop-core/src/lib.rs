@@ -86,6 +86,7 @@ mod error;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 mod memory;
+mod order;
 mod process;
 mod protocols;
 #[cfg(python_too_old)]
@@ -105,12 +106,12 @@ pub use derive::from_array::FromArray;
 pub use memory::host_vec::HostVec;
 pub use memory::lease::{Lease, LeaseMut};
 
+pub use array::device::{Device, DeviceType};
 pub use array::dtype::DType;
-pub use array::info::ArrayInfo;
 pub use array::layout::order::Order;
-pub use driver::device::{Device, DeviceType};
 pub use error::{Error, ErrorKind, Refused, Result};
 pub use memory::import::Import;
+pub use order::array_info::ArrayInfo;
 
 pub use derive::kept::Kept;
 pub use memory::shared_buffer::SharedBuffer;
@@ -119,9 +120,9 @@ pub use memory::storage::Storage;
 pub use array::element::Element;
 pub use memory::host::view::{HostView, HostViewMut};
 
-pub use cuda::kernel_module::KernelModule;
+pub use array::stream_handle::StreamHandle;
 pub use derive::launch_scope::LaunchScope;
-pub use driver::stream_handle::StreamHandle;
+pub use driver::kernel_module::KernelModule;
 pub use interop_kernel::LaunchSize;
 
 #[cfg(feature = "derive")]
@@ -279,8 +280,8 @@ pub mod element {
 pub mod descriptor {
     //! Arrays as plain data, for code that reads or writes a protocol itself: what is checked, and shapes with strides.
 
+    pub use crate::array::description::Description;
     pub use crate::array::dims::{Dims, MAX_NDIM};
-    pub use crate::array::info::Description;
     pub use crate::array::layout::Layout;
     pub use crate::array::validate::{RawDescriptor, Strides};
 }
@@ -296,10 +297,10 @@ pub mod view {
 pub mod launch {
     //! What a [`LaunchScope`](crate::LaunchScope) takes and returns, and the header for kernels in C++.
 
-    pub use crate::cuda::kernel_module::KernelArgument;
     pub use crate::derive::elementwise::{ElementwiseArrays, ElementwiseOperand};
     pub use crate::derive::fields::stream::{AsStream, FromStream};
     pub use crate::derive::launch_scope::ArrayInScope;
+    pub use crate::driver::kernel_module::KernelArgument;
     pub use crate::memory::array_view::KERNEL_HEADER;
 }
 

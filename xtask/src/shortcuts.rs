@@ -117,7 +117,7 @@ const OTHERS: [[&str; 3]; 12] = [
     [
         "`Signal`: a thread that nobody awaits wakes nobody",
         "a condition variable alone",
-        "`driver/release/queue.rs`; `tests/driver/threads.rs`",
+        "`order/release/queue.rs`; `tests/driver/threads.rs`",
     ],
     [
         "`PIECES`: pinned memory for uploads stays with its context",

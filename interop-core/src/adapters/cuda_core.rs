@@ -61,33 +61,33 @@ use ::cuda_core::{
 };
 
 use crate::adapters::{check_allocated_in, contiguous_elements, device_writes, failed};
+use crate::array::device::{Device, DeviceType};
 use crate::array::element::{Element, ElementType};
-use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
+use crate::array::stream_handle::StreamHandle;
 use crate::cuda;
-use crate::cuda::block::MemoryKind;
-use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::claim::Claim;
-use crate::cuda::handover::ArrayWork;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::launch_scope::LaunchScope;
 use crate::derive::scope_state::ScopeUse;
 use crate::driver;
 use crate::driver::context::enter_primary_context;
-use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::to_usize;
-use crate::driver::memory_state::{MemoryState, StorageState};
-use crate::driver::order::order_default_stream;
-use crate::driver::placement::Placement;
 use crate::driver::stream::{is_capturing, is_stream_of};
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy::transfer::{CopyOnDefaultStream, ordinal_of};
+use crate::memory::cuda_buffer::CudaBuffer;
 use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::lease::LeaseMut;
 use crate::memory::storage::{MemoryRegion, Storage};
+use crate::order::array_info::ArrayInfo;
+use crate::order::block::MemoryKind;
+use crate::order::claim::Claim;
+use crate::order::default_streams::order_default_stream;
+use crate::order::handover::ArrayWork;
+use crate::order::memory_state::{MemoryState, StorageState};
+use crate::order::placement::Placement;
 use crate::process::fork::PerProcess;
 
 /// Returns the context that imports use: the primary context of a device. It is kept until the program ends.

@@ -61,26 +61,26 @@ use ::cust::memory::{
 use ::cust::stream::Stream;
 
 use crate::adapters::device_writes;
+use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
-use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
+use crate::array::stream_handle::StreamHandle;
 use crate::cuda;
-use crate::cuda::block::MemoryKind;
-use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::handover::current_device;
 use crate::derive::fields::stream::AsStream;
 use crate::derive::single_error::FieldProbe;
-use crate::driver::device::Device;
 use crate::driver::functions::{run_blocking, to_usize};
 use crate::driver::pointer::{context_to_free, not_cuda};
-use crate::driver::release::reach::{InReach, Reach, Sole};
-use crate::driver::stream_handle::StreamHandle;
+use crate::driver::reach::{InReach, Reach, Sole};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy::transfer::copy_to_buffer;
+use crate::memory::cuda_buffer::CudaBuffer;
 use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
+use crate::order::array_info::ArrayInfo;
+use crate::order::block::MemoryKind;
+use crate::order::handover::current_device;
 
 /// Describes device memory of `cust`; the driver determines the device.
 fn device_memory<T: Element + DeviceCopy>(first: DevicePointer<T>, len: usize) -> Result<MemoryRegion> {

@@ -13,9 +13,10 @@
 // * `interop-core/src/memory`: an import is copied by `copy_to_buffer`, which allocates as this crate does, or by `CopyOnDefaultStream` into
 //   memory that the crate allocates: it may be asked for no elements, and for more bytes than it takes without a panic. In `FromImport`
 //   a constant, such as `IS_FREED_ON_DEFAULT_STREAM`, if no other storage was like this one.
-// * `interop-core/src/driver`: `make_room_on`, before a large allocation, waits for memory that is still to be released. `relaxed` and
-//   `Entered` leave the capture mode and the context of the thread as they were. The features of functions that only adapters call.
-// * `interop-core/src/cuda`, `interop-core/src/derive`: these features, too.
+// * `interop-core/src/driver`: `relaxed` and `Entered` leave the capture mode and the context of the thread as they were. The features of
+//   functions that only adapters call.
+// * `interop-core/src/order`: `make_room_on`, before a large allocation, waits for memory that is still to be released. These features.
+// * `interop-core/src/derive`: these features, too.
 // * `interop-core/Cargo.toml`: the crate, optional and without its default features, and a feature, also for docs.rs.
 // * `xtask/src/workspace.rs`: the feature in `FEATURES`. A crate that needs more than Rust to compile is left out, and has a suite of its
 //   own, like `cuda-core` (`xtask/src/cuda_core.rs`, `tests/cuda-core`).
@@ -48,12 +49,10 @@ use crate::array::element::Element;
 use crate::array::mutability::Mutability;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::{
-    array::{
-        info::{ArrayInfo, kernel_address},
-        layout::order::Order,
-    },
+    array::layout::order::Order,
     cuda,
     error::{Cure, Error, ErrorKind, Result, text},
+    order::array_info::{ArrayInfo, kernel_address},
 };
 
 /// The mutability of device memory in another library's buffer. Exports of `bool` are read-only, because a consumer

@@ -60,17 +60,14 @@ use ndarray::{
     OwnedRepr, RawData, ShapeBuilder, StrideShape, ViewRepr,
 };
 
+use crate::array::device::Device;
 use crate::array::dims::Dims;
 use crate::array::element::Element;
-use crate::array::info::ArrayInfo;
 use crate::array::layout::{Layout, product};
 use crate::array::mutability::Mutability;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
 use crate::derive::from_array::FromArray;
-use crate::driver::device::Device;
-use crate::driver::memory_state::StorageState;
-use crate::driver::placement::Placement;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::extraction::{DataField, Extraction, FromImport, Requirements};
 use crate::memory::host::cells::{ReadOnlyCell, check_any_bits};
@@ -78,6 +75,9 @@ use crate::memory::host::strided::Strided;
 use crate::memory::host::view::{HostView, HostViewMut};
 use crate::memory::raw_view::RawView;
 use crate::memory::storage::{InfoBuilder, MemoryRegion};
+use crate::order::array_info::ArrayInfo;
+use crate::order::memory_state::StorageState;
+use crate::order::placement::Placement;
 
 /// A wrapper around an array or view of `ndarray`, for exports, and for imports into an array.
 ///

@@ -3,12 +3,15 @@
 
 #[cfg(any(test, feature = "python"))]
 pub(crate) mod buffer_format;
+pub(crate) mod description;
+pub(crate) mod device;
 pub(crate) mod dims;
 pub(crate) mod dispatch;
 pub(crate) mod dtype;
 pub(crate) mod element;
-pub(crate) mod info;
+pub(crate) mod elements;
 pub(crate) mod layout;
 pub(crate) mod mutability;
+pub(crate) mod stream_handle;
 pub(crate) mod struct_type;
 pub(crate) mod validate;

@@ -7,17 +7,15 @@
 use core::ops::Range;
 use std::sync::Arc;
 
+use crate::array::description::Description;
+use crate::array::device::Device;
 use crate::array::dims::Dims;
 use crate::array::dtype::DType;
-use crate::array::info::{ArrayInfo, Description};
 use crate::array::layout::order::Order;
 use crate::array::layout::{Layout, StrideList, in_elements};
 use crate::array::mutability::Mutability;
+use crate::array::stream_handle::StreamHandle;
 use crate::array::struct_type::StructType;
-use crate::driver::device::Device;
-use crate::driver::memory_state::StorageState;
-use crate::driver::placement::Placement;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// Strides of an unchecked description.
@@ -103,48 +101,15 @@ impl<'a> RawDescriptor<'a> {
 }
 
 /// What the checks found: the number of elements, the address of the first one, and the range of all.
-struct Checked {
+pub(crate) struct Checked {
     numel: usize,
     address: usize,
     range: Range<usize>,
 }
 
 impl RawDescriptor<'_> {
-    /// Checks the description and returns an [`ArrayInfo`].
-    ///
-    /// # Errors
-    ///
-    /// - `DType`, `Device`: the element type or device is invalid or not supported.
-    /// - `Rank`, `Shape`: more than [`MAX_NDIM`](crate::descriptor::MAX_NDIM) axes, or a negative extent.
-    /// - `Strides`: the number of strides is wrong, or a byte stride is not a multiple of the element size.
-    /// - `Overflow`: sizes or addresses do not fit the address space.
-    /// - `NullPointer`: an array with elements has the address 0.
-    /// - `OutOfBounds`: elements lie outside `memory`.
-    pub fn validate(self) -> Result<ArrayInfo> {
-        let placement = self.stream.map_or(Placement::Unknown, Placement::on);
-        self.validate_with(StorageState::new(placement), None)
-    }
-
-    /// As [`validate`](Self::validate), inlined into the caller, with the state that the caller knows. In one piece, because a
-    /// description that is moved into place afterwards is written twice.
     #[inline(always)]
-    pub(crate) fn validate_with(
-        self,
-        state: StorageState<'_>,
-        field: Option<StreamHandle>,
-    ) -> Result<ArrayInfo> {
-        // A device that is not stated may be any.
-        let device = self.device.unwrap_or(Device::UNKNOWN);
-        let Some(steps) = self.steps() else {
-            let description = self.describe_in_bytes()?;
-            return Ok(ArrayInfo { description, state: state.beside(field, device) });
-        };
-        let found = self.check(steps)?;
-        Ok(ArrayInfo { description: self.description(steps, found), state: state.beside(field, device) })
-    }
-
-    #[inline(always)]
-    fn description(&self, steps: StrideList<'_, i64>, found: Checked) -> Description {
+    pub(crate) fn description(&self, steps: StrideList<'_, i64>, found: Checked) -> Description {
         Description {
             unwatched_address: found.address,
             range: found.range,
@@ -197,7 +162,7 @@ impl RawDescriptor<'_> {
 
     /// The strides, unless they are in bytes.
     #[inline(always)]
-    fn steps(&self) -> Option<StrideList<'_, i64>> {
+    pub(crate) fn steps(&self) -> Option<StrideList<'_, i64>> {
         match self.strides {
             Strides::Contiguous(order) => Some(StrideList::Contiguous(order)),
             Strides::Elements(strides) => Some(StrideList::Elements(strides)),
@@ -206,7 +171,7 @@ impl RawDescriptor<'_> {
     }
 
     #[cold]
-    fn describe_in_bytes(self) -> Result<Description> {
+    pub(crate) fn describe_in_bytes(self) -> Result<Description> {
         let bits = self.check_type()?;
         let Strides::Bytes(strides) = self.strides else { return self.describe() };
         let elements = self.in_elements(strides, bits)?;
@@ -215,7 +180,7 @@ impl RawDescriptor<'_> {
     }
 
     #[inline(always)]
-    fn check(&self, steps: StrideList<'_, i64>) -> Result<Checked> {
+    pub(crate) fn check(&self, steps: StrideList<'_, i64>) -> Result<Checked> {
         let bits = self.check_type()?;
         let (numel, offsets) = Layout::check(self.shape, steps)?;
         if numel == 0 {

@@ -9,24 +9,24 @@ use core::marker::PhantomData;
 
 use std::sync::Arc;
 
+use crate::array::device::Device;
 use crate::array::dispatch::HasDType;
 use crate::array::dtype::DType;
 use crate::array::element::Element;
-use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
-use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::handover::hand_over;
-use crate::cuda::memory_check::Verification;
+use crate::array::stream_handle::StreamHandle;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
-use crate::driver::device::Device;
-use crate::driver::placement::{Change, Placement};
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
+use crate::memory::cuda_buffer::CudaBuffer;
 use crate::memory::host_vec::{HostBuffer, HostVec};
 use crate::memory::import::{Import, ImportSlot};
 use crate::memory::lease::{Borrowed, BorrowedMut};
 use crate::memory::owner::Owner;
+use crate::order::array_info::ArrayInfo;
+use crate::order::handover::hand_over;
+use crate::order::memory_check::Verification;
+use crate::order::placement::{Change, Placement};
 use crate::protocols::dlpack::abi::{DLTensor, FLAG_READ_ONLY};
 use crate::protocols::dlpack::export::tensor_of;
 use crate::protocols::dlpack::managed_tensor::read_tensor;
@@ -112,7 +112,7 @@ impl<'a> BorrowedTensor<'a> {
         let owner = Owner::none().with_reach(described.reach);
         let filled = described.own(owner, None);
         let mut import = slot.into_import(filled);
-        import.info.mutability = mutability;
+        import.info.description.mutability = mutability;
         if import.info.device != Device::CPU {
             // The library may work on any stream, before and after the call.
             import.info.state.placement = Placement::Unknown;

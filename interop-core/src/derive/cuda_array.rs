@@ -3,24 +3,24 @@
 
 use std::sync::Arc;
 
+use crate::array::device::DeviceType;
 use crate::array::element::Element;
-use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
-use crate::cuda::handover::{hand_back, hand_over, stream_for_interface};
+use crate::array::stream_handle::StreamHandle;
 use crate::derive::fields::axes::{ShapeField, StridesField};
 use crate::derive::fields::stream::AsStream;
-use crate::driver::device::DeviceType;
-use crate::driver::placement::Placement;
 use crate::driver::pointer::address_for_kernels;
-use crate::driver::release::queue::poll_in_passing;
-use crate::driver::release::reach::InReach;
-use crate::driver::stream_handle::StreamHandle;
+use crate::driver::reach::InReach;
 use crate::error::{Refused, Result};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
 use crate::memory::host::cells::ReadOnlyCell;
 use crate::memory::host::strided::{Strided, StridedMut, with_elements, with_elements_mut};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::storage::Storage;
+use crate::order::array_info::ArrayInfo;
+use crate::order::handover::{hand_back, hand_over, stream_for_interface};
+use crate::order::placement::Placement;
+use crate::order::release::queue::poll_in_passing;
 use crate::protocols::cai::CudaArrayInterface;
 use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
 use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_described, export_kept};

@@ -8,12 +8,12 @@ use interop_kernel::{
 };
 
 use crate::array::element::Element;
-use crate::array::info::{ArrayInfo, kernel_address};
 use crate::array::layout::Layout;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::launch_scope::LaunchScope;
 use crate::derive::scope_state::ScopeUse;
 use crate::error::Result;
+use crate::order::array_info::{ArrayInfo, kernel_address};
 
 /// An array of a [`LaunchScope::elementwise`]: `&mut` for one that the kernel writes, `&` for one that it reads.
 #[diagnostic::on_unimplemented(

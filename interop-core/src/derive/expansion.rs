@@ -1,10 +1,11 @@
 //! Items that expanded code uses. The interface is not stable: the derive is pinned to the same version.
 
+pub use crate::array::device::DeviceType;
 pub use crate::array::dispatch::optional::{BF16, Complex64, Complex128, F16};
 pub use crate::array::dispatch::{HasDType, unlisted};
 pub use crate::array::element::{Element, ElementType, Field};
-pub use crate::array::info::ArrayInfo;
 pub use crate::array::layout::order::Order;
+pub use crate::array::stream_handle::StreamHandle;
 pub use crate::derive::bare_tensor::BorrowedFor;
 pub use crate::derive::cuda_array::CudaArray;
 pub use crate::derive::fields::axes::{ComputedExtent, Extent, ShapeField, StridesField};
@@ -16,11 +17,10 @@ pub use crate::derive::single_error::{
     AnyContext, Constant, FieldElement, FieldProbe, KnownField, NeverCalled, UnknownField, check_context,
     constant, refuse_reference,
 };
-pub use crate::driver::device::DeviceType;
-pub use crate::driver::stream_handle::StreamHandle;
 pub use crate::error::{Error, Result};
 pub use crate::memory::extraction::{CheckedStorage, DataField, Extraction, FromImport, Requirements};
 pub use crate::memory::storage::Storage;
+pub use crate::order::array_info::ArrayInfo;
 pub use crate::{__python_class as python_class, __python_conversions as python_conversions};
 pub use core::default::Default;
 pub use core::marker::{Copy, PhantomData, Send, Sync};

@@ -10,14 +10,14 @@ use core::{fmt, ptr};
 use interop_kernel::{Arguments, InScope, Kernel, KernelView, KernelViewMut, LaunchSize};
 
 use crate::array::element::Element;
-use crate::array::info::ArrayInfo;
-use crate::cuda::kernel_module::{EntryPoint, KernelArgument, KernelModule};
+use crate::array::stream_handle::StreamHandle;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::derive::scope_state::{ScopeState, ScopeStream, ScopeUse, unnamed_default_stream};
-use crate::driver::stream_handle::StreamHandle;
+use crate::driver::kernel_module::{EntryPoint, KernelArgument, KernelModule};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::raw_view::RawView;
+use crate::order::array_info::ArrayInfo;
 
 /// Orders the launch of kernels with the arrays that they use, whatever streams these are on.
 ///

@@ -1,17 +1,17 @@
 //! Exports of memory under another device type, for libraries that do not support its own.
 #![expect(unsafe_code, reason = "implements `CudaArray` for a wrapper")]
 
-use crate::array::info::ArrayInfo;
+use crate::array::device::{Device, DeviceType};
+use crate::array::stream_handle::StreamHandle;
 use crate::cuda;
-use crate::cuda::claim::Claim;
-use crate::cuda::memory_check::reach_of;
 use crate::derive::cuda_array::CudaArray;
-use crate::driver::device::{Device, DeviceType};
-use crate::driver::order::Waiter;
-use crate::driver::placement::Placement;
-use crate::driver::release::reach::{InReach, Reach, Sole};
-use crate::driver::stream_handle::StreamHandle;
+use crate::driver::reach::{InReach, Reach, Sole};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
+use crate::order::array_info::ArrayInfo;
+use crate::order::claim::Claim;
+use crate::order::memory_check::reach_of;
+use crate::order::placement::Placement;
+use crate::order::wait::Waiter;
 
 /// An array whose memory is exported under another device type, for libraries that do not accept its own. It is a
 /// [`CudaArray`] itself, and nothing is moved.
@@ -143,7 +143,7 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
             info.work().order_before(Waiter::Host, &claim)?;
             info = info.with_work(Placement::Nothing);
         }
-        info.device = self.device;
+        info.description.device = self.device;
         Ok(info)
     }
 

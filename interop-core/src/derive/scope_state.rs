@@ -3,20 +3,20 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread::panicking;
 
-use crate::array::info::ArrayInfo;
-use crate::cuda::claim::Claim;
-use crate::cuda::handover::{ArrayWork, later_work};
+use crate::array::device::{Device, DeviceType};
+use crate::array::elements::Elements;
+use crate::array::stream_handle::StreamHandle;
 use crate::derive::cuda_array::CudaArray;
-use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{driver, is_available};
-use crate::driver::memory_state::MemoryState;
-use crate::driver::order::{Waiter, Work, order};
 use crate::driver::stream::{Stream, is_capturing};
-use crate::driver::stream_handle::StreamHandle;
-use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::process::record::conflict;
-use crate::process::record::elements::Elements;
+use crate::order::array_info::ArrayInfo;
+use crate::order::claim::Claim;
+use crate::order::handover::{ArrayWork, later_work};
+use crate::order::memory_state::MemoryState;
+use crate::order::record::conflict;
+use crate::order::uses::Uses;
+use crate::order::wait::{Waiter, Work, order};
 
 /// Tells a storage of another crate, at the end of a scope, on which stream its memory was used. Returns whether the crate's
 /// own methods order later work after that.

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
+use crate::array::stream_handle::StreamHandle;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::Result;
 use crate::memory::extraction::{DataField, Extraction};
+use crate::order::array_info::ArrayInfo;
 
 // SAFETY: 1 to 3: as for the array, which lives as long as any handle, and which a move of a handle does not move. 4: other
 // handles use the memory too, so what only a sole owner may write is described as read-only.

@@ -4,7 +4,7 @@ use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::driver::device::{Device, DeviceType};
+use crate::array::device::{Device, DeviceType};
 use crate::driver::functions::{Driver, DriverError, Outcome, code, driver};
 use crate::error::Result;
 use crate::process::fork::PerProcess;

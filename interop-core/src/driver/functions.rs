@@ -7,7 +7,7 @@
 //!
 //! To add a function, change these places. `cargo xtask guard lists` finds them by `cuStreamGetCtx` and `cuCtxRecordEvent`.
 //! * Here: a line in `table!`, with the type from cuda.h. An older driver may lack it; the caller decides what to do then.
-//! * `interop-core/src/driver`: its caller. The folder knows no arrays.
+//! * `interop-core/src/driver`, `interop-core/src/order`: its caller. Only the second folder knows arrays.
 //! * `simulated-cuda-driver/src/api`: the same function. It checks what a real driver checks, in the same order.
 //! * `simulated-cuda-driver/src/hooks.rs`: only if tests want of it what no hook does yet, such as to lose one call.
 //! * `simulated-cuda-driver/tests`: a line in the table of `driver.rs`; what it does, and what it refuses.

@@ -3,10 +3,10 @@
 use core::ffi::c_void;
 use core::ops::Range;
 
+use crate::array::device::{Device, DeviceType};
 use crate::driver::context::{Context, context_for};
-use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{Driver, Outcome, code, driver, is_available, to_usize};
-use crate::driver::release::reach::Reach;
+use crate::driver::reach::Reach;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// The values of `CU_POINTER_ATTRIBUTE_...`.

@@ -6,17 +6,16 @@ use core::fmt;
 use core::num::NonZeroUsize;
 use std::sync::Arc;
 
+use crate::array::device::Device;
+use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::{
     Context, Entered, KnownContext, PerContext, Relaxed, context_for, contexts_in_use, has_default_streams,
     used_for,
 };
-use crate::driver::device::Device;
 use crate::driver::functions::{CUstream, Driver, DriverError, Outcome, code, driver, to_usize};
 use crate::driver::pointer::allocation_id;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::this_thread;
-use crate::process::record::accesses::StreamKey;
 
 /// Returns whether a stream that synchronizes with the legacy default stream of the current context captures a graph.
 /// Using the legacy default stream would invalidate that capture. Returns false without a driver.
@@ -52,6 +51,20 @@ enum StreamContext {
     Known(Context),
     /// That of a default stream: the one in which memory of a device is used on this thread.
     OfDevice(Device),
+}
+
+/// What tells a stream from all others of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct StreamKey {
+    pub(crate) handle: usize,
+    /// The context of a default stream, or 0.
+    pub(crate) context: usize,
+}
+
+impl StreamKey {
+    /// The host, and a stream that cannot be told from others.
+    pub(crate) const NONE: Self = Self { handle: 0, context: 0 };
 }
 
 /// A stream, and its context.

@@ -11,10 +11,10 @@ use core::marker::PhantomData;
 use interop_kernel::{KernelView, KernelViewMut};
 
 use crate::array::element::Element;
-use crate::array::info::ArrayInfo;
 use crate::error::Result;
 use crate::memory::host::view::{HostView, HostViewMut};
 use crate::memory::raw_view::{RawView, viewed};
+use crate::order::array_info::ArrayInfo;
 
 /// A borrowed array of elements `T` with `N` axes, in memory of any device.
 ///

@@ -2,21 +2,21 @@
 #![expect(unsafe_code, reason = "implements `Storage`, and copies memory")]
 
 use crate::array::element::{Element, ElementType};
-use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::cuda::block::MemoryKind;
-use crate::cuda::buffer::CudaBuffer;
 use crate::driver::functions::driver;
-use crate::driver::memory_state::StorageState;
-use crate::driver::placement::Placement;
 use crate::error::{Refused, Result};
 use crate::memory::copy::device::copy_now;
 use crate::memory::copy::transfer::copy_to_buffer;
+use crate::memory::cuda_buffer::CudaBuffer;
 use crate::memory::extraction::FromImport;
 use crate::memory::host_vec::HostVec;
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
+use crate::order::array_info::ArrayInfo;
+use crate::order::block::MemoryKind;
+use crate::order::memory_state::StorageState;
+use crate::order::placement::Placement;
 
 impl FromImport for CudaBuffer {
     const COPIES: bool = true;

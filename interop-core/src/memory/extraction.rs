@@ -3,21 +3,22 @@
 #![expect(unsafe_code, reason = "an import may be lent for a time that its type does not state")]
 #![expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
 
+use crate::array::device::{Device, DeviceType};
 use crate::array::element::ElementType;
-use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::errors::wrong_rank;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::cuda::handover::{hand_over, join_default_stream};
-use crate::driver::device::{Device, DeviceType};
-use crate::driver::placement::Placement;
+use crate::array::stream_handle::StreamHandle;
 use crate::driver::stream::Stream;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::Storage;
+use crate::order::array_info::ArrayInfo;
+use crate::order::default_streams::join_default_stream;
+use crate::order::handover::hand_over;
+use crate::order::placement::Placement;
 
 /// A [`Storage`] that can be made from an import, by copying the elements or by using the memory in place.
 ///

@@ -8,13 +8,11 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use std::alloc::{alloc, alloc_zeroed, dealloc};
 
+use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
-use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::cuda::claim::{Claim, shared_elements};
-use crate::driver::device::Device;
 use crate::error::{Error, Refused, Result};
 use crate::memory::copy::host::HostArray;
 use crate::memory::extraction::FromImport;
@@ -23,8 +21,10 @@ use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::import::Import;
 use crate::memory::std_storage::{check_host_copy, copying_storage};
 use crate::memory::storage::{MemoryRegion, Storage};
+use crate::order::array_info::ArrayInfo;
+use crate::order::claim::{Claim, shared_elements};
+use crate::order::record::forget;
 use crate::process::counters::COUNTERS;
-use crate::process::record::forget;
 
 /// A vector of elements in host memory that is meant to be shared with other libraries.
 ///

@@ -7,23 +7,26 @@ use core::ptr::NonNull;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use crate::array::info::{ArrayInfo, Description};
+use crate::array::description::Description;
+use crate::array::device::{Device, DeviceType};
 use crate::array::mutability::Mutability;
-use crate::cuda;
-use crate::cuda::claim::Claim;
-use crate::cuda::handover::hand_over;
-use crate::cuda::memory_check::{self, Verification};
+use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::Context;
-use crate::driver::device::{Device, DeviceType};
-use crate::driver::memory_state::MemoryState;
-use crate::driver::order::{Waiter, Work, order};
-use crate::driver::placement::{Change, Placement, legacy_stream};
-use crate::driver::release::queue::poll_in_passing;
-use crate::driver::release::reach::Reach;
+use crate::driver::functions::is_available;
+use crate::driver::reach::Reach;
 use crate::driver::stream::{Stream, capture_error, is_capturing};
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, Origin, Refused, Result};
 use crate::memory::owner::Owner;
+use crate::order::array_info::ArrayInfo;
+use crate::order::claim::Claim;
+use crate::order::default_streams::legacy_stream;
+use crate::order::handover::hand_over;
+use crate::order::memory_check::{self, Verification};
+use crate::order::memory_state::MemoryState;
+use crate::order::placement::{Change, Placement};
+use crate::order::release::queue::poll_in_passing;
+use crate::order::wait::{Waiter, Work, order};
+use crate::process::settings::unordered;
 
 /// An imported array: a checked description and the owner that keeps its memory alive. All protocols import to this
 /// type.
@@ -94,7 +97,7 @@ impl Import {
     #[inline]
     pub unsafe fn from_parts(info: ArrayInfo, owner: Owner) -> Self {
         // The owner of an earlier import already has its reach.
-        let reach = owner.reach().or_else(|| cuda::memory_check::reach_in_use(&info));
+        let reach = owner.reach().or_else(|| memory_check::reach_in_use(&info));
         let owner = owner.with_reach(reach);
         let placement = info.state.on_one_stream().next(Change::Stored);
         let release_is_ordered = info.state.release_is_ordered;
@@ -155,7 +158,7 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// As [`cuda::stream_wait`] and [`cuda::stream_synchronize`].
+    /// As [`cuda::stream_wait`](crate::cuda::stream_wait()) and [`cuda::stream_synchronize`](crate::cuda::stream_synchronize()).
     #[inline]
     pub(crate) fn stored_placement(&mut self) -> Result<Placement> {
         let placement = self.info.state.placement;
@@ -184,7 +187,7 @@ impl Import {
         let context = stream.context_of_default();
         if stream.handle() != StreamHandle::LegacyDefault {
             // Without a driver no work is pending.
-            if !cuda::is_available() {
+            if !is_available() {
                 return Ok(placement.next(Change::Ordered(None)));
             }
             // Work on the array belongs to the graph, and no stream outside of the capture may wait.
@@ -201,7 +204,7 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// As [`cuda::stream_wait`].
+    /// As [`cuda::stream_wait`](crate::cuda::stream_wait()).
     #[inline]
     pub(crate) fn known_stream(&mut self) -> Result<Option<Stream>> {
         if self.info.state.placement.is_unknown() {
@@ -228,7 +231,7 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// As [`cuda::stream_wait`].
+    /// As [`cuda::stream_wait`](crate::cuda::stream_wait()).
     #[cold]
     pub(crate) fn make_wait_for_unknown(&self, stream: StreamHandle) -> Result<()> {
         match self.owner.reach() {
@@ -282,7 +285,7 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// As [`cuda::stream_synchronize`].
+    /// As [`cuda::stream_synchronize`](crate::cuda::stream_synchronize()).
     #[cold]
     pub(crate) fn synchronize(&mut self) -> Result<()> {
         if !self.info.state.placement.handle().is_some_and(is_capturing) {
@@ -319,7 +322,7 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// As [`cuda::stream_wait`].
+    /// As [`cuda::stream_wait`](crate::cuda::stream_wait()).
     pub(crate) fn copy_stream(&mut self) -> Result<(Option<Stream>, Option<Reach>)> {
         let own = self.known_stream()?;
         let may_change = self.info.state.placement.has_hidden_streams();
@@ -333,7 +336,7 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// As [`cuda::stream_wait`].
+    /// As [`cuda::stream_wait`](crate::cuda::stream_wait()).
     pub(crate) fn wait_for_copy(&self, copy: Option<Stream>) -> Result<()> {
         order(self.info.state.placement.stream(self.info.device).into(), copy.into()).map(drop)
     }
@@ -353,7 +356,7 @@ impl Import {
     /// `PyTorch` is told of each import from Python that can write a tensor, but not of this one.
     #[must_use]
     pub fn read_only(mut self) -> Self {
-        self.info.mutability = Mutability::ReadOnly;
+        self.info.description.mutability = Mutability::ReadOnly;
         self.write_notice = None;
         self
     }
@@ -379,12 +382,12 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// The import is returned with the reason: as [`cuda::stream_wait`] and [`cuda::stream_synchronize`];
+    /// The import is returned with the reason: as [`cuda::stream_wait`](crate::cuda::stream_wait()) and [`cuda::stream_synchronize`](crate::cuda::stream_synchronize());
     /// [`ErrorKind::AlreadyBorrowed`](crate::ErrorKind::AlreadyBorrowed) while a [`LaunchScope`](crate::LaunchScope) writes to the
     /// memory on another stream, by another import of it for example.
     pub fn with_stream(mut self, stream: StreamHandle) -> Result<Self, Refused<Self>> {
         // Without a driver no work is pending.
-        if cuda::is_available() {
+        if is_available() {
             if let Err(error) = hand_over(&self.info, stream) {
                 return Err(Refused::new(self, error));
             }
@@ -423,7 +426,7 @@ impl Import {
         self.change(Change::Stated(stream));
         // The query is needed only if an event would be recorded.
         let is_captured = || stream.is_some_and(|stream| is_capturing(stream.handle()));
-        if !cuda::unordered().releases && captured.unwrap_or_else(is_captured) {
+        if !unordered().releases && captured.unwrap_or_else(is_captured) {
             // The graph makes other work wait. An event of the release would invalidate the capture.
             self.owner = self.take_owner().with_reach(Some(Reach::NONE));
         }
@@ -473,7 +476,7 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// As [`cuda::stream_wait`].
+    /// As [`cuda::stream_wait`](crate::cuda::stream_wait()).
     pub(crate) fn move_to_default_stream(&mut self, stream: Stream) -> Result<()> {
         let (device, context) = (self.info.device, self.context());
         order(Waiter::Stream(Stream::legacy(context, device)), Work::Stream(stream.for_device(device)))?;
@@ -491,7 +494,7 @@ impl Import {
     /// The producer permits writes.
     #[must_use]
     pub unsafe fn assume_writable(mut self) -> Self {
-        self.info.mutability = Mutability::Writable;
+        self.info.description.mutability = Mutability::Writable;
         self
     }
 }

@@ -10,19 +10,20 @@ use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
 
+use crate::array::description::Description;
+use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
-use crate::array::info::{ArrayInfo, Description};
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::driver::device::Device;
-use crate::driver::memory_state::StorageState;
-use crate::driver::placement::Placement;
-use crate::driver::stream_handle::StreamHandle;
+use crate::array::stream_handle::StreamHandle;
 use crate::error::{Refused, Result};
 use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::{MemoryRegion, Storage};
+use crate::order::array_info::ArrayInfo;
+use crate::order::memory_state::StorageState;
+use crate::order::placement::Placement;
 
 /// Foreign memory with elements `T`, used in place for reading: from an import or from
 /// [`from_owner`](Self::from_owner).

@@ -2,6 +2,7 @@
 
 pub(crate) mod array_view;
 pub(crate) mod copy;
+pub(crate) mod cuda_buffer;
 pub(crate) mod cuda_storage;
 pub(crate) mod extraction;
 pub(crate) mod host;

@@ -8,11 +8,11 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::driver::functions::is_opened_by_parent;
-use crate::driver::memory_state::StorageState;
-use crate::driver::placement::Placement;
-use crate::driver::release::queue::after_work;
-use crate::driver::release::reach::{ErasedOwner, Reach, contain_panic, drop_box};
-use crate::driver::uses::Uses;
+use crate::driver::reach::{ErasedOwner, Reach, contain_panic, drop_box};
+use crate::order::memory_state::StorageState;
+use crate::order::placement::Placement;
+use crate::order::release::queue::after_work;
+use crate::order::uses::Uses;
 
 /// A type-erased value that keeps foreign memory alive until it is dropped.
 ///

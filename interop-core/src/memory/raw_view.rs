@@ -6,24 +6,24 @@ use core::any::type_name;
 use core::{fmt, ptr};
 use std::sync::Arc;
 
+use crate::array::device::Device;
 use crate::array::dims::Dims;
 use crate::array::element::Element;
-use crate::array::info::{ArrayInfo, kernel_address};
+use crate::array::elements::Elements;
 use crate::array::layout::Layout;
 use crate::array::layout::axes::{Axis, Offsets, Steps, offsets};
 use crate::array::layout::errors::{axes_in_words, wrong_rank};
 use crate::array::layout::order::Order;
-use crate::cuda::claim::{Claim, shared_elements};
-use crate::cuda::handover::ArrayWork;
-use crate::driver::device::Device;
+use crate::array::stream_handle::StreamHandle;
 use crate::driver::functions::to_usize;
-use crate::driver::memory_state::MemoryState;
-use crate::driver::placement::Placement;
-use crate::driver::stream_handle::StreamHandle;
-use crate::driver::uses::Uses;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::host::cells::{check_any_bits, check_readable};
-use crate::process::record::elements::Elements;
+use crate::order::array_info::{ArrayInfo, kernel_address};
+use crate::order::claim::{Claim, shared_elements};
+use crate::order::handover::ArrayWork;
+use crate::order::memory_state::MemoryState;
+use crate::order::placement::Placement;
+use crate::order::uses::Uses;
 
 /// The data of a typed view: the element type and the rank were checked.
 #[derive(Clone, Copy)]

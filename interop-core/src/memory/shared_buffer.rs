@@ -6,15 +6,13 @@ use core::fmt;
 use core::ops::Range;
 use std::sync::Arc;
 
+use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
+use crate::array::stream_handle::StreamHandle;
 use crate::array::struct_type::StructType;
-use crate::driver::device::Device;
-use crate::driver::memory_state::StorageState;
-use crate::driver::placement::Placement;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::extraction::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
@@ -22,6 +20,8 @@ use crate::memory::import::Import;
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
 use crate::memory::storage::{InfoBuilder, MemoryRegion, Storage};
+use crate::order::memory_state::StorageState;
+use crate::order::placement::Placement;
 
 /// Memory of any element type that several structs share: slices of one array, or several views of one import.
 ///

@@ -4,19 +4,19 @@
 use core::mem::MaybeUninit;
 use std::sync::Arc;
 
+use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
-use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
+use crate::array::stream_handle::StreamHandle;
 use crate::array::struct_type::StructType;
-use crate::driver::device::Device;
-use crate::driver::memory_state::StorageState;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Cure, Error, ErrorKind, Refused, Result};
 use crate::memory::extraction::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
+use crate::order::array_info::ArrayInfo;
+use crate::order::memory_state::StorageState;
 
 /// Describes host memory, and exposes the pointer, which has write permission if elements may be written.
 fn host_memory<T: Element>(first: *const T, len: usize, mutability: Mutability) -> MemoryRegion {

@@ -4,19 +4,20 @@
 
 use core::ops::Range;
 
+use crate::array::description::Description;
+use crate::array::device::Device;
 use crate::array::dims::{Dims, signed};
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
-use crate::array::info::{ArrayInfo, Description};
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
+use crate::array::stream_handle::StreamHandle;
 use crate::array::struct_type::StructType;
 use crate::array::validate::{RawDescriptor, Strides};
-use crate::driver::device::Device;
-use crate::driver::memory_state::StorageState;
-use crate::driver::placement::Placement;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::Result;
+use crate::order::array_info::ArrayInfo;
+use crate::order::memory_state::StorageState;
+use crate::order::placement::Placement;
 
 /// Memory that the `#[cuda_array(data)]` field of a derived struct can hold.
 ///

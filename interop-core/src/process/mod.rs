@@ -2,5 +2,4 @@
 
 pub(crate) mod counters;
 pub(crate) mod fork;
-pub(crate) mod record;
 pub(crate) mod settings;

@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict};
 
-use crate::driver::release::reach::contain_panic;
-use crate::process::record::{OWN, SharedTable, record_in};
+use crate::driver::reach::contain_panic;
+use crate::order::record::{OWN, SharedTable, record_in};
 use crate::python::interpreter::{capsule_pointer, with_saved_exception};
 
 /// Moves a value into a capsule, which drops it with the thread attached. The current exception stays set meanwhile.

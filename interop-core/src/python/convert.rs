@@ -8,8 +8,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
-use crate::driver::device::{Device, DeviceType};
-use crate::driver::stream_handle::StreamHandle;
+use crate::array::device::{Device, DeviceType};
+use crate::array::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::python::errors::{Failure, origin, with_length};
 use crate::python::interpreter::{NestedCall, attribute};

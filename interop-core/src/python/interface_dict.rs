@@ -8,16 +8,16 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMapping, PyString, PyTuple};
 
+use crate::array::device::Device;
 use crate::array::dims::MAX_NDIM;
-use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
+use crate::array::stream_handle::StreamHandle;
 use crate::array::struct_type::MAX_DEPTH;
-use crate::cuda::handover::stream_for_interface;
 use crate::derive::cuda_array::CudaArray;
-use crate::driver::device::Device;
 use crate::driver::pointer::address_for_kernels;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, text};
+use crate::order::array_info::ArrayInfo;
+use crate::order::handover::stream_for_interface;
 use crate::protocols::cai::descr::{DescrEntry, DescrType};
 use crate::protocols::cai::{CaiFields, CudaArrayInterface, VERSION};
 use crate::python::convert::number;
@@ -338,7 +338,7 @@ fn list_of<'py>(py: Python<'py>, descr: &[DescrEntry]) -> PyResult<Bound<'py, Py
 /// Exceptions that are not an `Exception`, such as `KeyboardInterrupt`. A dict that cannot be read has no effect.
 pub(crate) fn trust_interface(object: &Bound<'_, PyAny>, info: &mut ArrayInfo) -> PyResult<()> {
     if info.is_read_only() && ignore_exception(object.py(), states_writable(object, info))? == Some(true) {
-        info.mutability = Mutability::Writable;
+        info.description.mutability = Mutability::Writable;
     }
     Ok(())
 }

@@ -17,13 +17,13 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::array::info::ArrayInfo;
+use crate::array::device::Device;
 use crate::cuda;
-use crate::driver::device::Device;
-use crate::driver::release::hold::DeferRecording;
-use crate::driver::release::queue::poll_in_passing;
-use crate::driver::release::reach::Handle;
+use crate::driver::reach::Handle;
 use crate::memory::owner::Owner;
+use crate::order::array_info::ArrayInfo;
+use crate::order::release::hold::DeferRecording;
+use crate::order::release::queue::poll_in_passing;
 use crate::process::fork::PerProcess;
 
 type CurrentState = unsafe extern "C" fn() -> *mut ffi::PyThreadState;

@@ -22,7 +22,7 @@ const RUNTIME: [&str; 7] = [
 const DERIVE: [&str; 2] = ["--package=interop-tests", "--test=derive"];
 
 /// Tests of private parts of the core.
-const PRIVATE: [&str; 5] = ["--package=interop-core", "--lib", "--", "maybe_dangling::", "process::record::"];
+const PRIVATE: [&str; 5] = ["--package=interop-core", "--lib", "--", "maybe_dangling::", "record::"];
 
 /// The tests of bit and byte counts, repeated for 32-bit addresses.
 const NARROW: [&str; 5] =

@@ -10,13 +10,13 @@ use ::cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtrMu
 use crate::adapters::cudarc::streams::{current, device_of, driver_context, handle_on};
 use crate::adapters::{check_allocated_in, contiguous_elements, failed};
 use crate::array::element::Element;
-use crate::array::info::ArrayInfo;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::stream::AsStream;
 use crate::derive::launch_scope::LaunchScope;
 use crate::derive::scope_state::ScopeUse;
 use crate::driver::stream::is_capturing;
 use crate::error::{Error, ErrorKind, Result, text};
+use crate::order::array_info::ArrayInfo;
 
 /// An array in memory of a device, lent to `cudarc` for reading. Nothing is copied.
 ///

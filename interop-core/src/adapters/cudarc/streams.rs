@@ -8,13 +8,14 @@ use ::cudarc::driver::{CudaContext, CudaStream};
 
 use crate::adapters::cudarc::context::{captured, context};
 use crate::adapters::failed;
+use crate::array::device::Device;
+use crate::array::stream_handle::StreamHandle;
 use crate::cuda;
 use crate::derive::fields::stream::{AsStream, FromStream};
-use crate::driver::device::Device;
-use crate::driver::order::order_default_stream;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::Result;
 use crate::memory::copy::transfer::ordinal_of;
+use crate::order::default_streams::order_default_stream;
+use crate::order::default_streams::proxy_stream;
 
 /// The handle of a stream that is valid on this thread and for memory of `device`. A default stream is replaced by a
 /// blocking stream of its context if the handle would mean another context's default stream.
@@ -30,7 +31,7 @@ pub(crate) fn handle_on(stream: &CudaStream, device: Device) -> StreamHandle {
     let Ok(proxy) = blocking_proxy(context, handle) else { return handle };
     if handle == StreamHandle::PerThreadDefault {
         // The per-thread default stream does not synchronize with blocking streams, so the replacement waits for it
-        // here. `cuda::join_default_stream` makes it wait for the replacement.
+        // here. `join_default_stream` makes it wait for the replacement.
         let _entered = current(context);
         context.record_err(cuda::stream_wait(proxy, handle, device_of(context)).map_err(|_| captured()));
     }
@@ -41,7 +42,7 @@ pub(crate) fn handle_on(stream: &CudaStream, device: Device) -> StreamHandle {
 /// default stream, and its handle identifies the context. It is kept until the program ends, and so is the context.
 pub(crate) fn blocking_proxy(context: &Arc<CudaContext>, default: StreamHandle) -> Result<StreamHandle> {
     let Some(handle) = driver_context(context) else { return Ok(default) };
-    cuda::handover::proxy_stream(handle, default, || {
+    proxy_stream(handle, default, || {
         let _entered = current(context);
         let created = stream::create(stream::StreamKind::Default);
         let allowed = "a context that can have one more stream";

@@ -1,11 +1,11 @@
 //! Field types for extents, shapes and strides.
 
 use crate::array::dims::{Dims, signed};
-use crate::array::info::ArrayInfo;
 use crate::array::layout::errors::axes_in_words;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::extraction::Extraction;
 use crate::memory::storage::{InfoBuilder, StridesSource};
+use crate::order::array_info::ArrayInfo;
 
 /// The type of a field named in `shape = [...]`, and of the items of `shape` and `strides` fields.
 #[diagnostic::on_unimplemented(

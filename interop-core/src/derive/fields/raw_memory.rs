@@ -4,14 +4,14 @@
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
+use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
 use crate::array::mutability::Mutability;
-use crate::driver::device::Device;
-use crate::driver::memory_state::StorageState;
-use crate::driver::placement::Placement;
 use crate::memory::extraction::{Extraction, Requirements};
 use crate::memory::owner::Owner;
 use crate::memory::storage::{InfoBuilder, MemoryRegion};
+use crate::order::memory_state::StorageState;
+use crate::order::placement::Placement;
 
 /// The content of a `data(unsafe_raw)` field.
 #[derive(Clone, Copy, Debug)]

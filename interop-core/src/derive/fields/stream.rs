@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::driver::device::Device;
-use crate::driver::stream_handle::StreamHandle;
+use crate::array::device::Device;
+use crate::array::stream_handle::StreamHandle;
 use crate::error::Result;
 use crate::memory::extraction::Extraction;
 use crate::memory::storage::InfoBuilder;

@@ -7,11 +7,11 @@ use interop_kernel::copy_plan::{CopyLaunches, CopyPlan, FROM, THREADS, TO};
 use crate::array::layout::axes::offsets;
 use crate::array::layout::order::Order;
 use crate::array::layout::{Layout, contiguous_strides};
-use crate::cuda::kernel_module::{EntryPoint, KernelModule};
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::functions::{CUstream, Driver, Outcome};
-use crate::driver::order::queue_and_finish;
+use crate::driver::kernel_module::{EntryPoint, KernelModule};
 use crate::driver::stream::ContextStream;
+use crate::order::wait::queue_and_finish;
 
 /// The kernels of `interop_kernel::copy`, as `cargo xtask ptx` compiles them.
 const PTX: &str = include_str!("copy.ptx");
@@ -115,7 +115,7 @@ pub(crate) fn contiguous_plan(layout: &Layout, order: Order, item: usize) -> Cop
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cuda::ptx_text::sizes_in;
+    use crate::driver::ptx_text::sizes_in;
 
     #[test]
     fn the_module_has_every_kernel_and_drivers_from_535_on_take_it() {

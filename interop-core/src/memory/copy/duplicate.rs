@@ -2,26 +2,27 @@
 
 use interop_kernel::copy_plan::CopyPlan;
 
+use crate::array::description::Description;
+use crate::array::device::DeviceType;
 use crate::array::element::{Element, ElementType};
-use crate::array::info::{ArrayInfo, Description};
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::cuda::block::MemoryKind;
-use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::claim::Claim;
-use crate::cuda::handover::{hand_back, hand_over};
+use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::{Context, Relaxed, context_for};
-use crate::driver::device::DeviceType;
 use crate::driver::functions::{Driver, driver};
-use crate::driver::memory_state::MemoryState;
-use crate::driver::order::{Waiter, finish_stream, queue_and_finish};
-use crate::driver::placement::Placement;
 use crate::driver::pointer::{address_for_kernels, pointer_attributes};
 use crate::driver::stream::{ContextStream, Stream, capture_of};
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, Result};
 use crate::memory::copy::device::queue_copy;
+use crate::memory::cuda_buffer::CudaBuffer;
+use crate::order::array_info::ArrayInfo;
+use crate::order::block::MemoryKind;
+use crate::order::claim::Claim;
+use crate::order::handover::{hand_back, hand_over};
+use crate::order::memory_state::MemoryState;
+use crate::order::placement::Placement;
+use crate::order::wait::{Waiter, finish_stream, queue_and_finish};
 
 /// Copies an array on its device into new memory of the same kind. The copy is ready on the consumer's stream.
 ///

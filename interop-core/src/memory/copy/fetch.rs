@@ -5,19 +5,19 @@ use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use interop_kernel::copy_plan::CopyPlan;
 
 use crate::array::element::{Element, ElementType};
-use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
-use crate::cuda::claim::Claim;
 use crate::driver::context::{Context, Relaxed, context_for};
 use crate::driver::functions::{driver, to_usize};
-use crate::driver::order::{Waiter, queue_and_finish};
-use crate::driver::pool::allocate_on;
 use crate::error::Result;
 use crate::memory::copy::device::{contiguous_plan, copy_now, queue_copy};
 use crate::memory::copy::host::{axes_in_elements, copy_axes, filled_vec};
 use crate::memory::host::cells::check_bytes;
 use crate::memory::host_vec::HostBuffer;
+use crate::order::array_info::ArrayInfo;
+use crate::order::claim::Claim;
+use crate::order::pool::allocate_on;
+use crate::order::wait::{Waiter, queue_and_finish};
 
 /// Copies the elements of a device array to any memory that the driver can access. They are first made contiguous on
 /// their device. Waits for pending work on the array; the copy is complete on return. Returns `false` if the device has

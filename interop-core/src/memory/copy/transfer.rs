@@ -6,33 +6,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use interop_kernel::copy_plan::{CopyPlan, FROM, TO};
 
+use crate::array::device::{Device, DeviceType};
 use crate::array::element::{Element, ElementType};
-use crate::array::info::ArrayInfo;
 use crate::array::layout::axes::each_part;
 use crate::array::layout::order::Order;
-use crate::cuda::block::MemoryKind;
-use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::claim::{Claim, shared_elements};
+use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::{Context, PerContext, Relaxed};
-use crate::driver::device::{Device, DeviceType};
 use crate::driver::event::Event;
 use crate::driver::functions::{Driver, Outcome, driver, is_available};
-use crate::driver::order::finish_stream;
-#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-use crate::driver::order::{Work, order};
-use crate::driver::release::reach::Reach;
+use crate::driver::reach::Reach;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::stream::LEGACY;
 use crate::driver::stream::{ContextStream, OwnStream, Stream, capture_of, dead_stream};
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::copy::device::{contiguous_plan, copy_now, queue_copy};
 use crate::memory::copy::fetch::{copy_compacted, fetch_buffer};
 use crate::memory::copy::host::{axes_in_elements, copy_axes};
+use crate::memory::cuda_buffer::CudaBuffer;
 use crate::memory::host::cells::check_readable;
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::import::Import;
+use crate::order::array_info::ArrayInfo;
+use crate::order::block::MemoryKind;
+use crate::order::claim::{Claim, shared_elements};
+use crate::order::wait::finish_stream;
+#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
+use crate::order::wait::{Work, order};
 
 /// The size of a piece in bytes. Two pieces are used in turn.
 const PIECE: usize = 4 << 20;

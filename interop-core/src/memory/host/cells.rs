@@ -4,13 +4,13 @@ use core::cell::UnsafeCell;
 use core::fmt;
 use core::mem::MaybeUninit;
 
+use crate::array::device::DeviceType;
 use crate::array::element::{Element, ElementType};
-use crate::cuda::claim::Claim;
-use crate::cuda::handover::ArrayWork;
-use crate::driver::device::DeviceType;
-use crate::driver::order::Waiter;
-use crate::driver::stream_handle::StreamHandle;
+use crate::array::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
+use crate::order::claim::Claim;
+use crate::order::handover::ArrayWork;
+use crate::order::wait::Waiter;
 
 /// An element that is read by value, and that another library may write between two reads.
 ///

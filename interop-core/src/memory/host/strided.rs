@@ -5,17 +5,17 @@ use core::ptr;
 
 use crate::array::dims::Dims;
 use crate::array::element::Element;
-use crate::array::info::ArrayInfo;
 use crate::array::layout::axes::{Axis, each_part, offsets};
 use crate::array::layout::order::Order;
 use crate::array::layout::{contiguous_strides, is_contiguous, product};
-use crate::cuda::claim::{Claim, shared_elements};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::copy::host::{HostArray, copy_axes, copy_strided, filled_vec};
 use crate::memory::host::cells::{ReadOnlyCell, check_readable};
 use crate::memory::host::loops::{Loops, fill, fold, map};
 #[cfg(feature = "rayon")]
 use crate::memory::host::parallel::pieces;
+use crate::order::array_info::ArrayInfo;
+use crate::order::claim::{Claim, shared_elements};
 
 /// The size of a chunk of copied elements, in bytes. Contiguous runs of at least this size are passed in place.
 const CHUNK: usize = 8192;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use crate::array::element::Element;
 use crate::array::layout::order::Order;
-use crate::cuda::claim::Claim;
 use crate::error::Result;
 use crate::memory::host::cells::{ReadOnlyCell, check_bytes, invalid_bool, read_unchecked, read_valid};
 use crate::memory::raw_view::{RawView, Runs, viewed};
-use crate::process::record::OpenAccess;
+use crate::order::claim::Claim;
+use crate::order::record::OpenAccess;
 
 /// A view whose elements host code can read: the memory is host-accessible and aligned, and no work is pending on it.
 ///

@@ -10,18 +10,18 @@
 
 pub(crate) mod descr;
 
+use crate::array::device::Device;
 use crate::array::dtype::DType;
-use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
+use crate::array::stream_handle::StreamHandle;
 use crate::array::validate::{RawDescriptor, Strides};
-use crate::cuda;
-use crate::driver::device::Device;
 use crate::driver::stream::Stream;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::{Import, Protocol};
 use crate::memory::owner::Owner;
+use crate::order::array_info::ArrayInfo;
+use crate::order::handover::locate_and_order;
 
 pub use crate::protocols::cai::descr::{DescrEntry, DescrType};
 
@@ -190,7 +190,7 @@ impl CudaArrayInterface {
         }
         device.check()?;
         let mut info = self.info()?;
-        info.device = device.normalized();
+        info.description.device = device.normalized();
         Ok(info)
     }
 }
@@ -242,7 +242,7 @@ impl Import {
     ) -> Result<Self> {
         let mut info = interface.info()?;
         let stated = interface.version >= 3 || interface.stream != StreamHandle::NothingPending;
-        let memory = cuda::handover::locate_and_order(&mut info, stated, consumer)?;
+        let memory = locate_and_order(&mut info, stated, consumer)?;
         let protocol = Some(Protocol::CudaArrayInterface);
         let mut import = Self::new(info, Owner::new(owner).with_reach(memory.reach), protocol);
         let stream = Stream::in_context_of(consumer, import.context());

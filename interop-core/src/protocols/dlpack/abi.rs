@@ -21,8 +21,8 @@
 //! * `interop-core/src/protocols/dlpack/managed_tensor.rs`: the flag in `SUPPORTED_FLAGS`, and where it goes in the descriptor. A field is
 //!   read only if the version of the tensor has it.
 //! * `interop-core/src/protocols/dlpack/export.rs`: who writes it, and what the legacy form does without it.
-//! * `interop-core/src/array`: a flag that changes what elements are is a field of `RawDescriptor` and of `ArrayInfo`, until an export.
-//! * `interop-core/src/memory`, `interop-core/src/python/class`, `interop-core/src/python/export`, `interop-core/src/derive`: what cannot do
+//! * `interop-core/src/array`: a flag that changes what elements are is a field of `RawDescriptor` and of `Description`, until an export.
+//! * `interop-core/src/order`, `interop-core/src/memory`, `interop-core/src/python/class`, `interop-core/src/python/export`, `interop-core/src/derive`: what cannot do
 //!   with such elements says so: search for `is_padded`.
 //! * `interop-core/src/python/class/exchange_table.rs`, `interop-core/src/python/import/dunder_dlpack.rs`: nothing; they state
 //!   `MINOR_VERSION`, and ask for it.
@@ -38,8 +38,8 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::offset_of;
 
+use crate::array::device::Device;
 use crate::array::dtype::DType;
-use crate::driver::device::Device;
 
 /// `DLPACK_MAJOR_VERSION`. Structs of another major version cannot be read.
 pub const MAJOR_VERSION: u32 = 1;

@@ -7,19 +7,19 @@ use core::ptr;
 use core::ptr::NonNull;
 use std::alloc::{alloc, dealloc, handle_alloc_error};
 
+use crate::array::device::Device;
 use crate::array::dtype::DType;
-use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
-#[cfg(feature = "python")]
-use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::memory_check::reach_of;
-use crate::driver::device::Device;
-use crate::driver::release::reach::{Handle, InReach, Reach, contain_panic};
+use crate::driver::reach::{Handle, InReach, Reach, contain_panic};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
+#[cfg(feature = "python")]
+use crate::memory::cuda_buffer::CudaBuffer;
 #[cfg(feature = "python")]
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::owner::Owner;
+use crate::order::array_info::ArrayInfo;
+use crate::order::memory_check::reach_of;
 use crate::process::counters::COUNTERS;
 use crate::protocols::dlpack::abi::{
     DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, TensorAbi,

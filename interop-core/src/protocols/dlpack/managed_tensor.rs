@@ -6,22 +6,23 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
+use crate::array::description::Description;
+use crate::array::device::Device;
 use crate::array::dims::{MAX_NDIM, with_lists};
-use crate::array::info::{ArrayInfo, Description};
 use crate::array::layout::errors::no_extents;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
+use crate::array::stream_handle::StreamHandle;
 use crate::array::validate::{RawDescriptor, Strides};
-use crate::cuda::memory_check::Verification;
-use crate::driver::device::Device;
-use crate::driver::memory_state::MemoryState;
-use crate::driver::placement::{Change, Placement};
-use crate::driver::release::reach::Reach;
+use crate::driver::reach::Reach;
 use crate::driver::stream::Stream;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::import::{Filled, Import, ImportSlot, Protocol};
 use crate::memory::owner::Owner;
+use crate::order::array_info::ArrayInfo;
+use crate::order::memory_check::Verification;
+use crate::order::memory_state::MemoryState;
+use crate::order::placement::{Change, Placement};
 use crate::protocols::dlpack::abi::{
     DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION, TensorAbi,
     Versioned,

@@ -8,24 +8,24 @@ use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::{PyCapsule, PyInt};
 use pyo3::{PyClass, ffi};
 
+use crate::array::device::{Device, DeviceType};
 use crate::array::element::ElementType;
-use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::cuda::claim::{Claim, shared_elements};
-use crate::cuda::handover::{hand_over, refuse_capture};
+use crate::array::stream_handle::StreamHandle;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
-use crate::driver::device::{Device, DeviceType};
-use crate::driver::placement::Placement;
-use crate::driver::release::hold::NamedConsumer;
-use crate::driver::release::queue::poll_in_passing;
-use crate::driver::release::reach::InReach;
-use crate::driver::stream_handle::StreamHandle;
+use crate::driver::reach::InReach;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::extraction::SHORT_COPY;
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::storage::Storage;
+use crate::order::array_info::ArrayInfo;
+use crate::order::claim::{Claim, shared_elements};
+use crate::order::handover::{hand_over, refuse_capture};
+use crate::order::placement::Placement;
+use crate::order::release::hold::NamedConsumer;
+use crate::order::release::queue::poll_in_passing;
 use crate::protocols::dlpack::abi::{Legacy, TensorAbi, Versioned};
 use crate::protocols::dlpack::export::{ExportOwner, Ownership, drop_unconsumed, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
@@ -114,7 +114,7 @@ pub(crate) fn shared_info<T: ArrayMethods>(object: &Bound<'_, T>) -> Result<Arra
     let mut info = T::of(object).info();
     if let Ok(info) = &mut info {
         if info.mutability == Mutability::UniqueOwner {
-            info.mutability = Mutability::ReadOnly;
+            info.description.mutability = Mutability::ReadOnly;
         }
     }
     info
@@ -266,7 +266,7 @@ pub(crate) unsafe fn to_capsule<'py>(
     // Pinned or managed memory, for a consumer that accepts only host memory.
     let on_host = (wanted != own).then(|| {
         let mut on_host = info.clone().with_work(Placement::Nothing);
-        on_host.device = Device::CPU;
+        on_host.description.device = Device::CPU;
         on_host
     });
     // SAFETY: as the caller promises.

@@ -10,12 +10,12 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::array::buffer_format::format_of;
-use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
-use crate::cuda::claim::{Claim, shared_elements};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::host::cells::check_readable;
+use crate::order::array_info::ArrayInfo;
+use crate::order::claim::{Claim, shared_elements};
 use crate::process::counters::COUNTERS;
 use crate::python::class::array_class::ArrayMethods;
 use crate::python::interpreter::{release_deferred_refs, waiting};

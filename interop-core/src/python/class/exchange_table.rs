@@ -12,15 +12,15 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
+use crate::array::device::{Device, DeviceType};
 use crate::array::dims::MAX_NDIM;
 use crate::array::layout::errors::no_extents;
-use crate::cuda::handover::hand_over;
-use crate::cuda::memory_check::Verification;
-use crate::driver::device::{Device, DeviceType};
-use crate::driver::release::reach::InReach;
-use crate::driver::stream_handle::StreamHandle;
+use crate::array::stream_handle::StreamHandle;
+use crate::driver::reach::InReach;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::ImportSlot;
+use crate::order::handover::hand_over;
+use crate::order::memory_check::Verification;
 use crate::protocols::dlpack::abi::{
     DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, DLTensor, MAJOR_VERSION, MINOR_VERSION,
     SetError, Versioned,

@@ -9,14 +9,14 @@ use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBool, PyEllipsis, PyMemoryView, PySlice, PyString, PyTuple};
 
-use crate::array::info::ArrayInfo;
+use crate::array::device::{Device, DeviceType};
 use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
-use crate::cuda::memory_check::reach_of;
 use crate::derive::cuda_array::CudaArray;
-use crate::driver::device::{Device, DeviceType};
-use crate::driver::release::reach::{InReach, Reach, Sole};
+use crate::driver::reach::{InReach, Reach, Sole};
 use crate::error::{Error, ErrorKind, Result};
+use crate::order::array_info::ArrayInfo;
+use crate::order::memory_check::reach_of;
 use crate::python::class::array_class::{
     ArrayClass, ArrayMethods, DlpackArgs, described_attached, shared_info, to_capsule,
 };
@@ -211,7 +211,8 @@ unsafe impl CudaArray for ExportedArray {
         }
         if let Ok(info) = &mut info {
             let is_writable = info.is_writable_by_owner();
-            info.mutability = if is_writable { Mutability::Writable } else { Mutability::ReadOnly };
+            info.description.mutability =
+                if is_writable { Mutability::Writable } else { Mutability::ReadOnly };
         }
         info
     }
@@ -418,8 +419,8 @@ pub(crate) fn numpy_view<'py>(
     let Some(registered) = registered else { return Err(with_origin(array.as_any(), no_type(dtype)).into()) };
     // As integers of the same size, because the buffer protocol has a format for them.
     let mut info = array.get().info()?;
-    info.dtype = same_size(dtype, info.padded).unwrap_or(dtype);
-    info.padded = false;
+    info.description.dtype = same_size(dtype, info.padded).unwrap_or(dtype);
+    info.description.padded = false;
     // SAFETY: as for the object. The element size determines the extent of the memory, and it is the same.
     let integers = unsafe { DescribedOwner::new(info, array.clone().unbind()) };
     let integers = Bound::new(array.py(), ExportedArray::new(integers)?)?;

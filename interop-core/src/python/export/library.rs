@@ -7,20 +7,20 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
-use crate::array::info::ArrayInfo;
+use crate::array::device::{Device, DeviceType};
+use crate::array::stream_handle::StreamHandle;
 use crate::cuda;
-use crate::cuda::handover::{hand_over, hand_over_to_context};
-use crate::cuda::memory_check::reach_of;
 use crate::derive::cuda_array::CudaArray;
-use crate::driver::device::{Device, DeviceType};
-use crate::driver::order::{Waiter, Work, order};
-use crate::driver::placement::Placement;
 use crate::driver::pointer::context_of_memory;
-use crate::driver::release::reach::{InReach, Reach, Sole};
+use crate::driver::reach::{InReach, Reach, Sole};
 use crate::driver::stream::Stream;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::owner::Owner;
+use crate::order::array_info::ArrayInfo;
+use crate::order::handover::{hand_over, hand_over_to_context};
+use crate::order::memory_check::reach_of;
+use crate::order::placement::Placement;
+use crate::order::wait::{Waiter, Work, order};
 use crate::process::counters::COUNTERS;
 use crate::protocols::dlpack::abi::Versioned;
 use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_kept};
@@ -268,7 +268,7 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
         DeviceType::CUDA_HOST => put_on_host(py, info)?,
         DeviceType::CUDA_MANAGED => {
             let attributes = cuda::pointer_attributes(info.unwatched_address)?;
-            info.device = Device::cuda(attributes.map_or(0, |attributes| attributes.ordinal));
+            info.description.device = Device::cuda(attributes.map_or(0, |attributes| attributes.ordinal));
         }
         _ => {}
     }
@@ -278,7 +278,7 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 /// Describes the same memory as host memory. Waits for pending work.
 fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
     waiting(py, info, || hand_over(info, StreamHandle::NothingPending))?;
-    info.device = Device::CPU;
+    info.description.device = Device::CPU;
     info.state.set_work(Placement::Nothing);
     Ok(())
 }

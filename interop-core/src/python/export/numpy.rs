@@ -13,9 +13,9 @@ use pyo3::{ffi, intern};
 
 use crate::array::dims::Dims;
 use crate::array::dtype::DType;
-use crate::array::info::ArrayInfo;
 use crate::array::struct_type::StructType;
 use crate::error::{Error, ErrorKind};
+use crate::order::array_info::ArrayInfo;
 use crate::python::import::package::{Package, library};
 
 /// Returns the element type as a `numpy.dtype` if NumPy has it or a package such as `ml_dtypes` registered it. Otherwise,

@@ -5,21 +5,21 @@ use core::fmt;
 
 use pyo3::prelude::*;
 
+use crate::array::device::Device;
 use crate::array::dtype::DType;
-use crate::array::info::ArrayInfo;
+use crate::array::stream_handle::StreamHandle;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
 use crate::derive::kept::dereferences;
-use crate::driver::device::Device;
-use crate::driver::placement::Change;
-use crate::driver::release::reach::Reach;
-use crate::driver::release::requests::make_room_on;
+use crate::driver::reach::Reach;
 use crate::driver::stream::{Stream, capture_error, is_capturing};
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind};
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::Storage;
+use crate::order::array_info::ArrayInfo;
+use crate::order::placement::Change;
+use crate::order::release::requests::make_room_on;
 use crate::python::class::exported_array::{AnyThread, into_object};
 use crate::python::errors::with_origin;
 use crate::python::export::allocate::{NewArraySpec, new_memory_of_rust};

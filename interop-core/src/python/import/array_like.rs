@@ -6,17 +6,17 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyString};
 
+use crate::array::device::Device;
 use crate::array::dtype::{DType, FLOAT, INT, UINT};
 use crate::array::element::ElementType;
-use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::cuda::memory_check::Verification;
 use crate::derive::from_array::FromArray;
-use crate::driver::device::Device;
 use crate::error::{Error, ErrorKind, text};
 use crate::memory::extraction::DataField;
 use crate::memory::import::ImportSlot;
+use crate::order::array_info::ArrayInfo;
+use crate::order::memory_check::Verification;
 use crate::python::convert::{device, extract_integer};
 use crate::python::errors::{Failure, origin, set_first_cause, with_origin};
 use crate::python::import::caveats::Caveat;
@@ -153,7 +153,7 @@ fn import_exactly<A: FromArray>(
     let mut slot = ImportSlot::new();
     let filled = import_to(object, None, Verification::Full, &mut slot)?;
     let import = slot.import(&filled);
-    import.info.mutability = Mutability::ReadOnly;
+    import.info.description.mutability = Mutability::ReadOnly;
     check_alignment(import.info(), element)?;
     Ok(assemble(import)?)
 }

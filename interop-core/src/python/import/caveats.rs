@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyType};
 
 use crate::array::dtype::{COMPLEX, DType, FLOAT};
-use crate::array::info::ArrayInfo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::import::WriteNotice;
+use crate::order::array_info::ArrayInfo;
 use crate::python::errors::with_origin;
 use crate::python::import::package::{ClassName, class_names};
 use crate::python::interpreter::{PyRef, attribute, ignore_exception, imported, truth_of, with_attached};

@@ -8,8 +8,8 @@ use pyo3::exceptions::{PyBufferError, PySystemError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
-use crate::driver::device::Device;
-use crate::driver::stream_handle::StreamHandle;
+use crate::array::device::Device;
+use crate::array::stream_handle::StreamHandle;
 use crate::protocols::dlpack::abi::{
     DLPackExchangeAPI, DLPackExchangeAPIHeader, EXCHANGE_ATTRIBUTES, MAJOR_VERSION, Versioned,
 };

@@ -12,15 +12,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyType};
 use pyo3::{ffi, intern};
 
+use crate::array::description::Description;
+use crate::array::device::Device;
 use crate::array::dims::{MAX_NDIM, with_lists};
 use crate::array::dtype::DType;
-use crate::array::info::Description;
 use crate::array::mutability::Mutability;
 use crate::array::validate::{RawDescriptor, Strides};
-use crate::cuda::memory_check::Verification;
-use crate::driver::device::Device;
 use crate::error::Error;
 use crate::memory::import::{Filled, ImportSlot, Protocol};
+use crate::order::memory_check::Verification;
 use crate::python::errors::Failure;
 use crate::python::export::numpy::{Api, WRITABLE};
 use crate::python::interpreter::{attribute, ignore_exception, owner_of};

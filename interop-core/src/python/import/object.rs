@@ -20,19 +20,19 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::cuda::memory_check::Verification;
+use crate::array::device::DeviceType;
+use crate::array::stream_handle::StreamHandle;
 use crate::derive::from_array::{FromArray, assemble_named};
 use crate::derive::kept::Kept;
-use crate::driver::device::DeviceType;
-use crate::driver::order::order_streams;
-use crate::driver::placement::Change;
-use crate::driver::release::hold::NamedConsumer;
 use crate::driver::stream::Stream;
 use crate::driver::stream::is_stream_of;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::extraction::Extraction;
 use crate::memory::import::{Filled, Import, ImportSlot, Protocol};
+use crate::order::memory_check::Verification;
+use crate::order::placement::Change;
+use crate::order::release::hold::NamedConsumer;
+use crate::order::wait::order_streams;
 use crate::python::errors::{Failure, in_words, not_an_array, with_origin};
 use crate::python::import::buffer::from_buffer;
 use crate::python::import::caveats::date_error;
@@ -185,7 +185,7 @@ pub(crate) fn assemble<A: FromArray>(import: &mut Import) -> Result<A> {
 ///
 /// If an argument may have one of several types, do not try one `import_as` after another, because that hides why the
 /// first one failed. Instead [`import`](crate::python::import::object::import()) the object, check
-/// [`ArrayInfo::dtype`](crate::array::info::ArrayInfo::dtype), and create the struct with [`FromArray::from_import`].
+/// [`ArrayInfo::dtype`](crate::order::array_info::ArrayInfo::dtype), and create the struct with [`FromArray::from_import`].
 /// Do that in `py.detach`, because a copy, or an import of pinned or managed memory, may wait for a device.
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
     let mut slot = ImportSlot::new();

@@ -6,8 +6,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
-use crate::driver::device::Device;
-use crate::driver::stream_handle::StreamHandle;
+use crate::array::device::Device;
+use crate::array::stream_handle::StreamHandle;
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::python::interpreter::{PyRef, ignore_exception, imported};

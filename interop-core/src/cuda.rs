@@ -26,18 +26,8 @@
 //! A [`StreamHandle`](crate::StreamHandle) that contains a handle is passed to the driver. The driver may end the
 //! process if the handle is not a stream, which nobody can check. So only `unsafe` code creates one from a number, and
 //! that code keeps the stream alive.
-#![expect(unsafe_code, reason = "calls the driver")]
 
-pub(crate) mod block;
-pub(crate) mod buffer;
-pub(crate) mod claim;
-pub(crate) mod handover;
-pub(crate) mod kernel_module;
-pub(crate) mod memory_check;
-pub(crate) mod ptx_text;
-
-pub use crate::cuda::block::MemoryKind;
-pub use crate::cuda::buffer::CudaBuffer;
+pub use crate::array::stream_handle::RawStream;
 pub use crate::driver::context::Context;
 #[cfg(feature = "counters")]
 #[doc(hidden)]
@@ -46,17 +36,18 @@ pub use crate::driver::event::pooled_events;
 #[doc(hidden)]
 pub use crate::driver::functions::set_blocking_hook;
 pub use crate::driver::functions::{device_count, is_available};
-pub use crate::driver::order::{stream_synchronize, stream_wait};
 pub use crate::driver::pointer::{PointerAttributes, device_address, pointer_attributes};
-pub use crate::driver::pool::{set_release_limit, trim_memory_pools};
-pub use crate::driver::release::queue::set_release_policy;
+pub use crate::memory::cuda_buffer::CudaBuffer;
+pub use crate::order::block::MemoryKind;
+pub use crate::order::pool::{set_release_limit, trim_memory_pools};
+pub use crate::order::release::queue::set_release_policy;
 #[cfg(feature = "counters")]
 #[doc(hidden)]
-pub use crate::driver::release::queue::share_events_for;
-pub use crate::driver::release::requests::HoldReleases;
-pub use crate::driver::release::requests::{
+pub use crate::order::release::queue::share_events_for;
+pub use crate::order::release::requests::HoldReleases;
+pub use crate::order::release::requests::{
     finish_releases, pending_releases, poll_releases, start_release_thread,
 };
-pub use crate::driver::release::{ReleasePolicy, release_policy};
-pub use crate::driver::stream_handle::RawStream;
+pub use crate::order::release::{ReleasePolicy, release_policy};
+pub use crate::order::wait::{stream_synchronize, stream_wait};
 pub use crate::process::settings::{Unordered, set_unordered, unordered};

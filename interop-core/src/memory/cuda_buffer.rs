@@ -1,26 +1,27 @@
 //! Owned CUDA memory of every kind: device, pinned, managed, and from the device's pool.
+#![expect(unsafe_code, reason = "calls the driver")]
 
 use core::fmt;
 use core::ptr::null_mut;
 use std::sync::Arc;
 
+use crate::array::device::Device;
 use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
-use crate::cuda::block::{Allocation, MemoryKind};
+use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::{Context, Relaxed};
-use crate::driver::device::Device;
 use crate::driver::functions::{CUstream, Driver, Outcome, code, driver, to_usize};
-use crate::driver::order::queue_and_finish;
 use crate::driver::pointer::reach_for;
-use crate::driver::pool::{PoolMemory, allocate, with_room};
-use crate::driver::release::queue::{after_work, poll_in_passing};
-use crate::driver::release::reach::{ErasedOwner, Reach};
+use crate::driver::reach::{ErasedOwner, Reach};
 use crate::driver::stream::{OwnStream, SPARE, Stream, capture_error, key_of};
-use crate::driver::stream_handle::StreamHandle;
-use crate::driver::uses::Uses;
 use crate::error::{Result, text};
+use crate::order::block::{Allocation, MemoryKind};
+use crate::order::pool::{PoolMemory, allocate, with_room};
+use crate::order::record::forget;
+use crate::order::release::queue::{after_work, poll_in_passing};
+use crate::order::uses::Uses;
+use crate::order::wait::queue_and_finish;
 use crate::process::counters::COUNTERS;
-use crate::process::record::forget;
 
 /// Owned CUDA memory of any kind, zeroed, for elements of a type that is known at run time.
 ///
@@ -31,7 +32,7 @@ use crate::process::record::forget;
 /// Pool memory is freed without a wait. If it was made for a stream ([`zeroed_on`](Self::zeroed_on)) and only this crate
 /// has used it, in a [`LaunchScope`](crate::LaunchScope) on that stream, it is free for the next allocation on that stream
 /// as soon as it is dropped. All other pool memory is released according to
-/// [`ReleasePolicy`](crate::driver::release::ReleasePolicy).
+/// [`ReleasePolicy`](crate::order::release::ReleasePolicy).
 ///
 /// ```no_run
 /// use interop_core::cuda::{CudaBuffer, MemoryKind};

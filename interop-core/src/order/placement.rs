@@ -4,12 +4,9 @@
 
 use core::fmt;
 
-use crate::driver::context::{Context, context_for};
-use crate::driver::device::Device;
-use crate::driver::functions::driver;
+use crate::array::device::Device;
+use crate::array::stream_handle::StreamHandle;
 use crate::driver::stream::Stream;
-use crate::driver::stream_handle::StreamHandle;
-use crate::error::Result;
 
 /// Where the work on memory is: for whom its next user waits.
 #[derive(Clone, Copy)]
@@ -180,19 +177,6 @@ impl Placement {
     }
 }
 
-/// The legacy default stream of a context: the given one, else the one in which memory of `device` is used now.
-///
-/// # Errors
-///
-/// [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) for a device that does not exist.
-pub(crate) fn legacy_stream(device: Device, context: Option<Context>) -> Result<Stream> {
-    let context = match (context, driver()) {
-        (None, Ok(driver)) => Some(context_for(driver, device)?),
-        (context, _) => context,
-    };
-    Ok(Stream::legacy(context, device))
-}
-
 impl PartialEq for Placement {
     /// The default streams of two contexts differ, although they have one handle.
     fn eq(&self, other: &Self) -> bool {
@@ -211,6 +195,7 @@ impl fmt::Debug for Placement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::context::Context;
 
     #[test]
     fn default_streams_of_two_contexts_are_not_equal() {

@@ -17,13 +17,12 @@
 pub(crate) mod batch;
 pub(crate) mod hold;
 pub(crate) mod queue;
-pub(crate) mod reach;
 pub(crate) mod requests;
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
-use crate::driver::stream_handle::StreamHandle;
+use crate::array::stream_handle::StreamHandle;
 use crate::process::settings::SETTINGS;
 
 /// What the release of CUDA memory waits for.
@@ -47,9 +46,9 @@ use crate::process::settings::SETTINGS;
 /// - the next export, hand-over or allocation of CUDA memory on any thread, unless earlier releases got their event less
 ///   than about a millisecond ago;
 /// - 64 small arrays, or about 16 MiB of them, wait on the same thread;
-/// - a call of [`poll_releases`](crate::driver::release::requests::poll_releases) or
-///   [`finish_releases`](crate::driver::release::requests::finish_releases), or a poll by the thread of
-///   [`start_release_thread`](crate::driver::release::requests::start_release_thread);
+/// - a call of [`poll_releases`](crate::order::release::requests::poll_releases) or
+///   [`finish_releases`](crate::order::release::requests::finish_releases), or a poll by the thread of
+///   [`start_release_thread`](crate::order::release::requests::start_release_thread);
 /// - the end of the last [`HoldReleases`](crate::cuda::HoldReleases) guard, after which the next export records the
 ///   event.
 ///
@@ -84,9 +83,9 @@ use crate::process::settings::SETTINGS;
 /// policy covers work in other contexts, which libraries may create.
 ///
 /// Drivers before 12.5 cannot record an event for a whole context. With them a release is deferred until
-/// [`finish_releases`](crate::driver::release::requests::finish_releases), which waits on the host. The same holds if the
+/// [`finish_releases`](crate::order::release::requests::finish_releases), which waits on the host. The same holds if the
 /// driver fails to record the event, unless a later poll succeeds. With such a driver the thread of
-/// [`start_release_thread`](crate::driver::release::requests::start_release_thread) waits; without it the memory stays
+/// [`start_release_thread`](crate::order::release::requests::start_release_thread) waits; without it the memory stays
 /// allocated until that call.
 ///
 /// ```

@@ -11,10 +11,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::driver::context::Relaxed;
 use crate::driver::event::Event;
 use crate::driver::functions::{Driver, driver, is_opened_by_parent, opened};
-use crate::driver::release::batch::Batches;
-use crate::driver::release::hold::{events_after, synchronized};
-use crate::driver::release::reach::{ErasedOwner, Reach, contain_panic, drop_in_context};
-use crate::driver::release::{ReleasePolicy, THREAD, release_policy};
+use crate::driver::reach::{ErasedOwner, Reach, contain_panic, drop_in_context};
+use crate::order::release::batch::Batches;
+use crate::order::release::hold::{events_after, synchronized};
+use crate::order::release::{ReleasePolicy, THREAD, release_policy};
 use crate::process::fork::PerProcess;
 use crate::process::settings::{SETTINGS, unordered};
 

@@ -4,18 +4,18 @@
 //! the streams of its own uses wait for each other (`pool`, `uses`, `cuda::block`). ARCHITECTURE.md has the table of waiters and
 //! work, with the driver calls of each cell.
 
+use crate::array::device::Device;
+use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::{Context, Relaxed};
-use crate::driver::device::Device;
 use crate::driver::event::Event;
 use crate::driver::functions::{CUstream, Driver, DriverError, Outcome, code, driver, run_blocking};
 use crate::driver::pointer::memory_use;
-use crate::driver::release::THREAD;
-use crate::driver::release::hold::unless_captured;
-use crate::driver::release::reach::Reach;
+use crate::driver::reach::Reach;
 use crate::driver::stream::{ContextStream, LEGACY, OwnStream, Stream, capture_error, capture_of};
-use crate::driver::stream_handle::StreamHandle;
-use crate::driver::uses::Uses;
 use crate::error::{Result, text};
+use crate::order::release::THREAD;
+use crate::order::release::hold::unless_captured;
+use crate::order::uses::Uses;
 use crate::process::settings::unordered;
 
 /// Who waits.
@@ -115,21 +115,6 @@ pub(crate) fn order_streams(
     device: Device,
 ) -> Result<Option<bool>> {
     order(Stream::new(waiter, context, device).into(), Stream::new(on, context, device).into())
-}
-
-/// Makes a default stream of `context` wait for the one with the same name in the context in which memory of `device` is used.
-///
-/// # Errors
-///
-/// As [`stream_wait`].
-#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-pub(crate) fn order_default_stream(
-    stream: StreamHandle,
-    context: Option<Context>,
-    device: Device,
-) -> Result<()> {
-    let [to, from] = [context, None].map(|context| Stream::new(stream, context, device));
-    if context.is_some() { order(to.into(), from.into()).map(drop) } else { Ok(()) }
 }
 
 /// Waits on the host until the work that is on `stream` now is done, as a reader on the host needs it.

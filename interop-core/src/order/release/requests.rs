@@ -5,18 +5,18 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::driver::context::{KnownDevice, known_device};
 #[cfg(any(feature = "python", feature = "cudarc"))]
-use crate::driver::device::{Device, DeviceType};
+use crate::array::device::{Device, DeviceType};
+use crate::driver::context::{KnownDevice, known_device};
 #[cfg(any(feature = "python", feature = "cudarc"))]
 use crate::driver::functions::opened;
 use crate::driver::functions::{Driver, Outcome, run_blocking};
-use crate::driver::release::hold::{HoldState, hold, need_synchronize};
-use crate::driver::release::queue::{
+use crate::error::{Error, ErrorKind, Result};
+use crate::order::release::hold::{HoldState, hold, need_synchronize};
+use crate::order::release::queue::{
     Poll, drain, finish, give_up_on_oldest, is_worth_waiting, lock_thread_started, make_due, poll, queued,
     wait_until_not_empty,
 };
-use crate::error::{Error, ErrorKind, Result};
 use crate::process::settings::SETTINGS;
 
 /// Returns the number of deferred releases.
@@ -56,7 +56,7 @@ pub fn finish_releases() -> usize {
 ///
 /// The thread polls about once a millisecond while something is deferred, and runs until the program ends. A forked
 /// process has no such thread until it starts its own. The thread waits for work on the host only with a driver before
-/// 12.5; see [`ReleasePolicy`](crate::driver::release::ReleasePolicy).
+/// 12.5; see [`ReleasePolicy`](crate::order::release::ReleasePolicy).
 ///
 /// The thread cannot ask a library whether it captures a graph on another thread. A program that captures graphs holds
 /// releases meanwhile ([`HoldReleases`]).

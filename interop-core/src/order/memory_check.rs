@@ -1,11 +1,11 @@
 //! Compares what an array says about its memory with what the driver knows.
 
-use crate::array::info::Description;
+use crate::array::description::Description;
+use crate::array::device::{Device, DeviceType};
 use crate::driver::context::Context;
-use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{Driver, driver, opened};
 use crate::driver::pointer::{PointerAttributes, attributes_at, is_device_memory, not_cuda, reach_for};
-use crate::driver::release::reach::Reach;
+use crate::driver::reach::Reach;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// Whether the driver is queried about the memory of an imported array.

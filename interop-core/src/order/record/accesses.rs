@@ -10,22 +10,9 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use crate::array::elements::Elements;
+use crate::driver::stream::StreamKey;
 use crate::process::fork::{forked_by, generation, this_thread};
-use crate::process::record::elements::Elements;
-
-/// What tells a stream from all others of the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub(crate) struct StreamKey {
-    pub(crate) handle: usize,
-    /// The context of a default stream, or 0.
-    pub(crate) context: usize,
-}
-
-impl StreamKey {
-    /// The host, and a stream that cannot be told from others.
-    pub(crate) const NONE: Self = Self { handle: 0, context: 0 };
-}
 
 /// An access to elements, for reading or for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::driver::release::reach::ErasedOwner;
+use crate::driver::reach::ErasedOwner;
 use crate::process::fork::thread_number;
 
 /// The number of releases in one list at which they get their event.

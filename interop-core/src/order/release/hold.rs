@@ -3,14 +3,14 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, TryLockError};
 
+#[cfg(feature = "python")]
+use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::event::Event;
 use crate::driver::functions::{Driver, DriverError, Outcome, code};
-use crate::driver::release::THREAD;
-use crate::driver::release::reach::Reach;
+use crate::driver::reach::Reach;
 use crate::driver::stream::{LEGACY, capture_of};
-#[cfg(feature = "python")]
-use crate::driver::stream_handle::StreamHandle;
+use crate::order::release::THREAD;
 use crate::process::fork::PerProcess;
 use crate::process::settings::SETTINGS;
 

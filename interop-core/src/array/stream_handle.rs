@@ -4,7 +4,7 @@
 use core::fmt;
 use core::num::NonZeroUsize;
 
-use crate::driver::device::DeviceType;
+use crate::array::device::DeviceType;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A CUDA stream with pending work, or the statement that no work is pending.

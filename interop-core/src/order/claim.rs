@@ -1,16 +1,17 @@
 //! Claims: what the record of accesses says of a use of an array, which each door asks for.
 
-use crate::array::info::ArrayInfo;
+use crate::array::elements::Elements;
 use crate::array::mutability::Mutability;
 use crate::driver::stream::Stream;
+use crate::driver::stream::StreamKey;
 use crate::error::Result;
-use crate::process::record::accesses::{Access, StreamKey};
-use crate::process::record::elements::Elements;
-use crate::process::record::{OpenAccess, ask};
+use crate::order::array_info::ArrayInfo;
+use crate::order::record::accesses::Access;
+use crate::order::record::{OpenAccess, ask};
 
 /// The answer of the record of accesses: nobody uses the memory now in a way that excludes this use.
 ///
-/// Whoever waits for the work on an array needs one ([`ArrayWork::order_before`](crate::cuda::handover::ArrayWork::order_before)),
+/// Whoever waits for the work on an array needs one ([`ArrayWork::order_before`](crate::order::handover::ArrayWork::order_before)),
 /// because work that others have not queued yet cannot be waited for.
 #[derive(Debug)]
 #[must_use]

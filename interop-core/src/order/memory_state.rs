@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::driver::device::{Device, DeviceType};
-use crate::driver::placement::{Change, Placement};
+use crate::array::device::{Device, DeviceType};
+use crate::array::stream_handle::StreamHandle;
 use crate::driver::stream::Stream;
-use crate::driver::stream_handle::StreamHandle;
-use crate::driver::uses::Uses;
+use crate::order::placement::{Change, Placement};
+use crate::order::uses::Uses;
 
 /// What a storage says of the use of its memory. It borrows and is `Copy`, because what has a drop is written to memory on its way
 /// through a builder.

@@ -1,54 +1,17 @@
-//! The checked description of an array.
+//! The checked description of an array, as numbers.
 #![expect(clippy::inline_always, reason = "of a description that is inlined, unused fields are not written")]
 
-use core::ops::{Deref, DerefMut, Range};
+use core::ops::Range;
 use std::sync::Arc;
 
-use interop_kernel::DynKernelView;
-
+use crate::array::device::Device;
 use crate::array::dtype::{COMPLEX, DType};
 use crate::array::element::ElementType;
+use crate::array::elements::Elements;
 use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
 use crate::array::struct_type::StructType;
-use crate::driver::device::Device;
-use crate::driver::memory_state::MemoryState;
-use crate::driver::placement::Placement;
-use crate::driver::pointer::address_for_kernels;
-use crate::driver::stream_handle::StreamHandle;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
-use crate::process::record::elements::Elements;
-
-/// A checked description of an array: address, element type, layout, device, mutability and stream.
-///
-/// These hold for every value:
-///
-/// - The bits of the element type are valid for its code; an unknown code has whole bytes.
-/// - The device is host or CUDA memory, or unknown.
-/// - Extents, strides and addresses do not overflow.
-/// - An array with elements has an address that is not null, and all its elements lie in
-///   [`byte_range`](Self::byte_range).
-///
-/// It does not prove that the memory is live; the creator of the [`RawDescriptor`](crate::descriptor::RawDescriptor) is responsible
-/// for that.
-///
-/// ```
-/// use interop_core::{CudaArray, DType, Device};
-///
-/// #[derive(CudaArray)]
-/// #[cuda_array(shape = [rows, 3], order = "F", readonly)]
-/// struct Points { #[cuda_array(data)] coordinates: Vec<f32>, rows: usize }
-///
-/// let info = Points { coordinates: vec![0.0; 12], rows: 4 }.info()?;
-/// assert_eq!((info.dtype(), info.shape(), info.strides()), (DType::F32, &[4, 3][..], &[1, 4][..]));
-/// assert_eq!((info.device(), info.nbytes(), info.is_read_only()), (Device::CPU, 48, true));
-/// # Ok::<(), interop_core::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct ArrayInfo {
-    pub(crate) description: Description,
-    pub(crate) state: MemoryState,
-}
 
 /// The numbers of an array: what its check has found. They say nothing of the use of the memory.
 #[derive(Clone, Debug)]
@@ -64,151 +27,6 @@ pub struct Description {
     pub(crate) layout: Layout,
     pub(crate) device: Device,
     pub(crate) mutability: Mutability,
-}
-
-impl Deref for ArrayInfo {
-    type Target = Description;
-
-    #[inline(always)]
-    fn deref(&self) -> &Description {
-        &self.description
-    }
-}
-
-impl DerefMut for ArrayInfo {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut Description {
-        &mut self.description
-    }
-}
-
-impl Eq for ArrayInfo {}
-
-impl PartialEq for ArrayInfo {
-    /// For arrays without elements, the location of the memory is not compared.
-    fn eq(&self, other: &Self) -> bool {
-        let place = |info: &Self| (info.device, info.mutability, info.state.placement);
-        place(self) == place(other) && self.has_elements_of(other)
-    }
-}
-
-impl ArrayInfo {
-    #[inline(always)]
-    pub(crate) const fn new(description: Description, state: MemoryState) -> Self {
-        Self { description, state }
-    }
-
-    /// Drops the fields one by one. These drops are inlined, and that of a field that is known to be empty disappears, while the
-    /// drop of a description is a function, for which all of it is written to memory. What may panic comes last.
-    #[inline(always)]
-    pub(crate) fn dissolve(self) {
-        let Self {
-            description: Description { layout, struct_type, .. },
-            state: MemoryState { uses, of_storage, .. },
-        } = self;
-        drop((layout, of_storage));
-        drop(struct_type);
-        drop(uses);
-    }
-
-    /// The address of element \[0, …, 0\], or 0 for an array without elements.
-    #[inline]
-    #[must_use]
-    pub fn address(&self) -> usize {
-        self.state.note_used();
-        self.unwatched_address
-    }
-
-    /// The addresses from the lowest element to one past the highest, including gaps, because an import of the array
-    /// may use other strides. The range starts below [`address`](Self::address) if strides are negative. It is empty
-    /// for an array without elements.
-    #[inline]
-    #[must_use]
-    pub fn byte_range(&self) -> Range<usize> {
-        self.state.note_used();
-        self.unwatched_range()
-    }
-
-    /// Whether no work is pending, also none that the storage knows of beside a `stream` field.
-    #[cfg(feature = "python")]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.state.placement.is_nothing() && self.state.of_storage.is_none()
-    }
-
-    /// The same memory with another state of its work.
-    pub(crate) fn with_work(mut self, placement: Placement) -> Self {
-        self.state.set_work(placement);
-        self
-    }
-
-    /// Declares whether other fields of a struct around the array have a drop. It may need the context of the memory.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn with_other_drops(mut self, needs_drop: bool) -> Self {
-        self.state.release_is_ordered &= !needs_drop;
-        self
-    }
-
-    /// The same array, which nobody may write to.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn readonly(mut self) -> Self {
-        self.mutability = Mutability::ReadOnly;
-        self
-    }
-
-    /// The end of a description by an `inner` field. No function of the user can take its place.
-    ///
-    /// # Errors
-    ///
-    /// None.
-    #[doc(hidden)]
-    #[inline]
-    pub fn finish(self) -> Result<Self> {
-        Ok(self)
-    }
-
-    /// The stream with pending work on the data. `None` if it is unknown: work may be pending on any stream, and an
-    /// export waits for all work of the memory's context.
-    ///
-    /// It is also `None` for a default stream of a context that is not current on this thread, because no handle means
-    /// that stream here.
-    ///
-    /// Nothing is ever pending on CPU memory.
-    #[inline]
-    #[must_use]
-    pub fn stream(&self) -> Option<StreamHandle> {
-        self.state.placement.handle_here(self.device)
-    }
-
-    /// The same array with structs of equal fields expressed as a trailing axis, as DLPack requires.
-    pub(crate) fn without_struct_type(&self) -> Result<Self> {
-        let Some(struct_type) = self.struct_type() else { return Ok(self.clone()) };
-        let (dtype, count) = struct_type.as_single_scalar(self.dtype.packed_bits() / 8)?;
-        let layout = self.layout.split_elements(&[count])?;
-        let description = Description { dtype, struct_type: None, layout, ..self.description.clone() };
-        Ok(Self::new(description, self.state.clone()))
-    }
-
-    /// Describes the array for [`KernelArrays`](interop_kernel::KernelArrays), at the address that kernels use.
-    ///
-    /// # Errors
-    ///
-    /// As [`ArrayView::kernel_view`](crate::memory::array_view::ArrayView::kernel_view); [`ErrorKind::DType`] for
-    /// packed sub-byte elements.
-    pub fn kernel_view(&self) -> Result<DynKernelView<'_>> {
-        /// The maximum number of bytes that a thread loads at once.
-        const MAX_LOAD: usize = 16;
-        let bits = self.dtype().item_bits(self.is_padded());
-        if bits % 8 != 0 {
-            return Err(Error::new(ErrorKind::DType, "dtype", self.dtype(), "elements of whole bytes"));
-        }
-        let item_size = bits / 8;
-        // The lowest set bit of the size: 4 for 12 bytes.
-        let align = (item_size & item_size.wrapping_neg()).clamp(1, MAX_LOAD);
-        let address = kernel_address(self.address(), self.device(), align)?;
-        Ok(DynKernelView::new(address, item_size, self.shape(), self.strides())?)
-    }
 }
 
 impl Description {
@@ -529,22 +347,4 @@ impl Description {
         let scalar = self.struct_type.is_none() && element.is_scalar();
         scalar && self.dtype == element.dtype && self.padded == element.padded
     }
-}
-
-/// Returns the address at which kernels access the memory of an array.
-pub(crate) fn kernel_address(address: usize, device: Device, align: usize) -> Result<u64> {
-    if !device.device_type.is_cuda_accessible() {
-        let allowed =
-            "memory that a kernel reaches: CUDA (2), CUDAHost (3) or CUDAManaged (13); copy the array there";
-        let error = Error::new(ErrorKind::Device, "device", device, allowed);
-        return Err(error.with_python_hint(Cure::ToDevice));
-    }
-    let address = address_for_kernels(address, device)? as u64;
-    if address % align as u64 != 0 {
-        let allowed = text!(
-            "a multiple of {align}, the alignment of the element; copy the array into memory that is aligned"
-        );
-        return Err(Error::new(ErrorKind::Alignment, "data", format_args!("{address:#x}"), allowed));
-    }
-    Ok(address)
 }

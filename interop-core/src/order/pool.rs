@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::event::Event;
 use crate::driver::functions::{CUmemoryPool, CUstream, Driver, Outcome, code, opened};
-use crate::driver::release::requests::{limit_of, make_all_room, make_room};
 use crate::driver::stream::{KeyedStream, OwnStream};
+use crate::order::release::requests::{limit_of, make_all_room, make_room};
 use crate::process::fork::PerProcess;
 use crate::process::settings::SETTINGS;
 

@@ -8,9 +8,9 @@ use interop_kernel::host::{layout, sizes};
 use interop_kernel::{InScope, Kernel, KernelArrays, LaunchSize};
 
 use crate::array::element::Element;
-use crate::cuda::ptx_text::{first_difference, layout_in, sizes_in, written_variable};
 use crate::driver::context::{Context, PerContext, Relaxed};
 use crate::driver::functions::{Driver, DriverError, Outcome, code, driver};
+use crate::driver::ptx_text::{first_difference, layout_in, sizes_in, written_variable};
 use crate::driver::stream::{ContextStream, Stream};
 use crate::error::{Error, ErrorKind, Result, text};
 

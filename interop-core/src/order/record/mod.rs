@@ -8,7 +8,6 @@
 //! All extension modules with this crate in one interpreter share one record, that of the first module.
 
 pub(crate) mod accesses;
-pub(crate) mod elements;
 
 use core::cell::Cell;
 use core::ops::Range;
@@ -16,8 +15,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::order::record::accesses::{Access, AccessTable, OPEN_ON_DEVICES, Recorded};
 use crate::process::fork::PerProcess;
-use crate::process::record::accesses::{Access, AccessTable, OPEN_ON_DEVICES, Recorded};
 
 /// The record of this module.
 struct Record {
@@ -181,9 +180,9 @@ pub(crate) fn conflict(range: &Range<usize>, writes: bool) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::elements::Elements;
     #[cfg(all(unix, not(miri)))]
     use crate::process::fork::child::in_a_child;
-    use crate::process::record::elements::Elements;
 
     fn open(range: Range<usize>, writes: bool) -> Result<OpenAccess> {
         OpenAccess::new(Access::by_host(Elements::contiguous(range), writes))

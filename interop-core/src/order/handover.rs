@@ -1,26 +1,24 @@
-//! Hand-over of an array: what its users wait for, and what waits for them. `driver/order.rs` makes the waits.
+//! Hand-over of an array: what its users wait for, and what waits for them. `order/wait.rs` makes the waits.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use crate::array::info::ArrayInfo;
-use crate::cuda::claim::Claim;
+use crate::array::device::{Device, DeviceType};
+use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::{Context, context_for};
-use crate::driver::device::{Device, DeviceType};
 use crate::driver::functions::{driver, is_available};
-use crate::driver::memory_state::MemoryState;
-use crate::driver::order::{Waiter, Work, order, order_streams};
-use crate::driver::placement::Placement;
 use crate::driver::pointer::{
     MemoryUse, attributes_at, context_of_memory, host_address, memory_use, not_cuda,
 };
-use crate::driver::release::hold::library_is_capturing;
-use crate::driver::release::queue::poll_in_passing;
-use crate::driver::release::reach::Reach;
+use crate::driver::reach::Reach;
 use crate::driver::stream::{Stream, capture_error, interface_stream, is_capturing};
-use crate::driver::stream_handle::StreamHandle;
-use crate::driver::uses::Uses;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::process::fork::PerProcess;
+use crate::order::array_info::ArrayInfo;
+use crate::order::claim::Claim;
+use crate::order::default_streams::join_default_stream;
+use crate::order::memory_state::MemoryState;
+use crate::order::placement::Placement;
+use crate::order::release::hold::library_is_capturing;
+use crate::order::release::queue::poll_in_passing;
+use crate::order::uses::Uses;
+use crate::order::wait::{Waiter, Work, order};
 use crate::process::settings::unordered;
 
 /// The work on an array, for which its next user waits.
@@ -213,51 +211,6 @@ pub(crate) fn hand_back(info: &ArrayInfo, stream: StreamHandle) -> Result<()> {
     join_default_stream(own, device)
 }
 
-/// A stream that stands for a default stream of a context.
-#[derive(Clone, Copy)]
-struct Proxy {
-    context: Context,
-    default: StreamHandle,
-    stream: StreamHandle,
-}
-
-static PROXIES: PerProcess<Mutex<Vec<Proxy>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
-
-fn proxies() -> MutexGuard<'static, Vec<Proxy>> {
-    PROXIES.get().lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns the stream that stands for a default stream of a context. The first call makes it, and it lives as long as the
-/// program, as the context does.
-#[cfg(feature = "cudarc")]
-pub(crate) fn proxy_stream(
-    context: Context,
-    default: StreamHandle,
-    make: impl FnOnce() -> Result<StreamHandle>,
-) -> Result<StreamHandle> {
-    let mut proxies = proxies();
-    let is_wanted = |proxy: &&Proxy| (proxy.context, proxy.default) == (context, default);
-    if let Some(proxy) = proxies.iter().find(is_wanted) {
-        return Ok(proxy.stream);
-    }
-    let stream = make()?;
-    proxies.push(Proxy { context, default, stream });
-    Ok(stream)
-}
-
-/// Makes this thread's default stream wait for the work on its proxy stream. Does nothing for any other stream. The legacy
-/// default stream needs no wait, because it and a blocking stream wait for each other.
-///
-/// # Errors
-///
-/// As [`stream_wait`](crate::cuda::stream_wait()).
-pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Result<()> {
-    let own = StreamHandle::PerThreadDefault;
-    let is_of_this_thread = |proxy: &&Proxy| (proxy.default, proxy.stream) == (own, stream);
-    let Some(proxy) = proxies().iter().find(is_of_this_thread).copied() else { return Ok(()) };
-    order_streams(own, stream, Some(proxy.context), device).map(drop)
-}
-
 /// Memory that its producer stated without a device.
 pub(crate) struct OrderedMemory {
     /// `None` for an array without elements.
@@ -284,18 +237,18 @@ pub(crate) fn locate_and_order(
 ) -> Result<OrderedMemory> {
     if info.numel() == 0 {
         // An array without elements has no pending work.
-        info.device = current_device()?;
+        info.description.device = current_device()?;
         return Ok(OrderedMemory { reach: None, is_capturing: None });
     }
     let (driver, address) = (driver()?, info.unwatched_address);
     let attributes = attributes_at(driver, address)?;
     let attributes = attributes.ok_or_else(|| not_cuda(address, "memory that CUDA can reach"))?;
     attributes.check_range(driver, &info.unwatched_range())?;
-    info.device = attributes.device;
+    info.description.device = attributes.device;
     if info.device == Device::CUDA_HOST {
         // The interface states the address for devices, which may differ from the host address for registered memory.
         // An `ArrayInfo` holds the host address. Kernel views look up the other one (`device_address`).
-        info.move_to(host_address(address)?);
+        info.description.move_to(host_address(address)?);
     }
     let (context, reach) =
         (attributes.context, attributes.reach(driver).holding(info.unwatched_range().len()));
