@@ -8,6 +8,8 @@ mod bless;
 mod bundle;
 mod checklists;
 mod ci;
+#[cfg(test)]
+mod code_budget;
 mod command_step;
 mod compile_time;
 mod cuda_core;

@@ -8,7 +8,7 @@
 //! 5. [Streams and release](streams): when work on a GPU starts, and when memory is freed.
 //! 6. [Write a kernel](kernels): two tensors in, a kernel in Rust or in C++, a new tensor out; tests without a GPU.
 //! 7. [Test without a GPU](testing): the simulated driver, and a corpus of broken arrays to try on your code.
-//! 8. [What is checked, what is trusted](checked): which mistakes become errors, and which rest on a promise.
+//! 8. [What is checked, what is trusted](checked): which mistakes become errors, what holds after one, and which rest on a promise.
 //! 9. [Troubleshooting](troubleshooting): messages, their causes and their cures.
 //!
 //! The keywords of `#[cuda_array(...)]` are in the [manual of the derive](derive@crate::CudaArray).
