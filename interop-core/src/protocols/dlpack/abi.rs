@@ -26,6 +26,7 @@
 //!   with such elements says so: search for `is_padded`.
 //! * `interop-core/src/python/class/exchange_table.rs`, `interop-core/src/python/import/dunder_dlpack.rs`: nothing; they state
 //!   `MINOR_VERSION`, and ask for it.
+//! * `interop-ipc/src/message.rs`: the flag in a message to another process, if it says what elements are.
 //! * `interop-core/include/interop_dlpack.h`: the constant and the struct of C programs.
 //! * `interop-core/public-api.txt`: by `cargo xtask bless`.
 //! * `tests/conformance/capsules.py`: the constant and the struct, which all Python tests take from here.
