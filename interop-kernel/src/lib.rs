@@ -36,6 +36,7 @@
 //! | [`KernelView`], [`KernelViewMut`], [`KernelArrays`], [`InScope`] | arguments of a launch |
 //! | [`math`] | `sqrt`, `exp2`, `floor` and others, which are not in `core` |
 //! | [`host`] | runs on the CPU, for a simulated driver |
+//! | [`ptx`] | compiles kernels, and says when their PTX is old |
 //!
 //! On the device, the crate is `no_std` and needs unstable features of the compiler (`RUSTC_BOOTSTRAP=1`, or a nightly). On the
 //! host, stable Rust is enough. Its only dependency is the macro. The features `cust` and `cudarc` are for launches that you
@@ -82,6 +83,8 @@ pub mod math;
 mod merge;
 #[cfg(not(target_arch = "nvptx64"))]
 mod place;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod ptx;
 mod real;
 mod row;
 mod row_source;

@@ -41,6 +41,15 @@ const SHARED: [&str; 3] = ["interop-kernel/src", "interop-derive/src/kernel.rs",
 const BY: &str = "// Compiled by rustc ";
 const FROM: &str = "// from sources with the checksum ";
 
+/// The profile of the compilation, as `interop_kernel::ptx` has it.
+const PROFILE: [&str; 5] = [
+    "profile.ptx.inherits=\"release\"",
+    "profile.ptx.codegen-units=1",
+    "profile.ptx.debug=false",
+    "profile.ptx.lto=\"fat\"",
+    "profile.ptx.panic=\"abort\"",
+];
+
 /// What to do about the mistakes that only this target finds.
 const HINT: &str = "a GPU has no `std`. If a crate does not compile: write `default-features = false` for it; of `half` use \
                     `interop_kernel::half`. If a float has no method such as `sqrt`: use `interop_kernel::math`, or the crate `libm`.";
@@ -96,6 +105,9 @@ impl Compiler {
         let (root, to) = (workspace::root(), workspace::target().join("ptx/kernels.ptx"));
         files::write(&to, "")?;
         let mut cargo = Self::program(self.toolchain, "cargo");
+        for setting in PROFILE {
+            cargo.args(["--config", setting]);
+        }
         cargo.args(["rustc", "--lib", "--profile=ptx", "-Zbuild-std=core", "--target=nvptx64-nvidia-cuda"]);
         let folder = match kernels.template {
             Some(template) => templates::sources(template)?.join("kernels"),
@@ -112,7 +124,7 @@ impl Compiler {
             return Err(Failure::new(format!("a kernel in {} has local memory: {LOCAL}", kernels.folder)));
         }
         let checksum = checksum(&root, kernels.folder)?;
-        Ok(format!("{BY}{}\n{FROM}{checksum}\n{ptx}", self.version))
+        Ok(format!("{BY}{}\n{FROM}{checksum}\n{}{ptx}", self.version, kernels.record()?))
     }
 }
 
@@ -162,6 +174,22 @@ impl Kernels {
         workspace::root().join(self.folder).join(self.ptx)
     }
 
+    /// What a project has of the sources, for its own test: the lines that `interop_kernel::ptx::compile` writes.
+    fn record(&self) -> Result<String, Failure> {
+        if self.template.is_none() {
+            return Ok(String::new());
+        }
+        let folder = workspace::root().join(self.folder);
+        let mut record = format!("// with interop-kernel {}\n", env!("CARGO_PKG_VERSION"));
+        let mut sources = files::entries(&folder.join("src"))?;
+        sources.sort();
+        for source in sources {
+            let name = source.strip_prefix(&folder).unwrap_or(&source).to_string_lossy().replace('\\', "/");
+            let _ = writeln!(record, "// of {name} {}", checksum_of(std::slice::from_ref(&source))?);
+        }
+        Ok(record)
+    }
+
     fn has_checksum(&self, ptx: &str) -> Result<bool, Failure> {
         let recorded = ptx.lines().find_map(|line| line.strip_prefix(FROM));
         Ok(recorded == Some(&checksum(&workspace::root(), self.folder)?))
@@ -177,10 +205,14 @@ fn checksum(root: &Path, folder: &str) -> Result<String, Failure> {
         if path.is_dir() { sources.extend(files::entries(&path)?) } else { sources.push(path) }
     }
     sources.sort();
+    sources.retain(|source| source.extension().is_some_and(|extension| extension == "rs"));
+    checksum_of(&sources)
+}
+
+/// Returns a checksum (FNV-1a) of files.
+fn checksum_of(sources: &[PathBuf]) -> Result<String, Failure> {
     let mut sum = 0xCBF2_9CE4_8422_2325_u64;
-    for source in
-        sources.iter().filter(|source| source.extension().is_some_and(|extension| extension == "rs"))
-    {
+    for source in sources {
         // Line ends differ where git converts them.
         for byte in files::read(source)?.bytes().filter(|byte| *byte != b'\r') {
             sum = (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);

@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn every_command_of_the_templates_is_found() {
-        for (template, number) in [("hello-python", 4), ("hello-cuda", 5), ("hello-functions", 10)] {
+        for (template, number) in [("hello-python", 4), ("hello-cuda", 7), ("hello-functions", 12)] {
             let file = workspace::root().join("examples").join(template).join(".github/workflows/ci.yml");
             let commands = commands(&files::read(&file).expect("a workflow"));
             assert_eq!(commands.len(), number, "{commands:?}");

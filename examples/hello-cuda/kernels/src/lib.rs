@@ -44,7 +44,7 @@ pub fn normalized_rows<T: Real>(
     }
 }
 
-/// The kernels for a GPU, as the README says how to compile them.
+/// The kernels for a GPU, which `cargo ptx` writes.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const PTX: &str = include_str!("../kernels.ptx");
 
@@ -56,6 +56,11 @@ mod tests {
 
     /// More elements than threads.
     const FEW: LaunchSize = LaunchSize { grid: (2, 1, 1), block: (2, 1, 1) };
+
+    #[test]
+    fn ptx_is_compiled_from_these_sources() {
+        interop_kernel::ptx::assert_current(env!("CARGO_MANIFEST_DIR"), "kernels.ptx");
+    }
 
     #[test]
     fn rows_are_doubled() {
