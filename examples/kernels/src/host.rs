@@ -38,7 +38,7 @@ macro_rules! table {
         /// in the crate that runs it.
         #[expect(non_camel_case_types, reason = "the names of kernels")]
         mod compiled {
-            use interop_kernel::{Kernel, Thread};
+            use interop_kernel::Kernel;
 
             $(
                 #[derive(Debug)]
@@ -51,10 +51,12 @@ macro_rules! table {
                     const SAME_SHAPE: &'static [&'static [usize]] = <super::$($path)::* as Kernel>::SAME_SHAPE;
                     const NEEDS_BLOCK: bool = <super::$($path)::* as Kernel>::NEEDS_BLOCK;
                     const IS_TEAM: bool = <super::$($path)::* as Kernel>::IS_TEAM;
+                    const CODE: &'static str = <super::$($path)::* as Kernel>::CODE;
                     type Parameters<'a> = <super::$($path)::* as Kernel>::Parameters<'a>;
+                    type First<'t> = <super::$($path)::* as Kernel>::First<'t>;
 
-                    fn call(thread: Thread<'_>, parameters: Self::Parameters<'_>) {
-                        <super::$($path)::* as Kernel>::call(thread, parameters);
+                    fn call<'t, 'a: 't>(first: Self::First<'t>, parameters: Self::Parameters<'a>) {
+                        <super::$($path)::* as Kernel>::call(first, parameters);
                     }
                 }
             )*
