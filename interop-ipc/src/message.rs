@@ -77,7 +77,10 @@ impl Message {
             out.extend(word.to_le_bytes());
         }
         write_fields(&mut out, self.struct_type.as_ref())?;
-        count("bytes of the message", out.len() / 256, MAX_BYTES / 256)?;
+        if out.len() > MAX_BYTES {
+            let (found, allowed) = (format_args!("{} bytes", out.len()), format_args!("at most {MAX_BYTES}"));
+            return Err(Error::new(ErrorKind::Unsupported, "parcel", found, allowed));
+        }
         Ok(out)
     }
 
@@ -299,5 +302,152 @@ impl<'a> Reader<'a> {
         let shape = (0..axes).map(|_| self.size()).collect::<Result<_>>()?;
         let struct_type = self.struct_type(depth - 1)?;
         Ok(StructField { name, offset, dtype, shape, struct_type })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(name: &str, offset: usize, dtype: DType) -> StructField {
+        StructField { name: name.to_owned(), offset, dtype, shape: Vec::new(), struct_type: None }
+    }
+
+    fn opaque(bytes: u16) -> DType {
+        DType::new(3, 8, bytes)
+    }
+
+    /// An array of structs in structs, whose rows are in reverse.
+    fn message() -> Message {
+        let inner = StructType { fields: vec![field("x", 0, DType::F32), field("y", 4, DType::F32)] };
+        let place = StructField { shape: vec![2], struct_type: Some(inner), ..field("place", 8, opaque(8)) };
+        Message {
+            is_read_only: true,
+            is_padded: false,
+            nonce: *b"sixteen bytes...",
+            office: Address::random().expect("random bytes"),
+            block: 7,
+            block_bytes: 4096,
+            offset: 24 * 9,
+            dtype: opaque(24),
+            shape: vec![2, 3],
+            strides: vec![-6, 1],
+            struct_type: Some(StructType { fields: vec![field("energy", 0, DType::F64), place] }),
+        }
+    }
+
+    #[test]
+    fn a_message_says_what_was_written() {
+        let info = message().describe(1 << 20);
+        let plain = Message { dtype: DType::F32, offset: 40, struct_type: None, ..message() };
+        for message in [message(), plain.clone()] {
+            assert_eq!(Message::read(&message.write().expect("short")), Ok(message));
+        }
+        assert!(plain.write().expect("short").len() <= 200);
+        let info = info.expect("within the block");
+        assert_eq!(
+            info.byte_range(),
+            (1 << 20) + 24 * 3..(1 << 20) + 24 * 12,
+            "the last row starts below the first"
+        );
+    }
+
+    #[test]
+    fn an_array_must_lie_in_its_block() {
+        let fits = Message { block_bytes: 24 * 12, ..message() };
+        assert!(fits.describe(1 << 20).is_ok());
+        let changes: [fn(&mut Message); 7] = [
+            |message| message.block_bytes -= 1,
+            |message| message.offset -= 24 * 4,
+            |message| message.offset = u64::MAX,
+            |message| message.block_bytes = u64::MAX,
+            |message| message.shape[1] = i64::MAX,
+            |message| message.shape[0] = -1,
+            |message| message.strides[0] = i64::MIN,
+        ];
+        for (index, change) in changes.into_iter().enumerate() {
+            let mut message = fits.clone();
+            change(&mut message);
+            let bytes = message.write().expect("short");
+            assert!(Message::read(&bytes).is_err(), "change {index}");
+        }
+    }
+
+    #[test]
+    fn what_no_message_can_say_is_an_error_when_it_is_written() {
+        let fields = |count: usize| StructType {
+            fields: (0..count).map(|index| field(&format!("{index:>99}"), 0, DType::F32)).collect(),
+        };
+        for (struct_type, words) in [(fields(65), "65 fields"), (fields(40), "at most 4096")] {
+            let error = Message { struct_type: Some(struct_type), ..message() }.write().unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        let named = StructType { fields: vec![field(&"x".repeat(256), 0, DType::F32)] };
+        let error = Message { struct_type: Some(named), ..message() }.write().unwrap_err();
+        assert!(error.to_string().contains("256 bytes of a name"), "{error}");
+    }
+
+    #[test]
+    fn fields_are_counted_named_and_nested_within_limits() {
+        let read = |struct_type: StructType| {
+            Message::read(&Message { struct_type: Some(struct_type), ..message() }.write()?)
+        };
+        let twice = StructType { fields: vec![field("a", 0, DType::F32), field("a", 4, DType::F32)] };
+        assert!(read(twice).unwrap_err().to_string().contains("two named \"a\""));
+        let mut deep = StructType { fields: vec![field("x", 0, opaque(24))] };
+        for _ in 0..MAX_DEPTH {
+            deep = StructType {
+                fields: vec![StructField { struct_type: Some(deep), ..field("x", 0, opaque(24)) }],
+            };
+        }
+        let error = read(deep).unwrap_err();
+        assert!(error.to_string().contains("up to 16 deep"), "{error}");
+        let many =
+            StructType { fields: (0..12).map(|index| field(&index.to_string(), 0, opaque(0))).collect() };
+        let outer = |index: usize| StructField {
+            struct_type: Some(many.clone()),
+            ..field(&index.to_string(), 0, opaque(0))
+        };
+        let error = read(StructType { fields: (0..6).map(outer).collect() }).unwrap_err();
+        assert!(error.to_string().contains("parcel.fields"), "78 fields in all: {error}");
+    }
+
+    /// Random bytes, cuts and changes of single bits: nothing panics, and what is read lies within its block.
+    #[test]
+    fn hostile_messages_are_refused_or_lie_in_their_block() {
+        let whole = message().write().expect("short");
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = |limit: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state >> 33).expect("31 bits") % limit
+        };
+        let (mut read, mut refused) = (0, 0);
+        for _ in 0..40_000 {
+            let mut bytes = whole.clone();
+            for _ in 0..=next(4) {
+                let at = next(bytes.len());
+                match next(4) {
+                    0 => bytes[at] = u8::try_from(next(256)).expect("a byte"),
+                    1 => bytes[at] ^= 1 << next(8),
+                    2 => bytes[at] = [0, 1, 127, 128, 255][next(5)],
+                    _ if next(8) == 0 => bytes.truncate(at + 1),
+                    _ => {}
+                }
+            }
+            match Message::read(&bytes) {
+                Ok(message) => {
+                    read += 1;
+                    let info = message.describe(1 << 20).expect("checked");
+                    // Without elements, any address describes the array.
+                    let range = if info.numel() == 0 { 1 << 20..1 << 20 } else { info.byte_range() };
+                    let end = (1_u64 << 20).checked_add(message.block_bytes).expect("checked");
+                    assert!(range.start >= 1 << 20 && range.end as u64 <= end, "{message:?}");
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(read > 2_000 && refused > 10_000, "both happen: {read}, {refused}");
     }
 }

@@ -149,7 +149,9 @@ impl Peer {
         let process = match rustix::process::pidfd_open(peer.pid, PidfdFlags::empty()) {
             Ok(process) => Some(process),
             Err(Errno::SRCH) => return Err(gone("the other process has ended")),
-            Err(_) => None,
+            // No number: the process is in a container.
+            Err(Errno::INVAL) => None,
+            Err(errno) => return Err(system("pidfd_open")(errno)),
         };
         let number = if process.is_some() { peer.pid.as_raw_pid() } else { 0 };
         Ok(Self { socket, process, number })

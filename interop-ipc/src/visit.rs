@@ -201,36 +201,51 @@ fn receive(connection: &Arc<Connection>, visit: &mut Visit, message: &Message) -
     let key = (message.block, !message.is_read_only);
     let known = visit.blocks.get(&key).and_then(Weak::upgrade);
     let lacks = if visit.page.is_none() { PAGE } else { 0 } | if known.is_none() { BLOCK } else { 0 };
-    // Until the answer has come as it should.
+    // Until an answer has come.
     visit.is_broken = true;
     let answer = connection.ask(message, lacks)?;
-    let Answer { slot, number, is_read_only, page, block } =
-        answer.inspect_err(|_| visit.is_broken = false)?;
-    let page = match (&visit.page, page) {
+    visit.is_broken = false;
+    let answer = answer?;
+    let (slot, number) = (answer.slot, answer.number);
+    match take(visit, known, &answer, message) {
+        Ok((page, mapping)) => {
+            visit.blocks.retain(|_, mapping| mapping.strong_count() > 0);
+            visit.blocks.insert(key, Arc::downgrade(&mapping));
+            Ok(OpenArray { mapping, _lease: Lease { connection: connection.clone(), page, slot, number } })
+        }
+        Err(error) => {
+            // The array was not used, and may be opened again.
+            visit.is_broken = connection.send(&closing(REFUSE, slot, number)).is_err();
+            Err(error)
+        }
+    }
+}
+
+/// Maps what came with an answer, and checks it.
+fn take(
+    visit: &mut Visit,
+    known: Option<Arc<Mapping>>,
+    answer: &Answer,
+    message: &Message,
+) -> Result<(Arc<Page>, Arc<Mapping>)> {
+    check_writable(message, answer.is_read_only)?;
+    let page = match (&visit.page, &answer.page) {
         (Some(page), _) => page.clone(),
-        (None, Some(file)) => Arc::new(Page::of_other(&file)?),
-        (None, None) => return Err(malformed("answer", "no page", "a descriptor of the page")),
+        (None, Some(file)) => Arc::new(Page::of_other(file)?),
+        (None, None) => return Err(no_descriptor("page")),
     };
     visit.page = Some(page.clone());
-    visit.is_broken = false;
-    let mapped = check_writable(message, is_read_only).and_then(|()| map(known, block.as_ref(), message));
-    let mapping = match mapped {
-        Ok(mapping) if page.is_ready(slot, number) => mapping,
-        // The array was not used, and may be opened again.
-        failed => {
-            let refused = connection.send(&closing(REFUSE, slot, number));
-            visit.is_broken = refused.is_err();
-            failed?;
-            return Err(malformed(
-                "answer",
-                "a number that is not in the page",
-                "an array whose work is done",
-            ));
-        }
-    };
-    visit.blocks.retain(|_, mapping| mapping.strong_count() > 0);
-    visit.blocks.insert(key, Arc::downgrade(&mapping));
-    Ok(OpenArray { mapping, _lease: Lease { connection: connection.clone(), page, slot, number } })
+    if !page.is_ready(answer.slot, answer.number) {
+        let found = "a number that is not in the page";
+        return Err(malformed("answer", found, "an array whose work is done"));
+    }
+    Ok((page, map(known, answer.block.as_ref(), message)?))
+}
+
+/// The system drops descriptors for which a process has no room.
+fn no_descriptor(what: &str) -> Error {
+    let found = format_args!("no descriptor of the {what}");
+    Error::new(ErrorKind::OutOfMemory, "parcel", found, "fewer open files in this process")
 }
 
 /// The message decides whether the memory is mapped for writes. A changed one must not.
@@ -247,15 +262,7 @@ fn map(known: Option<Arc<Mapping>>, file: Option<&OwnedFd>, message: &Message) -
     let mapping = match (known, file) {
         (Some(known), _) => known,
         (None, Some(file)) => Arc::new(Mapping::of_other(file, message.block_bytes, !message.is_read_only)?),
-        (None, None) => {
-            let found = "no descriptor of the block";
-            return Err(Error::new(
-                ErrorKind::OutOfMemory,
-                "parcel.block",
-                found,
-                "fewer open files in this process",
-            ));
-        }
+        (None, None) => return Err(no_descriptor("block")),
     };
     // An earlier message may have told another size.
     if mapping.bytes() as u64 != message.block_bytes {

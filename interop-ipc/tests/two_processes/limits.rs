@@ -31,16 +31,27 @@ fn slots_are_used_up_and_the_offer_stays() {
 
 #[test]
 fn descriptors_are_used_up_and_the_offer_stays() {
-    let mut other = Other::start();
     let count = Count::default();
-    let [first, second] = [(); 2].map(|()| count.image().into_parcel(LONG).expect("shared memory"));
-    assert_eq!(other.open("open", first.bytes()), "30 elements, [0.0, 1.0, 2.0]");
-    other.ask("files none");
-    let refused = other.open("open", second.bytes());
-    assert!(refused.starts_with("OutOfMemory: "), "{refused}");
-    other.ask("files all");
-    assert_eq!(other.open("open", second.bytes()), "30 elements, [0.0, 1.0, 2.0]");
-    other.ask("drop");
+    let parcel = Arc::new(count.image()).share_parcel(4, LONG).expect("shared memory");
+    let last = count.image().into_parcel(LONG).expect("shared memory");
+    // A first opening needs a socket, and descriptors of the process, of the page and of the block.
+    for more in 0..4 {
+        let mut other = Other::start();
+        other.ask(&format!("files {more}"));
+        let refused = other.open("open", parcel.bytes());
+        assert!(refused.starts_with("OutOfMemory: "), "{more}: {refused}");
+        other.ask("files all");
+        assert_eq!(other.open("open", parcel.bytes()), "30 elements, [0.0, 1.0, 2.0]", "{more}");
+        if more == 3 {
+            // A later one needs that of the block.
+            other.ask("files 0");
+            let refused = other.open("open", last.bytes());
+            assert!(refused.starts_with("OutOfMemory: "), "{refused}");
+            other.ask("files all");
+            assert_eq!(other.open("open", last.bytes()), "30 elements, [0.0, 1.0, 2.0]");
+        }
+    }
+    parcel.take_back(LONG).expect("the processes have ended");
     count.expect_dropped();
 }
 

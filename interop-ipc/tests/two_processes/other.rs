@@ -139,10 +139,11 @@ impl State {
             }
             // A child that has all that this process has, and outlives it for a while.
             ["fork"] => fork(|| std::thread::sleep(LONG)),
-            ["files", "none"] => {
+            ["files", more] if more != "all" => {
                 // Descriptors are numbers below the limit, and this is the first one that is free.
                 let free = File::open("/dev/null").expect("a descriptor").as_raw_fd();
-                limit_files(u64::try_from(free).expect("a descriptor"));
+                let more: u64 = more.parse().expect("a number");
+                limit_files(u64::try_from(free).expect("a descriptor") + more);
             }
             ["files", "all"] => limit_files(getrlimit(Resource::Nofile).maximum.unwrap_or(1024)),
             ["loop", times] => {
