@@ -185,7 +185,7 @@ pub(crate) fn assemble<A: FromArray>(import: &mut Import) -> Result<A> {
 ///
 /// If an argument may have one of several types, do not try one `import_as` after another, because that hides why the
 /// first one failed. Instead [`import`](crate::python::import::object::import()) the object, check
-/// [`ArrayInfo::dtype`](crate::order::array_info::ArrayInfo::dtype), and create the struct with [`FromArray::from_import`].
+/// [`ArrayInfo::dtype`](crate::array::description::Description::dtype), and create the struct with [`FromArray::from_import`].
 /// Do that in `py.detach`, because a copy, or an import of pinned or managed memory, may wait for a device.
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
     let mut slot = ImportSlot::new();
