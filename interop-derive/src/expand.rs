@@ -203,16 +203,16 @@ fn notices(data: &Data<'_>) -> Option<TokenStream> {
             (role, own!(__p::Storage), [own!(note_read), own!(note_write), own!(is_only_handle)])
         }
         Data::Inner(role, _) => {
-            (role, own!(__p::CudaArray), [own!(__note_read), own!(__note_write), own!(__is_only_handle)])
+            (role, own!(__p::CudaArray), [own!(note_read), own!(note_write), own!(__is_only_handle)])
         }
         Data::Raw { .. } => return None,
     };
     Some(own! {
-        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+        fn note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
             <#ty as #role>::#read(&self.#member, __stream)
         }
 
-        fn __note_write(&mut self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+        fn note_write(&mut self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
             <#ty as #role>::#write(&mut self.#member, __stream)
         }
 

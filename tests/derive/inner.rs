@@ -151,7 +151,8 @@ fn handles_of_an_array_are_arrays() {
 /// Four numbers in a struct that implements the trait by hand.
 struct Own(Vec<u8>);
 
-// SAFETY: the bytes are owned, initialized host memory that only `&mut self` could move. They are described as read-only.
+// SAFETY: the bytes are owned, initialized host memory that only `&mut self` could move. They are described as read-only,
+// and no device uses them.
 unsafe impl CudaArray for Own {
     fn info(&self) -> interop_core::Result<ArrayInfo> {
         let shape = [self.0.len() as i64];

@@ -84,6 +84,20 @@ def test_arguments_that_overlap(f):
         with pytest.raises(ValueError, match="one writer"):
             write()
     assert array.tolist() == row().tolist()
+    # Parts of rows have no element in common.
+    rows = np.arange(48, dtype=np.float32).reshape(2, 4, 6)
+    for one, two in (
+        (rows[..., :3], rows[..., 3:]),
+        (rows[:, :2, :3], rows[:, :2, 3:]),
+        (rows[:, :2], rows[:, 2:]),
+        (rows[:, :2, :3], rows[:, 2:, :3]),
+        (rows[..., ::2], rows[..., 1::2]),
+    ):
+        expected = one * 2
+        f.scale_into(one, two, 2.0)
+        assert (two == expected).all()
+    with pytest.raises(ValueError, match="one writer"):
+        f.scale_into(rows[..., :4], rows[..., 2:], 2.0)
     f.scale_into(array[:3], array[3:], 2.0)
     assert array.tolist() == [0, 1, 2, 0, 2, 4]
     assert f.sum(array, array) == 18.0

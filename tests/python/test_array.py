@@ -59,7 +59,8 @@ def test_nothing_can_be_set(name):
 def test_a_class_has_the_methods_of_the_protocols_and_no_others():
     """Its equality, hash, truth, operators and copies are its author's."""
     new = set(dir(interop_demo._Lent())) - set(dir(object)) - {"__module__", "__buffer__", "__release_buffer__"}
-    assert new == {"__array__", "__cuda_array_interface__", "__dlpack__", "__dlpack_c_exchange_api__", "__dlpack_device__"}
+    protocols = {"__cuda_array_interface__", "__dlpack__", "__dlpack_c_exchange_api__", "__dlpack_device__"}
+    assert new == protocols | {"__array__", "__jax_array__"}
     lent = interop_demo._Lent()
     assert lent == lent and lent != interop_demo._Lent() and {lent: 1}[lent] == 1 and bool(lent)
 

@@ -223,6 +223,64 @@ def test_memory_of_a_device_is_not_copied():
         f64(Producer(Tensor(device=(CUDA, 0))))
 
 
+def test_only_what_numpy_can_cure_is_converted():
+    """An error that says more than that the object has no protocol, or none for its elements."""
+
+    class Refusing:
+        def __init__(self, error):
+            self.error = error
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+        def __dlpack__(self, **wishes):
+            raise self.error
+
+        def __array__(self, dtype=None, copy=None):
+            return np.ones(3)
+
+    for error in (BufferError("no"), TypeError("no"), NotImplementedError("no")):
+        assert f64(Refusing(error))[1] == [1.0, 1.0, 1.0]
+    for error in (RuntimeError("freed"), ValueError("meta"), MemoryError(), RecursionError(), OSError()):
+        with pytest.raises(type(error)):
+            f64(Refusing(error))
+
+    class Freed(Producer):
+        __array__ = Refusing.__array__
+
+    with pytest.raises(ArrayError, match="an offset from null"):
+        f32(Freed(Tensor(shape=(3,), strides=(1,), data=4)))
+
+
+def test_integers_that_always_fit_are_copied_once(monkeypatch):
+    """`astype` alone; the other integers are copied before their range is checked."""
+    copies = []
+
+    class Counting(np.ndarray):
+        def copy(self, *arguments, **keywords):
+            copies.append("copy")
+            return super().copy(*arguments, **keywords)
+
+        def astype(self, dtype, *arguments, **keywords):
+            copies.append(keywords["casting"])
+            return self.view(np.ndarray).astype(dtype, *arguments, **keywords)
+
+    monkeypatch.setattr(np, "asarray", lambda array, asarray=np.asarray: array if isinstance(array, Counting) else asarray(array))
+    for kind, found in (("i2", ["safe"]), ("u2", ["safe"]), ("i8", ["copy", "unsafe"]), ("u4", ["copy", "unsafe"])):
+        copies.clear()
+        assert i32(np.arange(3).astype(kind).view(Counting))[1] == [0, 1, 2]
+        assert copies == found, kind
+
+
+@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="NumPy 2")
+def test_texts_are_no_numbers():
+    """NumPy casts texts to bools, and "False" is True."""
+    texts = np.array(["False", "0"], dtype=np.dtypes.StringDType())
+    for function in (interop_demo._like_flags, i32, f64):
+        with pytest.raises(ArrayError, match="`array`: found StringDType"):
+            function(texts)
+
+
 def test_interrupts_are_passed_on():
     class Interrupting:
         @property

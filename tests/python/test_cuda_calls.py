@@ -8,6 +8,7 @@ call has its reason next to it.
 import ctypes
 
 import interop_demo
+import numpy as np
 import pytest
 from capsules import CUDA, Producer, Table, Tensor
 from test_cuda_arrays import SIM, full, nothing_wrong, pytestmark  # noqa: F401
@@ -205,6 +206,18 @@ def test_our_own_array_in_and_out_by_the_table():
     assert calls(lambda: interop_demo.is_square(array))[0] == {POINTER: 2}
     # Only the export is trusted.
     assert calls(lambda: interop_demo.is_square_trusted(array))[0] == {POINTER: 1}
+
+
+def test_memory_of_numpy_is_not_asked_about():
+    """NumPy has allocated it, also for a view. The memory of another object may be anywhere."""
+    own, numbers = np.arange(24.0).reshape(4, 6), (ctypes.c_double * 6)()
+    for array in (own, own[1:, ::2].T, np.zeros(0), np.float64(1.0) + own):
+        assert calls(lambda array=array: interop_demo.describe(array))[0] == {}
+    for array in (np.ctypeslib.as_array(numbers), np.frombuffer(bytearray(16))[1:]):
+        assert calls(lambda array=array: interop_demo.describe(array))[0] == {POINTER: 1}
+    lying = np.ctypeslib.as_array((ctypes.c_float * 4).from_address(MEMORY))
+    with pytest.raises(interop_demo.ArrayError, match=r"device.*CPU \(1\)"):
+        interop_demo.describe(lying[1:])
 
 
 def test_an_export_asks_about_the_pointer():

@@ -387,3 +387,15 @@ def test_a_class_that_does_not_say_what_it_has():
 def test_a_capsule_is_not_the_array():
     with pytest.raises(TypeError, match="PyCapsule, .*; pass the array instead of its capsule"):
         interop_demo.is_square(np.ones((2, 2), "f4").__dlpack__())
+
+
+@pytest.mark.parametrize("name", ["__dlpack__", "__cuda_array_interface__", "__array_interface__", "is_conj", "mask"])
+def test_a_lack_of_memory_is_passed_on(name):
+    """It says nothing about the object, so no other protocol is tried."""
+
+    class Meta(type):
+        def __getattr__(cls, asked):
+            raise MemoryError(asked) if asked == name else AttributeError(asked)
+
+    with pytest.raises(MemoryError, match=name):
+        describe(Meta("Short", (), {})())

@@ -63,6 +63,46 @@ def test_a_copy_is_made_by_jnp_array():
     del shared
 
 
+CONVERSIONS = {"asarray": jax.numpy.asarray, "stack": lambda array: jax.numpy.stack([array])[0]}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
+def test_the_functions_of_jax_numpy(convert, dtype):
+    """They ask for `__jax_array__`."""
+    array = Array.full((2, 3), 1, dtype)
+    for source in (array, array[...], interop_demo.asarray(array)):
+        seen = convert(source)
+        assert isinstance(seen, jax.Array) and seen.shape == (2, 3) and float(seen.astype("float32").sum()) == 6.0
+    assert convert(Array.full((0, 3), 0, dtype)).shape == (0, 3)
+
+
+def test_writable_memory_is_used_in_place():
+    array = Array.full((64,), 1.0)
+    address = interop_demo.describe(array)["data"]
+    assert jax.numpy.asarray(array).unsafe_buffer_pointer() == address
+    assert jax.numpy.asarray(array[:32]).unsafe_buffer_pointer() == address
+
+
+def test_read_only_memory_is_copied():
+    """JAX may overwrite the memory of a donated argument, and before 0.12 it asks for a form without the flag."""
+    numbers = np.arange(64, dtype="f4")
+    numbers.flags.writeable = False
+    lent = interop_demo.asarray(numbers)
+    assert interop_demo.describe(lent)["readonly"] is True
+    for seen in (jax.numpy.asarray(lent), interop_demo._as_jax(numbers), interop_demo._as_jax(jax.numpy.arange(64.0))):
+        assert seen.tolist() == list(range(64))
+        assert seen.unsafe_buffer_pointer() != interop_demo.describe(lent)["data"]
+    changed = jax.jit(lambda x: x + 1, donate_argnums=0)(jax.numpy.asarray(lent))
+    assert changed.tolist() == list(range(1, 65)) and numbers.tolist() == list(range(64))
+
+
+def test_arrays_with_gaps_are_copied():
+    numbers = interop_demo.asarray(np.arange(24, dtype="f4").reshape(4, 6))
+    for part in (numbers[:, ::2], numbers[::-1], numbers[1, ::-1], numbers[:, 1:3]):
+        assert np.array_equal(jax.numpy.asarray(part), np.asarray(part))
+
+
 @pytest.mark.parametrize(
     "dtype",
     [

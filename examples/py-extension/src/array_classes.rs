@@ -278,7 +278,8 @@ impl Page {
 #[pyclass(frozen, module = "interop_demo", name = "_Header")]
 struct Header(Vec<u8>);
 
-// SAFETY: the bytes are owned, initialized host memory that only `&mut self` could move. They are read-only.
+// SAFETY: 1 to 4: the bytes are owned, initialized host memory that only `&mut self` could move. They are read-only. 5 and 6: no
+// device uses them.
 unsafe impl CudaArray for Header {
     fn info(&self) -> interop_core::Result<ArrayInfo> {
         let (address, shape) = (self.0.as_ptr().expose_provenance(), [self.0.len() as i64]);

@@ -122,7 +122,8 @@ macro_rules! arrays {
             // SAFETY: 1: the elements live as long as the array, and an export needs a `'static` one. The array's own
             // pointer is exposed, with write permission if elements may be written. Borrowed elements have no gaps. 2:
             // the elements are on the heap or borrowed. 3: none is `Mutability::Writable`, and none writes
-            // through `&self`. 4: those that are `UniqueOwner` own their elements or borrow them mutably.
+            // through `&self`. 4: those that are `UniqueOwner` own their elements or borrow them mutably. 5 and 6: it is host
+            // memory.
             unsafe impl<T: Element, D: Dimension> CudaArray for NdArray<$array> {
                 fn info(&self) -> Result<ArrayInfo> {
                     info_of(self.0.as_ptr(), self.0.shape(), self.0.strides(), ($mutability, $is_view))

@@ -99,12 +99,12 @@ impl Description {
     #[inline]
     pub(crate) fn elements(&self) -> Elements {
         let (range, bits) = (self.unwatched_range(), self.dtype.item_bits(self.padded));
-        let item = bits.div_ceil(8);
-        if bits % 8 != 0 || range.len() == self.numel().saturating_mul(item) {
+        if bits % 8 != 0 || range.len() == self.nbytes() {
             return Elements::contiguous(range);
         }
-        let steps = self.shape().iter().zip(self.strides()).filter(|(extent, _)| **extent > 1);
-        Elements::strided(range, item, steps.map(|(_, step)| step.unsigned_abs().saturating_mul(item)))
+        let axes = self.shape().iter().zip(self.strides());
+        let in_bytes = |stride: &isize| stride.unsigned_abs().saturating_mul(bits / 8);
+        Elements::strided(range, bits / 8, axes.map(|(extent, stride)| (*extent, in_bytes(stride))))
     }
 
     /// The element type.

@@ -100,6 +100,9 @@ impl<'a> RawDescriptor<'a> {
     }
 }
 
+/// The lowest address of memory. No system maps the page below, so that the parts of a null array end a program that reads them.
+const FIRST_ADDRESS: usize = 4096;
+
 /// What the checks found: the number of elements, the address of the first one, and the range of all.
 pub(crate) struct Checked {
     numel: usize,
@@ -181,6 +184,11 @@ impl RawDescriptor<'_> {
 
     #[inline(always)]
     pub(crate) fn check(&self, steps: StrideList<'_, i64>) -> Result<Checked> {
+        self.check_parts(steps).map_err(|error| self.explain(error))
+    }
+
+    #[inline(always)]
+    fn check_parts(&self, steps: StrideList<'_, i64>) -> Result<Checked> {
         let bits = self.check_type()?;
         let (numel, offsets) = Layout::check(self.shape, steps)?;
         if numel == 0 {
@@ -239,7 +247,8 @@ impl RawDescriptor<'_> {
     fn locate(&self, offsets: Range<isize>, bits: i64) -> Result<(usize, Range<usize>)> {
         let offset = isize::try_from(self.byte_offset).ok();
         let address = offset.and_then(|offset| self.address.checked_add_signed(offset));
-        let Some(address) = address.filter(|_| self.address != 0) else {
+        let is_memory = |address: &usize| *address >= FIRST_ADDRESS || self.memory.is_some();
+        let Some(address) = address.filter(|address| self.address != 0 && is_memory(address)) else {
             return Err(no_first_element(self.address, self.byte_offset));
         };
         // A count of bits overflows 32 bits at 256 MiB, so it is kept in 64 on every platform.
@@ -259,6 +268,21 @@ impl RawDescriptor<'_> {
                 Err(self.outside_memory(start..end, memory))
             }
             _ => Ok((address, start..end)),
+        }
+    }
+
+    /// Adds whose fault a stride is that was divided as an unsigned number of bytes: that of -2 elements of 4 bytes is 2^62 - 2.
+    #[cold]
+    fn explain(&self, error: Error) -> Error {
+        let item = self.dtype.item_bits(self.is_padded()) as i64 / 8;
+        let near = |bytes: i64| (-1 << 47..0).contains(&bytes);
+        let was_negative = |stride: &i64| *stride > 0 && near(stride.wrapping_mul(item));
+        match self.strides {
+            Strides::Elements(strides) if item > 1 && strides.iter().any(was_negative) => {
+                let hint = "CuPy writes negative strides into DLPack as unsigned numbers; pass `cupy.ascontiguousarray(x)`";
+                error.with_rust_hint(hint).with_python_hint(hint)
+            }
+            _ => error,
         }
     }
 
@@ -290,6 +314,11 @@ fn no_first_element(address: usize, byte_offset: u64) -> Error {
     if address == 0 {
         let allowed = "an address that is not null, because the array has elements";
         return Error::new(ErrorKind::NullPointer, "data", "a null pointer", allowed);
+    }
+    let first = usize::try_from(byte_offset).ok().and_then(|offset| address.checked_add(offset));
+    if let Some(first) = first.filter(|first| *first < FIRST_ADDRESS) {
+        let found = text!("the address {first:#x}, an offset from null");
+        return Error::new(ErrorKind::NullPointer, "data", found, "the address of memory");
     }
     let found = text!("{byte_offset} on top of address {address:#x}");
     Error::new(ErrorKind::Overflow, "byte_offset", found, "an offset that fits the address space")

@@ -156,7 +156,7 @@ impl<'a> BorrowedTensor<'a> {
 }
 
 // SAFETY: 1 and 3: as the creator promised. 2: the memory belongs to another library. 4: with `UniqueOwner` nothing else
-// uses it, as the creator promised.
+// uses it, as the creator promised. 5: the memory is never freed here. 6: the import states what is pending.
 unsafe impl CudaArray for BorrowedTensor<'_> {
     fn info(&self) -> Result<ArrayInfo> {
         Ok(self.import.info.clone())

@@ -44,6 +44,11 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 ///    `self` uses the memory as long as `self` exists: an export that consumes `self` lets its consumer write. A handle
 ///    of a shared array, such as a struct around an `Arc`, says
 ///    [`ReadOnly`](crate::array::mutability::Mutability::ReadOnly) instead, as `Arc<impl Storage>` does.
+/// 5. The drop, and any method that frees or replaces device memory, waits for all work of the memory's context, or frees it in
+///    the order of the stream that `info` states.
+/// 6. Work that is pending on the memory comes before later work on the stream that `info` states, which is live as long as
+///    `self` is. If `info` states none, the work is in the context of the memory. [`note_read`](Self::note_read) and
+///    [`note_write`](Self::note_write) tell of the work of others.
 ///
 /// # Example
 ///
@@ -92,18 +97,22 @@ pub unsafe trait CudaArray {
     {
     }
 
-    /// As [`Storage::note_read`], for the storage of the array.
-    #[doc(hidden)]
+    /// Notes that work on `stream` has read the memory, as [`Storage::note_read`] does for a storage: at the end of a
+    /// [`LaunchScope`](crate::LaunchScope) or of a loan. The stream that [`info`](Self::info) states has been made to wait for
+    /// this work.
+    ///
+    /// Returns whether safe functions of the array come after the work. If not, the host waits for it, which is what the default
+    /// asks for. The derive passes the call to its storage; an implementation by hand adds the work to its own events, or
+    /// returns `true` if all its functions are on the stated stream.
     #[inline]
-    fn __note_read(&self, stream: StreamHandle) -> bool {
+    fn note_read(&self, stream: StreamHandle) -> bool {
         let _ = stream;
         false
     }
 
-    /// As [`Storage::note_write`], for the storage of the array.
-    #[doc(hidden)]
+    /// As [`note_read`](Self::note_read), for work that has written the memory.
     #[inline]
-    fn __note_write(&mut self, stream: StreamHandle) -> bool {
+    fn note_write(&mut self, stream: StreamHandle) -> bool {
         let _ = stream;
         false
     }

@@ -242,7 +242,17 @@ macro_rules! __python_class {
             fn interop_array<'py>(
                 slf: &$crate::__private::python::pyo3::Bound<'py, Self>,
             ) -> $crate::__private::python::MethodResult<'py> {
-                $crate::__private::python::array_method(slf)
+                $crate::__private::python::method_of(slf, "__array__")
+            }
+
+            // As `__array__`.
+            /// The method that converts to an array of JAX, in place if the memory is writable.
+            #[getter]
+            #[pyo3(name = "__jax_array__")]
+            fn interop_jax_array<'py>(
+                slf: &$crate::__private::python::pyo3::Bound<'py, Self>,
+            ) -> $crate::__private::python::MethodResult<'py> {
+                $crate::__private::python::method_of(slf, "__jax_array__")
             }
 
             unsafe fn __getbuffer__(
@@ -277,7 +287,8 @@ macro_rules! __python_class {
 /// #[pyclass(frozen)]
 /// struct Header(Vec<u8>);
 ///
-/// // SAFETY: the bytes are owned, initialized host memory that only `&mut self` could move. They are read-only.
+/// // SAFETY: 1 to 4: the bytes are owned, initialized host memory that only `&mut self` could move. They are read-only. 5 and 6: no
+/// // device uses them.
 /// unsafe impl CudaArray for Header {
 ///     fn info(&self) -> Result<ArrayInfo> {
 ///         let (address, shape) = (self.0.as_ptr().expose_provenance(), [self.0.len() as i64]);

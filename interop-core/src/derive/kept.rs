@@ -28,12 +28,12 @@ macro_rules! dereferences {
                 self.$field.info()
             }
 
-            fn __note_read(&self, stream: $crate::StreamHandle) -> bool {
-                self.$field.__note_read(stream)
+            fn note_read(&self, stream: $crate::StreamHandle) -> bool {
+                self.$field.note_read(stream)
             }
 
-            fn __note_write(&mut self, stream: $crate::StreamHandle) -> bool {
-                self.$field.__note_write(stream)
+            fn note_write(&mut self, stream: $crate::StreamHandle) -> bool {
+                self.$field.note_write(stream)
             }
 
             fn __is_only_handle(&mut self) -> bool {

@@ -50,18 +50,18 @@ struct Label {
     reach: Option<Reach>,
 }
 
-// SAFETY: 1 to 4: as for the array, which is only moved as bytes.
+// SAFETY: 1 to 6: as for the array, which is only moved as bytes.
 unsafe impl<A: CudaArray> CudaArray for InReach<Sole<A>> {
     fn info(&self) -> Result<ArrayInfo> {
         self.handle().0.info()
     }
 
-    fn __note_read(&self, stream: StreamHandle) -> bool {
-        self.handle().0.__note_read(stream)
+    fn note_read(&self, stream: StreamHandle) -> bool {
+        self.handle().0.note_read(stream)
     }
 
-    fn __note_write(&mut self, stream: StreamHandle) -> bool {
-        self.handle_mut().0.__note_write(stream)
+    fn note_write(&mut self, stream: StreamHandle) -> bool {
+        self.handle_mut().0.note_write(stream)
     }
 
     fn __is_only_handle(&mut self) -> bool {
@@ -127,7 +127,7 @@ impl<A: CudaArray> Relabeled<A> {
     }
 }
 
-// SAFETY: 1 to 4: as for the inner array, which nothing else has. The host can access what is labelled as CPU memory, and
+// SAFETY: 1 to 6: as for the inner array, which nothing else has. The host can access what is labelled as CPU memory, and
 // the device what is labelled as its own.
 unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
     /// The description of the inner array with the other device. If that is the CPU, it first waits for pending work,
@@ -147,12 +147,12 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
         Ok(info)
     }
 
-    fn __note_read(&self, stream: StreamHandle) -> bool {
-        self.array.__note_read(stream)
+    fn note_read(&self, stream: StreamHandle) -> bool {
+        self.array.note_read(stream)
     }
 
-    fn __note_write(&mut self, stream: StreamHandle) -> bool {
-        self.array.__note_write(stream)
+    fn note_write(&mut self, stream: StreamHandle) -> bool {
+        self.array.note_write(stream)
     }
 
     fn __is_only_handle(&mut self) -> bool {

@@ -32,7 +32,7 @@ pub(crate) struct ScopeUse<'a> {
 impl<'a> ScopeUse<'a> {
     /// The scope reads the array of this description.
     pub(crate) fn read(array: &'a (impl CudaArray + ?Sized), info: &ArrayInfo) -> Self {
-        let notice = move || -> Notice<'a> { Box::new(move |stream| array.__note_read(stream)) };
+        let notice = move || -> Notice<'a> { Box::new(move |stream| array.note_read(stream)) };
         Self { writes: false, notice: info.state.is_foreign.then(notice) }
     }
 
@@ -49,7 +49,7 @@ impl<'a> ScopeUse<'a> {
         if !array.__is_only_handle() {
             return Err(other_handles());
         }
-        Ok(Self { writes: true, notice: Some(Box::new(move |stream| array.__note_write(stream))) })
+        Ok(Self { writes: true, notice: Some(Box::new(move |stream| array.note_write(stream))) })
     }
 
     /// The scope writes an array whose storage needs no notice.

@@ -12,20 +12,20 @@ use crate::memory::extraction::{DataField, Extraction};
 use crate::order::array_info::ArrayInfo;
 
 // SAFETY: 1 to 3: as for the array, which lives as long as any handle, and which a move of a handle does not move. 4: other
-// handles use the memory too, so what only a sole owner may write is described as read-only.
+// handles use the memory too, so what only a sole owner may write is described as read-only. 5 and 6: as for the array.
 unsafe impl<T: CudaArray + ?Sized> CudaArray for Arc<T> {
     fn info(&self) -> Result<ArrayInfo> {
         let info = T::info(self)?;
         Ok(if info.mutability() == Mutability::Writable { info } else { info.readonly() })
     }
 
-    fn __note_read(&self, stream: StreamHandle) -> bool {
-        T::__note_read(self, stream)
+    fn note_read(&self, stream: StreamHandle) -> bool {
+        T::note_read(self, stream)
     }
 
     // Other handles may use the array now, so the host waits instead.
-    fn __note_write(&mut self, stream: StreamHandle) -> bool {
-        Arc::get_mut(self).is_some_and(|array| array.__note_write(stream))
+    fn note_write(&mut self, stream: StreamHandle) -> bool {
+        Arc::get_mut(self).is_some_and(|array| array.note_write(stream))
     }
 
     fn __is_only_handle(&mut self) -> bool {

@@ -93,6 +93,9 @@ impl Import {
     ///    names. The memory may be written if `info` states so.
     /// 2. The memory is not in a `Box` that was moved into `owner` after its address was taken, because a move of a
     ///    `Box` invalidates pointers into it. A `Vec` or an `Arc` is fine.
+    /// 3. Work that is pending on device memory comes before later work on the stream that `info` states, which is live as
+    ///    long as the import is. If it states none ([`RawDescriptor::stream`](crate::descriptor::RawDescriptor::stream) is
+    ///    `None`), the work is in the context of the memory, and users of the import wait for all work there.
     #[must_use]
     #[inline]
     pub unsafe fn from_parts(info: ArrayInfo, owner: Owner) -> Self {

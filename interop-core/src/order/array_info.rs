@@ -211,7 +211,8 @@ impl RawDescriptor<'_> {
     /// - `Rank`, `Shape`: more than [`MAX_NDIM`](crate::descriptor::MAX_NDIM) axes, or a negative extent.
     /// - `Strides`: the number of strides is wrong, or a byte stride is not a multiple of the element size.
     /// - `Overflow`: sizes or addresses do not fit the address space.
-    /// - `NullPointer`: an array with elements has the address 0.
+    /// - `NullPointer`: an array with elements has the address 0, or one below 4096, where no system has memory: a part of
+    ///   an array whose memory was freed.
     /// - `OutOfBounds`: elements lie outside `memory`.
     pub fn validate(self) -> Result<ArrayInfo> {
         let placement = self.stream.map_or(Placement::Unknown, Placement::on);

@@ -12,7 +12,7 @@ use pyo3::types::{PyCFunction, PyCapsule, PyDict, PyList, PyString, PyTuple, PyT
 
 use crate::error::{Cure, Error, ErrorKind, Origin, Refused};
 use crate::python::import::package::Package;
-use crate::python::interpreter::{is_ordinary, with_attached};
+use crate::python::interpreter::{ignore_exception, is_ordinary, with_attached};
 
 /// Returns the exception class for arrays that cannot be imported or exported: `interop_core.ArrayError`.
 ///
@@ -249,14 +249,21 @@ pub(crate) fn set_first_cause(py: Python<'_>, error: &PyErr, first: PyErr) {
 /// Returns the error for an object that supports none of the protocols.
 #[cold]
 pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
-    let (found, class) = (origin(object), object.get_type());
+    describe_refusal(object).unwrap_or_else(|interrupt| interrupt)
+}
+
+/// # Errors
+///
+/// Exceptions of the class that are not [ordinary](is_ordinary).
+fn describe_refusal(object: &Bound<'_, PyAny>) -> PyResult<PyErr> {
+    let (py, found, class) = (object.py(), origin(object), object.get_type());
     let allowed = "an object with `__dlpack__`, `__cuda_array_interface__` or a buffer";
-    let has = |name: &str| class.hasattr(name).unwrap_or(false);
+    let has = |name: &str| Ok::<_, PyErr>(ignore_exception(py, class.hasattr(name))?.unwrap_or(false));
     // `NumPy` converts lists, tuples, and objects that support its protocols (series, images).
     let holds_elements = object.is_instance_of::<PyList>()
         || object.is_instance_of::<PyTuple>()
-        || has("__array__")
-        || has("__array_interface__");
+        || has("__array__")?
+        || has("__array_interface__")?;
     let hint = if object.is_instance_of::<PyCapsule>() {
         "; pass the array instead of its capsule"
     } else if holds_elements {
@@ -269,17 +276,17 @@ pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
     };
     let error = PyTypeError::new_err(format!("`array`: found {found}, allowed: {allowed}{hint}"));
     // The exception that a protocol attribute of the class raises when it is read.
-    let withheld = ["__dlpack__", "__cuda_array_interface__"]
-        .into_iter()
-        .filter(|name| has(name))
-        .find_map(|name| object.getattr(name).err());
-    match withheld {
-        Some(interrupt) if !is_ordinary(object.py(), &interrupt) => interrupt,
-        why => {
-            error.set_cause(object.py(), why);
-            error
+    for name in ["__dlpack__", "__cuda_array_interface__"] {
+        match if has(name)? { object.getattr(name).err() } else { None } {
+            Some(interrupt) if !is_ordinary(py, &interrupt) => return Err(interrupt),
+            Some(why) => {
+                error.set_cause(py, Some(why));
+                break;
+            }
+            None => {}
         }
     }
+    Ok(error)
 }
 
 /// Returns whether the class may be a `PyO3` class. No attribute states that Rust created a class.

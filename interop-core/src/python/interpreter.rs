@@ -12,7 +12,7 @@ use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use pyo3::exceptions::{PyException, PyRecursionError};
+use pyo3::exceptions::{PyException, PyMemoryError, PyRecursionError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -243,9 +243,11 @@ fn lookup(_: &CStr) -> *mut c_void {
 /// Returns whether another way may be tried after an exception.
 ///
 /// Not after one that is no `Exception`, such as `KeyboardInterrupt`. Nor after a `RecursionError`: each level of calls
-/// would try both ways, so every level would double the time.
+/// would try both ways, so every level would double the time. Nor after a `MemoryError`, which says nothing about the object.
 pub(crate) fn is_ordinary(py: Python<'_>, error: &PyErr) -> bool {
-    error.is_instance_of::<PyException>(py) && !error.is_instance_of::<PyRecursionError>(py)
+    error.is_instance_of::<PyException>(py)
+        && !error.is_instance_of::<PyRecursionError>(py)
+        && !error.is_instance_of::<PyMemoryError>(py)
 }
 
 /// Converts an exception from a query of a class to `None`.

@@ -8,7 +8,7 @@
 //!   does not fit.
 //! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: the class gets the methods of the protocols in addition to your own
 //!   `#[pymethods]`: `__dlpack__`, `__dlpack_device__`, `__dlpack_c_exchange_api__`, `__cuda_array_interface__`, the buffer
-//!   protocol, and `__array__` unless yours have it. [`view`] is for its `__getitem__`.
+//!   protocol, `__array__` and `__jax_array__` unless yours have it. [`view`] is for its `__getitem__`.
 //! * By hand: call [`import_as`], [`import`], [`import_capsule`] and [`export`].
 //!
 //! The Python object is frozen, but its memory is not: libraries write to it if the array is writable.
@@ -151,7 +151,7 @@ pub mod expansion {
     pub use crate::python::class::array_class::{ArrayMethods, dlpack, dlpack_device, struct_of};
     pub use crate::python::class::buffer::{get_buffer, release_buffer};
     pub use crate::python::class::exchange_table::exchange_api;
-    pub use crate::python::class::exported_array::{array_method, into_object};
+    pub use crate::python::class::exported_array::{into_object, method_of};
     #[cfg(feature = "stubs")]
     pub use crate::python::hints;
     pub use crate::python::import::object::import_as;

@@ -39,10 +39,10 @@ const _: () = {
                     3,
                 ])
         }
-        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+        fn note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
             <Vec<f32> as __p::Storage>::note_read(&self.values, __stream)
         }
-        fn __note_write(
+        fn note_write(
             &mut self,
             __stream: __p::StreamHandle,
         ) -> ::core::primitive::bool {

@@ -34,10 +34,10 @@ const _: () = {
             let _ = &self.context;
             <[usize; 2] as __p::ShapeField>::finish(&self.shape, __described)
         }
-        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+        fn note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
             <&'static [f32] as __p::Storage>::note_read(&self.cells, __stream)
         }
-        fn __note_write(
+        fn note_write(
             &mut self,
             __stream: __p::StreamHandle,
         ) -> ::core::primitive::bool {

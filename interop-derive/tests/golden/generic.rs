@@ -38,10 +38,10 @@ const _: () = {
                     <usize as __p::Extent>::describe_field(&self.len),
                 ])
         }
-        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+        fn note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
             <Lease<T> as __p::Storage>::note_read(&self.values, __stream)
         }
-        fn __note_write(
+        fn note_write(
             &mut self,
             __stream: __p::StreamHandle,
         ) -> ::core::primitive::bool {

@@ -42,10 +42,10 @@ const _: () = {
                     3,
                 ])
         }
-        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+        fn note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
             <S as __p::Storage>::note_read(&self.pixels, __stream)
         }
-        fn __note_write(
+        fn note_write(
             &mut self,
             __stream: __p::StreamHandle,
         ) -> ::core::primitive::bool {

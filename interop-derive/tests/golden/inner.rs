@@ -21,17 +21,14 @@ const _: () = {
                 .with_other_drops(::core::mem::needs_drop::<String>());
             __described.finish()
         }
-        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
-            <core_crate::Image as __p::CudaArray>::__note_read(&self.image, __stream)
+        fn note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+            <core_crate::Image as __p::CudaArray>::note_read(&self.image, __stream)
         }
-        fn __note_write(
+        fn note_write(
             &mut self,
             __stream: __p::StreamHandle,
         ) -> ::core::primitive::bool {
-            <core_crate::Image as __p::CudaArray>::__note_write(
-                &mut self.image,
-                __stream,
-            )
+            <core_crate::Image as __p::CudaArray>::note_write(&mut self.image, __stream)
         }
         fn __is_only_handle(&mut self) -> ::core::primitive::bool {
             <core_crate::Image as __p::CudaArray>::__is_only_handle(&mut self.image)

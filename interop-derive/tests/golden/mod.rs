@@ -81,7 +81,7 @@ fn expansions_depend_on_no_name_in_scope() {
 
 /// The names that an expansion may use without a path: keywords, what it defines itself, attributes, fields of the runtime, keys of the
 /// Python macros.
-const NAMES: [&str; 38] = [
+const NAMES: [&str; 40] = [
     "Self",
     "self",
     "as",
@@ -102,6 +102,8 @@ const NAMES: [&str; 38] = [
     "where",
     "_",
     "info",
+    "note_read",
+    "note_write",
     "assemble",
     "TYPE",
     "REQUIREMENTS",

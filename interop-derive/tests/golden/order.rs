@@ -24,10 +24,10 @@ const _: () = {
                     <usize as __p::Extent>::describe_field(&self.columns),
                 ])
         }
-        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+        fn note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
             <Vec<f64> as __p::Storage>::note_read(&self.values, __stream)
         }
-        fn __note_write(
+        fn note_write(
             &mut self,
             __stream: __p::StreamHandle,
         ) -> ::core::primitive::bool {

@@ -29,10 +29,10 @@ const _: () = {
             let _ = &self.context;
             <Vec<usize> as __p::ShapeField>::finish(&self.shape, __described)
         }
-        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+        fn note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
             <Vec<f32> as __p::Storage>::note_read(&self.values, __stream)
         }
-        fn __note_write(
+        fn note_write(
             &mut self,
             __stream: __p::StreamHandle,
         ) -> ::core::primitive::bool {

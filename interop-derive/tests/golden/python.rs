@@ -26,10 +26,10 @@ const _: () = {
             let __described = <S as __p::Storage>::describe(&self.values)?;
             <[usize; N] as __p::ShapeField>::finish(&self.shape, __described)
         }
-        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+        fn note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
             <S as __p::Storage>::note_read(&self.values, __stream)
         }
-        fn __note_write(
+        fn note_write(
             &mut self,
             __stream: __p::StreamHandle,
         ) -> ::core::primitive::bool {

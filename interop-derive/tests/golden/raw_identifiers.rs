@@ -23,10 +23,10 @@ const _: () = {
                     <usize as __p::Extent>::describe_field(&self.r#in),
                 ])
         }
-        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+        fn note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
             <Vec<f32> as __p::Storage>::note_read(&self.r#type, __stream)
         }
-        fn __note_write(
+        fn note_write(
             &mut self,
             __stream: __p::StreamHandle,
         ) -> ::core::primitive::bool {

@@ -20,10 +20,10 @@ const _: () = {
                     <usize as __p::Extent>::describe_field(&self.2),
                 ])
         }
-        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+        fn note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
             <Vec<u8> as __p::Storage>::note_read(&self.0, __stream)
         }
-        fn __note_write(
+        fn note_write(
             &mut self,
             __stream: __p::StreamHandle,
         ) -> ::core::primitive::bool {

@@ -17,10 +17,10 @@ const _: () = {
             let __described = <Box<[f32]> as __p::Storage>::describe(&self.value)?;
             __described.extents([])
         }
-        fn __note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
+        fn note_read(&self, __stream: __p::StreamHandle) -> ::core::primitive::bool {
             <Box<[f32]> as __p::Storage>::note_read(&self.value, __stream)
         }
-        fn __note_write(
+        fn note_write(
             &mut self,
             __stream: __p::StreamHandle,
         ) -> ::core::primitive::bool {

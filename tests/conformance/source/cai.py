@@ -104,6 +104,7 @@ legal("address-last", "the last byte of the array is the last that has an addres
 illegal("address-beyond", ("overflow", "shape"), "the last element lies beyond the last address", "B165",
         data=(2**64 - 8, False))
 illegal("address-null", ("null", "data"), "elements at address 0", "R32 B170", data=(0, False))
+illegal("address-near-null", ("null", "data"), "a part of an array whose memory was freed", "R32 B170", data=(4, False))
 illegal("address-none", ("null", "data"), "None stands for 0, and there are elements", "R32 B77", data=(None, False))
 illegal("address-null-0d", ("null", "data"), "a scalar is an element", "R32", shape=(), data=(0, False))
 illegal("address-negative", ("overflow", "data[0]"), "no address", "B165", data=(-4096, False))
@@ -159,8 +160,8 @@ legal("strides-column", "one column of a matrix", "B93 B95", shape=(5,), strides
 legal("strides-backwards", "the address is that of element [0, 0]; the memory lies below it", "R31 R89 B81 B84",
       strides=(-12, 4))
 legal("strides-backwards-both", "the lowest address is that of the last element", "R31 R89 B84", strides=(-12, -4))
-legal("strides-backwards-to-the-start", "down to the first byte that has an address but 0", "R89", shape=(3,),
-      data=(9, False), typestr="|u1", strides=(-4,))
+legal("strides-backwards-to-the-start", "down to the lowest address that memory has", "R89", shape=(3,),
+      data=(4104, False), typestr="|u1", strides=(-4,))
 legal("strides-broadcast", "all rows are one", "R31 B91", strides=(0, 4))
 legal("strides-broadcast-all", "all elements are one", "R31 B91", strides=(0, 0))
 legal("strides-broadcast-huge", "many elements in little memory", "R89 B89", shape=(2**40, 3), strides=(0, 4))
@@ -169,7 +170,7 @@ legal("strides-span", "span of the warp fault: the sum over all axes, not the la
       strides=(16, 12))
 legal("strides-of-bytes", "one byte divides everything", "R85", typestr="|u1", strides=(7, 2))
 legal("strides-reach-widest", "as far as the widest processors address", "R89", shape=(2,), typestr="|u1",
-      data=(1, False), strides=(2**57,))
+      data=(4096, False), strides=(2**57,))
 legal("strides-one-odd", "an axis of one element is never stepped along: no multiple is needed", "B75", typestr="<f8",
       shape=(1, 10), strides=(4, 8))
 legal("strides-one-kept", "a column of a matrix is still contiguous", "B72 B73", shape=(3, 1), strides=(4, 400))

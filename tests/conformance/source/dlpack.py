@@ -130,6 +130,7 @@ legal("address-last", "up to the last byte that has an address", "B166", data=2*
 legal("offset-to-the-last", "up to the last byte that has an address", "R77", data=2**63 + 1, byte_offset=2**63 - 26,
       device=(CUDA, 0))
 illegal("address-null", ("null", "data"), "elements at address 0", "R80 B170", data=0)
+illegal("address-near-null", ("null", "data"), "a part of an array whose memory was freed", "R80 B170", data=4)
 illegal("address-null-offset", ("null", "data"), "an offset makes no address of null", "R80 B170", data=0, byte_offset=64)
 illegal("address-null-0d", ("null", "data"), "a scalar is an element", "R80", shape=(), strides=None, data=0)
 illegal("address-null-cuda", ("null", "data"), "nor has a GPU an address 0", "R80", data=0, device=(CUDA, 0))

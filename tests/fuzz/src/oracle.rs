@@ -127,7 +127,7 @@ pub fn addresses(first: i128, span: Span, bits: i128) -> Option<(i128, i128)> {
         return None;
     }
     let (start, end) = (first + low.div_euclid(8), first + (end + 7).div_euclid(8));
-    (first != 0 && start >= 0 && end <= i128::from(u64::MAX)).then_some((start, end))
+    (first >= 4096 && start >= 0 && end <= i128::from(u64::MAX)).then_some((start, end))
 }
 
 /// Checks a description against legal extents and strides.

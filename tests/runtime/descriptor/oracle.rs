@@ -26,7 +26,10 @@ const STRIDES: [i64; 14] = [
     i64::MIN,
     i64::MIN + 1,
 ];
-const ADDRESSES: [usize; 6] = [1, 0x1_0000, 1 << 47, 1 << 63, usize::MAX - 64, usize::MAX];
+const ADDRESSES: [usize; 7] = [1, FIRST_ADDRESS, 0x1_0000, 1 << 47, 1 << 63, usize::MAX - 64, usize::MAX];
+
+/// No system has memory below.
+const FIRST_ADDRESS: usize = 4096;
 
 /// Returns the number of elements and their address range, or the kind of the error.
 fn judge(
@@ -56,6 +59,9 @@ fn judge(
     ends[1] += 1;
     if !fits(&(ends[1] - ends[0])) {
         return Err(ErrorKind::Overflow);
+    }
+    if address < FIRST_ADDRESS {
+        return Err(ErrorKind::NullPointer);
     }
     // Sizes are counted in bits, in 63 bits: 2^60 bytes, which is beyond any address space.
     let bit_ends = ends.map(|end| end.checked_mul(bits));

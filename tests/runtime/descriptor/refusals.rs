@@ -101,6 +101,37 @@ fn null() {
         // An offset does not make null an address.
         (claims!(&[2, 3], address: 0, byte_offset: 64), told),
     ]);
+    // A part of an array whose memory was freed.
+    let near = |found| (ErrorKind::NullPointer, "data", found, "the address of memory");
+    refused(vec![
+        (claims!(&[1], address: 4), near("the address 0x4, an offset from null")),
+        (claims!(&[1], address: 4095), near("0xfff")),
+        (claims!(&[2], address: 4, byte_offset: 60), near("0x40")),
+    ]);
+    assert!(claims!(&[1], address: 4096).validate().is_ok());
+    assert!(claims!(&[0], address: 4).validate().is_ok());
+}
+
+/// `CuPy` divides the bytes of negative strides as unsigned numbers.
+#[test]
+fn strides_that_were_negative() {
+    for (dtype, elements, bytes) in
+        [(DType::F32, 3, -8_i64), (DType::F64, 2, -8), (DType::COMPLEX128, 7, -48)]
+    {
+        let stride = i64::try_from(bytes as u64 / u64::from(dtype.bits / 8)).unwrap();
+        let shape = [elements];
+        let strides = Strides::Elements(core::slice::from_ref(&stride));
+        let descriptor =
+            RawDescriptor { dtype, strides, ..RawDescriptor::new(ADDRESS, Device::cuda(0), &shape) };
+        let error = descriptor.validate().unwrap_err();
+        assert_eq!((error.kind(), error.location()), (ErrorKind::Overflow, "strides"));
+        assert!(error.to_string().contains("CuPy writes negative strides"), "{error}");
+    }
+    let far = RawDescriptor {
+        strides: Strides::Elements(&[1 << 61]),
+        ..RawDescriptor::new(ADDRESS, Device::CPU, &[3])
+    };
+    assert!(!far.validate().unwrap_err().to_string().contains("CuPy"));
 }
 
 /// R56, R57, bugs 112, 127: unsupported devices, reported by name and number.

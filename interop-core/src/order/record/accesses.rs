@@ -338,7 +338,7 @@ mod tests {
             let (start, item) = (place << scale, 1 + random(4));
             let range = start..start + item + random(3 << scale);
             let elements = match random(3) {
-                0 => Elements::strided(range, item, [8, 12].into_iter()),
+                0 => Elements::strided(range, item, [(2, 8), (2, 12)].into_iter()),
                 _ => Elements::contiguous(range),
             };
             let writes = random(8) == 0;

@@ -57,6 +57,9 @@ impl<A: TensorAbi> ManagedTensor<A> {
     ///    highest element, is live and initialized until the deleter is called. It is on the device that the struct
     ///    names, and may be written unless the flags forbid it.
     /// 3. The deleter may be called on any thread.
+    /// 4. Work that is pending on device memory comes before later work on the legacy default stream of the context, as after
+    ///    a `__dlpack__` without a stream. If it is ordered before another stream only, import the tensor and name that
+    ///    stream by [`Import::assume_ready_on`]; if it is ordered before no stream, wait for it first.
     #[must_use]
     pub unsafe fn from_raw(tensor: *mut A) -> Self {
         // SAFETY: the pointer is not null, by 1.

@@ -89,14 +89,15 @@ pub fn struct_of<'a, T: ArrayClass>(object: &'a Bound<'_, T>) -> &'a T {
 }
 
 // SAFETY: 1 to 3: as for the struct, which lives as long as its object. Nothing changes it, because the class is frozen.
-// 4: others have the object too, so memory that only its sole owner may write is stated as read-only.
+// 4: others have the object too, so memory that only its sole owner may write is stated as read-only. 5 and 6: as for the
+// struct.
 unsafe impl<T: ArrayClass> CudaArray for Py<T> {
     fn info(&self) -> Result<ArrayInfo> {
         described_attached(|py| shared_info(self.bind(py)))
     }
 
-    fn __note_read(&self, stream: StreamHandle) -> bool {
-        with_attached(|py| struct_of(self.bind(py)).__note_read(stream)).unwrap_or(false)
+    fn note_read(&self, stream: StreamHandle) -> bool {
+        with_attached(|py| struct_of(self.bind(py)).note_read(stream)).unwrap_or(false)
     }
 }
 

@@ -189,15 +189,15 @@ impl<'py> IntoPyObject<'py> for ExportedView {
     }
 }
 
-/// Returns the method `__array__` of an array of any class: that of an [`ExportedArray`] over the same memory.
+/// Returns a method of an array of any class, such as `__array__`: that of an [`ExportedArray`] over the same memory.
 #[doc(hidden)]
-pub fn array_method<'py, T: ArrayMethods>(array: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
+pub fn method_of<'py, T: ArrayMethods>(array: &Bound<'py, T>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     let whole = ExportedArray { source: Source::of(array), part: None };
-    Bound::new(array.py(), whole)?.getattr(intern!(array.py(), "__array__"))
+    Bound::new(array.py(), whole)?.getattr(name)
 }
 
 // SAFETY: 1 and 2: as for the inner struct. 3: nothing else has the struct, so no reference to its memory exists. 4: the
-// memory is stated as writable or read-only.
+// memory is stated as writable or read-only. 5 and 6: as for the inner struct.
 unsafe impl CudaArray for ExportedArray {
     fn info(&self) -> Result<ArrayInfo> {
         let mut info = match &self.source {
@@ -398,7 +398,7 @@ impl<O> DescribedOwner<O> {
     }
 }
 
-// SAFETY: 1 to 4: as the caller of `new` promised. Nothing accesses the owner.
+// SAFETY: 1 to 6: as the caller of `new` promised. Nothing accesses the owner.
 unsafe impl<O> CudaArray for DescribedOwner<O> {
     fn info(&self) -> Result<ArrayInfo> {
         Ok(self.info.clone())

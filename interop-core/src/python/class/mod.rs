@@ -2,5 +2,6 @@
 
 pub(crate) mod array_class;
 pub(crate) mod buffer;
+pub(crate) mod copied_array;
 pub(crate) mod exchange_table;
 pub(crate) mod exported_array;

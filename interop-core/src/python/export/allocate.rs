@@ -96,10 +96,12 @@ pub(crate) fn cupy_empty<'py>(
     let name = dtype.typestr().unwrap_or_else(|| dtype.name());
     let ordinal = (device.normalized().device_id,);
     let current = cupy.getattr(intern!(py, "cuda"))?.call_method1(intern!(py, "Device"), ordinal)?;
+    let arguments = (PyTuple::new(py, shape)?, name);
+    // Nothing returns between these calls.
     current.call_method0(intern!(py, "__enter__"))?;
-    let array = cupy.call_method1(intern!(py, "empty"), (PyTuple::new(py, shape)?, name));
-    current.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()))?;
-    array
+    let array = cupy.call_method1(intern!(py, "empty"), arguments);
+    let left = current.call_method1(intern!(py, "__exit__"), (py.None(), py.None(), py.None()));
+    array.and_then(|array| left.map(|_| array))
 }
 
 /// Allocates memory with the allocator of an exchange table and makes an object of it. Returns `None` if the table has

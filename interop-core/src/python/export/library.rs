@@ -25,6 +25,7 @@ use crate::process::counters::COUNTERS;
 use crate::protocols::dlpack::abi::Versioned;
 use crate::protocols::dlpack::export::{ExportedValue, Ownership, export_kept};
 use crate::python::capsule::{in_capsule, share_record};
+use crate::python::class::copied_array::CopiedArray;
 use crate::python::class::exported_array::{
     AnyThread, DescribedOwner, ExportedArray, into_object, numpy_view, reach_of_drop,
 };
@@ -192,7 +193,21 @@ fn by_from_dlpack<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let (py, info) = (importer.py(), &mut array.info()?);
     fit(py, info, package)?;
-    importer.call_method1(intern!(py, "from_dlpack"), (object_of_class(py, info, array)?,))
+    let object = object_of_class(py, info, array)?;
+    let from_dlpack = intern!(py, "from_dlpack");
+    if package == Package::Jax && !is_for_jax(info) {
+        return importer.call_method1(from_dlpack, (CopiedArray(object.unbind()),));
+    }
+    importer.call_method1(from_dlpack, (object,))
+}
+
+/// Whether JAX may have an array in place. It overwrites the memory of an argument that is donated to a function, even if the
+/// memory is not its own, and refuses gaps and negative strides.
+fn is_for_jax(info: &ArrayInfo) -> bool {
+    let is_compact = info.unwatched_range().len() == info.nbytes();
+    let is_forward =
+        info.shape().iter().zip(info.strides()).all(|(extent, stride)| *extent < 2 || *stride > 0);
+    info.numel() == 0 || info.is_writable_by_owner() && is_compact && is_forward
 }
 
 /// Creates an object of this crate's class.

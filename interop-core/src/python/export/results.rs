@@ -126,7 +126,8 @@ result_of! {
 
 result_of! {
     /// A result that becomes a `jax.Array`, over the same memory or as a copy. JAX copies for example host memory that
-    /// is not aligned to 64 bytes (`HostVec` is aligned). For an example see [`NumPy`].
+    /// is not aligned to 64 bytes (`HostVec` is aligned). A read-only array is copied, because JAX may overwrite the memory of
+    /// an argument that is donated to a function (`jax.jit(…, donate_argnums=0)`). For an example see [`NumPy`].
     ///
     /// The conversion raises `ImportError` if JAX is not installed, and passes on exceptions of
     /// `jax.dlpack.from_dlpack`.

@@ -2,6 +2,7 @@
 
 use core::ops::Deref;
 
+use pyo3::exceptions::{PyBufferError, PyNotImplementedError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyString};
@@ -22,7 +23,7 @@ use crate::python::errors::{Failure, origin, set_first_cause, with_origin};
 use crate::python::import::caveats::Caveat;
 use crate::python::import::object::{assemble, import_to};
 use crate::python::import::type_cache::type_info;
-use crate::python::interpreter::{NestedCall, attribute, ignore_exception, is_ordinary};
+use crate::python::interpreter::{NestedCall, attribute, ignore_exception};
 
 /// An argument that is only read, and that is converted if it does not fit: a list, a scalar, an array of another element
 /// type or memory order.
@@ -128,13 +129,7 @@ fn import_like<A: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<A> {
         Ok(array) => return Ok(array),
         Err(failure) => failure,
     };
-    // Whether another element type or layout would help.
-    let is_curable = match &failure {
-        Failure::Invalid(error) => {
-            matches!(error.kind(), ErrorKind::DType | ErrorKind::Strides | ErrorKind::Alignment)
-        }
-        Failure::Raised(error) => is_ordinary(py, error),
-    };
+    let is_curable = is_curable(py, &failure);
     let error = failure.with_origin(object);
     if !is_curable || !ignore_exception(py, is_convertible(object))?.unwrap_or(false) {
         return Err(error);
@@ -143,6 +138,21 @@ fn import_like<A: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<A> {
         import_exactly(&converted, None).map_err(|failure| failure.with_origin(object))
     });
     imported.inspect_err(|why| set_first_cause(py, why, error))
+}
+
+/// Returns whether `NumPy` may read an array that was not imported: another element type or layout would help, or no protocol
+/// expresses it. Any other error says that the array is not as it states, or cannot be used at all.
+fn is_curable(py: Python<'_>, failure: &Failure) -> bool {
+    match failure {
+        Failure::Invalid(error) => {
+            matches!(error.kind(), ErrorKind::DType | ErrorKind::Strides | ErrorKind::Alignment)
+        }
+        Failure::Raised(error) => {
+            error.is_instance_of::<PyTypeError>(py)
+                || error.is_instance_of::<PyBufferError>(py)
+                || error.is_instance_of::<PyNotImplementedError>(py)
+        }
+    }
 }
 
 /// Imports an array for reading only, without a conversion. The array is aligned for the scalars of `element`.
@@ -243,13 +253,21 @@ impl<'py> Cast<'_, 'py> {
             array.call_method("astype", (&target,), Some(&keywords))
         };
         let kind = found.getattr("kind")?;
-        if matches!(kind.cast::<PyString>()?.to_str()?, "i" | "u") && matches!(self.dtype.code, INT | UINT) {
+        let kind = kind.cast::<PyString>()?.to_str()?;
+        let can_cast = |casting: &str| -> PyResult<bool> {
+            numpy.call_method1("can_cast", (&found, &target, casting))?.is_truthy()
+        };
+        if matches!(kind, "i" | "u") && matches!(self.dtype.code, INT | UINT) {
+            if can_cast("safe")? {
+                return astype(&array, "safe");
+            }
             // A copy, because another thread could change the array after the check.
             let array = array.call_method0("copy")?;
             self.check_range(&array)?;
             return astype(&array, "unsafe");
         }
-        if !numpy.call_method1("can_cast", (&found, &target, "same_kind"))?.is_truthy()? {
+        // `NumPy` also casts texts, of which every one that is not empty is true. "V" is the kind of `bfloat16`.
+        if !matches!(kind, "b" | "i" | "u" | "f" | "c" | "V") || !can_cast("same_kind")? {
             let kinds = match self.dtype.code {
                 INT | UINT => "integers or bools",
                 FLOAT => "integers, bools or floats",

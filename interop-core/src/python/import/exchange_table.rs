@@ -5,6 +5,7 @@ use core::ffi::CStr;
 use core::ptr::NonNull;
 
 use pyo3::exceptions::{PyBufferError, PySystemError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
@@ -15,7 +16,7 @@ use crate::protocols::dlpack::abi::{
 };
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::import::package::Package;
-use crate::python::interpreter::{capsule_pointer, ignore_exception};
+use crate::python::interpreter::{capsule_pointer, ignore_exception, imported};
 
 /// A table of the supported major version. It lives until the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl ExchangeTable {
         unsafe { self.0.read() }
     }
 
-    /// Returns the exchange table of a class, unless a `__dlpack__` of a subclass takes precedence.
+    /// Returns the exchange table of a class, unless a `__dlpack__` or a `__torch_function__` of a subclass takes precedence.
     pub(crate) fn from_class(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
         let py = class.py();
         for name in EXCHANGE_ATTRIBUTES.into_iter().filter(|_| in_use()) {
@@ -184,16 +185,27 @@ fn in_use() -> bool {
     std::env::var_os("INTEROP_SKIP_DLPACK_C_EXCHANGE_API").is_none_or(|skip| skip.is_empty() || skip == "0")
 }
 
-/// Returns whether a subclass of the class with the table defines `__dlpack__`. A class that overrides or removes the
-/// method does not intend the inherited table.
+/// Returns whether a subclass of the class with the table decides itself what `__dlpack__` does: it defines the method, or a
+/// `__torch_function__`, which `PyTorch` calls in its place. Such a class does not intend the inherited table.
 fn has_method_below(class: &Bound<'_, PyType>, table: &str) -> PyResult<bool> {
-    let mut method = false;
+    let mut decides = false;
     for class in class.getattr("__mro__")?.try_iter()? {
         let own = class?.getattr("__dict__")?;
         if own.contains(table)? {
-            return Ok(method);
+            return Ok(decides);
         }
-        method |= own.contains("__dlpack__")?;
+        decides |= own.contains("__dlpack__")? || overrides_functions(&own)?;
     }
     Ok(false)
+}
+
+/// Returns whether a class has a `__torch_function__` other than the one by which parameters say that they override nothing.
+fn overrides_functions(own: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let name = "__torch_function__";
+    if !own.contains(name)? {
+        return Ok(false);
+    }
+    let Some(torch) = imported(intern!(own.py(), "torch")) else { return Ok(true) };
+    let nothing = torch.getattr("_C")?.getattr("_disabled_torch_function_impl")?;
+    Ok(!own.get_item(name)?.is(&nothing))
 }

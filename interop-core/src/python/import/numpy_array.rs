@@ -57,6 +57,20 @@ const _: () = {
     assert!(offset_of!(Descr, byte_order) == WORD + 2 && offset_of!(Descr, number) == WORD + 4);
 };
 
+/// `NPY_ARRAY_OWNDATA`.
+const OWNS_DATA: c_int = 4;
+
+/// Where the memory of an array comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    /// `NumPy` has allocated it, so it is host memory, about which the driver need not be asked.
+    Own,
+    /// A capsule. `NumPy` knows the device of a DLPack tensor, which may be pinned or managed memory.
+    Capsule,
+    /// Another object, such as one of `ctypes`, which may have any address.
+    Other,
+}
+
 /// The byte order in a dtype whose elements are not in that of this machine.
 const FOREIGN: u8 = if cfg!(target_endian = "big") { b'<' } else { b'>' };
 
@@ -120,7 +134,8 @@ impl NumPyClass {
         let descr = || unsafe { self.descr(&fields) };
         Ok(fields.data.addr() == address.extract::<usize>()?
             && (fields.ndim, fields.flags) == (2, flags.extract::<c_int>()?)
-            && fields.flags & WRITABLE != 0
+            && fields.flags & (WRITABLE | OWNS_DATA) == WRITABLE
+            && self.memory(&fields) == Memory::Own
             && (fields.base, fields.descr) == (array.as_ptr(), dtype.as_ptr())
             && (list(fields.extents), list(fields.strides)) == ([3, 2], [4, 12])
             && (descr().class.cast(), descr().byte_order) == (class.as_ptr(), b'=')
@@ -141,10 +156,12 @@ impl NumPyClass {
             return Ok(None);
         }
         let (dtype, array) = self.read(object)?;
-        if !array.base.is_null() && self.is_in_capsule(array.base) {
+        let memory = self.memory(&array);
+        if memory == Memory::Capsule {
             return Ok(None);
         }
         let Some(dtype) = dtype else { return Ok(None) };
+        let verification = if memory == Memory::Own { Verification::Skipped } else { verification };
         // From here to the end of the check no Python code runs, so that the lists stay where they are.
         // SAFETY: these are the fields of an array.
         match slot.describe(verification, |info| unsafe { describe(&array, dtype, info) }) {
@@ -200,16 +217,20 @@ impl NumPyClass {
         Ok(function.is_some() && function == self.inherited && is_bound_to(object.as_ptr()))
     }
 
-    /// Returns whether memory belongs to a capsule. `NumPy` knows the device of a DLPack tensor, which may be pinned or managed
-    /// memory.
-    fn is_in_capsule(&self, mut base: *mut ffi::PyObject) -> bool {
+    /// Returns where the memory of an array comes from, through all views.
+    fn memory(&self, array: &Fields) -> Memory {
+        let (mut base, mut flags) = (array.base, array.flags);
         // SAFETY: every array keeps its base alive, which is null or an object.
         while !base.is_null() && unsafe { ffi::PyObject_TypeCheck(base, self.ndarray) } != 0 {
             // SAFETY: the base is an array.
-            base = unsafe { self.fields(base) }.base;
+            let array = unsafe { self.fields(base) };
+            (base, flags) = (array.base, array.flags);
+        }
+        if base.is_null() {
+            return if flags & OWNS_DATA != 0 { Memory::Own } else { Memory::Other };
         }
         // SAFETY: as above.
-        !base.is_null() && unsafe { ffi::PyCapsule_CheckExact(base) } != 0
+        if unsafe { ffi::PyCapsule_CheckExact(base) } != 0 { Memory::Capsule } else { Memory::Other }
     }
 
     /// Returns the element type of a dtype that `ml_dtypes` has registered, if only DLPack can name it.

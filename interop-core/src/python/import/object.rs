@@ -134,12 +134,16 @@ fn import_with(
 }
 
 /// Fills a slot. Not generic, so that it is compiled once.
+///
+/// # Errors
+///
+/// [`Failure::Invalid`] names the class of the object.
 pub(crate) fn import_to(
     object: &Bound<'_, PyAny>,
     stream: Option<StreamHandle>,
     verification: Verification,
     slot: &mut ImportSlot,
-) -> PyResult<Filled> {
+) -> Result<Filled, Failure> {
     let _nested = NestedCall::enter()?;
     release_deferred_refs(object.py());
     let class = type_info(object)?;
@@ -238,7 +242,7 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for Kept<A> {
 }
 
 /// Fills a slot by the first protocol that the object supports.
-fn fill_slot(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> PyResult<Filled> {
+fn fill_slot(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> Result<Filled, Failure> {
     let _consumer = request.stream.map(NamedConsumer::new);
     let mut outcome = Ok(None);
     for protocol in PROTOCOLS {
@@ -249,7 +253,7 @@ fn fill_slot(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> PyResult
     }
     let filled = match outcome {
         Ok(Some(filled)) => filled,
-        Ok(None) => return Err(not_an_array(request.object)),
+        Ok(None) => return Err(not_an_array(request.object).into()),
         Err(failure) => recover(request, failure, slot)?,
     };
     let import = slot.import(&filled);
@@ -272,7 +276,11 @@ fn fill_slot(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> PyResult
 ///
 /// Otherwise the failure is returned. An error of the other protocol is its cause, or has it as the cause.
 #[cold]
-fn recover(request: &ImportRequest<'_, '_>, failure: Failure, slot: &mut ImportSlot) -> PyResult<Filled> {
+fn recover(
+    request: &ImportRequest<'_, '_>,
+    failure: Failure,
+    slot: &mut ImportSlot,
+) -> Result<Filled, Failure> {
     let py = request.object.py();
     match failure {
         // These classes mean that the protocol cannot express the array.
@@ -281,7 +289,7 @@ fn recover(request: &ImportRequest<'_, '_>, failure: Failure, slot: &mut ImportS
                 && (refusal.is_instance_of::<PyBufferError>(py)
                     || refusal.is_instance_of::<PyTypeError>(py)) =>
         {
-            recover_by_buffer(request, *refusal, slot)
+            Ok(recover_by_buffer(request, *refusal, slot)?)
         }
         // `CuPy` divides negative strides as unsigned numbers.
         Failure::Invalid(error) if error.kind() == ErrorKind::Overflow && error.location() == "strides" => {
@@ -291,11 +299,12 @@ fn recover(request: &ImportRequest<'_, '_>, failure: Failure, slot: &mut ImportS
                 Ok(Some(filled)) => return Ok(filled),
                 Ok(None) => {}
                 Err(why) if is_ordinary(py, &why) => refusal.set_cause(py, Some(why)),
-                Err(interrupt) => return Err(interrupt),
+                Err(interrupt) => return Err(interrupt.into()),
             }
-            Err(refusal)
+            Err(refusal.into())
         }
-        failure => Err(failure.with_origin(request.object)),
+        Failure::Invalid(error) => Err(with_origin(request.object, error).into()),
+        raised @ Failure::Raised(_) => Err(raised),
     }
 }
 
