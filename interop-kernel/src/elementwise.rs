@@ -241,6 +241,16 @@ macro_rules! lists {
                     reads: bool,
                     mut function: impl FnMut($first, $($other),*) -> Option<$first>,
                 ) {
+                    #[cfg(not(target_arch = "nvptx64"))]
+                    if let Some(part) = thread.host_part() {
+                        return self.0.for_each_run(part, |offsets, strides, count| {
+                            if strides == [1; $count] {
+                                self.visit_run::<true>(offsets, strides, count, reads, &mut function);
+                            } else {
+                                self.visit_run::<false>(offsets, strides, count, reads, &mut function);
+                            }
+                        });
+                    }
                     let arrays = &self.0;
                     let strides = &arrays.axes[0].strides;
                     // The distance of the first elements of neighbouring units that are not loaded at once.
@@ -315,6 +325,40 @@ macro_rules! lists {
                             }
                         }
                     });
+                }
+
+                /// Visits neighbours along the innermost axis, in a launch on the CPU. The strides of `DENSE` arrays are 1, which the
+                /// compiler knows.
+                #[cfg(not(target_arch = "nvptx64"))]
+                #[inline(always)]
+                fn visit_run<const DENSE: bool>(
+                    &self,
+                    offsets: [i64; $count],
+                    strides: [isize; $count],
+                    count: usize,
+                    reads: bool,
+                    function: &mut impl FnMut($first, $($other),*) -> Option<$first>,
+                ) {
+                    let places = (self.place::<$first>(0, offsets[0]), $(self.place::<$other>($number, offsets[$number]),)*);
+                    let strides = if DENSE { [1; $count] } else { strides };
+                    for at in 0..count as isize {
+                        let to = places.0.wrapping_offset(at * strides[0]);
+                        let own = if reads {
+                            // SAFETY: the element is one of this part, in an array that lives; any bits are an element.
+                            unsafe { to.read() }
+                        } else {
+                            // SAFETY: any bits are an element.
+                            unsafe { zeroed() }
+                        };
+                        $(
+                            // SAFETY: the element is in the array of this number, which nobody writes.
+                            let $other = unsafe { places.$number.wrapping_offset(at * strides[$number]).read() };
+                        )*
+                        if let (true, Some(result)) = ($writes, function(own, $($other),*)) {
+                            // SAFETY: the element is one of this part, in an array that the kernel writes.
+                            unsafe { to.write(result) };
+                        }
+                    }
                 }
 
                 #[inline(always)]

@@ -9,6 +9,7 @@ use std::ptr;
 use std::thread;
 
 use crate::LaunchSize;
+pub use crate::host_launch::launch;
 pub use crate::kernel::Memory;
 use crate::kernel::{Kernel, Parameters};
 use crate::launch_size::is_team;
@@ -18,18 +19,18 @@ use crate::thread::Thread;
 use crate::thread::sealed::FirstParameter as _;
 
 /// The parameters of a launch, which each thread gets.
-struct Shared<P>(ManuallyDrop<P>);
+pub(crate) struct Shared<P>(ManuallyDrop<P>);
 
 // SAFETY: parameters are plain numbers, and pointers to elements, which are `Send` and `Sync`. No two threads write one
 // element: each mapping gives it to one thread, or lets threads add to it in one step.
 unsafe impl<P: Parameters> Sync for Shared<P> {}
 
 impl<P: Parameters> Shared<P> {
-    fn new(parameters: P) -> Self {
+    pub(crate) fn new(parameters: P) -> Self {
         Self(ManuallyDrop::new(parameters))
     }
 
-    fn copy(&self) -> P {
+    pub(crate) fn copy(&self) -> P {
         // SAFETY: parameters own nothing, and each copy goes to another thread of the launch, as on a device.
         unsafe { ptr::read(&raw const *self.0) }
     }
@@ -46,19 +47,22 @@ pub(crate) fn assert_outside(what: &str) {
     assert!(!IS_IN_KERNEL.get(), "{what} is called in a kernel; call it before the launch");
 }
 
-/// Marks that a thread of the system has left a kernel, also by a panic.
-struct Inside;
+/// A thread of the system is in a kernel. The drop, which a panic runs too, restores what was before: a thread that waits for others may
+/// work for them meanwhile.
+struct Inside {
+    was_inside: bool,
+}
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        IS_IN_KERNEL.set(false);
+        IS_IN_KERNEL.set(self.was_inside);
     }
 }
 
 /// Runs a kernel in one thread of a launch.
-fn call<'t, 'a: 't, K: Kernel>(place: &'t Place<'t>, parameters: K::Parameters<'a>) {
-    IS_IN_KERNEL.set(true);
-    let _inside = Inside;
+#[inline(always)]
+pub(crate) fn call<'t, 'a: 't, K: Kernel>(place: &'t Place<'t>, parameters: K::Parameters<'a>) {
+    let _inside = Inside { was_inside: IS_IN_KERNEL.replace(true) };
     // SAFETY: this thread of the launch has just begun.
     let first = unsafe { K::First::from_thread(Thread::new(place)) };
     K::call(first, parameters);
@@ -66,15 +70,9 @@ fn call<'t, 'a: 't, K: Kernel>(place: &'t Place<'t>, parameters: K::Parameters<'
 
 /// Compares a launch with what every device takes.
 #[track_caller]
-fn assert_launchable(size: LaunchSize) {
+pub(crate) fn assert_launchable(size: LaunchSize) {
     assert_outside("`run` or `run_in_threads`");
-    let ((x, y, z), (width, height, depth)) = (size.grid, size.block);
-    let threads =
-        [width, height, depth].iter().try_fold(1_u32, |threads, extent| threads.checked_mul(*extent));
-    assert!(
-        threads.is_some_and(|threads| (1..=1024).contains(&threads)) && x > 0 && y > 0 && z > 0,
-        "a launch has at least one block, and 1 to 1024 threads in a block: found {size:?}"
-    );
+    assert!(size.is_launchable(), "{}: found {size:?}", crate::launch_size::LAUNCHABLE);
 }
 
 fn positions((width, height, depth): (u32, u32, u32)) -> impl Iterator<Item = [u32; 3]> {
@@ -92,7 +90,7 @@ pub fn run<K: Kernel>(size: LaunchSize, parameters: K::Parameters<'_>) {
     let parameters = Shared::new(parameters);
     for block in positions(size.grid) {
         for thread in positions(size.block) {
-            call::<K>(&Place { thread, block, size, gate: None, team: None }, parameters.copy());
+            call::<K>(&Place { thread, block, size, gate: None, team: None, part: None }, parameters.copy());
         }
     }
 }
@@ -112,7 +110,7 @@ pub fn run_in_threads<K: Kernel>(size: LaunchSize, parameters: K::Parameters<'_>
         let team = teams.get((thread[2] * height + thread[1]) as usize);
         let _guards = (Guard(&gate), team.map(Guard));
         for block in positions(size.grid) {
-            call::<K>(&Place { thread, block, size, gate: Some(&gate), team }, parameters.copy());
+            call::<K>(&Place { thread, block, size, gate: Some(&gate), team, part: None }, parameters.copy());
             if let Some(team) = team {
                 team.end();
             }

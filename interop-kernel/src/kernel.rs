@@ -10,6 +10,7 @@ use crate::element::KernelElement;
 use crate::elementwise::sealed::Located;
 use crate::elementwise::{Arrays, Elementwise, KernelElementwise};
 use crate::error::{ArgumentError, MistakeKind};
+use crate::host_launch::HostMemory;
 use crate::layout::{HasLayout, Layouts};
 use crate::mapping::sealed::Rule;
 use crate::thread::FirstParameter;
@@ -41,6 +42,13 @@ pub trait Parameter: HasLayout {
     /// As [`simulate`](crate::host::simulate).
     #[doc(hidden)]
     unsafe fn located<M: Memory>(self) -> Option<Self>;
+
+    /// The parameter of a kernel that runs in one thread, which needs no atomic additions.
+    #[doc(hidden)]
+    #[must_use]
+    fn of_one_thread(self) -> Self {
+        self
+    }
 
     /// The extents, of a view.
     #[doc(hidden)]
@@ -215,6 +223,10 @@ impl<'a, T: KernelElement, const N: usize, M: Rule> Parameter for ViewMut<'a, T,
         located::<T, N, P>(&self.fields, true).map(from_fields::view_mut)
     }
 
+    fn of_one_thread(self) -> Self {
+        if M::IS_ATOMIC { self.for_one_thread() } else { self }
+    }
+
     fn shape(launched: &Self::Launched) -> Option<&[i64]> {
         Some(&launched.argument.fields.shape)
     }
@@ -355,6 +367,10 @@ pub trait Parameters: Layouts + Sized {
     unsafe fn located<M: Memory>(pointers: *const *const c_void) -> Option<Self>;
 
     #[doc(hidden)]
+    #[must_use]
+    fn of_one_thread(self) -> Self;
+
+    #[doc(hidden)]
     fn shape(launched: &Self::Launched, number: usize) -> Option<&[i64]>;
 
     #[doc(hidden)]
@@ -392,6 +408,12 @@ macro_rules! tuples {
                     // memory of it.
                     unsafe { pointers.add($number).read().cast::<$parameter>().read_unaligned().located::<Z>() }?,
                 )*))
+            }
+
+            #[expect(clippy::allow_attributes, reason = "as above")]
+            #[allow(clippy::unused_unit, reason = "as above")]
+            fn of_one_thread(self) -> Self {
+                ($(self.$number.of_one_thread(),)*)
             }
 
             #[expect(clippy::allow_attributes, reason = "as above")]
@@ -522,6 +544,43 @@ impl<'a, K: Kernel> Arguments<'a, K> {
     #[must_use]
     pub fn are_in_scope(&self, scope: usize) -> bool {
         K::Parameters::are_in_scope(&self.0, scope)
+    }
+
+    /// Runs the kernel on the CPU, as [`host::launch`](crate::host::launch).
+    ///
+    /// # Errors
+    ///
+    /// [`MistakeKind::Shape`] for a launch that no device takes.
+    ///
+    /// # Safety
+    ///
+    /// 1. The arrays are in memory of the host. Until this returns they live, nobody else writes their elements, and nobody else uses those
+    ///    that the kernel writes.
+    /// 2. `spread` is as in [`host::launch`](crate::host::launch).
+    #[track_caller]
+    pub unsafe fn run_on_host(
+        &self,
+        size: LaunchSize,
+        workers: u32,
+        spread: impl FnOnce(u32, &(dyn Fn(u32) + Sync)),
+    ) -> Result<(), ArgumentError> {
+        if !size.is_launchable() {
+            let found = format!("{size:?}");
+            return Err(ArgumentError::new(
+                MistakeKind::Shape,
+                "size",
+                found,
+                crate::launch_size::LAUNCHABLE,
+            ));
+        }
+        let mut pointers = Vec::with_capacity(K::PARAMETERS.len());
+        self.for_each_pointer(|argument| pointers.push(argument));
+        // SAFETY: these are the arguments of the kernel, whose arrays are in memory of the host, as the caller promises.
+        let parameters = unsafe { K::Parameters::<'_>::located::<HostMemory>(pointers.as_ptr()) };
+        let parameters = parameters.unwrap_or_else(|| unreachable!("the host reaches its own memory"));
+        // SAFETY: 2 of the caller.
+        unsafe { crate::host::launch::<K>(size, parameters, workers, spread) };
+        Ok(())
     }
 
     /// Calls `to` with a pointer to each argument, in the order of the parameters, as `cuLaunchKernel` needs them. They live as

@@ -82,6 +82,26 @@ impl LaunchSize {
     }
 }
 
+#[cfg(not(target_arch = "nvptx64"))]
+impl LaunchSize {
+    /// Whether every device takes a launch of this size.
+    pub(crate) fn is_launchable(self) -> bool {
+        let ((x, y, z), (width, height, depth)) = (self.grid, self.block);
+        let threads = u128::from(width) * u128::from(height) * u128::from(depth);
+        (1..=1024).contains(&threads) && x > 0 && y > 0 && z > 0
+    }
+
+    /// The number of threads, of a launch that every device takes.
+    pub(crate) fn threads(self) -> u128 {
+        let ((x, y, z), (width, height, depth)) = (self.grid, self.block);
+        [x, y, z, width, height, depth].into_iter().map(u128::from).product()
+    }
+}
+
+/// The launches that every device takes, for messages.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(crate) const LAUNCHABLE: &str = "a launch has at least one block, and 1 to 1024 threads in a block";
+
 /// Whether a block of this size consists of teams.
 #[inline(always)]
 pub(crate) fn is_team([width, height, depth]: [u32; 3]) -> bool {

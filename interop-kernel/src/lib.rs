@@ -35,7 +35,7 @@
 //! | [`Elements`], [`Packs`], [`Tiles`], [`Rows`], [`Blocks`] | decide which thread has which elements of a `ViewMut` |
 //! | [`KernelView`], [`KernelViewMut`], [`KernelArrays`], [`InScope`] | arguments of a launch |
 //! | [`math`] | `sqrt`, `exp2`, `floor` and others, which are not in `core` |
-//! | [`host`] | runs on the CPU, for a simulated driver |
+//! | [`host`] | runs and launches on the CPU, for a library that launches kernels, and for a simulated driver |
 //! | [`ptx`] | compiles kernels, and says when their PTX is old |
 //!
 //! On the device, the crate is `no_std` and needs unstable features of the compiler (`RUSTC_BOOTSTRAP=1`, or a nightly). On the
@@ -68,11 +68,18 @@ mod element;
 mod element_function;
 mod elementwise;
 #[cfg(not(target_arch = "nvptx64"))]
+mod elementwise_on_host;
+#[cfg(not(target_arch = "nvptx64"))]
 mod error;
 mod fail;
 mod fields;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod host;
+#[cfg(not(target_arch = "nvptx64"))]
+mod host_launch;
+#[cfg(not(target_arch = "nvptx64"))]
+mod host_part;
+mod index;
 #[cfg(not(target_arch = "nvptx64"))]
 mod kernel;
 mod launch_size;
@@ -80,13 +87,18 @@ mod layout;
 mod mapping;
 pub mod math;
 #[cfg(not(target_arch = "nvptx64"))]
+mod math_on_host;
+#[cfg(not(target_arch = "nvptx64"))]
 mod merge;
+mod own;
 #[cfg(not(target_arch = "nvptx64"))]
 mod place;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod ptx;
 mod real;
 mod row;
+#[cfg(not(target_arch = "nvptx64"))]
+mod row_on_host;
 mod row_source;
 mod shared;
 mod team;
@@ -138,6 +150,7 @@ pub use error::{ArgumentError, MistakeKind};
 /// The crate with `f16` and `bf16`, as a device has it: without `std`.
 #[cfg(feature = "half")]
 pub use half;
+pub use index::{Index, OwnIndex, Position, TileRows};
 #[cfg(feature = "derive")]
 pub use interop_derive::{KernelElement, kernel};
 #[cfg(not(target_arch = "nvptx64"))]
@@ -146,10 +159,11 @@ pub use launch_size::LaunchSize;
 pub use mapping::{Atomic, Blocks, Elements, Mapping, Packs, Rows, Tiles};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use merge::{DynKernelView, KernelOperand, Views};
+pub use own::Own;
 pub use real::{Real, RowElement};
 pub use row::{OwnRows, Row};
 pub use row_source::{ArrayOfRows, KeptRow, RowArray, Source};
 pub use shared::Shared;
 pub use team::Team;
-pub use thread::{BlockThread, FirstParameter, Index, Own, OwnIndex, Position, Thread, TileRows};
+pub use thread::{BlockThread, FirstParameter, Thread};
 pub use view::{KernelView, KernelViewMut, View, ViewMut};

@@ -1,7 +1,8 @@
 //! Functions of `f32` that a kernel cannot call as methods, because on a device there is only `core`, or that are slow as methods.
 //!
-//! On a device each is one or two instructions, on the CPU the method of the standard library. The results of [`sqrt`], [`floor`]
-//! and [`mul_add`] are the same, bit for bit. Those of the others differ in the last digits.
+//! On a device each is one or two instructions. On the CPU the exponentials and logarithms are wrong by less than one unit in the last
+//! place, and a loop computes several at once. The results of [`sqrt`], [`floor`] and [`mul_add`] are the same on both, bit for bit. Those of
+//! the others differ in the last digits.
 //!
 //! ```
 //! use interop_kernel::math;
@@ -11,6 +12,9 @@
 //! assert_eq!(sigmoid(0.0), 0.5);
 //! ```
 #![cfg_attr(target_arch = "nvptx64", expect(unsafe_code, reason = "instructions of the device"))]
+
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::math_on_host;
 
 macro_rules! functions {
     ($($(#[doc = $doc:literal])* $name:ident($($argument:ident)*) = $instruction:literal, $on_host:expr;)*) => {
@@ -41,13 +45,13 @@ functions! {
     /// Returns 1 / √x. On a device it is wrong by at most 3e-7 of the result.
     rsqrt(x) = "rsqrt.approx.f32 {out}, {};", x.sqrt().recip();
     /// Returns e to the power `x`. On a device it is wrong by at most (4 + |x|) · 1e-7 of the result.
-    exp(x) = "{{ .reg .f32 power; mul.rn.f32 power, {}, 0f3FB8AA3B; ex2.approx.f32 {out}, power; }}", x.exp();
+    exp(x) = "{{ .reg .f32 power; mul.rn.f32 power, {}, 0f3FB8AA3B; ex2.approx.f32 {out}, power; }}", math_on_host::exp(x);
     /// Returns the natural logarithm. On a device it is wrong by at most 4e-7, of the result outside of (0.5, 2).
-    ln(x) = "{{ .reg .f32 power; lg2.approx.f32 power, {}; mul.rn.f32 {out}, power, 0f3F317218; }}", x.ln();
+    ln(x) = "{{ .reg .f32 power; lg2.approx.f32 power, {}; mul.rn.f32 {out}, power, 0f3F317218; }}", math_on_host::ln(x);
     /// Returns 2 to the power `x`. On a device it is wrong by at most 3e-7 of the result.
-    exp2(x) = "ex2.approx.f32 {out}, {};", x.exp2();
+    exp2(x) = "ex2.approx.f32 {out}, {};", math_on_host::exp2(x);
     /// Returns the logarithm to the base 2. On a device it is wrong by at most 3e-7, of the result outside of (0.5, 2).
-    log2(x) = "lg2.approx.f32 {out}, {};", x.log2();
+    log2(x) = "lg2.approx.f32 {out}, {};", math_on_host::log2(x);
     /// Returns the greatest integer that is not greater than `x`.
     floor(x) = "cvt.rmi.f32.f32 {out}, {};", x.floor();
     /// Returns `x * factor + summand`, rounded once.

@@ -331,7 +331,7 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
     }
 
     /// Returns the number of elements along an axis, and their distance in each array.
-    fn axis(&self, axis: usize) -> (i64, [i64; K]) {
+    pub(crate) fn axis(&self, axis: usize) -> (i64, [i64; K]) {
         let KernelAxis { extent, strides } = &self.axes[axis];
         match axis {
             0 => (self.row, *strides),

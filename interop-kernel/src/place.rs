@@ -6,6 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::LaunchSize;
+use crate::host_part::HostPart;
 
 /// Where a thread is in its launch.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Place<'g> {
     pub(crate) gate: Option<&'g Gate<SharedValue>>,
     /// Where the threads of its team meet, if they run at the same time. Otherwise the first one plays them all.
     pub(crate) team: Option<&'g Gate<TeamCall>>,
+    /// In a launch on the CPU, the part of the work that this thread has. `None` in a run as on a device.
+    pub(crate) part: Option<HostPart<'g>>,
 }
 
 impl Place<'_> {

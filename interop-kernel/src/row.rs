@@ -29,6 +29,9 @@ pub struct OwnRows<'r, 't, T, const KEPT: usize> {
     pub(crate) fields: Fields<2>,
     pub(crate) rows: Range<u64>,
     pub(crate) step: u64,
+    /// The rows of a part of a launch on the CPU, which are next to each other: up to which one, and how many.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) neighbours: Option<(u64, u64)>,
     pub(crate) element: PhantomData<T>,
 }
 
@@ -43,6 +46,14 @@ impl<'r, 't, T: RowElement, const KEPT: usize> Iterator for OwnRows<'r, 't, T, K
         }
         // Rows and teams have fewer than 2^64 numbers together, but not by much.
         self.rows.start = row.saturating_add(self.step);
+        #[cfg(not(target_arch = "nvptx64"))]
+        if let Some((end, count)) = &mut self.neighbours {
+            self.rows.start = row + 1;
+            if self.rows.start == *end {
+                self.rows.start = end.saturating_add((self.step - 1) * *count);
+                *end = end.saturating_add(self.step * *count);
+            }
+        }
         Some(Row { team: self.team, part: part::<T>(&self.fields, row), element: PhantomData })
     }
 }
@@ -68,8 +79,8 @@ fn part<T: RowElement>(fields: &Fields<2>, row: u64) -> Part {
 /// leaves nothing for the code around: such a function is an [`ElementFunction`], so it holds numbers and views, and says `move`.
 #[derive(Debug)]
 pub struct Row<'r, 't, T, const KEPT: usize> {
-    team: &'r TeamThreads<'t>,
-    part: Part,
+    pub(crate) team: &'r TeamThreads<'t>,
+    pub(crate) part: Part,
     element: PhantomData<T>,
 }
 
@@ -110,6 +121,11 @@ impl<'t, T: RowElement, const KEPT: usize> Row<'_, 't, T, KEPT> {
             });
             words
         };
+        #[cfg(not(target_arch = "nvptx64"))]
+        if self.team.is_in_part() {
+            // The cache of the CPU keeps it.
+            return KeptRow { row: self.part.row, words: Vec::new(), array, marker: PhantomData };
+        }
         KeptRow { row: self.part.row, words: self.team.of_each(words), array, marker: PhantomData }
     }
 
@@ -185,6 +201,10 @@ impl<'t, T: RowElement, const KEPT: usize> Row<'_, 't, T, KEPT> {
         source: S,
         f: impl Fn(S::Items) -> f32 + ElementFunction<'t>,
     ) -> (f32, usize) {
+        #[cfg(not(target_arch = "nvptx64"))]
+        if self.team.is_in_part() {
+            return self.argmax_on_host(source, self.max(source, f), f);
+        }
         let is_more = |one: f32, other: f32| one > other || one.is_nan() && !other.is_nan();
         // The columns are bits of an `f32`.
         let max = |most: [f32; 2], other: [f32; 2]| {
@@ -238,6 +258,10 @@ impl<'t, T: RowElement, const KEPT: usize> Row<'_, 't, T, KEPT> {
     ) -> [f32; N] {
         const { assert!(0 < N && N <= 3, "a team reduces a row to one, two or three numbers at once") };
         let lines = source.lines(&self.part);
+        #[cfg(not(target_arch = "nvptx64"))]
+        if self.team.is_in_part() {
+            return self.reduce_on_host::<S, N>(lines, start, move |own, items, _| step(own, items), merge);
+        }
         let of_thread = |thread| {
             let mut reduction = Reduction { numbers: start, step };
             // SAFETY: of what is written, each thread has its own elements.
@@ -259,6 +283,11 @@ impl<'t, T: RowElement, const KEPT: usize> Row<'_, 't, T, KEPT> {
     ) -> [f32; N] {
         const { assert!(0 < N && N <= 3, "a team sums up to three values at once") };
         let lines = source.lines(&self.part);
+        #[cfg(not(target_arch = "nvptx64"))]
+        if self.team.is_in_part() {
+            let step = |own, items, column| combine(own, f(items, column));
+            return self.reduce_on_host::<S, N>(lines, start, step, &combine);
+        }
         let of_thread = |thread| {
             let mut fold = Fold { values: start, f: &f, combine: &combine };
             // SAFETY: of what is written, each thread has its own elements.
@@ -280,6 +309,10 @@ impl<'t, T: RowElement, const KEPT: usize> Row<'_, 't, T, KEPT> {
         self.team.call();
         let line = Line::<E>::new(&array.fields, &self.part);
         let lines = source.lines(&self.part);
+        #[cfg(not(target_arch = "nvptx64"))]
+        if self.team.is_in_part() {
+            return self.write_on_host::<E, S>(line, lines, f);
+        }
         for thread in self.team.lanes() {
             // SAFETY: of what is written, each thread has its own elements.
             unsafe { self.visit(source, lines, thread, line.is_wide, &mut Store { line, f: &f }) };

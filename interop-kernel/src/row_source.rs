@@ -81,6 +81,28 @@ impl<T: RowElement> Line<T> {
         Self { place, stride: stride as isize, is_wide }
     }
 
+    /// The line, if its elements lie next to each other: with a stride that the compiler knows.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    pub(crate) fn dense(self) -> Option<Self> {
+        (self.stride == 1).then_some(Self { stride: 1, ..self })
+    }
+
+    /// Sets an element.
+    ///
+    /// # Safety
+    ///
+    /// The row has it, and nobody else uses it now.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    pub(crate) unsafe fn set(&self, column: usize, value: f32)
+    where
+        T: Real,
+    {
+        // SAFETY: as the caller promises.
+        unsafe { self.place.wrapping_offset(column as isize * self.stride).write(T::from_f32(value)) };
+    }
+
     /// Loads elements. `WIDE` says that they are a unit and aligned as one.
     ///
     /// # Safety
@@ -253,6 +275,20 @@ pub trait Source: Copy + sealed::Sealed {
     #[doc(hidden)]
     unsafe fn load<const WIDE: bool>(self, lines: Self::Lines, unit: Unit) -> Self::Words;
 
+    /// The lines, if the elements of each lie next to each other.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    fn dense(lines: Self::Lines) -> Option<Self::Lines>;
+
+    /// Returns an element of each array.
+    ///
+    /// # Safety
+    ///
+    /// The row has it, and nobody else writes it now.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    unsafe fn item(lines: Self::Lines, column: usize) -> Self::Items;
+
     /// Returns an element of those in words.
     #[doc(hidden)]
     fn items(words: &Self::Words, number: usize) -> Self::Items;
@@ -353,6 +389,19 @@ impl<A: RowArray> Source for A {
         line.is_wide
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn dense(line: Line<A::Element>) -> Option<Line<A::Element>> {
+        line.dense()
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    unsafe fn item(line: Line<A::Element>, column: usize) -> f32 {
+        // SAFETY: as the caller promises.
+        unsafe { line.place.wrapping_offset(column as isize * line.stride).read() }.to_f32()
+    }
+
     #[inline(always)]
     unsafe fn load<const WIDE: bool>(self, line: Line<A::Element>, unit: Unit) -> Words {
         match self.kept(unit) {
@@ -394,6 +443,19 @@ macro_rules! tuples {
             #[inline(always)]
             fn is_wide(lines: &Self::Lines) -> bool {
                 true $(&& $source::is_wide(&lines.$number))*
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[inline(always)]
+            fn dense(lines: Self::Lines) -> Option<Self::Lines> {
+                Some(($($source::dense(lines.$number)?,)*))
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[inline(always)]
+            unsafe fn item(lines: Self::Lines, column: usize) -> Self::Items {
+                // SAFETY: as the caller promises.
+                ($(unsafe { $source::item(lines.$number, column) },)*)
             }
 
             #[inline(always)]

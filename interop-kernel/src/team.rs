@@ -83,10 +83,22 @@ impl<'t, const KEPT: usize> Team<'t, KEPT> {
         }
         // In an earlier loop an element may have been that of another thread.
         team.separate_loops();
+        #[cfg(not(target_arch = "nvptx64"))]
+        if let Some(part) = thread.host_part() {
+            return OwnRows::of_part(team, fields, part);
+        }
         let (number, teams) = (z * block[1] + y, u64::from(block[1] * block[2]));
         let first = thread.block() * teams + u64::from(number);
         let rows = first..if team.plays() { rows as u64 } else { 0 };
-        OwnRows { team, fields, rows, step: thread.blocks() * teams, element: PhantomData }
+        OwnRows {
+            team,
+            fields,
+            rows,
+            step: thread.blocks() * teams,
+            #[cfg(not(target_arch = "nvptx64"))]
+            neighbours: None,
+            element: PhantomData,
+        }
     }
 }
 

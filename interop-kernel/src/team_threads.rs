@@ -42,6 +42,13 @@ impl<'t> TeamThreads<'t> {
         self.thread.extents(Extents::BlockSize)[0]
     }
 
+    /// Whether the thread has a part of a launch on the CPU.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    pub(crate) fn is_in_part(&self) -> bool {
+        self.thread.host_part().is_some()
+    }
+
     #[inline(always)]
     fn lane(&self) -> u32 {
         self.thread.extents(Extents::Thread)[0]
@@ -49,6 +56,7 @@ impl<'t> TeamThreads<'t> {
 
     /// Where the threads of the team meet, if each of them is a thread of the system. Otherwise the first one plays them all.
     #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
     fn gate(&self) -> Option<&'t Gate<TeamCall>> {
         self.thread.place().team
     }

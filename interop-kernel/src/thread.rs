@@ -7,8 +7,11 @@ use core::marker::PhantomData;
 #[cfg(target_arch = "nvptx64")]
 use crate::device;
 use crate::element::KernelElement;
-use crate::fail::{Mistake, fail};
-use crate::mapping::{Blocks, Elements, Mapping, Packs, Tiles};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::host_part::HostPart;
+use crate::index::Index;
+use crate::mapping::{Blocks, Elements, Packs, Tiles};
+use crate::own::Own;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::place::Place;
 use crate::shared::Shared;
@@ -16,6 +19,12 @@ use crate::shared::Shared;
 /// The thread that runs a kernel: its number, and which elements it may write.
 ///
 /// It is the first parameter of a kernel. Code cannot make one, keep one or give one to another thread.
+///
+/// # Launches on the CPU
+///
+/// A launch over arrays in host memory has few threads with many elements each, next to each other. So a kernel goes over all elements of
+/// [`elements`](Self::elements), [`packs`](Self::packs) or [`tiles`](Self::tiles); one that leaves some panics at its end. The numbers of a
+/// thread and of a block mean nothing there, and their functions panic. The function `run` of a kernel has the threads of a device.
 pub struct Thread<'t> {
     #[cfg(not(target_arch = "nvptx64"))]
     place: &'t Place<'t>,
@@ -111,11 +120,13 @@ pub(crate) enum Extents {
 
 impl<'t> Thread<'t> {
     #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
     pub(crate) fn new(place: &'t Place<'t>) -> Self {
         Self { place, marker: PhantomData }
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
     pub(crate) fn place(&self) -> &'t Place<'t> {
         self.place
     }
@@ -155,82 +166,124 @@ impl<'t> Thread<'t> {
         }
     }
 
+    /// The part that the thread has in a launch on the CPU.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    pub(crate) fn host_part(&self) -> Option<HostPart<'t>> {
+        self.place.part
+    }
+
+    /// Panics in a launch on the CPU, whose threads are not those of the launch.
+    #[inline(always)]
+    #[track_caller]
+    #[cfg_attr(
+        target_arch = "nvptx64",
+        allow(unused_variables, clippy::unused_self, reason = "a device always has them")
+    )]
+    fn assert_on_device(&self, getter: &str) {
+        #[cfg(not(target_arch = "nvptx64"))]
+        if let Some(part) = self.place.part {
+            part.has_no(getter);
+        }
+    }
+
     /// The number of the thread in its block, over x, y and z.
+    ///
+    /// # Panics
+    ///
+    /// In a [launch on the CPU](Self#launches-on-the-cpu).
     #[inline(always)]
     #[must_use]
+    #[track_caller]
     pub fn number_in_block(&self) -> u32 {
+        self.assert_on_device("number_in_block");
         let ([x, y, z], [width, height, _]) =
             (self.extents(Extents::Thread), self.extents(Extents::BlockSize));
         (z * height + y) * width + x
     }
 
     /// The number of threads of a block.
+    ///
+    /// # Panics
+    ///
+    /// In a [launch on the CPU](Self#launches-on-the-cpu).
     #[inline(always)]
     #[must_use]
+    #[track_caller]
     pub fn block_size(&self) -> u32 {
+        self.assert_on_device("block_size");
         let [x, y, z] = self.extents(Extents::BlockSize);
         x * y * z
     }
 
     /// The number of the block in the grid, over x, y and z.
+    ///
+    /// # Panics
+    ///
+    /// In a [launch on the CPU](Self#launches-on-the-cpu).
     #[inline(always)]
     #[must_use]
+    #[track_caller]
     pub fn block(&self) -> u64 {
+        self.assert_on_device("block");
         let ([x, y, z], [width, height, _]) = (self.extents(Extents::Block), self.extents(Extents::GridSize));
         (u64::from(z) * u64::from(height) + u64::from(y)) * u64::from(width) + u64::from(x)
     }
 
     /// The number of blocks of the grid.
+    ///
+    /// # Panics
+    ///
+    /// In a [launch on the CPU](Self#launches-on-the-cpu).
     #[inline(always)]
     #[must_use]
+    #[track_caller]
     pub fn blocks(&self) -> u64 {
+        self.assert_on_device("blocks");
         let [x, y, z] = self.extents(Extents::GridSize);
         u64::from(x) * u64::from(y) * u64::from(z)
     }
 
     /// The number of the thread in the grid, over x, y and z.
+    ///
+    /// # Panics
+    ///
+    /// In a [launch on the CPU](Self#launches-on-the-cpu).
     #[inline(always)]
     #[must_use]
+    #[track_caller]
     pub fn number(&self) -> u64 {
+        self.assert_on_device("number");
         self.block() * u64::from(self.block_size()) + u64::from(self.number_in_block())
     }
 
     /// The number of threads of the grid.
+    ///
+    /// # Panics
+    ///
+    /// In a [launch on the CPU](Self#launches-on-the-cpu).
     #[inline(always)]
     #[must_use]
+    #[track_caller]
     pub fn threads(&self) -> u64 {
+        self.assert_on_device("threads");
         self.blocks() * u64::from(self.block_size())
     }
 
-    #[inline(always)]
-    fn own<const N: usize, M: Mapping<N>>(&self, shape: [usize; N]) -> Own<'_, N, M> {
-        let units = M::units(shape);
-        // If one extent is 0, the product of the others may be any number.
-        let count = units.iter().fold(1_u64, |count, extent| count.wrapping_mul(*extent as u64));
-        let is_empty = units.contains(&0);
-        Own {
-            next: self.number(),
-            step: self.threads(),
-            count: if is_empty { 0 } else { count },
-            units,
-            shape,
-            marker: PhantomData,
-        }
-    }
-
     /// Returns the indices of this thread's elements of arrays of a shape: number `n` of the elements, in row-major
-    /// order, belongs to thread `n` modulo [`threads`](Self::threads). So any grid is right.
+    /// order, belongs to thread `n` modulo [`threads`](Self::threads). So any grid is right. In a launch on the CPU a thread has
+    /// neighbours; [`Iterator::for_each`] is the fastest loop over them.
     #[inline(always)]
     #[must_use]
     pub fn elements<const N: usize>(&self, shape: [usize; N]) -> Own<'_, N, Elements> {
-        self.own(shape)
+        Own::new(self, shape)
     }
 
     /// Returns the indices of this thread's packs of `W` elements along the last axis.
     #[inline(always)]
     #[must_use]
     pub fn packs<const N: usize, const W: usize>(&self, shape: [usize; N]) -> Own<'_, N, Packs<W>> {
-        self.own(shape)
+        Own::new(self, shape)
     }
 
     /// Returns the indices of the first elements of this thread's tiles, each with `R` rows along the first axis.
@@ -238,7 +291,7 @@ impl<'t> Thread<'t> {
     #[inline(always)]
     #[must_use]
     pub fn tiles<const N: usize, const R: usize>(&self, shape: [usize; N]) -> Own<'_, N, Tiles<R>> {
-        self.own(shape)
+        Own::new(self, shape)
     }
 
     /// Returns the index of the element with the number of this block, for one thread of the block: its first. `None` for the
@@ -264,7 +317,7 @@ impl<'t> Thread<'t> {
         let at = self.block();
         let is_own = self.number_in_block() == 0 && at < shape[0] as u64;
         #[expect(clippy::cast_possible_truncation, reason = "below an extent")]
-        is_own.then_some(Index { at: [at as usize], shape, marker: PhantomData })
+        is_own.then_some(Index::new([at as usize], shape))
     }
 }
 
@@ -384,6 +437,10 @@ unsafe fn sum_of_warp(mut value: f64) -> f64 {
 
 impl fmt::Debug for Thread<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[cfg(not(target_arch = "nvptx64"))]
+        if let Some(part) = self.host_part() {
+            return fmt::Debug::fmt(&part, f);
+        }
         f.debug_struct("Thread").field("number", &self.number()).field("threads", &self.threads()).finish()
     }
 }
@@ -391,172 +448,5 @@ impl fmt::Debug for Thread<'_> {
 impl fmt::Debug for BlockThread<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
-    }
-}
-
-/// Invariant in the lifetime, and of one thread.
-type OfThread<'t, M> = (fn(&'t M) -> &'t M, *const ());
-
-/// The index of an element that belongs to the thread that runs: the key to [`ViewMut`](crate::ViewMut).
-///
-/// It holds the shape for which it was made. An array of another shape does not take it. It cannot be made, and cannot
-/// leave the thread.
-#[derive(Clone, Copy)]
-pub struct Index<'t, const N: usize, M = Elements> {
-    pub(crate) at: [usize; N],
-    pub(crate) shape: [usize; N],
-    marker: PhantomData<OfThread<'t, M>>,
-}
-
-impl<const N: usize, M> Index<'_, N, M> {
-    /// The index along each axis.
-    #[inline(always)]
-    #[must_use]
-    pub fn at(&self) -> [usize; N] {
-        self.at
-    }
-}
-
-impl<'t, const N: usize, const R: usize> Index<'t, N, Tiles<R>> {
-    /// Returns the elements of the tile below each other, from this one on.
-    #[inline(always)]
-    #[must_use]
-    pub fn rows(self) -> TileRows<'t, N, R> {
-        let end = (self.at[0] / R * R + R).min(self.shape[0]);
-        TileRows { next: self, end }
-    }
-}
-
-impl<const N: usize, M> fmt::Debug for Index<'_, N, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Index").field("at", &self.at).field("shape", &self.shape).finish()
-    }
-}
-
-/// The elements of a tile, from the top down. [`Index::rows`] makes it.
-#[derive(Clone, Debug)]
-pub struct TileRows<'t, const N: usize, const R: usize> {
-    next: Index<'t, N, Tiles<R>>,
-    end: usize,
-}
-
-impl<'t, const N: usize, const R: usize> Iterator for TileRows<'t, N, R> {
-    type Item = Index<'t, N, Tiles<R>>;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Self::Item> {
-        let row = self.next;
-        if row.at[0] >= self.end {
-            return None;
-        }
-        self.next.at[0] += 1;
-        Some(row)
-    }
-}
-
-/// The indices that belong to a thread. [`Thread::elements`] and its siblings make it.
-#[derive(Clone, Debug)]
-pub struct Own<'t, const N: usize, M> {
-    next: u64,
-    step: u64,
-    count: u64,
-    /// The numbers of units along each axis.
-    units: [usize; N],
-    shape: [usize; N],
-    marker: PhantomData<OfThread<'t, M>>,
-}
-
-impl<'t, const N: usize, M: Mapping<N>> Iterator for Own<'t, N, M> {
-    type Item = Index<'t, N, M>;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.next >= self.count {
-            return None;
-        }
-        let unit = indices_of(self.next, self.units);
-        // Threads and elements have fewer than 2^64 numbers together, but not by much.
-        self.next = self.next.saturating_add(self.step);
-        Some(Index { at: M::first(unit), shape: self.shape, marker: PhantomData })
-    }
-}
-
-/// Returns the indices of a number in row-major order. Few numbers have more than 32 bits, and a device divides numbers
-/// of 32 bits many times faster.
-#[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "compared before, or below an extent")]
-fn indices_of<const N: usize>(mut number: u64, shape: [usize; N]) -> [usize; N] {
-    let mut at = [0; N];
-    let mut axis = N;
-    while axis > 1 {
-        axis -= 1;
-        let extent = shape[axis] as u64;
-        let rest = if (number | extent) >> 32 == 0 {
-            u64::from((number as u32).checked_div(extent as u32).unwrap_or(0))
-        } else {
-            number.checked_div(extent).unwrap_or(0)
-        };
-        at[axis] = (number - rest * extent) as usize;
-        number = rest;
-    }
-    if N > 0 {
-        at[0] = number as usize;
-    }
-    at
-}
-
-/// The position of an element: the index along each axis, which is compared with the extents, or an [`Index`].
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a position in an array of {N} axes",
-    note = "write an index for each axis, as `usize` in brackets: `[i]`, `[y, x]`; or pass one of `thread.elements(shape)`"
-)]
-pub trait Position<const N: usize>: position::Inside<N> {}
-
-pub(crate) mod position {
-    pub trait Inside<const N: usize> {
-        /// Returns the indices, which are inside of the shape.
-        fn inside(self, shape: [usize; N]) -> [usize; N];
-    }
-}
-
-/// An [`Index`] of the rule `M`, which [`ViewMut`](crate::ViewMut) takes: the index of an element that belongs to the thread.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is no index of an own element of this thread, by the rule `{M}` in {N} axes",
-    label = "not an index of this rule",
-    note = "a thread uses its own elements of a `ViewMut` only: `for at in thread.elements(view.shape())`, with the function of \
-            the rule: `elements`, `packs`, `tiles`, `of_block`",
-    note = "to use every element, read a `View`, or add to a `ViewMut` with the rule `Atomic`"
-)]
-pub trait OwnIndex<const N: usize, M>: position::Inside<N> {}
-
-impl<const N: usize, M> OwnIndex<N, M> for Index<'_, N, M> {}
-
-impl<const N: usize> Position<N> for [usize; N] {}
-
-impl<const N: usize> position::Inside<N> for [usize; N] {
-    #[inline(always)]
-    #[track_caller]
-    fn inside(self, shape: [usize; N]) -> [usize; N] {
-        for (at, extent) in self.iter().zip(&shape) {
-            if at >= extent {
-                fail(Mistake::Outside(&self, &shape));
-            }
-        }
-        self
-    }
-}
-
-impl<const N: usize, M> Position<N> for Index<'_, N, M> {}
-
-impl<const N: usize, M> position::Inside<N> for Index<'_, N, M> {
-    #[inline(always)]
-    #[track_caller]
-    fn inside(self, shape: [usize; N]) -> [usize; N] {
-        for (made, own) in self.shape.iter().zip(&shape) {
-            if made != own {
-                fail(Mistake::OtherShape(&self.shape, &shape));
-            }
-        }
-        self.at
     }
 }

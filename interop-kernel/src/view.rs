@@ -8,10 +8,10 @@ use core::mem::{align_of, offset_of, size_of};
 use crate::element::KernelElement;
 use crate::fail::{Mistake, fail};
 use crate::fields::{Fields, Pointer};
+use crate::index::{Index, OwnIndex, Position};
 use crate::layout::{HasLayout, Layout};
 use crate::mapping::sealed::Rule;
 use crate::mapping::{Elements, Packs};
-use crate::thread::{Index, OwnIndex, Position};
 
 /// An array of elements `T` with `N` axes that a kernel reads: a parameter of the kernel.
 ///
@@ -322,7 +322,7 @@ impl<T: KernelElement, const N: usize, const W: usize> ViewMut<'_, T, N, Packs<W
 #[inline(always)]
 #[track_caller]
 fn position<const N: usize, M>(at: Index<'_, N, M>, shape: [usize; N]) -> [usize; N] {
-    crate::thread::position::Inside::inside(at, shape)
+    crate::index::position::Inside::inside(at, shape)
 }
 
 #[track_caller]

@@ -56,7 +56,7 @@ fn type_in_name(ty: &Type) -> String {
 
 impl Kernel {
     /// All functions of the host are `#[inline]`, so that only a crate that runs kernels on the CPU compiles them: that takes
-    /// seconds.
+    /// seconds. The kernel itself is always inlined: a launch on the CPU compiles it for several processors.
     pub(super) fn expand(&self, options: &Options) -> TokenStream {
         let Self { attributes, visibility, name, body, .. } = self;
         let (device, host) = (self.for_device(options), self.for_host(options));
@@ -64,9 +64,9 @@ impl Kernel {
         quote! {
             #device
             #[cfg(not(target_arch = "nvptx64"))]
-            #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments, clippy::type_complexity, clippy::used_underscore_binding)]
+            #[allow(clippy::inline_always, clippy::needless_pass_by_value, clippy::too_many_arguments, clippy::type_complexity, clippy::used_underscore_binding)]
             #(#attributes)*
-            #[inline]
+            #[inline(always)]
             #visibility fn #name #generics(#parameters) #body
             #host
         }
@@ -229,7 +229,7 @@ impl Kernel {
             #declared
 
             #[cfg(not(target_arch = "nvptx64"))]
-            #[allow(clippy::used_underscore_binding)]
+            #[allow(clippy::inline_always, clippy::used_underscore_binding)]
             unsafe impl #all #krate::Kernel for #name #of_types #bound {
                 const NAME: &'static ::core::primitive::str = #entry;
                 const PARAMETERS: &'static [&'static ::core::primitive::str] = &[#(#texts),*];
@@ -243,7 +243,7 @@ impl Kernel {
                 type Parameters<'a> = (#(#types,)*);
                 type First<'t> = #first;
 
-                #[inline]
+                #[inline(always)]
                 fn call<'t, 'a: 't>(#own_thread: Self::First<'t>, #own: Self::Parameters<'a>) {
                     #name #turbofish(#own_thread, #(#own.#numbers),*)
                 }
