@@ -26,6 +26,7 @@ mod false_descriptions;
 mod foreign_kernels;
 mod forks;
 mod happens_before;
+mod host_launches;
 mod joined_streams;
 mod journeys;
 mod launch_scopes;

@@ -13,7 +13,7 @@ use crate::derive::cuda_array::CudaArray;
 use crate::derive::launch_scope::LaunchScope;
 use crate::derive::scope_state::ScopeUse;
 use crate::error::Result;
-use crate::order::array_info::{ArrayInfo, kernel_address};
+use crate::order::array_info::{ArrayInfo, launch_address};
 
 /// An array of a [`LaunchScope::elementwise`]: `&mut` for one that the kernel writes, `&` for one that it reads.
 #[diagnostic::on_unimplemented(
@@ -137,7 +137,7 @@ fn merge<'s, 'a, const K: usize, const N: usize>(
 ) -> Result<KernelArrays<'s, K, N>> {
     let mut views = Vec::with_capacity(K);
     for OperandArray { info, layout, size, align, .. } in &arrays {
-        let address = kernel_address(info.unwatched_address, info.device(), *align)?;
+        let address = launch_address(info.unwatched_address, info.device(), *align)?;
         views.push(DynKernelView::new(address, *size, layout.shape(), layout.strides())?);
     }
     let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?.unbound();

@@ -45,6 +45,21 @@ use crate::order::array_info::ArrayInfo;
 /// During graph capture none of these waits is possible, and the scope leaves them out: the graph is ordered where it is
 /// launched. Let pending work on such arrays end before the capture begins, as `torch.cuda.graph` does.
 ///
+/// # Arrays of the CPU
+///
+/// If the arrays are in memory of the CPU, [`launch`](Self::launch) runs the kernel there, and returns when it is done. Results are those of
+/// a GPU, bit for bit but for [`kernel::math`](crate::kernel::math). There is no stream, and the module is not loaded. A launch is as fast as
+/// a loop in Rust, with the vector instructions of the CPU; large ones use the threads of `rayon` with that feature, and give up the lock of
+/// a Python interpreter.
+///
+/// A kernel has to go over all of its own elements, as in `for at in thread.elements(shape)`: one thread has many. Kernels with a
+/// [`BlockThread`](crate::kernel::BlockThread) or an array by [`Blocks`](crate::kernel::Blocks) run with the threads of a GPU, one after the
+/// other: right, and a hundred times slower than a loop.
+///
+/// All arrays of a scope are on the CPU, or none: pinned and managed memory is that of a GPU. A scope on a stream refuses arrays of the CPU,
+/// and a scope with them has no [`stream`](Self::stream) and no [`launch_unchecked`](Self::launch_unchecked), because only a GPU runs other
+/// kernels. Without the feature `host-launch`, which is on by default, scopes refuse these arrays, and kernels are not compiled for the CPU.
+///
 /// # The arrays of one scope
 ///
 /// The arrays outlive the scope, so declare them before it. Two arrays can share memory: two arguments that are imports of it,
@@ -164,7 +179,7 @@ impl<'a> LaunchScope<'a> {
     ) -> Result<InScope<KernelView<'s, T, N>>> {
         let info = array.info()?;
         // SAFETY: rule 1 of `CudaArray`, for the lifetime of the borrow, which the scope does not outlive: it is invariant.
-        let (pointer, shape, strides) = unsafe { RawView::<N>::new::<T>(&info) }?.kernel_argument::<T>()?;
+        let (pointer, shape, strides) = unsafe { RawView::<N>::new::<T>(&info) }?.launch_argument::<T>()?;
         // SAFETY: as above.
         let view = unsafe { KernelView::<'s>::from_raw_parts(pointer, shape, strides) };
         self.add(&info, ScopeUse::read(array, &info))?;
@@ -184,7 +199,7 @@ impl<'a> LaunchScope<'a> {
         let info = array.info()?;
         info.check_writable()?;
         // SAFETY: as in `read`.
-        let (pointer, shape, strides) = unsafe { RawView::<N>::new::<T>(&info) }?.kernel_argument::<T>()?;
+        let (pointer, shape, strides) = unsafe { RawView::<N>::new::<T>(&info) }?.launch_argument::<T>()?;
         // SAFETY: as in `read`; the borrow is exclusive, and each index has its own element.
         let view = unsafe { KernelViewMut::<'s>::from_raw_parts(pointer, shape, strides) };
         self.add(&info, ScopeUse::write(array, &info)?)?;
@@ -215,7 +230,8 @@ impl<'a> LaunchScope<'a> {
         self.describe(info, scope_use)
     }
 
-    /// Launches a kernel in Rust on the stream of the scope. `arguments` is what the kernel's function `with` or `try_with` returns,
+    /// Launches a kernel in Rust on the stream of the scope, or, over arrays of the CPU, [there](Self#arrays-of-the-cpu). `arguments` is what the
+    /// kernel's function `with` or `try_with` returns,
     /// so an argument that does not fit the kernel does not compile. `try_with` takes what [`read`](Self::read) and
     /// [`write`](Self::write) return, and its error names the parameter of the kernel.
     ///
@@ -227,6 +243,10 @@ impl<'a> LaunchScope<'a> {
     /// [`Blocks`](crate::kernel::Blocks) than blocks; [`ErrorKind::Stream`] for an
     /// argument of another scope; as [`cuda::stream_wait`](crate::cuda::stream_wait()); and
     /// [`ErrorKind::Driver`] with the driver's answer.
+    ///
+    /// # Panics
+    ///
+    /// Over arrays of the CPU: as the kernel, and with its name if it leaves elements of its own, or asks for the number of its thread.
     ///
     /// # Example
     ///
@@ -269,6 +289,12 @@ impl<'a> LaunchScope<'a> {
             .check(size)
             .map_err(|error| Error::from(error).with_origin(text!("kernel `{}`", K::NAME)))?;
         check_scope(arguments.are_in_scope(self.number()))?;
+        #[cfg(feature = "host-launch")]
+        if self.state.borrow().is_on_host() {
+            // SAFETY: the arrays are `InScope`, so this scope borrows them, and no two share an element of which one is written. The first
+            // one is on the host, so all are, and nothing is pending in them.
+            return unsafe { crate::derive::host_launch::run(size, &arguments) };
+        }
         let stream = self.state.borrow_mut().stream_on_device()?.stream;
         let mut parameters = Vec::new();
         arguments.for_each_pointer(|argument| parameters.push(argument.cast_mut()));

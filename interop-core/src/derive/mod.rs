@@ -8,6 +8,7 @@ pub(crate) mod elementwise;
 pub(crate) mod expansion;
 pub(crate) mod fields;
 pub(crate) mod from_array;
+pub(crate) mod host_launch;
 pub(crate) mod kept;
 pub(crate) mod launch_scope;
 pub(crate) mod relabel;

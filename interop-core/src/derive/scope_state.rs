@@ -7,11 +7,13 @@ use crate::array::device::{Device, DeviceType};
 use crate::array::elements::Elements;
 use crate::array::stream_handle::StreamHandle;
 use crate::derive::cuda_array::CudaArray;
+use crate::derive::host_launch::{check_place, is_on_host, not_on_host};
 use crate::driver::functions::{driver, is_available};
 use crate::driver::stream::{Stream, is_capturing};
 use crate::error::{Error, ErrorKind, Result, text};
+use crate::memory::host::cells::check_readable;
 use crate::order::array_info::ArrayInfo;
-use crate::order::claim::Claim;
+use crate::order::claim::{Claim, shared_elements};
 use crate::order::handover::{ArrayWork, later_work};
 use crate::order::memory_state::MemoryState;
 use crate::order::record::conflict;
@@ -97,10 +99,10 @@ struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// The use of an array by a scope on this stream. `None` if an array after it tells of the stream.
-    fn new(info: &ArrayInfo, scope_use: ScopeUse<'a>, on: Option<Stream>) -> Result<Self> {
+    /// The use of an array by a scope, of which the record knows.
+    fn new(info: &ArrayInfo, scope_use: ScopeUse<'a>, claim: Claim) -> Self {
         let ScopeUse { writes, notice } = scope_use;
-        Ok(Self {
+        Self {
             state: info.state.clone(),
             device: info.device,
             address: info.unwatched_address,
@@ -108,8 +110,8 @@ impl<'a> Member<'a> {
             notice,
             writes,
             elements: info.elements(),
-            claim: Claim::by_device(info, writes, on)?,
-        })
+            claim,
+        }
     }
 
     fn work(&self) -> ArrayWork<'_> {
@@ -200,12 +202,20 @@ impl<'a> ScopeState<'a> {
         self.arrays.len()
     }
 
+    /// Whether the arrays are in memory of the host. Then launches run on the CPU.
+    pub(crate) fn is_on_host(&self) -> bool {
+        self.arrays.first().is_some_and(|first| is_on_host(first.device))
+    }
+
     /// Returns the stream of the scope, and the device of its arrays.
     ///
     /// # Errors
     ///
-    /// As [`stream_wait`](crate::cuda::stream_wait()).
+    /// [`ErrorKind::Device`] for arrays of the host; as [`stream_wait`](crate::cuda::stream_wait()).
     pub(crate) fn stream_on_device(&mut self) -> Result<ScopeStream> {
+        if self.is_on_host() {
+            return Err(not_on_host());
+        }
         let device = self.device().unwrap_or(Device::cuda(0));
         self.resolve(device)?;
         let scope = if let Some(scope) = self.stream {
@@ -251,6 +261,13 @@ impl<'a> ScopeState<'a> {
     /// them writes; otherwise as [`LaunchScope::read`](crate::LaunchScope::read).
     pub(crate) fn add(&mut self, info: &ArrayInfo, scope_use: ScopeUse<'a>) -> Result<()> {
         self.check_aliases(&info.elements(), scope_use.writes)?;
+        check_place(info, self.arrays.first().map(|first| first.device), self.is_named)?;
+        if is_on_host(info.device) {
+            let claim = Claim::by_host(shared_elements(info), scope_use.writes)?;
+            check_readable(info.work(), &claim)?;
+            self.push(Member::new(info, scope_use, claim));
+            return Ok(());
+        }
         self.resolve(info.device)?;
         let own = info.state.placement.only_stream(info.device);
         let device = match self.stream {
@@ -273,7 +290,8 @@ impl<'a> ScopeState<'a> {
         // stream in memory of no single device.
         let is_on_any = |own: &Stream| info.device.device_type.is_host_accessible() && own.is_default();
         let on = scope.map(|scope| scope.stream).or(own.filter(|own| !is_on_any(own)));
-        let member = Member::new(info, scope_use, on)?;
+        let claim = Claim::by_device(info, scope_use.writes, on)?;
+        let member = Member::new(info, scope_use, claim);
         // A stream that was named may become part of the capture of an array's stream. The end of the scope joins it again.
         let waiter = if self.is_named { Waiter::StreamIntoCapture } else { Waiter::Stream };
         match (scope, own) {
@@ -287,11 +305,15 @@ impl<'a> ScopeState<'a> {
             }
             (None, _) => {}
         }
+        self.push(member);
+        Ok(())
+    }
+
+    fn push(&mut self, member: Member<'a>) {
         if let Some(uses) = &member.state.uses {
             uses.enter_scope();
         }
         self.arrays.push(member);
-        Ok(())
     }
 
     /// Refuses an array that shares elements with another one of the scope, if one of them is written.
@@ -331,6 +353,11 @@ impl<'a> ScopeState<'a> {
     ///
     /// As [`LaunchScope::finish`](crate::LaunchScope::finish).
     pub(crate) fn join(&mut self) -> Result<()> {
+        if self.is_on_host() {
+            // The kernels have run.
+            leave_scope(&core::mem::take(&mut self.arrays));
+            return Ok(());
+        }
         if self.stream.is_none()
             && is_available()
             && self.arrays.iter().any(|member| member.stream().is_some())

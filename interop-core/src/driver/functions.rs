@@ -408,8 +408,8 @@ pub(crate) const fn to_usize(address: u64) -> usize {
     address as usize
 }
 
-/// Runs a closure that may wait for the work of a device, as freeing memory does. The hook gives up the locks that this
-/// work may need.
+/// Runs a closure that may wait for the work of a device, as freeing memory does, or that takes long. The hook gives up the locks that
+/// this work may need.
 pub(crate) fn run_blocking(run: impl FnOnce()) {
     let Some(wait) = SETTINGS.run_blocking.get() else { return run() };
     let mut run = Some(run);

@@ -18,7 +18,7 @@ use crate::array::stream_handle::StreamHandle;
 use crate::driver::functions::to_usize;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::host::cells::{check_any_bits, check_readable};
-use crate::order::array_info::{ArrayInfo, kernel_address};
+use crate::order::array_info::{ArrayInfo, kernel_address, launch_address};
 use crate::order::claim::{Claim, shared_elements};
 use crate::order::handover::ArrayWork;
 use crate::order::memory_state::MemoryState;
@@ -187,10 +187,18 @@ impl<const N: usize> RawView<N> {
 
     /// Returns the pointer, the extents and the strides of an argument of a kernel.
     pub(crate) fn kernel_argument<T>(&self) -> Result<(*mut T, [i64; N], [i64; N])> {
-        let address = kernel_address(self.address, self.device, align_of::<T>())?;
+        Ok(self.argument(kernel_address(self.address, self.device, align_of::<T>())?))
+    }
+
+    /// As [`kernel_argument`](Self::kernel_argument), for a scope: over arrays of the CPU a kernel runs there.
+    pub(crate) fn launch_argument<T>(&self) -> Result<(*mut T, [i64; N], [i64; N])> {
+        Ok(self.argument(launch_address(self.address, self.device, align_of::<T>())?))
+    }
+
+    fn argument<T>(&self, address: u64) -> (*mut T, [i64; N], [i64; N]) {
         let pointer = ptr::with_exposed_provenance_mut(to_usize(address));
         // Layouts are checked to fit `isize`, which no host has wider than 64 bits.
-        Ok((pointer, self.shape.map(|extent| extent as i64), self.strides.map(|stride| stride as i64)))
+        (pointer, self.shape.map(|extent| extent as i64), self.strides.map(|stride| stride as i64))
     }
 
     /// Returns the offsets of the runs along the last axis, in row-major order of the other indices.

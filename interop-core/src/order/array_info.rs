@@ -192,6 +192,18 @@ pub(crate) fn kernel_address(address: usize, device: Device, align: usize) -> Re
         let error = Error::new(ErrorKind::Device, "device", device, allowed);
         return Err(error.with_python_hint(Cure::ToDevice));
     }
+    aligned_address(address, device, align)
+}
+
+/// As [`kernel_address`], for an argument of a scope: over arrays of the CPU a kernel runs there.
+pub(crate) fn launch_address(address: usize, device: Device, align: usize) -> Result<u64> {
+    if cfg!(feature = "host-launch") && device == Device::CPU {
+        return aligned_address(address, device, align);
+    }
+    kernel_address(address, device, align)
+}
+
+fn aligned_address(address: usize, device: Device, align: usize) -> Result<u64> {
     let address = address_for_kernels(address, device)? as u64;
     if address % align as u64 != 0 {
         let allowed = text!(

@@ -1,9 +1,33 @@
-//! Loops over all elements on the threads of rayon. Each thread works on its own part of the elements. In a forked
+//! Loops over all elements, and parts of kernels, on the threads of rayon. Each thread works on its own part of the elements. In a forked
 //! process they run on the calling thread.
+
+#[cfg(feature = "host-launch")]
+use core::ops::Range;
 
 use crate::error::Result;
 use crate::memory::host::loops::Loops;
 use crate::process::fork::{forked_by, is_forked, this_thread};
+
+/// The number of threads that share the parts of a kernel.
+#[cfg(feature = "host-launch")]
+pub(crate) fn workers() -> u32 {
+    if has_threads() { u32::try_from(rayon::current_num_threads()).unwrap_or(u32::MAX) } else { 1 }
+}
+
+/// Calls `run` once for each number below `parts`, and returns after the last call.
+#[cfg(feature = "host-launch")]
+pub(crate) fn spread(parts: u32, run: &(dyn Fn(u32) + Sync)) {
+    spread_range(0..parts, run);
+}
+
+#[cfg(feature = "host-launch")]
+fn spread_range(parts: Range<u32>, run: &(dyn Fn(u32) + Sync)) {
+    if parts.len() < 2 {
+        return parts.for_each(run);
+    }
+    let middle = parts.start.midpoint(parts.end);
+    rayon::join(|| spread_range(parts.start..middle, run), || spread_range(middle..parts.end, run));
+}
 
 /// The maximum number of elements of one task. Larger loops are halved.
 const PIECE: usize = 1 << 15;
