@@ -2,7 +2,7 @@
 //! the name of the parameter or of the function.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
-use quote::{ToTokens, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
@@ -10,8 +10,8 @@ use syn::{Token, parenthesized};
 
 /// `name(parameter, …)`.
 pub(crate) struct Function {
-    name: Ident,
-    parameters: Punctuated<Ident, Token![,]>,
+    pub(crate) name: Ident,
+    pub(crate) parameters: Punctuated<Ident, Token![,]>,
 }
 
 impl Parse for Function {
@@ -45,13 +45,21 @@ impl Function {
     }
 }
 
+impl Function {
+    /// The function as `export!` lists it.
+    pub(crate) fn listed(&self) -> TokenStream {
+        let Self { name, parameters } = self;
+        quote!(#name(#parameters))
+    }
+}
+
 /// The place of a name, for code that sees no names of the user.
-fn place(name: &Ident) -> Span {
+pub(crate) fn place(name: &Ident) -> Span {
     Span::mixed_site().located_at(name.span())
 }
 
 /// The name as a string, without `r#`.
-fn text(name: &Ident) -> Literal {
+pub(crate) fn text(name: &Ident) -> Literal {
     Literal::string(&name.unraw().to_string())
 }
 

@@ -29,6 +29,8 @@ mod keyword_combinations;
 mod keyword_options;
 mod keywords;
 mod model;
+mod operator_expression;
+mod operators;
 mod pointer_rules;
 mod python;
 mod rejected_by_rustc;
@@ -199,4 +201,11 @@ pub fn __name(identifier: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn __body(function: TokenStream) -> TokenStream {
     parse_macro_input!(function as exported_function::Function).body().into()
+}
+
+/// The list `operators "namespace"; …` of `export!` of `interop-tvm-ffi`: `__operators!($crate, "namespace"; #[rule(…)] name(parameter, …); …)`.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __operators(list: TokenStream) -> TokenStream {
+    parse_macro_input!(list as operators::Operators).expand().into()
 }

@@ -134,8 +134,6 @@ pub mod index {
 /// `TVMFFISafeCallType`: the type of an exported function.
 pub type SafeCall = unsafe extern "C" fn(*mut c_void, *const TVMFFIAny, i32, *mut TVMFFIAny) -> i32;
 
-pub(crate) type DecRef = unsafe extern "C" fn(*mut TVMFFIObject) -> i32;
-
 const _: () = {
     assert!(size_of::<TVMFFIAny>() == 16 && offset_of!(TVMFFIAny, small_str_len) == 4);
     assert!(offset_of!(TVMFFIAny, value) == 8 && offset_of!(TVMFFIObject, type_index) == 8);

@@ -10,7 +10,7 @@ use interop_core::storage::Mutability;
 use interop_core::{DType, Device, DeviceType, FromArray};
 
 use crate::abi::{TVMFFIAny, TVMFFIByteArray, TVMFFIObject, TVMFFISeqCell, index};
-use crate::call::{Arguments, Call};
+use crate::call::{Arguments, Call, Host};
 use crate::device_name::device_of_name;
 use crate::error::CallError;
 
@@ -70,12 +70,16 @@ fn tensor_in(value: &TVMFFIAny) -> Option<*const DLTensor> {
 }
 
 /// Borrows the tensor of the next argument.
-fn tensor<'c>(from: &Arguments<'c>, name: &'static str) -> Result<BorrowedTensor<'c>, CallError> {
+fn tensor<'c>(
+    from: &Arguments<'c>,
+    name: &'static str,
+    mutability: Mutability,
+) -> Result<BorrowedTensor<'c>, CallError> {
     let (value, call) = (from.next(name)?, from.call);
     let Some(tensor) = tensor_in(value) else { return Err(from.wrong_type(name, value, "an array")) };
     // SAFETY: 1 and 2: the caller lends a live tensor for the call, and orders its next work after that on its stream.
     // 3: the ABI has no read-only tensors.
-    let borrowed = unsafe { BorrowedTensor::new(tensor, Mutability::Writable) };
+    let borrowed = unsafe { BorrowedTensor::new(tensor, mutability) };
     let borrowed = borrowed.map_err(|error| from.of_argument(name, error))?;
     // SAFETY: the tensor is live, as above, and not null.
     let described = unsafe { tensor.read() };
@@ -88,14 +92,20 @@ fn tensor<'c>(from: &Arguments<'c>, name: &'static str) -> Result<BorrowedTensor
 
 impl<'c> Argument<'c, ValueKind> for BorrowedTensor<'c> {
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
-        tensor(from, name).map(|tensor| tensor.with_origin(from.origin(name)))
+        // The schema of an operator says what is written, and this type does not tell it.
+        let mutability = match from.call.host {
+            Host::TvmFfi => Mutability::Writable,
+            Host::Torch(_) => Mutability::ReadOnly,
+        };
+        tensor(from, name, mutability).map(|tensor| tensor.with_origin(from.origin(name)))
     }
 }
 
 #[diagnostic::do_not_recommend]
 impl<'c, A: FromArray + BorrowedFor<'c>> Argument<'c, ArrayKind> for A {
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
-        tensor(from, name)?.into_array().map_err(|refused| from.of_argument(name, refused.error))
+        let tensor = tensor(from, name, Mutability::Writable)?;
+        tensor.into_array().map_err(|refused| from.of_argument(name, refused.error))
     }
 }
 

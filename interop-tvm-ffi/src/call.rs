@@ -4,6 +4,7 @@
 use core::any::Any;
 use core::cell::Cell;
 use core::ffi::{CStr, c_char};
+use core::fmt;
 use core::marker::PhantomData;
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -16,6 +17,7 @@ use crate::argument::Argument;
 use crate::error::CallError;
 use crate::return_value::ReturnValue;
 use crate::runtime::{Runtime, c_string};
+use crate::torch::library::Torch;
 
 /// The call that a function answers. A function gets it as an argument besides those of its caller, at any place:
 ///
@@ -37,20 +39,43 @@ use crate::runtime::{Runtime, c_string};
 ///
 /// interop_tvm_ffi::export! { doubled(call, row) }
 /// ```
-#[derive(Debug)]
 pub struct Call<'c> {
     pub(crate) function: &'static str,
+    pub(crate) host: Host,
     /// The streams and the allocator are those of this thread.
     thread: PhantomData<(&'c (), *const ())>,
 }
 
+/// Who calls.
+#[derive(Clone, Copy)]
+pub(crate) enum Host {
+    /// A library by the ABI of TVM FFI.
+    TvmFfi,
+    /// The dispatcher of `PyTorch`.
+    Torch(&'static Torch),
+}
+
+impl fmt::Debug for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("function", &self.function).finish_non_exhaustive()
+    }
+}
+
 impl Call<'_> {
+    pub(crate) const fn new(function: &'static str, host: Host) -> Self {
+        Self { function, host, thread: PhantomData }
+    }
+
     /// The stream on which the caller works on a device. `None` if the caller does not tell it, and for host memory.
     ///
     /// Arrays among the arguments are on this stream already, and a [`LaunchScope`](interop_core::LaunchScope) uses it.
     #[must_use]
     pub fn stream(&self, device: Device) -> Option<StreamHandle> {
-        if device == Device::CPU { None } else { Runtime::functions()?.stream(device) }
+        match self.host {
+            _ if device == Device::CPU => None,
+            Host::TvmFfi => Runtime::functions()?.stream(device),
+            Host::Torch(torch) => torch.stream(device),
+        }
     }
 }
 
@@ -183,6 +208,19 @@ impl<'c> Arguments<'c> {
     }
 }
 
+/// Reads the arguments and calls a function by its expanded body, whose types follow from this one.
+///
+/// # Errors
+///
+/// For arguments that do not fit, and the error of the function.
+#[inline]
+pub fn call_with<'c>(
+    arguments: &Arguments<'c>,
+    body: impl FnOnce(&Arguments<'c>) -> Result<TVMFFIAny, CallError>,
+) -> Result<TVMFFIAny, CallError> {
+    body(arguments)
+}
+
 /// Runs a function for a C caller. Expanded code calls this.
 ///
 /// # Safety
@@ -196,7 +234,7 @@ pub unsafe fn run(
     result: *mut TVMFFIAny,
     body: impl for<'c> FnOnce(&Arguments<'c>) -> Result<TVMFFIAny, CallError>,
 ) -> i32 {
-    let call = Call { function, thread: PhantomData };
+    let call = Call::new(function, Host::TvmFfi);
     // SAFETY: as the caller promises.
     let arguments = unsafe { Arguments::new(&call, first, usize::try_from(count).unwrap_or(0)) };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -217,7 +255,7 @@ pub unsafe fn run(
 }
 
 #[cold]
-fn panicked(function: &str, payload: Box<dyn Any + Send>) -> CallError {
+pub(crate) fn panicked(function: &str, payload: Box<dyn Any + Send>) -> CallError {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
     let error = CallError::new(c"RuntimeError", format!("`{function}` panicked: {text}"));

@@ -58,13 +58,17 @@ mod error;
 #[doc = include_str!("guide.md")]
 pub mod guide {}
 mod new_array;
+mod operator;
+mod owned_object;
 mod return_value;
 mod runtime;
+mod torch;
 
 pub use argument::Argument;
 pub use call::{Call, interop_tvm_ffi_last_error};
 pub use error::CallError;
 pub use new_array::NewArray;
+pub use operator::list::{interop_jax_functions, interop_load_operators};
 pub use return_value::ReturnValue;
 
 #[doc(hidden)]
@@ -72,8 +76,11 @@ pub mod __private {
     //! What expanded code calls. The interface is not stable.
 
     pub use crate::argument::{ArrayKind, ListKind, OptionKind, ValueKind};
-    pub use crate::call::{Arguments, run};
-    pub use interop_derive::{__body as body, __name as name};
+    pub use crate::call::{Arguments, call_with, run};
+    pub use crate::operator::list::OperatorList;
+    pub use crate::operator::signature::{ItemKind, Kind, PresentKind, Returns, SchemaType, Signature};
+    pub use crate::operator::{Gradient, Operation, Operator, Outcome, Rules};
+    pub use interop_derive::{__body as body, __name as name, __operators as operators};
 }
 
 /// Exports functions under the symbols by which TVM FFI finds them, `__tvm_ffi_<name>`.
@@ -119,8 +126,40 @@ pub mod __private {
 /// ```
 ///
 /// Neither does a result that borrows an argument: write to an argument, or return a [`NewArray`].
+///
+/// `operators;` before the functions also makes operators of PyTorch of them, in a namespace with the name of the crate, and functions for
+/// JAX. The [`guide`] has the rules.
+///
+/// ```
+/// use interop_core::lent::Borrowed;
+/// use interop_core::{CudaArray, LeaseMut};
+/// use interop_tvm_ffi::{Call, CallError, NewArray};
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len], device = "cpu")]
+/// struct Row<S> { #[cuda_array(data)] values: S, len: usize }
+///
+/// fn doubled(call: &Call<'_>, row: Row<Borrowed<'_, f32>>) -> Result<NewArray<Row<LeaseMut<f32>>>, CallError> {
+///     let mut to: NewArray<Row<LeaseMut<f32>>> = call.new_like(&row)?;
+///     to.zip_map_inplace(&row, |_: f32, value: f32| 2.0 * value)?;
+///     Ok(to)
+/// }
+///
+/// interop_tvm_ffi::export! {
+///     operators "mine";
+///     #[elementwise(row)]
+///     #[gradient(row = doubled(gradient))]
+///     doubled(call, row);
+/// }
+/// ```
 #[macro_export]
 macro_rules! export {
+    (operators; $($operators:tt)*) => {
+        $crate::__private::operators! { $crate; $($operators)* }
+    };
+    (operators $namespace:literal; $($operators:tt)*) => {
+        $crate::__private::operators! { $crate, $namespace; $($operators)* }
+    };
     ($($name:ident($($argument:ident),* $(,)?));+ $(;)?) => { $(
         const _: () = {
             // An item is seen by the user's code, so its name is long. Local variables are not seen.
@@ -148,5 +187,26 @@ macro_rules! export {
         ::core::compile_error! {
             "expected the names of functions in scope with those of their parameters: write `export! { scale_(row, factor); largest(numbers) }`"
         }
+    };
+}
+
+/// Calls [`load`](__private::OperatorList::load) of a list when the library is loaded. Expanded code calls this.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __at_load {
+    ($list:ident) => {
+        #[cfg(panic = "abort")]
+        ::core::compile_error! {
+            "operators of PyTorch need `panic = \"unwind\"`: their errors are exceptions of C++, which pass through this library. Remove `panic = \"abort\"` from the profile, or `operators` from `export!`"
+        }
+
+        extern "C" fn __interop_at_load() {
+            $list.load();
+        }
+
+        #[used]
+        #[cfg_attr(any(target_os = "linux", target_os = "android"), unsafe(link_section = ".init_array"))]
+        #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
+        static __INTEROP_AT_LOAD: extern "C" fn() = __interop_at_load;
     };
 }

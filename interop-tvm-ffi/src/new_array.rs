@@ -5,15 +5,17 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::null_mut;
 
 use interop_core::cuda::CudaBuffer;
-use interop_core::dlpack::{DLTensor, ManagedTensor};
+use interop_core::dlpack::DLTensor;
 use interop_core::storage::HostBuffer;
-use interop_core::{CudaArray, DType, Device, Error, FromArray, Import, StreamHandle};
+use interop_core::{CudaArray, DType, Device, FromArray, Import, StreamHandle};
 
 use crate::abi::TVMFFIAny;
 use crate::argument::ValueKind;
-use crate::call::Call;
+use crate::call::{Call, Host};
 use crate::error::CallError;
-use crate::return_value::{OwnedObject, ReturnValue, functions};
+use crate::operator::signature::Returns;
+use crate::owned_object::{OwnedObject, functions};
+use crate::return_value::ReturnValue;
 use crate::runtime::Functions;
 
 /// A new array in memory of the caller's library, as a result. It dereferences to the struct.
@@ -44,25 +46,24 @@ impl Call<'_> {
     ///
     /// # Errors
     ///
-    /// If the process has not loaded `libtvm_ffi`, if the allocation fails, and as [`FromArray::from_import`].
+    /// If no library has called that allocates arrays, if the allocation fails, and as [`FromArray::from_import`].
     pub fn new_array<A: FromArray>(
         &self,
         shape: &[usize],
         dtype: DType,
         device: Device,
     ) -> Result<NewArray<A>, CallError> {
-        let functions = functions()?;
         let like = Like { shape, dtype, device };
-        let is_own = functions.allocator().is_null();
-        let object = if is_own { self.own_memory(like) } else { allocated(functions, like) }?;
-        let mut tensor = null_mut();
-        // SAFETY: the object is a live tensor, and the pointer is valid for a write.
-        if unsafe { (functions.to_dlpack)(object.object, &raw mut tensor) } != 0 || tensor.is_null() {
-            return Err(CallError::RAISED);
-        }
-        // SAFETY: the library has made this tensor, which owns a reference to the object.
-        let tensor = unsafe { ManagedTensor::from_raw(tensor) };
-        let mut import = Import::from_dlpack(tensor).map_err(|refused| no_memory(&refused.error))?;
+        let (object, is_own) = match self.host {
+            Host::Torch(torch) => (torch.allocate(shape, dtype, device)?, false),
+            Host::TvmFfi => {
+                let functions = functions()?;
+                let is_own = functions.allocator().is_null();
+                (if is_own { self.own_memory(like) } else { allocated(functions, like) }?, is_own)
+            }
+        };
+        // SAFETY: a new tensor, which this function only has.
+        let mut import = unsafe { object.import(self.host) }.map_err(|error| no_memory(&error))?;
         if !is_own {
             clear(&mut import);
         }
@@ -129,7 +130,7 @@ fn allocated(functions: &Functions, like: Like<'_>) -> Result<OwnedObject, CallE
         return Err(CallError::RAISED);
     }
     // SAFETY: the library has made this object, and given the reference away.
-    Ok(unsafe { OwnedObject::new(object, functions) })
+    Ok(unsafe { OwnedObject::new(object, functions.dec_ref) })
 }
 
 /// Fills new memory of the host with zeros, because the caller's library has not initialized it.
@@ -145,7 +146,7 @@ fn clear(new: &mut Import) {
 
 /// The error for a new tensor that has no memory.
 #[cold]
-fn no_memory(error: &Error) -> CallError {
+fn no_memory(error: &CallError) -> CallError {
     let text = format!(
         "`result`: the caller's library has allocated no memory: {error}; under `FakeTensorMode` and `functionalize` of \
          PyTorch tensors have none: call an operator with `torch.library.register_fake`"
@@ -154,6 +155,8 @@ fn no_memory(error: &Error) -> CallError {
 }
 
 impl<A> ReturnValue<ValueKind> for NewArray<A> {
+    const RETURNS: Returns = Returns::Tensor;
+
     fn into_value(self, _: &Call<'_>) -> Result<TVMFFIAny, CallError> {
         let Self { array, object } = self;
         drop(array);

@@ -1,18 +1,16 @@
 //! The types of results.
-#![expect(unsafe_code, reason = "makes objects of the library")]
 
 use core::error::Error as StdError;
-use core::mem::ManuallyDrop;
 use core::num::TryFromIntError;
 
-use interop_core::dlpack::ManagedTensor;
-use interop_core::{CudaArray, StreamHandle};
+use interop_core::CudaArray;
 
-use crate::abi::{DecRef, TVMFFIAny, TVMFFIObject, index};
+use crate::abi::{TVMFFIAny, index};
 use crate::argument::{ArrayKind, OptionKind, ValueKind};
 use crate::call::Call;
 use crate::error::CallError;
-use crate::runtime::{Functions, Runtime};
+use crate::operator::signature::Returns;
+use crate::owned_object::OwnedObject;
 
 /// The type of a result. The compiler finds `K`, which tells arrays and values apart.
 ///
@@ -23,6 +21,10 @@ use crate::runtime::{Functions, Runtime};
     note = "allowed: `()`, integers, floats, `bool`, `NewArray<…>`, a struct with `#[derive(CudaArray)]` that owns its memory, and a `Result` of these"
 )]
 pub trait ReturnValue<K> {
+    /// The type of the result in a schema of `PyTorch`.
+    #[doc(hidden)]
+    const RETURNS: Returns;
+
     /// Converts the result.
     ///
     /// # Errors
@@ -35,14 +37,18 @@ pub trait ReturnValue<K> {
 impl<T: ReturnValue<K>, K, E: Into<Box<dyn StdError + Send + Sync>>> ReturnValue<OptionKind<K>>
     for Result<T, E>
 {
+    const RETURNS: Returns = T::RETURNS;
+
     fn into_value(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
         self.map_err(|error| CallError::of_function(error.into(), call.function))?.into_value(call)
     }
 }
 
 macro_rules! values {
-    ($kind:ident: $number:ident => $value:expr; $($type:ty)*) => { $(
+    ($kind:ident $returns:ident: $number:ident => $value:expr; $($type:ty)*) => { $(
         impl ReturnValue<ValueKind> for $type {
+            const RETURNS: Returns = Returns::$returns;
+
             fn into_value(self, _: &Call<'_>) -> Result<TVMFFIAny, CallError> {
                 let $number = self;
                 Ok(TVMFFIAny::new(index::$kind, $value))
@@ -51,13 +57,13 @@ macro_rules! values {
     )* };
 }
 
-values! { NONE: _nothing => 0; () }
-values! { BOOL: flag => flag.into(); bool }
-values! { FLOAT: number => number.to_bits(); f64 }
-values! { FLOAT: number => f64::from(number).to_bits(); f32 }
-values! { INT: number => bits(number); i64 }
-values! { INT: number => bits(number.into()); i8 i16 i32 u8 u16 u32 }
-values! { INT: number => i64::try_from(number).map(bits).map_err(too_large)?; isize u64 usize }
+values! { NONE Nothing: _nothing => 0; () }
+values! { BOOL Bool: flag => flag.into(); bool }
+values! { FLOAT Float: number => number.to_bits(); f64 }
+values! { FLOAT Float: number => f64::from(number).to_bits(); f32 }
+values! { INT Int: number => bits(number); i64 }
+values! { INT Int: number => bits(number.into()); i8 i16 i32 u8 u16 u32 }
+values! { INT Int: number => i64::try_from(number).map(bits).map_err(too_large)?; isize u64 usize }
 
 const fn bits(number: i64) -> u64 {
     u64::from_ne_bytes(number.to_ne_bytes())
@@ -68,61 +74,10 @@ fn too_large(_: TryFromIntError) -> CallError {
     CallError::new(c"ValueError", "`result`: found an integer of 64 bits, allowed: 63 bits")
 }
 
-/// A reference to an object of the library.
-pub(crate) struct OwnedObject {
-    pub(crate) object: *mut TVMFFIObject,
-    dec_ref: DecRef,
-}
-
-impl OwnedObject {
-    /// # Safety
-    ///
-    /// `object` is a reference that nobody else releases.
-    pub(crate) unsafe fn new(object: *mut TVMFFIObject, functions: &Functions) -> Self {
-        Self { object, dec_ref: functions.dec_ref }
-    }
-
-    /// A tensor that owns an array, with its memory.
-    pub(crate) fn from_array(
-        array: impl CudaArray + Send + 'static,
-        call: &Call<'_>,
-    ) -> Result<Self, CallError> {
-        let functions = functions()?;
-        let stream = call.stream(array.info()?.device()).unwrap_or(StreamHandle::LegacyDefault);
-        let tensor = array.into_dlpack_as(stream)?.into_raw();
-        let mut object = core::ptr::null_mut();
-        // SAFETY: an owned tensor, without requirements, and a pointer that is valid for a write.
-        if unsafe { (functions.from_dlpack)(tensor, 0, 0, &raw mut object) } != 0 {
-            // SAFETY: the library has not taken the tensor.
-            drop(unsafe { ManagedTensor::from_raw(tensor) });
-            return Err(CallError::RAISED);
-        }
-        // SAFETY: the library has made this object, which owns the tensor.
-        Ok(unsafe { Self::new(object, functions) })
-    }
-
-    /// Gives the reference to the caller.
-    pub(crate) fn into_any(self) -> TVMFFIAny {
-        let object = ManuallyDrop::new(self).object;
-        TVMFFIAny::new(index::TENSOR, object.expose_provenance() as u64)
-    }
-}
-
-impl Drop for OwnedObject {
-    fn drop(&mut self) {
-        // SAFETY: the reference is owned, and this is its only release.
-        unsafe { (self.dec_ref)(self.object) };
-    }
-}
-
-/// The functions with which results are made.
-pub(crate) fn functions() -> Result<&'static Functions, CallError> {
-    let missing = "`libtvm_ffi`: not loaded; an array as a result needs it";
-    Runtime::functions().ok_or_else(|| CallError::new(c"RuntimeError", missing))
-}
-
 #[diagnostic::do_not_recommend]
 impl<A: CudaArray + Send + 'static> ReturnValue<ArrayKind> for A {
+    const RETURNS: Returns = Returns::Tensor;
+
     fn into_value(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
         OwnedObject::from_array(self, call).map(OwnedObject::into_any)
     }

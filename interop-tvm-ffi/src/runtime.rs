@@ -7,15 +7,16 @@ use std::ffi::CString;
 use std::sync::{Once, OnceLock};
 
 #[cfg(unix)]
-use libloading::os::unix::Library;
+pub(crate) use libloading::os::unix::Library;
 #[cfg(windows)]
-use libloading::os::windows::Library;
+pub(crate) use libloading::os::windows::Library;
 
 use interop_core::dlpack::{DLTensor, Versioned};
 use interop_core::{Device, StreamHandle};
 
-use crate::abi::{DecRef, TVMFFIAny, TVMFFIObject, index};
+use crate::abi::{TVMFFIAny, index};
 use crate::error::CallError;
+use crate::owned_object::Release;
 
 static FOUND: OnceLock<Runtime> = OnceLock::new();
 
@@ -32,10 +33,10 @@ pub(crate) struct Runtime {
 pub(crate) struct Functions {
     get_stream: unsafe extern "C" fn(i32, i32) -> *mut c_void,
     get_allocator: unsafe extern "C" fn() -> *const c_void,
-    pub(crate) tensor_alloc: unsafe extern "C" fn(*mut DLTensor, *mut *mut TVMFFIObject) -> i32,
-    pub(crate) from_dlpack: unsafe extern "C" fn(*mut Versioned, i32, i32, *mut *mut TVMFFIObject) -> i32,
-    pub(crate) to_dlpack: unsafe extern "C" fn(*mut TVMFFIObject, *mut *mut Versioned) -> i32,
-    pub(crate) dec_ref: DecRef,
+    pub(crate) tensor_alloc: unsafe extern "C" fn(*mut DLTensor, *mut *mut c_void) -> i32,
+    pub(crate) from_dlpack: unsafe extern "C" fn(*mut Versioned, i32, i32, *mut *mut c_void) -> i32,
+    pub(crate) inc_ref: Release,
+    pub(crate) dec_ref: Release,
 }
 
 /// `TVMFFIGetVersion`. The version is major, minor, patch.
@@ -67,7 +68,7 @@ impl Runtime {
 
     #[cold]
     fn load() -> Option<Self> {
-        let library = library()?;
+        let library = loaded("tvm_ffi", c"TVMFFIGetVersion")?;
         let get_version: GetVersion = function(&library, c"TVMFFIGetVersion")?;
         let mut version = [0; 3];
         // SAFETY: this is the function of `c_api.h`, and the version is valid for a write.
@@ -107,7 +108,7 @@ impl Functions {
             get_allocator: function(library, c"TVMFFIEnvGetDLPackManagedTensorAllocator")?,
             tensor_alloc: function(library, c"TVMFFIEnvTensorAlloc")?,
             from_dlpack: function(library, c"TVMFFITensorFromDLPackVersioned")?,
-            to_dlpack: function(library, c"TVMFFITensorToDLPackVersioned")?,
+            inc_ref: function(library, c"TVMFFIObjectIncRef")?,
             dec_ref: function(library, c"TVMFFIObjectDecRef")?,
         })
     }
@@ -150,7 +151,7 @@ fn is_of_torch(function: *const c_void) -> bool {
 /// The path of the library with a function. It is not asked for on Windows, so work on a default stream is ordered with all
 /// other there.
 #[cfg_attr(windows, expect(unused_variables, reason = "not asked"))]
-fn file_of(function: *const c_void) -> Option<String> {
+pub(crate) fn file_of(function: *const c_void) -> Option<String> {
     #[cfg(unix)]
     {
         unsafe extern "C" {
@@ -172,31 +173,52 @@ pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "\\0")).unwrap_or_default()
 }
 
-/// Finds the library among those that the process has loaded.
+/// Finds a library that the process has loaded, by the middle of its file's name and by a symbol of it.
 #[cfg(unix)]
-fn library() -> Option<Library> {
+pub(crate) fn loaded(name: &str, symbol: &CStr) -> Option<Library> {
     use libloading::os::unix::{RTLD_LAZY, RTLD_LOCAL};
 
-    const RTLD_NOLOAD: i32 = if cfg!(target_os = "macos") { 0x10 } else { 4 };
-    const NAME: &str = if cfg!(target_os = "macos") { "libtvm_ffi.dylib" } else { "libtvm_ffi.so" };
-    let has_it = |library: &Library| function::<GetVersion>(library, c"TVMFFIGetVersion").is_some();
+    let has_it = |library: &Library| function::<*const c_void>(library, symbol).is_some();
     let global = Library::this();
     if has_it(&global) {
         return Some(global);
     }
     // A library that was loaded with `RTLD_LOCAL` is found by its name only.
+    let name = format!("{}{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     // SAFETY: the library is already loaded, so no initializer runs.
-    let local = unsafe { Library::open(Some(NAME), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD) };
+    let local = unsafe { Library::open(Some(name), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD) };
     local.ok().filter(has_it)
 }
 
+#[cfg(unix)]
+const RTLD_NOLOAD: i32 = if cfg!(target_os = "macos") { 0x10 } else { 4 };
+
 #[cfg(windows)]
-fn library() -> Option<Library> {
-    Library::open_already_loaded("tvm_ffi.dll").ok()
+pub(crate) fn loaded(name: &str, _: &CStr) -> Option<Library> {
+    Library::open_already_loaded(format!("{name}.dll")).ok()
 }
 
-/// Finds a function, whose type in `c_api.h` the caller names.
-fn function<F: Copy>(library: &Library, name: &CStr) -> Option<F> {
+/// The global symbols of the process.
+#[cfg_attr(unix, expect(clippy::unnecessary_wraps, reason = "as on Windows"))]
+pub(crate) fn program() -> Option<Library> {
+    #[cfg(unix)]
+    return Some(Library::this());
+    #[cfg(windows)]
+    return Library::this().ok();
+}
+
+/// Keeps this library loaded until the process ends: others have its functions.
+pub(crate) fn stay_loaded() {
+    #[cfg(unix)]
+    if let Some(path) = file_of(stay_loaded as *const c_void) {
+        // SAFETY: the library is already loaded, so no initializer runs.
+        let this = unsafe { Library::open(Some(path), libloading::os::unix::RTLD_LAZY | RTLD_NOLOAD) };
+        core::mem::forget(this);
+    }
+}
+
+/// Finds a function, or the place of a constant, whose type in its header the caller names.
+pub(crate) fn function<F: Copy>(library: &Library, name: &CStr) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
     // SAFETY: the type is that of the function.
     unsafe { library.get::<F>(name.to_bytes_with_nul()) }.ok().map(|symbol| *symbol)

@@ -289,6 +289,7 @@ def test_nothing_leaks(f):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
 
 
+@pytest.mark.filterwarnings("ignore:operators")
 def test_two_copies_of_the_library(f, tmp_path):
     copy = shutil.copy(LIBRARY, tmp_path / "libcopy.so")
     other, array = tvm_ffi.load_module(str(copy)), row()

@@ -1,7 +1,7 @@
 """Lets the PyTorch of PyPI, which is built for CUDA, start without the libraries of CUDA: `torch_without_cuda.py FOLDER`.
 
-Writes small libraries with their names and symbols, where PyTorch looks for them. Each function fails, so PyTorch finds no
-GPU.
+Writes small libraries with their names and symbols beside those of PyTorch, where every version looks for them. Each function
+fails, so PyTorch finds no GPU.
 """
 
 import collections
@@ -18,7 +18,7 @@ def output(*command):
 
 
 def main(packages):
-    torch, folder = packages / "torch/lib", packages / "nvidia/cu13/lib"
+    torch = packages / "torch/lib"
     # By library its versions of symbols, and by version the names.
     versions, symbols = collections.defaultdict(set), collections.defaultdict(set)
     for library in torch.glob("*.so*"):
@@ -29,13 +29,12 @@ def main(packages):
             versions.setdefault(name, set())
         for name, version in re.findall(r" U (\w+)(?:@(\S+))?", output("nm", "-D", "--with-symbol-versions", library)):
             symbols[version].add(name)
-    folder.mkdir(parents=True, exist_ok=True)
     for name in versions:
         if re.match("lib(cu|nccl|nvrtc|nvshmem)", name) and not name.startswith("libcuda.so") and not (torch / name).exists():
             names = [symbol for version in versions[name] for symbol in symbols[version]]
             # Without versions nobody knows which library has a symbol.
             names = names or [symbol for symbol in symbols[""] if re.match("cu|nccl", symbol)]
-            compile_library(folder / name, names, versions[name])
+            compile_library(torch / name, names, versions[name])
 
 
 def compile_library(path, names, versions):

@@ -139,6 +139,70 @@ def test_compiled_backward(options):
         assert result.item() == 43.5 and x.grad.tolist() == [2.5] * 6
 
 
+def test_a_result_as_an_output_of_a_graph():
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compiled = torch.compile(lambda x: OPERATORS.scaled(x, 2.0), fullgraph=True, mode="reduce-overhead")
+    for value in range(6):
+        torch.compiler.cudagraph_mark_step_begin()
+        assert same(compiled(torch.full((COUNT,), float(value), device="cuda")), 2 * value)
+    assert torch._dynamo.utils.counters["inductor"].get("cudagraph_skips", 0) == 0
+
+
+def test_export_with_dynamic_extents():
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return OPERATORS.scaled(x, 3.0) + 1
+
+    extents = {"x": {0: torch.export.Dim("n", min=2, max=1000)}}
+    exported = torch.export.export(Module(), (torch.ones(3, device="cuda"),), dynamic_shapes=extents).module()
+    for count in (3, 7, 500):
+        assert same(exported(torch.ones(count, device="cuda")), 4)
+
+
+def test_training_is_as_with_operators_of_pytorch():
+    def train(scaled):
+        torch.manual_seed(1)
+        model = torch.nn.Linear(8, 8, device="cuda")
+        optimizer, x, losses = torch.optim.SGD(model.parameters(), lr=0.1), torch.rand(32, 8, device="cuda"), []
+        for _ in range(100):
+            optimizer.zero_grad()
+            loss = (scaled(model(x), 2.0) - 1).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    own = train(OPERATORS.scaled)
+    assert own == pytest.approx(train(torch.mul), rel=1e-5) and own[-1] < own[0]
+
+
+def test_operators_leave_no_memory():
+    x = torch.ones(1 << 16, device="cuda", requires_grad=True)
+
+    def once():
+        OPERATORS.scaled(x, 2.0)
+        with torch.no_grad():
+            OPERATORS.scale_(OPERATORS.scaled(x, 2.0), 2.0)
+        with pytest.raises(RuntimeError):
+            OPERATORS.scaled(x.double(), 2.0)
+
+    once()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    for _ in range(2000):
+        once()
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_allocated() == before
+
+
+def test_other_devices_and_layouts_are_refused():
+    for tensor in (torch.eye(3, device="cuda").to_sparse(), torch.ones(3, device="cuda", dtype=torch.float16)):
+        with pytest.raises(RuntimeError, match="allowed"):
+            OPERATORS.scaled(tensor, 2.0)
+    assert same(OPERATORS.scaled(on_gpu(), 2.0), 2)
+
+
 def test_gradients():
     x = torch.arange(12.0, device="cuda").reshape(3, 4).t().requires_grad_()
     OPERATORS.scaled(OPERATORS.scaled(x, 2.0), 3.0).sum().backward()

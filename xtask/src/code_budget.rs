@@ -5,11 +5,11 @@ use crate::{files, workspace};
 
 /// The folders of sources, and their most lines, in hundreds.
 const BUDGETS: [(&str, usize); 7] = [
-    ("interop-core/src", 20_400),
-    ("interop-derive/src", 4_400),
+    ("interop-core/src", 20_600),
+    ("interop-derive/src", 4_800),
     ("interop-ipc/src", 1_700),
     ("interop-kernel/src", 5_500),
-    ("interop-tvm-ffi/src", 1_000),
+    ("interop-tvm-ffi/src", 2_600),
     ("simulated-cuda/src", 400),
     ("simulated-cuda-driver/src", 5_000),
 ];

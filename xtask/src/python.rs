@@ -54,8 +54,11 @@ impl Requirements {
             Self::Demo | Self::Kernels | Self::CudaCore => &[],
             Self::Tests => &["oldest", "1.26", "2.0"],
             Self::Functions => {
-                let file = workspace::root().join("tests/functions/requirements.txt");
-                return vec![(file, folder().join("functions"))];
+                let place = |(file, name)| {
+                    (workspace::root().join("tests/functions").join(file), folder().join(name))
+                };
+                let files = [("requirements.txt", "functions"), ("oldest_torch.txt", "oldest-torch")];
+                return files.into_iter().map(place).collect();
             }
         };
         let place = |version: &&str| {
@@ -82,7 +85,7 @@ impl Requirements {
             Self::Demo | Self::Tests => 400,
             Self::Kernels => 23,
             Self::CudaCore => 105,
-            Self::Functions => 560,
+            Self::Functions => 1500,
         }
     }
 }

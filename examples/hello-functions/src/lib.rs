@@ -55,8 +55,13 @@ fn write_scaled(from: &impl CudaArray, to: &mut impl CudaArray, factor: f32) -> 
 }
 
 interop_tvm_ffi::export! {
+    operators;
+    #[elementwise(array)]
     scale_(array, factor);
     scale_into(from, to, factor);
+    #[elementwise(from)]
+    #[into(scale_into)]
+    #[gradient(from = scaled(gradient, factor))]
     scaled(call, from, factor);
 }
 

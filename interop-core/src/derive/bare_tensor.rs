@@ -6,6 +6,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::ptr::NonNull;
 
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ use crate::array::mutability::Mutability;
 use crate::array::stream_handle::StreamHandle;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::FromArray;
+use crate::driver::reach::Reach;
+use crate::driver::stream::Stream;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::cuda_buffer::CudaBuffer;
 use crate::memory::host_vec::{HostBuffer, HostVec};
@@ -152,6 +155,44 @@ impl<'a> BorrowedTensor<'a> {
         A::from_import(self.import).map_err(|Refused { value, error }| {
             Refused::new(Self { import: *value, marker: PhantomData }, error)
         })
+    }
+}
+
+impl Import {
+    /// Takes a new tensor of another library that a value keeps. The driver is not asked about its memory.
+    ///
+    /// The tensor and its lists are copied. After an error the caller keeps the value.
+    ///
+    /// # Errors
+    ///
+    /// As [`ManagedTensor::info`](crate::dlpack::ManagedTensor::info).
+    ///
+    /// # Safety
+    ///
+    /// 1. `tensor` points to a `DLTensor`, whose `shape` and `strides` are null or point to `ndim` numbers each. All are live during
+    ///    this call.
+    /// 2. Until `release(value)` is called, the memory that it describes is live, on the device that it names, and may be written.
+    ///    What is in it on the host is initialized before it is read. Work on device memory is in primary contexts.
+    /// 3. `release(value)` may be called once, on any thread, at any time.
+    #[doc(hidden)]
+    pub unsafe fn from_bare_tensor(
+        tensor: *const DLTensor,
+        value: NonNull<()>,
+        release: unsafe fn(NonNull<()>),
+    ) -> Result<Self> {
+        let mut slot = ImportSlot::new();
+        // SAFETY: rule 1.
+        let described =
+            slot.describe(Verification::Skipped, |info| unsafe { read_tensor(tensor, 0, info) })?;
+        let reach = described.reach.map(Reach::without_context);
+        // SAFETY: rule 3.
+        let owner = unsafe { Owner::from_raw(value, release) }.with_reach(reach);
+        let filled = described.own(owner, None);
+        let mut import = slot.into_import(filled);
+        if import.info.device != Device::CPU {
+            import.change(Change::Stated(Stream::anywhere(StreamHandle::LegacyDefault)));
+        }
+        Ok(import)
     }
 }
 

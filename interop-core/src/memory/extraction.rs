@@ -171,6 +171,12 @@ impl DataField {
         Self { element, is_written, order: Order::C }
     }
 
+    /// Whether the struct writes to the memory of the caller.
+    #[must_use]
+    pub const fn is_written(&self) -> bool {
+        self.is_written
+    }
+
     /// The data of a struct with `order = "F"`.
     #[must_use]
     pub const fn in_order(self, order: Order) -> Self {

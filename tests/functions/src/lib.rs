@@ -7,5 +7,6 @@ mod arguments;
 #[path = "../../../examples/hello-functions/src/lib.rs"]
 mod hello_functions;
 mod names;
+mod operators;
 #[cfg(target_os = "linux")]
 mod simulated;

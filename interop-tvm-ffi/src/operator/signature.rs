@@ -1,0 +1,232 @@
+//! The types of an operator, as in a schema of `PyTorch`.
+
+use interop_core::lent::{BorrowedFor, BorrowedTensor};
+use interop_core::{DType, Device, FromArray};
+
+use crate::argument::{ArrayKind, ListKind, OptionKind, ValueKind};
+use crate::call::Call;
+use crate::return_value::ReturnValue;
+
+/// The type of a parameter in a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// None: the caller passes nothing for `&Call`.
+    Call,
+    /// `Tensor`, or `Tensor(a!)`.
+    Tensor {
+        /// Whether the function writes to it.
+        is_written: bool,
+    },
+    /// `int`.
+    Int,
+    /// `float`.
+    Float,
+    /// `bool`.
+    Bool,
+    /// `str`.
+    Str,
+    /// `ScalarType`.
+    DType,
+    /// `Device`.
+    Device,
+    /// `T?`.
+    Optional(&'static Self),
+    /// `T[]`.
+    List(&'static Self),
+}
+
+impl Kind {
+    /// Whether it is a tensor, or a list or an option of tensors.
+    pub(crate) fn has_tensors(self) -> bool {
+        match self {
+            Self::Tensor { .. } => true,
+            Self::Optional(kind) | Self::List(kind) => kind.has_tensors(),
+            _ => false,
+        }
+    }
+
+    /// The type in a schema. The letter of all tensors that are written is `a`.
+    pub(crate) fn schema(self) -> String {
+        match self {
+            Self::Call => String::new(),
+            Self::Tensor { is_written: false } => "Tensor".to_owned(),
+            Self::Tensor { is_written: true } => "Tensor(a!)".to_owned(),
+            Self::Int => "int".to_owned(),
+            Self::Float => "float".to_owned(),
+            Self::Bool => "bool".to_owned(),
+            Self::Str => "str".to_owned(),
+            Self::DType => "ScalarType".to_owned(),
+            Self::Device => "Device".to_owned(),
+            Self::Optional(kind) => kind.schema() + "?",
+            Self::List(kind) => kind.schema() + "[]",
+        }
+    }
+}
+
+/// The type of a result in a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returns {
+    /// `()`.
+    Nothing,
+    /// `Tensor`.
+    Tensor,
+    /// `int`.
+    Int,
+    /// `float`.
+    Float,
+    /// `bool`.
+    Bool,
+}
+
+impl Returns {
+    /// The type in a schema.
+    pub(crate) const fn schema(self) -> &'static str {
+        match self {
+            Self::Nothing => "()",
+            Self::Tensor => "Tensor",
+            Self::Int => "int",
+            Self::Float => "float",
+            Self::Bool => "bool",
+        }
+    }
+}
+
+/// The type of a parameter that a schema of `PyTorch` has.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the parameter of an operator",
+    label = "a schema of PyTorch has no such type",
+    note = "allowed: arrays, integers, `f32`, `f64`, `bool`, `&str`, `DType`, `Device`, a `Vec` of one of these, and an `Option` of any of these",
+    note = "list the function in an `export!` without `operators`, which makes it a function of TVM FFI only"
+)]
+pub trait SchemaType<'c, K> {
+    /// The type in a schema.
+    const KIND: Kind;
+}
+
+/// The kinds of types that can be the items of a list.
+#[diagnostic::on_unimplemented(
+    message = "a list of lists or of options cannot be the parameter of an operator",
+    label = "a schema of PyTorch has no such type"
+)]
+pub trait ItemKind {}
+impl ItemKind for ArrayKind {}
+impl ItemKind for ValueKind {}
+
+/// The kinds of types that can be optional.
+#[diagnostic::on_unimplemented(
+    message = "an option of an option cannot be the parameter of an operator",
+    label = "a schema of PyTorch has no such type"
+)]
+pub trait PresentKind {}
+impl PresentKind for ArrayKind {}
+impl PresentKind for ValueKind {}
+impl<K: ItemKind> PresentKind for ListKind<K> {}
+
+macro_rules! values {
+    ($($kind:ident: $($type:ty)*;)*) => { $($(
+        impl<'c> SchemaType<'c, ValueKind> for $type {
+            const KIND: Kind = Kind::$kind;
+        }
+    )*)* };
+}
+
+values! {
+    Int: i8 i16 i32 i64 isize u8 u16 u32 u64 usize;
+    Float: f32 f64;
+    Bool: bool;
+    Str: &'c str;
+    DType: DType;
+    Device: Device;
+    Call: &'c Call<'c>;
+}
+
+impl<'c> SchemaType<'c, ValueKind> for BorrowedTensor<'c> {
+    const KIND: Kind = Kind::Tensor { is_written: false };
+}
+
+#[diagnostic::do_not_recommend]
+impl<'c, A: FromArray + BorrowedFor<'c>> SchemaType<'c, ArrayKind> for A {
+    const KIND: Kind = Kind::Tensor { is_written: A::DATA_FIELD.is_written() };
+}
+
+impl<'c, A: SchemaType<'c, K>, K: PresentKind> SchemaType<'c, OptionKind<K>> for Option<A> {
+    const KIND: Kind = Kind::Optional(&A::KIND);
+}
+
+impl<'c, T: SchemaType<'c, K>, K: ItemKind> SchemaType<'c, ListKind<K>> for Vec<T> {
+    const KIND: Kind = Kind::List(&T::KIND);
+}
+
+/// A parameter of an operator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parameter {
+    /// The name in Rust, for errors.
+    pub(crate) name: &'static str,
+    /// The name in Python, which keeps some names for itself.
+    pub(crate) python: &'static str,
+    pub(crate) kind: Kind,
+}
+
+/// The types of an operator.
+#[derive(Debug)]
+pub struct Signature {
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) returns: Returns,
+}
+
+impl Default for Signature {
+    fn default() -> Self {
+        Self { parameters: Vec::new(), returns: Returns::Nothing }
+    }
+}
+
+/// Stands for an argument whose type the compiler finds.
+#[derive(Debug)]
+pub struct Placeholder<A>(Option<A>);
+
+impl<A> Placeholder<A> {
+    /// The argument, in code that never runs.
+    #[must_use]
+    pub fn take(self) -> A {
+        self.0.unwrap_or_else(|| unreachable!("a description calls no function"))
+    }
+}
+
+impl Signature {
+    /// Notes the next parameter.
+    pub fn parameter<'c, A: SchemaType<'c, K>, K>(
+        &mut self,
+        name: &'static str,
+        python: &'static str,
+    ) -> Placeholder<A> {
+        if A::KIND != Kind::Call {
+            self.parameters.push(Parameter { name, python, kind: A::KIND });
+        }
+        Placeholder(None)
+    }
+
+    /// Notes the result.
+    pub fn result<R: ReturnValue<K>, K>(&mut self, _: impl FnOnce() -> R) {
+        self.returns = R::RETURNS;
+    }
+
+    pub(crate) fn has_tensors(&self) -> bool {
+        self.parameters.iter().any(|parameter| parameter.kind.has_tensors())
+    }
+
+    /// The schema of an operator with this name. Options at the end may be left out.
+    pub(crate) fn schema(&self, name: &str) -> String {
+        let is_optional = |parameter: &Parameter| matches!(parameter.kind, Kind::Optional(_));
+        let required =
+            self.parameters.iter().rposition(|parameter| !is_optional(parameter)).map_or(0, |at| at + 1);
+        let mut letters = 'a'..='z';
+        let parameters = self.parameters.iter().enumerate().map(|(at, Parameter { python, kind, .. })| {
+            let default = if at >= required { "=None" } else { "" };
+            let schema = kind.schema();
+            let letter = if schema.contains('!') { letters.next().unwrap_or('z') } else { 'a' };
+            format!("{} {python}{default}", schema.replace("(a!)", &format!("({letter}!)")))
+        });
+        let parameters: Vec<String> = parameters.collect();
+        format!("{name}({}) -> {}", parameters.join(", "), self.returns.schema())
+    }
+}

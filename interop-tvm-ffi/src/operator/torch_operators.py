@@ -1,0 +1,82 @@
+"""Tells PyTorch what only Python can tell: the shapes of results, and the gradients.
+
+The library runs this with its `path`, a `namespace`, and the descriptions of the `operators` there (`description.rs`).
+"""
+
+import ctypes
+
+import torch
+from torch.utils import checkpoint
+
+note_error = ctypes.PyDLL(path).interop_note_error
+note_error.argtypes, note_error.restype = [ctypes.c_char_p], ctypes.c_bool
+# By an exception of its own a checkpoint ends its recomputation when the last tensor is saved.
+RecomputationEnded = getattr(checkpoint, "_StopRecomputationError", ())
+registered = torch.library.Library(namespace, "FRAGMENT")
+names = {"_operators": getattr(torch.ops, namespace), "_library": torch, "_max": torch.sym_max, "_min": torch.sym_min}
+
+
+def function(parameters, text):
+    return eval(f"lambda {', '.join(parameters)}: {text}", names)
+
+
+class GradientKernels:
+    """Registers kernels whose exceptions do not pass through the C functions that call them.
+
+    There their class is lost, and before PyTorch 2.13 they are written to stderr. The text is noted for the caller instead.
+    """
+
+    def impl(self, name, kernel, *arguments, **options):
+        def run(keyset, *values, **named):
+            try:
+                return kernel(keyset, *values, **named)
+            except RecomputationEnded:
+                # It goes on instead.
+                with torch.no_grad():
+                    return kernel(keyset, *values, **named)
+            except Exception as error:
+                if not note_error(str(error).encode()):
+                    raise
+                return torch.empty(0)
+
+        registered.impl(name, run, *arguments, **options)
+
+
+def register_gradients(name, parameters, gradients):
+    all_names = [of for of, _ in parameters]
+    used = {use for _, _, uses in gradients for use in uses}
+    is_saved = {of: kind.startswith("Tensor") and not kind.endswith("[]") for of, kind in [*parameters, ("result", "Tensor")]}
+    saved = [of for of in is_saved if of in used and is_saved[of]]
+    kept = [of for of in is_saved if of in used and not is_saved[of]]
+    rules = {of: function([*saved, *kept, "gradient"], text) for of, text, _ in gradients}
+
+    def setup_context(ctx, inputs, output):
+        values = dict(zip(all_names, inputs)) | {"result": output}
+        ctx.save_for_backward(*[values.get(of) for of in saved])
+        ctx.kept = [values.get(of) for of in kept]
+
+    def backward(ctx, gradient):
+        values = [*ctx.saved_tensors, *ctx.kept, gradient]
+        needed = zip(all_names, ctx.needs_input_grad)
+        return tuple(rules[of](*values) if is_needed and of in rules else None for of, is_needed in needed)
+
+    torch.library.register_autograd(f"{namespace}::_{name}_grad", backward, setup_context=setup_context, lib=GradientKernels())
+
+
+def register(name, parameters, returns, like, shape, dtype, is_elementwise, into, gradients):
+    if not any(kind.startswith("Tensor") for _, kind in parameters):
+        return
+    result = None
+    if returns == "()":
+        result = "None"
+    elif returns == "Tensor" and like:
+        result = f"{like}.new_empty({shape or like + '.shape'}{', dtype=' + dtype if dtype else ''})"
+    for of in (f"_{name}", f"_{name}_grad") if gradients else (name,):
+        if result:
+            torch.library.register_fake(f"{namespace}::{of}", function([of for of, _ in parameters], result), lib=registered)
+    if gradients:
+        register_gradients(name, parameters, gradients)
+
+
+for operator in operators:
+    register(*operator)

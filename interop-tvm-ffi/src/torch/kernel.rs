@@ -1,0 +1,308 @@
+//! What the dispatcher of `PyTorch` calls.
+//!
+//! A kernel returns no error: it throws an exception of C++, when nothing that is to be dropped is left. The text is kept by the
+//! thread.
+#![expect(unsafe_code, reason = "is called by the dispatcher")]
+
+use core::cell::{Cell, RefCell};
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::Ordering;
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use interop_core::{DType, Device};
+
+use crate::call::{Arguments, Call, Host, panicked};
+use crate::error::CallError;
+use crate::operator::signature::{Kind, Returns};
+use crate::operator::{Operation, Operator};
+use crate::runtime::c_string;
+use crate::torch::library::{ABI, Torch, Value};
+use crate::torch::stack::{Taken, any_tensor, release, result_value};
+use crate::torch::tensor::to_value;
+
+thread_local! {
+    /// The text of the error that is thrown next.
+    static TEXT: RefCell<CString> = RefCell::default();
+    /// The operator whose composite kernel has called the dispatcher.
+    static CALLING: Cell<Option<&'static Operator>> = const { Cell::new(None) };
+    /// Whether a kernel has noted an error for that composite kernel.
+    static HAS_FAILED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a function as a kernel.
+///
+/// # Safety
+///
+/// As for a kernel of `torch_library_impl`: `stack` has the arguments of the operator, which the kernel takes, and a place for the
+/// result. The callers can be unwound.
+pub(crate) unsafe extern "C-unwind" fn kernel<O: Operation>(stack: *mut Value, _: u64, _: u64) {
+    let (torch, operator) = (Torch::of_kernel(), O::operator());
+    // SAFETY: as the caller promises.
+    let outcome = unsafe { run::<O>(torch, operator, stack) };
+    // SAFETY: as the caller promises.
+    unsafe { end(torch, operator, outcome, stack) };
+}
+
+/// Refuses tensors whose elements a function cannot use. If only empty lists and options were passed, runs the function.
+///
+/// # Safety
+///
+/// As for [`kernel`].
+pub(crate) unsafe extern "C-unwind" fn refuse<O: Operation>(stack: *mut Value, _: u64, _: u64) {
+    let (torch, operator) = (Torch::of_kernel(), O::operator());
+    // SAFETY: as the caller promises.
+    if !unsafe { has_tensor(torch, operator, stack) } {
+        // SAFETY: as the caller promises.
+        unsafe { kernel::<O>(stack, 0, 0) };
+        return;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { release_all(torch, operator, stack) };
+    let text = format!(
+        "`{}`: found a tensor of another device or layout, or one without elements; allowed: dense tensors on the CPU or on CUDA. A \
+         rule such as `like` tells the result for fake tensors, and is registered after the library was loaded",
+        operator.name
+    );
+    // SAFETY: as the caller promises.
+    unsafe { end(torch, operator, Err(CallError::new(c"RuntimeError", text)), stack) };
+}
+
+/// Calls the operator with or without gradients: the first takes 5 µs longer, also if no gradient is recorded.
+///
+/// # Safety
+///
+/// As for [`kernel`].
+pub(crate) unsafe extern "C-unwind" fn composite<O: Operation>(stack: *mut Value, _: u64, _: u64) {
+    let (torch, operator) = (Torch::of_kernel(), O::operator());
+    // SAFETY: as the caller promises.
+    if let Err(error) = unsafe { call_inner(torch, operator, stack) } {
+        note(&error);
+        // SAFETY: as the caller promises; nothing here is to be dropped.
+        unsafe { throw(torch) };
+    }
+}
+
+/// # Safety
+///
+/// As for [`kernel`]. What `bump_version` throws is passed on.
+unsafe fn run<O: Operation>(
+    torch: &'static Torch,
+    operator: &'static Operator,
+    stack: *mut Value,
+) -> Result<Value, CallError> {
+    let signature = operator.signature();
+    // SAFETY: as the caller promises.
+    let (taken, outcome) = unsafe { Taken::new(torch, signature, stack) };
+    outcome?;
+    // SAFETY: as the caller promises.
+    unsafe { taken.note_writes(signature, operator.name) }?;
+    let (call, values) = (Call::new(operator.name, Host::Torch(torch)), taken.values());
+    // SAFETY: the values live as long as `taken`, and nobody else has them.
+    let arguments = unsafe { Arguments::new(&call, values.as_ptr(), values.len()) };
+    let outcome = catch_unwind(AssertUnwindSafe(|| O::call(&arguments)));
+    outcome.unwrap_or_else(|payload| Err(panicked(operator.name, payload))).map(result_value)
+}
+
+/// Ends a kernel with its result, or throws its error. For a composite kernel the error is noted, because the functions of the library
+/// before 2.13 write each exception that they catch to stderr.
+///
+/// # Safety
+///
+/// As for [`kernel`].
+unsafe fn end(
+    torch: &'static Torch,
+    operator: &'static Operator,
+    outcome: Result<Value, CallError>,
+    stack: *mut Value,
+) {
+    let returns = operator.signature().returns;
+    let value = match outcome {
+        Ok(value) => value,
+        Err(error) => {
+            note(&error);
+            let nothing = if CALLING.get().is_some_and(|calling| core::ptr::eq(calling, operator)) {
+                nothing(torch, returns)
+            } else {
+                None
+            };
+            drop(error);
+            let Some(nothing) = nothing else {
+                // SAFETY: as the caller promises; nothing here is to be dropped.
+                unsafe { throw(torch) };
+                return;
+            };
+            HAS_FAILED.set(true);
+            nothing
+        }
+    };
+    if returns != Returns::Nothing {
+        // SAFETY: as the caller promises.
+        unsafe { stack.write(value) };
+    }
+}
+
+/// A result that the composite kernel drops.
+fn nothing(torch: &'static Torch, returns: Returns) -> Option<Value> {
+    match returns {
+        Returns::Tensor => {
+            torch.allocate(&[0], DType::F32, Device::CPU).ok().map(|tensor| to_value(tensor.into_raw()))
+        }
+        _ => Some(0),
+    }
+}
+
+/// Notes the error that is thrown next on this thread.
+fn note(error: &CallError) {
+    TEXT.set(c_string(&error.text));
+}
+
+/// Notes the text of an exception in Python, if a composite kernel waits for it.
+///
+/// # Safety
+///
+/// `text` is a C string.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn interop_note_error(text: *const c_char) -> bool {
+    if CALLING.get().is_some() {
+        // SAFETY: as the caller promises.
+        TEXT.set(unsafe { CStr::from_ptr(text) }.to_owned());
+        HAS_FAILED.set(true);
+    }
+    CALLING.get().is_some()
+}
+
+/// Throws the noted error as a `c10::Error`, which is a `RuntimeError` in Python.
+///
+/// # Safety
+///
+/// The callers can be unwound.
+#[cold]
+unsafe fn throw(torch: &Torch) {
+    let text = TEXT.with_borrow(|text| text.as_ptr());
+    // SAFETY: C strings. The text stays until the next error of this thread. As the caller promises.
+    unsafe { (torch.check)(false, c"".as_ptr(), c"".as_ptr(), 0, text) };
+}
+
+/// # Safety
+///
+/// As for [`kernel`].
+unsafe fn release_all(torch: &'static Torch, operator: &Operator, stack: *const Value) {
+    for (at, parameter) in operator.signature().parameters.iter().enumerate() {
+        // SAFETY: as the caller promises.
+        let value = unsafe { stack.wrapping_add(at).read() };
+        // SAFETY: as the caller promises.
+        unsafe { release(torch, parameter.kind, value) };
+    }
+}
+
+/// # Safety
+///
+/// As for [`kernel`].
+unsafe fn call_inner(
+    torch: &'static Torch,
+    operator: &'static Operator,
+    stack: *mut Value,
+) -> Result<(), CallError> {
+    // SAFETY: as the caller promises.
+    let records = unsafe { records(torch, operator, stack) };
+    let records = records.and_then(|records| match records {
+        true if !operator.has_python.load(Ordering::Acquire) => Err(missing_gradient(operator)),
+        records => Ok(records),
+    });
+    let records = match records {
+        Ok(records) => records,
+        Err(error) => {
+            // SAFETY: as the caller promises.
+            unsafe { release_all(torch, operator, stack) };
+            return Err(error);
+        }
+    };
+    let calling = Calling::new(operator);
+    let name = &operator.inner()[usize::from(records)];
+    // SAFETY: the operator has the parameters and the result of this one.
+    let status = unsafe { (torch.dispatch)(name.as_ptr(), c"".as_ptr(), stack, ABI) };
+    let has_failed = HAS_FAILED.get();
+    drop(calling);
+    if has_failed {
+        if status == 0 && operator.signature().returns == Returns::Tensor {
+            // SAFETY: the result of the call.
+            let result = unsafe { stack.read() };
+            // SAFETY: a tensor, which nobody gets.
+            unsafe { release(torch, Kind::Tensor { is_written: false }, result) };
+        }
+        return Err(TEXT.with_borrow(|text| CallError::new(c"RuntimeError", text.to_string_lossy())));
+    }
+    torch.check(status, operator.name)
+}
+
+/// Whether one of the arguments is a tensor.
+///
+/// # Safety
+///
+/// As for [`kernel`].
+unsafe fn has_tensor(torch: &'static Torch, operator: &Operator, stack: *const Value) -> bool {
+    operator.signature().parameters.iter().enumerate().any(|(at, parameter)| {
+        // SAFETY: as the caller promises.
+        let value = unsafe { stack.wrapping_add(at).read() };
+        // SAFETY: as the caller promises.
+        unsafe { any_tensor(torch, parameter.kind, value, &|_| Ok(true)) }.unwrap_or(true)
+    })
+}
+
+/// Whether a gradient is recorded for one of the arguments.
+///
+/// # Safety
+///
+/// As for [`kernel`].
+unsafe fn records(
+    torch: &'static Torch,
+    operator: &Operator,
+    stack: *const Value,
+) -> Result<bool, CallError> {
+    // SAFETY: the function has no preconditions.
+    if !unsafe { (torch.grad_mode)() } {
+        return Ok(false);
+    }
+    for (at, parameter) in operator.signature().parameters.iter().enumerate() {
+        // SAFETY: as the caller promises.
+        let value = unsafe { stack.wrapping_add(at).read() };
+        let needs_gradient = |handle| {
+            // SAFETY: a live tensor.
+            unsafe { torch.check_tangent(handle) }?;
+            // SAFETY: a live tensor.
+            unsafe { torch.needs_gradient(handle) }
+        };
+        // SAFETY: as the caller promises.
+        if unsafe { any_tensor(torch, parameter.kind, value, &needs_gradient) }? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cold]
+fn missing_gradient(operator: &Operator) -> CallError {
+    let text = format!(
+        "`{}`: its gradient is not registered yet: Python does that on its main thread soon after the library was loaded. Call \
+         `ctypes.PyDLL(path).interop_load_operators()` before, on this thread",
+        operator.name
+    );
+    CallError::new(c"RuntimeError", text)
+}
+
+/// The time in which a composite kernel has called the dispatcher.
+struct Calling(Option<&'static Operator>, bool);
+
+impl Calling {
+    fn new(operator: &'static Operator) -> Self {
+        Self(CALLING.replace(Some(operator)), HAS_FAILED.replace(false))
+    }
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        CALLING.set(self.0);
+        HAS_FAILED.set(self.1);
+    }
+}

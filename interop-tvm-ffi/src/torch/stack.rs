@@ -1,0 +1,345 @@
+//! The arguments on the stack of a kernel, as those of a function of TVM FFI.
+#![expect(unsafe_code, reason = "takes over what the dispatcher gives away")]
+
+use core::ffi::c_void;
+use core::ptr::null;
+
+use interop_core::dlpack::DLTensor;
+
+use crate::abi::{TVMFFIAny, TVMFFIByteArray, TVMFFIObject, TVMFFISeqCell, index};
+use crate::error::CallError;
+use crate::operator::signature::{Kind, Signature};
+use crate::owned_object::OwnedObject;
+use crate::torch::library::{TensorHandle, Torch, Value};
+use crate::torch::tensor::{to_pointer, to_value};
+
+/// The arguments of a call. It owns all that the dispatcher has given away.
+pub(crate) struct Taken {
+    torch: &'static Torch,
+    values: Vec<TVMFFIAny>,
+    /// The values point to them.
+    #[expect(clippy::vec_box, reason = "the tensors must not move")]
+    tensors: Vec<Box<TakenTensor>>,
+    strings: Vec<OwnedString>,
+    /// The items, which the objects point to. A `Box`, because the objects must not move.
+    lists: Vec<(Box<Object<TVMFFISeqCell>>, Vec<TVMFFIAny>)>,
+}
+
+/// A tensor among the arguments.
+struct TakenTensor {
+    handle: TensorHandle,
+    described: DLTensor,
+    /// The position of its parameter, if it is written.
+    written: Option<usize>,
+}
+
+/// An object of TVM FFI that nobody counts: a function only reads it.
+#[repr(C)]
+struct Object<T> {
+    header: TVMFFIObject,
+    payload: T,
+}
+
+impl<T> Object<T> {
+    fn new(payload: T) -> Self {
+        let header = TVMFFIObject { combined_ref_count: 0, type_index: 0, padding: 0, deleter: null() };
+        Self { header, payload }
+    }
+
+    fn any(&self, type_index: i32) -> TVMFFIAny {
+        TVMFFIAny::new(type_index, (&raw const *self).expose_provenance() as u64)
+    }
+}
+
+/// A string of the library, with the object that lends its bytes.
+struct OwnedString {
+    torch: &'static Torch,
+    handle: *mut c_void,
+    _object: Box<Object<TVMFFIByteArray>>,
+}
+
+impl Drop for OwnedString {
+    fn drop(&mut self) {
+        // SAFETY: the string is owned, and this is its only release.
+        unsafe { (self.torch.string_delete)(self.handle) };
+    }
+}
+
+impl Taken {
+    /// Takes all arguments, also if one of them is refused.
+    ///
+    /// # Safety
+    ///
+    /// `stack` has a value for each parameter, of its kind, which nobody else releases.
+    #[inline]
+    pub(crate) unsafe fn new(
+        torch: &'static Torch,
+        signature: &Signature,
+        stack: *const Value,
+    ) -> (Self, Result<(), CallError>) {
+        let count = signature.parameters.len();
+        let (values, tensors) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut taken = Self { torch, values, tensors, strings: Vec::new(), lists: Vec::new() };
+        let mut outcome = Ok(());
+        for (at, parameter) in signature.parameters.iter().enumerate() {
+            // SAFETY: as the caller promises.
+            let value = unsafe { stack.wrapping_add(at).read() };
+            // SAFETY: as the caller promises.
+            match unsafe { taken.take(parameter.kind, value, at) } {
+                Ok(value) => taken.values.push(value),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        (taken, outcome)
+    }
+
+    /// The arguments. They are valid as long as `self`.
+    pub(crate) fn values(&self) -> &[TVMFFIAny] {
+        &self.values
+    }
+
+    /// Tells the library of the tensors that the function writes.
+    ///
+    /// # Errors
+    ///
+    /// If one of them must not be written. An exception of C++ for a tensor of inference mode.
+    ///
+    /// # Safety
+    ///
+    /// The exception may unwind through the caller.
+    pub(crate) unsafe fn note_writes(&self, signature: &Signature, operator: &str) -> Result<(), CallError> {
+        for tensor in &self.tensors {
+            if let Some(at) = tensor.written {
+                // SAFETY: the tensor is owned. As the caller promises.
+                unsafe { self.torch.note_write(tensor.handle, signature.parameters[at].name, operator) }?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a value of the parameter at a position.
+    ///
+    /// # Safety
+    ///
+    /// As for [`new`](Self::new).
+    unsafe fn take(&mut self, kind: Kind, value: Value, at: usize) -> Result<TVMFFIAny, CallError> {
+        Ok(match kind {
+            Kind::Tensor { is_written } => {
+                // SAFETY: as the caller promises.
+                let tensor = unsafe { OwnedObject::new(to_pointer(value), self.torch.delete_tensor) };
+                // SAFETY: a live tensor.
+                unsafe { self.torch.check_tangent(tensor.object) }?;
+                // SAFETY: a live tensor.
+                let described = unsafe { self.torch.describe(tensor.object, is_written) }?;
+                let written = is_written.then_some(at);
+                let tensor = Box::new(TakenTensor { handle: tensor.into_raw(), described, written });
+                let place = &raw const tensor.described;
+                self.tensors.push(tensor);
+                TVMFFIAny::new(index::DL_TENSOR_PTR, place.expose_provenance() as u64)
+            }
+            Kind::Int => TVMFFIAny::new(index::INT, value),
+            Kind::Float => TVMFFIAny::new(index::FLOAT, value),
+            Kind::Bool => TVMFFIAny::new(index::BOOL, value & 0xff),
+            Kind::DType => {
+                let dtype = self.torch.dtype_of(halves(value)[0]);
+                let [x, y] = dtype.lanes.to_ne_bytes();
+                TVMFFIAny::new(
+                    index::DATA_TYPE,
+                    u64::from_ne_bytes([dtype.code, dtype.bits, x, y, 0, 0, 0, 0]),
+                )
+            }
+            Kind::Device => {
+                // The lower half is the index, or -1.
+                let [index, device_type] = halves(value);
+                let device = self.torch.device_of(device_type, index);
+                let mut bytes = [0; 8];
+                bytes[..4].copy_from_slice(&device.device_type.0.to_ne_bytes());
+                bytes[4..].copy_from_slice(&device.device_id.to_ne_bytes());
+                TVMFFIAny::new(index::DEVICE, u64::from_ne_bytes(bytes))
+            }
+            // SAFETY: as the caller promises.
+            Kind::Str => unsafe { self.take_string(to_pointer(value)) },
+            Kind::Optional(_) if value == 0 => TVMFFIAny::NONE,
+            Kind::Optional(kind) => {
+                // SAFETY: as the caller promises.
+                let value = unsafe { unwrap(self.torch, to_pointer(value)) };
+                // SAFETY: as the caller promises.
+                unsafe { self.take(*kind, value, at) }?
+            }
+            // SAFETY: as the caller promises.
+            Kind::List(kind) => unsafe { self.take_list(*kind, to_pointer(value), at) }?,
+            Kind::Call => TVMFFIAny::NONE,
+        })
+    }
+
+    /// # Safety
+    ///
+    /// `handle` is an owned string.
+    unsafe fn take_string(&mut self, handle: *mut c_void) -> TVMFFIAny {
+        let (mut data, mut size) = (null(), 0);
+        // SAFETY: as the caller promises, and a place that is valid for a write.
+        unsafe { (self.torch.string_length)(handle, &raw mut size) };
+        // SAFETY: as above.
+        unsafe { (self.torch.string_data)(handle, &raw mut data) };
+        let object = Box::new(Object::new(TVMFFIByteArray { data, size }));
+        let any = object.any(index::STR);
+        self.strings.push(OwnedString { torch: self.torch, handle, _object: object });
+        any
+    }
+
+    /// # Safety
+    ///
+    /// `handle` is an owned list with items of this kind.
+    unsafe fn take_list(
+        &mut self,
+        kind: Kind,
+        handle: *mut c_void,
+        at: usize,
+    ) -> Result<TVMFFIAny, CallError> {
+        let (torch, mut items, mut outcome) = (self.torch, Vec::new(), Ok(()));
+        // SAFETY: as the caller promises, for the items too.
+        let mut take = |item| match unsafe { self.take(kind, item, at) } {
+            Ok(item) => items.push(item),
+            Err(error) => outcome = core::mem::replace(&mut outcome, Ok(())).and(Err(error)),
+        };
+        // SAFETY: as the caller promises.
+        unsafe { consume_list(torch, handle, &mut take) };
+        outcome?;
+        let cell = TVMFFISeqCell { data: items.as_ptr(), size: i64::try_from(items.len()).unwrap_or(0) };
+        let object = Box::new(Object::new(cell));
+        let any = object.any(index::ARRAY);
+        self.lists.push((object, items));
+        Ok(any)
+    }
+}
+
+/// The lower and the upper half of a value.
+fn halves(value: Value) -> [i32; 2] {
+    let bytes = value.to_le_bytes();
+    [0, 4].map(|at| i32::from_le_bytes([0, 1, 2, 3].map(|byte: usize| bytes[at + byte])))
+}
+
+/// Calls a function with each item of a list, which it takes, and deletes the list, which does not release its items.
+///
+/// # Safety
+///
+/// `handle` is an owned list.
+unsafe fn consume_list(torch: &Torch, handle: *mut c_void, take: &mut dyn FnMut(Value)) {
+    let mut size = 0;
+    // SAFETY: as the caller promises, and a place that is valid for a write.
+    unsafe { (torch.list_size)(handle, &raw mut size) };
+    for at in 0..size {
+        let mut item = 0;
+        // SAFETY: as above.
+        if unsafe { (torch.list_get)(handle, at, &raw mut item) } == 0 {
+            take(item);
+        }
+    }
+    // SAFETY: as the caller promises.
+    unsafe { (torch.list_delete)(handle) };
+}
+
+/// Moves the value out of the cell of an option.
+///
+/// # Safety
+///
+/// `cell` is an owned cell.
+unsafe fn unwrap(torch: &Torch, cell: *mut Value) -> Value {
+    // SAFETY: as the caller promises.
+    let value = unsafe { cell.read() };
+    if let Some(delete) = torch.value_delete {
+        // SAFETY: as the caller promises.
+        unsafe { delete(cell) };
+    } else if let Some(delete) = torch.cpp_delete {
+        // Before 2.13 the library uses `new` and `delete` itself. Without them the cell stays.
+        // SAFETY: as the caller promises.
+        unsafe { delete(cell) };
+    }
+    value
+}
+
+/// Releases a value that no function gets.
+///
+/// # Safety
+///
+/// `value` is an owned value of this kind.
+pub(crate) unsafe fn release(torch: &'static Torch, kind: Kind, value: Value) {
+    match kind {
+        // SAFETY: as the caller promises.
+        Kind::Tensor { .. } => drop(unsafe { OwnedObject::new(to_pointer(value), torch.delete_tensor) }),
+        Kind::Str => {
+            // SAFETY: as the caller promises.
+            unsafe { (torch.string_delete)(to_pointer(value)) };
+        }
+        Kind::Optional(kind) if value != 0 => {
+            // SAFETY: as the caller promises.
+            let value = unsafe { unwrap(torch, to_pointer(value)) };
+            // SAFETY: as the caller promises.
+            unsafe { release(torch, *kind, value) };
+        }
+        Kind::List(kind) => {
+            // SAFETY: as the caller promises, for the items too.
+            let mut release = |item| unsafe { release(torch, *kind, item) };
+            // SAFETY: as the caller promises.
+            unsafe { consume_list(torch, to_pointer(value), &mut release) };
+        }
+        _ => {}
+    }
+}
+
+/// Whether a test is true for a tensor in a value, which stays with the caller.
+///
+/// # Safety
+///
+/// `value` is a live value of this kind.
+pub(crate) unsafe fn any_tensor(
+    torch: &'static Torch,
+    kind: Kind,
+    value: Value,
+    test: &dyn Fn(TensorHandle) -> Result<bool, CallError>,
+) -> Result<bool, CallError> {
+    match kind {
+        Kind::Tensor { .. } => test(to_pointer(value)),
+        Kind::Optional(kind) if value != 0 && kind.has_tensors() => {
+            // SAFETY: a live cell.
+            let value = unsafe { to_pointer::<Value>(value).read() };
+            // SAFETY: as the caller promises.
+            unsafe { any_tensor(torch, *kind, value, test) }
+        }
+        Kind::List(kind) if kind.has_tensors() => {
+            let (handle, mut size) = (to_pointer::<c_void>(value), 0);
+            // SAFETY: a live list, and a place that is valid for a write.
+            unsafe { (torch.list_size)(handle, &raw mut size) };
+            for at in 0..size {
+                let mut item = 0;
+                // SAFETY: as above.
+                torch.check(unsafe { (torch.list_get)(handle, at, &raw mut item) }, "torch_list_get_item")?;
+                // The list lends its item, and never releases it.
+                // SAFETY: an item of this kind.
+                if unsafe { any_tensor(torch, *kind, item, test) }? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        _ => Ok(false),
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        for tensor in &self.tensors {
+            // SAFETY: the tensor is owned, and this is its only release.
+            drop(unsafe { OwnedObject::new(tensor.handle, self.torch.delete_tensor) });
+        }
+    }
+}
+
+/// A value of a result on a stack. A tensor is given away.
+pub(crate) fn result_value(result: TVMFFIAny) -> Value {
+    if result.type_index == index::TENSOR {
+        to_value(result.pointer::<c_void>().cast_mut())
+    } else {
+        result.value
+    }
+}
