@@ -13,7 +13,7 @@ use crate::driver::stream::{Stream, is_capturing};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::host::cells::check_readable;
 use crate::order::array_info::ArrayInfo;
-use crate::order::claim::{Claim, shared_elements};
+use crate::order::claim::{Claim, is_shared};
 use crate::order::handover::{ArrayWork, later_work};
 use crate::order::memory_state::MemoryState;
 use crate::order::record::conflict;
@@ -99,8 +99,8 @@ struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// The use of an array by a scope, of which the record knows.
-    fn new(info: &ArrayInfo, scope_use: ScopeUse<'a>, claim: Claim) -> Self {
+    /// The use of an array of these elements by a scope, of which the record knows.
+    fn new(info: &ArrayInfo, elements: Elements, scope_use: ScopeUse<'a>, claim: Claim) -> Self {
         let ScopeUse { writes, notice } = scope_use;
         Self {
             state: info.state.clone(),
@@ -109,7 +109,7 @@ impl<'a> Member<'a> {
             is_followed: info.state.followed().is_some(),
             notice,
             writes,
-            elements: info.elements(),
+            elements,
             claim,
         }
     }
@@ -260,12 +260,14 @@ impl<'a> ScopeState<'a> {
     /// [`ErrorKind::AlreadyBorrowed`] for memory that another array of this scope, another scope or a host view uses, if one of
     /// them writes; otherwise as [`LaunchScope::read`](crate::LaunchScope::read).
     pub(crate) fn add(&mut self, info: &ArrayInfo, scope_use: ScopeUse<'a>) -> Result<()> {
-        self.check_aliases(&info.elements(), scope_use.writes)?;
+        let elements = info.elements();
+        let shared = is_shared(info).then_some(elements);
+        self.check_aliases(&elements, scope_use.writes)?;
         check_place(info, self.arrays.first().map(|first| first.device), self.is_named)?;
         if is_on_host(info.device) {
-            let claim = Claim::by_host(shared_elements(info), scope_use.writes)?;
+            let claim = Claim::by_host(shared, scope_use.writes)?;
             check_readable(info.work(), &claim)?;
-            self.push(Member::new(info, scope_use, claim));
+            self.push(Member::new(info, elements, scope_use, claim));
             return Ok(());
         }
         self.resolve(info.device)?;
@@ -290,8 +292,8 @@ impl<'a> ScopeState<'a> {
         // stream in memory of no single device.
         let is_on_any = |own: &Stream| info.device.device_type.is_host_accessible() && own.is_default();
         let on = scope.map(|scope| scope.stream).or(own.filter(|own| !is_on_any(own)));
-        let claim = Claim::by_device(info, scope_use.writes, on)?;
-        let member = Member::new(info, scope_use, claim);
+        let claim = Claim::by_device(shared, scope_use.writes, on)?;
+        let member = Member::new(info, elements, scope_use, claim);
         // A stream that was named may become part of the capture of an array's stream. The end of the scope joins it again.
         let waiter = if self.is_named { Waiter::StreamIntoCapture } else { Waiter::Stream };
         match (scope, own) {

@@ -32,9 +32,9 @@ impl Claim {
     }
 
     /// A use by work on a stream, until the claim is dropped. `None`: a stream that is not known yet.
-    pub(crate) fn by_device(info: &ArrayInfo, writes: bool, on: Option<Stream>) -> Result<Self> {
+    pub(crate) fn by_device(shared: Option<Elements>, writes: bool, on: Option<Stream>) -> Result<Self> {
         let on = on.map_or(StreamKey::NONE, Stream::key);
-        Self::record(shared_elements(info).map(|elements| Access::by_device(elements, writes, on)))
+        Self::record(shared.map(|elements| Access::by_device(elements, writes, on)))
     }
 
     /// A use whose end nobody tells, such as that of an export, by a consumer on this stream. `None`: the host, or any stream.
@@ -60,6 +60,11 @@ impl Claim {
 /// Rust value, so the compiler checks it.
 #[inline]
 pub(crate) fn shared_elements(info: &ArrayInfo) -> Option<Elements> {
-    (info.mutability() != Mutability::UniqueOwner && !info.unwatched_range().is_empty())
-        .then(|| info.elements())
+    is_shared(info).then(|| info.elements())
+}
+
+/// As [`shared_elements`], without the elements.
+#[inline]
+pub(crate) fn is_shared(info: &ArrayInfo) -> bool {
+    info.mutability() != Mutability::UniqueOwner && !info.unwatched_range().is_empty()
 }

@@ -18,7 +18,7 @@ use crate::memory::copy::device::queue_copy;
 use crate::memory::cuda_buffer::CudaBuffer;
 use crate::order::array_info::ArrayInfo;
 use crate::order::block::MemoryKind;
-use crate::order::claim::Claim;
+use crate::order::claim::{Claim, shared_elements};
 use crate::order::handover::{hand_back, hand_over};
 use crate::order::memory_state::MemoryState;
 use crate::order::placement::Placement;
@@ -46,7 +46,7 @@ use crate::order::wait::{Waiter, finish_stream, queue_and_finish};
 /// The memory that `info` describes is live.
 pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Result<(CudaBuffer, ArrayInfo)> {
     let (driver, copy) = (driver()?, CompactCopy::new(info)?);
-    let claim = Claim::by_device(info, false, Stream::new(consumer, None, info.device()))?;
+    let claim = Claim::by_device(shared_elements(info), false, Stream::new(consumer, None, info.device()))?;
     let (kind, stream) = match info.device().device_type {
         DeviceType::CUDA => (MemoryKind::Pool, consumer),
         DeviceType::CUDA_HOST => (MemoryKind::Pinned, StreamHandle::NothingPending),

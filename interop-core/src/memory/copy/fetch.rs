@@ -15,7 +15,7 @@ use crate::memory::copy::host::{axes_in_elements, copy_axes, filled_vec};
 use crate::memory::host::cells::check_bytes;
 use crate::memory::host_vec::HostBuffer;
 use crate::order::array_info::ArrayInfo;
-use crate::order::claim::Claim;
+use crate::order::claim::{Claim, shared_elements};
 use crate::order::pool::allocate_on;
 use crate::order::wait::{Waiter, queue_and_finish};
 
@@ -84,7 +84,7 @@ unsafe fn fetch(
     target: *mut u8,
 ) -> Result<()> {
     let plan = contiguous_plan(layout, order, element.size);
-    let claim = Claim::by_device(info, false, None)?;
+    let claim = Claim::by_device(shared_elements(info), false, None)?;
     // SAFETY: as the caller promises.
     if unsafe { copy_compacted(info, &claim, &plan, target.expose_provenance()) }? {
         // SAFETY: the whole target has been written.

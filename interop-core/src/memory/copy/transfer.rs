@@ -191,7 +191,7 @@ impl CopyStream {
         // Memory of the host is read by the host, which records that itself.
         if import.info().device() != Device::CPU {
             let on = own.map(|own| own.with_context(stream.driver)).transpose()?;
-            stream.claim = Some(Claim::by_device(import.info(), false, on)?);
+            stream.claim = Some(Claim::by_device(shared_elements(import.info()), false, on)?);
         }
         Ok(stream)
     }
@@ -228,7 +228,7 @@ impl CopyStream {
             self.finish()?;
         }
         if element.any_bits && info.device().device_type == DeviceType::CUDA {
-            let claim = Claim::by_device(info, false, None)?;
+            let claim = Claim::by_device(shared_elements(info), false, None)?;
             // SAFETY: as above; the driver copies between devices.
             if unsafe { copy_compacted(info, &claim, &plan, target) }? {
                 return Ok(false);

@@ -91,8 +91,10 @@ impl Accesses {
         if self.many.count != 0 {
             return self.many.remove(recorded);
         }
-        let at = self.few.iter().position(|known| known == recorded);
-        at.map(|at| self.few.swap_remove(at)).is_some()
+        // The last one that began is often the first that ends.
+        let Some(at) = self.few.iter().rposition(|known| known == recorded) else { return false };
+        self.few.swap_remove(at);
+        true
     }
 
     /// The accesses of the forking thread, which continues in the child. None if another thread held the lock.
