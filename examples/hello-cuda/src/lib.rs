@@ -1,4 +1,4 @@
-//! A Python module with its own CUDA kernels, which works on tensors of any library.
+//! A Python module with its own kernels, which run where the tensors are: on the CPU or on a GPU. The tensors may be of any library.
 
 use hello_cuda_kernels::{PTX, add_elements, double_elements, doubled_elements, normalized_rows};
 use interop_core::kernel::half::bf16;
@@ -10,22 +10,22 @@ use interop_core::{
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
-/// The kernels. The first launch on a device loads them.
+/// The kernels. The first launch on a GPU loads them.
 // SAFETY: the PTX is compiled from the functions of the crate in `kernels`.
 static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
 
-/// A row of numbers in device memory. `Lease<f32>` borrows the caller's memory for reading, `LeaseMut<f32>` for writing.
+/// A row of numbers. `Lease<f32>` borrows the caller's memory for reading, `LeaseMut<f32>` for writing.
 #[derive(CudaArray)]
-#[cuda_array(shape = [len], device = "cuda", python)]
+#[cuda_array(shape = [len], python)]
 struct Row<S> {
     #[cuda_array(data)]
     values: S,
     len: usize,
 }
 
-/// Rows of numbers in device memory, which may be a part of a larger tensor.
+/// Rows of numbers, which may be a part of a larger tensor.
 #[derive(CudaArray)]
-#[cuda_array(shape = [rows, columns], device = "cuda", python)]
+#[cuda_array(shape = [rows, columns], python)]
 struct Matrix<S> {
     #[cuda_array(data)]
     values: S,
@@ -55,7 +55,7 @@ where
     Ok(out)
 }
 
-/// Functions that run CUDA kernels from Rust.
+/// Functions that run kernels from Rust.
 #[pymodule]
 mod hello_cuda {
     use super::*;
@@ -110,8 +110,8 @@ mod hello_cuda {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use interop_core::SharedBuffer;
     use interop_core::cuda::{CudaBuffer, MemoryKind};
+    use interop_core::{HostVec, SharedBuffer};
 
     use super::*;
 
@@ -120,15 +120,25 @@ mod tests {
     fn rows_are_added_without_a_gpu() -> PyResult<()> {
         let sim = simulated_cuda::sim();
         sim.register::<add_elements>();
-        let row = |values: &[f32]| -> PyResult<_> {
-            let memory = CudaBuffer::from_slice(MemoryKind::Device, 0, values)?;
-            Ok(Row { values: SharedBuffer::new(memory), len: values.len() })
-        };
-        let lent = |row: &Row<SharedBuffer>| Row { values: row.values.clone(), len: row.len }.into_dlpack();
-        let (sums, others) = (row(&[1.0, 2.0, 3.0])?, row(&[10.0, 20.0, 30.0])?);
-        hello_cuda::add_(Row::from_dlpack(lent(&sums)?)?, Row::from_dlpack(lent(&others)?)?)?;
-        assert_eq!(sums.to_vec::<f32>()?, [11.0, 22.0, 33.0]);
+        let row = |values| CudaBuffer::from_slice(MemoryKind::Device, 0, values).map(SharedBuffer::new);
+        assert_added(row(&[1.0, 2.0, 3.0])?, row(&[10.0, 20.0, 30.0])?)?;
         sim.assert_no_reports();
+        Ok(())
+    }
+
+    /// The same function runs the same kernel on the CPU.
+    #[test]
+    fn rows_of_the_cpu_are_added() -> PyResult<()> {
+        let row = |values: [f32; 3]| SharedBuffer::new(HostVec::from(values.to_vec()));
+        assert_added(row([1.0, 2.0, 3.0]), row([10.0, 20.0, 30.0]))
+    }
+
+    /// Adds rows of three numbers, as a library passes them.
+    fn assert_added(sums: SharedBuffer, others: SharedBuffer) -> PyResult<()> {
+        let row = |values: &SharedBuffer| Row { values: values.clone(), len: 3 };
+        let lent = |values| row(values).into_dlpack();
+        hello_cuda::add_(Row::from_dlpack(lent(&sums)?)?, Row::from_dlpack(lent(&others)?)?)?;
+        assert_eq!(row(&sums).to_vec::<f32>()?, [11.0, 22.0, 33.0]);
         Ok(())
     }
 }

@@ -1,19 +1,44 @@
-"""The libraries whose arrays the tests use: each one that is installed and finds a GPU."""
+"""The libraries whose arrays the tests use: each one that is installed, with arrays of the CPU, and of a GPU where it finds one."""
 
 import contextlib
 import importlib.util
 
+import numpy
 
-class Torch:
+
+class NumPy:
+    side_stream = contextlib.nullcontext
+
+    def array(self, numbers):
+        return numpy.array(numbers, dtype=numpy.float32)
+
+    def numbers(self, array):
+        return array.tolist()
+
+
+class TorchOnCpu:
+    device = "cpu"
+    side_stream = contextlib.nullcontext
+
     def __init__(self):
         import torch
 
-        if not torch.cuda.is_available():
-            raise ImportError("no GPU")
         self.torch = torch
 
     def array(self, numbers):
-        return self.torch.tensor(numbers, dtype=self.torch.float32, device="cuda")
+        return self.torch.tensor(numbers, dtype=self.torch.float32, device=self.device)
+
+    def numbers(self, array):
+        return array.tolist()
+
+
+class Torch(TorchOnCpu):
+    device = "cuda"
+
+    def __init__(self):
+        super().__init__()
+        if not self.torch.cuda.is_available():
+            raise ImportError("no GPU")
 
     @contextlib.contextmanager
     def side_stream(self):
@@ -31,9 +56,6 @@ class Torch:
 
     def fill(self, array, value):
         array.fill_(value)
-
-    def numbers(self, array):
-        return array.tolist()
 
 
 class CuPy:
@@ -78,8 +100,16 @@ class CuPy:
         return array.tolist()
 
 
-def found():
-    """Returns the libraries that can be used here."""
+def on_cpu():
+    """Returns the libraries that can be used here, with arrays of the CPU."""
+    libraries = [NumPy()]
+    with contextlib.suppress(ImportError):
+        libraries.append(TorchOnCpu())
+    return libraries
+
+
+def on_gpu():
+    """Returns the libraries that can be used here, with arrays of a GPU."""
     libraries = []
     for library in (Torch, CuPy):
         with contextlib.suppress(ImportError):

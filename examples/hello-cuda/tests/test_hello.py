@@ -6,7 +6,7 @@ import libraries
 import numpy as np
 import pytest
 
-LIBRARIES = libraries.found()
+LIBRARIES, ON_CPU = libraries.on_gpu(), libraries.on_cpu()
 COUNT = 6
 
 
@@ -19,14 +19,21 @@ def library(request):
     return request.param
 
 
+@pytest.fixture(params=LIBRARIES + ON_CPU, ids=name)
+def anywhere(request):
+    """Arrays of the CPU, or of a GPU."""
+    return request.param
+
+
 @pytest.fixture(params=["default stream", "side stream"])
-def stream(request, library):
+def stream(request, anywhere):
     """The stream on which the library works."""
-    with library.side_stream() if request.param == "side stream" else contextlib.nullcontext():
+    with anywhere.side_stream() if request.param == "side stream" else contextlib.nullcontext():
         yield
 
 
-def test_on_a_device(library, stream):
+def test_where_the_arrays_are(anywhere, stream):
+    library = anywhere
     row = library.array(range(COUNT))
     hello_cuda.double_(row)
     assert library.numbers(row) == [0, 2, 4, 6, 8, 10]
@@ -38,7 +45,8 @@ def test_on_a_device(library, stream):
     assert library.numbers(row) == [0, 6, 12, 18, 24, 30]
 
 
-def test_rows_are_normalized(library, stream):
+def test_rows_are_normalized(anywhere, stream):
+    library = anywhere
     x, weight = library.array([[3.0, 4.0, 0.0, 0.0], [-1.0, 1.0, 1.0, 1.0]]), library.array([1.0, 2.0, 1.0, 1.0])
     normed = hello_cuda.rms_norm(x, weight, eps=0)
     assert type(normed) is type(x) and normed.shape == (2, 4)
@@ -46,12 +54,13 @@ def test_rows_are_normalized(library, stream):
     np.testing.assert_allclose(library.numbers(normed), expected, rtol=1e-6)
 
 
-def test_rows_of_another_type_and_layout():
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_rows_of_another_type_and_layout(device):
     torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
+    if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU")
-    x = torch.randn(1001, 64, device="cuda").T.to(torch.bfloat16)
-    weight = torch.randn(1001, device="cuda").to(torch.bfloat16)
+    x = torch.randn(1001, 64, device=device).T.to(torch.bfloat16)
+    weight = torch.randn(1001, device=device).to(torch.bfloat16)
     expected = torch.nn.functional.rms_norm(x.float(), (1001,), weight.float(), 1e-6)
     normed = hello_cuda.rms_norm(x, weight)
     assert normed.dtype == torch.bfloat16
@@ -62,8 +71,14 @@ def test_rows_of_another_type_and_layout():
         hello_cuda.rms_norm(x.double(), weight)
 
 
-def test_after_the_work_before_and_before_the_work_after(library, stream):
+@pytest.mark.parametrize("on", ["default stream", "side stream"])
+def test_after_the_work_before_and_before_the_work_after(library, on):
     """Nothing waits, and everything is in order."""
+    with library.side_stream() if on == "side stream" else contextlib.nullcontext():
+        check_order(library)
+
+
+def check_order(library):
     row = library.array([0.0] * COUNT)
     for value in range(10):
         library.fill(row, value)
@@ -103,12 +118,33 @@ def test_arrays_of_two_libraries(first, second):
             assert first.numbers(row) == [3 * value] * COUNT
 
 
-@pytest.mark.parametrize("wrong", ["nonsense", np.zeros(3, np.float32)], ids=["nonsense", "numpy"])
+def test_under_torch_compile():
+    torch = pytest.importorskip("torch")
+    function = torch.compile(lambda x: hello_cuda.double(x + 1) + 1, backend="eager")
+    assert function(torch.arange(3.0)).tolist() == [3, 5, 7]
+
+
+def test_under_jit():
+    jax = pytest.importorskip("jax")
+
+    def double(x):
+        return jax.pure_callback(lambda x: hello_cuda.double(np.asarray(x)), jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    assert jax.jit(lambda x: double(x + 1) + 1)(jax.numpy.arange(3, dtype=np.float32)).tolist() == [3, 5, 7]
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=name)
+def test_arrays_of_two_places_are_refused(library):
+    with pytest.raises(BufferError, match=r"`device`: found CPU \(1\), allowed: CUDA \(2\).* the first array of the scope"):
+        hello_cuda.add_(library.array([1.0] * 3), np.ones(3, np.float32))
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", np.zeros((3, 1), np.float32)], ids=["nonsense", "two axes"])
 def test_anything_else_is_refused(wrong):
     with pytest.raises((TypeError, BufferError), match="found"):
         hello_cuda.double_(wrong)
 
 
-def test_rows_of_two_lengths_are_refused(library):
+def test_rows_of_two_lengths_are_refused(anywhere):
     with pytest.raises(ValueError, match="`other`: found 2 elements, allowed: 3 elements, as in `row`"):
-        hello_cuda.add_(library.array([1.0] * 3), library.array([1.0] * 2))
+        hello_cuda.add_(anywhere.array([1.0] * 3), anywhere.array([1.0] * 2))
