@@ -19,7 +19,7 @@ type Any<'a> = &'a Bound<'a, PyAny>;
 static KERNELS: OnceLock<KernelModule> = OnceLock::new();
 
 #[derive(CudaArray)]
-#[cuda_array(shape = [rows, columns], device = "cuda", python)]
+#[cuda_array(shape = [rows, columns], python)]
 struct Matrix<S> {
     #[cuda_array(data)]
     values: S,
@@ -30,7 +30,7 @@ struct Matrix<S> {
 }
 
 #[derive(CudaArray)]
-#[cuda_array(shape = [len], device = "cuda", python)]
+#[cuda_array(shape = [len], python)]
 struct Row<S> {
     #[cuda_array(data)]
     values: S,
