@@ -122,6 +122,56 @@ def test_sums_and_reductions_have_the_bits_of_the_cpu(name):
             assert sums.cpu().numpy().tobytes() == expected.tobytes(), (n, d, threads)
 
 
+def on_cpu(x):
+    """The same tensor in memory of the CPU, with its strides."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(x)
+
+
+def aligned_layouts(x):
+    """Layouts whose first element is aligned to 16 bytes, which a launch on the CPU takes for granted: rows have heads and tails."""
+    n, d = x.shape
+    yield "contiguous", x
+    yield "transposed", x.T.contiguous().T
+    wide = x.new_zeros(n, d + 3)
+    wide[:, :d] = x
+    yield "rows with gaps", wide[:, :d]
+    apart = x.new_zeros(n, 2 * d)
+    apart[:, ::2] = x
+    yield "every second column", apart[:, ::2]
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_launches_over_cpu_tensors_have_the_bits_of_the_gpu(dtype):
+    """Sums, maxima and what is computed of them bit for bit; `exp` and `rsqrt` of a GPU differ in the last digits."""
+    for (n, d), launch in itertools.product(SHAPES, LAUNCHES):
+        weight, bias = (torch.randn(d, device="cuda").to(dtype) for _ in range(2))
+        for name, x in aligned_layouts(numbers(n, d, dtype)):
+            what = f"{n} x {d}, {name}, {launch}"
+            results = []
+            for place in (lambda tensor: tensor, on_cpu):
+                own, w, b = place(x), place(weight), place(bias)
+                device = own.device
+                sums, values = (torch.zeros(n, device=device, dtype=dtype) for _ in range(2))
+                columns = torch.zeros(n, device=device, dtype=torch.int64)
+                rows.row_sum(own, sums, launch)
+                rows.row_max(own, values, columns, launch)
+                outs = [torch.zeros(n, d, device=device, dtype=dtype) for _ in range(4)]
+                rows.rms_norm(own, w, outs[0], EPS, launch)
+                rows.softmax(own, outs[1], launch)
+                rows.online_softmax(own, outs[2], launch)
+                rows.layer_norm(own, w, b, outs[3], EPS, launch)
+                centered, means = place(x).clone(), torch.zeros(n, device=device)
+                rows.center_(centered, means, launch)
+                exact = [sums, values, columns, centered, means]
+                results.append(([result.cpu() for result in exact], [out.cpu() for out in outs]))
+            (exact, close_), (exact_on_cpu, close_on_cpu) = results
+            for one, other in zip(exact, exact_on_cpu, strict=True):
+                # Equal, and not only close: there is no NaN.
+                assert torch.equal(one, other), what
+            for one, other in zip(close_, close_on_cpu, strict=True):
+                torch.testing.assert_close(one.double(), other.double(), rtol=TYPES[dtype], atol=TYPES[dtype], msg=lambda text, what=what: f"{what}: {text}")
+
+
 def test_no_rows_and_no_columns():
     for dtype in TYPES:
         for n, d in [(0, 5), (0, 0), (3, 0)]:

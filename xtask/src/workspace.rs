@@ -6,8 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The features of `interop-core`, except that of `cuda-core`, which needs CUDA headers to compile.
-pub(crate) const FEATURES: [&str; 10] =
-    ["derive", "python", "stubs", "cust", "cudarc", "half", "ndarray", "num-complex", "rayon", "counters"];
+pub(crate) const FEATURES: [&str; 11] = [
+    "derive",
+    "host-launch",
+    "python",
+    "stubs",
+    "cust",
+    "cudarc",
+    "half",
+    "ndarray",
+    "num-complex",
+    "rayon",
+    "counters",
+];
 
 /// Returns the argument that selects all features except these.
 pub(crate) fn features_but(left_out: &[&str]) -> String {
