@@ -402,7 +402,9 @@ fn a_stream_field_beside_memory_that_is_not_followed() {
             Array { data, shape: vec![32], strides: None, stream: scene.on[0] }
         })
         .collect();
-    spins.into_iter().for_each(|spin| scene.turn.release(spin));
+    for spin in spins {
+        scene.turn.release(spin);
+    }
     for array in &arrays {
         assert_eq!(array.to_vec::<i16>().unwrap(), [0; 32]);
     }

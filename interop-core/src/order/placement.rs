@@ -208,10 +208,12 @@ mod tests {
     /// Each cell of the table: the rows are events, the columns placements.
     #[test]
     fn each_cell_of_the_table() {
+        use Placement::{Callers, InField, Named, Nothing, On, Settled, Shared, Unknown};
+
         let [a, b] = [8, 16].map(|context| Stream::legacy(Context::from_driver(context), Device::UNKNOWN));
         let name = |placement: Placement| {
             let stream = match placement {
-                Placement::Settled(last) => last,
+                Settled(last) => last,
                 other => other.last(),
             };
             let of = |kind: &str| match stream {
@@ -220,17 +222,16 @@ mod tests {
                 None => kind.to_owned(),
             };
             match placement {
-                Placement::Nothing => "-".to_owned(),
-                Placement::InField => "F".to_owned(),
-                Placement::Unknown => "U".to_owned(),
-                Placement::Settled(_) => of("K"),
-                Placement::On(_) => of("O"),
-                Placement::Shared(_) => of("S"),
-                Placement::Callers(_) => of("C"),
-                Placement::Named(_) => of("N"),
+                Nothing => "-".to_owned(),
+                InField => "F".to_owned(),
+                Unknown => "U".to_owned(),
+                Settled(_) => of("K"),
+                On(_) => of("O"),
+                Shared(_) => of("S"),
+                Callers(_) => of("C"),
+                Named(_) => of("N"),
             }
         };
-        use Placement::{Callers, InField, Named, Nothing, On, Settled, Shared, Unknown};
         let columns = [Nothing, InField, Unknown, Settled(Some(a)), On(a), Shared(a), Callers(a), Named(a)];
         let rows = [
             (Change::Ordered(Some(b)), "O(b) S(b) O(b) S(b) O(b) S(b) O(b) O(b)"),

@@ -118,7 +118,7 @@ fn strides_that_were_negative() {
     for (dtype, elements, bytes) in
         [(DType::F32, 3, -8_i64), (DType::F64, 2, -8), (DType::COMPLEX128, 7, -48)]
     {
-        let stride = i64::try_from(bytes as u64 / u64::from(dtype.bits / 8)).unwrap();
+        let stride = i64::try_from(bytes.cast_unsigned() / u64::from(dtype.bits / 8)).unwrap();
         let shape = [elements];
         let strides = Strides::Elements(core::slice::from_ref(&stride));
         let descriptor =

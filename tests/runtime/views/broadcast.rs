@@ -26,12 +26,12 @@ fn views_of_them_are_read() {
     let array = Array::strided(numbers(), &[1 << 31, 1 << 30, 2], &[0, 0, 1]);
     let view = array.view::<f32, 3>().unwrap();
     let view = view.host_view().unwrap();
-    assert_eq!(view.read([(1 << 31) - 1, (1 << 30) - 1, 1]).unwrap(), 1.0);
+    assert_eq!(view.read([(1 << 31) - 1, (1 << 30) - 1, 1]), Ok(1.0));
     assert_eq!(view.read([1 << 31, 0, 0]).unwrap_err().kind(), ErrorKind::IndexOutOfBounds);
     assert_eq!(view.iter().take(3).collect::<Vec<_>>(), [0.0, 1.0, 0.0]);
     let array = Array::strided(numbers(), &[2, 1 << 61], &[5, 0]);
     let view = array.view::<f32, 2>().unwrap();
-    assert_eq!(view.host_view().unwrap().read([1, 1 << 60]).unwrap(), 5.0);
+    assert_eq!(view.host_view().unwrap().read([1, 1 << 60]), Ok(5.0));
 }
 
 fn descriptions<T: Element>() {

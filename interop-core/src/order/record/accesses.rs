@@ -357,7 +357,9 @@ mod tests {
             assert_eq!(result.is_some(), is_free, "{access:?} beside {held:?}");
             held.extend(result);
         }
-        held.iter().for_each(|recorded| table.end(recorded));
+        for recorded in &held {
+            table.end(recorded);
+        }
         assert!(is_empty(&table));
     }
 
@@ -440,7 +442,9 @@ mod tests {
         assert!(in_a_child(|| {
             thread::scope(|scope| assert_eq!(scope.spawn(ask).join().unwrap(), [false, true, false]));
             PARENTS.get().end(&own);
-            more.iter().for_each(|recorded| PARENTS.get().end(recorded));
+            for recorded in &more {
+                PARENTS.get().end(recorded);
+            }
             assert!(write(PARENTS.get(), 0..8).is_some() && write(PARENTS.get(), 8000..9000).is_some());
         }));
     }
