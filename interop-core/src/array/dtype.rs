@@ -25,8 +25,8 @@
 //!   which are written apart from the one here on purpose.
 //! * `tests/conformance/source/dlpack.py`: a legal case, and illegal ones of other sizes; `tests/README.md` says how to make the corpus.
 //! * `tests/python/test_numpy_struct.py`, `tests/python/test_numpy_types.py`, `tests/python/test_jax.py`: the types of `ml_dtypes` by name.
-//! * `tests/runtime`, `tests/python`, `tests/driver`, `tests/gpu`, `tests/conformance/traceability.toml`: what is new about it, such as
-//!   elements of less than a byte. Most types need nothing here.
+//! * `tests/runtime`, `tests/python`, `tests/driver`, `tests/functions`, `tests/gpu`, `tests/conformance/traceability.toml`: what is new
+//!   about it, such as elements of less than a byte. Most types need nothing here.
 
 use core::fmt;
 use core::str::FromStr;

@@ -25,6 +25,10 @@ mod facade {
             fn note_write(&mut self, _: StreamHandle) -> bool {
                 true
             }
+
+            fn is_only_handle(&mut self) -> bool {
+                true
+            }
         }
 
         impl Storage for u8 {}
