@@ -470,6 +470,7 @@ fn boolean(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 ///             "__dlpack__",
 ///             "__dlpack_c_exchange_api__",
 ///             "__dlpack_device__",
+///             "__jax_array__",
 ///         ],
 ///     );
 ///     Ok(())
