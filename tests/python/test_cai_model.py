@@ -11,7 +11,7 @@ EXTENTS = [0, 1, 1, 2, 3, 4, 7, 1000, 2**20, 2**31, 2**62, 2**63 - 1, -1]
 STEPS = [-3, -2, -1, 0, 1, 2, 3, 4, 12, 1000, 2**20, 2**31]
 EDGES = [0, 1, -1, 3, 2**62, 2**63 - 1, -(2**63)]
 TYPES = {"|u1": 1, "|b1": 1, "<i2": 2, "|V3": 3, "<f4": 4, "<f8": 8, "<c16": 16}
-ADDRESSES = [0, 1, 8, 4096, 2**20, 0x7F00_0000_0000, 2**63 - 1, 2**63, 2**64 - 4096, 2**64 - 25, 2**64 - 1]
+ADDRESSES = [0, 1, 8, 4095, 4096, 2**20, 0x7F00_0000_0000, 2**63 - 1, 2**63, 2**64 - 4096, 2**64 - 25, 2**64 - 1]
 
 
 def model(shape, strides, item, address):
@@ -25,7 +25,8 @@ def model(shape, strides, item, address):
         strides = [item * math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     reaches = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if extent > 1]
     low, high = sum(reach for reach in reaches if reach < 0), sum(reach for reach in reaches if reach > 0) + item
-    fits = address > 0 and address + low >= 0 and address + high < 2**64 and count < 2**63
+    # No memory lies in the first page: such an address is an offset from null.
+    fits = address >= 4096 and address + low >= 0 and address + high < 2**64 and count < 2**63
     # No memory spans more than 2^60 bytes, because bits are counted in signed 64-bit integers.
     fits = fits and -(2**60) <= low and high < 2**60
     if not fits or any(extent > 1 and stride % item for extent, stride in zip(shape, strides, strict=True)):

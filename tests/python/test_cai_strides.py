@@ -129,10 +129,10 @@ def test_illegal(changes, error, place):
 
 def test_a_backwards_array_starts_at_its_first_element():
     """Bug 84: the address is that of element [0, 0], and the memory below it belongs to the array."""
-    found = interop_demo.parse_cai(dict_with(data=(20, False), strides=(-12, -4)))
-    assert_facts(found, data=20, strides=(-3, -1))
+    found = interop_demo.parse_cai(dict_with(data=(4096, False), strides=(-4088, -4)))
+    assert_facts(found, data=4096, strides=(-1022, -1))
     with pytest.raises(ArrayError, match="strides"):
-        interop_demo.parse_cai(dict_with(data=(16, False), strides=(-12, -4)))
+        interop_demo.parse_cai(dict_with(data=(4096, False), strides=(-4092, -4)))
 
 
 def test_the_three_spellings_of_c_order():

@@ -19,8 +19,8 @@ OLDEST = (2, 17)
 
 # Functions that glibc 2.17 has too. They have a newer version since they moved to another of its libraries (2.33, 2.34), or changed.
 MOVED = """
-    dlclose dlerror dlopen dlsym fstat64 hypotf lstat64 pthread_attr_setstacksize pthread_create pthread_detach pthread_getattr_np
-    pthread_getspecific pthread_join pthread_key_create pthread_key_delete pthread_setname_np pthread_setspecific stat64
+    dlclose dlerror dlopen dlsym fstat64 hypotf lstat64 pthread_attr_getguardsize pthread_attr_getstack pthread_attr_setstacksize
+    pthread_create pthread_detach pthread_getattr_np pthread_getspecific pthread_join pthread_key_create pthread_key_delete pthread_setname_np pthread_setspecific stat64
 """
 
 # Of the names that start with an underscore, the stable interface has those that its macros use.
