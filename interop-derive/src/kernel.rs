@@ -244,6 +244,34 @@ impl Kernel {
         }
     }
 
+    /// Refuses a type without a bound in the types of the parameters. The compiler says it once for each use, and names no trait
+    /// that the body needs.
+    fn check_bounds(&self, errors: &mut Errors) {
+        // `where` is refused as a whole, and may have the bound.
+        if words(self.rest.clone()).iter().any(|word| word == "where") {
+            return;
+        }
+        let used: Vec<_> =
+            self.parameters.iter().flat_map(|parameter| words(parameter.ty.to_token_stream())).collect();
+        let is_team = self.parameters.first().is_some_and(|first| is_path_to(&first.ty, &["Team"]));
+        for parameter in self.generics.type_params() {
+            let name = &parameter.ident;
+            if !parameter.bounds.is_empty() || !used.iter().any(|word| name == word) {
+                continue;
+            }
+            let help = if is_team {
+                format!("write `{name}: Real`: a team computes with real numbers")
+            } else {
+                format!(
+                    "write `{name}: KernelElement` for a kernel that moves elements, or `{name}: Real` for one that computes with \
+                     real numbers"
+                )
+            };
+            let found = format_args!("found the type `{name}` without a bound: not every type is an element");
+            errors.push(parameter, found, help);
+        }
+    }
+
     fn check(&self, errors: &mut Errors) {
         if !self.qualifiers.is_empty() {
             let found = format!("found `{}`", self.qualifiers);
@@ -253,6 +281,7 @@ impl Kernel {
                 "write `fn`: `#[kernel]` makes the entry point, and the function is safe",
             );
         }
+        self.check_bounds(errors);
         if let Some(number) = self.generics.const_params().next() {
             let help = "write one kernel for each number, and call a generic function in it";
             errors.push(number, "found a generic number: an entry point has one", help);
@@ -262,7 +291,12 @@ impl Kernel {
         }
         if !self.rest.is_empty() {
             let found = format!("found `{}`", self.rest);
-            errors.push(&self.rest, found, "a kernel returns nothing; let it write to a `ViewMut`");
+            let help = if words(self.rest.clone()).first().is_some_and(|word| word == "where") {
+                "write bounds behind the name of the type, as in `<T: Real>`"
+            } else {
+                "a kernel returns nothing; let it write to a `ViewMut`"
+            };
+            errors.push(&self.rest, found, help);
         }
         let help =
             "write `thread: Thread<'_>` in the first place: it knows which elements the thread may write";

@@ -2,13 +2,13 @@
 
 #![allow(unused)]
 
-use interop_kernel::{Thread, View, kernel};
+use interop_kernel::{KernelElement, Thread, View, kernel};
 
 #[kernel]
 fn without_thread() {}
 
 #[kernel]
-fn generic<T>(thread: Thread<'_>, row: View<'_, T, 1>) {}
+fn generic<T: KernelElement>(thread: Thread<'_>, row: View<'_, T, 1>) {}
 
 #[kernel]
 fn lifetime<'a>(thread: Thread<'_>, row: View<'a, f32, 1>) {}
