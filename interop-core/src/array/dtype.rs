@@ -15,7 +15,7 @@
 //! * `interop-kernel/src/element.rs`: a line in `elements!`, if kernels read and write it.
 //! * `interop-kernel/src/real.rs`: a line in `elements!`, if rows compute with it.
 //! * `interop-kernel/src/lib.rs`, `interop-kernel/Cargo.toml`, `interop-kernel/tests`: its crate, if that is new; tests on the host.
-//! * `interop-core/Cargo.toml`, `interop-core/src/lib.rs`, `README.md`, `xtask/src/workspace.rs`, `.github/workflows/ci.yml`: a new feature.
+//! * `interop-core/Cargo.toml`, `interop-core/src/lib.rs`, `xtask/src/workspace.rs`, `.github/workflows/ci.yml`: a new feature.
 //! * `interop-derive/manual.md`: the list of element types.
 //! * `interop-core/src/guide/kernels.md`: the elements of kernels and rows.
 //! * `interop-core/public-api.txt`: by `cargo xtask bless`.
