@@ -78,7 +78,7 @@ impl Message {
         }
         write_fields(&mut out, self.struct_type.as_ref())?;
         if out.len() > MAX_BYTES {
-            let (found, allowed) = (format_args!("{} bytes", out.len()), format_args!("at most {MAX_BYTES}"));
+            let (found, allowed) = (format!("{} bytes", out.len()), format!("at most {MAX_BYTES}"));
             return Err(Error::new(ErrorKind::Unsupported, "parcel", found, allowed));
         }
         Ok(out)

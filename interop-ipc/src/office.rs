@@ -252,7 +252,7 @@ impl Parcel {
         let returned = lock(&self.end.is_returned);
         let waited = self.end.changed.wait_timeout_while(returned, time, |returned| !*returned);
         if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
-            let found = format_args!("an array that another process has had open for {time:?}");
+            let found = format!("an array that another process has had open for {time:?}");
             return Err(Error::new(
                 ErrorKind::AlreadyBorrowed,
                 "parcel",
@@ -298,7 +298,7 @@ pub fn leases() -> Result<Vec<Lease>> {
 pub fn listen_at(path: &Path) -> Result<()> {
     let bytes = path.as_os_str().as_encoded_bytes();
     if !path.is_absolute() || bytes.len() > MAX_ADDRESS || bytes.contains(&0) {
-        let allowed = format_args!("an absolute path of at most {MAX_ADDRESS} bytes");
+        let allowed = format!("an absolute path of at most {MAX_ADDRESS} bytes");
         return Err(Error::new(ErrorKind::Unsupported, "path", path.display(), allowed));
     }
     let office = Office::get()?;

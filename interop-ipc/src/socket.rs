@@ -142,8 +142,7 @@ impl Peer {
         let peer = rustix::net::sockopt::socket_peercred(&socket).map_err(system("SO_PEERCRED"))?;
         let own = rustix::process::geteuid();
         if peer.uid != own {
-            let (found, allowed) =
-                (peer.uid.as_raw(), format_args!("{}, the user of this process", own.as_raw()));
+            let (found, allowed) = (peer.uid.as_raw(), format!("{}, the user of this process", own.as_raw()));
             return Err(Error::new(ErrorKind::Unsupported, "user", found, allowed));
         }
         let process = match rustix::process::pidfd_open(peer.pid, PidfdFlags::empty()) {

@@ -161,7 +161,7 @@ fn refusal(answer: u8) -> Result<Option<Error>> {
             "the array is no longer offered: it was opened as often as it may be, its time is over, or it was withdrawn",
         ),
         NO_SLOT => {
-            let found = format_args!("more than {SLOTS} arrays of one process");
+            let found = format!("more than {SLOTS} arrays of one process");
             Error::new(
                 ErrorKind::OutOfMemory,
                 "parcel",
@@ -244,7 +244,7 @@ fn take(
 
 /// The system drops descriptors for which a process has no room.
 fn no_descriptor(what: &str) -> Error {
-    let found = format_args!("no descriptor of the {what}");
+    let found = format!("no descriptor of the {what}");
     Error::new(ErrorKind::OutOfMemory, "parcel", found, "fewer open files in this process")
 }
 
