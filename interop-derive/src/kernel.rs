@@ -267,7 +267,7 @@ impl Kernel {
                      real numbers"
                 )
             };
-            let found = format_args!("found the type `{name}` without a bound: not every type is an element");
+            let found = format!("found the type `{name}` without a bound: not every type is an element");
             errors.push(parameter, found, help);
         }
     }
