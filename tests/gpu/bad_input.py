@@ -67,7 +67,7 @@ def test_a_freed_pointer(protocol):
 @each
 @pytest.mark.parametrize("address", [8, 0xDEAD0000, 0x7FFF_FFFF_0000])
 def test_garbage(protocol, address):
-    refused(SPEAKERS[protocol](address), "driver")
+    refused(SPEAKERS[protocol](address), "driver|an offset from null" if address < 4096 else "driver")
 
 
 @each
@@ -236,11 +236,11 @@ def closed(torch):
     return torch.ones(4, device="cuda").as_subclass(Closed)
 
 
-# The message of torch's exchange table, or of ours, for each.
+# The message of torch's `__dlpack__`, or of ours, for each.
 WITHOUT_MEMORY = {
     "meta": (lambda torch: torch.ones(4, device="meta"), "meta"),
-    "sparse": (lambda torch: torch.ones((4, 4), device="cuda").to_sparse(), "storage"),
-    "compressed": (lambda torch: torch.ones((4, 4), device="cuda").to_sparse_csr(), "storage"),
+    "sparse": (lambda torch: torch.ones((4, 4), device="cuda").to_sparse(), "layout other than torch.strided"),
+    "compressed": (lambda torch: torch.ones((4, 4), device="cuda").to_sparse_csr(), "layout other than torch.strided"),
     "zero": (lambda torch: torch._efficientzerotensor((4,), device="cuda"), "null pointer"),
     "fake": (fake, "null pointer"),
     "wrapper": (wrapper, "null pointer"),
@@ -258,8 +258,9 @@ def test_tensors_of_torch_that_have_no_memory_to_give(name):
     make, match = WITHOUT_MEMORY[name]
     tensor = make(torch)
     for use in (interop_demo.describe, interop_demo.asarray, interop_demo.checksum):
-        with pytest.raises((BufferError, RuntimeError), match=match):
+        with pytest.raises((BufferError, RuntimeError, ValueError), match=match) as caught:
             use(tensor)
+        assert "Exception raised from" not in str(caught.value), "a backtrace of C++"
     assert interop_demo.checksum(torch.ones(8, device="cuda")) == 8
 
 
@@ -267,10 +268,13 @@ def test_tensors_of_torch_in_the_middle_of_a_transformation():
     """The argument of a function under `vmap` or `grad` has no elements of its own."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
 
-    def inside(tensor):
-        with pytest.raises(RuntimeError, match="storage"):
-            interop_demo.describe(tensor)
-        return tensor.sum()
+    def refused_inside(match):
+        def inside(tensor):
+            with pytest.raises((BufferError, RuntimeError), match=match):
+                interop_demo.describe(tensor)
+            return tensor.sum()
 
-    torch.vmap(inside)(torch.ones((3, 4), device="cuda"))
-    torch.func.grad(inside)(torch.ones(4, device="cuda"))
+        return inside
+
+    torch.vmap(refused_inside("storage"))(torch.ones((3, 4), device="cuda"))
+    torch.func.grad(refused_inside("require gradient"))(torch.ones(4, device="cuda"))
