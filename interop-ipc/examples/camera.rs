@@ -2,13 +2,14 @@
 //!
 //! `cargo run -p interop-ipc --example camera`. The messages go through pipes here; a socket, zenoh or a queue carries them as well.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write, stdin};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use interop_core::{CudaArray, Lease, Result};
-use interop_ipc::{FromParcel, ShareParcel, SharedVec};
+use interop_ipc::{FromParcel, Parcel, ShareParcel, SharedVec};
 
 /// Both programs have this struct. The camera writes to memory that it can share, a reader reads what it has leased.
 #[derive(CudaArray)]
@@ -35,24 +36,23 @@ fn main() -> Result<(), Error> {
 /// The camera.
 fn publish() -> Result<(), Error> {
     let mut readers = [Reader::start()?, Reader::start()?];
-    let mut buffers = Vec::new();
-    for _ in 0..BUFFERS {
-        let pixels = SharedVec::<u8>::zeroed(480 * 640 * 3)?;
-        buffers.push((Arc::new(Frame { pixels, height: 480, width: 640 }), None::<interop_ipc::Parcel>));
-    }
+    let mut sent = VecDeque::new();
     for number in 0..FRAMES {
-        let (frame, offer) = &mut buffers[number as usize % BUFFERS];
-        if let Some(offer) = offer.take() {
-            // Nobody reads the old frame any more; a reader that has crashed counts as done.
-            offer.take_back(PATIENCE)?;
-        }
-        let pixels = Arc::get_mut(frame).ok_or("the frame is still shared")?;
+        let mut frame = if sent.len() < BUFFERS {
+            Arc::new(Frame { pixels: SharedVec::<u8>::zeroed(480 * 640 * 3)?, height: 480, width: 640 })
+        } else {
+            // The oldest one. It waits until nobody reads it any more; a reader that has crashed counts as done.
+            let oldest: Parcel<Arc<Frame<_>>> = sent.pop_front().ok_or("a frame that was sent")?;
+            oldest.take_back(PATIENCE).map_err(|refused| refused.error)?
+        };
+        let pixels = Arc::get_mut(&mut frame).ok_or("the frame is still shared")?;
         pixels.map_inplace(|_: u8| brightness(number))?;
         let parcel = frame.share_parcel(2, PATIENCE)?;
+        drop(frame);
         for reader in &mut readers {
             reader.send(parcel.bytes())?;
         }
-        *offer = Some(parcel);
+        sent.push_back(parcel);
     }
     for reader in readers {
         assert_eq!(reader.finish()?, u64::from(FRAMES), "each reader has seen each frame as it was");

@@ -31,7 +31,10 @@
 //! drop(seen);
 //!
 //! // The producer may write again once nobody has the image open.
-//! parcel.take_back(Duration::from_secs(1))?;
+//! drop(image);
+//! let mut image = parcel.take_back(Duration::from_secs(1))?;
+//! let image = Arc::get_mut(&mut image).expect("the only handle");
+//! image.map_inplace(|value: u8| value + 1)?;
 //! # Ok::<(), interop_core::Error>(())
 //! ```
 //!

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Instant;
 
 use interop_core::__private::PerProcess;
-use interop_core::{Error, ErrorKind, Result};
+use interop_core::{Error, ErrorKind, Refused, Result};
 use rustix::event::EventfdFlags;
 
 use crate::block::Block;
@@ -56,42 +56,35 @@ pub(crate) struct Kept {
     /// The message says it too, but may have been changed.
     pub(crate) is_read_only: bool,
     pub(crate) expires: Instant,
-    owner: Mutex<Option<Box<dyn Send>>>,
-    // Last: it tells that all the others are dropped.
-    end: TellReturned,
+    /// `None` only while this is dropped.
+    end: Option<Arc<OfferEnd<dyn Send>>>,
 }
 
-/// Tells the parcel, when it is dropped, that nobody has the array any more.
-struct TellReturned(Arc<OfferEnd>);
-
-impl Drop for TellReturned {
-    fn drop(&mut self) {
-        *lock(&self.0.is_returned) = true;
-        self.0.changed.notify_all();
-    }
-}
-
-/// How far an offer has ended. Its parcel asks.
-#[derive(Default)]
-struct OfferEnd {
+/// How far an offer has ended, and the owner of the array until its parcel takes it back. Without a parcel, the last one that has the
+/// array drops the owner.
+struct OfferEnd<A: ?Sized> {
     is_withdrawn: AtomicBool,
-    /// Whether nobody has the array any more.
+    /// Whether nobody can open the array, or has it open.
     is_returned: Mutex<bool>,
     changed: Condvar,
+    /// An `Option`, behind a `dyn Send`.
+    owner: Mutex<A>,
 }
 
 impl Kept {
     /// Whether an array that was not used must not be offered again.
     pub(crate) fn is_withdrawn(&self) -> bool {
-        self.end.0.is_withdrawn.load(Ordering::Relaxed)
+        self.end.as_ref().is_none_or(|end| end.is_withdrawn.load(Ordering::Relaxed))
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let owner = self.owner.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // The thread of the office must survive a drop that panics; the panic was printed.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(owner)));
+        let Some(end) = self.end.take() else { return };
+        *lock(&end.is_returned) = true;
+        end.changed.notify_all();
+        // The owner runs code of the program. The thread of the office must survive a drop that panics; the panic was printed.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(end)));
     }
 }
 
@@ -159,11 +152,14 @@ impl State {
 ///
 /// The offer does not end with this value: it ends when the array was opened as often as it may be, after its time, or by
 /// [`withdraw`](Self::withdraw). So the bytes may be sent in one expression.
-pub struct Parcel {
+///
+/// The array, of type `A`, is kept for [`take_back`](Self::take_back). If this value is dropped, the array is dropped as soon as nobody
+/// can open it, and nobody has it open.
+pub struct Parcel<A> {
     bytes: Vec<u8>,
     nonce: Nonce,
     office: Arc<Office>,
-    end: Arc<OfferEnd>,
+    end: Arc<OfferEnd<Option<A>>>,
 }
 
 /// An offer that lacks only the owner of the array. Everything that can fail has succeeded.
@@ -196,9 +192,14 @@ impl Draft {
     }
 
     /// Offers the array, and keeps its owner.
-    pub(crate) fn offer(self, owner: Box<dyn Send>) -> Parcel {
+    pub(crate) fn offer<A: Send + 'static>(self, owner: A) -> Parcel<A> {
         let Self { bytes, nonce, office, block, is_read_only, opens, time } = self;
-        let end = Arc::<OfferEnd>::default();
+        let end = Arc::new(OfferEnd {
+            is_withdrawn: AtomicBool::new(false),
+            is_returned: Mutex::new(false),
+            changed: Condvar::new(),
+            owner: Mutex::new(Some(owner)),
+        });
         let now = Instant::now();
         let kept = Kept {
             nonce,
@@ -206,8 +207,7 @@ impl Draft {
             is_read_only,
             // A time that no clock can show is a century.
             expires: now.checked_add(time).unwrap_or(now + Duration::from_secs(100 * 365 * 86400)),
-            owner: Mutex::new(Some(owner)),
-            end: TellReturned(end.clone()),
+            end: Some(end.clone()),
         };
         office.state().offers.insert(nonce, Offer { kept: Arc::new(kept), left: opens });
         // The thread may sleep for longer than this offer lasts.
@@ -216,7 +216,7 @@ impl Draft {
     }
 }
 
-impl Parcel {
+impl<A> Parcel<A> {
     /// The message: at most 4096 plain bytes, about 160 for an array of three axes. Send them over any channel.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -236,41 +236,45 @@ impl Parcel {
         }
     }
 
-    /// Ends the offer, and waits until nobody has the array open. After that this process can change the memory: an `Arc` that was
-    /// shared has one handle less.
+    /// Ends the offer, waits until nobody has the array open, and returns it: what [`share_parcel`](crate::ShareParcel::share_parcel)
+    /// was given has one handle less, and what [`into_parcel`](crate::ShareParcel::into_parcel) has moved is as the other process has
+    /// left it.
     ///
     /// A process that ends gives all arrays back.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::AlreadyBorrowed`] if somebody has the array open after `time`. [`leases`] tells who.
-    pub fn take_back(&self, time: Duration) -> Result<()> {
+    /// The parcel is returned with the reason. [`ErrorKind::AlreadyBorrowed`] if somebody has the array open after `time`, and
+    /// [`leases`] tells who; [`ErrorKind::Gone`] in a forked child of the process that has offered it.
+    pub fn take_back(self, time: Duration) -> Result<A, Refused<Self>> {
+        let refused = |parcel, error| Err(Refused { value: Box::new(parcel), error });
         if self.office.process != std::process::id() {
-            return Err(gone("it was offered by the process that this one was forked from"));
+            return refused(self, gone("it was offered by the process that this one was forked from"));
         }
         self.withdraw();
         let returned = lock(&self.end.is_returned);
         let waited = self.end.changed.wait_timeout_while(returned, time, |returned| !*returned);
-        if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
-            let found = format!("an array that another process has had open for {time:?}");
-            return Err(Error::new(
-                ErrorKind::AlreadyBorrowed,
-                "parcel",
-                found,
-                "an array that nobody has open",
-            ));
+        let is_late = waited.unwrap_or_else(PoisonError::into_inner).1.timed_out();
+        // Only this method takes the owner, and it has the only parcel.
+        let owner = if is_late { None } else { lock(&self.end.owner).take() };
+        let found = || format!("an array that another process has had open for {time:?}");
+        match owner {
+            Some(owner) => Ok(owner),
+            None => refused(
+                self,
+                Error::new(ErrorKind::AlreadyBorrowed, "parcel", found(), "an array that nobody has open"),
+            ),
         }
-        Ok(())
     }
 }
 
-impl AsRef<[u8]> for Parcel {
+impl<A> AsRef<[u8]> for Parcel<A> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl core::fmt::Debug for Parcel {
+impl<A> core::fmt::Debug for Parcel<A> {
     /// Without the bytes: who knows them can open the array.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Parcel").field("bytes", &self.bytes.len()).finish_non_exhaustive()

@@ -24,26 +24,26 @@ pub trait ShareParcel: CudaArray {
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`] for memory that other processes cannot map; as [`info`](CudaArray::info).
-    fn share_parcel(self: &Arc<Self>, opens: u32, time: Duration) -> Result<Parcel>
+    fn share_parcel(self: &Arc<Self>, opens: u32, time: Duration) -> Result<Parcel<Arc<Self>>>
     where
         Self: Sized + Send + Sync + 'static,
     {
-        Ok(draft(&self.info()?, true, opens, time)?.offer(Box::new(self.clone())))
+        Ok(draft(&self.info()?, true, opens, time)?.offer(self.clone()))
     }
 
-    /// Gives the array away: one process can open it until `time` is over, and may write to it. The struct is dropped when that
-    /// process has given it back.
+    /// Gives the array away: one process can open it until `time` is over, and may write to it. When that process has given it back,
+    /// [`take_back`](Parcel::take_back) returns the struct.
     ///
     /// # Errors
     ///
     /// The struct is returned with the reason, as [`share_parcel`](Self::share_parcel).
-    fn into_parcel(self, time: Duration) -> Result<Parcel, Refused<Self>>
+    fn into_parcel(self, time: Duration) -> Result<Parcel<Self>, Refused<Self>>
     where
         Self: Sized + Send + 'static,
     {
         let draft = self.info().and_then(|info| draft(&info, info.is_read_only(), 1, time));
         match draft {
-            Ok(draft) => Ok(draft.offer(Box::new(self))),
+            Ok(draft) => Ok(draft.offer(self)),
             Err(error) => Err(Refused { value: Box::new(self), error }),
         }
     }
@@ -70,7 +70,7 @@ pub trait ShareParcel: CudaArray {
     /// assert_eq!(import.info().shape(), [2]);
     /// # Ok::<(), interop_core::Error>(())
     /// ```
-    fn copy_parcel<T: Element>(&self, opens: u32, time: Duration) -> Result<Parcel> {
+    fn copy_parcel<T: Element>(&self, opens: u32, time: Duration) -> Result<Parcel<SharedVec<T>>> {
         let info = self.info()?;
         SharedVec::<T>::check(&info)?;
         // SAFETY: 1: the struct, which this call borrows, keeps the memory, and the import ends with the call. It is only read. 2: the
@@ -86,7 +86,7 @@ pub trait ShareParcel: CudaArray {
             memory: Some(memory.range),
             ..RawDescriptor::new(memory.address, Device::CPU, &shape)
         };
-        Ok(draft(&copy.validate()?, true, opens, time)?.offer(Box::new(copied)))
+        Ok(draft(&copy.validate()?, true, opens, time)?.offer(copied))
     }
 }
 
@@ -112,9 +112,9 @@ impl<A: FromArray> FromParcel for A {}
 /// # Errors
 ///
 /// The import is returned with the reason, as [`share_parcel`](ShareParcel::share_parcel).
-pub fn share_import(import: Import, opens: u32, time: Duration) -> Result<Parcel, Refused<Import>> {
+pub fn share_import(import: Import, opens: u32, time: Duration) -> Result<Parcel<Import>, Refused<Import>> {
     match draft(import.info(), true, opens, time) {
-        Ok(draft) => Ok(draft.offer(Box::new(import))),
+        Ok(draft) => Ok(draft.offer(import)),
         Err(error) => Err(Refused { value: Box::new(import), error }),
     }
 }

@@ -1,7 +1,7 @@
 //! The structs of both processes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use interop_core::{CudaArray, Lease};
@@ -81,22 +81,5 @@ pub(crate) fn wait_for(what: &str, is_true: impl Fn() -> bool) {
     while !is_true() {
         assert!(start.elapsed() < LONG, "not true after {LONG:?}: {what}");
         std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// A row whose drop tells its elements.
-#[derive(CudaArray)]
-#[cuda_array(shape = [len], export)]
-pub(crate) struct LastWords {
-    #[cuda_array(data)]
-    pub(crate) values: SharedVec<f32>,
-    pub(crate) len: usize,
-    pub(crate) told: mpsc::Sender<Vec<f32>>,
-}
-
-impl Drop for LastWords {
-    fn drop(&mut self) {
-        // The test may have ended.
-        let _ = self.told.send(self.to_vec::<f32>().unwrap_or_default());
     }
 }

@@ -6,7 +6,7 @@ use interop_core::{CudaArray, ErrorKind, Lease};
 use interop_ipc::{FromParcel, ShareParcel, leases, open};
 
 use crate::arrays::{Count, Image, LONG, wait_for};
-use crate::other::Other;
+use crate::other;
 
 /// Nobody has an array of this process open through another process with this number.
 fn expect_no_lease(process: u32) {
@@ -19,26 +19,27 @@ fn expect_no_lease(process: u32) {
 #[test]
 fn a_consumer_is_killed_at_each_step() {
     for step in ["started", "opened", "opened, with a child", "written", "given back"] {
-        let (count, mut other) = (Count::default(), Other::start());
-        let parcel = match step {
-            "written" => count.image().into_parcel(LONG).expect("shared memory"),
-            _ => Arc::new(count.image()).share_parcel(1, LONG).expect("shared memory"),
+        let (count, mut other) = (Count::default(), other::start());
+        // The bytes alone: without a parcel, the image is dropped as soon as nobody has it open.
+        let bytes = match step {
+            "written" => count.image().into_parcel(LONG).expect("shared memory").bytes().to_vec(),
+            _ => Arc::new(count.image()).share_parcel(1, LONG).expect("shared memory").bytes().to_vec(),
         };
         match step {
             "started" => {}
-            "written" => assert_eq!(other.open("write", parcel.bytes()), "30 elements, [0.5, 1.5, 2.5]"),
-            _ => assert_eq!(other.open("open", parcel.bytes()), "30 elements, [0.0, 1.0, 2.0]"),
+            "written" => assert_eq!(other.open("write", &bytes), "30 elements, [0.5, 1.5, 2.5]"),
+            _ => assert_eq!(other.open("open", &bytes), "30 elements, [0.0, 1.0, 2.0]"),
         }
         match step {
             // The child keeps the socket open.
-            "opened, with a child" => drop(other.ask("fork")),
-            "given back" => drop(other.ask("drop")),
+            "opened, with a child" => other.tell("fork"),
+            "given back" => other.tell("drop"),
             _ => {}
         }
         other.kill();
         expect_no_lease(other.number());
         if step == "started" {
-            let opened = open(parcel.bytes()).expect("the offer stays for others");
+            let opened = open(&bytes).expect("the offer stays for others");
             drop(opened);
         }
         count.expect_dropped();
@@ -47,7 +48,7 @@ fn a_consumer_is_killed_at_each_step() {
 
 #[test]
 fn a_producer_is_killed_and_what_is_open_stays() {
-    let mut other = Other::start();
+    let mut other = other::start();
     let [first, second] = [other.share(), other.share()];
     let image = Image::<Lease<f32>>::from_parcel(&first).expect("offered");
     other.kill();
@@ -61,10 +62,10 @@ fn a_producer_is_killed_and_what_is_open_stays() {
 
 #[test]
 fn a_producer_with_a_child_is_killed() {
-    let mut other = Other::start();
+    let mut other = other::start();
     let [first, second] = [other.share(), other.share()];
     // The child has the socket at which the office listened, and never answers.
-    other.ask("fork");
+    other.tell("fork");
     let image = Image::<Lease<f32>>::from_parcel(&first).expect("offered");
     other.kill();
     let error = open(&second).unwrap_err();
@@ -76,7 +77,7 @@ fn a_producer_with_a_child_is_killed() {
 
 #[test]
 fn a_producer_that_ends_well_leaves_its_arrays_open() {
-    let mut other = Other::start();
+    let mut other = other::start();
     let image = Image::<Lease<f32>>::from_parcel(&other.share()).expect("offered");
     drop(other);
     assert_eq!(image.to_vec::<f32>().expect("mapped")[..3], [0.0, 1.0, 2.0]);
@@ -93,9 +94,9 @@ fn of_this_crate() -> (usize, usize) {
 
 #[test]
 fn a_thousand_arrays_leave_nothing() {
-    // Alone in a process: other tests make blocks, too.
-    let mut other = Other::start();
-    assert_eq!(other.ask("loop 1000"), "ok", "as many descriptors and mappings as before");
+    // Alone in a process: other tests make blocks, too. It compares its descriptors and mappings.
+    let mut other = other::start();
+    other.tell("loop 1000");
 }
 
 /// Opens and closes arrays of an own office. Returns whether all was given back.

@@ -203,6 +203,7 @@ fn a_message_that_was_changed_cannot_write_to_a_shared_array() {
     let error = open(&message).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
     drop(open(parcel.bytes()).expect("it does not count as opened"));
+    drop(parcel);
     count.expect_dropped();
 }
 

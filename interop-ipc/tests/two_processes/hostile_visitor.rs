@@ -70,6 +70,7 @@ fn guessed_numbers_open_nothing_and_use_nothing_up() {
         assert_eq!(open(&bytes).unwrap_err().kind(), ErrorKind::Gone);
     }
     drop(open(parcel.bytes()).expect("the one that was not guessed"));
+    drop(parcel);
     count.expect_dropped();
 }
 
@@ -125,6 +126,7 @@ fn random_requests_leave_the_office_at_work() {
         }
     }
     drop(open(parcel.bytes()).expect("the office answers"));
+    drop(parcel);
     count.expect_dropped();
 }
 
@@ -137,5 +139,6 @@ fn a_visitor_that_never_receives_does_not_stop_the_office() {
     let nonce = [0; 16];
     while send(&socket, &opening(&nonce), SendFlags::NOSIGNAL).is_ok() {}
     drop(open(parcel.bytes()).expect("the office answers others"));
+    drop(parcel);
     count.expect_dropped();
 }

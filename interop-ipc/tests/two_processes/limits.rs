@@ -6,11 +6,11 @@ use interop_core::ErrorKind;
 use interop_ipc::{ShareParcel, listen_at, open};
 
 use crate::arrays::{Count, LONG};
-use crate::other::Other;
+use crate::other;
 
 #[test]
 fn slots_are_used_up_and_the_offer_stays() {
-    let mut other = Other::start();
+    let mut other = other::start();
     let count = Count::default();
     let parcel = Arc::new(count.image()).share_parcel(1030, LONG).expect("shared memory");
     // In a process of its own: the slots are those of a connection.
@@ -22,9 +22,9 @@ fn slots_are_used_up_and_the_offer_stays() {
         assert!(refused.starts_with("OutOfMemory: ") && refused.contains("at most 1024"), "{refused}");
     }
     drop(open(parcel.bytes()).expect("other processes have slots of their own"));
-    other.ask("drop");
+    other.tell("drop");
     assert_eq!(other.open("open", parcel.bytes()), "30 elements, [0.0, 1.0, 2.0]");
-    other.ask("drop");
+    other.tell("drop");
     parcel.take_back(LONG).expect("given back");
     count.expect_dropped();
 }
@@ -36,21 +36,22 @@ fn descriptors_are_used_up_and_the_offer_stays() {
     let last = count.image().into_parcel(LONG).expect("shared memory");
     // A first opening needs a socket, and descriptors of the process, of the page and of the block.
     for more in 0..4 {
-        let mut other = Other::start();
-        other.ask(&format!("files {more}"));
+        let mut other = other::start();
+        other.tell(&format!("files {more}"));
         let refused = other.open("open", parcel.bytes());
         assert!(refused.starts_with("OutOfMemory: "), "{more}: {refused}");
-        other.ask("files all");
+        other.tell("files all");
         assert_eq!(other.open("open", parcel.bytes()), "30 elements, [0.0, 1.0, 2.0]", "{more}");
         if more == 3 {
             // A later one needs that of the block.
-            other.ask("files 0");
+            other.tell("files 0");
             let refused = other.open("open", last.bytes());
             assert!(refused.starts_with("OutOfMemory: "), "{refused}");
-            other.ask("files all");
+            other.tell("files all");
             assert_eq!(other.open("open", last.bytes()), "30 elements, [0.0, 1.0, 2.0]");
         }
     }
+    drop(last);
     parcel.take_back(LONG).expect("the processes have ended");
     count.expect_dropped();
 }
@@ -61,8 +62,8 @@ fn a_path_replaces_the_abstract_name() {
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = folder.join("office");
     for round in ["a new path", "the socket of a process that has ended"] {
-        let mut other = Other::start();
-        other.ask(&format!("listen {}", path.display()));
+        let mut other = other::start();
+        other.tell(&format!("listen {}", path.display()));
         let bytes = other.share();
         let text = path.as_os_str().as_encoded_bytes();
         assert!(bytes.windows(text.len()).any(|part| part == text), "{round}: the message names the path");

@@ -11,4 +11,6 @@ mod hostile_visitor;
 mod limits;
 mod offers;
 mod other;
+#[path = "../../../tests/support/other_process.rs"]
+mod other_process;
 mod travel;

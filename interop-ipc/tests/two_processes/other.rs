@@ -1,10 +1,8 @@
-//! The other process: this program once more, which does what it is told line by line.
+//! The other process: opens and offers arrays as it is told.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write, stdin};
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
 use interop_core::{CudaArray, Lease, LeaseMut};
@@ -14,44 +12,14 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::arrays::{Count, Image, LONG, Rgba};
 use crate::ends::open_many;
 use crate::forks::fork;
+use crate::other_process::{OtherProcess, follow_orders, hex, unhex};
 
-/// What precedes the answers, between lines of the test harness.
-const ANSWER: &str = "answer: ";
-
-/// A process that opens and offers arrays.
-pub(crate) struct Other {
-    process: Child,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
+/// Starts a process that opens and offers arrays.
+pub(crate) fn start() -> OtherProcess {
+    OtherProcess::start("other::follows_orders", |_| {})
 }
 
-impl Other {
-    pub(crate) fn start() -> Self {
-        let program = std::env::current_exe().expect("the path of the test program");
-        let mut command = Command::new(program);
-        command.args(["other::follows_orders", "--exact", "--ignored", "--nocapture"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().expect("the program starts");
-        let orders = process.stdin.take().expect("a pipe");
-        let answers = BufReader::new(process.stdout.take().expect("a pipe"));
-        Self { process, orders, answers }
-    }
-
-    /// Gives an order, and returns the answer.
-    #[track_caller]
-    pub(crate) fn ask(&mut self, order: &str) -> String {
-        writeln!(self.orders, "{order}").expect("the process runs");
-        let mut line = String::new();
-        loop {
-            line.clear();
-            let count = self.answers.read_line(&mut line).expect("text");
-            assert_ne!(count, 0, "the process ended at `{order}`");
-            if let Some((_, answer)) = line.split_once(ANSWER) {
-                return answer.trim().to_owned();
-            }
-        }
-    }
-
+impl OtherProcess {
     /// Has it open an array, as one of the structs of [`State::open`].
     #[track_caller]
     pub(crate) fn open(&mut self, how: &str, bytes: &[u8]) -> String {
@@ -63,40 +31,13 @@ impl Other {
     pub(crate) fn share(&mut self) -> Vec<u8> {
         unhex(&self.ask("share"))
     }
-
-    pub(crate) fn number(&self) -> u32 {
-        self.process.id()
-    }
-
-    /// Ends the process by a signal, and waits until it is gone.
-    pub(crate) fn kill(&mut self) {
-        self.process.kill().expect("the process runs");
-        self.process.wait().expect("a child");
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        // It may have been killed before.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
-    (0..text.len() / 2).map(|index| byte(2 * index)).collect()
 }
 
 #[derive(Default)]
 struct State {
     read: Vec<Image<Lease<f32>>>,
     written: Option<Image<LeaseMut<f32>>>,
-    offered: Vec<Parcel>,
+    offered: Vec<Parcel<Arc<Image>>>,
 }
 
 impl State {
@@ -176,7 +117,5 @@ fn limit_files(count: u64) {
 #[ignore = "the other process of the tests"]
 fn follows_orders() {
     let mut state = State::default();
-    for order in stdin().lines() {
-        println!("{ANSWER}{}", state.follow(&order.expect("text")));
-    }
+    follow_orders(|order| state.follow(order));
 }

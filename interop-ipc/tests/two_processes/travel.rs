@@ -1,17 +1,17 @@
 //! What arrives in the other process.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use interop_core::{CudaArray, ErrorKind, FromArray, HostVec, Import, Lease, LeaseMut};
 use interop_ipc::{FromParcel, ShareParcel, SharedVec, share_import};
 
-use crate::arrays::{Count, Image, LONG, LastWords};
-use crate::other::Other;
+use crate::arrays::{Count, Image, LONG};
+use crate::other;
 
 #[test]
 fn a_struct_travels_as_itself() {
-    let (count, mut other) = (Count::default(), Other::start());
+    let (count, mut other) = (Count::default(), other::start());
     let image = Arc::new(count.image());
     let parcel = image.share_parcel(3, LONG).expect("shared memory");
     assert!(parcel.bytes().len() <= 200, "{} bytes", parcel.bytes().len());
@@ -24,37 +24,30 @@ fn a_struct_travels_as_itself() {
     let refused = other.open("write", parcel.bytes());
     assert!(refused.starts_with("ReadOnly: "), "a shared image is read-only: {refused}");
     drop(image);
-    other.ask("drop");
+    other.tell("drop");
+    drop(parcel);
     count.expect_dropped();
 }
 
 #[test]
 fn an_image_that_is_given_away_may_be_written() {
-    let (count, mut other) = (Count::default(), Other::start());
+    let (count, mut other) = (Count::default(), other::start());
     let parcel = count.image().into_parcel(LONG).expect("shared memory");
     assert_eq!(other.open("write", parcel.bytes()), "30 elements, [0.5, 1.5, 2.5]");
     assert!(!count.is_zero(), "the other process has it open");
-    other.ask("drop");
+    other.tell("drop");
+    drop(parcel);
     count.expect_dropped();
 }
 
 #[test]
 fn both_processes_see_one_memory() {
-    let (told, words) = mpsc::channel();
-    let row = LastWords { values: SharedVec::zeroed(3).expect("memory"), len: 3, told };
-    let parcel = row.into_parcel(LONG).expect("shared memory");
-    {
-        #[derive(CudaArray)]
-        #[cuda_array(shape = [len])]
-        struct Row<S> {
-            #[cuda_array(data)]
-            values: S,
-            len: usize,
-        }
-        let mut row = Row::<LeaseMut<f32>>::from_parcel(parcel.bytes()).expect("offered");
-        row.map_inplace(|value: f32| value + 4.0).expect("writable");
-    }
-    assert_eq!(words.recv_timeout(LONG).expect("the row is dropped"), [4.0; 3]);
+    let parcel = Count::default().image().into_parcel(LONG).expect("shared memory");
+    let mut image = Image::<LeaseMut<f32>>::from_parcel(parcel.bytes()).expect("offered");
+    image.map_inplace(|value: f32| value + 4.0).expect("writable");
+    drop(image);
+    let image = parcel.take_back(LONG).expect("given back");
+    assert_eq!(image.to_vec::<f32>().expect("shared memory")[..3], [4.0, 5.0, 6.0]);
 }
 
 #[test]
@@ -75,7 +68,7 @@ fn other_memory_is_refused_and_can_be_copied() {
     assert_eq!(refused.value.values.len(), 30, "the struct comes back");
     let parcel = planes().copy_parcel::<f32>(1, LONG).expect("a copy");
     // The copy is in the order of C.
-    assert_eq!(Other::start().open("open", parcel.bytes()), "30 elements, [0.0, 10.0, 20.0]");
+    assert_eq!(other::start().open("open", parcel.bytes()), "30 elements, [0.0, 10.0, 20.0]");
     assert_eq!(planes().copy_parcel::<f64>(1, LONG).map(drop).unwrap_err().kind(), ErrorKind::DType);
 }
 
@@ -88,6 +81,7 @@ fn an_array_without_a_struct_travels_with_its_strides() {
     let opened = interop_ipc::open(parcel.bytes()).expect("offered");
     assert_eq!((opened.info().shape(), opened.info().strides()), (&[2, 5, 3][..], &[15, 3, 1][..]));
     drop(opened);
+    drop(parcel);
     count.expect_dropped();
     let elsewhere =
         Image::<HostVec<f32>>::from_import(interop_ipc::open(&count_parcel(&count)).expect("offered"));
@@ -115,7 +109,7 @@ fn an_import_into_shared_memory_is_a_copy() {
     let copy = Image::<SharedVec<f32>>::from_parcel(&count_parcel(&count)).expect("offered");
     count.expect_dropped();
     let parcel = Arc::new(copy).share_parcel(1, LONG).expect("shared memory");
-    assert_eq!(Other::start().open("open", parcel.bytes()), "30 elements, [0.0, 1.0, 2.0]");
+    assert_eq!(other::start().open("open", parcel.bytes()), "30 elements, [0.0, 1.0, 2.0]");
 }
 
 #[test]

@@ -13,4 +13,6 @@ mod driver;
 mod fixture;
 mod numbers;
 mod order;
+#[path = "../../../tests/support/other_process.rs"]
+mod other_process;
 mod page;

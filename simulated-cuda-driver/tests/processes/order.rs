@@ -2,9 +2,10 @@
 
 use simulated_cuda::{Mistake, Policy};
 
-use crate::consumer::{Consumer, hex};
+use crate::consumer;
 use crate::driver::*;
 use crate::fixture::Room;
+use crate::other_process::{OtherProcess, hex};
 use crate::page::Page;
 
 const BYTES: usize = 1 << 16;
@@ -19,7 +20,7 @@ struct Pair {
     memory: u64,
     stream: u64,
     page: Page,
-    consumer: Consumer,
+    consumer: OtherProcess,
     // Dropped last: it ends the turn of the test.
     room: Room,
 }
@@ -31,7 +32,7 @@ impl Pair {
         room.sim.set_seed(seed);
         let (memory, stream) = (room.memory(BYTES), room.stream());
         let page = Page::new();
-        let mut consumer = Consumer::start(policy, seed);
+        let mut consumer = consumer::start(policy, seed);
         consumer.tell(&format!("page {}", page.path()));
         Self { memory, stream, page, consumer, room }
     }
@@ -54,6 +55,19 @@ impl Pair {
 
     fn read(&mut self) {
         self.consumer.tell(&format!("read {OFFSET}"));
+    }
+
+    /// The consumer waits for the producer's number, and then reads the value, which is returned.
+    fn read_in_order(&mut self) -> String {
+        self.consumer.tell(&format!("wait {READY} 7"));
+        self.read();
+        self.consumer.ask("synchronize")
+    }
+
+    /// The producer's stream waits for the consumer.
+    fn wait_for_consumer(&mut self) {
+        self.consumer.tell(&format!("write {DONE} 1"));
+        ok(cuStreamWaitValue64_v2(self.stream, self.page.number(DONE), 1, 0));
     }
 
     /// The reports of both processes, in words.
@@ -92,8 +106,7 @@ fn work_that_the_consumer_does_not_wait_for_is_reported() {
         pair.consumer.ask("synchronize");
         assert_eq!(pair.reports(), "Race", "{policy:?}");
         // The reads of the consumer are not known here either.
-        pair.consumer.tell(&format!("write {DONE} 1"));
-        ok(cuStreamWaitValue64_v2(pair.stream, pair.page.number(DONE), 1, 0));
+        pair.wait_for_consumer();
         ok(cuStreamSynchronize(pair.stream));
         pair.end();
     });
@@ -105,11 +118,8 @@ fn a_number_orders_the_consumer_after_the_producer() {
         let mut pair = Pair::new(policy, seed);
         pair.open();
         pair.publish();
-        pair.consumer.tell(&format!("wait {READY} 7"));
-        pair.read();
-        assert_eq!(pair.consumer.ask("synchronize"), "42");
-        pair.consumer.tell(&format!("write {DONE} 1"));
-        ok(cuStreamWaitValue64_v2(pair.stream, pair.page.number(DONE), 1, 0));
+        assert_eq!(pair.read_in_order(), "42");
+        pair.wait_for_consumer();
         pair.set(43);
         ok(cuStreamSynchronize(pair.stream));
         assert_eq!(pair.reports(), "", "{policy:?}");
@@ -123,14 +133,11 @@ fn a_producer_that_does_not_wait_before_it_writes_again_is_reported() {
         let mut pair = Pair::new(policy, seed);
         pair.open();
         pair.publish();
-        pair.consumer.tell(&format!("wait {READY} 7"));
-        pair.read();
-        pair.consumer.ask("synchronize");
+        pair.read_in_order();
         pair.set(43);
         ok(cuStreamSynchronize(pair.stream));
         assert_eq!(pair.reports(), "Race", "{policy:?}");
-        pair.consumer.tell(&format!("write {DONE} 1"));
-        ok(cuStreamWaitValue64_v2(pair.stream, pair.page.number(DONE), 1, 0));
+        pair.wait_for_consumer();
         ok(cuStreamSynchronize(pair.stream));
         pair.end();
     });
@@ -169,9 +176,7 @@ fn a_process_that_was_killed_has_nothing_open_and_uses_nothing() {
     let mut pair = Pair::new(Policy::Late, 1);
     pair.open();
     pair.publish();
-    pair.consumer.tell(&format!("wait {READY} 7"));
-    pair.read();
-    pair.consumer.ask("synchronize");
+    pair.read_in_order();
     pair.consumer.kill();
     // Its number will never come. The host writes it in its place, so that the stream goes on.
     ok(cuStreamWaitValue64_v2(pair.stream, pair.page.number(DONE), 1, 0));
