@@ -148,8 +148,8 @@ pub mod storage {
     //! use interop_core::lent::{BorrowedFor, BorrowedTensor};
     //! use interop_core::storage::{FromImport, MemoryRegion, Mutability, copy_import};
     //! use interop_core::{
-    //!     CudaArray, Device, Element, Error, ErrorKind, Import, KernelModule, LaunchScope, LaunchSize, Order, Refused, Result,
-    //!     Storage, StreamHandle,
+    //!     CudaArray, Device, Element, Error, ErrorKind, Import, KernelModule, LaunchScope, LaunchSize, Order, Result, Storage,
+    //!     StreamHandle,
     //! };
     //! # mod c {
     //! #     pub unsafe fn allocate(_bytes: usize) -> *mut u8 { unimplemented!() }
@@ -215,15 +215,12 @@ pub mod storage {
     //!         Err(Error::new(ErrorKind::Device, "device", info.device(), "CUDA (2), ordinal 0"))
     //!     }
     //!
-    //!     fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-    //!         let copy = |import: &mut Import| {
-    //!             Self::check(import.info())?;
-    //!             let block = Self::uninit(import.info().numel() / T::TYPE.axes().iter().product::<usize>())?;
-    //!             // SAFETY: the new memory has room for the elements, on the device of the import.
-    //!             unsafe { copy_import(import, order, block.first) }?;
-    //!             Ok(block)
-    //!         };
-    //!         copy(&mut import).map_err(|error| Refused { value: Box::new(import), error })
+    //!     fn from_import(import: &mut Import, order: Order) -> Result<Self> {
+    //!         Self::check(import.info())?;
+    //!         let block = Self::uninit(import.info().numel() / T::TYPE.axes().iter().product::<usize>())?;
+    //!         // SAFETY: the new memory has room for the elements, on the device of the import.
+    //!         unsafe { copy_import(import, order, block.first) }?;
+    //!         Ok(block)
     //!     }
     //! }
     //!

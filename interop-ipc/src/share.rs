@@ -75,8 +75,8 @@ pub trait ShareParcel: CudaArray {
         SharedVec::<T>::check(&info)?;
         // SAFETY: 1: the struct, which this call borrows, keeps the memory, and the import ends with the call. It is only read. 2: the
         // owner owns nothing.
-        let import = unsafe { Import::from_parts(info.clone(), Owner::new(())) };
-        let copied = SharedVec::<T>::from_import(import, Order::C)?;
+        let mut import = unsafe { Import::from_parts(info.clone(), Owner::new(())) };
+        let copied = SharedVec::<T>::from_import(&mut import, Order::C)?;
         let shape: Vec<i64> = info.shape().iter().map(|extent| *extent as i64).collect();
         let memory = copied.memory()?;
         let copy = RawDescriptor {

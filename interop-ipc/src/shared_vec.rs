@@ -9,7 +9,7 @@ use std::sync::Arc;
 use interop_core::element::ElementType;
 use interop_core::lent::BorrowedFor;
 use interop_core::storage::{FromImport, MemoryRegion, Mutability, copy_import};
-use interop_core::{ArrayInfo, Device, Element, Error, ErrorKind, Import, Order, Refused, Result, Storage};
+use interop_core::{ArrayInfo, Device, Element, Error, ErrorKind, Import, Order, Result, Storage};
 
 use crate::block::Block;
 
@@ -101,16 +101,13 @@ impl<T: Element> FromImport for SharedVec<T> {
         Err(Error::new(ErrorKind::Device, "device", info.device(), allowed))
     }
 
-    fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        let copy = |import: &mut Import| {
-            Self::check(import.info())?;
-            let copied = Self::zeroed(import.info().numel() / T::TYPE.axes().iter().product::<usize>())?;
-            let target = copied.block.mapping().first().as_ptr().cast();
-            // SAFETY: the new memory has room for the elements, and starts at a page; it is host memory, as that of the import.
-            unsafe { copy_import::<T>(import, order, target) }?;
-            Ok(copied)
-        };
-        copy(&mut import).map_err(|error| Refused { value: Box::new(import), error })
+    fn from_import(import: &mut Import, order: Order) -> Result<Self> {
+        Self::check(import.info())?;
+        let copied = Self::zeroed(import.info().numel() / T::TYPE.axes().iter().product::<usize>())?;
+        let target = copied.block.mapping().first().as_ptr().cast();
+        // SAFETY: the new memory has room for the elements, and starts at a page; it is host memory, as that of the import.
+        unsafe { copy_import::<T>(import, order, target) }?;
+        Ok(copied)
     }
 }
 

@@ -12,8 +12,7 @@ use interop_core::element::ElementType;
 use interop_core::launch::{AsStream, FromStream};
 use interop_core::storage::{FromImport, MemoryRegion, Mutability};
 use interop_core::{
-    ArrayInfo, CudaArray, DType, Device, Error, ErrorKind, FromArray, Import, Order, Refused, Storage,
-    StreamHandle,
+    ArrayInfo, CudaArray, DType, Device, Error, ErrorKind, FromArray, Import, Order, Storage, StreamHandle,
 };
 use interop_demo_kernels as kernels;
 use simulated_cuda::Live;
@@ -316,7 +315,7 @@ impl FromImport for Pixels {
         }
     }
 
-    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+    fn from_import(import: &mut Import, order: Order) -> interop_core::Result<Self> {
         match import.info().dtype() {
             DType::U8 => CudaSlice::from_import(import, order).map(Self::Bytes),
             _ => CudaSlice::from_import(import, order).map(Self::Floats),

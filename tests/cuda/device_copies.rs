@@ -51,11 +51,11 @@ fn random_layouts_are_copied_on_the_device() {
         let elements: Vec<T> = (0..layout.len).map(make).collect();
         let kind = [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Managed][random.below(3)];
         let (order, is_column_major) = [(Order::C, false), (Order::F, true)][random.below(2)];
-        let import = part(&elements, kind, &layout);
+        let mut import = part(&elements, kind, &layout);
         if let Ok(sim) = find() {
             sim.reset_calls();
         }
-        let copy = DeviceBuffer::<T>::from_import(import, order).unwrap();
+        let copy = DeviceBuffer::<T>::from_import(&mut import, order).unwrap();
         if let Ok(sim) = find() {
             let counts = calls(sim, ON_DEVICE);
             // An array with more than six axes that cannot be merged takes one launch for each index of the other
@@ -88,8 +88,8 @@ fn slices_of_cudarc_are_copied_by_the_same_kernels() {
     for seed in 1000..1100 {
         let layout = RandomLayout::new(&mut Random::new(seed));
         let elements: Vec<f32> = (0..layout.len).map(|at| at as f32).collect();
-        let copy =
-            CudaSlice::<f32>::from_import(part(&elements, MemoryKind::Device, &layout), Order::C).unwrap();
+        let copy = CudaSlice::<f32>::from_import(&mut part(&elements, MemoryKind::Device, &layout), Order::C)
+            .unwrap();
         let expected: Vec<f32> = layout.offsets(false).into_iter().map(|at| elements[at]).collect();
         assert_eq!(copy.stream().clone_dtoh(&copy).unwrap(), expected, "{seed}: {layout:?}");
     }
@@ -118,9 +118,9 @@ fn sim_only_each_layout_is_copied_by_what_is_made_for_it() {
             .sum::<usize>();
         let layout = RandomLayout { shape: shape.to_vec(), strides: strides.to_vec(), first: 0, len };
         let elements: Vec<f32> = (0..len).map(|at| at as f32).collect();
-        let import = part(&elements, MemoryKind::Device, &layout);
+        let mut import = part(&elements, MemoryKind::Device, &layout);
         sim.reset_calls();
-        let copy = CudaSlice::<f32>::from_import(import, Order::C).unwrap();
+        let copy = CudaSlice::<f32>::from_import(&mut import, Order::C).unwrap();
         assert_eq!(calls(sim, ON_DEVICE), expected, "{layout:?}");
         let expected: Vec<f32> = layout.offsets(false).into_iter().map(|at| elements[at]).collect();
         assert_eq!(copy.stream().clone_dtoh(&copy).unwrap(), expected, "{layout:?}");
@@ -209,13 +209,15 @@ fn large_arrays_of_the_host() {
         for (order, is_column_major) in [(Order::C, false), (Order::F, true)] {
             let data =
                 SharedBuffer::new(HostVec::from(&elements[..])).byte_offset(4 * first as isize).unwrap();
-            let import = send(Strided { data, shape: layout.shape.clone(), strides: layout.strides.clone() });
+            let mut import =
+                send(Strided { data, shape: layout.shape.clone(), strides: layout.strides.clone() });
             let offsets = layout.offsets(is_column_major);
-            let copy = DeviceBuffer::<u32>::from_import(import, order).unwrap().as_host_vec().unwrap();
+            let copy = DeviceBuffer::<u32>::from_import(&mut import, order).unwrap().as_host_vec().unwrap();
             assert!(copy.iter().zip(&offsets).all(|(copied, at)| *copied == elements[*at]), "{layout:?}");
             let data = SharedBuffer::new(HostVec::from(&flags[..])).byte_offset(first as isize).unwrap();
-            let import = send(Strided { data, shape: layout.shape.clone(), strides: layout.strides.clone() });
-            let copy = CudaSlice::<bool>::from_import(import, order).unwrap();
+            let mut import =
+                send(Strided { data, shape: layout.shape.clone(), strides: layout.strides.clone() });
+            let copy = CudaSlice::<bool>::from_import(&mut import, order).unwrap();
             let copy = copy.stream().clone_dtoh(&copy).unwrap();
             assert!(copy.iter().zip(&offsets).all(|(copied, at)| *copied == flags[*at]), "{layout:?}");
         }

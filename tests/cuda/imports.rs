@@ -371,10 +371,10 @@ fn a_copy_on_a_stream_of_another_context_is_done_before_the_source_goes() {
 #[test]
 fn what_cannot_be_held_is_refused_by_the_storage_itself() {
     fn check<S: FromImport>(elements: u16) {
-        let import = send(Matrix { data: numbers(elements), rows: 1, columns: elements.into() });
-        let refused = S::from_import(import, Order::C).err().expect("no such storage");
-        assert_eq!(refused.error.kind(), ErrorKind::Shape, "{}", refused.error);
-        assert_eq!(refused.value.info().numel(), usize::from(elements));
+        let mut import = send(Matrix { data: numbers(elements), rows: 1, columns: elements.into() });
+        let error = S::from_import(&mut import, Order::C).err().expect("no such storage");
+        assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+        assert_eq!(import.info().numel(), usize::from(elements));
     }
     let _turn = turn();
     let _context = context();
@@ -414,12 +414,12 @@ fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
         };
         let info = claims.validate().unwrap();
         // SAFETY: the owner keeps the memory alive.
-        let import = unsafe { Import::from_parts(info, Owner::new(Reused(buffer))) };
+        let mut import = unsafe { Import::from_parts(info, Owner::new(Reused(buffer))) };
         for code in [0, 0, 999] {
             sim.fail_next("cuLaunchKernel", code);
         }
-        let refused = S::from_import(import, Order::C).err().unwrap();
-        assert_eq!((refused.error.kind(), refused.error.location()), (ErrorKind::Driver, "cuLaunchKernel"));
+        let error = S::from_import(&mut import, Order::C).err().unwrap();
+        assert_eq!((error.kind(), error.location()), (ErrorKind::Driver, "cuLaunchKernel"));
     }
     struct Policied;
     impl Drop for Policied {

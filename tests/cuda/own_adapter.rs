@@ -8,9 +8,7 @@ use cust::sys;
 use interop_core::cuda::CudaBuffer;
 use interop_core::element::ElementType;
 use interop_core::storage::{FromImport, MemoryRegion, Mutability, copy_import};
-use interop_core::{
-    CudaArray, Device, Element, Error, ErrorKind, FromArray, Import, Order, Refused, Result, Storage,
-};
+use interop_core::{CudaArray, Device, Element, Error, ErrorKind, FromArray, Import, Order, Result, Storage};
 
 use crate::support::{KINDS, Matrix, Strided, numbers, read, send, turn};
 
@@ -64,14 +62,11 @@ impl<T: Element> FromImport for Pinned<T> {
         Some(T::TYPE)
     }
 
-    fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        let copy = |import: &mut Import| {
-            let memory = Self::uninit(import.info().numel() / T::TYPE.axes().iter().product::<usize>())?;
-            // SAFETY: the new memory has room for the elements. It is pinned.
-            unsafe { copy_import(import, order, memory.first) }?;
-            Ok(memory)
-        };
-        copy(&mut import).map_err(|error| Refused { value: Box::new(import), error })
+    fn from_import(import: &mut Import, order: Order) -> interop_core::Result<Self> {
+        let memory = Self::uninit(import.info().numel() / T::TYPE.axes().iter().product::<usize>())?;
+        // SAFETY: the new memory has room for the elements. It is pinned.
+        unsafe { copy_import(import, order, memory.first) }?;
+        Ok(memory)
     }
 }
 

@@ -11,8 +11,7 @@ use interop_core::element::ElementType;
 use interop_core::python::{Exported, import, import_as};
 use interop_core::storage::{FromImport, MemoryRegion, Mutability, Owner};
 use interop_core::{
-    ArrayInfo, CudaArray, DType, Device, Element, FromArray, HostVec, Import, Lease, LeaseMut, Order,
-    Refused, Storage,
+    ArrayInfo, CudaArray, DType, Device, Element, FromArray, HostVec, Import, Lease, LeaseMut, Order, Storage,
 };
 use pyo3::prelude::*;
 
@@ -192,7 +191,7 @@ impl FromImport for OnDevice {
         Vec::<f32>::check(info)
     }
 
-    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+    fn from_import(import: &mut Import, order: Order) -> interop_core::Result<Self> {
         let elements = Vec::<f32>::from_import(import, order)?;
         let buffer = CudaBuffer::from_slice(MemoryKind::Device, 0, &elements);
         Ok(Self(buffer.expect("memory of the first device")))

@@ -74,7 +74,7 @@ use crate::driver;
 use crate::driver::context::enter_primary_context;
 use crate::driver::functions::to_usize;
 use crate::driver::stream::{is_capturing, is_stream_of};
-use crate::error::{Error, ErrorKind, Refused, Result, text};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::copy::transfer::{CopyOnDefaultStream, ordinal_of};
 use crate::memory::cuda_buffer::CudaBuffer;
 use crate::memory::extraction::FromImport;
@@ -168,8 +168,8 @@ impl<T: Element + DeviceCopy> FromImport for DeviceBuffer<T> {
         Some(T::TYPE)
     }
 
-    fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        copy_to_device_buffer(&mut import, order).map_err(|error| Refused::new(import, error))
+    fn from_import(import: &mut Import, order: Order) -> Result<Self> {
+        copy_to_device_buffer(import, order)
     }
 }
 
@@ -415,14 +415,11 @@ impl<T: Element + DeviceCopy> FromImport for ImportedBuffer<T> {
         info.check_import_writable()
     }
 
-    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+    fn from_import(import: &mut Import, order: Order) -> Result<Self> {
         const {
             assert!(T::TYPE.any_bits, "not every byte is a value of this type");
         };
-        let (address, len, context) = match place::<T>(import.info()) {
-            Ok(place) => place,
-            Err(error) => return Err(Refused::new(import, error)),
-        };
+        let (address, len, context) = place::<T>(import.info())?;
         let mut info = import.info().clone();
         let lease = LeaseMut::<T>::from_import(import, order)?;
         // What `cuda-core` does with the memory is not noticed here, so the release waits for all work of the context.
@@ -431,8 +428,7 @@ impl<T: Element + DeviceCopy> FromImport for ImportedBuffer<T> {
         let bytes = len * size_of::<T>();
         let memory = Arc::new(ImportedMemory { _lease: lease, address, bytes, context });
         // The size and the alignment have been checked, so there is no error that would lose the import.
-        let buffer = typed(RawDeviceBuffer::foreign(memory, bytes), len);
-        let buffer = buffer.map_err(|error| Refused::new(Import::empty(), error))?;
+        let buffer = typed(RawDeviceBuffer::foreign(memory, bytes), len)?;
         Ok(Self { buffer: DebugBuffer(buffer), info })
     }
 }

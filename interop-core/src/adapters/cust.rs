@@ -72,7 +72,7 @@ use crate::derive::single_error::FieldProbe;
 use crate::driver::functions::{run_blocking, to_usize};
 use crate::driver::pointer::{context_to_free, not_cuda};
 use crate::driver::reach::{InReach, Reach, Sole};
-use crate::error::{Error, ErrorKind, Refused, Result, text};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::copy::transfer::copy_to_buffer;
 use crate::memory::cuda_buffer::CudaBuffer;
 use crate::memory::extraction::FromImport;
@@ -126,18 +126,14 @@ macro_rules! buffers {
                     $check(info, T::TYPE)
                 })?
 
-                fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                    let copy = Self::check(import.info()).and_then(|()| copy_to_buffer(&mut import, T::TYPE, $kind, order));
-                    match copy {
-                        Ok(copy) => {
-                            let len = copy.as_ref().map_or(0, CudaBuffer::len);
-                            let address = copy.map_or(0, CudaBuffer::into_address);
-                            // SAFETY: the new memory is of this kind, has space for the elements, and is freed by
-                            // nobody else. On the host the elements are initialized and valid values of `T`.
-                            Ok(unsafe { $make(address, len) })
-                        }
-                        Err(error) => Err(Refused::new(import, error)),
-                    }
+                fn from_import(import: &mut Import, order: Order) -> Result<Self> {
+                    Self::check(import.info())?;
+                    let copy = copy_to_buffer(import, T::TYPE, $kind, order)?;
+                    let len = copy.as_ref().map_or(0, CudaBuffer::len);
+                    let address = copy.map_or(0, CudaBuffer::into_address);
+                    // SAFETY: the new memory is of this kind, has space for the elements, and is freed by nobody else. On the
+                    // host the elements are initialized and valid values of `T`.
+                    Ok(unsafe { $make(address, len) })
                 }
             }
 
@@ -319,7 +315,7 @@ impl<B: Buffer + FromImport> FromImport for InContext<B> {
         B::check(info)
     }
 
-    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+    fn from_import(import: &mut Import, order: Order) -> Result<Self> {
         B::from_import(import, order).map(Self::new)
     }
 }

@@ -46,6 +46,13 @@ impl Description {
         }
     }
 
+    /// Makes it a description of no elements.
+    #[inline]
+    pub(crate) fn forget_elements(&mut self) {
+        (self.unwatched_address, self.range) = (0, 0..0);
+        self.layout.forget_elements();
+    }
+
     /// Whether both describe the same elements: one address, element type and layout.
     pub(crate) fn has_elements_of(&self, other: &Self) -> bool {
         (self.unwatched_address, self.unwatched_range(), self.dtype, self.padded)

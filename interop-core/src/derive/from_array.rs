@@ -84,10 +84,8 @@ pub trait FromArray: Sized {
     /// - Errors that a `default` expression returns by `?`.
     fn from_import(mut import: Import) -> Result<Self, Refused<Import>> {
         let mut extraction = Extraction::new(&mut import);
-        let made = assemble_named(&mut extraction);
-        let is_taken = extraction.is_taken;
-        made.map_err(|error| {
-            assert!(!is_taken, "the storage is taken last, and nothing can fail after it");
+        assemble_named(&mut extraction).map_err(|error| {
+            // The storage is taken last, so the import is whole.
             let error = import.add_origin(error);
             Refused::new(import, error)
         })

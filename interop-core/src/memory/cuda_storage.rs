@@ -5,7 +5,7 @@ use crate::array::element::{Element, ElementType};
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::driver::functions::driver;
-use crate::error::{Refused, Result};
+use crate::error::Result;
 use crate::memory::copy::device::copy_now;
 use crate::memory::copy::transfer::copy_to_buffer;
 use crate::memory::cuda_buffer::CudaBuffer;
@@ -29,16 +29,12 @@ impl FromImport for CudaBuffer {
         info.scalar_type().map(drop)
     }
 
-    fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        copy_to_device(&mut import, order).map_err(|error| Refused::new(import, error))
-    }
-}
-
-fn copy_to_device(import: &mut Import, order: Order) -> Result<CudaBuffer> {
-    let (element, ordinal) = (import.info().scalar_type()?, import.info().device().device_id);
-    match copy_to_buffer(import, element, MemoryKind::Pool, order)? {
-        Some(buffer) => Ok(buffer),
-        None => CudaBuffer::for_elements(MemoryKind::Pool, ordinal, element, 0),
+    fn from_import(import: &mut Import, order: Order) -> Result<Self> {
+        let (element, ordinal) = (import.info().scalar_type()?, import.info().device().device_id);
+        match copy_to_buffer(import, element, MemoryKind::Pool, order)? {
+            Some(buffer) => Ok(buffer),
+            None => Self::for_elements(MemoryKind::Pool, ordinal, element, 0),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream_handle::StreamHandle;
 use crate::driver::stream::Stream;
-use crate::error::{Cure, Error, ErrorKind, Refused, Result, text};
+use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::import::Import;
 use crate::memory::owner::Owner;
 use crate::memory::storage::Storage;
@@ -30,7 +30,7 @@ use crate::order::placement::Placement;
 /// ```
 ///
 /// The expanded code first calls [`check`](Self::check) and compares [`element`](Self::element) with the import. It then fills
-/// the other fields, and calls [`from_import`](Self::from_import) last, so that an error gives the import back whole.
+/// the other fields, and calls [`from_import`](Self::from_import) last, so that the import is whole after an error.
 ///
 /// A storage that copies into memory of its own allocator calls [`copy_import`](crate::storage::copy_import()): see the example of
 /// [the module `storage`](crate::storage). Any other storage wraps one of the existing ones. It repeats the constants of that one,
@@ -39,7 +39,7 @@ use crate::order::placement::Placement;
 /// ```
 /// use interop_core::element::ElementType;
 /// use interop_core::storage::{FromImport, MemoryRegion};
-/// use interop_core::{ArrayInfo, Import, Order, Refused, Storage};
+/// use interop_core::{ArrayInfo, Import, Order, Storage};
 ///
 /// struct Volts(Vec<f32>);
 ///
@@ -62,7 +62,7 @@ use crate::order::placement::Placement;
 ///         Vec::<f32>::check(info)
 ///     }
 ///
-///     fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+///     fn from_import(import: &mut Import, order: Order) -> interop_core::Result<Self> {
 ///         Vec::from_import(import, order).map(Self)
 ///     }
 /// }
@@ -109,7 +109,8 @@ pub trait FromImport: Storage + Sized {
         Ok(())
     }
 
-    /// Makes the storage. If it copies, the copy is contiguous in `order`.
+    /// Makes the storage. If it copies, the copy is contiguous in `order`, and the import stays as it is. Otherwise the storage
+    /// takes the memory, and the import has no elements afterwards.
     ///
     /// Anybody may call this without [`check`](Self::check). So it checks again what soundness depends on; `copy_import` and the
     /// storages of this crate check the element type and the bytes of `bool`.
@@ -122,22 +123,9 @@ pub trait FromImport: Storage + Sized {
     ///
     /// # Errors
     ///
-    /// Returns the import together with the reason: `Refused { value: Box::new(import), error }`.
-    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>>;
-
-    /// As [`from_import`](Self::from_import), but takes the import by reference; on failure it stays there.
-    ///
-    /// # Safety
-    ///
-    /// After a success, the import is not used any more: its description is still that of the memory, which it does not own.
-    #[doc(hidden)]
-    unsafe fn take(import: &mut Import, order: Order) -> Result<Self> {
-        let whole = core::mem::replace(import, Import::empty());
-        Self::from_import(whole, order).map_err(|Refused { value, error }| {
-            *import = *value;
-            error
-        })
-    }
+    /// As [`check`](Self::check), and for example [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory) for a copy. The import
+    /// is as it was.
+    fn from_import(import: &mut Import, order: Order) -> Result<Self>;
 
     /// Called by expanded code before anything is taken.
     #[doc(hidden)]
@@ -217,7 +205,6 @@ enum FieldStream {
 pub struct Extraction<'a> {
     /// In the slot where it was made.
     import: &'a mut Import,
-    pub(crate) is_taken: bool,
     refusal: Option<Error>,
     /// The layout of the struct, if it differs from that of the import.
     layout: Option<Layout>,
@@ -241,7 +228,6 @@ impl<'a> Extraction<'a> {
         let wait = |run: &mut dyn FnMut()| run();
         Self {
             import,
-            is_taken: false,
             refusal: None,
             layout: None,
             order: Order::C,
@@ -261,8 +247,8 @@ impl<'a> Extraction<'a> {
     }
 
     #[inline(always)]
-    fn info(&self) -> Result<&ArrayInfo> {
-        if self.is_taken { Err(already_taken()) } else { Ok(self.import.info()) }
+    fn info(&self) -> &ArrayInfo {
+        self.import.info()
     }
 
     /// The layout in units of the struct's elements.
@@ -308,7 +294,7 @@ impl<'a> Extraction<'a> {
 
     #[inline(always)]
     fn check_storage<S: FromImport>(&mut self, requirements: Requirements) -> Result<()> {
-        S::check(self.info()?)?;
+        S::check(self.info())?;
         if S::IS_FREED_ON_DEFAULT_STREAM {
             self.field_stream = FieldStream::Default;
         }
@@ -322,7 +308,7 @@ impl<'a> Extraction<'a> {
         requirements: Requirements,
         copies: bool,
     ) -> Result<()> {
-        let info = self.info()?;
+        let info = self.info();
         let item_bits = element.map_or_else(|| info.dtype().item_bits(info.is_padded()), |e| e.size * 8);
         if let Some(element) = element.filter(|element| !info.has_scalar_type(element)) {
             self.layout = info.join(*element)?;
@@ -356,7 +342,7 @@ impl<'a> Extraction<'a> {
             if let Placement::Settled(Some(callers)) = this.import.info.state.placement {
                 this.import.move_to_default_stream(callers)?;
             }
-            let (stream, device) = (this.import.known_stream()?, this.info()?.device());
+            let (stream, device) = (this.import.known_stream()?, this.info().device());
             // The caller has named its stream by the handle that means it here.
             let is_callers = this.import.info.state.placement.is_argument();
             let handle = match stream {
@@ -390,7 +376,7 @@ impl<'a> Extraction<'a> {
             let ready = if stream == StreamHandle::NothingPending {
                 this.finish()
             } else {
-                let info = this.info()?;
+                let info = this.info();
                 hand_over(info, stream).and_then(|()| join_default_stream(stream, info.device()))
             };
             ready.map_err(|error| error.with_origin(format_args!("the field `{field}`")))
@@ -399,7 +385,7 @@ impl<'a> Extraction<'a> {
 
     /// The device of the memory.
     pub(crate) fn device(&mut self) -> Device {
-        self.step(|this| Ok(this.info()?.device())).unwrap_or(Device::UNKNOWN)
+        self.step(|this| Ok(this.info().device())).unwrap_or(Device::UNKNOWN)
     }
 
     /// States that the struct is kept after the call that imported it. Comes before the check of the layout.
@@ -431,13 +417,13 @@ impl<'a> Extraction<'a> {
         self.step(|this| {
             this.is_written = mutability != Mutability::ReadOnly;
             if this.is_written {
-                this.info()?.check_import_writable()?;
+                this.info().check_import_writable()?;
             }
             this.check_layout(Some(&element), requirements, false)
         });
     }
 
-    /// The value of the `data` field. Nothing can be taken afterwards.
+    /// The value of the `data` field. The import may have no elements afterwards.
     ///
     /// Fails if the storage refuses the import, which then stays in the extraction.
     ///
@@ -447,15 +433,10 @@ impl<'a> Extraction<'a> {
     #[inline(always)]
     pub unsafe fn storage<S: FromImport>(&mut self) -> Option<S> {
         self.step(|this| {
-            let at_once = takes_at_once::<S>(this.info()?);
-            let storage = if at_once {
-                // SAFETY: `is_taken` below ends all uses of the import.
-                unsafe { S::take(this.import, this.order) }?
-            } else {
-                this.storage_in_wait()?
-            };
-            this.is_taken = true;
-            Ok(storage)
+            if takes_at_once::<S>(this.info()) {
+                return S::from_import(this.import, this.order);
+            }
+            this.storage_in_wait()
         })
     }
 
@@ -464,22 +445,19 @@ impl<'a> Extraction<'a> {
     fn storage_in_wait<S: FromImport>(&mut self) -> Result<S> {
         let mut storage = None;
         let Self { import, order, wait, .. } = self;
-        // SAFETY: as in `storage`, the only caller.
-        wait(&mut || storage = Some(unsafe { S::take(import, *order) }));
+        wait(&mut || storage = Some(S::from_import(import, *order)));
         storage.unwrap_or_else(|| unreachable!("`wait` runs its closure"))
     }
 
-    /// Takes the owner for an `owner` field next to a raw pointer. Nothing can be taken afterwards.
+    /// Takes the owner for an `owner` field next to a raw pointer. The import has no elements afterwards.
     ///
     /// Fails like [`cuda::stream_synchronize`](crate::cuda::stream_synchronize).
     pub fn owner(&mut self) -> Option<Owner> {
         self.step(|this| {
-            this.info()?;
             this.finish()?;
             if this.is_written {
                 this.import.note_write()?;
             }
-            this.is_taken = true;
             Ok(this.import.take_owner())
         })
     }
@@ -489,7 +467,7 @@ impl<'a> Extraction<'a> {
     /// Fails with [`ErrorKind::Device`].
     pub fn on_one_of(&mut self, devices: &[DeviceType]) {
         self.step(|this| {
-            let found = this.info()?.device();
+            let found = this.info().device();
             if devices.contains(&found.device_type) { Ok(()) } else { Err(wrong_device(found, devices)) }
         });
     }
@@ -548,7 +526,7 @@ impl<'a> Extraction<'a> {
 
     /// The address of the first element, for a `data(unsafe_raw)` field.
     pub(crate) fn address(&mut self) -> usize {
-        self.step(|this| Ok(this.info()?.address())).unwrap_or(0)
+        self.step(|this| Ok(this.info().address())).unwrap_or(0)
     }
 
     /// Stores the error.
@@ -586,16 +564,6 @@ fn takes_at_once<S: FromImport>(info: &ArrayInfo) -> bool {
         DeviceType::CUDA => !S::COPIES,
         _ => false,
     }
-}
-
-#[cold]
-fn already_taken() -> Error {
-    Error::new(
-        ErrorKind::Unsupported,
-        "import",
-        "memory that another field has taken",
-        "one field that takes the memory",
-    )
 }
 
 /// The error for a negative constant, which no extent can equal.

@@ -13,7 +13,7 @@ use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::error::{Error, Refused, Result};
+use crate::error::{Error, Result};
 use crate::memory::copy::host::HostArray;
 use crate::memory::extraction::FromImport;
 use crate::memory::host::cells::{check_bytes, check_readable};
@@ -356,15 +356,13 @@ impl FromImport for HostBuffer {
         info.scalar_type().map(drop)
     }
 
-    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        let copy = |info: &ArrayInfo| {
-            Self::check(info)?;
-            let claim = Claim::by_host(shared_elements(info), false)?;
-            check_readable(info.work(), &claim)?;
-            // SAFETY: the memory is live while the import is, the host can access it, and no work is pending on it.
-            unsafe { Self::copy_of(info, order) }
-        };
-        copy(import.info()).map_err(|error| Refused::new(import, error))
+    fn from_import(import: &mut Import, order: Order) -> Result<Self> {
+        let info = import.info();
+        Self::check(info)?;
+        let claim = Claim::by_host(shared_elements(info), false)?;
+        check_readable(info.work(), &claim)?;
+        // SAFETY: the memory is live while the import is, the host can access it, and no work is pending on it.
+        unsafe { Self::copy_of(info, order) }
     }
 }
 

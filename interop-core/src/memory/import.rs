@@ -309,13 +309,14 @@ impl Import {
     #[cfg(feature = "python")]
     pub(crate) fn leave_to_its_owner(&mut self) {
         if let Some(reach) = self.owner.reach().filter(|reach| *reach != Reach::NONE) {
-            self.owner = self.take_owner().with_reach(Some(reach.without_context()));
+            self.owner = core::mem::take(&mut self.owner).with_reach(Some(reach.without_context()));
         }
     }
 
-    /// Takes the owner. The import owns nothing afterwards.
+    /// Takes the owner of the memory. The import has no elements afterwards, so nobody reaches the memory by it.
     #[inline]
     pub(crate) fn take_owner(&mut self) -> Owner {
+        self.info.description.forget_elements();
         core::mem::take(&mut self.owner)
     }
 
@@ -431,7 +432,7 @@ impl Import {
         let is_captured = || stream.is_some_and(|stream| is_capturing(stream.handle()));
         if !unordered().releases && captured.unwrap_or_else(is_captured) {
             // The graph makes other work wait. An event of the release would invalidate the capture.
-            self.owner = self.take_owner().with_reach(Some(Reach::NONE));
+            self.owner = core::mem::take(&mut self.owner).with_reach(Some(Reach::NONE));
         }
     }
 

@@ -397,13 +397,8 @@ macro_rules! storage {
                 $check(info)
             })?
 
-            fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                // SAFETY: the import is used after an error only.
-                unsafe { Self::take(&mut import, order) }.map_err(|error| Refused::new(import, error))
-            }
-
             #[inline(always)]
-            unsafe fn take(import: &mut Import, _order: Order) -> Result<Self> {
+            fn from_import(import: &mut Import, _order: Order) -> Result<Self> {
                 let info = import.info();
                 Self::check(info)?;
                 info.check_element(&T::TYPE)?;

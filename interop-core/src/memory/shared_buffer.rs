@@ -13,7 +13,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream_handle::StreamHandle;
 use crate::array::struct_type::StructType;
-use crate::error::{Error, ErrorKind, Refused, Result, text};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::extraction::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::import::Import;
@@ -286,13 +286,8 @@ impl FromImport for SharedBuffer {
         None
     }
 
-    fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        // SAFETY: the import is used after an error only.
-        unsafe { Self::take(&mut import, order) }.map_err(|error| Refused::new(import, error))
-    }
-
     #[inline(always)]
-    unsafe fn take(import: &mut Import, _order: Order) -> Result<Self> {
+    fn from_import(import: &mut Import, _order: Order) -> Result<Self> {
         if !import.info().is_read_only() {
             import.note_write()?;
         }

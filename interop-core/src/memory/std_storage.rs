@@ -10,7 +10,7 @@ use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream_handle::StreamHandle;
 use crate::array::struct_type::StructType;
-use crate::error::{Cure, Error, ErrorKind, Refused, Result};
+use crate::error::{Cure, Error, ErrorKind, Result};
 use crate::memory::extraction::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::import::Import;
@@ -118,13 +118,8 @@ impl<S: FromImport> FromImport for Arc<S> {
         S::check(info)
     }
 
-    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+    fn from_import(import: &mut Import, order: Order) -> Result<Self> {
         S::from_import(import, order).map(Self::new)
-    }
-
-    unsafe fn take(import: &mut Import, order: Order) -> Result<Self> {
-        // SAFETY: as the caller promises.
-        unsafe { S::take(import, order) }.map(Self::new)
     }
 }
 
@@ -145,11 +140,10 @@ macro_rules! copying_storage {
                     check_host_copy(info)
                 }
 
-                fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+                fn from_import(import: &mut Import, order: Order) -> Result<Self> {
                     let copy: fn(Strided<'_, T>, Order) -> Result<Self> = $copy;
                     // SAFETY: the memory is live while the import is.
-                    let copied = unsafe { with_elements(&import.info, false, |elements| copy(elements, order)) };
-                    copied.map_err(|error| Refused::new(import, error))
+                    unsafe { with_elements(&import.info, false, |elements| copy(elements, order)) }
                 }
             }
         )*

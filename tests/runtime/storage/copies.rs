@@ -86,12 +86,12 @@ fn refused<S: FromImport + std::fmt::Debug>() {
     let claims = Claims { device: Device::cuda(0), ..Claims::at(0x1000, &[3]) };
     let (ledger, tensor) = claims.send::<Versioned>();
     let import = Import::from_dlpack(tensor).unwrap();
-    let refused = Array::<S>::from_import(import).unwrap_err();
+    let mut refused = Array::<S>::from_import(import).unwrap_err();
     let told = (ErrorKind::Device, "device", "CUDA (2), ordinal 0", "");
     assert_told(&refused.error, told);
-    // The storage itself refuses too and returns the import.
-    let refused = S::from_import(*refused.value, Order::C).unwrap_err();
-    assert_eq!((refused.error.kind(), ledger.released()), (ErrorKind::Device, 0));
+    // The storage itself refuses too and leaves the import whole.
+    let error = S::from_import(&mut refused.value, Order::C).unwrap_err();
+    assert_eq!((error.kind(), ledger.released()), (ErrorKind::Device, 0));
 }
 
 /// Copies are made in host memory: the memory of a GPU is refused; pinned and managed memory is accepted (bugs 117,

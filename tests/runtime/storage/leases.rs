@@ -7,7 +7,7 @@ use interop_core::dlpack::{FLAG_READ_ONLY, Versioned};
 use interop_core::storage::{FromImport, Mutability};
 use interop_core::{
     CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Import, Kept, Lease, LeaseMut, Order,
-    Refused, SharedBuffer, Storage, StreamHandle,
+    Result, SharedBuffer, Storage, StreamHandle,
 };
 
 use crate::support::arrays::{Array, Fortran, Matrix};
@@ -93,12 +93,12 @@ fn leases_end_where_the_import_ends() {
 /// Bugs 140, 141: a storage validates by itself, also without a struct.
 #[test]
 fn leases_check_for_themselves() {
-    let refused = |claims, kind, make: fn(Import) -> Result<(), Refused<Import>>| {
+    let refused = |claims, kind, make: fn(&mut Import) -> Result<()>| {
         let (ledger, tensor) = Claims::send::<Versioned>(claims);
-        let import = Import::from_dlpack(tensor).unwrap();
+        let mut import = Import::from_dlpack(tensor).unwrap();
         let info = import.info().clone();
-        let refused = make(import).unwrap_err();
-        assert_eq!((refused.error.kind(), refused.value.info(), ledger.released()), (kind, &info, 0));
+        let error = make(&mut import).unwrap_err();
+        assert_eq!((error.kind(), import.info(), ledger.released()), (kind, &info, 0));
     };
     let readonly = || Claims { flags: FLAG_READ_ONLY, ..Claims::new(&[4]) };
     refused(readonly(), ErrorKind::ReadOnly, |import| {
@@ -111,9 +111,9 @@ fn leases_check_for_themselves() {
     refused(Claims::new(&[4]), ErrorKind::Shape, |import| {
         Lease::<[i16; 3]>::from_import(import, Order::C).map(drop)
     });
-    let lease = Lease::<i16>::from_import(import(readonly()), Order::C).unwrap();
+    let lease = Lease::<i16>::from_import(&mut import(readonly()), Order::C).unwrap();
     assert_eq!(lease.memory().unwrap().mutability, Mutability::ReadOnly);
-    let lease = LeaseMut::<[i16; 2]>::from_import(import(Claims::new(&[3, 2])), Order::F).unwrap();
+    let lease = LeaseMut::<[i16; 2]>::from_import(&mut import(Claims::new(&[3, 2])), Order::F).unwrap();
     assert_eq!(
         (lease.memory().unwrap().mutability, lease.memory().unwrap().range.len()),
         (Mutability::Writable, 12)
@@ -158,13 +158,30 @@ fn leases_of_parts() {
     );
 }
 
+/// The import from which a lease has taken the memory has no elements, for any number of axes: nothing is taken twice.
+#[test]
+fn memory_is_taken_once() {
+    for shape in [&[][..], &[4], &[2, 3], &[1; 9]] {
+        let (ledger, tensor) = Claims::new(shape).send::<Versioned>();
+        let mut import = Import::from_dlpack(tensor).unwrap();
+        let taken = Lease::<i16>::from_import(&mut import, Order::C).unwrap();
+        assert_eq!((import.info().numel(), import.info().address(), ledger.released()), (0, 0, 0));
+        let again = Lease::<i16>::from_import(&mut import, Order::C).unwrap();
+        assert_eq!(again.memory().unwrap().range, 0..0);
+        drop((import, again));
+        assert_eq!(ledger.released(), 0);
+        drop(taken);
+        assert_eq!(ledger.released(), 1);
+    }
+}
+
 /// The debug output of a lease has its type and address, but no elements.
 #[test]
 fn leases_can_be_shown() {
     let claims = || Claims { device: Device::cuda(1), ..Claims::at(0x1000, &[3]) };
-    let lease = Lease::<i16>::from_import(import(claims()), Order::C).unwrap();
+    let lease = Lease::<i16>::from_import(&mut import(claims()), Order::C).unwrap();
     assert_eq!(format!("{lease:?}"), "Lease(int16 at 0x1000, CUDA (2), ordinal 1)");
-    let lease = LeaseMut::<i16>::from_import(import(claims()), Order::C).unwrap();
+    let lease = LeaseMut::<i16>::from_import(&mut import(claims()), Order::C).unwrap();
     assert_eq!(format!("{lease:?}"), "LeaseMut(int16 at 0x1000, CUDA (2), ordinal 1)");
     assert!(format!("{:?}", import(claims())).starts_with("Import(ArrayInfo"));
 }
@@ -173,7 +190,7 @@ fn leases_can_be_shown() {
 #[test]
 fn owners_outlive_leases() {
     let (ledger, tensor) = Claims::new(&[3]).send::<Versioned>();
-    let lease = Lease::<i16>::from_import(Import::from_dlpack(tensor).unwrap(), Order::C).unwrap();
+    let lease = Lease::<i16>::from_import(&mut Import::from_dlpack(tensor).unwrap(), Order::C).unwrap();
     let owner = interop_core::storage::Owner::from(lease);
     assert_eq!((ledger.released(), format!("{owner:?}").as_str()), (0, "Owner"));
     drop(owner);

@@ -10,4 +10,3 @@ mod raw;
 mod refusing;
 mod runtime_types;
 mod shared_buffer;
-mod taken_once;

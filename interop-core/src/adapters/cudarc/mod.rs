@@ -84,7 +84,7 @@ use crate::cuda;
 use crate::derive::fields::stream::AsStream;
 use crate::driver::functions::to_usize;
 use crate::driver::stream::is_capturing;
-use crate::error::{Error, ErrorKind, Refused, Result, text};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::copy::transfer::CopyOnDefaultStream;
 use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
@@ -217,8 +217,8 @@ impl<T: Element + DeviceRepr> FromImport for CudaSlice<T> {
         Some(T::TYPE)
     }
 
-    fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        copy_to_slice(&mut import, order).map_err(|error| Refused::new(import, error))
+    fn from_import(import: &mut Import, order: Order) -> Result<Self> {
+        copy_to_slice(import, order)
     }
 }
 
@@ -241,10 +241,9 @@ macro_rules! host_copies {
                     Err(Error::new(ErrorKind::Shape, "shape", found, allowed))
                 }
 
-                fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                    let fits = Self::check(import.info());
-                    let copy = fits.and_then(|()| copy_to_host_accessible::<T, _>(&mut import, order, $make));
-                    copy.map_err(|error| Refused::new(import, error))
+                fn from_import(import: &mut Import, order: Order) -> Result<Self> {
+                    Self::check(import.info())?;
+                    copy_to_host_accessible::<T, _>(import, order, $make)
                 }
             }
         )*

@@ -52,6 +52,17 @@ impl Layout {
         Self { shape: Dims::empty(0), strides: Dims::empty(0), numel: 0 }
     }
 
+    /// Makes it a layout of no elements. In place: see `ImportSlot`.
+    #[inline]
+    pub(crate) fn forget_elements(&mut self) {
+        if self.shape.is_empty() {
+            // Without axes there would be one element.
+            (self.shape, self.strides) = (Dims::zeroed(1), Dims::zeroed(1));
+        }
+        self.shape.fill(0);
+        self.numel = 0;
+    }
+
     /// Creates the contiguous layout of this shape.
     ///
     /// # Errors

@@ -113,7 +113,7 @@ impl CurrentStream<'_> {
         if let Some(owner) = self.owner {
             let reach = import.owner.reach();
             // The memory is released before its stream.
-            let both = (import.take_owner().with_reach(None), PyRef::new(owner.unbind()));
+            let both = (core::mem::take(&mut import.owner).with_reach(None), PyRef::new(owner.unbind()));
             import.owner = Owner::new(both).with_reach(reach);
         }
         import.put_on_callers_stream(self.handle, context);

@@ -1,10 +1,9 @@
 //! The memory of an import, which may be lent for a call only, is not given to safe code: neither to an implementation of a
-//! field's trait, nor to false traits that `crate = "path"` leads to. Nor is it taken twice.
+//! field's trait, nor to false traits that `crate = "path"` leads to.
 
 use interop_core::__private::Extraction;
 use interop_core::launch::FromStream;
-use interop_core::storage::FromImport;
-use interop_core::{CudaArray, Device, FromArray, Import, Lease, Order, StreamHandle};
+use interop_core::{CudaArray, Device, FromArray, Lease, StreamHandle};
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len])]
@@ -27,10 +26,6 @@ impl FromStream for Thief {
         drop((row, lease));
         None
     }
-}
-
-fn twice(mut import: Import) -> [interop_core::Result<Lease<f32>>; 2] {
-    [(); 2].map(|()| Lease::take(&mut import, Order::C))
 }
 
 fn main() {}
