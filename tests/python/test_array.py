@@ -7,6 +7,7 @@ import copy
 import gc
 import math
 import pickle
+import struct
 import sys
 import weakref
 
@@ -57,10 +58,10 @@ def test_nothing_can_be_set(name):
 
 
 def test_a_class_has_the_methods_of_the_protocols_and_no_others():
-    """Its equality, hash, truth, operators and copies are its author's."""
+    """Its equality, hash, truth, operators and copies are its author's. It is no number, unless its author says so."""
     new = set(dir(interop_demo._Lent())) - set(dir(object)) - {"__module__", "__buffer__", "__release_buffer__"}
     protocols = {"__cuda_array_interface__", "__dlpack__", "__dlpack_c_exchange_api__", "__dlpack_device__"}
-    assert new == protocols | {"__array__", "__jax_array__"}
+    assert new == protocols | {"__array__", "__jax_array__", "__float__", "__int__"}
     lent = interop_demo._Lent()
     assert lent == lent and lent != interop_demo._Lent() and {lent: 1}[lent] == 1 and bool(lent)
 
@@ -88,11 +89,24 @@ def test_repr():
 
 def test_an_element_is_not_read_as_text():
     """Python parses the bytes of any buffer that is not a number as digits: "53" became the number 53."""
-    exported = interop_demo._exported(interop_demo.asarray(np.frombuffer(b"53", np.uint8)))
-    for convert in (int, float, math.sqrt):
-        for array in (exported, exported[0]):
-            with pytest.raises(TypeError, match="numpy.asarray"):
+    digits = interop_demo.asarray(np.frombuffer(b"53", np.uint8))
+    exported = interop_demo._exported(digits)
+    for convert in (int, float, complex, math.sqrt, "%f".__mod__, "%d".__mod__):
+        for array in (exported, exported[0], digits, digits[0]):
+            with pytest.raises(TypeError, match="numpy.asarray|real number is required"):
                 convert(array)
+    with pytest.raises(TypeError, match="numpy.asarray"):
+        digits.__float__()
+    assert bytes(digits) == b"53" and struct.unpack("2s", digits) == (b"53",)
+
+
+def test_a_class_that_is_a_number_stays_one():
+    """The author's methods come first: `__float__` of the one class, `__index__` of the other, which both calls take."""
+    page, header = interop_demo._Page(np.zeros((2, 3), "f4"), None), interop_demo._Header()
+    assert (float(page), float(header), int(header)) == (2.5, 3.0, 3)
+    assert not hasattr(header, "__float__") and not hasattr(header, "__int__")
+    with pytest.raises(TypeError, match="numpy.asarray"):
+        int(page)
 
 
 def test_numpy_functions():

@@ -271,6 +271,12 @@ impl Page {
     fn rows(&self) -> usize {
         self.cells.rows
     }
+
+    /// A class of arrays may be a number too.
+    #[expect(clippy::unused_self, reason = "a method of Python")]
+    fn __float__(&self) -> f64 {
+        2.5
+    }
 }
 
 /// A class that implements the trait by hand.
@@ -294,6 +300,10 @@ impl Header {
     #[new]
     fn new() -> Self {
         Self(vec![1, 2, 3])
+    }
+
+    fn __index__(&self) -> usize {
+        self.0.len()
     }
 }
 

@@ -470,6 +470,8 @@ fn boolean(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 ///             "__dlpack__",
 ///             "__dlpack_c_exchange_api__",
 ///             "__dlpack_device__",
+///             "__float__",
+///             "__int__",
 ///             "__jax_array__",
 ///         ],
 ///     );

@@ -30,18 +30,20 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::capsule::share_record;
 use crate::python::class::array_class::ArrayMethods;
 use crate::python::class::exported_array::{DescribedOwner, ExportedArray};
+use crate::python::class::no_number::refuse_numbers;
 use crate::python::errors::{in_words, origin};
 use crate::python::export::allocate::{NewArraySpec, new_memory_of_rust};
 use crate::python::import::dunder_dlpack::receive;
 use crate::python::import::exchange_table::CAPSULE_NAME;
 use crate::python::interpreter::{PyRef, free_detached, is_attached, release_deferred_refs};
 
-/// `__dlpack_c_exchange_api__`: the capsule with the table of a class. `PyO3` calls this when it creates the class, which is
-/// before the first export.
+/// `__dlpack_c_exchange_api__`: the capsule with the table of a class. `PyO3` calls this when it has created the class, which
+/// is before the first export.
 #[doc(hidden)]
 pub fn exchange_api<T: ArrayMethods + PyTypeInfo>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     free_detached();
     share_record(py)?;
+    refuse_numbers(&py.get_type::<T>())?;
     // It stays at the same address until the program ends.
     let table: &'static DLPackExchangeAPI = const {
         &DLPackExchangeAPI {

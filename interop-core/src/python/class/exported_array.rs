@@ -307,16 +307,6 @@ impl ExportedArray {
         Ok(array)
     }
 
-    /// Refused: without it, Python would parse the bytes of the buffer as digits.
-    fn __float__(_slf: &Bound<'_, Self>) -> PyResult<f64> {
-        Err(no_number())
-    }
-
-    /// As `__float__`.
-    fn __int__(_slf: &Bound<'_, Self>) -> PyResult<i64> {
-        Err(no_number())
-    }
-
     /// A copy in new memory on the same device, compact and row after row.
     fn __copy__(slf: &Bound<'_, Self>) -> PyResult<Self> {
         let arguments = DlpackArgs { versioned: true, copy: Some(true), ..DlpackArgs::default() };
@@ -369,11 +359,6 @@ pub(crate) fn place_name(device: Device) -> String {
         DeviceType::CUDA_MANAGED => "cuda_managed".into(),
         _ => "cpu".into(),
     }
-}
-
-#[cold]
-fn no_number() -> PyErr {
-    PyTypeError::new_err("an array is not a number; convert it by `float(numpy.asarray(x))`")
 }
 
 /// Converts a derived struct to the return value of a `#[pyfunction]`.

@@ -5,3 +5,4 @@ pub(crate) mod buffer;
 pub(crate) mod copied_array;
 pub(crate) mod exchange_table;
 pub(crate) mod exported_array;
+pub(crate) mod no_number;
