@@ -7,6 +7,7 @@
 
 use interop_core::{CudaArray, HostVec, Lease, LeaseMut, cuda};
 use pyo3::prelude::*;
+use std::cell::Cell;
 use std::num::NonZero;
 use std::thread;
 
@@ -28,22 +29,17 @@ const CHANNELS: usize = 3;
 /// they raise an error.
 #[pyfunction]
 pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize) -> PyResult<()> {
-    let (height, width) = (obj.height, obj.width);
+    let width = obj.width;
     wait(py, &obj)?;
-    // The pass over rows reads from a copy. The pass over columns writes its result to the image. Nobody else writes or reads
-    // it meanwhile, because the view lasts from the first read to the last write.
+    // The view lasts from the first read to the last write, so nobody else writes or reads the image meanwhile.
     let mut image = obj.view_mut::<f32, 3>()?.host_view_mut()?;
     py.detach(|| -> interop_core::Result<()> {
-        let source: Vec<f32> = image.as_view().iter().collect();
+        let pixels = image.as_cells()?;
         let length = (width * CHANNELS).max(1);
-        let mut rows = vec![0.0; source.len()];
-        each_line(&mut rows, length, |y, means| {
-            box_line(&source[y * length..][..length], means, CHANNELS, radius);
-        });
-        let blurred = box_columns(&rows, height, length, radius);
-        blurred.iter().enumerate().try_for_each(|(at, value)| {
-            image.write([at / length, at % length / CHANNELS, at % CHANNELS], *value)
-        })
+        let mut rows: Vec<f32> = pixels.iter().map(Cell::get).collect();
+        each_line(&mut rows, length, |_, line| box_line(line, radius));
+        box_columns(&rows, pixels, length, radius);
+        Ok(())
     })?;
     Ok(())
 }
@@ -105,51 +101,43 @@ fn wait(py: Python<'_>, image: &impl CudaArray) -> PyResult<()> {
     }
 }
 
-/// Computes the mean of the `2 * radius + 1` pixels around each pixel of a line, or of fewer at its ends.
-fn box_line(line: &[f32], means: &mut [f32], channels: usize, radius: usize) {
-    let pixels = line.len() / channels;
-    // A larger radius covers the whole line too.
-    let radius = radius.min(pixels);
-    for channel in 0..channels {
-        let value = |pixel: usize| f64::from(line[pixel * channels + channel]);
-        let mut sum: f64 = (0..radius).map(value).sum();
-        for pixel in 0..pixels {
-            if pixel + radius < pixels {
-                sum += value(pixel + radius);
-            }
-            if let Some(gone) = pixel.checked_sub(radius + 1) {
-                sum -= value(gone);
-            }
-            let first = pixel.saturating_sub(radius);
-            let count = (pixel + radius + 1).min(pixels) - first;
-            means[pixel * channels + channel] = (sum / count as f64) as f32;
+/// Returns the first and the end of the `2 * radius + 1` numbers around `at`, or of fewer at the ends of `0..count`.
+fn window(at: usize, radius: usize, count: usize) -> (usize, usize) {
+    (at.saturating_sub(radius), at.saturating_add(radius).saturating_add(1).min(count))
+}
+
+/// Replaces each pixel of a line by the mean of the [`window`] around it.
+fn box_line(line: &mut [f32], radius: usize) {
+    // Those of the pixels in front of each one, and of the whole line: a window takes the difference of two.
+    let mut sums = vec![[0.0; CHANNELS]];
+    let mut sum = [0.0; CHANNELS];
+    for pixel in line.chunks_exact(CHANNELS) {
+        sum.iter_mut().zip(pixel).for_each(|(sum, value)| *sum += f64::from(*value));
+        sums.push(sum);
+    }
+    for (x, mean) in line.chunks_exact_mut(CHANNELS).enumerate() {
+        let (first, end) = window(x, radius, sums.len() - 1);
+        let scale = 1.0 / (end - first) as f64;
+        for (channel, mean) in mean.iter_mut().enumerate() {
+            *mean = ((sums[end][channel] - sums[first][channel]) * scale) as f32;
         }
     }
 }
 
-/// As [`box_line`], for all columns at once: the sums move down row by row.
-fn box_columns(rows: &[f32], height: usize, length: usize, radius: usize) -> Vec<f32> {
-    let row = |y: usize| &rows[y * length..][..length];
-    let radius = radius.min(height);
+/// Writes the mean of the [`window`] of rows around each row to `means`. All columns move down at once.
+fn box_columns(rows: &[f32], means: &[Cell<f32>], length: usize, radius: usize) {
     let mut sums = vec![0.0; length];
     let add = |sums: &mut [f64], y: usize, sign: f64| {
-        for (sum, value) in sums.iter_mut().zip(row(y)) {
-            *sum += sign * f64::from(*value);
-        }
+        let row = &rows[y * length..][..length];
+        sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += sign * f64::from(*value));
     };
-    let mut means = Vec::with_capacity(rows.len());
-    for y in 0..rows.len() / length {
-        if y == 0 {
-            (0..radius).for_each(|y| add(&mut sums, y, 1.0));
-        }
-        if y + radius < height {
-            add(&mut sums, y + radius, 1.0);
-        }
-        if let Some(gone) = y.checked_sub(radius + 1) {
-            add(&mut sums, gone, -1.0);
-        }
-        let count = (y + radius + 1).min(height) - y.saturating_sub(radius);
-        means.extend(sums.iter().map(|sum| (sum / count as f64) as f32));
+    let mut summed = 0..0;
+    for (y, means) in means.chunks_exact(length).enumerate() {
+        let (first, end) = window(y, radius, rows.len() / length);
+        (summed.end..end).for_each(|y| add(&mut sums, y, 1.0));
+        (summed.start..first).for_each(|y| add(&mut sums, y, -1.0));
+        summed = first..end;
+        let scale = 1.0 / summed.len() as f64;
+        means.iter().zip(&sums).for_each(|(mean, sum)| mean.set((sum * scale) as f32));
     }
-    means
 }
