@@ -4,7 +4,7 @@
 use core::ffi::CStr;
 use core::ptr::NonNull;
 
-use pyo3::exceptions::{PyBufferError, PySystemError};
+use pyo3::exceptions::PySystemError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
@@ -108,12 +108,12 @@ impl ExchangeTable {
 
     /// Gets an owned tensor of the object.
     ///
-    /// Returns `None` if the table does not support it, fails without an exception, as that of `cuda.core` for some element
-    /// types, or raises a `BufferError` for this object. The caller then calls `__dlpack__`.
+    /// Returns `None` if the table does not support it, or fails without an exception, as that of `cuda.core` for some element
+    /// types.
     ///
     /// # Errors
     ///
-    /// Other exceptions of the table.
+    /// Exceptions of the table.
     pub(crate) fn tensor_from(self, object: &Bound<'_, PyAny>) -> PyResult<Option<ManagedTensor<Versioned>>> {
         let Some(from_object) = self.functions().managed_tensor_from_py_object_no_sync else {
             return Ok(None);
@@ -129,7 +129,6 @@ impl ExchangeTable {
                 // SAFETY: as below.
                 drop(unsafe { ManagedTensor::from_raw(tensor) });
             }
-            let error = error.filter(|error| !error.is_instance_of::<PyBufferError>(object.py()));
             return error.map_or(Ok(None), Err);
         }
         // SAFETY: the table transfers a tensor that nobody else releases.

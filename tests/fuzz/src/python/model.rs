@@ -7,7 +7,7 @@ use super::outcome::{
     CAUSED, DICT_MAY_CAUSE, Expected, Kinds, MISSING, OWN_ATTRIBUTE, OWN_INTERRUPT, OWN_KEYWORD, REFUSED,
     TYPE,
 };
-use super::tables::{Conduct, OFFERS};
+use super::tables::{Conduct, OFFERS, REFUSAL};
 use crate::tensor::legal;
 
 /// The way by which an array was imported.
@@ -49,10 +49,7 @@ impl<'a> Model<'a> {
         if let Some(end) = self.table() {
             return end;
         }
-        // A property that raises an `AttributeError` counts as missing.
-        let raises = self.program.raising.is_some_and(|own| 1 << own != OWN_ATTRIBUTE);
-        let has_method = raises || (self.program.raising.is_none() && self.program.takes.is_some());
-        if self.program.host_only && self.program.interface.is_none() && has_method {
+        if self.program.host_only && self.program.interface.is_none() && self.has_method() {
             self.request(false).and_then(|given| self.receive(given))?;
             if self.program.claims.device[0] == 1 {
                 return Ok(Asked::Method);
@@ -75,19 +72,27 @@ impl<'a> Model<'a> {
         }
     }
 
+    /// A property that raises an `AttributeError` counts as missing.
+    fn has_method(&self) -> bool {
+        self.program.raising.map_or(self.program.takes.is_some(), |own| 1 << own != OWN_ATTRIBUTE)
+    }
+
     /// Models the exchange table. Returns `None` if the import continues with the object itself.
     fn table(&mut self) -> Option<Expected<Asked>> {
         let offer = OFFERS[self.program.table?];
         if !offer.usable || !offer.hands_out {
             return None;
         }
-        match self.program.conduct {
-            Conduct::Hands if self.program.claims.versioned => {}
-            // Error 1 is a `BufferError`, after which the object itself is used, as after a failure without an exception.
-            Conduct::Hands | Conduct::Refuses | Conduct::Raises(1) | Conduct::Fails | Conduct::Nothing => {
-                return None;
-            }
-            Conduct::Raises(own) => return Some(Err(1 << own)),
+        let raised = match self.program.conduct {
+            Conduct::Hands if self.program.claims.versioned => None,
+            Conduct::Hands | Conduct::Refuses => Some(REFUSAL),
+            Conduct::Raises(own) => Some(own),
+            Conduct::Fails | Conduct::Nothing => return None,
+        };
+        if let Some(own) = raised {
+            // The method gives the reason, if there is one.
+            let is_followed = 1 << own & OWN_INTERRUPT == 0 && self.has_method();
+            return (!is_followed).then_some(Err(1 << own));
         }
         self.handed = true;
         if let Err(kinds) = self.receive(Given::Tensor) {

@@ -6,7 +6,6 @@ use std::ptr::null_mut;
 
 use interop_core::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, Versioned};
 use pyo3::IntoPyObjectExt as _;
-use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -98,6 +97,9 @@ pub(super) fn all(py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
     ])
 }
 
+/// The number of the own error by which a table refuses: a `BufferError`.
+pub(super) const REFUSAL: u8 = 1;
+
 /// # Safety
 ///
 /// The thread is attached, and `out` is valid for the write of the tensor.
@@ -106,6 +108,7 @@ unsafe extern "C" fn hand(_: *mut c_void, out: *mut *mut Versioned) -> c_int {
     let py = unsafe { Python::assume_attached() };
     let asked = |producer: &mut Option<Producer>| {
         let producer = producer.as_mut().expect("a producer that is asked");
+        let raise = |which| PyErr::from_value(World::of(py).raised(which).expect("an error")).restore(py);
         match producer.program.conduct {
             Conduct::Hands => match producer.hand::<Versioned>() {
                 Some(tensor) => {
@@ -113,12 +116,10 @@ unsafe extern "C" fn hand(_: *mut c_void, out: *mut *mut Versioned) -> c_int {
                     unsafe { out.write(tensor) };
                     return 0;
                 }
-                None => PyBufferError::new_err("no tensor").restore(py),
+                None => raise(REFUSAL),
             },
-            Conduct::Refuses => PyBufferError::new_err("no tensor").restore(py),
-            Conduct::Raises(which) => {
-                PyErr::from_value(World::of(py).raised(which).expect("an error")).restore(py);
-            }
+            Conduct::Refuses => raise(REFUSAL),
+            Conduct::Raises(which) => raise(which),
             Conduct::Fails => {}
             Conduct::Nothing => return 0,
         }
