@@ -238,6 +238,14 @@ mod tests {
         }
     }
 
+    /// A project compiles its kernels by `interop_kernel::ptx`. This program has no dependencies, so it does not call it.
+    #[test]
+    fn the_profile_is_that_of_projects() {
+        let text = files::read(&workspace::root().join("interop-kernel/src/ptx.rs")).expect("the source");
+        let list = PROFILE.map(|setting| format!("    {setting:?},\n")).concat();
+        assert!(text.contains(&format!("const PROFILE: [&str; {}] = [\n{list}];", PROFILE.len())), "{list}");
+    }
+
     /// An array in local memory costs a device more than most kernels compute.
     #[test]
     fn no_thread_has_memory_of_its_own() {
