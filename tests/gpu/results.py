@@ -4,6 +4,7 @@ Unless stated otherwise, the doubled arrays are `float32`. The counters return t
 (`conftest.py`).
 """
 
+import copy
 import gc
 
 import driver
@@ -230,6 +231,50 @@ def test_arrays_of_jax_are_not_written(jax):
     array = jax.numpy.asarray(BASE)
     with pytest.raises(ArrayError, match="read-only"):
         interop_demo.scale_(array, 2)
+
+
+def test_memory_of_torch_is_used_in_place_by_jax(jax, torch):
+    """`jax.numpy.asarray` asks for `__jax_array__`, after the work that PyTorch has queued."""
+    tensor = torch.zeros(1 << 20, device="cuda")
+    tensor.add_(3)
+    seen = jax.numpy.asarray(interop_demo.asarray(tensor))
+    assert seen.unsafe_buffer_pointer() == tensor.data_ptr()
+    assert seen.shape == tensor.shape and bool((seen == 3).all())
+
+
+def test_a_donated_argument_leaves_read_only_memory(jax):
+    """On a GPU, JAX writes its result to the memory of a donated argument, also to memory of another library."""
+    source = jax.numpy.arange(1 << 12, dtype="float32")
+    lent = interop_demo.asarray(source)
+    facts = interop_demo.describe(lent)
+    assert facts["readonly"] is True and facts["data"] == source.unsafe_buffer_pointer()
+    add_one = jax.jit(lambda x: x + 1, donate_argnums=0)
+    for convert in (jax.numpy.asarray, interop_demo._as_jax, lambda lent: jax.numpy.asarray(interop_demo._exported(lent))):
+        donated = convert(lent)
+        assert donated.unsafe_buffer_pointer() != facts["data"]
+        changed = np.asarray(add_one(donated))
+        assert np.array_equal(changed, np.arange(1, (1 << 12) + 1, dtype="f4"))
+        assert np.array_equal(np.asarray(source), np.arange(1 << 12, dtype="f4"))
+
+
+# Copies.
+
+
+@each_view
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
+def test_a_copy_on_the_device(torch, view, copied):
+    """In memory of its own, compact, and after the work on the original."""
+    source = torch.from_numpy(BASE).cuda()
+    source.mul_(2)
+    original = interop_demo._exported(interop_demo.asarray(VIEWS[view](source)))
+    result = copied(original)
+    before, after = interop_demo.describe(original), interop_demo.describe(result)
+    assert type(result) is type(original) and result.device == "cuda:0" and after["readonly"] is False
+    assert after["shape"] == before["shape"] and torch.from_dlpack(result).is_contiguous()
+    assert result.size == 0 or after["data"] != before["data"]
+    interop_demo.scale_(result, 10)
+    assert np.array_equal(torch.from_dlpack(result).cpu().numpy(), VIEWS[view](BASE) * 20)
+    assert np.array_equal(source.cpu().numpy(), BASE * 2)
 
 
 # Warp.
