@@ -22,7 +22,7 @@ pub(crate) fn gone(sentence: impl Display) -> Error {
 pub(crate) fn system(what: &'static str) -> impl Fn(Errno) -> Error {
     move |errno| {
         let kind = match errno {
-            Errno::NOMEM | Errno::NOSPC | Errno::MFILE | Errno::NFILE | Errno::NOBUFS => {
+            Errno::NOMEM | Errno::NOSPC | Errno::FBIG | Errno::MFILE | Errno::NFILE | Errno::NOBUFS => {
                 ErrorKind::OutOfMemory
             }
             _ => ErrorKind::Unsupported,

@@ -44,7 +44,8 @@
 //! | [`ShareParcel`] | offers a struct, or a copy of any array |
 //! | [`Parcel`] | the message, and the end of the offer |
 //! | [`FromParcel`], [`open`] | opens an array as a struct, or as an [`Import`] |
-//! | [`share_import`] | offers an array without a struct, for example of NumPy over a [`SharedVec`] |
+//! | [`share_import`], [`give_import`], [`copy_import`] | offer an array without a struct, for example of NumPy over a [`SharedVec`] |
+//! | [`zeroed`] | memory that can be shared, of any element type |
 //! | [`leases`], [`listen_at`] | who has what open; a path for containers |
 //!
 //! # What holds
@@ -72,6 +73,7 @@ compile_error!("`interop-ipc` needs memory files and abstract sockets, which onl
 
 mod block;
 mod errors;
+mod imports;
 mod message;
 mod office;
 mod page;
@@ -83,8 +85,9 @@ mod visit;
 
 use interop_core::{Import, Result};
 
+pub use imports::{copy_import, give_import, share_import, zeroed};
 pub use office::{Lease, Parcel, leases, listen_at};
-pub use share::{FromParcel, ShareParcel, share_import};
+pub use share::{FromParcel, ShareParcel};
 pub use shared_vec::SharedVec;
 
 /// Opens an array of another process, by the bytes of a [`Parcel`].

@@ -168,7 +168,7 @@ impl Message {
 }
 
 /// An address at the start of a page, as that of every block.
-const ANY_ADDRESS: usize = 1 << 16;
+pub(crate) const ANY_ADDRESS: usize = 1 << 16;
 
 /// Returns a count as it is written.
 fn count(what: &str, found: usize, most: usize) -> Result<u8> {

@@ -1,21 +1,16 @@
 //! How arrays are offered and opened as structs.
 
-#![expect(unsafe_code, reason = "an import of an array that the call borrows")]
+#![expect(unsafe_code, reason = "copies an array that the call borrows")]
 
 use core::time::Duration;
 use std::sync::Arc;
 
-use interop_core::descriptor::RawDescriptor;
-use interop_core::storage::{FromImport, Owner};
-use interop_core::{
-    ArrayInfo, CudaArray, Device, Element, Error, ErrorKind, FromArray, Import, Order, Refused, Result,
-    Storage,
-};
+use interop_core::{ArrayInfo, CudaArray, Device, Error, ErrorKind, FromArray, Import, Refused, Result};
 
 use crate::block::Block;
+use crate::imports::{copied, share_import};
 use crate::message::Message;
 use crate::office::{Draft, Parcel};
-use crate::shared_vec::SharedVec;
 
 /// Offers a struct to other processes. It is implemented for every [`CudaArray`](trait@CudaArray).
 pub trait ShareParcel: CudaArray {
@@ -53,7 +48,7 @@ pub trait ShareParcel: CudaArray {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`] if the elements are no `T`, [`ErrorKind::Device`] for memory of a GPU, `OutOfMemory`.
+    /// [`ErrorKind::Device`] for memory of a GPU, `Unsupported` for elements that are packed below the byte, `OutOfMemory`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -65,28 +60,15 @@ pub trait ShareParcel: CudaArray {
     /// struct Row { #[cuda_array(data)] values: Vec<f32>, len: usize }
     ///
     /// let row = Row { values: vec![1.0, 2.0], len: 2 };
-    /// let parcel = row.copy_parcel::<f32>(1, Duration::from_secs(9))?;
+    /// let parcel = row.copy_parcel(1, Duration::from_secs(9))?;
     /// let import = interop_ipc::open(parcel.bytes())?;
     /// assert_eq!(import.info().shape(), [2]);
     /// # Ok::<(), interop_core::Error>(())
     /// ```
-    fn copy_parcel<T: Element>(&self, opens: u32, time: Duration) -> Result<Parcel<SharedVec<T>>> {
-        let info = self.info()?;
-        SharedVec::<T>::check(&info)?;
-        // SAFETY: 1: the struct, which this call borrows, keeps the memory, and the import ends with the call. It is only read. 2: the
-        // owner owns nothing.
-        let mut import = unsafe { Import::from_parts(info.clone(), Owner::new(())) };
-        let copied = SharedVec::<T>::from_import(&mut import, Order::C)?;
-        let shape: Vec<i64> = info.shape().iter().map(|extent| *extent as i64).collect();
-        let memory = copied.memory()?;
-        let copy = RawDescriptor {
-            dtype: info.dtype(),
-            padded: info.is_padded(),
-            struct_type: info.struct_type(),
-            memory: Some(memory.range),
-            ..RawDescriptor::new(memory.address, Device::CPU, &shape)
-        };
-        Ok(draft(&copy.validate()?, true, opens, time)?.offer(copied))
+    fn copy_parcel(&self, opens: u32, time: Duration) -> Result<Parcel<Import>> {
+        // SAFETY: the struct, which this call borrows, keeps the memory.
+        let copy = unsafe { copied(&self.info()?) }?;
+        Ok(share_import(copy, opens, time)?)
     }
 }
 
@@ -107,20 +89,8 @@ pub trait FromParcel: FromArray {
 
 impl<A: FromArray> FromParcel for A {}
 
-/// Offers an array without a struct, as [`share_parcel`](ShareParcel::share_parcel) does. The import is kept.
-///
-/// # Errors
-///
-/// The import is returned with the reason, as [`share_parcel`](ShareParcel::share_parcel).
-pub fn share_import(import: Import, opens: u32, time: Duration) -> Result<Parcel<Import>, Refused<Import>> {
-    match draft(import.info(), true, opens, time) {
-        Ok(draft) => Ok(draft.offer(import)),
-        Err(error) => Err(Refused { value: Box::new(import), error }),
-    }
-}
-
 /// Prepares the offer of an array.
-fn draft(info: &ArrayInfo, is_read_only: bool, opens: u32, time: Duration) -> Result<Draft> {
+pub(crate) fn draft(info: &ArrayInfo, is_read_only: bool, opens: u32, time: Duration) -> Result<Draft> {
     let block = find(info)?;
     let words = |numbers: &[usize]| numbers.iter().map(|number| *number as i64).collect();
     Draft::new((block, is_read_only), opens, time, |block, nonce, office| {
@@ -157,7 +127,7 @@ fn find(info: &ArrayInfo) -> Result<Arc<Block>> {
         Some(block) => Ok(block),
         None => refused(
             "memory of an allocator whose memory no other process can map, such as `malloc` (`Vec`, NumPy) or an open array",
-            "memory of a `SharedVec`; `copy_parcel` copies the array into one",
+            "memory of a `SharedVec`, in Python of `interop_ipc.empty`; or a copy: `copy_parcel`, in Python `share(array, copy=True)`",
         ),
     }
 }

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interop_core::{CudaArray, ErrorKind, FromArray, HostVec, Import, Lease, LeaseMut};
-use interop_ipc::{FromParcel, ShareParcel, SharedVec, share_import};
+use interop_core::descriptor::{RawDescriptor, Strides};
+use interop_core::storage::Owner;
+use interop_core::{
+    CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, Lease, LeaseMut, StreamHandle,
+};
+use interop_ipc::{FromParcel, ShareParcel, SharedVec, copy_import, give_import, share_import, zeroed};
 
 use crate::arrays::{Count, Image, LONG};
 use crate::other;
@@ -66,10 +70,9 @@ fn other_memory_is_refused_and_can_be_copied() {
     let text = refused.to_string();
     assert!(text.contains("`malloc` (`Vec`, NumPy)") && text.contains("`SharedVec`"), "{text}");
     assert_eq!(refused.value.values.len(), 30, "the struct comes back");
-    let parcel = planes().copy_parcel::<f32>(1, LONG).expect("a copy");
+    let parcel = planes().copy_parcel(1, LONG).expect("a copy");
     // The copy is in the order of C.
     assert_eq!(other::start().open("open", parcel.bytes()), "30 elements, [0.0, 10.0, 20.0]");
-    assert_eq!(planes().copy_parcel::<f64>(1, LONG).map(drop).unwrap_err().kind(), ErrorKind::DType);
 }
 
 #[test]
@@ -89,6 +92,49 @@ fn an_array_without_a_struct_travels_with_its_strides() {
     let refused =
         share_import(Import::from_dlpack(tensor).expect("an array"), 1, LONG).map(drop).unwrap_err();
     assert_eq!(refused.value.info().shape(), [2, 5, 3], "the import comes back");
+}
+
+#[test]
+fn arrays_of_any_type_are_allocated_given_away_and_copied() {
+    for (dtype, shape) in
+        [(DType::F64, &[2, 3][..]), (DType::BOOL, &[]), (DType::BF16, &[0, 7]), (DType::new(3, 8, 24), &[5])]
+    {
+        let import = zeroed(dtype, shape).expect("memory");
+        let copy = copy_import(&import, 1, LONG).expect("a copy");
+        let given = give_import(import, LONG).expect("shared memory");
+        for (bytes, is_read_only) in [(copy.bytes(), true), (given.bytes(), false)] {
+            let opened = interop_ipc::open(bytes).expect("offered");
+            let info = opened.info();
+            assert_eq!((info.dtype(), info.shape(), info.is_read_only()), (dtype, shape, is_read_only));
+        }
+    }
+    for (shape, kind) in [(&[1 << 62, 8][..], ErrorKind::Overflow), (&[1 << 45], ErrorKind::OutOfMemory)] {
+        let error = zeroed(DType::F64, shape).map(drop).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+}
+
+#[test]
+fn a_copy_has_the_elements_of_any_strides() {
+    let image = Count::default().image();
+    let tensor = image.into_dlpack().expect("a tensor");
+    let import = Import::from_dlpack(tensor).expect("an array");
+    let info = import.info();
+    // The channels first, from the last one, and every second column.
+    let columns = RawDescriptor {
+        strides: Strides::Elements(&[-1, 15, 6]),
+        stream: Some(StreamHandle::NothingPending),
+        ..RawDescriptor::new(info.address() + 8, Device::CPU, &[3, 2, 3])
+    };
+    // SAFETY: 1: the import keeps the memory. 2: it is in no `Box`.
+    let columns =
+        unsafe { Import::from_parts(columns.validate().expect("within the image"), Owner::new(import)) };
+    let parcel = copy_import(&columns, 1, LONG).expect("a copy");
+    let copy = Image::<Lease<f32>>::from_import(interop_ipc::open(parcel.bytes()).expect("offered"));
+    let values = copy.expect("three values in the last axis").to_vec::<f32>().expect("mapped");
+    let planes =
+        [2.0, 1.0, 0.0].map(|first| [0.0, 15.0].map(|row| [0.0, 6.0, 12.0].map(|x| first + row + x)));
+    assert_eq!(values, planes.concat().concat());
 }
 
 fn count_parcel(count: &Count) -> Vec<u8> {
