@@ -1,9 +1,11 @@
 //! Sockets between processes of one user, which carry descriptors.
 
+#![expect(unsafe_code, reason = "asks the system who is at the other end of a socket")]
+
 use core::mem::MaybeUninit;
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use interop_core::{Error, ErrorKind, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,7 +14,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
-use rustix::process::PidfdFlags;
+use rustix::process::{Pid, PidfdFlags};
 
 use crate::errors::{gone, malformed, system};
 
@@ -122,6 +124,21 @@ pub(crate) fn accept(listener: &OwnedFd) -> Result<OwnedFd, Errno> {
     rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
 }
 
+/// Returns who is at the other end of a connection. The number of the process is 0 if it is in a container that hides it, which
+/// `rustix` cannot express.
+fn credentials(socket: &OwnedFd) -> Result<libc::ucred> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or_default();
+    let target = (&raw mut peer).cast();
+    // SAFETY: the socket is open; both pointers are valid for writes, and the system writes at most `bytes` bytes to the first.
+    let status = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, target, &raw mut bytes)
+    };
+    let failed =
+        || std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
+    if status == 0 { Ok(peer) } else { Err(system("SO_PEERCRED")(failed())) }
+}
+
 /// A connection to another process of the same user.
 #[derive(Debug)]
 pub(crate) struct Peer {
@@ -139,21 +156,18 @@ impl Peer {
     ///
     /// `Gone` if the process has ended, `Unsupported` if it is that of another user.
     pub(crate) fn of(socket: OwnedFd) -> Result<Self> {
-        let peer = rustix::net::sockopt::socket_peercred(&socket).map_err(system("SO_PEERCRED"))?;
-        let own = rustix::process::geteuid();
+        let peer = credentials(&socket)?;
+        let own = rustix::process::geteuid().as_raw();
         if peer.uid != own {
-            let (found, allowed) = (peer.uid.as_raw(), format!("{}, the user of this process", own.as_raw()));
-            return Err(Error::new(ErrorKind::Unsupported, "user", found, allowed));
+            let allowed = format!("{own}, the user of this process");
+            return Err(Error::new(ErrorKind::Unsupported, "user", peer.uid, allowed));
         }
-        let process = match rustix::process::pidfd_open(peer.pid, PidfdFlags::empty()) {
-            Ok(process) => Some(process),
-            Err(Errno::SRCH) => return Err(gone("the other process has ended")),
-            // No number: the process is in a container.
-            Err(Errno::INVAL) => None,
-            Err(errno) => return Err(system("pidfd_open")(errno)),
-        };
-        let number = if process.is_some() { peer.pid.as_raw_pid() } else { 0 };
-        Ok(Self { socket, process, number })
+        let number = Pid::from_raw(peer.pid);
+        let process = number.map(|number| match rustix::process::pidfd_open(number, PidfdFlags::empty()) {
+            Err(Errno::SRCH) => Err(gone("the other process has ended")),
+            process => process.map_err(system("pidfd_open")),
+        });
+        Ok(Self { socket, process: process.transpose()?, number: peer.pid })
     }
 
     /// Whether the process has ended, or the connection.

@@ -1,4 +1,4 @@
-//! Builds the example extension with cargo and installs it for Python.
+//! Builds the Python modules of this repository with cargo and installs them for Python: the example extension, and `interop_ipc`.
 
 use std::env;
 use std::ffi::OsStr;
@@ -19,95 +19,145 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The file of the module.
-const MODULE: &str = if cfg!(windows) { "interop_demo.pyd" } else { "interop_demo.abi3.so" };
+/// A module of Python that a package builds.
+struct Module {
+    name: &'static str,
+    package: &'static str,
+    /// The name of the library that cargo builds.
+    library: &'static str,
+    stubs: &'static str,
+}
+
+const DEMO: Module = Module {
+    name: "interop_demo",
+    package: "interop-demo-extension",
+    library: "interop_demo",
+    stubs: "examples/py-extension/interop_demo.pyi",
+};
+
+const IPC: Module = Module {
+    name: "interop_ipc",
+    package: "interop-ipc-python",
+    library: "interop_ipc_python",
+    stubs: "interop-ipc/python/interop_ipc.pyi",
+};
+
+/// The modules that this system can build.
+const MODULES: &[Module] = if cfg!(target_os = "linux") { &[DEMO, IPC] } else { &[DEMO] };
+
+impl Module {
+    /// The file that Python looks for.
+    fn file(&self) -> String {
+        format!("{}.{}", self.name, if cfg!(windows) { "pyd" } else { "abi3.so" })
+    }
+
+    /// Returns the command that builds the library in a profile.
+    fn build(&self, profile: &str) -> Command {
+        workspace::cargo(["rustc", "--lib", "--profile", profile, "--package", self.package])
+    }
+
+    /// Runs a command of [`build`](Self::build), and returns the path of what it wrote to `folder`.
+    fn build_with(&self, mut cargo: Command, folder: &Path) -> Result<PathBuf, Failure> {
+        if cfg!(target_os = "macos") {
+            // Python's symbols are available only when Python has loaded the module.
+            cargo.args(["--", "-C", "link-arg=-undefined", "-C", "link-arg=dynamic_lookup"]);
+        }
+        command_step::run(&mut cargo)?;
+        Ok(folder.join(format!("{}{}{}", env::consts::DLL_PREFIX, self.library, env::consts::DLL_SUFFIX)))
+    }
+
+    /// Builds the optimised library of a workspace at `root` for an interpreter, in this folder, and returns its path.
+    /// `locked` keeps the versions of its lock file.
+    fn publish(&self, root: &Path, python: &OsStr, folder: &Path, locked: bool) -> Result<PathBuf, Failure> {
+        let mut cargo = self.build(PUBLISHED);
+        cargo.current_dir(root).args(locked.then_some("--locked"));
+        cargo.arg("--target-dir").arg(folder);
+        cargo.env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", python);
+        self.build_with(cargo, &folder.join(PUBLISHED))
+    }
+}
 
 /// The profile in which extensions are published.
 const PUBLISHED: &str = "extension";
 
-/// Builds the extension as it would be published, and installs it in an environment with these packages. For people and
+/// Builds the modules as they would be published, and installs them in an environment with these packages. For people and
 /// for measurements.
 pub(crate) fn install(requirements: Requirements) -> Result<Environment, Failure> {
     // The packages arrive while the compiler works. If they do not, the second call says why.
     drop(thread::spawn(move || Environment::prepare(requirements)));
-    let library = compile()?;
+    announce("optimised");
+    let (python, folder) = (Environment::base()?, folder());
+    let mut libraries = Vec::new();
+    for module in MODULES {
+        libraries.push((module.publish(&workspace::root(), python.as_ref(), &folder, true)?, module));
+    }
     let environment = Environment::prepare(requirements)?;
-    files::replace(&library, &environment.site_packages()?.join(MODULE))?;
+    for (library, module) in libraries {
+        files::replace(&library, &environment.site_packages()?.join(module.file()))?;
+    }
     install_stubs(&environment)?;
     Ok(environment)
 }
 
-/// Builds the extension with debug assertions in a third of the time, and returns the folder of the module. Tests add it
-/// to `PYTHONPATH`. What [`install`] has installed stays as it is.
+/// Builds the modules with debug assertions in a third of the time, and returns their folder. Tests add it to `PYTHONPATH`.
+/// What [`install`] has installed stays as it is.
 pub(crate) fn for_tests(environment: &Environment) -> Result<PathBuf, Failure> {
     announce("with debug assertions");
     let target = workspace::target();
-    // What the doc examples of the core use, so that both share one build.
-    let mut cargo = library("dev");
-    cargo.args(["--locked", "--features=interop-core/default", &workspace::plain_features()]);
-    settings(cargo.arg("--target-dir").arg(&target))?;
     let modules = target.join("debug/modules");
-    files::replace(&build_with(cargo, &target.join("debug"))?, &modules.join(MODULE))?;
+    for module in MODULES {
+        let mut cargo = module.build("dev");
+        // What the doc examples of the core use, so that all share one build.
+        cargo.args(["--locked", "--features=interop-core/default", &workspace::plain_features()]);
+        settings(cargo.arg("--target-dir").arg(&target))?;
+        files::replace(&module.build_with(cargo, &target.join("debug"))?, &modules.join(module.file()))?;
+    }
     install_stubs(environment)?;
     Ok(modules)
 }
 
-/// Installs the stubs of the module and of the core. Type checkers look for them in the environment.
+/// Installs the stubs of the modules and of the core. Type checkers look for them in the environment.
 pub(crate) fn install_stubs(environment: &Environment) -> Result<(), Failure> {
     let (root, packages) = (workspace::root(), environment.site_packages()?);
-    // For a module without a folder of its own, type checkers look for a stub package with this name.
-    let stubs = packages.join("interop_demo-stubs/__init__.pyi");
-    files::replace(&root.join("examples/py-extension/interop_demo.pyi"), &stubs)?;
+    for module in MODULES {
+        // For a module without a folder of its own, type checkers look for a stub package with this name.
+        let stubs = packages.join(format!("{}-stubs/__init__.pyi", module.name));
+        files::replace(&root.join(module.stubs), &stubs)?;
+    }
     let core = "interop_core-stubs/__init__.pyi";
     files::replace(&root.join("interop-core/python").join(core), &packages.join(core))
 }
 
-/// Builds the extension as it would be published, and returns its path.
+/// Builds the example extension as it would be published, and returns its path.
 pub(crate) fn compile() -> Result<PathBuf, Failure> {
     announce("optimised");
-    let (python, folder) = (Environment::base()?, workspace::target().join("extension"));
-    compile_in(&workspace::root(), python.as_ref(), &folder, true)
+    compile_in(&workspace::root(), Environment::base()?.as_ref(), &folder(), true)
 }
 
-fn announce(how: &str) {
-    let why = format!("The Python module `interop_demo`, {how}, for any Python from 3.11 on.");
-    command_step::announce("Example extension", &why);
-}
-
-/// The settings of PyO3 with which everything is built in `target/debug`. Others would build PyO3 and the core again.
-pub(crate) fn settings(cargo: &mut Command) -> Result<(), Failure> {
-    cargo.env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", Environment::base()?);
-    Ok(())
-}
-
-/// Returns the command that builds the extension's library in a profile.
-fn library(profile: &str) -> Command {
-    workspace::cargo(["rustc", "--package=interop-demo-extension", "--lib", "--profile", profile])
-}
-
-/// Runs a command of [`library`], and returns the path of what it wrote to `folder`.
-fn build_with(mut cargo: Command, folder: &Path) -> Result<PathBuf, Failure> {
-    if cfg!(target_os = "macos") {
-        // Python's symbols are available only when Python has loaded the module.
-        cargo.args(["--", "-C", "link-arg=-undefined", "-C", "link-arg=dynamic_lookup"]);
-    }
-    command_step::run(&mut cargo)?;
-    let library = format!("{}interop_demo{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    Ok(folder.join(library))
-}
-
-/// Builds the optimised extension of a workspace at `root` for an interpreter, in this folder, and returns its path.
-/// `locked` keeps the versions of its lock file.
+/// As [`compile`], for a workspace at `root` and an interpreter, in this folder. `locked` keeps the versions of its lock file.
 pub(crate) fn compile_in(
     root: &Path,
     python: &OsStr,
     folder: &Path,
     locked: bool,
 ) -> Result<PathBuf, Failure> {
-    let mut cargo = library(PUBLISHED);
-    cargo.current_dir(root).args(locked.then_some("--locked"));
-    cargo.arg("--target-dir").arg(folder).env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", python);
-    build_with(cargo, &folder.join(PUBLISHED))
+    DEMO.publish(root, python, folder, locked)
+}
+
+/// The folder of the published builds.
+fn folder() -> PathBuf {
+    workspace::target().join("extension")
+}
+
+fn announce(how: &str) {
+    let why = format!("The Python modules, {how}, for any Python from 3.11 on.");
+    command_step::announce("Extension", &why);
+}
+
+/// The settings of PyO3 with which everything is built in `target/debug`. Others would build PyO3 and the core again.
+pub(crate) fn settings(cargo: &mut Command) -> Result<(), Failure> {
+    cargo.env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", Environment::base()?);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -132,7 +182,7 @@ mod tests {
             assert!(settings.contains(setting), "{setting} is not in {settings}");
         }
         let (commands, _) =
-            include_str!("extension.rs").split_once("/// The file of the module").expect("a constant");
+            include_str!("extension.rs").split_once("/// A module of Python").expect("a constant");
         for source in [commands, include_str!("demo.rs"), include_str!("bench_python.rs")] {
             assert!(source.contains("install(Requirements::"), "another build is installed:\n{source}");
         }

@@ -57,7 +57,11 @@ pub(crate) fn python(counts: &mut Counts) -> Result<(), Failure> {
         python.env("PYTEST_ADDOPTS", in_two_processes(options));
         python
     };
-    pytest_twice(python, counts)
+    let twice = pytest_twice(python, counts);
+    if !cfg!(target_os = "linux") {
+        return twice;
+    }
+    twice.and(pytest(sim::hidden(&mut python()), &["interop-ipc/python/tests"], counts))
 }
 
 /// Returns the value of `PYTEST_ADDOPTS` that runs the tests in two processes. With more, the imports of the libraries cost more
@@ -67,8 +71,12 @@ pub(crate) fn in_two_processes(options: impl IntoIterator<Item = String>) -> Str
 }
 
 /// The Python tests that take a quarter of the time of all.
-const LONG: [&str; 3] =
-    ["tests/python/test_fuzz_negotiation.py", "tests/python/test_soak.py", "tests/python/test_stubs.py"];
+const LONG: [&str; 4] = [
+    "tests/python/test_fuzz_negotiation.py",
+    "tests/python/test_soak.py",
+    "tests/python/test_stubs.py",
+    "interop-ipc/python/tests/test_stubs_of_interop_ipc.py",
+];
 
 /// Runs the Python tests that the everyday suite leaves out.
 pub(crate) fn python_long(counts: &mut Counts) -> Result<(), Failure> {

@@ -13,13 +13,14 @@ use crate::{cuda_core, extension, functions, ptx, python_tests, sim, templates, 
 
 /// Everything except the Python extension, which is tested from Python, the packages that use a driver, and those without
 /// a test.
-const ALL: [&str; 11] = [
+const ALL: [&str; 12] = [
     "--workspace",
     "--exclude=interop-benches",
     "--exclude=interop-row-benches",
     "--exclude=interop-row-kernels",
     "--exclude=interop-public-api",
     "--exclude=interop-demo-extension",
+    "--exclude=interop-ipc-python",
     "--exclude=interop-class-tests",
     "--exclude=simulated-cuda-driver",
     "--exclude=cuda-smoke",
@@ -58,7 +59,7 @@ pub(crate) const LONGER: &[Suite] = SUITES.split_at(EVERYDAY + 1).1;
 
 /// All suites, in the order in which they run: the everyday ones, the other one of `cargo xtask ci`, those of
 /// `cargo xtask nightly`.
-const SUITES: [Suite; 10] = [
+const SUITES: [Suite; 11] = [
     Suite {
         word: "debug",
         name: "Rust tests, debug build",
@@ -112,6 +113,15 @@ const SUITES: [Suite; 10] = [
         name: "PTX of the kernels",
         why: "What drivers get is what the CUDA sources compile to.",
         run: ptx::check,
+    },
+    Suite {
+        word: "processes",
+        name: "Processes that are killed",
+        why: "Two thousand, at each step and at random, and three million hostile messages.",
+        run: |counts| {
+            let long = ["--test=two_processes", "--", "--ignored", "long::"];
+            rust(&["--package=interop-ipc"], &long, sim::hidden, counts)
+        },
     },
     Suite {
         word: "templates",

@@ -9,7 +9,7 @@ use crate::arrays::{Count, Image, LONG, wait_for};
 use crate::other;
 
 /// Nobody has an array of this process open through another process with this number.
-fn expect_no_lease(process: u32) {
+pub(crate) fn expect_no_lease(process: u32) {
     let process = i32::try_from(process).expect("a process");
     wait_for("no lease is left", || {
         leases().expect("an office").iter().all(|lease| lease.process != process)
@@ -17,7 +17,7 @@ fn expect_no_lease(process: u32) {
 }
 
 #[test]
-fn a_consumer_is_killed_at_each_step() {
+pub(crate) fn a_consumer_is_killed_at_each_step() {
     for step in ["started", "opened", "opened, with a child", "written", "given back"] {
         let (count, mut other) = (Count::default(), other::start());
         // The bytes alone: without a parcel, the image is dropped as soon as nobody has it open.
@@ -47,7 +47,7 @@ fn a_consumer_is_killed_at_each_step() {
 }
 
 #[test]
-fn a_producer_is_killed_and_what_is_open_stays() {
+pub(crate) fn a_producer_is_killed_and_what_is_open_stays() {
     let mut other = other::start();
     let [first, second] = [other.share(), other.share()];
     let image = Image::<Lease<f32>>::from_parcel(&first).expect("offered");
@@ -61,7 +61,7 @@ fn a_producer_is_killed_and_what_is_open_stays() {
 }
 
 #[test]
-fn a_producer_with_a_child_is_killed() {
+pub(crate) fn a_producer_with_a_child_is_killed() {
     let mut other = other::start();
     let [first, second] = [other.share(), other.share()];
     // The child has the socket at which the office listened, and never answers.
@@ -76,7 +76,7 @@ fn a_producer_with_a_child_is_killed() {
 }
 
 #[test]
-fn a_producer_that_ends_well_leaves_its_arrays_open() {
+pub(crate) fn a_producer_that_ends_well_leaves_its_arrays_open() {
     let mut other = other::start();
     let image = Image::<Lease<f32>>::from_parcel(&other.share()).expect("offered");
     drop(other);

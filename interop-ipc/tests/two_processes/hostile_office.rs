@@ -24,10 +24,14 @@ const BLOCK: usize = 30 * 4;
 
 #[test]
 fn changed_messages_open_nothing_that_lies_outside() {
+    open_changed_messages(60_000);
+}
+
+pub(crate) fn open_changed_messages(times: u32) {
     let count = Count::default();
-    let parcel = Arc::new(count.image()).share_parcel(u32::MAX, LONG).expect("shared memory");
-    let (mut next, mut opened, mut refused) = (numbers(), 0, 0);
-    for _ in 0..60_000 {
+    let parcel = Arc::new(count.image()).share_parcel(u32::MAX, LONG * 60).expect("shared memory");
+    let (mut next, mut opened, mut refused) = (numbers(), 0, 0_u32);
+    for _ in 0..times {
         let mut bytes = parcel.bytes().to_vec();
         for _ in 0..=next() % 3 {
             // Not the address: each of the others is a connection.
@@ -49,7 +53,7 @@ fn changed_messages_open_nothing_that_lies_outside() {
             Err(_) => refused += 1,
         }
     }
-    assert!(opened > 0 && refused > 30_000, "{opened} {refused}");
+    assert!(opened > 0 && refused > times / 2, "{opened} {refused}");
     parcel.take_back(LONG).expect("all were given back");
     count.expect_dropped();
 }

@@ -9,6 +9,7 @@ mod forks;
 mod hostile_office;
 mod hostile_visitor;
 mod limits;
+mod long;
 mod offers;
 mod other;
 #[path = "../../../tests/support/other_process.rs"]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use interop_core::{CudaArray, Lease, LeaseMut};
-use interop_ipc::{FromParcel, Parcel, ShareParcel};
+use interop_ipc::{FromParcel, Parcel, ShareParcel, open};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::arrays::{Count, Image, LONG, Rgba};
@@ -29,7 +29,13 @@ impl OtherProcess {
     /// Has it offer an image, and returns the message.
     #[track_caller]
     pub(crate) fn share(&mut self) -> Vec<u8> {
-        unhex(&self.ask("share"))
+        unhex(&self.ask("share 1"))
+    }
+
+    /// As [`share`](Self::share), for any number of openings.
+    #[track_caller]
+    pub(crate) fn share_often(&mut self) -> Vec<u8> {
+        unhex(&self.ask(&format!("share {}", u32::MAX)))
     }
 }
 
@@ -66,12 +72,17 @@ impl State {
     fn follow(&mut self, order: &str) -> String {
         let words: Vec<_> = order.split_whitespace().collect();
         match *words {
-            ["share"] => {
-                let image = Arc::new(Count::default().image());
-                let parcel = image.share_parcel(1, LONG).expect("an image in shared memory");
+            ["share", opens] => {
+                let (image, opens) = (Arc::new(Count::default().image()), opens.parse().expect("a number"));
+                let parcel = image.share_parcel(opens, LONG).expect("an image in shared memory");
                 let text = hex(parcel.bytes());
                 self.offered.push(parcel);
                 return text;
+            }
+            // Opens and drops until the process is killed.
+            ["spin", text] => {
+                let bytes = unhex(text);
+                std::thread::spawn(move || while open(&bytes).is_ok() {});
             }
             ["drop"] => *self = Self { offered: std::mem::take(&mut self.offered), ..Self::default() },
             ["read"] => {
