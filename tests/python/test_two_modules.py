@@ -61,14 +61,14 @@ def test_a_module_with_another_version_of_the_table_is_refused():
         api.PyInterpreterState_Get.restype = ctypes.c_void_p
         api.PyInterpreterState_GetDict.restype = ctypes.py_object
         shared = api.PyInterpreterState_GetDict(ctypes.c_void_p(api.PyInterpreterState_Get()))
-        shared["interop_core.access_table_v3"] = None
+        shared["interop_core.access_table_v4"] = None
         try:
             import interop_demo
         except Exception as error:
             # A class is made first, so it is the cause of an error about the class.
             while error.__cause__:
                 error = error.__cause__
-            assert isinstance(error, ImportError) and "access_table_v3" in str(error), error
+            assert isinstance(error, ImportError) and "access_table_v4" in str(error), error
         else:
             raise AssertionError("it is imported")
     """

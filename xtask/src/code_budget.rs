@@ -5,7 +5,7 @@ use crate::{files, workspace};
 
 /// The folders of sources, and their most lines, in hundreds.
 const BUDGETS: [(&str, usize); 7] = [
-    ("interop-core/src", 20_600),
+    ("interop-core/src", 20_800),
     ("interop-derive/src", 5_000),
     ("interop-ipc/src", 1_700),
     ("interop-kernel/src", 5_500),

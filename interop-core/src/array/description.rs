@@ -106,12 +106,12 @@ impl Description {
     #[inline]
     pub(crate) fn elements(&self) -> Elements {
         let (range, bits) = (self.unwatched_range(), self.dtype.item_bits(self.padded));
-        if bits % 8 != 0 || range.len() == self.nbytes() {
+        if bits % 8 != 0 {
             return Elements::contiguous(range);
         }
         let axes = self.shape().iter().zip(self.strides());
         let in_bytes = |stride: &isize| stride.unsigned_abs().saturating_mul(bits / 8);
-        Elements::strided(range, bits / 8, axes.map(|(extent, stride)| (*extent, in_bytes(stride))))
+        Elements::of(range, self.numel(), bits / 8, axes.map(|(extent, stride)| (*extent, in_bytes(stride))))
     }
 
     /// The element type.

@@ -31,6 +31,18 @@ impl Elements {
         Self { start: range.start, end: range.end, runs: [whole; 2] }
     }
 
+    /// A number of elements of `item` bytes in a range, along axes with an extent and a stride in bytes.
+    #[inline]
+    pub(crate) fn of(
+        range: Range<usize>,
+        count: usize,
+        item: usize,
+        axes: impl Iterator<Item = (usize, usize)> + Clone,
+    ) -> Self {
+        let has_gaps = count.wrapping_mul(item) != range.len();
+        if has_gaps { Self::strided(range, item, axes) } else { Self::contiguous(range) }
+    }
+
     /// Elements of `item` bytes in a range, along axes with an extent and a stride in bytes.
     pub(crate) fn strided(
         range: Range<usize>,

@@ -13,13 +13,14 @@ use crate::array::elements::Elements;
 use crate::array::layout::Layout;
 use crate::array::layout::axes::{Axis, Offsets, Steps, offsets};
 use crate::array::layout::errors::{axes_in_words, wrong_rank};
+use crate::array::layout::offset_range;
 use crate::array::layout::order::Order;
 use crate::array::stream_handle::StreamHandle;
 use crate::driver::functions::to_usize;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::host::cells::{check_any_bits, check_readable};
 use crate::order::array_info::{ArrayInfo, kernel_address, launch_address};
-use crate::order::claim::{Claim, shared_elements};
+use crate::order::claim::{Claim, is_shared};
 use crate::order::handover::ArrayWork;
 use crate::order::memory_state::MemoryState;
 use crate::order::placement::Placement;
@@ -35,8 +36,8 @@ pub(crate) struct RawView<const N: usize> {
     pub(crate) placement: Placement,
     /// How the memory was used. It lives as long as the owner of the memory, and so as the view.
     pub(crate) uses: Option<&'static Uses>,
-    /// The elements, if other Rust code may reach them too.
-    pub(crate) shared: Option<Elements>,
+    /// Whether other Rust code may reach the elements too.
+    pub(crate) is_shared: bool,
 }
 
 /// The offsets of the runs of elements along the last axis.
@@ -67,7 +68,7 @@ impl<const N: usize> RawView<N> {
         strides.copy_from_slice(layout.strides());
         let (address, device) = (info.unwatched_address, info.device());
         let placement = info.state.on_one_stream();
-        Ok(Self { address, shape, strides, device, placement, uses, shared: shared_elements(info) })
+        Ok(Self { address, shape, strides, device, placement, uses, is_shared: is_shared(info) })
     }
 
     /// Notes that the memory may be used in a way that this crate does not see.
@@ -93,17 +94,29 @@ impl<const N: usize> RawView<N> {
             .unwrap_or_else(|_| unreachable!("a view has a checked layout"))
     }
 
-    /// Returns an error for memory that the host cannot access, or that is not aligned for `T`. Waits for pending work.
-    pub(crate) fn check_host<T: Element>(&self, claim: &Claim) -> Result<()> {
+    /// Records a use by the host, and waits for pending work. Fails for memory that the host cannot access, or that is not aligned
+    /// for `T`.
+    pub(crate) fn claim_host<T: Element>(&self, writes: bool) -> Result<Claim> {
+        let claim = Claim::by_host(self.is_shared.then(|| self.elements::<T>()), writes)?;
         let (state, address, device) = (MemoryState::new(self.placement), self.address, self.device);
-        check_readable(ArrayWork { state: &state, is_followed: false, address, device }, claim)?;
+        check_readable(ArrayWork { state: &state, is_followed: false, address, device }, &claim)?;
         if self.address % align_of::<T>() != 0 {
             let found = text!("address {:#x}", self.address);
             let allowed = text!("a multiple of {}, the alignment of the element", align_of::<T>());
             let error = Error::new(ErrorKind::Alignment, "data", found, allowed);
             return Err(error.with_python_hint(Cure::Copy));
         }
-        Ok(())
+        Ok(claim)
+    }
+
+    /// The bytes of the elements, of which there is at least one.
+    fn elements<T>(&self) -> Elements {
+        let (axes, item) = (self.shape.into_iter().zip(self.strides), size_of::<T>());
+        // They were checked when the view was made.
+        let offsets = offset_range(axes.clone()).unwrap_or(0..0);
+        let at = |offset: isize| self.address.wrapping_add_signed(offset * item as isize);
+        let in_bytes = axes.map(|(extent, stride)| (extent, stride.unsigned_abs().saturating_mul(item)));
+        Elements::of(at(offsets.start)..at(offsets.end), self.shape.iter().product(), item, in_bytes)
     }
 
     /// Returns a pointer to the element at `index`.
@@ -152,7 +165,7 @@ impl<const N: usize> RawView<N> {
     pub(crate) unsafe fn cells<'c, T: Element, C>(&self) -> Result<&'c [C]> {
         check_any_bits::<T>()?;
         let (first, count) = self.run::<T>(Order::C)?;
-        // SAFETY: `count` contiguous elements, aligned because of `check_host`, and otherwise as the caller promises.
+        // SAFETY: `count` contiguous elements, aligned because of `claim_host`, and otherwise as the caller promises.
         // The `UnsafeCell` in a cell permits writes by others.
         Ok(unsafe { core::slice::from_raw_parts(first.cast_const().cast::<C>(), count) })
     }
@@ -178,7 +191,7 @@ impl<const N: usize> RawView<N> {
         let first = core::ptr::with_exposed_provenance::<C>(self.address);
         let row = move |[start, _]: Steps| match len {
             0 => &[][..],
-            // SAFETY: the elements of a row are contiguous, aligned because of `check_host`, and otherwise as the caller
+            // SAFETY: the elements of a row are contiguous, aligned because of `claim_host`, and otherwise as the caller
             // promises.
             _ => unsafe { core::slice::from_raw_parts(first.wrapping_offset(start), len) },
         };

@@ -6,7 +6,7 @@ use crate::driver::stream::Stream;
 use crate::driver::stream::StreamKey;
 use crate::error::Result;
 use crate::order::array_info::ArrayInfo;
-use crate::order::record::accesses::Access;
+use crate::order::record::access::Access;
 use crate::order::record::{OpenAccess, ask};
 
 /// The answer of the record of accesses: nobody uses the memory now in a way that excludes this use.
@@ -47,7 +47,7 @@ impl Claim {
 
     #[inline]
     fn record(access: Option<Access>) -> Result<Self> {
-        Ok(Self { access: access.map(OpenAccess::new).transpose()? })
+        Ok(Self { access: access.as_ref().map(OpenAccess::new).transpose()? })
     }
 
     /// The access in the record, for a use that lasts longer.

@@ -47,7 +47,7 @@ unsafe extern "C" fn drop_value<T>(capsule: *mut ffi::PyObject) {
 const TABLES: &str = "interop_core.access_table";
 
 /// The name of the table, and of the capsule around it. A change of [`SharedTable`] needs a new name.
-const TABLE: &CStr = c"interop_core.access_table_v4";
+const TABLE: &CStr = c"interop_core.access_table_v5";
 
 /// Makes this module record accesses to memory in the table that all modules of the interpreter share.
 ///
@@ -118,7 +118,7 @@ fn refuse_other_versions(dict: &Bound<'_, PyDict>) -> PyResult<()> {
 ///     // SAFETY: the thread is attached, and the dict belongs to its interpreter.
 ///     let shared = unsafe { Bound::from_borrowed_ptr(py, ffi::PyInterpreterState_GetDict(ffi::PyInterpreterState_Get())) };
 ///     let shared = shared.cast_into::<PyDict>()?;
-///     let name = "interop_core.access_table_v4";
+///     let name = "interop_core.access_table_v5";
 ///     assert!(!shared.contains(name)?);
 ///     // Also if there is no NumPy.
 ///     let _ = NumPy(Samples { values: HostVec::zeroed(3), len: 3 }).into_pyobject(py);

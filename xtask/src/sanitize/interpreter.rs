@@ -21,8 +21,8 @@ const RUNTIME: [&str; 7] = [
 /// The tests of derived structs.
 const DERIVE: [&str; 2] = ["--package=interop-tests", "--test=derive"];
 
-/// Tests of private parts of the core.
-const PRIVATE: [&str; 5] = ["--package=interop-core", "--lib", "--", "maybe_dangling::", "record::"];
+/// Tests of private parts of the core: the state, the order and the record of memory.
+const PRIVATE: [&str; 5] = ["--package=interop-core", "--lib", "--", "maybe_dangling::", "order::"];
 
 /// The tests of bit and byte counts, repeated for 32-bit addresses.
 const NARROW: [&str; 5] =

@@ -83,8 +83,7 @@ impl Drop for BorrowGuard<'_> {
 impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     /// Checks that the host can use the elements, and records that they are read.
     pub(crate) fn new(raw: RawView<N>) -> Result<Self> {
-        let claim = Claim::by_host(raw.shared, false)?;
-        raw.check_host::<T>(&claim)?;
+        let claim = raw.claim_host::<T>(false)?;
         Ok(Self { raw, _access: BorrowGuard::new(claim), marker: PhantomData })
     }
 
@@ -207,8 +206,7 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
 impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     /// Checks that the host can use the elements, and records that they are written.
     pub(crate) fn new(raw: RawView<N>) -> Result<Self> {
-        let claim = Claim::by_host(raw.shared, true)?;
-        raw.check_host::<T>(&claim)?;
+        let claim = raw.claim_host::<T>(true)?;
         Ok(Self { raw, access: BorrowGuard::new(claim), marker: PhantomData })
     }
 

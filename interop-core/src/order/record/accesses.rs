@@ -1,179 +1,96 @@
-//! Accesses to memory behind locks, and which of them conflict.
+//! Accesses to memory behind locks.
 //!
 //! Pieces of the address space share the locks, so that threads with memory of their own rarely wait for each other: allocators
 //! give each thread such pieces.
+#![expect(clippy::inline_always, reason = "nearly all accesses are in one piece, and need no loop")]
 
 use core::array;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::array::elements::Elements;
-use crate::driver::stream::StreamKey;
+use crate::order::record::access::{Access, Recorded, Ticket};
+use crate::order::record::few::FewAccesses;
+use crate::order::record::many::ManyAccesses;
 use crate::process::fork::{forked_by, generation, this_thread};
 
-/// An access to elements, for reading or for writing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub(crate) struct Access {
-    pub(crate) elements: Elements,
-    on: StreamKey,
-    pub(crate) writes: u32,
-    /// Whether it is that of kernels on a stream, and not that of the host.
-    by_device: u32,
-}
-
-impl Access {
-    pub(crate) fn by_host(elements: Elements, writes: bool) -> Self {
-        Self { elements, on: StreamKey::NONE, writes: writes.into(), by_device: 0 }
-    }
-
-    pub(crate) fn by_device(elements: Elements, writes: bool, on: StreamKey) -> Self {
-        Self { elements, on, writes: writes.into(), by_device: 1 }
-    }
-
-    /// Two accesses on one stream are ordered by it.
-    fn conflicts(&self, with: &Self) -> bool {
-        (self.writes | with.writes) != 0
-            && (self.on != with.on || self.on == StreamKey::NONE)
-            && self.elements.overlap(&with.elements)
-    }
-}
-
-/// An access that a thread has begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub(crate) struct Recorded {
-    pub(crate) access: Access,
-    thread: usize,
-    /// The generation of the process: an access from before a fork is no access of the child.
-    generation: usize,
-}
-
-impl Recorded {
-    pub(crate) fn by_this_thread(access: Access) -> Self {
-        Self { access, thread: this_thread(), generation: generation() }
-    }
-}
-
-/// The largest number of accesses in a list. A longer one would be slower than the maps.
-const FEW: usize = 32;
-
-/// The accesses behind one lock: a few in a list, in no order. More than [`FEW`] are in maps, until the last of them has ended.
-#[derive(Clone, Default)]
+/// The accesses behind one lock: a few in places, in no order. When there are more, all are in maps, until the last of them has ended.
 struct Accesses {
-    few: Vec<Recorded>,
+    few: FewAccesses,
     many: ManyAccesses,
+    /// The number of the next access. Those of two locks differ.
+    next: u64,
 }
 
 impl Accesses {
-    /// An access that conflicts with the given one, and that `matters`.
-    fn conflicting(&self, access: &Access, matters: impl Fn(&Access) -> bool) -> Option<Recorded> {
-        let is_met = |near: &Recorded| near.access.conflicts(access) && matters(&near.access);
-        if self.many.count == 0 {
-            return self.few.iter().find(|near| is_met(near)).copied();
-        }
-        self.many.near(access.elements.range(), is_met)
+    /// No accesses, behind one of the locks.
+    fn new(lock: usize) -> Self {
+        // A child may not know the numbers of its parent, whose accesses it may end.
+        let next = (generation() as u64) << 48 | lock as u64;
+        Self { few: FewAccesses::default(), many: ManyAccesses::default(), next }
     }
 
-    fn add(&mut self, recorded: Recorded) {
-        if self.many.count == 0 && self.few.len() < FEW {
-            return self.few.push(recorded);
+    /// An access that conflicts with the given one, and that `matters`.
+    #[inline]
+    fn conflicting(&self, access: &Access, matters: impl Fn(&Access) -> bool) -> Option<&Recorded> {
+        let is_met = |near: &Recorded| near.access.conflicts(access) && matters(&near.access);
+        match self.few.find(is_met) {
+            None if !self.many.is_empty() => self.many.near(&access.elements.range(), is_met),
+            few => few,
         }
-        self.few.drain(..).for_each(|few| self.many.add(few));
+    }
+
+    /// Numbers an access that begins behind this lock, and perhaps further ones.
+    #[inline]
+    fn number(&mut self, access: &Access, thread: usize) -> u64 {
+        let equal = if self.many.is_empty() { None } else { self.many.number_of_equal(access, thread) };
+        equal.unwrap_or_else(|| {
+            self.next += LOCKS as u64;
+            self.next
+        })
+    }
+
+    /// Adds an access. Returns its place, if it has one.
+    #[inline]
+    fn add(&mut self, recorded: Recorded) -> Option<usize> {
+        let place = if self.many.is_empty() { self.few.add(recorded) } else { None };
+        if place.is_none() {
+            self.add_to_many(recorded);
+        }
+        place
+    }
+
+    #[cold]
+    fn add_to_many(&mut self, recorded: Recorded) {
+        self.few.all().for_each(|few| self.many.add(*few));
+        self.few.clear();
         self.many.add(recorded);
     }
 
-    /// Removes an access. Returns whether it was recorded.
-    fn remove(&mut self, recorded: &Recorded) -> bool {
-        if self.many.count != 0 {
-            return self.many.remove(recorded);
+    /// Removes an access. Returns whether it was recorded, and as that of a device.
+    #[inline]
+    fn remove(&mut self, ticket: &Ticket) -> Option<bool> {
+        let by_device = |recorded: &Recorded| recorded.access.by_device != 0;
+        if self.many.is_empty() {
+            return self.few.remove(ticket).map(by_device);
         }
-        // The last one that began is often the first that ends.
-        let Some(at) = self.few.iter().rposition(|known| known == recorded) else { return false };
-        self.few.swap_remove(at);
-        true
+        self.many.remove(ticket).as_ref().map(by_device)
     }
 
     /// The accesses of the forking thread, which continues in the child. None if another thread held the lock.
-    fn after_fork(parents: &'static Mutex<Self>) -> Self {
+    fn after_fork(parents: &'static Mutex<Self>, lock: usize) -> Self {
+        let mut own = Self::new(lock);
         let parents = match parents.try_lock() {
             Ok(parents) => parents,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Self::default(),
+            Err(TryLockError::WouldBlock) => return own,
         };
-        let mut own = Self::default();
-        let all = parents.few.iter().copied().chain(parents.many.all());
-        all.filter(|recorded| recorded.thread == forked_by()).for_each(|recorded| own.add(recorded));
+        let all = parents.few.all().copied().chain(parents.many.all());
+        for recorded in all.filter(|recorded| recorded.thread == forked_by()) {
+            own.add(recorded);
+        }
         own
-    }
-}
-
-/// The accesses that begin at each address, and how many equal ones there are.
-type ByStart = BTreeMap<usize, Vec<(Recorded, usize)>>;
-
-/// Each magnitude has accesses up to so many times the length of the one before, as a number of bits. So only the
-/// magnitudes with long accesses are searched far before an address.
-const BITS: u32 = 6;
-
-/// Accesses in the order of their addresses, in a map for each magnitude.
-#[derive(Clone, Default)]
-struct ManyAccesses {
-    by_magnitude: [ByStart; usize::BITS.div_ceil(BITS) as usize + 1],
-    count: usize,
-}
-
-impl ManyAccesses {
-    /// The index of the map that an access is in.
-    fn magnitude(recorded: &Recorded) -> usize {
-        let length = recorded.access.elements.range().len();
-        (usize::BITS - length.saturating_sub(1).leading_zeros()).div_ceil(BITS) as usize
-    }
-
-    /// The first access that `is_met` and may touch this range.
-    fn near(&self, range: Range<usize>, is_met: impl Fn(&Recorded) -> bool) -> Option<Recorded> {
-        let in_map = |(magnitude, accesses): (u32, &ByStart)| {
-            let longest = 1_usize.checked_shl(BITS * magnitude).unwrap_or(usize::MAX);
-            let first = range.start.saturating_sub(longest);
-            let near = accesses.range(..range.end).rev().take_while(|(start, _)| **start >= first);
-            near.flat_map(|(_, near)| near).map(|(near, _)| *near).find(&is_met)
-        };
-        (0..).zip(&self.by_magnitude).filter(|(_, accesses)| !accesses.is_empty()).find_map(in_map)
-    }
-
-    fn add(&mut self, recorded: Recorded) {
-        self.count += 1;
-        let start = recorded.access.elements.range().start;
-        let known = self.by_magnitude[Self::magnitude(&recorded)].entry(start).or_default();
-        match known.iter_mut().find(|(known, _)| *known == recorded) {
-            Some((_, count)) => *count += 1,
-            None => known.push((recorded, 1)),
-        }
-    }
-
-    /// Removes an access. Returns whether it was recorded.
-    fn remove(&mut self, recorded: &Recorded) -> bool {
-        let start = recorded.access.elements.range().start;
-        let accesses = &mut self.by_magnitude[Self::magnitude(recorded)];
-        let Entry::Occupied(mut entry) = accesses.entry(start) else { return false };
-        let known = entry.get_mut();
-        let Some(at) = known.iter().position(|(known, _)| known == recorded) else { return false };
-        self.count -= 1;
-        known[at].1 -= 1;
-        if known[at].1 == 0 {
-            known.swap_remove(at);
-        }
-        if known.is_empty() {
-            entry.remove();
-        }
-        true
-    }
-
-    fn all(&self) -> impl Iterator<Item = Recorded> {
-        let known = self.by_magnitude.iter().flat_map(BTreeMap::values).flatten();
-        known.flat_map(|(recorded, count)| core::iter::repeat_n(*recorded, *count))
     }
 }
 
@@ -194,32 +111,38 @@ pub(crate) static OPEN_ON_DEVICES: AtomicUsize = AtomicUsize::new(0);
 impl AccessTable {
     /// The table of a forked child, or the first one.
     pub(crate) fn after_fork(parents: Option<&'static Self>) -> Self {
-        let accesses =
-            |at: usize| parents.map_or_else(Accesses::default, |table| Accesses::after_fork(&table.0[at]));
+        let accesses = |at: usize| {
+            parents.map_or_else(|| Accesses::new(at), |table| Accesses::after_fork(&table.0[at], at))
+        };
         Self(array::from_fn(|at| Box::new(Mutex::new(accesses(at)))))
     }
 
-    /// Locks the pieces that a range touches, in the order of the locks, and calls `run` with their accesses.
-    fn with_locks<R>(
-        &self,
-        range: &Range<usize>,
-        run: impl FnOnce(&mut [MutexGuard<'_, Accesses>]) -> R,
-    ) -> R {
-        let piece = |address: usize| address >> 26;
-        let (first, last) = (piece(range.start), piece(range.end.saturating_sub(1)));
-        // A panic cannot leave accesses half changed.
-        let lock = |at: usize| self.0[at].lock().unwrap_or_else(PoisonError::into_inner);
-        if last <= first {
-            return run(&mut [lock(first % LOCKS)]);
-        }
+    /// Locks the pieces that a range touches, if there is one lock for all of them.
+    #[inline]
+    fn lock_one(&self, range: &Range<usize>) -> Option<MutexGuard<'_, Accesses>> {
+        let (first, last) = pieces(range);
+        (last <= first).then(|| self.lock(first % LOCKS))
+    }
+
+    /// Locks the pieces that a range touches, in the order of the locks.
+    #[cold]
+    fn lock_several(&self, range: &Range<usize>) -> Vec<MutexGuard<'_, Accesses>> {
+        let (first, last) = pieces(range);
         let is_touched = |at: &usize| at.wrapping_sub(first) % LOCKS <= last - first;
-        run(&mut (0..LOCKS).filter(is_touched).map(lock).collect::<Vec<_>>())
+        (0..LOCKS).filter(is_touched).map(|at| self.lock(at)).collect()
+    }
+
+    #[inline]
+    fn lock(&self, at: usize) -> MutexGuard<'_, Accesses> {
+        // A panic cannot leave accesses half changed.
+        self.0[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `change` while no access begins or ends.
     #[cfg(any(feature = "python", test))]
     pub(crate) fn between_accesses(&self, change: impl FnOnce()) {
-        self.with_locks(&(0..usize::MAX), |_| change());
+        let _locked = self.lock_several(&(0..usize::MAX));
+        change();
     }
 
     /// Records an access. `elsewhere` may record it in another table.
@@ -227,24 +150,16 @@ impl AccessTable {
     /// # Errors
     ///
     /// An access with which it conflicts.
+    #[inline]
     pub(crate) fn begin(
         &self,
-        recorded: Recorded,
-        elsewhere: impl FnOnce() -> Option<Result<Recorded, Recorded>>,
-    ) -> Result<Recorded, Recorded> {
-        let access = &recorded.access;
-        self.with_locks(&access.elements.range(), |pieces| {
-            if let Some(other) = pieces.iter().find_map(|accesses| accesses.conflicting(access, |_| true)) {
-                return Err(other);
-            }
-            elsewhere().unwrap_or_else(|| {
-                for accesses in pieces {
-                    accesses.add(recorded);
-                }
-                OPEN_ON_DEVICES.fetch_add(access.by_device as usize, Ordering::SeqCst);
-                Ok(recorded)
-            })
-        })
+        access: &Access,
+        elsewhere: impl FnOnce() -> Option<Result<Ticket, Access>>,
+    ) -> Result<Ticket, Access> {
+        match self.lock_one(&access.elements.range()) {
+            Some(piece) => begin_behind(&mut [piece], access, elsewhere),
+            None => begin_behind(&mut self.lock_several(&access.elements.range()), access, elsewhere),
+        }
     }
 
     /// Compares an access with those by devices, and records nothing. Views of the host do not count: whoever asks goes on
@@ -253,37 +168,84 @@ impl AccessTable {
     /// # Errors
     ///
     /// An access with which it conflicts.
-    pub(crate) fn ask(&self, access: &Access) -> Result<(), Recorded> {
-        self.with_locks(&access.elements.range(), |pieces| {
-            let by_device = |near: &Access| near.by_device != 0;
-            pieces.iter().find_map(|accesses| accesses.conflicting(access, by_device)).map_or(Ok(()), Err)
-        })
+    pub(crate) fn ask(&self, access: &Access) -> Result<(), Access> {
+        let met = self.met(access, |near| near.by_device != 0);
+        met.map_or(Ok(()), |other| Err(other.access))
     }
 
-    pub(crate) fn end(&self, recorded: &Recorded) {
-        self.with_locks(&recorded.access.elements.range(), |pieces| {
-            let mut was_recorded = false;
-            for accesses in pieces {
-                was_recorded |= accesses.remove(recorded);
-            }
-            if was_recorded {
-                OPEN_ON_DEVICES.fetch_sub(recorded.access.by_device as usize, Ordering::SeqCst);
-            }
-        });
+    /// A recorded access that conflicts with the given one, and that `matters`.
+    fn met(&self, access: &Access, matters: impl Fn(&Access) -> bool) -> Option<Recorded> {
+        let met_behind = |pieces: &[MutexGuard<'_, Accesses>]| {
+            pieces.iter().find_map(|accesses| accesses.conflicting(access, &matters).copied())
+        };
+        match self.lock_one(&access.elements.range()) {
+            Some(piece) => met_behind(&[piece]),
+            None => met_behind(&self.lock_several(&access.elements.range())),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn end(&self, ticket: &Ticket) {
+        match self.lock_one(&ticket.range()) {
+            Some(piece) => end_behind(&mut [piece], ticket),
+            None => end_behind(&mut self.lock_several(&ticket.range()), ticket),
+        }
     }
 
     /// Ends all accesses to a range.
     pub(crate) fn forget(&self, range: &Range<usize>) {
         let all = Access::by_host(Elements::contiguous(range.clone()), true);
-        let any = || {
-            self.with_locks(range, |pieces| {
-                pieces.iter().find_map(|accesses| accesses.conflicting(&all, |_| true))
-            })
-        };
-        while let Some(recorded) = any() {
+        while let Some(Recorded { access, number, .. }) = self.met(&all, |_| true) {
             // Behind all locks of the access, which may touch more pieces than the range does.
-            self.end(&recorded);
+            self.end(&Ticket::new(&access.elements.range(), number, None));
         }
+    }
+}
+
+/// The first and the last piece that a range touches.
+#[inline]
+fn pieces(range: &Range<usize>) -> (usize, usize) {
+    let piece = |address: usize| address >> 26;
+    let first = piece(range.start);
+    (first, piece(range.end.saturating_sub(1)).max(first))
+}
+
+/// As [`AccessTable::begin`], in pieces that are locked.
+#[inline(always)]
+fn begin_behind(
+    pieces: &mut [MutexGuard<'_, Accesses>],
+    access: &Access,
+    elsewhere: impl FnOnce() -> Option<Result<Ticket, Access>>,
+) -> Result<Ticket, Access> {
+    for accesses in &*pieces {
+        if let Some(other) = accesses.conflicting(access, |_| true) {
+            return Err(other.access);
+        }
+    }
+    if let Some(elsewhere) = elsewhere() {
+        return elsewhere;
+    }
+    let thread = this_thread();
+    let number = pieces.first_mut().map_or(0, |first| first.number(access, thread));
+    let mut place = None;
+    for accesses in pieces {
+        place = accesses.add(Recorded { access: *access, number, thread });
+    }
+    if access.by_device != 0 {
+        OPEN_ON_DEVICES.fetch_add(1, Ordering::SeqCst);
+    }
+    Ok(Ticket::new(&access.elements.range(), number, place))
+}
+
+/// As [`AccessTable::end`], in pieces that are locked.
+#[inline(always)]
+fn end_behind(pieces: &mut [MutexGuard<'_, Accesses>], ticket: &Ticket) {
+    let mut by_device = None;
+    for accesses in pieces {
+        by_device = accesses.remove(ticket).or(by_device);
+    }
+    if by_device == Some(true) {
+        OPEN_ON_DEVICES.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -293,6 +255,9 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::driver::stream::StreamKey;
+    #[cfg(all(unix, not(miri)))]
+    use crate::order::record::few::FEW;
     #[cfg(all(unix, not(miri)))]
     use crate::process::fork::PerProcess;
     #[cfg(all(unix, not(miri)))]
@@ -303,25 +268,25 @@ mod tests {
         AccessTable::after_fork(None)
     }
 
-    fn begin(table: &AccessTable, access: Access) -> Option<Recorded> {
-        table.begin(Recorded::by_this_thread(access), || None).ok()
+    fn begin(table: &AccessTable, access: Access) -> Option<Ticket> {
+        table.begin(&access, || None).ok()
     }
 
-    fn write(table: &AccessTable, range: Range<usize>) -> Option<Recorded> {
+    fn write(table: &AccessTable, range: Range<usize>) -> Option<Ticket> {
         begin(table, Access::by_host(Elements::contiguous(range), true))
     }
 
     fn is_empty(table: &AccessTable) -> bool {
         table.0.iter().all(|accesses| {
-            let Accesses { few, many } = &*accesses.lock().unwrap();
-            few.is_empty() && many.count == 0 && many.by_magnitude.iter().all(BTreeMap::is_empty)
+            let Accesses { few, many, .. } = &*accesses.lock().unwrap();
+            few.all().next().is_none() && many.is_empty() && many.all().next().is_none()
         })
     }
 
     /// With few accesses at a time and with many, so that they move between the list and the maps.
     #[test]
     fn random_accesses_are_judged_as_by_a_list() {
-        let (table, mut held, mut state) = (table(), Vec::<Recorded>::new(), 1_u64);
+        let (table, mut held, mut state) = (table(), Vec::<(Access, Ticket)>::new(), 1_u64);
         let mut random = |below: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             usize::try_from(state >> 33).unwrap() % below
@@ -331,8 +296,8 @@ mod tests {
             // First more accesses begin than end, then the other way round.
             let ends = if turn * 4 / turns % 2 == 0 { random(3) == 0 } else { random(3) != 0 };
             if ends && !held.is_empty() {
-                let recorded = held.swap_remove(random(held.len()));
-                table.end(&recorded);
+                let (_, ticket) = held.swap_remove(random(held.len()));
+                table.end(&ticket);
                 continue;
             }
             // Short and long ranges, near and far from one another, in one piece or in many. Some have gaps.
@@ -348,17 +313,16 @@ mod tests {
                 0 => Access::by_host(elements, writes),
                 stream => Access::by_device(elements, writes, StreamKey { handle: stream - 1, context: 0 }),
             };
-            let conflicts = |other: &Recorded| other.access.conflicts(&access);
-            let on_device = |other: &Recorded| other.access.by_device != 0;
-            let is_free = !held.iter().any(conflicts);
-            let is_free_of_devices = !held.iter().filter(|other| on_device(other)).any(conflicts);
+            let is_free = !held.iter().any(|(other, _)| other.conflicts(&access));
+            let by_devices = held.iter().filter(|(other, _)| other.by_device != 0);
+            let is_free_of_devices = !by_devices.clone().any(|(other, _)| other.conflicts(&access));
             assert_eq!(table.ask(&access).is_ok(), is_free_of_devices, "{access:?} beside {held:?}");
             let result = begin(&table, access);
             assert_eq!(result.is_some(), is_free, "{access:?} beside {held:?}");
-            held.extend(result);
+            held.extend(result.map(|ticket| (access, ticket)));
         }
-        for recorded in &held {
-            table.end(recorded);
+        for (_, ticket) in &held {
+            table.end(ticket);
         }
         assert!(is_empty(&table));
     }
@@ -380,11 +344,11 @@ mod tests {
             assert_eq!(table.ask(&other).is_err(), conflicts, "{other:?}");
             let second = begin(&table, other);
             assert_eq!(second.is_none(), conflicts, "{other:?}");
-            second.into_iter().chain([first]).for_each(|recorded| table.end(&recorded));
+            second.into_iter().chain([first]).for_each(|ticket| table.end(&ticket));
             assert!(is_empty(&table));
         }
         // Neither the host nor a stream that is not known is ordered with another one like it.
-        for unordered in [write(StreamKey::NONE), Access { writes: 1, ..by_host }] {
+        for unordered in [write(StreamKey::NONE), Access::by_host(by_host.elements, true)] {
             let table = table();
             assert!(begin(&table, unordered).is_some() && begin(&table, unordered).is_none());
         }
@@ -411,10 +375,10 @@ mod tests {
         // The same address, in one piece and in several.
         let run = |length: usize| {
             for _ in 0..turns {
-                if let Some(recorded) = write(&table, 4096..4096 + length) {
+                if let Some(ticket) = write(&table, 4096..4096 + length) {
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two writers");
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    table.end(&recorded);
+                    table.end(&ticket);
                 }
             }
         };
@@ -436,7 +400,7 @@ mod tests {
         let own = hold(0);
         // So many that they are in the maps.
         let more: Vec<_> = (0..2 * FEW).map(|at| hold(8000 + 8 * at)).collect();
-        thread::scope(|scope| assert_ne!(scope.spawn(|| hold(800)).join().unwrap().thread, own.thread));
+        let _of_another_thread = thread::scope(|scope| scope.spawn(|| hold(800)).join().unwrap());
         // Any thread of the child may be the first to use the table.
         let ask = || [0, 800, 8000].map(|start| write(PARENTS.get(), start..start + 8).is_some());
         assert!(in_a_child(|| {

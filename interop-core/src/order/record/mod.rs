@@ -7,15 +7,18 @@
 //!
 //! All extension modules with this crate in one interpreter share one record, that of the first module.
 
+pub(crate) mod access;
 pub(crate) mod accesses;
+pub(crate) mod few;
+pub(crate) mod many;
 
-use core::cell::Cell;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::order::record::accesses::{Access, AccessTable, OPEN_ON_DEVICES, Recorded};
+use crate::order::record::access::{Access, Ticket};
+use crate::order::record::accesses::{AccessTable, OPEN_ON_DEVICES};
 use crate::process::fork::PerProcess;
 
 /// The record of this module.
@@ -32,20 +35,19 @@ static RECORD: Record = Record { table: PerProcess::new(AccessTable::after_fork)
 #[repr(C)]
 struct Answer {
     is_refused: u32,
-    recorded: Recorded,
+    ticket: Ticket,
+    access: Access,
 }
 
 impl Answer {
-    fn into_result(self) -> Result<Recorded, Recorded> {
-        if self.is_refused == 0 { Ok(self.recorded) } else { Err(self.recorded) }
+    fn into_result(self) -> Result<Ticket, Access> {
+        if self.is_refused == 0 { Ok(self.ticket) } else { Err(self.access) }
     }
-}
 
-impl From<Result<Recorded, Recorded>> for Answer {
-    fn from(result: Result<Recorded, Recorded>) -> Self {
+    fn new(access: Access, result: Result<Ticket, Access>) -> Self {
         match result {
-            Ok(recorded) => Self { is_refused: 0, recorded },
-            Err(recorded) => Self { is_refused: 1, recorded },
+            Ok(ticket) => Self { is_refused: 0, ticket, access },
+            Err(access) => Self { is_refused: 1, ticket: Ticket::NONE, access },
         }
     }
 }
@@ -56,7 +58,7 @@ impl From<Result<Recorded, Recorded>> for Answer {
 #[repr(C)]
 pub(crate) struct SharedTable {
     begin: extern "C" fn(access: Access) -> Answer,
-    end: extern "C" fn(recorded: Recorded),
+    end: extern "C" fn(ticket: Ticket),
     forget: extern "C" fn(start: usize, end: usize),
     /// Compares an access with those by devices, and records nothing.
     ask: extern "C" fn(access: Access) -> Answer,
@@ -74,11 +76,11 @@ pub(crate) static OWN: SharedTable = SharedTable {
 };
 
 extern "C" fn begin_here(access: Access) -> Answer {
-    RECORD.table.get().begin(Recorded::by_this_thread(access), || None).into()
+    Answer::new(access, RECORD.table.get().begin(&access, || None))
 }
 
-extern "C" fn end_here(recorded: Recorded) {
-    RECORD.table.get().end(&recorded);
+extern "C" fn end_here(ticket: Ticket) {
+    RECORD.table.get().end(&ticket);
 }
 
 extern "C" fn forget_here(start: usize, end: usize) {
@@ -86,7 +88,7 @@ extern "C" fn forget_here(start: usize, end: usize) {
 }
 
 extern "C" fn ask_here(access: Access) -> Answer {
-    RECORD.table.get().ask(&access).map(|()| Recorded::by_this_thread(access)).into()
+    Answer::new(access, RECORD.table.get().ask(&access).map(|()| Ticket::NONE))
 }
 
 /// The tables that have accesses of this module. Those that began before [`record_in`] are still in its own.
@@ -126,14 +128,17 @@ pub(crate) fn ask(access: impl FnOnce() -> Option<Access>) -> Result<()> {
 
 #[cold]
 fn ask_tables(access: Access) -> Result<()> {
-    tables().try_for_each(|table| (table.ask)(access).into_result().map(drop).map_err(already_borrowed))
+    tables().try_for_each(|table| {
+        (table.ask)(access).into_result().map(drop).map_err(|other| already_borrowed(&other))
+    })
 }
 
 /// An access in the record, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenAccess {
-    recorded: Recorded,
-    end: extern "C" fn(Recorded),
+    ticket: Ticket,
+    /// Whether it is in the table of another module.
+    is_elsewhere: bool,
 }
 
 impl OpenAccess {
@@ -142,26 +147,33 @@ impl OpenAccess {
     /// # Errors
     ///
     /// [`ErrorKind::AlreadyBorrowed`] if a conflicting access exists.
-    pub(crate) fn new(access: Access) -> Result<Self> {
-        let end = Cell::new(OWN.end);
+    pub(crate) fn new(access: &Access) -> Result<Self> {
+        let mut is_elsewhere = false;
         let elsewhere = || {
             let shared = RECORD.shared.get()?;
-            end.set(shared.end);
-            Some((shared.begin)(access).into_result())
+            is_elsewhere = true;
+            Some((shared.begin)(*access).into_result())
         };
-        let recorded = RECORD.table.get().begin(Recorded::by_this_thread(access), elsewhere);
-        Ok(Self { recorded: recorded.map_err(already_borrowed)?, end: end.get() })
+        match RECORD.table.get().begin(access, elsewhere) {
+            Ok(ticket) => Ok(Self { ticket, is_elsewhere }),
+            Err(other) => Err(already_borrowed(&other)),
+        }
     }
 }
 
 impl Drop for OpenAccess {
+    #[inline]
     fn drop(&mut self) {
-        (self.end)(self.recorded);
+        match RECORD.shared.get() {
+            Some(shared) if self.is_elsewhere => (shared.end)(self.ticket),
+            _ => RECORD.table.get().end(&self.ticket),
+        }
     }
 }
 
-fn already_borrowed(other: Recorded) -> Error {
-    conflict(&other.access.elements.range(), other.access.writes != 0)
+#[cold]
+fn already_borrowed(other: &Access) -> Error {
+    conflict(&other.elements.range(), other.writes != 0)
 }
 
 /// The error for an access beside a conflicting one.
@@ -185,7 +197,7 @@ mod tests {
     use crate::process::fork::child::in_a_child;
 
     fn open(range: Range<usize>, writes: bool) -> Result<OpenAccess> {
-        OpenAccess::new(Access::by_host(Elements::contiguous(range), writes))
+        OpenAccess::new(&Access::by_host(Elements::contiguous(range), writes))
     }
 
     #[test]
