@@ -23,7 +23,7 @@ const NEIGHBOURS: u128 = 16;
 /// but for [`math`](crate::math).
 ///
 /// `workers` is the number of threads of the system that can share the work. `spread` gets the number of parts, and a function that runs
-/// the part of a number.
+/// the part of a number. It is not called for work that one thread does best.
 ///
 /// A part is one thread with many elements next to each other. So a kernel has to be right for every grid, and to go over all of its
 /// elements. A kernel with a [`BlockThread`](crate::BlockThread) or an array by [`Blocks`](crate::Blocks) runs on the grid of the launch
@@ -74,8 +74,11 @@ pub unsafe fn launch<K: Kernel>(
     let teams = size.threads() / u128::from(width);
     let rows = if parts > 1 { (teams / u128::from(parts)).clamp(1, NEIGHBOURS) as u32 } else { u32::MAX };
     let size = LaunchSize { grid: (parts, 1, 1), block: (width, 1, 1) };
-    let parameters = Shared::new(if parts == 1 { parameters.of_one_thread() } else { parameters });
     let instructions = Instructions::of_this_cpu();
+    if parts == 1 {
+        return run_part::<K>(instructions, HostPlace { number: 0, rows, size }, parameters.of_one_thread());
+    }
+    let parameters = Shared::new(parameters);
     let part = |number| {
         run_part::<K>(instructions, HostPlace { number, rows, size }, parameters.copy());
     };

@@ -342,6 +342,9 @@ pub unsafe trait Compiled {
     const NAME: &'static str;
 }
 
+/// The maximum number of parameters after the thread.
+const MAX_PARAMETERS: usize = 12;
+
 /// Up to twelve parameters, as a tuple.
 pub trait Parameters: Layouts + Sized {
     /// What a launch passes for them.
@@ -573,8 +576,11 @@ impl<'a, K: Kernel> Arguments<'a, K> {
                 crate::launch_size::LAUNCHABLE,
             ));
         }
-        let mut pointers = Vec::with_capacity(K::PARAMETERS.len());
-        self.for_each_pointer(|argument| pointers.push(argument));
+        let (mut pointers, mut count) = ([core::ptr::null(); MAX_PARAMETERS], 0);
+        self.for_each_pointer(|argument| {
+            pointers[count] = argument;
+            count += 1;
+        });
         // SAFETY: these are the arguments of the kernel, whose arrays are in memory of the host, as the caller promises.
         let parameters = unsafe { K::Parameters::<'_>::located::<HostMemory>(pointers.as_ptr()) };
         let parameters = parameters.unwrap_or_else(|| unreachable!("the host reaches its own memory"));

@@ -239,21 +239,20 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
 
     fn merged<L: sealed::Operand + ?Sized>(arrays: [&L; K]) -> Result<Self, ArgumentError> {
         const { assert!(K > 0 && N > 0, "at least one array, and room for one axis") };
-        let (ndim, sizes) = (arrays[0].ndim(), arrays.map(L::item_size));
-        let shape = common_shape(&arrays)?;
-        let mut merged = Axes { list: [Axis::ONCE; MAX_NDIM], len: 0, addresses: arrays.map(L::pointer) };
-        if numel(&shape[..ndim])? == 0 {
-            (merged.list[0], merged.len) = (Axis { extent: 0, steps: [1; K] }, 1);
-        } else {
-            for (axis, extent) in shape[..ndim].iter().enumerate().rev().filter(|(_, extent)| **extent != 1) {
-                let steps = arrays.map(|array| array.axis(axis).1 as isize);
-                merged.list[merged.len] = Axis { extent: *extent as usize, steps };
-                merged.len += 1;
-            }
-            merged.arrange(sizes);
+        check_shapes(&arrays)?;
+        // Few arrays have many axes, and a long list takes longer than the rest.
+        match arrays[0].ndim() {
+            ..=FEW_AXES => Self::arranged::<L, FEW_AXES>(arrays),
+            _ => Self::arranged::<L, MAX_NDIM>(arrays),
         }
-        let (inner, wide) = merged.cut(sizes)?;
-        let Axes { mut list, len, addresses } = merged;
+    }
+
+    /// As [`merged`](Self::merged), for arrays of one shape with up to `M` axes.
+    fn arranged<L: sealed::Operand + ?Sized, const M: usize>(arrays: [&L; K]) -> Result<Self, ArgumentError> {
+        let sizes = arrays.map(L::item_size);
+        let mut axes = Axes::<K, M>::new(&arrays)?;
+        let (inner, wide) = axes.cut(sizes)?;
+        let Axes { ref mut list, len, addresses } = axes;
         if len > N {
             let found = format!("{len} axes that do not merge");
             let allowed =
@@ -389,13 +388,14 @@ impl<'a, const K: usize, const N: usize> KernelArrays<'a, K, N> {
     }
 }
 
-/// Returns the extents, which must be the same for all arrays.
-fn common_shape<L: sealed::Operand + ?Sized, const K: usize>(
-    arrays: &[&L; K],
-) -> Result<[i64; MAX_NDIM], ArgumentError> {
-    let mut shape = [1; MAX_NDIM];
-    for (at, array) in arrays.iter().enumerate() {
-        let (ndim, first) = (array.ndim(), arrays[0].ndim());
+/// The number of axes that nearly all arrays have at most.
+const FEW_AXES: usize = 8;
+
+/// Compares the shapes of all arrays.
+fn check_shapes<L: sealed::Operand + ?Sized>(arrays: &[&L]) -> Result<(), ArgumentError> {
+    let ndim_of_first = arrays[0].ndim();
+    for (at, array) in arrays.iter().enumerate().skip(1) {
+        let (ndim, first) = (array.ndim(), ndim_of_first);
         if ndim != first {
             let found = format!("{ndim} in array {at} of the launch");
             return Err(ArgumentError::new(
@@ -405,9 +405,9 @@ fn common_shape<L: sealed::Operand + ?Sized, const K: usize>(
                 format!("{first}, as in the first"),
             ));
         }
-        for (axis, extent) in shape.iter_mut().enumerate().take(ndim) {
-            let found = array.axis(axis).0;
-            if at > 0 && found != *extent {
+        for axis in 0..ndim {
+            let (found, extent) = (array.axis(axis).0, arrays[0].axis(axis).0);
+            if found != extent {
                 let found = format!("{found} in axis {axis} of array {at} of the launch");
                 return Err(ArgumentError::new(
                     MistakeKind::Shape,
@@ -416,24 +416,21 @@ fn common_shape<L: sealed::Operand + ?Sized, const K: usize>(
                     format!("{extent}, as in the first"),
                 ));
             }
-            *extent = found;
         }
     }
-    Ok(shape)
+    Ok(())
 }
 
-fn numel(shape: &[i64]) -> Result<i64, ArgumentError> {
-    if shape.contains(&0) {
+/// Returns the number of elements of an array.
+fn numel<L: sealed::Operand + ?Sized>(array: &L) -> Result<i64, ArgumentError> {
+    let extents = (0..array.ndim()).map(|axis| array.axis(axis).0);
+    if extents.clone().any(|extent| extent == 0) {
         return Ok(0);
     }
-    let count = shape.iter().try_fold(1_i64, |product, extent| product.checked_mul(*extent));
+    let count = extents.clone().try_fold(1_i64, i64::checked_mul);
     count.filter(|count| isize::try_from(*count).is_ok()).ok_or_else(|| {
-        ArgumentError::new(
-            MistakeKind::Overflow,
-            "shape",
-            format_args!("{shape:?}"),
-            "fewer than 2^63 elements",
-        )
+        let shape = format!("{:?}", extents.collect::<Vec<_>>());
+        ArgumentError::new(MistakeKind::Overflow, "shape", shape, "fewer than 2^63 elements")
     })
 }
 
@@ -466,13 +463,32 @@ fn units_of(row: i64, wide: Wide) -> i64 {
 }
 
 /// The axes of the arrays in elements, and the addresses from which their steps are counted.
-struct Axes<const K: usize> {
-    list: [Axis<K>; MAX_NDIM],
+struct Axes<const K: usize, const M: usize> {
+    list: [Axis<K>; M],
     len: usize,
     addresses: [*mut u8; K],
 }
 
-impl<const K: usize> Axes<K> {
+impl<const K: usize, const M: usize> Axes<K, M> {
+    /// Turns, sorts and merges the axes of arrays of one shape.
+    fn new<L: sealed::Operand + ?Sized>(arrays: &[&L; K]) -> Result<Self, ArgumentError> {
+        let mut axes = Self { list: [Axis::ONCE; M], len: 0, addresses: arrays.map(L::pointer) };
+        if numel(arrays[0])? == 0 {
+            (axes.list[0], axes.len) = (Axis { extent: 0, steps: [1; K] }, 1);
+            return Ok(axes);
+        }
+        for axis in (0..arrays[0].ndim()).rev() {
+            let extent = arrays[0].axis(axis).0 as usize;
+            if extent != 1 {
+                let steps = arrays.map(|array| array.axis(axis).1 as isize);
+                axes.list[axes.len] = Axis { extent, steps };
+                axes.len += 1;
+            }
+        }
+        axes.arrange(arrays.map(L::item_size));
+        Ok(axes)
+    }
+
     /// Turns, sorts and merges the axes. At least one is left.
     fn arrange(&mut self, sizes: [usize; K]) {
         let (first, left) = arrange(&mut self.list[..self.len]);

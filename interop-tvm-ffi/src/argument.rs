@@ -69,14 +69,19 @@ fn tensor_in(value: &TVMFFIAny) -> Option<*const DLTensor> {
     }
 }
 
+/// The tensor of the next argument, which is live during the call.
+fn next_tensor(from: &Arguments<'_>, name: &'static str) -> Result<*const DLTensor, CallError> {
+    let value = from.next(name)?;
+    tensor_in(value).ok_or_else(|| from.wrong_type(name, value, "an array"))
+}
+
 /// Borrows the tensor of the next argument.
 fn tensor<'c>(
     from: &Arguments<'c>,
     name: &'static str,
     mutability: Mutability,
 ) -> Result<BorrowedTensor<'c>, CallError> {
-    let (value, call) = (from.next(name)?, from.call);
-    let Some(tensor) = tensor_in(value) else { return Err(from.wrong_type(name, value, "an array")) };
+    let (tensor, call) = (next_tensor(from, name)?, from.call);
     // SAFETY: 1 and 2: the caller lends a live tensor for the call, and orders its next work after that on its stream.
     // 3: the ABI has no read-only tensors.
     let borrowed = unsafe { BorrowedTensor::new(tensor, mutability) };
@@ -104,8 +109,11 @@ impl<'c> Argument<'c, ValueKind> for BorrowedTensor<'c> {
 #[diagnostic::do_not_recommend]
 impl<'c, A: FromArray + BorrowedFor<'c>> Argument<'c, ArrayKind> for A {
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
-        let tensor = tensor(from, name, Mutability::Writable)?;
-        tensor.into_array().map_err(|refused| from.of_argument(name, refused.error))
+        let (tensor, call) = (next_tensor(from, name)?, from.call);
+        // SAFETY: as in `tensor`.
+        let array =
+            unsafe { BorrowedTensor::array(tensor, Mutability::Writable, |device| call.stream(device)) };
+        array.map_err(|error| from.of_argument(name, error))
     }
 }
 

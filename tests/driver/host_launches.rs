@@ -3,17 +3,24 @@
 #![expect(unsafe_code, reason = "names PTX, and launches it where that is refused")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 
+use interop_core::arrays::ArrayD;
 use interop_core::cuda::{CudaBuffer, MemoryKind};
+use interop_core::dlpack::DLTensor;
 use interop_core::kernel::{
     Atomic, BlockThread, Blocks, Elementwise, In, Out, Rows, Team, Thread, View, ViewMut, kernel,
 };
+use interop_core::lent::{Borrowed, BorrowedMut, BorrowedTensor};
+use interop_core::storage::Mutability;
 use interop_core::{
-    CudaArray, DType, ErrorKind, HostVec, KernelModule, LaunchScope, LaunchSize, SharedBuffer, StreamHandle,
+    CudaArray, DType, Device, ErrorKind, HostVec, KernelModule, LaunchScope, LaunchSize, SharedBuffer,
+    StreamHandle,
 };
 
 use crate::cuda_program::Place;
 use crate::exclusive_driver::turn;
+use crate::support::allocator::watch;
 use crate::support::arrays::{Array, Pinned};
 use crate::support::assert_told;
 
@@ -90,6 +97,52 @@ fn kernel_runs_on_the_cpu_without_a_call_of_the_driver() {
     scope.launch(&KERNELS, FEW, arguments).unwrap();
     scope.finish().unwrap();
     assert_eq!((numbers(&to), turn.all_calls()), (vec![111, 122, 133], 0));
+}
+
+/// The array is an argument that a C caller lends, as those of `hello-functions`.
+#[test]
+fn a_small_call_makes_one_list_and_asks_only_where_its_arrays_are() {
+    let turn = turn();
+    let (mut numbers, other, mut shape) = ([1_i16, 2, 3], [10_i16, 20, 30], [3_i64]);
+    let tensor = |data: *const i16, shape: &mut [i64; 1]| DLTensor {
+        data: data.cast_mut().cast(),
+        device: Device::CPU,
+        ndim: 1,
+        dtype: DType::I16,
+        shape: shape.as_mut_ptr(),
+        strides: ptr::null_mut(),
+        byte_offset: 0,
+    };
+    let to = tensor(numbers.as_mut_ptr(), &mut shape);
+    let from = tensor(other.as_ptr(), &mut shape);
+    let call = || -> interop_core::Result<()> {
+        // SAFETY: the tensor describes `numbers`, which live, and which nothing else uses meanwhile. No stream is stated.
+        let mut to: ArrayD<BorrowedMut<'_, i16>> =
+            unsafe { BorrowedTensor::array(&raw const to, Mutability::Writable, |_| None) }?;
+        // SAFETY: as above, for `other`.
+        let from: ArrayD<Borrowed<'_, i16>> =
+            unsafe { BorrowedTensor::array(&raw const from, Mutability::ReadOnly, |_| None) }?;
+        for with_other in [false, true] {
+            let scope = LaunchScope::new();
+            if with_other {
+                let arrays = scope.elementwise((&mut to, &from))?;
+                scope.launch(&KERNELS, arrays.launch_size(), add_all::with(arrays))?;
+            } else {
+                let arrays = scope.elementwise((&mut to,))?;
+                scope.launch(&KERNELS, arrays.launch_size(), checked::with(arrays))?;
+            }
+            scope.finish()?;
+        }
+        Ok(())
+    };
+    // The first call makes the lists of the record, which stay.
+    call().unwrap();
+    turn.reset_calls();
+    let (called, tally) = watch(call);
+    called.unwrap();
+    // The list for the second array of a scope, and a question for each import.
+    assert_eq!((tally.made, turn.all_calls()), (1, 2));
+    assert_eq!(numbers, [23, 44, 65]);
 }
 
 #[test]

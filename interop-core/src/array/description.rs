@@ -322,10 +322,15 @@ impl Description {
         Err(wrong())
     }
 
+    /// As [`join`](Self::join), quickly for the usual elements.
+    #[inline]
+    pub(crate) fn joined_layout(&self, element: &ElementType) -> Result<Option<Layout>> {
+        if self.has_scalar_type(element) { Ok(None) } else { self.join(*element) }
+    }
+
     /// As [`join`](Self::join), but always returns a layout.
     pub(crate) fn layout_of(&self, element: &ElementType) -> Result<Layout> {
-        let joined = if self.has_scalar_type(element) { None } else { self.join(*element)? };
-        Ok(joined.unwrap_or_else(|| self.layout.clone()))
+        Ok(self.joined_layout(element)?.unwrap_or_else(|| self.layout.clone()))
     }
 
     /// Returns an error if the elements are not of type `element`.

@@ -120,7 +120,16 @@ impl<T: Copy + Default, const N: usize> From<[T; N]> for Dims<T> {
 
 impl<T: Copy + Default> FromIterator<T> for Dims<T> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
-        Self::from(&Vec::from_iter(items)[..])
+        let (mut rest, mut len, mut items) = (items.into_iter(), 0, [T::default(); INLINE]);
+        while len < INLINE {
+            let Some(item) = rest.next() else { return Self(Repr::Inline { len, items }) };
+            items[len] = item;
+            len += 1;
+        }
+        match rest.next() {
+            None => Self(Repr::Inline { len, items }),
+            Some(next) => Self(Repr::Heap(items.into_iter().chain([next]).chain(rest).collect())),
+        }
     }
 }
 

@@ -17,13 +17,14 @@ use crate::array::element::Element;
 use crate::array::mutability::Mutability;
 use crate::array::stream_handle::StreamHandle;
 use crate::derive::cuda_array::CudaArray;
-use crate::derive::from_array::FromArray;
+use crate::derive::from_array::{FromArray, assemble_named};
 use crate::driver::reach::Reach;
 use crate::driver::stream::Stream;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::cuda_buffer::CudaBuffer;
+use crate::memory::extraction::Extraction;
 use crate::memory::host_vec::{HostBuffer, HostVec};
-use crate::memory::import::{Import, ImportSlot};
+use crate::memory::import::{Filled, Import, ImportSlot};
 use crate::memory::lease::{Borrowed, BorrowedMut};
 use crate::memory::owner::Owner;
 use crate::order::array_info::ArrayInfo;
@@ -103,25 +104,39 @@ impl<'a> BorrowedTensor<'a> {
     /// 3. With [`Mutability::Writable`], the memory may be written during that time. With
     ///    [`Mutability::UniqueOwner`], nothing else uses it meanwhile.
     pub unsafe fn new(tensor: *const DLTensor, mutability: Mutability) -> Result<Self> {
-        if tensor.is_null() {
-            return Err(Error::new(ErrorKind::NullPointer, "tensor", "a null pointer", "a `DLTensor`"));
-        }
-        let flags = if mutability == Mutability::ReadOnly { FLAG_READ_ONLY } else { 0 };
         let mut slot = ImportSlot::new();
-        // SAFETY: rule 1.
-        let described =
-            slot.describe(Verification::Full, |info| unsafe { read_tensor(tensor, flags, info) })?;
-        // Nothing is released, so the reach only tells the context.
-        let owner = Owner::none().with_reach(described.reach);
-        let filled = described.own(owner, None);
-        let mut import = slot.into_import(filled);
-        import.info.description.mutability = mutability;
-        if import.info.device != Device::CPU {
-            // The library may work on any stream, before and after the call.
-            import.info.state.placement = Placement::Unknown;
-            import.change(Change::Hides);
+        // SAFETY: as the caller promises.
+        let filled = unsafe { fill(&mut slot, tensor, mutability) }?;
+        Ok(Self { import: slot.into_import(filled), marker: PhantomData })
+    }
+
+    /// Makes a derived struct of a tensor: as [`new`](Self::new), [`with_stream`](Self::with_stream) if `stream` returns one for the
+    /// device, and [`into_array`](Self::into_array), but without a move of the tensor between these.
+    ///
+    /// # Errors
+    ///
+    /// As these.
+    ///
+    /// # Safety
+    ///
+    /// As these.
+    #[doc(hidden)]
+    pub unsafe fn array<A: FromArray + BorrowedFor<'a>>(
+        tensor: *const DLTensor,
+        mutability: Mutability,
+        stream: impl FnOnce(Device) -> Option<StreamHandle>,
+    ) -> Result<A> {
+        let mut slot = ImportSlot::new();
+        // SAFETY: as the caller promises.
+        let filled = unsafe { fill(&mut slot, tensor, mutability) }?;
+        let import = slot.import(&filled);
+        let device = import.info.device;
+        let stream = if device == Device::CPU { None } else { stream(device) };
+        if let Some(stream) = stream {
+            let context = import.context();
+            import.put_on_callers_stream(stream, context);
         }
-        Ok(Self { import, marker: PhantomData })
+        assemble_named(&mut Extraction::new(import))
     }
 
     /// States on which stream the library works. That of CPU memory does not change.
@@ -156,6 +171,33 @@ impl<'a> BorrowedTensor<'a> {
             Refused::new(Self { import: *value, marker: PhantomData }, error)
         })
     }
+}
+
+/// Fills a slot with a tensor that is lent.
+///
+/// # Safety
+///
+/// As [`BorrowedTensor::new`].
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the slot is written in place")]
+unsafe fn fill(slot: &mut ImportSlot, tensor: *const DLTensor, mutability: Mutability) -> Result<Filled> {
+    if tensor.is_null() {
+        return Err(Error::new(ErrorKind::NullPointer, "tensor", "a null pointer", "a `DLTensor`"));
+    }
+    let flags = if mutability == Mutability::ReadOnly { FLAG_READ_ONLY } else { 0 };
+    // SAFETY: rule 1.
+    let described = slot.describe(Verification::Full, |info| unsafe { read_tensor(tensor, flags, info) })?;
+    // Nothing is released, so the reach only tells the context.
+    let owner = Owner::none().with_reach(described.reach);
+    let filled = described.own(owner, None);
+    let import = slot.import(&filled);
+    import.info.description.mutability = mutability;
+    if import.info.device != Device::CPU {
+        // The library may work on any stream, before and after the call.
+        import.info.state.placement = Placement::Unknown;
+        import.change(Change::Hides);
+    }
+    Ok(filled)
 }
 
 impl Import {

@@ -34,8 +34,8 @@ mod sealed {
     }
 
     pub trait Operand<'a, O> {
-        /// Describes the array in elements of the kernel.
-        fn describe(self) -> Result<OperandArray<'a>>;
+        /// Describes the array in elements of the kernel. In place, because a description is long.
+        fn describe(self, to: &mut Option<OperandArray<'a>>) -> Result<()>;
     }
 }
 
@@ -44,37 +44,47 @@ mod sealed {
 pub struct OperandArray<'a> {
     info: ArrayInfo,
     scope_use: ScopeUse<'a>,
-    /// In elements of the kernel.
-    layout: Layout,
+    /// In elements of the kernel, if these are not those of the array.
+    joined: Option<Layout>,
     size: usize,
     align: usize,
 }
 
 impl<'a> OperandArray<'a> {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "it is written in place")]
     fn new<T: Element>(info: ArrayInfo, scope_use: ScopeUse<'a>) -> Result<Self> {
-        let (layout, size, align) = (info.layout_of(&T::TYPE)?, size_of::<T>(), align_of::<T>());
-        Ok(Self { info, scope_use, layout, size, align })
+        let (joined, size, align) = (info.joined_layout(&T::TYPE)?, size_of::<T>(), align_of::<T>());
+        Ok(Self { info, scope_use, joined, size, align })
+    }
+
+    fn view(&self) -> Result<DynKernelView<'_>> {
+        let layout = self.joined.as_ref().unwrap_or(&self.info.layout);
+        let address = launch_address(self.info.unwatched_address, self.info.device(), self.align)?;
+        Ok(DynKernelView::new(address, self.size, layout.shape(), layout.strides())?)
     }
 }
 
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'a, In<T>> for &'a S {}
 
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<'a, In<T>> for &'a S {
-    fn describe(self) -> Result<OperandArray<'a>> {
+    fn describe(self, to: &mut Option<OperandArray<'a>>) -> Result<()> {
         let info = CudaArray::info(self)?;
         let scope_use = ScopeUse::read(self, &info);
-        OperandArray::new::<T>(info, scope_use)
+        *to = Some(OperandArray::new::<T>(info, scope_use)?);
+        Ok(())
     }
 }
 
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> ElementwiseOperand<'a, Out<T>> for &'a mut S {}
 
 impl<'a, T: Element + KernelElement, S: CudaArray + ?Sized> sealed::Operand<'a, Out<T>> for &'a mut S {
-    fn describe(self) -> Result<OperandArray<'a>> {
+    fn describe(self, to: &mut Option<OperandArray<'a>>) -> Result<()> {
         let info = CudaArray::info(self)?;
         info.check_writable()?;
         let scope_use = ScopeUse::write(self, &info)?;
-        OperandArray::new::<T>(info, scope_use)
+        *to = Some(OperandArray::new::<T>(info, scope_use)?);
+        Ok(())
     }
 }
 
@@ -114,8 +124,10 @@ macro_rules! tuples {
             where
                 'a: 's,
             {
-                let arrays = [self.0.describe()?, $(self.$number.describe()?,)*];
-                let merged = merge::<$count, N>(scope, arrays)?;
+                let mut arrays = [const { None }; $count];
+                self.0.describe(&mut arrays[0])?;
+                $(self.$number.describe(&mut arrays[$number])?;)*
+                let merged = merge::<$count, N>(scope, &mut arrays)?;
                 // SAFETY: the arrays have these element types, at addresses aligned for them; the scope borrows them, and the
                 // first one was checked to have an element for each index.
                 Ok(unsafe { KernelElementwise::from_arrays(merged) })
@@ -131,17 +143,20 @@ tuples! {
     4: S A 0 T B 1 U C 2 V D 3;
 }
 
+/// Adds arrays, all of which are described, to a scope, and merges their axes.
 fn merge<'s, 'a, const K: usize, const N: usize>(
     scope: &'s LaunchScope<'a>,
-    arrays: [OperandArray<'a>; K],
+    arrays: &mut [Option<OperandArray<'a>>; K],
 ) -> Result<KernelArrays<'s, K, N>> {
-    let mut views = Vec::with_capacity(K);
-    for OperandArray { info, layout, size, align, .. } in &arrays {
-        let address = launch_address(info.unwatched_address, info.device(), *align)?;
-        views.push(DynKernelView::new(address, *size, layout.shape(), layout.strides())?);
+    let mut views = [None; K];
+    for (view, array) in views.iter_mut().zip(arrays.iter().flatten()) {
+        *view = Some(array.view()?);
     }
-    let merged = KernelArrays::new(core::array::from_fn(|number| &views[number] as _))?.unbound();
-    arrays.into_iter().try_for_each(|OperandArray { info, scope_use, .. }| scope.add(&info, scope_use))?;
+    let view = |view| Option::as_ref(view).unwrap_or_else(|| unreachable!("each array is described")) as _;
+    let merged = KernelArrays::new(views.each_ref().map(view))?.unbound();
+    for OperandArray { info, scope_use, .. } in arrays.iter_mut().flatten() {
+        scope.add(info, scope_use.take())?;
+    }
     Ok(merged)
 }
 

@@ -34,15 +34,13 @@ pub(crate) fn is_on_host(device: Device) -> bool {
 /// elements, and nobody else uses those that the kernel writes.
 #[cfg(feature = "host-launch")]
 pub(crate) unsafe fn run<K: Kernel>(size: LaunchSize, arguments: &Arguments<'_, K>) -> Result<()> {
+    // SAFETY: the arrays are as the caller promises. `spread` runs each part once, and returns after the last one.
+    let run = |workers| unsafe { arguments.run_on_host(size, workers, spread) };
     let mut done = Ok(());
-    let mut run = || {
-        // SAFETY: the arrays are as the caller promises. `spread` runs each part once, and returns after the last one.
-        done = unsafe { arguments.run_on_host(size, workers(), spread) };
-    };
     if is_short(size) {
-        run();
+        done = run(1);
     } else {
-        run_blocking(run);
+        run_blocking(|| done = run(workers()));
     }
     done.map_err(|error| Error::from(error).with_origin(text!("kernel `{}`", K::NAME)))
 }

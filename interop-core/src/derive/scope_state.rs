@@ -38,6 +38,11 @@ impl<'a> ScopeUse<'a> {
         Self { writes: false, notice: info.state.is_foreign.then(notice) }
     }
 
+    /// Moves it out of a description.
+    pub(crate) fn take(&mut self) -> Self {
+        Self { writes: self.writes, notice: self.notice.take() }
+    }
+
     /// As [`read`](Self::read), for an array that the scope writes.
     ///
     /// # Errors
@@ -71,8 +76,38 @@ pub(crate) struct ScopeState<'a> {
     default_stream: Option<DefaultStream<'a>>,
     /// Whether the stream was named by the user.
     is_named: bool,
-    arrays: Vec<Member<'a>>,
+    arrays: Members<'a>,
     pub(crate) across_devices: bool,
+}
+
+/// The arrays of a scope. Many scopes have one, which needs no memory of the heap.
+#[derive(Default)]
+struct Members<'a> {
+    first: Option<Member<'a>>,
+    others: Vec<Member<'a>>,
+}
+
+impl<'a> Members<'a> {
+    fn iter(&self) -> impl Iterator<Item = &Member<'a>> + Clone {
+        self.first.iter().chain(&self.others)
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
+        self.first.iter_mut().chain(&mut self.others)
+    }
+
+    fn push(&mut self, member: Member<'a>) {
+        if self.first.is_none() {
+            self.first = Some(member);
+        } else {
+            self.others.push(member);
+        }
+    }
+
+    /// Notes that arrays were used in no other way than in a scope that has ended.
+    fn leave_scope(&self) {
+        self.iter().filter_map(|member| member.state.uses.as_deref()).for_each(Uses::leave_scope);
+    }
 }
 
 /// The stream of a scope.
@@ -199,12 +234,12 @@ impl<'a> ScopeState<'a> {
 
     /// The number of arrays.
     pub(crate) fn len(&self) -> usize {
-        self.arrays.len()
+        self.arrays.iter().count()
     }
 
     /// Whether the arrays are in memory of the host. Then launches run on the CPU.
     pub(crate) fn is_on_host(&self) -> bool {
-        self.arrays.first().is_some_and(|first| is_on_host(first.device))
+        self.arrays.first.as_ref().is_some_and(|first| is_on_host(first.device))
     }
 
     /// Returns the stream of the scope, and the device of its arrays.
@@ -263,7 +298,7 @@ impl<'a> ScopeState<'a> {
         let elements = info.elements();
         let shared = is_shared(info).then_some(elements);
         self.check_aliases(&elements, scope_use.writes)?;
-        check_place(info, self.arrays.first().map(|first| first.device), self.is_named)?;
+        check_place(info, self.arrays.first.as_ref().map(|first| first.device), self.is_named)?;
         if is_on_host(info.device) {
             let claim = Claim::by_host(shared, scope_use.writes)?;
             check_readable(info.work(), &claim)?;
@@ -355,9 +390,14 @@ impl<'a> ScopeState<'a> {
     ///
     /// As [`LaunchScope::finish`](crate::LaunchScope::finish).
     pub(crate) fn join(&mut self) -> Result<()> {
+        if self.arrays.first.is_none() {
+            // The scope has none, or is at its end for the second time, in its drop.
+            return Ok(());
+        }
         if self.is_on_host() {
             // The kernels have run.
-            leave_scope(&core::mem::take(&mut self.arrays));
+            self.arrays.leave_scope();
+            self.arrays = Members::default();
             return Ok(());
         }
         if self.stream.is_none()
@@ -369,7 +409,7 @@ impl<'a> ScopeState<'a> {
         }
         let mut arrays = core::mem::take(&mut self.arrays);
         let Some(scope) = self.stream.filter(|_| is_available()) else {
-            leave_scope(&arrays);
+            arrays.leave_scope();
             return Ok(());
         };
         let stream = scope.stream;
@@ -379,7 +419,7 @@ impl<'a> ScopeState<'a> {
         // The driver is asked only if it matters.
         let is_captured = !arrays.iter().all(Member::is_in_capture) && is_capturing(stream.handle());
         let mut needs_host = false;
-        for member in &arrays {
+        for member in arrays.iter() {
             needs_host |= member.order_after(stream, is_captured);
         }
         // Foreign code, so it comes last. Nobody is asked in vain.
@@ -391,7 +431,7 @@ impl<'a> ScopeState<'a> {
         }
         // Arrays that nothing waits for stay in use.
         if waited.is_ok() {
-            leave_scope(&arrays);
+            arrays.leave_scope();
         }
         match noted {
             Err(panic) if !panicking() => resume_unwind(panic),
@@ -420,9 +460,4 @@ pub(crate) fn unnamed_default_stream() -> Error {
     let allowed = "a default stream of the current context, or another stream";
     let error = Error::new(ErrorKind::Stream, "stream", found, allowed);
     error.with_rust_hint("make its context current, or name a stream: `LaunchScope::on(&stream)`")
-}
-
-/// Notes that arrays were used in no other way than in a scope that has ended.
-fn leave_scope(arrays: &[Member<'_>]) {
-    arrays.iter().filter_map(|member| member.state.uses.as_deref()).for_each(Uses::leave_scope);
 }
