@@ -70,6 +70,14 @@ pub mod __private {
     //! Items that expanded code uses. The interface is not stable: the derive is pinned to the same version.
 
     pub use crate::derive::expansion::*;
+    /// What `interop-ipc` needs for memory of devices.
+    pub mod processes {
+        pub use crate::driver::context::run_in;
+        pub use crate::driver::functions::{Driver, IpcHandle, Outcome, driver};
+        pub use crate::driver::number::{EndsInNumber, SharedNumber};
+        pub use crate::driver::pointer::attribute_values;
+        pub use crate::order::shared_work::{SharedWork, await_number, drop_after_all_work};
+    }
     pub use crate::process::fork::PerProcess;
     #[cfg(all(feature = "python", not(python_too_old)))]
     pub use crate::python::expansion as python;

@@ -43,10 +43,25 @@
 //! | [`SharedVec`] | a storage that can be shared |
 //! | [`ShareParcel`] | offers a struct, or a copy of any array |
 //! | [`Parcel`] | the message, and the end of the offer |
-//! | [`FromParcel`], [`open`] | opens an array as a struct, or as an [`Import`] |
+//! | [`FromParcel`], [`open`], [`open_on`] | opens an array as a struct, or as an [`Import`] |
 //! | [`share_import`], [`give_import`], [`copy_import`] | offer an array without a struct, for example of NumPy over a [`SharedVec`] |
 //! | [`zeroed`] | memory that can be shared, of any element type |
 //! | [`leases`], [`listen_at`] | who has what open; a path for containers |
+//!
+//! # Memory of a GPU
+//!
+//! An array in memory of `cudaMalloc` is shared as one of the host. The driver says in which allocation it lies, and at which offset.
+//! That is the memory of [`MemoryKind::Device`](interop_core::cuda::MemoryKind::Device), and the default of PyTorch, `CuPy` and Numba.
+//! An array of any other memory is an error, which names the allocator and the setting that changes it.
+//!
+//! Both processes work in the order of numbers, which their streams write and await in a page that both have mapped:
+//!
+//! - The consumer's stream waits for the work that was pending when the array was shared ([`open_on`]). No host waits.
+//! - The drop of an open array writes a number behind all work that may use it. The producer gets the array back after that, or at once
+//!   for a stream that waits for it ([`Parcel::take_back_on`]).
+//! - If the producer dies, the consumer writes its numbers, so no stream waits for ever. The elements may then be unfinished.
+//!
+//! An allocation stays open while any array in it is open here: keep one, if arrays of one block come and go.
 //!
 //! # What holds
 //!
@@ -55,7 +70,8 @@
 //!   number of 128 bits, each offer is counted, and ends after its time.
 //! - **Only what can be shared.** An array in other memory is an error, never a silent copy: allocate it as a [`SharedVec`], or call
 //!   [`copy_parcel`](ShareParcel::copy_parcel).
-//! - **Checked.** The elements must lie within the block, and the block in a file that cannot shrink.
+//! - **Checked.** The elements must lie within the block, and the block in a file that cannot shrink, or in the allocation that the driver
+//!   has opened.
 //! - **Ends.** If the consumer dies, at whatever step, the producer drops what it kept. If the producer dies, open arrays stay
 //!   readable, and everything else is [`ErrorKind::Gone`](interop_core::ErrorKind::Gone).
 //! - **Forks.** A forked child can open and offer arrays. It gives nothing back that its parent has open.
@@ -66,12 +82,15 @@
 //!   the same user. A [`SharedVec`] has a block of its own.
 //! - The producer promises not to write to a shared array while it is open, as for every array that is lent to another library.
 //! - A consumer that never drops an array keeps its memory. [`leases`] tells who it is.
-//! - Memory of a GPU, other users, other hosts, and other systems than Linux: not yet, or never.
+//! - A hostile process of the same user can send a handle of the driver that ends the CUDA context of its reader.
+//! - An array that a stream captures into a graph is neither shared nor opened. A device that cannot wait for numbers makes the host wait.
+//! - Other users, other hosts, and other systems than Linux: not yet, or never.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("`interop-ipc` needs memory files and abstract sockets, which only Linux has");
 
 mod block;
+mod device_block;
 mod errors;
 mod imports;
 mod message;
@@ -83,7 +102,7 @@ mod shared_vec;
 mod socket;
 mod visit;
 
-use interop_core::{Import, Result};
+use interop_core::{Import, Result, StreamHandle};
 
 pub use imports::{copy_import, give_import, share_import, zeroed};
 pub use office::{Lease, Parcel, leases, listen_at};
@@ -93,7 +112,8 @@ pub use shared_vec::SharedVec;
 /// Opens an array of another process, by the bytes of a [`Parcel`].
 ///
 /// The array is read-only, unless the producer gave it away ([`ShareParcel::into_parcel`]). It is given back when the import, or what was
-/// made of it, is dropped. No GPU is used.
+/// made of it, is dropped. An array in memory of a GPU is on a stream of the library, which waits for the producer's work: a library to
+/// which it is passed waits for that, as for every import.
 ///
 /// ```
 /// let error = interop_ipc::open(b"no message").unwrap_err();
@@ -107,6 +127,21 @@ pub use shared_vec::SharedVec;
 /// - [`Gone`](interop_core::ErrorKind::Gone) if the process has ended or does not answer within 5 s, and if the array is not offered any more.
 /// - [`OutOfMemory`](interop_core::ErrorKind::OutOfMemory) if this process has 1024 arrays of the other one open, or too many files or mappings. The offer stays.
 /// - [`Unsupported`](interop_core::ErrorKind::Unsupported) if the process belongs to another user.
+/// - [`Device`](interop_core::ErrorKind::Device) for memory of a GPU that this process does not see, [`Driver`](interop_core::ErrorKind::Driver)
+///   without a driver, and with its answer.
 pub fn open(bytes: &[u8]) -> Result<Import> {
-    visit::open(bytes)
+    visit::open(bytes, None)
+}
+
+/// As [`open`]. If the array is in memory of a GPU, `stream` waits for the producer's work, and the array is on this stream, as after
+/// [`Import::with_stream`]. The host does not wait.
+///
+/// The stream must be live as long as the import. For memory of the host it means nothing.
+///
+/// # Errors
+///
+/// As [`open`], and [`StreamCapture`](interop_core::ErrorKind::StreamCapture) if the stream captures a graph: each replay would find
+/// the work done.
+pub fn open_on(bytes: &[u8], stream: StreamHandle) -> Result<Import> {
+    visit::open(bytes, Some(stream))
 }

@@ -8,6 +8,7 @@
 //! | nonce | 16 |
 //! | address of the office: its kind, length and bytes | 1, 1, up to 107 |
 //! | block: number, bytes; offset of element \[0, …, 0\] in it | 8, 8, 8 |
+//! | memory of a GPU: its UUID | 16 |
 //! | element type as `DLDataType` | 4 |
 //! | rank; extents; strides in elements | 1, 8 each, 8 each |
 //! | fields of struct elements: their number, and each with its name, offset, type, extents and own fields | 1, … |
@@ -17,13 +18,15 @@ use interop_core::element::{StructField, StructType};
 use interop_core::storage::Mutability;
 use interop_core::{ArrayInfo, DType, Device, Error, ErrorKind, Result, StreamHandle};
 
+use crate::device_block::Uuid;
 use crate::errors::malformed;
 use crate::socket::{Address, MAX_ADDRESS};
 
 const MAGIC: [u8; 4] = *b"ITPC";
 const VERSION: u16 = 1;
-/// The kind of memory: a sealed memory file of the host. Kinds of a GPU follow.
+/// The kind of memory: of the host, or of a GPU.
 const HOST: u8 = 0;
+const DEVICE: u8 = 1;
 const READ_ONLY: u8 = 1;
 const PADDED: u8 = 2;
 /// The greatest length of a message.
@@ -46,6 +49,8 @@ pub(crate) struct Message {
     pub(crate) block: u64,
     pub(crate) block_bytes: u64,
     pub(crate) offset: u64,
+    /// The GPU that has the memory; `None` for the host.
+    pub(crate) device: Option<Uuid>,
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<i64>,
     /// In elements.
@@ -64,13 +69,14 @@ impl Message {
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
         let flags = if self.is_read_only { READ_ONLY } else { 0 } | if self.is_padded { PADDED } else { 0 };
-        out.extend([HOST, flags]);
+        out.extend([if self.device.is_some() { DEVICE } else { HOST }, flags]);
         out.extend(self.nonce);
         out.push(self.office.kind());
         write_short(&mut out, self.office.bytes())?;
         for word in [self.block, self.block_bytes, self.offset] {
             out.extend(word.to_le_bytes());
         }
+        out.extend(self.device.iter().flatten());
         write_dtype(&mut out, self.dtype);
         out.push(count("axes", self.shape.len(), MAX_RANK)?);
         for word in self.shape.iter().chain(&self.strides) {
@@ -104,8 +110,8 @@ impl Message {
             return Err(Error::new(ErrorKind::Version, location, version, format_args!("{VERSION}")));
         }
         let kind = reader.byte()?;
-        if kind != HOST {
-            return Err(malformed("kind", kind, "0: memory of the host"));
+        if !matches!(kind, HOST | DEVICE) {
+            return Err(malformed("kind", kind, "0 or 1: memory of the host or of a GPU"));
         }
         let flags = reader.byte()?;
         if flags & !(READ_ONLY | PADDED) != 0 {
@@ -115,6 +121,7 @@ impl Message {
         let address_kind = reader.byte()?;
         let office = Address::new(address_kind, reader.short(MAX_ADDRESS)?)?;
         let [block, block_bytes, offset] = [reader.word()?, reader.word()?, reader.word()?];
+        let device = if kind == DEVICE { Some(reader.array()?) } else { None };
         let dtype = reader.dtype()?;
         let rank = reader.count("rank", MAX_RANK)?;
         let (shape, strides) = (reader.words(rank)?, reader.words(rank)?);
@@ -131,18 +138,19 @@ impl Message {
             block,
             block_bytes,
             offset,
+            device,
             dtype,
             shape,
             strides,
             struct_type,
         };
         // Whatever address the block gets, the elements must lie in it.
-        message.describe(ANY_ADDRESS)?;
+        message.describe(ANY_ADDRESS, Device::CPU, StreamHandle::NothingPending)?;
         Ok(message)
     }
 
-    /// Describes the array in a block at an address, and checks it.
-    pub(crate) fn describe(&self, block: usize) -> Result<ArrayInfo> {
+    /// Describes the array in a block at an address, whose work comes before later work on a stream, and checks it.
+    pub(crate) fn describe(&self, block: usize, device: Device, stream: StreamHandle) -> Result<ArrayInfo> {
         let end = usize::try_from(self.block_bytes).ok().and_then(|bytes| block.checked_add(bytes));
         let Some(end) = end else {
             return Err(malformed(
@@ -159,9 +167,9 @@ impl Message {
             struct_type: self.struct_type.as_ref(),
             strides: Strides::Elements(&self.strides),
             mutability,
-            stream: Some(StreamHandle::NothingPending),
+            stream: Some(stream),
             memory: Some(block..end),
-            ..RawDescriptor::new(block, Device::CPU, &self.shape)
+            ..RawDescriptor::new(block, device, &self.shape)
         }
         .validate()
     }
@@ -329,6 +337,7 @@ mod tests {
             block: 7,
             block_bytes: 4096,
             offset: 24 * 9,
+            device: None,
             dtype: opaque(24),
             shape: vec![2, 3],
             strides: vec![-6, 1],
@@ -336,11 +345,17 @@ mod tests {
         }
     }
 
+    fn describe(message: &Message) -> Result<ArrayInfo> {
+        message.describe(1 << 20, Device::CPU, StreamHandle::NothingPending)
+    }
+
     #[test]
     fn a_message_says_what_was_written() {
-        let info = message().describe(1 << 20);
+        let info = describe(&message());
         let plain = Message { dtype: DType::F32, offset: 40, struct_type: None, ..message() };
-        for message in [message(), plain.clone()] {
+        let on_device = Message { device: Some(*b"sixteen bytes..."), ..plain.clone() };
+        assert!(on_device.write().expect("short").len() <= 200);
+        for message in [message(), plain.clone(), on_device] {
             assert_eq!(Message::read(&message.write().expect("short")), Ok(message));
         }
         assert!(plain.write().expect("short").len() <= 200);
@@ -355,7 +370,7 @@ mod tests {
     #[test]
     fn an_array_must_lie_in_its_block() {
         let fits = Message { block_bytes: 24 * 12, ..message() };
-        assert!(fits.describe(1 << 20).is_ok());
+        assert!(describe(&fits).is_ok());
         let changes: [fn(&mut Message); 7] = [
             |message| message.block_bytes -= 1,
             |message| message.offset -= 24 * 4,
@@ -439,7 +454,7 @@ mod tests {
             match Message::read(&bytes) {
                 Ok(message) => {
                     read += 1;
-                    let info = message.describe(1 << 20).expect("checked");
+                    let info = describe(&message).expect("checked");
                     // Without elements, any address describes the array.
                     let range = if info.numel() == 0 { 1 << 20..1 << 20 } else { info.byte_range() };
                     let end = (1_u64 << 20).checked_add(message.block_bytes).expect("checked");

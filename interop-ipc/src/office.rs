@@ -7,19 +7,22 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::panic::catch_unwind;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
 
 use interop_core::__private::PerProcess;
-use interop_core::{Error, ErrorKind, Refused, Result};
+use interop_core::__private::processes::SharedWork;
+use interop_core::{Error, ErrorKind, Refused, Result, StreamHandle};
 use rustix::event::EventfdFlags;
 
 use crate::block::Block;
+use crate::device_block::DeviceBlock;
 use crate::errors::{gone, system};
 use crate::message::Nonce;
+use crate::page::Page;
 use crate::service;
-use crate::socket::{Address, MAX_ADDRESS, random};
+use crate::socket::{Address, MAX_ADDRESS, Peer, random};
 
 /// The office of this process.
 pub(crate) struct Office {
@@ -40,6 +43,23 @@ pub(crate) struct State {
     address: Address,
     /// Sockets that the thread has not taken yet.
     pub(crate) new_listeners: Vec<OwnedFd>,
+    /// Producers for whose work streams of this process may wait.
+    pub(crate) producers: Vec<Weak<dyn Producer>>,
+}
+
+/// A process for whose work streams of this process wait.
+pub(crate) trait Producer: Send + Sync {
+    fn peer(&self) -> &Peer;
+
+    /// Ends the waits, because the process has ended and will write no number.
+    fn end_waits(&self);
+}
+
+/// Memory that others can use.
+pub(crate) enum Memory {
+    Host(Arc<Block>),
+    /// Memory of a GPU, and the work on it when it was offered.
+    Device(DeviceBlock, SharedWork),
 }
 
 /// An array that may be opened.
@@ -52,36 +72,82 @@ pub(crate) struct Offer {
 /// The owner of an array, kept for those who may open it and those who have it open.
 pub(crate) struct Kept {
     pub(crate) nonce: Nonce,
-    pub(crate) block: Arc<Block>,
+    pub(crate) memory: Memory,
     /// The message says it too, but may have been changed.
     pub(crate) is_read_only: bool,
     pub(crate) expires: Instant,
-    /// `None` only while this is dropped.
-    end: Option<Arc<OfferEnd<dyn Send>>>,
+    // Last: the memory is given up before it tells.
+    end: TellReturned,
 }
+
+/// Tells the parcel, when it is dropped, that nobody has the array any more. `None` only while it is dropped.
+struct TellReturned(Option<Arc<OfferEnd<dyn Send>>>);
 
 /// How far an offer has ended, and the owner of the array until its parcel takes it back. Without a parcel, the last one that has the
 /// array drops the owner.
 struct OfferEnd<A: ?Sized> {
     is_withdrawn: AtomicBool,
-    /// Whether nobody can open the array, or has it open.
-    is_returned: Mutex<bool>,
+    progress: Mutex<Progress>,
     changed: Condvar,
     /// An `Option`, behind a `dyn Send`.
     owner: Mutex<A>,
 }
 
-impl Kept {
-    /// Whether an array that was not used must not be offered again.
-    pub(crate) fn is_withdrawn(&self) -> bool {
-        self.end.as_ref().is_none_or(|end| end.is_withdrawn.load(Ordering::Relaxed))
+#[derive(Default)]
+struct Progress {
+    /// How many have the array open.
+    open: usize,
+    /// The numbers of those that have given it back before their GPU was done with it.
+    awaited: Vec<(Arc<Page>, u32, u64)>,
+    /// Whether nobody can open the array, or has it open, and all work is done.
+    is_returned: bool,
+}
+
+/// The owner of an array, kept for one that has it open.
+pub(crate) struct OpenedKept(Arc<Kept>);
+
+impl OpenedKept {
+    /// Called while the office is locked: an offer that was withdrawn is opened no more.
+    fn new(kept: &Arc<Kept>) -> Self {
+        kept.with_progress(|progress| progress.open += 1);
+        Self(kept.clone())
+    }
+
+    pub(crate) fn kept(&self) -> &Arc<Kept> {
+        &self.0
+    }
+
+    /// It was given back, while a GPU still works on it. The number of the page tells the end.
+    pub(crate) fn await_number(self, page: &Arc<Page>, slot: u32, number: u64) -> Arc<Kept> {
+        self.0.with_progress(|progress| progress.awaited.push((page.clone(), slot, number)));
+        self.0.clone()
     }
 }
 
-impl Drop for Kept {
+impl Drop for OpenedKept {
     fn drop(&mut self) {
-        let Some(end) = self.end.take() else { return };
-        *lock(&end.is_returned) = true;
+        self.0.with_progress(|progress| progress.open -= 1);
+    }
+}
+
+impl Kept {
+    fn with_progress(&self, change: impl FnOnce(&mut Progress)) {
+        if let Some(end) = &self.end.0 {
+            change(&mut lock(&end.progress));
+            end.changed.notify_all();
+        }
+    }
+
+    /// Whether an array that was not used must not be offered again.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.end.0.as_ref().is_none_or(|end| end.is_withdrawn.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for TellReturned {
+    fn drop(&mut self) {
+        let Some(end) = self.0.take() else { return };
+        lock(&end.progress).is_returned = true;
         end.changed.notify_all();
         // The owner runs code of the program. The thread of the office must survive a drop that panics; the panic was printed.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(end)));
@@ -119,6 +185,7 @@ impl Office {
             leases: BTreeMap::new(),
             last_lease: 0,
             new_listeners: vec![address.listen()?],
+            producers: Vec::new(),
             address,
         });
         let office = Arc::new(Self { process: std::process::id(), state, wake });
@@ -133,6 +200,14 @@ impl Office {
         lock(&self.state)
     }
 
+    /// Has the waits for a producer ended when its process ends.
+    pub(crate) fn watch(producer: Weak<dyn Producer>) -> Result<()> {
+        let office = Self::get()?;
+        office.state().producers.push(producer);
+        office.wake();
+        Ok(())
+    }
+
     fn wake(&self) {
         // A counter that is full wakes the thread as well.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
@@ -140,8 +215,21 @@ impl Office {
 }
 
 impl State {
+    /// Returns the owner of an array that may be opened.
+    pub(crate) fn offered(&self, nonce: &Nonce) -> Option<OpenedKept> {
+        let offer = self.offers.get(nonce).filter(|offer| offer.kept.expires > Instant::now());
+        offer.map(|offer| OpenedKept::new(&offer.kept))
+    }
+
     /// Records that a process has opened an array, and returns the number of the lease.
-    pub(crate) fn add_lease(&mut self, process: i32) -> u64 {
+    pub(crate) fn note_opened(&mut self, nonce: &Nonce, process: i32) -> u64 {
+        // It may have been withdrawn meanwhile.
+        if let Some(offer) = self.offers.get_mut(nonce) {
+            offer.left -= 1;
+            if offer.left == 0 {
+                self.offers.remove(nonce);
+            }
+        }
         self.last_lease += 1;
         self.leases.insert(self.last_lease, Lease { process, since: Instant::now() });
         self.last_lease
@@ -167,19 +255,19 @@ pub(crate) struct Draft {
     bytes: Vec<u8>,
     nonce: Nonce,
     office: Arc<Office>,
-    block: Arc<Block>,
+    memory: Memory,
     is_read_only: bool,
     opens: u32,
     time: Duration,
 }
 
 impl Draft {
-    /// Prepares the offer of an array in a block. `write` makes the message.
+    /// Prepares the offer of an array. `write` makes the message.
     pub(crate) fn new(
-        (block, is_read_only): (Arc<Block>, bool),
+        (memory, is_read_only): (Memory, bool),
         opens: u32,
         time: Duration,
-        write: impl FnOnce(&Block, Nonce, Address) -> Result<Vec<u8>>,
+        write: impl FnOnce(&Memory, Nonce, Address) -> Result<Vec<u8>>,
     ) -> Result<Self> {
         if opens == 0 {
             return Err(Error::new(ErrorKind::Unsupported, "opens", 0, "1 or more"));
@@ -187,27 +275,27 @@ impl Draft {
         let office = Office::get()?.clone();
         let nonce = random()?;
         let address = office.state().address.clone();
-        let bytes = write(&block, nonce, address)?;
-        Ok(Self { bytes, nonce, office, block, is_read_only, opens, time })
+        let bytes = write(&memory, nonce, address)?;
+        Ok(Self { bytes, nonce, office, memory, is_read_only, opens, time })
     }
 
     /// Offers the array, and keeps its owner.
     pub(crate) fn offer<A: Send + 'static>(self, owner: A) -> Parcel<A> {
-        let Self { bytes, nonce, office, block, is_read_only, opens, time } = self;
+        let Self { bytes, nonce, office, memory, is_read_only, opens, time } = self;
         let end = Arc::new(OfferEnd {
             is_withdrawn: AtomicBool::new(false),
-            is_returned: Mutex::new(false),
+            progress: Mutex::default(),
             changed: Condvar::new(),
             owner: Mutex::new(Some(owner)),
         });
         let now = Instant::now();
         let kept = Kept {
             nonce,
-            block,
+            memory,
             is_read_only,
             // A time that no clock can show is a century.
             expires: now.checked_add(time).unwrap_or(now + Duration::from_secs(100 * 365 * 86400)),
-            end: Some(end.clone()),
+            end: TellReturned(Some(end.clone())),
         };
         office.state().offers.insert(nonce, Offer { kept: Arc::new(kept), left: opens });
         // The thread may sleep for longer than this offer lasts.
@@ -247,23 +335,52 @@ impl<A> Parcel<A> {
     /// The parcel is returned with the reason. [`ErrorKind::AlreadyBorrowed`] if somebody has the array open after `time`, and
     /// [`leases`] tells who; [`ErrorKind::Gone`] in a forked child of the process that has offered it.
     pub fn take_back(self, time: Duration) -> Result<A, Refused<Self>> {
+        self.take_back_when(time, |progress| progress.is_returned, |_| Ok(()))
+    }
+
+    /// As [`take_back`](Self::take_back), as soon as the other processes have given the array back, although their GPUs may still work on
+    /// it: `stream` waits for that work. Use the array on this stream. For memory of the host, `stream` means nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`take_back`](Self::take_back), and [`ErrorKind::StreamCapture`] if the stream captures a graph.
+    pub fn take_back_on(self, stream: StreamHandle, time: Duration) -> Result<A, Refused<Self>> {
+        let is_given_back = |progress: &Progress| progress.is_returned || progress.open == 0;
+        self.take_back_when(time, is_given_back, |progress| {
+            progress
+                .awaited
+                .iter()
+                .try_for_each(|(page, slot, number)| page.await_done(*slot, *number, stream))
+        })
+    }
+
+    fn take_back_when(
+        self,
+        time: Duration,
+        is_back: impl Fn(&Progress) -> bool,
+        order: impl FnOnce(&Progress) -> Result<()>,
+    ) -> Result<A, Refused<Self>> {
         let refused = |parcel, error| Err(Refused { value: Box::new(parcel), error });
         if self.office.process != std::process::id() {
             return refused(self, gone("it was offered by the process that this one was forked from"));
         }
         self.withdraw();
-        let returned = lock(&self.end.is_returned);
-        let waited = self.end.changed.wait_timeout_while(returned, time, |returned| !*returned);
-        let is_late = waited.unwrap_or_else(PoisonError::into_inner).1.timed_out();
+        let progress = lock(&self.end.progress);
+        let waited = self.end.changed.wait_timeout_while(progress, time, |progress| !is_back(progress));
+        let (progress, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        let is_back = if timeout.timed_out() {
+            let found = format!("an array that another process has had open for {time:?}");
+            Err(Error::new(ErrorKind::AlreadyBorrowed, "parcel", found, "an array that nobody has open"))
+        } else {
+            order(&progress)
+        };
+        drop(progress);
         // Only this method takes the owner, and it has the only parcel.
-        let owner = if is_late { None } else { lock(&self.end.owner).take() };
-        let found = || format!("an array that another process has had open for {time:?}");
+        let owner = is_back.map(|()| lock(&self.end.owner).take());
         match owner {
-            Some(owner) => Ok(owner),
-            None => refused(
-                self,
-                Error::new(ErrorKind::AlreadyBorrowed, "parcel", found(), "an array that nobody has open"),
-            ),
+            Ok(Some(owner)) => Ok(owner),
+            Ok(None) => unreachable!("a parcel is taken back once"),
+            Err(error) => refused(self, error),
         }
     }
 }

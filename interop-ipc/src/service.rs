@@ -4,14 +4,14 @@
 //! back, `REFUSE` one that it could not map. The end of the connection or of the process gives back all.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::message::Nonce;
-use crate::office::{Kept, Offer, Office};
+use crate::office::{Kept, Memory, Offer, Office, OpenedKept, Producer};
 use crate::page::{Page, SLOTS};
 use crate::socket::{Peer, accept};
 
@@ -23,8 +23,12 @@ pub(crate) const REFUSE: u8 = 3;
 pub(crate) const OPEN_BYTES: usize = 18;
 /// `CLOSE` or `REFUSE`, the slot and the number.
 pub(crate) const CLOSE_BYTES: usize = 13;
-/// The answer to `OPEN`, what comes with it, whether the array is read-only, a zero, the slot and the number.
+/// The answer to `OPEN`, what comes with it, whether the array is read-only, the kind of memory, the slot and the number.
 pub(crate) const ANSWER_BYTES: usize = 16;
+/// The kinds of memory: a sealed memory file, or an allocation of a GPU, whose handle follows.
+pub(crate) const FILE: u8 = 0;
+pub(crate) const HANDLE: u8 = 1;
+pub(crate) const HANDLE_BYTES: usize = 64;
 /// The descriptors that a visitor lacks and an answer has, in this order.
 pub(crate) const PAGE: u8 = 1;
 pub(crate) const BLOCK: u8 = 2;
@@ -32,40 +36,59 @@ pub(crate) const BLOCK: u8 = 2;
 pub(crate) const GIVEN: u8 = 0;
 pub(crate) const NOT_OFFERED: u8 = 1;
 pub(crate) const NO_SLOT: u8 = 2;
+pub(crate) const REFUSED_BY_DRIVER: u8 = 3;
 
 /// How long connections are not accepted after the descriptors were used up.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often the thread looks for the numbers of arrays that were given back before the work on them was done.
+const ROUND: Duration = Duration::from_micros(100);
 
 /// A visitor's request that no visitor of this crate makes, or a connection that has ended.
 struct End;
 
 /// An array that a visitor has open.
 struct Held {
-    kept: Arc<Kept>,
+    opened: OpenedKept,
     lease: u64,
+}
+
+/// An array that was given back before the visitor's work on it was done.
+struct Closing {
+    slot: u32,
+    number: u64,
+    lease: u64,
+    kept: Arc<Kept>,
 }
 
 /// A connection.
 struct Visitor {
     peer: Peer,
-    page: Page,
+    page: Arc<Page>,
     page_file: OwnedFd,
     /// For each slot that was used, the last number, and what is open there.
     slots: Vec<(u64, Option<Held>)>,
     free: Vec<u32>,
+    closing: Vec<Closing>,
     has_left: bool,
 }
 
 /// Answers until the process ends.
 pub(crate) fn run(office: &Office) {
-    let (mut listeners, mut visitors) = (Vec::new(), Vec::new());
+    let (mut listeners, mut visitors) = (Vec::new(), Vec::<Visitor>::new());
     // Descriptors were used up: until then no connection is accepted, because a poll for them would return at once.
     let mut pause: Option<Instant> = None;
     loop {
         listeners.append(&mut office.state().new_listeners);
         let next = end_offers(office);
+        let producers = running_producers(office);
+        for visitor in &mut visitors {
+            visitor.end_closing(office);
+        }
+        let round =
+            visitors.iter().any(|visitor| !visitor.closing.is_empty()).then(|| Instant::now() + ROUND);
         pause = pause.filter(|end| *end > Instant::now());
-        let ready = wait(office, &listeners, &visitors, pause.is_some(), pause.into_iter().chain(next).min());
+        let until = pause.into_iter().chain(next).chain(round).min();
+        let ready = wait(office, &listeners, &visitors, &producers, pause.is_some(), until);
         drain(&office.wake);
         for index in ready.visitors {
             let visitor: &mut Visitor = &mut visitors[index];
@@ -97,6 +120,24 @@ fn end_offers(office: &Office) -> Option<Instant> {
     next
 }
 
+/// Ends the waits for producers that have ended, and returns those that still run.
+fn running_producers(office: &Office) -> Vec<Arc<dyn Producer>> {
+    let mut state = office.state();
+    let mut running = Vec::new();
+    let mut ended = Vec::new();
+    state.producers.retain(|producer| {
+        let Some(producer) = Weak::upgrade(producer) else { return false };
+        let has_ended = producer.peer().has_ended();
+        if has_ended { &mut ended } else { &mut running }.push(producer);
+        !has_ended
+    });
+    drop(state);
+    for producer in ended {
+        producer.end_waits();
+    }
+    running
+}
+
 /// What can be read, by index.
 #[derive(Default)]
 struct Ready {
@@ -109,6 +150,7 @@ fn wait(
     office: &Office,
     listeners: &[OwnedFd],
     visitors: &[Visitor],
+    producers: &[Arc<dyn Producer>],
     is_paused: bool,
     until: Option<Instant>,
 ) -> Ready {
@@ -120,14 +162,24 @@ fn wait(
         // A visitor in a container has the socket twice.
         polled.push(PollFd::new(peer.process.as_ref().unwrap_or(&peer.socket), PollFlags::IN));
     }
-    let left = until.map(|until| until.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
+    for peer in producers.iter().map(|producer| producer.peer()) {
+        // Its answers are for those who have asked.
+        let (process, awaited) = match &peer.process {
+            Some(process) => (process, PollFlags::IN),
+            None => (&peer.socket, PollFlags::RDHUP),
+        };
+        polled.push(PollFd::new(process, awaited));
+    }
+    // Not a little too early.
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()) + Duration::from_micros(10));
     let timeout = left.and_then(|left| Timespec::try_from(left).ok());
     // An error, such as an interruption, is as if nothing were ready: the loop goes on.
     if poll(&mut polled, timeout.as_ref()).is_err() {
         return Ready::default();
     }
     let is_ready = |polled: &PollFd<'_>| !polled.revents().is_empty();
-    let of_visitors = polled[1 + listeners.len()..].chunks(2);
+    let first = 1 + listeners.len();
+    let of_visitors = polled[first..first + 2 * visitors.len()].chunks(2);
     Ready {
         listeners: (0..listeners.len()).filter(|index| is_ready(&polled[1 + index])).collect(),
         visitors: of_visitors
@@ -159,7 +211,8 @@ fn accept_all(listener: &OwnedFd, visitors: &mut Vec<Visitor>) -> Result<(), Err
 impl Visitor {
     fn new(peer: Peer) -> Option<Self> {
         let (page, page_file) = Page::new().ok()?;
-        Some(Self { peer, page, page_file, slots: Vec::new(), free: Vec::new(), has_left: false })
+        let (slots, free, closing) = (Vec::new(), Vec::new(), Vec::new());
+        Some(Self { peer, page: Arc::new(page), page_file, slots, free, closing, has_left: false })
     }
 
     /// Receives one request, and answers it.
@@ -189,36 +242,58 @@ impl Visitor {
 
     /// Gives an array to the visitor, if it is offered.
     fn open(&mut self, office: &Office, nonce: Nonce, lacks: u8) -> Result<(), End> {
-        let mut state = office.state();
-        let Some(offer) = state.offers.get_mut(&nonce).filter(|offer| offer.kept.expires > Instant::now())
-        else {
-            return self.send([NOT_OFFERED, 0, 0], 0, 0, &[]);
+        // Calls of the driver may take long, so the state is not locked meanwhile. Offers are opened by this thread alone.
+        let Some(opened) = office.state().offered(&nonce) else {
+            return self.send([NOT_OFFERED, 0, 0, 0], 0, 0, &[], &[]);
         };
         // Only an offer takes a slot, so refusals use none up.
         let Some(slot) = self.free.pop().or_else(|| self.new_slot()) else {
-            return self.send([NO_SLOT, 0, 0], 0, 0, &[]);
+            return self.send([NO_SLOT, 0, 0, 0], 0, 0, &[], &[]);
         };
         let place = slot as usize;
-        let (kept, number) = (offer.kept.clone(), self.slots[place].0 + 1);
+        let number = self.slots[place].0 + 1;
         self.slots[place].0 = number;
-        // The host's work on the array was done when it was offered.
-        self.page.set_ready(slot, number);
+        let kept = opened.kept();
+        let Ok(handle) = self.make_ready(&kept.memory, slot, number, lacks) else {
+            self.free.push(slot);
+            return self.send([REFUSED_BY_DRIVER, 0, 0, 0], 0, 0, &[], &[]);
+        };
         let mut descriptors: Vec<BorrowedFd<'_>> = Vec::new();
         if lacks & PAGE != 0 {
             descriptors.push(self.page_file.as_fd());
         }
-        if lacks & BLOCK != 0 {
-            descriptors.push(kept.block.file.as_fd());
-        }
-        let head = [GIVEN, lacks & (PAGE | BLOCK), kept.is_read_only.into()];
-        self.send(head, slot, number, &descriptors)?;
-        offer.left -= 1;
-        if offer.left == 0 {
-            state.offers.remove(&nonce);
-        }
-        let lease = state.add_lease(self.peer.number);
-        self.slots[place].1 = Some(Held { kept, lease });
+        let kind = match &kept.memory {
+            Memory::Host(block) => {
+                descriptors.extend((lacks & BLOCK != 0).then(|| block.file.as_fd()));
+                FILE
+            }
+            Memory::Device(..) => HANDLE,
+        };
+        let head = [GIVEN, lacks & (PAGE | BLOCK), kept.is_read_only.into(), kind];
+        self.send(head, slot, number, &handle, &descriptors)?;
+        let lease = office.state().note_opened(&nonce, self.peer.number);
+        self.slots[place].1 = Some(Held { opened, lease });
         Ok(())
+    }
+
+    /// Writes the number behind the work on an array, and returns the handle of its memory, if it has one: zeros if the visitor
+    /// does not need it.
+    fn make_ready(
+        &self,
+        memory: &Memory,
+        slot: u32,
+        number: u64,
+        lacks: u8,
+    ) -> interop_core::Result<Vec<u8>> {
+        let Memory::Device(block, work) = memory else {
+            // The host's work on the array was done when it was offered.
+            self.page.set_ready(slot, number);
+            return Ok(Vec::new());
+        };
+        let handle = if lacks & BLOCK != 0 { block.handle()?.0 } else { [0; HANDLE_BYTES] };
+        self.page.register(block.context(), block.device())?;
+        work.end_in(self.page.shared_ready(slot, number))?;
+        Ok(handle.to_vec())
     }
 
     fn new_slot(&mut self) -> Option<u32> {
@@ -227,28 +302,36 @@ impl Visitor {
         Some(slot)
     }
 
-    /// Sends the first bytes of an answer, a slot and a number.
-    fn send(&self, head: [u8; 3], slot: u32, number: u64, descriptors: &[BorrowedFd<'_>]) -> Result<(), End> {
-        let mut bytes = [0; ANSWER_BYTES];
-        bytes[..3].copy_from_slice(&head);
-        bytes[4..8].copy_from_slice(&slot.to_le_bytes());
-        bytes[8..].copy_from_slice(&number.to_le_bytes());
+    /// Sends the first bytes of an answer, a slot and a number, and a handle.
+    fn send(
+        &self,
+        head: [u8; 4],
+        slot: u32,
+        number: u64,
+        handle: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), End> {
+        let bytes = [&head, &slot.to_le_bytes()[..], &number.to_le_bytes(), handle].concat();
         self.peer.send(&bytes, descriptors).map_err(|_| End)
     }
 
     /// Takes an array back. If the visitor could not map it, it may be opened once more.
     fn close(&mut self, office: &Office, slot: u32, number: u64, is_refused: bool) -> Result<(), End> {
         let place = self.slots.get_mut(slot as usize).filter(|place| place.0 == number).ok_or(End)?;
-        // A visitor that gives back what it still uses breaks the protocol.
-        if !is_refused && !self.page.is_done(slot, number) {
-            return Err(End);
-        }
         let held = place.1.take().ok_or(End)?;
+        if !is_refused && !self.page.is_done(slot, number) {
+            let Held { opened, lease } = held;
+            // A visitor that gives back what its host still uses breaks the protocol. A GPU goes on, and writes the number.
+            let on_device = matches!(opened.kept().memory, Memory::Device(..));
+            let kept = opened.await_number(&self.page, slot, number);
+            self.closing.push(Closing { slot, number, lease, kept });
+            return if on_device { Ok(()) } else { Err(End) };
+        }
         self.free.push(slot);
         let mut state = office.state();
         state.leases.remove(&held.lease);
-        if is_refused && !held.kept.is_withdrawn() {
-            let kept = held.kept.clone();
+        if is_refused && !held.opened.kept().is_withdrawn() {
+            let kept = held.opened.kept().clone();
             state.offers.entry(kept.nonce).or_insert(Offer { kept, left: 0 }).left += 1;
         }
         drop(state);
@@ -257,15 +340,34 @@ impl Visitor {
         Ok(())
     }
 
+    /// Takes back what was given back and is done.
+    fn end_closing(&mut self, office: &Office) {
+        let next = |closing: &[Closing], page: &Page| {
+            closing.iter().position(|closing| page.is_done(closing.slot, closing.number))
+        };
+        while let Some(at) = next(&self.closing, &self.page) {
+            let done = self.closing.swap_remove(at);
+            self.free.push(done.slot);
+            office.state().leases.remove(&done.lease);
+            // The owner runs code of the program.
+            drop(done.kept);
+        }
+    }
+
     /// Gives back all that the visitor has open.
     fn leave(&mut self, office: &Office) {
+        let closing: Vec<_> = self.closing.drain(..).collect();
+        for one in &closing {
+            // Its work has ended with it, and streams may wait for the number.
+            self.page.set_done(one.slot, one.number);
+        }
         let held: Vec<_> = self.slots.drain(..).filter_map(|place| place.1).collect();
         let mut state = office.state();
-        for one in &held {
-            state.leases.remove(&one.lease);
+        for lease in held.iter().map(|one| one.lease).chain(closing.iter().map(|one| one.lease)) {
+            state.leases.remove(&lease);
         }
         drop(state);
-        drop(held);
+        drop((held, closing));
         self.has_left = true;
     }
 }

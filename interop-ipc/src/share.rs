@@ -5,12 +5,17 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use interop_core::{ArrayInfo, CudaArray, Device, Error, ErrorKind, FromArray, Import, Refused, Result};
+use interop_core::__private::processes::SharedWork;
+use interop_core::{
+    ArrayInfo, CudaArray, Device, DeviceType, Error, ErrorKind, FromArray, Import, Refused, Result,
+    StreamHandle,
+};
 
 use crate::block::Block;
+use crate::device_block::{DeviceBlock, uuid_of};
 use crate::imports::{copied, share_import};
 use crate::message::Message;
-use crate::office::{Draft, Parcel};
+use crate::office::{Draft, Memory, Parcel};
 
 /// Offers a struct to other processes. It is implemented for every [`CudaArray`](trait@CudaArray).
 pub trait ShareParcel: CudaArray {
@@ -18,7 +23,7 @@ pub trait ShareParcel: CudaArray {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] for memory that other processes cannot map; as [`info`](CudaArray::info).
+    /// [`ErrorKind::Unsupported`] for memory that other processes cannot map; [`ErrorKind::StreamCapture`] if its stream captures a graph; as [`info`](CudaArray::info).
     fn share_parcel(self: &Arc<Self>, opens: u32, time: Duration) -> Result<Parcel<Arc<Self>>>
     where
         Self: Sized + Send + Sync + 'static,
@@ -85,25 +90,42 @@ pub trait FromParcel: FromArray {
     fn from_parcel(bytes: &[u8]) -> Result<Self> {
         Self::from_import(crate::open(bytes)?).map_err(Error::from)
     }
+
+    /// As [`from_parcel`](Self::from_parcel). If the array is in memory of a GPU, `stream` waits for the producer's work, and the
+    /// array is on this stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_on`](crate::open_on) and [`from_import`](FromArray::from_import).
+    fn from_parcel_on(bytes: &[u8], stream: StreamHandle) -> Result<Self> {
+        Self::from_import(crate::open_on(bytes, stream)?).map_err(Error::from)
+    }
 }
 
 impl<A: FromArray> FromParcel for A {}
 
 /// Prepares the offer of an array.
 pub(crate) fn draft(info: &ArrayInfo, is_read_only: bool, opens: u32, time: Duration) -> Result<Draft> {
-    let block = find(info)?;
+    let memory = find(info)?;
+    let on_device = info.device().device_type == DeviceType::CUDA;
+    let device = if on_device { Some(uuid_of(info.device().device_id)?) } else { None };
     let words = |numbers: &[usize]| numbers.iter().map(|number| *number as i64).collect();
-    Draft::new((block, is_read_only), opens, time, |block, nonce, office| {
+    Draft::new((memory, is_read_only), opens, time, |memory, nonce, office| {
+        let (id, range) = match memory {
+            Memory::Host(block) => (block.id, block.mapping().range()),
+            Memory::Device(block, _) => (block.id, block.range().clone()),
+        };
         // An array without elements may be described by any address.
-        let offset = if info.numel() == 0 { 0 } else { info.address() - block.mapping().range().start };
+        let offset = if info.numel() == 0 { 0 } else { info.address() - range.start };
         let message = Message {
             is_read_only,
             is_padded: info.is_padded(),
             nonce,
             office,
-            block: block.id,
-            block_bytes: block.mapping().bytes() as u64,
+            block: id,
+            block_bytes: range.len() as u64,
             offset: offset as u64,
+            device,
             dtype: info.dtype(),
             shape: words(info.shape()),
             strides: info.strides().iter().map(|stride| *stride as i64).collect(),
@@ -113,21 +135,21 @@ pub(crate) fn draft(info: &ArrayInfo, is_read_only: bool, opens: u32, time: Dura
     })
 }
 
-/// Finds the block in which an array lies.
-fn find(info: &ArrayInfo) -> Result<Arc<Block>> {
-    let refused =
-        |found: &str, allowed: &str| Err(Error::new(ErrorKind::Unsupported, "memory", found, allowed));
-    if info.device() != Device::CPU {
-        return refused("memory of a GPU", "host memory of a `SharedVec`: copy the array to the host first");
-    }
+/// Finds the memory in which an array lies, and records the work on it.
+fn find(info: &ArrayInfo) -> Result<Memory> {
     if info.numel() == 0 {
-        return Block::new(1);
+        return Block::new(1).map(Memory::Host);
+    }
+    if info.device() != Device::CPU {
+        return Ok(Memory::Device(DeviceBlock::find(info)?, SharedWork::of(info)?));
     }
     match Block::find(&info.byte_range()) {
-        Some(block) => Ok(block),
-        None => refused(
+        Some(block) => Ok(Memory::Host(block)),
+        None => Err(Error::new(
+            ErrorKind::Unsupported,
+            "memory",
             "memory of an allocator whose memory no other process can map, such as `malloc` (`Vec`, NumPy) or an open array",
             "memory of a `SharedVec`, in Python of `interop_ipc.empty`; or a copy: `copy_parcel`, in Python `share(array, copy=True)`",
-        ),
+        )),
     }
 }

@@ -8,18 +8,22 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, Weak};
 
 use interop_core::__private::PerProcess;
+use interop_core::__private::processes::{EndsInNumber, IpcHandle, SharedNumber, await_number};
+use interop_core::cuda::Context;
 use interop_core::storage::Owner;
-use interop_core::{Error, ErrorKind, Import, Result};
+use interop_core::{Device, Error, ErrorKind, Import, Result, StreamHandle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::block::Mapping;
+use crate::device_block::{OpenedBlock, device_of};
 use crate::errors::{gone, malformed, system};
 use crate::message::Message;
-use crate::office::lock;
+use crate::office::{Office, Producer, lock};
 use crate::page::{Page, SLOTS};
 use crate::service::{
-    ANSWER_BYTES, BLOCK, CLOSE, CLOSE_BYTES, GIVEN, NO_SLOT, NOT_OFFERED, OPEN, OPEN_BYTES, PAGE, REFUSE,
+    ANSWER_BYTES, BLOCK, CLOSE, CLOSE_BYTES, FILE, GIVEN, HANDLE, HANDLE_BYTES, NO_SLOT, NOT_OFFERED, OPEN,
+    OPEN_BYTES, PAGE, REFUSE, REFUSED_BY_DRIVER,
 };
 use crate::socket::{Address, Peer};
 
@@ -33,13 +37,21 @@ struct Connection {
     process: u32,
     /// Locked for a request and its answer.
     state: Mutex<Visit>,
+    /// The numbers for which streams wait, and some for which they have waited.
+    awaited: Mutex<Vec<(Arc<Page>, u32, u64)>>,
+}
+
+/// A block of another process.
+enum Opened {
+    Host(Mapping),
+    Device(OpenedBlock),
 }
 
 #[derive(Default)]
 struct Visit {
     page: Option<Arc<Page>>,
     /// The blocks that are in use, by their number, and whether they are mapped for writes.
-    blocks: HashMap<(u64, bool), Weak<Mapping>>,
+    blocks: HashMap<(u64, bool), Weak<Opened>>,
     /// Whether an answer was lost, so that the next one would be taken for it.
     is_broken: bool,
 }
@@ -53,13 +65,17 @@ struct Lease {
     page: Arc<Page>,
     slot: u32,
     number: u64,
+    /// Whether the number behind the work is written by a stream.
+    is_number_queued: bool,
 }
 
 /// An array of another process. Its drop gives it back.
 struct OpenArray {
-    // First: it is unmapped before it is given back.
-    mapping: Arc<Mapping>,
-    _lease: Lease,
+    // First: it is unmapped before it is given back. `None` if others still use the block.
+    block: Option<Arc<Opened>>,
+    /// The block, if nobody else uses it.
+    last: Option<Opened>,
+    lease: Lease,
 }
 
 /// The answer of an office.
@@ -68,7 +84,13 @@ struct Answer {
     number: u64,
     is_read_only: bool,
     page: Option<OwnedFd>,
-    block: Option<OwnedFd>,
+    block: Option<Given>,
+}
+
+/// What an office has given to map a block.
+enum Given {
+    File(OwnedFd),
+    Handle(IpcHandle),
 }
 
 impl Connection {
@@ -82,7 +104,8 @@ impl Connection {
         // Arrays that are still open keep their connection.
         all.retain(|_, connection| !connection.peer.has_ended());
         let peer = address.connect()?;
-        let connection = Arc::new(Self { peer, process: std::process::id(), state: Mutex::default() });
+        let (state, awaited) = (Mutex::default(), Mutex::default());
+        let connection = Arc::new(Self { peer, process: std::process::id(), state, awaited });
         all.insert(address.clone(), connection.clone());
         Ok(connection)
     }
@@ -122,7 +145,7 @@ impl Connection {
         request[1..17].copy_from_slice(&message.nonce);
         request[17] = lacks;
         self.send(&request)?;
-        let mut bytes = [0; ANSWER_BYTES + 1];
+        let mut bytes = [0; ANSWER_BYTES + HANDLE_BYTES + 1];
         let (length, descriptors) = loop {
             self.peer.wait(PATIENCE)?;
             match self.peer.receive(&mut bytes) {
@@ -131,8 +154,9 @@ impl Connection {
                 Ok(received) => break received,
             }
         };
-        if length != ANSWER_BYTES {
-            return Err(malformed("answer", format_args!("{length} bytes"), format_args!("{ANSWER_BYTES}")));
+        let (kind, handle) = (bytes[3], length.saturating_sub(ANSWER_BYTES));
+        if length < ANSWER_BYTES || (kind, handle) != (HANDLE, HANDLE_BYTES) && (kind, handle) != (FILE, 0) {
+            return Err(malformed("answer", format_args!("{length} bytes"), "those of an answer"));
         }
         if let Some(refusal) = refusal(bytes[0])? {
             return Ok(Err(refusal));
@@ -147,9 +171,61 @@ impl Connection {
             ));
         }
         let mut descriptors = descriptors.into_iter();
-        let mut next = |what: u8| if lacks & what != 0 { descriptors.next() } else { None };
-        let is_read_only = bytes[2] != 0;
-        Ok(Ok(Answer { slot, number, is_read_only, page: next(PAGE), block: next(BLOCK) }))
+        let page = if lacks & PAGE != 0 { descriptors.next() } else { None };
+        let block = match kind {
+            _ if lacks & BLOCK == 0 => None,
+            FILE => descriptors.next().map(Given::File),
+            _ => Some(Given::Handle(IpcHandle(core::array::from_fn(|index| bytes[ANSWER_BYTES + index])))),
+        };
+        Ok(Ok(Answer { slot, number, is_read_only: bytes[2] != 0, page, block }))
+    }
+
+    /// Makes a stream wait for the producer's work on an array, and returns the stream.
+    fn await_ready(
+        self: &Arc<Self>,
+        lease: &Lease,
+        device: Device,
+        stream: Option<StreamHandle>,
+    ) -> Result<StreamHandle> {
+        let Lease { page, slot, number, .. } = lease;
+        {
+            let mut awaited = lock(&self.awaited);
+            awaited.retain(|(page, slot, number)| !page.is_ready(*slot, *number));
+            if awaited.is_empty() {
+                let producer: Weak<Self> = Arc::downgrade(self);
+                Office::watch(producer)?;
+            }
+            awaited.push((page.clone(), *slot, *number));
+        }
+        await_number(page.shared_ready(*slot, *number), stream, Context::primary(device.device_id)?, device)
+    }
+}
+
+impl Producer for Connection {
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn end_waits(&self) {
+        for (page, slot, number) in lock(&self.awaited).drain(..) {
+            page.set_ready(slot, number);
+        }
+    }
+}
+
+impl Opened {
+    fn address(&self) -> usize {
+        match self {
+            Self::Host(mapping) => mapping.address(),
+            Self::Device(block) => block.address(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Host(mapping) => mapping.bytes(),
+            Self::Device(block) => block.bytes(),
+        }
     }
 }
 
@@ -169,20 +245,22 @@ fn refusal(answer: u8) -> Result<Option<Error>> {
                 format_args!("at most {SLOTS} that are open at a time"),
             )
         }
-        other => return Err(malformed("answer", other, "0 to 2")),
+        REFUSED_BY_DRIVER => gone("the producer's driver does not share the memory any more"),
+        other => return Err(malformed("answer", other, "0 to 3")),
     };
     Ok(Some(refusal))
 }
 
-/// Opens an array of another process.
-pub(crate) fn open(bytes: &[u8]) -> Result<Import> {
+/// Opens an array of another process. Its memory is used on a stream, or on one of the library.
+pub(crate) fn open(bytes: &[u8], stream: Option<StreamHandle>) -> Result<Import> {
     let message = Message::read(bytes)?;
+    let device = message.device.as_ref().map_or(Ok(Device::CPU), device_of)?;
     let connection = Connection::to(&message.office)?;
     let mut visit = lock(&connection.state);
     let opened = if visit.is_broken {
         Err(gone("the connection has ended"))
     } else {
-        receive(&connection, &mut visit, &message)
+        receive(&connection, &mut visit, &message, device)
     };
     let is_broken = visit.is_broken;
     drop(visit);
@@ -190,14 +268,28 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Import> {
         connection.forget(&message.office);
     }
     let array = opened?;
-    let info = message.describe(array.mapping.address())?;
-    // SAFETY: 1: the owner keeps the mapping and the producer's lease, and a file in memory is initialized. It is mapped for writes
-    // if the message states so. 2: the memory is in no `Box`.
-    Ok(unsafe { Import::from_parts(info, Owner::new(array)) })
+    let block = array.block.as_deref();
+    let on_device = matches!(block, Some(Opened::Device(_)));
+    let stream = if on_device {
+        connection.await_ready(&array.lease, device, stream)?
+    } else {
+        StreamHandle::NothingPending
+    };
+    let info = message.describe(block.map_or(0, Opened::address), device, stream)?;
+    let owner = if on_device { Owner::ending_in_number(Box::new(array), &info) } else { Owner::new(array) };
+    // SAFETY: 1: the owner keeps the mapping and the producer's lease; memory of another process is initialized. It is mapped for
+    // writes if the message states so. 2: the memory is in no `Box`. 3: the stream waits for the producer's work, and is live as the
+    // caller has promised of a `StreamHandle`, or one of the library.
+    Ok(unsafe { Import::from_parts(info, owner) })
 }
 
 /// Asks for an array and maps what this process does not have.
-fn receive(connection: &Arc<Connection>, visit: &mut Visit, message: &Message) -> Result<OpenArray> {
+fn receive(
+    connection: &Arc<Connection>,
+    visit: &mut Visit,
+    message: &Message,
+    device: Device,
+) -> Result<OpenArray> {
     let key = (message.block, !message.is_read_only);
     let known = visit.blocks.get(&key).and_then(Weak::upgrade);
     let lacks = if visit.page.is_none() { PAGE } else { 0 } | if known.is_none() { BLOCK } else { 0 };
@@ -207,11 +299,13 @@ fn receive(connection: &Arc<Connection>, visit: &mut Visit, message: &Message) -
     visit.is_broken = false;
     let answer = answer?;
     let (slot, number) = (answer.slot, answer.number);
-    match take(visit, known, &answer, message) {
-        Ok((page, mapping)) => {
-            visit.blocks.retain(|_, mapping| mapping.strong_count() > 0);
-            visit.blocks.insert(key, Arc::downgrade(&mapping));
-            Ok(OpenArray { mapping, _lease: Lease { connection: connection.clone(), page, slot, number } })
+    match take(visit, known, &answer, message, device) {
+        Ok((page, block)) => {
+            visit.blocks.retain(|_, block| block.strong_count() > 0);
+            visit.blocks.insert(key, Arc::downgrade(&block));
+            let connection = connection.clone();
+            let lease = Lease { connection, page, slot, number, is_number_queued: false };
+            Ok(OpenArray { block: Some(block), last: None, lease })
         }
         Err(error) => {
             // The array was not used, and may be opened again.
@@ -224,10 +318,11 @@ fn receive(connection: &Arc<Connection>, visit: &mut Visit, message: &Message) -
 /// Maps what came with an answer, and checks it.
 fn take(
     visit: &mut Visit,
-    known: Option<Arc<Mapping>>,
+    known: Option<Arc<Opened>>,
     answer: &Answer,
     message: &Message,
-) -> Result<(Arc<Page>, Arc<Mapping>)> {
+    device: Device,
+) -> Result<(Arc<Page>, Arc<Opened>)> {
     check_writable(message, answer.is_read_only)?;
     let page = match (&visit.page, &answer.page) {
         (Some(page), _) => page.clone(),
@@ -235,11 +330,16 @@ fn take(
         (None, None) => return Err(no_descriptor("page")),
     };
     visit.page = Some(page.clone());
-    if !page.is_ready(answer.slot, answer.number) {
-        let found = "a number that is not in the page";
-        return Err(malformed("answer", found, "an array whose work is done"));
+    let block = map(known, answer.block.as_ref(), message, device)?;
+    match &*block {
+        Opened::Device(block) => page.register(block.context(), device)?,
+        Opened::Host(_) if page.is_ready(answer.slot, answer.number) => {}
+        Opened::Host(_) => {
+            let found = "a number that is not in the page";
+            return Err(malformed("answer", found, "an array whose work is done"));
+        }
     }
-    Ok((page, map(known, answer.block.as_ref(), message)?))
+    Ok((page, block))
 }
 
 /// The system drops descriptors for which a process has no room.
@@ -258,12 +358,29 @@ fn check_writable(message: &Message, is_read_only: bool) -> Result<()> {
 }
 
 /// Returns the mapping of the block of a message.
-fn map(known: Option<Arc<Mapping>>, file: Option<&OwnedFd>, message: &Message) -> Result<Arc<Mapping>> {
-    let mapping = match (known, file) {
+fn map(
+    known: Option<Arc<Opened>>,
+    given: Option<&Given>,
+    message: &Message,
+    device: Device,
+) -> Result<Arc<Opened>> {
+    let mapping = match (known, given) {
         (Some(known), _) => known,
-        (None, Some(file)) => Arc::new(Mapping::of_other(file, message.block_bytes, !message.is_read_only)?),
+        (None, Some(Given::File(file))) => {
+            let mapping = Mapping::of_other(file, message.block_bytes, !message.is_read_only)?;
+            Arc::new(Opened::Host(mapping))
+        }
+        (None, Some(Given::Handle(handle))) if device != Device::CPU => {
+            Arc::new(Opened::Device(OpenedBlock::open(*handle, device, message.block_bytes)?))
+        }
+        (None, Some(Given::Handle(_))) => return Err(other_memory("memory of a GPU", "memory of the host")),
         (None, None) => return Err(no_descriptor("block")),
     };
+    // A message that was changed may tell of another array's block. An array of a GPU without elements has none there.
+    let on_device = matches!(*mapping, Opened::Device(_));
+    if on_device != (device != Device::CPU) && message.shape.iter().all(|extent| *extent != 0) {
+        return Err(other_memory("memory of another kind", "that of the message"));
+    }
     // An earlier message may have told another size.
     if mapping.bytes() as u64 != message.block_bytes {
         let (found, allowed) = (message.block_bytes, mapping.bytes());
@@ -284,11 +401,31 @@ fn closing(request: u8, slot: u32, number: u64) -> [u8; CLOSE_BYTES] {
     bytes
 }
 
+#[cold]
+fn other_memory(found: &str, allowed: &str) -> Error {
+    Error::new(ErrorKind::Device, "parcel.kind", found, allowed)
+}
+
+impl EndsInNumber for OpenArray {
+    fn number(&self) -> SharedNumber {
+        self.lease.page.shared_done(self.lease.slot, self.lease.number)
+    }
+
+    fn was_queued(&mut self) -> bool {
+        self.lease.is_number_queued = true;
+        // The last user closes the block, after its work, before it gives the array back: the producer may free it then.
+        self.last = self.block.take().and_then(Arc::into_inner);
+        self.last.is_none()
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
         // A forked child gives nothing back that its parent has.
         if self.connection.process == std::process::id() {
-            self.page.set_done(self.slot, self.number);
+            if !self.is_number_queued {
+                self.page.set_done(self.slot, self.number);
+            }
             // A producer that is gone needs nothing back.
             let _ = self.connection.send(&closing(CLOSE, self.slot, self.number));
         }

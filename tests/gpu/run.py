@@ -1,6 +1,6 @@
 """Runs the parts of a GPU bundle, each in its own process with a time limit, and prints one table.
 
-    run.sh [PART]... [--limit SECONDS] [--jobs N]      parts: rust, python, races, functions, speed, rows, sanitizer, examples; all without a name
+    run.sh [PART]... [--limit SECONDS] [--jobs N]      parts: rust, processes, python, races, functions, speed, rows, sanitizer, examples; all without a name
 """
 
 import argparse
@@ -30,7 +30,7 @@ NAMED = (
     "as_array",
 )
 # These run alone: other work on the GPU would change their timings, the outcome of races, or the free memory.
-TIMED = ("races", "caller_streams", "functions", "speed", "row_speed", "lifetime", "device_copies")
+TIMED = ("races", "processes", "caller_streams", "functions", "speed", "row_speed", "lifetime", "device_copies")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # initcheck reports data copied from device or managed memory of another context as uninitialized. A C program that
 # makes the same six calls shows the same.
@@ -72,6 +72,8 @@ def parts(work):
         yield pytest(work, "python", name, f"{name}.py")
     for name in ("bad_input", "memory_origins", "layouts", "large", "lifetime", "forks", "capture", "random_programs", "results", "device_copies"):
         yield pytest(work, "python", name, f"{name}.py", limit=180)
+    for program in programs("processes"):
+        yield Part("processes", "processes", [program], table, 180)
     yield pytest(work, "races", "races", "races.py", limit=300)
     yield pytest(work, "races", "caller_streams", "caller_streams.py", limit=300)
     yield pytest(work, "functions", "functions", "functions.py", limit=400)
@@ -275,7 +277,7 @@ def print_table(rows):
 
 
 def main():
-    groups = ("rust", "python", "races", "functions", "speed", "examples", "sanitizer")
+    groups = ("rust", "processes", "python", "races", "functions", "speed", "examples", "sanitizer")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(groups)}, or the beginning of a part's name")
     parser.add_argument("--limit", type=float, default=570, help="seconds for everything; what is left out is said")
@@ -308,7 +310,7 @@ def finish(part, end, work):
     row, text = run(part, min(part.limit, left))
     (work / f"{part.name.replace(' ', '-').replace('/', '-')}.log").write_text(text, errors="replace")
     print(f"{part.name}: {row.passed} passed, {row.failed} failed, {row.skipped} skipped", flush=True)
-    if part.group == "speed" or part.name == "function_speed":
+    if part.group in ("speed", "processes") or part.name == "function_speed":
         print(text, flush=True)
     return row
 

@@ -26,7 +26,7 @@ struct Programs {
 }
 
 /// The packages. To bundle another package of tests, examples or benches, add a line here.
-const PROGRAMS: [Programs; 4] = [
+const PROGRAMS: [Programs; 5] = [
     Programs {
         folder: "tests/cuda",
         build: &["test", "--no-run", "--release", "--test=cuda"],
@@ -38,6 +38,12 @@ const PROGRAMS: [Programs; 4] = [
         build: &["test", "--no-run", "--release", "--test=cuda-core"],
         to: "rust",
         has_headers: true,
+    },
+    Programs {
+        folder: "interop-ipc",
+        build: &["test", "--no-run", "--release", "--test=gpu"],
+        to: "processes",
+        has_headers: false,
     },
     Programs {
         folder: "examples/cuda",

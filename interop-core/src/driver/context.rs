@@ -402,6 +402,15 @@ pub(crate) fn context_for(driver: &Driver, device: Device) -> Result<Context> {
     }
 }
 
+/// Runs driver calls in a context, in the relaxed capture mode.
+#[expect(clippy::missing_errors_doc, reason = "hidden: those of the calls")]
+pub fn run_in<R>(context: Context, run: impl FnOnce(&'static Driver) -> Outcome<R>) -> Result<R> {
+    let driver = driver()?;
+    let _entered = context.enter(driver)?;
+    let _relaxed = Relaxed::new(driver);
+    Ok(run(driver)?)
+}
+
 /// Makes a context of the memory's device current while the guard lives, if another one is. Does nothing without a
 /// driver, or for memory of no single device (host, pinned or managed).
 ///

@@ -43,16 +43,21 @@ pub(crate) type CUmemoryPool = usize;
 /// The file names of the driver's library.
 const LIBRARIES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
+/// `CUipcMemHandle`: plain bytes, by which another process opens memory.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct IpcHandle(pub [u8; 64]);
+
 /// A failed driver call: the name of the function and the `CUresult`. It is converted to an [`Error`] where a user sees
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DriverError {
+pub struct DriverError {
     pub(crate) symbol: &'static str,
     pub(crate) code: c_int,
 }
 
 /// The result of a driver call.
-pub(crate) type Outcome<T = ()> = core::result::Result<T, DriverError>;
+pub type Outcome<T = ()> = core::result::Result<T, DriverError>;
 
 /// The `CUresult` values that this crate distinguishes.
 pub(crate) mod code {
@@ -91,7 +96,7 @@ macro_rules! table {
     ($($(#[$doc:meta])* $method:ident = $symbol:ident($($argument:ident: $type:ty),*);)*) => {
         /// One field for each function, `None` if the driver is too old to have it. `CUDAAPI` is the calling convention
         /// of the system: that of C, except on 32-bit Windows.
-        pub(crate) struct Driver {
+        pub struct Driver {
             $($method: Option<unsafe extern "system" fn($($type),*) -> c_int>,)*
             /// The number of devices, once it is known.
             devices: OnceLock<i32>,
@@ -111,9 +116,13 @@ macro_rules! table {
                 ///
                 /// Handles are live or were created by the driver. Pointers are valid for what the function reads and
                 /// writes.
+                ///
+                /// # Errors
+                ///
+                /// The driver's answer.
                 #[allow(clippy::too_many_arguments, reason = "as many as the driver's function has")]
                 #[inline]
-                pub(crate) unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
+                pub unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
                     let symbol = stringify!($symbol);
                     if is_opened_by_parent() {
                         return Err(DriverError { symbol, code: code::NOT_INITIALIZED });
@@ -225,6 +234,22 @@ table! {
     pool_set = cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_int, value: *mut c_void);
     /// Returns free memory of a pool to the driver.
     pool_trim = cuMemPoolTrimTo(pool: CUmemoryPool, kept: usize);
+    /// Returns what tells a device from all others, in every process.
+    device_uuid = cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int);
+    /// Lets devices use memory of the host.
+    memory_host_register = cuMemHostRegister_v2(address: *mut c_void, bytes: usize, flags: c_uint);
+    /// Takes such memory back. No device uses it any more.
+    memory_host_unregister = cuMemHostUnregister(address: *mut c_void);
+    /// Returns the handle by which other processes open the whole allocation that contains an address.
+    ipc_handle = cuIpcGetMemHandle(handle: *mut IpcHandle, address: c_ulonglong);
+    /// Opens an allocation of another process. One that is open has the same address again, and is counted.
+    ipc_open = cuIpcOpenMemHandle_v2(address: *mut c_ulonglong, handle: IpcHandle, flags: c_uint);
+    /// Closes an opened allocation, after all work of the device.
+    ipc_close = cuIpcCloseMemHandle(address: c_ulonglong);
+    /// Queues the write of a number, which comes after all writes of the work before it (12.0 and later).
+    stream_write_number = cuStreamWriteValue64_v2(stream: CUstream, address: c_ulonglong, value: c_ulonglong, flags: c_uint);
+    /// Makes later work of a stream wait for a number (12.0 and later).
+    stream_wait_number = cuStreamWaitValue64_v2(stream: CUstream, address: c_ulonglong, value: c_ulonglong, flags: c_uint);
     /// Queues a copy between any two addresses that the driver knows.
     copy = cuMemcpyAsync(to: c_ulonglong, from: c_ulonglong, bytes: usize, stream: CUstream);
     /// Loads a module into the current context, and compiles it.
@@ -246,7 +271,7 @@ table! {
 ///
 /// [`ErrorKind::Driver`] if there is no driver, or if it cannot be initialized.
 #[inline]
-pub(crate) fn driver() -> Result<&'static Driver> {
+pub fn driver() -> Result<&'static Driver> {
     opened().map_or_else(open_once, Ok)
 }
 

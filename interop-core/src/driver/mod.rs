@@ -6,6 +6,7 @@ pub(crate) mod context;
 pub(crate) mod event;
 pub(crate) mod functions;
 pub(crate) mod kernel_module;
+pub(crate) mod number;
 pub(crate) mod pointer;
 pub(crate) mod ptx_text;
 pub(crate) mod reach;

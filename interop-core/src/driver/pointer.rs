@@ -84,7 +84,8 @@ pub(crate) fn context_to_free(address: usize) -> Option<Context> {
 
 /// Returns the values of attributes of an address, one word for each. Some values take the lower half of the
 /// word only: all machines with CUDA are little-endian. They stay 0 for an address that the driver does not know.
-fn attribute_values<const N: usize>(
+#[expect(clippy::missing_errors_doc, reason = "hidden: the driver's error")]
+pub fn attribute_values<const N: usize>(
     driver: &Driver,
     address: usize,
     mut attributes: [i32; N],

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::driver::context::{Context, Entered, Relaxed, known_device};
 use crate::driver::functions::{Driver, Outcome, is_opened_by_parent, opened};
+use crate::driver::number::EndsInNumber;
 use crate::process::settings::unordered;
 
 /// The contexts in which memory may be in use, and how its owner is dropped.
@@ -20,6 +21,8 @@ pub(crate) struct Reach {
     is_everywhere: bool,
     /// Whether the release needs neither a current context nor a capture mode.
     needs_no_context: bool,
+    /// Whether the owner is an [`EndsInNumber`](crate::order::number::EndsInNumber).
+    ends_in_number: bool,
 }
 
 /// The bytes in which sizes are counted. The largest size is then 256 GiB.
@@ -30,8 +33,13 @@ const SMALL: usize = 1 << 20;
 
 impl Reach {
     /// No contexts: somebody else makes sure that the release comes after the work.
-    pub(crate) const NONE: Self =
-        Self { context: None, blocks: 0, is_everywhere: false, needs_no_context: false };
+    pub(crate) const NONE: Self = Self {
+        context: None,
+        blocks: 0,
+        is_everywhere: false,
+        needs_no_context: false,
+        ends_in_number: false,
+    };
 
     /// That of memory of one device.
     pub(crate) fn of_context(context: Context) -> Self {
@@ -62,6 +70,11 @@ impl Reach {
         Self { needs_no_context: true, ..self }
     }
 
+    /// Marks an owner that ends in a number.
+    pub(crate) fn ending_in_number(self) -> Self {
+        Self { ends_in_number: true, ..self }
+    }
+
     /// Returns the size of the array, rounded down; 0 if it is unknown.
     pub(crate) fn bytes(self) -> usize {
         self.blocks.saturating_sub(1) as usize * BLOCK
@@ -74,7 +87,7 @@ impl Reach {
 
     /// The contexts alone. Releases with equal results share their events.
     pub(crate) fn contexts(self) -> Self {
-        Self { blocks: 0, needs_no_context: false, ..self }
+        Self { blocks: 0, needs_no_context: false, ends_in_number: false, ..self }
     }
 
     /// Returns whether the release waits for the work of a context.
@@ -165,6 +178,16 @@ impl ErasedOwner {
     /// What its release waits for.
     pub(crate) fn reach(&self) -> Reach {
         self.reach
+    }
+
+    /// What ends in a number, if the release after this reach does.
+    pub(crate) fn number(&mut self, reach: Reach) -> Option<&mut dyn EndsInNumber> {
+        if !reach.ends_in_number {
+            return None;
+        }
+        let value = self.value.cast::<Box<dyn EndsInNumber>>();
+        // SAFETY: only `Owner::ending_in_number` marks a reach, for a leaked box of this type, which this owner alone has.
+        Some(unsafe { &mut **value.as_ptr() })
     }
 
     /// Sets what its release waits for.

@@ -337,8 +337,14 @@ pub(crate) const SPARE: usize = 0;
 /// The key of the stream that interface dicts name for unknown work.
 const INTERFACE: usize = usize::MAX;
 
+/// The keys of the streams that write and await numbers of other processes: they wait for one another in no circle, because each
+/// waits for work that was queued before.
+pub(crate) const READY: usize = usize::MAX - 1;
+pub(crate) const DONE: usize = usize::MAX - 2;
+pub(crate) const AWAIT: usize = usize::MAX - 3;
+
 /// The keys that are no numbers of streams.
-const OWN_KEYS: [usize; 2] = [SPARE, INTERFACE];
+const OWN_KEYS: [usize; 5] = [SPARE, INTERFACE, READY, DONE, AWAIT];
 
 /// The number of streams in one context. A further key gets a stream that has nothing to do, or else the spare one.
 const MOST: usize = 16;
@@ -459,13 +465,18 @@ impl OwnStream {
     pub(crate) fn raw(self, driver: &Driver) -> Outcome<CUstream> {
         self.with(driver, |stream| stream.raw)
     }
+
+    /// Returns the handle for others. The context is current.
+    pub(crate) fn handle(self, driver: &Driver) -> Outcome<StreamHandle> {
+        let stream = self.raw(driver)?;
+        // SAFETY: the stream is never destroyed, except with its context, which `PerContext` finds out.
+        Ok(unsafe { StreamHandle::from_raw(stream) })
+    }
 }
 
 /// Returns the stream of a context that interface dicts name for unknown work. The context is current.
 pub(crate) fn interface_stream(driver: &Driver, context: Context) -> Outcome<StreamHandle> {
-    let stream = OwnStream { context, key: INTERFACE }.raw(driver)?;
-    // SAFETY: the stream is never destroyed, except with its context, which `PerContext` finds out.
-    Ok(unsafe { StreamHandle::from_raw(stream) })
+    OwnStream { context, key: INTERFACE }.handle(driver)
 }
 
 fn create(driver: &Driver) -> Outcome<CUstream> {

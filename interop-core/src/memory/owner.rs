@@ -8,7 +8,10 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::driver::functions::is_opened_by_parent;
+use crate::driver::number::EndsInNumber;
 use crate::driver::reach::{ErasedOwner, Reach, contain_panic, drop_box};
+use crate::order::array_info::ArrayInfo;
+use crate::order::memory_check::reach_in_use;
 use crate::order::memory_state::StorageState;
 use crate::order::placement::Placement;
 use crate::order::release::queue::after_work;
@@ -49,6 +52,14 @@ impl Owner {
     /// Boxes `value` and owns it.
     pub fn new<T: Send + 'static>(value: T) -> Self {
         Self::new_with_address(value).0
+    }
+
+    /// Owns the memory of an array of another process. The drop writes a number behind the work that may use the memory.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn ending_in_number(value: Box<dyn EndsInNumber>, info: &ArrayInfo) -> Self {
+        let reach = reach_in_use(info).map(Reach::ending_in_number);
+        Self::new(value).with_reach(reach)
     }
 
     /// As [`new`](Self::new); also returns the address of the boxed value, which is stable until the owner is dropped.

@@ -3,6 +3,7 @@
 use crate::array::device::{Device, DeviceType};
 use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::{Context, context_for};
+use crate::driver::event::Event;
 use crate::driver::functions::{driver, is_available};
 use crate::driver::pointer::{
     MemoryUse, attributes_at, context_of_memory, host_address, memory_use, not_cuda,
@@ -18,7 +19,7 @@ use crate::order::placement::Placement;
 use crate::order::release::hold::library_is_capturing;
 use crate::order::release::queue::poll_in_passing;
 use crate::order::uses::Uses;
-use crate::order::wait::{Waiter, Work, order};
+use crate::order::wait::{Waiter, Work, order, record};
 use crate::process::settings::unordered;
 
 /// The work on an array, for which its next user waits.
@@ -63,6 +64,20 @@ impl<'a> ArrayWork<'a> {
             return Ok(());
         }
         order(waiter, self.part(work, self.state.uses.as_deref())).map(drop)
+    }
+
+    /// Records events behind the work.
+    ///
+    /// # Errors
+    ///
+    /// As [`order_before`](Self::order_before).
+    pub(crate) fn record(self, _: &Claim) -> Result<Vec<Event<'static>>> {
+        let known = self.state.uses.as_deref().filter(|_| self.is_followed);
+        let mut events = record(self.part(self.state.placement, known))?;
+        if let Some(work) = self.state.of_storage.as_deref() {
+            events.extend(record(self.part(*work, known))?);
+        }
+        Ok(events)
     }
 
     fn part(self, work: Placement, known: Option<&'a Uses>) -> Work<'a> {

@@ -9,6 +9,7 @@ use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::event::Event;
 use crate::driver::functions::{CUstream, Driver, DriverError, Outcome, code, driver, run_blocking};
+use crate::driver::number::SharedNumber;
 use crate::driver::pointer::memory_use;
 use crate::driver::reach::Reach;
 use crate::driver::stream::{ContextStream, LEGACY, OwnStream, Stream, capture_error, capture_of};
@@ -54,6 +55,8 @@ pub(crate) enum Work<'a> {
     },
     /// All work that the release of memory waits for.
     All(Reach),
+    /// Work of another process, behind which it writes a number.
+    Number(SharedNumber),
 }
 
 impl From<Option<Stream>> for Work<'_> {
@@ -71,6 +74,7 @@ pub(crate) fn order(waiter: Waiter, work: Work<'_>) -> Result<Option<bool>> {
     let reach = match work {
         Work::Nothing => return Ok(None),
         Work::Stream(from) => return after_stream(waiter, from),
+        Work::Number(number) => return after_number(waiter, number).map(|()| None),
         Work::All(reach) => Some(reach),
         Work::Memory { known, .. } if known.is_some_and(|uses| after_block(waiter, uses).is_some()) => None,
         Work::Memory { address, device, .. } => memory_use(address, device)?.map(|found| found.reach),
@@ -217,6 +221,11 @@ fn is_idle(driver: &Driver, default_stream: CUstream) -> bool {
 }
 
 fn host_after_stream(from: Stream) -> Result<()> {
+    record_stream(from, "a wait on the host", |event| make_host_wait(|| event.wait()))
+}
+
+/// Records an event behind the work on a stream, in each context that it means, and passes it on while that is current.
+fn record_stream(from: Stream, what: &str, mut then: impl FnMut(Event<'static>) -> Outcome) -> Result<()> {
     let driver = driver()?;
     let current = Context::current(driver)?;
     for from in from.in_each_context(driver, current)? {
@@ -227,12 +236,61 @@ fn host_after_stream(from: Stream) -> Result<()> {
             entered => entered?,
         };
         if from.capture(driver)?.is_some() {
-            return Err(capture_error(from.handle(), "a wait on the host"));
+            return Err(capture_error(from.handle(), what));
         }
         let _relaxed = Relaxed::new(driver);
         let event = Event::of_stream(driver, Some(context), from.raw());
-        let event = event.map_err(|failure| from.refusal(failure))?;
-        make_host_wait(|| event.wait())?;
+        then(event.map_err(|failure| from.refusal(failure))?)?;
+    }
+    Ok(())
+}
+
+/// Records events behind work, for somebody who waits later.
+///
+/// # Errors
+///
+/// As [`order`].
+pub(crate) fn record(work: Work<'_>) -> Result<Vec<Event<'static>>> {
+    let mut events = Vec::new();
+    let reach = match work {
+        Work::Nothing | Work::Number(_) => None,
+        Work::Stream(from) => {
+            record_stream(from, "work for which another process waits", |event| {
+                events.push(event);
+                Ok(())
+            })?;
+            None
+        }
+        Work::All(reach) => Some(reach),
+        Work::Memory { address, device, .. } => memory_use(address, device)?.map(|found| found.reach),
+    };
+    match reach.filter(|_| !unordered().unknown_work) {
+        Some(reach) => record_contexts(driver()?, StreamHandle::LegacyDefault, reach),
+        None => Ok(events),
+    }
+}
+
+/// The host waits for a context, and where streams cannot wait for numbers.
+fn after_number(waiter: Waiter, number: SharedNumber) -> Result<()> {
+    let (Waiter::Stream(to) | Waiter::StreamIntoCapture(to)) = waiter else {
+        if !matches!(waiter, Waiter::Nobody) {
+            run_blocking(|| number.wait());
+        }
+        return Ok(());
+    };
+    let driver = driver()?;
+    let current = Context::current(driver)?;
+    for to in to.in_each_context(driver, current)? {
+        let _entered = to.enter_from(driver, current)?;
+        to.own_context(driver)?;
+        if to.capture(driver)?.is_some() {
+            // A replay of the graph would find the number of the first time.
+            return Err(capture_error(to.handle(), "a wait for another process"));
+        }
+        let queued = number.make_wait(driver, to.raw());
+        if !queued.map_err(|failure| to.refusal(failure))? {
+            run_blocking(|| number.wait());
+        }
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use crate::driver::context::Relaxed;
 use crate::driver::event::Event;
 use crate::driver::functions::{Driver, driver, is_opened_by_parent, opened};
 use crate::driver::reach::{ErasedOwner, Reach, contain_panic, drop_in_context};
+use crate::driver::stream::{DONE, OwnStream};
 use crate::order::release::batch::Batches;
 use crate::order::release::hold::{events_after, synchronized};
 use crate::order::release::{ReleasePolicy, THREAD, release_policy};
@@ -482,12 +483,22 @@ pub fn set_release_policy(policy: ReleasePolicy) {
     make_due();
 }
 
+/// Writes the number of an owner that ends in one behind all work that may use its memory. Returns whether the owner may be dropped
+/// before that work is done; `None` if there is no number, or events cannot be recorded now.
+fn end_in_number(driver: &'static Driver, owner: &mut ErasedOwner, reach: Reach) -> Option<bool> {
+    let ending = owner.number(reach)?;
+    let events = events_after(driver, reach)?;
+    let home = OwnStream { context: reach.own()?, key: DONE };
+    ending.number().write_behind(driver, &events, home).ok()?;
+    Some(ending.was_queued())
+}
+
 /// Drops `owner` when the work that may use its memory is done: now, or at a later poll.
 ///
 /// In a process that was forked from one that uses CUDA, the owner is leaked: the driver cannot free the memory there,
 /// and the memory belongs to the parent.
 #[cold]
-pub(crate) fn after_work(owner: ErasedOwner, reach: Reach) {
+pub(crate) fn after_work(mut owner: ErasedOwner, reach: Reach) {
     if is_opened_by_parent() {
         return core::mem::forget(owner);
     }
@@ -508,6 +519,9 @@ pub(crate) fn after_work(owner: ErasedOwner, reach: Reach) {
     }
     // Applied now, because the policy may change before the events are recorded.
     let reach = if release_policy() == ReleasePolicy::AfterAllContexts { reach.everywhere() } else { reach };
+    if end_in_number(driver, &mut owner, reach) == Some(true) {
+        return drop(owner);
+    }
     if small {
         return defer_in_batch(owner, reach);
     }

@@ -1,0 +1,115 @@
+//! The driver's functions that the program calls itself.
+
+#![allow(non_snake_case, reason = "the names of the driver")]
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+use libloading::Library;
+use simulated_cuda::sim;
+
+/// The driver of a GPU; `None` where there is none: then it is the simulated one, which `interop-core` finds under the same name.
+fn real() -> Option<&'static Library> {
+    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+    let load = || {
+        // SAFETY: the driver may be loaded at any time.
+        let library = unsafe { Library::new("libcuda.so.1") }.ok()?;
+        // SAFETY: the function has this type in `cuda.h`.
+        let init = unsafe { library.get::<extern "C" fn(u32) -> i32>(b"cuInit\0") }.map(|init| *init);
+        init.is_ok_and(|init| init(0) == 0).then_some(library)
+    };
+    LIBRARY.get_or_init(load).as_ref()
+}
+
+pub(crate) fn is_simulated() -> bool {
+    real().is_none()
+}
+
+/// Takes the reports of the simulated driver about this process, and returns how many there are.
+pub(crate) fn reports() -> usize {
+    if is_simulated() { sim().take_reports().len() } else { 0 }
+}
+
+/// Finds a function of this type.
+unsafe fn find<T: Copy>(name: &str) -> T {
+    match real() {
+        // SAFETY: the function has this type in `cuda.h`, as the caller promises.
+        Some(library) => *unsafe { library.get::<T>(name.as_bytes()) }.expect("a function of the driver"),
+        // SAFETY: as above.
+        None => unsafe { sim().function::<T>(name) },
+    }
+}
+
+macro_rules! functions {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        /// Calls the function, and returns its result.
+        pub(crate) fn $name($($argument: $type),*) -> i32 {
+            type Function = extern "C" fn($($type),*) -> i32;
+            static FOUND: OnceLock<Function> = OnceLock::new();
+            // SAFETY: the function has this type in `cuda.h`.
+            FOUND.get_or_init(|| unsafe { find(stringify!($name)) })($($argument),*)
+        }
+    )*};
+}
+
+functions! {
+    cuInit(flags: u32);
+    cuDevicePrimaryCtxRetain(context: &mut usize, device: i32);
+    cuCtxSetCurrent(context: usize);
+    cuCtxSynchronize();
+    cuStreamCreate(stream: &mut usize, flags: u32);
+    cuStreamSynchronize(stream: usize);
+    cuStreamQuery(stream: usize);
+    cuStreamBeginCapture_v2(stream: usize, mode: u32);
+    cuStreamEndCapture(stream: usize, graph: &mut usize);
+    cuGraphDestroy(graph: usize);
+    cuStreamWaitValue64_v2(stream: usize, address: u64, value: u64, flags: u32);
+    cuMemAlloc_v2(address: &mut u64, bytes: usize);
+    cuMemAllocAsync(address: &mut u64, bytes: usize, stream: usize);
+    cuMemFreeAsync(address: u64, stream: usize);
+    cuMemAllocManaged(address: &mut u64, bytes: usize, flags: u32);
+    cuMemFree_v2(address: u64);
+    cuMemHostAlloc(address: &mut *mut c_void, bytes: usize, flags: u32);
+    cuMemFreeHost(address: *mut c_void);
+    cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
+    cuMemsetD8Async(address: u64, value: u8, bytes: usize, stream: usize);
+    cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize);
+    cuIpcGetMemHandle(handle: &mut MemoryHandle, address: u64);
+    cuIpcOpenMemHandle_v2(address: &mut u64, handle: MemoryHandle, flags: u32);
+    cuIpcCloseMemHandle(address: u64);
+}
+
+/// `CUipcMemHandle`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct MemoryHandle(pub(crate) [u8; 64]);
+
+/// Expects a call to succeed.
+#[track_caller]
+pub(crate) fn ok(code: i32) {
+    assert_eq!(code, 0, "a CUresult");
+}
+
+/// Returns what a call writes.
+#[track_caller]
+pub(crate) fn get<T: Default>(call: impl FnOnce(&mut T) -> i32) -> T {
+    let mut value = T::default();
+    ok(call(&mut value));
+    value
+}
+
+/// Makes the primary context of the first device current.
+pub(crate) fn start() {
+    if is_simulated() {
+        // Before `interop-core` looks for a driver.
+        sim();
+    }
+    ok(cuInit(0));
+    ok(cuCtxSetCurrent(get(|out| cuDevicePrimaryCtxRetain(out, 0))));
+}
+
+/// Creates a stream that is ordered with no other.
+pub(crate) fn stream() -> usize {
+    const NON_BLOCKING: u32 = 1;
+    get(|out| cuStreamCreate(out, NON_BLOCKING))
+}

@@ -1,0 +1,153 @@
+//! Arrays of bytes in memory of the GPU, and work that starts late.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use interop_core::descriptor::RawDescriptor;
+use interop_core::storage::{Mutability, Owner};
+use interop_core::{DType, Device, Import, StreamHandle, cuda};
+use interop_ipc::{Parcel, share_import};
+
+#[allow(clippy::wildcard_imports, reason = "the functions of the driver")]
+use crate::driver::*;
+
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// Pinned memory of the host.
+pub(crate) struct Pinned {
+    place: *mut c_void,
+    bytes: usize,
+}
+
+impl Pinned {
+    pub(crate) fn new(bytes: usize) -> Self {
+        /// Portable and mapped.
+        const FLAGS: u32 = 3;
+        let mut place = null_mut();
+        ok(cuMemHostAlloc(&mut place, bytes, FLAGS));
+        Self { place, bytes }
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.place.expose_provenance() as u64
+    }
+
+    fn number(&self) -> &AtomicU64 {
+        // SAFETY: at least eight bytes, aligned, and an atomic for the host and the device.
+        unsafe { &*self.place.cast() }
+    }
+
+    /// Whether all bytes have a value. No work writes to the memory.
+    pub(crate) fn is_all(&self, value: u8) -> bool {
+        // SAFETY: `bytes` bytes, which a copy has written.
+        unsafe { std::slice::from_raw_parts(self.place.cast::<u8>(), self.bytes) }
+            .iter()
+            .all(|byte| *byte == value)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        ok(cuMemFreeHost(self.place));
+    }
+}
+
+/// Holds a stream back until the host opens it: work that is queued behind it starts late.
+pub(crate) struct Gate {
+    number: Pinned,
+    last: u64,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        let number = Pinned::new(8);
+        number.number().store(0, Ordering::Release);
+        Self { number, last: 0 }
+    }
+
+    pub(crate) fn close(&mut self, stream: usize) {
+        self.last += 1;
+        ok(cuStreamWaitValue64_v2(stream, self.number.address(), self.last, 0));
+    }
+
+    pub(crate) fn open(&self) {
+        self.number.number().store(self.last, Ordering::Release);
+    }
+}
+
+/// Counts the arrays that were not dropped yet.
+#[derive(Clone, Default)]
+pub(crate) struct Count(Arc<AtomicUsize>);
+
+struct Counted(Count);
+
+impl Count {
+    fn add(&self) -> Counted {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Counted(self.clone())
+    }
+
+    /// Whether all were dropped, after the work of this process.
+    pub(crate) fn is_zero(&self) -> bool {
+        cuda::finish_releases();
+        self.0.load(Ordering::SeqCst) == 0
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The handle of a stream of this program.
+pub(crate) fn handle(stream: usize) -> StreamHandle {
+    // SAFETY: the streams live until the end of the program.
+    unsafe { StreamHandle::from_raw(stream) }
+}
+
+/// An array of bytes at an address, with pending work on a stream, or on any.
+pub(crate) fn array(address: u64, bytes: usize, stream: Option<usize>, count: &Count) -> Import {
+    array_on(Device::cuda(0), address, bytes, stream, count)
+}
+
+pub(crate) fn array_on(
+    device: Device,
+    address: u64,
+    bytes: usize,
+    stream: Option<usize>,
+    count: &Count,
+) -> Import {
+    let stream = stream.map(handle);
+    let shape = [bytes as i64];
+    let address = usize::try_from(address).expect("64 bits");
+    let descriptor = RawDescriptor {
+        dtype: DType::U8,
+        stream,
+        mutability: Mutability::Writable,
+        ..RawDescriptor::new(address, device, &shape)
+    };
+    let info = descriptor.validate().expect("an array");
+    // SAFETY: 1: the program frees memory after its last use. 2: it is in no `Box`. 3: work is on the stream, or in the context.
+    unsafe { Import::from_parts(info, Owner::new(count.add())) }
+}
+
+/// Offers an array once.
+pub(crate) fn share(address: u64, bytes: usize, stream: Option<usize>, count: &Count) -> Parcel<Import> {
+    share_import(array(address, bytes, stream, count), 1, LONG).expect("memory that can be shared")
+}
+
+/// Waits for something that happens soon.
+pub(crate) fn soon(mut is_so: impl FnMut() -> bool) -> bool {
+    let start = std::time::Instant::now();
+    while !is_so() {
+        if start.elapsed() > Duration::from_secs(5) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    true
+}

@@ -1,0 +1,446 @@
+//! The rows of the table.
+
+use std::time::{Duration, Instant};
+
+use interop_core::Device;
+use interop_ipc::share_import;
+use simulated_cuda::{Policy, sim};
+
+#[allow(clippy::wildcard_imports, reason = "the functions of the driver")]
+use crate::driver::*;
+use crate::memory::{Count, Gate, LONG, Pinned, array_on, handle, share, soon};
+use crate::other::{Other, get_free, has_nothing, hex, unhex};
+use crate::row;
+
+/// A block as that of a caching allocator, and an array in it.
+const BLOCK: usize = 8 << 20;
+const OFFSET: u64 = 3 << 20;
+const BYTES: usize = 64 << 10;
+/// The bytes that the other process copies.
+const SEEN: usize = 4096;
+
+type Row = (&'static str, fn(usize) -> Result<String, String>);
+
+const ORDER: [Row; 7] = [
+    ("order to the consumer", |rounds| to_consumer(rounds, "copy", true)),
+    ("order to the consumer, unnamed streams", |rounds| to_consumer(rounds / 10, "import", false)),
+    ("order to the consumer, left out", left_out),
+    ("order to the producer", |rounds| to_producer(rounds, TakeBack::OnHost)),
+    ("order to the producer's stream", |rounds| to_producer(rounds, TakeBack::OnStream)),
+    ("order to the producer, left out", |rounds| to_producer(rounds / 10, TakeBack::TooLate)),
+    ("offset in a block", offsets),
+];
+
+const OTHERS: [Row; 8] = [
+    ("round trip, block known", |rounds| round_trip(rounds, true)),
+    ("round trip, block new", |rounds| round_trip(rounds, false)),
+    ("message", |_| message()),
+    ("growth", growth),
+    ("consumer killed", |rounds| consumer_killed(rounds / 100)),
+    ("producer killed", |rounds| producer_killed(rounds / 100)),
+    ("graph captures", |_| captures()),
+    ("memory that cannot be shared", |_| refusals()),
+];
+
+/// Runs all rows. Returns whether all are met.
+pub(crate) fn all(rounds: usize) -> bool {
+    let are_ordered = run(&ORDER, rounds);
+    run(&OTHERS, rounds) && are_ordered
+}
+
+/// Runs all rows on the simulated driver, those about order when operations run late, at once, and at random times.
+pub(crate) fn in_each_schedule() -> bool {
+    let mut are_met = true;
+    for policy in [Policy::Eager, Policy::Random, Policy::Late] {
+        println!("{policy:?}");
+        sim().set_policy(policy);
+        // SAFETY: no other thread of this program uses the environment. Other processes get it.
+        unsafe { std::env::set_var("SIMULATED_CUDA_POLICY", format!("{policy:?}").to_lowercase()) };
+        are_met &= run(&ORDER, 20);
+    }
+    run(&OTHERS, 20) && are_met
+}
+
+fn run(rows: &[Row], rounds: usize) -> bool {
+    let mut are_met = true;
+    for (name, run) in rows {
+        let start = Instant::now();
+        let result = std::panic::catch_unwind(|| run(rounds)).unwrap_or_else(|_| Err("panicked".to_owned()));
+        let is_met = result.is_ok();
+        let found = result.unwrap_or_else(|error| error);
+        row(name, is_met, &format!("{found} ({:.1} s)", start.elapsed().as_secs_f32()));
+        are_met &= is_met;
+        // Those of a row that does not ask.
+        reports();
+    }
+    are_met
+}
+
+/// The text if it holds, or as an error.
+fn hold(is_met: bool, text: String) -> Result<String, String> {
+    if is_met { Ok(text) } else { Err(text) }
+}
+
+/// Whether the simulated driver has reported a race, if it is that driver.
+fn is_reported(reports: usize) -> bool {
+    reports > 0 || !is_simulated()
+}
+
+fn told(reports: usize) -> String {
+    if is_simulated() { format!(", {reports} reports") } else { String::new() }
+}
+
+fn set(address: u64, value: u8, bytes: usize, stream: usize) {
+    ok(cuMemsetD8Async(address, value, bytes, stream));
+}
+
+/// A value that differs from that of the round before.
+fn value(round: usize) -> u8 {
+    u8::try_from(round % 251).expect("a byte") + 1
+}
+
+/// An allocation, freed at its end.
+struct Block(u64);
+
+impl Block {
+    fn new(bytes: usize) -> Self {
+        Self(get(|out| cuMemAlloc_v2(out, bytes)))
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        assert_eq!(cuMemFree_v2(self.0), 0, "a free");
+    }
+}
+
+/// Arrays at several places of a block, and in small blocks, which lie in one page. By hand, the offset is lost.
+fn offsets(_: usize) -> Result<String, String> {
+    let (stream, mut other, count) = (stream(), Other::start(), Count::default());
+    let block = Block::new(BLOCK);
+    let small: Vec<_> = (0..4).map(|_| Block::new(SEEN)).collect();
+    let places = [block.0, block.0 + SEEN as u64, block.0 + OFFSET + 64, block.0 + (BLOCK - SEEN) as u64];
+    let places: Vec<_> = places.into_iter().chain(small.iter().map(|block| block.0)).collect();
+    set(block.0, 200, BLOCK, stream);
+    for (index, place) in places.iter().enumerate() {
+        set(*place, value(index), SEEN, stream);
+    }
+    let mut wrong = 0;
+    for (index, place) in places.iter().enumerate() {
+        let parcel = share(*place, SEEN, Some(stream), &count);
+        let opened = other.open("copy", &parcel);
+        if opened != "ok" || other.ask(&format!("check {}", value(index))) != "true" {
+            eprintln!("place {index}: {opened}");
+            wrong += 1;
+        }
+    }
+    other.tell("drop");
+    if !soon(|| count.is_zero()) {
+        return Err("arrays that were not given back".to_owned());
+    }
+    ok(cuStreamSynchronize(stream));
+    let handle = get_handle(places[2]);
+    let same = get_handle(places[0]) == handle;
+    other.tell(&format!("hand {}", hex(&handle)));
+    let lost = other.ask(&format!("seen {}", value(2))) == "false";
+    hold(wrong == 0 && same && lost, format!("{wrong} of {} wrong; by hand wrong: {lost}", places.len()))
+}
+
+fn get_handle(address: u64) -> [u8; 64] {
+    let mut handle = MemoryHandle([0; 64]);
+    ok(cuIpcGetMemHandle(&mut handle, address));
+    handle.0
+}
+
+/// The producer's work starts after the consumer has queued its own.
+fn to_consumer(rounds: usize, how: &str, is_named: bool) -> Result<String, String> {
+    let (stream, mut other, count, mut gate) = (stream(), Other::start(), Count::default(), Gate::new());
+    let block = Block::new(BLOCK);
+    set(block.0, 0, BLOCK, stream);
+    let mut wrong = 0;
+    for round in 0..rounds {
+        gate.close(stream);
+        set(block.0 + OFFSET, value(round), BYTES, stream);
+        let parcel = share(block.0 + OFFSET, BYTES, is_named.then_some(stream), &count);
+        let opened = other.open(how, &parcel);
+        gate.open();
+        if opened != "ok" {
+            return Err(opened);
+        }
+        wrong += usize::from(other.ask(&format!("check {}", value(round))) != "true");
+        other.tell("drop");
+        parcel.take_back_on(handle(stream), LONG).map_err(|error| error.to_string())?;
+    }
+    let reports = other.reports();
+    hold(wrong + reports == 0 && count.is_zero(), format!("{wrong} wrong of {rounds}{}", told(reports)))
+}
+
+/// As `to_consumer`, on a stream that does not wait: the race is there.
+fn left_out(rounds: usize) -> Result<String, String> {
+    let (stream, mut other, count, mut gate) = (stream(), Other::start(), Count::default(), Gate::new());
+    let block = Block::new(BLOCK);
+    set(block.0, 0, BLOCK, stream);
+    let (mut wrong, rounds) = (0, rounds / 10);
+    for round in 0..rounds {
+        gate.close(stream);
+        set(block.0 + OFFSET, value(round), BYTES, stream);
+        let parcel = share(block.0 + OFFSET, BYTES, Some(stream), &count);
+        let opened = other.open("unordered", &parcel);
+        wrong += usize::from(opened == "ok" && other.ask(&format!("seen {}", value(round))) != "true");
+        gate.open();
+        other.tell("drop");
+        parcel.take_back(LONG).map_err(|error| error.to_string())?;
+    }
+    let reports = other.reports();
+    hold(wrong == rounds && is_reported(reports), format!("{wrong} wrong of {rounds}{}", told(reports)))
+}
+
+/// When the producer writes again.
+#[derive(Clone, Copy, PartialEq)]
+enum TakeBack {
+    /// The host waits.
+    OnHost,
+    OnStream,
+    /// After the write.
+    TooLate,
+}
+
+/// The consumer's work starts late, and the producer writes again.
+fn to_producer(rounds: usize, how: TakeBack) -> Result<String, String> {
+    let (stream, mut other, count) = (stream(), Other::start(), Count::default());
+    let block = Block::new(BLOCK);
+    set(block.0, 0, BLOCK, stream);
+    // Another array of the block, so that the block stays open.
+    let kept = share(block.0, SEEN, Some(stream), &count);
+    other.tell(&format!("keep {}", hex(kept.bytes())));
+    let mut wrong = 0;
+    for round in 0..rounds {
+        set(block.0 + OFFSET, value(round), BYTES, stream);
+        let parcel = share(block.0 + OFFSET, BYTES, Some(stream), &count);
+        let opened = other.open("late", &parcel);
+        if opened != "ok" {
+            return Err(opened);
+        }
+        match how {
+            TakeBack::OnHost => {
+                let early = parcel.take_back(Duration::from_micros(500));
+                let Err(refused) = early else {
+                    return Err("given back before its work was done".to_owned());
+                };
+                other.tell("gate");
+                refused.value.take_back(LONG).map_err(|error| error.to_string())?;
+                set(block.0 + OFFSET, 255, BYTES, stream);
+            }
+            TakeBack::OnStream => {
+                parcel.take_back_on(handle(stream), LONG).map_err(|error| error.to_string())?;
+                set(block.0 + OFFSET, 255, BYTES, stream);
+                other.tell("gate");
+            }
+            TakeBack::TooLate => {
+                set(block.0 + OFFSET, 255, BYTES, stream);
+                ok(cuStreamSynchronize(stream));
+                other.tell("gate");
+                parcel.take_back(LONG).map_err(|error| error.to_string())?;
+            }
+        }
+        ok(cuStreamSynchronize(stream));
+        wrong += usize::from(other.ask(&format!("check {}", value(round))) != "true");
+    }
+    other.tell("forget");
+    other.tell("drop");
+    kept.take_back(LONG).map_err(|error| error.to_string())?;
+    let reports = other.reports();
+    let is_met = match how {
+        // The simulated driver does not see that the host reads a number, and reports what follows.
+        TakeBack::OnHost => wrong == 0,
+        TakeBack::OnStream => wrong + reports == 0,
+        TakeBack::TooLate => wrong == rounds && is_reported(reports),
+    };
+    hold(is_met && count.is_zero(), format!("{wrong} wrong of {rounds}{}", told(reports)))
+}
+
+/// Write, share, send, open, copy, drop, answer.
+fn round_trip(rounds: usize, is_known: bool) -> Result<String, String> {
+    let (stream, mut other, count) = (stream(), Other::start(), Count::default());
+    let block = Block::new(BLOCK);
+    let kept = share(block.0, SEEN, Some(stream), &count);
+    if is_known {
+        other.tell(&format!("keep {}", hex(kept.bytes())));
+    }
+    let mut times = Vec::new();
+    for round in 0..rounds {
+        let start = Instant::now();
+        set(block.0 + OFFSET, value(round), BYTES, stream);
+        let parcel = share(block.0 + OFFSET, BYTES, Some(stream), &count);
+        let opened = other.open("trip", &parcel);
+        times.push(start.elapsed());
+        if opened != "ok" {
+            return Err(opened);
+        }
+        if !is_known {
+            other.tell("drop");
+        }
+        parcel.take_back(LONG).map_err(|error| error.to_string())?;
+    }
+    other.tell("forget");
+    other.tell("drop");
+    times.sort();
+    let (half, most) = (times[times.len() / 2].as_micros(), times[times.len() * 9 / 10].as_micros());
+    // Half of the time that PyTorch's reduction takes.
+    let limit = if is_known { 210 } else { 365 };
+    let text = format!("median {half} us, nine of ten {most}, limit {limit}");
+    // Without a GPU, the time says nothing.
+    hold(half <= limit || is_simulated(), text)
+}
+
+fn message() -> Result<String, String> {
+    let (block, stream) = (Block::new(BLOCK), stream());
+    let parcel = share(block.0 + OFFSET, BYTES, Some(stream), &Count::default());
+    let bytes = parcel.bytes().len();
+    parcel.take_back(LONG).map_err(|error| error.to_string())?;
+    hold(bytes <= 200, format!("{bytes} bytes"))
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// Memory of the device and descriptors, before and after many arrays.
+fn growth(rounds: usize) -> Result<String, String> {
+    let (stream, mut other, count) = (stream(), Other::start(), Count::default());
+    let block = Block::new(BLOCK);
+    let mut free = |times: usize| {
+        for _ in 0..times {
+            let parcel = share(block.0 + OFFSET, BYTES, Some(stream), &count);
+            assert_eq!(other.open("trip", &parcel), "ok");
+            other.tell("drop");
+            parcel.take_back(LONG).expect("given back");
+        }
+        ok(cuCtxSynchronize());
+        (get_free(), descriptors())
+    };
+    let before = free(rounds / 20 + 5);
+    let after = free(rounds);
+    let grown = before.0.saturating_sub(after.0);
+    hold(
+        grown <= 2 << 20 && after.1 <= before.1 && count.is_zero(),
+        format!("{grown} bytes, {} to {} descriptors in {rounds}", before.1, after.1),
+    )
+}
+
+/// The consumer ends by a signal at each step: nothing is left, and no stream hangs.
+fn consumer_killed(rounds: usize) -> Result<String, String> {
+    let steps = ["started", "opened", "with pending work", "given back with pending work"];
+    let (stream, count) = (stream(), Count::default());
+    for round in 0..rounds.max(1) {
+        for step in steps {
+            let block = Block::new(BLOCK);
+            set(block.0, 1, BLOCK, stream);
+            let mut other = Other::start();
+            let kept = share(block.0, SEEN, Some(stream), &count);
+            let parcel = share(block.0 + OFFSET, BYTES, Some(stream), &count);
+            match step {
+                "started" => {}
+                "opened" => drop(other.open("open", &parcel)),
+                "with pending work" => drop(other.open("copy", &parcel)),
+                _ => {
+                    other.tell(&format!("keep {}", hex(kept.bytes())));
+                    other.tell(&format!("late {}", hex(parcel.bytes())));
+                }
+            }
+            other.kill();
+            if !has_nothing(other.number()) {
+                return Err(format!("{step}: a lease is left"));
+            }
+            kept.withdraw();
+            drop(kept);
+            let taken = parcel.take_back(LONG);
+            let error = taken.map(drop).err().map(|refused| refused.to_string());
+            if error.is_some() || !soon(|| count.is_zero()) {
+                return Err(format!("{step}, round {round}: {error:?}"));
+            }
+            set(block.0, 2, BLOCK, stream);
+            ok(cuStreamSynchronize(stream));
+        }
+    }
+    Ok(format!("{} steps, {} times", steps.len(), rounds.max(1)))
+}
+
+/// The producer ends before it has written its number: the stream goes on.
+fn producer_killed(rounds: usize) -> Result<String, String> {
+    let (stream, target) = (stream(), Pinned::new(SEEN));
+    let mut longest = Duration::ZERO;
+    for _ in 0..rounds.max(1) {
+        let mut other = Other::start();
+        let bytes = unhex(&other.ask("pending"));
+        let import = interop_ipc::open_on(&bytes, handle(stream)).map_err(|error| error.to_string())?;
+        ok(cuMemcpyAsync(target.address(), import.info().address() as u64, SEEN, stream));
+        if cuStreamQuery(stream) == 0 {
+            return Err("the stream did not wait".to_owned());
+        }
+        other.kill();
+        let start = Instant::now();
+        if !soon(|| cuStreamQuery(stream) == 0) {
+            return Err("the stream hangs".to_owned());
+        }
+        longest = longest.max(start.elapsed());
+        let gone = interop_ipc::open_on(&bytes, handle(stream)).map(drop).unwrap_err();
+        if gone.kind() != interop_core::ErrorKind::Gone {
+            return Err(gone.to_string());
+        }
+        drop(import);
+        ok(cuCtxSynchronize());
+        interop_core::cuda::finish_releases();
+    }
+    Ok(format!("{} times, streams went on after at most {longest:?}", rounds.max(1)))
+}
+
+/// A stream that captures a graph neither offers nor opens an array, and its capture stays valid.
+fn captures() -> Result<String, String> {
+    let (stream, mut other, count) = (stream(), Other::start(), Count::default());
+    let block = Block::new(BLOCK);
+    ok(cuStreamBeginCapture_v2(stream, 1));
+    let refused = share_import(crate::memory::array(block.0, SEEN, Some(stream), &count), 1, LONG);
+    let refused = refused.map(drop).unwrap_err().error;
+    let graph = get(|out| cuStreamEndCapture(stream, out));
+    ok(cuGraphDestroy(graph));
+    let parcel = share_import(crate::memory::array(block.0, SEEN, Some(stream), &count), 2, LONG);
+    let parcel = parcel.map_err(|refused| refused.to_string())?;
+    let answer = other.open("capture", &parcel);
+    let is_kept = other.open("copy", &parcel);
+    other.tell("drop");
+    parcel.withdraw();
+    let is_met =
+        refused.kind() == interop_core::ErrorKind::StreamCapture && answer.starts_with("0 StreamCapture");
+    hold(is_met && is_kept == "ok", format!("{:.60}; {answer:.60}; then {is_kept}", refused.to_string()))
+}
+
+/// Each error names the allocator.
+fn refusals() -> Result<String, String> {
+    let stream = stream();
+    let refusal = |device, address| {
+        let import = array_on(device, address, SEEN, Some(stream), &Count::default());
+        share_import(import, 1, LONG)
+            .map(drop)
+            .map_err(|refused| refused.to_string())
+            .err()
+            .unwrap_or_default()
+    };
+    let pool = get(|out| cuMemAllocAsync(out, SEEN, stream));
+    let pinned = Pinned::new(SEEN);
+    let managed = get(|out| cuMemAllocManaged(out, SEEN, 1));
+    let found = [
+        (refusal(Device::cuda(0), pool), "cudaMallocAsync"),
+        (refusal(Device::CUDA_HOST, pinned.address()), "CUDAHost"),
+        (refusal(Device::CUDA_MANAGED, managed), "CUDAManaged"),
+    ];
+    ok(cuMemFreeAsync(pool, stream));
+    ok(cuMemFree_v2(managed));
+    ok(cuStreamSynchronize(stream));
+    for (text, word) in &found {
+        if !text.contains(word) {
+            return Err(format!("{word}: {text}"));
+        }
+    }
+    Ok(format!("{} kinds", found.len()))
+}
