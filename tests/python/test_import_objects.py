@@ -399,3 +399,10 @@ def test_a_lack_of_memory_is_passed_on(name):
 
     with pytest.raises(MemoryError, match=name):
         describe(Meta("Short", (), {})())
+
+
+@pytest.mark.parametrize("kind", [np.ndarray, interop_demo.Array, Producer], ids=lambda kind: kind.__name__)
+def test_a_class_in_place_of_its_object_is_named(kind):
+    """Its methods have no object, of which NumPy says `unbound method ndarray.__dlpack_device__() needs an argument`."""
+    with pytest.raises(TypeError, match=f"^`array`: found the class .*{kind.__name__}, allowed: an object of it$"):
+        interop_demo.describe(kind)

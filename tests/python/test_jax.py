@@ -97,6 +97,26 @@ def test_read_only_memory_is_copied():
     assert changed.tolist() == list(range(1, 65)) and numbers.tolist() == list(range(64))
 
 
+TRACED = {"jit": jax.jit, "vmap": jax.vmap, "grad": jax.grad}
+
+
+@pytest.mark.parametrize("trace", TRACED.values(), ids=TRACED)
+def test_a_value_that_jax_traces_is_named(trace):
+    """JAX says `DynamicJaxprTracer has no attribute __dlpack_device__`."""
+    with pytest.raises(TypeError, match="^`array`: found jax.*Tracer, allowed: an array with values.*`jax.pure_callback`"):
+        trace(interop_demo.checksum)(jax.numpy.ones(3))
+
+
+def test_a_deleted_array_is_named():
+    """JAX says `object of type 'NoneType' has no len()`."""
+    array = jax.numpy.arange(8.0)
+    assert interop_demo.checksum(array) == 28
+    array.delete()
+    with pytest.raises(TypeError, match="^`array`: found an array that JAX has deleted") as caught:
+        interop_demo.checksum(array)
+    assert caught.value.__cause__ is not None
+
+
 def test_arrays_with_gaps_are_copied():
     numbers = interop_demo.asarray(np.arange(24, dtype="f4").reshape(4, 6))
     for part in (numbers[:, ::2], numbers[::-1], numbers[1, ::-1], numbers[:, 1:3]):

@@ -6,13 +6,14 @@ use std::borrow::Cow;
 use pyo3::exceptions::{
     PyBufferError, PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError,
 };
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyCapsule, PyDict, PyList, PyString, PyTuple, PyType};
 
 use crate::error::{Cure, Error, ErrorKind, Origin, Refused};
-use crate::python::import::package::Package;
-use crate::python::interpreter::{ignore_exception, is_ordinary, with_attached};
+use crate::python::import::package::{Package, class_names};
+use crate::python::interpreter::{ignore_exception, is_ordinary, truth_of, with_attached};
 
 /// Returns the exception class for arrays that cannot be imported or exported: `interop_core.ArrayError`.
 ///
@@ -343,4 +344,35 @@ pub(crate) fn in_words(cure: &Cure, library: &str) -> Cow<'static, str> {
         }
     };
     (*words).into()
+}
+
+/// Explains an exception of an object that has no memory: a class in place of its object, a value that JAX traces, or an array that
+/// JAX has deleted. Returns other exceptions as they are.
+#[cold]
+pub(crate) fn explain_missing(object: &Bound<'_, PyAny>, raised: PyErr) -> PyErr {
+    let py = object.py();
+    if !is_ordinary(py, &raised) {
+        return raised;
+    }
+    let names = class_names(&object.get_type()).unwrap_or_default();
+    let of_jax = |name: &str| names.iter().any(|class| class.package == "jax" && class.name == name);
+    let is_jax = || matches!(Package::from_class(&object.get_type()), Ok(Package::Jax));
+    let is_deleted =
+        || truth_of(object, intern!(py, "is_deleted")).is_ok_and(|deleted| deleted == Some(true));
+    let (found, allowed) = if let Ok(class) = object.cast::<PyType>() {
+        let name =
+            class.fully_qualified_name().map_or_else(|_| "an unknown class".into(), |name| name.to_string());
+        (format!("the class {name}"), "an object of it")
+    } else if of_jax("Tracer") {
+        let allowed = "an array with values: `jax.jit`, `jax.grad` and `jax.vmap` pass none to what they trace; call it through \
+                       `jax.pure_callback`";
+        (origin(object), allowed)
+    } else if is_jax() && is_deleted() {
+        ("an array that JAX has deleted".into(), "one that was neither deleted nor donated to a function")
+    } else {
+        return raised;
+    };
+    let error = PyTypeError::new_err(format!("`array`: found {found}, allowed: {allowed}"));
+    error.set_cause(py, Some(raised));
+    error
 }

@@ -33,7 +33,7 @@ use crate::order::memory_check::Verification;
 use crate::order::placement::Change;
 use crate::order::release::hold::NamedConsumer;
 use crate::order::wait::order_streams;
-use crate::python::errors::{Failure, in_words, not_an_array, with_origin};
+use crate::python::errors::{Failure, explain_missing, in_words, not_an_array, with_origin};
 use crate::python::import::buffer::from_buffer;
 use crate::python::import::caveats::date_error;
 use crate::python::import::dunder_dlpack::{from_dlpack, receive};
@@ -304,7 +304,7 @@ fn recover(
             Err(refusal.into())
         }
         Failure::Invalid(error) => Err(with_origin(request.object, error).into()),
-        raised @ Failure::Raised(_) => Err(raised),
+        Failure::Raised(raised) => Err(explain_missing(request.object, *raised).into()),
     }
 }
 
