@@ -168,7 +168,7 @@ REFUSED = {
     "objects": (np.array([None]), "numbers"),
     "text": (np.array(["a"]), "numbers"),
     "bytes": (np.array([b"abc"]), "numbers"),
-    "long double": (np.zeros(1, "longdouble"), "numbers"),
+    "long double": (np.zeros(1, "longdouble"), r"numbers.*`x.astype\(\"float64\"\)`"),
     "array of padded structs": (np.zeros(2, np.dtype([("h", TAIL, 2), ("w", "f4")], align=True)), "array of structs"),
 }
 

@@ -135,6 +135,9 @@ struct Reader<'a> {
 /// The items that are read.
 const ITEMS: &str = "numbers, bools, opaque bytes (`4x`), structs of these, and in structs arrays (`(3)f`)";
 
+/// Of `long double` no protocol has a type: it differs between processors.
+const LONG_DOUBLE: &str = "call `x.astype(\"float64\")`, which rounds a `longdouble`";
+
 /// The type of an item, and the fields of one that is a struct.
 type Item = (DType, Option<StructType>);
 
@@ -241,7 +244,10 @@ impl Reader<'_> {
             _ if rest[0].is_ascii_lowercase() => Some(if bytes == 8 { DType::I64 } else { DType::I32 }),
             _ => Some(if bytes == 8 { DType::U64 } else { DType::U32 }),
         };
-        let dtype = dtype.ok_or_else(|| self.refusal(ITEMS))?;
+        let dtype = dtype.ok_or_else(|| match rest {
+            [b'g', ..] => self.refusal(ITEMS).with_python_hint(LONG_DOUBLE),
+            _ => self.refusal(ITEMS),
+        })?;
         self.at += if dtype.code == COMPLEX { 2 } else { 1 };
         self.check_order(dtype)?;
         Ok(dtype)
