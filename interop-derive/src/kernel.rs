@@ -346,10 +346,7 @@ fn text_of(name: &Ident) -> String {
 fn refusal(ty: &Type) -> Option<(String, &'static str)> {
     let Type::Path(path) = ty else {
         return match ty {
-            Type::Reference(_) | Type::Slice(_) => Some((
-                "a reference".into(),
-                "write `View<'_, T, N>` to read an array, and `ViewMut<'_, T, N>` to write one",
-            )),
+            Type::Reference(_) | Type::Slice(_) => Some(("a reference".into(), OF_HOST)),
             Type::Ptr(_) => Some((
                 "a pointer".into(),
                 "write `View<'_, T, N>`: it knows its shape, and a launch waits for it",
@@ -363,11 +360,19 @@ fn refusal(ty: &Type) -> Option<(String, &'static str)> {
     Some((format!("`{word}`"), help))
 }
 
+/// What to write for memory of the host's program.
+const OF_HOST: &str = "write `View<'_, T, N>` to read an array, and `ViewMut<'_, T, N>` to write one; `scope.read` and `scope.write` of the \
+                       host make them";
+
 /// Types that are no parameters and no elements.
-const REFUSED: [(&str, &str); 9] = [
+const REFUSED: [(&str, &str); 13] = [
     ("Thread", "write it in the first place"),
     ("BlockThread", "write it in the first place"),
     ("Team", "write it in the first place"),
+    ("Vec", OF_HOST),
+    ("HostVec", OF_HOST),
+    ("Lease", OF_HOST),
+    ("LeaseMut", OF_HOST),
     ("bool", "write `u8`: a launch passes bytes, and memory of another library may hold any byte"),
     ("usize", "write `u64`, which has one size on the host and on the device"),
     ("isize", "write `i64`, which has one size on the host and on the device"),

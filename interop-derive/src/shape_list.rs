@@ -45,7 +45,11 @@ pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<Writ
     let mut parts = tokens.clone().into_iter();
     let help = match (parts.next(), parts.next()) {
         (Some(TokenTree::Group(group)), None) => format!("write `shape = [{}]`", shown(group.stream())),
-        (Some(TokenTree::Ident(name)), None) => format!("write `shape = [{name}]`"),
+        (Some(TokenTree::Ident(name)), None) => {
+            format!(
+                "write `shape = [{name}]`, or mark `{name}` with `#[cuda_array(shape)]` if it holds all extents"
+            )
+        }
         (Some(TokenTree::Literal(text)), None) if is_list(&text) => {
             format!("write `shape = [{}]`", text.to_string().trim_matches('"'))
         }

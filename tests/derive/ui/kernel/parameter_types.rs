@@ -20,6 +20,12 @@ fn flags(thread: Thread<'_>, flags: View<'_, bool, 1>) {}
 fn size(thread: Thread<'_>, len: usize) {}
 
 #[kernel]
+fn vector(thread: Thread<'_>, values: Vec<f32>) {}
+
+#[kernel]
+fn lease(thread: Thread<'_>, values: LeaseMut<f32>) {}
+
+#[kernel]
 fn nothing(thread: Thread<'_>, nothing: ()) {}
 
 fn main() {}
