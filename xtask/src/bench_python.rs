@@ -5,14 +5,23 @@ use crate::python::Requirements;
 use crate::{command_step, extension};
 
 /// Prints the table of times with their limits: all rows, or those whose names contain these words. `--once` measures
-/// each row once and holds it to no limit.
+/// each row once and holds it to no limit. Without words, or by the word `processes`, the table of arrays to another process
+/// follows.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let (options, words): (Vec<_>, Vec<_>) =
         arguments.iter().map(String::as_str).partition(|word| word.starts_with("--"));
-    let (mut script, words) = (vec!["tests/benches/python/bench.py"], words.join(" "));
-    script.extend(options);
-    script.push(&words);
-    run_script("Benchmarks", "One table, every column of a row in one run.", &script)
+    let (exchanges, processes) = ("tests/benches/python/bench.py", "tests/benches/python/processes.py");
+    let scripts = match *words {
+        // Memory files are those of Linux.
+        [] if cfg!(target_os = "linux") => vec![exchanges, processes],
+        ["processes"] => vec![processes],
+        _ => vec![exchanges],
+    };
+    let words = words.join(" ");
+    scripts.into_iter().try_for_each(|script| {
+        let script = [&[script][..], &options, &[&words]].concat();
+        run_script("Benchmarks", "One table, every column of a row in one run.", &script)
+    })
 }
 
 /// Returns why the memory of a process cannot be watched on this system, or `None`.

@@ -389,6 +389,14 @@ def test_another_pid_namespace():
     wait_for(lambda: not interop_ipc.leases())
 
 
+@pytest.mark.parametrize("example", ["camera.py", "trainer.py"])
+def test_examples(example):
+    """They check themselves."""
+    script = Path(__file__).parents[1] / "examples" / example
+    done = subprocess.run([sys.executable, "-B", script], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0 and "read in place" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize("library", ["torch", "jax.numpy", "tvm_ffi"])
 def test_libraries(reader, library):
     package = pytest.importorskip(library)
