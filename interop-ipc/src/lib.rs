@@ -1,7 +1,7 @@
 //! Arrays between processes without a copy: a message of plain bytes, which any channel carries, checked on arrival.
 //!
 //! The [`guide`] shows it from Rust and from Python, and says which arrays can be shared, what a receiver may see, and what happens
-//! when a process ends.
+//! when a process ends. An array may lie in memory of the host or of a GPU.
 //!
 //! | item | purpose |
 //! | --- | --- |
