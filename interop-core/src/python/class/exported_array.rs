@@ -307,7 +307,7 @@ impl ExportedArray {
         Ok(array)
     }
 
-    /// A copy in new memory on the same device, compact and row after row.
+    /// A copy in new memory on the same device, without gaps.
     fn __copy__(slf: &Bound<'_, Self>) -> PyResult<Self> {
         let arguments = DlpackArgs { versioned: true, copy: Some(true), ..DlpackArgs::default() };
         let (py, info) = (slf.py(), slf.get().info()?);
