@@ -8,7 +8,8 @@
 //!   does not fit.
 //! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: the class gets the methods of the protocols in addition to your own
 //!   `#[pymethods]`: `__dlpack__`, `__dlpack_device__`, `__dlpack_c_exchange_api__`, `__cuda_array_interface__`, the buffer
-//!   protocol, `__array__` and `__jax_array__` unless yours have it. [`view`] is for its `__getitem__`.
+//!   protocol, `__array__` and `__jax_array__` unless yours have it, and `__float__` and `__int__` that only raise. [`view`] is for its
+//!   `__getitem__`.
 //! * By hand: call [`import_as`], [`import`], [`import_capsule`] and [`export`].
 //!
 //! The Python object is frozen, but its memory is not: libraries write to it if the array is writable.
