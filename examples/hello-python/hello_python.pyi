@@ -32,6 +32,11 @@ class Samples:
         """
         The device type and the ordinal.
         """
+    @property
+    def __jax_array__(self, /) -> Any:
+        """
+        The method that converts to an array of JAX, in place if the memory is writable.
+        """
     def __len__(self, /) -> int: ...
     def __new__(cls, /, len: SupportsIndex, rate: SupportsIndex) -> Samples: ...
     @property
