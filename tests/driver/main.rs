@@ -42,6 +42,7 @@ mod random_contexts;
 #[path = "../support/random_layouts.rs"]
 mod random_layouts;
 mod random_schedules;
+mod random_uses;
 mod registered_memory;
 mod relabeled;
 mod release;
