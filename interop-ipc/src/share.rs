@@ -148,7 +148,7 @@ fn find(info: &ArrayInfo) -> Result<Memory> {
         None => Err(Error::new(
             ErrorKind::Unsupported,
             "memory",
-            "memory of an allocator whose memory no other process can map, such as `malloc` (`Vec`, NumPy) or an open array",
+            "memory of an allocator whose memory no other process can map, such as `malloc` (`Vec`, NumPy), an open array, or a `SharedVec` of another extension module",
             "memory of a `SharedVec`, in Python of `interop_ipc.empty`; or a copy: `copy_parcel`, in Python `share(array, copy=True)`",
         )),
     }
