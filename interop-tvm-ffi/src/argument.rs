@@ -10,7 +10,8 @@ use interop_core::storage::Mutability;
 use interop_core::{DType, Device, DeviceType, FromArray};
 
 use crate::abi::{TVMFFIAny, TVMFFIByteArray, TVMFFIObject, TVMFFISeqCell, index};
-use crate::call::{Arguments, Call, Host};
+use crate::arguments::Arguments;
+use crate::call::{Call, Host};
 use crate::device_name::device_of_name;
 use crate::error::CallError;
 
@@ -39,6 +40,18 @@ pub trait Argument<'c, K>: Sized {
     /// If it is missing, has another type, or does not fit the struct.
     #[doc(hidden)]
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError>;
+}
+
+impl<'c> Arguments<'c> {
+    /// Reads the next argument. Expanded code calls this.
+    ///
+    /// # Errors
+    ///
+    /// If it is missing, has another type, or does not fit the struct.
+    #[inline]
+    pub fn read<A: Argument<'c, K>, K>(&self, name: &'static str) -> Result<A, CallError> {
+        A::read(self, name)
+    }
 }
 
 /// The kind of arrays.
@@ -75,45 +88,35 @@ fn next_tensor(from: &Arguments<'_>, name: &'static str) -> Result<*const DLTens
     tensor_in(value).ok_or_else(|| from.wrong_type(name, value, "an array"))
 }
 
-/// Borrows the tensor of the next argument.
-fn tensor<'c>(
-    from: &Arguments<'c>,
-    name: &'static str,
-    mutability: Mutability,
-) -> Result<BorrowedTensor<'c>, CallError> {
-    let (tensor, call) = (next_tensor(from, name)?, from.call);
-    // SAFETY: 1 and 2: the caller lends a live tensor for the call, and orders its next work after that on its stream.
-    // 3: the ABI has no read-only tensors.
-    let borrowed = unsafe { BorrowedTensor::new(tensor, mutability) };
-    let borrowed = borrowed.map_err(|error| from.of_argument(name, error))?;
-    // SAFETY: the tensor is live, as above, and not null.
-    let described = unsafe { tensor.read() };
-    Ok(match call.stream(described.device) {
-        // SAFETY: the caller has told this stream for the call: it is live, and the caller's work is on it.
-        Some(stream) => unsafe { borrowed.with_stream(stream) },
-        None => borrowed,
-    })
-}
-
 impl<'c> Argument<'c, ValueKind> for BorrowedTensor<'c> {
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
+        let (tensor, call) = (next_tensor(from, name)?, from.call);
         // The schema of an operator says what is written, and this type does not tell it.
-        let mutability = match from.call.host {
+        let mutability = match call.host {
             Host::TvmFfi => Mutability::Writable,
             Host::Torch(_) => Mutability::ReadOnly,
         };
-        tensor(from, name, mutability).map(|tensor| tensor.with_origin(from.origin(name)))
+        // SAFETY: 1 and 2: the caller lends a live tensor for the call, and orders its next work after that on its stream.
+        // 3: the ABI has no read-only tensors.
+        let borrowed = unsafe { BorrowedTensor::new(tensor, mutability) };
+        let borrowed = borrowed.map_err(|error| from.of_argument(name, error))?;
+        // SAFETY: the tensor is live, as above, and not null.
+        let device = unsafe { (*tensor).device };
+        let borrowed = match call.stream(device) {
+            // SAFETY: the caller has told this stream for the call: it is live, and the caller's work is on it.
+            Some(stream) => unsafe { borrowed.with_stream(stream) },
+            None => borrowed,
+        };
+        Ok(borrowed.with_origin(from.origin(name)))
     }
 }
 
 #[diagnostic::do_not_recommend]
 impl<'c, A: FromArray + BorrowedFor<'c>> Argument<'c, ArrayKind> for A {
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
-        let (tensor, call) = (next_tensor(from, name)?, from.call);
-        // SAFETY: as in `tensor`.
-        let array =
-            unsafe { BorrowedTensor::array(tensor, Mutability::Writable, |device| call.stream(device)) };
-        array.map_err(|error| from.of_argument(name, error))
+        let tensor = next_tensor(from, name)?;
+        // SAFETY: the caller lends a live tensor for the call. The ABI has no read-only tensors.
+        unsafe { from.call.array(tensor) }.map_err(|error| from.of_argument(name, error))
     }
 }
 

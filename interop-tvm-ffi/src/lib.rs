@@ -49,8 +49,10 @@
 
 pub mod abi;
 mod argument;
+mod arguments;
 mod call;
 mod device_name;
+mod entry;
 mod error;
 // Before the references of the file, which lead to other files of the repository: the first definition wins.
 #[doc = "[kernels]: https://docs.rs/interop-core/latest/interop_core/guide/kernels/"]
@@ -65,7 +67,8 @@ mod runtime;
 mod torch;
 
 pub use argument::Argument;
-pub use call::{Call, interop_tvm_ffi_last_error};
+pub use call::Call;
+pub use entry::interop_tvm_ffi_last_error;
 pub use error::CallError;
 pub use new_array::NewArray;
 pub use operator::list::{interop_jax_functions, interop_load_operators};
@@ -76,10 +79,12 @@ pub mod __private {
     //! What expanded code calls. The interface is not stable.
 
     pub use crate::argument::{ArrayKind, ListKind, OptionKind, ValueKind};
-    pub use crate::call::{Arguments, call_with, run};
+    pub use crate::arguments::Arguments;
+    pub use crate::entry::{call_with, run};
     pub use crate::operator::list::OperatorList;
-    pub use crate::operator::signature::{ItemKind, Kind, PresentKind, Returns, SchemaType, Signature};
+    pub use crate::operator::signature::{ItemKind, Kind, PresentKind, SchemaType, Signature};
     pub use crate::operator::{Gradient, Operation, Operator, Outcome, Rules};
+    pub use crate::return_value::Returns;
     pub use interop_derive::{__body as body, __name as name, __operators as operators};
 }
 
@@ -131,16 +136,18 @@ pub mod __private {
 /// JAX. The [`guide`] has the rules.
 ///
 /// ```
-/// use interop_core::lent::Borrowed;
-/// use interop_core::{CudaArray, LeaseMut};
+/// use interop_core::CudaArray;
+/// use interop_core::lent::{Borrowed, BorrowedMut};
 /// use interop_tvm_ffi::{Call, CallError, NewArray};
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len], device = "cpu")]
 /// struct Row<S> { #[cuda_array(data)] values: S, len: usize }
 ///
-/// fn doubled(call: &Call<'_>, row: Row<Borrowed<'_, f32>>) -> Result<NewArray<Row<LeaseMut<f32>>>, CallError> {
-///     let mut to: NewArray<Row<LeaseMut<f32>>> = call.new_like(&row)?;
+/// type New<'c> = NewArray<Row<BorrowedMut<'c, f32>>>;
+///
+/// fn doubled<'c>(call: &'c Call<'_>, row: Row<Borrowed<'_, f32>>) -> Result<New<'c>, CallError> {
+///     let mut to: New<'_> = call.new_like(&row)?;
 ///     to.zip_map_inplace(&row, |_: f32, value: f32| 2.0 * value)?;
 ///     Ok(to)
 /// }

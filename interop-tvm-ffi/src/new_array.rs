@@ -1,43 +1,48 @@
 //! New arrays in memory of the caller.
 #![expect(unsafe_code, reason = "takes memory of the library's allocator")]
 
+use core::ffi::c_void;
 use core::ops::{Deref, DerefMut};
 use core::ptr::null_mut;
 
 use interop_core::cuda::CudaBuffer;
 use interop_core::dlpack::DLTensor;
+use interop_core::lent::BorrowedFor;
 use interop_core::storage::HostBuffer;
-use interop_core::{CudaArray, DType, Device, FromArray, Import, StreamHandle};
+use interop_core::{CudaArray, DType, Device, FromArray, StreamHandle};
 
-use crate::abi::TVMFFIAny;
+use crate::abi::{TVMFFIAny, TVMFFIObject};
 use crate::argument::ValueKind;
 use crate::call::{Call, Host};
 use crate::error::CallError;
-use crate::operator::signature::Returns;
-use crate::owned_object::{OwnedObject, functions};
-use crate::return_value::ReturnValue;
+use crate::owned_object::OwnedObject;
+use crate::return_value::{ReturnValue, Returns};
 use crate::runtime::Functions;
 
-/// A new array in memory of the caller's library, as a result. It dereferences to the struct.
+/// A new array in memory of the caller's library, as a result. It dereferences to the struct, over `BorrowedMut<'c, T>`:
+/// `'c` is the time of the call, in which the memory lives, also if nothing returns it.
 ///
 /// `NumPy`, `CuPy` and C have no allocator that TVM FFI knows. They get a `tvm_ffi.Tensor` in memory of this crate, which
 /// `numpy.from_dlpack` and `cupy.from_dlpack` use in place.
 ///
 /// [`Call::new_like`] and [`Call::new_array`] make it.
 pub struct NewArray<A> {
-    /// Keeps the memory by itself, so safe code may exchange it.
     array: A,
-    object: OwnedObject,
+    /// The tensor, which the call keeps.
+    tensor: *mut c_void,
 }
 
 impl Call<'_> {
-    /// A new array with the shape, the element type and the device of another one. It contains zeros on the host, and
-    /// anything on a device, so write all elements.
+    /// A new array with the shape, the element type and the device of another one, in C order. It contains zeros on the host,
+    /// and anything on a device, so write all elements.
     ///
     /// # Errors
     ///
     /// As [`new_array`](Self::new_array).
-    pub fn new_like<A: FromArray>(&self, like: &impl CudaArray) -> Result<NewArray<A>, CallError> {
+    pub fn new_like<'c, A: FromArray + BorrowedFor<'c>>(
+        &'c self,
+        like: &impl CudaArray,
+    ) -> Result<NewArray<A>, CallError> {
         let info = like.info()?;
         self.new_array(info.shape(), info.dtype(), info.device())
     }
@@ -47,59 +52,92 @@ impl Call<'_> {
     /// # Errors
     ///
     /// If no library has called that allocates arrays, if the allocation fails, and as [`FromArray::from_import`].
-    pub fn new_array<A: FromArray>(
-        &self,
+    pub fn new_array<'c, A: FromArray + BorrowedFor<'c>>(
+        &'c self,
         shape: &[usize],
         dtype: DType,
         device: Device,
     ) -> Result<NewArray<A>, CallError> {
-        let like = Like { shape, dtype, device };
-        let (object, is_own) = match self.host {
-            Host::Torch(torch) => (torch.allocate(shape, dtype, device)?, false),
+        const { assert!(A::DATA_FIELD.is_written(), "a new array has the storage `BorrowedMut<'_, T>`") };
+        let mut numbers = c_order(shape);
+        let (extents, strides) = numbers.split_at_mut(shape.len());
+        let mut like = DLTensor {
+            data: null_mut(),
+            device,
+            ndim: i32::try_from(shape.len()).unwrap_or(i32::MAX),
+            dtype,
+            shape: extents.as_mut_ptr(),
+            strides: strides.as_mut_ptr(),
+            byte_offset: 0,
+        };
+        let tensor = self.allocate(&mut like, shape)?;
+        let object = tensor.object;
+        self.keep(tensor);
+        if like.data.is_null() && !shape.contains(&0) {
+            return Err(CallError::new(c"ValueError", NO_MEMORY));
+        }
+        // SAFETY: a new tensor in C order, with zeros on the host. The call keeps it.
+        Ok(NewArray { array: unsafe { self.array(&raw const like) }?, tensor: object })
+    }
+
+    /// A new tensor of the caller's library, with zeros on the host. `like` receives its address.
+    fn allocate(&self, like: &mut DLTensor, shape: &[usize]) -> Result<OwnedObject, CallError> {
+        // Too many elements fail to be allocated.
+        let len = shape.iter().fold(1, |len: usize, extent| len.saturating_mul(*extent));
+        let tensor = match self.host {
+            Host::Torch(torch) => {
+                let tensor = torch.allocate(like)?;
+                // SAFETY: a live tensor.
+                like.data = unsafe { torch.address(tensor.object, true) }?;
+                tensor
+            }
             Host::TvmFfi => {
-                let functions = functions()?;
+                let functions = Functions::of_results()?;
                 let is_own = functions.allocator().is_null();
-                (if is_own { self.own_memory(like) } else { allocated(functions, like) }?, is_own)
+                let tensor =
+                    if is_own { self.own_memory(like, shape, len) } else { functions.allocate(like) }?;
+                let payload = tensor.object.cast::<TVMFFIObject>().wrapping_add(1).cast::<DLTensor>();
+                // SAFETY: an object that is a tensor: this follows its header.
+                let DLTensor { data, byte_offset, .. } = unsafe { payload.read() };
+                (like.data, like.byte_offset) = (data, byte_offset);
+                if is_own {
+                    return Ok(tensor);
+                }
+                tensor
             }
         };
-        // SAFETY: a new tensor, which this function only has.
-        let mut import = unsafe { object.import(self.host) }.map_err(|error| no_memory(&error))?;
-        if !is_own {
-            clear(&mut import);
+        if like.device.device_type.is_host_accessible() && !like.data.is_null() {
+            let bytes = len.saturating_mul(like.dtype.item_bits(false)).div_ceil(8);
+            let start = like.data.wrapping_byte_add(usize::try_from(like.byte_offset).unwrap_or(0));
+            // SAFETY: the library has allocated these bytes for the tensor, which nobody else has.
+            unsafe { start.cast::<u8>().write_bytes(0, bytes) };
         }
-        if let Some(stream) = self.stream(device) {
-            // SAFETY: 1: the caller keeps the stream during the call. 2: its allocator frees in the order of this stream.
-            import = unsafe { import.with_callers_stream(stream) };
-        }
-        Ok(NewArray { array: A::from_import(import)?, object })
+        Ok(tensor)
     }
 
     /// A tensor in memory of this crate, for a caller whose library has no allocator that TVM FFI knows.
-    fn own_memory(&self, like: Like<'_>) -> Result<OwnedObject, CallError> {
-        let (len, shape) = (like.len(), like.shape.to_vec());
+    fn own_memory(&self, like: &DLTensor, shape: &[usize], len: usize) -> Result<OwnedObject, CallError> {
+        let shape = shape.to_vec();
         if like.device == Device::CPU {
-            let memory = HostBuffer::zeroed(like.dtype, len)?;
-            return OwnedObject::from_array(Memory { memory, shape }, self);
+            return self.owning(Memory { memory: HostBuffer::zeroed(like.dtype, len)?, shape });
         }
         let stream = self.stream(like.device).unwrap_or(StreamHandle::LegacyDefault);
         let memory = CudaBuffer::zeroed_on(stream, like.device.device_id, like.dtype, len)?;
-        OwnedObject::from_array(Memory { memory, shape }, self)
+        self.owning(Memory { memory, shape })
     }
 }
 
-/// The array to make.
-#[derive(Clone, Copy)]
-struct Like<'a> {
-    shape: &'a [usize],
-    dtype: DType,
-    device: Device,
-}
-
-impl Like<'_> {
-    /// The number of elements. One that is too large fails to be allocated.
-    fn len(self) -> usize {
-        self.shape.iter().fold(1, |len, extent| len.saturating_mul(*extent))
+/// The extents, then the strides of an array in C order.
+fn c_order(shape: &[usize]) -> Vec<i64> {
+    let mut numbers = vec![1; 2 * shape.len()];
+    let (extents, strides) = numbers.split_at_mut(shape.len());
+    let mut stride = 1_i64;
+    for ((to, next), extent) in extents.iter_mut().zip(strides).zip(shape).rev() {
+        *to = i64::try_from(*extent).unwrap_or(i64::MAX);
+        *next = stride;
+        stride = stride.saturating_mul((*to).max(1));
     }
+    numbers
 }
 
 /// New memory of this crate.
@@ -112,55 +150,19 @@ struct Memory<S> {
     shape: Vec<usize>,
 }
 
-/// A tensor in new memory of the caller's library.
-fn allocated(functions: &Functions, like: Like<'_>) -> Result<OwnedObject, CallError> {
-    let mut extents: Vec<i64> = like.shape.iter().map(|extent| *extent as i64).collect();
-    let mut prototype = DLTensor {
-        data: null_mut(),
-        device: like.device,
-        ndim: i32::try_from(extents.len()).unwrap_or(i32::MAX),
-        dtype: like.dtype,
-        shape: extents.as_mut_ptr(),
-        strides: null_mut(),
-        byte_offset: 0,
-    };
-    let mut object = null_mut();
-    // SAFETY: the prototype is complete, and the pointer is valid for a write.
-    if unsafe { (functions.tensor_alloc)(&raw mut prototype, &raw mut object) } != 0 || object.is_null() {
-        return Err(CallError::RAISED);
-    }
-    // SAFETY: the library has made this object, and given the reference away.
-    Ok(unsafe { OwnedObject::new(object, functions.dec_ref) })
-}
-
-/// Fills new memory of the host with zeros, because the caller's library has not initialized it.
-fn clear(new: &mut Import) {
-    let info = new.info();
-    if info.device().device_type.is_host_accessible() {
-        let range = info.byte_range();
-        let start = core::ptr::with_exposed_provenance_mut::<u8>(range.start);
-        // SAFETY: the import has checked the description of this memory, which is new, so that nobody else has it.
-        unsafe { start.write_bytes(0, range.len()) };
-    }
-}
-
 /// The error for a new tensor that has no memory.
-#[cold]
-fn no_memory(error: &CallError) -> CallError {
-    let text = format!(
-        "`result`: the caller's library has allocated no memory: {error}; under `FakeTensorMode` and `functionalize` of \
-         PyTorch tensors have none: call an operator with `torch.library.register_fake`"
-    );
-    CallError::new(c"ValueError", text)
-}
+const NO_MEMORY: &str = "`result`: the caller's library has allocated no memory: found a null address; under `FakeTensorMode` and `functionalize` of \
+     PyTorch tensors have none: call an operator with `torch.library.register_fake`";
 
 impl<A> ReturnValue<ValueKind> for NewArray<A> {
     const RETURNS: Returns = Returns::Tensor;
 
-    fn into_value(self, _: &Call<'_>) -> Result<TVMFFIAny, CallError> {
-        let Self { array, object } = self;
+    fn into_value(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
+        let Self { array, tensor } = self;
         drop(array);
-        Ok(object.into_any())
+        let tensor = call.give_up(tensor);
+        let other = "`result`: found a new array of another call, allowed: one of this call";
+        tensor.map(OwnedObject::into_any).ok_or_else(|| CallError::new(c"RuntimeError", other))
     }
 }
 

@@ -3,14 +3,15 @@
 use core::error::Error as StdError;
 use core::num::TryFromIntError;
 
-use interop_core::CudaArray;
+use interop_core::{CudaArray, StreamHandle};
 
 use crate::abi::{TVMFFIAny, index};
 use crate::argument::{ArrayKind, OptionKind, ValueKind};
-use crate::call::Call;
+use crate::arguments::Arguments;
+use crate::call::{Call, Host};
 use crate::error::CallError;
-use crate::operator::signature::Returns;
 use crate::owned_object::OwnedObject;
+use crate::runtime::Functions;
 
 /// The type of a result. The compiler finds `K`, which tells arrays and values apart.
 ///
@@ -79,6 +80,60 @@ impl<A: CudaArray + Send + 'static> ReturnValue<ArrayKind> for A {
     const RETURNS: Returns = Returns::Tensor;
 
     fn into_value(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
-        OwnedObject::from_array(self, call).map(OwnedObject::into_any)
+        call.owning(self).map(OwnedObject::into_any)
+    }
+}
+
+impl Call<'_> {
+    /// A tensor of the caller's library that owns an array, with its memory.
+    pub(crate) fn owning(&self, array: impl CudaArray + Send + 'static) -> Result<OwnedObject, CallError> {
+        let stream = self.stream(array.info()?.device()).unwrap_or(StreamHandle::LegacyDefault);
+        match self.host {
+            Host::TvmFfi => {
+                let functions = Functions::of_results()?;
+                functions.adopt(array.into_dlpack_as(stream)?)
+            }
+            Host::Torch(torch) => torch.adopt(array.into_dlpack_as(stream)?),
+        }
+    }
+}
+
+impl Arguments<'_> {
+    /// Converts the result of the function. Expanded code calls this.
+    ///
+    /// # Errors
+    ///
+    /// The error of the function, or of the export.
+    #[inline]
+    pub fn end_with<R: ReturnValue<K>, K>(&self, result: R) -> Result<TVMFFIAny, CallError> {
+        result.into_value(self.call)
+    }
+}
+
+/// The type of a result in a schema of `PyTorch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returns {
+    /// `()`.
+    Nothing,
+    /// `Tensor`.
+    Tensor,
+    /// `int`.
+    Int,
+    /// `float`.
+    Float,
+    /// `bool`.
+    Bool,
+}
+
+impl Returns {
+    /// The type in a schema.
+    pub(crate) const fn schema(self) -> &'static str {
+        match self {
+            Self::Nothing => "()",
+            Self::Tensor => "Tensor",
+            Self::Int => "int",
+            Self::Float => "float",
+            Self::Bool => "bool",
+        }
     }
 }

@@ -11,12 +11,12 @@ pub(crate) use libloading::os::unix::Library;
 #[cfg(windows)]
 pub(crate) use libloading::os::windows::Library;
 
-use interop_core::dlpack::{DLTensor, Versioned};
+use interop_core::dlpack::{DLTensor, ManagedTensor, Versioned};
 use interop_core::{Device, StreamHandle};
 
 use crate::abi::{TVMFFIAny, index};
 use crate::error::CallError;
-use crate::owned_object::Release;
+use crate::owned_object::{OwnedObject, Release};
 
 static FOUND: OnceLock<Runtime> = OnceLock::new();
 
@@ -33,10 +33,9 @@ pub(crate) struct Runtime {
 pub(crate) struct Functions {
     get_stream: unsafe extern "C" fn(i32, i32) -> *mut c_void,
     get_allocator: unsafe extern "C" fn() -> *const c_void,
-    pub(crate) tensor_alloc: unsafe extern "C" fn(*mut DLTensor, *mut *mut c_void) -> i32,
-    pub(crate) from_dlpack: unsafe extern "C" fn(*mut Versioned, i32, i32, *mut *mut c_void) -> i32,
-    pub(crate) inc_ref: Release,
-    pub(crate) dec_ref: Release,
+    tensor_alloc: unsafe extern "C" fn(*mut DLTensor, *mut *mut c_void) -> i32,
+    from_dlpack: unsafe extern "C" fn(*mut Versioned, i32, i32, *mut *mut c_void) -> i32,
+    dec_ref: Release,
 }
 
 /// `TVMFFIGetVersion`. The version is major, minor, patch.
@@ -108,9 +107,40 @@ impl Functions {
             get_allocator: function(library, c"TVMFFIEnvGetDLPackManagedTensorAllocator")?,
             tensor_alloc: function(library, c"TVMFFIEnvTensorAlloc")?,
             from_dlpack: function(library, c"TVMFFITensorFromDLPackVersioned")?,
-            inc_ref: function(library, c"TVMFFIObjectIncRef")?,
             dec_ref: function(library, c"TVMFFIObjectDecRef")?,
         })
+    }
+
+    /// The functions with which results are made.
+    pub(crate) fn of_results() -> Result<&'static Self, CallError> {
+        let missing = "`libtvm_ffi`: not loaded; an array as a result needs it";
+        Runtime::functions().ok_or_else(|| CallError::new(c"RuntimeError", missing))
+    }
+
+    /// A new tensor of the caller's library, whose elements are not initialized.
+    pub(crate) fn allocate(&self, like: &mut DLTensor) -> Result<OwnedObject, CallError> {
+        // SAFETY: a description without memory, whose lists are live.
+        self.made(|object| unsafe { (self.tensor_alloc)(like, object) })
+    }
+
+    /// A tensor that owns the memory of an array of Rust.
+    pub(crate) fn adopt(&self, tensor: ManagedTensor) -> Result<OwnedObject, CallError> {
+        let tensor = tensor.into_raw();
+        // SAFETY: an owned tensor, without requirements.
+        self.made(|object| unsafe { (self.from_dlpack)(tensor, 0, 0, object) }).inspect_err(|_| {
+            // SAFETY: the library has not taken the tensor.
+            drop(unsafe { ManagedTensor::from_raw(tensor) });
+        })
+    }
+
+    /// The object that a function makes, to whose place it writes.
+    fn made(&self, make: impl FnOnce(*mut *mut c_void) -> i32) -> Result<OwnedObject, CallError> {
+        let mut object = core::ptr::null_mut();
+        if make(&raw mut object) != 0 || object.is_null() {
+            return Err(CallError::RAISED);
+        }
+        // SAFETY: the library has made this object, and given the reference away.
+        Ok(unsafe { OwnedObject::new(object, self.dec_ref) })
     }
 
     /// The function with which the caller's library allocates new tensors, or null.

@@ -32,7 +32,9 @@ def test_a_lazy_sign():
     assert hello_functions.scaled(numbers, 1.0).tolist() == [2.0, 4.0]
     assert hello_functions.scaled(numbers.resolve_neg(), 1.0).tolist() == [-2.0, -4.0]
     assert torch.ops.hello_functions.scaled(numbers, 1.0).tolist() == [-2.0, -4.0]
-    # The dispatcher passes a copy, and has no result to copy back.
-    with torch.no_grad(), pytest.raises(RuntimeError, match="Expected Tensor"):
-        torch.ops.hello_functions.scale_(numbers, 2.0)
+    # To an operator that writes and returns nothing the dispatcher would pass a copy, and read beyond its stack.
+    with torch.no_grad():
+        for lazy in (numbers, torch._neg_view(torch.ones(2)), torch.ones(2, dtype=torch.complex64).conj()):
+            with pytest.raises(RuntimeError, match=r"lazy sign or conjugate \(`x.resolve_neg\(\)`"):
+                torch.ops.hello_functions.scale_(lazy, 2.0)
     assert numbers.tolist() == [-2.0, -4.0]

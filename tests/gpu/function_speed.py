@@ -1,6 +1,7 @@
 """The time of a call of an exported function, beside the PyO3 function, `custom_op`, and PyTorch's and JAX's own operators.
 
-The host's time for one call with six elements: the minimum of many rounds. The last column compares with the limits.
+The host's time for one call with six elements: the minimum of many rounds. In each round every row is called, so that the two calls of a
+ratio meet the same clock rate and the same neighbours. The last lines compare with the limits.
 """
 
 import sys
@@ -19,19 +20,21 @@ import torch
 ROUNDS, CALLS = 60, 200
 
 
-def nanoseconds(call, sync=lambda: None):
-    """The minimum of the mean of some calls."""
-    for _ in range(50):
-        call()
-    best = float("inf")
-    for _ in range(ROUNDS):
-        sync()
-        start = time.perf_counter_ns()
-        for _ in range(CALLS):
+def best(calls, sync):
+    """The least time of a call of each row, by its name. A time is the mean of some calls; the rows take turns."""
+    times = {name: float("inf") for name in calls}
+    for call in calls.values():
+        for _ in range(50):
             call()
-        best = min(best, (time.perf_counter_ns() - start) / CALLS)
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            sync()
+            start = time.perf_counter_ns()
+            for _ in range(CALLS):
+                call()
+            times[name] = min(times[name], (time.perf_counter_ns() - start) / CALLS)
     sync()
-    return best
+    return times
 
 
 def custom(device):
@@ -94,9 +97,10 @@ def main():
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     for device in devices:
         sync = torch.cuda.synchronize if device == "cuda" else lambda: None
-        found = {name: nanoseconds(call, sync) for name, call in rows(device)}
+        calls = dict(rows(device))
         if device == devices[-1]:
-            found |= {name: nanoseconds(call) for name, call in jax_rows()}
+            calls |= dict(jax_rows())
+        found = best(calls, sync)
         for name, time_of in found.items():
             print(f"{device:<5} {name:<30} {time_of:>9.0f} ns")
         limits = [("operator in place", "x.mul_", 1.15), ("operator with a new tensor", "x * 1.0", 1.4)]

@@ -277,7 +277,7 @@ def print_table(rows):
 
 
 def main():
-    groups = ("rust", "processes", "python", "races", "functions", "speed", "examples", "sanitizer")
+    groups = dict.fromkeys(part.group for part in parts(Path()))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(groups)}, or the beginning of a part's name")
     parser.add_argument("--limit", type=float, default=570, help="seconds for everything; what is left out is said")

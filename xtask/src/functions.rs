@@ -1,5 +1,6 @@
 //! The functions of `interop-tvm-ffi`, called from Python libraries.
 
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -26,20 +27,18 @@ const OPERATORS: [&str; 2] = ["tests/functions/test_operators.py", "tests/functi
 fn run(counts: &mut Counts) -> Result<(), Failure> {
     let (environment, [packages, oldest]) = prepare()?;
     sim::build()?;
-    let mut cargo = workspace::cargo(["build", "--locked", "--package=interop-function-tests"]);
+    let packages_of_functions = ["--package=interop-function-tests", "--package=relu-rust"];
+    let mut cargo = workspace::cargo(["build", "--locked"].into_iter().chain(packages_of_functions));
     command_step::run(cargo.arg(workspace::plain_features()))?;
-    let library = format!(
-        "debug/{}interop_function_tests{}",
-        std::env::consts::DLL_PREFIX,
-        std::env::consts::DLL_SUFFIX
-    );
+    let library = |name| workspace::target().join(format!("debug/{DLL_PREFIX}{name}{DLL_SUFFIX}"));
     let (hello, modules) = (templates::hello_functions()?, extension::for_tests(&environment)?);
     let python_with = |first: &[&PathBuf]| {
         let (mut python, root) = (environment.python(), workspace::root());
         let (tests, corpus) = (root.join("tests/python"), root.join("tests/conformance"));
         let folders = first.iter().copied().chain([&packages, &hello, &modules, &tests, &corpus]);
         python.env("PYTHONPATH", std::env::join_paths(folders).unwrap_or_default());
-        python.env("INTEROP_FUNCTIONS", workspace::target().join(&library)).env("HELLO_FUNCTIONS", &hello);
+        python.env("INTEROP_FUNCTIONS", library("interop_function_tests")).env("RELU", library("relu_rust"));
+        python.env("HELLO_FUNCTIONS", &hello);
         python
     };
     let python = || python_with(&[]);

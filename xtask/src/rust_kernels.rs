@@ -22,10 +22,11 @@ struct Kernels {
 }
 
 /// The crates. To add another one, add a line here.
-const CRATES: [Kernels; 5] = [
+const CRATES: [Kernels; 6] = [
     Kernels { folder: "interop-core/kernels", ptx: "../src/memory/copy/copy.ptx", template: None },
     Kernels { folder: "examples/kernels", ptx: "ptx/kernels.ptx", template: None },
     Kernels { folder: "examples/py-extension/kernels", ptx: "kernels.ptx", template: None },
+    Kernels { folder: "examples/relu/kernels", ptx: "kernels.ptx", template: None },
     Kernels { folder: "examples/hello-cuda/kernels", ptx: "kernels.ptx", template: Some("hello-cuda") },
     Kernels {
         folder: "examples/hello-functions/kernels",

@@ -6,7 +6,7 @@
 use hello_functions_kernels::{PTX, scale_elements, scaled_elements};
 use interop_core::arrays::ArrayD as Array;
 use interop_core::lent::{Borrowed, BorrowedMut};
-use interop_core::{CudaArray, KernelModule, LaunchScope, LeaseMut, Result};
+use interop_core::{CudaArray, KernelModule, LaunchScope, Result};
 use interop_tvm_ffi::{Call, CallError, NewArray};
 
 /// The kernels. The first launch on a GPU loads them.
@@ -30,13 +30,12 @@ fn scale_into(
     write_scaled(&from, &mut to, factor)
 }
 
+/// An array in new memory of the caller's library.
+type New<'c> = NewArray<Array<BorrowedMut<'c, f32>>>;
+
 /// Returns a new array of the caller's library with every element multiplied.
-fn scaled(
-    call: &Call<'_>,
-    from: Array<Borrowed<'_, f32>>,
-    factor: f32,
-) -> Result<NewArray<Array<LeaseMut<f32>>>, CallError> {
-    let mut to: NewArray<Array<LeaseMut<f32>>> = call.new_like(&from)?;
+fn scaled<'c>(call: &'c Call<'_>, from: Array<Borrowed<'_, f32>>, factor: f32) -> Result<New<'c>, CallError> {
+    let mut to: New<'_> = call.new_like(&from)?;
     write_scaled(&from, &mut *to, factor)?;
     Ok(to)
 }

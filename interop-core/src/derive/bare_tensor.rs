@@ -6,7 +6,6 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::ptr::NonNull;
 
 use std::sync::Arc;
 
@@ -18,8 +17,6 @@ use crate::array::mutability::Mutability;
 use crate::array::stream_handle::StreamHandle;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::from_array::{FromArray, assemble_named};
-use crate::driver::reach::Reach;
-use crate::driver::stream::Stream;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::cuda_buffer::CudaBuffer;
 use crate::memory::extraction::Extraction;
@@ -198,44 +195,6 @@ unsafe fn fill(slot: &mut ImportSlot, tensor: *const DLTensor, mutability: Mutab
         import.change(Change::Hides);
     }
     Ok(filled)
-}
-
-impl Import {
-    /// Takes a new tensor of another library that a value keeps. The driver is not asked about its memory.
-    ///
-    /// The tensor and its lists are copied. After an error the caller keeps the value.
-    ///
-    /// # Errors
-    ///
-    /// As [`ManagedTensor::info`](crate::dlpack::ManagedTensor::info).
-    ///
-    /// # Safety
-    ///
-    /// 1. `tensor` points to a `DLTensor`, whose `shape` and `strides` are null or point to `ndim` numbers each. All are live during
-    ///    this call.
-    /// 2. Until `release(value)` is called, the memory that it describes is live, on the device that it names, and may be written.
-    ///    What is in it on the host is initialized before it is read. Work on device memory is in primary contexts.
-    /// 3. `release(value)` may be called once, on any thread, at any time.
-    #[doc(hidden)]
-    pub unsafe fn from_bare_tensor(
-        tensor: *const DLTensor,
-        value: NonNull<()>,
-        release: unsafe fn(NonNull<()>),
-    ) -> Result<Self> {
-        let mut slot = ImportSlot::new();
-        // SAFETY: rule 1.
-        let described =
-            slot.describe(Verification::Skipped, |info| unsafe { read_tensor(tensor, 0, info) })?;
-        let reach = described.reach.map(Reach::without_context);
-        // SAFETY: rule 3.
-        let owner = unsafe { Owner::from_raw(value, release) }.with_reach(reach);
-        let filled = described.own(owner, None);
-        let mut import = slot.into_import(filled);
-        if import.info.device != Device::CPU {
-            import.change(Change::Stated(Stream::anywhere(StreamHandle::LegacyDefault)));
-        }
-        Ok(import)
-    }
 }
 
 // SAFETY: 1 and 3: as the creator promised. 2: the memory belongs to another library. 4: with `UniqueOwner` nothing else

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
-use crate::call::panicked;
+use crate::entry::panicked;
 use crate::error::CallError;
 use crate::operator::Operator;
 use crate::operator::description::program;
@@ -126,8 +126,10 @@ fn raising(work: impl FnOnce(&Python) -> Result<(), CallError>) -> c_int {
     let outcome = catch_unwind(AssertUnwindSafe(|| work(python)));
     match outcome.unwrap_or_else(|payload| Err(panicked("operators", payload))) {
         Ok(()) => 0,
+        // An empty class: it is raised already.
+        Err(error) if error.class.is_empty() => -1,
         Err(error) => {
-            python.raise(&error);
+            let _raised = python.report("raise RuntimeError(text)", &error);
             -1
         }
     }
@@ -138,7 +140,9 @@ unsafe extern "C" fn finish_from_queue(_: *mut c_void) -> c_int {
     IS_QUEUED.store(false, Ordering::Release);
     raising(|python| match finish(python) {
         // The functions of TVM FFI work all the same.
-        Err(error) if !error.class.is_empty() => python.warn(&error),
+        Err(error) if !error.class.is_empty() => {
+            python.report("warnings.warn(text, RuntimeWarning, 2)", &error)
+        }
         outcome => outcome,
     })
 }

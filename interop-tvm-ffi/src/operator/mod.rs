@@ -10,7 +10,7 @@ use std::ffi::CString;
 use std::sync::OnceLock;
 
 use crate::abi::TVMFFIAny;
-use crate::call::Arguments;
+use crate::arguments::Arguments;
 use crate::error::CallError;
 use crate::runtime::c_string;
 use crate::torch::kernel::{composite, kernel, refuse};

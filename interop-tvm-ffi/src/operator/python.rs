@@ -1,8 +1,7 @@
 //! The interpreter of the process, if there is one. Its functions are of the stable ABI.
 #![expect(unsafe_code, reason = "calls functions of the interpreter, which is found at run time")]
 
-use core::ffi::{CStr, c_char, c_int, c_void};
-use std::ffi::CString;
+use core::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use crate::error::CallError;
@@ -27,18 +26,7 @@ pub(crate) struct Python {
     new_dict: unsafe extern "C" fn() -> Object,
     set_item: unsafe extern "C" fn(Object, *const c_char, Object) -> c_int,
     dec_ref: unsafe extern "C" fn(Object),
-    set_error: unsafe extern "C" fn(Object, *const c_char),
-    error_occurred: unsafe extern "C" fn() -> Object,
-    warn: unsafe extern "C" fn(Object, *const c_char, isize) -> c_int,
-    /// `PyExc_RuntimeError` and `PyExc_RuntimeWarning`: places with an object.
-    runtime_error: *const Object,
-    runtime_warning: *const Object,
 }
-
-// SAFETY: addresses of functions and of constants.
-unsafe impl Send for Python {}
-// SAFETY: as above.
-unsafe impl Sync for Python {}
 
 impl Python {
     /// Finds the interpreter among the global symbols of the process, where the program or its library has put them.
@@ -56,11 +44,6 @@ impl Python {
                 new_dict: function(&program, c"PyDict_New")?,
                 set_item: function(&program, c"PyDict_SetItemString")?,
                 dec_ref: function(&program, c"Py_DecRef")?,
-                set_error: function(&program, c"PyErr_SetString")?,
-                error_occurred: function(&program, c"PyErr_Occurred")?,
-                warn: function(&program, c"PyErr_WarnEx")?,
-                runtime_error: function(&program, c"PyExc_RuntimeError")?,
-                runtime_warning: function(&program, c"PyExc_RuntimeWarning")?,
             })
         });
         found.as_ref()
@@ -105,33 +88,18 @@ impl Python {
         self.owned(unsafe { (self.eval)(code.object, globals.object, globals.object) }).map(drop)
     }
 
-    /// Raises an error, unless it is raised already. The thread holds the lock.
-    pub(crate) fn raise(&self, error: &CallError) {
-        // SAFETY: the thread holds the lock.
-        if unsafe { (self.error_occurred)() }.is_null() {
-            let text = c_string(&error.text);
-            // SAFETY: a place with an object.
-            let class = unsafe { self.runtime_error.read() };
-            // SAFETY: a class and a C string, which is copied.
-            unsafe { (self.set_error)(class, text.as_ptr()) };
-        }
-    }
-
-    /// Issues a warning. The thread holds the lock.
+    /// Raises an error, or a warning, by a statement of Python about its `text`. The thread holds the lock.
     ///
     /// # Errors
     ///
-    /// [`CallError::RAISED`], if warnings are errors.
-    pub(crate) fn warn(&self, error: &CallError) -> Result<(), CallError> {
-        let text: CString = c_string(&error.text);
-        // SAFETY: a place with an object.
-        let class = unsafe { self.runtime_warning.read() };
-        // SAFETY: a class and a C string, which is copied.
-        if unsafe { (self.warn)(class, CStr::as_ptr(&text), 1) } == 0 {
-            Ok(())
-        } else {
-            Err(CallError::RAISED)
-        }
+    /// [`CallError::RAISED`]: the error, or the warning, if warnings are errors.
+    pub(crate) fn report(&self, statement: &str, error: &CallError) -> Result<(), CallError> {
+        let text = error.text.as_bytes();
+        self.run(
+            &format!("import warnings\ntext = bytes({text:?}).decode()\n{statement}"),
+            "<operators>",
+            None,
+        )
     }
 
     /// A reference that a function has returned. Null is an exception.

@@ -5,7 +5,7 @@ use interop_core::{DType, Device, FromArray};
 
 use crate::argument::{ArrayKind, ListKind, OptionKind, ValueKind};
 use crate::call::Call;
-use crate::return_value::ReturnValue;
+use crate::return_value::{ReturnValue, Returns};
 
 /// The type of a parameter in a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,34 +59,6 @@ impl Kind {
             Self::Device => "Device".to_owned(),
             Self::Optional(kind) => kind.schema() + "?",
             Self::List(kind) => kind.schema() + "[]",
-        }
-    }
-}
-
-/// The type of a result in a schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Returns {
-    /// `()`.
-    Nothing,
-    /// `Tensor`.
-    Tensor,
-    /// `int`.
-    Int,
-    /// `float`.
-    Float,
-    /// `bool`.
-    Bool,
-}
-
-impl Returns {
-    /// The type in a schema.
-    pub(crate) const fn schema(self) -> &'static str {
-        match self {
-            Self::Nothing => "()",
-            Self::Tensor => "Tensor",
-            Self::Int => "int",
-            Self::Float => "float",
-            Self::Bool => "bool",
         }
     }
 }
@@ -208,6 +180,11 @@ impl Signature {
     /// Notes the result.
     pub fn result<R: ReturnValue<K>, K>(&mut self, _: impl FnOnce() -> R) {
         self.returns = R::RETURNS;
+    }
+
+    /// Whether a tensor is written.
+    pub(crate) fn writes(&self) -> bool {
+        self.parameters.iter().any(|parameter| parameter.kind.schema().contains('!'))
     }
 
     pub(crate) fn has_tensors(&self) -> bool {

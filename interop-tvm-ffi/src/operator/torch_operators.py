@@ -14,6 +14,8 @@ note_error.argtypes, note_error.restype = [ctypes.c_char_p], ctypes.c_bool
 RecomputationEnded = getattr(checkpoint, "_StopRecomputationError", ())
 registered = torch.library.Library(namespace, "FRAGMENT")
 names = {"_operators": getattr(torch.ops, namespace), "_library": torch, "_max": torch.sym_max, "_min": torch.sym_min}
+# What is registered goes when this object goes, so the registered functions keep it.
+names["_registered"] = registered
 
 
 def function(parameters, text):

@@ -4,26 +4,23 @@
 //! thread.
 #![expect(unsafe_code, reason = "is called by the dispatcher")]
 
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering;
-use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use interop_core::{DType, Device};
-
-use crate::call::{Arguments, Call, Host, panicked};
+use crate::arguments::Arguments;
+use crate::call::{Call, Host};
+use crate::entry::{note, noted, panicked};
 use crate::error::CallError;
-use crate::operator::signature::{Kind, Returns};
 use crate::operator::{Operation, Operator};
-use crate::runtime::c_string;
+use crate::owned_object::OwnedObject;
+use crate::return_value::Returns;
 use crate::torch::library::{ABI, Torch, Value};
-use crate::torch::stack::{Taken, any_tensor, release, result_value};
-use crate::torch::tensor::to_value;
+use crate::torch::stack::{Taken, any_tensor, result_value};
+use crate::torch::tensor::{NOTHING, to_pointer, to_value};
 
 thread_local! {
-    /// The text of the error that is thrown next.
-    static TEXT: RefCell<CString> = RefCell::default();
     /// The operator whose composite kernel has called the dispatcher.
     static CALLING: Cell<Option<&'static Operator>> = const { Cell::new(None) };
     /// Whether a kernel has noted an error for that composite kernel.
@@ -37,11 +34,8 @@ thread_local! {
 /// As for a kernel of `torch_library_impl`: `stack` has the arguments of the operator, which the kernel takes, and a place for the
 /// result. The callers can be unwound.
 pub(crate) unsafe extern "C-unwind" fn kernel<O: Operation>(stack: *mut Value, _: u64, _: u64) {
-    let (torch, operator) = (Torch::of_kernel(), O::operator());
     // SAFETY: as the caller promises.
-    let outcome = unsafe { run::<O>(torch, operator, stack) };
-    // SAFETY: as the caller promises.
-    unsafe { end(torch, operator, outcome, stack) };
+    unsafe { answer::<O>(stack, true) };
 }
 
 /// Refuses tensors whose elements a function cannot use. If only empty lists and options were passed, runs the function.
@@ -50,22 +44,8 @@ pub(crate) unsafe extern "C-unwind" fn kernel<O: Operation>(stack: *mut Value, _
 ///
 /// As for [`kernel`].
 pub(crate) unsafe extern "C-unwind" fn refuse<O: Operation>(stack: *mut Value, _: u64, _: u64) {
-    let (torch, operator) = (Torch::of_kernel(), O::operator());
     // SAFETY: as the caller promises.
-    if !unsafe { has_tensor(torch, operator, stack) } {
-        // SAFETY: as the caller promises.
-        unsafe { kernel::<O>(stack, 0, 0) };
-        return;
-    }
-    // SAFETY: as the caller promises.
-    unsafe { release_all(torch, operator, stack) };
-    let text = format!(
-        "`{}`: found a tensor of another device or layout, or one without elements; allowed: dense tensors on the CPU or on CUDA. A \
-         rule such as `like` tells the result for fake tensors, and is registered after the library was loaded",
-        operator.name
-    );
-    // SAFETY: as the caller promises.
-    unsafe { end(torch, operator, Err(CallError::new(c"RuntimeError", text)), stack) };
+    unsafe { answer::<O>(stack, false) };
 }
 
 /// Calls the operator with or without gradients: the first takes 5 µs longer, also if no gradient is recorded.
@@ -83,25 +63,56 @@ pub(crate) unsafe extern "C-unwind" fn composite<O: Operation>(stack: *mut Value
     }
 }
 
+/// Runs a function, unless it gets tensors that are refused.
+///
 /// # Safety
 ///
 /// As for [`kernel`]. What `bump_version` throws is passed on.
+unsafe fn answer<O: Operation>(stack: *mut Value, takes_tensors: bool) {
+    let (torch, operator) = (Torch::of_kernel(), O::operator());
+    // SAFETY: as the caller promises.
+    let taken = unsafe { Taken::new(torch, operator.signature(), stack) };
+    let outcome = if takes_tensors || !taken.has_tensors() {
+        // SAFETY: as the caller promises.
+        unsafe { run::<O>(torch, operator, taken) }
+    } else {
+        drop(taken);
+        Err(refused(operator))
+    };
+    // SAFETY: as the caller promises.
+    unsafe { end(torch, operator, outcome, stack) };
+}
+
+/// # Safety
+///
+/// The callers can be unwound.
 unsafe fn run<O: Operation>(
     torch: &'static Torch,
     operator: &'static Operator,
-    stack: *mut Value,
+    mut taken: Taken,
 ) -> Result<Value, CallError> {
-    let signature = operator.signature();
     // SAFETY: as the caller promises.
-    let (taken, outcome) = unsafe { Taken::new(torch, signature, stack) };
-    outcome?;
-    // SAFETY: as the caller promises.
-    unsafe { taken.note_writes(signature, operator.name) }?;
-    let (call, values) = (Call::new(operator.name, Host::Torch(torch)), taken.values());
+    let values = unsafe { taken.values(operator.signature(), operator.name) }?;
+    let call = Call::new(operator.name, Host::Torch(torch));
     // SAFETY: the values live as long as `taken`, and nobody else has them.
     let arguments = unsafe { Arguments::new(&call, values.as_ptr(), values.len()) };
     let outcome = catch_unwind(AssertUnwindSafe(|| O::call(&arguments)));
     outcome.unwrap_or_else(|payload| Err(panicked(operator.name, payload))).map(result_value)
+}
+
+#[cold]
+fn refused(operator: &Operator) -> CallError {
+    let text = format!(
+        "`{}`: found a tensor of another device or layout, or one without elements{}; allowed: dense tensors on the CPU or on CUDA. A \
+         rule such as `like` tells the result for fake tensors, and is registered after the library was loaded",
+        operator.name,
+        if operator.signature().writes() {
+            ", or one with a lazy sign or conjugate (`x.resolve_neg()`, `x.resolve_conj()`)"
+        } else {
+            ""
+        }
+    );
+    CallError::new(c"RuntimeError", text)
 }
 
 /// Ends a kernel with its result, or throws its error. For a composite kernel the error is noted, because the functions of the library
@@ -145,16 +156,9 @@ unsafe fn end(
 /// A result that the composite kernel drops.
 fn nothing(torch: &'static Torch, returns: Returns) -> Option<Value> {
     match returns {
-        Returns::Tensor => {
-            torch.allocate(&[0], DType::F32, Device::CPU).ok().map(|tensor| to_value(tensor.into_raw()))
-        }
+        Returns::Tensor => torch.allocate(&NOTHING).ok().map(|tensor| to_value(tensor.into_raw())),
         _ => Some(0),
     }
-}
-
-/// Notes the error that is thrown next on this thread.
-fn note(error: &CallError) {
-    TEXT.set(c_string(&error.text));
 }
 
 /// Notes the text of an exception in Python, if a composite kernel waits for it.
@@ -166,7 +170,8 @@ fn note(error: &CallError) {
 unsafe extern "C" fn interop_note_error(text: *const c_char) -> bool {
     if CALLING.get().is_some() {
         // SAFETY: as the caller promises.
-        TEXT.set(unsafe { CStr::from_ptr(text) }.to_owned());
+        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+        note(&CallError::new(c"RuntimeError", text));
         HAS_FAILED.set(true);
     }
     CALLING.get().is_some()
@@ -179,21 +184,8 @@ unsafe extern "C" fn interop_note_error(text: *const c_char) -> bool {
 /// The callers can be unwound.
 #[cold]
 unsafe fn throw(torch: &Torch) {
-    let text = TEXT.with_borrow(|text| text.as_ptr());
     // SAFETY: C strings. The text stays until the next error of this thread. As the caller promises.
-    unsafe { (torch.check)(false, c"".as_ptr(), c"".as_ptr(), 0, text) };
-}
-
-/// # Safety
-///
-/// As for [`kernel`].
-unsafe fn release_all(torch: &'static Torch, operator: &Operator, stack: *const Value) {
-    for (at, parameter) in operator.signature().parameters.iter().enumerate() {
-        // SAFETY: as the caller promises.
-        let value = unsafe { stack.wrapping_add(at).read() };
-        // SAFETY: as the caller promises.
-        unsafe { release(torch, parameter.kind, value) };
-    }
+    unsafe { (torch.check)(false, c"".as_ptr(), c"".as_ptr(), 0, noted()) };
 }
 
 /// # Safety
@@ -214,7 +206,7 @@ unsafe fn call_inner(
         Ok(records) => records,
         Err(error) => {
             // SAFETY: as the caller promises.
-            unsafe { release_all(torch, operator, stack) };
+            drop(unsafe { Taken::new(torch, operator.signature(), stack) });
             return Err(error);
         }
     };
@@ -227,27 +219,15 @@ unsafe fn call_inner(
     if has_failed {
         if status == 0 && operator.signature().returns == Returns::Tensor {
             // SAFETY: the result of the call.
-            let result = unsafe { stack.read() };
+            let result = to_pointer(unsafe { stack.read() });
             // SAFETY: a tensor, which nobody gets.
-            unsafe { release(torch, Kind::Tensor { is_written: false }, result) };
+            drop(unsafe { OwnedObject::new(result, torch.delete_tensor) });
         }
-        return Err(TEXT.with_borrow(|text| CallError::new(c"RuntimeError", text.to_string_lossy())));
+        // SAFETY: a C string, which is copied.
+        let text = unsafe { CStr::from_ptr(noted()) }.to_string_lossy();
+        return Err(CallError::new(c"RuntimeError", text));
     }
     torch.check(status, operator.name)
-}
-
-/// Whether one of the arguments is a tensor.
-///
-/// # Safety
-///
-/// As for [`kernel`].
-unsafe fn has_tensor(torch: &'static Torch, operator: &Operator, stack: *const Value) -> bool {
-    operator.signature().parameters.iter().enumerate().any(|(at, parameter)| {
-        // SAFETY: as the caller promises.
-        let value = unsafe { stack.wrapping_add(at).read() };
-        // SAFETY: as the caller promises.
-        unsafe { any_tensor(torch, parameter.kind, value, &|_| Ok(true)) }.unwrap_or(true)
-    })
 }
 
 /// Whether a gradient is recorded for one of the arguments.

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use interop_core::{DType, Device, DeviceType, StreamHandle};
 
 use crate::error::CallError;
-use crate::runtime::{Library, function, loaded};
+use crate::runtime::{Library, c_string, function, loaded};
 
 /// `AtenTensorHandle`: a pointer to a `Tensor` of C++, which is a pointer to a `TensorImpl`.
 pub(crate) type TensorHandle = *mut c_void;
@@ -225,36 +225,16 @@ fn number(library: &Library, name: &CStr) -> Option<i32> {
     Some(unsafe { function() })
 }
 
-/// The dtypes by their codes.
+/// The dtypes by their codes: a type of DLPack has the name that it has here.
 fn dtypes(library: &Library) -> [DType; 64] {
     let mut table = [UNKNOWN; 64];
-    for (name, code, bits) in [
-        (c"aoti_torch_dtype_float32", 2, 32),
-        (c"aoti_torch_dtype_float64", 2, 64),
-        (c"aoti_torch_dtype_float16", 2, 16),
-        (c"aoti_torch_dtype_bfloat16", 4, 16),
-        (c"aoti_torch_dtype_uint8", 1, 8),
-        (c"aoti_torch_dtype_uint16", 1, 16),
-        (c"aoti_torch_dtype_uint32", 1, 32),
-        (c"aoti_torch_dtype_uint64", 1, 64),
-        (c"aoti_torch_dtype_int8", 0, 8),
-        (c"aoti_torch_dtype_int16", 0, 16),
-        (c"aoti_torch_dtype_int32", 0, 32),
-        (c"aoti_torch_dtype_int64", 0, 64),
-        (c"aoti_torch_dtype_bool", 6, 8),
-        (c"aoti_torch_dtype_complex32", 5, 32),
-        (c"aoti_torch_dtype_complex64", 5, 64),
-        (c"aoti_torch_dtype_complex128", 5, 128),
-        (c"aoti_torch_dtype_float8_e4m3fn", 10, 8),
-        (c"aoti_torch_dtype_float8_e4m3fnuz", 11, 8),
-        (c"aoti_torch_dtype_float8_e5m2", 12, 8),
-        (c"aoti_torch_dtype_float8_e5m2fnuz", 13, 8),
-        (c"torch_dtype_float8_e8m0fnu", 14, 8),
-    ] {
-        let place =
-            number(library, name).and_then(|at| usize::try_from(at).ok()).and_then(|at| table.get_mut(at));
-        if let Some(place) = place {
-            *place = DType::new(code, bits, 1);
+    let all = (0..18).flat_map(|code| [8, 16, 32, 64, 128].map(|bits| DType::new(code, bits, 1)));
+    for dtype in all {
+        let code = ["aoti_torch_dtype", "torch_dtype"]
+            .iter()
+            .find_map(|prefix| number(library, &c_string(&format!("{prefix}_{dtype}"))));
+        if let Some(place) = code.and_then(|code| table.get_mut(usize::try_from(code).ok()?)) {
+            *place = dtype;
         }
     }
     table

@@ -3,6 +3,7 @@
 
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
+use std::ffi::CString;
 
 use crate::error::CallError;
 use crate::operator::Operator;
@@ -32,17 +33,20 @@ pub(crate) fn register(torch: &Torch, list: &'static OperatorList) -> Result<(),
     Ok(())
 }
 
-/// The libraries of `PyTorch` for a namespace: one for schemas, one for each dispatch key.
+/// The keys of tensors of tensors, and of all devices and layouts that have no kernel of their own. The last does not include the
+/// others.
+const REFUSED: [&CStr; 4] =
+    [c"NestedTensorCPU", c"NestedTensorCUDA", c"AutogradNestedTensor", c"CompositeExplicitAutograd"];
+
+/// The keys of tensors with a lazy conjugate or sign. `PyTorch` passes a copy of these, writes back what the operator returns, and reads
+/// beyond its stack for one that returns nothing.
+const LAZY: [&CStr; 2] = [c"Conjugate", c"Negative"];
+
+/// A namespace of `PyTorch`, with its library for schemas. Libraries stay.
 struct Namespace<'a> {
     torch: &'a Torch,
+    name: CString,
     schemas: *mut c_void,
-    cpu: *mut c_void,
-    cuda: *mut c_void,
-    /// For all devices and layouts that have no kernel of their own.
-    others: *mut c_void,
-    composite: *mut c_void,
-    /// For tensors of tensors, which `others` does not include.
-    nested: [*mut c_void; 3],
 }
 
 impl<'a> Namespace<'a> {
@@ -52,34 +56,14 @@ impl<'a> Namespace<'a> {
         let status =
             unsafe { (torch.init_fragment)(name.as_ptr(), c"export!".as_ptr(), 0, &raw mut schemas) };
         torch.check(status, "aoti_torch_library_init_fragment")?;
-        let kernels = |key: &CStr| {
-            let mut library = null_mut();
-            // SAFETY: C strings, and a place that is valid for a write.
-            let status = unsafe {
-                (torch.init_impl)(name.as_ptr(), key.as_ptr(), c"export!".as_ptr(), 0, &raw mut library)
-            };
-            torch.check(status, "aoti_torch_library_init_impl").map(|()| library)
-        };
-        Ok(Self {
-            torch,
-            schemas,
-            cpu: kernels(c"CPU")?,
-            cuda: kernels(c"CUDA")?,
-            others: kernels(c"CompositeExplicitAutograd")?,
-            composite: kernels(c"CompositeImplicitAutograd")?,
-            nested: [
-                kernels(c"NestedTensorCPU")?,
-                kernels(c"NestedTensorCUDA")?,
-                kernels(c"AutogradNestedTensor")?,
-            ],
-        })
+        Ok(Self { torch, name, schemas })
     }
 
     fn register(&self, operator: &'static Operator) -> Result<(), CallError> {
         let (signature, name) = (operator.signature(), c_string(operator.name));
         self.define(&signature.schema(operator.name))?;
         if !signature.has_tensors() {
-            return self.implement(self.others, &name, operator.kernel);
+            return self.implement(c"CompositeExplicitAutograd", &name, operator.kernel);
         }
         if !operator.has_gradients() {
             return self.implement_all(operator, &name);
@@ -88,16 +72,15 @@ impl<'a> Namespace<'a> {
             self.define(&signature.schema(&inner))?;
             self.implement_all(operator, &c_string(&inner))?;
         }
-        self.implement(self.composite, &name, operator.composite)
+        self.implement(c"CompositeImplicitAutograd", &name, operator.composite)
     }
 
     /// The kernels of an operator with tensors.
     fn implement_all(&self, operator: &Operator, name: &CStr) -> Result<(), CallError> {
-        for library in self.nested.into_iter().chain([self.others]) {
-            self.implement(library, name, operator.refuse)?;
-        }
-        self.implement(self.cpu, name, operator.kernel)?;
-        self.implement(self.cuda, name, operator.kernel)
+        let lazy = LAZY.iter().filter(|_| operator.signature().writes());
+        REFUSED.iter().chain(lazy).try_for_each(|key| self.implement(key, name, operator.refuse))?;
+        self.implement(c"CPU", name, operator.kernel)?;
+        self.implement(c"CUDA", name, operator.kernel)
     }
 
     fn define(&self, schema: &str) -> Result<(), CallError> {
@@ -115,9 +98,15 @@ impl<'a> Namespace<'a> {
         torch.check(status, "aoti_torch_library_def")
     }
 
-    fn implement(&self, library: *mut c_void, name: &CStr, kernel: Kernel) -> Result<(), CallError> {
+    /// Registers a kernel for a dispatch key.
+    fn implement(&self, key: &CStr, name: &CStr, kernel: Kernel) -> Result<(), CallError> {
+        let (torch, mut library) = (self.torch, null_mut());
+        // SAFETY: C strings, and a place that is valid for a write.
+        let status = unsafe {
+            (torch.init_impl)(self.name.as_ptr(), key.as_ptr(), c"export!".as_ptr(), 0, &raw mut library)
+        };
+        torch.check(status, "aoti_torch_library_init_impl")?;
         // SAFETY: a library, a C string, and a kernel of the schema.
-        let status = unsafe { (self.torch.implement)(library, name.as_ptr(), kernel, ABI) };
-        self.torch.check(status, "torch_library_impl")
+        torch.check(unsafe { (torch.implement)(library, name.as_ptr(), kernel, ABI) }, "torch_library_impl")
     }
 }

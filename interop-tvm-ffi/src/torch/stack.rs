@@ -11,7 +11,7 @@ use crate::error::CallError;
 use crate::operator::signature::{Kind, Signature};
 use crate::owned_object::OwnedObject;
 use crate::torch::library::{TensorHandle, Torch, Value};
-use crate::torch::tensor::{to_pointer, to_value};
+use crate::torch::tensor::{NOTHING, to_pointer, to_value};
 
 /// The arguments of a call. It owns all that the dispatcher has given away.
 pub(crate) struct Taken {
@@ -23,14 +23,16 @@ pub(crate) struct Taken {
     strings: Vec<OwnedString>,
     /// The items, which the objects point to. A `Box`, because the objects must not move.
     lists: Vec<(Box<Object<TVMFFISeqCell>>, Vec<TVMFFIAny>)>,
+    /// Whether all items of all lists were taken.
+    outcome: Result<(), CallError>,
 }
 
 /// A tensor among the arguments.
 struct TakenTensor {
-    handle: TensorHandle,
+    tensor: OwnedObject,
     described: DLTensor,
-    /// The position of its parameter, if it is written.
-    written: Option<usize>,
+    parameter: usize,
+    is_written: bool,
 }
 
 /// An object of TVM FFI that nobody counts: a function only reads it.
@@ -66,55 +68,61 @@ impl Drop for OwnedString {
 }
 
 impl Taken {
-    /// Takes all arguments, also if one of them is refused.
+    /// Takes all arguments.
     ///
     /// # Safety
     ///
     /// `stack` has a value for each parameter, of its kind, which nobody else releases.
     #[inline]
-    pub(crate) unsafe fn new(
-        torch: &'static Torch,
-        signature: &Signature,
-        stack: *const Value,
-    ) -> (Self, Result<(), CallError>) {
+    pub(crate) unsafe fn new(torch: &'static Torch, signature: &Signature, stack: *const Value) -> Self {
         let count = signature.parameters.len();
         let (values, tensors) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let mut taken = Self { torch, values, tensors, strings: Vec::new(), lists: Vec::new() };
-        let mut outcome = Ok(());
+        let mut taken =
+            Self { torch, values, tensors, strings: Vec::new(), lists: Vec::new(), outcome: Ok(()) };
         for (at, parameter) in signature.parameters.iter().enumerate() {
             // SAFETY: as the caller promises.
             let value = unsafe { stack.wrapping_add(at).read() };
             // SAFETY: as the caller promises.
-            match unsafe { taken.take(parameter.kind, value, at) } {
-                Ok(value) => taken.values.push(value),
-                Err(error) => outcome = outcome.and(Err(error)),
-            }
+            let value = unsafe { taken.take(parameter.kind, value, at) };
+            taken.values.push(value);
         }
-        (taken, outcome)
+        taken
     }
 
-    /// The arguments. They are valid as long as `self`.
-    pub(crate) fn values(&self) -> &[TVMFFIAny] {
-        &self.values
+    pub(crate) fn has_tensors(&self) -> bool {
+        !self.tensors.is_empty()
     }
 
-    /// Tells the library of the tensors that the function writes.
+    /// The arguments, which are valid as long as `self`. Tells the library of the tensors that the function writes.
     ///
     /// # Errors
     ///
-    /// If one of them must not be written. An exception of C++ for a tensor of inference mode.
+    /// If a tensor has no memory or has a tangent, or must not be written. An exception of C++ for a tensor of inference mode.
     ///
     /// # Safety
     ///
     /// The exception may unwind through the caller.
-    pub(crate) unsafe fn note_writes(&self, signature: &Signature, operator: &str) -> Result<(), CallError> {
-        for tensor in &self.tensors {
-            if let Some(at) = tensor.written {
-                // SAFETY: the tensor is owned. As the caller promises.
-                unsafe { self.torch.note_write(tensor.handle, signature.parameters[at].name, operator) }?;
-            }
+    #[inline]
+    pub(crate) unsafe fn values(
+        &mut self,
+        signature: &Signature,
+        operator: &str,
+    ) -> Result<&[TVMFFIAny], CallError> {
+        core::mem::replace(&mut self.outcome, Ok(()))?;
+        for TakenTensor { tensor, described, is_written, .. } in
+            self.tensors.iter_mut().map(|taken| &mut **taken)
+        {
+            // SAFETY: a live tensor.
+            unsafe { self.torch.check_tangent(tensor.object) }?;
+            // SAFETY: a live tensor.
+            *described = unsafe { self.torch.describe(tensor.object, *is_written) }?;
         }
-        Ok(())
+        for taken in self.tensors.iter().filter(|taken| taken.is_written) {
+            let place = signature.parameters[taken.parameter].name;
+            // SAFETY: a live tensor. As the caller promises.
+            unsafe { self.torch.note_write(taken.tensor.object, place, operator) }?;
+        }
+        Ok(&self.values)
     }
 
     /// Takes a value of the parameter at a position.
@@ -122,19 +130,14 @@ impl Taken {
     /// # Safety
     ///
     /// As for [`new`](Self::new).
-    unsafe fn take(&mut self, kind: Kind, value: Value, at: usize) -> Result<TVMFFIAny, CallError> {
-        Ok(match kind {
+    unsafe fn take(&mut self, kind: Kind, value: Value, parameter: usize) -> TVMFFIAny {
+        match kind {
             Kind::Tensor { is_written } => {
                 // SAFETY: as the caller promises.
                 let tensor = unsafe { OwnedObject::new(to_pointer(value), self.torch.delete_tensor) };
-                // SAFETY: a live tensor.
-                unsafe { self.torch.check_tangent(tensor.object) }?;
-                // SAFETY: a live tensor.
-                let described = unsafe { self.torch.describe(tensor.object, is_written) }?;
-                let written = is_written.then_some(at);
-                let tensor = Box::new(TakenTensor { handle: tensor.into_raw(), described, written });
-                let place = &raw const tensor.described;
-                self.tensors.push(tensor);
+                let taken = Box::new(TakenTensor { tensor, described: NOTHING, parameter, is_written });
+                let place = &raw const taken.described;
+                self.tensors.push(taken);
                 TVMFFIAny::new(index::DL_TENSOR_PTR, place.expose_provenance() as u64)
             }
             Kind::Int => TVMFFIAny::new(index::INT, value),
@@ -164,12 +167,12 @@ impl Taken {
                 // SAFETY: as the caller promises.
                 let value = unsafe { unwrap(self.torch, to_pointer(value)) };
                 // SAFETY: as the caller promises.
-                unsafe { self.take(*kind, value, at) }?
+                unsafe { self.take(*kind, value, parameter) }
             }
             // SAFETY: as the caller promises.
-            Kind::List(kind) => unsafe { self.take_list(*kind, to_pointer(value), at) }?,
+            Kind::List(kind) => unsafe { self.take_list(*kind, to_pointer(value), parameter) },
             Kind::Call => TVMFFIAny::NONE,
-        })
+        }
     }
 
     /// # Safety
@@ -190,26 +193,24 @@ impl Taken {
     /// # Safety
     ///
     /// `handle` is an owned list with items of this kind.
-    unsafe fn take_list(
-        &mut self,
-        kind: Kind,
-        handle: *mut c_void,
-        at: usize,
-    ) -> Result<TVMFFIAny, CallError> {
-        let (torch, mut items, mut outcome) = (self.torch, Vec::new(), Ok(()));
-        // SAFETY: as the caller promises, for the items too.
-        let mut take = |item| match unsafe { self.take(kind, item, at) } {
-            Ok(item) => items.push(item),
-            Err(error) => outcome = core::mem::replace(&mut outcome, Ok(())).and(Err(error)),
+    unsafe fn take_list(&mut self, kind: Kind, handle: *mut c_void, parameter: usize) -> TVMFFIAny {
+        let (torch, mut items) = (self.torch, Vec::new());
+        let take = |item| {
+            // SAFETY: as the caller promises, for the items too.
+            items.push(unsafe { self.take(kind, item, parameter) });
+            Ok(())
         };
         // SAFETY: as the caller promises.
-        unsafe { consume_list(torch, handle, &mut take) };
-        outcome?;
+        let taken = unsafe { each_item(torch, handle, take) };
+        self.outcome = core::mem::replace(&mut self.outcome, Ok(())).and(taken);
+        // It does not release its items.
+        // SAFETY: as the caller promises.
+        unsafe { (torch.list_delete)(handle) };
         let cell = TVMFFISeqCell { data: items.as_ptr(), size: i64::try_from(items.len()).unwrap_or(0) };
         let object = Box::new(Object::new(cell));
         let any = object.any(index::ARRAY);
         self.lists.push((object, items));
-        Ok(any)
+        any
     }
 }
 
@@ -219,24 +220,26 @@ fn halves(value: Value) -> [i32; 2] {
     [0, 4].map(|at| i32::from_le_bytes([0, 1, 2, 3].map(|byte: usize| bytes[at + byte])))
 }
 
-/// Calls a function with each item of a list, which it takes, and deletes the list, which does not release its items.
+/// Calls a function with each item of a list until one is an error. The list lends its items, and never releases them.
 ///
 /// # Safety
 ///
-/// `handle` is an owned list.
-unsafe fn consume_list(torch: &Torch, handle: *mut c_void, take: &mut dyn FnMut(Value)) {
+/// `handle` is a live list.
+unsafe fn each_item(
+    torch: &Torch,
+    handle: *mut c_void,
+    mut visit: impl FnMut(Value) -> Result<(), CallError>,
+) -> Result<(), CallError> {
     let mut size = 0;
     // SAFETY: as the caller promises, and a place that is valid for a write.
     unsafe { (torch.list_size)(handle, &raw mut size) };
     for at in 0..size {
         let mut item = 0;
         // SAFETY: as above.
-        if unsafe { (torch.list_get)(handle, at, &raw mut item) } == 0 {
-            take(item);
-        }
+        torch.check(unsafe { (torch.list_get)(handle, at, &raw mut item) }, "torch_list_get_item")?;
+        visit(item)?;
     }
-    // SAFETY: as the caller promises.
-    unsafe { (torch.list_delete)(handle) };
+    Ok(())
 }
 
 /// Moves the value out of the cell of an option.
@@ -258,42 +261,13 @@ unsafe fn unwrap(torch: &Torch, cell: *mut Value) -> Value {
     value
 }
 
-/// Releases a value that no function gets.
-///
-/// # Safety
-///
-/// `value` is an owned value of this kind.
-pub(crate) unsafe fn release(torch: &'static Torch, kind: Kind, value: Value) {
-    match kind {
-        // SAFETY: as the caller promises.
-        Kind::Tensor { .. } => drop(unsafe { OwnedObject::new(to_pointer(value), torch.delete_tensor) }),
-        Kind::Str => {
-            // SAFETY: as the caller promises.
-            unsafe { (torch.string_delete)(to_pointer(value)) };
-        }
-        Kind::Optional(kind) if value != 0 => {
-            // SAFETY: as the caller promises.
-            let value = unsafe { unwrap(torch, to_pointer(value)) };
-            // SAFETY: as the caller promises.
-            unsafe { release(torch, *kind, value) };
-        }
-        Kind::List(kind) => {
-            // SAFETY: as the caller promises, for the items too.
-            let mut release = |item| unsafe { release(torch, *kind, item) };
-            // SAFETY: as the caller promises.
-            unsafe { consume_list(torch, to_pointer(value), &mut release) };
-        }
-        _ => {}
-    }
-}
-
 /// Whether a test is true for a tensor in a value, which stays with the caller.
 ///
 /// # Safety
 ///
 /// `value` is a live value of this kind.
 pub(crate) unsafe fn any_tensor(
-    torch: &'static Torch,
+    torch: &Torch,
     kind: Kind,
     value: Value,
     test: &dyn Fn(TensorHandle) -> Result<bool, CallError>,
@@ -307,31 +281,17 @@ pub(crate) unsafe fn any_tensor(
             unsafe { any_tensor(torch, *kind, value, test) }
         }
         Kind::List(kind) if kind.has_tensors() => {
-            let (handle, mut size) = (to_pointer::<c_void>(value), 0);
-            // SAFETY: a live list, and a place that is valid for a write.
-            unsafe { (torch.list_size)(handle, &raw mut size) };
-            for at in 0..size {
-                let mut item = 0;
-                // SAFETY: as above.
-                torch.check(unsafe { (torch.list_get)(handle, at, &raw mut item) }, "torch_list_get_item")?;
-                // The list lends its item, and never releases it.
+            let mut is_true = false;
+            let visit = |item| {
                 // SAFETY: an item of this kind.
-                if unsafe { any_tensor(torch, *kind, item, test) }? {
-                    return Ok(true);
-                }
-            }
-            Ok(false)
+                is_true = is_true || unsafe { any_tensor(torch, *kind, item, test) }?;
+                Ok(())
+            };
+            // SAFETY: a live list.
+            unsafe { each_item(torch, to_pointer(value), visit) }?;
+            Ok(is_true)
         }
         _ => Ok(false),
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        for tensor in &self.tensors {
-            // SAFETY: the tensor is owned, and this is its only release.
-            drop(unsafe { OwnedObject::new(tensor.handle, self.torch.delete_tensor) });
-        }
     }
 }
 

@@ -11,6 +11,17 @@ use crate::error::CallError;
 use crate::owned_object::OwnedObject;
 use crate::torch::library::{ABI, TensorHandle, Torch, Value};
 
+/// The description of a tensor with one element that is nowhere.
+pub(crate) const NOTHING: DLTensor = DLTensor {
+    data: null_mut(),
+    device: Device::CPU,
+    ndim: 0,
+    dtype: DType::F32,
+    shape: null_mut(),
+    strides: null_mut(),
+    byte_offset: 0,
+};
+
 /// A pointer as a value on a stack.
 pub(crate) fn to_value<T>(pointer: *mut T) -> Value {
     pointer.expose_provenance() as Value
@@ -87,38 +98,33 @@ impl Torch {
     }
 
     /// A new tensor of the library's allocator, whose elements are not initialized.
-    pub(crate) fn allocate(
-        &'static self,
-        shape: &[usize],
-        dtype: DType,
-        device: Device,
-    ) -> Result<OwnedObject, CallError> {
-        let mut numbers: Vec<i64> = Vec::with_capacity(2 * shape.len());
-        numbers.extend(shape.iter().map(|extent| i64::try_from(*extent).unwrap_or(i64::MAX)));
-        let mut stride = 1_i64;
-        numbers.extend(shape.iter().rev().map(|extent| {
-            let next = stride.saturating_mul(i64::try_from((*extent).max(1)).unwrap_or(i64::MAX));
-            core::mem::replace(&mut stride, next)
-        }));
-        let (shape, strides) = numbers.split_at_mut(shape.len());
-        strides.reverse();
-        let (code, (device_type, index)) = (self.code_of(dtype)?, self.device_codes(device));
-        let (mut handle, ndim) = (null_mut(), i64::try_from(shape.len()).unwrap_or(i64::MAX));
+    pub(crate) fn allocate(&'static self, like: &DLTensor) -> Result<OwnedObject, CallError> {
+        let (code, (device_type, index)) = (self.code_of(like.dtype)?, self.device_codes(like.device));
+        let (mut handle, ndim) = (null_mut(), like.ndim.into());
         // SAFETY: lists of `ndim` numbers, and a place that is valid for a write.
         let status = unsafe {
-            (self.empty_strided)(
-                ndim,
-                shape.as_ptr(),
-                strides.as_ptr(),
-                code,
-                device_type,
-                index,
-                &raw mut handle,
-            )
+            (self.empty_strided)(ndim, like.shape, like.strides, code, device_type, index, &raw mut handle)
         };
         self.check(status, "aoti_torch_empty_strided")?;
         // SAFETY: the library has made this tensor.
         Ok(unsafe { OwnedObject::new(handle, self.delete_tensor) })
+    }
+
+    /// The address of a tensor's first element.
+    ///
+    /// # Safety
+    ///
+    /// `handle` is a live tensor.
+    pub(crate) unsafe fn address(
+        &self,
+        handle: TensorHandle,
+        is_written: bool,
+    ) -> Result<*mut c_void, CallError> {
+        let mut data = null_mut();
+        let get_data = if is_written { self.mutable_data } else { self.const_data };
+        // SAFETY: as the caller promises, and a place that is valid for a write.
+        self.check(unsafe { get_data(handle, &raw mut data) }, "torch_get_const_data_ptr")?;
+        Ok(data)
     }
 
     /// Another reference to a tensor.

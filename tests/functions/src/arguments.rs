@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use interop_core::arrays::ArrayD;
 use interop_core::lent::{Borrowed, BorrowedMut, BorrowedTensor};
-use interop_core::{CudaArray, DType, Device, Error, ErrorKind, HostVec, LeaseMut, Result, dispatch};
+use interop_core::{CudaArray, DType, Device, Error, ErrorKind, HostVec, Result, dispatch};
 use interop_tvm_ffi::{Call, CallError, NewArray};
 
 /// A contiguous row in host memory.
@@ -71,10 +71,10 @@ fn sum_of_any(array: BorrowedTensor<'_>) -> Result<f64, CallError> {
 }
 
 /// A new array as the library has made it.
-fn zeros_like(
-    call: &Call<'_>,
+fn zeros_like<'c>(
+    call: &'c Call<'_>,
     array: ArrayD<Borrowed<'_, f32>>,
-) -> Result<NewArray<ArrayD<LeaseMut<f32>>>, CallError> {
+) -> Result<NewArray<ArrayD<BorrowedMut<'c, f32>>>, CallError> {
     call.new_like(&array)
 }
 

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use interop_core::lent::{Borrowed, BorrowedMut, BorrowedTensor};
-use interop_core::{CudaArray, DType, Device, HostVec, LeaseMut, Result, dispatch};
+use interop_core::{CudaArray, DType, Device, HostVec, Result, dispatch};
 use interop_tvm_ffi::{Call, CallError, NewArray};
 
 /// Any layout, on the host.
@@ -22,14 +22,14 @@ struct Array<S> {
 
 type In<'a, T = f64> = Array<Borrowed<'a, T>>;
 type Out<'a, T = f64> = Array<BorrowedMut<'a, T>>;
-type New<T = f64> = NewArray<Array<LeaseMut<T>>>;
+type New<'c, T = f64> = NewArray<Array<BorrowedMut<'c, T>>>;
 
 fn shift_(mut array: Out<'_>, by: f64) -> Result<()> {
     array.map_inplace(|value: f64| value + by)
 }
 
-fn product(call: &Call<'_>, a: In<'_>, b: In<'_>) -> Result<New, CallError> {
-    let mut to: New = call.new_like(&a)?;
+fn product<'c>(call: &'c Call<'_>, a: In<'_>, b: In<'_>) -> Result<New<'c>, CallError> {
+    let mut to: New<'_> = call.new_like(&a)?;
     to.zip_map_inplace(&a, |_: f64, value: f64| value)?;
     to.zip_map_inplace(&b, |to: f64, value: f64| to * value)?;
     Ok(to)
@@ -41,8 +41,8 @@ fn product_into(a: In<'_>, b: In<'_>, mut to: Out<'_>) -> Result<()> {
 }
 
 /// `e` to the power of each element: its gradient uses the result.
-fn exponential(call: &Call<'_>, from: In<'_>) -> Result<New, CallError> {
-    let mut to: New = call.new_like(&from)?;
+fn exponential<'c>(call: &'c Call<'_>, from: In<'_>) -> Result<New<'c>, CallError> {
+    let mut to: New<'_> = call.new_like(&from)?;
     to.zip_map_inplace(&from, |_: f64, value: f64| value.exp())?;
     Ok(to)
 }
@@ -52,14 +52,19 @@ fn exponential_into(from: In<'_>, mut to: Out<'_>) -> Result<()> {
 }
 
 /// A table with a row for each element of `a`.
-fn outer(call: &Call<'_>, a: In<'_>, b: In<'_>) -> Result<New, CallError> {
+fn outer<'c>(call: &'c Call<'_>, a: In<'_>, b: In<'_>) -> Result<New<'c>, CallError> {
     let (a, b) = (a.to_vec::<f64>()?, b.to_vec::<f64>()?);
     let table: Vec<f64> = a.iter().flat_map(|x| b.iter().map(move |y| x * y)).collect();
     filled(call, &[a.len(), b.len()], DType::F64, table)
 }
 
 /// The array without its first rows, then `count` rows of zeros.
-fn shifted_rows(call: &Call<'_>, array: In<'_>, skip: usize, count: usize) -> Result<New, CallError> {
+fn shifted_rows<'c>(
+    call: &'c Call<'_>,
+    array: In<'_>,
+    skip: usize,
+    count: usize,
+) -> Result<New<'c>, CallError> {
     let shape = array.info()?.shape().to_vec();
     let row: usize = shape[1..].iter().product();
     let mut values = array.to_vec::<f64>()?.split_off(skip * row);
@@ -68,7 +73,7 @@ fn shifted_rows(call: &Call<'_>, array: In<'_>, skip: usize, count: usize) -> Re
 }
 
 /// The number of positive elements in each row.
-fn positives(call: &Call<'_>, table: In<'_>) -> Result<New<i64>, CallError> {
+fn positives<'c>(call: &'c Call<'_>, table: In<'_>) -> Result<New<'c, i64>, CallError> {
     let columns = table.info()?.shape()[1];
     let values = table.to_vec::<f64>()?;
     let counts = values.chunks(columns).map(|row| row.iter().filter(|value| **value > 0.0).count());
@@ -77,13 +82,13 @@ fn positives(call: &Call<'_>, table: In<'_>) -> Result<New<i64>, CallError> {
 }
 
 /// A new array with these elements in C order.
-fn filled<T: interop_core::Element>(
-    call: &Call<'_>,
+fn filled<'c, T: interop_core::Element>(
+    call: &'c Call<'_>,
     shape: &[usize],
     dtype: DType,
     values: Vec<T>,
-) -> Result<New<T>, CallError> {
-    let mut to: New<T> = call.new_array(shape, dtype, Device::CPU)?;
+) -> Result<New<'c, T>, CallError> {
+    let mut to: New<'_, T> = call.new_array(shape, dtype, Device::CPU)?;
     let mut stride = 1_isize;
     let mut strides: Vec<isize> = shape
         .iter()
@@ -120,8 +125,8 @@ fn sum_all(
 }
 
 /// The sum of a list as an array: its gradient is not known, and it takes lists.
-fn total(call: &Call<'_>, arrays: Vec<In<'_>>) -> Result<New, CallError> {
-    let mut to: New = call.new_like(&arrays[0])?;
+fn total<'c>(call: &'c Call<'_>, arrays: Vec<In<'_>>) -> Result<New<'c>, CallError> {
+    let mut to: New<'_> = call.new_like(&arrays[0])?;
     for array in &arrays {
         to.zip_map_inplace(array, |sum: f64, value: f64| sum + value)?;
     }
@@ -187,8 +192,8 @@ fn dropped() -> i64 {
 }
 
 /// Has a gradient of a wrong shape.
-fn halved(call: &Call<'_>, from: In<'_>) -> Result<New, CallError> {
-    let mut to: New = call.new_like(&from)?;
+fn halved<'c>(call: &'c Call<'_>, from: In<'_>) -> Result<New<'c>, CallError> {
+    let mut to: New<'_> = call.new_like(&from)?;
     to.zip_map_inplace(&from, |_: f64, value: f64| value / 2.0)?;
     Ok(to)
 }
@@ -232,6 +237,6 @@ interop_tvm_ffi::export! {
     outer_of(call, from);
 }
 
-fn outer_of(call: &Call<'_>, from: In<'_>) -> Result<New, CallError> {
+fn outer_of<'c>(call: &'c Call<'_>, from: In<'_>) -> Result<New<'c>, CallError> {
     filled(call, &[7], DType::F64, from.to_vec::<f64>().map(|_| vec![0.0; 7])?)
 }
