@@ -25,7 +25,16 @@ use crate::runtime::Functions;
 /// `NumPy`, `CuPy` and C have no allocator that TVM FFI knows. They get a `tvm_ffi.Tensor` in memory of this crate, which
 /// `numpy.from_dlpack` and `cupy.from_dlpack` use in place.
 ///
-/// [`Call::new_like`] and [`Call::new_array`] make it.
+/// [`Call::new_like`] and [`Call::new_array`] make it. A struct that copies would lose what is written to it, so it does not compile:
+///
+/// ```compile_fail,E0080
+/// # use interop_core::arrays::Array1;
+/// # use interop_tvm_ffi::{Call, CallError, NewArray};
+/// fn lost(call: &Call<'_>, like: Array1<Vec<f32>>) -> Result<NewArray<Array1<Vec<f32>>>, CallError> {
+///     call.new_like(&like)
+/// }
+/// interop_tvm_ffi::export! { lost(call, like) }
+/// ```
 pub struct NewArray<A> {
     array: A,
     /// The tensor, which the call keeps.

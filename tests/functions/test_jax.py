@@ -30,6 +30,12 @@ def test_gradients():
     assert (jax.jit(jax.grad(lambda x: scaled(x, 2.5).sum()))(X) == 2.5).all()
 
 
+def test_numbers_of_python():
+    """They are arrays without axes, as for functions of JAX; so `jax.grad` passes them."""
+    assert scaled(3.0, 2.0) == 6.0 and scale(3.0, 2.0) == 6.0
+    assert jax.grad(lambda x: scaled(x, 2.0) * x)(3.0) == 12.0 and jax.grad(jax.grad(lambda x: scaled(x, 2.0) * x))(3.0) == 4.0
+
+
 def test_errors_arrive():
     for dtype in (jnp.int32, jnp.bfloat16):
         with pytest.raises(Exception, match=r"allowed: float32 \(from argument `from` of `scale_into`\)"):

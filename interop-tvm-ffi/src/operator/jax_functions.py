@@ -39,6 +39,8 @@ def caller(target, parameters, result, **options):
     result = function(all_names, result)
 
     def call(*arguments):
+        # A number of Python is an array without axes, as for functions of JAX.
+        arguments = [jax.numpy.asarray(value) if kind.startswith("Tensor") else value for value, (_, kind) in zip(arguments, parameters)]
         operands = [value for value, (_, kind) in zip(arguments, parameters) if kind.startswith("Tensor")]
         values = {of: CONSTANTS[kind](value) for value, (of, kind) in zip(arguments, parameters) if kind in CONSTANTS}
         return jax.ffi.ffi_call(target, result(*arguments), **options)(*operands, **values)
