@@ -55,8 +55,9 @@ def test_without_pytorch():
 def test_in_a_thread():
     """The main thread waits, so it registers no gradient."""
     program = """
-import torch
+import time, torch
 def work():
+    time.sleep(0.2)
     torch.ops.load_library(library)
     x = row(requires_grad=True)
     print(torch.ops.interop_tests.product(row(), row()).tolist(), error(torch.ops.interop_tests.product, x, x))
@@ -65,11 +66,29 @@ def work():
     print(x.grad.tolist())
 thread = threading.Thread(target=work)
 thread.start()
-lock = threading.Lock()
 thread.join()
 """
     out = in_a_process(program)[0].splitlines()
     assert out[0].startswith("[1.0, 4.0] RuntimeError: `product`: its gradient is not registered yet") and out[1] == "[2.0, 4.0]"
+
+
+def test_in_a_thread_while_the_main_thread_registers():
+    """The call in the thread waits until the main thread is done."""
+    program = """
+import torch
+sys.setswitchinterval(1e-6)
+def work():
+    torch.ops.load_library(library)
+    ctypes.PyDLL(library).interop_load_operators()
+    x = row(requires_grad=True)
+    torch.ops.interop_tests.product(x, x).sum().backward()
+    print(x.grad.tolist())
+thread = threading.Thread(target=work)
+thread.start()
+while thread.is_alive():
+    pass
+"""
+    assert in_a_process(program)[0] == "[2.0, 4.0]\n"
 
 
 def test_two_copies(tmp_path):

@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
+use std::thread::ThreadId;
 
 use crate::entry::panicked;
 use crate::error::CallError;
@@ -90,8 +91,40 @@ fn register_all() -> Result<(), CallError> {
     outcome
 }
 
+/// The thread that registers shapes and gradients now.
+static REGISTERING: Mutex<Option<ThreadId>> = Mutex::new(None);
+
+/// The turn of this thread, which ends with the value.
+struct Turn;
+
+impl Turn {
+    /// Waits for another thread that registers: Python switches between threads meanwhile. `None` if this thread registers already.
+    /// The thread holds the lock of Python.
+    fn take(python: &Python) -> Result<Option<Self>, CallError> {
+        let this = std::thread::current().id();
+        loop {
+            match *REGISTERING.lock().unwrap_or_else(PoisonError::into_inner) {
+                ref mut of @ None => {
+                    *of = Some(this);
+                    return Ok(Some(Self));
+                }
+                Some(of) if of == this => return Ok(None),
+                Some(_) => {}
+            }
+            python.run("import time\ntime.sleep(0.001)", "<operators>", None)?;
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *REGISTERING.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
 /// Registers the shapes and the gradients of all lists. The thread holds the lock of Python.
 fn register_python(python: &Python) -> Result<(), CallError> {
+    let _turn = Turn::take(python)?;
     let mut lists = Vec::new();
     for loaded in LISTS.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
         if matches!(loaded.registered, Some(Ok(()))) && !core::mem::replace(&mut loaded.has_python, true) {
