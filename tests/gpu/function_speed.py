@@ -71,6 +71,8 @@ def rows(device):
     yield "function into torch.empty", lambda: hello_functions.scale_into(x, torch.empty(6, device=device), 1.0)
     yield "operator in place", lambda: operators.scale_(x, 1.0)
     yield "operator with a new tensor", lambda: operators.scaled(x, 1.0)
+    # What the operator calls where no gradient is needed: the difference is the choice between two operators.
+    yield "operator without a gradient, new", lambda: operators._scaled(x, 1.0)
     recorded = torch.zeros(6, device=device, requires_grad=True)
     yield "operator, gradient recorded", lambda: operators.scaled(recorded, 1.0)
     yield "x * 1.0, gradient recorded", lambda: recorded * 1.0
@@ -102,10 +104,10 @@ def main():
             calls |= dict(jax_rows())
         found = best(calls, sync)
         for name, time_of in found.items():
-            print(f"{device:<5} {name:<30} {time_of:>9.0f} ns")
+            print(f"{device:<5} {name:<32} {time_of:>9.0f} ns")
         limits = [("operator in place", "x.mul_", 1.15), ("operator with a new tensor", "x * 1.0", 1.4)]
         if device == "cuda":
-            limits += [("function in place", "PyO3 in place", 1.2), ("function in place", "torch.mul(out=)", 0.7)]
+            limits += [("function in place", "PyO3 in place", 1.2), ("function in place", "torch.mul(out=)", 0.8)]
         for own, other, limit in limits:
             ratio = found[own] / found[other]
             outcome = "holds" if ratio <= limit else "MISSED"

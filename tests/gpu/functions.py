@@ -70,7 +70,7 @@ def test_graph(way):
         # Errors inside leave the capture valid.
         for arguments in ((x,), (x, "two"), (x.double(), 2.0), (x[:1].expand(3), 2.0)):
             with pytest.raises((TypeError, ValueError, RuntimeError)):
-                hello_functions.scale_(*arguments)
+                functions.scale_(*arguments)
         hello_functions.scale_into(x, to, 3.0)
         new = functions.scaled(x, 4.0)
     for value in range(1, 51):
