@@ -21,7 +21,8 @@ def main(packages):
     torch = packages / "torch/lib"
     # By library its versions of symbols, and by version the names.
     versions, symbols = collections.defaultdict(set), collections.defaultdict(set)
-    for library in torch.glob("*.so*"):
+    # Not the sources of libraries that an earlier run has written.
+    for library in (file for file in torch.glob("*.so*") if file.suffix not in (".c", ".map")):
         needs = output("readelf", "-WV", library)
         for name, list_of_versions in re.findall(r"File: (\S+)  Cnt.*\n((?:.*Name: .*\n)+)", needs):
             versions[name].update(re.findall(r"Name: (\S+)", list_of_versions))
