@@ -106,7 +106,7 @@ impl<const N: usize> position::Inside<N> for [usize; N] {
     fn inside(self, shape: [usize; N]) -> [usize; N] {
         for (at, extent) in self.iter().zip(&shape) {
             if at >= extent {
-                fail(Mistake::Outside(&self, &shape));
+                outside(self, shape);
             }
         }
         self
@@ -114,6 +114,14 @@ impl<const N: usize> position::Inside<N> for [usize; N] {
 }
 
 /// By value: a loop keeps in registers what nobody has the address of.
+#[cold]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+#[track_caller]
+fn outside<const N: usize>(at: [usize; N], shape: [usize; N]) -> ! {
+    fail(Mistake::Outside(&at, &shape))
+}
+
+/// As [`outside`].
 #[cold]
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[track_caller]

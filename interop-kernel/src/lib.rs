@@ -82,6 +82,8 @@ mod host_part;
 mod index;
 #[cfg(not(target_arch = "nvptx64"))]
 mod kernel;
+#[cfg(not(target_arch = "nvptx64"))]
+mod lanes;
 mod launch_size;
 mod layout;
 mod mapping;

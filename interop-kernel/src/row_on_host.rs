@@ -3,10 +3,10 @@
 #![expect(clippy::cast_possible_truncation, reason = "numbers of columns are below 2^31")]
 
 use core::marker::PhantomData;
-use core::mem::MaybeUninit;
 
 use crate::fields::Fields;
 use crate::host_part::HostPart;
+use crate::lanes::Lanes;
 use crate::real::{Real, RowElement};
 use crate::row::{OwnRows, Row};
 use crate::row_source::{Line, Source, unrolled};
@@ -34,14 +34,15 @@ impl<T: RowElement, const KEPT: usize> Row<'_, '_, T, KEPT> {
         step: impl Fn([f32; N], S::Items, u32) -> [f32; N],
         merge: impl Fn([f32; N], [f32; N]) -> [f32; N],
     ) -> [f32; N] {
-        let mut sums = Lanes::new(start, self.team.size() as usize);
+        let mut sums = Lanes::new();
+        sums.begin(start, self.team.size() as usize);
         match S::dense(lines) {
             // SAFETY: these are lines of the row.
             Some(lines) => unsafe { self.reduce_into::<S, N>(&mut sums, lines, step) },
             // SAFETY: as above.
             None => unsafe { self.reduce_into::<S, N>(&mut sums, lines, step) },
         }
-        sums.merged(start, merge)
+        sums.merge(start, merge)
     }
 
     /// # Safety
@@ -133,79 +134,6 @@ impl<T: RowElement, const KEPT: usize> Row<'_, '_, T, KEPT> {
             let items = unsafe { S::item(lines, column) };
             // SAFETY: as the caller promises.
             unsafe { line.set(column, f(items)) };
-        }
-    }
-}
-
-/// The maximum number of threads of a team.
-const MOST: usize = 1024;
-
-/// Up to three values for each thread of a team. Those of one kind are next to each other, so that the CPU computes several at once.
-struct Lanes<const N: usize> {
-    values: [[MaybeUninit<f32>; MOST]; N],
-    count: usize,
-}
-
-impl<const N: usize> Lanes<N> {
-    #[inline(always)]
-    fn new(start: [f32; N], count: usize) -> Self {
-        assert!(count <= MOST, "a block has up to {MOST} threads");
-        let mut lanes = Self { values: [[MaybeUninit::uninit(); MOST]; N], count };
-        (0..count).for_each(|lane| lanes.set(lane, start));
-        lanes
-    }
-
-    #[inline(always)]
-    fn get(&self, lane: usize) -> [f32; N] {
-        debug_assert!(lane < MOST);
-        core::array::from_fn(|kind| {
-            // SAFETY: callers ask for lanes below `count`, or below the next power of two once these are set: at most `MOST`.
-            let value = unsafe { self.values[kind].get_unchecked(lane) };
-            // SAFETY: as above, and `new` or `merged` has set it.
-            unsafe { value.assume_init() }
-        })
-    }
-
-    #[inline(always)]
-    fn set(&mut self, lane: usize, values: [f32; N]) {
-        debug_assert!(lane < MOST);
-        for (kind, value) in values.into_iter().enumerate() {
-            // SAFETY: as in `get`.
-            *unsafe { self.values[kind].get_unchecked_mut(lane) } = MaybeUninit::new(value);
-        }
-    }
-
-    /// Merges as a device does: the lanes of each warp, then the warps.
-    #[inline(always)]
-    fn merged(mut self, start: [f32; N], merge: impl Fn([f32; N], [f32; N]) -> [f32; N]) -> [f32; N] {
-        const WARP: usize = 32;
-        let (warps, width) = (self.count.div_ceil(WARP), self.count.min(WARP));
-        for warp in 0..warps {
-            self.merge_neighbours(warp * WARP, width, &merge);
-            let values = self.get(warp * WARP);
-            self.set(warp, values);
-        }
-        for warp in warps..warps.next_power_of_two() {
-            self.set(warp, start);
-        }
-        self.merge_neighbours(0, warps.next_power_of_two(), &merge);
-        self.get(0)
-    }
-
-    /// Merges a power of two of lanes into the first one, by halves.
-    #[inline(always)]
-    fn merge_neighbours(
-        &mut self,
-        first: usize,
-        count: usize,
-        merge: &impl Fn([f32; N], [f32; N]) -> [f32; N],
-    ) {
-        let mut half = count / 2;
-        while half > 0 {
-            for lane in first..first + half {
-                self.set(lane, merge(self.get(lane), self.get(lane + half)));
-            }
-            half /= 2;
         }
     }
 }
