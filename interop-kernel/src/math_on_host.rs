@@ -84,7 +84,11 @@ fn between(x: f32, low: f32, high: f32) -> f32 {
 /// Evaluates a polynomial, of which the first coefficient is that of the highest power.
 #[inline(always)]
 fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
-    coefficients.into_iter().fold(0.0, |sum, coefficient| sum * x + coefficient)
+    let mut sum = coefficients[0];
+    for coefficient in &coefficients[1..] {
+        sum = sum * x + coefficient;
+    }
+    sum
 }
 
 /// Returns x · 2ⁿ, where `power` is [`INTEGER`] + n, and n is between -152 and 130.

@@ -226,7 +226,7 @@ impl Table {
             }
             black_box(counts);
         };
-        self.row("histogram", 2.0, counted, &mut || {
+        self.row("histogram", 3.0, counted, &mut || {
             let scope = LaunchScope::new();
             let arguments = histogram::try_with(scope.read(&array), scope.write(&mut counts)).expect("bytes");
             launch(&scope, LaunchSize::for_units(bytes.len()), arguments);
