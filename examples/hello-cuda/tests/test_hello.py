@@ -1,5 +1,7 @@
 import contextlib
 import itertools
+import sys
+import threading
 
 import hello_cuda
 import libraries
@@ -43,6 +45,25 @@ def test_where_the_arrays_are(anywhere, stream):
     assert library.numbers(hello_cuda.double(doubled)) == [0, 8, 16, 24, 32, 40]
     hello_cuda.add_(row, doubled)
     assert library.numbers(row) == [0, 6, 12, 18, 24, 30]
+
+
+@pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="no lock for which threads wait")
+@pytest.mark.parametrize(("count", "runs"), [(3, False), (1 << 22, True)])
+def test_a_long_launch_on_the_cpu_gives_up_the_lock_of_the_interpreter(count, runs):
+    array, begin, ran = np.ones(count, np.float32), threading.Event(), []
+    thread = threading.Thread(target=lambda: begin.wait() and ran.append(True))
+    thread.start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(3600)  # The other thread gets the lock only when it is given up.
+    try:
+        begin.set()
+        for _ in range(100):
+            hello_cuda.double_(array)
+        has_run = bool(ran)
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join()
+    assert has_run is runs
 
 
 def test_rows_are_normalized(anywhere, stream):

@@ -82,6 +82,12 @@ mod tests {
             assert_eq!(counted(), (4 * PIECE, 1));
             let own = ThreadPoolBuilder::new().num_threads(2).build().unwrap();
             assert_eq!(own.install(counted), (4 * PIECE, 4));
+            #[cfg(feature = "host-launch")]
+            assert_eq!(
+                (workers(), own.install(workers)),
+                (1, 2),
+                "the threads that run the parts of a kernel"
+            );
         };
         assert!(in_a_child(in_the_child));
     }
