@@ -4,7 +4,7 @@
 
 mod checksum;
 mod expansion;
-mod forgotten_move;
+mod team_body;
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -283,7 +283,7 @@ impl Kernel {
             );
         }
         self.check_bounds(errors);
-        self.check_closures(errors);
+        self.check_team(errors);
         if let Some(number) = self.generics.const_params().next() {
             let help = "write one kernel for each number, and call a generic function in it";
             errors.push(number, "found a generic number: an entry point has one", help);

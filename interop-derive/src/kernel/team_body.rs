@@ -1,16 +1,18 @@
-//! Closures of a row without `move`, of which the compiler says only that a variable does not live long enough (E0597).
+//! Mistakes in the body of a kernel of a team of which the compiler says too little, or too much.
 //!
-//! Nothing may be refused that the compiler accepts: a closure needs no `move` for constants, or for what is behind a reference. So
-//! refused is a closure that names a parameter of the kernel, or a number that a row has returned. In a body with a `match` or a macro,
-//! which bind names in other ways than `let` and `for`, nothing is refused.
+//! Rows of `f64` are four errors. Of a closure without `move` it says only that a variable does not live long enough (E0597). Nothing may
+//! be refused that the compiler accepts: a closure needs no `move` for constants, or for what is behind a reference. So refused is one
+//! that names a parameter of the kernel, or a number that a row has returned. In a body with a `match` or a macro, which bind names in
+//! other ways than `let` and `for`, nothing is refused.
 
 use core::ops::Range;
 use std::collections::HashSet;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use quote::ToTokens as _;
 use syn::Type;
 
-use super::{Kernel, is_path_to};
+use super::{Kernel, is_path_to, words};
 use crate::errors::Errors;
 
 /// The methods of a row that take functions.
@@ -20,14 +22,18 @@ const COLLECTIVES: [&str; 7] = ["sum", "sums", "max", "argmax", "reduce", "write
 const NUMBERS: [&str; 3] = ["sum", "max", "columns"];
 const OF_NUMBERS: [&str; 7] = ["sqrt", "exp", "ln", "recip", "abs", "max", "min"];
 
+/// Elements of kernels that rows do not have.
+const NO_ROWS: [&str; 8] = ["f64", "i8", "i16", "i32", "i64", "u16", "u32", "u64"];
+
 impl Kernel {
-    /// Refuses closures without `move` that borrow a variable.
-    pub(super) fn check_closures(&self, errors: &mut Errors) {
+    /// Refuses rows of other elements than a team computes with, and closures without `move` that borrow a variable.
+    pub(super) fn check_team(&self, errors: &mut Errors) {
         let mut parameters = self.parameters.iter();
         let Some(team) = parameters.next().filter(|first| is_path_to(&first.ty, &["Team"])) else { return };
         let body = Body::read(self.body.stream());
         let team = team.name.to_string();
         let Some(bound) = body.bound_names(&team) else { return };
+        self.check_rows(&body, &team, &bound, errors);
         let values = parameters.filter(|parameter| matches!(parameter.ty, Type::Path(_)));
         let mut values: HashSet<String> = values.map(|parameter| parameter.name.to_string()).collect();
         values.retain(|name| !bound.iter().any(|(bound, _)| bound == name));
@@ -48,6 +54,22 @@ impl Kernel {
             let help =
                 "write `move |…| …`: a function of the elements of a row borrows no variable of the kernel";
             errors.push(closure, found, help);
+        }
+    }
+
+    fn check_rows(&self, body: &Body, team: &str, bound: &[(String, usize)], errors: &mut Errors) {
+        for parameter in self.arguments() {
+            let name = parameter.name.to_string();
+            let is_rows = |at: usize| body.has(at, &[team, ".", "rows", "(", "&", &name, ")"]);
+            let words = words(parameter.ty.to_token_stream());
+            let Some(element) = words.iter().find(|word| NO_ROWS.iter().any(|no_rows| word == no_rows))
+            else {
+                continue;
+            };
+            if !bound.iter().any(|(bound, _)| *bound == name) && bound.iter().any(|(_, at)| is_rows(*at)) {
+                let help = "rows have `f32`, `f16` or `bf16` of `interop_kernel::half`, or `u8` to read; convert others first";
+                errors.push(&parameter.ty, format_args!("found rows of `{element}`"), help);
+            }
         }
     }
 }
@@ -234,6 +256,25 @@ mod tests {
             ("row.sum(&x, |y| y * weight.get([0]));", "weight"),
         ] {
             assert_eq!(message(&in_a_row(code)).as_deref(), Some(used), "{code}");
+        }
+    }
+
+    #[test]
+    fn rows_of_other_elements_are_refused() {
+        let expanded = |ty: &str, body: &str| {
+            let (ty, body): (proc_macro2::TokenStream, proc_macro2::TokenStream) =
+                (ty.parse().expect("a type"), body.parse().expect("tokens"));
+            expand(quote!(), quote!(fn k(mut team: Team<'_>, x: #ty, y: View<'_, f32, 2>) { #body }))
+                .to_string()
+        };
+        let rows = "for row in team.rows(&x) { row.number(); }";
+        assert!(expanded("View<'_, f64, 2>", rows).contains("found rows of `f64`"));
+        for (ty, body) in [
+            ("View<'_, f32, 2>", rows),
+            ("View<'_, f64, 2>", "for row in team.rows(&y) { x.get([0, 0]); }"),
+            ("View<'_, f64, 2>", "let x = &y; for row in team.rows(&x) { row.number(); }"),
+        ] {
+            assert!(!expanded(ty, body).contains("found rows"), "{ty}: {body}");
         }
     }
 
