@@ -25,9 +25,11 @@ pub(crate) const OPEN_BYTES: usize = 18;
 pub(crate) const CLOSE_BYTES: usize = 13;
 /// The answer to `OPEN`, what comes with it, whether the array is read-only, the kind of memory, the slot and the number.
 pub(crate) const ANSWER_BYTES: usize = 16;
-/// The kinds of memory: a sealed memory file, or an allocation of a GPU, whose handle follows.
+/// The kinds of memory: a sealed memory file; an allocation of a GPU, whose handle follows; pieces of memory of a GPU, whose sizes
+/// follow, and which have one descriptor each.
 pub(crate) const FILE: u8 = 0;
 pub(crate) const HANDLE: u8 = 1;
+pub(crate) const PIECES: u8 = 2;
 pub(crate) const HANDLE_BYTES: usize = 64;
 /// The descriptors that a visitor lacks and an answer has, in this order.
 pub(crate) const PAGE: u8 = 1;
@@ -50,6 +52,14 @@ struct End;
 struct Held {
     opened: OpenedKept,
     lease: u64,
+}
+
+/// How a visitor opens the memory of an array.
+struct Given {
+    kind: u8,
+    /// What follows the first bytes of the answer.
+    text: Vec<u8>,
+    files: Vec<OwnedFd>,
 }
 
 /// An array that was given back before the visitor's work on it was done.
@@ -254,7 +264,7 @@ impl Visitor {
         let number = self.slots[place].0 + 1;
         self.slots[place].0 = number;
         let kept = opened.kept();
-        let Ok(handle) = self.make_ready(&kept.memory, slot, number, lacks) else {
+        let Ok(Given { kind, text, files }) = self.make_ready(&kept.memory, slot, number, lacks) else {
             self.free.push(slot);
             return self.send([REFUSED_BY_DRIVER, 0, 0, 0], 0, 0, &[], &[]);
         };
@@ -262,38 +272,36 @@ impl Visitor {
         if lacks & PAGE != 0 {
             descriptors.push(self.page_file.as_fd());
         }
-        let kind = match &kept.memory {
-            Memory::Host(block) => {
-                descriptors.extend((lacks & BLOCK != 0).then(|| block.file.as_fd()));
-                FILE
-            }
-            Memory::Device(..) => HANDLE,
-        };
+        if let (Memory::Host(block), true) = (&kept.memory, lacks & BLOCK != 0) {
+            descriptors.push(block.file.as_fd());
+        }
+        descriptors.extend(files.iter().map(AsFd::as_fd));
         let head = [GIVEN, lacks & (PAGE | BLOCK), kept.is_read_only.into(), kind];
-        self.send(head, slot, number, &handle, &descriptors)?;
+        self.send(head, slot, number, &text, &descriptors)?;
         let lease = office.state().note_opened(&nonce, self.peer.number);
         self.slots[place].1 = Some(Held { opened, lease });
         Ok(())
     }
 
-    /// Writes the number behind the work on an array, and returns the handle of its memory, if it has one: zeros if the visitor
-    /// does not need it.
-    fn make_ready(
-        &self,
-        memory: &Memory,
-        slot: u32,
-        number: u64,
-        lacks: u8,
-    ) -> interop_core::Result<Vec<u8>> {
+    /// Writes the number behind the work on an array, and returns what the visitor needs to open memory of a GPU.
+    fn make_ready(&self, memory: &Memory, slot: u32, number: u64, lacks: u8) -> interop_core::Result<Given> {
         let Memory::Device(block, work) = memory else {
             // The host's work on the array was done when it was offered.
             self.page.set_ready(slot, number);
-            return Ok(Vec::new());
+            return Ok(Given { kind: FILE, text: Vec::new(), files: Vec::new() });
         };
-        let handle = if lacks & BLOCK != 0 { block.handle()?.0 } else { [0; HANDLE_BYTES] };
+        let is_lacking = lacks & BLOCK != 0;
+        let given = if block.is_mapped() {
+            let files = if is_lacking { block.descriptors()? } else { Vec::new() };
+            Given { kind: PIECES, text: block.sizes().flat_map(u64::to_le_bytes).collect(), files }
+        } else {
+            // Zeros if the visitor does not need it.
+            let handle = if is_lacking { block.handle()?.0 } else { [0; HANDLE_BYTES] };
+            Given { kind: HANDLE, text: handle.to_vec(), files: Vec::new() }
+        };
         self.page.register(block.context(), block.device())?;
         work.end_in(self.page.shared_ready(slot, number))?;
-        Ok(handle.to_vec())
+        Ok(given)
     }
 
     fn new_slot(&mut self) -> Option<u32> {

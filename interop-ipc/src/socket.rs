@@ -16,14 +16,15 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags};
 
+use crate::device_block::MAX_PIECES;
 use crate::errors::{gone, malformed, system};
 
 /// The longest name of a Unix socket.
 pub(crate) const MAX_ADDRESS: usize = 107;
 /// The start of the abstract names of offices.
 const PREFIX: &str = "interop-ipc-";
-/// The descriptors of one message: the page and a block.
-const MAX_DESCRIPTORS: usize = 2;
+/// The descriptors of one message: the page, and the pieces of a block. The system allows 253.
+const MAX_DESCRIPTORS: usize = 1 + MAX_PIECES;
 
 /// Where an office listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -16,14 +16,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::block::Mapping;
-use crate::device_block::{OpenedBlock, device_of};
+use crate::device_block::{MAX_PIECES, OpenedBlock, device_of};
 use crate::errors::{gone, malformed, system};
 use crate::message::Message;
 use crate::office::{Office, Producer, lock};
 use crate::page::{Page, SLOTS};
 use crate::service::{
     ANSWER_BYTES, BLOCK, CLOSE, CLOSE_BYTES, FILE, GIVEN, HANDLE, HANDLE_BYTES, NO_SLOT, NOT_OFFERED, OPEN,
-    OPEN_BYTES, PAGE, REFUSE, REFUSED_BY_DRIVER,
+    OPEN_BYTES, PAGE, PIECES, REFUSE, REFUSED_BY_DRIVER,
 };
 use crate::socket::{Address, Peer};
 
@@ -91,6 +91,8 @@ struct Answer {
 enum Given {
     File(OwnedFd),
     Handle(IpcHandle),
+    /// Each with its bytes.
+    Pieces(Vec<(OwnedFd, u64)>),
 }
 
 impl Connection {
@@ -145,7 +147,7 @@ impl Connection {
         request[1..17].copy_from_slice(&message.nonce);
         request[17] = lacks;
         self.send(&request)?;
-        let mut bytes = [0; ANSWER_BYTES + HANDLE_BYTES + 1];
+        let mut bytes = [0; ANSWER_BYTES + 8 * MAX_PIECES + 1];
         let (length, descriptors) = loop {
             self.peer.wait(PATIENCE)?;
             match self.peer.receive(&mut bytes) {
@@ -154,8 +156,13 @@ impl Connection {
                 Ok(received) => break received,
             }
         };
-        let (kind, handle) = (bytes[3], length.saturating_sub(ANSWER_BYTES));
-        if length < ANSWER_BYTES || (kind, handle) != (HANDLE, HANDLE_BYTES) && (kind, handle) != (FILE, 0) {
+        let kind = bytes[3];
+        let is_whole = match (kind, length.checked_sub(ANSWER_BYTES)) {
+            (FILE, Some(0)) | (HANDLE, Some(HANDLE_BYTES)) => true,
+            (PIECES, Some(sizes)) => sizes % 8 == 0 && (1..=MAX_PIECES).contains(&(sizes / 8)),
+            _ => false,
+        };
+        if !is_whole {
             return Err(malformed("answer", format_args!("{length} bytes"), "those of an answer"));
         }
         if let Some(refusal) = refusal(bytes[0])? {
@@ -175,6 +182,12 @@ impl Connection {
         let block = match kind {
             _ if lacks & BLOCK == 0 => None,
             FILE => descriptors.next().map(Given::File),
+            PIECES => {
+                let sizes = bytes[ANSWER_BYTES..length].chunks_exact(8);
+                let sizes = sizes.map(|size| u64::from_le_bytes(core::array::from_fn(|index| size[index])));
+                let (count, pieces) = (sizes.len(), descriptors.zip(sizes).collect::<Vec<_>>());
+                (pieces.len() == count).then_some(Given::Pieces(pieces))
+            }
             _ => Some(Given::Handle(IpcHandle(core::array::from_fn(|index| bytes[ANSWER_BYTES + index])))),
         };
         Ok(Ok(Answer { slot, number, is_read_only: bytes[2] != 0, page, block }))
@@ -373,7 +386,13 @@ fn map(
         (None, Some(Given::Handle(handle))) if device != Device::CPU => {
             Arc::new(Opened::Device(OpenedBlock::open(*handle, device, message.block_bytes)?))
         }
-        (None, Some(Given::Handle(_))) => return Err(other_memory("memory of a GPU", "memory of the host")),
+        (None, Some(Given::Pieces(pieces))) if device != Device::CPU => {
+            let (bytes, is_writable) = (message.block_bytes, !message.is_read_only);
+            Arc::new(Opened::Device(OpenedBlock::map(pieces, device, bytes, is_writable)?))
+        }
+        (None, Some(Given::Handle(_) | Given::Pieces(_))) => {
+            return Err(other_memory("memory of a GPU", "memory of the host"));
+        }
         (None, None) => return Err(no_descriptor("block")),
     };
     // A message that was changed may tell of another array's block. An array of a GPU without elements has none there.

@@ -246,6 +246,28 @@ table! {
     ipc_open = cuIpcOpenMemHandle_v2(address: *mut c_ulonglong, handle: IpcHandle, flags: c_uint);
     /// Closes an opened allocation, after all work of the device.
     ipc_close = cuIpcCloseMemHandle(address: c_ulonglong);
+    /// Returns a handle of the memory that is mapped at an address.
+    mapped_retain = cuMemRetainAllocationHandle(handle: *mut c_ulonglong, address: *mut c_void);
+    /// Gives up a handle of memory. Its mappings stay.
+    mapped_release = cuMemRelease(handle: c_ulonglong);
+    /// Makes a descriptor of memory, for other processes.
+    mapped_export = cuMemExportToShareableHandle(
+        descriptor: *mut c_int, handle: c_ulonglong, kind: c_uint, flags: c_ulonglong
+    );
+    /// Makes a handle of the memory of another process.
+    mapped_import = cuMemImportFromShareableHandle(handle: *mut c_ulonglong, descriptor: *mut c_void, kind: c_uint);
+    /// Reserves addresses.
+    address_reserve = cuMemAddressReserve(
+        address: *mut c_ulonglong, bytes: usize, alignment: usize, wanted: c_ulonglong, flags: c_ulonglong
+    );
+    /// Gives reserved addresses back.
+    address_free = cuMemAddressFree(address: c_ulonglong, bytes: usize);
+    /// Maps memory at reserved addresses.
+    memory_map = cuMemMap(address: c_ulonglong, bytes: usize, offset: usize, handle: c_ulonglong, flags: c_ulonglong);
+    /// Lets a device use mapped memory.
+    memory_set_access = cuMemSetAccess(address: c_ulonglong, bytes: usize, access: *const c_void, count: usize);
+    /// Removes all mappings at reserved addresses.
+    memory_unmap = cuMemUnmap(address: c_ulonglong, bytes: usize);
     /// Queues the write of a number, which comes after all writes of the work before it (12.0 and later).
     stream_write_number = cuStreamWriteValue64_v2(stream: CUstream, address: c_ulonglong, value: c_ulonglong, flags: c_uint);
     /// Makes later work of a stream wait for a number (12.0 and later).

@@ -74,6 +74,13 @@ functions! {
     cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
     cuMemsetD8Async(address: u64, value: u8, bytes: usize, stream: usize);
     cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize);
+    cuMemCreate(memory: &mut u64, bytes: usize, properties: &[i32; 8], flags: u64);
+    cuMemRelease(memory: u64);
+    cuMemAddressReserve(address: &mut u64, bytes: usize, alignment: usize, wanted: u64, flags: u64);
+    cuMemAddressFree(address: u64, bytes: usize);
+    cuMemMap(address: u64, bytes: usize, offset: usize, memory: u64, flags: u64);
+    cuMemSetAccess(address: u64, bytes: usize, access: &[i32; 3], count: usize);
+    cuMemUnmap(address: u64, bytes: usize);
     cuIpcGetMemHandle(handle: &mut MemoryHandle, address: u64);
     cuIpcOpenMemHandle_v2(address: &mut u64, handle: MemoryHandle, flags: u32);
     cuIpcCloseMemHandle(address: u64);

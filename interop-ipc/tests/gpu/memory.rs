@@ -55,6 +55,39 @@ impl Drop for Pinned {
     }
 }
 
+/// Memory of several pieces, as a library maps it that grows its blocks.
+pub(crate) struct Pieces {
+    pub(crate) address: u64,
+    bytes: usize,
+}
+
+impl Pieces {
+    /// The granularity of every GPU.
+    pub(crate) const PIECE: usize = 2 << 20;
+
+    /// Maps pieces with a type of handle, or with none.
+    pub(crate) fn new(count: usize, handle_type: i32) -> Self {
+        let bytes = count * Self::PIECE;
+        let address = get(|out| cuMemAddressReserve(out, bytes, 0, 0, 0));
+        for index in 0..count {
+            // `CUmemAllocationProp`: pinned, the type of handle, a device, its ordinal.
+            let memory = get(|out| cuMemCreate(out, Self::PIECE, &[1, handle_type, 1, 0, 0, 0, 0, 0], 0));
+            ok(cuMemMap(address + (index * Self::PIECE) as u64, Self::PIECE, 0, memory, 0));
+            ok(cuMemRelease(memory));
+        }
+        // `CUmemAccessDesc`: a device, its ordinal, reads and writes.
+        ok(cuMemSetAccess(address, bytes, &[1, 0, 3], 1));
+        Self { address, bytes }
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        ok(cuMemUnmap(self.address, self.bytes));
+        ok(cuMemAddressFree(self.address, self.bytes));
+    }
+}
+
 /// Holds a stream back until the host opens it: work that is queued behind it starts late.
 pub(crate) struct Gate {
     number: Pinned,

@@ -8,7 +8,7 @@ use simulated_cuda::{Policy, sim};
 
 #[allow(clippy::wildcard_imports, reason = "the functions of the driver")]
 use crate::driver::*;
-use crate::memory::{Count, Gate, LONG, Pinned, array_on, handle, share, soon};
+use crate::memory::{Count, Gate, LONG, Pieces, Pinned, array_on, handle, share, soon};
 use crate::other::{Other, get_free, has_nothing, hex, unhex};
 use crate::row;
 
@@ -31,7 +31,8 @@ const ORDER: [Row; 7] = [
     ("offset in a block", offsets),
 ];
 
-const OTHERS: [Row; 8] = [
+const OTHERS: [Row; 9] = [
+    ("mapped memory in pieces", mapped),
     ("round trip, block known", |rounds| round_trip(rounds, true)),
     ("round trip, block new", |rounds| round_trip(rounds, false)),
     ("message", |_| message()),
@@ -328,6 +329,40 @@ fn growth(rounds: usize) -> Result<String, String> {
     )
 }
 
+/// An array over three pieces that are mapped one behind the other: its bytes, its order, and what is left.
+fn mapped(rounds: usize) -> Result<String, String> {
+    if is_simulated() {
+        return Ok("skipped: the simulated driver exports no mapped memory".to_owned());
+    }
+    let (stream, mut other, count, mut gate) = (stream(), Other::start(), Count::default(), Gate::new());
+    let pieces = Pieces::new(4, 1);
+    // The first bytes, which the other process copies, lie in two pieces.
+    let place = pieces.address + (Pieces::PIECE - SEEN / 2) as u64;
+    let mut trips = |rounds: usize| {
+        let mut wrong = 0;
+        for round in 0..rounds {
+            gate.close(stream);
+            set(place, value(round), Pieces::PIECE + SEEN, stream);
+            let parcel = share(place, Pieces::PIECE + SEEN, Some(stream), &count);
+            let opened = other.open("copy", &parcel);
+            gate.open();
+            if opened != "ok" {
+                return Err(opened);
+            }
+            wrong += usize::from(other.ask(&format!("check {}", value(round))) != "true");
+            other.tell("drop");
+            parcel.take_back_on(handle(stream), LONG).map_err(|error| error.to_string())?;
+        }
+        ok(cuCtxSynchronize());
+        Ok((wrong, get_free(), descriptors()))
+    };
+    let (first, free, files) = trips(rounds / 20)?;
+    let (wrong, free_after, files_after) = trips(rounds)?;
+    let grown = free.saturating_sub(free_after);
+    let is_met = first + wrong == 0 && grown <= 2 << 20 && files_after <= files && count.is_zero();
+    hold(is_met, format!("{wrong} wrong of {rounds}, {grown} bytes, {files} to {files_after} descriptors"))
+}
+
 /// The consumer ends by a signal at each step: nothing is left, and no stream hangs.
 fn consumer_killed(rounds: usize) -> Result<String, String> {
     let steps = ["started", "opened", "with pending work", "given back with pending work"];
@@ -429,7 +464,9 @@ fn refusals() -> Result<String, String> {
     let pool = get(|out| cuMemAllocAsync(out, SEEN, stream));
     let pinned = Pinned::new(SEEN);
     let managed = get(|out| cuMemAllocManaged(out, SEEN, 1));
+    let pieces = Pieces::new(1, 0);
     let found = [
+        (refusal(Device::cuda(0), pieces.address), "without a type of handle"),
         (refusal(Device::cuda(0), pool), "cudaMallocAsync"),
         (refusal(Device::CUDA_HOST, pinned.address()), "CUDAHost"),
         (refusal(Device::CUDA_MANAGED, managed), "CUDAManaged"),
