@@ -30,6 +30,11 @@ pub(crate) fn reports() -> usize {
     if is_simulated() { sim().take_reports().len() } else { 0 }
 }
 
+/// Lets the next calls of a function fail, on the simulated driver.
+pub(crate) fn fail(function: &str, code: i32) {
+    sim().fail_next(function, code);
+}
+
 /// Finds a function of this type.
 unsafe fn find<T: Copy>(name: &str) -> T {
     match real() {
@@ -57,6 +62,8 @@ functions! {
     cuDevicePrimaryCtxRetain(context: &mut usize, device: i32);
     cuCtxSetCurrent(context: usize);
     cuCtxSynchronize();
+    cuCtxCreate_v2(context: &mut usize, flags: u32, device: i32);
+    cuCtxDestroy_v2(context: usize);
     cuStreamCreate(stream: &mut usize, flags: u32);
     cuStreamSynchronize(stream: usize);
     cuStreamQuery(stream: usize);

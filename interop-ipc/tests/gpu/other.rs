@@ -12,6 +12,9 @@ use interop_ipc::{Parcel, leases, open, open_on};
 use crate::driver::*;
 use crate::memory::{Count, Gate, LONG, Pinned, handle, share};
 
+/// `CUDA_ERROR_NOT_SUPPORTED`.
+pub(crate) const NOT_SUPPORTED: i32 = 801;
+
 /// The argument that makes this program the other process.
 pub(crate) const ARGUMENT: &str = "--other";
 
@@ -182,6 +185,15 @@ impl State {
                 self.open.clear();
                 ok(cuCtxSynchronize());
                 cuda::finish_releases();
+            }
+            ["fail", function] => fail(function, NOT_SUPPORTED),
+            // On a thread without a context.
+            ["thread", text] => {
+                let (bytes, stream) = (unhex(text), self.stream);
+                let opened = std::thread::spawn(move || open_on(&bytes, handle(stream)));
+                let import = opened.join().expect("no panic").map_err(|error| error.to_string())?;
+                self.open.push(import);
+                self.copy_on(self.stream);
             }
             ["forget"] => drop(self.kept.take()),
             ["hand", text] => return Ok(self.by_hand(text)),

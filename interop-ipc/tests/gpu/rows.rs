@@ -9,7 +9,7 @@ use simulated_cuda::{Policy, sim};
 #[allow(clippy::wildcard_imports, reason = "the functions of the driver")]
 use crate::driver::*;
 use crate::memory::{Count, Gate, LONG, Pieces, Pinned, array_on, handle, share, soon};
-use crate::other::{Other, get_free, has_nothing, hex, unhex};
+use crate::other::{NOT_SUPPORTED, Other, get_free, has_nothing, hex, unhex};
 use crate::row;
 
 /// A block as that of a caching allocator, and an array in it.
@@ -31,7 +31,9 @@ const ORDER: [Row; 7] = [
     ("offset in a block", offsets),
 ];
 
-const OTHERS: [Row; 9] = [
+const OTHERS: [Row; 11] = [
+    ("contexts that are not current", |_| contexts()),
+    ("a GPU that cannot wait for numbers", |_| without_numbers()),
     ("mapped memory in pieces", mapped),
     ("round trip, block known", |rounds| round_trip(rounds, true)),
     ("round trip, block new", |rounds| round_trip(rounds, false)),
@@ -327,6 +329,58 @@ fn growth(rounds: usize) -> Result<String, String> {
         grown <= 2 << 20 && after.1 <= before.1 && count.is_zero(),
         format!("{grown} bytes, {} to {} descriptors in {rounds}", before.1, after.1),
     )
+}
+
+/// The array is shared and opened on threads without a context, and while another context is current.
+fn contexts() -> Result<String, String> {
+    let (stream, mut other, count) = (stream(), Other::start(), Count::default());
+    let block = Block::new(BLOCK);
+    set(block.0 + OFFSET, 5, BYTES, stream);
+    let place = block.0 + OFFSET;
+    let on_thread = |count: Count| std::thread::spawn(move || share(place, BYTES, Some(stream), &count));
+    let parcel = on_thread(count.clone()).join().map_err(|_| "panicked".to_owned())?;
+    let mut wrong = usize::from(other.open("thread", &parcel) != "ok" || other.ask("check 5") != "true");
+    other.tell("drop");
+    parcel.take_back_on(handle(stream), LONG).map_err(|error| error.to_string())?;
+    let context = get(|out| cuCtxCreate_v2(out, 0, 0));
+    let parcel = share(place, BYTES, Some(stream), &count);
+    wrong += usize::from(other.open("copy", &parcel) != "ok" || other.ask("check 5") != "true");
+    other.tell("drop");
+    parcel.take_back_on(handle(stream), LONG).map_err(|error| error.to_string())?;
+    ok(cuCtxDestroy_v2(context));
+    start();
+    let reports = other.reports();
+    hold(wrong + reports == 0 && count.is_zero(), format!("{wrong} wrong of 2{}", told(reports)))
+}
+
+/// Where streams cannot write or await numbers, the host waits.
+fn without_numbers() -> Result<String, String> {
+    if !is_simulated() {
+        return Ok("skipped: this GPU can".to_owned());
+    }
+    let (stream, mut other, count) = (stream(), Other::start(), Count::default());
+    let block = Block::new(BLOCK);
+    let mut wrong = 0;
+    for round in 0..4 {
+        set(block.0 + OFFSET, value(round), BYTES, stream);
+        match round {
+            0 => fail("cuStreamWriteValue64", NOT_SUPPORTED),
+            1 => other.tell("fail cuStreamWaitValue64"),
+            // The number of the drop.
+            2 => other.tell("fail cuStreamWriteValue64"),
+            _ => {}
+        }
+        let parcel = share(block.0 + OFFSET, BYTES, Some(stream), &count);
+        if round == 3 {
+            fail("cuStreamWaitValue64", NOT_SUPPORTED);
+        }
+        let opened = other.open("copy", &parcel);
+        wrong += usize::from(opened != "ok" || other.ask(&format!("check {}", value(round))) != "true");
+        other.tell("drop");
+        parcel.take_back_on(handle(stream), LONG).map_err(|error| error.to_string())?;
+    }
+    sim().clear_faults();
+    hold(wrong == 0 && count.is_zero(), format!("{wrong} wrong of 4"))
 }
 
 /// An array over three pieces that are mapped one behind the other: its bytes, its order, and what is left.

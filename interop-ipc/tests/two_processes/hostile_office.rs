@@ -176,7 +176,10 @@ fn answers_against_the_protocol_are_refused() {
         change(&mut changed);
         open_from(Some(changed)).unwrap_err()
     };
-    let cases: [(&str, Change); 9] = [
+    let cases: [(&str, Change); 12] = [
+        ("memory of an unknown kind", |answer| answer.bytes[3] = 9),
+        ("a handle without its bytes", |answer| answer.bytes[3] = 1),
+        ("pieces without sizes", |answer| answer.bytes[3] = 2),
         ("a slot beyond the page", |answer| answer.bytes[5] = 4),
         ("a number that is not in the page", |answer| answer.bytes[8] = 1),
         ("a status that does not exist", |answer| answer.bytes[0] = 9),
@@ -192,6 +195,20 @@ fn answers_against_the_protocol_are_refused() {
         let is_expected =
             matches!(error.kind(), ErrorKind::Type | ErrorKind::OutOfMemory | ErrorKind::ReadOnly);
         assert!(is_expected, "{what}: {error}");
+    }
+    let of_a_gpu: [(&str, Change); 2] = [
+        ("a handle", |answer| {
+            answer.bytes[3] = 1;
+            answer.bytes.extend([0; 64]);
+        }),
+        ("a piece", |answer| {
+            answer.bytes[3] = 2;
+            answer.bytes.extend(BLOCK.to_le_bytes());
+        }),
+    ];
+    for (what, change) in of_a_gpu {
+        let error = changed(change);
+        assert_eq!(error.kind(), ErrorKind::Device, "{what} for memory of the host: {error}");
     }
     let error = open_from(None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Gone, "no answer: {error}");
