@@ -45,6 +45,14 @@ pub(crate) struct State {
     pub(crate) new_listeners: Vec<OwnedFd>,
     /// Producers for whose work streams of this process may wait.
     pub(crate) producers: Vec<Weak<dyn Producer>>,
+    /// What is given back once the work of this process is done.
+    pub(crate) last_arrays: Vec<Box<dyn LastArray>>,
+}
+
+/// The last open array of a block. Its drop closes the block, and gives the array back.
+pub(crate) trait LastArray: Send {
+    /// Whether all work that used it is done.
+    fn is_done(&self) -> bool;
 }
 
 /// A process for whose work streams of this process wait.
@@ -186,6 +194,7 @@ impl Office {
             last_lease: 0,
             new_listeners: vec![address.listen()?],
             producers: Vec::new(),
+            last_arrays: Vec::new(),
             address,
         });
         let office = Arc::new(Self { process: std::process::id(), state, wake });
@@ -204,6 +213,14 @@ impl Office {
     pub(crate) fn watch(producer: Weak<dyn Producer>) -> Result<()> {
         let office = Self::get()?;
         office.state().producers.push(producer);
+        office.wake();
+        Ok(())
+    }
+
+    /// Drops the last array of a block once it is done, although this process may do nothing more.
+    pub(crate) fn drop_when_done(array: Box<dyn LastArray>) -> Result<()> {
+        let office = Self::get()?;
+        office.state().last_arrays.push(array);
         office.wake();
         Ok(())
     }

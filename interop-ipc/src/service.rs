@@ -42,7 +42,7 @@ pub(crate) const REFUSED_BY_DRIVER: u8 = 3;
 
 /// How long connections are not accepted after the descriptors were used up.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often the thread looks for the numbers of arrays that were given back before the work on them was done.
+/// How often the thread looks for the numbers behind work that is not done yet.
 const ROUND: Duration = Duration::from_micros(100);
 
 /// A visitor's request that no visitor of this crate makes, or a connection that has ended.
@@ -94,8 +94,9 @@ pub(crate) fn run(office: &Office) {
         for visitor in &mut visitors {
             visitor.end_closing(office);
         }
-        let round =
-            visitors.iter().any(|visitor| !visitor.closing.is_empty()).then(|| Instant::now() + ROUND);
+        let is_closing =
+            drop_last_arrays(office) | visitors.iter().any(|visitor| !visitor.closing.is_empty());
+        let round = is_closing.then(|| Instant::now() + ROUND);
         pause = pause.filter(|end| *end > Instant::now());
         let until = pause.into_iter().chain(next).chain(round).min();
         let ready = wait(office, &listeners, &visitors, &producers, pause.is_some(), until);
@@ -128,6 +129,19 @@ fn end_offers(office: &Office) -> Option<Instant> {
     // The owners run code of the program.
     drop(ended);
     next
+}
+
+/// Gives back what is done. Returns whether anything is left.
+fn drop_last_arrays(office: &Office) -> bool {
+    let mut state = office.state();
+    let arrays = core::mem::take(&mut state.last_arrays);
+    let (done, left): (Vec<_>, Vec<_>) = arrays.into_iter().partition(|array| array.is_done());
+    let is_left = !left.is_empty();
+    state.last_arrays = left;
+    drop(state);
+    // The driver may take long to close a block.
+    drop(done);
+    is_left
 }
 
 /// Ends the waits for producers that have ended, and returns those that still run.

@@ -19,7 +19,7 @@ use crate::block::Mapping;
 use crate::device_block::{MAX_PIECES, OpenedBlock, device_of};
 use crate::errors::{gone, malformed, system};
 use crate::message::Message;
-use crate::office::{Office, Producer, lock};
+use crate::office::{LastArray, Office, Producer, lock};
 use crate::page::{Page, SLOTS};
 use crate::service::{
     ANSWER_BYTES, BLOCK, CLOSE, CLOSE_BYTES, FILE, GIVEN, HANDLE, HANDLE_BYTES, NO_SLOT, NOT_OFFERED, OPEN,
@@ -71,10 +71,16 @@ struct Lease {
 
 /// An array of another process. Its drop gives it back.
 struct OpenArray {
-    // First: it is unmapped before it is given back. `None` if others still use the block.
+    // First: it is unmapped before it is given back.
     block: Option<Arc<Opened>>,
-    /// The block, if nobody else uses it.
-    last: Option<Opened>,
+    /// `None`, as the block, once the number behind the work is queued.
+    lease: Option<Lease>,
+}
+
+/// An array whose block nobody else uses.
+struct Last {
+    // First, as above: the producer may free it after that.
+    _block: Opened,
     lease: Lease,
 }
 
@@ -284,7 +290,10 @@ pub(crate) fn open(bytes: &[u8], stream: Option<StreamHandle>) -> Result<Import>
     let block = array.block.as_deref();
     let on_device = matches!(block, Some(Opened::Device(_)));
     let stream = if on_device {
-        connection.await_ready(&array.lease, device, stream)?
+        match &array.lease {
+            Some(lease) => connection.await_ready(lease, device, stream)?,
+            None => unreachable!("a lease is there until the drop"),
+        }
     } else {
         StreamHandle::NothingPending
     };
@@ -318,7 +327,7 @@ fn receive(
             visit.blocks.insert(key, Arc::downgrade(&block));
             let connection = connection.clone();
             let lease = Lease { connection, page, slot, number, is_number_queued: false };
-            Ok(OpenArray { block: Some(block), last: None, lease })
+            Ok(OpenArray { block: Some(block), lease: Some(lease) })
         }
         Err(error) => {
             // The array was not used, and may be opened again.
@@ -426,15 +435,23 @@ fn other_memory(found: &str, allowed: &str) -> Error {
 }
 
 impl EndsInNumber for OpenArray {
-    fn number(&self) -> SharedNumber {
-        self.lease.page.shared_done(self.lease.slot, self.lease.number)
+    fn number(&self) -> Option<SharedNumber> {
+        self.lease.as_ref().map(|lease| lease.page.shared_done(lease.slot, lease.number))
     }
 
-    fn was_queued(&mut self) -> bool {
-        self.lease.is_number_queued = true;
-        // The last user closes the block, after its work, before it gives the array back: the producer may free it then.
-        self.last = self.block.take().and_then(Arc::into_inner);
-        self.last.is_none()
+    fn was_queued(&mut self) {
+        let (Some(mut lease), Some(block)) = (self.lease.take(), self.block.take()) else { return };
+        lease.is_number_queued = true;
+        if let Some(block) = Arc::into_inner(block) {
+            // Without an office nothing was opened.
+            let _ = Office::drop_when_done(Box::new(Last { _block: block, lease }));
+        }
+    }
+}
+
+impl LastArray for Last {
+    fn is_done(&self) -> bool {
+        self.lease.page.is_done(self.lease.slot, self.lease.number)
     }
 }
 

@@ -60,8 +60,8 @@ impl SharedNumber {
 /// An owner of memory of another process, which hears by a number that the memory is no longer used.
 pub trait EndsInNumber: Send {
     /// The number that is written behind all work that may use the memory.
-    fn number(&self) -> SharedNumber;
+    fn number(&self) -> Option<SharedNumber>;
 
-    /// The write is queued. Returns whether the owner may be dropped before it is done.
-    fn was_queued(&mut self) -> bool;
+    /// The write is queued. The owner is dropped before that work is done.
+    fn was_queued(&mut self);
 }

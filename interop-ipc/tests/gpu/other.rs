@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use interop_core::{Import, cuda};
+use interop_core::Import;
 use interop_ipc::{Parcel, leases, open, open_on};
 
 #[allow(clippy::wildcard_imports, reason = "the functions of the driver")]
@@ -181,11 +181,8 @@ impl State {
                 return Ok(self.target.is_all(value.parse().expect("a byte")).to_string());
             }
             ["seen", value] => return Ok(self.target.is_all(value.parse().expect("a byte")).to_string()),
-            ["drop"] => {
-                self.open.clear();
-                ok(cuCtxSynchronize());
-                cuda::finish_releases();
-            }
+            // The process is idle from then on: nothing polls.
+            ["drop"] => self.open.clear(),
             ["fail", function] => fail(function, NOT_SUPPORTED),
             // On a thread without a context.
             ["thread", text] => {

@@ -483,14 +483,15 @@ pub fn set_release_policy(policy: ReleasePolicy) {
     make_due();
 }
 
-/// Writes the number of an owner that ends in one behind all work that may use its memory. Returns whether the owner may be dropped
-/// before that work is done; `None` if there is no number, or events cannot be recorded now.
-fn end_in_number(driver: &'static Driver, owner: &mut ErasedOwner, reach: Reach) -> Option<bool> {
+/// Writes the number of an owner that ends in one behind all work that may use its memory. `None` if there is no number, or events
+/// cannot be recorded now.
+fn end_in_number(driver: &'static Driver, owner: &mut ErasedOwner, reach: Reach) -> Option<()> {
     let ending = owner.number(reach)?;
     let events = events_after(driver, reach)?;
     let home = OwnStream { context: reach.own()?, key: DONE };
-    ending.number().write_behind(driver, &events, home).ok()?;
-    Some(ending.was_queued())
+    ending.number()?.write_behind(driver, &events, home).ok()?;
+    ending.was_queued();
+    Some(())
 }
 
 /// Drops `owner` when the work that may use its memory is done: now, or at a later poll.
@@ -519,7 +520,7 @@ pub(crate) fn after_work(mut owner: ErasedOwner, reach: Reach) {
     }
     // Applied now, because the policy may change before the events are recorded.
     let reach = if release_policy() == ReleasePolicy::AfterAllContexts { reach.everywhere() } else { reach };
-    if end_in_number(driver, &mut owner, reach) == Some(true) {
+    if end_in_number(driver, &mut owner, reach).is_some() {
         return drop(owner);
     }
     if small {
