@@ -328,6 +328,24 @@ fn sim_only_an_import_lives_as_long_as_its_views() {
     assert_eq!(pointer_attributes(address).unwrap(), None);
 }
 
+/// Functions of another handle do not ask the record of this crate.
+#[test]
+fn a_buffer_is_written_by_the_only_handle_of_its_storage() {
+    let _turn = turn();
+    let own = stream();
+    let data = DeviceBuffer::<f32>::zeroed(&own, 16).unwrap();
+    let other = data.storage().clone();
+    let mut array = Matrix { data, rows: 4, columns: 4 };
+    let mut write = || {
+        let scope = LaunchScope::on(&own);
+        scope.write_any(&mut array).map(drop)?;
+        scope.finish()
+    };
+    assert_eq!(write().unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
+    drop(other);
+    write().unwrap();
+}
+
 #[test]
 fn sim_only_buffers_leak_nothing() {
     let _turn = turn();

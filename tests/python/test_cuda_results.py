@@ -105,6 +105,19 @@ def test_a_library_gets_results_in_memory_of_its_own():
     assert read_on(stream, address_of(result), 6) == [3] * 6
 
 
+def test_the_block_of_a_result_that_is_given_up_is_free_behind_its_own_stream():
+    """Nobody else has used it, so its release waits neither for other streams nor for the host."""
+    stream, other = SIM.stream(), SIM.stream()
+    source = library(allocator=False, stream=stream)(full("cuda", (2, 3)))
+    blocks, frees = SIM.calls("cuMemAllocFromPoolAsync"), SIM.calls("cuMemFreeAsync")
+    spin = ctypes.c_uint64(SIM.library.simulated_cuda_spin(ctypes.c_uint64(other)))
+    with pytest.raises(ArrayError, match="device"):
+        interop_demo._ones_like(source)  # The host cannot fill it.
+    assert (SIM.calls("cuMemAllocFromPoolAsync") - blocks, SIM.calls("cuMemFreeAsync") - frees) == (1, 1)
+    assert SIM.library.simulated_cuda_is_pending(spin)
+    SIM.library.simulated_cuda_release_spin(spin)
+
+
 def address_of(tensor):
     return tensor.array.__cuda_array_interface__["data"][0]
 

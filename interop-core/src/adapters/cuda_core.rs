@@ -151,6 +151,10 @@ macro_rules! buffers {
                 fn note_write(&mut self, stream: StreamHandle) -> bool {
                     leased(self.storage(), stream, true)
                 }
+
+                fn is_only_handle(&mut self) -> bool {
+                    self.storage().is_unique()
+                }
             }
         )*
     };
@@ -277,7 +281,7 @@ impl<T: Element + DeviceCopy> ImportedBuffer<T> {
             let waiter = driver::stream::Stream::new(handle, None, self.info.device);
             let claim = Claim::asked(&self.info, waiter)?;
             let state = MemoryState::new(Placement::Unknown);
-            ArrayWork { state: &state, ..self.info.work() }.order_before(waiter.into(), &claim)?;
+            ArrayWork { state: &state, ..self.info.work() }.order_before(waiter.into(), claim)?;
         }
         let scope = LaunchScope::on_handle(handle);
         scope.add(&self.info, ScopeUse::WRITE)?;

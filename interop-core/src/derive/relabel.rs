@@ -140,7 +140,7 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
         let mut info = self.array.info()?;
         if self.device == Device::CPU && info.device() != Device::CPU {
             let claim = Claim::asked(&info, None)?;
-            info.work().order_before(Waiter::Host, &claim)?;
+            info.work().order_before(Waiter::Host, claim)?;
             info = info.with_work(Placement::Nothing);
         }
         info.description.device = self.device;

@@ -293,7 +293,7 @@ impl Import {
     pub(crate) fn synchronize(&mut self) -> Result<()> {
         if !self.info.state.placement.handle().is_some_and(is_capturing) {
             let claim = Claim::asked(&self.info, None)?;
-            self.info.work().order_before(Waiter::Host, &claim)?;
+            self.info.work().order_before(Waiter::Host, claim)?;
             self.change(Change::Stated(None));
         }
         Ok(())

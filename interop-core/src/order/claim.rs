@@ -39,10 +39,11 @@ impl Claim {
 
     /// A use whose end nobody tells, such as that of an export, by a consumer on this stream. `None`: the host, or any stream.
     #[inline]
-    pub(crate) fn asked(info: &ArrayInfo, on: Option<Stream>) -> Result<Self> {
+    pub(crate) fn asked(info: &ArrayInfo, on: Option<Stream>) -> Result<&'static Self> {
+        static UNRECORDED: Claim = Claim { access: None };
         let on = || on.map_or(StreamKey::NONE, Stream::key);
         let access = || shared_elements(info).map(|elements| Access::by_device(elements, false, on()));
-        ask(access).map(|()| Self { access: None })
+        ask(access).map(|()| &UNRECORDED)
     }
 
     #[inline]

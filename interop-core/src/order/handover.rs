@@ -109,7 +109,7 @@ pub(crate) fn hand_over(info: &ArrayInfo, consumer: StreamHandle) -> Result<()> 
     poll_in_passing();
     let consumer = Stream::new(consumer, None, info.device());
     let claim = Claim::asked(info, consumer)?;
-    info.work().order_before(consumer.map_or(Waiter::Host, Waiter::Stream), &claim)
+    info.work().order_before(consumer.map_or(Waiter::Host, Waiter::Stream), claim)
 }
 
 /// Makes a library that does not name its stream wait for the work that is pending on an array: all later work of the
@@ -125,7 +125,7 @@ pub(crate) fn hand_over_to_context(info: &ArrayInfo) -> Result<()> {
         _ if info.is_idle() => Ok(()),
         _ => {
             let claim = Claim::asked(info, None)?;
-            info.work().order_before(later_work(info.unwatched_address, info.device())?, &claim)
+            info.work().order_before(later_work(info.unwatched_address, info.device())?, claim)
         }
     }
 }
@@ -177,7 +177,7 @@ pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
     if let Some(named) = info.stream().filter(|_| placement.is_known()) {
         if let Some(work) = info.state.of_storage.as_deref().filter(|_| is_available()) {
             let waiter = placement.stream(device).map_or(Waiter::Host, Waiter::Stream);
-            info.work().order_storage_before(waiter, *work, &claim)?;
+            info.work().order_storage_before(waiter, *work, claim)?;
         }
         return Ok(named);
     }

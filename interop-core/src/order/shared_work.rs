@@ -28,7 +28,7 @@ impl SharedWork {
         poll_in_passing();
         let claim = Claim::asked(info, None)?;
         let context = context_of_memory(info.unwatched_address, info.device())?;
-        Ok(Self { events: info.work().record(&claim)?, context })
+        Ok(Self { events: info.work().record(claim)?, context })
     }
 
     /// Writes a number behind the work. It is queued on return.

@@ -182,9 +182,7 @@ impl CopyStream {
     /// Finds the stream for a copy of an import, which captures no graph.
     fn for_import(import: &mut Import) -> Result<Self> {
         // First, because what others have not queued yet cannot be waited for.
-        let early =
-            Claim::asked(import.info(), import.info().state.placement.stream(import.info().device()))?;
-        drop(early);
+        Claim::asked(import.info(), import.info().state.placement.stream(import.info().device()))?;
         let (own, reach) = import.copy_stream()?;
         let mut stream = Self::new(own, reach, import.info().device())?;
         stream.refuse_capture()?;

@@ -120,10 +120,11 @@ pub(crate) fn record_in(shared: &'static SharedTable) {
 /// [`ErrorKind::AlreadyBorrowed`].
 #[inline]
 pub(crate) fn ask(access: impl FnOnce() -> Option<Access>) -> Result<()> {
-    if tables().all(|table| table.open_on_devices.load(Ordering::SeqCst) == 0) {
-        return Ok(());
+    let is_open = |table: &SharedTable| table.open_on_devices.load(Ordering::SeqCst) != 0;
+    if is_open(&OWN) || RECORD.shared.get().is_some_and(|shared| is_open(shared)) {
+        return access().map_or(Ok(()), ask_tables);
     }
-    access().map_or(Ok(()), ask_tables)
+    Ok(())
 }
 
 #[cold]
