@@ -506,6 +506,8 @@ fn sim_only_a_buffer_is_leased_for_the_work_in_a_scope() {
     assert!(matrix.data.to_host_vec(&third).is_err(), "the kernel is not done");
     sim.release(spin);
     second.synchronize().unwrap();
+    // A thread of `cuda-core` ends the lease.
+    eventually("the lease ends", || matrix.data.to_host_vec(&third).is_ok());
     assert_eq!(matrix.data.to_host_vec(&third).unwrap(), [0.0; 8]);
 }
 
