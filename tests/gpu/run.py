@@ -30,7 +30,7 @@ NAMED = (
     "as_array",
 )
 # These run alone: other work on the GPU would change their timings, the outcome of races, or the free memory.
-TIMED = ("races", "processes", "caller_streams", "functions", "speed", "row_speed", "lifetime", "device_copies")
+TIMED = ("races", "processes", "processes_python", "caller_streams", "functions", "speed", "row_speed", "lifetime", "device_copies")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # initcheck reports data copied from device or managed memory of another context as uninitialized. A C program that
 # makes the same six calls shows the same.
@@ -74,6 +74,7 @@ def parts(work):
         yield pytest(work, "python", name, f"{name}.py", limit=180)
     for program in programs("processes"):
         yield Part("processes", "processes", [program], table, 180)
+    yield pytest(work, "processes", "processes_python", "processes.py", limit=180)
     yield pytest(work, "races", "races", "races.py", limit=300)
     yield pytest(work, "races", "caller_streams", "caller_streams.py", limit=300)
     yield pytest(work, "functions", "functions", "functions.py", limit=400)

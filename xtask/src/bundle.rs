@@ -83,7 +83,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let bundle = workspace::target().join("gpu-bundle");
     files::clear(&bundle)?;
     let environment = Environment::prepare(Requirements::Tests)?;
-    take(&extension::compile()?, &bundle.join("python/interop_demo.abi3.so"))?;
+    for (library, file) in extension::compile()? {
+        take(&library, &bundle.join("python").join(file))?;
+    }
     row_kernels(environment.python().get_program(), &bundle)?;
     let template = templates::hello_cuda(environment.python().get_program())?;
     take(&template, &bundle.join("python/hello_cuda.abi3.so"))?;

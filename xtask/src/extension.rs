@@ -85,15 +85,10 @@ const PUBLISHED: &str = "extension";
 pub(crate) fn install(requirements: Requirements) -> Result<Environment, Failure> {
     // The packages arrive while the compiler works. If they do not, the second call says why.
     drop(thread::spawn(move || Environment::prepare(requirements)));
-    announce("optimised");
-    let (python, folder) = (Environment::base()?, folder());
-    let mut libraries = Vec::new();
-    for module in MODULES {
-        libraries.push((module.publish(&workspace::root(), python.as_ref(), &folder, true)?, module));
-    }
+    let libraries = compile()?;
     let environment = Environment::prepare(requirements)?;
-    for (library, module) in libraries {
-        files::replace(&library, &environment.site_packages()?.join(module.file()))?;
+    for (library, file) in libraries {
+        files::replace(&library, &environment.site_packages()?.join(file))?;
     }
     install_stubs(&environment)?;
     Ok(environment)
@@ -128,13 +123,16 @@ pub(crate) fn install_stubs(environment: &Environment) -> Result<(), Failure> {
     files::replace(&root.join("interop-core/python").join(core), &packages.join(core))
 }
 
-/// Builds the example extension as it would be published, and returns its path.
-pub(crate) fn compile() -> Result<PathBuf, Failure> {
+/// Builds the modules as they would be published, and returns what was built and the names of their files.
+pub(crate) fn compile() -> Result<Vec<(PathBuf, String)>, Failure> {
     announce("optimised");
-    compile_in(&workspace::root(), Environment::base()?.as_ref(), &folder(), true)
+    let (python, folder) = (Environment::base()?, folder());
+    let build = |module: &Module| module.publish(&workspace::root(), python.as_ref(), &folder, true);
+    MODULES.iter().map(|module| Ok((build(module)?, module.file()))).collect()
 }
 
-/// As [`compile`], for a workspace at `root` and an interpreter, in this folder. `locked` keeps the versions of its lock file.
+/// Builds the example extension of a workspace at `root` for an interpreter, in this folder. `locked` keeps the versions of its lock
+/// file.
 pub(crate) fn compile_in(
     root: &Path,
     python: &OsStr,

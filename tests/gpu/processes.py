@@ -1,0 +1,209 @@
+"""Arrays of a GPU between two processes, from Python, by the module `interop_ipc`: values, order in both directions, ends."""
+
+import gc
+import multiprocessing
+import queue
+import time
+
+import pytest
+
+interop_ipc = pytest.importorskip("interop_ipc", reason="`interop_ipc` is not built")
+# Longer than a few kernels take to start, so that what does not wait comes too early.
+CYCLES = 2_000_000
+
+
+def imported(library, message):
+    """The array of a message, as one of this library."""
+    array = interop_ipc.open(message)
+    if library == "jax":
+        import jax
+
+        # The array is read-only, which JAX's `from_dlpack` does not take.
+        return jax.numpy.asarray(array)
+    return __import__(library).from_dlpack(array)
+
+
+def answer(order, message, kept):
+    """What the other process does for an order."""
+    import torch
+
+    if order in ("torch", "cupy", "jax"):
+        return float(imported(order, message).sum())
+    if order == "elements":
+        return imported("torch", message).tolist()
+    if order == "first, on a stream":
+        with torch.cuda.stream(torch.cuda.Stream()):
+            return float(imported("torch", message)[0])
+    if order == "add late":
+        tensor = imported("torch", message)
+        torch.cuda._sleep(CYCLES)
+        tensor += 1
+    elif order == "copy late":
+        tensor = imported("torch", message)
+        torch.cuda._sleep(CYCLES)
+        kept[:] = [tensor.clone()]
+    elif order == "what was copied":
+        return float(kept[0].double().mean())
+    elif order == "keep":
+        kept[:] = [imported("torch", message)]
+    elif order == "drop":
+        kept.clear()
+    return "done"
+
+
+def serve(orders, answers):
+    kept = []
+    while (order := orders.get()) is not None:
+        try:
+            answers.put(answer(*order, kept))
+        except Exception as error:
+            answers.put(f"{type(error).__name__}: {error}")
+
+
+class Other:
+    """Another process, which does one order after the other."""
+
+    def __init__(self):
+        context = multiprocessing.get_context("spawn")
+        self.orders, self.answers = context.Queue(), context.Queue()
+        self.process = context.Process(target=serve, args=(self.orders, self.answers), daemon=True)
+        self.process.start()
+
+    def ask(self, order, message=b""):
+        self.orders.put((order, bytes(message)))
+        try:
+            return self.answers.get(timeout=60)
+        except queue.Empty:
+            pytest.fail(f"no answer to `{order}`; the other process lives: {self.process.is_alive()}")
+
+    def end(self):
+        self.orders.put(None)
+        self.process.join(10)
+        self.process.kill()
+
+
+@pytest.fixture(scope="module")
+def torch():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+    return torch
+
+
+@pytest.fixture(scope="module")
+def other(torch):
+    other = Other()
+    yield other
+    other.end()
+
+
+def test_a_view_keeps_its_offset_and_strides(torch, other):
+    base = torch.arange(1 << 20, dtype=torch.float32, device="cuda")
+    view = base[12345 : 12345 + 24].reshape(4, 6)[::2, 1::2]
+    with interop_ipc.share(view) as parcel:
+        assert other.ask("elements", parcel) == view.tolist()
+        assert len(parcel) <= 200
+
+
+@pytest.mark.parametrize("library", ["torch", "cupy", "jax"])
+def test_a_tensor_is_read_by_each_library(torch, other, library):
+    pytest.importorskip(library)
+    tensor = torch.full((1000,), 2.0, device="cuda")
+    parcel = interop_ipc.share(tensor)
+    assert other.ask(library, parcel) == 2000.0
+    parcel.take_back(10)
+
+
+def test_an_array_of_cupy_is_read_by_torch(other):
+    array = pytest.importorskip("cupy").arange(1000, dtype="float32")[::2]
+    parcel = interop_ipc.share(array)
+    assert other.ask("torch", parcel) == float(array.sum())
+    parcel.take_back(10)
+
+
+def test_an_array_of_jax_is_read_by_torch(other):
+    jax = pytest.importorskip("jax")
+    if jax.default_backend() != "gpu":
+        pytest.skip("JAX finds no GPU")
+    parcel = interop_ipc.share(jax.numpy.ones(1000))
+    assert other.ask("torch", parcel) == 1000.0
+    parcel.take_back(10)
+
+
+def test_the_reader_waits_for_the_writer(torch, other):
+    tensor, wrong = torch.zeros(1 << 20, device="cuda"), 0
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for number in range(200):
+            torch.cuda._sleep(CYCLES)
+            tensor.fill_(number)
+            parcel = interop_ipc.share(tensor)
+            wrong += other.ask("first, on a stream", parcel) != number
+            parcel.take_back(10)
+    assert wrong == 0
+
+
+def test_the_writer_waits_for_the_reader(torch, other):
+    tensor, wrong = torch.zeros(1 << 16, device="cuda"), 0
+    for number in range(100):
+        tensor.fill_(number)
+        parcel = interop_ipc.share(tensor)
+        assert other.ask("copy late", parcel) == "done"
+        parcel.take_back(10)
+        tensor.fill_(-1)
+        torch.cuda.synchronize()
+        wrong += other.ask("what was copied") != number
+    assert wrong == 0
+
+
+def test_writes_of_the_other_process_are_seen(torch, other):
+    tensor = torch.zeros(1 << 16, device="cuda")
+    for number in range(50):
+        parcel = interop_ipc.share(tensor, writable=True)
+        assert other.ask("add late", parcel) == "done"
+        parcel.take_back(10)
+        assert float(tensor[0]) == number + 1
+
+
+def test_memory_is_freed_once_the_reader_has_dropped_it(torch, other):
+    gc.collect()
+    before = torch.cuda.memory_allocated()
+    message = bytes(interop_ipc.share(torch.zeros(1 << 24, device="cuda")))
+    assert other.ask("keep", message) == "done"
+    assert torch.cuda.memory_allocated() > before
+    other.ask("drop")
+    deadline = time.monotonic() + 10
+    while torch.cuda.memory_allocated() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert torch.cuda.memory_allocated() == before
+
+
+def test_a_loop_leaves_no_memory(torch, other):
+    tensor = torch.zeros(1 << 20, device="cuda")
+
+    def loop(rounds):
+        for _ in range(rounds):
+            parcel = interop_ipc.share(tensor)
+            assert other.ask("torch", parcel) == 0.0
+            parcel.take_back(10)
+
+    loop(20)
+    before = torch.cuda.mem_get_info()[0]
+    loop(500)
+    assert torch.cuda.mem_get_info()[0] == before
+
+
+def test_a_killed_reader_gives_the_array_back(torch):
+    victim, tensor = Other(), torch.zeros(1 << 20, device="cuda")
+    parcel = interop_ipc.share(tensor)
+    assert victim.ask("keep", parcel) == "done"
+    victim.process.kill()
+    parcel.take_back(10)
+    tensor.fill_(1)
+    torch.cuda.synchronize()
+    victim.end()
+
+
+def test_memory_that_cannot_be_shared_is_refused_with_its_allocator(torch):
+    for tensor in (torch.zeros(9).pin_memory(), torch.zeros(9)):
+        with pytest.raises(interop_ipc.ArrayError, match="memory"):
+            interop_ipc.share(tensor)
