@@ -174,7 +174,8 @@ def test_memory_is_freed_once_the_reader_has_dropped_it(torch, other):
     deadline = time.monotonic() + 10
     while torch.cuda.memory_allocated() > before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert torch.cuda.memory_allocated() == before
+    # Less, if an array of an earlier test was still on its way back.
+    assert torch.cuda.memory_allocated() <= before
 
 
 def test_a_loop_leaves_no_memory(torch, other):

@@ -9,7 +9,7 @@ use core::cell::Cell;
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::{ManuallyDrop, transmute};
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pyo3::exceptions::{PyException, PyMemoryError, PyRecursionError};
@@ -341,7 +341,8 @@ fn too_deep() -> PyErr {
 ///
 /// A deleter may run on a thread that is not attached, even while another thread holds the interpreter's lock and waits
 /// for this one. So the drop never waits: if the thread is not attached, the reference is deferred, and the next call
-/// into this module drops it. References that are still deferred when the interpreter ends are leaked.
+/// into this module drops it, or the main thread ([`drop_deferred_refs_soon`]). References that are still deferred when the
+/// interpreter ends are leaked.
 #[derive(Debug)]
 pub(crate) struct PyRef(ManuallyDrop<Py<PyAny>>);
 
@@ -408,6 +409,37 @@ unsafe fn release(object: NonNull<()>) {
         let deferred = PENDING.get();
         deferred.waiting.fetch_add(1, Ordering::AcqRel);
         deferred.objects().push(Reference(object));
+        if ASKS_MAIN_THREAD.load(Ordering::Relaxed) {
+            ask_main_thread();
+        }
+    }
+}
+
+/// Whether the main thread is asked to drop deferred references.
+static ASKS_MAIN_THREAD: AtomicBool = AtomicBool::new(false);
+
+/// Makes the main thread drop deferred references, once it runs Python code. Without this, the next call of the module drops them,
+/// which may never come. `PyTorch` frees memory on threads that are not attached.
+///
+/// For a module whose memory others wait for, such as another process. It makes such a release dearer by a call of Python.
+///
+/// ```no_run
+/// interop_core::python::drop_deferred_refs_soon(); // in the `#[pymodule_init]` of the module
+/// ```
+pub fn drop_deferred_refs_soon() {
+    ASKS_MAIN_THREAD.store(true, Ordering::Relaxed);
+}
+
+#[cold]
+fn ask_main_thread() {
+    extern "C" fn drop_deferred(_: *mut c_void) -> c_int {
+        Python::attach(release_deferred_refs);
+        0
+    }
+    // SAFETY: the function has no preconditions.
+    if unsafe { ffi::Py_IsInitialized() } != 0 {
+        // SAFETY: any thread may call it while there is an interpreter. If its queue is full, a later call drops the references.
+        unsafe { ffi::Py_AddPendingCall(Some(drop_deferred), null_mut()) };
     }
 }
 

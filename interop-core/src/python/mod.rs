@@ -144,7 +144,7 @@ pub use crate::python::import::object::{import, import_as, import_unchecked};
 pub use crate::python::interface_dict::{cuda_array_interface, extract_cai};
 #[doc(hidden)]
 pub use crate::python::interpreter::deferred_ref_count;
-pub use crate::python::interpreter::release_deferred_refs;
+pub use crate::python::interpreter::{drop_deferred_refs_soon, release_deferred_refs};
 
 /// The items that the expansions of `python` and `pyclass` use.
 #[doc(hidden)]

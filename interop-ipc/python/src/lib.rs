@@ -4,12 +4,10 @@
 //! | --- | --- |
 //! | `array.rs` | arrays of any library on their way in and out, and memory that can be shared |
 //! | `parcel.rs` | the message, and the end of the offer |
-//! | `kept_array.rs` | the owner that the thread of the office drops |
 //! | `errors.rs` | exceptions |
 
 mod array;
 mod errors;
-mod kept_array;
 mod parcel;
 
 use std::path::PathBuf;
@@ -21,7 +19,7 @@ use crate::errors::to_exception;
 /// Arrays between processes without a copy: a message of plain bytes over any channel.
 #[pymodule]
 mod interop_ipc {
-    use interop_core::python::array_error_type;
+    use interop_core::python::{array_error_type, drop_deferred_refs_soon};
     use pyo3::prelude::*;
 
     #[pymodule_export]
@@ -33,6 +31,8 @@ mod interop_ipc {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Other processes wait for the arrays that this one drops.
+        drop_deferred_refs_soon();
         // With the name of this module, its exceptions can be pickled.
         let class = array_error_type(module.py())?;
         class.setattr("__module__", module.name()?)?;

@@ -13,7 +13,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
 
 use crate::errors::to_exception;
-use crate::kept_array::kept_by_office;
 
 /// How often a wait looks for signals, such as that of Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(100);
@@ -58,7 +57,6 @@ pub(crate) fn share(
         py.detach(|| ::interop_ipc::copy_import(&import, opens, time))
     } else {
         // Not detached: nothing waits, and what is refused is dropped here.
-        let import = kept_by_office(import);
         let offer = if writable {
             ::interop_ipc::give_import(import, time)
         } else {

@@ -72,6 +72,13 @@ def test_a_view_keeps_its_offset_and_strides(reader):
     assert reader.ask("open", interop_ipc.share(view)) == f"float32 {view.tolist()}"
 
 
+def test_an_array_that_is_released_without_the_lock_is_given_back(reader):
+    parcel = interop_ipc.share(numbers())
+    # The reader does not call the module again.
+    assert reader.ask("release", parcel) == "ok"
+    parcel.take_back(PATIENCE)
+
+
 def test_other_memory_needs_a_copy(reader):
     array = np.arange(6.0).reshape(2, 3).T
     with pytest.raises(interop_ipc.ArrayError, match=r"`interop_ipc\.empty`.*copy=True"):
