@@ -29,8 +29,9 @@ fn exported(py: Python<'_>, import: Import) -> PyResult<Bound<'_, ExportedArray>
 /// Opens an array of another process, by the message of its parcel: any object with a buffer.
 ///
 /// The array is read-only, unless it was shared with `writable=True`. NumPy, PyTorch and JAX use it in place:
-/// `numpy.from_dlpack(array)`. On a GPU their streams wait for the work that was pending when the array was shared. It is given back when the last array over its memory is gone. `ConnectionError` if the other process
-/// has ended, or the array is not offered any more.
+/// `numpy.from_dlpack(array)`. On a GPU their streams wait for the work that was pending when the array was shared. It is given back
+/// when the last array over its memory is gone. `ConnectionError` if the other process has ended, or the array is not offered any
+/// more.
 #[pyfunction]
 pub(crate) fn open<'py>(py: Python<'py>, message: &Bound<'py, PyAny>) -> PyResult<Bound<'py, ExportedArray>> {
     let message = PyBuffer::<u8>::get(message)?.to_vec(py)?;
