@@ -50,6 +50,15 @@ def more(after, before):
 
 
 @pytest.fixture(scope="session")
+def torch():
+    """PyTorch, with a GPU."""
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+    return torch
+
+
+@pytest.fixture(scope="session")
 def simulated():
     """Loads the extension's kernels into the simulated driver. A machine with a GPU need not have that driver."""
     try:

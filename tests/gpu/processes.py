@@ -83,14 +83,6 @@ class Other:
 
 
 @pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("PyTorch finds no GPU")
-    return torch
-
-
-@pytest.fixture(scope="module")
 def other(torch):
     other = Other()
     yield other

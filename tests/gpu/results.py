@@ -25,14 +25,6 @@ each_view = pytest.mark.parametrize("view", VIEWS)
 
 
 @pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("PyTorch finds no GPU")
-    return torch
-
-
-@pytest.fixture(scope="module")
 def cupy():
     return pytest.importorskip("cupy")
 
