@@ -14,7 +14,7 @@ use interop_core::{
 use crate::block::Block;
 use crate::message::ANY_ADDRESS;
 use crate::office::Parcel;
-use crate::share::draft;
+use crate::share::{draft, offered};
 
 /// Offers an array without a struct, as [`share_parcel`](crate::ShareParcel::share_parcel) does.
 ///
@@ -22,10 +22,8 @@ use crate::share::draft;
 ///
 /// The import is returned with the reason, as [`share_parcel`](crate::ShareParcel::share_parcel).
 pub fn share_import(import: Import, opens: u32, time: Duration) -> Result<Parcel<Import>, Refused<Import>> {
-    match draft(import.info(), true, opens, time) {
-        Ok(draft) => Ok(draft.offer(import)),
-        Err(error) => Err(Refused { value: Box::new(import), error }),
-    }
+    let draft = draft(import.info(), true, opens, time);
+    offered(import, draft)
 }
 
 /// Gives away an array without a struct, as [`into_parcel`](crate::ShareParcel::into_parcel) does: if the import is writable, the
@@ -35,10 +33,8 @@ pub fn share_import(import: Import, opens: u32, time: Duration) -> Result<Parcel
 ///
 /// The import is returned with the reason, as [`share_parcel`](crate::ShareParcel::share_parcel).
 pub fn give_import(import: Import, time: Duration) -> Result<Parcel<Import>, Refused<Import>> {
-    match draft(import.info(), import.info().is_read_only(), 1, time) {
-        Ok(draft) => Ok(draft.offer(import)),
-        Err(error) => Err(Refused { value: Box::new(import), error }),
-    }
+    let draft = draft(import.info(), import.info().is_read_only(), 1, time);
+    offered(import, draft)
 }
 
 /// Offers a copy of an array without a struct, as [`copy_parcel`](crate::ShareParcel::copy_parcel) does.

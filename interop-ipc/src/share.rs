@@ -23,7 +23,8 @@ pub trait ShareParcel: CudaArray {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] for memory that other processes cannot map; [`ErrorKind::StreamCapture`] if its stream captures a graph; as [`info`](CudaArray::info).
+    /// [`ErrorKind::Unsupported`] for memory that other processes cannot map; [`ErrorKind::StreamCapture`] if its stream captures a
+    /// graph; as [`info`](CudaArray::info).
     fn share_parcel(self: &Arc<Self>, opens: u32, time: Duration) -> Result<Parcel<Arc<Self>>>
     where
         Self: Sized + Send + Sync + 'static,
@@ -42,10 +43,7 @@ pub trait ShareParcel: CudaArray {
         Self: Sized + Send + 'static,
     {
         let draft = self.info().and_then(|info| draft(&info, info.is_read_only(), 1, time));
-        match draft {
-            Ok(draft) => Ok(draft.offer(self)),
-            Err(error) => Err(Refused { value: Box::new(self), error }),
-        }
+        offered(self, draft)
     }
 
     /// Copies the elements into new memory that others can map, in the order of C, and offers the copy as
@@ -78,6 +76,14 @@ pub trait ShareParcel: CudaArray {
 }
 
 impl<A: CudaArray> ShareParcel for A {}
+
+/// Offers an array, or returns it with the reason why it has no draft.
+pub(crate) fn offered<A: Send + 'static>(array: A, draft: Result<Draft>) -> Result<Parcel<A>, Refused<A>> {
+    match draft {
+        Ok(draft) => Ok(draft.offer(array)),
+        Err(error) => Err(Refused { value: Box::new(array), error }),
+    }
+}
 
 /// Opens an array of another process as a struct. It is implemented for every [`FromArray`].
 pub trait FromParcel: FromArray {

@@ -1,28 +1,16 @@
 //! Arrays of any library on their way in and out, and memory that can be shared.
 
-use interop_core::descriptor::Dims;
+use interop_core::arrays::ArrayD;
 use interop_core::python::{ExportedArray, extract_integer};
-use interop_core::{CudaArray, DType, Error, ErrorKind, FromArray, Import, SharedBuffer};
+use interop_core::{DType, Error, ErrorKind, FromArray, Import, SharedBuffer};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::errors::to_exception;
 
-/// An array of any element type, shape and strides, which becomes an `ExportedArray`.
-#[derive(CudaArray)]
-#[cuda_array(python)]
-struct AnyArray {
-    #[cuda_array(data)]
-    memory: SharedBuffer,
-    #[cuda_array(shape)]
-    shape: Dims<usize>,
-    #[cuda_array(strides)]
-    strides: Dims<isize>,
-}
-
 fn exported(py: Python<'_>, import: Import) -> PyResult<Bound<'_, ExportedArray>> {
-    let array = AnyArray::from_import(import)?.into_pyobject(py)?;
+    let array = ArrayD::<SharedBuffer>::from_import(import)?.into_pyobject(py)?;
     Ok(array.cast_into::<ExportedArray>()?)
 }
 
