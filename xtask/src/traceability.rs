@@ -1,5 +1,5 @@
-//! Checks `tests/conformance/traceability.toml`, which lists the tests of each rule of the protocols: every rule is there, and every
-//! test exists. A line is `R1 = ["the rule", "file::function", …]`.
+//! Checks `tests/conformance/traceability.toml`, which lists the tests of each rule of the protocols and of memory safety: every
+//! rule is there, and every test exists. A line is `R1 = ["the rule", "file::function", …]`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use crate::{COMMANDS, files, workspace};
 const LEDGER: &str = "tests/conformance/traceability.toml";
 
 /// The sections with the letter of their ids and the last number.
-const SECTIONS: [(&str, char, usize); 2] = [("[requirements]", 'R', 180), ("[faults]", 'B', 189)];
+const SECTIONS: [(&str, char, usize); 3] =
+    [("[requirements]", 'R', 180), ("[faults]", 'B', 189), ("[memory]", 'M', 43)];
 
 /// The texts of a line: the rule, then what proves it.
 fn texts(list: &str) -> Result<Vec<&str>, String> {
@@ -19,7 +20,8 @@ fn texts(list: &str) -> Result<Vec<&str>, String> {
         return Err("texts are not empty, and have no quotes and no backslashes".into());
     }
     let cannot_apply = texts.iter().any(|text| text.starts_with("n/a: "));
-    if texts.len() < 2 || cannot_apply && texts.len() > 2 {
+    let has_proof = texts[1..].iter().any(|text| !text.starts_with("in: "));
+    if !has_proof || cannot_apply && texts.len() > 2 {
         return Err("a rule has tests or what is open, or else one reason why it cannot apply".into());
     }
     Ok(texts)
@@ -35,10 +37,16 @@ fn check(proof: &str) -> Result<(), String> {
         let is_known = COMMANDS.iter().any(|command| command.name == name);
         return is_known.then_some(()).ok_or_else(|| format!("there is no command `{name}`"));
     }
-    let (file, function) = proof.split_once("::").unwrap_or((proof, ""));
+    let (kind, place) = proof.split_once(": ").unwrap_or(("", proof));
+    let (file, function) = place.split_once("::").unwrap_or((place, ""));
     let path = workspace::root().join(file);
+    if kind == "in" {
+        return path.exists().then_some(()).ok_or_else(|| format!("there is no {file}"));
+    }
     let text = files::read(&path).map_err(|failure| failure.to_string())?;
     let is_there = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("rs") if kind == "row" => text.contains(&format!("\nfn {function}(")),
+        Some("rs") if kind == "example" => has_example(&text, function),
         // A message of the derive.
         Some("rs") if function.is_empty() => path.with_extension("stderr").exists(),
         Some("rs") => is_rust_test(&text, function),
@@ -55,6 +63,19 @@ fn is_rust_test(text: &str, name: &str) -> bool {
     lines.iter().enumerate().filter(|(_, line)| line.starts_with(&head)).any(|(at, _)| {
         let mut above = lines[..at].iter().rev().take_while(|line| !line.is_empty() && !line.ends_with('}'));
         above.any(|line| *line == "#[test]")
+    })
+}
+
+/// Whether a source has a struct of this name whose documentation ends with an example.
+fn has_example(text: &str, name: &str) -> bool {
+    let is_item = |line: &&str| {
+        let after = line.split_once("struct ").map(|(_, after)| after.strip_prefix(name));
+        matches!(after, Some(Some(rest)) if !rest.starts_with(|next: char| next.is_alphanumeric()))
+    };
+    let lines: Vec<&str> = text.lines().collect();
+    lines.iter().position(is_item).is_some_and(|at| {
+        let mut above = lines[..at].iter().rev().skip_while(|line| line.starts_with("#["));
+        above.find(|line| !line.is_empty()).is_some_and(|line| *line == "/// ```")
     })
 }
 
@@ -98,8 +119,8 @@ fn ids_are_there_once() {
     assert_eq!(faults(&whole), [""; 0]);
     for (text, fault) in [
         (whole.replace(&line(&'B', 7), ""), "B7: missing"),
-        (whole.clone() + &line(&'B', 7), "B7: unknown in \"[faults]\", or there twice"),
-        (whole.clone() + &line(&'B', 190), "B190: unknown in \"[faults]\", or there twice"),
+        (whole.clone() + &line(&'M', 7), "M7: unknown in \"[memory]\", or there twice"),
+        (whole.clone() + &line(&'M', 44), "M44: unknown in \"[memory]\", or there twice"),
         (whole.replacen(&line(&'B', 7), &line(&'R', 7), 1), "R7: unknown in \"[faults]\", or there twice"),
         (whole.replacen("[requirements]\n", "", 1), "R1: unknown in \"\", or there twice"),
     ] {
@@ -114,6 +135,7 @@ fn lines_are_rules_with_proofs() {
         "\"a\"",
         "[\"a\"]",
         "[\"\", \"b\"]",
+        "[\"a\", \"in: b\"]",
         "[\"a\", \"b\", \"n/a: c\"]",
         "[\"a\",\"b\"]",
         "[\"a\\\", \"b\"]",
@@ -131,6 +153,9 @@ fn tests_are_found_by_name() {
         "run: cargo xtask fuzz 60 dict",
         "open: a GPU",
         "n/a: a reason",
+        "in: xtask/src",
+        "example: interop-core/src/adapters/cudarc/lend.rs::LentSlice",
+        "row: interop-ipc/tests/gpu/rows.rs::growth",
     ] {
         assert_eq!(check(proof), Ok(()));
     }
@@ -142,6 +167,10 @@ fn tests_are_found_by_name() {
         "tests/python/test_numpy.py",
         "run: cargo xtask fizz",
         "run: cargo xtask ",
+        "in: xtask/src/no_such_file.rs",
+        "example: interop-core/src/adapters/cudarc/lend.rs::Lent",
+        "example: xtask/src/guard.rs::Guard",
+        "row: interop-ipc/tests/gpu/rows.rs::grow",
     ] {
         assert!(check(proof).is_err(), "{proof}");
     }
