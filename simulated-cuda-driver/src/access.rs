@@ -59,6 +59,13 @@ impl Use {
         self.address <= other.address && other.end() <= self.end()
     }
 
+    /// The part of the use in a range of addresses.
+    pub(crate) fn within(&self, first: u64, bytes: u64) -> Option<Self> {
+        let (address, end) = (self.address.max(first), self.end().min(first + bytes));
+        let bytes = end.checked_sub(address).filter(|bytes| *bytes > 0)?;
+        Some(Self { address, bytes, ..self.clone() })
+    }
+
     fn changes(&self) -> bool {
         self.what != What::Read
     }
@@ -122,9 +129,14 @@ impl State {
         let bytes = bytes.min(first + allocation.bytes - address);
         let new = Use { what, address, bytes, step };
         let mut wrong = allocation.history.add(new.clone());
-        if let Some(shared) = allocation.shared.clone() {
-            let own = allocation.history.uses().to_vec();
-            wrong.extend(self.note_shared(&shared, first, &own, &new));
+        let whole = allocation.shared.clone().map(|shared| (shared, first, allocation.bytes));
+        let parts =
+            whole.map_or_else(|| self.memory.mapped.shared(address..address + bytes), |whole| vec![whole]);
+        for (shared, first, bytes) in parts {
+            let history = self.memory.find_mut(address).map_or(&[][..], |(_, known)| known.history.uses());
+            let own: Vec<_> = history.iter().filter_map(|one| one.within(first, bytes)).collect();
+            let new = new.within(first, bytes);
+            wrong.extend(new.into_iter().flat_map(|new| self.note_shared(&shared, first, &own, &new)));
         }
         if wrong.is_empty() {
             return false;

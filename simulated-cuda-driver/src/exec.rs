@@ -192,7 +192,11 @@ impl State {
                     allocation.life = crate::memory::Life::Live;
                 }
             }
+            Work::Free(first) if self.memory.at(first).is_some_and(|known| known.openings > 0) => {
+                self.close_of_pool(first);
+            }
             Work::Free(first) => {
+                self.report_openings(first, step.name);
                 if !self.note_whole(step, What::Free, first) && self.memory.was_freed(first) {
                     self.report(Mistake::DoubleFree, format!("{}: {first:#x} was freed before", step.name));
                 }
@@ -216,6 +220,26 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Reports memory that is freed while other processes have it open, which CUDA leaves undefined.
+    pub(crate) fn report_openings(&mut self, first: u64, name: &str) {
+        let shared = self.memory.at(first).and_then(|known| known.shared.clone());
+        let openings = shared.map_or(0, |shared| shared.openings());
+        if openings > 0 {
+            let text =
+                format!("{name}: {first:#x} is freed while other processes have it open ({openings} times)");
+            self.report(Mistake::UseAfterFree, text);
+        }
+    }
+
+    /// Closes memory from a pool of another process. Others go on with it, so this is no free for them. Nobody waits, so the
+    /// uses of this process stay known.
+    pub(crate) fn close_of_pool(&mut self, first: u64) {
+        if let Some(shared) = self.memory.at(first).and_then(|known| known.shared.as_ref()) {
+            shared.count_opening(false);
+        }
+        self.memory.free(first);
     }
 
     /// Returns a usable pointer to memory that a step uses. Returns `None`, and adds a report, if the step may not use

@@ -29,6 +29,7 @@ mod hooks;
 mod kernels;
 mod memory;
 mod other_processes;
+mod pools;
 mod queue;
 mod report;
 mod shared_memory;

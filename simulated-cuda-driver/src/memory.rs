@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::access::History;
-use crate::address_space::{Reserve, map};
+use crate::address_space::{Reserve, Window, map};
 use crate::queue::OpId;
 use crate::report::{Mistake, Report};
 use crate::shared_memory::SharedMemory;
@@ -90,17 +90,49 @@ pub(crate) struct Allocation {
     /// The address on devices, if it differs from the address on the host.
     on_devices: Option<u64>,
     /// The bytes of memory that the host cannot access by its address.
-    hidden: Option<Box<[u8]>>,
+    hidden: Option<Hidden>,
     /// The bytes, if other processes may use them too.
     pub(crate) shared: Option<Arc<SharedMemory>>,
     /// How often this process has opened the memory, if it belongs to another process.
     pub(crate) openings: u64,
+    /// The pool of the program from which it comes; 0 for any other memory.
+    pub(crate) pool: Handle,
 }
 
 impl Allocation {
     /// Whether the host can access the address.
     pub(crate) fn on_host(&self) -> bool {
         !self.kind.is_hidden()
+    }
+}
+
+/// The bytes of memory that the host cannot access by its address.
+#[derive(Debug)]
+enum Hidden {
+    Heap(Box<[u8]>),
+    /// Those of a reserved range.
+    Window(Window),
+}
+
+impl Hidden {
+    fn new(kind: Kind, bytes: u64) -> Answer<Self> {
+        if kind == Kind::Reserved {
+            return Window::new(bytes).map(Self::Window);
+        }
+        // Extra bytes to align the storage like the address.
+        let room = usize::try_from(bytes + ALIGNMENT).map_err(|_| Status::OUT_OF_MEMORY)?;
+        Ok(Self::Heap(vec![FRESH; room].into_boxed_slice()))
+    }
+
+    fn at(&mut self, offset: u64) -> *mut u8 {
+        match self {
+            Self::Heap(bytes) => {
+                let start = bytes.as_mut_ptr();
+                let aligned = start.align_offset(512);
+                start.wrapping_add(aligned + usize::try_from(offset).unwrap_or(0))
+            }
+            Self::Window(window) => window.at(offset),
+        }
     }
 }
 
@@ -116,7 +148,7 @@ pub(crate) struct Memory {
     /// The freed allocations whose history is still needed.
     freed_lately: Vec<u64>,
     /// Freed bytes that a running kernel may still point to.
-    graveyard: Vec<Box<[u8]>>,
+    graveyard: Vec<Hidden>,
     /// As `graveyard`, for memory that other processes may use too.
     unmapped: Vec<Arc<SharedMemory>>,
     /// Whether addresses are reused.
@@ -148,10 +180,9 @@ impl Memory {
             return Err(Status::OUT_OF_MEMORY);
         }
         let (address, hidden) = if kind.is_hidden() {
-            let size = usize::try_from(bytes).map_err(|_| Status::OUT_OF_MEMORY)?;
-            // Extra bytes to align the storage like the address.
-            let room = size + usize::try_from(ALIGNMENT).unwrap_or(0);
-            (self.device.take(bytes, ALIGNMENT)?, Some(vec![FRESH; room].into_boxed_slice()))
+            let alignment = if kind == Kind::Reserved { GRANULARITY } else { ALIGNMENT };
+            let hidden = Hidden::new(kind, bytes)?;
+            (self.device.take(bytes, alignment)?, Some(hidden))
         } else {
             let address = self.host.take(bytes, PAGE)?;
             let size = bytes.next_multiple_of(PAGE);
@@ -213,7 +244,7 @@ impl Memory {
         (context, device): (Handle, usize),
         flags: u32,
         life: Life,
-        hidden: Option<Box<[u8]>>,
+        hidden: Option<Hidden>,
     ) {
         self.next_id += 1;
         let (id, free_queued, history) = (self.next_id, None, History::default());
@@ -232,6 +263,7 @@ impl Memory {
             hidden,
             shared: None,
             openings: 0,
+            pool: 0,
         };
         self.allocations.insert(address, allocation);
     }
@@ -328,9 +360,7 @@ impl Memory {
         else {
             return Ok(ptr::with_exposed_provenance_mut(address as usize));
         };
-        let start = hidden.as_mut_ptr();
-        let aligned = start.align_offset(512);
-        Ok(start.wrapping_add(aligned + usize::try_from(offset).unwrap_or(0)))
+        Ok(hidden.at(offset))
     }
 
     /// Moves the bytes of an allocation to a file that other processes can map. Nothing runs meanwhile.
@@ -350,16 +380,57 @@ impl Memory {
         Ok(shared)
     }
 
-    /// Adds memory of another process, and returns its address.
+    /// Moves new memory of a pool, which nobody has used yet, to a file that other processes can map.
+    pub(crate) fn share_new(&mut self, first: u64, pool: Handle) -> Answer {
+        let allocation = self.allocations.get_mut(&first).ok_or(Status::INVALID_VALUE)?;
+        let shared = SharedMemory::new(allocation.bytes)?;
+        let count = usize::try_from(allocation.bytes).map_err(|_| Status::INVALID_VALUE)?;
+        // SAFETY: the file is new, and has as many bytes.
+        unsafe { ptr::write_bytes(shared.data(), FRESH, count) };
+        (allocation.shared, allocation.hidden, allocation.pool) = (Some(shared), None, pool);
+        Ok(())
+    }
+
+    /// Maps memory into the reserved range that contains an address.
+    pub(crate) fn map(&mut self, address: u64, bytes: u64, handle: Handle) -> Answer {
+        let end = address.checked_add(bytes).ok_or(Status::INVALID_VALUE)?;
+        let reserved =
+            self.reserved(address).filter(|range| end <= range.end).ok_or(Status::INVALID_VALUE)?;
+        let Some(Hidden::Window(window)) =
+            self.allocations.get(&reserved.start).and_then(|known| known.hidden.as_ref())
+        else {
+            return Err(Status::INVALID_VALUE);
+        };
+        let (piece, offset) = (self.mapped.map(address, bytes, handle)?, address - reserved.start);
+        match &piece.shared {
+            Some(shared) => shared.show_in(window, offset),
+            None => window.fill(offset, bytes, FRESH),
+        }
+    }
+
+    /// Removes all mappings in a range. A running kernel may still use the bytes of the range, which are its own again.
+    pub(crate) fn unmap(&mut self, address: u64, bytes: u64) -> Answer {
+        for (at, piece) in self.mapped.unmap(address, bytes)? {
+            let reserved = self.reserved(at).ok_or(Status::INVALID_VALUE)?;
+            let window = self.allocations.get(&reserved.start).and_then(|known| known.hidden.as_ref());
+            if let (Some(Hidden::Window(window)), Some(_)) = (window, &piece.shared) {
+                window.fill(at - reserved.start, piece.bytes, FRESH)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds memory of another process, and returns its address. It has been opened once.
     pub(crate) fn open(
         &mut self,
+        kind: Kind,
         shared: Arc<SharedMemory>,
         bytes: u64,
         owner: (Handle, usize),
     ) -> Answer<u64> {
         let address = self.device.take(bytes, GRANULARITY)?;
         self.freed.remove(&address);
-        self.insert(address, Kind::Device, bytes, owner, 0, Life::Live, None);
+        self.insert(address, kind, bytes, owner, 0, Life::Live, None);
         self.allocations.entry(address).and_modify(|known| known.shared = Some(shared));
         Ok(address)
     }

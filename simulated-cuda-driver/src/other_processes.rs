@@ -150,6 +150,13 @@ impl State {
         clock
     }
 
+    /// Tells other processes of the earlier uses of memory that lies at an address here.
+    fn publish_uses(&mut self, memory: &SharedMemory, first: u64, bytes: u64) {
+        let history = self.memory.find_mut(first).map_or(&[][..], |(_, known)| known.history.uses());
+        let own: Vec<_> = history.iter().filter_map(|one| one.within(first, bytes)).collect();
+        memory.exchange(&own, first);
+    }
+
     /// Tells other processes of the uses of shared memory by this one, and returns theirs that conflict with a new use and do not come
     /// before it. `first` is the first address of the memory.
     pub(crate) fn note_shared(
@@ -230,6 +237,22 @@ impl Comparison {
 }
 
 impl Sim {
+    /// Records what the host knows now, for those who open memory at an address: they get what opens it from here. `first` and
+    /// `bytes` are 0 for memory without an address.
+    pub(crate) fn tell_openers(&mut self, memory: &SharedMemory, first: u64, bytes: u64) {
+        self.share_with_others();
+        let step = self.host_step();
+        memory.store_clock(&self.export_clock(&step.clock));
+        self.publish_uses(memory, first, bytes);
+    }
+
+    /// Adds what the host of another process knew, when it told what opens this memory, to what this host knows.
+    pub(crate) fn learn_as_opener(&mut self, memory: &SharedMemory) {
+        self.share_with_others();
+        let clock = self.import_clock(memory);
+        self.host_learns(&clock);
+    }
+
     /// Records that memory or numbers are shared from now on, and starts the thread that does what other processes wait for: it
     /// runs writes of numbers, and looks for numbers that others have written.
     pub(crate) fn share_with_others(&mut self) {

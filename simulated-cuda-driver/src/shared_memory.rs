@@ -6,6 +6,7 @@
 
 #![expect(unsafe_code, reason = "the system's calls, and memory of several processes")]
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::access::{Use, What};
+use crate::address_space::Window;
 use crate::happens_before::Agent;
 use crate::queue::OpId;
 use crate::status::{Answer, Status};
@@ -32,6 +34,12 @@ const NAME: usize = 4;
 const SECTION: usize = 3 + USE * USES;
 /// The bytes of a clock: the number of rows, and the rows.
 pub(crate) const CLOCK_BYTES: usize = (8 * (1 + ROW * CLOCK_ROWS)).next_multiple_of(PAGE);
+/// Words behind the rows of the clock of a record that say what a file is: a mark of its kind, the device, and for a pool its process
+/// and its handle there.
+const LABEL: usize = CLOCK_BYTES / 8 - 4;
+const _: () = assert!(ROW * CLOCK_ROWS < LABEL);
+/// The name of the files, without which a descriptor is not of this driver.
+const NAME_OF_FILES: &CStr = c"simulated-cuda";
 /// The bytes of the record of an allocation.
 const RECORD_BYTES: usize = CLOCK_BYTES + (8 * SECTION * SECTIONS).next_multiple_of(PAGE);
 
@@ -54,6 +62,18 @@ pub(crate) struct ForeignUse {
     /// The driver function, shortened.
     pub(crate) name: String,
 }
+
+/// What a file stands for whose descriptor other processes get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Label {
+    /// Memory of `cuMemCreate` on a device.
+    Memory { device: usize },
+    /// A pool on a device, by its process and its handle there.
+    Pool { device: usize, origin: (u32, u64) },
+}
+
+const MEMORY_MARK: u64 = 0x6d65_6d6f;
+const POOL_MARK: u64 = 0x706f_6f6c;
 
 /// A mapped part of a file: `data` bytes, and the record behind them.
 #[derive(Debug)]
@@ -93,6 +113,58 @@ impl SharedMemory {
             return Err(Status::INVALID_VALUE);
         }
         Self::map(Arc::new(file.into()), origin, 0, data, RECORD_BYTES)
+    }
+
+    /// Creates a file whose descriptor other processes get.
+    pub(crate) fn labelled(bytes: u64, label: Label) -> Answer<Arc<Self>> {
+        let shared = Self::new(bytes)?;
+        let words = match label {
+            Label::Memory { device } => [MEMORY_MARK, device as u64, 0, 0],
+            Label::Pool { device, origin } => [POOL_MARK, device as u64, origin.0.into(), origin.1],
+        };
+        for (index, word) in words.into_iter().enumerate() {
+            shared.set(LABEL + index, word);
+        }
+        Ok(shared)
+    }
+
+    /// A new descriptor of the file, for another process.
+    pub(crate) fn descriptor(&self) -> Answer<OwnedFd> {
+        self.file.try_clone().map_err(|_| Status::OUT_OF_MEMORY)
+    }
+
+    /// Opens a file by a descriptor of this process, which stays open. Returns its bytes and what it stands for.
+    ///
+    /// The opening is a new one, because locks belong to openings.
+    pub(crate) fn of_descriptor(descriptor: u64) -> Answer<(Arc<Self>, u64, Label)> {
+        let path = format!("/proc/self/fd/{descriptor}");
+        let name = std::fs::read_link(&path).map_err(|_| Status::UNKNOWN)?;
+        let ours = format!("/memfd:{}", NAME_OF_FILES.to_string_lossy());
+        if !name.to_string_lossy().starts_with(&ours) {
+            return Err(Status::UNKNOWN);
+        }
+        let file = File::options().read(true).write(true).open(path).map_err(|_| Status::UNKNOWN)?;
+        let length = file.metadata().map_err(|_| Status::UNKNOWN)?.len();
+        let data = usize::try_from(length).ok().and_then(|length| length.checked_sub(RECORD_BYTES));
+        let data = data.ok_or(Status::UNKNOWN)?;
+        let shared = Self::map(Arc::new(file.into()), (0, 0), 0, data, RECORD_BYTES)?;
+        let label = shared.label().ok_or(Status::UNKNOWN)?;
+        Ok((shared, data as u64, label))
+    }
+
+    fn label(&self) -> Option<Label> {
+        let device = usize::try_from(self.get(LABEL + 1)).ok()?;
+        let process = u32::try_from(self.get(LABEL + 2)).ok()?;
+        match self.get(LABEL) {
+            MEMORY_MARK => Some(Label::Memory { device }),
+            POOL_MARK => Some(Label::Pool { device, origin: (process, self.get(LABEL + 3)) }),
+            _ => None,
+        }
+    }
+
+    /// Maps the data over a part of a window.
+    pub(crate) fn show_in(&self, window: &Window, offset: u64) -> Answer {
+        window.show(offset, self.record as u64, &*self.file)
     }
 
     /// Maps the clock with this index in a file of clocks.
@@ -243,16 +315,20 @@ impl SharedMemory {
         (0..count).map(|index| load(section + 3 + USE * index)).collect()
     }
 
-    /// Records that this process has opened the memory, or closed it. The last close comes after all work of the process, and who
-    /// hears of it knows that this work is finished: its uses are withdrawn.
+    /// Records that this process has opened the memory, or closed it.
     pub(crate) fn count_opening(&self, opened: bool) {
         self.locked(|| {
             let Some(section) = self.own_section() else { return };
             let count = self.get(section + 1);
-            match (opened, count) {
-                (true, _) => self.set(section + 1, count + 1),
-                (false, 0 | 1) => self.set(section, 0),
-                (false, _) => self.set(section + 1, count - 1),
+            self.set(section + 1, if opened { count + 1 } else { count.saturating_sub(1) });
+        });
+    }
+
+    /// Withdraws the uses of this process, unless it has the memory open: who hears of the close knows that this work is finished.
+    pub(crate) fn withdraw_uses(&self) {
+        self.locked(|| {
+            if let Some(own) = self.own_section().filter(|section| self.get(section + 1) == 0) {
+                self.set(own, 0);
             }
         });
     }
@@ -281,7 +357,7 @@ fn data_bytes(bytes: u64) -> Answer<usize> {
 /// Creates a file in memory without a name.
 pub(crate) fn anonymous_file() -> Answer<OwnedFd> {
     // SAFETY: the name ends with a zero.
-    let fd = unsafe { libc::memfd_create(c"simulated-cuda".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = unsafe { libc::memfd_create(NAME_OF_FILES.as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(Status::OUT_OF_MEMORY);
     }

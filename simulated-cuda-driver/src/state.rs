@@ -12,6 +12,7 @@ use crate::happens_before::{Agents, Moment};
 use crate::kernels::{Function, Kernel, Module};
 use crate::memory::Memory;
 use crate::other_processes::OtherProcesses;
+use crate::pools::Pool;
 use crate::queue::Queue;
 use crate::report::Reports;
 use crate::status::Status;
@@ -74,6 +75,8 @@ pub(crate) struct State {
     pub(crate) captures: BTreeMap<u64, Capture>,
     pub(crate) graphs: BTreeMap<Handle, Graph>,
     pub(crate) memory: Memory,
+    /// The pools that several processes can use. All others are one for each device, and one for the host.
+    pub(crate) pools: BTreeMap<Handle, Pool>,
     pub(crate) queue: Queue,
     /// The number of calls of each function, by its exported name.
     pub(crate) calls: HashMap<&'static str, u64>,
@@ -96,6 +99,8 @@ pub(crate) struct State {
     pub(crate) polls: u64,
     pub(crate) reuse: Reuse,
     pub(crate) others: OtherProcesses,
+    /// Whether streams can write and await numbers.
+    pub(crate) has_numbers: bool,
     next_handle: Handle,
 }
 
@@ -125,6 +130,7 @@ impl State {
             captures: BTreeMap::new(),
             graphs: BTreeMap::new(),
             memory: Memory::default(),
+            pools: BTreeMap::new(),
             queue: Queue::new(number("SIMULATED_CUDA_SEED", 1)),
             calls: HashMap::new(),
             faults: HashMap::new(),
@@ -138,6 +144,7 @@ impl State {
             polls: 0,
             reuse: Reuse::default(),
             others: OtherProcesses::default(),
+            has_numbers: number("SIMULATED_CUDA_NUMBERS", 1) != 0,
             // Far from small numbers, device ordinals and user addresses.
             next_handle: 0x7a00_0000_0000,
         }

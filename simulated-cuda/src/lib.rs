@@ -14,9 +14,9 @@
 //!
 //! # What is simulated
 //!
-//! - Memory: device, pinned, managed and registered memory, pools (a pool of device memory that the program creates is the device's
-//!   own pool), and ranges that are mapped in pieces (`cuMemMap`). The bytes belong to the range: a piece that is unmapped and mapped
-//!   again has its old contents.
+//! - Memory: device, pinned, managed and registered memory, pools (a pool of device memory that the program creates without a type of
+//!   handle is the device's own pool), and ranges that are mapped in pieces (`cuMemMap`). Without a type of handle the bytes belong to
+//!   the mapping; with one, all mappings have the same bytes.
 //! - Order: an operation is queued with those that it must come after: its predecessor on the stream, the records that its stream
 //!   waits for, and what default streams and blocking streams require of each other. Nothing runs until a call waits for it or polls
 //!   it four times. Then only the required operations run. An operation that may not access its memory is not performed.
@@ -28,7 +28,7 @@
 //! - Captures: which calls are refused and which spoil a capture, by its mode and the thread's. Captured graphs can be launched.
 //! - Handles: every use of a destroyed stream is reported and returns 709; the real driver crashes in some of these calls. A destroyed
 //!   context can be pushed, and popping it ends the process. With [`Sim::set_reuse`], handles and addresses are reused.
-//! - Processes: the handles of `cuIpcGetMemHandle`, and numbers in host memory that streams write and wait for (`cuStreamWriteValue64`,
+//! - Processes: the handles of `cuIpcGetMemHandle`, descriptors of mapped memory and of pools, and numbers in host memory that streams write and wait for (`cuStreamWriteValue64`,
 //!   `cuStreamWaitValue64`). Clocks pass from process to process with both, so unordered uses of shared memory are reported in the
 //!   process that runs second. A process that has ended uses nothing. A host that reads a number itself learns nothing from it.
 //! - Kernels: the names after `.entry` in a PTX, each a host function. Parameters are copied at the launch.
@@ -213,7 +213,8 @@ fn built_in(folder: &Path) -> Vec<PathBuf> {
 
 /// Whether a program is a test of the simulated driver itself, which must load the library that cargo has just built.
 fn is_own_test(program: &Path) -> bool {
-    program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("sim_driver-"))
+    let is_it = |name: &str| ["sim_driver-", "processes-"].iter().any(|own| name.starts_with(own));
+    program.file_name().is_some_and(|name| is_it(&name.to_string_lossy()))
 }
 
 /// Opens the library that is loaded in the process, or else the one that was built.

@@ -26,23 +26,10 @@ pub(super) fn give(out: &Out<u64>, allocated: Answer<u64>) -> Answer {
     out.set(allocated?)
 }
 
-/// Reports memory that is freed while other processes have it open, which CUDA leaves undefined.
-fn report_openings(sim: &mut Sim, first: u64) {
-    let shared = sim.memory.at(first).and_then(|known| known.shared.clone());
-    let openings = shared.map_or(0, |shared| shared.openings());
-    if openings > 0 {
-        let text = format!(
-            "{}: {first:#x} is freed while other processes have it open ({openings} times)",
-            calling()
-        );
-        sim.report(Mistake::UseAfterFree, text);
-    }
-}
-
 /// Frees an allocation immediately.
 fn free_now(sim: &mut Sim, first: u64) {
     let step = sim.host_step();
-    report_openings(sim, first);
+    sim.report_openings(first, calling());
     sim.note_whole(&step, What::Free, first);
     if let Some(known) = sim.memory.at(first).map(|known| known.bytes) {
         sim.others.forget_numbers(first, known);
@@ -112,12 +99,14 @@ extern "C" fn cuMemFree_v2(address: u64) -> Code {
         let context = sim.current()?;
         sim.check_capture_mode()?;
         check_owner(sim, address, context)?;
-        // Memory of another process is closed, not freed.
-        let found = sim.memory.at(address).filter(|known| known.free_queued.is_none() && known.openings == 0);
-        match found.map(|known| (known.kind, known.device)) {
+        let found = sim.memory.at(address).filter(|known| known.free_queued.is_none());
+        match found.map(|known| (known.kind, known.device, known.openings)) {
+            Some((Kind::Pool, _, 1..)) => sim.close_of_pool(address),
+            // Memory of another process is closed, not freed.
+            Some((_, _, 1..)) => return Err(unknown(sim, "cuMemFree_v2", address)),
             // Pool memory is returned immediately, even if work still uses it.
-            Some((Kind::Pool | Kind::HostPool, _)) => free_now(sim, address),
-            Some((Kind::Device | Kind::Managed, device)) => free_after_work(sim, address, device),
+            Some((Kind::Pool | Kind::HostPool, ..)) => free_now(sim, address),
+            Some((Kind::Device | Kind::Managed, device, _)) => free_after_work(sim, address, device),
             _ => return Err(unknown(sim, "cuMemFree_v2", address)),
         }
         Ok(())

@@ -29,6 +29,12 @@ pub(super) fn on_device(state: &State, address: u64, bytes: u64) -> Answer<Place
     }
 }
 
+/// Checks that devices may write to an address.
+fn check_writable(state: &State, address: u64, bytes: u64) -> Answer {
+    let is_read_only = state.memory.mapped.is_read_only(address..address.saturating_add(bytes));
+    if is_read_only { Err(Status::INVALID_VALUE) } else { Ok(()) }
+}
+
 /// The two ends of a copy.
 struct Copy {
     to: Place,
@@ -41,6 +47,7 @@ impl Copy {
     fn new(state: &State, to: u64, from: u64, bytes: usize, device: [bool; 2]) -> Answer<Self> {
         let bytes = bytes as u64;
         let check = |address, device| if device { on_device } else { place }(state, address, bytes);
+        check_writable(state, to, bytes)?;
         Ok(Self { to: check(to, device[0])?, from: check(from, device[1])?, bytes })
     }
 
@@ -167,6 +174,7 @@ fn set(
             return Ok(());
         }
         on_device(sim, to, bytes)?;
+        check_writable(sim, to, bytes)?;
         if to % u64::from(width) != 0 {
             return Err(Status::INVALID_VALUE);
         }

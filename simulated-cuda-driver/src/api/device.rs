@@ -40,6 +40,8 @@ const ATTRIBUTES: [(i32, i32); 25] = [
 ];
 /// `CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`; a test chooses its value.
 const REGISTERED_AS_ON_HOST: i32 = 91;
+/// `CAN_USE_64_BIT_STREAM_MEM_OPS` and `CAN_USE_STREAM_WAIT_VALUE_NOR`.
+const NUMBERS: [i32; 2] = [122, 123];
 /// The greatest attribute number.
 const LAST_ATTRIBUTE: i32 = 150;
 
@@ -99,6 +101,9 @@ extern "C" fn cuDeviceGetAttribute(out: Out<i32>, attribute: i32, device: i32) -
         sim.device(device)?;
         if !(1..=LAST_ATTRIBUTE).contains(&attribute) {
             return Err(Status::INVALID_VALUE);
+        }
+        if NUMBERS.contains(&attribute) && !sim.has_numbers {
+            return out.set(0);
         }
         if attribute == REGISTERED_AS_ON_HOST {
             return out.set((!sim.memory.registered_apart).into());

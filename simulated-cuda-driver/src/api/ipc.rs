@@ -7,7 +7,7 @@ use crate::memory::Kind;
 use crate::shared_memory::SharedMemory;
 use crate::status::{Answer, Status};
 
-/// `CUipcMemHandle`: a word that marks it, the process, its descriptor, the bytes, the device.
+/// `CUipcMemHandle` and `CUmemPoolPtrExportData`: a word that marks it, the process and its descriptor of the memory, and three words.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct MemoryHandle([u8; 64]);
@@ -15,18 +15,18 @@ pub(crate) struct MemoryHandle([u8; 64]);
 const MARK: u64 = 0x6d65_6d6f;
 
 impl MemoryHandle {
-    fn new(memory: &SharedMemory, bytes: u64, device: usize) -> Self {
+    pub(super) fn new(memory: &SharedMemory, [first, second, third]: [u64; 3]) -> Self {
         let (process, fd) = memory.origin;
         let mut handle = [0; 64];
-        let words = [MARK, process.into(), fd.into(), bytes, device as u64];
+        let words = [MARK, process.into(), fd.into(), first, second, third];
         for (place, word) in handle.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         Self(handle)
     }
 
-    /// Returns the process and its descriptor, the bytes, and the device.
-    fn read(&self) -> Answer<((u32, u32), u64, usize)> {
+    /// Returns the process and its descriptor, and the words.
+    pub(super) fn read(&self) -> Answer<((u32, u32), [u64; 3])> {
         let word = |index: usize| {
             let bytes = std::array::from_fn(|at| self.0[8 * index + at]);
             u64::from_le_bytes(bytes)
@@ -35,8 +35,7 @@ impl MemoryHandle {
         if word(0) != MARK {
             return Err(Status::INVALID_VALUE);
         }
-        let device = usize::try_from(word(4)).map_err(|_| Status::INVALID_VALUE)?;
-        Ok(((half(1)?, half(2)?), word(3), device))
+        Ok(((half(1)?, half(2)?), [word(3), word(4), word(5)]))
     }
 }
 
@@ -55,13 +54,8 @@ extern "C" fn cuIpcGetMemHandle(out: Out<MemoryHandle>, address: u64) -> Code {
             sim.sleep();
         }
         let memory = sim.memory.share(first)?;
-        sim.share_with_others();
-        // Who opens the handle has got it from here, and so knows what the host knows now.
-        let step = sim.host_step();
-        memory.store_clock(&sim.export_clock(&step.clock));
-        let (first, known) = sim.memory.find_live(first).ok_or(Status::INVALID_VALUE)?;
-        memory.exchange(known.history.uses(), first);
-        out.set(MemoryHandle::new(&memory, bytes, device))
+        sim.tell_openers(&memory, first, bytes);
+        out.set(MemoryHandle::new(&memory, [bytes, device as u64, 0]))
     })
 }
 
@@ -70,7 +64,8 @@ extern "C" fn cuIpcGetMemHandle(out: Out<MemoryHandle>, address: u64) -> Code {
 extern "C" fn cuIpcOpenMemHandle_v2(out: Out<u64>, handle: MemoryHandle, _flags: u32) -> Code {
     call("cuIpcOpenMemHandle_v2", |sim| {
         let (context, _) = sim.current_owner()?;
-        let (origin, bytes, device) = handle.read()?;
+        let (origin, [bytes, device, _]) = handle.read()?;
+        let device = usize::try_from(device).map_err(|_| Status::INVALID_VALUE)?;
         if origin.0 == std::process::id() {
             return Err(Status::INVALID_CONTEXT);
         }
@@ -81,15 +76,13 @@ extern "C" fn cuIpcOpenMemHandle_v2(out: Out<u64>, handle: MemoryHandle, _flags:
             address
         } else {
             let memory = SharedMemory::open(origin, bytes)?;
-            sim.memory.open(memory, bytes, (context, device))?
+            sim.memory.open(Kind::Device, memory, bytes, (context, device))?
         };
         let known = sim.memory.at(address).ok_or(Status::INVALID_VALUE)?;
         known.openings += 1;
         let memory = known.shared.clone().ok_or(Status::INVALID_VALUE)?;
         memory.count_opening(true);
-        let clock = sim.import_clock(&memory);
-        sim.host_learns(&clock);
-        sim.share_with_others();
+        sim.learn_as_opener(&memory);
         out.set(address)
     })
 }
@@ -107,6 +100,8 @@ extern "C" fn cuIpcCloseMemHandle(address: u64) -> Code {
         known.openings -= 1;
         if let Some(memory) = &known.shared {
             memory.count_opening(false);
+            // After all work of the process.
+            memory.withdraw_uses();
         }
         if known.openings == 0 {
             sim.memory.free(address);

@@ -53,8 +53,14 @@ fn attribute(state: &State, number: i32, address: u64) -> Answer<Value> {
         6 | 15 => flag(false),
         // ACCESS_FLAGS: read and write.
         16 => Ok(Value::Half(3)),
-        // ALLOWED_HANDLE_TYPES, MEMPOOL_HANDLE.
-        14 => Ok(Value::Word(0)),
+        // ALLOWED_HANDLE_TYPES: a descriptor, of memory that lies in a file. Memory of another process cannot be passed on.
+        14 => {
+            let is_mapped = piece.is_some_and(|(_, piece)| piece.shared.is_some());
+            let is_of_own_pool = known.pool != 0 && known.openings == 0;
+            Ok(Value::Word((is_mapped || is_of_own_pool).into()))
+        }
+        // MEMPOOL_HANDLE.
+        17 if known.pool != 0 => Ok(Value::Word(known.pool)),
         17 => Ok(Value::Word(pool_of(known.kind, device))),
         // MAPPING_SIZE, MAPPING_BASE_ADDR: one mapping of the program. Memory that the driver allocated is one mapping.
         18 => Ok(Value::Word(piece.map_or(known.bytes, |(_, piece)| piece.bytes))),

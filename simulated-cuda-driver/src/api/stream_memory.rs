@@ -10,6 +10,9 @@ use crate::status::{Answer, Status};
 /// Returns the stream, and the host's address of a number, which must be in memory that the host and devices use.
 fn check(sim: &mut Sim, stream: Handle, address: u64, function: &str) -> Answer<(Handle, u64)> {
     let stream = sim.stream(stream, function)?;
+    if !sim.has_numbers {
+        return Err(Status::NOT_SUPPORTED);
+    }
     if sim.streams[&stream].capture.is_some() {
         // Nodes of graphs that write or await numbers are not simulated.
         return Err(Status::NOT_SUPPORTED);

@@ -2,11 +2,13 @@
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
+use std::os::fd::IntoRawFd;
+
 use crate::api_call::{Code, In, Out, call};
 use crate::memory::{Allocation, Kind};
 use crate::state::Handle;
 use crate::status::Status;
-use crate::virtual_memory::GRANULARITY;
+use crate::virtual_memory::{DESCRIPTOR, GRANULARITY};
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemGetAllocationGranularity(out: Out<usize>, _properties: In<i32>, _option: i32) -> Code {
@@ -52,7 +54,8 @@ extern "C" fn cuMemCreate(out: Out<Handle>, bytes: usize, properties: In<i32>, _
             return Err(Status::NOT_SUPPORTED);
         };
         let device = sim.device(device)?.0;
-        out.set(sim.memory.mapped.make(bytes as u64, device)?)
+        let types = u32::try_from(properties.get(1)?).map_err(|_| Status::INVALID_VALUE)?;
+        out.set(sim.memory.mapped.make(bytes as u64, device, types)?)
     })
 }
 
@@ -64,26 +67,64 @@ extern "C" fn cuMemRelease(handle: Handle) -> Code {
 #[unsafe(no_mangle)]
 extern "C" fn cuMemMap(address: u64, bytes: usize, offset: usize, handle: Handle, _flags: u64) -> Code {
     call("cuMemMap", |sim| {
-        let end = address.checked_add(bytes as u64).ok_or(Status::INVALID_VALUE)?;
-        let reserved = sim.memory.reserved(address).ok_or(Status::INVALID_VALUE)?;
-        if offset != 0 || end > reserved.end {
+        if offset != 0 {
             return Err(Status::INVALID_VALUE);
         }
-        sim.memory.mapped.map(address, bytes as u64, handle)
+        sim.memory.map(address, bytes as u64, handle)
     })
 }
 
-/// Every device may access all mapped memory.
+/// Every device may access all mapped memory; none may write if the first description says so.
 #[unsafe(no_mangle)]
-extern "C" fn cuMemSetAccess(address: u64, bytes: usize, _descriptions: u64, _count: usize) -> Code {
+extern "C" fn cuMemSetAccess(address: u64, bytes: usize, descriptions: In<i32>, _count: usize) -> Code {
+    /// `CU_MEM_ACCESS_FLAGS_PROT_READ`.
+    const READ: i32 = 1;
     call("cuMemSetAccess", |sim| {
-        let covered = sim.memory.mapped.covers(address, bytes as u64);
-        covered.then_some(()).ok_or(Status::INVALID_VALUE)
+        if !sim.memory.mapped.covers(address, bytes as u64) {
+            return Err(Status::INVALID_VALUE);
+        }
+        // `CUmemAccessDesc`: the location in two words, the flags.
+        let is_writable = descriptions.is_null() || descriptions.get(2)? != READ;
+        sim.memory.mapped.set_access(address, bytes as u64, is_writable);
+        Ok(())
     })
 }
 
 /// Does not wait. An operation that still uses the memory then fails to find it.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemUnmap(address: u64, bytes: usize) -> Code {
-    call("cuMemUnmap", |sim| sim.memory.mapped.unmap(address, bytes as u64))
+    call("cuMemUnmap", |sim| sim.memory.unmap(address, bytes as u64))
+}
+
+/// Returns one more handle of memory that is mapped.
+#[unsafe(no_mangle)]
+extern "C" fn cuMemRetainAllocationHandle(out: Out<Handle>, address: u64) -> Code {
+    call("cuMemRetainAllocationHandle", |sim| out.set(sim.memory.mapped.retain(address)?))
+}
+
+/// The descriptor belongs to the caller, and keeps the memory.
+#[unsafe(no_mangle)]
+extern "C" fn cuMemExportToShareableHandle(out: Out<i32>, handle: Handle, kind: u32, flags: u64) -> Code {
+    call("cuMemExportToShareableHandle", |sim| {
+        if kind != DESCRIPTOR || flags != 0 || out.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        let (memory, descriptor) = sim.memory.mapped.export(handle)?;
+        let (first, bytes) = sim.memory.mapped.mapping_of(&memory).unwrap_or_default();
+        sim.tell_openers(&memory, first, bytes);
+        out.set(descriptor.into_raw_fd())
+    })
+}
+
+/// The descriptor stays that of the caller. The process that has exported the memory may import it too.
+#[unsafe(no_mangle)]
+extern "C" fn cuMemImportFromShareableHandle(out: Out<Handle>, descriptor: u64, kind: u32) -> Code {
+    call("cuMemImportFromShareableHandle", |sim| {
+        if kind != DESCRIPTOR || out.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        let (handle, memory) = sim.memory.mapped.import(descriptor)?;
+        sim.learn_as_opener(&memory);
+        out.set(handle)
+    })
 }

@@ -4,8 +4,9 @@ use simulated_cuda::{Policy, sim};
 
 use crate::driver::*;
 use crate::fixture::{NON_BLOCKING, Pinned};
-use crate::other_process::{OtherProcess, follow_orders, unhex};
+use crate::other_process::{OtherProcess, follow_orders};
 use crate::page::Page;
+use crate::ways::{DESCRIPTOR, Opened, PIECE, file, handle, map, number_of};
 
 /// Starts a process that uses memory of this one.
 pub(crate) fn start(policy: Policy, seed: u64) -> OtherProcess {
@@ -16,13 +17,9 @@ pub(crate) fn start(policy: Policy, seed: u64) -> OtherProcess {
     })
 }
 
-fn handle(text: &str) -> MemoryHandle {
-    MemoryHandle(unhex(text).try_into().expect("a handle"))
-}
-
 struct State {
     stream: u64,
-    memory: u64,
+    memory: Opened,
     target: Pinned,
     page: Option<Page>,
 }
@@ -32,14 +29,41 @@ impl State {
         self.page.as_ref().expect("a page").number(index.parse().expect("a number"))
     }
 
+    /// Maps memory for reading, and returns the answers to a write before and after it is mapped for writes.
+    fn write_read_only(path: &str) -> String {
+        let file = file(path);
+        let memory = get(|out| cuMemImportFromShareableHandle(out, number_of(&file), DESCRIPTOR));
+        let first = map(&[memory], 1);
+        let refused = cuMemsetD8_v2(first, 1, 1);
+        ok(cuMemSetAccess(first, PIECE, [1, 0, 3].as_ptr(), 1));
+        format!("{refused} {}", cuMemsetD8_v2(first, 1, 1))
+    }
+
     /// Follows one order, and returns the answer.
     fn follow(&mut self, order: &str) -> String {
         let words: Vec<_> = order.split_whitespace().collect();
         match *words {
             ["page", path] => self.page = Some(Page::open(path)),
-            ["open", text] => self.memory = get(|out| cuIpcOpenMemHandle_v2(out, handle(text), 1)),
+            ["open", ref how @ ..] => self.memory = Opened::new(how),
             ["try", text] => {
                 return cuIpcOpenMemHandle_v2(&mut 0, handle(text), 1).to_string();
+            }
+            // The answers to the import of a file as a pool, and of a pointer, which may be changed, from that pool.
+            ["try", path, text] => {
+                let (file, mut pool) = (file(path), 0);
+                let imported = cuMemPoolImportFromShareableHandle(&mut pool, number_of(&file), DESCRIPTOR, 0);
+                return format!("{imported} {}", cuMemPoolImportPointer(&mut 0, pool, &handle(text)));
+            }
+            ["read-only", path] => return Self::write_read_only(path),
+            ["allocate"] => {
+                let pool = get(|out| cuPointerGetAttribute(out, 17, self.memory.address));
+                return cuMemAllocFromPoolAsync(&mut 0, 64, pool, self.stream).to_string();
+            }
+            ["export"] => {
+                return cuMemPoolExportPointer(&mut MemoryHandle::default(), self.memory.address).to_string();
+            }
+            ["types"] => {
+                return get(|out| cuPointerGetAttribute(out, 14, self.memory.address)).to_string();
             }
             ["wait", index, number] => {
                 ok(cuStreamWaitValue64_v2(
@@ -60,19 +84,24 @@ impl State {
             // A byte at an offset of the memory.
             ["read", offset] => {
                 let offset: u64 = offset.parse().expect("a number");
-                ok(cuMemcpyDtoHAsync_v2(self.target.0, self.memory + offset, 1, self.stream));
+                ok(cuMemcpyDtoHAsync_v2(self.target.0, self.memory.address + offset, 1, self.stream));
             }
             ["synchronize"] => {
                 ok(cuStreamSynchronize(self.stream));
                 return self.target.first().to_string();
             }
-            ["close"] => ok(cuIpcCloseMemHandle(self.memory)),
-            ["free"] => return cuMemFree_v2(self.memory).to_string(),
-            ["address"] => return self.memory.to_string(),
+            ["close"] => self.memory.close(),
+            ["free"] => return cuMemFree_v2(self.memory.address).to_string(),
+            ["free-async"] => {
+                let freed = cuMemFreeAsync(self.memory.address, self.stream);
+                ok(cuStreamSynchronize(self.stream));
+                return freed.to_string();
+            }
+            ["address"] => return self.memory.address.to_string(),
             ["range"] => {
                 let mut size = 0;
-                let first = get(|out| cuMemGetAddressRange_v2(out, &mut size, self.memory + 7));
-                return format!("{} {size}", first == self.memory);
+                let first = get(|out| cuMemGetAddressRange_v2(out, &mut size, self.memory.address + 7));
+                return format!("{} {size}", first == self.memory.address);
             }
             ["reports"] => {
                 let kinds: Vec<_> =
@@ -94,6 +123,7 @@ fn follows_orders() {
     ok(cuCtxSetCurrent(context));
     let stream = get(|out| cuStreamCreate(out, NON_BLOCKING));
     let target = Pinned(get(|out| cuMemHostAlloc(out, 1, 0)));
-    let mut state = State { stream, memory: 0, target, page: None };
+    let memory = Opened::none();
+    let mut state = State { stream, memory, target, page: None };
     follow_orders(|order| state.follow(order));
 }

@@ -16,3 +16,6 @@ mod order;
 #[path = "../../../tests/support/other_process.rs"]
 mod other_process;
 mod page;
+mod pieces;
+mod pools;
+mod ways;

@@ -7,17 +7,17 @@ use crate::driver::*;
 use crate::fixture::Room;
 use crate::other_process::{OtherProcess, hex};
 use crate::page::Page;
+use crate::ways::{PIECE, Shared, WAYS, Way};
 
-const BYTES: usize = 1 << 16;
-/// Where the array starts in its allocation: the handle does not tell.
-const OFFSET: u64 = 4096;
+/// Where the array starts in its memory, which the handle does not tell: it lies in both pieces of mapped memory.
+const OFFSET: u64 = PIECE as u64 - 8;
 /// The numbers of the page: the producer's work is done, and the consumer's.
 const READY: usize = 0;
 const DONE: usize = 1;
 
 /// A process that writes memory, and one that reads it.
 struct Pair {
-    memory: u64,
+    memory: Shared,
     stream: u64,
     page: Page,
     consumer: OtherProcess,
@@ -26,11 +26,14 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(policy: Policy, seed: u64) -> Self {
+    fn new(way: Way, policy: Policy, seed: u64) -> Self {
         let room = Room::new();
         room.sim.set_policy(policy);
         room.sim.set_seed(seed);
-        let (memory, stream) = (room.memory(BYTES), room.stream());
+        let stream = room.stream();
+        let memory = Shared::new(way, stream);
+        ok(cuMemsetD8Async(memory.address, 0, memory.bytes, stream));
+        ok(cuStreamSynchronize(stream));
         let page = Page::new();
         let mut consumer = consumer::start(policy, seed);
         consumer.tell(&format!("page {}", page.path()));
@@ -38,13 +41,13 @@ impl Pair {
     }
 
     fn set(&self, value: u8) {
-        ok(cuMemsetD8Async(self.memory + OFFSET, value, 16, self.stream));
+        ok(cuMemsetD8Async(self.memory.address + OFFSET, value, 16, self.stream));
     }
 
     /// The consumer opens the memory, with what the host knows now.
     fn open(&mut self) {
-        let handle = get(|out| cuIpcGetMemHandle(out, self.memory + OFFSET));
-        self.consumer.tell(&format!("open {}", hex(&handle.0)));
+        let (order, _files) = self.memory.order();
+        self.consumer.tell(&format!("open {order}"));
     }
 
     /// Writes the value 42 and the number 7 on the stream.
@@ -54,7 +57,8 @@ impl Pair {
     }
 
     fn read(&mut self) {
-        self.consumer.tell(&format!("read {OFFSET}"));
+        // In the second piece.
+        self.consumer.tell(&format!("read {}", OFFSET + 12));
     }
 
     /// The consumer waits for the producer's number, and then reads the value, which is returned.
@@ -81,30 +85,31 @@ impl Pair {
     fn end(mut self) {
         self.consumer.tell("close");
         self.page.close();
-        ok(cuMemFree_v2(self.memory));
+        self.memory.free(self.stream);
         assert_eq!(self.room.sim.take_reports().len(), 0, "the end reports nothing new");
     }
 }
 
-/// Runs a scenario under all policies and several seeds.
-fn every_schedule(run: impl Fn(Policy, u64)) {
-    for (seed, policy) in
-        [Policy::Late, Policy::Random, Policy::Eager, Policy::Random].into_iter().enumerate()
-    {
-        run(policy, seed as u64);
+/// Runs a scenario for all ways to share memory, under all policies and several seeds.
+fn every_schedule(run: impl Fn(Pair, String)) {
+    for way in WAYS {
+        for (seed, policy) in
+            [Policy::Late, Policy::Random, Policy::Eager, Policy::Random].into_iter().enumerate()
+        {
+            run(Pair::new(way, policy, seed as u64), format!("{way:?} {policy:?}"));
+        }
     }
 }
 
 #[test]
 fn work_that_the_consumer_does_not_wait_for_is_reported() {
-    every_schedule(|policy, seed| {
-        let mut pair = Pair::new(policy, seed);
+    every_schedule(|mut pair, which| {
         pair.open();
         pair.publish();
         pair.read();
         ok(cuStreamSynchronize(pair.stream));
         pair.consumer.ask("synchronize");
-        assert_eq!(pair.reports(), "Race", "{policy:?}");
+        assert_eq!(pair.reports(), "Race", "{which}");
         // The reads of the consumer are not known here either.
         pair.wait_for_consumer();
         ok(cuStreamSynchronize(pair.stream));
@@ -114,29 +119,27 @@ fn work_that_the_consumer_does_not_wait_for_is_reported() {
 
 #[test]
 fn a_number_orders_the_consumer_after_the_producer() {
-    every_schedule(|policy, seed| {
-        let mut pair = Pair::new(policy, seed);
+    every_schedule(|mut pair, which| {
         pair.open();
         pair.publish();
         assert_eq!(pair.read_in_order(), "42");
         pair.wait_for_consumer();
         pair.set(43);
         ok(cuStreamSynchronize(pair.stream));
-        assert_eq!(pair.reports(), "", "{policy:?}");
+        assert_eq!(pair.reports(), "", "{which}");
         pair.end();
     });
 }
 
 #[test]
 fn a_producer_that_does_not_wait_before_it_writes_again_is_reported() {
-    every_schedule(|policy, seed| {
-        let mut pair = Pair::new(policy, seed);
+    every_schedule(|mut pair, which| {
         pair.open();
         pair.publish();
         pair.read_in_order();
         pair.set(43);
         ok(cuStreamSynchronize(pair.stream));
-        assert_eq!(pair.reports(), "Race", "{policy:?}");
+        assert_eq!(pair.reports(), "Race", "{which}");
         pair.wait_for_consumer();
         ok(cuStreamSynchronize(pair.stream));
         pair.end();
@@ -145,61 +148,78 @@ fn a_producer_that_does_not_wait_before_it_writes_again_is_reported() {
 
 #[test]
 fn what_the_host_has_waited_for_is_known_to_who_opens_the_handle() {
-    every_schedule(|policy, seed| {
-        let mut pair = Pair::new(policy, seed);
+    every_schedule(|mut pair, which| {
         pair.set(42);
         ok(cuStreamSynchronize(pair.stream));
         pair.open();
         pair.read();
         assert_eq!(pair.consumer.ask("synchronize"), "42");
-        assert_eq!(pair.reports(), "", "{policy:?}");
+        assert_eq!(pair.reports(), "", "{which}");
         pair.consumer.kill();
         pair.page.close();
-        ok(cuMemFree_v2(pair.memory));
+        pair.memory.free(pair.stream);
     });
 }
 
 #[test]
 fn memory_that_is_open_elsewhere_must_not_be_freed() {
-    let mut pair = Pair::new(Policy::Late, 1);
+    for way in [Way::Handle, Way::Pool] {
+        let mut pair = Pair::new(way, Policy::Late, 1);
+        pair.open();
+        pair.memory.free(pair.stream);
+        pair.room.expect(Mistake::UseAfterFree, "while other processes have it open (1 times)");
+        pair.read();
+        pair.consumer.ask("synchronize");
+        assert_eq!(pair.reports(), "UseAfterFree", "{way:?}: the read comes after the free");
+        pair.page.close();
+    }
+}
+
+#[test]
+fn mapped_memory_lives_as_long_as_one_process_has_it_mapped() {
+    let mut pair = Pair::new(Way::Mapped, Policy::Late, 1);
     pair.open();
-    ok(cuMemFree_v2(pair.memory));
-    pair.room.expect(Mistake::UseAfterFree, "while other processes have it open (1 times)");
-    pair.read();
-    pair.consumer.ask("synchronize");
-    assert_eq!(pair.reports(), "UseAfterFree", "the read comes after the free");
+    pair.publish();
+    ok(cuStreamSynchronize(pair.stream));
+    pair.memory.free(pair.stream);
+    assert_eq!(pair.read_in_order(), "42");
+    assert_eq!(pair.reports(), "");
+    pair.consumer.tell("close");
     pair.page.close();
 }
 
 #[test]
 fn a_process_that_was_killed_has_nothing_open_and_uses_nothing() {
-    let mut pair = Pair::new(Policy::Late, 1);
-    pair.open();
-    pair.publish();
-    pair.read_in_order();
-    pair.consumer.kill();
-    // Its number will never come. The host writes it in its place, so that the stream goes on.
-    ok(cuStreamWaitValue64_v2(pair.stream, pair.page.number(DONE), 1, 0));
-    assert_eq!(cuStreamQuery(pair.stream), code::NOT_READY);
-    pair.page.store(DONE, 1);
-    pair.set(43);
-    ok(cuStreamSynchronize(pair.stream));
-    ok(cuMemFree_v2(pair.memory));
-    pair.room.sim.assert_no_reports();
-    pair.page.close();
+    for way in WAYS {
+        let mut pair = Pair::new(way, Policy::Late, 1);
+        pair.open();
+        pair.publish();
+        pair.read_in_order();
+        pair.consumer.kill();
+        // Its number will never come. The host writes it in its place, so that the stream goes on.
+        ok(cuStreamWaitValue64_v2(pair.stream, pair.page.number(DONE), 1, 0));
+        assert_eq!(cuStreamQuery(pair.stream), code::NOT_READY);
+        pair.page.store(DONE, 1);
+        pair.set(43);
+        ok(cuStreamSynchronize(pair.stream));
+        pair.memory.free(pair.stream);
+        pair.room.sim.assert_no_reports();
+        pair.page.close();
+    }
 }
 
 #[test]
 fn a_handle_is_that_of_the_block_and_opens_once() {
-    let mut pair = Pair::new(Policy::Late, 1);
-    let [handle, same] = [0, OFFSET].map(|offset| get(|out| cuIpcGetMemHandle(out, pair.memory + offset)));
+    let mut pair = Pair::new(Way::Handle, Policy::Late, 1);
+    let memory = pair.memory.address;
+    let [handle, same] = [0, OFFSET].map(|offset| get(|out| cuIpcGetMemHandle(out, memory + offset)));
     assert_eq!(handle.0, same.0, "the offset is not in the handle");
     assert_eq!(cuIpcOpenMemHandle_v2(&mut 0, handle, 1), code::INVALID_CONTEXT, "it is this process's own");
     pair.open();
     let address = pair.consumer.ask("address");
     pair.open();
     assert_eq!(pair.consumer.ask("address"), address, "counted, at the same address");
-    assert_eq!(pair.consumer.ask("range"), format!("true {BYTES}"));
+    assert_eq!(pair.consumer.ask("range"), format!("true {}", pair.memory.bytes));
     assert_eq!(pair.consumer.ask("free"), code::INVALID_VALUE.to_string(), "it is closed, not freed");
     pair.consumer.tell("close");
     pair.read();

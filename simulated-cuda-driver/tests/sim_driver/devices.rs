@@ -30,6 +30,20 @@ fn a_variable_sets_the_number_of_devices() {
 }
 
 #[test]
+fn a_variable_takes_the_numbers_of_streams_away() {
+    let inside = || {
+        let room = Room::new();
+        let (stream, number) = (room.stream(), room.pinned(8).0);
+        assert_eq!(get(|out| cuDeviceGetAttribute(out, 122, 0)), 0);
+        assert_eq!(cuStreamWaitValue64_v2(stream, number, 0, 0), code::NOT_SUPPORTED);
+        assert_eq!(cuStreamWriteValue64_v2(stream, number, 1, 0), code::NOT_SUPPORTED);
+    };
+    let name = "devices::a_variable_takes_the_numbers_of_streams_away";
+    let Some(output) = alone(name, &[("SIMULATED_CUDA_NUMBERS", "0")], inside) else { return };
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn nothing_works_before_the_start() {
     let inside = || {
         assert_eq!(cuDeviceGetCount(&mut 0), code::NOT_INITIALIZED);
@@ -53,7 +67,7 @@ fn a_name_is_cut_to_the_room_and_ends_with_a_zero() {
 fn attributes_are_those_of_a_device_that_can_all_that_is_simulated() {
     let _room = Room::new();
     // Threads per block, unified addressing, managed memory, pools, and an attribute that is not simulated.
-    for (attribute, value) in [(1, 1024), (41, 1), (83, 1), (115, 1), (88, 0)] {
+    for (attribute, value) in [(1, 1024), (41, 1), (83, 1), (115, 1), (122, 1), (88, 0)] {
         assert_eq!(get(|out| cuDeviceGetAttribute(out, attribute, 0)), value, "{attribute}");
     }
     assert_eq!(cuDeviceGetAttribute(&mut 0, 9999, 0), code::INVALID_VALUE);

@@ -55,6 +55,12 @@ functions! {
     cuMemFreeAsync(address: u64, stream: u64);
     cuMemAllocFromPoolAsync(address: &mut u64, bytes: usize, pool: u64, stream: u64);
     cuMemPoolCreate(pool: &mut u64, properties: *const i32);
+    cuMemPoolDestroy(pool: u64);
+    cuMemPoolGetAttribute(pool: u64, attribute: i32, value: &mut u64);
+    cuMemPoolExportToShareableHandle(descriptor: &mut i32, pool: u64, kind: u32, flags: u64);
+    cuMemPoolImportFromShareableHandle(pool: &mut u64, descriptor: u64, kind: u32, flags: u64);
+    cuMemPoolExportPointer(data: &mut MemoryHandle, address: u64);
+    cuMemPoolImportPointer(address: &mut u64, pool: u64, data: &MemoryHandle);
     cuMemAddressReserve(address: &mut u64, bytes: usize, alignment: usize, wanted: u64, flags: u64);
     cuMemAddressFree(address: u64, bytes: usize);
     cuMemCreate(memory: &mut u64, bytes: usize, properties: *const i32, flags: u64);
@@ -62,6 +68,9 @@ functions! {
     cuMemMap(address: u64, bytes: usize, offset: usize, memory: u64, flags: u64);
     cuMemSetAccess(address: u64, bytes: usize, descriptions: *const i32, count: usize);
     cuMemUnmap(address: u64, bytes: usize);
+    cuMemRetainAllocationHandle(memory: &mut u64, address: u64);
+    cuMemExportToShareableHandle(descriptor: &mut i32, memory: u64, kind: u32, flags: u64);
+    cuMemImportFromShareableHandle(memory: &mut u64, descriptor: u64, kind: u32);
     cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
     cuMemGetAddressRange_v2(base: &mut u64, size: &mut usize, address: u64);
     cuPointerGetAttribute(value: &mut u64, attribute: i32, address: u64);
@@ -114,7 +123,7 @@ functions! {
     cuArrayDestroy(array: u64);
 }
 
-/// `CUipcMemHandle`.
+/// `CUipcMemHandle` and `CUmemPoolPtrExportData`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "two programs of tests use this file")]
@@ -150,6 +159,8 @@ pub(crate) mod code {
     pub(crate) const IMPLICIT: i32 = 906;
     pub(crate) const CAPTURED_EVENT: i32 = 907;
     pub(crate) const WRONG_THREAD: i32 = 908;
+    #[allow(dead_code, reason = "two programs of tests use this file")]
+    pub(crate) const UNKNOWN: i32 = 999;
 }
 
 /// Checks that a call succeeded. Fails with the driver's name for the code.
