@@ -5,6 +5,8 @@
 //! the functions that the generated code calls. Each derive has a manual: [`CudaArray`](macro@CudaArray),
 //! [`Element`](macro@Element).
 
+// `attribute_syntax` and `attributes` read tokens, `cross_rules` and `resolve` make a checked `model` of them, and `expand` code of that.
+// `tests/golden` has examples of the code.
 mod attribute_syntax;
 mod attributes;
 mod cross_rules;

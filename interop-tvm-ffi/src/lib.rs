@@ -48,6 +48,13 @@
 //! Rust, on a GPU.
 
 pub mod abi;
+// `abi` has the C structs, `runtime` finds the functions of `libtvm_ffi` in the process, `entry` runs a function and catches its
+// panics. An argument is a `BorrowedTensor` of the core on the stream of its caller. So is a new array, whose tensor the `call` keeps
+// until it ends or returns it. What `macro_rules!` cannot do is in `exported_function.rs` of `interop-derive`.
+//
+// `operator` has the lists of operators, their types (`signature`) and two programs of Python for their shapes, gradients and JAX.
+// `torch` registers them by the stable C ABI of PyTorch: `stack` turns what the dispatcher passes into arguments of TVM FFI, so a
+// kernel runs the same body. `kernel` says how errors leave it, and why an operator with gradients calls one of two others.
 mod argument;
 mod arguments;
 mod call;

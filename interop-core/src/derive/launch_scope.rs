@@ -209,6 +209,32 @@ impl<'a> LaunchScope<'a> {
 
     /// Adds an array of any element type and rank that the kernels read, and returns its description.
     ///
+    /// With [`write_any`](Self::write_any) and [`stream`](Self::stream) it has what a function of C takes, which queues kernels:
+    ///
+    /// ```no_run
+    /// use core::ffi::c_void;
+    ///
+    /// use interop_core::{CudaArray, LaunchScope, Lease, LeaseMut, StreamHandle};
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len], device = "cuda")]       // without a `strides` field: no gaps
+    /// struct Row<S> { #[cuda_array(data)] values: S, len: usize }
+    ///
+    /// /// `void advance(const float *samples, float *state, size_t len, cudaStream_t stream)`
+    /// type Advance = unsafe extern "C" fn(*const f32, *mut f32, usize, *mut c_void);
+    ///
+    /// fn advance_(advance: Advance, state: &mut Row<LeaseMut<f32>>, samples: &Row<Lease<f32>>) -> interop_core::Result<()> {
+    ///     let len = state.len.min(samples.len);
+    ///     let scope = LaunchScope::new();
+    ///     let out = scope.write_any(state)?;
+    ///     let input = scope.read_any(samples)?;
+    ///     let stream = scope.stream::<StreamHandle>()?.to_raw().unwrap_or(0);     // a `cudaStream_t` or `CUstream`
+    ///     // SAFETY: the function stays within `len` elements, and queues its work on this stream.
+    ///     unsafe { advance(input.address() as *const f32, out.address() as *mut f32, len, stream as *mut c_void) };
+    ///     scope.finish()
+    /// }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`CudaArray::info`], and as [`read`](Self::read).

@@ -57,6 +57,34 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # candle
+//!
+//! `candle-core` 0.11 uses the same `cudarc` as this crate. To export a contiguous tensor in place, implement `Storage` for a
+//! struct around it. `memory` takes `tensor.storage_and_layout()`, requires `contiguous_offsets()`, and describes the slice: on the
+//! CPU by `MemoryRegion::new::<f32>(address, len, Device::CPU, Mutability::ReadOnly)`, on a device by
+//! `as_cuda_slice::<f32>()?.slice(start..end).memory()`, whose `Storage::stream` is the stream. The program must change no tensor
+//! in place (`inplace_op1`, `Var::set`) that is shared like this. An import is copied, because a tensor of candle owns its memory:
+//!
+//! ```rs
+//! let tensor = Tensor::from_vec(array.to_vec::<f32>()?, (rows, columns), &candle_core::Device::Cpu)?;
+//!
+//! let device = cuda.as_cuda_device()?;                              // `cuda` is a `candle_core::Device`
+//! let lent = LentSlice::<f32>::with_stream(&array, &device.cuda_stream())?;
+//! let copy = CudaStorage::wrap_cuda_slice(device.cuda_stream().clone_dtod(&lent.view())?, device.clone());
+//! let tensor = Tensor::from_storage(candle_core::Storage::Cuda(copy), (rows, columns), BackpropOp::none(), false);
+//! lent.finish()?;
+//! ```
+//!
+//! A custom operator (`InplaceOp1`) uses an array in place: it has the `CudaView` of a loan as a field. Call `lent.finish()` after
+//! it.
+//!
+//! # Older versions of cudarc
+//!
+//! With `cudarc` 0.14 to 0.18, leave the feature out and implement `Storage` for a struct around the slice: `memory` has the
+//! address of `slice.device_ptr(slice.stream())`, whose guard goes to `mem::forget`, and `stream` the slice's. To lend an import,
+//! get the array from a `LaunchScope` by `read_any`, and make a slice of its address with `upgrade_device_ptr`, which you `leak`
+//! before `scope.finish()`. Up to 0.13, slices have no stream: upgrade first.
 #![expect(unsafe_code, reason = "implements `Storage` for cudarc's slices and borrows streams")]
 
 pub(crate) mod context;
