@@ -1,4 +1,4 @@
-"""The pages: no sentence is too long, each link and file that they name exists, and the plots are those of the tables."""
+"""The pages: they are short, each link and file that they name exists, and the plots are those of the tables."""
 
 import re
 import subprocess
@@ -82,3 +82,10 @@ def test_the_plots_are_those_of_the_tables():
 
 def test_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_pages_keep_to_their_budget():
+    """A new fact makes room for itself. The changelog grows with the releases."""
+    assert len(PAGES) <= 22
+    words = {page.relative_to(ROOT): len(page.read_text(encoding="utf-8").split()) for page in PAGES if page.name != "CHANGELOG.md"}
+    assert sum(words.values()) <= 28_000, sorted(words.items(), key=lambda page: -page[1])
