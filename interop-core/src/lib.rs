@@ -271,8 +271,8 @@ pub mod storage {
     pub use crate::memory::extraction::FromImport;
     pub use crate::memory::host_vec::HostBuffer;
     pub use crate::memory::import::Protocol;
-    pub use crate::memory::owner::Owner;
     pub use crate::memory::storage::MemoryRegion;
+    pub use crate::order::release::owner::Owner;
 }
 
 pub mod element {

@@ -1,13 +1,11 @@
-//! Where work may use memory, and the erased owner of memory, which is dropped after that work.
+//! Where work may use memory, and the drop of handles in its context.
 
-use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::driver::context::{Context, Entered, Relaxed, known_device};
-use crate::driver::functions::{Driver, Outcome, is_opened_by_parent, opened};
-use crate::driver::number::EndsInNumber;
+use crate::driver::functions::{Driver, Outcome, opened};
 use crate::process::settings::unordered;
 
 /// The contexts in which memory may be in use, and how its owner is dropped.
@@ -75,6 +73,11 @@ impl Reach {
         Self { ends_in_number: true, ..self }
     }
 
+    /// Returns whether the owner ends in a number.
+    pub(crate) fn ends_in_number(self) -> bool {
+        self.ends_in_number
+    }
+
     /// Returns the size of the array, rounded down; 0 if it is unknown.
     pub(crate) fn bytes(self) -> usize {
         self.blocks.saturating_sub(1) as usize * BLOCK
@@ -139,78 +142,11 @@ impl Reach {
         }
     }
 
-    /// Makes the context of the memory current, if there is a driver, while an owner is dropped.
+    /// Makes the context of the memory current while an owner is dropped, if there is a driver. An owner that needs none, such as
+    /// one of another library, is dropped without.
     pub(crate) fn enter(self) -> Option<ReachContext<'static>> {
-        opened().map(|driver| ReachContext::new(driver, self))
+        opened().filter(|_| !self.needs_no_context).map(|driver| ReachContext::new(driver, self))
     }
-}
-
-/// A value of any type, as a pointer and the function that drops it.
-///
-/// It is dropped once, on any thread.
-pub(crate) struct ErasedOwner {
-    value: NonNull<()>,
-    release: unsafe fn(NonNull<()>),
-    /// What its release waits for.
-    reach: Reach,
-}
-
-// SAFETY: the constructors only take values that may be dropped on any thread.
-unsafe impl Send for ErasedOwner {}
-
-impl ErasedOwner {
-    /// Moves `value` into a box.
-    pub(crate) fn new<T: Send + 'static>(value: T) -> Self {
-        let place = NonNull::from(Box::leak(Box::new(value)));
-        Self { value: place.cast(), release: drop_box::<T>, reach: Reach::NONE }
-    }
-
-    /// Takes ownership of a value that `release` releases.
-    ///
-    /// # Safety
-    ///
-    /// `release(value)` may be called once, on any thread, at any time.
-    #[inline]
-    pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
-        Self { value, release, reach: Reach::NONE }
-    }
-
-    /// What its release waits for.
-    pub(crate) fn reach(&self) -> Reach {
-        self.reach
-    }
-
-    /// What ends in a number, if the release after this reach does.
-    pub(crate) fn number(&mut self, reach: Reach) -> Option<&mut dyn EndsInNumber> {
-        if !reach.ends_in_number {
-            return None;
-        }
-        let value = self.value.cast::<Box<dyn EndsInNumber>>();
-        // SAFETY: only `Owner::ending_in_number` marks a reach, for a leaked box of this type, which this owner alone has.
-        Some(unsafe { &mut **value.as_ptr() })
-    }
-
-    /// Sets what its release waits for.
-    pub(crate) fn after(mut self, reach: Reach) -> Self {
-        self.reach = reach;
-        self
-    }
-}
-
-impl Drop for ErasedOwner {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: the constructors set `value` and `release` together, and a value is dropped once.
-        unsafe { (self.release)(self.value) };
-    }
-}
-
-/// # Safety
-///
-/// `value` comes from a leaked `Box<T>` and is not used afterwards.
-pub(crate) unsafe fn drop_box<T>(value: NonNull<()>) {
-    // SAFETY: as the caller promises.
-    drop(unsafe { Box::from_raw(value.cast::<T>().as_ptr()) });
 }
 
 /// Runs a drop and catches its panic.
@@ -220,24 +156,6 @@ pub(crate) fn contain_panic(run: impl FnOnce()) {
         // The payload is leaked, because its drop could panic again.
         core::mem::forget(payload);
     }
-}
-
-/// Drops an owner with the context of its memory current, in the relaxed capture mode. An owner that needs none, such as
-/// one of another library, is dropped without either.
-///
-/// The drop may run on any thread. Some libraries free in whatever context is current (`cust`; `cudarc` on a default
-/// stream), some leave their own context current (`cudarc`), and an owner may destroy the context. Afterwards the
-/// thread's previous context is current again.
-pub(crate) fn drop_in_context(driver: &Driver, owner: ErasedOwner, reach: Reach) {
-    // The drop of an earlier owner may have forked.
-    if is_opened_by_parent() {
-        return core::mem::forget(owner);
-    }
-    if reach.needs_no_context {
-        return drop(owner);
-    }
-    let _context = ReachContext::new(driver, reach);
-    drop(owner);
 }
 
 /// Keeps the context of a reach current while an owner is dropped, in the relaxed capture mode, so that memory may be freed

@@ -12,13 +12,14 @@ use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::functions::{CUstream, Driver, Outcome, code, driver, to_usize};
 use crate::driver::pointer::reach_for;
-use crate::driver::reach::{ErasedOwner, Reach};
+use crate::driver::reach::Reach;
 use crate::driver::stream::{OwnStream, SPARE, Stream, capture_error, key_of};
 use crate::error::{Result, text};
 use crate::order::block::{Allocation, MemoryKind};
 use crate::order::pool::{PoolMemory, allocate, with_room};
 use crate::order::record::forget;
-use crate::order::release::queue::{after_work, poll_in_passing};
+use crate::order::release::owner::Owner;
+use crate::order::release::queue::poll_in_passing;
 use crate::order::uses::Uses;
 use crate::order::wait::queue_and_finish;
 use crate::process::counters::COUNTERS;
@@ -368,7 +369,7 @@ impl Drop for CudaBuffer {
         };
         let Err(allocation) = freed else { return };
         // Freeing pool memory does not wait, so the next owner could write while kernels still read.
-        after_work(ErasedOwner::new(allocation), self.reach());
+        drop(Owner::new(allocation).with_reach(Some(self.reach())));
     }
 }
 

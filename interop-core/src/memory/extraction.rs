@@ -13,12 +13,12 @@ use crate::array::stream_handle::StreamHandle;
 use crate::driver::stream::Stream;
 use crate::error::{Cure, Error, ErrorKind, Result, text};
 use crate::memory::import::Import;
-use crate::memory::owner::Owner;
 use crate::memory::storage::Storage;
 use crate::order::array_info::ArrayInfo;
 use crate::order::default_streams::join_default_stream;
 use crate::order::handover::hand_over;
 use crate::order::placement::Placement;
+use crate::order::release::owner::Owner;
 
 /// A [`Storage`] that can be made from an import, by copying the elements or by using the memory in place.
 ///

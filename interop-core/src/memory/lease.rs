@@ -19,11 +19,11 @@ use crate::array::stream_handle::StreamHandle;
 use crate::error::{Refused, Result};
 use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
-use crate::memory::owner::Owner;
 use crate::memory::storage::{MemoryRegion, Storage};
 use crate::order::array_info::ArrayInfo;
 use crate::order::memory_state::StorageState;
 use crate::order::placement::Placement;
+use crate::order::release::owner::Owner;
 
 /// Foreign memory with elements `T`, used in place for reading: from an import or from
 /// [`from_owner`](Self::from_owner).

@@ -11,7 +11,6 @@ pub(crate) mod import;
 pub(crate) mod lease;
 pub(crate) mod maybe_dangling;
 pub(crate) mod no_references;
-pub(crate) mod owner;
 pub(crate) mod raw_view;
 pub(crate) mod shared_buffer;
 pub(crate) mod std_storage;

@@ -18,10 +18,10 @@ use crate::memory::extraction::FromImport;
 use crate::memory::host::strided::{Strided, with_elements};
 use crate::memory::import::Import;
 use crate::memory::maybe_dangling::MaybeDangling;
-use crate::memory::owner::Owner;
 use crate::memory::storage::{InfoBuilder, MemoryRegion, Storage};
 use crate::order::memory_state::StorageState;
 use crate::order::placement::Placement;
+use crate::order::release::owner::Owner;
 
 /// Memory of any element type that several structs share: slices of one array, or several views of one import.
 ///

@@ -8,12 +8,13 @@ use crate::driver::event::Event;
 use crate::driver::functions::driver;
 use crate::driver::number::SharedNumber;
 use crate::driver::pointer::context_of_memory;
-use crate::driver::reach::{ErasedOwner, Reach};
+use crate::driver::reach::Reach;
 use crate::driver::stream::{AWAIT, OwnStream, READY, Stream};
 use crate::error::Result;
 use crate::order::array_info::ArrayInfo;
 use crate::order::claim::Claim;
-use crate::order::release::queue::{after_work, poll_in_passing};
+use crate::order::release::owner::Owner;
+use crate::order::release::queue::poll_in_passing;
 use crate::order::wait::{Waiter, Work, order};
 
 /// The work on an array of this process, as of now.
@@ -54,5 +55,5 @@ pub fn await_number(
 
 /// Drops a value after all work that devices have now.
 pub fn drop_after_all_work<T: Send + 'static>(value: T) {
-    after_work(ErasedOwner::new(value), Reach::of_all(None));
+    drop(Owner::new(value).with_reach(Some(Reach::of_all(None))));
 }

@@ -20,9 +20,9 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use crate::array::device::Device;
 use crate::cuda;
 use crate::driver::reach::Handle;
-use crate::memory::owner::Owner;
 use crate::order::array_info::ArrayInfo;
 use crate::order::release::hold::DeferRecording;
+use crate::order::release::owner::Owner;
 use crate::order::release::queue::poll_in_passing;
 use crate::process::fork::PerProcess;
 

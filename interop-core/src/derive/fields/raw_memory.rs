@@ -8,10 +8,10 @@ use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
 use crate::array::mutability::Mutability;
 use crate::memory::extraction::{Extraction, Requirements};
-use crate::memory::owner::Owner;
 use crate::memory::storage::{InfoBuilder, MemoryRegion};
 use crate::order::memory_state::StorageState;
 use crate::order::placement::Placement;
+use crate::order::release::owner::Owner;
 
 /// The content of a `data(unsafe_raw)` field.
 #[derive(Clone, Copy, Debug)]

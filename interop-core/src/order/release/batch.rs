@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::driver::reach::ErasedOwner;
+use crate::driver::reach::Reach;
+use crate::order::release::owner::Owner;
 use crate::process::fork::thread_number;
 
 /// The number of releases in one list at which they get their event.
@@ -30,7 +31,7 @@ struct OwnerList(Mutex<Owners>);
 /// Owners, and the number of bytes that they keep alive.
 #[derive(Default)]
 struct Owners {
-    list: Vec<ErasedOwner>,
+    list: Vec<Owner>,
     bytes: usize,
 }
 
@@ -52,7 +53,7 @@ impl OwnerList {
     }
 
     /// Passes all owners to `receive`. Returns whether there were any.
-    fn take(&self, receive: impl FnMut(ErasedOwner)) -> bool {
+    fn take(&self, receive: impl FnMut(Owner)) -> bool {
         let mut owners = self.lock();
         let is_occupied = !owners.list.is_empty();
         owners.list.drain(..).for_each(receive);
@@ -87,9 +88,9 @@ impl Batches {
     }
 
     /// Adds an owner to the list of this thread. Returns whether the list is full.
-    pub(crate) fn push(&self, owner: ErasedOwner) -> bool {
+    pub(crate) fn push(&self, owner: Owner) -> bool {
         let mut owners = self.own().lock();
-        owners.bytes += owner.reach().bytes();
+        owners.bytes += owner.reach().map_or(0, Reach::bytes);
         owners.list.push(owner);
         // Set with the list locked, because `take_all` clears it before it locks the lists.
         if !self.is_occupied.load(Ordering::SeqCst) {
@@ -124,7 +125,7 @@ impl Batches {
     }
 
     /// Passes the owners in all lists to `receive`.
-    pub(crate) fn take_all(&self, mut receive: impl FnMut(ErasedOwner)) {
+    pub(crate) fn take_all(&self, mut receive: impl FnMut(Owner)) {
         self.is_occupied.store(false, Ordering::SeqCst);
         // The lists may be empty already, because threads empty their own.
         let taken = self.lists.iter().filter(|list| list.take(&mut receive)).count();
@@ -134,7 +135,7 @@ impl Batches {
     }
 
     /// As [`take_all`](Self::take_all), for the list of this thread. Memory then goes back to the thread that used it.
-    pub(crate) fn take_own(&self, receive: impl FnMut(ErasedOwner)) {
+    pub(crate) fn take_own(&self, receive: impl FnMut(Owner)) {
         self.own().take(receive);
     }
 }

@@ -16,6 +16,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod hold;
+pub(crate) mod owner;
 pub(crate) mod queue;
 pub(crate) mod requests;
 

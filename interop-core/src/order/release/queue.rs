@@ -11,10 +11,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::driver::context::Relaxed;
 use crate::driver::event::Event;
 use crate::driver::functions::{Driver, driver, is_opened_by_parent, opened};
-use crate::driver::reach::{ErasedOwner, Reach, contain_panic, drop_in_context};
+use crate::driver::reach::{Reach, contain_panic};
 use crate::driver::stream::{DONE, OwnStream};
 use crate::order::release::batch::Batches;
 use crate::order::release::hold::{events_after, synchronized};
+use crate::order::release::owner::{Nested, Owner};
 use crate::order::release::{ReleasePolicy, THREAD, release_policy};
 use crate::process::fork::PerProcess;
 use crate::process::settings::{SETTINGS, unordered};
@@ -146,7 +147,7 @@ impl DeferredReleases {
     /// Moves the owners in the batches to the queues of their contexts: all of them, or those of a full list.
     fn collect_batches(&mut self, poll: Poll) {
         let batches = &WAITING.get().batches;
-        let receive = |owner: ErasedOwner| self.queue(owner.reach()).unrecorded.push(owner);
+        let receive = |owner: Owner| self.queue(reach_of(&owner)).unrecorded.push(owner);
         if poll == Poll::Full {
             batches.take_own(receive);
         } else {
@@ -203,10 +204,9 @@ pub(crate) fn queued() -> usize {
 }
 
 /// Defers a release until `events` are done. With `None` it is deferred without an event, until a poll records one.
-pub(crate) fn defer(owner: ErasedOwner, reach: Reach, events: Option<Vec<Event<'static>>>) {
-    let mut list = list();
+fn defer(owner: Owner, events: Option<Vec<Event<'static>>>) {
+    let (mut list, reach) = (list(), reach_of(&owner));
     let queue = list.queue(reach);
-    let owner = owner.after(reach);
     match events {
         Some(events) => {
             queue.recorded.push_back(Deferred { events, owners: vec![owner], is_given_up: false });
@@ -222,11 +222,11 @@ pub(crate) fn defer(owner: ErasedOwner, reach: Reach, events: Option<Vec<Event<'
 }
 
 /// Defers a release in a batch, so that it shares an event. Makes no driver call, unless this release fills the batch.
-pub(crate) fn defer_in_batch(owner: ErasedOwner, reach: Reach) {
+fn defer_in_batch(owner: Owner) {
     let waiting = WAITING.get();
-    reach.count_deferred();
+    reach_of(&owner).count_deferred();
     waiting.pending.fetch_add(1, Ordering::SeqCst);
-    let full = waiting.batches.push(owner.after(reach));
+    let full = waiting.batches.push(owner);
     if waiting.not_empty.is_awaited() {
         let _list = list();
         waiting.not_empty.notify();
@@ -363,7 +363,7 @@ fn record_events(driver: &'static Driver, reach: Reach, poll: Poll, result: &mut
     if events.as_ref().is_some_and(Vec::is_empty) {
         // No work is left to wait for, so no other thread has to see these owners.
         result.released = true;
-        release(owners, reach, driver, &WAITING.get().pending);
+        release(owners, reach, &WAITING.get().pending);
         return;
     }
     let (mut list, recorded) = (list(), owners.len());
@@ -387,7 +387,7 @@ fn release_due(driver: &'static Driver, reach: Reach, poll: Poll, result: &mut P
     // empty queue.
     let pending = &WAITING.get().pending;
     for Deferred { owners, .. } in due {
-        release(owners, reach, driver, pending);
+        release(owners, reach, pending);
     }
 }
 
@@ -417,11 +417,11 @@ fn take_due(driver: &Driver, reach: Reach, poll: Poll, result: &mut PollResult) 
 ///
 /// Their queue gets the vector back. Freeing more than a kilobyte for each full list makes glibc merge its small blocks,
 /// and then the next allocations take longer.
-fn release(mut owners: Vec<ErasedOwner>, queue: Reach, driver: &Driver, pending: &AtomicUsize) {
+fn release(mut owners: Vec<Owner>, queue: Reach, pending: &AtomicUsize) {
     let released = owners.len();
     for owner in owners.drain(..) {
-        let reach = owner.reach();
-        contain_panic(|| drop_in_context(driver, owner, reach));
+        let reach = reach_of(&owner);
+        contain_panic(|| release_now(owner));
         reach.count_released();
     }
     pending.fetch_sub(released, Ordering::AcqRel);
@@ -441,13 +441,13 @@ pub(crate) struct Queue {
     /// releases then waits a little longer than it has to.
     pub(crate) recorded: VecDeque<Deferred>,
     /// Owners for which no event is recorded yet.
-    pub(crate) unrecorded: Vec<ErasedOwner>,
+    pub(crate) unrecorded: Vec<Owner>,
 }
 
 /// Owners that share their events. The events that are done are removed.
 pub(crate) struct Deferred {
     pub(crate) events: Vec<Event<'static>>,
-    pub(crate) owners: Vec<ErasedOwner>,
+    pub(crate) owners: Vec<Owner>,
     /// Whether an allocation has waited for the events in vain.
     pub(crate) is_given_up: bool,
 }
@@ -485,8 +485,8 @@ pub fn set_release_policy(policy: ReleasePolicy) {
 
 /// Writes the number of an owner that ends in one behind all work that may use its memory. `None` if there is no number, or events
 /// cannot be recorded now.
-fn end_in_number(driver: &'static Driver, owner: &mut ErasedOwner, reach: Reach) -> Option<()> {
-    let ending = owner.number(reach)?;
+fn end_in_number(driver: &'static Driver, owner: &mut Owner, reach: Reach) -> Option<()> {
+    let ending = owner.number()?;
     let events = events_after(driver, reach)?;
     let home = OwnStream { context: reach.own()?, key: DONE };
     ending.number()?.write_behind(driver, &events, home).ok()?;
@@ -494,17 +494,48 @@ fn end_in_number(driver: &'static Driver, owner: &mut ErasedOwner, reach: Reach)
     Some(())
 }
 
-/// Drops `owner` when the work that may use its memory is done: now, or at a later poll.
+/// What the release of a deferred owner waits for.
+fn reach_of(owner: &Owner) -> Reach {
+    owner.reach().unwrap_or(Reach::NONE)
+}
+
+/// Releases an owner with the context of its memory current, in the relaxed capture mode. An owner that needs none, such as
+/// one of another library, is released without either.
 ///
+/// The drop may run on any thread. Some libraries free in whatever context is current (`cust`; `cudarc` on a default
+/// stream), some leave their own context current (`cudarc`), and an owner may destroy the context. Afterwards the
+/// thread's previous context is current again.
+fn release_now(mut owner: Owner) {
+    // The drop of an earlier owner may have forked.
+    if is_opened_by_parent() {
+        return core::mem::forget(owner);
+    }
+    let _context = reach_of(&owner).enter();
+    owner.release_now();
+}
+
+/// Releases the memory when the work that may use it is done: now, or at a later poll.
+impl Drop for Owner {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.releases() {
+            return;
+        }
+        let Some(_nested) = Nested::start(self) else { return };
+        if self.needs_no_order() { self.release_now() } else { after_work(core::mem::take(self)) }
+    }
+}
+
 /// In a process that was forked from one that uses CUDA, the owner is leaked: the driver cannot free the memory there,
 /// and the memory belongs to the parent.
 #[cold]
-pub(crate) fn after_work(mut owner: ErasedOwner, reach: Reach) {
+fn after_work(mut owner: Owner) {
+    let reach = reach_of(&owner);
     if is_opened_by_parent() {
         return core::mem::forget(owner);
     }
     if reach == Reach::NONE {
-        return drop(owner);
+        return owner.release_now();
     }
     let immediate = unordered().releases;
     // A small array makes no driver call here, because another thread may be capturing a graph.
@@ -514,20 +545,21 @@ pub(crate) fn after_work(mut owner: ErasedOwner, reach: Reach) {
     }
     let driver = if immediate { opened() } else { driver().ok() };
     // Without a driver no work can be pending.
-    let Some(driver) = driver else { return drop(owner) };
+    let Some(driver) = driver else { return owner.release_now() };
     if immediate {
-        return drop_in_context(driver, owner, reach);
+        return release_now(owner);
     }
     // Applied now, because the policy may change before the events are recorded.
     let reach = if release_policy() == ReleasePolicy::AfterAllContexts { reach.everywhere() } else { reach };
+    let mut owner = owner.with_reach(Some(reach));
     if end_in_number(driver, &mut owner, reach).is_some() {
-        return drop(owner);
+        return owner.release_now();
     }
     if small {
-        return defer_in_batch(owner, reach);
+        return defer_in_batch(owner);
     }
     match events_after(driver, reach) {
-        Some(events) if events.is_empty() => drop_in_context(driver, owner, reach),
-        events => defer(owner, reach, events),
+        Some(events) if events.is_empty() => release_now(owner),
+        events => defer(owner, events),
     }
 }

@@ -19,9 +19,9 @@ use crate::array::validate::{RawDescriptor, Strides};
 use crate::driver::stream::Stream;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::{Import, Protocol};
-use crate::memory::owner::Owner;
 use crate::order::array_info::ArrayInfo;
 use crate::order::handover::locate_and_order;
+use crate::order::release::owner::Owner;
 
 pub use crate::protocols::cai::descr::{DescrEntry, DescrType};
 

@@ -17,9 +17,9 @@ use crate::memory::cuda_buffer::CudaBuffer;
 #[cfg(feature = "python")]
 use crate::memory::host_vec::HostBuffer;
 use crate::memory::maybe_dangling::MaybeDangling;
-use crate::memory::owner::Owner;
 use crate::order::array_info::ArrayInfo;
 use crate::order::memory_check::reach_of;
+use crate::order::release::owner::Owner;
 use crate::process::counters::COUNTERS;
 use crate::protocols::dlpack::abi::{
     DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, TensorAbi,

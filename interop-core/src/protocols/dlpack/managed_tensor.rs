@@ -18,11 +18,11 @@ use crate::driver::reach::Reach;
 use crate::driver::stream::Stream;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::import::{Filled, Import, ImportSlot, Protocol};
-use crate::memory::owner::Owner;
 use crate::order::array_info::ArrayInfo;
 use crate::order::memory_check::Verification;
 use crate::order::memory_state::MemoryState;
 use crate::order::placement::{Change, Placement};
+use crate::order::release::owner::Owner;
 use crate::protocols::dlpack::abi::{
     DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION, TensorAbi,
     Versioned,

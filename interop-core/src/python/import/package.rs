@@ -9,7 +9,7 @@ use pyo3::types::{PyString, PyTuple, PyType};
 use crate::array::device::Device;
 use crate::array::stream_handle::StreamHandle;
 use crate::memory::import::Import;
-use crate::memory::owner::Owner;
+use crate::order::release::owner::Owner;
 use crate::python::interpreter::{PyRef, ignore_exception, imported};
 
 /// The library that defines a class or one of its bases.

@@ -1,4 +1,4 @@
-//! Type-erased owners of memory.
+//! Type-erased owners of memory. Their drop is in `queue`: it comes after the work that may use the memory.
 #![expect(unsafe_code, reason = "an erased owner is a pointer and the function that releases it")]
 
 use core::cell::{Cell, RefCell};
@@ -9,12 +9,11 @@ use std::sync::Arc;
 
 use crate::driver::functions::is_opened_by_parent;
 use crate::driver::number::EndsInNumber;
-use crate::driver::reach::{ErasedOwner, Reach, contain_panic, drop_box};
+use crate::driver::reach::{Reach, contain_panic};
 use crate::order::array_info::ArrayInfo;
 use crate::order::memory_check::reach_in_use;
 use crate::order::memory_state::StorageState;
 use crate::order::placement::Placement;
-use crate::order::release::queue::after_work;
 use crate::order::uses::Uses;
 
 /// A type-erased value that keeps foreign memory alive until it is dropped.
@@ -97,7 +96,7 @@ impl Owner {
         Self { value, release: Some(release), reach: None, uses: None }
     }
 
-    /// The work that the release must come after.
+    /// The work that the release must come after. `None` for memory that no device uses.
     #[inline]
     pub(crate) fn reach(&self) -> Option<Reach> {
         self.reach
@@ -116,6 +115,31 @@ impl Owner {
     pub(crate) fn with_uses(mut self, uses: Option<Arc<Uses>>) -> Self {
         self.uses = uses;
         self
+    }
+
+    /// What ends in a number, if the release does.
+    pub(crate) fn number(&mut self) -> Option<&mut dyn EndsInNumber> {
+        self.reach.filter(|reach| reach.ends_in_number())?;
+        let value = self.value.cast::<Box<dyn EndsInNumber>>();
+        // SAFETY: only `ending_in_number` marks a reach, for a leaked box of this type, which this owner alone has.
+        Some(unsafe { &mut **value.as_ptr() })
+    }
+
+    /// Releases the value, without regard to any work.
+    #[inline]
+    pub(crate) fn release_now(&mut self) {
+        if let Some(release) = self.release.take() {
+            // SAFETY: the constructors set `value` and `release` together, and a value is released once.
+            unsafe { release(self.value) };
+        }
+    }
+
+    /// Whether the value is released without regard to any work. That of an import used on its caller's stream alone is: its library
+    /// orders what comes next on the stream that is its own.
+    #[inline]
+    pub(crate) fn needs_no_order(&self) -> bool {
+        let are_ordered = |uses: &Arc<Uses>| uses.are_ordered_by_caller() && !is_opened_by_parent();
+        self.reach.is_none() || self.uses.as_ref().is_some_and(are_ordered)
     }
 
     /// Whether there is something to release.
@@ -157,26 +181,6 @@ impl Default for Owner {
     }
 }
 
-impl Drop for Owner {
-    #[inline]
-    fn drop(&mut self) {
-        let Some(release) = self.release else { return };
-        if NESTED.get() & !HAS_DEFERRED >= MAX_NESTED && defer_drop(self) {
-            return;
-        }
-        let _nested = Nested::new();
-        // SAFETY: `value` and `release` belong together, and this is their only drop.
-        let owner = unsafe { ErasedOwner::from_raw(self.value, release) };
-        // The library of the array orders what comes next on the stream that is its own.
-        let is_ordered =
-            self.uses.as_ref().is_some_and(|uses| uses.are_ordered_by_caller()) && !is_opened_by_parent();
-        match self.reach {
-            Some(reach) if !is_ordered => after_work(owner, reach),
-            _ => drop(owner),
-        }
-    }
-}
-
 /// The maximum number of nested releases on a thread.
 ///
 /// The owner of an array can hold the next array, and so on: each pass from library to library adds a link. Without a
@@ -192,13 +196,17 @@ thread_local!(static NESTED: Cell<u32> = const { Cell::new(0) });
 thread_local!(static DEFERRED: RefCell<Vec<Owner>> = const { RefCell::new(Vec::new()) });
 
 /// A running release.
-struct Nested;
+pub(crate) struct Nested;
 
 impl Nested {
+    /// Starts the release of an owner, unless it is deferred because too many are nested.
     #[inline]
-    fn new() -> Self {
+    pub(crate) fn start(owner: &mut Owner) -> Option<Self> {
+        if NESTED.get() & !HAS_DEFERRED >= MAX_NESTED && defer(owner) {
+            return None;
+        }
         NESTED.set(NESTED.get() + 1);
-        Self
+        Some(Self)
     }
 }
 
@@ -214,11 +222,8 @@ impl Drop for Nested {
 
 /// Defers the drop of an owner to the end of this thread's outermost release. Fails while the thread ends.
 #[cold]
-fn defer_drop(owner: &mut Owner) -> bool {
-    let Owner { value, release, reach, ref mut uses } = *owner;
-    let push = |deferred: &RefCell<Vec<Owner>>| {
-        deferred.borrow_mut().push(Owner { value, release, reach, uses: uses.take() });
-    };
+fn defer(owner: &mut Owner) -> bool {
+    let push = |deferred: &RefCell<Vec<Owner>>| deferred.borrow_mut().push(core::mem::take(owner));
     let deferred = DEFERRED.try_with(push).is_ok();
     if deferred {
         NESTED.set(NESTED.get() | HAS_DEFERRED);
@@ -236,6 +241,14 @@ fn drop_deferred() {
         contain_panic(|| drop(owner));
     }
     NESTED.set(0);
+}
+
+/// # Safety
+///
+/// `value` comes from a leaked `Box<T>` and is not used afterwards.
+unsafe fn drop_box<T>(value: NonNull<()>) {
+    // SAFETY: as the caller promises.
+    drop(unsafe { Box::from_raw(value.cast::<T>().as_ptr()) });
 }
 
 impl fmt::Debug for Owner {
