@@ -75,7 +75,7 @@ use crate::driver::context::enter_primary_context;
 use crate::driver::functions::to_usize;
 use crate::driver::stream::{is_capturing, is_stream_of};
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::copy::transfer::{CopyOnDefaultStream, ordinal_of};
+use crate::memory::copy::transfer::{ImportCopy, ordinal_of};
 use crate::memory::cuda_buffer::CudaBuffer;
 use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
@@ -184,7 +184,7 @@ fn copy_to_device_buffer<T: Element + DeviceCopy>(
     order: Order,
 ) -> Result<DeviceBuffer<T>> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
-    let copy = CopyOnDefaultStream::new(import)?;
+    let copy = ImportCopy::on_default_stream(import)?;
     let context = context(copy.ordinal())?;
     if count == 0 {
         // SAFETY: there is no memory to free.
@@ -196,8 +196,7 @@ fn copy_to_device_buffer<T: Element + DeviceCopy>(
     let primary = cuda::Context::primary(device.device_id)?;
     let target = CudaBuffer::uninitialized(MemoryKind::Device, primary, device.device_id, T::TYPE, bytes)?;
     // SAFETY: the new memory belongs to the context and has space for the elements.
-    unsafe { copy.copy(import, T::TYPE, order, target.address) }?;
-    cuda::stream_synchronize(StreamHandle::LegacyDefault, device)?;
+    unsafe { copy.copy(import, &T::TYPE, order, target.address, true) }?;
     // SAFETY: the memory comes from `cuMemAlloc` in this context, has this size, and is freed by nobody else.
     typed(unsafe { RawDeviceBuffer::from_raw_parts(target.into_address() as u64, bytes, context) }, count)
 }

@@ -10,7 +10,7 @@
 // * `interop-core/src/adapters`: `Storage` for its buffers, and `FromImport` if an import can fill one; `AsStream` and `FromStream` for its
 //   streams. The documentation of `Storage` has the duties, that of `crate::storage` an example. A default stream is that of its own
 //   context, or a blocking stream of it. `NEEDS_CONTEXT` says that a buffer is freed in the context that is current.
-// * `interop-core/src/memory`: an import is copied by `copy_to_buffer`, which allocates as this crate does, or by `CopyOnDefaultStream` into
+// * `interop-core/src/memory`: an import is copied by `copy_to_buffer`, which allocates as this crate does, or by `ImportCopy` into
 //   memory that the crate allocates: it may be asked for no elements, and for more bytes than it takes without a panic. In `FromImport`
 //   a constant, such as `IS_FREED_ON_DEFAULT_STREAM`, if no other storage was like this one.
 // * `interop-core/src/driver`: `relaxed` and `Entered` leave the capture mode and the context of the thread as they were. The features of

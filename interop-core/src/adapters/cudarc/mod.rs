@@ -113,7 +113,7 @@ use crate::derive::fields::stream::AsStream;
 use crate::driver::functions::to_usize;
 use crate::driver::stream::is_capturing;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::copy::transfer::CopyOnDefaultStream;
+use crate::memory::copy::transfer::ImportCopy;
 use crate::memory::extraction::FromImport;
 use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
@@ -294,15 +294,14 @@ fn copy_to_host_accessible<T: Element + DeviceRepr, S: Storage>(
     make: impl FnOnce(&Arc<CudaContext>, usize) -> Result<S, DriverError>,
 ) -> Result<S> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
-    let copy = CopyOnDefaultStream::new(import)?;
+    let copy = ImportCopy::on_default_stream(import)?;
     let context = context(copy.ordinal())?;
     let _guards = (current(&context), crate::driver::context::relaxed());
     let bytes = size_in_bytes::<T>(count)?;
     let lacking = text!("{bytes} bytes of free memory");
     let slice = make(&context, count).map_err(|error| failed("alloc", error, lacking))?;
     // SAFETY: the new memory has space for the elements; the device accesses it at the same address.
-    unsafe { copy.copy(import, T::TYPE, order, slice.memory()?.address) }?;
-    cuda::stream_synchronize(StreamHandle::LegacyDefault, device_of(&context))?;
+    unsafe { copy.copy(import, &T::TYPE, order, slice.memory()?.address, true) }?;
     Ok(slice)
 }
 
@@ -321,7 +320,7 @@ fn size_in_bytes<T>(count: usize) -> Result<usize> {
 /// destroyed.
 fn copy_to_slice<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> Result<CudaSlice<T>> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
-    let copy = CopyOnDefaultStream::new(import)?;
+    let copy = ImportCopy::on_default_stream(import)?;
     let context = context(copy.ordinal())?;
     let _guards = (current(&context), crate::driver::context::relaxed());
     let stream = context.default_stream();
@@ -338,7 +337,7 @@ fn copy_to_slice<T: Element + DeviceRepr>(import: &mut Import, order: Order) -> 
     }
     let (target, written) = slice.device_ptr_mut(&stream);
     // SAFETY: the new memory belongs to the context and has space for the elements.
-    let outcome = unsafe { copy.copy(import, T::TYPE, order, to_usize(target)) };
+    let outcome = unsafe { copy.copy(import, &T::TYPE, order, to_usize(target), false) };
     record(written)?;
     outcome.map(|()| slice)
 }

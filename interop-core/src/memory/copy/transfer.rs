@@ -30,9 +30,7 @@ use crate::memory::import::Import;
 use crate::order::array_info::ArrayInfo;
 use crate::order::block::MemoryKind;
 use crate::order::claim::{Claim, shared_elements};
-use crate::order::wait::finish_stream;
-#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-use crate::order::wait::{Work, order};
+use crate::order::wait::{Work, finish_stream, order};
 
 /// The size of a piece in bytes. Two pieces are used in turn.
 const PIECE: usize = 4 << 20;
@@ -154,48 +152,114 @@ unsafe fn copy_pieces(
     })
 }
 
-/// The stream on which a copy of an import is made.
-struct CopyStream {
+/// A copy of an import, and the stream on which it is made.
+pub(crate) struct ImportCopy {
     driver: &'static Driver,
     stream: ContextStream,
     ordinal: i32,
-    /// The stream by its name, for the import.
+    /// The stream by its name. `None` if nobody has named one.
     own: Option<Stream>,
+    /// The stream of the import: the copy waits for it, and it waits for the copy.
+    of_import: Option<Stream>,
     /// The source is in use by the copy.
-    claim: Option<Claim>,
+    _claim: Option<Claim>,
     /// What the release of the source waits for, if a copy may be pending when the source is released.
     reach: Option<Reach>,
     /// Whether the target is memory that was allocated in the order of the stream.
     is_in_order: bool,
 }
 
-impl CopyStream {
-    /// Finds the context of a stream. For a default stream of no known context, this is the one in which memory of `device` is used.
-    fn new(own: Option<Stream>, reach: Option<Reach>, device: Device) -> Result<Self> {
-        let driver = driver()?;
-        let stream = own.unwrap_or(Stream::legacy(None, device)).in_context(driver)?;
-        let _entered = stream.context.enter(driver)?;
-        let ordinal = Context::current_ordinal(driver)?;
-        Ok(Self { driver, stream, ordinal, own, claim: None, reach, is_in_order: false })
-    }
+/// Finds the context of a stream, and its device. For a default stream of no known context, this is the one in which memory of
+/// `device` is used.
+fn locate(driver: &Driver, own: Option<Stream>, device: Device) -> Result<(ContextStream, i32)> {
+    let stream = own.unwrap_or(Stream::legacy(None, device)).in_context(driver)?;
+    let _entered = stream.context.enter(driver)?;
+    Ok((stream, Context::current_ordinal(driver)?))
+}
 
-    /// Finds the stream for a copy of an import, which captures no graph.
-    fn for_import(import: &mut Import) -> Result<Self> {
+impl ImportCopy {
+    /// A copy on the stream of an import, which captures no graph.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Driver`] without a driver; [`ErrorKind::StreamCapture`] for a stream that captures a graph.
+    pub(crate) fn new(import: &mut Import) -> Result<Self> {
         // First, because what others have not queued yet cannot be waited for.
         Claim::asked(import.info(), import.info().state.placement.stream(import.info().device()))?;
-        let (own, reach) = import.copy_stream()?;
-        let mut stream = Self::new(own, reach, import.info().device())?;
-        stream.refuse_capture()?;
+        let ((own, reach), driver) = (import.copy_stream()?, driver()?);
+        let (stream, ordinal) = locate(driver, own, import.info().device())?;
+        refuse_capture(driver, stream, own)?;
         // Memory of the host is read by the host, which records that itself.
-        if import.info().device() != Device::CPU {
-            let on = own.map(|own| own.with_context(stream.driver)).transpose()?;
-            stream.claim = Some(Claim::by_device(shared_elements(import.info()), false, on)?);
-        }
-        Ok(stream)
+        let claim = if import.info().device() == Device::CPU {
+            None
+        } else {
+            let on = own.map(|own| own.with_context(driver)).transpose()?;
+            Some(Claim::by_device(shared_elements(import.info()), false, on)?)
+        };
+        Ok(Self { driver, stream, ordinal, own, of_import: own, _claim: claim, reach, is_in_order: false })
+    }
+
+    /// A copy on the legacy default stream of the device's primary context, in which `cudarc` works.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new), and for a capture on a stream that synchronizes implicitly with the default stream.
+    #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
+    pub(crate) fn on_default_stream(import: &mut Import) -> Result<Self> {
+        let copy = Self::new(import)?;
+        let of_import = copy.own.map(|own| own.with_context(copy.driver)).transpose()?;
+        let context = Context::primary(copy.ordinal)?;
+        let stream = ContextStream { context, raw: LEGACY };
+        let own = Some(Stream::legacy(Some(context), Device::cuda(copy.ordinal)));
+        refuse_capture(copy.driver, stream, own)?;
+        Ok(Self { stream, own, of_import, is_in_order: true, ..copy })
+    }
+
+    /// The device of the stream.
+    #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
+    pub(crate) fn ordinal(&self) -> usize {
+        self.ordinal.unsigned_abs() as usize
     }
 
     fn handle(&self) -> StreamHandle {
         self.own.map_or(StreamHandle::NothingPending, Stream::handle)
+    }
+
+    /// Copies the elements to `target`, contiguous in `order`. The copy waits for pending work on the import.
+    ///
+    /// If the host does not wait, the copy may be pending on return, and later work on the stream of the import waits for it. The host
+    /// waits all the same if the release of the import would not.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Driver`] if a driver call fails; [`ErrorKind::DType`] for other element types and for a byte that is not a
+    /// valid `bool`.
+    ///
+    /// # Safety
+    ///
+    /// This was made for the import. `target` has room for as many elements, in memory that the driver can access, and nothing else
+    /// uses it.
+    pub(crate) unsafe fn copy(
+        &self,
+        import: &Import,
+        element: &ElementType,
+        memory_order: Order,
+        target: usize,
+        host_waits: bool,
+    ) -> Result<()> {
+        order(self.own.into(), Work::from(self.of_import))?;
+        // SAFETY: as the caller promises; the elements are live while the import is.
+        let copied = unsafe { self.queue(import.info(), element, memory_order, target) };
+        // If a part failed, the parts before it are still queued, and read the source.
+        let is_pending = copied.as_ref().map_or(true, |pending| *pending);
+        let waits = host_waits || copied.is_err() || !self.is_guarded();
+        let finished = if is_pending && waits { self.finish() } else { Ok(()) };
+        copied.and(finished)?;
+        if is_pending && !waits {
+            order(self.of_import.into(), Work::from(self.own))?;
+            import.wait_for_copy(self.of_import)?;
+        }
+        Ok(())
     }
 
     /// Copies the elements of an array to `target`, contiguous in `order`. Returns whether the copy may still be pending
@@ -205,7 +269,7 @@ impl CopyStream {
     ///
     /// The memory of the array is live. `target` has room for as many elements, in memory that the driver can access, and
     /// nothing else uses it.
-    unsafe fn copy(
+    unsafe fn queue(
         &self,
         info: &ArrayInfo,
         element: &ElementType,
@@ -240,7 +304,7 @@ impl CopyStream {
     ///
     /// # Safety
     ///
-    /// As [`copy`](Self::copy). The plan copies the elements of the array.
+    /// As [`queue`](Self::queue). The plan copies the elements of the array.
     unsafe fn copy_by_host(
         &self,
         info: &ArrayInfo,
@@ -285,21 +349,6 @@ impl CopyStream {
         device == Device::cuda(self.ordinal) || device == Device::CUDA_MANAGED
     }
 
-    /// Returns an error if the stream, or a stream that synchronizes with it implicitly, captures a graph. The caller
-    /// checks this before it allocates memory, because an allocation would end the capture.
-    fn refuse_capture(&self) -> Result<()> {
-        let _entered = self.stream.context.enter(self.driver)?;
-        let which = match capture_of(self.driver, self.stream.raw) {
-            Ok(None) => return Ok(()),
-            Ok(Some(_)) => "which",
-            Err(failure) if failure.is_about_capture() => "while a stream that joins with it",
-            Err(failure) => return Err(dead_stream(failure, self.handle())),
-        };
-        let found = text!("{}, {which} captures a graph", self.handle());
-        let allowed = "an import in place (`Lease`, `LeaseMut`), because a copy needs new memory";
-        Err(Error::new(ErrorKind::StreamCapture, "stream", found, allowed))
-    }
-
     /// Waits on the host for the work on the stream.
     fn finish(&self) -> Result<()> {
         let _entered = self.stream.context.enter(self.driver)?;
@@ -320,6 +369,22 @@ impl CopyStream {
     }
 }
 
+/// Returns an error if the stream, or a stream that synchronizes with it implicitly, captures a graph. The caller
+/// checks this before it allocates memory, because an allocation would end the capture.
+fn refuse_capture(driver: &Driver, stream: ContextStream, own: Option<Stream>) -> Result<()> {
+    let _entered = stream.context.enter(driver)?;
+    let handle = own.map_or(StreamHandle::NothingPending, Stream::handle);
+    let which = match capture_of(driver, stream.raw) {
+        Ok(None) => return Ok(()),
+        Ok(Some(_)) => "which",
+        Err(failure) if failure.is_about_capture() => "while a stream that joins with it",
+        Err(failure) => return Err(dead_stream(failure, handle)),
+    };
+    let found = text!("{handle}, {which} captures a graph");
+    let allowed = "an import in place (`Lease`, `LeaseMut`), because a copy needs new memory";
+    Err(Error::new(ErrorKind::StreamCapture, "stream", found, allowed))
+}
+
 /// Returns the device of a stream of its primary context. For a default stream, this is the device of the context in
 /// which memory of `device` is used.
 ///
@@ -328,78 +393,13 @@ impl CopyStream {
 /// [`ErrorKind::Driver`] without a driver; [`ErrorKind::Stream`] for a stream of another context than the primary one.
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 pub(crate) fn ordinal_of(handle: StreamHandle, device: Device) -> Result<usize> {
-    let CopyStream { stream, ordinal, .. } =
-        CopyStream::new(Stream::new(handle, None, device), None, device)?;
+    let (stream, ordinal) = locate(driver()?, Stream::new(handle, None, device), device)?;
     if matches!(handle, StreamHandle::Raw(_)) && Context::primary(ordinal)? != stream.context {
         let found = text!("{handle}, of a context that is not the primary one of device {ordinal}");
         let allowed = "a stream of the primary context, in which `cudarc` and `cuda-core` work; a `StreamHandle` holds any";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
     Ok(ordinal.unsigned_abs() as usize)
-}
-
-/// A copy of an import on the legacy default stream of a device's primary context, in which `cudarc` works.
-#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-pub(crate) struct CopyOnDefaultStream {
-    stream: CopyStream,
-    /// The stream of the import. The copy waits for it, and it waits for the copy.
-    of_import: Option<Stream>,
-}
-
-#[cfg(any(feature = "cudarc", feature = "cuda-core"))]
-impl CopyOnDefaultStream {
-    /// Finds the device of the import's copy stream.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Driver`] without a driver; [`ErrorKind::StreamCapture`] while that stream, or one that synchronizes
-    /// implicitly with the default stream, captures a graph.
-    pub(crate) fn new(import: &mut Import) -> Result<Self> {
-        let own = CopyStream::for_import(import)?;
-        let of_import = own.own.map(|of_import| of_import.with_context(own.driver)).transpose()?;
-        let context = Context::primary(own.ordinal)?;
-        let legacy = ContextStream { context, raw: LEGACY };
-        let named = Stream::legacy(Some(context), Device::cuda(own.ordinal));
-        let stream = CopyStream { stream: legacy, own: Some(named), is_in_order: true, ..own };
-        stream.refuse_capture()?;
-        Ok(Self { stream, of_import })
-    }
-
-    pub(crate) fn ordinal(&self) -> usize {
-        self.stream.ordinal.unsigned_abs() as usize
-    }
-
-    /// Copies the elements of the import to `target`, contiguous in this order. The copy waits for pending work on the import.
-    /// Later work on the import's copy stream waits for the copy.
-    ///
-    /// # Errors
-    ///
-    /// As [`copy_import`] and [`stream_wait`](crate::cuda::stream_wait()).
-    ///
-    /// # Safety
-    ///
-    /// This was created for the import. `target` has room for as many elements, in memory of the device, and nothing else uses
-    /// it.
-    pub(crate) unsafe fn copy(
-        &self,
-        import: &Import,
-        element: ElementType,
-        memory_order: Order,
-        target: usize,
-    ) -> Result<()> {
-        let order_of =
-            |waiter: Option<Stream>, on: Option<Stream>| order(waiter.into(), Work::from(on)).map(drop);
-        let Self { stream, of_import } = self;
-        order_of(stream.own, *of_import)?;
-        // SAFETY: as the caller promises.
-        let copied = unsafe { stream.copy(import.info(), &element, memory_order, target) };
-        // If a part failed, the parts before it are still queued.
-        let pending = copied.as_ref().map_or(true, |pending| *pending);
-        let finished = if pending && !stream.is_guarded() { stream.finish() } else { Ok(()) };
-        copied.and(finished)?;
-        order_of(*of_import, stream.own)?;
-        import.wait_for_copy(*of_import)
-    }
 }
 
 /// Copies the elements of an import into new memory, contiguous in `order`. Returns `None` without elements; then no
@@ -416,34 +416,28 @@ pub(crate) fn copy_to_buffer(
     import: &mut Import,
     element: ElementType,
     kind: MemoryKind,
-    order: Order,
+    memory_order: Order,
 ) -> Result<Option<CudaBuffer>> {
     let count = import.info().layout_of(&element)?.numel();
     if count == 0 {
         return Ok(None);
     }
-    let stream = CopyStream::for_import(import)?;
+    let copy = ImportCopy::new(import)?;
     // The contiguous copy of a broadcast array can be larger than the memory that the array spans.
     let bytes = count.checked_mul(element.size).ok_or_else(|| element.too_large(count))?;
     // What is copied by the host first is not in the order of the stream.
-    let is_queued = element.any_bits && stream.reaches(import.info().device());
-    let (context, ordinal, handle) = (stream.stream.context, stream.ordinal, stream.handle());
+    let is_queued = element.any_bits && copy.reaches(import.info().device());
+    let (context, ordinal, handle) = (copy.stream.context, copy.ordinal, copy.handle());
     let target = if kind == MemoryKind::Pool && is_queued {
         CudaBuffer::in_order(context, handle, ordinal, element, bytes)?
     } else {
         CudaBuffer::uninitialized(kind, context, ordinal, element, bytes)?
     };
-    // SAFETY: the memory is new and has room for the elements, which are live while the import is.
-    let pending = unsafe { stream.copy(import.info(), &element, order, target.address) };
+    let host_waits = !matches!(kind, MemoryKind::Device | MemoryKind::Pool) || !copy.is_named();
+    // SAFETY: the memory is new and has room for the elements.
+    let copied = unsafe { copy.copy(import, &element, memory_order, target.address, host_waits) };
     target.note_work(handle);
-    // The parts before the one that failed are still queued, and read the source.
-    let pending = pending.inspect_err(|_| drop(stream.finish()))?;
-    let is_of_device = matches!(kind, MemoryKind::Device | MemoryKind::Pool);
-    if pending && !(is_of_device && stream.is_guarded() && stream.is_named()) {
-        stream.finish()?;
-    } else if pending {
-        import.wait_for_copy(stream.own)?;
-    }
+    copied?;
     Ok(Some(target))
 }
 
@@ -465,20 +459,21 @@ pub(crate) fn copy_to_buffer(
 /// 1. `target` has room for the elements of the import and is aligned for them. Nothing else uses the memory until this returns.
 /// 2. It is pinned or managed memory, which all devices use at the same address, or memory of the device of the import. For an
 ///    import from the host it is any host memory, or memory of the device that is current.
-pub unsafe fn copy_import<T: Element>(import: &mut Import, order: Order, target: *mut T) -> Result<()> {
+pub unsafe fn copy_import<T: Element>(
+    import: &mut Import,
+    memory_order: Order,
+    target: *mut T,
+) -> Result<()> {
     if import.info().layout_of(&T::TYPE)?.is_empty() {
         return Ok(());
     }
     if import.info().device() == Device::CPU && !is_available() {
         // SAFETY: as the caller promises; without a driver the target is host memory.
-        let copy = |elements: Strided<'_, T>| unsafe { elements.copy_to(order, target) };
+        let copy = |elements: Strided<'_, T>| unsafe { elements.copy_to(memory_order, target) };
         // SAFETY: the elements are live while the import is.
         return unsafe { with_elements(import.info(), false, copy) };
     }
-    let stream = CopyStream::for_import(import)?;
-    // SAFETY: as the caller promises; the elements are live while the import is.
-    let pending = unsafe { stream.copy(import.info(), &T::TYPE, order, target.expose_provenance()) };
-    // If a part failed, the parts before it are still queued, and read the source.
-    let finished = if matches!(pending, Ok(false)) { Ok(()) } else { stream.finish() };
-    pending.and(finished)
+    let copy = ImportCopy::new(import)?;
+    // SAFETY: as the caller promises.
+    unsafe { copy.copy(import, &T::TYPE, memory_order, target.expose_provenance(), true) }
 }
