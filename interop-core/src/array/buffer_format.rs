@@ -1,11 +1,11 @@
-//! Element types as format strings of the buffer protocol (PEP 3118), and struct elements as `T{...}`: written and read.
+//! Element types as format strings of the buffer protocol (PEP 3118): written, and scalars read. Structs `T{...}` are only written:
+//! where the padding is cannot always be read from a format.
 
 use core::ffi::c_long;
 use std::ffi::CString;
 
-use crate::array::dims::MAX_NDIM;
-use crate::array::dtype::{COMPLEX, DType, clip};
-use crate::array::struct_type::{MAX_DEPTH, StructField, StructType};
+use crate::array::dtype::{DType, clip};
+use crate::array::struct_type::StructType;
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// The format characters of Python's module `struct`.
@@ -90,264 +90,85 @@ fn no_format(found: &str) -> Error {
     Error::new(ErrorKind::DType, "record", found, allowed)
 }
 
-/// The element type of a format, for elements of `itemsize` bytes.
-///
-/// The format of a struct does not say everything. `NumPy` writes padding as `x` between fields, but not at the end of a
-/// struct, even of a nested one. `ctypes` of Python 3.11 writes no padding. A format is refused if the place of the
-/// padding is not certain.
+/// Whether a format is that of a struct.
+pub(crate) fn is_struct(format: &[u8]) -> bool {
+    after_order(format).1.first() == Some(&b'T')
+}
+
+/// The element type of a format that is no struct, for elements of `itemsize` bytes.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::DType`] for elements that are not numbers, opaque bytes or structs of these in the native byte order.
-pub(crate) fn read_format(format: &[u8], itemsize: usize) -> Result<Item> {
-    let mut reader = Reader { format, itemsize, at: 0, order: b'@', offset: 0, start: 0, is_open: false };
-    let (dtype, struct_type) = reader.item(MAX_DEPTH)?;
-    if reader.at != format.len() {
-        return Err(reader.refusal("a single item, such as `f` or `T{...}`"));
-    }
-    let size = dtype.packed_bits() / 8;
-    let Some(mut struct_type) = struct_type else {
-        return if size == itemsize { Ok((dtype, None)) } else { Err(reader.wrong_size(size)) };
+/// [`ErrorKind::DType`] for elements that are not numbers, bools or opaque bytes in the native byte order.
+pub(crate) fn read_format(format: &[u8], itemsize: usize) -> Result<DType> {
+    let (order, item) = after_order(format);
+    let dtype = match opaque_bytes(item) {
+        Some(bytes) => u16::try_from(bytes).ok().map(DType::opaque),
+        None => Some(read_scalar(format, order, item)?),
     };
-    let gap = itemsize - size;
-    if gap > 0 && format.contains(&b'<') {
-        let hint = "add the padding to the fields, such as `(\"_pad\", ctypes.c_uint8 * 7)`";
-        return Err(reader.wrong_size(size).with_python_hint(hint));
+    dtype.filter(|dtype| dtype.packed_bits() / 8 == itemsize).ok_or_else(|| {
+        let allowed = text!("the {itemsize} bytes of an item, and at most {}", u16::MAX);
+        let found = text!("{:?}, which has other bytes", clip(&String::from_utf8_lossy(format)));
+        Error::new(ErrorKind::DType, "format", found, allowed)
+    })
+}
+
+/// The last character that states the byte order and the sizes, and what follows.
+fn after_order(format: &[u8]) -> (u8, &[u8]) {
+    let count = format.iter().take_while(|byte| b"@=<>!^".contains(byte)).count();
+    (format[..count].last().copied().unwrap_or(b'@'), &format[count..])
+}
+
+/// The number of opaque bytes, as in `4x` and `xxxx`. A number that is too large stands for all that are.
+fn opaque_bytes(item: &[u8]) -> Option<usize> {
+    let (number, last) = item.split_at(item.len().checked_sub(1)?);
+    match (core::str::from_utf8(number).ok()?, last) {
+        (digits, b"x") if !digits.is_empty() && number.iter().all(u8::is_ascii_digit) => {
+            Some(digits.parse().unwrap_or(usize::MAX))
+        }
+        _ => item.iter().all(|byte| *byte == b'x').then_some(item.len()),
     }
-    reader.close(&mut struct_type.fields, gap)?;
-    Ok((reader.opaque(itemsize)?, Some(struct_type)))
 }
 
-/// A format that is being read.
-struct Reader<'a> {
-    format: &'a [u8],
-    itemsize: usize,
-    at: usize,
-    /// The last character that states the byte order, the sizes and the alignment.
-    order: u8,
-    /// The offset in the element of the next item, and of the struct that is being read.
-    offset: usize,
-    start: usize,
-    /// Whether the last item was an array of structs. The bytes after it may be padding of each of these.
-    is_open: bool,
+fn read_scalar(format: &[u8], order: u8, item: &[u8]) -> Result<DType> {
+    let signed = |bytes| if bytes == 8 { DType::I64 } else { DType::I32 };
+    let unsigned = |bytes| if bytes == 8 { DType::U64 } else { DType::U32 };
+    let is_native = matches!(order, b'@' | b'^');
+    let long = if is_native { size_of::<c_long>() } else { 4 };
+    let dtype = match item {
+        b"l" => Some(signed(long)),
+        b"L" => Some(unsigned(long)),
+        b"n" if is_native => Some(signed(size_of::<usize>())),
+        b"N" if is_native => Some(unsigned(size_of::<usize>())),
+        _ => FORMATS.iter().find(|(_, listed)| listed.as_bytes() == item).map(|(dtype, _)| *dtype),
+    };
+    let refusal = |allowed| {
+        let found = text!("{:?}", clip(&String::from_utf8_lossy(format)));
+        Error::new(ErrorKind::DType, "format", found, allowed)
+    };
+    let dtype = dtype.ok_or_else(|| {
+        let error = refusal("numbers, bools, opaque bytes (`4x`), and structs of these");
+        if item == b"g" { error.with_python_hint(LONG_DOUBLE) } else { error }
+    })?;
+    let is_foreign = match order {
+        b'<' => cfg!(target_endian = "big"),
+        b'>' | b'!' => cfg!(target_endian = "little"),
+        _ => false,
+    };
+    if is_foreign && dtype.packed_bits() > 8 {
+        let error = refusal("the byte order of this machine");
+        return Err(error.with_python_hint("call `x.astype(x.dtype.newbyteorder(\"=\"))`"));
+    }
+    Ok(dtype)
 }
-
-/// The items that are read.
-const ITEMS: &str = "numbers, bools, opaque bytes (`4x`), structs of these, and in structs arrays (`(3)f`)";
 
 /// Of `long double` no protocol has a type: it differs between processors.
 const LONG_DOUBLE: &str = "call `x.astype(\"float64\")`, which rounds a `longdouble`";
 
-/// The type of an item, and the fields of one that is a struct.
-type Item = (DType, Option<StructType>);
-
-impl Reader<'_> {
-    fn item(&mut self, depth: usize) -> Result<Item> {
-        self.eat_order();
-        if self.eat(b'T') {
-            return self.structure(depth);
-        }
-        let dtype = match self.number()? {
-            Some(bytes) if self.eat(b'x') => self.opaque(bytes)?,
-            Some(_) => return Err(self.refusal(ITEMS)),
-            None => match self.format[self.at..].iter().take_while(|byte| **byte == b'x').count() {
-                0 => self.scalar()?,
-                bytes => {
-                    self.at += bytes;
-                    self.opaque(bytes)?
-                }
-            },
-        };
-        self.advance(dtype.packed_bits() / 8)?;
-        Ok((dtype, None))
-    }
-
-    /// Reads a struct after its `T`.
-    fn structure(&mut self, depth: usize) -> Result<Item> {
-        let depth = depth.checked_sub(1).filter(|_| self.eat(b'{'));
-        let depth = depth.ok_or_else(|| self.refusal("structs `T{...}`, nested at most 16 deep"))?;
-        let outer = core::mem::replace(&mut self.start, self.offset);
-        let mut fields = Vec::new();
-        while !self.eat(b'}') {
-            self.field(&mut fields, depth)?;
-        }
-        let dtype = self.opaque(self.offset - self.start)?;
-        self.start = outer;
-        let struct_type = StructType { fields };
-        struct_type.check_names("format")?;
-        Ok((dtype, Some(struct_type)))
-    }
-
-    /// Reads a field, or padding.
-    fn field(&mut self, fields: &mut Vec<StructField>, depth: usize) -> Result<()> {
-        self.eat_order();
-        let (first, offset) = (self.at, self.offset);
-        let was_open = core::mem::take(&mut self.is_open);
-        let shape = if self.eat(b'(') { self.shape()? } else { Vec::new() };
-        let (dtype, struct_type) = self.item(depth)?;
-        let Some(name) = self.name()? else {
-            let is_padding = dtype.is_opaque() && struct_type.is_none() && shape.is_empty();
-            // `NumPy` alone writes padding as `xxx`, and leaves out the padding at the end of nested structs.
-            if is_padding && self.format[first] == b'x' {
-                self.is_open = was_open;
-                return self.close(fields, dtype.packed_bits() / 8);
-            }
-            let allowed = "fields with names, such as `f:x:`";
-            return if is_padding { Ok(()) } else { Err(self.refusal(allowed)) };
-        };
-        self.is_open |= struct_type.is_some() && !shape.is_empty();
-        let field = StructField { name, offset: offset - self.start, dtype, shape, struct_type };
-        self.offset = offset;
-        self.advance(field.size().unwrap_or(usize::MAX))?;
-        fields.push(field);
-        Ok(())
-    }
-
-    /// Reads the extents of a field that is an array, up to the parenthesis.
-    fn shape(&mut self) -> Result<Vec<usize>> {
-        let mut shape = Vec::new();
-        while let Some(extent) = self.number()? {
-            shape.push(extent);
-            if shape.len() > MAX_NDIM || !self.eat(b',') {
-                break;
-            }
-        }
-        if self.eat(b')') { Ok(shape) } else { Err(self.refusal("a shape of numbers, such as `(2,3)`")) }
-    }
-
-    /// Reads the name after a field.
-    fn name(&mut self) -> Result<Option<String>> {
-        if !self.eat(b':') {
-            return Ok(None);
-        }
-        let rest = &self.format[self.at..];
-        let end = rest.iter().position(|byte| *byte == b':');
-        let name = end.and_then(|end| core::str::from_utf8(&rest[..end]).ok());
-        let name = name.ok_or_else(|| self.refusal("names in UTF-8 between colons"))?;
-        self.at += name.len() + 1;
-        Ok(Some(name.to_owned()))
-    }
-
-    fn scalar(&mut self) -> Result<DType> {
-        let (rest, native) = (&self.format[self.at..], matches!(self.order, b'@' | b'^'));
-        let bytes = match rest.first() {
-            Some(b'l' | b'L') if native => size_of::<c_long>(),
-            Some(b'n' | b'N') if native => size_of::<usize>(),
-            Some(b'l' | b'L') => 4,
-            _ => 0,
-        };
-        let dtype = match bytes {
-            0 => FORMATS
-                .iter()
-                .find(|(_, format)| rest.starts_with(format.as_bytes()))
-                .map(|(dtype, _)| *dtype),
-            _ if rest[0].is_ascii_lowercase() => Some(if bytes == 8 { DType::I64 } else { DType::I32 }),
-            _ => Some(if bytes == 8 { DType::U64 } else { DType::U32 }),
-        };
-        let dtype = dtype.ok_or_else(|| match rest {
-            [b'g', ..] => self.refusal(ITEMS).with_python_hint(LONG_DOUBLE),
-            _ => self.refusal(ITEMS),
-        })?;
-        self.at += if dtype.code == COMPLEX { 2 } else { 1 };
-        self.check_order(dtype)?;
-        Ok(dtype)
-    }
-
-    /// Refuses the other byte order, and a scalar that is not aligned where `@` asks for alignment: the padding would
-    /// not be in the format.
-    fn check_order(&self, dtype: DType) -> Result<()> {
-        let is_foreign = match self.order {
-            b'<' => cfg!(target_endian = "big"),
-            b'>' | b'!' => cfg!(target_endian = "little"),
-            _ => false,
-        };
-        if is_foreign && dtype.packed_bits() > 8 {
-            let error = self.refusal("the byte order of this machine");
-            return Err(error.with_python_hint("call `x.astype(x.dtype.newbyteorder(\"=\"))`"));
-        }
-        let align = dtype.align();
-        if self.order == b'@' && (self.offset % align != 0 || (self.offset - self.start) % align != 0) {
-            return Err(self.refusal("padding that is written as `x`"));
-        }
-        Ok(())
-    }
-
-    /// Assigns bytes of padding to the struct that ends before them, up to a multiple of its alignment.
-    fn close(&mut self, fields: &mut [StructField], gap: usize) -> Result<()> {
-        if gap > 0 && core::mem::take(&mut self.is_open) {
-            return Err(
-                self.refusal("no padding after an array of structs, because its place is not certain")
-            );
-        }
-        extend_last(fields, gap);
-        Ok(())
-    }
-
-    fn eat(&mut self, byte: u8) -> bool {
-        let is_next = self.format.get(self.at) == Some(&byte);
-        self.at += usize::from(is_next);
-        is_next
-    }
-
-    fn eat_order(&mut self) {
-        while let Some(order) = self.format.get(self.at).filter(|byte| b"@=<>!^".contains(byte)) {
-            self.order = *order;
-            self.at += 1;
-        }
-    }
-
-    fn number(&mut self) -> Result<Option<usize>> {
-        let digits = self.format[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let number = core::str::from_utf8(&self.format[self.at..][..digits]).unwrap_or_default();
-        self.at += digits;
-        let number = (digits > 0).then(|| number.parse());
-        number.transpose().map_err(|_| self.wrong_size(usize::MAX))
-    }
-
-    fn advance(&mut self, bytes: usize) -> Result<()> {
-        let end = self.offset.checked_add(bytes).filter(|end| *end <= self.itemsize);
-        self.offset = end.ok_or_else(|| self.wrong_size(self.offset.saturating_add(bytes)))?;
-        Ok(())
-    }
-
-    fn opaque(&self, bytes: usize) -> Result<DType> {
-        u16::try_from(bytes).map(DType::opaque).map_err(|_| self.wrong_size(bytes))
-    }
-
-    #[cold]
-    fn refusal(&self, allowed: &str) -> Error {
-        let found = text!("{:?}", clip(&String::from_utf8_lossy(self.format)));
-        Error::new(ErrorKind::DType, "format", found, allowed)
-    }
-
-    #[cold]
-    fn wrong_size(&self, bytes: usize) -> Error {
-        let allowed = text!("{} bytes, the size of an item, and at most {}", self.itemsize, u16::MAX);
-        let format = clip(&String::from_utf8_lossy(self.format));
-        Error::new(ErrorKind::DType, "format", format_args!("{format:?} of {bytes} bytes"), allowed)
-    }
-}
-
-/// Extends the last field, if it is a struct whose size is not a multiple of its alignment, and the padding suffices.
-fn extend_last(fields: &mut [StructField], gap: usize) {
-    let Some(StructField { dtype, struct_type: Some(nested), shape, .. }) = fields.last_mut() else { return };
-    let size = dtype.packed_bits() / 8;
-    let missing = size.next_multiple_of(alignment_of(nested)) - size;
-    if let (true, true, Ok(extended)) = (shape.is_empty(), missing <= gap, u16::try_from(size + missing)) {
-        extend_last(&mut nested.fields, missing);
-        *dtype = DType::opaque(extended);
-    }
-}
-
-fn alignment_of(struct_type: &StructType) -> usize {
-    let field =
-        |field: &StructField| field.struct_type.as_ref().map_or_else(|| field.dtype.align(), alignment_of);
-    struct_type.fields.iter().map(field).max().unwrap_or(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::struct_type::StructField;
 
     fn field(name: &str, offset: usize, dtype: DType) -> StructField {
         StructField { name: name.into(), offset, dtype, shape: Vec::new(), struct_type: None }
@@ -386,28 +207,15 @@ mod tests {
         }
     }
 
-    fn read_text(format: &str, itemsize: usize) -> Result<String> {
-        let (dtype, struct_type) = read_format(format.as_bytes(), itemsize)?;
-        Ok(struct_type.map_or_else(|| dtype.name(), |struct_type| struct_type.to_string()))
-    }
-
     #[test]
     fn written_formats_are_read_back() {
         for code in [0, 1, 2, 5, 6] {
             for bits in [8, 16, 32, 64, 128] {
                 let dtype = DType::new(code, bits, 1);
                 let Ok(format) = format_of(dtype, None) else { continue };
-                assert_eq!(read_format(format.as_bytes(), usize::from(bits) / 8), Ok((dtype, None)));
+                assert_eq!(read_format(format.as_bytes(), usize::from(bits) / 8), Ok(dtype));
             }
         }
-        let mut nested = field("n", 8, DType::opaque(16));
-        nested.struct_type =
-            Some(StructType { fields: vec![field("x", 0, DType::F64), field("y", 8, DType::U8)] });
-        nested.shape = vec![2];
-        let fields = vec![field("a", 0, DType::U8), nested, field("b", 40, DType::COMPLEX64)];
-        let (dtype, written) = (DType::opaque(56), StructType { fields });
-        let format = format_of(dtype, Some(&written)).unwrap();
-        assert_eq!(read_format(format.as_bytes(), 56), Ok((dtype, Some(written))));
     }
 
     #[test]
@@ -416,62 +224,33 @@ mod tests {
             ("<i", 4, "int32"),
             (">B", 1, "uint8"),
             ("=l", 4, "int32"),
+            ("<L", 4, "uint32"),
+            ("n", size_of::<usize>(), if size_of::<usize>() == 8 { "int64" } else { "int32" }),
             ("4x", 4, "opaque32"),
+            ("x", 1, "opaque8"),
             ("xxx", 3, "opaque24"),
-            ("T{B:a:=d:b:}", 9, "{a: uint8 @0, b: float64 @1}"),
-            ("T{B:a:xxxxxxxd:b:}", 16, "{a: uint8 @0, b: float64 @8}"),
-            ("T{d:b:B:a:}", 16, "{b: float64 @0, a: uint8 @8}"),
-            (
-                "T{4x:v:(2,3)=q:x:Zf:c:?:q:}",
-                61,
-                "{v: opaque32 @0, x: int64[2, 3] @4, c: complex64 @52, q: bool @60}",
-            ),
-            ("T{<f:a:(3)<i:b:}", 16, "{a: float32 @0, b: int32[3] @4}"),
-            ("^T{B:a:7xd:b:}", 16, "{a: uint8 @0, b: float64 @8}"),
+            ("=Zd", 16, "complex128"),
         ] {
-            assert_eq!(read_text(format, itemsize).as_deref(), Ok(found), "{format}");
+            assert_eq!(
+                read_format(format.as_bytes(), itemsize).map(|dtype| dtype.name()).as_deref(),
+                Ok(found)
+            );
+            assert!(!is_struct(format.as_bytes()));
+        }
+        for format in ["T{f:x:}", "^T{B:a:7xd:b:}", "<T{<f:a:}"] {
+            assert!(is_struct(format.as_bytes()), "{format}");
         }
     }
 
     #[test]
-    fn padding_at_the_end_of_nested_structs() {
-        let hit = "{h: {e: float64 @0, k: uint8 @8} @0, w: float32 @16}";
-        for (format, itemsize, size) in [
-            ("T{T{d:e:B:k:}:h:xxxxxxxf:w:}", 24, 16),
-            ("T{T{=d:e:=B:k:7x}:h:=f:w:4x}", 24, 16),
-            ("T{T{=d:e:=B:k:}:h:7x=f:w:4x}", 24, 9),
-        ] {
-            let struct_type = read_format(format.as_bytes(), itemsize).unwrap().1.unwrap();
-            assert_eq!(struct_type.to_string(), hit, "{format}");
-            assert_eq!(struct_type.fields[0].dtype, DType::opaque(size), "{format}");
-        }
-        let last = read_format(b"T{f:w:xxxxT{d:e:T{H:k:B:l:}:i:}:h:}", 32).unwrap().1.unwrap();
-        assert_eq!(last.fields[1].dtype, DType::opaque(16));
-        assert_eq!(last.fields[1].struct_type.as_ref().unwrap().fields[1].dtype, DType::opaque(4));
-        for (format, itemsize) in [
-            ("T{(2)T{d:e:B:k:}:h:xxxxxxxxxxxxxxf:w:}", 40),
-            ("T{T{(2)T{B:r:B:g:B:b:}:c:}:n:xxI:o:}", 12),
-            ("T{I:o:(2)T{B:r:B:g:B:b:}:c:}", 12),
-        ] {
-            let refused = read_text(format, itemsize).unwrap_err();
-            assert!(refused.allowed().contains("array of structs"), "{format}: {refused}");
-        }
-        assert!(read_text("T{(2)T{B:r:B:g:}:c:I:o:}", 8).is_ok());
-    }
-
-    #[test]
-    fn unclear_formats_are_refused() {
+    fn other_formats_are_refused() {
         for (format, itemsize, words) in [
             (">f", 4, "byte order"),
             ("!q", 8, "byte order"),
-            ("T{>f:x:}", 4, "byte order"),
-            ("T{B:a:d:b:}", 16, "written as `x`"),
-            ("T{<B:a:<d:b:}", 16, "16 bytes"),
-            ("T{<i:a:<i:b:}", 4, "4 bytes"),
             ("B", 9, "9 bytes"),
             ("f", 8, "8 bytes"),
             ("2f", 8, "numbers"),
-            ("ff", 8, "a single item"),
+            ("ff", 8, "numbers"),
             ("", 1, "numbers"),
             ("c", 1, "numbers"),
             ("5s", 5, "numbers"),
@@ -481,37 +260,28 @@ mod tests {
             ("=n", 8, "numbers"),
             ("g", 16, "numbers"),
             ("Zg", 32, "numbers"),
-            ("T{ff:x:}", 8, "names"),
-            ("T{f:x:f:x:}", 8, "different names"),
-            ("T{f:x}", 4, "colons"),
-            ("T{f:x:", 4, "numbers"),
-            ("T{(f:x:}", 4, "a shape"),
-            ("T{(2,f:x:}", 4, "a shape"),
-            ("T{(99999999999999999999)f:x:}", 4, "bytes"),
-            ("T{(9999999999,9999999999)f:x:}", 4, "bytes"),
+            ("(2)f", 8, "numbers"),
+            ("0x", 1, "1 bytes"),
             ("70000x", 70000, "65535"),
+            ("99999999999999999999x", 1, "65535"),
         ] {
-            let refused = read_text(format, itemsize).unwrap_err();
+            let refused = read_format(format.as_bytes(), itemsize).unwrap_err();
             assert_eq!((refused.kind(), refused.location()), (ErrorKind::DType, "format"));
             assert!(refused.to_string().contains(words), "{format}: {refused}");
         }
-        let deep = format!("{}f:x:{}", "T{".repeat(20_000), "}:x:".repeat(20_000));
-        assert!(read_text(&deep, 4).unwrap_err().allowed().contains("16 deep"));
     }
 
     #[test]
     fn no_text_panics() {
-        let alphabet = b"T{}():,x3fdZB@=<0:a";
+        let alphabet = b"T{}():,x3fdZB@=<0:a\xff";
         let mut state = 1_u64;
         for _ in 0..200_000 {
             let mut format = Vec::new();
-            for _ in 0..12 {
+            for _ in 0..5 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 format.push(alphabet[(state >> 33) as usize % alphabet.len()]);
             }
-            if let Ok((dtype, Some(struct_type))) = read_format(&format, 24) {
-                struct_type.check(dtype).unwrap();
-            }
+            let _ = (is_struct(&format), read_format(&format, 4));
         }
     }
 }

@@ -72,9 +72,7 @@ pub(crate) fn interface_in<'py>(dict: &Bound<'py, PyAny>) -> Result<CudaArrayInt
         // SAFETY: the interface requires the producer to keep the stream alive as long as the dict is in use. Python code
         // cannot guarantee it in any other way than by following the interface.
         stream: unsafe { StreamHandle::from_cai(stream) }?,
-        descr: present(descr)
-            .map(|descr| entries(&descr, MAX_DEPTH, &mut Budget { entries: MOST_ENTRIES, text: MOST_TEXT }))
-            .transpose()?,
+        descr: present(descr).map(|descr| fields_in(&descr)).transpose()?,
         mask: present(mask).is_some(),
     })
 }
@@ -205,6 +203,11 @@ impl Budget {
         })?;
         string(value, "descr")
     }
+}
+
+/// Reads a `descr`, of a dict or of a dtype of `NumPy`.
+pub(crate) fn fields_in(descr: &Bound<'_, PyAny>) -> Result<Vec<DescrEntry>, Failure> {
+    entries(descr, MAX_DEPTH, &mut Budget { entries: MOST_ENTRIES, text: MOST_TEXT })
 }
 
 /// Reads the entries of a `descr`. `depth` more lists may be nested in it, and the budget applies to all of them

@@ -1,19 +1,21 @@
-//! Imports host memory by the buffer protocol: `bytearray`, `array.array`, `ctypes` arrays, structs of `NumPy`.
+//! Imports host memory by the buffer protocol: `bytearray`, `array.array`, `ctypes` arrays, structs of `NumPy`. The fields of structs
+//! are those that `NumPy` finds.
 #![expect(
     unsafe_code,
     reason = "reads the C struct of the protocol, and relies on what an object states about its memory"
 )]
 
 use core::ffi::CStr;
+use core::fmt;
 
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyMemoryView;
 
-use crate::array::buffer_format::read_format;
+use crate::array::buffer_format::{is_struct, read_format};
 use crate::array::device::Device;
 use crate::array::dims::MAX_NDIM;
+use crate::array::dtype::{DType, clip};
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::stream_handle::StreamHandle;
@@ -23,10 +25,12 @@ use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::import::{Import, ImportSlot, Protocol};
 use crate::order::array_info::ArrayInfo;
 use crate::order::release::owner::Owner;
+use crate::protocols::cai::descr;
 use crate::python::capsule::in_capsule;
-use crate::python::errors::with_origin;
+use crate::python::errors::Failure;
 use crate::python::import::type_cache::{ImportRequest, ProtocolResult};
-use crate::python::interpreter::{PyRef, attribute};
+use crate::python::interface_dict::fields_in;
+use crate::python::interpreter::{PyRef, is_ordinary};
 
 /// Fills a slot by the buffer protocol.
 pub(crate) fn from_buffer(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> ProtocolResult {
@@ -36,10 +40,7 @@ pub(crate) fn from_buffer(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot
         return Ok(None);
     }
     let lent = LentBuffer::new(object)?;
-    let info = lent.info()?;
-    if let Some(struct_type) = info.struct_type() {
-        check_ctypes(object, struct_type)?;
-    }
+    let info = lent.info(object)?;
     // In a capsule, because any thread can drop a Python object by a `PyRef`, and the garbage collector does not list a
     // capsule, so Python code cannot release the buffer.
     let owner = PyRef::new(in_capsule(object.py(), lent)?.unbind());
@@ -50,53 +51,30 @@ pub(crate) fn from_buffer(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot
     Ok(Some(slot.put(import)))
 }
 
-/// Compares the fields with those of a `ctypes` class. Its formats state a bit field as a whole number, and a union, a packed
-/// struct and the fields of a base class not at all.
+/// Returns the fields of a struct, as `NumPy` reads its format. A format does not tell where all padding is, and those of `ctypes` state
+/// bit fields as whole numbers, and unions and base classes not at all: `NumPy` asks the class.
 ///
 /// # Errors
 ///
-/// `ArrayError` for a field at another place or of another size; exceptions of the class.
+/// `ArrayError` if `NumPy` is not installed, or cannot list the fields by increasing offsets.
 #[cold]
-fn check_ctypes(object: &Bound<'_, PyAny>, struct_type: &StructType) -> PyResult<()> {
-    let mut owner = object.clone();
-    while owner.is_instance_of::<PyMemoryView>() {
-        owner = owner.getattr("obj")?;
-    }
-    compare_ctypes(object, &item_class(owner.get_type().into_any())?, struct_type)
-}
-
-/// The class of the items of an array of arrays.
-fn item_class(mut class: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
-    while class.hasattr("_length_")? {
-        class = class.getattr("_type_")?;
-    }
-    Ok(class)
-}
-
-fn compare_ctypes(
-    object: &Bound<'_, PyAny>,
-    class: &Bound<'_, PyAny>,
-    struct_type: &StructType,
-) -> PyResult<()> {
-    for base in class.getattr("__mro__")?.try_iter()? {
-        let Some(fields) = attribute(&base?, intern!(object.py(), "_fields_"))? else { continue };
-        for field in fields.try_iter()? {
-            let field = field?;
-            let name: String = field.get_item(0)?.extract()?;
-            let place = class.getattr(name.as_str())?;
-            let (offset, size): (usize, usize) =
-                (place.getattr("offset")?.extract()?, place.getattr("size")?.extract()?);
-            let read = struct_type.fields.iter().find(|read| read.name == name);
-            let read = read.filter(|read| read.offset == offset && read.size() == Some(size)).ok_or_else(|| {
-                let allowed = "a struct without bit fields, unions, packed structs and base classes, whose places the format does not state";
-                PyErr::from(with_origin(object, Error::new(ErrorKind::DType, "format", text!("the field {name:?} at byte {offset}"), allowed)))
-            })?;
-            if let Some(nested) = &read.struct_type {
-                compare_ctypes(object, &item_class(field.get_item(1)?)?, nested)?;
-            }
-        }
-    }
-    Ok(())
+fn struct_type(object: &Bound<'_, PyAny>, format: &[u8], itemsize: usize) -> Result<StructType, Failure> {
+    let (py, typestr) = (object.py(), format!("|V{itemsize}"));
+    let unknown = |why: &dyn fmt::Display| {
+        let found = text!("{:?}, which NumPy cannot read: {why}", clip(&String::from_utf8_lossy(format)));
+        Error::new(ErrorKind::DType, "format", found, "a struct whose fields `numpy.asarray` finds")
+    };
+    let dtype = || {
+        py.import(intern!(py, "numpy"))?.getattr(intern!(py, "asarray"))?.call1((object,))?.getattr("dtype")
+    };
+    let descr = match dtype().and_then(|dtype| dtype.getattr(intern!(py, "descr"))) {
+        Ok(descr) => descr,
+        Err(why) if is_ordinary(py, &why) => return Err(unknown(&why).into()),
+        Err(interrupt) => return Err(interrupt.into()),
+    };
+    let size = u16::try_from(itemsize).map_err(|why| unknown(&why))?;
+    let fields = descr::read(&fields_in(&descr)?, DType::opaque(size), &typestr)?;
+    Ok(fields.ok_or_else(|| unknown(&"no field has a name"))?)
 }
 
 /// A buffer of an object, in a box of its own until its release. It may contain pointers into itself.
@@ -118,36 +96,44 @@ impl LentBuffer {
     }
 
     /// The checked description of the memory.
-    fn info(&self) -> Result<ArrayInfo> {
+    fn info(&self, object: &Bound<'_, PyAny>) -> Result<ArrayInfo, Failure> {
         // SAFETY: the pointer is that of a box, in which the object has filled the struct.
         let buffer = unsafe { self.0.read() };
         if buffer.obj.is_null() || buffer.ndim > 0 && buffer.shape.is_null() {
             let allowed = "a buffer with an owner and extents, as Python asks of exporters";
-            return Err(Error::new(ErrorKind::NullPointer, "buffer", "a null pointer", allowed));
+            return Err(Error::new(ErrorKind::NullPointer, "buffer", "a null pointer", allowed).into());
         }
         if !buffer.suboffsets.is_null() {
             let allowed = "one block of memory, without suboffsets";
-            return Err(Error::new(ErrorKind::Strides, "suboffsets", "pointers to rows", allowed));
+            return Err(Error::new(ErrorKind::Strides, "suboffsets", "pointers to rows", allowed).into());
         }
         // SAFETY: the format is null, or a C string that lives as long as the buffer. Without one, the items are bytes.
         let format = (!buffer.format.is_null()).then(|| unsafe { CStr::from_ptr(buffer.format) });
+        let format = format.map_or(&b"B"[..], CStr::to_bytes);
         let itemsize = usize::try_from(buffer.itemsize).unwrap_or_default();
-        let (dtype, struct_type) = read_format(format.map_or(b"B", CStr::to_bytes), itemsize)?;
+        let struct_type = is_struct(format).then(|| struct_type(object, format, itemsize)).transpose()?;
+        #[expect(clippy::cast_possible_truncation, reason = "checked with the fields of the struct")]
+        let dtype = if struct_type.is_some() {
+            DType::opaque(itemsize as u16)
+        } else {
+            read_format(format, itemsize)?
+        };
         let ndim = usize::try_from(buffer.ndim).ok().filter(|ndim| *ndim <= MAX_NDIM).ok_or_else(|| {
             let found = text!("{} axes", buffer.ndim);
             Error::new(ErrorKind::Rank, "ndim", found, format_args!("0 to {MAX_NDIM} axes"))
         })?;
         // SAFETY: a list that is not null has a number for each axis, as the protocol states.
         let [shape, strides] = [buffer.shape, buffer.strides].map(|list| unsafe { numbers(list, ndim) });
-        RawDescriptor {
+        let shape = shape.unwrap_or_default();
+        let descriptor = RawDescriptor {
             dtype,
             struct_type: struct_type.as_ref(),
             strides: strides.as_deref().map_or(Strides::Contiguous(Order::C), Strides::Bytes),
             mutability: if buffer.readonly == 0 { Mutability::Writable } else { Mutability::ReadOnly },
             stream: Some(StreamHandle::NothingPending),
-            ..RawDescriptor::new(buffer.buf.expose_provenance(), Device::CPU, &shape.unwrap_or_default())
-        }
-        .validate()
+            ..RawDescriptor::new(buffer.buf.expose_provenance(), Device::CPU, &shape)
+        };
+        Ok(descriptor.validate()?)
     }
 }
 
