@@ -231,10 +231,7 @@ mod tests {
             ("xxx", 3, "opaque24"),
             ("=Zd", 16, "complex128"),
         ] {
-            assert_eq!(
-                read_format(format.as_bytes(), itemsize).map(|dtype| dtype.name()).as_deref(),
-                Ok(found)
-            );
+            assert_eq!(read_format(format.as_bytes(), itemsize).map(DType::name).as_deref(), Ok(found));
             assert!(!is_struct(format.as_bytes()));
         }
         for format in ["T{f:x:}", "^T{B:a:7xd:b:}", "<T{<f:a:}"] {
