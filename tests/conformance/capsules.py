@@ -16,6 +16,9 @@ CPU, CUDA, CUDA_HOST, ROCM, CUDA_MANAGED = 1, 2, 3, 10, 13
 READ_ONLY, IS_COPIED, PADDED = 1, 2, 4
 FLOAT32 = (2, 32, 1)
 
+# The version of DLPack that this crate writes, and asks for.
+VERSION = (1, 3)
+
 # The names live as long as the program, because a capsule keeps only the pointer.
 NAMES = {"legacy": b"dltensor", "versioned": b"dltensor_versioned"}
 USED = {"legacy": b"used_dltensor", "versioned": b"used_dltensor_versioned"}

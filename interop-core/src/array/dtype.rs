@@ -3,8 +3,9 @@
 //! To add a type, change these places. `cargo xtask guard lists` finds them by types that are there: `float8_e5m2` and
 //! `float4_e2m1fn`, which have no Rust type; `complex64`, whose Rust type is of another crate; in kernels `bf16`.
 //! * Here: a row of `TABLE` and a constant in `named!`; `is_in_typestrs` if the CUDA Array Interface lacks it; the last code of
-//!   `minifloat` if it has at most a byte and no Rust type.
-//! * `interop-core/src/protocols/dlpack/abi.rs`: the version of DLPack that brought its code, and `MINOR_VERSION`.
+//!   `minifloat` if it has at most a byte and no Rust type; `align` if it is a pair, as complex numbers are.
+//! * `interop-core/src/protocols/dlpack/abi.rs`: the version of DLPack that brought its code. If that is newer than `MINOR_VERSION`, the list
+//!   there applies, too.
 //! * `interop-core/src/array/element.rs`: a line in `elements!`, behind a feature if the type belongs to another crate, and the notes
 //!   above the trait `Element`. A `MiniFloat` needs no line: it is the bits of any type without a Rust type.
 //! * `interop-core/src/array/dispatch.rs`: the type in the list of `dispatch`; one with a feature also in `optional` and `unlisted`.
@@ -23,7 +24,8 @@
 //! * `tests/runtime/dtype.rs`, `tests/runtime/elements.rs`: a row for the name, the typestr and the numbers; one for the Rust type.
 //! * `tests/fuzz/src/types.rs`, `tests/python/test_capsule_fuzz.py`, `tests/python/test_capsules.py`: the tables of legal codes and bits,
 //!   which are written apart from the one here on purpose.
-//! * `tests/conformance/source/dlpack.py`: a legal case, and illegal ones of other sizes; `tests/README.md` says how to make the corpus.
+//! * `tests/conformance/source/dlpack.py`: a legal case, and illegal ones of other sizes, in the place of those of a code that nobody knows;
+//!   `tests/README.md` says how to make the corpus.
 //! * `tests/python/test_numpy_struct.py`, `tests/python/test_numpy_types.py`, `tests/python/test_jax.py`: the types of `ml_dtypes` by name.
 //! * `tests/runtime`, `tests/python`, `tests/driver`, `tests/functions`, `tests/gpu`, `tests/conformance/traceability.toml`: what is new
 //!   about it, such as elements of less than a byte. Most types need nothing here.

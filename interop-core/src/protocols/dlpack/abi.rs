@@ -29,7 +29,7 @@
 //! * `interop-ipc/src/message.rs`: the flag in a message to another process, if it says what elements are.
 //! * `interop-core/include/interop_dlpack.h`: the constant and the struct of C programs.
 //! * `interop-core/public-api.txt`: by `cargo xtask bless`.
-//! * `tests/conformance/capsules.py`: the constant and the struct, which all Python tests take from here.
+//! * `tests/conformance/capsules.py`: the constant, the struct and `VERSION`, which all Python tests take from here.
 //! * `tests/conformance/source/dlpack.py`: a legal and an illegal case; `tests/README.md` says how to make the corpus.
 //! * `tests/support/foreign_tensors.rs`, `tests/fuzz/src/tensor.rs`: structs of foreign producers, and their flags.
 //! * `tests/runtime/dlpack`: the layout beside C, what is read, what is written, what is refused.
