@@ -211,15 +211,16 @@ impl OpenedBlock {
 
     /// Maps pieces of memory on a device, one behind the other, which have so many bytes together.
     pub(crate) fn map(
-        pieces: &[(OwnedFd, u64)],
+        files: &[OwnedFd],
+        sizes: &[u64],
         device: Device,
         bytes: u64,
         is_writable: bool,
     ) -> Result<Self> {
-        let whole = pieces.iter().try_fold(0_u64, |sum, (_, bytes)| sum.checked_add(*bytes));
+        let whole = sizes.iter().try_fold(0_u64, |sum, bytes| sum.checked_add(*bytes));
         let Some(total) = whole.filter(|whole| *whole == bytes).and_then(|bytes| usize::try_from(bytes).ok())
         else {
-            let found = format!("{} pieces of other sizes", pieces.len());
+            let found = format!("{} pieces of other sizes", sizes.len());
             let allowed = format!("the {bytes} bytes of the message");
             return Err(Error::new(ErrorKind::OutOfBounds, "parcel.block", found, allowed));
         };
@@ -230,7 +231,7 @@ impl OpenedBlock {
         let address = usize::try_from(first).unwrap_or_default();
         let opened = Self { address, bytes: total, context, is_mapped: true };
         let mut at = first;
-        for (descriptor, bytes) in pieces {
+        for (descriptor, bytes) in files.iter().zip(sizes) {
             map_piece(context, descriptor, at, *bytes)?;
             at += bytes;
         }

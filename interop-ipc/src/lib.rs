@@ -22,10 +22,12 @@ compile_error!("`interop-ipc` needs memory files and abstract sockets, which onl
 mod block;
 mod device_block;
 mod errors;
+mod idle;
 mod imports;
 mod message;
 mod office;
 mod page;
+mod protocol;
 mod service;
 mod share;
 mod shared_vec;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::panic::catch_unwind;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -20,9 +20,10 @@ use crate::block::Block;
 use crate::device_block::DeviceBlock;
 use crate::errors::{gone, system};
 use crate::message::Nonce;
-use crate::page::Page;
+use crate::page::Turn;
 use crate::service;
-use crate::socket::{Address, MAX_ADDRESS, Peer, random};
+use crate::socket::{Address, MAX_ADDRESS, random};
+use crate::visit::Connection;
 
 /// The office of this process.
 pub(crate) struct Office {
@@ -43,24 +44,10 @@ pub(crate) struct State {
     address: Address,
     /// Sockets that the thread has not taken yet.
     pub(crate) new_listeners: Vec<OwnedFd>,
-    /// Producers for whose work streams of this process may wait.
-    pub(crate) producers: Vec<Weak<dyn Producer>>,
-    /// What is given back once the work of this process is done.
-    pub(crate) last_arrays: Vec<Box<dyn LastArray>>,
-}
-
-/// The last open array of a block. Its drop closes the block, and gives the array back.
-pub(crate) trait LastArray: Send {
-    /// Whether all work that used it is done.
-    fn is_done(&self) -> bool;
-}
-
-/// A process for whose work streams of this process wait.
-pub(crate) trait Producer: Send + Sync {
-    fn peer(&self) -> &Peer;
-
-    /// Ends the waits, because the process has ended and will write no number.
-    fn end_waits(&self);
+    /// The offices that this process has visited.
+    pub(crate) producers: Vec<Arc<Connection>>,
+    /// When the next offer ends, or earlier.
+    pub(crate) next_end: Option<Instant>,
 }
 
 /// Memory that others can use.
@@ -83,6 +70,7 @@ pub(crate) struct Kept {
     pub(crate) memory: Memory,
     /// The message says it too, but may have been changed.
     pub(crate) is_read_only: bool,
+    pub(crate) may_rest: bool,
     pub(crate) expires: Instant,
     // Last: the memory is given up before it tells.
     end: TellReturned,
@@ -103,38 +91,55 @@ struct OfferEnd<A: ?Sized> {
 
 #[derive(Default)]
 struct Progress {
-    /// How many have the array open.
+    /// How many use the array.
     open: usize,
-    /// The numbers of those that have given it back before their GPU was done with it.
-    awaited: Vec<(Arc<Page>, u32, u64)>,
+    /// The numbers of those that have ended their use before their GPU was done with it.
+    awaited: Vec<Turn>,
     /// Whether nobody can open the array, or has it open, and all work is done.
     is_returned: bool,
 }
 
 /// The owner of an array, kept for one that has it open.
-pub(crate) struct OpenedKept(Arc<Kept>);
+pub(crate) struct Held {
+    kept: Arc<Kept>,
+    lease: u64,
+    is_in_use: bool,
+}
 
-impl OpenedKept {
-    /// Called while the office is locked: an offer that was withdrawn is opened no more.
-    fn new(kept: &Arc<Kept>) -> Self {
-        kept.with_progress(|progress| progress.open += 1);
-        Self(kept.clone())
+impl Held {
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
     }
 
-    pub(crate) fn kept(&self) -> &Arc<Kept> {
-        &self.0
+    /// The other process uses the array no more, once this number is reached.
+    pub(crate) fn end_use(&mut self, turn: &Turn) {
+        if core::mem::replace(&mut self.is_in_use, false) {
+            self.kept.with_progress(|progress| {
+                progress.open -= 1;
+                progress.awaited.extend((!turn.is_done()).then(|| turn.clone()));
+            });
+        }
     }
 
-    /// It was given back, while a GPU still works on it. The number of the page tells the end.
-    pub(crate) fn await_number(self, page: &Arc<Page>, slot: u32, number: u64) -> Arc<Kept> {
-        self.0.with_progress(|progress| progress.awaited.push((page.clone(), slot, number)));
-        self.0.clone()
+    /// It was not used, and may be opened once more.
+    pub(crate) fn offer_again(self, office: &Office) {
+        let is_withdrawn = |end: &Arc<OfferEnd<dyn Send>>| end.is_withdrawn.load(Ordering::Relaxed);
+        let mut state = office.state();
+        if !self.kept.end.0.as_ref().is_none_or(is_withdrawn) {
+            let offer = Offer { kept: self.kept.clone(), left: 0 };
+            state.offers.entry(self.kept.nonce).or_insert(offer).left += 1;
+        }
     }
 }
 
-impl Drop for OpenedKept {
+impl Drop for Held {
     fn drop(&mut self) {
-        self.0.with_progress(|progress| progress.open -= 1);
+        if let Ok(office) = Office::get() {
+            office.state().leases.remove(&self.lease);
+        }
+        if self.is_in_use {
+            self.kept.with_progress(|progress| progress.open -= 1);
+        }
     }
 }
 
@@ -144,11 +149,6 @@ impl Kept {
             change(&mut lock(&end.progress));
             end.changed.notify_all();
         }
-    }
-
-    /// Whether an array that was not used must not be offered again.
-    pub(crate) fn is_withdrawn(&self) -> bool {
-        self.end.0.as_ref().is_none_or(|end| end.is_withdrawn.load(Ordering::Relaxed))
     }
 }
 
@@ -172,16 +172,23 @@ pub struct Lease {
     pub since: Instant,
 }
 
-static OFFICE: PerProcess<Result<Arc<Office>>> = PerProcess::new(|_| Office::start());
+/// How often a thread looks for a number that a GPU will write.
+pub(crate) const ROUND: Duration = Duration::from_micros(100);
+
+static OFFICE: PerProcess<Mutex<Option<Arc<Office>>>> = PerProcess::new(|_| Mutex::new(None));
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Office {
-    /// The office of this process. The first call starts its thread.
-    fn get() -> Result<&'static Arc<Self>> {
-        OFFICE.get().as_ref().map_err(Clone::clone)
+    /// The office of this process. The first call starts its thread, or a later one, if there was no room for it.
+    fn get() -> Result<Arc<Self>> {
+        let mut office = lock(OFFICE.get());
+        match &*office {
+            Some(office) => Ok(office.clone()),
+            None => Ok(office.insert(Self::start()?).clone()),
+        }
     }
 
     fn start() -> Result<Arc<Self>> {
@@ -194,7 +201,7 @@ impl Office {
             last_lease: 0,
             new_listeners: vec![address.listen()?],
             producers: Vec::new(),
-            last_arrays: Vec::new(),
+            next_end: None,
             address,
         });
         let office = Arc::new(Self { process: std::process::id(), state, wake });
@@ -209,20 +216,19 @@ impl Office {
         lock(&self.state)
     }
 
-    /// Has the waits for a producer ended when its process ends.
-    pub(crate) fn watch(producer: Weak<dyn Producer>) -> Result<()> {
+    /// Has the thread end the waits for a producer when its process ends, and close its blocks.
+    pub(crate) fn watch(producer: Arc<Connection>) -> Result<()> {
         let office = Self::get()?;
         office.state().producers.push(producer);
         office.wake();
         Ok(())
     }
 
-    /// Drops the last array of a block once it is done, although this process may do nothing more.
-    pub(crate) fn drop_when_done(array: Box<dyn LastArray>) -> Result<()> {
-        let office = Self::get()?;
-        office.state().last_arrays.push(array);
-        office.wake();
-        Ok(())
+    /// Wakes the thread, which an office has that watches producers.
+    pub(crate) fn wake_thread() {
+        if let Ok(office) = Self::get() {
+            office.wake();
+        }
     }
 
     fn wake(&self) {
@@ -232,24 +238,26 @@ impl Office {
 }
 
 impl State {
-    /// Returns the owner of an array that may be opened.
-    pub(crate) fn offered(&self, nonce: &Nonce) -> Option<OpenedKept> {
-        let offer = self.offers.get(nonce).filter(|offer| offer.kept.expires > Instant::now());
-        offer.map(|offer| OpenedKept::new(&offer.kept))
+    /// Returns the owner of an array that a process may open. It must not be dropped while the state is locked.
+    pub(crate) fn offered(&mut self, nonce: &Nonce, process: i32) -> Option<Held> {
+        let kept = &self.offers.get(nonce)?.kept;
+        if kept.expires <= Instant::now() {
+            return None;
+        }
+        kept.with_progress(|progress| progress.open += 1);
+        self.last_lease += 1;
+        self.leases.insert(self.last_lease, Lease { process, since: Instant::now() });
+        Some(Held { kept: kept.clone(), lease: self.last_lease, is_in_use: true })
     }
 
-    /// Records that a process has opened an array, and returns the number of the lease.
-    pub(crate) fn note_opened(&mut self, nonce: &Nonce, process: i32) -> u64 {
-        // It may have been withdrawn meanwhile.
+    /// Records that an array was opened, unless it was withdrawn meanwhile.
+    pub(crate) fn note_opened(&mut self, nonce: &Nonce) {
         if let Some(offer) = self.offers.get_mut(nonce) {
             offer.left -= 1;
             if offer.left == 0 {
                 self.offers.remove(nonce);
             }
         }
-        self.last_lease += 1;
-        self.leases.insert(self.last_lease, Lease { process, since: Instant::now() });
-        self.last_lease
     }
 }
 
@@ -274,6 +282,7 @@ pub(crate) struct Draft {
     office: Arc<Office>,
     memory: Memory,
     is_read_only: bool,
+    may_rest: bool,
     opens: u32,
     time: Duration,
 }
@@ -289,16 +298,21 @@ impl Draft {
         if opens == 0 {
             return Err(Error::new(ErrorKind::Unsupported, "opens", 0, "1 or more"));
         }
-        let office = Office::get()?.clone();
+        let office = Office::get()?;
         let nonce = random()?;
         let address = office.state().address.clone();
         let bytes = write(&memory, nonce, address)?;
-        Ok(Self { bytes, nonce, office, memory, is_read_only, opens, time })
+        Ok(Self { bytes, nonce, office, memory, is_read_only, may_rest: false, opens, time })
+    }
+
+    /// Lets the last array of a block rest in the other process: the block stays mapped for a while, and so the array is kept.
+    pub(crate) fn that_may_rest(self) -> Self {
+        Self { may_rest: true, ..self }
     }
 
     /// Offers the array, and keeps its owner.
     pub(crate) fn offer<A: Send + 'static>(self, owner: A) -> Parcel<A> {
-        let Self { bytes, nonce, office, memory, is_read_only, opens, time } = self;
+        let Self { bytes, nonce, office, memory, is_read_only, may_rest, opens, time } = self;
         let end = Arc::new(OfferEnd {
             is_withdrawn: AtomicBool::new(false),
             progress: Mutex::default(),
@@ -306,17 +320,18 @@ impl Draft {
             owner: Mutex::new(Some(owner)),
         });
         let now = Instant::now();
-        let kept = Kept {
-            nonce,
-            memory,
-            is_read_only,
-            // A time that no clock can show is a century.
-            expires: now.checked_add(time).unwrap_or(now + Duration::from_secs(100 * 365 * 86400)),
-            end: TellReturned(Some(end.clone())),
-        };
-        office.state().offers.insert(nonce, Offer { kept: Arc::new(kept), left: opens });
+        // A time that no clock can show is a century.
+        let expires = now.checked_add(time).unwrap_or(now + Duration::from_secs(100 * 365 * 86400));
+        let kept =
+            Kept { nonce, memory, is_read_only, may_rest, expires, end: TellReturned(Some(end.clone())) };
+        let mut state = office.state();
+        state.offers.insert(nonce, Offer { kept: Arc::new(kept), left: opens });
         // The thread may sleep for longer than this offer lasts.
-        office.wake();
+        if state.next_end.is_none_or(|end| end > expires) {
+            state.next_end = Some(expires);
+            office.wake();
+        }
+        drop(state);
         Parcel { bytes, nonce, office, end }
     }
 }
@@ -352,7 +367,8 @@ impl<A> Parcel<A> {
     /// The parcel is returned with the reason. [`ErrorKind::AlreadyBorrowed`] if somebody has the array open after `time`, and
     /// [`leases`] tells who; [`ErrorKind::Gone`] in a forked child of the process that has offered it.
     pub fn take_back(self, time: Duration) -> Result<A, Refused<Self>> {
-        self.take_back_when(time, |progress| progress.is_returned, |_| Ok(()))
+        let waited = self.wait(time, |progress| progress.is_returned).map(drop);
+        self.taken(waited)
     }
 
     /// As [`take_back`](Self::take_back), as soon as the other processes have given the array back, although their GPUs may still work on
@@ -362,42 +378,56 @@ impl<A> Parcel<A> {
     ///
     /// As [`take_back`](Self::take_back), and [`ErrorKind::StreamCapture`] if the stream captures a graph.
     pub fn take_back_on(self, stream: StreamHandle, time: Duration) -> Result<A, Refused<Self>> {
-        let is_given_back = |progress: &Progress| progress.is_returned || progress.open == 0;
-        self.take_back_when(time, is_given_back, |progress| {
-            progress
-                .awaited
-                .iter()
-                .try_for_each(|(page, slot, number)| page.await_done(*slot, *number, stream))
-        })
+        let waited = self.end_use(Some(stream), time);
+        self.taken(waited)
     }
 
-    fn take_back_when(
-        self,
-        time: Duration,
-        is_back: impl Fn(&Progress) -> bool,
-        order: impl FnOnce(&Progress) -> Result<()>,
-    ) -> Result<A, Refused<Self>> {
-        let refused = |parcel, error| Err(Refused { value: Box::new(parcel), error });
+    /// Ends the offer, and waits until nobody uses the array, or makes a stream wait. The array is kept as long as others have its block
+    /// mapped.
+    #[doc(hidden)]
+    pub fn end_use(&self, stream: Option<StreamHandle>, time: Duration) -> Result<()> {
+        let Some(stream) = stream else {
+            let is_unused =
+                |progress: &Progress| progress.open == 0 && progress.awaited.iter().all(Turn::is_done);
+            return self.wait(time, is_unused).map(drop);
+        };
+        let progress = self.wait(time, |progress| progress.open == 0)?;
+        progress.awaited.iter().try_for_each(|turn| turn.await_done(stream))
+    }
+
+    /// Ends the offer, and waits for what others do with the array.
+    fn wait(&self, time: Duration, is_back: impl Fn(&Progress) -> bool) -> Result<MutexGuard<'_, Progress>> {
         if self.office.process != std::process::id() {
-            return refused(self, gone("it was offered by the process that this one was forked from"));
+            return Err(gone("it was offered by the process that this one was forked from"));
         }
         self.withdraw();
-        let progress = lock(&self.end.progress);
-        let waited = self.end.changed.wait_timeout_while(progress, time, |progress| !is_back(progress));
-        let (progress, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        let is_back = if timeout.timed_out() {
-            let found = format!("an array that another process has had open for {time:?}");
-            Err(Error::new(ErrorKind::AlreadyBorrowed, "parcel", found, "an array that nobody has open"))
-        } else {
-            order(&progress)
-        };
-        drop(progress);
+        let start = Instant::now();
+        let mut progress = lock(&self.end.progress);
+        while !is_back(&progress) {
+            let left = time.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                let found = format!("an array that another process has had open for {time:?}");
+                return Err(Error::new(
+                    ErrorKind::AlreadyBorrowed,
+                    "parcel",
+                    found,
+                    "an array that nobody has open",
+                ));
+            }
+            // Nobody tells that a GPU has written a number.
+            let left = if progress.open == 0 { left.min(ROUND) } else { left };
+            let waited = self.end.changed.wait_timeout(progress, left);
+            progress = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(progress)
+    }
+
+    fn taken(self, waited: Result<()>) -> Result<A, Refused<Self>> {
         // Only this method takes the owner, and it has the only parcel.
-        let owner = is_back.map(|()| lock(&self.end.owner).take());
-        match owner {
+        match waited.map(|()| lock(&self.end.owner).take()) {
             Ok(Some(owner)) => Ok(owner),
             Ok(None) => unreachable!("a parcel is taken back once"),
-            Err(error) => refused(self, error),
+            Err(error) => Err(Refused { value: Box::new(self), error }),
         }
     }
 }

@@ -13,6 +13,7 @@ use interop_core::{Device, Result, StreamHandle};
 
 use crate::block::{Mapping, map_own, new_file};
 use crate::office::lock;
+use crate::protocol::Place;
 
 /// How many arrays a process can have open from another one at a time.
 pub(crate) const SLOTS: u32 = 1024;
@@ -110,40 +111,53 @@ impl Page {
         // SAFETY: 1: as in `number`; the page is unmapped after all work that was queued with it. 2: registered as portable.
         unsafe { SharedNumber::new(self.place(index), on_devices, value) }
     }
+}
 
-    /// The number behind the producer's work, in a page that is [registered](Self::register).
-    pub(crate) fn shared_ready(&self, slot: u32, number: u64) -> SharedNumber {
-        self.shared(slot, number)
+/// The two numbers of an array that is open: both have reached `number` when the work of the producer is done, and when that of the
+/// consumer is.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn {
+    pub(crate) page: Arc<Page>,
+    pub(crate) slot: u32,
+    pub(crate) number: u64,
+}
+
+impl Turn {
+    pub(crate) fn place(&self) -> Place {
+        (self.slot, self.number)
     }
 
-    /// Makes a stream of the producer wait for the consumer's work. The page is [registered](Self::register).
-    pub(crate) fn await_done(&self, slot: u32, number: u64, stream: StreamHandle) -> Result<()> {
-        let place = lock(&self.registered).as_ref().map(|page| (page.context, page.device));
+    /// The number behind the producer's work, in a page that is [registered](Page::register).
+    pub(crate) fn shared_ready(&self) -> SharedNumber {
+        self.page.shared(self.slot, self.number)
+    }
+
+    /// The number behind the consumer's work, in a page that is [registered](Page::register).
+    pub(crate) fn shared_done(&self) -> SharedNumber {
+        self.page.shared(SLOTS + self.slot, self.number)
+    }
+
+    /// Makes a stream of the producer wait for the consumer's work. The page is [registered](Page::register).
+    pub(crate) fn await_done(&self, stream: StreamHandle) -> Result<()> {
+        let place = lock(&self.page.registered).as_ref().map(|page| (page.context, page.device));
         let Some((context, device)) = place else { return Ok(()) };
-        await_number(self.shared_done(slot, number), Some(stream), context, device).map(drop)
+        await_number(self.shared_done(), Some(stream), context, device).map(drop)
     }
 
-    /// The number behind the consumer's work, in a page that is [registered](Self::register).
-    pub(crate) fn shared_done(&self, slot: u32, number: u64) -> SharedNumber {
-        self.shared(SLOTS + slot, number)
+    pub(crate) fn is_ready(&self) -> bool {
+        self.page.number(self.slot).load(Ordering::Acquire) >= self.number
     }
 
-    /// Whether the producer's work with this number is done.
-    pub(crate) fn is_ready(&self, slot: u32, number: u64) -> bool {
-        self.number(slot).load(Ordering::Acquire) >= number
+    pub(crate) fn set_ready(&self) {
+        self.page.number(self.slot).fetch_max(self.number, Ordering::Release);
     }
 
-    pub(crate) fn set_ready(&self, slot: u32, number: u64) {
-        self.number(slot).fetch_max(number, Ordering::Release);
+    pub(crate) fn is_done(&self) -> bool {
+        self.page.number(SLOTS + self.slot).load(Ordering::Acquire) >= self.number
     }
 
-    /// Whether the consumer's work with this number is done.
-    pub(crate) fn is_done(&self, slot: u32, number: u64) -> bool {
-        self.number(SLOTS + slot).load(Ordering::Acquire) >= number
-    }
-
-    pub(crate) fn set_done(&self, slot: u32, number: u64) {
-        self.number(SLOTS + slot).fetch_max(number, Ordering::Release);
+    pub(crate) fn set_done(&self) {
+        self.page.number(SLOTS + self.slot).fetch_max(self.number, Ordering::Release);
     }
 }
 

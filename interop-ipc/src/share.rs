@@ -115,29 +115,12 @@ pub(crate) fn draft(info: &ArrayInfo, is_read_only: bool, opens: u32, time: Dura
     let memory = find(info)?;
     let on_device = info.device().device_type == DeviceType::CUDA;
     let device = if on_device { Some(uuid_of(info.device().device_id)?) } else { None };
-    let words = |numbers: &[usize]| numbers.iter().map(|number| *number as i64).collect();
     Draft::new((memory, is_read_only), opens, time, |memory, nonce, office| {
-        let (id, range) = match memory {
+        let (block, range) = match memory {
             Memory::Host(block) => (block.id, block.mapping().range()),
             Memory::Device(block, _) => (block.id, block.range().clone()),
         };
-        // An array without elements may be described by any address.
-        let offset = if info.numel() == 0 { 0 } else { info.address() - range.start };
-        let message = Message {
-            is_read_only,
-            is_padded: info.is_padded(),
-            nonce,
-            office,
-            block: id,
-            block_bytes: range.len() as u64,
-            offset: offset as u64,
-            device,
-            dtype: info.dtype(),
-            shape: words(info.shape()),
-            strides: info.strides().iter().map(|stride| *stride as i64).collect(),
-            struct_type: info.struct_type().cloned(),
-        };
-        message.write()
+        Message::new(info, (block, &range), device, is_read_only, (nonce, office)).write()
     })
 }
 

@@ -15,6 +15,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 use rustix::process::{Pid, PidfdFlags};
+use serde::{Deserialize, Serialize};
 
 use crate::device_block::MAX_PIECES;
 use crate::errors::{gone, malformed, system};
@@ -27,7 +28,7 @@ const PREFIX: &str = "interop-ipc-";
 const MAX_DESCRIPTORS: usize = 1 + MAX_PIECES;
 
 /// Where an office listens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Address {
     /// A name that no file has, in the network namespace of the process.
     Abstract(Vec<u8>),
@@ -42,31 +43,18 @@ impl Address {
         Ok(Self::Abstract(name.into_bytes()))
     }
 
-    /// The address of a message.
-    pub(crate) fn new(kind: u8, bytes: &[u8]) -> Result<Self> {
-        match kind {
+    /// Checks the address of a message.
+    pub(crate) fn check(&self) -> Result<()> {
+        let (bytes, is_office) = match self {
             // A message must not make this process connect to a service of another kind.
-            0 if bytes.starts_with(PREFIX.as_bytes()) => Ok(Self::Abstract(bytes.to_vec())),
-            1 if bytes.starts_with(b"/") && !bytes.contains(&0) => Ok(Self::Path(bytes.to_vec())),
-            _ => Err(malformed(
-                "office",
-                format_args!("address {:?}", bytes.escape_ascii().to_string()),
-                "that of an office",
-            )),
+            Self::Abstract(bytes) => (bytes, bytes.starts_with(PREFIX.as_bytes())),
+            Self::Path(bytes) => (bytes, bytes.starts_with(b"/") && !bytes.contains(&0)),
+        };
+        if is_office && bytes.len() <= MAX_ADDRESS {
+            return Ok(());
         }
-    }
-
-    pub(crate) fn kind(&self) -> u8 {
-        match self {
-            Self::Abstract(_) => 0,
-            Self::Path(_) => 1,
-        }
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Abstract(bytes) | Self::Path(bytes) => bytes,
-        }
+        let found = format!("address {:?}", bytes.escape_ascii().to_string());
+        Err(malformed("office", found, "that of an office"))
     }
 
     fn to_socket_address(&self) -> Result<SocketAddrUnix> {

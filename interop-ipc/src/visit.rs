@@ -5,7 +5,8 @@
 use core::time::Duration;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use interop_core::__private::PerProcess;
 use interop_core::__private::processes::{EndsInNumber, IpcHandle, SharedNumber, await_number};
@@ -16,42 +17,33 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::block::Mapping;
-use crate::device_block::{MAX_PIECES, OpenedBlock, device_of};
+use crate::device_block::{OpenedBlock, device_of};
 use crate::errors::{gone, malformed, system};
-use crate::message::Message;
-use crate::office::{LastArray, Office, Producer, lock};
-use crate::page::{Page, SLOTS};
-use crate::service::{
-    ANSWER_BYTES, BLOCK, CLOSE, CLOSE_BYTES, FILE, GIVEN, HANDLE, HANDLE_BYTES, NO_SLOT, NOT_OFFERED, OPEN,
-    OPEN_BYTES, PAGE, PIECES, REFUSE, REFUSED_BY_DRIVER,
-};
+use crate::idle::{Blocks, Key, Opened};
+use crate::message::{MAX_BYTES, Message, decode, encode};
+use crate::office::{Office, lock};
+use crate::page::{Page, SLOTS, Turn};
+use crate::protocol::{Answer, Given, Handle, Lacks, Refusal, Request};
 use crate::socket::{Address, Peer};
 
 /// How long a producer may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A connection to the office of another process.
-struct Connection {
-    peer: Peer,
+pub(crate) struct Connection {
+    pub(crate) peer: Peer,
     /// The process that made it. A forked child makes its own, and gives nothing back that its parent has.
     process: u32,
     /// Locked for a request and its answer.
     state: Mutex<Visit>,
+    blocks: Mutex<Blocks>,
     /// The numbers for which streams wait, and some for which they have waited.
-    awaited: Mutex<Vec<(Arc<Page>, u32, u64)>>,
-}
-
-/// A block of another process.
-enum Opened {
-    Host(Mapping),
-    Device(OpenedBlock),
+    awaited: Mutex<Vec<Turn>>,
 }
 
 #[derive(Default)]
 struct Visit {
     page: Option<Arc<Page>>,
-    /// The blocks that are in use, by their number, and whether they are mapped for writes.
-    blocks: HashMap<(u64, bool), Weak<Opened>>,
     /// Whether an answer was lost, so that the next one would be taken for it.
     is_broken: bool,
 }
@@ -59,46 +51,15 @@ struct Visit {
 static CONNECTIONS: PerProcess<Mutex<HashMap<Address, Arc<Connection>>>> =
     PerProcess::new(|_| Mutex::new(HashMap::new()));
 
-/// What the producer keeps for this process until it is given back.
-struct Lease {
+/// A block of another process in use. Its drop ends that, and gives the array back, if there is one.
+struct OpenArray {
     connection: Arc<Connection>,
-    page: Arc<Page>,
-    slot: u32,
-    number: u64,
+    key: Key,
+    block: Option<Arc<Opened>>,
+    turn: Option<Turn>,
+    may_rest: bool,
     /// Whether the number behind the work is written by a stream.
     is_number_queued: bool,
-}
-
-/// An array of another process. Its drop gives it back.
-struct OpenArray {
-    // First: it is unmapped before it is given back.
-    block: Option<Arc<Opened>>,
-    /// `None`, as the block, once the number behind the work is queued.
-    lease: Option<Lease>,
-}
-
-/// An array whose block nobody else uses.
-struct Last {
-    // First, as above: the producer may free it after that.
-    _block: Opened,
-    lease: Lease,
-}
-
-/// The answer of an office.
-struct Answer {
-    slot: u32,
-    number: u64,
-    is_read_only: bool,
-    page: Option<OwnedFd>,
-    block: Option<Given>,
-}
-
-/// What an office has given to map a block.
-enum Given {
-    File(OwnedFd),
-    Handle(IpcHandle),
-    /// Each with its bytes.
-    Pieces(Vec<(OwnedFd, u64)>),
 }
 
 impl Connection {
@@ -112,8 +73,9 @@ impl Connection {
         // Arrays that are still open keep their connection.
         all.retain(|_, connection| !connection.peer.has_ended());
         let peer = address.connect()?;
-        let (state, awaited) = (Mutex::default(), Mutex::default());
-        let connection = Arc::new(Self { peer, process: std::process::id(), state, awaited });
+        let (state, blocks, awaited) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let connection = Arc::new(Self { peer, process: std::process::id(), state, blocks, awaited });
+        Office::watch(connection.clone())?;
         all.insert(address.clone(), connection.clone());
         Ok(connection)
     }
@@ -127,9 +89,10 @@ impl Connection {
     }
 
     /// Sends a request, and waits while the office has no room for it.
-    fn send(&self, request: &[u8]) -> Result<()> {
+    fn send(&self, request: &Request) -> Result<()> {
+        let request = encode(request)?;
         loop {
-            match self.peer.send(request, &[]) {
+            match self.peer.send(&request, &[]) {
                 Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => self.wait_for_room()?,
@@ -148,13 +111,10 @@ impl Connection {
     }
 
     /// Asks for an array. The inner error is that of an office that refuses; after any other, the connection is of no use.
-    fn ask(&self, message: &Message, lacks: u8) -> Result<Result<Answer>> {
-        let mut request = [OPEN; OPEN_BYTES];
-        request[1..17].copy_from_slice(&message.nonce);
-        request[17] = lacks;
-        self.send(&request)?;
-        let mut bytes = [0; ANSWER_BYTES + 8 * MAX_PIECES + 1];
-        let (length, descriptors) = loop {
+    fn ask(&self, message: &Message, lacks: Lacks) -> Result<Result<(Given, Vec<OwnedFd>)>> {
+        self.send(&Request::Open { nonce: message.nonce, lacks })?;
+        let mut bytes = [0; MAX_BYTES + 1];
+        let (length, files) = loop {
             self.peer.wait(PATIENCE)?;
             match self.peer.receive(&mut bytes) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
@@ -162,112 +122,84 @@ impl Connection {
                 Ok(received) => break received,
             }
         };
-        let kind = bytes[3];
-        let is_whole = match (kind, length.checked_sub(ANSWER_BYTES)) {
-            (FILE, Some(0)) | (HANDLE, Some(HANDLE_BYTES)) => true,
-            (PIECES, Some(sizes)) => sizes % 8 == 0 && (1..=MAX_PIECES).contains(&(sizes / 8)),
-            _ => false,
-        };
-        if !is_whole {
-            return Err(malformed("answer", format_args!("{length} bytes"), "those of an answer"));
-        }
-        if let Some(refusal) = refusal(bytes[0])? {
-            return Ok(Err(refusal));
-        }
-        let slot = u32::from_le_bytes(core::array::from_fn(|index| bytes[4 + index]));
-        let number = u64::from_le_bytes(core::array::from_fn(|index| bytes[8 + index]));
-        if slot >= SLOTS || bytes[1] != lacks {
-            return Err(malformed(
-                "answer",
-                format_args!("slot {slot}"),
-                "a slot of the page, and what was asked for",
-            ));
-        }
-        let mut descriptors = descriptors.into_iter();
-        let page = if lacks & PAGE != 0 { descriptors.next() } else { None };
-        let block = match kind {
-            _ if lacks & BLOCK == 0 => None,
-            FILE => descriptors.next().map(Given::File),
-            PIECES => {
-                let sizes = bytes[ANSWER_BYTES..length].chunks_exact(8);
-                let sizes = sizes.map(|size| u64::from_le_bytes(core::array::from_fn(|index| size[index])));
-                let (count, pieces) = (sizes.len(), descriptors.zip(sizes).collect::<Vec<_>>());
-                (pieces.len() == count).then_some(Given::Pieces(pieces))
+        match decode(&bytes[..length])? {
+            Answer::Refused(refusal) => Ok(Err(refusal.into())),
+            Answer::Given(given) if given.place.0 < SLOTS => Ok(Ok((given, files))),
+            Answer::Given(given) => {
+                Err(malformed("answer", format_args!("slot {}", given.place.0), "a slot of the page"))
             }
-            _ => Some(Given::Handle(IpcHandle(core::array::from_fn(|index| bytes[ANSWER_BYTES + index])))),
-        };
-        Ok(Ok(Answer { slot, number, is_read_only: bytes[2] != 0, page, block }))
+        }
     }
 
     /// Makes a stream wait for the producer's work on an array, and returns the stream.
-    fn await_ready(
-        self: &Arc<Self>,
-        lease: &Lease,
-        device: Device,
-        stream: Option<StreamHandle>,
-    ) -> Result<StreamHandle> {
-        let Lease { page, slot, number, .. } = lease;
-        {
-            let mut awaited = lock(&self.awaited);
-            awaited.retain(|(page, slot, number)| !page.is_ready(*slot, *number));
-            if awaited.is_empty() {
-                let producer: Weak<Self> = Arc::downgrade(self);
-                Office::watch(producer)?;
+    fn await_ready(&self, turn: &Turn, device: Device, stream: Option<StreamHandle>) -> Result<StreamHandle> {
+        let mut awaited = lock(&self.awaited);
+        awaited.retain(|turn| !turn.is_ready());
+        awaited.push(turn.clone());
+        drop(awaited);
+        await_number(turn.shared_ready(), stream, Context::primary(device.device_id)?, device)
+    }
+
+    /// If the process has ended, ends the waits for it, because it will write no number, and closes its blocks.
+    pub(crate) fn end_waits_if_gone(&self) -> bool {
+        let has_ended = self.peer.has_ended();
+        if has_ended {
+            lock(&self.awaited).drain(..).for_each(|turn| turn.set_ready());
+            self.close_idle_blocks();
+        }
+        has_ended
+    }
+
+    /// Closes the blocks that have been idle for long enough, and returns when to look again.
+    pub(crate) fn close_idle(&self, now: Instant) -> Option<Instant> {
+        let (closed, next) = lock(&self.blocks).take_idle(now);
+        // First closed, then given back: the producer may free the block after that.
+        for (block, last) in closed {
+            drop(block);
+            // A producer that is gone needs nothing back.
+            last.map(|turn| self.send(&Request::Close(turn.place())));
+        }
+        next
+    }
+
+    /// Whether anything of the process is mapped here.
+    pub(crate) fn has_blocks(&self) -> bool {
+        !lock(&self.blocks).is_empty()
+    }
+
+    /// Closes all idle blocks. Returns whether there were any.
+    fn close_idle_blocks(&self) -> bool {
+        let has_idle = lock(&self.blocks).make_due();
+        if has_idle {
+            self.close_idle(Instant::now());
+        }
+        has_idle
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotOffered => gone(
+                "the array is no longer offered: it was opened as often as it may be, its time is over, or it was withdrawn",
+            ),
+            Refusal::NoSlot => {
+                let found = format!("more than {SLOTS} arrays of one process");
+                let allowed = format_args!("at most {SLOTS} that are open at a time").to_string();
+                Self::new(ErrorKind::OutOfMemory, "parcel", found, allowed)
             }
-            awaited.push((page.clone(), *slot, *number));
-        }
-        await_number(page.shared_ready(*slot, *number), stream, Context::primary(device.device_id)?, device)
-    }
-}
-
-impl Producer for Connection {
-    fn peer(&self) -> &Peer {
-        &self.peer
-    }
-
-    fn end_waits(&self) {
-        for (page, slot, number) in lock(&self.awaited).drain(..) {
-            page.set_ready(slot, number);
+            Refusal::Driver => gone("the producer's driver does not share the memory any more"),
         }
     }
 }
 
-impl Opened {
-    fn address(&self) -> usize {
-        match self {
-            Self::Host(mapping) => mapping.address(),
-            Self::Device(block) => block.address(),
-        }
+/// Whether the process that has offered an array still runs.
+pub(crate) fn is_alive(bytes: &[u8]) -> Result<bool> {
+    match Connection::to(&Message::read(bytes)?.office) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::Gone => Ok(false),
+        Err(error) => Err(error),
     }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Host(mapping) => mapping.bytes(),
-            Self::Device(block) => block.bytes(),
-        }
-    }
-}
-
-/// What the first byte of an answer refuses.
-fn refusal(answer: u8) -> Result<Option<Error>> {
-    let refusal = match answer {
-        GIVEN => return Ok(None),
-        NOT_OFFERED => gone(
-            "the array is no longer offered: it was opened as often as it may be, its time is over, or it was withdrawn",
-        ),
-        NO_SLOT => {
-            let found = format!("more than {SLOTS} arrays of one process");
-            Error::new(
-                ErrorKind::OutOfMemory,
-                "parcel",
-                found,
-                format_args!("at most {SLOTS} that are open at a time"),
-            )
-        }
-        REFUSED_BY_DRIVER => gone("the producer's driver does not share the memory any more"),
-        other => return Err(malformed("answer", other, "0 to 3")),
-    };
-    Ok(Some(refusal))
 }
 
 /// Opens an array of another process. Its memory is used on a stream, or on one of the library.
@@ -287,17 +219,13 @@ pub(crate) fn open(bytes: &[u8], stream: Option<StreamHandle>) -> Result<Import>
         connection.forget(&message.office);
     }
     let array = opened?;
-    let block = array.block.as_deref();
-    let on_device = matches!(block, Some(Opened::Device(_)));
-    let stream = if on_device {
-        match &array.lease {
-            Some(lease) => connection.await_ready(lease, device, stream)?,
-            None => unreachable!("a lease is there until the drop"),
-        }
-    } else {
-        StreamHandle::NothingPending
+    let (address, awaited) = match (array.block.as_deref(), &array.turn) {
+        (Some(block), Some(turn)) => (block.address(), block.is_on_device().then_some(turn)),
+        _ => unreachable!("a block, and a turn, until the drop"),
     };
-    let info = message.describe(block.map_or(0, Opened::address), device, stream)?;
+    let nothing = Ok(StreamHandle::NothingPending);
+    let stream = awaited.map_or(nothing, |turn| connection.await_ready(turn, device, stream))?;
+    let (info, on_device) = (message.describe(address, device, stream)?, awaited.is_some());
     let owner = if on_device { Owner::ending_in_number(Box::new(array), &info) } else { Owner::new(array) };
     // SAFETY: 1: the owner keeps the mapping and the producer's lease; memory of another process is initialized. It is mapped for
     // writes if the message states so. 2: the memory is in no `Box`. 3: the stream waits for the producer's work, and is live as the
@@ -313,120 +241,115 @@ fn receive(
     device: Device,
 ) -> Result<OpenArray> {
     let key = (message.block, !message.is_read_only);
-    let known = visit.blocks.get(&key).and_then(Weak::upgrade);
-    let lacks = if visit.page.is_none() { PAGE } else { 0 } | if known.is_none() { BLOCK } else { 0 };
+    let mut array = OpenArray {
+        connection: connection.clone(),
+        key,
+        block: lock(&connection.blocks).get(key),
+        turn: None,
+        may_rest: false,
+        is_number_queued: false,
+    };
+    let lacks = Lacks { page: visit.page.is_none(), block: array.block.is_none() };
     // Until an answer has come.
     visit.is_broken = true;
     let answer = connection.ask(message, lacks)?;
     visit.is_broken = false;
-    let answer = answer?;
-    let (slot, number) = (answer.slot, answer.number);
-    match take(visit, known, &answer, message, device) {
-        Ok((page, block)) => {
-            visit.blocks.retain(|_, block| block.strong_count() > 0);
-            visit.blocks.insert(key, Arc::downgrade(&block));
-            let connection = connection.clone();
-            let lease = Lease { connection, page, slot, number, is_number_queued: false };
-            Ok(OpenArray { block: Some(block), lease: Some(lease) })
+    let (given, files) = answer?;
+    if let Err(error) = array.take(visit, &given, files, message, device) {
+        // The array was not used, and may be opened again.
+        visit.is_broken = connection.send(&Request::Refuse(given.place)).is_err();
+        return Err(error);
+    }
+    Ok(array)
+}
+
+impl OpenArray {
+    /// Maps what came with an answer, and checks it.
+    fn take(
+        &mut self,
+        visit: &mut Visit,
+        given: &Given,
+        mut files: Vec<OwnedFd>,
+        message: &Message,
+        device: Device,
+    ) -> Result<()> {
+        // The message decides whether the memory is mapped for writes. A changed one must not.
+        if given.is_read_only && !message.is_read_only {
+            let found = "a message about a writable array, which its producer has shared for reading";
+            return Err(Error::new(ErrorKind::ReadOnly, "parcel.flags", found, "the message as it was sent"));
         }
-        Err(error) => {
-            // The array was not used, and may be opened again.
-            visit.is_broken = connection.send(&closing(REFUSE, slot, number)).is_err();
-            Err(error)
+        if visit.page.is_none() && !files.is_empty() {
+            visit.page = Some(Arc::new(Page::of_other(&files.remove(0))?));
         }
+        let page = visit.page.clone().ok_or_else(|| no_descriptor("page"))?;
+        let (slot, number) = given.place;
+        let turn = Turn { page, slot, number };
+        let block = match &self.block {
+            Some(known) => known.clone(),
+            None => {
+                let map = || map(given.block.as_ref(), &files, message, device);
+                // The driver refuses a block in whose place another one was mapped, and mappings are limited.
+                let block = map()
+                    .or_else(|error| if self.connection.close_idle_blocks() { map() } else { Err(error) });
+                let block = Arc::new(block?);
+                lock(&self.connection.blocks).insert(self.key, block.clone());
+                self.block.insert(block).clone()
+            }
+        };
+        check(&block, message, device)?;
+        match &*block {
+            Opened::Device(block) => turn.page.register(block.context(), device)?,
+            Opened::Host(_) if turn.is_ready() => {}
+            Opened::Host(_) => {
+                let found = "a number that is not in the page";
+                return Err(malformed("answer", found, "an array whose work is done"));
+            }
+        }
+        (self.turn, self.may_rest) = (Some(turn), given.may_rest);
+        Ok(())
     }
 }
 
-/// Maps what came with an answer, and checks it.
-fn take(
-    visit: &mut Visit,
-    known: Option<Arc<Opened>>,
-    answer: &Answer,
-    message: &Message,
-    device: Device,
-) -> Result<(Arc<Page>, Arc<Opened>)> {
-    check_writable(message, answer.is_read_only)?;
-    let page = match (&visit.page, &answer.page) {
-        (Some(page), _) => page.clone(),
-        (None, Some(file)) => Arc::new(Page::of_other(file)?),
-        (None, None) => return Err(no_descriptor("page")),
-    };
-    visit.page = Some(page.clone());
-    let block = map(known, answer.block.as_ref(), message, device)?;
-    match &*block {
-        Opened::Device(block) => page.register(block.context(), device)?,
-        Opened::Host(_) if page.is_ready(answer.slot, answer.number) => {}
-        Opened::Host(_) => {
-            let found = "a number that is not in the page";
-            return Err(malformed("answer", found, "an array whose work is done"));
+/// Maps the block of a message.
+fn map(handle: Option<&Handle>, files: &[OwnedFd], message: &Message, device: Device) -> Result<Opened> {
+    let (bytes, is_writable) = (message.block_bytes, !message.is_read_only);
+    match (handle, device == Device::CPU) {
+        (Some(Handle::File), _) => {
+            let file = files.first().ok_or_else(|| no_descriptor("block"))?;
+            Mapping::of_other(file, bytes, is_writable).map(Opened::Host)
         }
+        (Some(Handle::Allocation(handle)), false) => {
+            let handle = handle.as_slice().try_into();
+            let handle = handle.map_err(|error| malformed("answer", error, "the 64 bytes of a handle"))?;
+            OpenedBlock::open(IpcHandle(handle), device, bytes).map(Opened::Device)
+        }
+        (Some(Handle::Pieces(sizes)), false) if sizes.len() == files.len() => {
+            OpenedBlock::map(files, sizes, device, bytes, is_writable).map(Opened::Device)
+        }
+        (Some(Handle::Pieces(_)), false) => Err(no_descriptor("block")),
+        (Some(_), true) => Err(other_memory("memory of a GPU", "memory of the host")),
+        (None, _) => Err(malformed("answer", "no block", "what was asked for")),
     }
-    Ok((page, block))
+}
+
+/// Checks that a block is the one of a message, which may have been changed to tell of another array's, or of another size.
+fn check(block: &Opened, message: &Message, device: Device) -> Result<()> {
+    // An array of a GPU without elements has no block there.
+    let has_elements = message.shape.iter().all(|extent| *extent != 0);
+    if block.is_on_device() != (device != Device::CPU) && has_elements {
+        return Err(other_memory("memory of another kind", "that of the message"));
+    }
+    if block.bytes() as u64 != message.block_bytes {
+        let (found, allowed) = (format!("{} bytes", message.block_bytes), block.bytes());
+        return Err(Error::new(ErrorKind::OutOfBounds, "parcel.block", found, allowed));
+    }
+    Ok(())
 }
 
 /// The system drops descriptors for which a process has no room.
 fn no_descriptor(what: &str) -> Error {
     let found = format!("no descriptor of the {what}");
     Error::new(ErrorKind::OutOfMemory, "parcel", found, "fewer open files in this process")
-}
-
-/// The message decides whether the memory is mapped for writes. A changed one must not.
-fn check_writable(message: &Message, is_read_only: bool) -> Result<()> {
-    if is_read_only && !message.is_read_only {
-        let found = "a message about a writable array, which its producer has shared for reading";
-        return Err(Error::new(ErrorKind::ReadOnly, "parcel.flags", found, "the message as it was sent"));
-    }
-    Ok(())
-}
-
-/// Returns the mapping of the block of a message.
-fn map(
-    known: Option<Arc<Opened>>,
-    given: Option<&Given>,
-    message: &Message,
-    device: Device,
-) -> Result<Arc<Opened>> {
-    let mapping = match (known, given) {
-        (Some(known), _) => known,
-        (None, Some(Given::File(file))) => {
-            let mapping = Mapping::of_other(file, message.block_bytes, !message.is_read_only)?;
-            Arc::new(Opened::Host(mapping))
-        }
-        (None, Some(Given::Handle(handle))) if device != Device::CPU => {
-            Arc::new(Opened::Device(OpenedBlock::open(*handle, device, message.block_bytes)?))
-        }
-        (None, Some(Given::Pieces(pieces))) if device != Device::CPU => {
-            let (bytes, is_writable) = (message.block_bytes, !message.is_read_only);
-            Arc::new(Opened::Device(OpenedBlock::map(pieces, device, bytes, is_writable)?))
-        }
-        (None, Some(Given::Handle(_) | Given::Pieces(_))) => {
-            return Err(other_memory("memory of a GPU", "memory of the host"));
-        }
-        (None, None) => return Err(no_descriptor("block")),
-    };
-    // A message that was changed may tell of another array's block. An array of a GPU without elements has none there.
-    let on_device = matches!(*mapping, Opened::Device(_));
-    if on_device != (device != Device::CPU) && message.shape.iter().all(|extent| *extent != 0) {
-        return Err(other_memory("memory of another kind", "that of the message"));
-    }
-    // An earlier message may have told another size.
-    if mapping.bytes() as u64 != message.block_bytes {
-        let (found, allowed) = (message.block_bytes, mapping.bytes());
-        return Err(Error::new(
-            ErrorKind::OutOfBounds,
-            "parcel.block",
-            format_args!("{found} bytes"),
-            format_args!("{allowed}"),
-        ));
-    }
-    Ok(mapping)
-}
-
-fn closing(request: u8, slot: u32, number: u64) -> [u8; CLOSE_BYTES] {
-    let mut bytes = [request; CLOSE_BYTES];
-    bytes[1..5].copy_from_slice(&slot.to_le_bytes());
-    bytes[5..].copy_from_slice(&number.to_le_bytes());
-    bytes
 }
 
 #[cold]
@@ -436,34 +359,27 @@ fn other_memory(found: &str, allowed: &str) -> Error {
 
 impl EndsInNumber for OpenArray {
     fn number(&self) -> Option<SharedNumber> {
-        self.lease.as_ref().map(|lease| lease.page.shared_done(lease.slot, lease.number))
+        self.turn.as_ref().map(Turn::shared_done)
     }
 
     fn was_queued(&mut self) {
-        let (Some(mut lease), Some(block)) = (self.lease.take(), self.block.take()) else { return };
-        lease.is_number_queued = true;
-        if let Some(block) = Arc::into_inner(block) {
-            // Without an office nothing was opened.
-            let _ = Office::drop_when_done(Box::new(Last { _block: block, lease }));
-        }
+        self.is_number_queued = true;
     }
 }
 
-impl LastArray for Last {
-    fn is_done(&self) -> bool {
-        self.lease.page.is_done(self.lease.slot, self.lease.number)
-    }
-}
-
-impl Drop for Lease {
+impl Drop for OpenArray {
     fn drop(&mut self) {
         // A forked child gives nothing back that its parent has.
-        if self.connection.process == std::process::id() {
-            if !self.is_number_queued {
-                self.page.set_done(self.slot, self.number);
-            }
-            // A producer that is gone needs nothing back.
-            let _ = self.connection.send(&closing(CLOSE, self.slot, self.number));
+        let is_own = self.connection.process == std::process::id();
+        let Some(block) = self.block.take().filter(|_| is_own) else { return };
+        let turn = self.turn.take();
+        turn.iter().filter(|_| !self.is_number_queued).for_each(Turn::set_done);
+        let put_down = lock(&self.connection.blocks).put_down(self.key, block, turn, self.may_rest);
+        let (request, is_unknown) = put_down;
+        // A producer that is gone needs nothing back.
+        request.map(|request| self.connection.send(&request));
+        if is_unknown {
+            Office::wake_thread();
         }
     }
 }

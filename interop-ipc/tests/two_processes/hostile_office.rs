@@ -105,8 +105,11 @@ struct Answer {
 
 /// An answer that is as it should be, but that the number in the page is 0.
 fn answer() -> Answer {
-    let bytes = [&[0, 3, 0, 0][..], &0_u32.to_le_bytes()[..], &0_u64.to_le_bytes()[..]].concat();
-    Answer { bytes, files: vec![file(PAGE, SealFlags::SHRINK), file(BLOCK, SealFlags::SHRINK)] }
+    // An array is given: its slot and number, whether it is read-only, whether it may rest, and a block, which is a file.
+    Answer {
+        bytes: vec![0, 0, 0, 0, 0, 1, 0],
+        files: vec![file(PAGE, SealFlags::SHRINK), file(BLOCK, SealFlags::SHRINK)],
+    }
 }
 
 type Change = fn(&mut Answer);
@@ -176,18 +179,20 @@ fn answers_against_the_protocol_are_refused() {
         change(&mut changed);
         open_from(Some(changed)).unwrap_err()
     };
-    let cases: [(&str, Change); 12] = [
-        ("memory of an unknown kind", |answer| answer.bytes[3] = 9),
-        ("a handle without its bytes", |answer| answer.bytes[3] = 1),
-        ("pieces without sizes", |answer| answer.bytes[3] = 2),
-        ("a slot beyond the page", |answer| answer.bytes[5] = 4),
-        ("a number that is not in the page", |answer| answer.bytes[8] = 1),
-        ("a status that does not exist", |answer| answer.bytes[0] = 9),
-        ("fewer descriptors than asked for", |answer| answer.bytes[1] = 1),
+    let cases: [(&str, Change); 13] = [
+        ("memory of an unknown kind", |answer| answer.bytes[6] = 9),
+        ("a handle without its bytes", |answer| answer.bytes[6] = 1),
+        ("pieces without sizes", |answer| answer.bytes[6] = 2),
+        // 1024, in seven bits a byte.
+        ("a slot beyond the page", |answer| drop(answer.bytes.splice(1..2, [0x80, 8]))),
+        ("a number that is not in the page", |answer| answer.bytes[2] = 1),
+        ("an answer that does not exist", |answer| answer.bytes[0] = 9),
+        ("a refusal that does not exist", |answer| answer.bytes = vec![1, 9]),
+        ("no block", |answer| drop(answer.bytes.splice(5.., [0]))),
         ("no descriptors", |answer| answer.files.clear()),
         ("one descriptor", |answer| answer.files.truncate(1)),
-        ("an array that may not be written", |answer| answer.bytes[2] = 1),
-        ("a short answer", |answer| answer.bytes.truncate(9)),
+        ("an array that may not be written", |answer| answer.bytes[3] = 1),
+        ("a short answer", |answer| answer.bytes.truncate(5)),
         ("a long answer", |answer| answer.bytes.extend([0; 9])),
     ];
     for (what, change) in cases {
@@ -198,12 +203,13 @@ fn answers_against_the_protocol_are_refused() {
     }
     let of_a_gpu: [(&str, Change); 2] = [
         ("a handle", |answer| {
-            answer.bytes[3] = 1;
+            answer.bytes[6] = 1;
+            answer.bytes.push(64);
             answer.bytes.extend([0; 64]);
         }),
         ("a piece", |answer| {
-            answer.bytes[3] = 2;
-            answer.bytes.extend(BLOCK.to_le_bytes());
+            answer.bytes[6] = 2;
+            answer.bytes.extend([1, 120]);
         }),
     ];
     for (what, change) in of_a_gpu {
@@ -219,8 +225,8 @@ fn a_message_that_was_changed_cannot_write_to_a_shared_array() {
     let count = Count::default();
     let parcel = Arc::new(count.image()).share_parcel(1, LONG).expect("shared memory");
     let mut message = parcel.bytes().to_vec();
-    assert_eq!(message[7], 1, "the flag of a read-only array");
-    message[7] = 0;
+    assert_eq!(message[6], 1, "a read-only array");
+    message[6] = 0;
     let error = open(&message).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
     drop(open(parcel.bytes()).expect("it does not count as opened"));

@@ -51,11 +51,17 @@ fn ask(socket: &OwnedFd, request: &[u8]) -> Option<u8> {
     let mut answer = [0; 64];
     send(socket, request, SendFlags::NOSIGNAL).ok()?;
     let (length, _) = recv(socket, &mut answer[..], RecvFlags::empty()).ok()?;
+    // An array is given, or the number of a refusal follows.
     (length > 0).then(|| answer[0])
 }
 
+/// The first byte of other requests.
+const CLOSE: u8 = 1;
+const REFUSE: u8 = 2;
+
+/// A request for an array, the page and the block.
 fn opening(nonce: &[u8]) -> Vec<u8> {
-    [&[1], nonce, &[3]].concat()
+    [&[0], nonce, &[1, 1]].concat()
 }
 
 #[test]
@@ -79,21 +85,19 @@ fn requests_that_no_visitor_makes_end_the_connection() {
     let count = Count::default();
     let parcel = Arc::new(count.image()).share_parcel(50, LONG).expect("shared memory");
     let nonce = &parcel.bytes()[NONCE..NONCE + 16];
-    let closing = |kind: u8, slot: u32, number: u64| {
-        [&[kind][..], &slot.to_le_bytes()[..], &number.to_le_bytes()[..]].concat()
-    };
     let long = [1; 100];
-    let requests: [&[u8]; 9] = [
+    let requests: [&[u8]; 10] = [
+        &[],
         &[0],
-        &[1],
         &[9; 18],
         &long,
-        &opening(nonce)[..17],
+        &opening(nonce)[..18],
+        &[&opening(nonce)[..], &[0]].concat(),
         // Slots and numbers that are not open, and one that still is.
-        &closing(2, 0, 2),
-        &closing(2, 1, 1),
-        &closing(3, u32::MAX, 1),
-        &closing(2, 0, 1),
+        &[CLOSE, 0, 2],
+        &[CLOSE, 1, 1],
+        &[REFUSE, 0xff, 0xff, 0xff, 0xff, 0xf, 1],
+        &[CLOSE, 0, 1],
     ];
     for request in requests {
         let socket = connect(parcel.bytes());
@@ -104,7 +108,7 @@ fn requests_that_no_visitor_makes_end_the_connection() {
     let socket = connect(parcel.bytes());
     for number in 1..100 {
         assert_eq!(ask(&socket, &opening(nonce)), Some(0), "opening {number}");
-        send(&socket, &closing(3, 0, number), SendFlags::NOSIGNAL).expect("the office listens");
+        send(&socket, &[REFUSE, 0, number], SendFlags::NOSIGNAL).expect("the office listens");
     }
     drop(socket);
     parcel.take_back(LONG).expect("all connections have ended");
