@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Generic, Self, SupportsIndex, TypeVar, final
+from typing import Any, Generic, Protocol, Self, SupportsIndex, TypeVar, final
 
 from interop_core import AnyArray, ExportedArray
 from typing_extensions import Buffer
 
-__all__ = ["ArrayError", "Lease", "Parcel", "empty", "leases", "listen_at", "open", "share"]
+__all__ = ["ArrayError", "Lease", "Parcel", "empty", "is_alive", "leases", "listen_at", "open", "share"]
 
 _Array = TypeVar("_Array", bound=AnyArray)
+
+class _HasStream(Protocol):
+    def __cuda_stream__(self) -> tuple[int, int]: ...
 
 class ArrayError(BufferError, ValueError):
     """An array that cannot be shared or opened, and why."""
@@ -21,8 +24,8 @@ class Parcel(Generic[_Array]):
 
     def withdraw(self) -> None:
         """Ends the offer: nobody can open the array from now on. Who has it open keeps it."""
-    def take_back(self, seconds: float | None = None) -> _Array:
-        """Ends the offer, waits until nobody has the array open, and returns it."""
+    def take_back(self, seconds: float | None = None, *, stream: SupportsIndex | _HasStream | None = None) -> _Array:
+        """Ends the offer, waits until nobody has the array open, and returns it. A `stream` waits for the work of their GPUs."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self, exception: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
@@ -48,8 +51,11 @@ def share(
 ) -> Parcel[_Array]:
     """Offers an array to other processes, and returns the message for them."""
 
-def open(message: Buffer) -> ExportedArray:
-    """Opens an array of another process, by the message of its parcel."""
+def open(message: Buffer, *, stream: SupportsIndex | _HasStream | None = None) -> ExportedArray:
+    """Opens an array of another process, by the message of its parcel. A `stream` waits for its work."""
+
+def is_alive(message: Buffer) -> bool:
+    """Whether the process that has offered an array still runs."""
 
 def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: Any = None) -> ExportedArray:
     """Allocates an array that other processes can open. Its elements are zero."""

@@ -13,7 +13,7 @@ use interop_core::{
 
 use crate::block::Block;
 use crate::message::ANY_ADDRESS;
-use crate::office::Parcel;
+use crate::office::{Draft, Parcel};
 use crate::share::{draft, offered};
 
 /// Offers an array without a struct, as [`share_parcel`](crate::ShareParcel::share_parcel) does.
@@ -34,6 +34,19 @@ pub fn share_import(import: Import, opens: u32, time: Duration) -> Result<Parcel
 /// The import is returned with the reason, as [`share_parcel`](crate::ShareParcel::share_parcel).
 pub fn give_import(import: Import, time: Duration) -> Result<Parcel<Import>, Refused<Import>> {
     let draft = draft(import.info(), import.info().is_read_only(), 1, time);
+    offered(import, draft)
+}
+
+/// As [`share_import`] or [`give_import`], for a program that keeps the array by other means as well: the block stays mapped in the
+/// other process for a while, and the import is kept until it is closed, also after [`Parcel::end_use`].
+#[doc(hidden)]
+pub fn lend_import(
+    import: Import,
+    is_read_only: bool,
+    opens: u32,
+    time: Duration,
+) -> Result<Parcel<Import>, Refused<Import>> {
+    let draft = draft(import.info(), is_read_only, opens, time).map(Draft::that_may_rest);
     offered(import, draft)
 }
 

@@ -11,7 +11,7 @@
 //! | [`FromParcel`], [`open`], [`open_on`] | opens an array as a struct, or as an [`Import`] |
 //! | [`share_import`], [`give_import`], [`copy_import`] | offer an array without a struct, for example of NumPy over a [`SharedVec`] |
 //! | [`zeroed`] | memory that can be shared, of any element type |
-//! | [`leases`], [`listen_at`] | who has what open; a path for containers |
+//! | [`leases`], [`is_alive`], [`listen_at`] | who has what open; whether a producer runs; a path for containers |
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("`interop-ipc` needs memory files and abstract sockets, which only Linux has");
@@ -36,6 +36,8 @@ mod visit;
 
 use interop_core::{Import, Result, StreamHandle};
 
+#[doc(hidden)]
+pub use imports::lend_import;
 pub use imports::{copy_import, give_import, share_import, zeroed};
 pub use office::{Lease, Parcel, leases, listen_at};
 pub use share::{FromParcel, ShareParcel};
@@ -79,4 +81,25 @@ pub fn open(bytes: &[u8]) -> Result<Import> {
 /// the work done.
 pub fn open_on(bytes: &[u8], stream: StreamHandle) -> Result<Import> {
     visit::open(bytes, Some(stream))
+}
+
+/// Whether the process that has offered an array still runs. The bytes are those of a [`Parcel`], which may have been opened.
+///
+/// What this process has open stays readable without its producer. But work on a GPU that the producer had pending ends with it, and the
+/// elements are then unfinished. If it still runs after your own work on the array is done, then the array was finished.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let import = interop_ipc::zeroed(interop_core::DType::F32, &[3])?;
+/// let parcel = interop_ipc::share_import(import, 1, Duration::from_secs(9)).map_err(|refused| refused.error)?;
+/// assert!(interop_ipc::is_alive(parcel.bytes())?);
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`open`], without those of the memory and of the offer.
+pub fn is_alive(bytes: &[u8]) -> Result<bool> {
+    visit::is_alive(bytes)
 }

@@ -278,11 +278,13 @@ fn target() -> PathBuf {
 mod tests {
     use super::*;
 
-    /// The stubs are copied, because the template must be complete on its own.
+    /// The stubs are copied, because a template, and a wheel of `interop_ipc`, must be complete on its own.
     #[test]
     fn the_types_of_arrays_are_those_of_the_core() {
         let file = "interop_core-stubs/__init__.pyi";
         let of = |folder: &str| files::read(&workspace::root().join(folder).join(file)).expect("the stubs");
-        assert_eq!(of("examples/hello-python"), of("interop-core/python"));
+        for folder in ["examples/hello-python", "interop-ipc/python"] {
+            assert_eq!(of(folder), of("interop-core/python"), "{folder}");
+        }
     }
 }

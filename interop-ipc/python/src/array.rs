@@ -1,7 +1,7 @@
 //! Arrays of any library on their way in and out, and memory that can be shared.
 
 use interop_core::arrays::ArrayD;
-use interop_core::python::{ExportedArray, extract_integer};
+use interop_core::python::{ExportedArray, extract_integer, extract_stream};
 use interop_core::{DType, Error, ErrorKind, FromArray, Import, SharedBuffer};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -17,14 +17,35 @@ fn exported(py: Python<'_>, import: Import) -> PyResult<Bound<'_, ExportedArray>
 /// Opens an array of another process, by the message of its parcel: any object with a buffer.
 ///
 /// The array is read-only, unless it was shared with `writable=True`. NumPy, PyTorch and JAX use it in place:
-/// `numpy.from_dlpack(array)`. On a GPU their streams wait for the work that was pending when the array was shared. It is given back
-/// when the last array over its memory is gone. `ConnectionError` if the other process has ended, or the array is not offered any
-/// more.
+/// `numpy.from_dlpack(array)`. On a GPU their streams wait for the work that was pending when the array was shared; `stream` does so at
+/// once, and the array is on it. It is an integer as that of `__dlpack__`, or an object with `__cuda_stream__`, and must live as long as
+/// the array. The array is given back when the last array over its memory is gone. `ConnectionError` if the other process has ended, or
+/// the array is not offered any more.
 #[pyfunction]
-pub(crate) fn open<'py>(py: Python<'py>, message: &Bound<'py, PyAny>) -> PyResult<Bound<'py, ExportedArray>> {
+#[pyo3(signature = (message, *, stream=None))]
+pub(crate) fn open<'py>(
+    py: Python<'py>,
+    message: &Bound<'py, PyAny>,
+    stream: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, ExportedArray>> {
     let message = PyBuffer::<u8>::get(message)?.to_vec(py)?;
-    let import = py.detach(|| ::interop_ipc::open(&message)).map_err(to_exception)?;
+    let stream = stream.map(extract_stream).transpose()?;
+    let open = || match stream {
+        Some(stream) => ::interop_ipc::open_on(&message, stream),
+        None => ::interop_ipc::open(&message),
+    };
+    let import = py.detach(open).map_err(to_exception)?;
     exported(py, import)
+}
+
+/// Whether the process that has offered an array still runs, by the message of its parcel, which may have been opened.
+///
+/// What is open stays readable without its producer. But work on a GPU that the producer had pending ends with it, and the elements are
+/// then unfinished. If it still runs after your own work on the array is done, then the array was finished.
+#[pyfunction]
+pub(crate) fn is_alive(py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let message = PyBuffer::<u8>::get(message)?.to_vec(py)?;
+    py.detach(|| ::interop_ipc::is_alive(&message)).map_err(to_exception)
 }
 
 /// Allocates an array that other processes can open. Its elements are zero.

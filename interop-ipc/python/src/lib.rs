@@ -23,7 +23,7 @@ mod interop_ipc {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::array::{empty, open};
+    use super::array::{empty, is_alive, open};
     #[pymodule_export]
     use super::parcel::{Parcel, share};
     #[pymodule_export]

@@ -6,7 +6,8 @@ use core::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use interop_core::{ErrorKind, Import, Refused};
+use interop_core::python::extract_stream;
+use interop_core::{ErrorKind, Import, StreamHandle};
 use pyo3::exceptions::{PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -57,12 +58,8 @@ pub(crate) fn share(
         py.detach(|| ::interop_ipc::copy_import(&import, opens, time))
     } else {
         // Not detached: nothing waits, and what is refused is dropped here.
-        let offer = if writable {
-            ::interop_ipc::give_import(import, time)
-        } else {
-            ::interop_ipc::share_import(import, opens, time)
-        };
-        offer.map_err(|refused| refused.error)
+        let is_read_only = import.info().is_read_only();
+        ::interop_ipc::lend_import(import, is_read_only, opens, time).map_err(|refused| refused.error)
     };
     let offer = offer.map_err(to_exception)?;
     Ok(Parcel {
@@ -85,17 +82,14 @@ impl Parcel {
         change(&mut self.offer.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn wait(&self, py: Python<'_>, time: Duration) -> PyResult<()> {
-        let Some(mut offer) = self.change(Option::take) else {
+    fn wait(&self, py: Python<'_>, time: Duration, stream: Option<StreamHandle>) -> PyResult<()> {
+        let Some(offer) = self.change(Option::take) else {
             return Err(PyRuntimeError::new_err("the array was taken back, or another thread does it now"));
         };
         let start = Instant::now();
         loop {
             let left = time.saturating_sub(start.elapsed());
-            let waited = py.detach(|| offer.take_back(left.min(SIGNALS)));
-            // The array is dropped here, where the thread has the lock.
-            let Err(Refused { value, error }) = waited else { return Ok(()) };
-            offer = *value;
+            let Err(error) = py.detach(|| offer.end_use(stream, left.min(SIGNALS))) else { return Ok(()) };
             let interrupted = py.check_signals();
             let is_late = error.kind() == ErrorKind::AlreadyBorrowed;
             if interrupted.is_ok() && is_late && start.elapsed() < time {
@@ -130,9 +124,18 @@ impl Parcel {
     ///
     /// It waits for as long as the array was offered for, or for `seconds`, and then raises a `TimeoutError`; `leases` tells who has
     /// it open. A process that has ended has nothing open.
-    #[pyo3(signature = (seconds=None))]
-    fn take_back(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Py<PyAny>> {
-        self.wait(py, seconds.map_or(Ok(self.time), duration)?)?;
+    ///
+    /// On a GPU, it also waits for the work of the other processes, or with a `stream` makes that wait: use the array on this stream, an
+    /// integer as that of `__dlpack__`, or an object with `__cuda_stream__`.
+    #[pyo3(signature = (seconds=None, *, stream=None))]
+    fn take_back(
+        &self,
+        py: Python<'_>,
+        seconds: Option<f64>,
+        stream: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let stream = stream.map(extract_stream).transpose()?;
+        self.wait(py, seconds.map_or(Ok(self.time), duration)?, stream)?;
         Ok(self.array.clone_ref(py))
     }
 
@@ -149,7 +152,7 @@ impl Parcel {
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         if exception.is_none() {
-            return self.wait(py, self.time);
+            return self.wait(py, self.time, None);
         }
         self.withdraw(py);
         Ok(())

@@ -30,6 +30,11 @@ pub(crate) fn reports() -> usize {
     if is_simulated() { sim().take_reports().len() } else { 0 }
 }
 
+/// How often this process has called a function of the simulated driver.
+pub(crate) fn calls(function: &str) -> u64 {
+    if is_simulated() { sim().calls(function) } else { 0 }
+}
+
 /// Lets the next calls of a function fail, on the simulated driver.
 pub(crate) fn fail(function: &str, code: i32) {
     sim().fail_next(function, code);

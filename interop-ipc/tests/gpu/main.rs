@@ -6,8 +6,10 @@
 #![cfg(target_os = "linux")]
 
 mod driver;
+mod known_faults;
 mod memory;
 mod other;
+mod rest;
 mod rows;
 
 /// Prints a line of the table.

@@ -42,10 +42,14 @@ impl Pinned {
 
     /// Whether all bytes have a value. No work writes to the memory.
     pub(crate) fn is_all(&self, value: u8) -> bool {
+        self.starts_with(self.bytes, value)
+    }
+
+    /// Whether the first bytes have a value. No work writes to the memory.
+    pub(crate) fn starts_with(&self, bytes: usize, value: u8) -> bool {
         // SAFETY: `bytes` bytes, which a copy has written.
-        unsafe { std::slice::from_raw_parts(self.place.cast::<u8>(), self.bytes) }
-            .iter()
-            .all(|byte| *byte == value)
+        let all = unsafe { std::slice::from_raw_parts(self.place.cast::<u8>(), self.bytes) };
+        all[..bytes].iter().all(|byte| *byte == value)
     }
 }
 

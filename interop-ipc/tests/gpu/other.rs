@@ -180,6 +180,13 @@ impl State {
                 ok(cuStreamSynchronize(self.stream));
                 return Ok(self.target.is_all(value.parse().expect("a byte")).to_string());
             }
+            // The bytes that a round trip copies.
+            ["first", value] => {
+                ok(cuStreamSynchronize(self.stream));
+                return Ok(self.target.starts_with(4, value.parse().expect("a byte")).to_string());
+            }
+            ["again"] => self.copy_on(self.stream),
+            ["calls", function] => return Ok(calls(function).to_string()),
             ["seen", value] => return Ok(self.target.is_all(value.parse().expect("a byte")).to_string()),
             // The process is idle from then on: nothing polls.
             ["drop"] => self.open.clear(),

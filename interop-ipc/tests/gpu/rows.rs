@@ -10,14 +10,14 @@ use simulated_cuda::{Policy, sim};
 use crate::driver::*;
 use crate::memory::{Count, Gate, LONG, Pieces, Pinned, array_on, handle, share, soon};
 use crate::other::{NOT_SUPPORTED, Other, get_free, has_nothing, hex, unhex};
-use crate::row;
+use crate::{known_faults, rest, row};
 
 /// A block as that of a caching allocator, and an array in it.
-const BLOCK: usize = 8 << 20;
-const OFFSET: u64 = 3 << 20;
-const BYTES: usize = 64 << 10;
+pub(crate) const BLOCK: usize = 8 << 20;
+pub(crate) const OFFSET: u64 = 3 << 20;
+pub(crate) const BYTES: usize = 64 << 10;
 /// The bytes that the other process copies.
-const SEEN: usize = 4096;
+pub(crate) const SEEN: usize = 4096;
 
 type Row = (&'static str, fn(usize) -> Result<String, String>);
 
@@ -31,12 +31,17 @@ const ORDER: [Row; 7] = [
     ("offset in a block", offsets),
 ];
 
-const OTHERS: [Row; 11] = [
+const OTHERS: [Row; 16] = [
+    ("dora#978: a stacked tensor", known_faults::dora_978),
+    ("Mooncake#1622: tensors of one block", known_faults::mooncake_1622),
     ("contexts that are not current", |_| contexts()),
     ("a GPU that cannot wait for numbers", |_| without_numbers()),
     ("mapped memory in pieces", mapped),
     ("round trip, block known", |rounds| round_trip(rounds, true)),
     ("round trip, block new", |rounds| round_trip(rounds, false)),
+    ("round trip, blocks that rest", rest::resting),
+    ("freed while it is open", rest::freed_while_open),
+    ("whether a producer runs", rest::alive),
     ("message", |_| message()),
     ("growth", growth),
     ("consumer killed", |rounds| consumer_killed(rounds / 100)),
@@ -80,7 +85,7 @@ fn run(rows: &[Row], rounds: usize) -> bool {
 }
 
 /// The text if it holds, or as an error.
-fn hold(is_met: bool, text: String) -> Result<String, String> {
+pub(crate) fn hold(is_met: bool, text: String) -> Result<String, String> {
     if is_met { Ok(text) } else { Err(text) }
 }
 
@@ -89,24 +94,24 @@ fn is_reported(reports: usize) -> bool {
     reports > 0 || !is_simulated()
 }
 
-fn told(reports: usize) -> String {
+pub(crate) fn told(reports: usize) -> String {
     if is_simulated() { format!(", {reports} reports") } else { String::new() }
 }
 
-fn set(address: u64, value: u8, bytes: usize, stream: usize) {
+pub(crate) fn set(address: u64, value: u8, bytes: usize, stream: usize) {
     ok(cuMemsetD8Async(address, value, bytes, stream));
 }
 
 /// A value that differs from that of the round before.
-fn value(round: usize) -> u8 {
+pub(crate) fn value(round: usize) -> u8 {
     u8::try_from(round % 251).expect("a byte") + 1
 }
 
 /// An allocation, freed at its end.
-struct Block(u64);
+pub(crate) struct Block(pub(crate) u64);
 
 impl Block {
-    fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         Self(get(|out| cuMemAlloc_v2(out, bytes)))
     }
 }
@@ -149,7 +154,7 @@ fn offsets(_: usize) -> Result<String, String> {
     hold(wrong == 0 && same && lost, format!("{wrong} of {} wrong; by hand wrong: {lost}", places.len()))
 }
 
-fn get_handle(address: u64) -> [u8; 64] {
+pub(crate) fn get_handle(address: u64) -> [u8; 64] {
     let mut handle = MemoryHandle([0; 64]);
     ok(cuIpcGetMemHandle(&mut handle, address));
     handle.0

@@ -1,0 +1,87 @@
+//! Blocks that stay mapped while no array uses them, and memory that is freed while it is open.
+
+use std::time::Instant;
+
+use interop_core::Import;
+use interop_ipc::{Parcel, is_alive, lend_import};
+
+#[allow(clippy::wildcard_imports, reason = "the functions of the driver")]
+use crate::driver::*;
+use crate::memory::{Count, LONG, array, handle, soon};
+use crate::other::Other;
+use crate::rows::{BLOCK, BYTES, Block, OFFSET, SEEN, hold, set, told, value};
+
+/// Offers an array once, that may rest.
+fn lend(address: u64, stream: usize, count: &Count) -> Result<Parcel<Import>, String> {
+    let import = array(address, BYTES, Some(stream), count);
+    lend_import(import, true, 1, LONG).map_err(|refused| refused.to_string())
+}
+
+/// Array after array of one block, none of which is open together with another: the block is opened once, and the last array is kept
+/// until it is closed, so that the block is not freed before.
+pub(crate) fn resting(rounds: usize) -> Result<String, String> {
+    let (stream, mut other, count) = (stream(), Other::start(), Count::default());
+    let block = Block::new(BLOCK);
+    let (mut wrong, mut times) = (0, Vec::new());
+    for round in 0..rounds {
+        let place = block.0 + OFFSET + (round % 16 * SEEN) as u64;
+        let start = Instant::now();
+        set(place, value(round), BYTES, stream);
+        let parcel = lend(place, stream, &count)?;
+        let opened = other.open("trip", &parcel);
+        times.push(start.elapsed());
+        if opened != "ok" {
+            return Err(opened);
+        }
+        parcel.end_use(Some(handle(stream)), LONG).map_err(|error| error.to_string())?;
+        wrong += usize::from(other.ask(&format!("first {}", value(round))) != "true");
+    }
+    times.sort();
+    let openings = other.ask("calls cuIpcOpenMemHandle_v2").parse::<usize>().unwrap_or(0);
+    let is_kept = !count.is_zero();
+    let is_freed = soon(|| count.is_zero());
+    drop(block);
+    let reports = other.reports();
+    // The last array waits for the end of a tenth of a second.
+    let is_met = wrong + reports == 0 && is_freed && (!is_simulated() || openings == 1);
+    let half = times[times.len() / 2].as_micros();
+    hold(
+        is_met,
+        format!("{wrong} wrong, {openings} opened, kept {is_kept}, median {half} us{}", told(reports)),
+    )
+}
+
+/// The block is freed by hand while it is open. CUDA leaves that undefined, and the simulated driver reports it. A large block stays
+/// as it was on a GPU.
+pub(crate) fn freed_while_open(_: usize) -> Result<String, String> {
+    let (stream, mut other, count) = (stream(), Other::start(), Count::default());
+    let block = Block::new(BLOCK);
+    set(block.0, 5, BLOCK, stream);
+    let parcel = lend(block.0 + OFFSET, stream, &count)?;
+    let opened = other.open("open", &parcel);
+    ok(cuStreamSynchronize(stream));
+    drop((block, parcel));
+    let reports = reports();
+    other.tell("again");
+    let is_same = other.ask("check 5") == "true";
+    other.tell("drop");
+    let is_back = soon(|| count.is_zero());
+    hold(
+        opened == "ok" && is_back && (is_simulated() == (reports > 0)),
+        format!("as it was: {is_same}, given back: {is_back}{}", told(reports)),
+    )
+}
+
+/// Who has an array of a producer open can ask whether that still runs.
+pub(crate) fn alive(_: usize) -> Result<String, String> {
+    let mut other = Other::start();
+    let bytes = crate::other::unhex(&other.ask("pending"));
+    let import = interop_ipc::open(&bytes).map_err(|error| error.to_string())?;
+    let before = is_alive(&bytes);
+    other.kill();
+    let after = is_alive(&bytes);
+    drop(import);
+    ok(cuCtxSynchronize());
+    interop_core::cuda::finish_releases();
+    hold(before == Ok(true) && after == Ok(false), format!("before its end {before:?}, after it {after:?}"))
+}
