@@ -1,5 +1,6 @@
 """Arrays of a GPU between two processes, from Python, by the module `interop_ipc`: values, order in both directions, ends."""
 
+import ctypes
 import gc
 import multiprocessing
 import queue
@@ -23,6 +24,34 @@ def imported(library, message):
     return __import__(library).from_dlpack(array)
 
 
+class Handle(ctypes.Structure):
+    """`CUipcMemHandle`."""
+
+    _fields_ = [("bytes", ctypes.c_char * 64)]
+
+
+def handle_of(tensor):
+    """The handle of a tensor, as a program gets it that knows only `cuIpcGetMemHandle`."""
+    handle = Handle()
+    address = ctypes.c_uint64(tensor.data_ptr())
+    assert ctypes.CDLL("libcuda.so.1").cuIpcGetMemHandle(ctypes.byref(handle), address) == 0
+    return bytes(handle)
+
+
+def by_hand(message):
+    """The first number of a handle, as a program reads it that takes the opened address for that of the tensor."""
+    import torch
+
+    torch.cuda.init()
+    torch.zeros(1, device="cuda")  # makes the context current
+    driver, handle = ctypes.CDLL("libcuda.so.1"), Handle.from_buffer_copy(message)
+    address, value = ctypes.c_uint64(), ctypes.c_float()
+    assert driver.cuIpcOpenMemHandle_v2(ctypes.byref(address), handle, 1) == 0
+    assert driver.cuMemcpyDtoH_v2(ctypes.byref(value), address, ctypes.c_size_t(4)) == 0
+    assert driver.cuIpcCloseMemHandle(address) == 0
+    return value.value
+
+
 def answer(order, message, kept):
     """What the other process does for an order."""
     import torch
@@ -44,6 +73,12 @@ def answer(order, message, kept):
         kept[:] = [tensor.clone()]
     elif order == "what was copied":
         return float(kept[0].double().mean())
+    elif order == "offer late":
+        tensor = torch.zeros(1 << 16, device="cuda")
+        torch.cuda._sleep(2_000_000_000)  # a second
+        tensor += 1
+        kept[:] = [tensor, interop_ipc.share(tensor)]
+        return bytes(kept[1])
     elif order == "keep":
         kept[:] = [imported("torch", message)]
     elif order == "drop":
@@ -95,6 +130,71 @@ def test_a_view_keeps_its_offset_and_strides(torch, other):
     with interop_ipc.share(view) as parcel:
         assert other.ask("elements", parcel) == view.tolist()
         assert len(parcel) <= 200
+
+
+def compare_with_by_hand(torch, other, tensors):
+    """How many tensors arrive with a wrong first element, by hand and by this module."""
+    torch.cuda.synchronize()
+    hand = [other.ask("by hand", handle_of(tensor)) != float(tensor.flatten()[0]) for tensor in tensors]
+    ours = [other.ask("elements", interop_ipc.share(tensor)) != tensor.tolist() for tensor in tensors]
+    return sum(hand), sum(ours)
+
+
+def test_dora_978(torch, other):
+    """A tensor that was stacked from two others arrived as one of them: https://github.com/dora-rs/dora/issues/978."""
+    torch.cuda.empty_cache()
+    first = torch.arange(6, dtype=torch.float32, device="cuda").reshape(2, 3) + 1
+    second = first + 6
+    stacked = torch.stack([first, second]) + 20
+    hand, ours = compare_with_by_hand(torch, other, [stacked])
+    assert (hand, ours) == (1, 0)
+
+
+def test_mooncake_1622(torch, other):
+    """Tensors of one block lost their offsets: https://github.com/kvcache-ai/Mooncake/pull/1622."""
+    sizes = (16, 4 << 10, 32 << 10)
+    tensors = [torch.full((size,), float(value + 2), device="cuda") for value, size in enumerate(sizes)]
+    hand, ours = compare_with_by_hand(torch, other, tensors)
+    assert hand >= 2 and ours == 0
+
+
+def test_streams_are_named(torch, other):
+    stream, tensor, wrong = torch.cuda.Stream(), torch.zeros(1 << 20, device="cuda"), 0
+    with torch.cuda.stream(stream):
+        for number in range(50):
+            torch.cuda._sleep(CYCLES)
+            tensor.fill_(number)
+            parcel = interop_ipc.share(tensor)
+            wrong += other.ask("first, on a named stream", parcel) != number
+            assert parcel.take_back(10, stream=stream) is tensor
+    assert wrong == 0
+
+
+def test_the_writer_s_stream_waits_for_the_reader(torch, other):
+    stream, tensor, wrong = torch.cuda.Stream(), torch.zeros(1 << 16, device="cuda"), 0
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        for number in range(100):
+            tensor.fill_(number)
+            parcel = interop_ipc.share(tensor)
+            assert other.ask("copy late", parcel) == "done"
+            parcel.take_back(10, stream=stream)  # the host does not wait
+            tensor.fill_(-1)
+            stream.synchronize()
+            wrong += other.ask("what was copied") != number
+    assert wrong == 0
+
+
+def test_a_reader_asks_whether_the_producer_runs(torch):
+    producer = Other()
+    message = producer.ask("offer late")
+    tensor = torch.from_dlpack(interop_ipc.open(message))
+    assert interop_ipc.is_alive(message)
+    producer.process.kill()
+    producer.process.join()
+    total = float(tensor.sum())  # the stream does not wait for ever, for work that will not be done
+    assert not interop_ipc.is_alive(message), total
+    producer.end()
 
 
 @pytest.mark.parametrize("library", ["torch", "cupy", "jax"])

@@ -16,7 +16,7 @@ from pathlib import Path
 import interop_ipc
 import numpy as np
 import pytest
-from support import PATIENCE, wait_for
+from support import PATIENCE, files, wait_for
 
 
 def numbers(shape=(2, 3), dtype="float32"):
@@ -169,8 +169,11 @@ def test_messages_that_are_refused():
         with pytest.raises((TypeError, BufferError)):
             interop_ipc.open(wrong)
     beyond = bytearray(message)
-    at = message.rindex((24).to_bytes(8, "little"))  # the bytes of the block
-    beyond[at] = 23
+    at = 26 + message[25]  # behind the address of the office: the number of the block, in seven bits a byte
+    while beyond[at] & 0x80:
+        at += 1
+    assert beyond[at + 1] == 24, "the bytes of the block"
+    beyond[at + 1] = 23
     with pytest.raises(interop_ipc.ArrayError, match="the 23 bytes of memory"):
         interop_ipc.open(beyond)
     assert np.asarray(interop_ipc.open(message)).sum() == 15, "the offer stays"
@@ -251,6 +254,73 @@ def test_either_process_is_killed(reader):
     assert opened.tolist() == [1, 2, 3], "what is open stays"
     with pytest.raises(ConnectionError, match="ended"):
         interop_ipc.open(theirs[1])
+
+
+def test_a_reader_asks_whether_the_producer_runs(reader):
+    message = bytes.fromhex(reader.ask("share"))
+    assert interop_ipc.is_alive(message), "before it is opened"
+    opened = np.asarray(interop_ipc.open(message))
+    assert interop_ipc.is_alive(message), "after that"
+    reader.kill()
+    assert not interop_ipc.is_alive(message)
+    assert opened.tolist() == [1, 2, 3], "what is open stays"
+    with pytest.raises(TypeError):
+        interop_ipc.is_alive(message[:-1])
+
+
+def test_a_producer_that_hangs(reader):
+    """It does not answer, but the reader does not wait for ever. What is open stays open."""
+    messages = [bytes.fromhex(reader.ask("share")) for _ in range(3)]
+    opened = np.asarray(interop_ipc.open(messages[0]))
+    os.kill(reader.process.pid, signal.SIGSTOP)
+    try:
+        assert interop_ipc.is_alive(messages[1]), "it has not ended"
+        with pytest.raises(ConnectionError, match="not answered"):
+            interop_ipc.open(messages[1])
+    finally:
+        os.kill(reader.process.pid, signal.SIGCONT)
+    assert opened.tolist() == [1, 2, 3]
+    assert np.asarray(interop_ipc.open(messages[2])).tolist() == [1, 2, 3], "by a new connection"
+
+
+class Stream:
+    """As a stream of CuPy or cuda.core."""
+
+    def __cuda_stream__(self):
+        return 0, 0
+
+
+@pytest.mark.parametrize("stream", [1, 2, 7 << 20, np.int64(2), Stream()])
+def test_a_stream_means_nothing_for_memory_of_the_host(reader, stream):
+    array = numbers()
+    parcel = interop_ipc.share(array, opens=2)
+    assert np.asarray(interop_ipc.open(parcel, stream=stream)).sum() == 15
+    reader.ask("open", parcel)
+    with pytest.raises(TimeoutError):
+        parcel.take_back(0.01, stream=stream)
+    reader.ask("drop")
+    assert parcel.take_back(stream=stream) is array
+
+
+@pytest.mark.parametrize("stream", [0, -3, "1", 1.5, True, object()])
+def test_streams_that_are_refused(stream):
+    parcel = interop_ipc.share(numbers())
+    for use in (lambda: interop_ipc.open(parcel, stream=stream), lambda: parcel.take_back(stream=stream)):
+        with pytest.raises((TypeError, ValueError)):
+            use()
+    assert np.asarray(interop_ipc.open(parcel)).sum() == 15, "the offer stays"
+
+
+def test_a_block_stays_mapped_for_a_while(reader):
+    """So that array after array of one block is opened without mapping it again, and the producer gets each back at once."""
+    array = numbers((1 << 20,))
+    for _ in range(3):
+        parcel = interop_ipc.share(array)
+        before = files()
+        assert np.asarray(interop_ipc.open(parcel))[-1] == array[-1]
+        parcel.take_back(PATIENCE)
+        assert files() >= before, "still mapped"
+    wait_for(lambda: files() < before + 1)
 
 
 def test_a_producer_that_has_ended():

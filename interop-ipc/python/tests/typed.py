@@ -15,7 +15,11 @@ with interop_ipc.share(frame, copy=True) as lent:
     length: int = len(lent)
 oldest: float = max(lease.seconds for lease in interop_ipc.leases())
 interop_ipc.listen_at("/run/robot/camera")
+on_stream = interop_ipc.open(message, stream=1)
+taken: np.ndarray[Any, Any] = parcel.take_back(stream=2)
+runs: bool = interop_ipc.is_alive(parcel)
 
 interop_ipc.open("text")  # type: ignore[arg-type]
 interop_ipc.share("text")  # type: ignore[type-var]
+interop_ipc.open(message, stream="1")  # type: ignore[arg-type]
 interop_ipc.share(frame, 2)  # type: ignore[call-arg]

@@ -1,9 +1,13 @@
 """An array to another process and an answer back, beside what a user would write instead.
 
     cargo xtask bench-python processes
+    python processes.py --gpu              # where PyTorch has a GPU
 
 A cell is the median of its rounds, in microseconds. The columns take turns. Each round sends an array that the other process has
 seen before; it reads the last element, and answers. PyTorch takes part if it is installed.
+
+On a GPU, the array is a tensor of PyTorch. In the first row the other process keeps another tensor of the block, in the others it has
+nothing open between two rounds. In the last one, the tensor is a new one in each round.
 """
 
 import multiprocessing
@@ -47,7 +51,8 @@ class Column:
     def __init__(self, name, context):
         self.name, self.context = name, context
         self.orders, self.answers = context.SimpleQueue(), context.SimpleQueue()
-        context.Process(target=answer, args=(name, self.orders, self.answers), daemon=True).start()
+        target = answer_on_gpu if isinstance(self, OnGpu) else answer
+        context.Process(target=target, args=(name, self.orders, self.answers), daemon=True).start()
 
     def prepare(self, size):
         """Makes the function that returns what is sent in each round."""
@@ -84,6 +89,53 @@ class Column:
         return 1e6 * (time.perf_counter() - start)
 
 
+class OnGpu(Column):
+    """As a column, with tensors in memory of a GPU."""
+
+    def message(self, tensor):
+        return tensor if self.name == "PyTorch" else bytes(interop_ipc.share(tensor))
+
+    def prepare(self, row):
+        import torch
+
+        # The allocator gives both the same block.
+        self.first, self.tensor = (torch.full((1 << 14,), 7.0, device="cuda") for _ in range(2))
+        if row == "known block":
+            self.orders.put(("keep", self.message(self.first)))
+            self.answers.get()
+
+        def send():
+            if row == "new tensor":
+                self.tensor = torch.full((1 << 14,), 7.0, device="cuda")
+            return ("read", self.message(self.tensor))
+
+        self.send = send
+
+    def clean(self):
+        self.orders.put(("drop", None))
+        self.answers.get()
+        self.send = self.first = self.tensor = None
+
+
+def answer_on_gpu(column, orders, answers):
+    """The other process."""
+    import torch
+
+    kept = []
+    while (order := orders.get()) is not None:
+        word, message = order
+        if word == "drop":
+            kept.clear()
+            answers.put(None)
+            continue
+        tensor = message if column == "PyTorch" else torch.from_dlpack(interop_ipc.open(message))
+        if word == "keep":
+            kept.append(tensor)
+        value = float(tensor[-1])
+        del tensor, message, order
+        answers.put(value)
+
+
 def columns():
     spawn = multiprocessing.get_context("spawn")
     found = [Column(name, spawn) for name in READ if name != "PyTorch"]
@@ -94,16 +146,26 @@ def columns():
     return [*found[:-1], Column("PyTorch", torch.multiprocessing.get_context("spawn")), found[-1]]
 
 
+def on_gpu():
+    import torch.multiprocessing
+
+    context = torch.multiprocessing.get_context("spawn")
+    return [OnGpu(name, context) for name in ("PyTorch", "ours")]
+
+
 def main():
     rounds = 1 if "--once" in sys.argv else 200
-    taking_part = columns()
+    is_on_gpu = "--gpu" in sys.argv
+    taking_part = on_gpu() if is_on_gpu else columns()
+    sizes = {row: row for row in ("known block", "idle block", "new tensor")} if is_on_gpu else SIZES
     print("| | " + " | ".join(column.name for column in taking_part) + " |")
     print("|---" * (1 + len(taking_part)) + "|")
-    for title, size in SIZES.items():
+    for title, size in sizes.items():
         for column in taking_part:
             column.prepare(size)
             column.round()
-        times = [[column.round() for column in taking_part] for _ in range(max(1, rounds // (1 + size // (8 << 20))))]
+        most = rounds if is_on_gpu else max(1, rounds // (1 + size // (8 << 20)))
+        times = [[column.round() for column in taking_part] for _ in range(most)]
         print(f"| {title} | " + " | ".join(f"{statistics.median(of):.0f}" for of in zip(*times)) + " |")
         for column in taking_part:
             column.clean()
