@@ -30,6 +30,9 @@ pub(crate) enum Opened {
     Device(OpenedBlock),
 }
 
+/// A block that is to be closed, and the array that is given back after that.
+pub(crate) type Closing = (Arc<Opened>, Option<Turn>);
+
 struct Known {
     block: Arc<Opened>,
     /// The numbers behind the work that may still use it.
@@ -121,7 +124,7 @@ impl Blocks {
 
     /// Removes the blocks that have been idle for long enough, with the arrays that are given back after them, and returns when to look
     /// again.
-    pub(crate) fn take_idle(&mut self, now: Instant) -> (Vec<(Arc<Opened>, Option<Turn>)>, Option<Instant>) {
+    pub(crate) fn take_idle(&mut self, now: Instant) -> (Vec<Closing>, Option<Instant>) {
         let idle = self.known.iter().filter(|(_, known)| Arc::strong_count(&known.block) == 1);
         let mut idle: Vec<_> = idle.map(|(key, known)| (known.due, *key)).collect();
         idle.sort_unstable();

@@ -337,7 +337,7 @@ impl Draft {
 }
 
 impl<A> Parcel<A> {
-    /// The message: at most 4096 plain bytes, about 160 for an array of three axes. Send them over any channel.
+    /// The message: at most 4096 plain bytes, about 100 for an array of three axes. Send them over any channel.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -284,17 +284,16 @@ impl OpenArray {
         let page = visit.page.clone().ok_or_else(|| no_descriptor("page"))?;
         let (slot, number) = given.place;
         let turn = Turn { page, slot, number };
-        let block = match &self.block {
-            Some(known) => known.clone(),
-            None => {
-                let map = || map(given.block.as_ref(), &files, message, device);
-                // The driver refuses a block in whose place another one was mapped, and mappings are limited.
-                let block = map()
-                    .or_else(|error| if self.connection.close_idle_blocks() { map() } else { Err(error) });
-                let block = Arc::new(block?);
-                lock(&self.connection.blocks).insert(self.key, block.clone());
-                self.block.insert(block).clone()
-            }
+        let block = if let Some(known) = &self.block {
+            known.clone()
+        } else {
+            let map = || map(given.block.as_ref(), &files, message, device);
+            // The driver refuses a block in whose place another one was mapped, and mappings are limited.
+            let block =
+                map().or_else(|error| if self.connection.close_idle_blocks() { map() } else { Err(error) });
+            let block = Arc::new(block?);
+            lock(&self.connection.blocks).insert(self.key, block.clone());
+            self.block.insert(block).clone()
         };
         check(&block, message, device)?;
         match &*block {

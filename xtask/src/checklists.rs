@@ -66,6 +66,7 @@ const CHECKLISTS: [Checklist; 6] = [
             },
             Example { spellings: &["padded", "is_padded"], below: &["interop-core/src"] },
             Example { spellings: &["manager_ctx", "MINOR_VERSION"], below: EVERYWHERE },
+            Example { spellings: &["is_padded"], below: &["interop-ipc/src/message.rs"] },
         ],
     },
     Checklist {

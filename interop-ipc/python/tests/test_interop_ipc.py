@@ -273,6 +273,7 @@ def test_a_producer_that_hangs(reader):
     messages = [bytes.fromhex(reader.ask("share")) for _ in range(3)]
     opened = np.asarray(interop_ipc.open(messages[0]))
     os.kill(reader.process.pid, signal.SIGSTOP)
+    os.waitpid(reader.process.pid, os.WUNTRACED)  # all its threads have stopped
     try:
         assert interop_ipc.is_alive(messages[1]), "it has not ended"
         with pytest.raises(ConnectionError, match="not answered"):
@@ -311,16 +312,20 @@ def test_streams_that_are_refused(stream):
     assert np.asarray(interop_ipc.open(parcel)).sum() == 15, "the offer stays"
 
 
-def test_a_block_stays_mapped_for_a_while(reader):
-    """So that array after array of one block is opened without mapping it again, and the producer gets each back at once."""
-    array = numbers((1 << 20,))
-    for _ in range(3):
-        parcel = interop_ipc.share(array)
-        before = files()
-        assert np.asarray(interop_ipc.open(parcel))[-1] == array[-1]
-        parcel.take_back(PATIENCE)
-        assert files() >= before, "still mapped"
-    wait_for(lambda: files() < before + 1)
+def test_a_block_stays_mapped_for_a_while():
+    """So that array after array of one block is opened without mapping it again. It is closed soon."""
+    array = numbers()
+    before = files()
+
+    def is_still_mapped():
+        opened = np.asarray(interop_ipc.open(interop_ipc.share(array)))
+        during = files()
+        del opened
+        return files() == during
+
+    # The machine may be busy for the tenth of a second.
+    assert any(is_still_mapped() for _ in range(50))
+    wait_for(lambda: files() <= before)
 
 
 def test_a_producer_that_has_ended():
