@@ -7,9 +7,14 @@
 
 // To add a crate, change these places. `cargo xtask guard lists` finds them by `cudarc`, whose memory is on a device, and `ndarray`.
 // * Here: a module with the name of the feature. `device_writes` says who may write memory of a device, `failed` makes an error of a call.
+//   `contiguous_elements` and `check_allocated_in` check an array that the crate uses in place.
 // * `interop-core/src/adapters`: `Storage` for its buffers, and `FromImport` if an import can fill one; `AsStream` and `FromStream` for its
 //   streams. The documentation of `Storage` has the duties, that of `crate::storage` an example. A default stream is that of its own
-//   context, or a blocking stream of it. `NEEDS_CONTEXT` says that a buffer is freed in the context that is current.
+//   context: where `has_default_streams` says that its handle means another one, name a blocking stream (`proxy_stream`), or none.
+//   A context of the crate that is kept is in a `PerProcess`, because a forked child cannot use it. `NEEDS_CONTEXT` says that a buffer is
+//   freed in the context that is current. A wrapper frees it in its own one: its drop asks `context_to_free`, stores the answer in an
+//   `InReach`, and calls `drop_handle` in `run_blocking`. That makes the context current and then puts the thread's own one back. The driver
+//   waits for the device meanwhile, and other threads of Python run.
 // * `interop-core/src/memory`: an import is copied by `copy_to_buffer`, which allocates as this crate does, or by `ImportCopy` into
 //   memory that the crate allocates: it may be asked for no elements, and for more bytes than it takes without a panic. In `FromImport`
 //   a constant, such as `IS_FREED_ON_DEFAULT_STREAM`, if no other storage was like this one.
