@@ -1,5 +1,5 @@
-"""`parse_cai`: the keys shape, data, version, stream and mask, and the types of dicts (R25 to R49, bugs 1, 2, 77,
-154).
+"""`parse_cai`: what the corpus (test_conformance.py) cannot say of shape, data, version, stream and mask, and the types of
+dicts (R25 to R49, bugs 1, 2, 77, 154): values of Python, and canonical strides.
 
 Element types are in test_cai_types.py, strides in test_cai_strides.py.
 """
@@ -44,66 +44,19 @@ EMPTY = {"data": 0, "nbytes": 0}
 
 LEGAL = table(
     ("plain", {}, {}),
-    # shape (R2, bug 167)
-    ("shape-0d", {"shape": ()}, {"shape": (), "strides": (), "nbytes": 4}),
-    ("shape-list", {"shape": [2, 3]}, {}),
     ("shape-numpy-ints", {"shape": (np.int32(2), np.uint64(3))}, {}),
     ("shape-index-objects", {"shape": (Index(2), np.array(3))}, {}),
     ("shape-enum", {"shape": (Number.TWO, Number.THREE)}, {}),
     ("shape-namedtuple", {"shape": Pair(2, 3)}, {}),
-    ("shape-ones", {"shape": (1, 1)}, {"shape": (1, 1), "strides": (1, 1), "nbytes": 4}),
-    ("shape-64-axes", {"shape": (1,) * 64}, {"shape": (1,) * 64, "strides": (1,) * 64, "nbytes": 4}),
-    (
-        "shape-5d",
-        {"shape": (2, 3, 4, 5, 6)},
-        {"shape": (2, 3, 4, 5, 6), "strides": (360, 120, 30, 6, 1), "nbytes": 2880},
-    ),
-    # more than 2 GiB (bug 166)
-    ("shape-above-2**31", {"shape": (2**31 + 5,)}, {"shape": (2**31 + 5,), "strides": (1,), "nbytes": 4 * (2**31 + 5)}),
-    (
-        "shape-2d-above-2**32",
-        {"shape": (2**20, 2**20)},
-        {"shape": (2**20, 2**20), "strides": (2**20, 1), "nbytes": 2**42},
-    ),
-    # empty (R32, R33, bugs 76, 77, 165)
-    ("empty", {"shape": (0,)}, {"shape": (0,), "strides": (1,), **EMPTY}),
-    ("empty-null", {"shape": (0, 3), "data": (0, False)}, {"shape": (0, 3), "strides": (3, 1), **EMPTY}),
     ("empty-none", {"shape": (3, 0), "data": (None, False)}, {"shape": (3, 0), "strides": (1, 1), **EMPTY}),
-    (
-        "empty-dangling",
-        {"shape": (3, 0, 2), "data": (0xDEADBEEF, True)},
-        {"shape": (3, 0, 2), "strides": (2, 2, 1), "readonly": True, **EMPTY},
-    ),
-    ("empty-huge-first", {"shape": (0, HUGE)}, {"shape": (0, HUGE), "strides": (HUGE, 1), **EMPTY}),
-    ("empty-huge-around", {"shape": (HUGE, 0, HUGE)}, {"shape": (HUGE, 0, HUGE), "strides": (HUGE, HUGE, 1), **EMPTY}),
-    ("empty-last-address", {"shape": (0,), "data": (2**64 - 1, False)}, {"shape": (0,), "strides": (1,), **EMPTY}),
-    # data (R3, R37)
-    ("readonly", {"data": (0x1000, True)}, {"readonly": True}),
+    ("empty-huge", {"shape": (HUGE, 0, HUGE)}, {"shape": (HUGE, 0, HUGE), "strides": (HUGE, HUGE, 1), **EMPTY}),
     ("readonly-numpy-bool", {"data": (0x1000, np.True_)}, {"readonly": True}),
-    ("readonly-one", {"data": (0x1000, 1)}, {"readonly": True}),
-    ("readonly-zero", {"data": (0x1000, 0)}, {}),
     ("address-numpy", {"data": (np.uint64(2**63 + 8), False)}, {"data": 2**63 + 8}),
-    ("address-index-object", {"data": (Index(0x2000), False)}, {"data": 0x2000}),
     ("address-stubborn", {"data": (Stubborn(0x2000), False), "shape": (Stubborn(2), 3)}, {"data": 0x2000}),
-    ("address-odd", {"data": (0x1001, False)}, {"data": 0x1001}),
-    ("address-highest", {"data": (2**64 - 25, False)}, {"data": 2**64 - 25}),
-    # version (R26, bugs 156, 161)
-    *((f"version-{version}", {"version": version}, {}) for version in range(4)),
     ("version-numpy", {"version": np.int64(2)}, {}),
     ("version-enum", {"version": Number.THREE}, {}),
-    # stream (R43, R45, bugs 1, 2)
-    ("stream-none", {"stream": None}, {}),
-    *(
-        (f"stream-{stream:#x}-version-{version}", {"stream": stream, "version": version}, {"stream": stream})
-        for version in range(4)
-        for stream in (1, 2, 0x7F00_1234_5670)
-    ),
-    ("stream-highest", {"stream": 2**64 - 1}, {"stream": 2**64 - 1}),
+    *((f"stream-{stream}-version-{old}", {"stream": stream, "version": old}, {"stream": stream}) for old in (0, 1, 2) for stream in (1, 2)),
     ("stream-numpy", {"stream": np.int64(2)}, {"stream": 2}),
-    # mask (R39)
-    ("mask-none", {"mask": None}, {}),
-    # unknown keys
-    ("unknown-key", {"gpu": 1, "owner": object()}, {}),
 )
 
 MAPPINGS = table(
@@ -201,67 +154,17 @@ BAD_INTS = [
 ]
 
 ILLEGAL = table(
-    # shape (R84, bugs 165, 173)
     *((f"shape-{name}", {"shape": (2, value)}, error, "shape[1]") for name, value, error in BAD_INTS),
-    ("shape-none-in", {"shape": (2, None)}, TypeError, "shape[1]"),
-    ("shape-negative", {"shape": (2, -1)}, ArrayError, "shape[1]"),
-    ("shape-lowest", {"shape": (-(2**63), 2)}, ArrayError, "shape[0]"),
-    ("shape-2**63", {"shape": (2**63,)}, ArrayError, "shape[0]"),
-    ("shape-2**64", {"shape": (2**64,)}, ArrayError, "shape[0]"),
     ("shape-negative-2**64", {"shape": (-(2**64),)}, ArrayError, "shape[0]"),
-    ("shape-negative-beside-zero", {"shape": (0, -1)}, ArrayError, "shape[1]"),
-    ("shape-65-axes", {"shape": (1,) * 65}, ArrayError, "shape"),
-    ("shape-product-wraps-to-0", {"shape": (2**32, 2**32, 16)}, ArrayError, "shape"),
-    ("shape-product-2**63", {"shape": (HUGE, 2)}, ArrayError, "shape"),
-    ("shape-bytes-2**64", {"shape": (HUGE,)}, ArrayError, "shape"),
-    ("shape-bytes-2**63", {"shape": (2**30, 2**31)}, ArrayError, "shape"),
-    ("shape-none", {"shape": None}, TypeError, "shape"),
-    ("shape-int", {"shape": 6}, TypeError, "shape"),
-    ("shape-str", {"shape": "23"}, TypeError, "shape"),
-    ("shape-bytes", {"shape": b"\2\3"}, TypeError, "shape"),
     ("shape-set", {"shape": {2, 3}}, TypeError, "shape"),
-    ("shape-dict", {"shape": {2: 3}}, TypeError, "shape"),
     ("shape-array", {"shape": np.array([2, 3])}, TypeError, "shape"),
     ("shape-range", {"shape": range(2, 4)}, TypeError, "shape"),
     ("shape-generator", {"shape": (n for n in (2, 3))}, TypeError, "shape"),
-    # data (R3, R32)
     *((f"address-{name}", {"data": (value, False)}, error, "data[0]") for name, value, error in BAD_INTS),
-    ("address-negative", {"data": (-4096, False)}, ArrayError, "data[0]"),
-    ("address-2**64", {"data": (2**64, False)}, ArrayError, "data[0]"),
-    ("address-null", {"data": (0, False)}, ArrayError, "data"),
-    ("address-none", {"data": (None, False)}, ArrayError, "data"),
-    ("readonly-none", {"data": (4096, None)}, TypeError, "data[1]"),
-    ("readonly-str", {"data": (4096, "False")}, TypeError, "data[1]"),
-    ("readonly-two", {"data": (4096, 2)}, TypeError, "data[1]"),
-    ("readonly-float", {"data": (4096, 0.0)}, TypeError, "data[1]"),
-    ("readonly-list", {"data": (4096, [])}, TypeError, "data[1]"),
-    ("data-one", {"data": (4096,)}, TypeError, "data"),
-    ("data-three", {"data": (4096, False, None)}, TypeError, "data"),
-    ("data-empty", {"data": ()}, TypeError, "data"),
-    ("data-int", {"data": 4096}, TypeError, "data"),
-    ("data-none", {"data": None}, TypeError, "data"),
-    ("data-list", {"data": [4096, False]}, TypeError, "data"),
-    ("data-buffer", {"data": b"\0" * 24}, TypeError, "data"),
-    # version (R27)
     *((f"version-{name}", {"version": value}, error, "version") for name, value, error in BAD_INTS),
-    ("version-none", {"version": None}, TypeError, "version"),
-    ("version-negative", {"version": -1}, ArrayError, "version"),
-    ("version-4", {"version": 4}, ArrayError, "version"),
-    ("version-2**64", {"version": 2**64}, ArrayError, "version"),
-    # stream (R44, R48)
     *((f"stream-{name}", {"stream": value}, error, "stream") for name, value, error in BAD_INTS),
-    ("stream-false", {"stream": False}, TypeError, "stream"),
     ("stream-object", {"stream": object()}, TypeError, "stream"),
-    *((f"stream-0-version-{version}", {"stream": 0, "version": version}, ArrayError, "stream") for version in range(4)),
-    ("stream-minus-1", {"stream": -1}, ArrayError, "stream"),
-    ("stream-minus-2", {"stream": -2}, ArrayError, "stream"),
-    ("stream-2**64", {"stream": 2**64}, ArrayError, "stream"),
-    # mask (R38, bug 155): anything but None
-    ("mask-dict", {"mask": dict(DICT)}, ArrayError, "mask"),
     ("mask-array", {"mask": np.ones((2, 3), bool)}, ArrayError, "mask"),
-    ("mask-false", {"mask": False}, ArrayError, "mask"),
-    ("mask-empty", {"mask": {}}, ArrayError, "mask"),
-    ("mask-version-1", {"mask": object(), "version": 1}, ArrayError, "mask"),
 )
 
 

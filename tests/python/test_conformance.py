@@ -38,13 +38,14 @@ def fields(coded):
 
 
 def assert_refused(error, call):
-    """Checks that the error has the class of its kind and names the location."""
+    """Checks that the error has the class of its kind and names the location. Returns its text."""
     expected = TypeError if error["kind"] == "type" else ArrayError
     # The location names single entries of `descr`.
     end = "" if error["place"] == "descr" else "`"
     with pytest.raises(expected, match=re.escape(f"`{error['place']}{end}")) as caught:
         call()
     assert caught.type is expected
+    return str(caught.value)
 
 
 def assert_facts(found, facts, **others):
@@ -110,12 +111,18 @@ def tensor_of(case):
     return Tensor(given.pop("form"), data=None if data == "memory" else data, **given)
 
 
+@pytest.mark.parametrize("way", ["capsule", "producer"])
 @pytest.mark.parametrize("case", cases("dlpack.json"))
-def test_tensors(case):
-    """Each is released once, unless its deleter is null."""
-    tensor = tensor_of(case)
+def test_tensors(case, way):
+    """Each is released once, unless its deleter is null, or its producer is not asked because of its device."""
+    tensor, released = tensor_of(case), case["tensor"]["deleter"]
+    if case["id"] == "version-2.0-garbage":
+        tensor.device = (CPU, 0)  # what its producer states
+    given = tensor.capsule() if way == "capsule" else Producer(tensor)
     if "error" in case:
-        assert_refused(case["error"], lambda: interop_demo.describe(tensor.capsule()))
+        words = assert_refused(case["error"], lambda: interop_demo.describe(given))
+        assert ("Producer" in words) == (way == "producer"), "a producer is named, a capsule cannot be"
+        released = released and (way == "capsule" or case["error"]["kind"] != "device")
     else:
         facts = fields(case["facts"])
         kind, ordinal = facts["device"]
@@ -123,13 +130,15 @@ def test_tensors(case):
         # The legacy form cannot state whether an array may be written; here it counts as read-only.
         facts["readonly"] = facts["readonly"] is not False
         assert_facts(
-            interop_demo.describe(tensor.capsule()),
+            interop_demo.describe(given),
             facts,
             protocol=PROTOCOLS[tensor.form],
             device=(kind, ordinal or 0),
             data=0 if facts["offset"] is None else data + facts["offset"],
+            # A producer is passed the legacy default stream, which is also the meaning of no stream.
+            stream=None if kind == CPU else 1,
         )
-    assert tensor.released == int(case["tensor"]["deleter"])
+    assert tensor.released == int(released)
 
 
 def elements_of(tensor, facts):

@@ -36,8 +36,9 @@ const TESTS: [&str; 5] = [
 const TARGETS: [&str; 2] = ["--package=interop-fuzz", "--test=targets"];
 
 /// The tests of capsules and their release.
-const CAPSULES: [&str; 4] = [
+const CAPSULES: [&str; 5] = [
     "tests/python/test_capsules.py",
+    "tests/python/test_conformance.py::test_tensors",
     "tests/python/test_capsule_life.py",
     "tests/python/test_export.py",
     "tests/python/test_exchange_offered.py",

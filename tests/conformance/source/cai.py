@@ -326,7 +326,7 @@ for name, size, descr, kind, why in (
 for name, typestr, descr in (
     ("other-type", "<f4", [("", "<i4")]), ("two-halves", "<f4", [("x", "<f2"), ("y", "<f2")]),
     ("bytes", "<f4", [("", "|V4")]), ("parts-of-complex", "<c8", [("re", "<f4"), ("im", "<f4")]),
-    ("bool-as-uint", "|b1", [("", "|u1")]), ("pair", "<f8", [("x", "<f4", (2,))]),
+    ("bool-as-uint", "|b1", [("", "|u1")]), ("pair", "<f8", [("x", "<f4", (2,))]), ("nested", "<f8", [("x", [("y", "<f8")])]),
 ):
     illegal(f"descr-contradicts-{name}", ("dtype", "descr"), "a record whose typestr says that it is none", "R42 B99",
             typestr=typestr, descr=descr)

@@ -186,7 +186,15 @@ for name, dtype, why in (
     ("fp6-8", (15, 8, 1), "its bits are 6, padded or not"), ("fp6-4", (16, 4, 1), "its bits are 6"),
     ("fp4-8", (17, 8, 1), "its bits are 4, padded or not"), ("fp4-6", (17, 6, 1), "its bits are 4"),
     ("unknown-4", (18, 4, 1), "where do its elements lie?"), ("unknown-255", (255, 255, 1), "where do its elements lie?"),
-    ("opaque-4", (3, 4, 1), "less than a byte"),
+    ("opaque-4", (3, 4, 1), "less than a byte"), ("opaque-12", (3, 12, 1), "a byte and a half"),
+    ("lanes-0-opaque", (3, 8, 0), "no lane"), ("lanes-0-fp4", (17, 4, 0), "no lane"), ("bits-0-float", (2, 0, 1), "no bits"),
+    ("bits-0-unknown", (200, 0, 1), "no bits"), ("bits-0-lanes", (255, 0, 65535), "no bits"), ("int-1", (0, 1, 1), "no such int"),
+    ("uint-2", (1, 2, 1), "no such uint"), ("uint-128", (1, 128, 1), "no such uint"), ("complex-248", (5, 248, 1), "no such complex"),
+    ("bool-32", (6, 32, 1), "a bool has 8 bits"), ("fp6-e2m3-4", (15, 4, 1), "its bits are 6"), ("fp6-e3m2-8", (16, 8, 1), "its bits are 6"),
+    ("unknown-12", (200, 12, 1), "a byte and a half"), ("unknown-lanes-1", (200, 1, 8), "a byte of lanes"),
+    ("unknown-lanes-4", (200, 4, 2), "a byte of lanes"),
+    *((f"code-{code}-bits-{bits}", (code, bits, 1), "its bits are 8") for code in range(7, 15) for bits in (4, 16)
+      if (code, bits) not in {(10, 16), (12, 4)}),
 ):
     illegal(f"dtype-{name}", ("dtype", "dtype"), why, "R56 R63 R64 R65 B98 B99 B102 B110", dtype=dtype)
 
