@@ -66,6 +66,8 @@ def parts(work):
     """All parts in the order in which they run."""
     for program in programs("rust"):
         yield Part("rust", f"rust {program.name}", [program, "--show-output"], libtest, 180)
+    for program in programs("random-kernels"):
+        yield Part("rust", program.name, [program, "--show-output"], libtest, 180)
     for partner in PARTNERS:
         yield pytest(work, "python", f"matrix {partner}", "matrix.py", "--partner", partner)
     for name in NAMED:

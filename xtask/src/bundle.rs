@@ -87,6 +87,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         take(&library, &bundle.join("python").join(file))?;
     }
     row_kernels(environment.python().get_program(), &bundle)?;
+    random_kernels(&bundle)?;
     let template = templates::hello_cuda(environment.python().get_program())?;
     take(&template, &bundle.join("python/hello_cuda.abi3.so"))?;
     let hello = templates::hello_functions()?;
@@ -95,7 +96,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     // Programs with `cust` link a libcuda. At run time they find the real one of the GPU machine.
     sim::build()?;
     for programs in &PROGRAMS {
-        for program in programs.built()? {
+        for program in built(&mut programs.cargo()?)? {
             take(&program, &bundle.join(programs.to).join(plain_name(&program)))?;
         }
     }
@@ -117,7 +118,24 @@ fn row_kernels(python: &OsStr, bundle: &Path) -> Result<(), Failure> {
     command_step::run(cargo.env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", python))?;
     let module = workspace::target().join("release/libinterop_rows.so");
     take(&module, &bundle.join("python/interop_rows.abi3.so"))?;
-    files::write(&bundle.join("rows/rows.ptx"), rust_kernels::compile("tests/benches/rows/kernels")?)
+    files::write(&bundle.join("rows/rows.ptx"), rust_kernels::compile("tests/benches/rows/kernels", &[])?)
+}
+
+/// The seed of the random kernels of the bundle, and their number.
+const RANDOM: [(&str, &str); 2] = [("RANDOM_KERNELS_SEED", "2"), ("RANDOM_KERNELS", "32")];
+
+/// Builds the program that compares random kernels with `run`, and has their PTX.
+fn random_kernels(bundle: &Path) -> Result<(), Failure> {
+    let folder = "tests/random-kernels";
+    let ptx = workspace::target().join("random-kernels/kernels.ptx");
+    files::write(&ptx, rust_kernels::compile(folder, &RANDOM)?)?;
+    let build = &["test", "--no-run", "--release", "--test=random-kernels"];
+    let programs = Programs { folder, build, to: folder, has_headers: false };
+    let mut cargo = programs.cargo()?;
+    for program in built(cargo.envs(RANDOM).env("RANDOM_KERNELS_PTX", &ptx))? {
+        take(&program, &bundle.join("random-kernels").join(plain_name(&program)))?;
+    }
+    Ok(())
 }
 
 /// Python packages that a machine with PyTorch, JAX and `CuPy` lacks, and the Python of that machine.
@@ -150,18 +168,23 @@ fn close(bundle: &Path) -> Result<(), Failure> {
 }
 
 impl Programs {
-    /// Builds the package and returns its programs.
-    fn built(&self) -> Result<Vec<PathBuf>, Failure> {
+    /// Returns the command that builds the programs.
+    fn cargo(&self) -> Result<Command, Failure> {
         let mut cargo = workspace::cargo(self.build);
         cargo.args(["--locked", "--message-format=json-render-diagnostics", "--manifest-path"]);
         cargo.arg(workspace::root().join(self.folder).join("Cargo.toml"));
         if self.has_headers {
             Headers::install()?.known_to(&mut cargo);
         }
-        let mut programs = Vec::new();
-        command_step::read(&mut cargo, |line| programs.extend(executable(line)))?;
-        Ok(programs)
+        Ok(cargo)
     }
+}
+
+/// Runs a command that builds programs, and returns them.
+fn built(cargo: &mut Command) -> Result<Vec<PathBuf>, Failure> {
+    let mut programs = Vec::new();
+    command_step::read(cargo, |line| programs.extend(executable(line)))?;
+    Ok(programs)
 }
 
 /// Returns the program that a message of cargo names. A message is one line of JSON.

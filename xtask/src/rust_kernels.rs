@@ -102,7 +102,7 @@ impl Compiler {
     }
 
     /// Returns the PTX of a crate.
-    fn compile(&self, kernels: &Kernels) -> Result<String, Failure> {
+    fn compile(&self, kernels: &Kernels, variables: &[(&str, &str)]) -> Result<String, Failure> {
         let (root, to) = (workspace::root(), workspace::target().join("ptx/kernels.ptx"));
         files::write(&to, "")?;
         let mut cargo = Self::program(self.toolchain, "cargo");
@@ -118,6 +118,7 @@ impl Compiler {
         cargo.arg("--target-dir").arg(workspace::target().join("ptx"));
         cargo.args(["--", "-Ctarget-cpu=sm_70", "-Zno-link"]).arg(format!("--emit=asm={}", to.display()));
         // What a user has set for the host is not for this target.
+        cargo.envs(variables.iter().copied());
         cargo.env("RUSTC_BOOTSTRAP", "1").env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
         command_step::run(&mut cargo).map_err(|failure| Failure::new(format!("{failure}\n{HINT}")))?;
         let ptx = instructions(&files::read(&to)?);
@@ -129,16 +130,16 @@ impl Compiler {
     }
 }
 
-/// Returns the PTX of kernels whose PTX is not in the repository.
-pub(crate) fn compile(folder: &'static str) -> Result<String, Failure> {
-    Compiler::find()?.compile(&Kernels { folder, ptx: "", template: None })
+/// Returns the PTX of kernels whose PTX is not in the repository. Their build script has the variables.
+pub(crate) fn compile(folder: &'static str, variables: &[(&str, &str)]) -> Result<String, Failure> {
+    Compiler::find()?.compile(&Kernels { folder, ptx: "", template: None }, variables)
 }
 
 /// Writes the PTX of all crates.
 pub(crate) fn build() -> Result<(), Failure> {
     let compiler = Compiler::find()?;
     for kernels in &CRATES {
-        let ptx = compiler.compile(kernels)?;
+        let ptx = compiler.compile(kernels, &[])?;
         println!("{:<30}{:>4} kernels", kernels.folder, ptx.matches(".entry ").count());
         files::write(&kernels.file(), ptx)?;
     }
@@ -154,7 +155,7 @@ pub(crate) fn check() -> Result<u64, Failure> {
         let ptx = files::read(&kernels.file())?;
         let version = ptx.strip_prefix(BY).and_then(|ptx| ptx.lines().next()).unwrap_or_default();
         let is_same = match &compiler {
-            Some(compiler) if compiler.version == version => compiler.compile(kernels)? == ptx,
+            Some(compiler) if compiler.version == version => compiler.compile(kernels, &[])? == ptx,
             _ => {
                 println!("{}: compared by checksum, because rustc {version} wrote it", kernels.folder);
                 kernels.has_checksum(&ptx)?

@@ -59,7 +59,7 @@ pub(crate) const LONGER: &[Suite] = SUITES.split_at(EVERYDAY + 1).1;
 
 /// All suites, in the order in which they run: the everyday ones, the other one of `cargo xtask ci`, those of
 /// `cargo xtask nightly`.
-const SUITES: [Suite; 11] = [
+const SUITES: [Suite; 12] = [
     Suite {
         word: "debug",
         name: "Rust tests, debug build",
@@ -124,6 +124,12 @@ const SUITES: [Suite; 11] = [
         },
     },
     Suite {
+        word: "random-kernels",
+        name: "Random kernels",
+        why: "Launches over arrays of the CPU leave the bits of `run`, with any number of threads.",
+        run: random_kernels,
+    },
+    Suite {
         word: "templates",
         name: "Projects to start from",
         why: "Copied out and built with maturin from PyPI, as a user would.",
@@ -165,6 +171,15 @@ fn rust(
     let mut command = workspace::cargo(["test", "--no-fail-fast", "--locked"]);
     with(&mut command).args(packages).arg(workspace::plain_features()).args(arguments);
     follow(&mut command, counts)
+}
+
+/// Runs more random kernels than the everyday suite.
+fn random_kernels(counts: &mut Counts) -> Result<(), Failure> {
+    for seed in ["3", "4", "5"] {
+        let mut cargo = workspace::cargo(["test", "--locked", "--package=interop-random-kernels"]);
+        follow(cargo.envs([("RANDOM_KERNELS_SEED", seed), ("RANDOM_KERNELS", "24")]), counts)?;
+    }
+    Ok(())
 }
 
 /// Runs the doc examples of all packages, then those that need PyO3 and link Python, including the README and the guide.
