@@ -76,6 +76,7 @@ pub mod __private {
         pub use crate::driver::functions::{Driver, IpcHandle, Outcome, driver};
         pub use crate::driver::number::{EndsInNumber, SharedNumber};
         pub use crate::driver::pointer::attribute_values;
+        pub use crate::memory::copy::duplicate::copy_for_others;
         pub use crate::order::shared_work::{SharedWork, await_number, drop_after_all_work};
     }
     pub use crate::process::fork::PerProcess;

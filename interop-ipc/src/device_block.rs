@@ -2,13 +2,17 @@
 
 #![expect(unsafe_code, reason = "calls the driver")]
 
+use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use core::ptr::{with_exposed_provenance_mut, without_provenance_mut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 
-use interop_core::__private::processes::{IpcHandle, attribute_values, driver, run_in};
+use interop_core::__private::processes::{Driver, IpcHandle, Outcome, attribute_values, driver, run_in};
 use interop_core::cuda::{self, Context, PointerAttributes};
 use interop_core::{ArrayInfo, Device, DeviceType, Error, ErrorKind, Result};
+
+use crate::protocol::Handle;
 
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 const DESCRIPTOR: u32 = 1;
@@ -30,8 +34,18 @@ pub(crate) struct DeviceBlock {
     pub(crate) id: u64,
     context: Context,
     device: Device,
-    /// The pieces of memory that its library maps itself; none for an allocation with a handle.
-    pieces: Vec<Range<usize>>,
+    way: Way,
+}
+
+/// How others open memory, by what the driver says of its address.
+#[derive(Debug)]
+enum Way {
+    /// By the handle of the whole allocation.
+    Allocation,
+    /// By a descriptor of the pool, as the driver numbers it, and the bytes of the allocation.
+    Pool(usize),
+    /// By a descriptor of each piece that its library has mapped.
+    Pieces(Vec<Range<usize>>),
 }
 
 impl DeviceBlock {
@@ -43,7 +57,8 @@ impl DeviceBlock {
     pub(crate) fn find(info: &ArrayInfo) -> Result<Self> {
         let (address, device) = (info.address(), info.device());
         if device.device_type != DeviceType::CUDA {
-            return Err(refused(&format!("memory of {device}"), "memory of a GPU, or of a `SharedVec`"));
+            let allowed = "memory of a GPU, or of a `SharedVec`; or a copy: `copy_parcel`, in Python `share(array, copy=True)`";
+            return Err(refused(&format!("memory of {device}"), allowed));
         }
         let known = cuda::pointer_attributes(address)?.ok_or_else(|| {
             let found = format!("{address:#x}, which the driver does not know");
@@ -51,47 +66,68 @@ impl DeviceBlock {
         })?;
         let [id, is_legacy, pool, types] = attribute_values(driver()?, address, ASKED)?;
         let context = known.context.map_or_else(|| Context::primary(known.ordinal), Ok)?;
-        if is_legacy != 0 {
-            return Ok(Self { range: known.range, id: id as u64, context, device, pieces: Vec::new() });
+        let has_descriptor = types & DESCRIPTOR as usize != 0;
+        let (range, id, way) = match (is_legacy != 0, has_descriptor, pool != 0) {
+            (true, _, _) => (known.range, id, Way::Allocation),
+            // As long as an array in the memory is open, nothing else is at its address. Only pieces may be several, from a multiple
+            // of 2 MiB on.
+            (_, true, true) => (known.range.clone(), known.range.start, Way::Pool(pool)),
+            (_, true, false) => {
+                let pieces = pieces_of(&info.byte_range())?;
+                let range = pieces[0].start..pieces[pieces.len() - 1].end;
+                (range.clone(), range.start + pieces.len(), Way::Pieces(pieces))
+            }
+            (_, false, is_of_pool) => return Err(refusal(&known, is_of_pool)),
+        };
+        Ok(Self { range, id: id as u64, context, device, way })
+    }
+
+    /// Returns how another process opens the memory, with the descriptors for it. They keep the memory, so they are closed as soon as
+    /// they are sent.
+    pub(crate) fn handle(&self) -> Result<(Handle, Vec<OwnedFd>)> {
+        let mut handle = IpcHandle([0; 64]);
+        let start = self.range.start as u64;
+        match &self.way {
+            Way::Allocation => {
+                // SAFETY: `handle` is valid for a write. Any address may be given.
+                run_in(self.context, |driver| unsafe { driver.ipc_handle(&raw mut handle, start) })?;
+                Ok((Handle::Allocation(handle.0.to_vec()), Vec::new()))
+            }
+            Way::Pool(pool) => {
+                // First, because only a pool that was exported has bytes for others.
+                // SAFETY: the pool has the memory, and `out` is valid for a write.
+                let export = |driver: &Driver, out| unsafe { driver.pool_export(out, *pool, DESCRIPTOR, 0) };
+                let file = self.descriptor(export)?;
+                // SAFETY: `handle` is valid for a write. Any address may be given.
+                run_in(self.context, |driver| unsafe { driver.pool_export_pointer(&raw mut handle, start) })?;
+                Ok((Handle::Pool(*pool as u64, handle.0.to_vec()), vec![file]))
+            }
+            Way::Pieces(pieces) => {
+                let files = pieces.iter().map(|piece| self.descriptor_of_piece(piece.start));
+                let sizes = pieces.iter().map(|piece| piece.len() as u64);
+                Ok((Handle::Pieces(sizes.collect()), files.collect::<Result<_>>()?))
+            }
         }
-        if pool != 0 || types & DESCRIPTOR as usize == 0 {
-            return Err(refusal(&known, pool != 0));
-        }
-        let pieces = pieces_of(&info.byte_range())?;
-        let range = pieces[0].start..pieces[pieces.len() - 1].end;
-        // As long as an array in these pieces is open, they are mapped here and nowhere else. Their start is a multiple of 2 MiB.
-        let id = (range.start + pieces.len()) as u64;
-        Ok(Self { range, id, context, device, pieces })
     }
 
-    /// Whether descriptors of pieces are sent, and no handle.
-    pub(crate) fn is_mapped(&self) -> bool {
-        !self.pieces.is_empty()
-    }
-
-    /// The bytes of each piece.
-    pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> {
-        self.pieces.iter().map(|piece| piece.len() as u64)
-    }
-
-    /// Returns a descriptor of each piece. They keep the memory, so they are closed as soon as they are sent.
-    pub(crate) fn descriptors(&self) -> Result<Vec<OwnedFd>> {
-        self.pieces.iter().map(|piece| self.descriptor(piece.start)).collect()
-    }
-
-    fn descriptor(&self, address: usize) -> Result<OwnedFd> {
+    fn descriptor_of_piece(&self, address: usize) -> Result<OwnedFd> {
         let place = with_exposed_provenance_mut(address);
-        let mut descriptor = -1;
-        run_in(self.context, |driver| {
+        self.descriptor(|driver, out| {
             let mut handle = 0;
             // SAFETY: `handle` is valid for a write. Any address may be given.
             unsafe { driver.mapped_retain(&raw mut handle, place) }?;
-            // SAFETY: the handle is live, and `descriptor` valid for a write.
-            let made = unsafe { driver.mapped_export(&raw mut descriptor, handle, DESCRIPTOR, 0) };
+            // SAFETY: the handle is live, and `out` valid for a write.
+            let made = unsafe { driver.mapped_export(out, handle, DESCRIPTOR, 0) };
             // SAFETY: the handle was retained here.
             unsafe { driver.mapped_release(handle) }?;
             made
-        })?;
+        })
+    }
+
+    /// Returns the descriptor that a function of the driver writes.
+    fn descriptor(&self, export: impl FnOnce(&Driver, *mut c_int) -> Outcome) -> Result<OwnedFd> {
+        let mut descriptor = -1;
+        run_in(self.context, |driver| export(driver, &raw mut descriptor))?;
         // SAFETY: the driver has made the descriptor for this process, which nothing else owns.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
@@ -106,16 +142,6 @@ impl DeviceBlock {
 
     pub(crate) fn range(&self) -> &Range<usize> {
         &self.range
-    }
-
-    /// Returns what another process needs to open an allocation that has a handle. It is the same for every address in it.
-    pub(crate) fn handle(&self) -> Result<IpcHandle> {
-        let mut handle = IpcHandle([0; 64]);
-        // SAFETY: `handle` is valid for a write. Any address may be given.
-        run_in(self.context, |driver| unsafe {
-            driver.ipc_handle(&raw mut handle, self.range.start as u64)
-        })?;
-        Ok(handle)
     }
 }
 
@@ -146,15 +172,17 @@ fn refused(found: &str, allowed: &str) -> Error {
 fn refusal(known: &PointerAttributes, is_of_pool: bool) -> Error {
     if is_of_pool {
         return refused(
-            "memory of a pool (`cudaMallocAsync`: `MemoryKind::Pool`, CuPy's `MemoryAsyncPool`, `cudarc`, \
-             PyTorch with `backend:cudaMallocAsync`, JAX with `cuda_async`)",
-            "memory of `cudaMalloc`: `MemoryKind::Device`, CuPy's default pool, PyTorch without `backend`",
+            "memory of a pool without a type of handle (`cudaMallocAsync`: `MemoryKind::Pool`, CuPy's `MemoryAsyncPool`, \
+             `cudarc`, PyTorch with `backend:cudaMallocAsync`, JAX with `cuda_async`), or of another process's pool",
+            "memory of `cudaMalloc` (`MemoryKind::Device`, CuPy's default pool, PyTorch without `backend`), of a pool with \
+             a type of handle (cuda.core's `ipc_enabled=True`); or a copy: `copy_parcel`, in Python `share(array, copy=True)`",
         );
     }
     if known.context.is_none() {
         return refused(
             "memory that its library has mapped without a type of handle (`cuMemMap`)",
-            "memory of `cuMemCreate` with `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, or of `cudaMalloc`",
+            "memory of `cuMemCreate` with `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, or of `cudaMalloc`; or a copy: \
+             `copy_parcel`, in Python `share(array, copy=True)`",
         );
     }
     refused("memory that another process has shared with this one", "memory that this process has allocated")
@@ -191,8 +219,44 @@ pub(crate) struct OpenedBlock {
     address: usize,
     bytes: usize,
     context: Context,
-    /// Whether pieces are mapped here. Else it is an allocation, and the driver counts how often it is open.
-    is_mapped: bool,
+    mapping: Mapping,
+}
+
+/// How memory of another process was opened.
+#[derive(Debug)]
+enum Mapping {
+    /// The driver counts how often it is open.
+    Allocation,
+    Pool(#[expect(dead_code, reason = "it is kept")] Arc<ImportedPool>),
+    /// Mapped at addresses that were reserved for it.
+    Pieces,
+}
+
+/// A pool of another process. It is kept as long as memory of it is open.
+#[derive(Debug)]
+pub(crate) struct ImportedPool {
+    pool: usize,
+    context: Context,
+}
+
+impl ImportedPool {
+    pub(crate) fn new(file: &OwnedFd, device: Device) -> Result<Arc<Self>> {
+        let (context, mut pool) = (Context::primary(device.device_id)?, 0);
+        // SAFETY: `pool` is valid for a write. The driver checks the descriptor.
+        run_in(context, |driver| unsafe {
+            driver.pool_import(&raw mut pool, number_of(file), DESCRIPTOR, 0)
+        })?;
+        Ok(Arc::new(Self { pool, context }))
+    }
+}
+
+impl Drop for ImportedPool {
+    fn drop(&mut self) {
+        // SAFETY: the pool was imported here, and all of its memory was freed.
+        let gone = run_in(self.context, |driver| unsafe { driver.pool_destroy(self.pool) });
+        // It fails if the context is gone, and in a forked child.
+        drop(gone);
+    }
 }
 
 impl OpenedBlock {
@@ -204,9 +268,28 @@ impl OpenedBlock {
         let mut address = 0;
         // SAFETY: `address` is valid for a write. The driver checks the handle.
         run_in(context, |driver| unsafe { driver.ipc_open(&raw mut address, handle, FLAGS) })?;
+        Self::new(address, bytes, context, Mapping::Allocation).checked(device)
+    }
+
+    /// Opens memory of a pool on a device, and checks that it has so many bytes. It must not be open already: the driver counts no
+    /// openings, and the first end would be that of all.
+    pub(crate) fn open_of_pool(
+        pool: Arc<ImportedPool>,
+        handle: IpcHandle,
+        device: Device,
+        bytes: u64,
+    ) -> Result<Self> {
+        let (context, mut address) = (pool.context, 0);
+        // SAFETY: the pool is live, `address` valid for a write, and `handle` for a read. The driver checks the bytes.
+        run_in(context, |driver| unsafe {
+            driver.pool_import_pointer(&raw mut address, pool.pool, &raw const handle)
+        })?;
+        Self::new(address, bytes, context, Mapping::Pool(pool)).checked(device)
+    }
+
+    fn new(address: u64, bytes: u64, context: Context, mapping: Mapping) -> Self {
         let (address, bytes) = (usize::try_from(address), usize::try_from(bytes));
-        let (address, bytes) = (address.unwrap_or_default(), bytes.unwrap_or(usize::MAX));
-        Self { address, bytes, context, is_mapped: false }.checked(device)
+        Self { address: address.unwrap_or_default(), bytes: bytes.unwrap_or(usize::MAX), context, mapping }
     }
 
     /// Maps pieces of memory on a device, one behind the other, which have so many bytes together.
@@ -228,8 +311,7 @@ impl OpenedBlock {
         let mut first = 0;
         // SAFETY: `first` is valid for a write.
         run_in(context, |driver| unsafe { driver.address_reserve(&raw mut first, total, 0, 0, 0) })?;
-        let address = usize::try_from(first).unwrap_or_default();
-        let opened = Self { address, bytes: total, context, is_mapped: true };
+        let opened = Self::new(first, bytes, context, Mapping::Pieces);
         let mut at = first;
         for (descriptor, bytes) in files.iter().zip(sizes) {
             map_piece(context, descriptor, at, *bytes)?;
@@ -265,6 +347,10 @@ impl OpenedBlock {
         self.context
     }
 
+    pub(crate) fn is_of_pool(&self) -> bool {
+        matches!(self.mapping, Mapping::Pool(_))
+    }
+
     pub(crate) fn address(&self) -> usize {
         self.address
     }
@@ -281,10 +367,14 @@ struct Access {
     flags: i32,
 }
 
+/// A descriptor, as the driver takes it.
+fn number_of(file: &OwnedFd) -> *mut c_void {
+    without_provenance_mut(usize::try_from(file.as_raw_fd()).unwrap_or_default())
+}
+
 /// Maps one piece of memory at reserved addresses. The mapping keeps the memory.
 fn map_piece(context: Context, descriptor: &OwnedFd, address: u64, bytes: u64) -> Result<()> {
-    let number = without_provenance_mut(usize::try_from(descriptor.as_raw_fd()).unwrap_or_default());
-    let bytes = usize::try_from(bytes).unwrap_or_default();
+    let (number, bytes) = (number_of(descriptor), usize::try_from(bytes).unwrap_or_default());
     run_in(context, |driver| {
         let mut handle = 0;
         // SAFETY: `handle` is valid for a write. The driver checks the descriptor.
@@ -301,15 +391,19 @@ impl Drop for OpenedBlock {
     fn drop(&mut self) {
         let (address, bytes) = (self.address as u64, self.bytes);
         let closed = run_in(self.context, |driver| {
-            if !self.is_mapped {
+            match self.mapping {
                 // SAFETY: the allocation was opened once for this value, and no work uses it any more.
-                return unsafe { driver.ipc_close(address) };
+                Mapping::Allocation => unsafe { driver.ipc_close(address) },
+                // SAFETY: as above. It waits for no work.
+                Mapping::Pool(_) => unsafe { driver.memory_free(address) },
+                Mapping::Pieces => {
+                    // It fails if nothing was mapped yet.
+                    // SAFETY: the addresses were reserved for this value, and no work uses them any more.
+                    let _ = unsafe { driver.memory_unmap(address, bytes) };
+                    // SAFETY: as above.
+                    unsafe { driver.address_free(address, bytes) }
+                }
             }
-            // It fails if nothing was mapped yet.
-            // SAFETY: the addresses were reserved for this value, and no work uses them any more.
-            let _ = unsafe { driver.memory_unmap(address, bytes) };
-            // SAFETY: as above.
-            unsafe { driver.address_free(address, bytes) }
         });
         // It fails if the context is gone, and the opening with it, and in a forked child.
         drop(closed);

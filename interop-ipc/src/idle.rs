@@ -30,8 +30,8 @@ pub(crate) enum Opened {
     Device(OpenedBlock),
 }
 
-/// A block that is to be closed, and the array that is given back after that.
-pub(crate) type Closing = (Arc<Opened>, Option<Turn>);
+/// A block that is to be closed, unless it is, and the array that is given back after that.
+pub(crate) type Closing = (Option<Arc<Opened>>, Option<Turn>);
 
 struct Known {
     block: Arc<Opened>,
@@ -69,11 +69,21 @@ impl Opened {
     pub(crate) fn is_on_device(&self) -> bool {
         matches!(self, Self::Device(_))
     }
+
+    /// Whether no second mapping of the block may be made. This one is for writes too, whatever the message says.
+    pub(crate) fn is_of_pool(&self) -> bool {
+        matches!(self, Self::Device(block) if block.is_of_pool())
+    }
 }
 
 impl Blocks {
-    pub(crate) fn get(&self, key: Key) -> Option<Arc<Opened>> {
-        self.known.get(&key).map(|known| known.block.clone())
+    /// The block with this number, and its key.
+    pub(crate) fn get(&self, key: Key) -> Option<(Key, Arc<Opened>)> {
+        let is_it = |found: Key, known: &&Known| found == key || known.block.is_of_pool();
+        [key, (key.0, !key.1)].into_iter().find_map(|found| {
+            let known = self.known.get(&found).filter(|known| is_it(found, known));
+            known.map(|known| (found, known.block.clone()))
+        })
     }
 
     /// Adds a block, which is in use.
@@ -135,7 +145,9 @@ impl Blocks {
             if due > now && left < MOST_IDLE || !known.pending.is_empty() {
                 next = next.into_iter().chain([due.max(now + ROUND)]).min();
             } else if let Some(known) = self.known.remove(&key) {
-                taken.push((known.block, known.last.map(|(turn, _)| turn)));
+                // Under the lock, so that memory of a pool is not opened again before.
+                let block = Some(known.block).filter(|block| !block.is_of_pool());
+                taken.push((block, known.last.map(|(turn, _)| turn)));
             }
         }
         self.is_watched = next.is_some();

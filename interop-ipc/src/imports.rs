@@ -5,10 +5,11 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use interop_core::__private::processes::copy_for_others;
 use interop_core::descriptor::{RawDescriptor, Strides};
 use interop_core::storage::{Mutability, Owner, copy_import as copy_elements};
 use interop_core::{
-    ArrayInfo, DType, Device, Error, ErrorKind, Import, Order, Refused, Result, StreamHandle,
+    ArrayInfo, DType, Device, DeviceType, Error, ErrorKind, Import, Order, Refused, Result, StreamHandle,
 };
 
 use crate::block::Block;
@@ -97,15 +98,22 @@ fn allocate(array: &RawDescriptor<'_>) -> Result<(Import, Arc<Block>)> {
 ///
 /// # Errors
 ///
-/// `Device` for memory of a GPU, `Unsupported` for elements that are packed below the byte, `OutOfMemory`.
+/// `Unsupported` for elements that are packed below the byte, `OutOfMemory`; those of the driver.
 ///
 /// # Safety
 ///
 /// The memory is live until this returns.
 pub(crate) unsafe fn copied(info: &ArrayInfo) -> Result<Import> {
-    if info.device() != Device::CPU {
-        let allowed = "host memory (1): copy the array to the host first";
-        return Err(Error::new(ErrorKind::Device, "device", info.device(), allowed));
+    match info.device().device_type {
+        // SAFETY: as the caller promises.
+        DeviceType::CUDA | DeviceType::CUDA_MANAGED => return unsafe { copy_for_others(info) },
+        DeviceType::CUDA_HOST => {
+            // SAFETY: 1: the caller keeps the memory, and the import ends with this call. 2: the owner owns nothing. 3: as for the array.
+            let import = unsafe { Import::from_parts(info.clone(), Owner::new(())) };
+            // The host waits for its work.
+            import.with_stream(StreamHandle::NothingPending)?;
+        }
+        _ => {}
     }
     let Some(byte_strides) = info.byte_strides() else {
         return Err(Error::new(ErrorKind::Unsupported, "dtype", info.dtype(), "elements of whole bytes"));

@@ -93,7 +93,8 @@ struct OfferEnd<A: ?Sized> {
 struct Progress {
     /// How many use the array.
     open: usize,
-    /// The numbers of those that have ended their use before their GPU was done with it.
+    /// The numbers of those that have ended their use. A stream waits for them even if they are reached, so that tools that check the
+    /// order see it.
     awaited: Vec<Turn>,
     /// Whether nobody can open the array, or has it open, and all work is done.
     is_returned: bool,
@@ -116,7 +117,7 @@ impl Held {
         if core::mem::replace(&mut self.is_in_use, false) {
             self.kept.with_progress(|progress| {
                 progress.open -= 1;
-                progress.awaited.extend((!turn.is_done()).then(|| turn.clone()));
+                progress.awaited.push(turn.clone());
             });
         }
     }

@@ -47,6 +47,7 @@ pub(crate) struct Given {
     pub(crate) block: Option<Handle>,
 }
 
+/// How a visitor maps a block.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Handle {
     /// A sealed memory file.
@@ -55,6 +56,8 @@ pub(crate) enum Handle {
     Allocation(Vec<u8>),
     /// Mapped memory of a GPU: the bytes of each piece, which has one descriptor.
     Pieces(Vec<u64>),
+    /// Memory of a pool: the number of the pool, which has the descriptor, and the driver's bytes for the allocation.
+    Pool(u64, Vec<u8>),
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]

@@ -301,12 +301,8 @@ fn make_ready(
         turn.set_ready();
         return Ok((lacks.block.then_some(Handle::File), Vec::new()));
     };
-    let given = match (lacks.block, block.is_mapped()) {
-        (false, _) => (None, Vec::new()),
-        (true, true) => (Some(Handle::Pieces(block.sizes().collect())), block.descriptors()?),
-        (true, false) => (Some(Handle::Allocation(block.handle()?.0.to_vec())), Vec::new()),
-    };
+    let given = lacks.block.then(|| block.handle()).transpose()?;
     turn.page.register(block.context(), block.device())?;
     work.end_in(turn.shared_ready())?;
-    Ok(given)
+    Ok(given.map_or((None, Vec::new()), |(handle, files)| (Some(handle), files)))
 }

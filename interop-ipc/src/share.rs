@@ -49,9 +49,13 @@ pub trait ShareParcel: CudaArray {
     /// Copies the elements into new memory that others can map, in the order of C, and offers the copy as
     /// [`share_parcel`](Self::share_parcel) does. It isolates the array from others in its block.
     ///
+    /// The copy of GPU memory is queued on the array's stream, and lies in memory of `cudaMalloc` on the same GPU. If the stream is unknown,
+    /// the host waits. Managed memory becomes memory of its GPU, and pinned memory that of the host; for both, the host waits.
+    ///
     /// # Errors
     ///
-    /// [`ErrorKind::Device`] for memory of a GPU, `Unsupported` for elements that are packed below the byte, `OutOfMemory`.
+    /// `Unsupported` or [`ErrorKind::DType`] for elements that are packed below the byte, `OutOfMemory`, those of the driver;
+    /// [`ErrorKind::StreamCapture`] if the array's stream captures a graph.
     ///
     /// ```
     /// use std::time::Duration;
@@ -117,8 +121,9 @@ pub(crate) fn draft(info: &ArrayInfo, is_read_only: bool, opens: u32, time: Dura
     let device = if on_device { Some(uuid_of(info.device().device_id)?) } else { None };
     Draft::new((memory, is_read_only), opens, time, |memory, nonce, office| {
         let (block, range) = match memory {
-            Memory::Host(block) => (block.id, block.mapping().range()),
-            Memory::Device(block, _) => (block.id, block.range().clone()),
+            // The numbers of both kinds differ.
+            Memory::Host(block) => (2 * block.id, block.mapping().range()),
+            Memory::Device(block, _) => (2 * block.id + 1, block.range().clone()),
         };
         Message::new(info, (block, &range), device, is_read_only, (nonce, office)).write()
     })

@@ -5,7 +5,7 @@
 use core::time::Duration;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use interop_core::__private::PerProcess;
@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::block::Mapping;
-use crate::device_block::{OpenedBlock, device_of};
+use crate::device_block::{ImportedPool, OpenedBlock, device_of};
 use crate::errors::{gone, malformed, system};
 use crate::idle::{Blocks, Key, Opened};
 use crate::message::{MAX_BYTES, Message, decode, encode};
@@ -37,6 +37,8 @@ pub(crate) struct Connection {
     /// Locked for a request and its answer.
     state: Mutex<Visit>,
     blocks: Mutex<Blocks>,
+    /// The pools of which memory is open, by their numbers.
+    pools: Mutex<HashMap<(u64, i32), Weak<ImportedPool>>>,
     /// The numbers for which streams wait, and some for which they have waited.
     awaited: Mutex<Vec<Turn>>,
 }
@@ -73,8 +75,14 @@ impl Connection {
         // Arrays that are still open keep their connection.
         all.retain(|_, connection| !connection.peer.has_ended());
         let peer = address.connect()?;
-        let (state, blocks, awaited) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let connection = Arc::new(Self { peer, process: std::process::id(), state, blocks, awaited });
+        let connection = Arc::new(Self {
+            peer,
+            process: std::process::id(),
+            state: Mutex::default(),
+            blocks: Mutex::default(),
+            pools: Mutex::default(),
+            awaited: Mutex::default(),
+        });
         Office::watch(connection.clone())?;
         all.insert(address.clone(), connection.clone());
         Ok(connection)
@@ -131,13 +139,28 @@ impl Connection {
         }
     }
 
+    /// Returns a pool of the process. One of which memory is open here has its number alone: the producer keeps that memory.
+    fn pool(&self, number: u64, file: &OwnedFd, device: Device) -> Result<Arc<ImportedPool>> {
+        let (mut pools, key) = (lock(&self.pools), (number, device.device_id));
+        if let Some(known) = pools.get(&key).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        pools.retain(|_, pool| pool.strong_count() > 0);
+        let pool = ImportedPool::new(file, device)?;
+        pools.insert(key, Arc::downgrade(&pool));
+        Ok(pool)
+    }
+
     /// Makes a stream wait for the producer's work on an array, and returns the stream.
     fn await_ready(&self, turn: &Turn, device: Device, stream: Option<StreamHandle>) -> Result<StreamHandle> {
         let mut awaited = lock(&self.awaited);
         awaited.retain(|turn| !turn.is_ready());
         awaited.push(turn.clone());
         drop(awaited);
-        await_number(turn.shared_ready(), stream, Context::primary(device.device_id)?, device)
+        let stream = await_number(turn.shared_ready(), stream, Context::primary(device.device_id)?, device);
+        // The thread of the office may have seen the end of the process before.
+        self.end_waits_if_gone();
+        stream
     }
 
     /// If the process has ended, ends the waits for it, because it will write no number, and closes its blocks.
@@ -241,10 +264,12 @@ fn receive(
     device: Device,
 ) -> Result<OpenArray> {
     let key = (message.block, !message.is_read_only);
+    let (key, block) =
+        lock(&connection.blocks).get(key).map_or((key, None), |(key, block)| (key, Some(block)));
     let mut array = OpenArray {
         connection: connection.clone(),
         key,
-        block: lock(&connection.blocks).get(key),
+        block,
         turn: None,
         may_rest: false,
         is_number_queued: false,
@@ -258,7 +283,9 @@ fn receive(
     if let Err(error) = array.take(visit, &given, files, message, device) {
         // The array was not used, and may be opened again.
         visit.is_broken = connection.send(&Request::Refuse(given.place)).is_err();
-        return Err(error);
+        // Memory of a GPU has ended with its process.
+        let is_gone = error.kind() == ErrorKind::Driver && connection.peer.has_ended();
+        return Err(if is_gone { gone("the producer's process has ended") } else { error });
     }
     Ok(array)
 }
@@ -287,7 +314,7 @@ impl OpenArray {
         let block = if let Some(known) = &self.block {
             known.clone()
         } else {
-            let map = || map(given.block.as_ref(), &files, message, device);
+            let map = || map(&self.connection, given.block.as_ref(), &files, message, device);
             // The driver refuses a block in whose place another one was mapped, and mappings are limited.
             let block =
                 map().or_else(|error| if self.connection.close_idle_blocks() { map() } else { Err(error) });
@@ -310,17 +337,28 @@ impl OpenArray {
 }
 
 /// Maps the block of a message.
-fn map(handle: Option<&Handle>, files: &[OwnedFd], message: &Message, device: Device) -> Result<Opened> {
+fn map(
+    connection: &Connection,
+    handle: Option<&Handle>,
+    files: &[OwnedFd],
+    message: &Message,
+    device: Device,
+) -> Result<Opened> {
     let (bytes, is_writable) = (message.block_bytes, !message.is_read_only);
+    let first = || files.first().ok_or_else(|| no_descriptor("block"));
+    let ipc_handle = |handle: &[u8]| {
+        let handle =
+            handle.try_into().map_err(|error| malformed("answer", error, "the 64 bytes of a handle"));
+        handle.map(IpcHandle)
+    };
     match (handle, device == Device::CPU) {
-        (Some(Handle::File), _) => {
-            let file = files.first().ok_or_else(|| no_descriptor("block"))?;
-            Mapping::of_other(file, bytes, is_writable).map(Opened::Host)
-        }
+        (Some(Handle::File), _) => Mapping::of_other(first()?, bytes, is_writable).map(Opened::Host),
         (Some(Handle::Allocation(handle)), false) => {
-            let handle = handle.as_slice().try_into();
-            let handle = handle.map_err(|error| malformed("answer", error, "the 64 bytes of a handle"))?;
-            OpenedBlock::open(IpcHandle(handle), device, bytes).map(Opened::Device)
+            OpenedBlock::open(ipc_handle(handle)?, device, bytes).map(Opened::Device)
+        }
+        (Some(Handle::Pool(number, handle)), false) => {
+            let (pool, handle) = (connection.pool(*number, first()?, device)?, ipc_handle(handle)?);
+            OpenedBlock::open_of_pool(pool, handle, device, bytes).map(Opened::Device)
         }
         (Some(Handle::Pieces(sizes)), false) if sizes.len() == files.len() => {
             OpenedBlock::map(files, sizes, device, bytes, is_writable).map(Opened::Device)

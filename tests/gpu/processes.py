@@ -58,11 +58,19 @@ def answer(order, message, kept):
 
     if order in ("torch", "cupy", "jax"):
         return float(imported(order, message).sum())
+    if order == "numpy":
+        return imported("numpy", message).tolist()
     if order == "elements":
         return imported("torch", message).tolist()
+    if order == "by hand":
+        return by_hand(message)
     if order == "first, on a stream":
         with torch.cuda.stream(torch.cuda.Stream()):
             return float(imported("torch", message)[0])
+    if order == "first, on a named stream":
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            return float(torch.from_dlpack(interop_ipc.open(message, stream=stream))[0])
     if order == "add late":
         tensor = imported("torch", message)
         torch.cuda._sleep(CYCLES)
@@ -296,7 +304,72 @@ def test_a_killed_reader_gives_the_array_back(torch):
     victim.end()
 
 
-def test_memory_that_cannot_be_shared_is_refused_with_its_allocator(torch):
-    for tensor in (torch.zeros(9).pin_memory(), torch.zeros(9)):
-        with pytest.raises(interop_ipc.ArrayError, match="memory"):
-            interop_ipc.share(tensor)
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_memory_that_cannot_be_shared_is_refused_with_its_allocator_and_copied(torch, other, is_pinned):
+    tensor = torch.arange(12.0).reshape(3, 4)
+    tensor = tensor.pin_memory() if is_pinned else tensor
+    with pytest.raises(interop_ipc.ArrayError, match=r"memory.*copy=True"):
+        interop_ipc.share(tensor)
+    assert other.ask("numpy", interop_ipc.share(tensor.T, copy=True)) == tensor.T.tolist()
+
+
+def test_a_copy_is_queued_behind_the_writer_and_before_its_next_write(torch, other):
+    tensor, wrong = torch.zeros(1 << 20, device="cuda"), 0
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for number in range(50):
+            torch.cuda._sleep(CYCLES)
+            tensor.fill_(number)
+            parcel = interop_ipc.share(tensor, copy=True)
+            tensor.fill_(-1)
+            wrong += other.ask("first, on a stream", parcel) != number
+            parcel.take_back(10)
+    assert wrong == 0
+
+
+def test_a_copy_leaves_no_memory(torch, other):
+    def loop(rounds):
+        for _ in range(rounds):
+            parcel = interop_ipc.share(tensor, copy=True)
+            assert other.ask("torch", parcel) == 0.0
+            parcel.take_back(10)
+            del parcel
+
+    tensor = torch.zeros(1 << 20, device="cuda")
+    loop(20)
+    before = torch.cuda.mem_get_info()[0]
+    loop(200)
+    assert torch.cuda.mem_get_info()[0] >= before - (64 << 20)
+
+
+@pytest.mark.parametrize("memory", ["MemoryAsyncPool", "malloc_managed"])
+def test_cupy_s_other_allocators_need_a_copy(other, memory):
+    cupy = pytest.importorskip("cupy")
+    allocator = cupy.cuda.MemoryAsyncPool().malloc if memory == "MemoryAsyncPool" else cupy.cuda.MemoryPool(cupy.cuda.malloc_managed).malloc
+    with cupy.cuda.using_allocator(allocator):
+        array = cupy.arange(1000, dtype="float32")[::-2]
+    with pytest.raises(interop_ipc.ArrayError, match=r"copy=True"):
+        interop_ipc.share(array)
+    parcel = interop_ipc.share(array, copy=True)
+    assert other.ask("torch", parcel) == float(array.sum())
+    parcel.take_back(10)
+
+
+def test_a_pool_with_a_type_of_handle_is_shared_as_it_is(torch, other):
+    core = pytest.importorskip("cuda.core")
+    device = core.Device()
+    device.set_current()
+    if not hasattr(core, "DeviceMemoryResourceOptions"):
+        pytest.skip("this cuda.core has no pools for processes")
+    options = core.DeviceMemoryResourceOptions(max_size=1 << 24, ipc_enabled=True)
+    resource, stream = core.DeviceMemoryResource(device, options=options), device.create_stream()
+    for number in range(1, 20):
+        buffer = resource.allocate(1 << 20, stream=stream)
+        stream.sync()
+        view = torch.from_dlpack(buffer).view(torch.float32)
+        view.fill_(number)
+        parcel = interop_ipc.share(view)
+        assert other.ask("torch", parcel) == number * view.numel()
+        parcel.take_back(10)
+        torch.cuda.synchronize()
+        del view, parcel
+        buffer.close(stream)

@@ -5,9 +5,9 @@ use crate::{files, workspace};
 
 /// The folders of sources, and their most lines, in hundreds.
 const BUDGETS: [(&str, usize); 7] = [
-    ("interop-core/src", 20_900),
+    ("interop-core/src", 21_000),
     ("interop-derive/src", 5_000),
-    ("interop-ipc/src", 2_200),
+    ("interop-ipc/src", 2_300),
     ("interop-kernel/src", 5_600),
     ("interop-tvm-ffi/src", 2_600),
     ("simulated-cuda/src", 400),

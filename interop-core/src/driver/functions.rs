@@ -43,7 +43,7 @@ pub(crate) type CUmemoryPool = usize;
 /// The file names of the driver's library.
 const LIBRARIES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
-/// `CUipcMemHandle`: plain bytes, by which another process opens memory.
+/// `CUipcMemHandle`, or `CUmemPoolPtrExportData`: plain bytes, by which another process opens memory.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct IpcHandle(pub [u8; 64]);
@@ -234,6 +234,20 @@ table! {
     pool_set = cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_int, value: *mut c_void);
     /// Returns free memory of a pool to the driver.
     pool_trim = cuMemPoolTrimTo(pool: CUmemoryPool, kept: usize);
+    /// Makes a descriptor of a memory pool, for other processes.
+    pool_export = cuMemPoolExportToShareableHandle(
+        descriptor: *mut c_int, pool: CUmemoryPool, kind: c_uint, flags: c_ulonglong
+    );
+    /// Makes a pool of the descriptor of another process. Nothing can be allocated from it.
+    pool_import = cuMemPoolImportFromShareableHandle(
+        pool: *mut CUmemoryPool, descriptor: *mut c_void, kind: c_uint, flags: c_ulonglong
+    );
+    /// Returns the bytes by which other processes open memory of a pool that was exported.
+    pool_export_pointer = cuMemPoolExportPointer(handle: *mut IpcHandle, address: c_ulonglong);
+    /// Opens memory of an imported pool. It is freed as memory of a pool.
+    pool_import_pointer = cuMemPoolImportPointer(address: *mut c_ulonglong, pool: CUmemoryPool, handle: *const IpcHandle);
+    /// Gives up a pool. What was allocated from it stays.
+    pool_destroy = cuMemPoolDestroy(pool: CUmemoryPool);
     /// Returns what tells a device from all others, in every process.
     device_uuid = cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int);
     /// Lets devices use memory of the host.

@@ -1,22 +1,30 @@
 """A trainer that hands its weights to a server after each step: the server reads them in the trainer's memory.
 
     python trainer.py
-
-With PyTorch on the host, `torch.from_dlpack` takes the place of `numpy.from_dlpack`, in both processes.
+    python trainer.py --gpu     # tensors of PyTorch on a GPU
 """
 
+import math
 import multiprocessing
+import sys
 
 import interop_ipc
-import numpy as np
+
+if "--gpu" in sys.argv:
+    import torch as library  # `torch.from_dlpack` also takes arrays of the host
+else:
+    import numpy as library
 
 STEPS = 5
 SHAPES = {"embedding": (1000, 64), "projection": (64, 64), "bias": (64,)}
+COUNT = sum(map(math.prod, SHAPES.values()))
 
 
 def shared_weights():
     """Weights in memory that other processes can open, which optimizers update in place."""
-    return {name: np.from_dlpack(interop_ipc.empty(shape, "float32")) for name, shape in SHAPES.items()}
+    if "--gpu" in sys.argv:
+        return {name: library.zeros(shape, device="cuda") for name, shape in SHAPES.items()}
+    return {name: library.from_dlpack(interop_ipc.empty(shape, "float32")) for name, shape in SHAPES.items()}
 
 
 def trainer(server):
@@ -33,16 +41,15 @@ def trainer(server):
         offers[step % 2] = {name: interop_ipc.share(array) for name, array in weights.items()}
         # A parcel is pickled as its bytes. The offers stay in this process.
         server.send((step, offers[step % 2]))
-        expected = step * sum(array.size for array in weights.values())
-        assert server.recv() == (step, expected), "the server has seen the weights of this step"
+        assert server.recv() == (step, step * COUNT), "the server has seen the weights of this step"
     server.send(None)
 
 
 def server(trainer):
     while (update := trainer.recv()) is not None:
         step, messages = update
-        weights = {name: np.from_dlpack(interop_ipc.open(message)) for name, message in messages.items()}
-        total = int(sum(array.sum(dtype="float64") for array in weights.values()))
+        weights = {name: library.from_dlpack(interop_ipc.open(message)) for name, message in messages.items()}
+        total = int(sum(float(array.sum()) for array in weights.values()))
         del weights  # gives them back, so that the trainer can write them again
         trainer.send((step, total))
 
@@ -54,8 +61,8 @@ def main():
     process.start()
     trainer(ours)
     process.join()
-    size = sum(4 * np.prod(shape) for shape in SHAPES.values()) // 1024
-    print(f"{STEPS} steps, {size} KiB of weights each, read in place")
+    assert process.exitcode == 0
+    print(f"{STEPS} steps, {4 * COUNT // 1024} KiB of weights each, read in place")
 
 
 if __name__ == "__main__":

@@ -33,8 +33,9 @@ pub(crate) struct Parcel {
 
 /// Offers an array to other processes, and returns the message for them: `opens` of them can open it within `seconds`.
 ///
-/// The memory must be that of `empty`, or on a GPU that of `cudaMalloc`, as PyTorch, CuPy and Numba use it by default. With `copy=True`
-/// the elements of any host array are copied into new memory of that kind. With `writable=True` the process that opens the array may
+/// The memory must be that of `empty`, or on a GPU that of `cudaMalloc`, as PyTorch, CuPy and Numba use it by default, or other memory
+/// that has a type of handle. With `copy=True` the elements of any array are copied into new memory of that kind, on a GPU in the order of
+/// the caller's stream. With `writable=True` the process that opens the array may
 /// write to it; only one can open it. The array is kept until the offer has ended and nobody has it open.
 #[pyfunction]
 #[pyo3(signature = (array, *, opens=1, seconds=60.0, copy=false, writable=false))]
@@ -53,7 +54,9 @@ pub(crate) fn share(
     if !writable {
         import = import.read_only();
     }
-    import.settle()?;
+    if !copy {
+        import.settle()?;
+    }
     let offer = if copy {
         py.detach(|| ::interop_ipc::copy_import(&import, opens, time))
     } else {

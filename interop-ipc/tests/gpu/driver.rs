@@ -25,9 +25,16 @@ pub(crate) fn is_simulated() -> bool {
     real().is_none()
 }
 
-/// Takes the reports of the simulated driver about this process, and returns how many there are.
+/// Takes the reports of the simulated driver about this process, and returns how many there are. `SHOW=1` prints them.
 pub(crate) fn reports() -> usize {
-    if is_simulated() { sim().take_reports().len() } else { 0 }
+    if !is_simulated() {
+        return 0;
+    }
+    let reports = sim().take_reports();
+    for report in reports.iter().filter(|_| std::env::var_os("SHOW").is_some()) {
+        eprintln!("{report}");
+    }
+    reports.len()
 }
 
 /// How often this process has called a function of the simulated driver.
@@ -64,6 +71,7 @@ macro_rules! functions {
 
 functions! {
     cuInit(flags: u32);
+    cuDeviceGetUuid_v2(uuid: &mut [u8; 16], device: i32);
     cuDevicePrimaryCtxRetain(context: &mut usize, device: i32);
     cuCtxSetCurrent(context: usize);
     cuCtxSynchronize();
@@ -78,6 +86,9 @@ functions! {
     cuStreamWaitValue64_v2(stream: usize, address: u64, value: u64, flags: u32);
     cuMemAlloc_v2(address: &mut u64, bytes: usize);
     cuMemAllocAsync(address: &mut u64, bytes: usize, stream: usize);
+    cuMemAllocFromPoolAsync(address: &mut u64, bytes: usize, pool: u64, stream: usize);
+    cuMemPoolCreate(pool: &mut u64, properties: &[i32; 22]);
+    cuMemPoolDestroy(pool: u64);
     cuMemFreeAsync(address: u64, stream: usize);
     cuMemAllocManaged(address: &mut u64, bytes: usize, flags: u32);
     cuMemFree_v2(address: u64);

@@ -6,11 +6,13 @@
 #![cfg(target_os = "linux")]
 
 mod driver;
+mod kills;
 mod known_faults;
 mod memory;
 mod other;
 mod rest;
 mod rows;
+mod ways;
 
 /// Prints a line of the table.
 fn row(name: &str, is_met: bool, found: &str) {
@@ -26,6 +28,13 @@ fn main() {
         return println!("0 tests, 0 benchmarks");
     }
     driver::start();
+    // `--kills SECONDS SEED` kills processes at random, and does nothing else.
+    let numbers = std::env::args().skip_while(|argument| argument != "--kills").skip(1);
+    let numbers: Vec<u64> = numbers.map(|number| number.parse().expect("a number")).collect();
+    if let [seconds, seed] = numbers[..] {
+        let is_met = rows::run_one("random kills", |_| kills::at_random(seconds, seed), 1);
+        std::process::exit(i32::from(!is_met));
+    }
     let is_met = if driver::is_simulated() { rows::in_each_schedule() } else { rows::all(1000) };
     std::process::exit(i32::from(!is_met));
 }

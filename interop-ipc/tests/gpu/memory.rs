@@ -92,6 +92,43 @@ impl Drop for Pieces {
     }
 }
 
+/// Memory of a pool that others can open, freed in the order of a stream.
+pub(crate) struct OfPool {
+    pub(crate) address: u64,
+    pool: u64,
+    stream: usize,
+}
+
+/// Creates a pool with a type of handle.
+pub(crate) fn new_pool() -> u64 {
+    // `CUmemPoolProps`: pinned, a descriptor, a device, its ordinal.
+    let mut properties = [0; 22];
+    properties[..3].fill(1);
+    get(|out| cuMemPoolCreate(out, &properties))
+}
+
+impl OfPool {
+    /// Allocates from a pool of its own.
+    pub(crate) fn new(bytes: usize, stream: usize) -> Self {
+        let pool = new_pool();
+        let address = get(|out| cuMemAllocFromPoolAsync(out, bytes, pool, stream));
+        Self { address, pool, stream }
+    }
+
+    /// Allocates from the same pool.
+    pub(crate) fn another(&self, bytes: usize) -> u64 {
+        get(|out| cuMemAllocFromPoolAsync(out, bytes, self.pool, self.stream))
+    }
+}
+
+impl Drop for OfPool {
+    fn drop(&mut self) {
+        ok(cuMemFreeAsync(self.address, self.stream));
+        ok(cuStreamSynchronize(self.stream));
+        ok(cuMemPoolDestroy(self.pool));
+    }
+}
+
 /// Holds a stream back until the host opens it: work that is queued behind it starts late.
 pub(crate) struct Gate {
     number: Pinned,

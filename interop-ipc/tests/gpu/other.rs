@@ -39,10 +39,16 @@ impl Other {
         Self { process, orders, answers }
     }
 
+    /// Gives an order, and does not wait for the answer.
+    #[track_caller]
+    pub(crate) fn begin(&mut self, order: &str) {
+        self.orders.write_all(format!("{order}\n").as_bytes()).expect("the process runs");
+    }
+
     /// Gives an order, and returns the answer.
     #[track_caller]
     pub(crate) fn ask(&mut self, order: &str) -> String {
-        self.orders.write_all(format!("{order}\n").as_bytes()).expect("the process runs");
+        self.begin(order);
         let mut line = String::new();
         assert_ne!(self.answers.read_line(&mut line).expect("text"), 0, "the process ended at `{order}`");
         line.trim().to_owned()
@@ -172,6 +178,16 @@ impl State {
                 ok(cuMemcpyAsync(self.target.address(), import.info().address() as u64, 4, self.stream));
                 self.open.clear();
             }
+            ["rights"] => {
+                let rights = |import: &Import| if import.info().is_read_only() { "r" } else { "w" };
+                return Ok(self.open.iter().map(rights).collect());
+            }
+            ["write", value] => {
+                let import = self.open.last().expect("an open array");
+                let (address, bytes) = (import.info().address() as u64, import.info().nbytes());
+                ok(cuMemsetD8Async(address, value.parse().expect("a byte"), bytes, self.stream));
+            }
+            ["drop-first"] => drop(self.open.remove(0)),
             ["gate"] => {
                 sleep(Duration::from_micros(200));
                 self.gate.open();
@@ -198,6 +214,16 @@ impl State {
                 let import = opened.join().expect("no panic").map_err(|error| error.to_string())?;
                 self.open.push(import);
                 self.copy_on(self.stream);
+            }
+            // On a stream of a context of its own.
+            ["foreign", text] => {
+                let _context = get(|out| cuCtxCreate_v2(out, 0, 0));
+                let foreign = stream();
+                let import = open_on(&unhex(text), handle(foreign)).map_err(|error| error.to_string())?;
+                self.open.push(import);
+                self.copy_on(foreign);
+                ok(cuStreamSynchronize(foreign));
+                start();
             }
             ["forget"] => drop(self.kept.take()),
             ["hand", text] => return Ok(self.by_hand(text)),

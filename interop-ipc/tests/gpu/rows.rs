@@ -10,7 +10,7 @@ use simulated_cuda::{Policy, sim};
 use crate::driver::*;
 use crate::memory::{Count, Gate, LONG, Pieces, Pinned, array_on, handle, share, soon};
 use crate::other::{NOT_SUPPORTED, Other, get_free, has_nothing, hex, unhex};
-use crate::{known_faults, rest, row};
+use crate::{kills, known_faults, rest, row, ways};
 
 /// A block as that of a caching allocator, and an array in it.
 pub(crate) const BLOCK: usize = 8 << 20;
@@ -31,12 +31,19 @@ const ORDER: [Row; 7] = [
     ("offset in a block", offsets),
 ];
 
-const OTHERS: [Row; 16] = [
+const OTHERS: [Row; 24] = [
     ("dora#978: a stacked tensor", known_faults::dora_978),
     ("Mooncake#1622: tensors of one block", known_faults::mooncake_1622),
     ("contexts that are not current", |_| contexts()),
     ("a GPU that cannot wait for numbers", |_| without_numbers()),
-    ("mapped memory in pieces", mapped),
+    ("mapped memory in pieces", ways::mapped),
+    ("memory of a pool", ways::of_pool),
+    ("memory of a pool, opened twice", |_| ways::opened_twice()),
+    ("memory of a pool, allocated again", ways::allocated_again),
+    ("host and GPU at once", |_| ways::host_and_gpu()),
+    ("a copy of what cannot be shared", ways::copies),
+    ("a copy of other layouts and memory", |_| ways::copies_of_others()),
+    ("random kills", |rounds| kills::at_random(rounds.div_ceil(20) as u64, 1)),
     ("round trip, block known", |rounds| round_trip(rounds, true)),
     ("round trip, block new", |rounds| round_trip(rounds, false)),
     ("round trip, blocks that rest", rest::resting),
@@ -47,6 +54,7 @@ const OTHERS: [Row; 16] = [
     ("consumer killed", |rounds| consumer_killed(rounds / 100)),
     ("producer killed", |rounds| producer_killed(rounds / 100)),
     ("graph captures", |_| captures()),
+    ("a GPU that the other process does not see", |_| ways::unseen_gpu()),
     ("memory that cannot be shared", |_| refusals()),
 ];
 
@@ -70,18 +78,23 @@ pub(crate) fn in_each_schedule() -> bool {
 }
 
 fn run(rows: &[Row], rounds: usize) -> bool {
-    let mut are_met = true;
-    for (name, run) in rows {
-        let start = Instant::now();
-        let result = std::panic::catch_unwind(|| run(rounds)).unwrap_or_else(|_| Err("panicked".to_owned()));
-        let is_met = result.is_ok();
-        let found = result.unwrap_or_else(|error| error);
-        row(name, is_met, &format!("{found} ({:.1} s)", start.elapsed().as_secs_f32()));
-        are_met &= is_met;
-        // Those of a row that does not ask.
-        reports();
-    }
-    are_met
+    rows.iter().fold(true, |are_met, (name, run)| run_one(name, run, rounds) && are_met)
+}
+
+/// Runs one row, and returns whether it holds.
+pub(crate) fn run_one(
+    name: &str,
+    run: impl Fn(usize) -> Result<String, String> + std::panic::RefUnwindSafe,
+    rounds: usize,
+) -> bool {
+    let start = Instant::now();
+    let result = std::panic::catch_unwind(|| run(rounds)).unwrap_or_else(|_| Err("panicked".to_owned()));
+    let is_met = result.is_ok();
+    let found = result.unwrap_or_else(|error| error);
+    row(name, is_met, &format!("{found} ({:.1} s)", start.elapsed().as_secs_f32()));
+    // Those of a row that does not ask.
+    reports();
+    is_met
 }
 
 /// The text if it holds, or as an error.
@@ -160,27 +173,67 @@ pub(crate) fn get_handle(address: u64) -> [u8; 64] {
     handle.0
 }
 
+/// Arrays that are written after the other process has queued its copy.
+pub(crate) struct LateWrites {
+    pub(crate) stream: usize,
+    pub(crate) other: Other,
+    pub(crate) count: Count,
+    gate: Gate,
+}
+
+impl LateWrites {
+    pub(crate) fn new() -> Self {
+        Self { stream: stream(), other: Other::start(), count: Count::default(), gate: Gate::new() }
+    }
+
+    /// Returns how many of the arrays at an address were wrong.
+    pub(crate) fn run(
+        &mut self,
+        rounds: usize,
+        (address, bytes): (u64, usize),
+        (how, is_named): (&str, bool),
+    ) -> Result<usize, String> {
+        let mut wrong = 0;
+        for round in 0..rounds {
+            self.gate.close(self.stream);
+            set(address, value(round), bytes, self.stream);
+            let parcel = share(address, bytes, is_named.then_some(self.stream), &self.count);
+            let opened = self.other.open(how, &parcel);
+            self.gate.open();
+            if opened != "ok" {
+                return Err(opened);
+            }
+            wrong += usize::from(self.other.ask(&format!("check {}", value(round))) != "true");
+            self.other.tell("drop");
+            parcel.take_back_on(handle(self.stream), LONG).map_err(|error| error.to_string())?;
+        }
+        Ok(wrong)
+    }
+
+    /// As [`run`](Self::run), until the end of this value: nothing is wrong, left or grown.
+    pub(crate) fn end(mut self, rounds: usize, place: (u64, usize)) -> Result<String, String> {
+        let mut wrong = self.run(rounds / 20 + 1, place, ("copy", true))?;
+        let before = left();
+        wrong += self.run(rounds, place, ("copy", true))?;
+        let (after, reports) = (left(), self.other.reports());
+        let grown = before.0.saturating_sub(after.0);
+        let is_met = wrong + reports == 0 && grown <= 2 << 20 && after.1 <= before.1 && self.count.is_zero();
+        let text =
+            format!("{wrong} wrong of {rounds}, {grown} bytes, {} to {} descriptors", before.1, after.1);
+        hold(is_met, text + &told(reports))
+    }
+}
+
 /// The producer's work starts after the consumer has queued its own.
 fn to_consumer(rounds: usize, how: &str, is_named: bool) -> Result<String, String> {
-    let (stream, mut other, count, mut gate) = (stream(), Other::start(), Count::default(), Gate::new());
-    let block = Block::new(BLOCK);
-    set(block.0, 0, BLOCK, stream);
-    let mut wrong = 0;
-    for round in 0..rounds {
-        gate.close(stream);
-        set(block.0 + OFFSET, value(round), BYTES, stream);
-        let parcel = share(block.0 + OFFSET, BYTES, is_named.then_some(stream), &count);
-        let opened = other.open(how, &parcel);
-        gate.open();
-        if opened != "ok" {
-            return Err(opened);
-        }
-        wrong += usize::from(other.ask(&format!("check {}", value(round))) != "true");
-        other.tell("drop");
-        parcel.take_back_on(handle(stream), LONG).map_err(|error| error.to_string())?;
-    }
-    let reports = other.reports();
-    hold(wrong + reports == 0 && count.is_zero(), format!("{wrong} wrong of {rounds}{}", told(reports)))
+    let (mut writes, block) = (LateWrites::new(), Block::new(BLOCK));
+    set(block.0, 0, BLOCK, writes.stream);
+    let wrong = writes.run(rounds, (block.0 + OFFSET, BYTES), (how, is_named))?;
+    let reports = writes.other.reports();
+    hold(
+        wrong + reports == 0 && writes.count.is_zero(),
+        format!("{wrong} wrong of {rounds}{}", told(reports)),
+    )
 }
 
 /// As `to_consumer`, on a stream that does not wait: the race is there.
@@ -309,8 +362,19 @@ fn message() -> Result<String, String> {
     hold(bytes <= 200, format!("{bytes} bytes"))
 }
 
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+/// The free bytes of the device, after all work, and the open descriptors. The simulated driver keeps some of its own.
+pub(crate) fn left() -> (usize, usize) {
+    ok(cuCtxSynchronize());
+    let open = std::fs::read_dir("/proc/self/fd").expect("the descriptors").flatten();
+    let targets = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    (get_free(), targets.filter(|target| !target.to_string_lossy().contains("simulated-cuda")).count())
+}
+
+/// The memory in use, as `nvidia-smi` tells it, where there is such a program.
+fn used_by_all() -> String {
+    let mut command = std::process::Command::new("nvidia-smi");
+    let output = command.args(["--query-gpu=memory.used", "--format=csv,noheader", "--id=0"]).output();
+    output.map_or("unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// Memory of the device and descriptors, before and after many arrays.
@@ -324,16 +388,14 @@ fn growth(rounds: usize) -> Result<String, String> {
             other.tell("drop");
             parcel.take_back(LONG).expect("given back");
         }
-        ok(cuCtxSynchronize());
-        (get_free(), descriptors())
+        (left(), used_by_all())
     };
-    let before = free(rounds / 20 + 5);
-    let after = free(rounds);
+    let (before, used) = free(rounds / 20 + 5);
+    let (after, used_after) = free(rounds);
     let grown = before.0.saturating_sub(after.0);
-    hold(
-        grown <= 2 << 20 && after.1 <= before.1 && count.is_zero(),
-        format!("{grown} bytes, {} to {} descriptors in {rounds}", before.1, after.1),
-    )
+    let is_met = grown <= 2 << 20 && after.1 <= before.1 && used_after == used && count.is_zero();
+    let text = format!("{grown} bytes, {} to {} descriptors in {rounds}", before.1, after.1);
+    hold(is_met, format!("{text}; nvidia-smi {used} to {used_after}"))
 }
 
 /// The array is shared and opened on threads without a context, and while another context is current.
@@ -352,10 +414,21 @@ fn contexts() -> Result<String, String> {
     wrong += usize::from(other.open("copy", &parcel) != "ok" || other.ask("check 5") != "true");
     other.tell("drop");
     parcel.take_back_on(handle(stream), LONG).map_err(|error| error.to_string())?;
+    // Streams of contexts that are not the primary ones, on both sides.
+    ok(cuStreamSynchronize(stream));
+    let foreign = crate::driver::stream();
+    set(place, 6, BYTES, foreign);
+    let parcel = share(place, BYTES, Some(foreign), &count);
+    wrong += usize::from(other.open("foreign", &parcel) != "ok" || other.ask("check 6") != "true");
+    other.tell("drop");
+    parcel.take_back_on(handle(foreign), LONG).map_err(|error| error.to_string())?;
+    set(place, 7, BYTES, foreign);
+    ok(cuStreamSynchronize(foreign));
+    let reports = other.reports();
+    let is_left = !count.is_zero();
     ok(cuCtxDestroy_v2(context));
     start();
-    let reports = other.reports();
-    hold(wrong + reports == 0 && count.is_zero(), format!("{wrong} wrong of 2{}", told(reports)))
+    hold(wrong + reports == 0 && !is_left, format!("{wrong} wrong of 3{}", told(reports)))
 }
 
 /// Where streams cannot write or await numbers, the host waits.
@@ -386,40 +459,6 @@ fn without_numbers() -> Result<String, String> {
     }
     sim().clear_faults();
     hold(wrong == 0 && count.is_zero(), format!("{wrong} wrong of 4"))
-}
-
-/// An array over three pieces that are mapped one behind the other: its bytes, its order, and what is left.
-fn mapped(rounds: usize) -> Result<String, String> {
-    if is_simulated() {
-        return Ok("skipped: the simulated driver exports no mapped memory".to_owned());
-    }
-    let (stream, mut other, count, mut gate) = (stream(), Other::start(), Count::default(), Gate::new());
-    let pieces = Pieces::new(4, 1);
-    // The first bytes, which the other process copies, lie in two pieces.
-    let place = pieces.address + (Pieces::PIECE - SEEN / 2) as u64;
-    let mut trips = |rounds: usize| {
-        let mut wrong = 0;
-        for round in 0..rounds {
-            gate.close(stream);
-            set(place, value(round), Pieces::PIECE + SEEN, stream);
-            let parcel = share(place, Pieces::PIECE + SEEN, Some(stream), &count);
-            let opened = other.open("copy", &parcel);
-            gate.open();
-            if opened != "ok" {
-                return Err(opened);
-            }
-            wrong += usize::from(other.ask(&format!("check {}", value(round))) != "true");
-            other.tell("drop");
-            parcel.take_back_on(handle(stream), LONG).map_err(|error| error.to_string())?;
-        }
-        ok(cuCtxSynchronize());
-        Ok((wrong, get_free(), descriptors()))
-    };
-    let (first, free, files) = trips(rounds / 20)?;
-    let (wrong, free_after, files_after) = trips(rounds)?;
-    let grown = free.saturating_sub(free_after);
-    let is_met = first + wrong == 0 && grown <= 2 << 20 && files_after <= files && count.is_zero();
-    hold(is_met, format!("{wrong} wrong of {rounds}, {grown} bytes, {files} to {files_after} descriptors"))
 }
 
 /// The consumer ends by a signal at each step: nothing is left, and no stream hangs.

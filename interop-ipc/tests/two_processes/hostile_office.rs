@@ -179,10 +179,11 @@ fn answers_against_the_protocol_are_refused() {
         change(&mut changed);
         open_from(Some(changed)).unwrap_err()
     };
-    let cases: [(&str, Change); 13] = [
+    let cases: [(&str, Change); 14] = [
         ("memory of an unknown kind", |answer| answer.bytes[6] = 9),
         ("a handle without its bytes", |answer| answer.bytes[6] = 1),
         ("pieces without sizes", |answer| answer.bytes[6] = 2),
+        ("a pool without its bytes", |answer| answer.bytes[6] = 3),
         // 1024, in seven bits a byte.
         ("a slot beyond the page", |answer| drop(answer.bytes.splice(1..2, [0x80, 8]))),
         ("a number that is not in the page", |answer| answer.bytes[2] = 1),
@@ -201,7 +202,7 @@ fn answers_against_the_protocol_are_refused() {
             matches!(error.kind(), ErrorKind::Type | ErrorKind::OutOfMemory | ErrorKind::ReadOnly);
         assert!(is_expected, "{what}: {error}");
     }
-    let of_a_gpu: [(&str, Change); 2] = [
+    let of_a_gpu: [(&str, Change); 3] = [
         ("a handle", |answer| {
             answer.bytes[6] = 1;
             answer.bytes.push(64);
@@ -210,6 +211,11 @@ fn answers_against_the_protocol_are_refused() {
         ("a piece", |answer| {
             answer.bytes[6] = 2;
             answer.bytes.extend([1, 120]);
+        }),
+        ("memory of a pool", |answer| {
+            answer.bytes[6] = 3;
+            answer.bytes.extend([5, 64]);
+            answer.bytes.extend([0; 64]);
         }),
     ];
     for (what, change) in of_a_gpu {

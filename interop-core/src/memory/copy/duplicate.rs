@@ -1,4 +1,4 @@
-//! Copies of arrays in new memory of the same kind.
+//! Copies of arrays in new memory: of the same kind, or of the kind that other processes can open.
 
 use interop_kernel::copy_plan::CopyPlan;
 
@@ -16,12 +16,14 @@ use crate::driver::stream::{ContextStream, Stream, capture_of};
 use crate::error::{Error, Result};
 use crate::memory::copy::device::queue_copy;
 use crate::memory::cuda_buffer::CudaBuffer;
+use crate::memory::import::Import;
 use crate::order::array_info::ArrayInfo;
 use crate::order::block::MemoryKind;
 use crate::order::claim::{Claim, shared_elements};
 use crate::order::handover::{hand_back, hand_over};
 use crate::order::memory_state::MemoryState;
 use crate::order::placement::Placement;
+use crate::order::release::owner::Owner;
 use crate::order::wait::{Waiter, finish_stream, queue_and_finish};
 
 /// Copies an array on its device into new memory of the same kind. The copy is ready on the consumer's stream.
@@ -44,27 +46,37 @@ use crate::order::wait::{Waiter, finish_stream, queue_and_finish};
 /// # Safety
 ///
 /// The memory that `info` describes is live.
+#[cfg(feature = "python")]
 pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Result<(CudaBuffer, ArrayInfo)> {
-    let (driver, copy) = (driver()?, CompactCopy::new(info)?);
-    let claim = Claim::by_device(shared_elements(info), false, Stream::new(consumer, None, info.device()))?;
     let (kind, stream) = match info.device().device_type {
         DeviceType::CUDA => (MemoryKind::Pool, consumer),
         DeviceType::CUDA_HOST => (MemoryKind::Pinned, StreamHandle::NothingPending),
         _ => (MemoryKind::Managed, StreamHandle::NothingPending),
     };
-    let (buffer, stream) = if copy.plan.run == 0 {
-        info.work().order_before(Waiter::Host, &claim)?;
-        (CudaBuffer::for_elements(kind, info.device().device_id, u8::TYPE, 0)?, StreamHandle::NothingPending)
-    } else if let Some(on) = queue_stream(driver, info, stream)? {
-        // SAFETY: as the caller promises.
-        (unsafe { copy.queue(driver, on, info, consumer) }?, consumer)
-    } else {
-        info.work().order_before(Waiter::Host, &claim)?;
-        // SAFETY: as the caller promises.
-        (unsafe { copy.finish(driver, kind, info) }?, StreamHandle::NothingPending)
-    };
-    let info = copy.info(info, &buffer, stream);
-    Ok((buffer, info))
+    // SAFETY: as the caller promises.
+    unsafe { CompactCopy::new(info)?.copy(info, consumer, kind, stream) }
+}
+
+/// Copies an array of a GPU, or of managed memory, into memory of that GPU that other processes can open. The elements are in the order of
+/// C. The copy is queued on the array's own stream; if that is unknown, and for managed memory, the host waits.
+///
+/// # Errors
+///
+/// As [`duplicate`].
+///
+/// # Safety
+///
+/// The memory that `info` describes is live.
+#[doc(hidden)]
+pub unsafe fn copy_for_others(info: &ArrayInfo) -> Result<Import> {
+    let element = ElementType::from_whole_bytes(info.dtype(), info.is_padded())?;
+    let copy = CompactCopy::in_order_of_c(info, &element)?;
+    let stream = info.stream().unwrap_or(StreamHandle::NothingPending);
+    // SAFETY: as the caller promises.
+    let (buffer, copied) = unsafe { copy.copy(info, stream, MemoryKind::Device, stream) }?;
+    // SAFETY: 1: the owner is the memory, whose drop frees it. The copy has written it. 2: it is in no `Box`. 3: the copy is on the
+    // stream of the array, which is live as long as the array's users promise.
+    Ok(unsafe { Import::from_parts(copied, Owner::new(buffer)) })
 }
 
 /// Returns the consumer's stream and its context, if a copy can be queued there and the array's own
@@ -92,6 +104,39 @@ struct CompactCopy {
 }
 
 impl CompactCopy {
+    /// Copies into new memory of a kind, on a stream if that is possible, for a consumer.
+    ///
+    /// # Safety
+    ///
+    /// As [`duplicate`].
+    unsafe fn copy(
+        &self,
+        info: &ArrayInfo,
+        consumer: StreamHandle,
+        kind: MemoryKind,
+        stream: StreamHandle,
+    ) -> Result<(CudaBuffer, ArrayInfo)> {
+        let (driver, on) = (driver()?, Stream::new(consumer, None, info.device()));
+        let claim = Claim::by_device(shared_elements(info), false, on)?;
+        let (buffer, stream) = if self.plan.run == 0 {
+            info.work().order_before(Waiter::Host, &claim)?;
+            (
+                CudaBuffer::for_elements(kind, info.device().device_id, u8::TYPE, 0)?,
+                StreamHandle::NothingPending,
+            )
+        } else if let Some(on) = queue_stream(driver, info, stream)? {
+            // SAFETY: as the caller promises.
+            (unsafe { self.queue(driver, on, kind, info, consumer) }?, consumer)
+        } else {
+            info.work().order_before(Waiter::Host, &claim)?;
+            // SAFETY: as the caller promises.
+            (unsafe { self.finish(driver, kind, info) }?, StreamHandle::NothingPending)
+        };
+        let info = self.info(info, &buffer, stream);
+        Ok((buffer, info))
+    }
+
+    #[cfg(feature = "python")]
     fn new(info: &ArrayInfo) -> Result<Self> {
         let is_backwards = info.strides().iter().any(|stride| *stride < 0);
         let bits = info.dtype().item_bits(info.is_padded());
@@ -109,10 +154,12 @@ impl CompactCopy {
             return Ok(Self { layout, plan, from: range.start, first, bytes });
         }
         // For overlapping windows with negative strides, the copy stores each element separately.
-        let element = ElementType::from_whole_bytes(info.dtype(), info.is_padded())?;
-        info.numel().checked_mul(item).ok_or_else(|| element.too_large(info.numel()))?;
-        let layout = Layout::contiguous(info.shape(), Order::C)?;
-        Ok(Self::elements(info, layout, item))
+        Self::in_order_of_c(info, &ElementType::from_whole_bytes(info.dtype(), info.is_padded())?)
+    }
+
+    fn in_order_of_c(info: &ArrayInfo, element: &ElementType) -> Result<Self> {
+        info.numel().checked_mul(element.size).ok_or_else(|| element.too_large(info.numel()))?;
+        Ok(Self::elements(info, Layout::contiguous(info.shape(), Order::C)?, element.size))
     }
 
     fn elements(info: &ArrayInfo, layout: Layout, item: usize) -> Self {
@@ -131,6 +178,7 @@ impl CompactCopy {
         &self,
         driver: &Driver,
         stream: ContextStream,
+        kind: MemoryKind,
         info: &ArrayInfo,
         consumer: StreamHandle,
     ) -> Result<CudaBuffer> {
@@ -138,7 +186,11 @@ impl CompactCopy {
         let _entered = stream.context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         let ordinal = info.device().device_id;
-        let buffer = CudaBuffer::in_order(stream.context, consumer, ordinal, u8::TYPE, self.bytes)?;
+        let buffer = if kind == MemoryKind::Pool {
+            CudaBuffer::in_order(stream.context, consumer, ordinal, u8::TYPE, self.bytes)?
+        } else {
+            CudaBuffer::uninitialized(kind, stream.context, ordinal, u8::TYPE, pages(kind, self.bytes))?
+        };
         let to = buffer.address;
         // SAFETY: the elements of the array are live, as the caller promises. The buffer is new and as large as the
         // copy.
@@ -163,7 +215,7 @@ impl CompactCopy {
     ///
     /// As [`duplicate`].
     unsafe fn finish(&self, driver: &Driver, kind: MemoryKind, info: &ArrayInfo) -> Result<CudaBuffer> {
-        let (context, ordinal) = if kind == MemoryKind::Pool {
+        let (context, ordinal) = if info.device().device_type == DeviceType::CUDA {
             (context_for(driver, info.device())?, info.device().device_id)
         } else {
             // The device of the original, so that no context is created on an unused device.
@@ -173,7 +225,7 @@ impl CompactCopy {
         };
         let _entered = context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
-        let buffer = CudaBuffer::uninitialized(kind, context, ordinal, u8::TYPE, self.bytes)?;
+        let buffer = CudaBuffer::uninitialized(kind, context, ordinal, u8::TYPE, pages(kind, self.bytes))?;
         let from = address_for_kernels(self.from, info.device())?;
         queue_and_finish(driver, |stream| {
             // SAFETY: as in `queue`.
@@ -200,8 +252,15 @@ impl CompactCopy {
     }
 }
 
+/// How many bytes to allocate. Who opens plain device memory sees its pages, in which the driver places other small allocations.
+fn pages(kind: MemoryKind, bytes: usize) -> usize {
+    const PAGE: usize = 2 << 20;
+    if kind == MemoryKind::Device { bytes.checked_next_multiple_of(PAGE).unwrap_or(bytes) } else { bytes }
+}
+
 /// Returns the layout of the same elements without gaps, in memory order. Elements that are repeated by a stride of 0 stay
 /// repeated. Returns `None` if elements overlap in another way.
+#[cfg(feature = "python")]
 fn without_gaps(layout: &Layout) -> Option<Layout> {
     let (shape, axes) = (layout.shape(), layout.axes_apart()?);
     let (mut strides, mut count) = (vec![0_isize; shape.len()], 1_usize);

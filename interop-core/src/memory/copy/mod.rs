@@ -2,7 +2,6 @@
 #![expect(unsafe_code, reason = "copies memory whose lifetime the caller promises")]
 
 pub(crate) mod device;
-#[cfg(feature = "python")]
 pub(crate) mod duplicate;
 pub(crate) mod fetch;
 pub(crate) mod host;
