@@ -83,11 +83,7 @@ def library(*, module="fake", fails=None, allocator=True, refuses=None, stream=N
         return 0
 
     functions = [
-        ALLOCATE(allocate) if allocator else None,
-        FROM_OBJECT(hand_out),
-        TO_OBJECT(make),
-        None,
-        STREAM(current),
+        ALLOCATE(allocate) if allocator else None, FROM_OBJECT(hand_out), TO_OBJECT(make), None, STREAM(current)
     ]
     table = Table(1, 3, None, *map(address_of, functions))
     if isinstance(fails, int):

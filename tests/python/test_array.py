@@ -117,10 +117,7 @@ def test_numpy_functions():
     assert np.asarray(array).flags.writeable
     assert np.array(array, copy=False).__array_interface__["data"][0] == where
     for copied in (
-        np.array(array),
-        np.array(array, copy=True),
-        np.asarray(array, dtype="f8"),
-        np.asarray(array, copy=True),
+        np.array(array), np.array(array, copy=True), np.asarray(array, dtype="f8"), np.asarray(array, copy=True)
     ):
         assert copied.__array_interface__["data"][0] != where
         copied[...] = 7

@@ -37,10 +37,7 @@ def test_the_signature_of_full():
         "readonly": False,
     }
     assert [name for name, parameter in parameters.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY] == [
-        "device",
-        "ordinal",
-        "order",
-        "readonly",
+        "device", "ordinal", "order", "readonly"
     ]
     with pytest.raises(TypeError):
         Array.full((2,), 0, "<f4", "cpu")
@@ -51,17 +48,8 @@ def test_the_signature_of_full():
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [
-        (3, (3,)),
-        (0, (0,)),
-        ((2, 3), (2, 3)),
-        ([2, 3], (2, 3)),
-        ((), ()),
-        ([], ()),
-        (np.int64(3), (3,)),
-        ((np.int8(2), np.uint64(3)), (2, 3)),
-        (Index(3), (3,)),
-        ((Index(2), 3), (2, 3)),
-        ((0, 2**62), (0, 2**62)),
+        (3, (3,)), (0, (0,)), ((2, 3), (2, 3)), ([2, 3], (2, 3)), ((), ()), ([], ()), (np.int64(3), (3,)),
+        ((np.int8(2), np.uint64(3)), (2, 3)), (Index(3), (3,)), ((Index(2), 3), (2, 3)), ((0, 2**62), (0, 2**62)),
         ((0, 2**63 - 1), (0, 2**63 - 1)),
     ],
     ids=repr,
@@ -128,12 +116,7 @@ def test_bad_keywords(keywords, error, place):
 @pytest.mark.parametrize(
     "keywords",
     [
-        {"dtype": None},
-        {"dtype": 4},
-        {"order": None},
-        {"device": None},
-        {"device": 1},
-        {"ordinal": "0"},
+        {"dtype": None}, {"dtype": 4}, {"order": None}, {"device": None}, {"device": 1}, {"ordinal": "0"},
         {"readonly": "yes"},
     ],
     ids=repr,

@@ -39,19 +39,9 @@ class Listed:
 @pytest.mark.parametrize(
     "values",
     [
-        [0, 1, 2],
-        (0.0, 1.0, 2.0),
-        range(3),
-        np.arange(3, dtype="i1"),
-        np.arange(3, dtype="u8"),
-        np.arange(3, dtype="f4"),
-        np.arange(3, dtype=">f8"),
-        np.repeat(np.arange(3.0), 2)[::2],
-        array.array("b", [0, 1, 2]),
-        bytearray([0, 1, 2]),
-        Listed(),
-        [np.float32(0), np.int8(1), 2],
-        [0, True, 2],
+        [0, 1, 2], (0.0, 1.0, 2.0), range(3), np.arange(3, dtype="i1"), np.arange(3, dtype="u8"),
+        np.arange(3, dtype="f4"), np.arange(3, dtype=">f8"), np.repeat(np.arange(3.0), 2)[::2],
+        array.array("b", [0, 1, 2]), bytearray([0, 1, 2]), Listed(), [np.float32(0), np.int8(1), 2], [0, True, 2],
     ],
     ids=lambda values: type(values).__name__,
 )

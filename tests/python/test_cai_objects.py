@@ -34,14 +34,10 @@ def test_an_interface_without_a_driver():
 @pytest.mark.parametrize(
     ("changes", "error", "place"),
     [
-        ({"mask": {}}, ArrayError, "mask"),
-        ({"stream": 0}, ArrayError, "stream"),
-        ({"shape": (2.0,)}, TypeError, "shape"),
-        ({"typestr": "<V2"}, ArrayError, "DLPack"),
-        ({"version": 4}, ArrayError, "version"),
-        ({"version": None}, TypeError, "version"),
-        ({"data": 4096}, TypeError, "data"),
-        ({"descr": 3}, TypeError, "descr"),
+        ({"mask": {}}, ArrayError, "mask"), ({"stream": 0}, ArrayError, "stream"),
+        ({"shape": (2.0,)}, TypeError, "shape"), ({"typestr": "<V2"}, ArrayError, "DLPack"),
+        ({"version": 4}, ArrayError, "version"), ({"version": None}, TypeError, "version"),
+        ({"data": 4096}, TypeError, "data"), ({"descr": 3}, TypeError, "descr"),
     ],
 )
 def test_an_interface_is_checked_like_a_dict(changes, error, place):

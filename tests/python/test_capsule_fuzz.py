@@ -4,9 +4,7 @@ import ctypes
 
 import interop_demo
 import pytest
-from capsules import (
-    Tensor,
-)
+from capsules import Tensor
 
 ArrayError = interop_demo.ArrayError
 BOTH = ("versioned", "legacy")

@@ -54,17 +54,8 @@ def test_never_taken(form):
 @pytest.mark.parametrize(
     "name",
     [
-        b"",
-        b"dltensor_",
-        b"dltensor_versioned_",
-        b"DLTENSOR",
-        b"used_dltensor",
-        b"used_dltensor_versioned",
-        b"foo",
-        b"dlpack_exchange_api",
-        b"\xff\xfe",
-        b"x" * 4096,
-        None,
+        b"", b"dltensor_", b"dltensor_versioned_", b"DLTENSOR", b"used_dltensor", b"used_dltensor_versioned", b"foo",
+        b"dlpack_exchange_api", b"\xff\xfe", b"x" * 4096, None,
     ],
     ids=lambda name: repr(name)[:30],
 )

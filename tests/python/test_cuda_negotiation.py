@@ -101,13 +101,8 @@ def test_numpy_accepts_no_stream(kind):
 @pytest.mark.parametrize(
     ("kind", "stream", "asked"),
     [
-        ("pinned", 1, [1, None]),
-        ("pinned", -1, [-1, None]),
-        ("cuda", 2, [2, 1]),
-        ("cuda", -1, [-1, 1]),
-        ("cuda", 1, [1]),
-        ("managed", 1, [1, None]),
-        ("managed", -1, [-1, None]),
+        ("pinned", 1, [1, None]), ("pinned", -1, [-1, None]), ("cuda", 2, [2, 1]), ("cuda", -1, [-1, 1]),
+        ("cuda", 1, [1]), ("managed", 1, [1, None]), ("managed", -1, [-1, None]),
     ],
 )
 def test_whoever_refuses_more_is_asked_no_further(kind, stream, asked):

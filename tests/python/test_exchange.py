@@ -188,25 +188,8 @@ def test_older_tables_are_looked_for(major):
         lambda: property(lambda self: in_capsule(table())),
     ],
     ids=[
-        "major-2",
-        "major-0",
-        "no-major-1",
-        "null-function",
-        "name",
-        "tensor-capsule",
-        "none",
-        "str",
-        "float",
-        "bool",
-        "zero",
-        "negative",
-        "small",
-        "below-all-memory",
-        "address",
-        "unaligned",
-        "2**64",
-        "2**200",
-        "object",
+        "major-2", "major-0", "no-major-1", "null-function", "name", "tensor-capsule", "none", "str", "float", "bool",
+        "zero", "negative", "small", "below-all-memory", "address", "unaligned", "2**64", "2**200", "object",
         "property",
     ],
 )
@@ -270,13 +253,8 @@ def test_memory_of_a_device_goes_by_the_method(stream):
 @pytest.mark.parametrize(
     ("fields", "place"),
     [
-        ({"ndim": -1}, "ndim"),
-        ({"data": 0}, "data"),
-        ({"shape": (2, -3)}, "shape"),
-        ({"dtype": (2, 8, 1)}, "dtype"),
-        ({"version": (2, 0)}, "version"),
-        ({"device": (77, 0)}, "device"),
-        ({"strides": (2**62, 1)}, "strides"),
+        ({"ndim": -1}, "ndim"), ({"data": 0}, "data"), ({"shape": (2, -3)}, "shape"), ({"dtype": (2, 8, 1)}, "dtype"),
+        ({"version": (2, 0)}, "version"), ({"device": (77, 0)}, "device"), ({"strides": (2**62, 1)}, "strides"),
     ],
 )
 def test_illegal_structs(fields, place):
@@ -349,12 +327,8 @@ def test_a_tensor_that_requires_a_gradient(monkeypatch, function, has_table):
 @pytest.mark.parametrize(
     ("shape", "strides", "offset", "asked"),
     [
-        ((3, 1), (1, 1), 0, True),
-        ((), (), 0, True),
-        ((2, 3), (1, 2), 0, True),
-        ((2, 3), (3, 1), 0, False),
-        ((2, 3), (3, 1), 4, True),
-        ((2, 3), (3, 1), 8, False),
+        ((3, 1), (1, 1), 0, True), ((), (), 0, True), ((2, 3), (1, 2), 0, True), ((2, 3), (3, 1), 0, False),
+        ((2, 3), (3, 1), 4, True), ((2, 3), (3, 1), 8, False),
     ],
 )
 def test_which_values_may_be_lazy(shape, strides, offset, asked):

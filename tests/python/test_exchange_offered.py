@@ -9,17 +9,7 @@ import native
 import numpy as np
 import pytest
 from capsules import (
-    CPU,
-    CUDA,
-    CUDA_HOST,
-    CUDA_MANAGED,
-    READ_ONLY,
-    DLTensor,
-    Producer,
-    Tensor,
-    python_function,
-    release,
-    take,
+    CPU, CUDA, CUDA_HOST, CUDA_MANAGED, READ_ONLY, DLTensor, Producer, Tensor, python_function, release, take
 )
 from scripts import run
 from test_exchange import Table

@@ -8,17 +8,7 @@ import interop_demo
 import numpy as np
 import pytest
 from capsules import (
-    CPU,
-    IS_COPIED,
-    READ_ONLY,
-    Producer,
-    Tensor,
-    look,
-    name_of,
-    numbers_at,
-    python_function,
-    release,
-    release_attached,
+    CPU, IS_COPIED, READ_ONLY, Producer, Tensor, look, name_of, numbers_at, python_function, release, release_attached,
     take,
 )
 
@@ -174,19 +164,9 @@ def test_struct(make, shape, strides, version):
 @pytest.mark.parametrize(
     ("dtype", "triple"),
     [
-        ("|b1", (6, 8, 1)),
-        ("|i1", (0, 8, 1)),
-        ("<i2", (0, 16, 1)),
-        ("<i4", (0, 32, 1)),
-        ("<i8", (0, 64, 1)),
-        ("|u1", (1, 8, 1)),
-        ("<u2", (1, 16, 1)),
-        ("<u4", (1, 32, 1)),
-        ("<u8", (1, 64, 1)),
-        ("<f2", (2, 16, 1)),
-        ("<f4", (2, 32, 1)),
-        ("<f8", (2, 64, 1)),
-        ("bfloat16", (4, 16, 1)),
+        ("|b1", (6, 8, 1)), ("|i1", (0, 8, 1)), ("<i2", (0, 16, 1)), ("<i4", (0, 32, 1)), ("<i8", (0, 64, 1)),
+        ("|u1", (1, 8, 1)), ("<u2", (1, 16, 1)), ("<u4", (1, 32, 1)), ("<u8", (1, 64, 1)), ("<f2", (2, 16, 1)),
+        ("<f4", (2, 32, 1)), ("<f8", (2, 64, 1)), ("bfloat16", (4, 16, 1)),
     ],
 )
 def test_types(dtype, triple):

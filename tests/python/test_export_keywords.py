@@ -7,13 +7,7 @@ import weakref
 import interop_demo
 import numpy as np
 import pytest
-from capsules import (
-    CPU,
-    IS_COPIED,
-    VERSION,
-    look,
-    name_of,
-)
+from capsules import CPU, IS_COPIED, VERSION, look, name_of
 
 Array = interop_demo.Array
 ArrayError = interop_demo.ArrayError
@@ -139,20 +133,7 @@ def test_arguments_are_let_go_at_once(array, keyword, make):
 
 
 BAD_VERSIONS = [
-    1,
-    1.0,
-    "1.0",
-    [1, 0],
-    (1,),
-    (),
-    (1, 0, 0),
-    ("a", 0),
-    (1, "b"),
-    (1.0, 0),
-    (1, None),
-    (True, 0),
-    (None, None),
-    {},
+    1, 1.0, "1.0", [1, 0], (1,), (), (1, 0, 0), ("a", 0), (1, "b"), (1.0, 0), (1, None), (True, 0), (None, None), {}
 ]
 
 
@@ -197,9 +178,7 @@ def test_bad_stream(array, stream, error):
 
 
 @pytest.mark.parametrize(
-    "device",
-    [None, (1, 0), (1, 7), (1, None), (Kind.CPU, 0), (Word.CPU, 0), (np.int32(1), np.int64(0))],
-    ids=repr,
+    "device", [None, (1, 0), (1, 7), (1, None), (Kind.CPU, 0), (Word.CPU, 0), (np.int32(1), np.int64(0))], ids=repr
 )
 def test_dl_device(array, device):
     capsule = array.__dlpack__(dl_device=device, **V1)
@@ -210,24 +189,10 @@ def test_dl_device(array, device):
 @pytest.mark.parametrize(
     ("device", "error"),
     [
-        ((2, 0), BufferError),
-        ((3, 0), BufferError),
-        ((0, 0), BufferError),
-        ((13, 0), BufferError),
-        ((77, 0), BufferError),
-        ((-1, 0), BufferError),
-        ((2**40, 0), BufferError),
-        ((Kind.CUDA, 0), BufferError),
-        ((2, -1), BufferError),
-        ([1, 0], TypeError),
-        ((1,), TypeError),
-        ((1, 0, 0), TypeError),
-        (1, TypeError),
-        ("cpu", TypeError),
-        ((1.0, 0), TypeError),
-        ((True, 0), TypeError),
-        ((2, None), TypeError),
-        ((), TypeError),
+        ((2, 0), BufferError), ((3, 0), BufferError), ((0, 0), BufferError), ((13, 0), BufferError),
+        ((77, 0), BufferError), ((-1, 0), BufferError), ((2**40, 0), BufferError), ((Kind.CUDA, 0), BufferError),
+        ((2, -1), BufferError), ([1, 0], TypeError), ((1,), TypeError), ((1, 0, 0), TypeError), (1, TypeError),
+        ("cpu", TypeError), ((1.0, 0), TypeError), ((True, 0), TypeError), ((2, None), TypeError), ((), TypeError),
     ],
     ids=repr,
 )

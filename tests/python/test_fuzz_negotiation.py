@@ -42,30 +42,13 @@ class Foreign:
 WRONG, REFUSED = (TypeError,), (BufferError, ValueError)
 STREAMS = [(None, None), (-1, None), (0, REFUSED), (1, REFUSED), (2**70, REFUSED), ("1", WRONG), (1.0, WRONG)]
 VERSIONS = [
-    (None, "legacy"),
-    ((0, 8), "legacy"),
-    ((1, 0), "versioned"),
-    ((1, 3), "versioned"),
-    ((1, 99), "versioned"),
-    ((2, 0), "versioned"),
-    ((10**30, 0), "versioned"),
-    ((np.int32(1), Index(0)), "versioned"),
-    ((1,), WRONG),
-    ((1, 0, 0), WRONG),
-    ([1, 0], WRONG),
-    (("1", 0), WRONG),
-    (1, WRONG),
+    (None, "legacy"), ((0, 8), "legacy"), ((1, 0), "versioned"), ((1, 3), "versioned"), ((1, 99), "versioned"),
+    ((2, 0), "versioned"), ((10**30, 0), "versioned"), ((np.int32(1), Index(0)), "versioned"), ((1,), WRONG),
+    ((1, 0, 0), WRONG), ([1, 0], WRONG), (("1", 0), WRONG), (1, WRONG),
 ]
 DEVICES = [
-    (None, None),
-    ((1, 0), None),
-    ((Kind.CPU, 0), None),
-    ((np.int64(1), Index(0)), None),
-    ((Kind.CUDA, 0), REFUSED),
-    ((77, 0), REFUSED),
-    ((1,), WRONG),
-    ("cpu", WRONG),
-    ((1.0, 0), WRONG),
+    (None, None), ((1, 0), None), ((Kind.CPU, 0), None), ((np.int64(1), Index(0)), None), ((Kind.CUDA, 0), REFUSED),
+    ((77, 0), REFUSED), ((1,), WRONG), ("cpu", WRONG), ((1.0, 0), WRONG),
 ]
 COPIES = [(None, False), (False, False), (True, True), (1, WRONG), ("yes", WRONG), (Foreign(), WRONG)]
 

@@ -99,12 +99,7 @@ def test_a_cure_is_in_the_words_of_the_library(library, inherits):
     """Also for a subclass that the caller has defined."""
     Array = type("Array", (Producer,), {"__module__": f"{library}.arrays"})
     Array = type("Own", (Array,), {"__module__": "own"}) if inherits else Array
-    tensors = [
-        {"dtype": (2, 64, 1)},
-        {"strides": (-15, 3, 1)},
-        {"flags": READ_ONLY},
-        {"device": (CUDA, 0)},
-    ]
+    tensors = [{"dtype": (2, 64, 1)}, {"strides": (-15, 3, 1)}, {"flags": READ_ONLY}, {"device": (CUDA, 0)}]
     for fields, cure in zip(tensors, CURES[library]):
         producer = Array(Tensor(**({"shape": (2, 5, 3), "dtype": (2, 32, 1)} | fields)))
         with pytest.raises(ArrayError) as caught:
@@ -136,10 +131,7 @@ def test_a_refusal_of_a_wrapped_struct_names_the_struct():
     """Also if the argument is converted, and within `Kept`."""
     matrix = np.ones((2, 3), "f4")
     assert interop_demo._both(matrix, [[1, 2]]) == 8
-    for second, message in [
-        (np.ones((2, 3, 4), "f4"), "`shape`: found 3 axes"),
-        ([[1j]], "`array`: found complex128"),
-    ]:
+    for second, message in [(np.ones((2, 3, 4), "f4"), "`shape`: found 3 axes"), ([[1j]], "`array`: found complex128")]:
         with pytest.raises(ArrayError, match=f"^`Array2`: {message}"):
             interop_demo._both(matrix, second)
 
@@ -182,10 +174,7 @@ def test_a_read_only_image():
 @pytest.mark.parametrize(
     ("radius", "error"),
     [
-        (-1, (OverflowError, ValueError)),
-        (2**64, (OverflowError, ValueError)),
-        (1.0, TypeError),
-        ("1", TypeError),
+        (-1, (OverflowError, ValueError)), (2**64, (OverflowError, ValueError)), (1.0, TypeError), ("1", TypeError),
         (None, TypeError),
     ],
     ids=repr,

@@ -27,14 +27,9 @@ Word = enum.Enum("Word", {"CPU": CPU, "NAMED": "cpu"})
 @pytest.mark.parametrize(
     ("function", "signature"),
     [
-        ("describe", "(obj, *, stream=None)"),
-        ("asarray", "(obj, *, stream=None)"),
-        ("parse_cai", "(d)"),
-        ("scale_", "(obj, factor, *, stream=None)"),
-        ("checksum", "(obj, *, stream=None)"),
-        ("live_allocations", "()"),
-        ("live_exports", "()"),
-        ("pending_releases", "()"),
+        ("describe", "(obj, *, stream=None)"), ("asarray", "(obj, *, stream=None)"), ("parse_cai", "(d)"),
+        ("scale_", "(obj, factor, *, stream=None)"), ("checksum", "(obj, *, stream=None)"), ("live_allocations", "()"),
+        ("live_exports", "()"), ("pending_releases", "()"),
     ],
 )
 def test_signatures(function, signature):
@@ -103,9 +98,7 @@ def test_the_message_names_class_and_protocols():
 
 
 @pytest.mark.parametrize(
-    "device",
-    [(Device.CPU, 0), (1, 3), (np.int64(1), np.int32(0)), (Device.CPU, Device.CPU), (Word.CPU, 0)],
-    ids=repr,
+    "device", [(Device.CPU, 0), (1, 3), (np.int64(1), np.int32(0)), (Device.CPU, Device.CPU), (Word.CPU, 0)], ids=repr
 )
 def test_spellings_of_the_device(device):
     assert describe(Producer(Tensor(), device))["device"] == (1, 0)
@@ -122,24 +115,8 @@ def test_memory_of_the_host_has_no_ordinal(kind):
 @pytest.mark.parametrize(
     "device",
     [
-        None,
-        1,
-        "cpu",
-        (),
-        (1,),
-        (1, 0, 0),
-        [1, 0],
-        (1.0, 0),
-        ("cpu", 0),
-        (None, 0),
-        (True, 0),
-        (1, False),
-        (CUDA, None),
-        (ROCM, None),
-        (None, None),
-        {1: 0},
-        (Word.NAMED, 0),
-        (Word, 0),
+        None, 1, "cpu", (), (1,), (1, 0, 0), [1, 0], (1.0, 0), ("cpu", 0), (None, 0), (True, 0), (1, False),
+        (CUDA, None), (ROCM, None), (None, None), {1: 0}, (Word.NAMED, 0), (Word, 0),
     ],
     ids=repr,
 )

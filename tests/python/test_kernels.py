@@ -60,14 +60,8 @@ def test_scale_integers(dtype):
 @pytest.mark.parametrize(
     "view",
     [
-        lambda a: a[::2],
-        lambda a: a[::-1, ::-2],
-        lambda a: a.T,
-        lambda a: a[1:3, 2:4],
-        lambda a: a[2, 3, ...],
-        lambda a: a[:0],
-        lambda a: a[:, :1],
-        lambda a: a.reshape(2, 2, 2, 3)[:, 1],
+        lambda a: a[::2], lambda a: a[::-1, ::-2], lambda a: a.T, lambda a: a[1:3, 2:4], lambda a: a[2, 3, ...],
+        lambda a: a[:0], lambda a: a[:, :1], lambda a: a.reshape(2, 2, 2, 3)[:, 1],
     ],
 )
 def test_scale_touches_the_view_and_nothing_else(view):
@@ -81,32 +75,16 @@ def test_scale_touches_the_view_and_nothing_else(view):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: np.ones(3, "?"),
-        lambda: Tensor(dtype=(17, 4, 1)).capsule(),
-        lambda: Tensor(dtype=(10, 8, 1)).capsule(),
-        lambda: Tensor(dtype=(3, 8, 8)).capsule(),
-        lambda: Tensor(dtype=(2, 32, 4)).capsule(),
-        lambda: Tensor(dtype=(99, 32, 1)).capsule(),
-        lambda: Tensor("legacy").capsule(),
-        lambda: Tensor(flags=1).capsule(),
-        lambda: Tensor(strides=(0, 1)).capsule(),
-        lambda: Tensor(strides=(1, 1)).capsule(),
-        lambda: Tensor(strides=(2, 1)).capsule(),
+        lambda: np.ones(3, "?"), lambda: Tensor(dtype=(17, 4, 1)).capsule(), lambda: Tensor(dtype=(10, 8, 1)).capsule(),
+        lambda: Tensor(dtype=(3, 8, 8)).capsule(), lambda: Tensor(dtype=(2, 32, 4)).capsule(),
+        lambda: Tensor(dtype=(99, 32, 1)).capsule(), lambda: Tensor("legacy").capsule(),
+        lambda: Tensor(flags=1).capsule(), lambda: Tensor(strides=(0, 1)).capsule(),
+        lambda: Tensor(strides=(1, 1)).capsule(), lambda: Tensor(strides=(2, 1)).capsule(),
         lambda: Tensor(device=(2, 0)).capsule(),
     ],
     ids=[
-        "bool",
-        "4-bits",
-        "float8",
-        "opaque",
-        "lanes",
-        "unknown",
-        "legacy",
-        "read-only",
-        "zero-stride",
-        "overlapping",
-        "overlapping-rows",
-        "cuda",
+        "bool", "4-bits", "float8", "opaque", "lanes", "unknown", "legacy", "read-only", "zero-stride", "overlapping",
+        "overlapping-rows", "cuda",
     ],
 )
 def test_scale_refuses(make):
@@ -147,13 +125,7 @@ def test_big_integers_scaled_by_one_stay():
 def test_checksum(dtype):
     array = (np.arange(24) % 7).astype(dtype).reshape(4, 6)
     for view in (
-        array,
-        array[::2],
-        array[::-1, 1:4],
-        array.T,
-        array[1, 1, ...],
-        array[:0],
-        np.broadcast_to(array[0], (9, 6)),
+        array, array[::2], array[::-1, 1:4], array.T, array[1, 1, ...], array[:0], np.broadcast_to(array[0], (9, 6))
     ):
         found = interop_demo.checksum(view)
         assert type(found) is float

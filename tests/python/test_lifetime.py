@@ -165,16 +165,7 @@ CAPSULE, RECORDING = Tensor().capsule(), interop_demo.Recording(np.ones(2, "f4")
         lambda: RECORDING.__dlpack__(),
         lambda: bytes(Array.full((2,), 0)),
     ],
-    ids=[
-        "live_allocations",
-        "describe",
-        "__dlpack__",
-        "__dlpack_device__",
-        "asarray",
-        "capsule",
-        "by hand",
-        "buffer",
-    ],
+    ids=["live_allocations", "describe", "__dlpack__", "__dlpack_device__", "asarray", "capsule", "by hand", "buffer"],
 )
 def test_what_had_to_wait_is_released_soon(drain):
     array = Array.full((1000,), 1.0)
@@ -358,26 +349,8 @@ def test_references_to_modules_and_singletons_stay_as_they_are():
     """
     forget = python_function("PyType_ClearCache", ctypes.c_uint)
     watched = [
-        None,
-        True,
-        False,
-        (),
-        "",
-        0,
-        1,
-        Ellipsis,
-        sys,
-        np,
-        interop_demo,
-        ctypes,
-        sys.modules,
-        Array,
-        np.ndarray,
-        BufferError,
-        interop_demo.ArrayError,
-        "max_version",
-        "__dlpack__",
-        "stream",
+        None, True, False, (), "", 0, 1, Ellipsis, sys, np, interop_demo, ctypes, sys.modules, Array, np.ndarray,
+        BufferError, interop_demo.ArrayError, "max_version", "__dlpack__", "stream",
     ]
     source, array = np.ones((2, 3)), Array.full((2, 3), 1.0)
 

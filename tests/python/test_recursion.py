@@ -9,9 +9,7 @@ from scripts import run
 # Classes and what is called first. Each calls the extension again from one way in which it calls Python.
 WAYS = {
     "__dlpack__": """
-        class Loop:
-            def __dlpack_device__(self):
-                return (1, 0)
+        class Loop(Cpu):
             def __dlpack__(self, **wishes):
                 return interop_demo.is_square(Loop())
         start = lambda: interop_demo.is_square(Loop())
@@ -29,9 +27,7 @@ WAYS = {
         start = lambda: interop_demo.describe(Loop())
     """,
     "a function with a large frame": """
-        class Loop:
-            def __dlpack_device__(self):
-                return (1, 0)
+        class Loop(Cpu):
             def __dlpack__(self, **wishes):
                 return interop_demo.checksum(Loop())
         start = lambda: interop_demo.checksum(Loop())
@@ -95,28 +91,14 @@ WAYS = {
         start = lambda: interop_demo.describe(Meta("Loop", (), {})())
     """,
     "from_dlpack of a library": """
-        import numpy as np
-        class Loop:
-            def __init__(self):
-                self.array = np.ones((1, 1), "f4")
-            def __dlpack_device__(self):
-                return (1, 0)
-            def __dlpack__(self, **wishes):
-                return self.array.__dlpack__(**wishes)
+        class Loop(Ones):
             @classmethod
             def from_dlpack(cls, array):
                 return interop_demo._doubled(Loop())
         start = lambda: interop_demo._doubled(Loop())
     """,
     "the namespace of a library": """
-        import numpy as np
-        class Loop:
-            def __init__(self):
-                self.array = np.ones((1, 1), "f4")
-            def __dlpack_device__(self):
-                return (1, 0)
-            def __dlpack__(self, **wishes):
-                return self.array.__dlpack__(**wishes)
+        class Loop(Ones):
             def __array_namespace__(self):
                 return interop_demo._doubled(Loop())
         start = lambda: interop_demo._doubled(Loop())
@@ -178,6 +160,15 @@ PROGRAM = """
 import sys
 import threading
 import interop_demo
+import numpy as np
+
+class Cpu:
+    def __dlpack_device__(self):
+        return (1, 0)
+
+class Ones(Cpu):
+    def __dlpack__(self, **wishes):
+        return np.ones((1, 1), "f4").__dlpack__(**wishes)
 {way}
 def check():
     sys.setrecursionlimit({limit})

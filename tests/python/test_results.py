@@ -41,17 +41,8 @@ def locked(array):
 @pytest.mark.parametrize(
     "array",
     [
-        BASE,
-        BASE[1:, ::2],
-        BASE[::-1, ::-3],
-        BASE.T,
-        np.broadcast_to(BASE[0], (3, 6)),
-        locked(BASE.copy()),
-        np.array(5.0),
-        np.zeros((0, 3)),
-        np.zeros(0, np.int8),
-        np.arange(7)[3:3],
-        np.arange(2.0**12).reshape((2,) * 12),
+        BASE, BASE[1:, ::2], BASE[::-1, ::-3], BASE.T, np.broadcast_to(BASE[0], (3, 6)), locked(BASE.copy()),
+        np.array(5.0), np.zeros((0, 3)), np.zeros(0, np.int8), np.arange(7)[3:3], np.arange(2.0**12).reshape((2,) * 12),
     ],
     ids=["plain", "strided", "backwards", "transposed", "broadcast", "readonly", "0-d", "empty", "int8", "cut", "12-d"],
 )
