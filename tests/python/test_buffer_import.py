@@ -138,14 +138,28 @@ def test_places_that_a_format_does_not_state_are_refused():
     class Outer(ctypes.Structure):
         _fields_ = [("either", Either)]
 
+    class Flag(ctypes.Structure):
+        _fields_ = [("energy", ctypes.c_uint8, 4)]
+
+    class Nested(ctypes.Structure):
+        _fields_ = [("flags", Flag * 2), ("energy", ctypes.c_double)]
+
+    class SameSize(Base):  # as without its base class
+        _fields_ = [("kind", ctypes.c_uint8), ("number", ctypes.c_uint32)]
+
     class Plain(ctypes.Structure):
         _fields_ = [("detector", ctypes.c_uint8), ("rest", ctypes.c_uint8 * 7), ("energy", ctypes.c_double)]
 
-    for item in (Bits, Derived, Outer):
+    class WithMethods(Plain):
+        """Without fields of its own."""
+
+    reasons = {Bits: "bit fields", Flag: "bit fields", Nested: "bit fields", Derived: "a base class", SameSize: "a base class", Outer: ""}
+    for item, words in reasons.items():
         for value in ((item * 2)(), memoryview((item * 2)())):
-            with pytest.raises(ArrayError):
+            with pytest.raises(ArrayError, match=f"`format`: .*{words}"):
                 describe(value)
-    assert describe((Plain * 2)())["dtype"] == "|V16"
+    for item in (Plain, WithMethods):
+        assert describe((item * 2)())["dtype"] == "|V16"
 
 
 def test_records_of_another_size_name_both_sizes():
@@ -204,12 +218,12 @@ else:
 
 
 REFUSED = {
-    "big-endian": (np.zeros(2, ">f4"), "byte order of this machine"),
+    "big-endian": (np.zeros(2, ">f4"), "byte order of this machine.*of `y = numpy.asarray"),
     "big-endian field": (np.zeros(2, [("x", ">f4")]), "native byte order"),
     "objects": (np.array([None]), "numbers"),
     "text": (np.array(["a"]), "numbers"),
     "bytes": (np.array([b"abc"]), "numbers"),
-    "long double": (np.zeros(1, "longdouble"), r"numbers.*`x.astype\(\"float64\"\)`"),
+    "long double": (np.zeros(1, "longdouble"), r"numbers.*`numpy.asarray\(x\).astype\(\"float64\"\)`"),
 }
 
 
@@ -224,13 +238,9 @@ def test_the_first_refusal_is_the_cause(value, words):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (Bits(), "bitfields"),
-        (ctypes.c_void_p(), "numbers"),
-        (ctypes.c_wchar("a"), "numbers"),
-        ((ctypes.c_char * 3)(), "numbers"),
-        (ctypes.pointer(ctypes.c_int()), "numbers"),
-        (array.array("u", "ab"), "numbers"),
-        (np.str_("ab"), "numbers"),
+        (Bits(), "bit fields"), (ctypes.c_void_p(), "numbers"), (ctypes.c_wchar("a"), "numbers"),
+        ((ctypes.c_char * 3)(), "numbers"), (ctypes.pointer(ctypes.c_int()), "numbers"),
+        (array.array("u", "ab"), "numbers"), (np.str_("ab"), "numbers"),
     ],
     ids=["bits", "pointer", "wchar", "char", "reference", "text", "numpy text"],
 )

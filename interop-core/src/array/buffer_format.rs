@@ -157,13 +157,14 @@ fn read_scalar(format: &[u8], order: u8, item: &[u8]) -> Result<DType> {
     };
     if is_foreign && dtype.packed_bits() > 8 {
         let error = refusal("the byte order of this machine");
-        return Err(error.with_python_hint("call `x.astype(x.dtype.newbyteorder(\"=\"))`"));
+        let hint = "pass `y.astype(y.dtype.newbyteorder(\"=\"))` of `y = numpy.asarray(x)`";
+        return Err(error.with_python_hint(hint));
     }
     Ok(dtype)
 }
 
 /// Of `long double` no protocol has a type: it differs between processors.
-const LONG_DOUBLE: &str = "call `x.astype(\"float64\")`, which rounds a `longdouble`";
+const LONG_DOUBLE: &str = "pass `numpy.asarray(x).astype(\"float64\")`, which rounds a `longdouble`";
 
 #[cfg(test)]
 mod tests {

@@ -184,13 +184,12 @@ fn not_expressible(writable: bool, dtype: DType) -> Error {
         let allowed = "a versioned tensor (`max_version=(1, 0)` in Python), or a copy: a legacy tensor cannot be read-only";
         let error =
             Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array in a legacy `dltensor`", allowed);
-        return error.with_python_hint(
-            "make a copy for a library that asks for a legacy tensor, as `jax.numpy.asarray` does",
-        );
+        return error.with_python_hint("make a copy for a library that asks for one, as JAX does");
     }
     let found = text!("padded {dtype} in a legacy `dltensor`");
     let allowed = "a versioned tensor: a legacy tensor cannot have padded elements";
-    Error::new(ErrorKind::Unsupported, "dtype", found, allowed)
+    let error = Error::new(ErrorKind::Unsupported, "dtype", found, allowed);
+    error.with_python_hint("for a library that asks for one, as JAX does, pass `numpy.asarray(x)`")
 }
 
 /// The layout of the allocation for `ndim` axes, and the offset of the numbers.

@@ -11,6 +11,7 @@ use core::fmt;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::{PyMemoryView, PyType};
 
 use crate::array::buffer_format::{is_struct, read_format};
 use crate::array::device::Device;
@@ -51,12 +52,12 @@ pub(crate) fn from_buffer(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot
     Ok(Some(slot.put(import)))
 }
 
-/// Returns the fields of a struct, as `NumPy` reads its format. A format does not tell where all padding is, and those of `ctypes` state
-/// bit fields as whole numbers, and unions and base classes not at all: `NumPy` asks the class.
+/// Returns the fields of a struct, as `NumPy` reads its format. A format does not tell where all padding is: `NumPy` asks the class.
 ///
 /// # Errors
 ///
-/// `ArrayError` if `NumPy` is not installed, or cannot list the fields by increasing offsets.
+/// `ArrayError` if `NumPy` is not installed, or cannot list the fields by increasing offsets, and for a class of `ctypes` whose format
+/// leaves out where they are.
 #[cold]
 fn struct_type(object: &Bound<'_, PyAny>, format: &[u8], itemsize: usize) -> Result<StructType, Failure> {
     let (py, typestr) = (object.py(), format!("|V{itemsize}"));
@@ -64,6 +65,8 @@ fn struct_type(object: &Bound<'_, PyAny>, format: &[u8], itemsize: usize) -> Res
         let found = text!("{:?}, which NumPy cannot read: {why}", clip(&String::from_utf8_lossy(format)));
         Error::new(ErrorKind::DType, "format", found, "a struct whose fields `numpy.asarray` finds")
     };
+    let viewed = object.cast::<PyMemoryView>().ok().map(|view| view.getattr("obj")).transpose()?;
+    unstated(&viewed.as_ref().unwrap_or(object).get_type())?.map_or(Ok(()), |why| Err(unknown(&why)))?;
     let dtype = || {
         py.import(intern!(py, "numpy"))?.getattr(intern!(py, "asarray"))?.call1((object,))?.getattr("dtype")
     };
@@ -75,6 +78,33 @@ fn struct_type(object: &Bound<'_, PyAny>, format: &[u8], itemsize: usize) -> Res
     let size = u16::try_from(itemsize).map_err(|why| unknown(&why))?;
     let fields = descr::read(&fields_in(&descr)?, DType::opaque(size), &typestr)?;
     Ok(fields.ok_or_else(|| unknown(&"no field has a name"))?)
+}
+
+/// Returns what the format of a class of `ctypes` leaves out, also in items and fields: `NumPy` takes bit fields for whole numbers, and
+/// finds no fields of base classes.
+fn unstated(class: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
+    if class.hasattr("_length_")? {
+        return unstated(&class.getattr("_type_")?);
+    }
+    let mut lists = Vec::<Bound<'_, PyAny>>::new();
+    for ancestor in class.cast::<PyType>()?.mro() {
+        lists.extend(
+            ancestor.getattr("__dict__")?.call_method1("get", ("_fields_",))?.extract::<Option<_>>()?,
+        );
+    }
+    let [fields] = &lists[..] else {
+        return Ok((!lists.is_empty()).then_some("a base class has fields, which the format leaves out"));
+    };
+    for field in fields.try_iter()? {
+        // A bit field has its width behind its type.
+        let Ok((_, item)) = field?.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>() else {
+            return Ok(Some("it has bit fields, which the format states as whole numbers"));
+        };
+        if let Some(found) = unstated(&item)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 /// A buffer of an object, in a box of its own until its release. It may contain pointers into itself.
