@@ -44,9 +44,11 @@ pub use crate::order::release::queue::set_release_policy;
 #[cfg(feature = "counters")]
 #[doc(hidden)]
 pub use crate::order::release::queue::share_events_for;
-pub use crate::order::release::requests::HoldReleases;
+#[cfg(feature = "counters")]
+#[doc(hidden)]
+pub use crate::order::release::requests::poll_releases;
 pub use crate::order::release::requests::{
-    finish_releases, pending_releases, poll_releases, start_release_thread,
+    HoldReleases, finish_releases, pending_releases, start_release_thread,
 };
 pub use crate::order::release::{ReleasePolicy, release_policy};
 pub use crate::order::wait::{stream_synchronize, stream_wait};

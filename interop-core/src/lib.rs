@@ -4,6 +4,17 @@
 //! or a raw pointer from C. The struct can then be exported, without a copy, to every library that supports one of the
 //! protocols. Arrays of those libraries can be imported into such structs in the same way.
 //!
+//! Most programs start from six items:
+//!
+//! | item | what it does |
+//! | --- | --- |
+//! | [`CudaArray`](trait@CudaArray) | the [derive](derive@CudaArray) describes a struct; the trait exports and views it |
+//! | [`FromArray`] | makes such a struct of an array of another library |
+//! | [`HostVec`] | owns new memory of the host |
+//! | [`LeaseMut`] | is memory of another library, used in place; [`Lease`] is its read-only twin |
+//! | [`LaunchScope`] | lends structs to kernels on a GPU, and orders the work |
+//! | [`Error`] | says what was found, what is allowed, and where |
+//!
 //! ```
 //! use interop_core::{CudaArray, FromArray, HostVec, LeaseMut};
 //!
@@ -32,22 +43,22 @@
 //!
 //! # How an array is passed
 //!
-//! An import first makes an unchecked [`RawDescriptor`](descriptor::RawDescriptor) of each array. Its
-//! [`validate`](descriptor::RawDescriptor::validate) checks it and returns an [`ArrayInfo`], on which all other code relies.
+//! An import first makes an unchecked [`RawDescriptor`](protocols::RawDescriptor) of each array. Its
+//! [`validate`](protocols::RawDescriptor::validate) checks it and returns an [`ArrayInfo`], on which all other code relies.
 //! The attributes of the [derive](derive@CudaArray) define what a struct exports and which fields an import fills.
 //!
-//! These are the items of most programs, in the order of the guide:
+//! # The modules
 //!
-//! | task | items | more |
-//! | --- | --- | --- |
-//! | describe, export and view a struct | [`CudaArray`](trait@CudaArray), [`ArrayInfo`], [`DType`], [`Device`], [`DeviceType`] | [`descriptor`] |
-//! | import an array into a struct | [`FromArray`], [`Import`], [`Order`] | `arrays`, [`dlpack`], [`cai`] |
-//! | handle what does not fit | [`Error`], [`ErrorKind`], [`Refused`], [`Result`] | |
-//! | exchange arrays with Python (feature `python`) | [`Kept`] | `python` |
-//! | choose the owner of the memory | [`HostVec`], [`LeaseMut`], [`Lease`], [`SharedBuffer`], your own [`Storage`] | [`storage`], [`lent`], `adapters` |
-//! | read and write elements on the host | [`HostView`], [`HostViewMut`], an [`Element`](trait@Element) of your own | [`view`], [`element`] |
-//! | order work on a GPU | [`StreamHandle`], [`LaunchScope`] | [`cuda`] |
-//! | launch a kernel, in Rust or in C++ | [`KernelModule`], [`LaunchSize`] | [`kernel`], [`launch`] |
+//! | to | use |
+//! | --- | --- |
+//! | pass arrays without a struct of your own | [`arrays`] |
+//! | exchange arrays with Python (feature `python`) | `python` |
+//! | store memory of another crate, or of your own | `adapters`, [`storage`] |
+//! | use arrays that are lent for a call | [`lent`] |
+//! | read and write elements, of types of your own | [`view`], [`element`] |
+//! | launch kernels in Rust or in C++ | [`kernel`], [`launch`] |
+//! | wait for work, and free memory of a GPU | [`cuda`] |
+//! | read or write a protocol yourself | [`protocols`] |
 //!
 //! # Features
 //!
@@ -97,7 +108,7 @@ pub mod guide;
 mod memory;
 mod order;
 mod process;
-mod protocols;
+pub mod protocols;
 #[cfg(python_too_old)]
 compile_error!(
     "`interop-core` needs Python 3.11, whose stable ABI has the buffer protocol: write `abi3-py311` in the place of an older \
@@ -107,9 +118,7 @@ compile_error!(
 pub mod python;
 
 pub use interop_kernel as kernel;
-pub use protocols::{cai, dlpack};
 
-// The items of the start page, in the order of the guide.
 pub use derive::cuda_array::CudaArray;
 pub use derive::from_array::FromArray;
 pub use memory::host_vec::HostVec;
@@ -134,7 +143,6 @@ pub use derive::launch_scope::LaunchScope;
 pub use driver::kernel_module::KernelModule;
 pub use interop_kernel::LaunchSize;
 
-#[cfg(feature = "derive")]
 pub mod arrays {
     //! Structs for arrays that need no name of their own: a vector, a matrix, and an array of any rank and layout.
     //!
@@ -142,6 +150,8 @@ pub mod arrays {
     //! (feature `python`) and of TVM FFI: `Array1<Lease<f32>>`, `Array2<HostVec<f64>>`, `ArrayD<Borrowed<'_, f32>>`. Write a
     //! struct of your own for names of its own, such as `height`, for fixed extents, or for other values beside the array.
 
+    pub use crate::array::dims::Dims;
+    #[cfg(feature = "derive")]
     pub use crate::derive::arrays::{Array1, Array2, ArrayD};
 }
 
@@ -152,7 +162,7 @@ pub mod storage {
     //! legacy default stream. Imports are copied into it. `double` is called by C with a stream, and does its work there.
     //!
     //! ```no_run
-    //! use interop_core::dlpack::DLTensor;
+    //! use interop_core::protocols::dlpack::DLTensor;
     //! use interop_core::element::ElementType;
     //! use interop_core::lent::{BorrowedFor, BorrowedTensor};
     //! use interop_core::storage::{FromImport, MemoryRegion, Mutability, copy_import};
@@ -281,15 +291,6 @@ pub mod element {
 
     pub use crate::array::element::{ElementType, MiniFloat, Opaque};
     pub use crate::array::struct_type::{StructField, StructType};
-}
-
-pub mod descriptor {
-    //! Arrays as plain data, for code that reads or writes a protocol itself: what is checked, and shapes with strides.
-
-    pub use crate::array::description::Description;
-    pub use crate::array::dims::{Dims, MAX_NDIM};
-    pub use crate::array::layout::Layout;
-    pub use crate::array::validate::{RawDescriptor, Strides};
 }
 
 pub mod view {

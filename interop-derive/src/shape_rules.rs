@@ -226,7 +226,7 @@ fn extents_have_no_role(spec: &StructSpec<'_>, errors: &mut Errors) {
     }
 }
 
-/// The greatest number of axes: `interop_core::descriptor::MAX_NDIM`.
+/// The greatest number of axes: `interop_core::protocols::MAX_NDIM`.
 const MAX_NDIM: usize = 64;
 
 /// The number of axes and the keyword that gives it: the length of the list, or of the field's array type.

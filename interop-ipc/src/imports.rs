@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use interop_core::__private::processes::copy_for_others;
-use interop_core::descriptor::{RawDescriptor, Strides};
+use interop_core::protocols::{RawDescriptor, Strides};
 use interop_core::storage::{Mutability, Owner, copy_import as copy_elements};
 use interop_core::{
     ArrayInfo, DType, Device, DeviceType, Error, ErrorKind, Import, Order, Refused, Result, StreamHandle,

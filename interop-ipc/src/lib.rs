@@ -60,7 +60,7 @@ pub mod guide {}
 /// # Errors
 ///
 /// - [`Type`](interop_core::ErrorKind::Type) for bytes that are no message, [`Version`](interop_core::ErrorKind::Version) for a message of another version.
-/// - As [`RawDescriptor::validate`](interop_core::descriptor::RawDescriptor::validate), for an array that does not lie in its block.
+/// - As [`RawDescriptor::validate`](interop_core::protocols::RawDescriptor::validate), for an array that does not lie in its block.
 /// - [`Gone`](interop_core::ErrorKind::Gone) if the process has ended or does not answer within 5 s, and if the array is not offered any more.
 /// - [`OutOfMemory`](interop_core::ErrorKind::OutOfMemory) if this process has 1024 arrays of the other one open, or too many files or mappings. The offer stays.
 /// - [`Unsupported`](interop_core::ErrorKind::Unsupported) if the process belongs to another user.

@@ -5,8 +5,8 @@
 
 use core::ops::Range;
 
-use interop_core::descriptor::{RawDescriptor, Strides};
 use interop_core::element::{StructField, StructType};
+use interop_core::protocols::{RawDescriptor, Strides};
 use interop_core::storage::Mutability;
 use interop_core::{ArrayInfo, DType, Device, Error, ErrorKind, Result, StreamHandle};
 use serde::de::DeserializeOwned;

@@ -5,7 +5,7 @@
 use core::ffi::c_void;
 use core::mem::offset_of;
 
-use interop_core::dlpack::DLTensor;
+use interop_core::protocols::dlpack::DLTensor;
 
 /// An argument or a result: a number, or a pointer to an object.
 #[derive(Clone, Copy, Debug)]

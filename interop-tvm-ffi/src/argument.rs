@@ -4,8 +4,8 @@
 use core::ffi::{CStr, c_char};
 use core::marker::PhantomData;
 
-use interop_core::dlpack::DLTensor;
 use interop_core::lent::{BorrowedFor, BorrowedTensor};
+use interop_core::protocols::dlpack::DLTensor;
 use interop_core::storage::Mutability;
 use interop_core::{DType, Device, DeviceType, FromArray};
 

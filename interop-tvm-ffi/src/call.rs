@@ -6,8 +6,8 @@ use core::ffi::c_void;
 use core::fmt;
 use core::marker::PhantomData;
 
-use interop_core::dlpack::DLTensor;
 use interop_core::lent::{BorrowedFor, BorrowedTensor};
+use interop_core::protocols::dlpack::DLTensor;
 use interop_core::storage::Mutability;
 use interop_core::{Device, FromArray, Result, StreamHandle};
 

@@ -6,8 +6,8 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::null_mut;
 
 use interop_core::cuda::CudaBuffer;
-use interop_core::dlpack::DLTensor;
 use interop_core::lent::BorrowedFor;
+use interop_core::protocols::dlpack::DLTensor;
 use interop_core::storage::HostBuffer;
 use interop_core::{CudaArray, DType, Device, FromArray, StreamHandle};
 

@@ -11,7 +11,7 @@ pub(crate) use libloading::os::unix::Library;
 #[cfg(windows)]
 pub(crate) use libloading::os::windows::Library;
 
-use interop_core::dlpack::{DLTensor, ManagedTensor, Versioned};
+use interop_core::protocols::dlpack::{DLTensor, ManagedTensor, Versioned};
 use interop_core::{Device, StreamHandle};
 
 use crate::abi::{TVMFFIAny, index};

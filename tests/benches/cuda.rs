@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use interop_core::cuda::{self, CudaBuffer, MemoryKind, Unordered};
-use interop_core::dlpack::{ManagedTensor, Versioned};
+use interop_core::protocols::dlpack::{ManagedTensor, Versioned};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 use libloading::{Library, Symbol};
 
@@ -176,7 +176,7 @@ fn main() {
     criterion.bench_function("release: context event and query, bare", |b| b.iter(|| bare.fence()));
     let share = || {
         // To the array's own stream: no wait is in this figure.
-        grid.share_dlpack_as::<interop_core::dlpack::Versioned>(stream).expect("an export")
+        grid.share_dlpack_as::<Versioned>(stream).expect("an export")
     };
     criterion.bench_function("device memory: export, drop", |b| b.iter(|| drop(black_box(share()))));
     criterion.bench_function("device memory: export, import, drop", |b| {

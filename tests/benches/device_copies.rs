@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use cudarc::driver::CudaSlice;
 use interop_core::cuda::{self, CudaBuffer, MemoryKind};
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, FromArray, HostVec, Import, Storage, StreamHandle};
 
 const ROUNDS: usize = 7;
@@ -73,7 +74,7 @@ fn measure<S: Storage + Send + Sync + 'static>(data: S, shape: &[usize], strides
     let source = Arc::new(Source { data, shape: shape.to_vec(), strides: strides.to_vec(), stream });
     let finish = || cuda::stream_synchronize(StreamHandle::LegacyDefault, Device::cuda(0)).expect("a wait");
     let copy = || {
-        let tensor = source.share_dlpack_as::<interop_core::dlpack::Versioned>(stream).expect("an export");
+        let tensor = source.share_dlpack_as::<Versioned>(stream).expect("an export");
         let import = Import::from_dlpack(tensor)
             .expect("an import")
             .with_stream(StreamHandle::LegacyDefault)

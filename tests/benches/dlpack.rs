@@ -15,8 +15,8 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use criterion::Criterion;
-use interop_core::cai::CudaArrayInterface;
-use interop_core::dlpack::{
+use interop_core::protocols::cai::CudaArrayInterface;
+use interop_core::protocols::dlpack::{
     DLManagedTensorVersioned, DLPackVersion, DLTensor, FLAG_READ_ONLY, Legacy, MAJOR_VERSION, MINOR_VERSION,
     ManagedTensor, TensorAbi, Versioned,
 };

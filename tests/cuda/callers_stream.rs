@@ -4,8 +4,8 @@ use cudarc::driver::CudaSlice;
 use cust::memory::DeviceBuffer;
 use cust::stream::{Stream, StreamFlags};
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
-use interop_core::descriptor::RawDescriptor;
 use interop_core::launch::AsStream;
+use interop_core::protocols::RawDescriptor;
 use interop_core::{CudaArray, DType, Device, FromArray, Import, Kept, Storage, StreamHandle};
 
 use crate::support::{Matrix, Streamed, turn};

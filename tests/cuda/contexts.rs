@@ -10,6 +10,7 @@ use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::{self, CUcontext, CUstream, CUstreamCaptureMode as Mode};
 use interop_core::adapters::cust::{Buffer, InContext};
 use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, finish_releases, pointer_attributes};
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::storage::{FromImport, MemoryRegion};
 use interop_core::{CudaArray, DType, ErrorKind, FromArray, Import, LeaseMut, Storage, StreamHandle};
 use simulated_cuda::Policy;
@@ -216,7 +217,7 @@ fn a_copy_comes_after_the_default_stream_of_the_context_that_is_current() {
                 let (address, of) = (data.memory().unwrap().address as u64, default.to_raw().unwrap());
                 ok!(sys::cuMemsetD8Async(address, 7, 64, of as CUstream));
                 let written = Streamed { data, rows: 8, columns: 8, stream: default };
-                let tensor = written.into_dlpack_as::<interop_core::dlpack::Versioned>(default).unwrap();
+                let tensor = written.into_dlpack_as::<Versioned>(default).unwrap();
                 let import = Import::from_dlpack(tensor).unwrap().ready_on(default);
                 let copy: Matrix<S> = Matrix::from_import(import).unwrap();
                 assert_eq!(copy.to_vec::<u8>().unwrap(), [7; 64], "{default}");
@@ -253,7 +254,7 @@ fn a_borrowed_default_stream_comes_after_that_of_the_context_that_is_current() {
             let (address, of) = (data.memory().unwrap().address as u64, default.to_raw().unwrap());
             ok!(sys::cuMemsetD8Async(address, 7, 64, of as CUstream));
             let written = Streamed { data, rows: 8, columns: 8, stream: default };
-            let tensor = written.into_dlpack_as::<interop_core::dlpack::Versioned>(default).unwrap();
+            let tensor = written.into_dlpack_as::<Versioned>(default).unwrap();
             let import = Import::from_dlpack(tensor).unwrap().ready_on(default);
             let leased: Streamed<LeaseMut<u8>, Arc<CudaStream>> = Streamed::from_import(import).unwrap();
             let current = current_context();
@@ -279,10 +280,8 @@ fn read_from<A: CudaArray + Send + 'static>(ordinal: i32, make: impl FnOnce() ->
         primary.bind_to_thread().unwrap();
         let array = make();
         ok!(sys::cuCtxSetCurrent(other as CUcontext));
-        let tensor = array
-            .into_dlpack_as::<interop_core::dlpack::Versioned>(handle(reader))
-            .map_err(|refused| refused.error)
-            .unwrap();
+        let tensor =
+            array.into_dlpack_as::<Versioned>(handle(reader)).map_err(|refused| refused.error).unwrap();
         let from = tensor.info().unwrap().address() as u64;
         ok!(sys::cuMemcpyAsync(to.memory().unwrap().address as u64, from, 24, reader));
         ok!(sys::cuStreamSynchronize(reader));

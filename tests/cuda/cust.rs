@@ -13,6 +13,7 @@ use cust::stream::{Stream, StreamFlags};
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::MemoryKind;
 use interop_core::launch::AsStream;
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::storage::{FromImport, Mutability};
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Storage, StreamHandle};
 use interop_demo_kernels as kernels;
@@ -269,7 +270,7 @@ fn pending_work_comes_before_the_copy() {
             // SAFETY: as above; the export keeps the matrix alive until the work of the context has finished.
             unsafe { launch!(module.scale_f32<<<grid, block, 0, writer>>>(array, 2.0_f64)) }.unwrap();
         }
-        let tensor = matrix.into_dlpack_as::<interop_core::dlpack::Versioned>(handle(&reader)).unwrap();
+        let tensor = matrix.into_dlpack_as::<Versioned>(handle(&reader)).unwrap();
         let import = Import::from_dlpack(tensor).unwrap().ready_on(handle(&reader));
         let copy: Streamed<DeviceBuffer<f32>, StreamHandle> = Streamed::from_import(import).unwrap();
         assert_eq!(copy.stream, handle(&reader));

@@ -8,7 +8,7 @@ use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::CUstreamCaptureMode as CaptureMode;
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
-use interop_core::descriptor::{RawDescriptor, Strides};
+use interop_core::protocols::{RawDescriptor, Strides};
 use interop_core::storage::{FromImport, Mutability, Owner};
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, Import, Order, SharedBuffer, Storage, StreamHandle,

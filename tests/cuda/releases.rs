@@ -8,8 +8,8 @@ use cust::device::Device as CustDevice;
 use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::stream::{Stream, StreamFlags};
 use interop_core::adapters::cust::InContext;
-use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{finish_releases, pending_releases, pointer_attributes, set_blocking_hook};
+use interop_core::protocols::cai::CudaArrayInterface;
 use interop_core::storage::Relabeled;
 use interop_core::{CudaArray, Device, Import, Storage};
 

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{CudaArray, Import, LeaseMut, StreamHandle};
 use interop_cuda_examples::simulated::give_kernels;
 use simulated_cuda::{Sim, find};
@@ -111,8 +112,7 @@ pub(crate) const KINDS: [MemoryKind; 4] =
 
 /// Exports an array as another library would. It is ready on the legacy default stream.
 pub(crate) fn send<A: CudaArray + Send + 'static>(array: A) -> Import {
-    let tensor =
-        array.into_dlpack_as::<interop_core::dlpack::Versioned>(StreamHandle::LegacyDefault).unwrap();
+    let tensor = array.into_dlpack_as::<Versioned>(StreamHandle::LegacyDefault).unwrap();
     Import::from_dlpack(tensor).unwrap()
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use interop_core::dlpack::Legacy;
+use interop_core::protocols::dlpack::Legacy;
 use interop_core::{CudaArray, ErrorKind, FromArray, HostVec, Lease, SharedBuffer, StreamHandle};
 
 use crate::support::{Foreign, count};

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use interop_core::descriptor::RawDescriptor;
+use interop_core::protocols::RawDescriptor;
 use interop_core::storage::Mutability;
 use interop_core::{ArrayInfo, CudaArray, DType, Device, ErrorKind, FromArray, HostVec};
 

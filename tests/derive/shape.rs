@@ -1,6 +1,6 @@
 //! `shape` and `strides` fields, and `order`.
 
-use interop_core::descriptor::Dims;
+use interop_core::arrays::Dims;
 use interop_core::{CudaArray, ErrorKind, FromArray, Lease, SharedBuffer};
 
 use crate::support::{Foreign, count};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use interop_core::descriptor::{RawDescriptor, Strides};
+use interop_core::protocols::{RawDescriptor, Strides};
 use interop_core::storage::{Mutability, Owner};
 use interop_core::{Device, Element, Import, StreamHandle};
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use interop_core::cuda::{self, CudaBuffer, HoldReleases, MemoryKind, finish_releases};
-use interop_core::dlpack::{ManagedTensor, Versioned};
+use interop_core::protocols::dlpack::{ManagedTensor, Versioned};
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, Import, LaunchScope, LeaseMut, StreamHandle,
 };

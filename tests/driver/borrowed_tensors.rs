@@ -3,8 +3,8 @@
 
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 
-use interop_core::dlpack::DLTensor;
 use interop_core::lent::{Borrowed, BorrowedMut, BorrowedTensor};
+use interop_core::protocols::dlpack::DLTensor;
 use interop_core::storage::Mutability;
 use interop_core::{CudaArray, DType, Device, ErrorKind};
 

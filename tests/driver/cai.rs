@@ -1,8 +1,8 @@
 //! CAI R43 to R60: an interface dict states no device and maybe no stream; the driver and the policy supply them.
 #![expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 
-use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{Unordered, pending_releases, unordered};
+use interop_core::protocols::cai::CudaArrayInterface;
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Result, StreamHandle};
 
 use simulated_cuda::Mistake;

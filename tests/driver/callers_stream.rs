@@ -1,6 +1,7 @@
 //! Imports on the stream on which their caller works: nothing is ordered, nothing is recorded, and graphs stay valid.
 
 use interop_core::cuda::{finish_releases, pending_releases};
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::storage::Owner;
 use interop_core::{
     CudaArray, Device, ErrorKind, FromArray, Import, Kept, LaunchScope, Lease, LeaseMut, StreamHandle,
@@ -92,7 +93,7 @@ fn what_is_used_otherwise_is_released_after_the_work() {
         }),
         ("an interface", |array, _| drop(array.to_cai().unwrap())),
         ("an export", |array, stream| {
-            drop(array.into_dlpack_as::<interop_core::dlpack::Versioned>(stream.handle()).unwrap());
+            drop(array.into_dlpack_as::<Versioned>(stream.handle()).unwrap());
         }),
         ("the owner", |array, _| drop(Owner::from(array.data))),
         ("another thread", |array, _| {

@@ -6,6 +6,7 @@ use interop_core::cuda::{
     CudaBuffer, HoldReleases, MemoryKind, finish_releases, pending_releases, poll_releases,
     stream_synchronize, stream_wait,
 };
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, SharedBuffer, StreamHandle};
 use simulated_cuda::{Live, Mistake};
 
@@ -304,7 +305,7 @@ fn imports_and_exports_on_a_stream_that_captures_leave_it_good() {
     let import = Import::from_dlpack(tensor).unwrap().ready_on(captures.handle());
     let array = <Array<interop_core::LeaseMut<i16>> as interop_core::FromArray>::from_import(import).unwrap();
     captures.fill(&data, 9);
-    let tensor = array.into_dlpack_as::<interop_core::dlpack::Versioned>(captures.handle()).unwrap();
+    let tensor = array.into_dlpack_as::<Versioned>(captures.handle()).unwrap();
     turn.assert_no_host_wait();
     assert!(captures.end());
     drop(tensor);

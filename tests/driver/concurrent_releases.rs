@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{
     HoldReleases, finish_releases, pending_releases, poll_releases, start_release_thread,
 };
-use interop_core::dlpack::{Ownership, Versioned};
+use interop_core::protocols::cai::CudaArrayInterface;
+use interop_core::protocols::dlpack::{Ownership, Versioned};
 use interop_core::{Device, Import};
 
 use crate::counted_imports::{arrive, drained};
@@ -114,7 +114,8 @@ fn an_owner_that_frees_memory_while_a_graph_is_captured_leaves_the_capture_valid
     // The owner frees with `cuMemFree`, as the buffers of `cust` and `cudarc` do.
     // SAFETY: `data` outlives the export.
     let tensor =
-        unsafe { interop_core::dlpack::export::<Versioned, _>(&info, own, Ownership::Owned) }.unwrap();
+        unsafe { interop_core::protocols::dlpack::export::<Versioned, _>(&info, own, Ownership::Owned) }
+            .unwrap();
     let spin = place.non_blocking().spin();
     drop(tensor);
     assert_eq!(pending_releases(), 1);

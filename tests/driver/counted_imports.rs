@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use interop_core::cuda::{pending_releases, poll_releases};
-use interop_core::dlpack::{ManagedTensor, Versioned};
+use interop_core::protocols::dlpack::{ManagedTensor, Versioned};
 use interop_core::storage::FromImport;
 use interop_core::{CudaArray, Device, FromArray, Import, StreamHandle};
 

@@ -124,7 +124,7 @@ fn what_is_copied_in_comes_out_whatever_the_strides() {
 fn negative_strides_are_read_from_the_device() {
     use crate::counted_imports::claim;
     use crate::support::foreign_tensors::Claims;
-    use interop_core::dlpack::Versioned;
+    use interop_core::protocols::dlpack::Versioned;
     use interop_core::{FromArray, Lease};
 
     let _turn = turn();

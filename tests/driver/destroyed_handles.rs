@@ -3,12 +3,12 @@
 //! Passing a destroyed stream is a mistake of the caller, and the real driver may crash. These tests show how the
 //! library handles an error, not that the driver reports one.
 
-use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{
     finish_releases, pending_releases, poll_releases, pooled_events, stream_synchronize, stream_wait,
 };
-use interop_core::descriptor::RawDescriptor;
-use interop_core::dlpack::{Ownership, Versioned, export};
+use interop_core::protocols::RawDescriptor;
+use interop_core::protocols::cai::CudaArrayInterface;
+use interop_core::protocols::dlpack::{Ownership, Versioned, export};
 use interop_core::{DType, Device, ErrorKind, Import, StreamHandle};
 use simulated_cuda::{Live, Mistake};
 

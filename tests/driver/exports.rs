@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
-use interop_core::dlpack::Legacy;
+use interop_core::protocols::dlpack::{Legacy, Versioned};
 use interop_core::storage::{MemoryRegion, Mutability};
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, StreamHandle, live_exports};
 use simulated_cuda::{Live, Mistake};
@@ -47,9 +47,9 @@ fn an_export_costs_the_edge_that_its_streams_need() {
             let array = array(MemoryKind::Device, pending);
             turn.reset_calls();
             let tensor = if shares {
-                Arc::new(array).share_dlpack_as::<interop_core::dlpack::Versioned>(consumer).unwrap()
+                Arc::new(array).share_dlpack_as::<Versioned>(consumer).unwrap()
             } else {
-                array.into_dlpack_as::<interop_core::dlpack::Versioned>(consumer).unwrap()
+                array.into_dlpack_as::<Versioned>(consumer).unwrap()
             };
             let calls = turn.calls_of(["cuEventRecord", "cuStreamWaitEvent", "cuEventCreate"]);
             assert_eq!(calls, [edges, edges, 0], "{pending} for {consumer}, shared: {shares}");
@@ -145,8 +145,7 @@ fn an_export_that_is_refused_gives_the_struct_back() {
     let dead = place.non_blocking();
     dead.destroy();
     let array = array(MemoryKind::Device, dead.handle());
-    let refused =
-        array.into_dlpack_as::<interop_core::dlpack::Versioned>(place.non_blocking().handle()).unwrap_err();
+    let refused = array.into_dlpack_as::<Versioned>(place.non_blocking().handle()).unwrap_err();
     assert_eq!(refused.error.kind(), ErrorKind::Driver);
     turn.expect(Mistake::DestroyedStream);
     let again = Array { stream: StreamHandle::NothingPending, ..*refused.value };
@@ -238,7 +237,7 @@ fn a_chain_of_imports_and_exports_is_ordered_from_end_to_end() {
     let (ledger, import) = crate::counted_imports::arrive(&data, GPU);
     let mut array: Array<LeaseMut<i16>> = Array::from_import(import.ready_on(streams[0].handle())).unwrap();
     for stream in &streams[1..] {
-        let tensor = array.into_dlpack_as::<interop_core::dlpack::Versioned>(stream.handle()).unwrap();
+        let tensor = array.into_dlpack_as::<Versioned>(stream.handle()).unwrap();
         let import = Import::from_dlpack(tensor).unwrap().ready_on(stream.handle());
         array = Array::from_import(import).unwrap();
     }

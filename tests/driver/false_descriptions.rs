@@ -1,7 +1,7 @@
 //! Arrays that describe their memory wrongly: they are refused with the driver's answer and released once.
 
-use interop_core::descriptor::RawDescriptor;
-use interop_core::dlpack::Versioned;
+use interop_core::protocols::RawDescriptor;
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::storage::{Owner, Relabeled};
 use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LeaseMut};
 

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use interop_core::cai::CudaArrayInterface;
-use interop_core::dlpack::Versioned;
+use interop_core::protocols::cai::CudaArrayInterface;
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LaunchScope, LeaseMut, StreamHandle,
     live_exports,

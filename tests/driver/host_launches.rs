@@ -7,11 +7,11 @@ use std::ptr;
 
 use interop_core::arrays::ArrayD;
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::dlpack::DLTensor;
 use interop_core::kernel::{
     Atomic, BlockThread, Blocks, Elementwise, In, Out, Rows, Team, Thread, View, ViewMut, kernel,
 };
 use interop_core::lent::{Borrowed, BorrowedMut, BorrowedTensor};
+use interop_core::protocols::dlpack::DLTensor;
 use interop_core::storage::Mutability;
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, HostVec, KernelModule, LaunchScope, LaunchSize, SharedBuffer,

@@ -2,8 +2,9 @@
 //! consumer.
 #![expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 
-use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::finish_releases;
+use interop_core::protocols::cai::CudaArrayInterface;
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, HostVec, Import, LeaseMut, StreamHandle};
 use simulated_cuda::Mistake;
 
@@ -32,7 +33,7 @@ fn by_dict(interface: &CudaArrayInterface, stream: Stream) -> Leased {
 
 /// Imports the array through a DLPack tensor made for the consumer.
 fn by_tensor(array: Leased, stream: Stream) -> Leased {
-    let tensor = array.into_dlpack_as::<interop_core::dlpack::Versioned>(stream.handle()).unwrap();
+    let tensor = array.into_dlpack_as::<Versioned>(stream.handle()).unwrap();
     Array::from_import(Import::from_dlpack(tensor).unwrap().ready_on(stream.handle())).unwrap()
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use interop_core::cuda::{CudaBuffer, finish_releases};
-use interop_core::dlpack::Versioned;
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, FromArray, Kept, LaunchScope, Lease, LeaseMut, StreamHandle};
 
 use crate::counted_imports::{ReadyOn, Row, arrive, arrive_on, row};

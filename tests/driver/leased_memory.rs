@@ -1,8 +1,8 @@
 //! Structs without a stream field that use imported memory in place: the storage remembers where work is pending.
 #![expect(unsafe_code, reason = "one struct promises that a pointer is valid")]
 
-use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::launch::{AsStream, FromStream};
+use interop_core::protocols::dlpack::{ManagedTensor, Versioned};
 use interop_core::storage::{FromImport, Owner};
 use interop_core::{
     CudaArray, Device, Error, ErrorKind, FromArray, Import, Lease, LeaseMut, Refused, Result, SharedBuffer,
@@ -65,7 +65,7 @@ fn what_goes_on_is_ordered_after_what_was_pending() {
         stream.fill(&data, 7);
         let (_, row) = row::<S>(&data, Device::cuda(ordinal), stream);
         turn.reset_calls();
-        let again = row.into_dlpack_as::<interop_core::dlpack::Versioned>(consumer.handle()).unwrap();
+        let again = row.into_dlpack_as::<Versioned>(consumer.handle()).unwrap();
         turn.assert_no_host_wait();
         assert_eq!(consumer.reads(&data), 7, "{stream:?} {consumer:?}");
         drop(again);
@@ -95,7 +95,7 @@ fn the_stream_itself_is_not_kept() {
         let (_, row) = row::<Lease<i16>>(&data, device, stream);
         assert_eq!(row.info().unwrap().stream(), Some(kept));
         stream.destroy();
-        let again = row.into_dlpack_as::<interop_core::dlpack::Versioned>(consumer.handle()).unwrap();
+        let again = row.into_dlpack_as::<Versioned>(consumer.handle()).unwrap();
         assert_eq!(consumer.reads(&data), 7, "{device}");
         drop(again);
         while interop_core::cuda::finish_releases() > 0 {}
@@ -160,9 +160,7 @@ fn a_struct_that_cannot_say_what_is_pending_waits() {
             let import = arrives(&data, device, stream).1;
             let bare = Bare::from_import(import).unwrap();
             if device == Device::cuda(0) {
-                let again = bare
-                    .into_dlpack_as::<interop_core::dlpack::Versioned>(place.non_blocking().handle())
-                    .unwrap();
+                let again = bare.into_dlpack_as::<Versioned>(place.non_blocking().handle()).unwrap();
                 assert_eq!(place.non_blocking().reads(&data), 7, "{stream:?}");
                 drop(again);
             } else {
@@ -331,7 +329,7 @@ fn an_empty_stream_field_leaves_the_stream_to_the_storage() {
                 turn.host_reads(data.address, 8);
             }
             let consumer = place.non_blocking();
-            let again = told.into_dlpack_as::<interop_core::dlpack::Versioned>(consumer.handle()).unwrap();
+            let again = told.into_dlpack_as::<Versioned>(consumer.handle()).unwrap();
             assert_eq!(consumer.reads(&data), 7, "{stream:?} {device}");
             drop(again);
             while interop_core::cuda::finish_releases() > 0 {}
@@ -391,7 +389,7 @@ fn what_was_pending_is_known_after_a_struct_with_a_stream_has_refused() {
             turn.host_reads(data.address, 8);
             drop(row);
         } else {
-            let again = row.into_dlpack_as::<interop_core::dlpack::Versioned>(consumer.handle()).unwrap();
+            let again = row.into_dlpack_as::<Versioned>(consumer.handle()).unwrap();
             assert_eq!(consumer.reads(&data), 7);
             drop(again);
         }

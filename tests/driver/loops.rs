@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use interop_core::cuda::{
     CudaBuffer, MemoryKind, finish_releases, pending_releases, poll_releases, set_release_limit,
 };
-use interop_core::dlpack::Versioned;
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, Import, LaunchScope, Result, live_allocations,
 };

@@ -2,9 +2,9 @@
 //! addresses, as PyTorch does with `expandable_segments`.
 #![expect(unsafe_code, reason = "calls the driver as C code would, and imports dicts")]
 
-use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{finish_releases, pointer_attributes};
-use interop_core::dlpack::Versioned;
+use interop_core::protocols::cai::CudaArrayInterface;
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, StreamHandle};
 
 use crate::counted_imports::{arrive, claim, drained};

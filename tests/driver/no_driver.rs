@@ -5,12 +5,12 @@ use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 
-use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{
     Context, CudaBuffer, HoldReleases, MemoryKind, device_address, device_count, finish_releases,
     is_available, pending_releases, pointer_attributes, poll_releases, stream_synchronize, stream_wait,
 };
-use interop_core::dlpack::Versioned;
+use interop_core::protocols::cai::CudaArrayInterface;
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{
     CudaArray, DType, Device, Error, ErrorKind, FromArray, HostVec, Import, LeaseMut, StreamHandle,
 };
@@ -79,8 +79,7 @@ fn what_needs_none_works() {
         assert_eq!((poll_releases(), finish_releases(), pending_releases()), (0, 0, 0));
 
         let array = Arc::new(Array::new(HostVec::from([1_i16, 2, 3]), &[3]));
-        let tensor =
-            array.share_dlpack_as::<interop_core::dlpack::Versioned>(StreamHandle::LegacyDefault).unwrap();
+        let tensor = array.share_dlpack_as::<Versioned>(StreamHandle::LegacyDefault).unwrap();
         let back: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
         assert_eq!(back.to_vec::<i16>().unwrap(), [1, 2, 3]);
         // Memory that is labelled pinned can still be read by the host.

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use interop_core::cuda::{HoldReleases, finish_releases, poll_releases, stream_wait};
-use interop_core::descriptor::RawDescriptor;
-use interop_core::dlpack::{ManagedTensor, Ownership, Versioned, export};
+use interop_core::protocols::RawDescriptor;
+use interop_core::protocols::dlpack::{ManagedTensor, Ownership, Versioned, export};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 
 use crate::counted_imports::ReadyOn;
@@ -162,17 +162,13 @@ impl Program<'_> {
         self.enter(home);
         let held = match (held, self.dice.below(4)) {
             (Held::Lease(array), 0) => Held::SharedBuffer(Arc::new(array)),
-            (Held::Lease(array), 1) => Held::Tensor(
-                array.into_dlpack_as::<interop_core::dlpack::Versioned>(NOTHING).expect("an export"),
-            ),
-            (Held::Lease(array), _) => {
-                lease(array.into_dlpack_as::<interop_core::dlpack::Versioned>(NOTHING).expect("an export"))
+            (Held::Lease(array), 1) => {
+                Held::Tensor(array.into_dlpack_as::<Versioned>(NOTHING).expect("an export"))
             }
+            (Held::Lease(array), _) => lease(array.into_dlpack_as::<Versioned>(NOTHING).expect("an export")),
             (Held::Tensor(tensor), _) => lease(tensor),
             (Held::SharedBuffer(array), _) => {
-                let held = lease(
-                    array.share_dlpack_as::<interop_core::dlpack::Versioned>(NOTHING).expect("an export"),
-                );
+                let held = lease(array.share_dlpack_as::<Versioned>(NOTHING).expect("an export"));
                 self.arrays.push(Known { held, kind, home, device, address, uses: uses.clone() });
                 Held::SharedBuffer(array)
             }

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, poll_releases, stream_wait};
-use interop_core::dlpack::{ManagedTensor, Versioned};
+use interop_core::protocols::dlpack::{ManagedTensor, Versioned};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 use simulated_cuda::{Mistake, Policy, Report};
 
@@ -77,12 +77,8 @@ impl Held {
     /// Exports the array for a stream and consumes the struct.
     fn send(self, stream: StreamHandle) -> ManagedTensor<Versioned> {
         match self {
-            Self::Own(array) => {
-                array.share_dlpack_as::<interop_core::dlpack::Versioned>(stream).expect("an export")
-            }
-            Self::Import(array) => {
-                array.into_dlpack_as::<interop_core::dlpack::Versioned>(stream).expect("an export")
-            }
+            Self::Own(array) => array.share_dlpack_as::<Versioned>(stream).expect("an export"),
+            Self::Import(array) => array.into_dlpack_as::<Versioned>(stream).expect("an export"),
         }
     }
 }

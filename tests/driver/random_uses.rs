@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, stream_wait};
-use interop_core::dlpack::Versioned;
 use interop_core::kernel::{Thread, ViewMut, kernel};
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{
     CudaArray, DType, Device, Error, ErrorKind, FromArray, Import, KernelModule, LaunchScope, LaunchSize,
     LeaseMut, Result, SharedBuffer,

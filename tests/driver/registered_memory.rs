@@ -1,10 +1,10 @@
 //! R35: registered host memory that has different addresses on devices and on the host.
 #![expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 
-use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{finish_releases, pointer_attributes};
-use interop_core::descriptor::RawDescriptor;
-use interop_core::dlpack::Versioned;
+use interop_core::protocols::RawDescriptor;
+use interop_core::protocols::cai::CudaArrayInterface;
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::storage::Owner;
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 

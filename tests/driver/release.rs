@@ -6,8 +6,8 @@ use std::sync::Arc;
 use interop_core::cuda::{
     CudaBuffer, HoldReleases, MemoryKind, finish_releases, pending_releases, poll_releases, stream_wait,
 };
-use interop_core::descriptor::RawDescriptor;
-use interop_core::dlpack::{Ownership, Versioned, export};
+use interop_core::protocols::RawDescriptor;
+use interop_core::protocols::dlpack::{Ownership, Versioned, export};
 use interop_core::storage::Owner;
 use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, LeaseMut, SharedBuffer};
 
@@ -361,10 +361,10 @@ fn an_owner_that_panics_is_released_once_and_the_others_too() {
     // SAFETY: `kept` keeps the memory alive.
     #[expect(unsafe_code, reason = "an import with an owner of its own")]
     let tensor = unsafe {
-        interop_core::dlpack::export::<Versioned, _>(
+        interop_core::protocols::dlpack::export::<Versioned, _>(
             &info,
             Panicking(count.clone()),
-            interop_core::dlpack::Ownership::Owned,
+            interop_core::protocols::dlpack::Ownership::Owned,
         )
     };
     drop(Import::from_dlpack(tensor.unwrap()).unwrap());
@@ -405,7 +405,11 @@ fn an_owner_that_drops_other_imports_does_not_deadlock() {
     #[expect(unsafe_code, reason = "an import with an owner of its own")]
     // SAFETY: the chain keeps the memory alive.
     let tensor = unsafe {
-        interop_core::dlpack::export::<Versioned, _>(&info, chain, interop_core::dlpack::Ownership::Owned)
+        interop_core::protocols::dlpack::export::<Versioned, _>(
+            &info,
+            chain,
+            interop_core::protocols::dlpack::Ownership::Owned,
+        )
     };
     let spin = place.non_blocking().spin();
     drop(tensor.unwrap());

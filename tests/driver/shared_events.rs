@@ -9,6 +9,7 @@ use interop_core::cuda::{
     CudaBuffer, HoldReleases, MemoryKind, finish_releases, pending_releases, poll_releases, share_events_for,
     stream_wait,
 };
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, SharedBuffer, StreamHandle};
 use simulated_cuda::{Policy, sim};
 
@@ -127,7 +128,7 @@ fn what_comes_next_decides() {
     let stream = place.non_blocking().handle();
     let next: [(&str, &dyn Fn()); 4] = [
         ("another hand-over", &poll_in_passing),
-        ("an export", &|| drop(array.share_dlpack_as::<interop_core::dlpack::Versioned>(stream).unwrap())),
+        ("an export", &|| drop(array.share_dlpack_as::<Versioned>(stream).unwrap())),
         ("a hand-over", &|| array.make_stream_wait(stream).unwrap()),
         ("a request", &|| {
             poll_releases();
@@ -294,8 +295,7 @@ fn in_and_out_asks_two_questions_about_the_pointer() {
     let array = Array::new(CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 64).unwrap(), &[64]);
     let array = Arc::new(array);
     let import = || {
-        let tensor =
-            array.share_dlpack_as::<interop_core::dlpack::Versioned>(StreamHandle::NothingPending).unwrap();
+        let tensor = array.share_dlpack_as::<Versioned>(StreamHandle::NothingPending).unwrap();
         Import::from_dlpack(tensor).unwrap()
     };
     for current in [None, Some(Place::primary(0))] {

@@ -5,13 +5,13 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{
     CudaBuffer, MemoryKind, device_address, finish_releases, is_available, pending_releases, poll_releases,
     start_release_thread, stream_synchronize, stream_wait,
 };
-use interop_core::descriptor::RawDescriptor;
-use interop_core::dlpack::{Ownership, Versioned, export};
+use interop_core::protocols::RawDescriptor;
+use interop_core::protocols::cai::CudaArrayInterface;
+use interop_core::protocols::dlpack::{Ownership, Versioned, export};
 use interop_core::{CudaArray, Device, Import, StreamHandle};
 use simulated_cuda::{Live, Policy, sim};
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, Unordered, finish_releases, unordered};
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease, StreamHandle};
 use simulated_cuda::Live;
 
@@ -33,7 +34,7 @@ fn a_consumer_waits_for_all_work() {
         for hidden in [place.non_blocking(), place.blocking()] {
             let (array, bytes) = late(MemoryKind::Device, place, hidden);
             turn.reset_calls();
-            let tensor = array.share_dlpack_as::<interop_core::dlpack::Versioned>(consumer.handle()).unwrap();
+            let tensor = array.share_dlpack_as::<Versioned>(consumer.handle()).unwrap();
             assert_eq!(counted(&turn), [1, 0, 1], "one event, and one wait");
             turn.assert_no_host_wait();
             assert_eq!(consumer.reads(&bytes), 5);
@@ -51,8 +52,7 @@ fn nothing_is_pending_for_a_consumer_without_a_stream() {
     let turn = turn();
     let place = Place::primary(0);
     let (array, bytes) = late(MemoryKind::Device, place, place.non_blocking());
-    let tensor =
-        array.share_dlpack_as::<interop_core::dlpack::Versioned>(StreamHandle::NothingPending).unwrap();
+    let tensor = array.share_dlpack_as::<Versioned>(StreamHandle::NothingPending).unwrap();
     assert_eq!(place.non_blocking().reads(&bytes), 5);
     drop(tensor);
     turn.run_all();
@@ -106,8 +106,7 @@ fn a_program_may_order_unknown_work_itself() {
     for (unknown_work, calls) in [(false, [1, 0, 1]), (true, [0, 0, 0])] {
         set_unordered(Unordered { unknown_work, ..unordered() });
         turn.reset_calls();
-        let tensor =
-            array.share_dlpack_as::<interop_core::dlpack::Versioned>(place.non_blocking().handle()).unwrap();
+        let tensor = array.share_dlpack_as::<Versioned>(place.non_blocking().handle()).unwrap();
         assert_eq!(counted(&turn), calls, "{unknown_work}");
         drop(tensor);
         assert_eq!(finish_releases(), 0);
@@ -122,7 +121,7 @@ fn a_capture_is_left_alone() {
     let array =
         Arc::new(Row { data: CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 32).unwrap(), len: 32 });
     let refused = |stream: StreamHandle| {
-        let error = array.share_dlpack_as::<interop_core::dlpack::Versioned>(stream).unwrap_err();
+        let error = array.share_dlpack_as::<Versioned>(stream).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StreamCapture, "{error}");
         assert_eq!(array.to_cai().unwrap_err().kind(), ErrorKind::StreamCapture);
     };
@@ -136,7 +135,7 @@ fn a_capture_is_left_alone() {
     refused(place.non_blocking().handle());
     drop(held);
     assert_eq!(counted(&turn)[0], 0);
-    drop(array.share_dlpack_as::<interop_core::dlpack::Versioned>(place.non_blocking().handle()).unwrap());
+    drop(array.share_dlpack_as::<Versioned>(place.non_blocking().handle()).unwrap());
     assert_eq!(finish_releases(), 0);
 }
 

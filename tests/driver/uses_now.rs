@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::thread;
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
-use interop_core::dlpack::Versioned;
 use interop_core::kernel::{Thread, ViewMut, kernel};
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, Import, KernelModule, LaunchScope, LaunchSize, Lease,
     LeaseMut, Result, SharedBuffer, StreamHandle,

@@ -1,7 +1,7 @@
 //! The table between typestr, name and DLPack's triple.
 
-use interop_core::cai::CudaArrayInterface;
-use interop_core::descriptor::RawDescriptor;
+use interop_core::protocols::RawDescriptor;
+use interop_core::protocols::cai::CudaArrayInterface;
 use interop_core::{DType, Device, ErrorKind, StreamHandle};
 use proptest::prelude::*;
 

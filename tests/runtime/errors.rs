@@ -3,8 +3,8 @@
 use std::error::Error as _;
 use std::sync::Arc;
 
-use interop_core::descriptor::Dims;
-use interop_core::dlpack::Versioned;
+use interop_core::arrays::Dims;
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{CudaArray, Error, ErrorKind, FromArray, Import, Kept, Lease, Refused};
 
 use crate::support::arrays::Array;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use interop_core::adapters::ndarray::NdArray;
-use interop_core::dlpack::{ManagedTensor, Versioned};
+use interop_core::protocols::dlpack::{ManagedTensor, Versioned};
 use interop_core::storage::Mutability;
 use interop_core::{
     CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Import, Refused, SharedBuffer,

@@ -10,9 +10,9 @@ use std::env;
 use std::process::Command;
 use std::sync::Arc;
 
-use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
-use interop_core::descriptor::RawDescriptor;
-use interop_core::dlpack::{Legacy, ManagedTensor, Ownership, Versioned, export};
+use interop_core::protocols::RawDescriptor;
+use interop_core::protocols::cai::{CudaArrayInterface, DescrEntry, DescrType};
+use interop_core::protocols::dlpack::{Legacy, ManagedTensor, Ownership, Versioned, export};
 use interop_core::storage::HostBuffer;
 use interop_core::{
     CudaArray, DType, Device, Error, ErrorKind, FromArray, HostVec, Import, Lease, LeaseMut, SharedBuffer,
@@ -115,7 +115,7 @@ fn taken(claims: Claims, take: fn(ManagedTensor<Versioned>) -> Result<(), Error>
 }
 
 /// An export of this shape that is dropped again.
-fn exported<A: interop_core::dlpack::TensorAbi>(shape: &[i64]) -> Scene {
+fn exported<A: interop_core::protocols::dlpack::TensorAbi>(shape: &[i64]) -> Scene {
     let info = RawDescriptor::new(0x1000, Device::CPU, shape).validate().expect("a legal array");
     let count = Count::default();
     let owner = Counted(count.clone(), [0_u64; 4]);

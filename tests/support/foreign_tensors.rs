@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
-use interop_core::dlpack::{
+use interop_core::protocols::dlpack::{
     DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor, ManagedTensor, TensorAbi,
 };
 use interop_core::{DType, Device};

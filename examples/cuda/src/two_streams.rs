@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 use interop_core::launch::AsStream;
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{CudaArray, FromArray, Import, LaunchScope, LeaseMut};
 use interop_demo_kernels::ORDER_PTX;
 
@@ -56,8 +57,7 @@ pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
         let mut numbers = Numbers { data, len, stream: producer.clone() };
         kernels.write(&mut numbers, round, cycles)?;
         // The export records one event on the producer's stream and queues one wait on the consumer's stream.
-        let tensor =
-            numbers.into_dlpack_as::<interop_core::dlpack::Versioned>(consumer.as_ref().as_stream())?;
+        let tensor = numbers.into_dlpack_as::<Versioned>(consumer.as_ref().as_stream())?;
         let import = Import::from_dlpack(tensor)?;
         // SAFETY: the export above has made this stream wait.
         let import = unsafe { import.assume_ready_on(consumer.as_ref().as_stream()) };

@@ -1,7 +1,8 @@
 //! A Python class whose instances are arrays.
 
-use interop_core::descriptor::{Dims, Layout};
+use interop_core::arrays::Dims;
 use interop_core::launch::AsStream;
+use interop_core::protocols::Layout;
 use interop_core::python::{self, Exported, extract_integer, extract_stream, import_as};
 use interop_core::storage::Relabeled;
 use interop_core::{

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use interop_core::arrays::{Array1, Array2};
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::descriptor::RawDescriptor;
 use interop_core::element::ElementType;
+use interop_core::protocols::RawDescriptor;
 use interop_core::python::{Exported, import, import_as};
 use interop_core::storage::{FromImport, MemoryRegion, Mutability, Owner};
 use interop_core::{

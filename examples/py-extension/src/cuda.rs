@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use interop_core::cuda::{self, CudaBuffer, MemoryKind, ReleasePolicy, Unordered};
-use interop_core::descriptor::Layout;
 use interop_core::launch::{AsStream, FromStream};
+use interop_core::protocols::Layout;
 use interop_core::python::extract_stream;
 use interop_core::{
     CudaArray, Device, Element, Error, ErrorKind, HostVec, LaunchScope, Order, Result, SharedBuffer,

@@ -9,8 +9,8 @@ use core::ptr::{self, null_mut};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use interop_core::cuda::{self, Context};
-use interop_core::descriptor::{RawDescriptor, Strides};
 use interop_core::kernel::{KernelArrays, KernelViewMut};
+use interop_core::protocols::{RawDescriptor, Strides};
 use interop_core::{
     ArrayInfo, DType, Device, DeviceType, Error, ErrorKind, LaunchSize, Result, StreamHandle,
 };

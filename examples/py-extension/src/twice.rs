@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "promises that the memory of a launch lives")]
 
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::descriptor::Layout;
+use interop_core::protocols::Layout;
 use interop_core::python::{NewArray, WithLibrary, import};
 use interop_core::storage::HostBuffer;
 use interop_core::{

@@ -15,7 +15,7 @@ pub const MAX_NDIM: usize = interop_kernel::axes::MAX_NDIM;
 /// A list of extents or strides, one for each axis, that dereferences to a slice.
 ///
 /// ```
-/// use interop_core::descriptor::Dims;
+/// use interop_core::arrays::Dims;
 /// let dims = Dims::from([480_usize, 640, 3]);
 /// assert_eq!(dims.len(), 3);
 /// assert_eq!(dims[1], 640);

@@ -36,7 +36,7 @@ pub enum Strides<'a> {
 /// way to turn it into an [`ArrayInfo`](crate::ArrayInfo).
 ///
 /// ```
-/// use interop_core::descriptor::{RawDescriptor, Strides};
+/// use interop_core::protocols::{RawDescriptor, Strides};
 /// use interop_core::{DType, Device, Order};
 ///
 /// let descriptor = RawDescriptor { dtype: DType::F32, ..RawDescriptor::new(0x1000, Device::cuda(0), &[2, 3]) };

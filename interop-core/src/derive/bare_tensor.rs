@@ -40,7 +40,7 @@ use crate::protocols::dlpack::managed_tensor::read_tensor;
 /// take a managed tensor by [`Import`](crate::Import).
 ///
 /// ```
-/// use interop_core::dlpack::DLTensor;
+/// use interop_core::protocols::dlpack::DLTensor;
 /// use interop_core::lent::{Borrowed, BorrowedTensor};
 /// use interop_core::storage::Mutability;
 /// use interop_core::{CudaArray, DType, Device, Error};
@@ -89,7 +89,7 @@ impl<'a> BorrowedTensor<'a> {
     ///
     /// # Errors
     ///
-    /// As [`ManagedTensor::info`](crate::dlpack::ManagedTensor::info) and
+    /// As [`ManagedTensor::info`](crate::protocols::dlpack::ManagedTensor::info) and
     /// [`Import::from_dlpack`](crate::Import::from_dlpack); [`ErrorKind::NullPointer`] for a null `tensor`.
     ///
     /// # Safety

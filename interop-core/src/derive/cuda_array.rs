@@ -478,7 +478,7 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// The struct is returned with the reason: as [`info`](Self::info), [`dlpack::export`](crate::dlpack::export) and
+    /// The struct is returned with the reason: as [`info`](Self::info), [`dlpack::export`](crate::protocols::dlpack::export) and
     /// [`cuda::stream_wait`](crate::cuda::stream_wait), and [`ErrorKind::AlreadyBorrowed`](crate::error::ErrorKind::AlreadyBorrowed) as
     /// [`make_stream_wait`](Self::make_stream_wait).
     #[inline]
@@ -492,7 +492,7 @@ pub unsafe trait CudaArray {
     /// As [`into_dlpack`](Self::into_dlpack), for a consumer that uses `stream`, which is made to wait for pending work. With
     /// [`NothingPending`](StreamHandle::NothingPending) the host waits.
     ///
-    /// The tensor has the form `A`: [`Versioned`] or [`Legacy`](crate::dlpack::Legacy), which cannot say that an array is
+    /// The tensor has the form `A`: [`Versioned`] or [`Legacy`](crate::protocols::dlpack::Legacy), which cannot say that an array is
     /// read-only.
     ///
     /// # Errors
@@ -500,7 +500,7 @@ pub unsafe trait CudaArray {
     /// As [`into_dlpack`](Self::into_dlpack).
     ///
     /// ```
-    /// use interop_core::dlpack::Legacy;
+    /// use interop_core::protocols::dlpack::Legacy;
     /// use interop_core::{CudaArray, HostVec, StreamHandle};
     ///
     /// #[derive(Debug, CudaArray)]
@@ -539,7 +539,7 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`info`](Self::info), [`dlpack::export`](crate::dlpack::export) and
+    /// As [`info`](Self::info), [`dlpack::export`](crate::protocols::dlpack::export) and
     /// [`cuda::stream_wait`](crate::cuda::stream_wait), and [`ErrorKind::AlreadyBorrowed`](crate::error::ErrorKind::AlreadyBorrowed) as
     /// [`make_stream_wait`](Self::make_stream_wait).
     fn share_dlpack(self: &Arc<Self>) -> Result<ManagedTensor<Versioned>>

@@ -175,7 +175,7 @@ impl<'a> LaunchScope<'a> {
     ///
     /// ```no_run
     /// use interop_core::kernel::{Elementwise, In, Out, Thread, kernel};
-    /// use interop_core::descriptor::Dims;
+    /// use interop_core::arrays::Dims;
     /// use interop_core::{CudaArray, KernelModule, LaunchScope, Lease, LeaseMut};
     ///
     /// #[kernel]

@@ -279,7 +279,7 @@ macro_rules! __python_class {
 /// `#[cuda_array(pyclass)]` does for a derived struct (feature `python`).
 ///
 /// ```
-/// use interop_core::descriptor::RawDescriptor;
+/// use interop_core::protocols::RawDescriptor;
 /// use interop_core::storage::Mutability;
 /// use interop_core::{ArrayInfo, CudaArray, DType, Device, Result};
 /// use pyo3::prelude::*;

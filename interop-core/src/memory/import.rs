@@ -94,7 +94,7 @@ impl Import {
     /// 2. The memory is not in a `Box` that was moved into `owner` after its address was taken, because a move of a
     ///    `Box` invalidates pointers into it. A `Vec` or an `Arc` is fine.
     /// 3. Work that is pending on device memory comes before later work on the stream that `info` states, which is live as
-    ///    long as the import is. If it states none ([`RawDescriptor::stream`](crate::descriptor::RawDescriptor::stream) is
+    ///    long as the import is. If it states none ([`RawDescriptor::stream`](crate::protocols::RawDescriptor::stream) is
     ///    `None`), the work is in the context of the memory, and users of the import wait for all work there.
     #[must_use]
     #[inline]

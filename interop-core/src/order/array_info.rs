@@ -25,7 +25,7 @@ use crate::order::placement::Placement;
 /// - An array with elements has an address that is not null, and all its elements lie in
 ///   [`byte_range`](Self::byte_range).
 ///
-/// It does not prove that the memory is live; the creator of the [`RawDescriptor`](crate::descriptor::RawDescriptor) is responsible
+/// It does not prove that the memory is live; the creator of the [`RawDescriptor`](crate::protocols::RawDescriptor) is responsible
 /// for that.
 ///
 /// ```
@@ -220,7 +220,7 @@ impl RawDescriptor<'_> {
     /// # Errors
     ///
     /// - `DType`, `Device`: the element type or device is invalid or not supported.
-    /// - `Rank`, `Shape`: more than [`MAX_NDIM`](crate::descriptor::MAX_NDIM) axes, or a negative extent.
+    /// - `Rank`, `Shape`: more than [`MAX_NDIM`](crate::protocols::MAX_NDIM) axes, or a negative extent.
     /// - `Strides`: the number of strides is wrong, or a byte stride is not a multiple of the element size.
     /// - `Overflow`: sizes or addresses do not fit the address space.
     /// - `NullPointer`: an array with elements has the address 0, or one below 4096, where no system has memory: a part of

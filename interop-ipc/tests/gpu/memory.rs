@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use interop_core::descriptor::RawDescriptor;
+use interop_core::protocols::RawDescriptor;
 use interop_core::storage::{Mutability, Owner};
 use interop_core::{DType, Device, Import, StreamHandle, cuda};
 use interop_ipc::{Parcel, share_import};

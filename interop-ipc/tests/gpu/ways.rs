@@ -1,6 +1,6 @@
 //! Memory of each kind: how it is opened, and the copy of what cannot be.
 
-use interop_core::descriptor::{RawDescriptor, Strides};
+use interop_core::protocols::{RawDescriptor, Strides};
 use interop_core::storage::{Mutability, Owner};
 use interop_core::{DType, Device, ErrorKind, Import, StreamHandle};
 use interop_ipc::{Parcel, copy_import, give_import, share_import, zeroed};

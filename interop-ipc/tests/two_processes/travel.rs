@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interop_core::descriptor::{RawDescriptor, Strides};
+use interop_core::protocols::{RawDescriptor, Strides};
 use interop_core::storage::Owner;
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, Lease, LeaseMut, StreamHandle,

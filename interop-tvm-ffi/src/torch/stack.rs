@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 use core::ptr::null;
 
-use interop_core::dlpack::DLTensor;
+use interop_core::protocols::dlpack::DLTensor;
 
 use crate::abi::{TVMFFIAny, TVMFFIByteArray, TVMFFIObject, TVMFFISeqCell, index};
 use crate::error::CallError;

@@ -4,7 +4,7 @@
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
 
-use interop_core::dlpack::{DLTensor, ManagedTensor, Versioned};
+use interop_core::protocols::dlpack::{DLTensor, ManagedTensor, Versioned};
 use interop_core::{DType, Device};
 
 use crate::error::CallError;

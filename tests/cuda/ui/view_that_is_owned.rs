@@ -1,7 +1,7 @@
 //! A borrowed part of a slice cannot be exported as owned.
 use cudarc::driver::CudaView;
 use interop_core::CudaArray;
-use interop_core::dlpack::{ManagedTensor, Versioned};
+use interop_core::protocols::dlpack::{ManagedTensor, Versioned};
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], export)]

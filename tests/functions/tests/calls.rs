@@ -6,7 +6,7 @@
 use core::ffi::{CStr, c_void};
 use core::ptr::{null, null_mut};
 
-use interop_core::dlpack::DLTensor;
+use interop_core::protocols::dlpack::DLTensor;
 use interop_core::{DType, Device};
 use interop_function_tests as _;
 use interop_tvm_ffi::abi::{TVMFFIAny, TVMFFIObject, TVMFFISeqCell, index};

@@ -5,7 +5,7 @@
     reason = "creates imports of memory that the caller vouches for, which nobody touches here"
 )]
 
-use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
+use interop_core::protocols::cai::{CudaArrayInterface, DescrEntry, DescrType};
 use interop_core::{ArrayInfo, Device, Import, StreamHandle};
 
 use crate::input::{Input, Output};

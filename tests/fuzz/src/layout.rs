@@ -2,7 +2,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "any number will do, also one that was cut")]
 
 use interop_core::Order;
-use interop_core::descriptor::Layout;
+use interop_core::protocols::Layout;
 
 use crate::input::Input;
 use crate::oracle::{check_error, compact, distinct, numel, runs, span, visit, widen};

@@ -1,6 +1,6 @@
 //! The reference: decides what is legal in 128-bit arithmetic, and by visiting all elements if there are few.
 
-use interop_core::descriptor::MAX_NDIM;
+use interop_core::protocols::MAX_NDIM;
 use interop_core::{ArrayInfo, Error, ErrorKind, Order};
 
 /// The maximum number of elements that are visited one by one.

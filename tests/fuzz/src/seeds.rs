@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
+use interop_core::protocols::cai::{CudaArrayInterface, DescrEntry, DescrType};
 use serde_json::{Map, Value};
 
 use crate::input::Output;

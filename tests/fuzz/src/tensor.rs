@@ -10,8 +10,8 @@ use std::ffi::c_void;
 use std::mem::offset_of;
 use std::ptr;
 
-use interop_core::descriptor::MAX_NDIM;
-use interop_core::dlpack::{
+use interop_core::protocols::MAX_NDIM;
+use interop_core::protocols::dlpack::{
     DLManagedTensor, DLManagedTensorVersioned, DLTensor, Legacy, ManagedTensor, Ownership, TensorAbi,
     Versioned, export,
 };

@@ -1,7 +1,7 @@
 //! The key `descr`: structs of fields, with nesting and padding.
 
-use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
 use interop_core::element::{MiniFloat, StructField, StructType};
+use interop_core::protocols::cai::{CudaArrayInterface, DescrEntry, DescrType};
 use interop_core::{CudaArray, DType, Device, Element, ErrorKind, FromArray, Import, Lease, SharedBuffer};
 
 use proptest::prelude::*;

@@ -1,8 +1,8 @@
 //! The `__cuda_array_interface__` of a struct.
 
-use interop_core::cai::CudaArrayInterface;
-use interop_core::descriptor::{RawDescriptor, Strides};
 use interop_core::element::{MiniFloat, Opaque};
+use interop_core::protocols::cai::CudaArrayInterface;
+use interop_core::protocols::{RawDescriptor, Strides};
 use interop_core::storage::Mutability;
 use interop_core::{ArrayInfo, CudaArray, DType, Device, Element, ErrorKind, HostVec, StreamHandle};
 use proptest::prelude::*;

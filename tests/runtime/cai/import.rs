@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use interop_core::cai::{CudaArrayInterface, VERSION};
+use interop_core::protocols::cai::{CudaArrayInterface, VERSION};
 use interop_core::storage::Mutability;
 use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease, LeaseMut, StreamHandle};
 

@@ -1,6 +1,6 @@
 //! Runs `cai.json` through the typed form of a dict.
 
-use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
+use interop_core::protocols::cai::{CudaArrayInterface, DescrEntry, DescrType};
 use interop_core::{Result, StreamHandle};
 use serde_json::{Map, Value};
 

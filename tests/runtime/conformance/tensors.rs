@@ -1,6 +1,6 @@
 //! Runs `dlpack.json` through structs whose deleters count.
 
-use interop_core::dlpack::{Legacy, Versioned};
+use interop_core::protocols::dlpack::{Legacy, Versioned};
 use interop_core::{DType, Device, DeviceType, Import};
 use serde_json::{Map, Value};
 

@@ -1,6 +1,6 @@
 //! Valid descriptions: the resulting `ArrayInfo`.
 
-use interop_core::descriptor::{Layout, RawDescriptor, Strides};
+use interop_core::protocols::{Layout, RawDescriptor, Strides};
 use interop_core::storage::Mutability;
 use interop_core::{DType, Device, DeviceType, Order};
 use proptest::prelude::*;

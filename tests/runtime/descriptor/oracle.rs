@@ -1,7 +1,7 @@
 //! Random descriptions, checked with wide arithmetic: what fits is accepted, what does not fit is refused.
 
-use interop_core::descriptor::{RawDescriptor, Strides};
-use interop_core::dlpack::Versioned;
+use interop_core::protocols::dlpack::Versioned;
+use interop_core::protocols::{RawDescriptor, Strides};
 use interop_core::{DType, Device, ErrorKind, Import, Order};
 use proptest::prelude::*;
 

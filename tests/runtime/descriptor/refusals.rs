@@ -1,7 +1,7 @@
 //! Each invalid description is an error that names the location, the value found there and the allowed values.
 
-use interop_core::descriptor::{RawDescriptor, Strides};
 use interop_core::element::{StructField, StructType};
+use interop_core::protocols::{RawDescriptor, Strides};
 use interop_core::{DType, Device, DeviceType, ErrorKind, Order};
 
 use crate::support::{Told, assert_told};

@@ -1,6 +1,6 @@
 //! R66, R67: elements of less than a byte, packed and padded.
 
-use interop_core::descriptor::{RawDescriptor, Strides};
+use interop_core::protocols::{RawDescriptor, Strides};
 use interop_core::{DType, Device, Order};
 use proptest::prelude::*;
 

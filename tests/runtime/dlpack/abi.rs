@@ -2,7 +2,7 @@
 //! them with those of a C compiler.
 
 use interop_core::DType;
-use interop_core::dlpack::{
+use interop_core::protocols::dlpack::{
     FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, MAJOR_VERSION, MINOR_VERSION, TensorAbi,
     Versioned,
 };

@@ -6,8 +6,8 @@ use std::mem::{align_of, size_of};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use interop_core::descriptor::RawDescriptor;
-use interop_core::dlpack::{Legacy, ManagedTensor, Ownership, Versioned, export};
+use interop_core::protocols::RawDescriptor;
+use interop_core::protocols::dlpack::{Legacy, ManagedTensor, Ownership, Versioned, export};
 use interop_core::storage::HostBuffer;
 use interop_core::{
     CudaArray, Device, FromArray, HostVec, Import, Lease, LeaseMut, SharedBuffer, StreamHandle,

@@ -3,8 +3,8 @@
 
 use core::ptr::{null, null_mut};
 
-use interop_core::dlpack::DLTensor;
 use interop_core::lent::{Borrowed, BorrowedMut, BorrowedTensor, LentTensor};
+use interop_core::protocols::dlpack::DLTensor;
 use interop_core::storage::Mutability;
 use interop_core::{CudaArray, DType, Device, Element, ErrorKind, HostVec, StreamHandle};
 

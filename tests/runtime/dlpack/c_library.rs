@@ -5,7 +5,7 @@ use std::fs;
 use std::mem::{offset_of, size_of};
 use std::path::Path;
 
-use interop_core::dlpack::{
+use interop_core::protocols::dlpack::{
     C_HEADER, DLManagedTensor, DLManagedTensorVersioned, DLTensor, Legacy, ManagedTensor, Versioned,
 };
 use interop_core::{CudaArray, ErrorKind, FromArray, HostVec, Import, Lease, LeaseMut, StreamHandle};

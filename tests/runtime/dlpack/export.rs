@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use interop_core::descriptor::{RawDescriptor, Strides};
-use interop_core::dlpack::{
+use interop_core::element::{MiniFloat, Opaque};
+use interop_core::protocols::dlpack::{
     FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, ManagedTensor, Ownership, Versioned, export,
 };
-use interop_core::element::{MiniFloat, Opaque};
+use interop_core::protocols::{RawDescriptor, Strides};
 use interop_core::storage::Mutability;
 use interop_core::{
     ArrayInfo, CudaArray, DType, Device, DeviceType, Element, ErrorKind, FromArray, HostVec, Import, Lease,

@@ -1,8 +1,10 @@
 //! Foreign structs that are valid, including unusual ones.
 #![expect(unsafe_code, reason = "an import is made writable, which is a promise")]
 
-use interop_core::dlpack::{FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, Versioned};
 use interop_core::element::MiniFloat;
+use interop_core::protocols::dlpack::{
+    FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, Versioned,
+};
 use interop_core::storage::Mutability;
 use interop_core::view::ArrayView;
 use interop_core::{

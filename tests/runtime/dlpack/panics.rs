@@ -3,8 +3,10 @@
 
 use std::panic;
 
-use interop_core::descriptor::RawDescriptor;
-use interop_core::dlpack::{DLManagedTensor, DLManagedTensorVersioned, Legacy, Ownership, Versioned, export};
+use interop_core::protocols::RawDescriptor;
+use interop_core::protocols::dlpack::{
+    DLManagedTensor, DLManagedTensorVersioned, Legacy, Ownership, Versioned, export,
+};
 use interop_core::storage::{MemoryRegion, Owner};
 use interop_core::{
     CudaArray, Device, FromArray, HostVec, Import, Lease, SharedBuffer, Storage, live_exports,

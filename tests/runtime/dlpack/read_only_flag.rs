@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use interop_core::adapters::ndarray::NdArray;
-use interop_core::dlpack::{FLAG_READ_ONLY, Legacy, Versioned};
+use interop_core::protocols::dlpack::{FLAG_READ_ONLY, Legacy, Versioned};
 use interop_core::storage::{HostBuffer, Owner};
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Lease, LeaseMut, SharedBuffer, StreamHandle,

@@ -1,6 +1,6 @@
 //! Invalid foreign structs: each is an error, the tensor is returned unchanged, and it is released once.
 
-use interop_core::dlpack::{Legacy, ManagedTensor, Versioned};
+use interop_core::protocols::dlpack::{Legacy, ManagedTensor, Versioned};
 use interop_core::{
     DType, Device, DeviceType, Error, ErrorKind, FromArray, Import, Lease, LeaseMut, Refused,
 };

@@ -4,7 +4,7 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
-use interop_core::dlpack::{Legacy, ManagedTensor, Versioned};
+use interop_core::protocols::dlpack::{Legacy, ManagedTensor, Versioned};
 use interop_core::storage::Owner;
 use interop_core::{CudaArray, Device, FromArray, HostVec, Import, Lease, LeaseMut, SharedBuffer};
 

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::slice;
 
-use interop_core::descriptor::MAX_NDIM;
 use interop_core::kernel::{DynKernelView, KernelArrays, KernelOperand};
 use interop_core::launch::KERNEL_HEADER;
+use interop_core::protocols::MAX_NDIM;
 use interop_core::{CudaArray, ErrorKind, HostVec, SharedBuffer};
 use proptest::prelude::*;
 

@@ -2,8 +2,8 @@
 
 use core::mem::{align_of, size_of};
 
-use interop_core::dlpack::Versioned;
 use interop_core::kernel::{KernelView, KernelViewMut};
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::view::ArrayViewMut;
 use interop_core::{
     CudaArray, Device, Element, ErrorKind, FromArray, HostVec, Lease, LeaseMut, SharedBuffer, cuda,

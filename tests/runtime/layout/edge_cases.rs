@@ -1,6 +1,6 @@
 //! Edge cases of the arithmetic, and axes of extent 1.
 
-use interop_core::descriptor::{Layout, MAX_NDIM};
+use interop_core::protocols::{Layout, MAX_NDIM};
 use interop_core::{ErrorKind, Order};
 
 use crate::support::{Told, assert_told};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use interop_core::descriptor::Layout;
+use interop_core::protocols::Layout;
 use interop_core::{ErrorKind, Order};
 use proptest::prelude::*;
 

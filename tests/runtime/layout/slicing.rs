@@ -3,7 +3,7 @@
 use std::panic;
 
 use interop_core::Order;
-use interop_core::descriptor::Layout;
+use interop_core::protocols::Layout;
 use proptest::prelude::*;
 
 use crate::support::allocator::watch;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use interop_core::dlpack::{ManagedTensor, Versioned};
+use interop_core::protocols::dlpack::{ManagedTensor, Versioned};
 use interop_core::storage::{FromImport, copy_import};
 use interop_core::{
     CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Import, Lease, Order, SharedBuffer,

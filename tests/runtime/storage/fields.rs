@@ -1,7 +1,7 @@
 //! Extents and strides in the fields of a struct, whose types may be too small for them.
 
-use interop_core::dlpack::Versioned;
 use interop_core::element::{MiniFloat, Opaque, StructField, StructType};
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::storage::{MemoryRegion, Mutability};
 use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease, SharedBuffer, Storage};
 

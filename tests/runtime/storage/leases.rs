@@ -3,7 +3,7 @@
 use std::mem::replace;
 use std::sync::Arc;
 
-use interop_core::dlpack::{FLAG_READ_ONLY, Versioned};
+use interop_core::protocols::dlpack::{FLAG_READ_ONLY, Versioned};
 use interop_core::storage::{FromImport, Mutability};
 use interop_core::{
     CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Import, Kept, Lease, LeaseMut, Order,

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use interop_core::dlpack::{FLAG_READ_ONLY, Versioned};
+use interop_core::protocols::dlpack::{FLAG_READ_ONLY, Versioned};
 use interop_core::storage::{Mutability, Owner};
 use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, StreamHandle};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use interop_core::dlpack::Versioned;
 use interop_core::element::{StructField, StructType};
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::storage::{MemoryRegion, Mutability};
 use interop_core::{
     CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, SharedBuffer, Storage, StreamHandle,

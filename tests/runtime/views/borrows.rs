@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use interop_core::dlpack::Versioned;
+use interop_core::protocols::dlpack::Versioned;
 use interop_core::{CudaArray, Error, ErrorKind, FromArray, HostVec, Lease, LeaseMut, SharedBuffer};
 
 use crate::support::arrays::Array;

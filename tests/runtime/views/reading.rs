@@ -1,7 +1,7 @@
 //! Views for reading: rank and element type are checked, and each index leads to the right element.
 
-use interop_core::dlpack::{FLAG_SUBBYTE_PADDED, Versioned};
 use interop_core::element::{MiniFloat, Opaque};
+use interop_core::protocols::dlpack::{FLAG_SUBBYTE_PADDED, Versioned};
 use interop_core::{
     CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Lease, SharedBuffer, StreamHandle,
 };

@@ -1,6 +1,6 @@
 //! Views for writing: only of writable memory, element by element.
 
-use interop_core::dlpack::{Legacy, Versioned};
+use interop_core::protocols::dlpack::{Legacy, Versioned};
 use interop_core::{CudaArray, ErrorKind, FromArray, HostVec, Lease, LeaseMut, SharedBuffer};
 use proptest::prelude::*;
 

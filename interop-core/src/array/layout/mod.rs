@@ -28,7 +28,7 @@ use crate::error::{Cure, Error, ErrorKind, Result, text};
 /// The stride of an axis of extent 1 may have any value. So may all strides of an array without elements.
 ///
 /// ```
-/// use interop_core::descriptor::Layout;
+/// use interop_core::protocols::Layout;
 /// use interop_core::Order;
 ///
 /// let image = Layout::contiguous(&[480, 640, 3], Order::C)?;

@@ -130,7 +130,7 @@ impl Layout {
     }
 
     /// The offsets of all elements, in the order in which a compact array of `order` holds them.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "ndarray"))]
     pub(crate) fn walk(&self, order: Order) -> impl Iterator<Item = isize> + '_ {
         let (ndim, shape, strides) = (self.ndim(), self.shape(), self.strides());
         let mut index = Dims::zeroed(ndim);

@@ -10,9 +10,9 @@
 //!   event. Small arrays also wait here in a batch to share an event. A later poll records it.
 //!
 //! The queue is polled in passing by exports, hand-overs, allocations and the releases of larger arrays, and on request by
-//! `poll_releases` and `finish_releases`. Nothing here waits on the host unless the user asks for it
-//! (`finish_releases`), or more bytes are deferred than the `limit` when memory is allocated. The drop of an owner may wait by itself: `cuMemFree` waits for all work of the device, also for
-//! later work.
+//! the release thread and `finish_releases`. Nothing here waits on the host unless the user asks for it
+//! (`finish_releases`), or more bytes are deferred than the `limit` when memory is allocated. The drop of an owner may wait by
+//! itself: `cuMemFree` waits for all work of the device, also for later work.
 
 pub(crate) mod batch;
 pub(crate) mod hold;
@@ -47,8 +47,7 @@ use crate::process::settings::SETTINGS;
 /// - the next export, hand-over or allocation of CUDA memory on any thread, unless earlier releases got their event less
 ///   than about a millisecond ago;
 /// - 64 small arrays, or about 16 MiB of them, wait on the same thread;
-/// - a call of [`poll_releases`](crate::order::release::requests::poll_releases) or
-///   [`finish_releases`](crate::order::release::requests::finish_releases), or a poll by the thread of
+/// - a call of [`finish_releases`](crate::order::release::requests::finish_releases), or a poll by the thread of
 ///   [`start_release_thread`](crate::order::release::requests::start_release_thread);
 /// - the end of the last [`HoldReleases`](crate::cuda::HoldReleases) guard, after which the next export records the
 ///   event.

@@ -103,7 +103,7 @@ pub(crate) enum Poll {
     Opportunistic,
     /// A batch is full.
     Full,
-    /// The user requested the poll ([`poll_releases`]).
+    /// The release thread polls, or a test.
     Requested,
     /// The user waits on the host for the work ([`finish_releases`]).
     Blocking,

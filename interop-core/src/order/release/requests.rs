@@ -30,12 +30,7 @@ pub fn pending_releases() -> usize {
 ///
 /// Exports, allocations and releases of CUDA memory poll in passing, and so does
 /// [`make_stream_wait`](crate::derive::cuda_array::CudaArray::make_stream_wait).
-///
-/// ```
-/// // At a point where the program is idle, so that nothing stays until the next import:
-/// let waiting = interop_core::cuda::poll_releases();
-/// assert_eq!(waiting, 0);
-/// ```
+#[cfg(feature = "counters")]
 pub fn poll_releases() -> usize {
     poll()
 }
@@ -69,15 +64,15 @@ pub fn start_release_thread() -> Result<()> {
     if *started {
         return Ok(());
     }
-    let poll = || loop {
+    let run = || loop {
         wait_until_not_empty();
-        poll_releases();
+        poll();
         if need_synchronize() {
-            finish_releases();
+            finish();
         }
         std::thread::sleep(Duration::from_millis(1));
     };
-    let thread = std::thread::Builder::new().name("interop-release".to_owned()).spawn(poll);
+    let thread = std::thread::Builder::new().name("interop-release".to_owned()).spawn(run);
     thread.map_err(|error| {
         Error::new(ErrorKind::Unsupported, "thread", error, "a thread that releases memory")
     })?;

@@ -31,7 +31,7 @@ pub const VERSION: i128 = 3;
 /// The content of `__cuda_array_interface__`, one field for each key. Only the stream is checked.
 ///
 /// ```
-/// use interop_core::cai::CudaArrayInterface;
+/// use interop_core::protocols::cai::CudaArrayInterface;
 ///
 /// let interface = CudaArrayInterface {
 ///     shape: vec![2, 3],

@@ -89,8 +89,8 @@ struct Allocation<A, O> {
 ///    [`into_dlpack`](crate::derive::cuda_array::CudaArray::into_dlpack), which describes it in its place.
 ///
 /// ```
-/// use interop_core::dlpack::{Ownership, Versioned, export};
-/// use interop_core::descriptor::RawDescriptor;
+/// use interop_core::protocols::dlpack::{Ownership, Versioned, export};
+/// use interop_core::protocols::RawDescriptor;
 /// use interop_core::{CudaArray, DType, Device, FromArray, Lease};
 ///
 /// #[derive(CudaArray)]

@@ -55,7 +55,7 @@ pub use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 /// This passes a tensor to C and back:
 ///
 /// ```
-/// use interop_core::dlpack::{DLManagedTensorVersioned, ManagedTensor};
+/// use interop_core::protocols::dlpack::{DLManagedTensorVersioned, ManagedTensor};
 /// use interop_core::{CudaArray, FromArray, HostVec, LeaseMut};
 ///
 /// #[derive(CudaArray)]
@@ -69,7 +69,7 @@ pub use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 /// let tensor = unsafe { ManagedTensor::from_raw(tensor) };
 /// let samples: Samples<LeaseMut<f32>> = Samples::from_dlpack(tensor)?;
 /// assert_eq!(samples.len, 3);
-/// assert!(interop_core::dlpack::C_HEADER.contains("A pointer that Rust takes over"));
+/// assert!(interop_core::protocols::dlpack::C_HEADER.contains("A pointer that Rust takes over"));
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 pub const C_HEADER: &str = include_str!("../../../include/interop_dlpack.h");

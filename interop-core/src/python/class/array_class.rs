@@ -230,7 +230,7 @@ pub fn dlpack_device(py: Python<'_>, array: &(impl CudaArray + ?Sized)) -> PyRes
 ///
 /// # Safety
 ///
-/// As [`dlpack::export`](crate::dlpack::export), for the description of a [shared](Ownership::Shared) array.
+/// As [`dlpack::export`](crate::protocols::dlpack::export), for the description of a [shared](Ownership::Shared) array.
 pub(crate) unsafe fn to_capsule<'py>(
     py: Python<'py>,
     info: &ArrayInfo,
@@ -330,7 +330,7 @@ fn copied(info: &ArrayInfo, claim: &Claim) -> PyResult<(ArrayInfo, HostBuffer)> 
 ///
 /// # Safety
 ///
-/// As [`dlpack::export`](crate::dlpack::export).
+/// As [`dlpack::export`](crate::protocols::dlpack::export).
 unsafe fn capsule<'py>(
     py: Python<'py>,
     info: &ArrayInfo,

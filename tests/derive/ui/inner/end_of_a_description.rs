@@ -7,7 +7,7 @@ mod facade {
 
         #[allow(non_snake_case)]
         pub fn Ok(_: interop_core::ArrayInfo) -> interop_core::Result<interop_core::ArrayInfo> {
-            interop_core::descriptor::RawDescriptor::new(0x10, interop_core::Device::CPU, &[4]).validate()
+            interop_core::protocols::RawDescriptor::new(0x10, interop_core::Device::CPU, &[4]).validate()
         }
     }
 }

@@ -9,7 +9,7 @@ mod facade {
 
         impl Description {
             pub fn extents<const N: usize>(self, _: [i128; N]) -> Result<ArrayInfo> {
-                interop_core::descriptor::RawDescriptor::new(0x10, interop_core::Device::CPU, &[4]).validate()
+                interop_core::protocols::RawDescriptor::new(0x10, interop_core::Device::CPU, &[4]).validate()
             }
         }
 

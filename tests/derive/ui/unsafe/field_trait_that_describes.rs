@@ -10,7 +10,7 @@ impl ShapeField for Elsewhere {
     }
 
     fn finish(&self, _: InfoBuilder<'_>) -> Result<ArrayInfo> {
-        interop_core::descriptor::RawDescriptor::new(0x10, interop_core::Device::CPU, &[4]).validate()
+        interop_core::protocols::RawDescriptor::new(0x10, interop_core::Device::CPU, &[4]).validate()
     }
 }
 

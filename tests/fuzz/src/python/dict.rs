@@ -1,6 +1,6 @@
 //! Interface dicts: a legal or illegal interface, written in the ways that producers do, or with arbitrary values.
 
-use interop_core::cai::CudaArrayInterface;
+use interop_core::protocols::cai::CudaArrayInterface;
 use interop_core::python::extract_cai;
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;

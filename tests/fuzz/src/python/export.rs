@@ -2,7 +2,9 @@
 #![expect(unsafe_code, reason = "capsules are looked into, and taken, as consumers do")]
 
 use interop_core::CudaArray;
-use interop_core::dlpack::{DLManagedTensorVersioned, DLTensor, Legacy, ManagedTensor, TensorAbi, Versioned};
+use interop_core::protocols::dlpack::{
+    DLManagedTensorVersioned, DLTensor, Legacy, ManagedTensor, TensorAbi, Versioned,
+};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

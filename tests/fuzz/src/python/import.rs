@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use interop_core::dlpack::{Legacy, Versioned};
+use interop_core::protocols::dlpack::{Legacy, Versioned};
 use interop_core::python::{import, import_as};
 use interop_core::storage::Protocol;
 use interop_core::{CudaArray, DType, Import, Lease, StreamHandle};

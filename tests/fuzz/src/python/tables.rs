@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use interop_core::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, Versioned};
+use interop_core::protocols::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, Versioned};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::ffi;
 use pyo3::prelude::*;
