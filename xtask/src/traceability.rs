@@ -148,7 +148,7 @@ fn lines_are_rules_with_proofs() {
 fn tests_are_found_by_name() {
     for proof in [
         "xtask/src/traceability.rs::tests_are_found_by_name",
-        "tests/derive/ui/missing/owner.rs",
+        "tests/derive/ui/missing/words_and_fields.rs",
         "tests/python/test_numpy.py::test_there_and_back",
         "run: cargo xtask fuzz 60 dict",
         "open: a GPU",

@@ -7,6 +7,20 @@ struct Pair {
     right: f32,
 }
 
+#[derive(Clone, Copy, Element)]
+#[repr("C")]
+struct Quoted {
+    x: f32,
+    y: f32,
+}
+
+#[derive(Clone, Copy, Element)]
+#[repr = "C"]
+struct Assigned {
+    left: f32,
+    right: f32,
+}
+
 fn main() {
     println!("{}", Pair::TYPE.size());
 }

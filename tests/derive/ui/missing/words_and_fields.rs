@@ -1,6 +1,6 @@
+use interop_core::storage::Owner;
 use std::sync::Arc;
 use interop_core::{CudaArray, Device};
-use interop_core::storage::Owner;
 
 #[derive(CudaArray)]
 struct DataStruct {
@@ -118,6 +118,32 @@ struct WordOfTheOwner {
     #[cuda_array(device)]
     device: Device,
     owner: Owner,
+}
+
+#[derive(CudaArray)]
+#[cuda_array(export)]
+struct WithoutDevice {
+    #[cuda_array(data(unsafe_raw))]
+    pixels: *mut f32,
+    #[cuda_array(shape)]
+    shape: [usize; 2],
+}
+
+#[derive(CudaArray)]
+struct WithoutOwner {
+    #[cuda_array(data(unsafe_raw))]
+    pixels: *mut f32,
+    #[cuda_array(shape)]
+    shape: [usize; 2],
+    #[cuda_array(device)]
+    device: interop_core::Device,
+}
+
+#[derive(CudaArray)]
+struct WithoutShape {
+    #[cuda_array(data)]
+    pixels: Vec<f32>,
+    height: usize,
 }
 
 fn main() {}

@@ -10,4 +10,12 @@ struct Image {
     width: usize,
 }
 
+#[derive(CudaArray)]
+#[cuda_array(shape = [height, COLOR])]
+struct Generic<const COLOR: bool> {
+    #[cuda_array(data)]
+    pixels: Vec<f32>,
+    height: usize,
+}
+
 fn main() {}

@@ -1,4 +1,4 @@
-use interop_core::{CudaArray, Storage};
+use interop_core::{CudaArray, Element, Storage};
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len])]
@@ -8,6 +8,14 @@ struct Samples {
     len: usize,
 }
 
+#[derive(CudaArray)]
+#[cuda_array(shape = [len])]
+struct Elements {
+    #[cuda_array(data)]
+    values: Vec<impl Element>,
+    len: usize,
+}
+
 fn main() {
-    let _ = |samples: &Samples| samples.info();
+    let _ = |samples: &Elements| samples.info();
 }

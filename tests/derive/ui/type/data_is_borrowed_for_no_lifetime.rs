@@ -8,4 +8,12 @@ struct Samples {
     len: usize,
 }
 
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export)]
+struct Exported {
+    #[cuda_array(data)]
+    values: &'a [f32],
+    len: usize,
+}
+
 fn main() {}
