@@ -22,9 +22,11 @@ use crate::order::default_streams::legacy_stream;
 use crate::order::handover::hand_over;
 use crate::order::memory_check::{self, Verification};
 use crate::order::memory_state::MemoryState;
+use crate::order::owned_memory::OwnedMemory;
 use crate::order::placement::{Change, Placement};
 use crate::order::release::owner::Owner;
 use crate::order::release::queue::poll_in_passing;
+use crate::order::uses::Uses;
 use crate::order::wait::{Waiter, Work, order};
 use crate::process::settings::unordered;
 
@@ -104,7 +106,7 @@ impl Import {
         let owner = owner.with_reach(reach);
         let placement = info.state.on_one_stream().next(Change::Stored);
         let release_is_ordered = info.state.release_is_ordered;
-        let state = MemoryState { uses: owner.uses(), release_is_ordered, ..MemoryState::new(placement) };
+        let state = MemoryState { release_is_ordered, ..MemoryState::new(placement) };
         Self::new(ArrayInfo::new(info.description, state), owner, None)
     }
 
@@ -163,7 +165,7 @@ impl Import {
     ///
     /// As [`cuda::stream_wait`](crate::cuda::stream_wait()) and [`cuda::stream_synchronize`](crate::cuda::stream_synchronize()).
     #[inline]
-    pub(crate) fn stored_placement(&mut self) -> Result<Placement> {
+    fn stored_placement(&mut self) -> Result<Placement> {
         let placement = self.info.state.placement;
         if placement.is_nothing() || placement.is_argument() || self.is_settled() {
             return Ok(placement.next(Change::Stored));
@@ -268,7 +270,7 @@ impl Import {
             Placement::Named(stream) => self.put_on_ordered_stream(Some(stream), None),
             _ => return Ok(()),
         }
-        self.owner.note_unknown();
+        self.info.state.note_used();
         self.info.state.placement = placement.next(Change::Kept);
         Ok(())
     }
@@ -313,6 +315,18 @@ impl Import {
         }
     }
 
+    /// Takes the memory for a storage that uses it in place. The import has no elements afterwards.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda::stream_wait`](crate::cuda::stream_wait()) and [`cuda::stream_synchronize`](crate::cuda::stream_synchronize()).
+    #[inline]
+    pub(crate) fn take_memory(&mut self) -> Result<OwnedMemory> {
+        let placement = self.stored_placement()?;
+        let uses = self.info.state.uses.take();
+        Ok(OwnedMemory::new(self.take_owner(), placement, uses))
+    }
+
     /// Takes the owner of the memory. The import has no elements afterwards, so nobody reaches the memory by it.
     #[inline]
     pub(crate) fn take_owner(&mut self) -> Owner {
@@ -350,8 +364,9 @@ impl Import {
     pub fn into_parts(mut self) -> (ArrayInfo, Owner) {
         // An error does not matter: whoever gets the parts is responsible for what is written.
         let _ = self.note_write();
-        self.owner.note_unknown();
-        (self.info, self.owner)
+        self.info.state.note_used();
+        let info = ArrayInfo::new(Description::empty(), MemoryState::new(Placement::Nothing));
+        (core::mem::replace(&mut self.info, info), core::mem::take(&mut self.owner))
     }
 
     /// States that the memory is only read. A [`SharedBuffer`](crate::memory::shared_buffer::SharedBuffer) of it is
@@ -426,7 +441,7 @@ impl Import {
             return;
         }
         // The library of the array knows nothing of this stream, so it may not order the release.
-        self.owner.note_unknown();
+        self.info.state.note_used();
         self.change(Change::Stated(stream));
         // The query is needed only if an event would be recorded.
         let is_captured = || stream.is_some_and(|stream| is_capturing(stream.handle()));
@@ -470,7 +485,9 @@ impl Import {
             Some(stream) if is_argument => {
                 self.change(Change::Argument(stream));
                 // Uses matter to the release only.
-                self.info.state.uses = self.owner.releases().then(|| self.owner.record_uses());
+                if self.owner.releases() {
+                    self.info.state.uses.get_or_insert_with(Uses::of_import);
+                }
             }
             stream => self.change(Change::Stated(stream)),
         }
@@ -581,6 +598,13 @@ impl DescribedSlot<'_> {
         self.import.owner = owner;
         self.import.protocol = protocol;
         Filled(NonNull::from(self.import))
+    }
+}
+
+impl Drop for Import {
+    #[inline]
+    fn drop(&mut self) {
+        self.owner.leave_order_to_caller(self.info.state.uses.as_deref());
     }
 }
 

@@ -22,6 +22,7 @@ use crate::memory::import::Import;
 use crate::memory::storage::{MemoryRegion, Storage};
 use crate::order::array_info::ArrayInfo;
 use crate::order::memory_state::StorageState;
+use crate::order::owned_memory::OwnedMemory;
 use crate::order::placement::Placement;
 use crate::order::release::owner::Owner;
 
@@ -89,9 +90,7 @@ struct LeasedMemory {
     address: usize,
     range: Range<usize>,
     device: Device,
-    /// Pending work, if the struct has no stream field.
-    placement: Placement,
-    owner: Owner,
+    memory: OwnedMemory,
     /// The type of the value that lends the memory, or `None` for imported memory.
     lender: Option<fn() -> TypeId>,
 }
@@ -305,9 +304,9 @@ impl LeasedMemory {
         let (owner, place) = Owner::new_with_address(value);
         match locate(place) {
             Ok(range) => {
-                let (address, placement) = (range.start, Placement::Nothing);
+                let memory = OwnedMemory::new(owner, Placement::Nothing, None);
                 let lender = Some(TypeId::of::<O> as fn() -> TypeId);
-                Ok(Self { address, range, device: Device::CPU, placement, owner, lender })
+                Ok(Self { address: range.start, range, device: Device::CPU, memory, lender })
             }
             // SAFETY: the owner was made above for an `O`, and no borrow of the value is left after an error.
             Err(error) => Err(Refused::new(unsafe { owner.into_value::<O>() }, error)),
@@ -321,8 +320,7 @@ macro_rules! owners {
         /// The owner of the memory in place of the lease.
         impl<T: Element> From<$lease<T>> for Owner {
             fn from(lease: $lease<T>) -> Self {
-                lease.memory.owner.note_unknown();
-                lease.memory.owner
+                lease.memory.memory.into_owner()
             }
         }
 
@@ -346,7 +344,7 @@ macro_rules! owners {
                 }
                 // SAFETY: the value has this type, which was recorded when the owner was made. The lease is consumed,
                 // so no borrow of the value is left.
-                Ok(unsafe { self.memory.owner.into_value::<O>() })
+                Ok(unsafe { self.memory.memory.into_owner().into_value::<O>() })
             }
         }
     };
@@ -361,7 +359,7 @@ macro_rules! storage {
         unsafe impl<$($lifetime,)? T: Element> Storage for $lease<$($lifetime,)? T> {
             #[inline]
             fn memory(&self) -> Result<MemoryRegion> {
-                self.memory.owner.note_unknown();
+                self.memory.memory.note_used();
                 self.memory_unwatched()
             }
 
@@ -374,12 +372,12 @@ macro_rules! storage {
 
             #[inline]
             fn stream(&self) -> Option<StreamHandle> {
-                self.memory.placement.handle_here(self.memory.device)
+                self.memory.memory.placement().handle_here(self.memory.device)
             }
 
             #[inline]
             fn state(&self) -> StorageState<'_> {
-                self.memory.owner.state(self.memory.placement)
+                self.memory.memory.state()
             }
         }
 
@@ -406,9 +404,8 @@ macro_rules! storage {
                 if Self::WRITES {
                     import.note_write()?;
                 }
-                let placement = import.stored_placement()?;
-                let owner = import.take_owner();
-                let memory = LeasedMemory { address, range, device, placement, owner, lender: None };
+                let memory = import.take_memory()?;
+                let memory = LeasedMemory { address, range, device, memory, lender: None };
                 Ok(Self { memory, marker: PhantomData })
             }
         }

@@ -20,8 +20,7 @@ use crate::memory::import::Import;
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::memory::storage::{InfoBuilder, MemoryRegion, Storage};
 use crate::order::memory_state::StorageState;
-use crate::order::placement::Placement;
-use crate::order::release::owner::Owner;
+use crate::order::owned_memory::OwnedMemory;
 
 /// Memory of any element type that several structs share: slices of one array, or several views of one import.
 ///
@@ -82,13 +81,13 @@ impl<S: Storage + Send + Sync> SharedOwner for MaybeDangling<S> {
     }
 }
 
-impl SharedOwner for (Owner, Placement) {
+impl SharedOwner for OwnedMemory {
     fn state(&self) -> StorageState<'_> {
-        self.0.state(self.1)
+        self.state()
     }
 
     fn note_read(&self, _: StreamHandle) -> bool {
-        !self.1.is_unknown()
+        !self.placement().is_unknown()
     }
 
     fn note_write(&mut self, stream: StreamHandle) -> bool {
@@ -302,12 +301,7 @@ impl FromImport for SharedBuffer {
             mutability: info.mutability(),
         };
         let struct_type = info.struct_type().cloned();
-        let placement = import.stored_placement()?;
-        Ok(Self::from_inner(Inner {
-            memory: Ok(memory),
-            struct_type,
-            owner: (import.take_owner(), placement),
-        }))
+        Ok(Self::from_inner(Inner { memory: Ok(memory), struct_type, owner: import.take_memory()? }))
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod handover;
 pub(crate) mod memory_check;
 pub(crate) mod memory_state;
 pub(crate) mod number;
+pub(crate) mod owned_memory;
 pub(crate) mod placement;
 pub(crate) mod pool;
 pub(crate) mod record;

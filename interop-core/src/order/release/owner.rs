@@ -5,15 +5,12 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use std::sync::Arc;
 
 use crate::driver::functions::is_opened_by_parent;
 use crate::driver::number::EndsInNumber;
 use crate::driver::reach::{Reach, contain_panic};
 use crate::order::array_info::ArrayInfo;
 use crate::order::memory_check::reach_in_use;
-use crate::order::memory_state::StorageState;
-use crate::order::placement::Placement;
 use crate::order::uses::Uses;
 
 /// A type-erased value that keeps foreign memory alive until it is dropped.
@@ -37,8 +34,6 @@ pub struct Owner {
     release: Option<unsafe fn(NonNull<()>)>,
     /// The work that the release must come after, for memory that devices use.
     reach: Option<Reach>,
-    /// How the memory was used, for an import on its caller's stream and for a block of pool memory.
-    uses: Option<Arc<Uses>>,
 }
 
 // SAFETY: the constructors accept only values that may be dropped on any thread.
@@ -64,7 +59,7 @@ impl Owner {
     /// As [`new`](Self::new); also returns the address of the boxed value, which is stable until the owner is dropped.
     pub(crate) fn new_with_address<T: Send + 'static>(value: T) -> (Self, NonNull<T>) {
         let pointer = NonNull::from(Box::leak(Box::new(value)));
-        (Self { value: pointer.cast(), release: Some(drop_box::<T>), reach: None, uses: None }, pointer)
+        (Self { value: pointer.cast(), release: Some(drop_box::<T>), reach: None }, pointer)
     }
 
     /// Moves the value out of its box.
@@ -74,15 +69,14 @@ impl Owner {
     /// The owner was made by [`new_with_address`](Self::new_with_address) for a `T`, and no borrow of the value is used
     /// any more.
     pub(crate) unsafe fn into_value<T>(self) -> T {
-        let mut this = ManuallyDrop::new(self);
-        drop(this.uses.take());
+        let this = ManuallyDrop::new(self);
         // SAFETY: the pointer is that of a leaked box of a `T`, as the caller promises. `self` is not dropped.
         *unsafe { Box::from_raw(this.value.cast::<T>().as_ptr()) }
     }
 
     #[inline]
     pub(crate) const fn none() -> Self {
-        Self { value: NonNull::dangling(), release: None, reach: None, uses: None }
+        Self { value: NonNull::dangling(), release: None, reach: None }
     }
 
     /// Owns a value that `release` releases.
@@ -93,7 +87,7 @@ impl Owner {
     #[inline]
     #[must_use]
     pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
-        Self { value, release: Some(release), reach: None, uses: None }
+        Self { value, release: Some(release), reach: None }
     }
 
     /// The work that the release must come after. `None` for memory that no device uses.
@@ -107,13 +101,6 @@ impl Owner {
     #[must_use]
     pub(crate) fn with_reach(mut self, reach: Option<Reach>) -> Self {
         self.reach = reach;
-        self
-    }
-
-    /// Sets the record of the block of pool memory that this owner keeps alive.
-    #[cfg(feature = "python")]
-    pub(crate) fn with_uses(mut self, uses: Option<Arc<Uses>>) -> Self {
-        self.uses = uses;
         self
     }
 
@@ -134,43 +121,18 @@ impl Owner {
         }
     }
 
-    /// Whether the value is released without regard to any work. That of an import used on its caller's stream alone is: its library
+    /// Releases the value without regard to any work, if the memory of an import was used on its caller's stream alone: its library
     /// orders what comes next on the stream that is its own.
     #[inline]
-    pub(crate) fn needs_no_order(&self) -> bool {
-        let are_ordered = |uses: &Arc<Uses>| uses.are_ordered_by_caller() && !is_opened_by_parent();
-        self.reach.is_none() || self.uses.as_ref().is_some_and(are_ordered)
+    pub(crate) fn leave_order_to_caller(&mut self, uses: Option<&Uses>) {
+        if uses.is_some_and(|uses| uses.are_ordered_by_caller() && !is_opened_by_parent()) {
+            self.reach = None;
+        }
     }
 
     /// Whether there is something to release.
     pub(crate) const fn releases(&self) -> bool {
         self.release.is_some()
-    }
-
-    /// Starts the record of an import on its caller's stream. It lasts as long as the owner.
-    pub(crate) fn record_uses(&mut self) -> Arc<Uses> {
-        Arc::clone(self.uses.get_or_insert_with(Uses::of_import))
-    }
-
-    /// Notes that the memory may be used in a way that this crate does not see.
-    pub(crate) fn note_unknown(&self) {
-        if let Some(uses) = &self.uses {
-            uses.note_unknown();
-        }
-    }
-
-    /// The state of the memory, on which this work is pending.
-    #[inline]
-    pub(crate) fn state(&self, placement: Placement) -> StorageState<'_> {
-        let (uses, release_is_ordered) = (self.uses.as_ref(), self.reach.is_some());
-        let has_own_work = uses.is_some_and(|uses| uses.is_for_block());
-        StorageState { uses, has_own_work, release_is_ordered, ..StorageState::new(placement) }
-    }
-
-    /// How the memory was used.
-    #[inline]
-    pub(crate) fn uses(&self) -> Option<Arc<Uses>> {
-        self.uses.clone()
     }
 }
 

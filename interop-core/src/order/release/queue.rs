@@ -522,7 +522,7 @@ impl Drop for Owner {
             return;
         }
         let Some(_nested) = Nested::start(self) else { return };
-        if self.needs_no_order() { self.release_now() } else { after_work(core::mem::take(self)) }
+        if self.reach().is_none() { self.release_now() } else { after_work(core::mem::take(self)) }
     }
 }
 

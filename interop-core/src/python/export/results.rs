@@ -379,10 +379,11 @@ fn new_memory<B: FromArray + CudaArray>(
         let (info, memory) = detached(py, || new_memory_of_rust(spec, Some(stream)))?;
         let uses = memory.state().uses.cloned();
         // The storage orders its release itself.
-        let owner = Owner::new(memory).with_reach(Some(Reach::NONE)).with_uses(uses);
+        let owner = Owner::new(memory).with_reach(Some(Reach::NONE));
         // SAFETY: the description is that of the storage, which the owner keeps alive and nothing else accesses.
         let mut import = unsafe { Import::from_parts(info, owner) };
         // The memory was allocated for that stream, and nobody else has it: its uses stay known.
+        import.info.state.uses = uses;
         import.change(Change::Stated(Stream::anywhere(stream)));
         (import, None)
     };
