@@ -41,14 +41,15 @@ impl Accesses {
         }
     }
 
-    /// Numbers an access that begins behind this lock, and perhaps further ones.
+    /// Numbers an access and adds it, behind the first of its locks. Returns the number, and its place, if it has one.
     #[inline]
-    fn number(&mut self, access: &Access, thread: usize) -> u64 {
-        let equal = if self.many.is_empty() { None } else { self.many.number_of_equal(access, thread) };
-        equal.unwrap_or_else(|| {
-            self.next += LOCKS as u64;
-            self.next
-        })
+    fn begin(&mut self, access: &Access, thread: usize) -> (u64, Option<usize>) {
+        self.next += LOCKS as u64;
+        let recorded = Recorded { access: *access, number: self.next, thread };
+        if self.many.is_empty() {
+            return (recorded.number, self.add(recorded));
+        }
+        (self.many.begin(recorded), None)
     }
 
     /// Adds an access. Returns its place, if it has one.
@@ -226,9 +227,9 @@ fn begin_behind(
         return elsewhere;
     }
     let thread = this_thread();
-    let number = pieces.first_mut().map_or(0, |first| first.number(access, thread));
-    let mut place = None;
-    for accesses in pieces {
+    let Some((first, others)) = pieces.split_first_mut() else { return Ok(Ticket::NONE) };
+    let (number, mut place) = first.begin(access, thread);
+    for accesses in others {
         place = accesses.add(Recorded { access: *access, number, thread });
     }
     if access.by_device != 0 {

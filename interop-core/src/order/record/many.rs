@@ -5,7 +5,7 @@ use core::ops::Range;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use crate::order::record::access::{Access, Recorded, Ticket};
+use crate::order::record::access::{Recorded, Ticket};
 
 /// The accesses that begin at each address, and how many there are with one number.
 type ByStart = BTreeMap<usize, Vec<(Recorded, usize)>>;
@@ -43,22 +43,26 @@ impl ManyAccesses {
         near.find_map(|(_, near)| near.iter().map(|(near, _)| near).find(|near| is_met(near)))
     }
 
-    /// The number of an equal access by the same thread, which stands for both.
-    pub(crate) fn number_of_equal(&self, access: &Access, thread: usize) -> Option<u64> {
-        let range = access.elements.range();
-        let known = self.by_magnitude[magnitude(&range)].get(&range.start)?;
-        let equal = known.iter().find(|(known, _)| known.thread == thread && known.access == *access);
-        equal.map(|(known, _)| known.number)
+    /// Adds an access, or counts it with an equal one by the same thread, which stands for both. Returns its number.
+    pub(crate) fn begin(&mut self, new: Recorded) -> u64 {
+        self.count_with(new, |known| known.thread == new.thread && known.access == new.access)
     }
 
-    pub(crate) fn add(&mut self, recorded: Recorded) {
+    /// Adds an access that has its number.
+    pub(crate) fn add(&mut self, new: Recorded) {
+        self.count_with(new, |known| known.number == new.number);
+    }
+
+    fn count_with(&mut self, new: Recorded, is_same: impl Fn(&Recorded) -> bool) -> u64 {
         self.count += 1;
-        let range = recorded.access.elements.range();
+        let range = new.access.elements.range();
         let known = self.by_magnitude[magnitude(&range)].entry(range.start).or_default();
-        match known.iter_mut().find(|(known, _)| known.number == recorded.number) {
-            Some((_, count)) => *count += 1,
-            None => known.push((recorded, 1)),
+        if let Some((same, count)) = known.iter_mut().find(|(known, _)| is_same(known)) {
+            *count += 1;
+            return same.number;
         }
+        known.push((new, 1));
+        new.number
     }
 
     /// Removes an access. Returns it if it was there.
