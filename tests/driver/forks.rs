@@ -12,8 +12,8 @@ use std::thread;
 use interop_core::protocols::cai::CudaArrayInterface;
 use interop_core::protocols::dlpack::Versioned;
 use interop_core::{
-    CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LaunchScope, LeaseMut, StreamHandle,
-    live_exports,
+    CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LaunchScope, LeaseMut, SharedBuffer,
+    StreamHandle, live_exports,
 };
 use simulated_cuda::{Spin, sim};
 
@@ -311,5 +311,35 @@ fn while_a_thread_waits_for_a_block() {
         });
         drop(array);
         while finish_releases() != 0 {}
+    });
+}
+
+/// The child has the open scopes of the thread that forked, over memory of the host and of the GPU.
+#[test]
+fn while_a_scope_is_open() {
+    run_alone("forks::while_a_scope_is_open", || {
+        started();
+        let on = Place::primary(0).non_blocking().handle();
+        let data = Arc::new(CudaBuffer::zeroed(MemoryKind::Managed, 0, DType::I16, 32).unwrap());
+        let [mut one, two] = [Row { data: Arc::clone(&data), len: 32 }, Row { data, len: 32 }];
+        let data = SharedBuffer::new(LeaseMut::from_owner(vec![0_i16; 32]));
+        let [mut own, other] = [Row { data: data.clone(), len: 32 }, Row { data, len: 32 }];
+        let on_host = LaunchScope::new();
+        let scope = LaunchScope::on(&on);
+        scope.write_any(&mut one).unwrap();
+        on_host.write_any(&mut own).unwrap();
+        let mut scopes = Some((scope, on_host));
+        let found =
+            || [two.to_vec::<i16>(), other.to_vec::<i16>()].map(|found| found.map_err(|error| error.kind()));
+        let refused = [Err(ErrorKind::AlreadyBorrowed), Err(ErrorKind::AlreadyBorrowed)];
+        child_does(|| {
+            assert_eq!(found(), refused);
+            drop(scopes.take());
+            assert_eq!(found(), [Err(ErrorKind::Driver), Ok(vec![0; 32])]);
+        });
+        assert_eq!(found(), refused);
+        let (scope, on_host) = scopes.take().unwrap();
+        scope.finish().and_then(|()| on_host.finish()).unwrap();
+        assert_eq!(found(), [Ok(vec![0; 32]), Ok(vec![0; 32])]);
     });
 }

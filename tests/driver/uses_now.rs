@@ -328,15 +328,24 @@ fn a_panic_between_two_doors() {
 
 /// So many accesses are in the maps of the record.
 #[test]
-fn a_scope_beside_many_views() {
+fn a_scope_beside_ten_thousand_views() {
     let scene = Scene::new();
-    let many: Vec<_> = (0..100).map(|_| row(buffer(MemoryKind::Managed))).collect();
+    let all = SharedBuffer::new(CudaBuffer::zeroed(MemoryKind::Managed, 0, DType::I16, 10_000).unwrap());
+    let many: Vec<_> = (0..10_000).map(|at| Row { data: all.byte_offset(2 * at).unwrap(), len: 1 }).collect();
     let views: Vec<_> = many.iter().map(|row| row.view::<i16, 1>().unwrap().host_view().unwrap()).collect();
     let [one, two] = two_of(MemoryKind::Managed);
     assert!(scene.beside(one, || two.to_vec::<i16>()).is_none());
     assert_eq!(two.to_vec::<i16>().unwrap(), [0x0101; LEN]);
+    // Each of them counts.
+    let mut last = Row { data: many[9_999].data.clone(), len: 1 };
+    let scope = LaunchScope::on(&scene.on[1]);
+    assert_eq!(scope.write_any(&mut last).map(drop).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
+    drop(scope);
     drop(views);
-    drop((many, two));
+    let scope = LaunchScope::on(&scene.on[1]);
+    scope.write_any(&mut last).unwrap();
+    scope.finish().unwrap();
+    drop((many, last, all, two));
     scene.ended();
 }
 
@@ -368,6 +377,28 @@ fn scopes_on_the_default_streams_of_two_contexts() {
     scene.ended();
     drop(data);
     foreign.destroy();
+}
+
+/// Whoever waits for all work on memory, because its stream is unknown, waits in the contexts of the memory. The work of a scope may be
+/// in another one.
+#[test]
+fn a_scope_on_a_stream_of_another_context() {
+    let (scene, other) = (Scene::new(), Place::foreign(0));
+    let stream = other.non_blocking();
+    for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Managed, MemoryKind::Pinned] {
+        let [mut one, two] = two_of(kind);
+        let on = stream.handle();
+        let scope = LaunchScope::on(&on);
+        queue(&scope, &mut one).unwrap();
+        scope.finish().unwrap();
+        let named = LaunchScope::on(&scene.on[1]);
+        queue(&named, &mut one).unwrap();
+        named.finish().unwrap();
+        assert_eq!(two.to_vec::<i16>().unwrap(), [0x0202; LEN], "{kind:?}");
+    }
+    scene.ended();
+    stream.destroy();
+    other.destroy();
 }
 
 /// The tensor knows the stream for which it was exported: no `unsafe` states another one.

@@ -191,11 +191,10 @@ impl<'a> Member<'a> {
             // The graph is ordered where it is launched.
             return self.only_stream().is_some_and(|own| fails(Waiter::Stream(own)));
         }
-        // The storage frees the memory in the order of its own stream. Whoever uses an array on an unknown stream waits for
-        // all work.
+        // The storage frees the memory in the order of its own stream.
         let MemoryState { placement, ref of_storage, .. } = self.state;
         let streams = [Some(placement), of_storage.as_deref().copied()].into_iter().flatten();
-        let mut needs_host = placement.is_nothing();
+        let mut needs_host = placement.is_nothing() || self.work().misses(scope).unwrap_or(true);
         for own in streams.filter_map(|work| work.stream(self.device)) {
             needs_host |= fails(Waiter::Stream(own));
         }

@@ -103,6 +103,11 @@ impl Reach {
         self.context == Some(context) || (self.is_everywhere && is_primary())
     }
 
+    /// Returns whether a context in which there is work is one of them.
+    pub(crate) fn contains(self, context: Context) -> bool {
+        self.context == Some(context) || (self.is_everywhere && context.primary_ordinal().is_some())
+    }
+
     /// The context of the memory, if it is known.
     pub(crate) fn own(self) -> Option<Context> {
         self.context

@@ -66,6 +66,21 @@ impl<'a> ArrayWork<'a> {
         order(waiter, self.part(work, self.state.uses.as_deref())).map(drop)
     }
 
+    /// Whether those who wait for all work on the memory, because its stream is unknown, would miss that of a stream: one of a
+    /// context that is none of theirs.
+    ///
+    /// # Errors
+    ///
+    /// As [`stream_wait`](crate::cuda::stream_wait()).
+    pub(crate) fn misses(self, stream: Stream) -> Result<bool> {
+        let is_followed = || self.state.uses.as_deref().is_some_and(|uses| uses.can_follow(stream));
+        if !matches!(self.state.placement, Placement::Unknown) || is_followed() || unordered().unknown_work {
+            return Ok(false);
+        }
+        let Some(MemoryUse { reach, .. }) = memory_use(self.address, self.device)? else { return Ok(false) };
+        Ok(!reach.contains(stream.for_device(self.device).context(driver()?)?))
+    }
+
     /// Records events behind the work.
     ///
     /// # Errors
@@ -196,8 +211,8 @@ pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
     Ok(stream)
 }
 
-/// Makes an array's own stream wait for the work on the array that was queued on `stream`. Does nothing if the stream is
-/// unknown, because whoever uses the array waits for all work then.
+/// Makes an array's own stream wait for the work on the array that was queued on `stream`. If that is unknown, whoever uses the array
+/// waits for all work then, so the host waits for what they would miss.
 ///
 /// # Errors
 ///
@@ -210,7 +225,10 @@ pub(crate) fn hand_back(info: &ArrayInfo, stream: StreamHandle) -> Result<()> {
         return Ok(());
     };
     let placement = info.state.placement;
-    let Some(own) = placement.handle() else { return Ok(()) };
+    let Some(own) = placement.handle() else {
+        let is_missed = info.work().misses(work)?;
+        return if is_missed { order(Waiter::Host, Work::Stream(work)).map(drop) } else { Ok(()) };
+    };
     if own == StreamHandle::NothingPending {
         let found = text!("{own}, and pending work on the {stream}");
         let allowed = "a struct whose `stream` field holds a stream that can wait for the work";

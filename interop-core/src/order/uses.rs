@@ -115,6 +115,13 @@ impl Uses {
         }
     }
 
+    /// Whether work on this stream is before the event behind the known work, once it is noted.
+    pub(crate) fn can_follow(&self, on: Stream) -> bool {
+        let is_known = self.state.load(Ordering::Relaxed) & UNKNOWN == 0;
+        let is_home = |work: &BlockWork| work.home.key == key_of(on.handle());
+        is_known && self.work().is_some_and(|work| work.as_ref().is_some_and(is_home))
+    }
+
     fn follow(&self, on: Stream) -> Option<()> {
         let driver = driver().ok()?;
         let mut work = self.work()?;
