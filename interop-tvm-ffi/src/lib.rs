@@ -44,8 +44,8 @@
 //! | [`CallError`] | an error with the class of its exception |
 //! | [`guide`] | PyTorch, JAX, kernels of Hugging Face, C |
 //!
-//! The project `examples/hello-functions` in the repository is one to copy. Its functions work on the host and, by kernels in
-//! Rust, on a GPU.
+//! The project `examples/hello-functions` in the repository is one to copy. Its functions are kernels in Rust, which run where the arrays
+//! are: on the CPU or on a GPU.
 
 pub mod abi;
 // `abi` has the C structs, `runtime` finds the functions of `libtvm_ffi` in the process, `entry` runs a function and catches its

@@ -18,11 +18,13 @@ use interop_core::{
     StreamHandle,
 };
 
+use crate::children::child_does;
 use crate::cuda_program::Place;
 use crate::exclusive_driver::turn;
 use crate::support::allocator::watch;
 use crate::support::arrays::{Array, Pinned};
 use crate::support::assert_told;
+use crate::support::run_alone;
 
 #[kernel(same_shape(to, from))]
 fn add(thread: Thread<'_>, mut to: ViewMut<'_, i16, 1>, from: View<'_, i16, 1>, by: i16) {
@@ -173,10 +175,8 @@ fn kernels_of_each_kind_run_in_one_scope() {
     assert_eq!(blocks.to_vec::<u64>().unwrap(), [0, 1, 2, 3, 4]);
 }
 
-/// More elements than one thread has, with the feature `rayon` on several.
-#[test]
-fn a_large_array_is_done_once() {
-    let _turn = turn();
+/// Adds more elements than one thread has, with the feature `rayon` on several.
+fn add_many() {
     let from: Vec<i16> = (0..1_000_000_u32).map(|at| (at % 1000) as i16).collect();
     let (mut to, added) = (row(&from), row(&from));
     let scope = LaunchScope::new();
@@ -184,6 +184,25 @@ fn a_large_array_is_done_once() {
     scope.launch(&KERNELS, arrays.launch_size(), add_all::with(arrays)).unwrap();
     drop(scope);
     assert!(numbers(&to).iter().zip(&from).all(|(sum, x)| *sum == 2 * x));
+}
+
+#[test]
+fn a_large_array_is_done_once() {
+    let _turn = turn();
+    add_many();
+}
+
+/// The threads that a launch has used do not live in a child that is forked later: it would wait for them for ever.
+#[test]
+fn a_child_launches_after_a_launch_of_its_parent() {
+    run_alone("host_launches::a_child_launches_after_a_launch_of_its_parent", || {
+        add_many();
+        child_does(|| {
+            add_many();
+            child_does(add_many);
+        });
+        add_many();
+    });
 }
 
 #[test]
@@ -294,6 +313,44 @@ fn memory_that_others_use_is_refused() {
     assert_eq!(arguments.err().map(|error| error.to_string()), None, "nobody uses it any more");
 }
 
+/// Arguments that a caller lends may be parts of one array, if no element is in two of them.
+#[test]
+fn arguments_that_overlap_are_refused() {
+    let _turn = turn();
+    let mut memory = [1_i16, 2, 3, 4, 5, 6];
+    let data = memory.as_mut_ptr();
+    let add = |first: u64, stride: i64| {
+        let (mut shape, mut strides) = ([3_i64], [stride]);
+        let mut tensor = |byte_offset| DLTensor {
+            data: data.cast(),
+            device: Device::CPU,
+            ndim: 1,
+            dtype: DType::I16,
+            shape: shape.as_mut_ptr(),
+            strides: strides.as_mut_ptr(),
+            byte_offset,
+        };
+        let (to, from) = (tensor(0), tensor(2 * first));
+        // SAFETY: the tensor describes elements of `memory`, which live, and which nothing else uses meanwhile but `from`.
+        let mut to: ArrayD<BorrowedMut<'_, i16>> =
+            unsafe { BorrowedTensor::array(&raw const to, Mutability::Writable, |_| None) }?;
+        // SAFETY: as above.
+        let from: ArrayD<Borrowed<'_, i16>> =
+            unsafe { BorrowedTensor::array(&raw const from, Mutability::ReadOnly, |_| None) }?;
+        let scope = LaunchScope::new();
+        let arrays = scope.elementwise((&mut to, &from))?;
+        scope.launch(&KERNELS, arrays.launch_size(), add_all::with(arrays))?;
+        scope.finish()
+    };
+    add(3, 1).unwrap();
+    add(1, 2).unwrap();
+    for (first, stride) in [(0, 1), (2, 1), (2, 2)] {
+        let error = add(first, stride).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyBorrowed, "{error}");
+    }
+    assert_eq!(memory, [5 + 7, 7, 9 + 4, 4, 5 + 6, 6]);
+}
+
 /// The scope ends, and the array is used again.
 #[test]
 fn a_panic_of_the_kernel_passes_through_the_scope() {
@@ -311,6 +368,15 @@ fn a_panic_of_the_kernel_passes_through_the_scope() {
     to = row(&[1, 2, 3]);
     launch(&mut to);
     assert_eq!(numbers(&to), [2, 3, 4]);
+    // One of several threads panics.
+    let mut many = vec![1; 1_000_000];
+    many[999_999] = i16::MAX;
+    let mut many = row(&many);
+    let panic = catch_unwind(AssertUnwindSafe(|| launch(&mut many))).unwrap_err();
+    assert!(panic.downcast_ref::<String>().unwrap() == "below the maximum");
+    assert_eq!(numbers(&many)[999_999], i16::MAX);
+    launch(&mut to);
+    assert_eq!(numbers(&to), [3, 4, 5]);
     let scope = LaunchScope::new();
     let arguments = first_only::try_with(scope.write(&mut to)).unwrap();
     let panic = catch_unwind(AssertUnwindSafe(|| scope.launch(&KERNELS, FEW, arguments))).unwrap_err();

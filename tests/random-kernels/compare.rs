@@ -194,22 +194,32 @@ include!(concat!(env!("OUT_DIR"), "/cases.rs"));
 
 /// Compares launches of all kernels in a place with `run`.
 fn assert_as_run(place: Place, launch: impl Fn(Case, Launch) -> Vec<Vec<u64>>) {
+    let (mut wrong, mut elements) = (Vec::new(), 0);
     for (name, case) in CASES {
         for seed in 0..LAUNCHES {
-            let (expected, found) =
-                (case(Launch::new(seed, Place::Run)), launch(*case, Launch::new(seed, place)));
-            for (number, (expected, found)) in expected.iter().zip(&found).enumerate() {
-                let wrong =
-                    expected.iter().zip(found).enumerate().find(|(_, (expected, found))| expected != found);
-                let Launch { shape, threads, .. } = Launch::new(seed, place);
-                assert_eq!(
-                    wrong, None,
-                    "{name}, launch {seed}: array {number} of {shape:?}, {threads} threads"
-                );
+            let expected = case(Launch::new(seed, Place::Run));
+            let found = launch(*case, Launch::new(seed, place));
+            let pairs = expected.iter().zip(&found).enumerate();
+            elements += expected.iter().map(Vec::len).sum::<usize>();
+            for (array, (expected, found)) in pairs {
+                let pairs = expected.iter().zip(found).enumerate();
+                if let Some((at, (expected, found))) =
+                    pairs.into_iter().find(|(_, (one, other))| one != other)
+                {
+                    let Launch { shape, threads, .. } = Launch::new(seed, place);
+                    wrong.push(format!(
+                        "{name}, launch {seed} of {shape:?}, {threads} threads: array {array} has {found:x} at {at}, and {expected:x} in `run`"
+                    ));
+                }
             }
         }
     }
-    println!("{LAUNCHES} launches of each of {} kernels have the bits of `run`", CASES.len());
+    println!(
+        "{} kernels, {LAUNCHES} launches each, {elements} elements: {} differ from `run`",
+        CASES.len(),
+        wrong.len()
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

@@ -28,8 +28,9 @@ const PRIVATE: [&str; 5] = ["--package=interop-core", "--lib", "--", "maybe_dang
 const NARROW: [&str; 5] =
     ["--package=interop-core", "--lib", "--target=i686-unknown-linux-gnu", "--", "a_gigabyte"];
 
-/// Kernels on the CPU, with one thread of the system for each thread of a block: Miri finds their races.
-const KERNELS: [&str; 4] = ["--package=interop-kernel", "--test=kernels", "--test=rows", "--features=half"];
+/// Kernels on the CPU, with one thread of the system for each thread of a block, or for each part of a launch: Miri finds their races.
+const KERNELS: [&str; 5] =
+    ["--package=interop-kernel", "--test=kernels", "--test=rows", "--test=host_launch", "--features=half"];
 
 /// A test that Stacked Borrows, the older of Miri's two models, rejects.
 const TREE_BORROWS: [&str; 5] =
