@@ -9,7 +9,7 @@ use simulated_cuda::Mistake;
 
 use crate::counted_imports::drained;
 use crate::cuda_program::{Bytes, Place, Stream, current};
-use crate::exclusive_driver::turn;
+use crate::exclusive_driver::{first_gpu, turn};
 use crate::order_settings::set_unordered;
 use crate::support::arrays::Array;
 use crate::support::assert_told;
@@ -61,8 +61,7 @@ fn the_driver_names_the_device() {
 /// The caller names the device, so the address is not queried. The release still waits for the work.
 #[test]
 fn a_device_that_the_caller_names_is_believed() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for (bytes, device) in [
         (place.bytes(0, 8), Device::cuda(0)),
         (place.pool(0, 8), Device::cuda(0)),
@@ -87,8 +86,7 @@ fn a_device_that_the_caller_names_is_believed() {
 
 #[test]
 fn every_stated_stream_is_ordered_before_every_consumer() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let streams = || [place.legacy(), place.per_thread(), place.blocking(), place.non_blocking()];
     for version in [0, 1, 2, 3] {
         for (producer, consumer) in streams().into_iter().flat_map(|from| streams().map(|to| (from, to))) {
@@ -112,8 +110,7 @@ fn every_stated_stream_is_ordered_before_every_consumer() {
 
 #[test]
 fn version_three_without_a_stream_has_nothing_pending() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 8);
     for unknown_work in [false, true] {
         set_unordered(Unordered { unknown_work, ..unordered() });
@@ -130,8 +127,7 @@ fn version_three_without_a_stream_has_nothing_pending() {
 
 #[test]
 fn an_earlier_version_comes_after_all_work() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let producers = [("non-blocking", place.non_blocking()), ("blocking", place.blocking())];
     for (unknown_work, expected) in [(false, 7), (true, 1)] {
         set_unordered(Unordered { unknown_work, ..unordered() });
@@ -187,8 +183,7 @@ fn an_earlier_version_comes_after_all_contexts_that_its_memory_may_be_used_in() 
 
 #[test]
 fn a_consumer_that_wants_no_order_gets_none() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, producer) = (place.bytes(1, 8), place.non_blocking());
     producer.fill(&data, 7);
     for version in [2, 3] {
@@ -254,8 +249,7 @@ fn a_default_stream_is_that_of_the_context_of_the_memory() {
 
 #[test]
 fn bad_dicts_are_refused_with_the_driver_s_answer_and_their_owner_goes_once() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, host, dead) = (place.bytes(0, 8), [0_u8; 8], place.non_blocking());
     let freed = place.bytes(0, 8).at();
     dead.destroy();
@@ -283,8 +277,7 @@ fn bad_dicts_are_refused_with_the_driver_s_answer_and_their_owner_goes_once() {
 
 #[test]
 fn a_capture_is_seen_before_the_order_of_all_work() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, consumer) = (place.bytes(0, 8), place.non_blocking());
     for (captures, to) in [(place.blocking(), consumer), (consumer, consumer)] {
         captures.begin();
@@ -327,8 +320,7 @@ fn an_empty_array_is_on_the_device_that_is_current() {
 /// The driver crashes on most queries of a destroyed stream.
 #[test]
 fn a_consumer_that_was_destroyed_is_asked_for_its_context_and_no_more() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, dead) = (place.bytes(0, 8), place.non_blocking());
     dead.destroy();
     let (count, import) = arrive(&dict(&data, 2, None), dead.handle());
@@ -342,8 +334,7 @@ fn a_consumer_that_was_destroyed_is_asked_for_its_context_and_no_more() {
 #[test]
 fn the_host_waits_for_all_work_where_no_event_comes_after_it() {
     const NOT_FOUND: i32 = 500;
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, consumer) = (place.bytes(1, 8), place.non_blocking());
     let producer = place.non_blocking();
     let spin = producer.spin();
@@ -358,8 +349,7 @@ fn the_host_waits_for_all_work_where_no_event_comes_after_it() {
 
 #[test]
 fn what_we_write_we_read() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (data, producer, consumer) = (place.bytes(1, 8), place.non_blocking(), place.non_blocking());
     producer.spin();
     producer.fill(&data, 7);

@@ -9,7 +9,7 @@ use interop_core::{
 
 use crate::counted_imports::{self, ReadyOn, Row, arrive, arrive_on, drained, tell};
 use crate::cuda_program::{Bytes, LARGE, Place, Stream, set_current};
-use crate::exclusive_driver::turn;
+use crate::exclusive_driver::{first_gpu, turn};
 use crate::support::arrays::{Array, Matrix};
 use crate::support::counted_owners::elsewhere;
 use crate::support::foreign_tensors::Ledger;
@@ -32,8 +32,7 @@ fn streams(place: Place) -> [Stream; 3] {
 
 #[test]
 fn only_the_pointer_is_asked_about_and_the_release_is_at_once() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for bytes in [64, 2 * LARGE] {
         let data = place.bytes(0, bytes);
         // A release of other memory is pending, for which nobody polls here.
@@ -61,8 +60,7 @@ fn only_the_pointer_is_asked_about_and_the_release_is_at_once() {
 
 #[test]
 fn our_own_operations_stay_on_the_stream() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     for stream in streams(place) {
         stream.fill(&data, 7);
@@ -78,7 +76,7 @@ fn our_own_operations_stay_on_the_stream() {
 #[test]
 fn what_is_used_otherwise_is_released_after_the_work() {
     type Use = fn(Row<LeaseMut<i16>>, Stream);
-    let uses: [(&str, Use); 10] = [
+    let uses: [(&str, Use); 12] = [
         ("a kernel view", |array, _| {
             array.view::<i16, 1>().unwrap().kernel_view().unwrap();
         }),
@@ -99,11 +97,24 @@ fn what_is_used_otherwise_is_released_after_the_work() {
         ("another thread", |array, _| {
             elsewhere(move || drop(array));
         }),
+        ("a scope that is forgotten", |mut array, _| {
+            let own = Place::primary(0).non_blocking();
+            let scope = LaunchScope::on(&own);
+            scope.write_any(&mut array).unwrap();
+            std::mem::forget(scope);
+        }),
+        ("a kernel view before a scope", |mut array, _| {
+            array.view::<i16, 1>().unwrap().kernel_view().unwrap();
+            let scope = LaunchScope::new();
+            scope.write_any(&mut array).unwrap();
+            scope.finish().unwrap();
+        }),
     ];
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, stream) = (place.bytes(0, 64), place.non_blocking());
     for (name, spend) in uses {
+        // A scope that is forgotten keeps its memory for ever.
+        let data = place.bytes(0, 64);
         let (ledger, array) = row(&data, stream);
         let spin = place.non_blocking().spin();
         spend(array, stream);
@@ -126,8 +137,7 @@ fn what_is_used_otherwise_is_released_after_the_work() {
 /// What only looks at the description uses nothing.
 #[test]
 fn a_look_at_the_description_is_no_use() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (data, stream) = (place.bytes(0, 64), place.non_blocking());
     let (ledger, array) = row(&data, stream);
     let info = array.info().unwrap();
@@ -142,8 +152,7 @@ fn a_look_at_the_description_is_no_use() {
 
 #[test]
 fn a_capture_stays_valid() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for bytes in [64, 2 * LARGE] {
         let data = place.bytes(0, bytes);
         // A small release is pending, and another one of a large array has its event.
@@ -178,8 +187,7 @@ fn a_capture_stays_valid() {
 
 #[test]
 fn an_array_that_is_kept_leaves_the_stream() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let stream = place.non_blocking();
     stream.spin();
@@ -192,15 +200,13 @@ fn an_array_that_is_kept_leaves_the_stream() {
     assert_eq!(kept.to_vec::<i16>().unwrap(), [0x707; 32]);
     drop(kept.0.into_dlpack().unwrap());
     assert_eq!((finish_releases(), ledger.released()), (0, 1));
-    turn.assert_no_reports();
 }
 
 /// Its library works on, on a stream that nobody knows: a scope comes after what the library did, and before what it does.
 /// The host reads what it did.
 #[test]
 fn an_array_that_is_kept_is_ordered_with_all_work() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (data, copied) = (place.bytes(0, 64), place.bytes(0, 64));
     let (stream, theirs, other) = (place.non_blocking(), place.non_blocking(), place.non_blocking());
     let (ledger, import) = on(&data, stream);
@@ -235,14 +241,12 @@ fn an_array_that_is_kept_is_ordered_with_all_work() {
     }
     drop((kept, with_a_field));
     assert_eq!((finish_releases(), ledger.released(), field.released()), (0, 1, 1));
-    turn.assert_no_reports();
 }
 
 /// The import that comes back can be used for the call, on the stream that captures.
 #[test]
 fn an_array_cannot_be_kept_during_a_capture() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (data, stream) = (place.bytes(0, 64), place.non_blocking());
     // A release is pending, whose event would invalidate the capture.
     drop(arrive(&data, GPU).1);
@@ -255,51 +259,52 @@ fn an_array_cannot_be_kept_during_a_capture() {
     drop(array);
     assert!(stream.end());
     assert_eq!((finish_releases(), ledger.released()), (0, 1));
-    turn.assert_no_reports();
 }
 
-/// A graph orders its own work, also for an array whose stream the user has named.
+/// A graph orders its own work: on the stream that the user has named, in a scope on it, and in one on another stream, into which the
+/// capture is forked.
 #[test]
-fn an_array_on_a_captured_stream_stays_there() {
-    let turn = turn();
-    let place = Place::primary(0);
-    let (data, stream) = (place.bytes(0, 64), place.non_blocking());
-    stream.begin();
-    let (ledger, import) = arrive(&data, GPU);
-    let array: Row<LeaseMut<i16>> = Row::from_import(import.ready_on(stream.handle())).unwrap();
-    assert_eq!(array.info().unwrap().stream(), Some(stream.handle()));
-    drop(array);
-    assert!(stream.end());
-    assert_eq!((finish_releases(), ledger.released()), (0, 1));
-    turn.assert_no_reports();
-}
-
-#[test]
-fn a_per_thread_stream_that_captures_stays() {
-    let turn = turn();
-    let place = Place::primary(0);
+fn arrays_and_scopes_take_part_in_a_capture() {
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
+    let in_scope = |stream: Stream, own: Option<&Stream>| {
+        let (ledger, mut array) = row(&data, stream);
+        let (scope, on) = (own.map_or_else(LaunchScope::new, LaunchScope::on), *own.unwrap_or(&stream));
+        scope.write_any(&mut array).unwrap();
+        assert_eq!(scope.stream::<StreamHandle>().unwrap(), on.handle());
+        on.fill(&data, 4);
+        scope.finish().unwrap();
+        ledger
+    };
+    let named = |stream: Stream| {
+        let (ledger, import) = arrive(&data, GPU);
+        let array: Row<LeaseMut<i16>> = Row::from_import(import.ready_on(stream.handle())).unwrap();
+        assert_eq!(array.info().unwrap().stream(), Some(stream.handle()));
+        ledger
+    };
+    let other = place.non_blocking();
+    let uses: [(&str, &dyn Fn(Stream) -> Ledger); 3] = [
+        ("named", &named),
+        ("its scope", &|stream| in_scope(stream, None)),
+        ("a scope elsewhere", &|stream| in_scope(stream, Some(&other))),
+    ];
     set_current(Some(place));
-    let stream = place.per_thread();
-    stream.begin();
-    let (ledger, mut array) = row(&data, stream);
-    let scope = LaunchScope::new();
-    scope.write_any(&mut array).unwrap();
-    assert_eq!(scope.stream::<StreamHandle>().unwrap(), StreamHandle::PerThreadDefault);
-    stream.fill(&data, 4);
-    scope.finish().unwrap();
-    drop(array);
-    assert!(stream.end());
+    for (name, used) in uses {
+        for stream in [place.non_blocking(), place.per_thread()] {
+            stream.begin();
+            let ledger = used(stream);
+            assert!(stream.end(), "{name}: {stream:?}");
+            assert_eq!((finish_releases(), ledger.released()), (0, 1), "{name}: {stream:?}");
+        }
+    }
     set_current(None);
-    assert_eq!((finish_releases(), ledger.released()), (0, 1));
     turn.assert_no_reports();
 }
 
 /// The table of records has an end. What comes without one is on the caller's stream all the same.
 #[test]
 fn an_array_without_a_record_is_on_the_stream() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (data, stream) = (place.bytes(0, 64), place.non_blocking());
     let held: Vec<_> = (0..1500).map(|_| row(&data, stream)).collect();
     let (first, import) = on(&data, stream);
@@ -314,7 +319,6 @@ fn an_array_without_a_record_is_on_the_stream() {
     assert_eq!(kept.to_vec::<i16>().unwrap(), [0; 32]);
     drop((kept, held));
     assert_eq!((finish_releases(), first.released(), second.released()), (0, 1, 1));
-    turn.assert_no_reports();
 }
 
 #[test]
@@ -328,8 +332,7 @@ fn an_empty_stream_field_leaves_the_stream_of_the_caller() {
         #[cuda_array(stream)]
         stream: Option<StreamHandle>,
     }
-    let turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (data, stream) = (place.bytes(0, 64), place.non_blocking());
     stream.spin();
     stream.fill(&data, 7);
@@ -339,7 +342,6 @@ fn an_empty_stream_field_leaves_the_stream_of_the_caller() {
     assert_eq!(array.to_vec::<i16>().unwrap(), [0x707; 32]);
     drop(array);
     assert_eq!((finish_releases(), ledger.released()), (0, 1));
-    turn.assert_no_reports();
 }
 
 /// The handle of a destroyed stream may belong to another one by now.
@@ -364,14 +366,12 @@ fn a_stream_that_is_gone_is_not_used_by_the_release() {
         assert_eq!((drained(), ledger.released()), (0, 1));
         next.destroy();
     }
-    turn.assert_no_reports();
 }
 
 /// A per-thread default stream is another one on another thread, so the stream that waits for it takes its place.
 #[test]
 fn a_per_thread_stream_becomes_the_legacy_one() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     place.per_thread().spin();
     place.per_thread().fill(&data, 7);
@@ -379,14 +379,12 @@ fn a_per_thread_stream_becomes_the_legacy_one() {
     assert_eq!(array.info().unwrap().stream(), Some(StreamHandle::LegacyDefault));
     elsewhere(move || assert_eq!(array.to_vec::<i16>().unwrap(), [0x707; 32]));
     assert_eq!(finish_releases(), 0);
-    turn.assert_no_reports();
 }
 
 /// Imports beyond the table of records are released by events.
 #[test]
 fn any_number_of_arrays_is_released_once() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (data, stream) = (place.bytes(0, 64), place.non_blocking());
     let (ledgers, rows): (Vec<_>, Vec<_>) = (0..1500).map(|_| row(&data, stream)).unzip();
     drop(rows);
@@ -396,8 +394,7 @@ fn any_number_of_arrays_is_released_once() {
 
 #[test]
 fn a_tensor_that_is_refused_is_released_at_once() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (data, stream) = (place.bytes(0, 64), place.non_blocking());
     let (ledger, import) = on(&data, stream);
     let refused = Matrix::<Lease<f64>>::from_import(import).unwrap_err();
@@ -414,8 +411,7 @@ fn a_tensor_that_is_refused_is_released_at_once() {
 #[test]
 fn the_uses_of_any_number_of_arrays_are_known() {
     const MANY: usize = 2000;
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, stream) = (place.bytes(0, 64), place.non_blocking());
     let (ledgers, arrays): (Vec<_>, Vec<_>) = (0..MANY).map(|_| row(&data, stream)).unzip();
     turn.reset_calls();

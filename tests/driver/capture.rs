@@ -12,7 +12,7 @@ use simulated_cuda::{Live, Mistake};
 
 use crate::counted_imports::{ReadyOn, arrive, drained, tell};
 use crate::cuda_program::{LARGE, Place, Stream, current};
-use crate::exclusive_driver::turn;
+use crate::exclusive_driver::first_gpu;
 use crate::support::arrays::Array;
 use crate::support::assert_told;
 use crate::support::counted_owners::elsewhere;
@@ -48,8 +48,7 @@ fn captured(place: Place) -> Vec<Stream> {
 
 #[test]
 fn an_edge_out_of_a_capture_or_into_one_is_refused_and_the_capture_stays_good() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for (mode, stream) in captured(place).into_iter().enumerate().map(|(at, stream)| (at / 2, stream)) {
         for other in others(place) {
             for into in [false, true] {
@@ -77,8 +76,7 @@ fn an_edge_out_of_a_capture_or_into_one_is_refused_and_the_capture_stays_good() 
 
 #[test]
 fn a_capture_need_not_wait_for_an_idle_default_stream() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let stream = place.non_blocking();
     for default in [StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault] {
         stream.begin();
@@ -92,8 +90,7 @@ fn a_capture_need_not_wait_for_an_idle_default_stream() {
 
 #[test]
 fn within_one_capture_an_edge_is_made() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (origin, branch) = (place.non_blocking(), place.non_blocking());
     origin.begin();
     origin.fork(branch);
@@ -105,8 +102,7 @@ fn within_one_capture_an_edge_is_made() {
 
 #[test]
 fn without_the_edge_the_branch_does_not_come_back() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (origin, branch, data) = (place.non_blocking(), place.non_blocking(), place.bytes(0, 8));
     origin.begin();
     origin.fork(branch);
@@ -118,8 +114,7 @@ fn without_the_edge_the_branch_does_not_come_back() {
 
 #[test]
 fn two_captures_are_not_merged() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let streams = [place.non_blocking(), place.non_blocking()];
     for stream in streams {
         stream.begin();
@@ -135,8 +130,7 @@ fn two_captures_are_not_merged() {
 
 #[test]
 fn the_same_stream_and_no_ordering_are_fine() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for stream in [place.blocking(), place.non_blocking()] {
         stream.begin();
         let this = stream.handle();
@@ -151,8 +145,7 @@ fn the_same_stream_and_no_ordering_are_fine() {
 
 #[test]
 fn streams_beside_a_capture_are_ordered() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (captures, producer, consumer) = (place.blocking(), place.non_blocking(), place.non_blocking());
     let data = place.bytes(1, 8);
     captures.begin();
@@ -164,8 +157,7 @@ fn streams_beside_a_capture_are_ordered() {
 
 #[test]
 fn the_legacy_stream_is_not_touched_while_a_stream_that_joins_with_it_captures() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (captures, other) = (place.blocking(), place.non_blocking());
     captures.begin();
     let legacy = StreamHandle::LegacyDefault;
@@ -189,8 +181,7 @@ fn the_legacy_stream_is_not_touched_while_a_stream_that_joins_with_it_captures()
 
 #[test]
 fn the_host_waits_for_no_stream_that_captures_and_for_all_others() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (captures, other, data) = (place.non_blocking(), place.non_blocking(), place.pinned(1, 8));
     captures.begin();
     turn.reset_calls();
@@ -209,8 +200,7 @@ fn the_host_waits_for_no_stream_that_captures_and_for_all_others() {
 
 #[test]
 fn a_release_beside_a_blocking_capture_is_parked_until_the_capture_is_over() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, captures) = (place.bytes(0, 64), place.blocking());
     let (ledger, import) = arrive(&data, GPU);
     captures.begin();
@@ -225,8 +215,7 @@ fn a_release_beside_a_blocking_capture_is_parked_until_the_capture_is_over() {
 /// says so.
 #[test]
 fn the_release_of_a_large_array_beside_a_non_blocking_capture_spoils_it() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, captures) = (place.bytes(0, LARGE), place.non_blocking());
     let (ledger, import) = arrive(&data, GPU);
     captures.begin();
@@ -241,8 +230,7 @@ fn the_release_of_a_large_array_beside_a_non_blocking_capture_spoils_it() {
 /// imports and for our exports, without a `HoldReleases` guard. The release waits for the end of the capture.
 #[test]
 fn small_arrays_that_another_thread_drops_leave_a_capture_alone() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for mode in 0..3 {
         let (data, captures) = (place.bytes(0, 256 << 10), place.non_blocking());
         let (ledgers, arrays): (Vec<Ledger>, Vec<_>) = (0..4)
@@ -265,8 +253,7 @@ fn small_arrays_that_another_thread_drops_leave_a_capture_alone() {
 
 #[test]
 fn held_releases_leave_every_capture_alone() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, captures) = (place.bytes(0, 64), place.non_blocking());
     let (ledger, import) = arrive(&data, GPU);
     let (held, also) = (HoldReleases::new(), HoldReleases::new());
@@ -283,8 +270,7 @@ fn held_releases_leave_every_capture_alone() {
 
 #[test]
 fn what_is_imported_for_a_stream_that_captures_is_released_at_once() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, captures) = (place.bytes(0, 64), place.non_blocking());
     captures.begin();
     let (ledger, import) = arrive(&data, GPU);
@@ -296,8 +282,7 @@ fn what_is_imported_for_a_stream_that_captures_is_released_at_once() {
 
 #[test]
 fn imports_and_exports_on_a_stream_that_captures_leave_it_good() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, captures) = (place.bytes(0, 64), place.non_blocking());
     captures.begin();
     turn.reset_calls();
@@ -316,8 +301,7 @@ fn imports_and_exports_on_a_stream_that_captures_leave_it_good() {
 /// Meanwhile memory is initialized, copied and freed without the legacy stream, which would invalidate the capture.
 #[test]
 fn buffers_are_made_read_and_freed_while_streams_capture() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let kinds = [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed];
     for (kind, captures) in kinds.iter().flat_map(|kind| captured(place).into_iter().map(move |s| (*kind, s)))
     {

@@ -14,7 +14,7 @@ use interop_core::{Device, Import};
 
 use crate::counted_imports::{arrive, drained};
 use crate::cuda_program::{LARGE, Place};
-use crate::exclusive_driver::{started, turn};
+use crate::exclusive_driver::{first_gpu, started, turn};
 use crate::support::counted_owners::{Count, Counted};
 use crate::support::foreign_tensors::Claims;
 use crate::support::run_alone;
@@ -47,8 +47,7 @@ fn the_thread_in_the_background_sees_what_another_thread_put_back() {
 
 #[test]
 fn to_finish_waits_for_what_another_thread_is_looking_at() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let stop = AtomicBool::new(false);
     let early = thread::scope(|scope| {
@@ -82,8 +81,7 @@ fn to_finish_waits_for_what_another_thread_is_looking_at() {
 #[test]
 #[expect(unsafe_code, reason = "an interface dict says nothing of its memory's life")]
 fn a_dict_for_a_stream_that_captures_leaves_the_capture_valid() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (data, captures) = (place.bytes(0, 64), place.non_blocking());
     let dict = CudaArrayInterface {
         shape: vec![64],
@@ -106,8 +104,7 @@ fn a_dict_for_a_stream_that_captures_leaves_the_capture_valid() {
 #[test]
 #[expect(unsafe_code, reason = "an export of somebody's facts")]
 fn an_owner_that_frees_memory_while_a_graph_is_captured_leaves_the_capture_valid() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, own, captures) = (place.bytes(0, LARGE), place.bytes(0, 64), place.non_blocking());
     let (_ledger, import) = arrive(&data, GPU);
     let (info, kept) = import.into_parts();
@@ -148,8 +145,7 @@ impl Drop for Within {
 #[test]
 #[expect(unsafe_code, reason = "an interface dict says nothing of its memory's life")]
 fn releases_that_lead_to_others_are_not_within_each_other() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, stream, depth) = (place.bytes(0, 64), place.non_blocking(), Arc::default());
     let dict = CudaArrayInterface {
         shape: vec![64],
@@ -187,8 +183,7 @@ fn a_driver_that_answers_errors_does_not_keep_host_memory_out() {
 
 #[test]
 fn a_hold_begins_after_decisions_under_way() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (data, captures) = (place.bytes(0, 64), place.non_blocking());
     let stop = AtomicBool::new(false);
     let spoiled = thread::scope(|scope| {

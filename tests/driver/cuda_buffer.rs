@@ -6,7 +6,7 @@ use interop_core::{CudaArray, DType, Device, Element, ErrorKind, Storage, Stream
 use simulated_cuda::{Live, Mistake};
 
 use crate::cuda_program::{Place, current, flags_of};
-use crate::exclusive_driver::turn;
+use crate::exclusive_driver::{first_gpu, turn};
 use crate::support::arrays::Array;
 use crate::support::assert_told;
 use crate::support::counted_owners::elsewhere;
@@ -194,8 +194,7 @@ fn imports_are_copied_to_their_own_device() {
 fn imports_are_copied_after_pending_work() {
     use interop_core::FromArray;
 
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (producer, other) = (place.non_blocking(), place.non_blocking());
     let source = place.bytes(7, 64);
     let buffer = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
@@ -279,8 +278,7 @@ fn a_buffer_is_freed_in_its_context_wherever_it_is_dropped() {
 
 #[test]
 fn the_drop_of_pool_memory_waits_for_kernels_that_may_use_it() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let before = turn.live(Live::Allocations);
     let buffer = CudaBuffer::zeroed(MemoryKind::Pool, 0, DType::U8, 64).unwrap();
     let spin = place.non_blocking().spin();
@@ -293,8 +291,7 @@ fn the_drop_of_pool_memory_waits_for_kernels_that_may_use_it() {
 /// Reading waits for the array's stream and for no other.
 #[test]
 fn reading_waits_for_the_work_that_is_pending_on_the_array() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for kind in KINDS {
         let (producer, other) = (place.non_blocking(), place.non_blocking());
         let source = place.bytes(7, 64);
@@ -318,8 +315,7 @@ fn reading_waits_for_the_work_that_is_pending_on_the_array() {
 /// The counterexample: if the array states that nothing is pending, the old bytes are read.
 #[test]
 fn without_a_stream_the_old_bytes_are_read() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let producer = place.non_blocking();
     let buffer = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::U8, 8).unwrap();
     let source = place.bytes(7, 8);
@@ -336,8 +332,7 @@ fn without_a_stream_the_old_bytes_are_read() {
 
 #[test]
 fn host_views_of_pinned_and_managed_memory_wait() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for kind in [MemoryKind::Pinned, MemoryKind::Managed] {
         for producer in [place.non_blocking(), place.legacy(), place.per_thread(), place.blocking()] {
             let source = place.bytes(9, 16);
@@ -377,8 +372,7 @@ fn host_views_of_device_memory_are_refused_without_a_call() {
 
 #[test]
 fn the_host_writes_and_the_device_reads() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for kind in [MemoryKind::Pinned, MemoryKind::Managed] {
         let mut array = Array::new(CudaBuffer::zeroed(kind, 0, DType::U8, 8).unwrap(), &[8]);
         array.fill(5_u8).unwrap();

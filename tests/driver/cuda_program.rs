@@ -5,6 +5,7 @@ use std::ptr::null;
 use std::sync::{Mutex, PoisonError};
 
 use interop_core::StreamHandle;
+use interop_core::launch::AsStream;
 use simulated_cuda::{Spin, sim};
 
 use crate::support::signed;
@@ -235,6 +236,12 @@ pub(crate) fn end_captures() {
 pub(crate) struct Stream {
     raw: u64,
     place: Place,
+}
+
+impl AsStream for Stream {
+    fn as_stream(&self) -> StreamHandle {
+        self.handle()
+    }
 }
 
 impl Stream {

@@ -14,7 +14,7 @@ use simulated_cuda::{Live, Mistake};
 
 use crate::counted_imports::{arrive, drained};
 use crate::cuda_program::{Bytes, LARGE, Place, current, destroy_event, is_untimed, set_current};
-use crate::exclusive_driver::{started, turn};
+use crate::exclusive_driver::{first_gpu, started, turn};
 use crate::order_settings::Releases;
 use crate::support::counted_owners::{Count, Counted, elsewhere};
 use crate::support::{assert_told, run_alone};
@@ -23,8 +23,7 @@ const GPU: Device = Device::cuda(0);
 
 #[test]
 fn a_destroyed_stream_is_an_error_on_either_side() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for dead in [place.blocking(), place.non_blocking()] {
         dead.destroy();
         let others =
@@ -47,8 +46,7 @@ fn a_destroyed_stream_is_an_error_on_either_side() {
 
 #[test]
 fn after_an_error_edges_are_made_as_before() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (dead, one, two) = (place.non_blocking(), place.non_blocking(), place.non_blocking());
     dead.destroy();
     for _ in 0..3 {
@@ -158,8 +156,7 @@ fn an_owner_that_destroys_the_context_of_its_memory_leaves_the_threads_own() {
 #[test]
 #[expect(unsafe_code, reason = "memory that is described by hand")]
 fn a_destroyed_context_that_is_current_hides_no_work() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let dead = Place::foreign(0);
     set_current(Some(dead));
     elsewhere(move || dead.destroy());
@@ -201,8 +198,7 @@ fn memory_of(place: Place) -> Bytes {
 
 #[test]
 fn threads_that_end_leave_no_event_behind() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (from, to) = (place.non_blocking().handle(), place.non_blocking().handle());
     let edge = move || stream_wait(to, from, GPU).unwrap();
     elsewhere(edge);
@@ -215,8 +211,7 @@ fn threads_that_end_leave_no_event_behind() {
 
 #[test]
 fn events_tell_no_time() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     stream_wait(place.non_blocking().handle(), place.non_blocking().handle(), GPU).unwrap();
     // This thread's own event comes last. Events of destroyed contexts are no longer valid.
     let own = *pooled_events().last().unwrap();
@@ -264,8 +259,7 @@ fn an_edge_keeps_the_primary_context_and_asks_for_no_number() {
 /// The counterexample for the check at the end of each test here.
 #[test]
 fn an_event_that_nobody_keeps_is_reported() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     stream_wait(place.non_blocking().handle(), place.non_blocking().handle(), GPU).unwrap();
     turn.report_lost_events();
     turn.assert_no_reports();
@@ -281,8 +275,7 @@ fn a_thread_that_ends_with_an_import_of_its_own_releases_it() {
     thread_local! {
         static KEPT: RefCell<Option<interop_core::Import>> = const { RefCell::new(None) };
     }
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let (ledger, import) = arrive(&data, GPU);
     elsewhere(move || KEPT.set(Some(import)));

@@ -59,6 +59,11 @@ pub(crate) fn turn() -> Turn {
     Turn { _guard: guard, before: KEPT.map(|what| sim.live(what)), mark: sim.mark() }
 }
 
+/// As [`turn`], with the primary context of the first device.
+pub(crate) fn first_gpu() -> (Turn, Place) {
+    (turn(), Place::primary(0))
+}
+
 fn warm(place: Place, ordinal: i32) {
     let stream = place.non_blocking();
     let device = interop_core::Device::cuda(ordinal);

@@ -11,7 +11,7 @@ use simulated_cuda::{Live, Mistake};
 
 use crate::counted_imports::{ReadyOn, arrive, drained};
 use crate::cuda_program::{Place, Stream, current};
-use crate::exclusive_driver::{started, turn};
+use crate::exclusive_driver::{first_gpu, started, turn};
 use crate::support::arrays::{Array, Claimed};
 use crate::support::counted_owners::elsewhere;
 use crate::support::foreign_tensors::look;
@@ -28,8 +28,7 @@ fn array(kind: MemoryKind, stream: StreamHandle) -> Array<CudaBuffer> {
 
 #[test]
 fn an_export_costs_the_edge_that_its_streams_need() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (mine, other) = (place.non_blocking().handle(), place.non_blocking().handle());
     let (legacy, nothing) = (StreamHandle::LegacyDefault, StreamHandle::NothingPending);
     let cases = [
@@ -63,8 +62,7 @@ fn an_export_costs_the_edge_that_its_streams_need() {
 
 #[test]
 fn a_consumer_that_names_no_stream_works_on_the_legacy_one() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let export = |array: Array<CudaBuffer>| array.into_dlpack().unwrap();
     let share = |array: Array<CudaBuffer>| Arc::new(array).share_dlpack().unwrap();
     for export in [export, share] {
@@ -81,8 +79,7 @@ fn a_consumer_that_names_no_stream_works_on_the_legacy_one() {
 
 #[test]
 fn the_consumers_work_comes_before_the_memory_goes() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for kind in KINDS {
         let tensor = array(kind, StreamHandle::NothingPending).into_dlpack().unwrap();
         let before = turn.live(Live::Allocations);
@@ -140,8 +137,7 @@ fn shared_exports_are_fresh_and_keep_the_struct() {
 
 #[test]
 fn an_export_that_is_refused_gives_the_struct_back() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let dead = place.non_blocking();
     dead.destroy();
     let array = array(MemoryKind::Device, dead.handle());
@@ -156,8 +152,7 @@ fn an_export_that_is_refused_gives_the_struct_back() {
 
 #[test]
 fn memory_that_the_driver_does_not_know_is_exported_and_released_unordered() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let tensor = Array::new(Claimed::gpu::<f32>(4, 0), &[4]).into_dlpack().unwrap();
     let spin = place.non_blocking().spin();
     let ((), calls) = turn.count(|| drop(tensor));
@@ -197,8 +192,7 @@ fn an_export_keeps_the_primary_context_of_its_memory() {
 
 #[test]
 fn an_export_looks_at_what_waits() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 8);
     let (ledger, import) = crate::counted_imports::arrive(&data, GPU);
     let spin = place.non_blocking().spin();
@@ -228,8 +222,7 @@ fn an_empty_export_is_asked_about_by_nobody() {
 
 #[test]
 fn a_chain_of_imports_and_exports_is_ordered_from_end_to_end() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let data = place.bytes(0, 8);
     let streams: [Stream; 4] = core::array::from_fn(|_| place.non_blocking());
     streams[0].spin();
@@ -250,8 +243,7 @@ fn a_chain_of_imports_and_exports_is_ordered_from_end_to_end() {
 
 #[test]
 fn order_before_is_an_edge_from_the_arrays_own_stream() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, producer, consumer) = (place.bytes(1, 8), place.non_blocking(), place.non_blocking());
     let array = array(MemoryKind::Device, producer.handle());
     producer.spin();
@@ -285,8 +277,7 @@ struct Witnessed<S> {
 /// Another field may free memory in the context that is current, as the buffers of `cust` do.
 #[test]
 fn other_fields_of_imported_memory_are_dropped_in_its_context() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let data = place.bytes(0, 8);
     let (ledger, import) = arrive(&data, GPU);
     let array: Array<LeaseMut<i16>> = Array::from_import(import).unwrap();
@@ -301,8 +292,7 @@ fn other_fields_of_imported_memory_are_dropped_in_its_context() {
 /// The drop of an import is ordered in itself, so an export of it orders nothing more.
 #[test]
 fn an_export_of_imported_memory_is_released_after_the_consumers_work() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 8);
     for shares in [false, true] {
         let (ledger, import) = arrive(&data, GPU);

@@ -11,7 +11,7 @@ use simulated_cuda::{Live, Mistake};
 
 use crate::counted_imports::{arrive, drained, tell};
 use crate::cuda_program::{LARGE, Place, current, thread_mode};
-use crate::exclusive_driver::{Turn, started, turn};
+use crate::exclusive_driver::{Turn, first_gpu, started, turn};
 use crate::support::arrays::Array;
 use crate::support::run_alone;
 
@@ -106,8 +106,7 @@ fn fail_each(turn: &Turn, what: &str, matters: &[&str], work: &dyn Fn() -> Resul
 
 #[test]
 fn an_edge() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (one, two) = (place.non_blocking().handle(), place.non_blocking().handle());
     let between = ["cuEventRecord", "cuStreamWaitEvent", "cuStreamIsCapturing", "cuStreamGetCtx"];
     fail_each(&turn, "between handles", &between, &|| stream_wait(two, one, GPU));
@@ -145,8 +144,7 @@ fn an_event_that_cannot_be_made() {
 
 #[test]
 fn a_wait_of_the_host() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let stream = place.non_blocking().handle();
     let matters = ["cuEventRecord", "cuEventSynchronize", "cuStreamIsCapturing", "cuStreamGetCtx"];
     fail_each(&turn, "a wait", &matters, &|| stream_synchronize(stream, Device::CUDA_HOST));
@@ -154,8 +152,7 @@ fn a_wait_of_the_host() {
 
 #[test]
 fn an_import_and_its_release() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let cases = [
         (place.bytes(0, 64), GPU),
         (place.pool(0, 64), GPU),
@@ -177,8 +174,7 @@ fn an_import_and_its_release() {
 /// Whatever fails while a release is recorded, it still waits for the pending work.
 #[test]
 fn a_release_beside_pending_work_waits_although_a_call_fails() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let names = [
         "cuCtxGetApiVersion",
@@ -316,8 +312,7 @@ fn a_context_that_is_broken_keeps_nothing() {
 /// A failed wait is repeated.
 #[test]
 fn a_wait_that_fails_releases_nothing() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, LARGE);
     for (name, code) in
         ["cuEventSynchronize", "cuCtxGetCurrent"].map(|name| CODES.map(|code| (name, code))).concat()
@@ -335,8 +330,7 @@ fn a_wait_that_fails_releases_nothing() {
 /// error does not mean that the work has finished.
 #[test]
 fn a_wait_that_a_capture_forbids_releases_nothing() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, captures) = (place.bytes(0, 64), place.non_blocking());
     let (ledger, import) = arrive(&data, GPU);
     let spin = place.non_blocking().spin();
@@ -353,8 +347,7 @@ fn a_wait_that_a_capture_forbids_releases_nothing() {
 
 #[test]
 fn an_export_whose_pointer_cannot_be_asked_about_is_released_in_order() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let (ledger, import) = arrive(&data, GPU);
     let array = <Array<interop_core::LeaseMut<i16>> as interop_core::FromArray>::from_import(import).unwrap();

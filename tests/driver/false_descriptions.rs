@@ -7,7 +7,7 @@ use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Impo
 
 use crate::counted_imports::{ReadyOn, arrive, claim, drained, tell};
 use crate::cuda_program::{Place, current};
-use crate::exclusive_driver::turn;
+use crate::exclusive_driver::{first_gpu, turn};
 use crate::support::arrays::Array;
 use crate::support::assert_told;
 use crate::support::counted_owners::{Count, Counted};
@@ -56,8 +56,7 @@ fn host_memory_of_many_axes_is_asked_about() {
 
 #[test]
 fn freed_memory_is_refused() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     for freed in [place.bytes(0, 16), place.pool(0, 16), place.pinned(0, 16), place.managed(0, 16)] {
         let address = freed.at();
         drop(freed);
@@ -68,8 +67,7 @@ fn freed_memory_is_refused() {
 
 #[test]
 fn the_wrong_kind_is_refused_with_the_driver_s_answer() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (device, pinned, managed) = (place.bytes(0, 16), place.pinned(0, 16), place.managed(0, 16));
     let cases = [
         (&pinned, Device::cuda(0), "CUDA (2), ordinal 0", "CUDAHost (3), which the driver"),
@@ -114,8 +112,7 @@ fn device_memory_that_is_called_host_memory_is_refused() {
 
 #[test]
 fn pinned_and_managed_memory_may_be_called_host_memory() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     for bytes in [place.pinned(0, 16), place.managed(0, 16)] {
         let (ledger, import) = arrive(&bytes, Device::CPU);
         assert_eq!(import.info().device(), Device::CPU);
@@ -289,8 +286,7 @@ fn host_memory_is_released_after_the_context_that_was_current() {
 #[test]
 #[expect(unsafe_code, reason = "creates imports of memory whose lifetime the caller promises")]
 fn an_import_of_facts_and_an_owner_is_released_in_order() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let cases = [
         (place.bytes(0, 64), Device::cuda(0)),
         (place.pool(0, 64), Device::cuda(0)),

@@ -10,7 +10,7 @@ use simulated_cuda::Mistake;
 
 use crate::counted_imports::{ReadyOn, arrive};
 use crate::cuda_program::{Bytes, Place, Stream};
-use crate::exclusive_driver::{Turn, turn};
+use crate::exclusive_driver::{Turn, first_gpu, turn};
 use crate::support::arrays::Array;
 use crate::support::assert_told;
 
@@ -81,8 +81,7 @@ fn the_exported_stream_stands_for_all_that_were_joined_on_it() {
 
 #[test]
 fn to_join_a_stream_is_an_edge_into_the_arrays_own() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, own, other) = (place.bytes(0, 8), place.non_blocking(), place.non_blocking());
     let mut array = array(&data, own);
     let calls_for = |array: &Leased, stream| {

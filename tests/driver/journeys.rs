@@ -8,8 +8,8 @@ use interop_core::protocols::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, FromArray, Kept, LaunchScope, Lease, LeaseMut, StreamHandle};
 
 use crate::counted_imports::{ReadyOn, Row, arrive, arrive_on, row};
-use crate::cuda_program::{Bytes, LARGE, Place, Stream};
-use crate::exclusive_driver::{Turn, turn};
+use crate::cuda_program::{Bytes, LARGE, Stream};
+use crate::exclusive_driver::{Turn, first_gpu};
 use crate::support::arrays::Array;
 use crate::support::counted_owners::elsewhere;
 
@@ -43,7 +43,7 @@ impl Scene {
     }
 
     fn of(bytes: usize) -> Self {
-        let (turn, place) = (turn(), Place::primary(0));
+        let (turn, place) = first_gpu();
         let [own, to, other] = [(); 3].map(|()| place.non_blocking());
         Self { turn, own, to, other, data: place.bytes(0, bytes), more: place.bytes(0, bytes) }
     }

@@ -11,7 +11,7 @@ use interop_core::{
 
 use crate::counted_imports::ReadyOn;
 use crate::cuda_program::{Bytes, Place, Stream, set_current};
-use crate::exclusive_driver::{Turn, turn};
+use crate::exclusive_driver::{Turn, first_gpu, turn};
 use crate::support::arrays::Matrix;
 use crate::support::foreign_tensors::{Claims, Ledger};
 
@@ -84,8 +84,7 @@ fn what_goes_on_is_ordered_after_what_was_pending() {
 /// The stream may be destroyed before the next use, and the driver crashes on the handle of a destroyed stream.
 #[test]
 fn the_stream_itself_is_not_kept() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     for (data, device, kept) in [
         (place.bytes(0, 8), Device::cuda(0), StreamHandle::LegacyDefault),
         (place.pinned(0, 8), Device::CUDA_HOST, StreamHandle::NothingPending),
@@ -105,8 +104,7 @@ fn the_stream_itself_is_not_kept() {
 /// A graph synchronizes its own work, and no stream outside may be made to wait for it.
 #[test]
 fn a_capture_is_left_alone() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 8);
     set_current(Some(place));
     for captures in [place.per_thread(), place.blocking(), place.non_blocking()] {
@@ -147,8 +145,7 @@ unsafe impl Send for Bare {}
 
 #[test]
 fn a_struct_that_cannot_say_what_is_pending_waits() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for stream in streams(place) {
         for (data, device) in [
             (place.pinned(0, 8), Device::CUDA_HOST),
@@ -176,8 +173,7 @@ fn a_struct_that_cannot_say_what_is_pending_waits() {
 /// An import that would have to wait while another stream captures is refused, and the capture stays valid.
 #[test]
 fn a_capture_of_somebody_else_is_not_spoiled() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (data, captures) = (place.managed(3, 8), place.blocking());
     for (stream, waits) in [(place.legacy(), false), (place.non_blocking(), true)] {
         captures.begin();
@@ -373,8 +369,7 @@ struct Particular {
 /// The pending work was passed to the struct that refused. The struct that is made afterwards must know it too.
 #[test]
 fn what_was_pending_is_known_after_a_struct_with_a_stream_has_refused() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for (data, device) in [(place.bytes(0, 8), Device::cuda(0)), (place.managed(0, 8), Device::CUDA_MANAGED)]
     {
         let (stream, consumer) = (place.non_blocking(), place.non_blocking());

@@ -15,7 +15,7 @@ use simulated_cuda::Live;
 
 use crate::counted_imports::claim;
 use crate::cuda_program::{Place, Stream};
-use crate::exclusive_driver::turn;
+use crate::exclusive_driver::{first_gpu, turn};
 use crate::support::arrays::Array;
 
 /// Large enough for an event of its own.
@@ -36,8 +36,7 @@ impl Row {
 
     /// Writes the elements in a scope on a stream.
     fn write(&mut self, stream: Stream) -> Result<()> {
-        let handle = stream.handle();
-        let scope = LaunchScope::on(&handle);
+        let scope = LaunchScope::on(&stream);
         let view = scope.write::<u8, 1>(self)?;
         stream.fill(&stream.bytes_at(usize::try_from(view.address()).unwrap(), LARGE), 3);
         scope.finish()
@@ -54,8 +53,7 @@ impl Row {
 /// the stream, and another one, are busy.
 #[test]
 fn what_only_we_have_used_waits_for_nobody() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     turn.set_reuse(true);
     let before = turn.live(Live::Allocations);
     let (other, streams) = (place.non_blocking(), [place.non_blocking(), place.blocking(), place.legacy()]);
@@ -86,8 +84,7 @@ fn what_only_we_have_used_waits_for_nobody() {
 /// A stream that waits for what another writes after its loop must hold up nothing.
 #[test]
 fn the_streams_of_two_consumers_know_nothing_of_each_other() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (stuck, runs) = (place.non_blocking(), place.non_blocking());
     let busy = stuck.spin();
     drop(Row::new(stuck));
@@ -102,8 +99,7 @@ fn the_streams_of_two_consumers_know_nothing_of_each_other() {
 /// The release of everything else waits for all work, as ever.
 #[test]
 fn all_other_uses_are_released_after_all_work() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (own, other, busy) = (place.non_blocking(), place.non_blocking(), place.non_blocking());
     let on_another_stream = || {
         let mut row = Row::new(own);
@@ -145,7 +141,6 @@ fn all_other_uses_are_released_after_all_work() {
         turn.run_all();
         assert_eq!(poll_releases(), 0, "{what}");
     }
-    turn.assert_no_reports();
 }
 
 /// Beyond sixteen busy streams the memory is released as all other.
@@ -190,7 +185,6 @@ fn a_reset_takes_the_streams_with_it() {
     row.write(stream).unwrap();
     drop(row);
     stream.finish();
-    turn.assert_no_reports();
 }
 
 /// Another consumer must not get the stream of one that waits at the limit: its memory is ordered on that stream.
@@ -233,15 +227,13 @@ fn a_stream_that_is_idle_is_not_taken_from_an_allocation_that_waits() {
     turn.release(spin);
     turn.run_all();
     finish_releases();
-    turn.assert_no_reports();
 }
 
 /// The parts that were queued before the failure still read the source and write the memory.
 #[test]
 fn an_import_that_fails_half_way_is_over_when_it_returns() {
     const NO_KERNELS: i32 = 218;
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let stream = place.non_blocking();
     drop(Row::new(stream));
     stream.finish();
@@ -260,13 +252,11 @@ fn an_import_that_fails_half_way_is_over_when_it_returns() {
     turn.clear_faults();
     assert!(!turn.is_pending(busy), "the host has waited");
     turn.run_all();
-    turn.assert_no_reports();
 }
 
 #[test]
 fn a_stream_that_captures_gets_no_memory() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let stream = place.non_blocking();
     place.with(|| {
         stream.begin();
@@ -274,7 +264,6 @@ fn a_stream_that_captures_gets_no_memory() {
         assert_eq!(refused.kind(), ErrorKind::StreamCapture, "{refused}");
         assert!(stream.end(), "the capture is as it was");
     });
-    turn.assert_no_reports();
 }
 
 /// The setting for one test.
@@ -353,8 +342,7 @@ fn a_hold_at_the_limit_takes_more_memory() {
 fn no_memory_is_an_error_after_what_is_deferred_was_released() {
     const OUT_OF_MEMORY: i32 = 2;
     const ALLOCATE: &str = "cuMemAllocFromPoolAsync";
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let stream = place.non_blocking();
     let spin = place.non_blocking().spin();
     drop(Row::new(stream).give_away());

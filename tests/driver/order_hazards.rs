@@ -17,7 +17,7 @@ use interop_core::{
 
 use crate::counted_imports::{Row, arrive, arrive_on, row};
 use crate::cuda_program::{Bytes, Place, Stream, cu, done};
-use crate::exclusive_driver::turn;
+use crate::exclusive_driver::{first_gpu, turn};
 use crate::rust_kernels::{FEW, KERNELS, add};
 use crate::support::arrays::Array;
 
@@ -50,14 +50,12 @@ fn a_launch_on_the_default_stream_of_another_context() {
     assert_eq!(turn.calls_of(["cuLaunchKernel"]), [1]);
     drop((target, source));
     assert_eq!(legacy.reads(&to), 9);
-    turn.assert_no_reports();
 }
 
 /// The number of that stream means another one here.
 #[test]
 fn the_stream_of_a_scope_that_no_handle_means() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let data = place.bytes(3, 64);
     let (_ledger, array) = row::<Lease<i16>>(&data, place.legacy());
     beside_another_context(|| {
@@ -68,14 +66,12 @@ fn the_stream_of_a_scope_that_no_handle_means() {
         scope.finish().unwrap();
     });
     drop(array);
-    turn.assert_no_reports();
 }
 
 /// A consumer waits for all work then.
 #[test]
 fn a_getter_does_not_wait() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(1, 64);
     let spin = place.legacy().spin();
     place.legacy().fill(&data, 3);
@@ -89,13 +85,11 @@ fn a_getter_does_not_wait() {
     });
     assert_eq!(array.info().unwrap().stream(), Some(StreamHandle::LegacyDefault));
     drop(array);
-    turn.assert_no_reports();
 }
 
 #[test]
 fn a_wait_that_fails_is_an_error() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(1, 64);
     let spin = place.legacy().spin();
     place.legacy().fill(&data, 3);
@@ -119,8 +113,7 @@ fn a_later_thread_is_another_one() {
     unsafe extern "C" {
         safe fn pthread_self() -> usize;
     }
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let stream = place.non_blocking();
     let (at, count) = (data.at(), data.count);
@@ -139,7 +132,6 @@ fn a_later_thread_is_another_one() {
         }
     }
     assert!(is_reused, "no identifier came again");
-    turn.assert_no_reports();
 }
 
 /// Pool memory that its storage frees in the order of a stream.
@@ -196,8 +188,7 @@ fn memory_is_freed_after_the_work_of_a_scope_on_the_field_s_stream() {
         let mut target = beside(frees_on, own);
         let source = row::<Lease<i16>>(&from, own).1;
         own.spin();
-        let handle = own.handle();
-        let scope = LaunchScope::on(&handle);
+        let scope = LaunchScope::on(&own);
         let arguments = add::with(scope.write(&mut target).unwrap(), scope.read(&source).unwrap(), 0);
         scope.launch(&KERNELS, FEW, arguments).unwrap();
         scope.finish().unwrap();
@@ -252,8 +243,7 @@ fn the_work_on_a_block_is_waited_for_beside_a_field() {
 /// The second scope cannot wait for work that the first one has not queued yet, so it is refused.
 #[test]
 fn two_handles_of_one_memory_in_two_open_scopes() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let data = place.bytes(3, 64);
     let shared = row::<SharedBuffer>(&data, place.legacy()).1;
     let clones = || [(); 2].map(|()| Row { data: shared.data.clone(), len: 32 });
@@ -310,8 +300,7 @@ fn one_launch_reads_and_writes_no_element_under_two_names() {
         #[cuda_array(strides)]
         strides: [isize; 1],
     }
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (data, stream) = (place.bytes(3, 64), place.legacy());
     let import = |extent: usize, stride: isize, first: usize| {
         let part = stream.bytes_at(data.at() + first, 64 - first);
@@ -364,8 +353,7 @@ fn a_host_view_and_a_scope_exclude_each_other() {
 /// An import is put on a stream by safe code. The stream waits for what is known.
 #[test]
 fn a_stream_that_is_named_waits_for_what_is_known() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(1, 64);
     for to in [place.non_blocking().handle(), StreamHandle::NothingPending] {
         let (_ledger, import) = arrive(&data, Device::cuda(0));
@@ -387,7 +375,6 @@ fn a_stream_that_is_named_waits_for_what_is_known() {
     drop(refused);
     turn.run_all();
     finish_releases();
-    turn.assert_no_reports();
 }
 
 /// Device memory of a crate that keeps a record of its own.
@@ -433,8 +420,7 @@ fn a_record_that_panics_leaves_no_array_unordered() {
     };
     let source = row::<Lease<i16>>(&from, place.non_blocking()).1;
     for is_dropped in [false, true] {
-        let handle = own.handle();
-        let scope = LaunchScope::on(&handle);
+        let scope = LaunchScope::on(&own);
         let arguments = add::with(scope.write(&mut target).unwrap(), scope.read(&source).unwrap(), 0);
         scope.launch(&KERNELS, FEW, arguments).unwrap();
         let (ordered, waited) = (turn.calls("cuStreamWaitEvent"), turn.calls("cuEventSynchronize"));
@@ -453,14 +439,12 @@ fn a_record_that_panics_leaves_no_array_unordered() {
     drop((target, source));
     turn.run_all();
     finish_releases();
-    turn.assert_no_reports();
 }
 
 /// A host wait that is decided orders every record.
 #[test]
 fn no_record_is_asked_in_vain() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (data, own, asked) = (place.bytes(3, 64), place.non_blocking(), Cell::new(0));
     let recorded = |note: fn() -> bool| Row {
         data: Recorded { data: &data, stream: None, asked: &asked, note },

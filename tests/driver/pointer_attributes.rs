@@ -6,7 +6,7 @@ use interop_core::cuda::{
 use interop_core::{DType, Device, ErrorKind, Storage};
 
 use crate::cuda_program::{Bytes, Place, current};
-use crate::exclusive_driver::turn;
+use crate::exclusive_driver::{first_gpu, turn};
 use crate::registered_memory::Registered;
 use crate::support::assert_told;
 
@@ -80,8 +80,7 @@ fn what_is_none_of_cudas_is_known_to_nobody() {
 
 #[test]
 fn pool_memory_is_known_as_such() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     assert_eq!(known(place.pool(0, 16).at() + 7).context, None);
     for bytes in [place.bytes(0, 16), place.pinned(0, 16), place.managed(0, 16)] {
         assert_ne!(known(bytes.at()).context, None);

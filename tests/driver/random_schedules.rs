@@ -15,8 +15,8 @@ use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, Stream
 use simulated_cuda::{Mistake, Policy, Report};
 
 use crate::counted_imports::ReadyOn;
-use crate::cuda_program::{Bytes, Place, Stream};
-use crate::exclusive_driver::{Turn, turn};
+use crate::cuda_program::{Bytes, Stream};
+use crate::exclusive_driver::{Turn, first_gpu};
 use crate::happens_before::{Act, LEGACY, is_broken};
 use crate::order_settings::Releases;
 use crate::support::arrays::Array;
@@ -326,7 +326,7 @@ fn try_seeds(count: u64) {
     let first = given.unwrap_or_else(|| RandomState::new().hash_one(count) >> 16);
     let seeds = first..first + if given.is_some() { 1 } else { count };
     println!("seeds {seeds:?}");
-    let (turn, place) = (turn(), Place::primary(0));
+    let (turn, place) = first_gpu();
     let streams = [place.non_blocking(), place.non_blocking(), place.legacy()];
     let mut tally = Tally::default();
     seeds.for_each(|seed| try_seed(&turn, seed, streams, &mut tally));

@@ -13,7 +13,7 @@ use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, LeaseMut,
 
 use crate::counted_imports::{arrive, drained, poll_in_passing};
 use crate::cuda_program::{LARGE, Place, current};
-use crate::exclusive_driver::{Turn, turn};
+use crate::exclusive_driver::{Turn, first_gpu, turn};
 use crate::order_settings::Releases;
 use crate::support::allocator::{Tally, watch};
 use crate::support::arrays::Array;
@@ -41,8 +41,7 @@ fn assert_waits(turn: &Turn, ledger: &Ledger, place: Place, release: impl FnOnce
 
 #[test]
 fn an_import_waits_for_every_stream_of_its_context() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let (ledger, import) = arrive(&data, GPU);
     assert_waits(&turn, &ledger, place, || drop(import));
@@ -52,8 +51,7 @@ fn an_import_waits_for_every_stream_of_its_context() {
 #[test]
 #[expect(unsafe_code, reason = "memory that is described by hand")]
 fn a_deleter_that_defers_its_release_allocates_nothing() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, stream) = (place.bytes(0, 64), place.non_blocking());
     let deferred = || {
         let (info, count) = (RawDescriptor::new(data.at(), GPU, &[4]).validate().unwrap(), Count::default());
@@ -74,8 +72,7 @@ fn a_deleter_that_defers_its_release_allocates_nothing() {
 
 #[test]
 fn every_way_that_an_import_goes_waits() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let ways: [(&str, Way<()>); 6] = [
         ("taken apart", |import| drop(import.into_parts())),
@@ -104,8 +101,7 @@ fn every_way_that_an_import_goes_waits() {
 
 #[test]
 fn what_comes_next_releases_what_is_due() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, large) = (place.bytes(0, 64), place.bytes(0, 2 * LARGE));
     let (one, two) = (place.non_blocking().handle(), place.non_blocking().handle());
     let exported = Arc::new(Array::new(interop_core::HostVec::<u8>::zeroed(1), &[1]));
@@ -139,8 +135,7 @@ fn what_comes_next_releases_what_is_due() {
 
 #[test]
 fn to_finish_is_to_wait() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let all = [(); 5].map(|()| arrive(&data, GPU));
     let spin = place.non_blocking().spin();
@@ -157,8 +152,7 @@ fn to_finish_is_to_wait() {
 /// Other code may know the address and may have queued work, so each storage is released after the work.
 #[test]
 fn every_storage_waits_for_the_work() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let ways: [(&str, Way<Box<dyn Any>>); 3] = [
         ("Lease", |import| Box::new(Array::<Lease<i16>>::from_import(import).unwrap())),
@@ -177,8 +171,7 @@ fn every_storage_waits_for_the_work() {
 
 #[test]
 fn work_that_is_queued_after_the_drop_is_not_waited_for() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, early, late) = (place.bytes(0, LARGE), place.non_blocking(), place.non_blocking());
     let (ledger, import) = arrive(&data, GPU);
     let before = early.spin();
@@ -226,8 +219,7 @@ fn a_release_comes_after_what_it_was_promised_when_it_was_dropped() {
 
 #[test]
 fn memory_that_all_devices_reach_waits_for_all_contexts_in_use() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for (data, device) in
         [(place.pinned(0, 64), Device::CUDA_HOST), (place.managed(0, 64), Device::CUDA_MANAGED)]
     {
@@ -269,8 +261,7 @@ fn a_program_may_order_releases_itself() {
 
 #[test]
 fn pool_memory_is_fenced_like_all_other() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.pool(0, 64);
     let (ledger, import) = arrive(&data, GPU);
     assert_waits(&turn, &ledger, place, || drop(import));
@@ -330,8 +321,7 @@ fn memory_of_a_context_of_its_own_waits_there_and_nowhere_else() {
 
 #[test]
 fn a_drop_on_a_thread_without_a_context_is_the_same() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let (ledger, import) = arrive(&data, GPU);
     assert_waits(&turn, &ledger, place, || {
@@ -351,8 +341,7 @@ fn a_drop_on_a_thread_without_a_context_is_the_same() {
 
 #[test]
 fn an_owner_that_panics_is_released_once_and_the_others_too() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let (ledger, import) = arrive(&data, GPU);
     let (info, kept) = import.into_parts();
@@ -382,8 +371,7 @@ struct Chain {
 
 #[test]
 fn an_owner_that_drops_other_imports_does_not_deadlock() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let (mut ledgers, mut rest) = (Vec::new(), None);
     for _ in 0..20 {

@@ -6,7 +6,7 @@ use interop_core::cuda::{finish_releases, pending_releases, poll_releases};
 
 use crate::counted_imports::{arrive, drained};
 use crate::cuda_program::{LARGE, Place};
-use crate::exclusive_driver::turn;
+use crate::exclusive_driver::{first_gpu, turn};
 
 const GPU: Device = Device::cuda(0);
 
@@ -31,8 +31,7 @@ fn each_context_in_use_is_asked_once() {
 /// The oldest release is polled first, also after an unsuccessful poll.
 #[test]
 fn what_waits_longest_is_looked_at_first() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = [place.bytes(0, 8), place.bytes(0, 8)];
     let (parked, spins): (Vec<_>, Vec<_>) = data
         .iter()

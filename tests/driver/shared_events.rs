@@ -15,7 +15,7 @@ use simulated_cuda::{Policy, sim};
 
 use crate::counted_imports::{arrive, drained, poll_in_passing};
 use crate::cuda_program::{LARGE, Place, set_current};
-use crate::exclusive_driver::{Turn, turn};
+use crate::exclusive_driver::{Turn, first_gpu, turn};
 use crate::order_settings::Releases;
 use crate::support::allocator::{Tally, watch};
 use crate::support::arrays::Array;
@@ -183,8 +183,7 @@ fn a_poll_in_passing_decides_at_once_after_a_request_a_hold_or_another_policy() 
 /// The event is recorded after all work that was queued before the drop, and the memory is released after the event.
 #[test]
 fn nothing_goes_before_the_work_that_was_queued_until_its_drop() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     for number in 0..MOST {
         let (ledger, import) = arrive(&data, GPU);

@@ -6,7 +6,7 @@ use interop_core::{Device, StreamHandle};
 use simulated_cuda::Mistake;
 
 use crate::cuda_program::{Bytes, Place, Stream, current};
-use crate::exclusive_driver::turn;
+use crate::exclusive_driver::{first_gpu, turn};
 
 const GPU: Device = Device::cuda(0);
 
@@ -48,8 +48,7 @@ fn every_pair_is_one_record_and_one_wait_or_nothing() {
 
 #[test]
 fn between_two_handles_an_edge_is_five_calls() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (from, to) = (place.non_blocking().handle(), place.non_blocking().handle());
     let (done, calls) = turn.count(|| stream_wait(to, from, GPU));
     done.unwrap();
@@ -69,8 +68,7 @@ fn assert_orders(producer: Stream, consumer: Stream, data: &Bytes, make: impl Fn
 
 #[test]
 fn a_slow_producer_is_waited_for() {
-    let _turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let raw = || place.non_blocking();
     // Default streams with non-blocking ones: they do not synchronize implicitly.
     let pairs =
@@ -86,8 +84,7 @@ fn a_slow_producer_is_waited_for() {
 /// The counterexample for all tests here: without a wait the old value is read.
 #[test]
 fn without_an_edge_the_old_value_is_read() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (producer, consumer, data) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 64));
     let spin = producer.spin();
     producer.fill(&data, 7);
@@ -99,8 +96,7 @@ fn without_an_edge_the_old_value_is_read() {
 
 #[test]
 fn an_edge_does_not_hold_back_work_that_was_queued_before() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (producer, consumer) = (place.non_blocking(), place.non_blocking());
     let (early, data) = (place.bytes(0, 8), place.bytes(0, 8));
     let spin = producer.spin();
@@ -116,8 +112,7 @@ fn an_edge_does_not_hold_back_work_that_was_queued_before() {
 
 #[test]
 fn later_work_of_the_producer_is_not_waited_for() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (producer, consumer, data) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 8));
     producer.fill(&data, 2);
     stream_wait(consumer.handle(), producer.handle(), GPU).unwrap();
@@ -130,8 +125,7 @@ fn later_work_of_the_producer_is_not_waited_for() {
 
 #[test]
 fn edges_in_a_row_reuse_one_event_and_each_holds() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let streams: [Stream; 6] = core::array::from_fn(|_| place.non_blocking());
     let data: [Bytes; 6] = core::array::from_fn(|_| place.bytes(0, 8));
     streams[0].spin();

@@ -17,7 +17,7 @@ use simulated_cuda::{Live, Policy, sim};
 
 use crate::counted_imports::{ReadyOn, arrive, await_release};
 use crate::cuda_program::{Bytes, LARGE, Place, current};
-use crate::exclusive_driver::{started, turn};
+use crate::exclusive_driver::{first_gpu, started, turn};
 use crate::support::arrays::Array;
 use crate::support::counted_owners::{Count, Counted, elsewhere};
 use crate::support::run_alone;
@@ -76,8 +76,7 @@ fn threads_that_import_order_and_drop_at_once_release_everything_once() {
 
 #[test]
 fn a_per_thread_stream_is_that_of_the_thread_that_asks() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (data, consumer) = (place.bytes(1, 8), place.non_blocking());
     let theirs = elsewhere(move || place.per_thread().spin()).0;
     place.per_thread().fill(&data, 7);
@@ -147,8 +146,7 @@ fn default_streams_beside_host_memory_are_those_of_the_devices_in_use() {
 
 #[test]
 fn one_thread_releases_what_another_has_dropped() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let (ledger, import) = arrive(&data, GPU);
     let spin = place.non_blocking().spin();
@@ -160,8 +158,7 @@ fn one_thread_releases_what_another_has_dropped() {
 
 #[test]
 fn a_drain_on_every_thread_releases_each_once() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let data = place.bytes(0, 64);
     let spin = place.non_blocking().spin();
     let ledgers: Vec<_> = (0..30)

@@ -9,7 +9,7 @@ use simulated_cuda::Live;
 
 use crate::counted_imports::Row;
 use crate::cuda_program::{Bytes, Place, Stream};
-use crate::exclusive_driver::{Turn, turn};
+use crate::exclusive_driver::{Turn, first_gpu};
 use crate::order_settings::set_unordered;
 
 /// Memory that work on a stream which nobody names is still writing: with 5 in each byte.
@@ -28,8 +28,7 @@ fn counted(turn: &Turn) -> [u64; 3] {
 
 #[test]
 fn a_consumer_waits_for_all_work() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     for consumer in [place.non_blocking(), place.blocking(), place.legacy()] {
         for hidden in [place.non_blocking(), place.blocking()] {
             let (array, bytes) = late(MemoryKind::Device, place, hidden);
@@ -43,39 +42,33 @@ fn a_consumer_waits_for_all_work() {
             assert_eq!(finish_releases(), 0);
         }
     }
-    turn.assert_no_reports();
 }
 
 /// Safe code cannot promise that nothing is pending, so the host makes it true.
 #[test]
 fn nothing_is_pending_for_a_consumer_without_a_stream() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (array, bytes) = late(MemoryKind::Device, place, place.non_blocking());
     let tensor = array.share_dlpack_as::<Versioned>(StreamHandle::NothingPending).unwrap();
     assert_eq!(place.non_blocking().reads(&bytes), 5);
     drop(tensor);
     turn.run_all();
     assert_eq!(finish_releases(), 0);
-    turn.assert_no_reports();
 }
 
 #[test]
 fn a_copy_to_the_host_waits_for_all_work() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed] {
         let (array, _) = late(kind, place, place.non_blocking());
         assert_eq!(array.to_vec::<i16>().unwrap(), [0x505; 32], "{kind:?}");
     }
-    turn.assert_no_reports();
 }
 
 /// The dict names a stream of its own, so that a look at it holds back nobody else.
 #[test]
 fn an_interface_names_a_stream_that_waits() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let (array, bytes) = late(MemoryKind::Device, place, place.non_blocking());
     let first = array.to_cai().unwrap();
     assert!(matches!(first.stream, StreamHandle::Raw(_)), "a stream of the library: {}", first.stream);
@@ -94,13 +87,11 @@ fn an_interface_names_a_stream_that_waits() {
     drop(import);
     turn.run_all();
     assert_eq!(finish_releases(), 0);
-    turn.assert_no_reports();
 }
 
 #[test]
 fn a_program_may_order_unknown_work_itself() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let array =
         Arc::new(Row { data: CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 32).unwrap(), len: 32 });
     for (unknown_work, calls) in [(false, [1, 0, 1]), (true, [0, 0, 0])] {
@@ -116,8 +107,7 @@ fn a_program_may_order_unknown_work_itself() {
 /// An event for a whole context would invalidate a capture, so the export is refused before the driver is called.
 #[test]
 fn a_capture_is_left_alone() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (turn, place) = first_gpu();
     let array =
         Arc::new(Row { data: CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 32).unwrap(), len: 32 });
     let refused = |stream: StreamHandle| {
@@ -142,8 +132,7 @@ fn a_capture_is_left_alone() {
 /// An import of memory without a stream is put on one.
 #[test]
 fn memory_without_a_stream_comes_in_after_all_work() {
-    let turn = turn();
-    let place = Place::primary(0);
+    let (_turn, place) = first_gpu();
     let (array, bytes) = late(MemoryKind::Device, place, place.non_blocking());
     let info = array.info().unwrap();
     let owner = interop_core::storage::Owner::new(array);
@@ -155,5 +144,4 @@ fn memory_without_a_stream_comes_in_after_all_work() {
     assert_eq!((place.legacy().reads(&bytes), row.info().unwrap().device()), (5, Device::cuda(0)));
     drop(row);
     assert_eq!(finish_releases(), 0);
-    turn.assert_no_reports();
 }

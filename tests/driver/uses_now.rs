@@ -15,7 +15,7 @@ use interop_core::{
 
 use crate::counted_imports::{Row, arrive, arrive_on, row as row_of, tell};
 use crate::cuda_program::{Place, Stream};
-use crate::exclusive_driver::{Turn, turn};
+use crate::exclusive_driver::{Turn, first_gpu};
 use crate::support::arrays::Array;
 
 #[kernel]
@@ -41,7 +41,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let (turn, place) = (turn(), Place::primary(0));
+        let (turn, place) = first_gpu();
         turn.register::<count>();
         let streams = [(); 4].map(|()| place.non_blocking());
         Self { streams, on: streams.map(Stream::handle), turn }

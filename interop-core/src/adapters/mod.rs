@@ -10,7 +10,10 @@
 //   `contiguous_elements` and `check_allocated_in` check an array that the crate uses in place.
 // * `interop-core/src/adapters`: `Storage` for its buffers, and `FromImport` if an import can fill one; `AsStream` and `FromStream` for its
 //   streams. The documentation of `Storage` has the duties, that of `crate::storage` an example. A default stream is that of its own
-//   context: where `has_default_streams` says that its handle means another one, name a blocking stream (`proxy_stream`), or none.
+//   context: where `has_default_streams` says that its handle means another one, name a blocking stream (`proxy_stream`), or none. A stream
+//   that is made of a handle belongs to the device that `ordinal_of` tells, and `order_default_stream` comes before a default stream of
+//   another context. An import that the crate uses in place is noted by `note_used`, because nobody hears of the work. While
+//   `is_capturing`, or `legacy_stream_joins_capture`, a wait that the crate would queue invalidates the graph: the host waits instead.
 //   A context of the crate that is kept is in a `PerProcess`, because a forked child cannot use it. `NEEDS_CONTEXT` says that a buffer is
 //   freed in the context that is current. A wrapper frees it in its own one: its drop asks `context_to_free`, stores the answer in an
 //   `InReach`, and calls `drop_handle` in `run_blocking`. That makes the context current and then puts the thread's own one back. The driver

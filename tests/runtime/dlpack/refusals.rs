@@ -1,9 +1,8 @@
-//! Invalid foreign structs: each is an error, the tensor is returned unchanged, and it is released once.
+//! Invalid foreign structs: each is an error, the tensor is returned unchanged, and it is released once. The corpus has more of
+//! them, and `descriptor/refusals.rs` the messages.
 
 use interop_core::protocols::dlpack::{Legacy, ManagedTensor, Versioned};
-use interop_core::{
-    DType, Device, DeviceType, Error, ErrorKind, FromArray, Import, Lease, LeaseMut, Refused,
-};
+use interop_core::{DType, Device, Error, ErrorKind, FromArray, Import, Lease, LeaseMut, Refused};
 
 use crate::support::arrays::{Array, Fortran, Matrix};
 use crate::support::foreign_tensors::{Claims, Form, look};
@@ -42,69 +41,12 @@ fn shapes() {
     let told = |found| (ErrorKind::Rank, "ndim", found, "0 to 64");
     in_both_forms(vec![
         (ndim(-1), told("-1")),
-        (ndim(i32::MIN), told("-2147483648")),
         (ndim(65), told("65")),
-        (ndim(i32::MAX), told("2147483647")),
         (
             Claims { ndim: Some(2), shape: None, ..Claims::at(ADDRESS, &[]) },
             (ErrorKind::NullPointer, "shape", "a null pointer for 2 axes", "one extent for each axis"),
         ),
         (Claims::at(ADDRESS, &[2, -3]), (ErrorKind::Shape, "shape[1]", "-3", "0 or greater")),
-        (
-            Claims::at(ADDRESS, &[0, i64::MIN]),
-            (ErrorKind::Shape, "shape[1]", "-9223372036854775808", "0 or greater"),
-        ),
-        (
-            Claims::at(ADDRESS, &[1 << 32, 1 << 32, 16]),
-            (ErrorKind::Overflow, "shape", "[4294967296, 4294967296, 16]", "address space"),
-        ),
-    ]);
-}
-
-/// R77, R80, bugs 85, 90, 170: addresses and offsets.
-#[test]
-fn addresses() {
-    let at = |address, byte_offset| Claims { byte_offset, ..Claims::at(address, &[2]) };
-    let offset = (ErrorKind::Overflow, "byte_offset", "on top of address", "the address space");
-    let far = |strides: &[i64]| Claims { strides: Some(strides.to_vec()), ..Claims::at(ADDRESS, &[2]) };
-    let reach = (ErrorKind::Overflow, "strides", "", "the address space");
-    in_both_forms(vec![
-        (at(0, 0), (ErrorKind::NullPointer, "data", "a null pointer", "the array has elements")),
-        (at(0, 64), (ErrorKind::NullPointer, "data", "a null pointer", "the array has elements")),
-        (at(ADDRESS, u64::MAX), offset),
-        // A negative offset converted to an unsigned number.
-        (at(ADDRESS, u64::MAX - 15), offset),
-        (at(usize::MAX, 1), offset),
-        (at(usize::MAX - 2, 0), (ErrorKind::Overflow, "shape", "at 0xfffffffffffffffd", "the address space")),
-        (far(&[i64::MAX]), reach),
-        (far(&[i64::MIN]), reach),
-        (far(&[i64::MAX / 4]), reach),
-        (far(&[-(ADDRESS as i64)]), reach),
-    ]);
-}
-
-/// R56, R57, R63, R64, R65: unknown types and devices.
-#[test]
-fn types_and_devices() {
-    let typed =
-        |code, bits, lanes| Claims { dtype: DType::new(code, bits, lanes), ..Claims::at(ADDRESS, &[2]) };
-    let dtype = |found, allowed| (ErrorKind::DType, "dtype", found, allowed);
-    let on = |device_type, device_id| {
-        let device = Device { device_type: DeviceType(device_type), device_id };
-        Claims { device, ..Claims::at(ADDRESS, &[2]) }
-    };
-    let device = |found| (ErrorKind::Device, "device_type", found, "CPU (1), CUDA (2)");
-    in_both_forms(vec![
-        (typed(2, 32, 0), dtype("lanes 0", "1 lane or more")),
-        (typed(1, 1, 1), dtype("code 1, 1 bits", "a bool is code 6 with 8 bits")),
-        (typed(15, 8, 1), dtype("code 15, 8 bits", "6 bits")),
-        (typed(17, 8, 1), dtype("code 17, 8 bits", "4 bits")),
-        (typed(255, 255, 1), dtype("code 255, 255 bits", "whole bytes")),
-        (on(10, 0), device("ROCM (10)")),
-        (on(0, 0), device("unknown (0)")),
-        (on(21, 0), device("(21)")),
-        (on(-1, 0), device("unknown (-1)")),
-        (on(2, -1), (ErrorKind::Device, "device_id", "-1", "0 or greater")),
     ]);
 }
 
