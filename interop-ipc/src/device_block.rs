@@ -326,21 +326,19 @@ impl OpenedBlock {
     }
 
     fn checked(self, device: Device) -> Result<Self> {
-        let opened = self;
-        let known = cuda::pointer_attributes(opened.address)?;
+        let known = cuda::pointer_attributes(self.address)?;
+        let end = self.address.checked_add(self.bytes);
         let is_it = |known: &PointerAttributes| {
-            let end = opened.address.checked_add(opened.bytes);
-            known.device == device && known.range.contains(&opened.address) && end <= Some(known.range.end)
+            known.device == device && known.range.contains(&self.address) && end <= Some(known.range.end)
         };
         if !known.as_ref().is_some_and(is_it) {
             let found = known.map_or("no memory".to_owned(), |known| {
                 format!("{} bytes of {}", known.range.len(), known.device)
             });
-            let allowed =
-                format!("the {bytes:?} bytes of {device} that the message tells", bytes = opened.bytes);
+            let allowed = format!("the {} bytes of {device} that the message tells", self.bytes);
             return Err(Error::new(ErrorKind::OutOfBounds, "parcel.block", found, allowed));
         }
-        Ok(opened)
+        Ok(self)
     }
 
     pub(crate) fn context(&self) -> Context {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::panic::catch_unwind;
 use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -77,7 +78,10 @@ pub(crate) struct Kept {
 }
 
 /// Tells the parcel, when it is dropped, that nobody has the array any more. `None` only while it is dropped.
-struct TellReturned(Option<Arc<OfferEnd<dyn Send>>>);
+struct TellReturned {
+    end: Option<Arc<OfferEnd<dyn Send>>>,
+    on_device: bool,
+}
 
 /// How far an offer has ended, and the owner of the array until its parcel takes it back. Without a parcel, the last one that has the
 /// array drops the owner.
@@ -126,7 +130,7 @@ impl Held {
     pub(crate) fn offer_again(self, office: &Office) {
         let is_withdrawn = |end: &Arc<OfferEnd<dyn Send>>| end.is_withdrawn.load(Ordering::Relaxed);
         let mut state = office.state();
-        if !self.kept.end.0.as_ref().is_none_or(is_withdrawn) {
+        if !self.kept.end.end.as_ref().is_none_or(is_withdrawn) {
             let offer = Offer { kept: self.kept.clone(), left: 0 };
             state.offers.entry(self.kept.nonce).or_insert(offer).left += 1;
         }
@@ -146,7 +150,7 @@ impl Drop for Held {
 
 impl Kept {
     fn with_progress(&self, change: impl FnOnce(&mut Progress)) {
-        if let Some(end) = &self.end.0 {
+        if let Some(end) = &self.end.end {
             change(&mut lock(&end.progress));
             end.changed.notify_all();
         }
@@ -155,11 +159,36 @@ impl Kept {
 
 impl Drop for TellReturned {
     fn drop(&mut self) {
-        let Some(end) = self.0.take() else { return };
+        let Some(end) = self.end.take() else { return };
         lock(&end.progress).is_returned = true;
         end.changed.notify_all();
+        if self.on_device {
+            return run_aside(move || drop(end));
+        }
         // The owner runs code of the program. The thread of the office must survive a drop that panics; the panic was printed.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(end)));
+    }
+}
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Runs code that may wait for a device on a thread for such code, which the first call starts. The device may wait for a number of a
+/// process that has ended: the thread of the office writes it, and must not wait itself.
+pub(crate) fn run_aside(work: impl FnOnce() + Send + 'static) {
+    static ASIDE: PerProcess<Mutex<Option<Sender<Work>>>> = PerProcess::new(|_| Mutex::new(None));
+    let mut aside = lock(ASIDE.get());
+    if aside.is_none() {
+        let (sender, receiver) = channel::<Work>();
+        // A panic was printed.
+        let run = move || receiver.into_iter().for_each(|work| drop(catch_unwind(AssertUnwindSafe(work))));
+        *aside = thread::Builder::new().name("interop-ipc-drop".to_owned()).spawn(run).ok().map(|_| sender);
+    }
+    let sender = aside.clone();
+    drop(aside);
+    match sender {
+        // Its thread never ends.
+        Some(sender) => drop(sender.send(Box::new(work))),
+        None => work(),
     }
 }
 
@@ -323,8 +352,9 @@ impl Draft {
         let now = Instant::now();
         // A time that no clock can show is a century.
         let expires = now.checked_add(time).unwrap_or(now + Duration::from_secs(100 * 365 * 86400));
-        let kept =
-            Kept { nonce, memory, is_read_only, may_rest, expires, end: TellReturned(Some(end.clone())) };
+        let on_device = matches!(memory, Memory::Device(..));
+        let tell = TellReturned { end: Some(end.clone()), on_device };
+        let kept = Kept { nonce, memory, is_read_only, may_rest, expires, end: tell };
         let mut state = office.state();
         state.offers.insert(nonce, Offer { kept: Arc::new(kept), left: opens });
         // The thread may sleep for longer than this offer lasts.

@@ -19,9 +19,9 @@ use rustix::io::Errno;
 use crate::block::Mapping;
 use crate::device_block::{ImportedPool, OpenedBlock, device_of};
 use crate::errors::{gone, malformed, system};
-use crate::idle::{Blocks, Key, Opened};
+use crate::idle::{Blocks, Closing, Key, Opened};
 use crate::message::{MAX_BYTES, Message, decode, encode};
-use crate::office::{Office, lock};
+use crate::office::{Office, lock, run_aside};
 use crate::page::{Page, SLOTS, Turn};
 use crate::protocol::{Answer, Given, Handle, Lacks, Refusal, Request};
 use crate::socket::{Address, Peer};
@@ -152,7 +152,12 @@ impl Connection {
     }
 
     /// Makes a stream wait for the producer's work on an array, and returns the stream.
-    fn await_ready(&self, turn: &Turn, device: Device, stream: Option<StreamHandle>) -> Result<StreamHandle> {
+    fn await_ready(
+        self: &Arc<Self>,
+        turn: &Turn,
+        device: Device,
+        stream: Option<StreamHandle>,
+    ) -> Result<StreamHandle> {
         let mut awaited = lock(&self.awaited);
         awaited.retain(|turn| !turn.is_ready());
         awaited.push(turn.clone());
@@ -164,25 +169,34 @@ impl Connection {
     }
 
     /// If the process has ended, ends the waits for it, because it will write no number, and closes its blocks.
-    pub(crate) fn end_waits_if_gone(&self) -> bool {
+    pub(crate) fn end_waits_if_gone(self: &Arc<Self>) -> bool {
         let has_ended = self.peer.has_ended();
         if has_ended {
             lock(&self.awaited).drain(..).for_each(|turn| turn.set_ready());
-            self.close_idle_blocks();
+            lock(&self.blocks).make_due();
+            self.close_idle(Instant::now());
         }
         has_ended
     }
 
     /// Closes the blocks that have been idle for long enough, and returns when to look again.
-    pub(crate) fn close_idle(&self, now: Instant) -> Option<Instant> {
-        let (closed, next) = lock(&self.blocks).take_idle(now);
+    pub(crate) fn close_idle(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let (closing, next) = lock(&self.blocks).take_idle(now);
+        let connection = self.clone();
+        // Blocks of the host are given back already.
+        if closing.iter().any(|(_, last)| last.is_some()) {
+            run_aside(move || connection.close(closing));
+        }
+        next
+    }
+
+    fn close(&self, closing: Vec<Closing>) {
         // First closed, then given back: the producer may free the block after that.
-        for (block, last) in closed {
+        for (block, last) in closing {
             drop(block);
             // A producer that is gone needs nothing back.
             last.map(|turn| self.send(&Request::Close(turn.place())));
         }
-        next
     }
 
     /// Whether anything of the process is mapped here.
@@ -190,12 +204,11 @@ impl Connection {
         !lock(&self.blocks).is_empty()
     }
 
-    /// Closes all idle blocks. Returns whether there were any.
+    /// Closes all idle blocks before it returns. Returns whether there were any.
     fn close_idle_blocks(&self) -> bool {
         let has_idle = lock(&self.blocks).make_due();
-        if has_idle {
-            self.close_idle(Instant::now());
-        }
+        let (closing, _) = lock(&self.blocks).take_idle(Instant::now());
+        self.close(closing);
         has_idle
     }
 }

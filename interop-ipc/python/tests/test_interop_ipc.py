@@ -239,7 +239,8 @@ def test_a_fork_before_and_after():
             parcel.take_back()
 
     in_a_child(child)
-    assert opened.tolist() == [0, 1, 2] and len(interop_ipc.leases()) == 1
+    assert opened.tolist() == [0, 1, 2]
+    wait_for(lambda: len(interop_ipc.leases()) == 1)
     assert np.asarray(interop_ipc.open(parcel)).tolist() == [0, 1, 2], "the offer of the parent stays"
 
 

@@ -6,11 +6,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use interop_core::Import;
-use interop_ipc::{Parcel, leases, open, open_on};
+use interop_ipc::{Parcel, leases, lend_import, open, open_on};
 
 #[allow(clippy::wildcard_imports, reason = "the functions of the driver")]
 use crate::driver::*;
-use crate::memory::{Count, Gate, LONG, Pinned, handle, share};
+use crate::memory::{Count, Gate, LONG, Pinned, array, handle};
 
 /// `CUDA_ERROR_NOT_SUPPORTED`.
 pub(crate) const NOT_SUPPORTED: i32 = 801;
@@ -228,7 +228,8 @@ impl State {
             ["forget"] => drop(self.kept.take()),
             ["hand", text] => return Ok(self.by_hand(text)),
             ["capture", text] => return Ok(self.captured(text)),
-            ["pending"] => return Ok(self.offer_late()),
+            ["pending"] => return Ok(self.offer(true)),
+            ["offer"] => return Ok(self.offer(false)),
             ["reports"] => return Ok(reports().to_string()),
             _ => panic!("an unknown order: {order}"),
         }
@@ -257,14 +258,17 @@ impl State {
         format!("{code} {refused}")
     }
 
-    /// Offers an array whose work never starts.
-    fn offer_late(&mut self) -> String {
+    /// Offers an array. Its work may be late: then it never starts. Its block stays mapped for a while.
+    fn offer(&mut self, is_late: bool) -> String {
         if self.memory == 0 {
             self.memory = get(|out| cuMemAlloc_v2(out, 1 << 21));
         }
-        self.gate.close(self.stream);
+        if is_late {
+            self.gate.close(self.stream);
+        }
         ok(cuMemsetD8Async(self.memory, 7, TARGET, self.stream));
-        let parcel = share(self.memory, TARGET, Some(self.stream), &Count::default());
+        let import = array(self.memory, TARGET, Some(self.stream), &Count::default());
+        let parcel = lend_import(import, true, 1, LONG).expect("memory that can be shared");
         let text = hex(parcel.bytes());
         self.offered.push(parcel);
         text

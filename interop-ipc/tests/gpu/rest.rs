@@ -85,3 +85,30 @@ pub(crate) fn alive(_: usize) -> Result<String, String> {
     interop_core::cuda::finish_releases();
     hold(before == Ok(true) && after == Ok(false), format!("before its end {before:?}, after it {after:?}"))
 }
+
+/// A block of one producer is closed, which waits for all work of the device, while a stream waits for the number of another producer.
+/// The end of that one ends both waits.
+pub(crate) fn closed_while_waiting(_: usize) -> Result<String, String> {
+    let (stream, mut first, mut second) = (stream(), Other::start(), Other::start());
+    let open = |message: String| {
+        interop_ipc::open_on(&crate::other::unhex(&message), handle(stream))
+            .map_err(|error| error.to_string())
+    };
+    // Its block is idle for a tenth of a second.
+    drop(open(first.ask("offer"))?);
+    ok(cuStreamSynchronize(stream));
+    let pending = open(second.ask("pending"))?;
+    std::thread::sleep(std::time::Duration::from_millis(250));
+    let was_waiting = cuStreamQuery(stream) != 0;
+    second.kill();
+    let goes_on = soon(|| cuStreamQuery(stream) == 0);
+    if !goes_on {
+        // Its drop would wait as well.
+        std::mem::forget(pending);
+        return Err("the stream hangs".to_owned());
+    }
+    drop(pending);
+    ok(cuCtxSynchronize());
+    interop_core::cuda::finish_releases();
+    hold(was_waiting, format!("waited: {was_waiting}, went on: {goes_on}"))
+}

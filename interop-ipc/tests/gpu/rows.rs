@@ -31,7 +31,7 @@ const ORDER: [Row; 7] = [
     ("offset in a block", offsets),
 ];
 
-const OTHERS: [Row; 24] = [
+const OTHERS: [Row; 25] = [
     ("dora#978: a stacked tensor", known_faults::dora_978),
     ("Mooncake#1622: tensors of one block", known_faults::mooncake_1622),
     ("contexts that are not current", |_| contexts()),
@@ -48,6 +48,7 @@ const OTHERS: [Row; 24] = [
     ("round trip, block new", |rounds| round_trip(rounds, false)),
     ("round trip, blocks that rest", rest::resting),
     ("freed while it is open", rest::freed_while_open),
+    ("closed while a stream waits", rest::closed_while_waiting),
     ("whether a producer runs", rest::alive),
     ("message", |_| message()),
     ("growth", growth),
