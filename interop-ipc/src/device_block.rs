@@ -29,11 +29,11 @@ const ASKED: [i32; 4] = [7, 10, 17, 14];
 /// Memory of this process that others can open.
 #[derive(Debug)]
 pub(crate) struct DeviceBlock {
-    range: Range<usize>,
+    pub(crate) range: Range<usize>,
     /// Unique in this process, while anybody has the memory open.
     pub(crate) id: u64,
-    context: Context,
-    device: Device,
+    pub(crate) context: Context,
+    pub(crate) device: Device,
     way: Way,
 }
 
@@ -131,18 +131,6 @@ impl DeviceBlock {
         // SAFETY: the driver has made the descriptor for this process, which nothing else owns.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
-
-    pub(crate) fn context(&self) -> Context {
-        self.context
-    }
-
-    pub(crate) fn device(&self) -> Device {
-        self.device
-    }
-
-    pub(crate) fn range(&self) -> &Range<usize> {
-        &self.range
-    }
 }
 
 /// Returns the mapped pieces that contain a range.
@@ -216,9 +204,9 @@ pub(crate) fn device_of(uuid: &Uuid) -> Result<Device> {
 /// Memory of another process that is open in this one.
 #[derive(Debug)]
 pub(crate) struct OpenedBlock {
-    address: usize,
-    bytes: usize,
-    context: Context,
+    pub(crate) address: usize,
+    pub(crate) bytes: usize,
+    pub(crate) context: Context,
     mapping: Mapping,
 }
 
@@ -341,20 +329,8 @@ impl OpenedBlock {
         Ok(self)
     }
 
-    pub(crate) fn context(&self) -> Context {
-        self.context
-    }
-
     pub(crate) fn is_of_pool(&self) -> bool {
         matches!(self.mapping, Mapping::Pool(_))
-    }
-
-    pub(crate) fn address(&self) -> usize {
-        self.address
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
     }
 }
 

@@ -55,14 +55,14 @@ impl Opened {
     pub(crate) fn address(&self) -> usize {
         match self {
             Self::Host(mapping) => mapping.address(),
-            Self::Device(block) => block.address(),
+            Self::Device(block) => block.address,
         }
     }
 
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Host(mapping) => mapping.bytes(),
-            Self::Device(block) => block.bytes(),
+            Self::Device(block) => block.bytes,
         }
     }
 

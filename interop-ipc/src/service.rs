@@ -302,7 +302,7 @@ fn make_ready(
         return Ok((lacks.block.then_some(Handle::File), Vec::new()));
     };
     let given = lacks.block.then(|| block.handle()).transpose()?;
-    turn.page.register(block.context(), block.device())?;
+    turn.page.register(block.context, block.device)?;
     work.end_in(turn.shared_ready())?;
     Ok(given.map_or((None, Vec::new()), |(handle, files)| (Some(handle), files)))
 }

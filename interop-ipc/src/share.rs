@@ -123,7 +123,7 @@ pub(crate) fn draft(info: &ArrayInfo, is_read_only: bool, opens: u32, time: Dura
         let (block, range) = match memory {
             // The numbers of both kinds differ.
             Memory::Host(block) => (2 * block.id, block.mapping().range()),
-            Memory::Device(block, _) => (2 * block.id + 1, block.range().clone()),
+            Memory::Device(block, _) => (2 * block.id + 1, block.range.clone()),
         };
         Message::new(info, (block, &range), device, is_read_only, (nonce, office)).write()
     })

@@ -161,10 +161,15 @@ impl Peer {
 
     /// Whether the process has ended, or the connection.
     pub(crate) fn has_ended(&self) -> bool {
+        self.ends_within(Duration::ZERO)
+    }
+
+    /// As [`has_ended`](Self::has_ended), after a time at most.
+    pub(crate) fn ends_within(&self, time: Duration) -> bool {
         let process = self.process.as_ref().map(|process| (process, PollFlags::IN));
         let (process, awaited) = process.unwrap_or((&self.socket, PollFlags::RDHUP));
         let mut polled = [PollFd::new(&self.socket, PollFlags::RDHUP), PollFd::new(process, awaited)];
-        matches!(poll(&mut polled, Some(&Timespec::default())), Ok(1..))
+        matches!(poll(&mut polled, Timespec::try_from(time).ok().as_ref()), Ok(1..))
     }
 
     /// Waits until a message can be received.

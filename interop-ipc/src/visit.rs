@@ -28,6 +28,8 @@ use crate::socket::{Address, Peer};
 
 /// How long a producer may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a process may take to end.
+const DYING: Duration = Duration::from_millis(20);
 
 /// A connection to the office of another process.
 pub(crate) struct Connection {
@@ -296,8 +298,8 @@ fn receive(
     if let Err(error) = array.take(visit, &given, files, message, device) {
         // The array was not used, and may be opened again.
         visit.is_broken = connection.send(&Request::Refuse(given.place)).is_err();
-        // Memory of a GPU has ended with its process.
-        let is_gone = error.kind() == ErrorKind::Driver && connection.peer.has_ended();
+        // Memory of a GPU ends with its process, a little earlier than the connection.
+        let is_gone = error.kind() == ErrorKind::Driver && connection.peer.ends_within(DYING);
         return Err(if is_gone { gone("the producer's process has ended") } else { error });
     }
     Ok(array)
@@ -337,7 +339,7 @@ impl OpenArray {
         };
         check(&block, message, device)?;
         match &*block {
-            Opened::Device(block) => turn.page.register(block.context(), device)?,
+            Opened::Device(block) => turn.page.register(block.context, device)?,
             Opened::Host(_) if turn.is_ready() => {}
             Opened::Host(_) => {
                 let found = "a number that is not in the page";

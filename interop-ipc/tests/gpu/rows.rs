@@ -43,7 +43,7 @@ const OTHERS: [Row; 25] = [
     ("host and GPU at once", |_| ways::host_and_gpu()),
     ("a copy of what cannot be shared", ways::copies),
     ("a copy of other layouts and memory", |_| ways::copies_of_others()),
-    ("random kills", |rounds| kills::at_random(rounds.div_ceil(20) as u64, 1)),
+    ("random kills", |rounds| kills::at_random(rounds.div_ceil(50) as u64, 1)),
     ("round trip, block known", |rounds| round_trip(rounds, true)),
     ("round trip, block new", |rounds| round_trip(rounds, false)),
     ("round trip, blocks that rest", rest::resting),
@@ -371,11 +371,13 @@ pub(crate) fn left() -> (usize, usize) {
     (get_free(), targets.filter(|target| !target.to_string_lossy().contains("simulated-cuda")).count())
 }
 
-/// The memory in use, as `nvidia-smi` tells it, where there is such a program.
-fn used_by_all() -> String {
+/// The memory in use in MiB, as `nvidia-smi` tells it, or 0 where there is no such program.
+fn used_by_all() -> usize {
     let mut command = std::process::Command::new("nvidia-smi");
-    let output = command.args(["--query-gpu=memory.used", "--format=csv,noheader", "--id=0"]).output();
-    output.map_or("unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let output =
+        command.args(["--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]).output();
+    let output = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().parse().ok());
+    output.ok().flatten().unwrap_or(0)
 }
 
 /// Memory of the device and descriptors, before and after many arrays.
@@ -394,9 +396,9 @@ fn growth(rounds: usize) -> Result<String, String> {
     let (before, used) = free(rounds / 20 + 5);
     let (after, used_after) = free(rounds);
     let grown = before.0.saturating_sub(after.0);
-    let is_met = grown <= 2 << 20 && after.1 <= before.1 && used_after == used && count.is_zero();
+    let is_met = grown <= 2 << 20 && after.1 <= before.1 && used_after <= used && count.is_zero();
     let text = format!("{grown} bytes, {} to {} descriptors in {rounds}", before.1, after.1);
-    hold(is_met, format!("{text}; nvidia-smi {used} to {used_after}"))
+    hold(is_met, format!("{text}; nvidia-smi {used} to {used_after} MiB"))
 }
 
 /// The array is shared and opened on threads without a context, and while another context is current.
