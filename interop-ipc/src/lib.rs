@@ -16,8 +16,8 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("`interop-ipc` needs memory files and abstract sockets, which only Linux has");
 
-// `message` is plain bytes, `office` has what a process offers, and its one thread (`service`) hands descriptors and handles out, by the
-// requests of `protocol`. `visit` opens arrays, `idle` closes their blocks, `block` maps sealed memory files, `device_block` opens memory of
+// `message` is plain bytes, `office` has what a process offers, and its thread (`service`) hands descriptors and handles out, by the
+// requests of `protocol`; another one drops and closes memory of a GPU. `visit` opens arrays, `idle` closes their blocks, `block` maps sealed memory files, `device_block` opens memory of
 // a GPU, `page` has the numbers that order two processes: `order/shared_work.rs` of the core writes and awaits them on streams.
 mod block;
 mod device_block;
