@@ -14,6 +14,7 @@ use crate::arguments::Arguments;
 use crate::call::{Call, Host};
 use crate::device_name::device_of_name;
 use crate::error::CallError;
+use crate::operator::signature::Kind;
 
 /// The type of a parameter. The compiler finds `K`, which tells arrays, values and lists apart.
 ///
@@ -33,6 +34,10 @@ use crate::error::CallError;
     note = "values: integers, `f32`, `f64`, `bool`, `&str`, `DType`, `Device`; an `Option`, a `Vec` or a tuple of any of these; `&Call<'_>`"
 )]
 pub trait Argument<'c, K>: Sized {
+    /// The type in a schema of `PyTorch`.
+    #[doc(hidden)]
+    const KIND: Kind = Kind::None;
+
     /// Reads the next argument.
     ///
     /// # Errors
@@ -89,6 +94,8 @@ fn next_tensor(from: &Arguments<'_>, name: &'static str) -> Result<*const DLTens
 }
 
 impl<'c> Argument<'c, ValueKind> for BorrowedTensor<'c> {
+    const KIND: Kind = Kind::Tensor { is_written: false };
+
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         let (tensor, call) = (next_tensor(from, name)?, from.call);
         // The schema of an operator says what is written, and this type does not tell it.
@@ -113,10 +120,12 @@ impl<'c> Argument<'c, ValueKind> for BorrowedTensor<'c> {
 
 #[diagnostic::do_not_recommend]
 impl<'c, A: FromArray + BorrowedFor<'c>> Argument<'c, ArrayKind> for A {
+    const KIND: Kind = Kind::Tensor { is_written: A::DATA_FIELD.is_written() };
+
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         let tensor = next_tensor(from, name)?;
         // SAFETY: the caller lends a live tensor for the call. The ABI has no read-only tensors.
-        unsafe { from.call.array(tensor) }.map_err(|error| from.of_argument(name, error))
+        unsafe { from.call.array(tensor, false) }.map_err(|error| from.of_argument(name, error))
     }
 }
 
@@ -127,6 +136,8 @@ impl<'c> Argument<'c, ValueKind> for &'c Call<'c> {
 }
 
 impl<'c, A: Argument<'c, K>, K> Argument<'c, OptionKind<K>> for Option<A> {
+    const KIND: Kind = Kind::Optional(&A::KIND);
+
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         match from.peek() {
             None => Ok(None),
@@ -149,6 +160,8 @@ fn items<'c>(from: &Arguments<'c>, name: &'static str) -> Result<Arguments<'c>, 
 }
 
 impl<'c, T: Argument<'c, K>, K> Argument<'c, ListKind<K>> for Vec<T> {
+    const KIND: Kind = Kind::List(&T::KIND);
+
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         let items = items(from, name)?;
         (0..items.values.len()).map(|_| T::read(&items, name)).collect()
@@ -184,6 +197,8 @@ fn int_in(value: &TVMFFIAny) -> Option<i64> {
 macro_rules! integers {
     ($($integer:ty)*) => { $(
         impl<'c> Argument<'c, ValueKind> for $integer {
+    const KIND: Kind = Kind::Int;
+
             fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
                 let value = from.next(name)?;
                 let Some(number) = int_in(value) else {
@@ -201,6 +216,8 @@ macro_rules! integers {
 integers!(i8 i16 i32 i64 isize u8 u16 u32 u64 usize);
 
 impl<'c> Argument<'c, ValueKind> for f64 {
+    const KIND: Kind = Kind::Float;
+
     #[expect(clippy::cast_precision_loss, reason = "an int becomes the nearest float, as in Python")]
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         let value = from.next(name)?;
@@ -213,6 +230,8 @@ impl<'c> Argument<'c, ValueKind> for f64 {
 }
 
 impl<'c> Argument<'c, ValueKind> for f32 {
+    const KIND: Kind = Kind::Float;
+
     #[expect(clippy::cast_possible_truncation, reason = "the nearest float, as in an array of this type")]
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         f64::read(from, name).map(|number| number as f32)
@@ -220,6 +239,8 @@ impl<'c> Argument<'c, ValueKind> for f32 {
 }
 
 impl<'c> Argument<'c, ValueKind> for bool {
+    const KIND: Kind = Kind::Bool;
+
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         let value = from.next(name)?;
         if value.type_index != index::BOOL {
@@ -231,6 +252,8 @@ impl<'c> Argument<'c, ValueKind> for bool {
 
 // The fields of `DLDataType` and `DLDevice` are the bytes of the value.
 impl<'c> Argument<'c, ValueKind> for DType {
+    const KIND: Kind = Kind::DType;
+
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         let value = from.next(name)?;
         if value.type_index == index::DATA_TYPE {
@@ -243,6 +266,8 @@ impl<'c> Argument<'c, ValueKind> for DType {
 }
 
 impl<'c> Argument<'c, ValueKind> for Device {
+    const KIND: Kind = Kind::Device;
+
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         let value = from.next(name)?;
         if value.type_index == index::DEVICE {
@@ -270,6 +295,8 @@ fn name_in<'c>(
 }
 
 impl<'c> Argument<'c, ValueKind> for &'c str {
+    const KIND: Kind = Kind::Str;
+
     fn read(from: &Arguments<'c>, name: &'static str) -> Result<Self, CallError> {
         let value = from.next(name)?;
         // SAFETY: the caller lends the value for the call.

@@ -87,14 +87,15 @@ impl Call<'_> {
     /// # Safety
     ///
     /// `tensor` is null, or live with its lists during this function, and with its memory during the call. That may be written, and on
-    /// the host it is initialized.
+    /// the host it is initialized. `is_new` is true only for memory that the library has just allocated.
     pub(crate) unsafe fn array<'c, A: FromArray + BorrowedFor<'c>>(
         &'c self,
         tensor: *const DLTensor,
+        is_new: bool,
     ) -> Result<A> {
         // SAFETY: 1 and 3: as the caller promises. 2: so too; the caller's library orders its next work after that on its stream. The
         // caller has told this stream for the call: it is live.
-        unsafe { BorrowedTensor::array(tensor, Mutability::Writable, |device| self.stream(device)) }
+        unsafe { BorrowedTensor::array(tensor, Mutability::Writable, is_new, |device| self.stream(device)) }
     }
 
     /// Keeps a new tensor until the call ends.

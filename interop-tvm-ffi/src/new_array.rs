@@ -79,18 +79,19 @@ impl Call<'_> {
             strides: strides.as_mut_ptr(),
             byte_offset: 0,
         };
-        let tensor = self.allocate(&mut like, shape)?;
+        let (tensor, is_own) = self.allocate(&mut like, shape)?;
         let object = tensor.object;
         self.keep(tensor);
         if like.data.is_null() && !shape.contains(&0) {
             return Err(CallError::new(c"ValueError", NO_MEMORY));
         }
         // SAFETY: a new tensor in C order, with zeros on the host. The call keeps it.
-        Ok(NewArray { array: unsafe { self.array(&raw const like) }?, tensor: object })
+        Ok(NewArray { array: unsafe { self.array(&raw const like, !is_own) }?, tensor: object })
     }
 
-    /// A new tensor of the caller's library, with zeros on the host. `like` receives its address.
-    fn allocate(&self, like: &mut DLTensor, shape: &[usize]) -> Result<OwnedObject, CallError> {
+    /// A new tensor of the caller's library, with zeros on the host, and whether its memory is of this crate. `like` receives its
+    /// address.
+    fn allocate(&self, like: &mut DLTensor, shape: &[usize]) -> Result<(OwnedObject, bool), CallError> {
         // Too many elements fail to be allocated.
         let len = shape.iter().fold(1, |len: usize, extent| len.saturating_mul(*extent));
         let tensor = match self.host {
@@ -110,7 +111,7 @@ impl Call<'_> {
                 let DLTensor { data, byte_offset, .. } = unsafe { payload.read() };
                 (like.data, like.byte_offset) = (data, byte_offset);
                 if is_own {
-                    return Ok(tensor);
+                    return Ok((tensor, true));
                 }
                 tensor
             }
@@ -121,7 +122,7 @@ impl Call<'_> {
             // SAFETY: the library has allocated these bytes for the tensor, which nobody else has.
             unsafe { start.cast::<u8>().write_bytes(0, bytes) };
         }
-        Ok(tensor)
+        Ok((tensor, false))
     }
 
     /// A tensor in memory of this crate, for a caller whose library has no allocator that TVM FFI knows.

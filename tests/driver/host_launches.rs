@@ -120,10 +120,10 @@ fn a_small_call_makes_one_list_and_asks_only_where_its_arrays_are() {
     let call = || -> interop_core::Result<()> {
         // SAFETY: the tensor describes `numbers`, which live, and which nothing else uses meanwhile. No stream is stated.
         let mut to: ArrayD<BorrowedMut<'_, i16>> =
-            unsafe { BorrowedTensor::array(&raw const to, Mutability::Writable, |_| None) }?;
+            unsafe { BorrowedTensor::array(&raw const to, Mutability::Writable, false, |_| None) }?;
         // SAFETY: as above, for `other`.
         let from: ArrayD<Borrowed<'_, i16>> =
-            unsafe { BorrowedTensor::array(&raw const from, Mutability::ReadOnly, |_| None) }?;
+            unsafe { BorrowedTensor::array(&raw const from, Mutability::ReadOnly, false, |_| None) }?;
         for with_other in [false, true] {
             let scope = LaunchScope::new();
             if with_other {

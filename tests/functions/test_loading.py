@@ -102,8 +102,9 @@ with warnings.catch_warnings(record=True) as found:
 print([str(warning.message)[:120] for warning in found])
 print(error(ctypes.PyDLL({str(copy)!r}).interop_load_operators)[:95])
 """
-    out = in_a_process(program + USE)[0].splitlines()
-    assert "a library with this name may be loaded already" in out[0]
+    out, err = in_a_process(program + USE)
+    out = out.splitlines()
+    assert "a library with this name may be loaded already" in out[0] and err == ""
     assert out[1].startswith("RuntimeError: operators: `") and out[2] == USED.strip()
 
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import torch
+import torch.utils._python_dispatch
 
 LIBRARY = os.environ["INTEROP_FUNCTIONS"]
 torch.ops.load_library(LIBRARY)
@@ -321,6 +322,33 @@ def test_subclasses():
         assert not OPERATORS.exponential(torch.nn.Parameter(row(3))).requires_grad
 
 
+class Seen(torch.utils._python_dispatch.TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, operator, types, arguments=(), named=None):
+        self.names.append(operator.name())
+        return operator(*arguments, **named or {})
+
+
+def test_a_call_without_a_gradient_is_one_step():
+    """The kernel of the CPU runs the function. Modes and transforms see the operators that are called, as does a gradient."""
+    x, needs = row(3), row(3, requires_grad=True)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiled:
+        OPERATORS.exponential(x)
+        with torch.no_grad():
+            OPERATORS.exponential(needs)
+    ours = [event.name for event in profiled.events() if event.name.startswith("interop_tests::")]
+    assert ours == ["interop_tests::exponential"] * 2
+    for tensor, expected in ((x, "_exponential"), (needs, "_exponential_grad")):
+        with Seen() as seen:
+            result = OPERATORS.exponential(tensor)
+        assert f"interop_tests::{expected}" in seen.names and torch.allclose(result, x.exp() if tensor is x else needs.exp())
+    with Seen(), pytest.raises(RuntimeError, match="found float32, allowed: float64"):
+        OPERATORS.exponential(x.float())
+
+
 def test_fake_tensors():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -338,10 +366,17 @@ def test_fake_tensors():
     assert torch.equal(torch.func.functionalize(OPERATORS.product)(x, x), x * x)
 
 
+@pytest.mark.filterwarnings("error")
 def test_transforms():
     table = row(4, 3)
     assert torch.allclose(torch.vmap(OPERATORS.exponential)(table), table.exp())
     assert torch.equal(torch.vmap(OPERATORS.product, in_dims=(0, None))(table, table[0]), table * table[0])
+    assert torch.equal(torch.vmap(OPERATORS.product, in_dims=(0, 1))(table, table.t()), table * table)
+    rows = torch.stack([OPERATORS.outer(row, table[0]) for row in table])
+    assert torch.equal(torch.vmap(OPERATORS.outer, in_dims=(0, None))(table, table[0]), rows)
+    gradient = table.clone().requires_grad_()
+    torch.vmap(OPERATORS.exponential)(gradient).sum().backward()
+    assert torch.allclose(gradient.grad, table.exp())
     with pytest.raises(RuntimeError, match="Batching rule not implemented for interop_tests::shift_"):
         torch.vmap(lambda x: OPERATORS.shift_(x, 1.0))(table)
     # As with `custom_op`.

@@ -71,7 +71,7 @@ def rows(device):
     yield "function into torch.empty", lambda: hello_functions.scale_into(x, torch.empty(6, device=device), 1.0)
     yield "operator in place", lambda: operators.scale_(x, 1.0)
     yield "operator with a new tensor", lambda: operators.scaled(x, 1.0)
-    # What the operator calls where no gradient is needed: the difference is the choice between two operators.
+    # As an operator without a declared gradient: the dispatcher looks for one itself.
     yield "operator without a gradient, new", lambda: operators._scaled(x, 1.0)
     recorded = torch.zeros(6, device=device, requires_grad=True)
     yield "operator, gradient recorded", lambda: operators.scaled(recorded, 1.0)

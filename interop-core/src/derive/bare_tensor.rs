@@ -103,12 +103,13 @@ impl<'a> BorrowedTensor<'a> {
     pub unsafe fn new(tensor: *const DLTensor, mutability: Mutability) -> Result<Self> {
         let mut slot = ImportSlot::new();
         // SAFETY: as the caller promises.
-        let filled = unsafe { fill(&mut slot, tensor, mutability) }?;
+        let filled = unsafe { fill(&mut slot, tensor, mutability, Verification::Full) }?;
         Ok(Self { import: slot.into_import(filled), marker: PhantomData })
     }
 
     /// Makes a derived struct of a tensor: as [`new`](Self::new), [`with_stream`](Self::with_stream) if `stream` returns one for the
-    /// device, and [`into_array`](Self::into_array), but without a move of the tensor between these.
+    /// device, and [`into_array`](Self::into_array), but without a move of the tensor between these. Nobody asks the driver about memory
+    /// that the library has just allocated (`is_new`) in the primary context of its device.
     ///
     /// # Errors
     ///
@@ -121,15 +122,16 @@ impl<'a> BorrowedTensor<'a> {
     pub unsafe fn array<A: FromArray + BorrowedFor<'a>>(
         tensor: *const DLTensor,
         mutability: Mutability,
+        is_new: bool,
         stream: impl FnOnce(Device) -> Option<StreamHandle>,
     ) -> Result<A> {
         let mut slot = ImportSlot::new();
+        let verification = if is_new { Verification::Skipped } else { Verification::Full };
         // SAFETY: as the caller promises.
-        let filled = unsafe { fill(&mut slot, tensor, mutability) }?;
+        let filled = unsafe { fill(&mut slot, tensor, mutability, verification) }?;
         let import = slot.import(&filled);
         let device = import.info.device;
-        let stream = if device == Device::CPU { None } else { stream(device) };
-        if let Some(stream) = stream {
+        if let Some(stream) = (device != Device::CPU).then(|| stream(device)).flatten() {
             let context = import.context();
             import.put_on_callers_stream(stream, context);
         }
@@ -177,13 +179,18 @@ impl<'a> BorrowedTensor<'a> {
 /// As [`BorrowedTensor::new`].
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the slot is written in place")]
-unsafe fn fill(slot: &mut ImportSlot, tensor: *const DLTensor, mutability: Mutability) -> Result<Filled> {
+unsafe fn fill(
+    slot: &mut ImportSlot,
+    tensor: *const DLTensor,
+    mutability: Mutability,
+    verification: Verification,
+) -> Result<Filled> {
     if tensor.is_null() {
         return Err(Error::new(ErrorKind::NullPointer, "tensor", "a null pointer", "a `DLTensor`"));
     }
     let flags = if mutability == Mutability::ReadOnly { FLAG_READ_ONLY } else { 0 };
     // SAFETY: rule 1.
-    let described = slot.describe(Verification::Full, |info| unsafe { read_tensor(tensor, flags, info) })?;
+    let described = slot.describe(verification, |info| unsafe { read_tensor(tensor, flags, info) })?;
     // Nothing is released, so the reach only tells the context.
     let owner = Owner::none().with_reach(described.reach);
     let filled = described.own(owner, None);

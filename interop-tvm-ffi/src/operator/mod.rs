@@ -13,7 +13,7 @@ use crate::abi::TVMFFIAny;
 use crate::arguments::Arguments;
 use crate::error::CallError;
 use crate::runtime::c_string;
-use crate::torch::kernel::{composite, kernel, refuse};
+use crate::torch::kernel::kernel;
 use crate::torch::library::Kernel;
 use signature::Signature;
 
@@ -75,12 +75,11 @@ pub struct Operator {
     pub(crate) name: &'static str,
     pub(crate) rules: Rules,
     describe: fn(&mut Signature),
-    /// Runs the function.
+    /// What [`kernel`] says of each.
     pub(crate) kernel: Kernel,
-    /// Chooses the operator with or without gradients.
-    pub(crate) composite: Kernel,
-    /// Refuses tensors without elements in host or CUDA memory.
     pub(crate) refuse: Kernel,
+    pub(crate) direct: Kernel,
+    pub(crate) composite: Kernel,
     signature: OnceLock<Signature>,
     /// The names of the operators that the composite kernel calls, without and with gradients.
     inner: OnceLock<[CString; 2]>,
@@ -96,9 +95,10 @@ impl Operator {
             name: O::NAME,
             rules: O::RULES,
             describe: O::describe,
-            kernel: kernel::<O>,
-            composite: composite::<O>,
-            refuse: refuse::<O>,
+            kernel: kernel::<O, false, true>,
+            refuse: kernel::<O, false, false>,
+            direct: kernel::<O, true, true>,
+            composite: kernel::<O, true, false>,
             signature: OnceLock::new(),
             inner: OnceLock::new(),
             has_python: AtomicBool::new(false),

@@ -1,17 +1,13 @@
 //! The types of an operator, as in a schema of `PyTorch`.
 
-use interop_core::lent::{BorrowedFor, BorrowedTensor};
-use interop_core::{DType, Device, FromArray};
-
-use crate::argument::{ArrayKind, ListKind, OptionKind, ValueKind};
-use crate::call::Call;
+use crate::argument::{Argument, ArrayKind, ListKind, OptionKind, ValueKind};
 use crate::return_value::{ReturnValue, Returns};
 
 /// The type of a parameter in a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// None: the caller passes nothing for `&Call`.
-    Call,
+    /// None: `&Call`, for which the caller passes nothing, and tuples.
+    None,
     /// `Tensor`, or `Tensor(a!)`.
     Tensor {
         /// Whether the function writes to it.
@@ -48,7 +44,7 @@ impl Kind {
     /// The type in a schema. The letter of all tensors that are written is `a`.
     pub(crate) fn schema(self) -> String {
         match self {
-            Self::Call => String::new(),
+            Self::None => String::new(),
             Self::Tensor { is_written: false } => "Tensor".to_owned(),
             Self::Tensor { is_written: true } => "Tensor(a!)".to_owned(),
             Self::Int => "int".to_owned(),
@@ -63,26 +59,10 @@ impl Kind {
     }
 }
 
-/// The type of a parameter that a schema of `PyTorch` has.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be the parameter of an operator",
-    label = "a schema of PyTorch has no such type",
-    note = "allowed: arrays, integers, `f32`, `f64`, `bool`, `&str`, `DType`, `Device`, a `Vec` of one of these, and an `Option` of any of these",
-    note = "list the function in an `export!` without `operators`, which makes it a function of TVM FFI only"
-)]
-pub trait SchemaType<'c, K> {
-    /// The type in a schema.
-    const KIND: Kind;
-}
-
-/// The kinds of types that can be the items of a list.
-#[diagnostic::on_unimplemented(
-    message = "a list of lists or of options cannot be the parameter of an operator",
-    label = "a schema of PyTorch has no such type"
-)]
-pub trait ItemKind {}
-impl ItemKind for ArrayKind {}
-impl ItemKind for ValueKind {}
+/// The kinds of types that a schema of `PyTorch` has.
+pub trait SchemaKind {}
+impl<K: PresentKind> SchemaKind for K {}
+impl<K: PresentKind> SchemaKind for OptionKind<K> {}
 
 /// The kinds of types that can be optional.
 #[diagnostic::on_unimplemented(
@@ -94,40 +74,16 @@ impl PresentKind for ArrayKind {}
 impl PresentKind for ValueKind {}
 impl<K: ItemKind> PresentKind for ListKind<K> {}
 
-macro_rules! values {
-    ($($kind:ident: $($type:ty)*;)*) => { $($(
-        impl<'c> SchemaType<'c, ValueKind> for $type {
-            const KIND: Kind = Kind::$kind;
-        }
-    )*)* };
-}
-
-values! {
-    Int: i8 i16 i32 i64 isize u8 u16 u32 u64 usize;
-    Float: f32 f64;
-    Bool: bool;
-    Str: &'c str;
-    DType: DType;
-    Device: Device;
-    Call: &'c Call<'c>;
-}
-
-impl<'c> SchemaType<'c, ValueKind> for BorrowedTensor<'c> {
-    const KIND: Kind = Kind::Tensor { is_written: false };
-}
-
-#[diagnostic::do_not_recommend]
-impl<'c, A: FromArray + BorrowedFor<'c>> SchemaType<'c, ArrayKind> for A {
-    const KIND: Kind = Kind::Tensor { is_written: A::DATA_FIELD.is_written() };
-}
-
-impl<'c, A: SchemaType<'c, K>, K: PresentKind> SchemaType<'c, OptionKind<K>> for Option<A> {
-    const KIND: Kind = Kind::Optional(&A::KIND);
-}
-
-impl<'c, T: SchemaType<'c, K>, K: ItemKind> SchemaType<'c, ListKind<K>> for Vec<T> {
-    const KIND: Kind = Kind::List(&T::KIND);
-}
+/// The kinds of types that can be the items of a list.
+#[diagnostic::on_unimplemented(
+    message = "a tuple, or a list of lists or of options, cannot be the parameter of an operator",
+    label = "a schema of PyTorch has no such type",
+    note = "allowed: arrays, integers, `f32`, `f64`, `bool`, `&str`, `DType`, `Device`, a `Vec` of one of these, and an `Option` of any of these",
+    note = "list the function in an `export!` without `operators`, which makes it a function of TVM FFI only"
+)]
+pub trait ItemKind {}
+impl ItemKind for ArrayKind {}
+impl ItemKind for ValueKind {}
 
 /// A parameter of an operator.
 #[derive(Clone, Copy, Debug)]
@@ -166,12 +122,12 @@ impl<A> Placeholder<A> {
 
 impl Signature {
     /// Notes the next parameter.
-    pub fn parameter<'c, A: SchemaType<'c, K>, K>(
+    pub fn parameter<'c, A: Argument<'c, K>, K: SchemaKind>(
         &mut self,
         name: &'static str,
         python: &'static str,
     ) -> Placeholder<A> {
-        if A::KIND != Kind::Call {
+        if A::KIND != Kind::None {
             self.parameters.push(Parameter { name, python, kind: A::KIND });
         }
         Placeholder(None)

@@ -65,6 +65,25 @@ def register_gradients(name, parameters, gradients):
     torch.library.register_autograd(f"{namespace}::_{name}_grad", backward, setup_context=setup_context, lib=GradientKernels())
 
 
+def register_batches(name, parameters, is_elementwise):
+    """Tells `torch.vmap` how to call an operator, which otherwise warns and does the same as here in a loop."""
+    operator = getattr(names["_operators"], name)
+    is_tensor = [kind.startswith("Tensor") for _, kind in parameters]
+
+    def batched(info, in_dims, *arguments):
+        items = []
+        for value, dim, is_array in zip(arguments, in_dims, is_tensor):
+            if is_array and value is not None:
+                value = value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
+            items.append(value)
+        if is_elementwise:
+            return operator(*items), 0
+        each = zip(*[value if is_array and value is not None else [value] * info.batch_size for value, is_array in zip(items, is_tensor)])
+        return torch.stack([operator(*item) for item in each]), 0
+
+    torch.library.register_vmap(f"{namespace}::{name}", batched, lib=registered)
+
+
 def register(name, parameters, returns, like, shape, dtype, is_elementwise, into, gradients):
     if not any(kind.startswith("Tensor") for _, kind in parameters):
         return
@@ -76,8 +95,13 @@ def register(name, parameters, returns, like, shape, dtype, is_elementwise, into
     for of in (f"_{name}", f"_{name}_grad") if gradients else (name,):
         if result:
             torch.library.register_fake(f"{namespace}::{of}", function([of for of, _ in parameters], result), lib=registered)
+    if returns == "Tensor" and not any(kind.startswith("Tensor[") for _, kind in parameters):
+        register_batches(name, parameters, is_elementwise)
     if gradients:
         register_gradients(name, parameters, gradients)
+        # The kernels of these devices look for gradients themselves.
+        for key in ("AutogradCPU", "AutogradCUDA"):
+            registered.impl(name, torch.library.fallthrough_kernel, key)
 
 
 for operator in operators:

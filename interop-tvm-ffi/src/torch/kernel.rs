@@ -16,7 +16,7 @@ use crate::error::CallError;
 use crate::operator::{Operation, Operator};
 use crate::owned_object::OwnedObject;
 use crate::return_value::Returns;
-use crate::torch::library::{ABI, Torch, Value};
+use crate::torch::library::{ABI, TensorHandle, Torch, Value};
 use crate::torch::stack::{Taken, any_tensor, result_value};
 use crate::torch::tensor::{NOTHING, to_pointer, to_value};
 
@@ -27,52 +27,42 @@ thread_local! {
     static HAS_FAILED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a function as a kernel.
+/// A kernel, of four:
+///
+/// | `CHOOSES` | `RUNS` | |
+/// | --- | --- | --- |
+/// | no | yes | runs the function |
+/// | no | no | refuses tensors whose elements a function cannot use; runs the function for empty lists and options |
+/// | yes | yes | runs the function, but if a gradient is recorded, calls the operator with gradients, which takes 5 µs longer |
+/// | yes | no | calls the operator with or without gradients: what the dispatcher does for the tensors comes between |
 ///
 /// # Safety
 ///
 /// As for a kernel of `torch_library_impl`: `stack` has the arguments of the operator, which the kernel takes, and a place for the
-/// result. The callers can be unwound.
-pub(crate) unsafe extern "C-unwind" fn kernel<O: Operation>(stack: *mut Value, _: u64, _: u64) {
-    // SAFETY: as the caller promises.
-    unsafe { answer::<O>(stack, true) };
-}
-
-/// Refuses tensors whose elements a function cannot use. If only empty lists and options were passed, runs the function.
-///
-/// # Safety
-///
-/// As for [`kernel`].
-pub(crate) unsafe extern "C-unwind" fn refuse<O: Operation>(stack: *mut Value, _: u64, _: u64) {
-    // SAFETY: as the caller promises.
-    unsafe { answer::<O>(stack, false) };
-}
-
-/// Calls the operator with or without gradients: the first takes 5 µs longer, also if no gradient is recorded.
-///
-/// # Safety
-///
-/// As for [`kernel`].
-pub(crate) unsafe extern "C-unwind" fn composite<O: Operation>(stack: *mut Value, _: u64, _: u64) {
+/// result. The callers can be unwound. What `bump_version` throws is passed on.
+pub(crate) unsafe extern "C-unwind" fn kernel<O: Operation, const CHOOSES: bool, const RUNS: bool>(
+    stack: *mut Value,
+    _: u64,
+    _: u64,
+) {
     let (torch, operator) = (Torch::of_kernel(), O::operator());
-    // SAFETY: as the caller promises.
-    if let Err(error) = unsafe { call_inner(torch, operator, stack) } {
-        note(&error);
-        // SAFETY: as the caller promises; nothing here is to be dropped.
-        unsafe { throw(torch) };
+    if CHOOSES {
+        // SAFETY: as the caller promises.
+        let records = unsafe { records(torch, operator, stack, RUNS) };
+        if !RUNS || !matches!(records, Ok(false)) {
+            // SAFETY: as the caller promises.
+            if let Err(error) = unsafe { call_inner(torch, operator, records, stack) } {
+                note(&error);
+                drop(error);
+                // SAFETY: as the caller promises; nothing here is to be dropped.
+                unsafe { throw(torch) };
+            }
+            return;
+        }
     }
-}
-
-/// Runs a function, unless it gets tensors that are refused.
-///
-/// # Safety
-///
-/// As for [`kernel`]. What `bump_version` throws is passed on.
-unsafe fn answer<O: Operation>(stack: *mut Value, takes_tensors: bool) {
-    let (torch, operator) = (Torch::of_kernel(), O::operator());
     // SAFETY: as the caller promises.
     let taken = unsafe { Taken::new(torch, operator.signature(), stack) };
-    let outcome = if takes_tensors || !taken.has_tensors() {
+    let outcome = if RUNS || !taken.has_tensors() {
         // SAFETY: as the caller promises.
         unsafe { run::<O>(torch, operator, taken) }
     } else {
@@ -80,7 +70,7 @@ unsafe fn answer<O: Operation>(stack: *mut Value, takes_tensors: bool) {
         Err(refused(operator))
     };
     // SAFETY: as the caller promises.
-    unsafe { end(torch, operator, outcome, stack) };
+    unsafe { end(torch, operator, outcome, !CHOOSES, stack) };
 }
 
 /// # Safety
@@ -125,6 +115,7 @@ unsafe fn end(
     torch: &'static Torch,
     operator: &'static Operator,
     outcome: Result<Value, CallError>,
+    is_inner: bool,
     stack: *mut Value,
 ) {
     let returns = operator.signature().returns;
@@ -132,11 +123,9 @@ unsafe fn end(
         Ok(value) => value,
         Err(error) => {
             note(&error);
-            let nothing = if CALLING.get().is_some_and(|calling| core::ptr::eq(calling, operator)) {
-                nothing(torch, returns)
-            } else {
-                None
-            };
+            let is_awaited =
+                is_inner && CALLING.get().is_some_and(|calling| core::ptr::eq(calling, operator));
+            let nothing = if is_awaited { nothing(torch, returns) } else { None };
             drop(error);
             let Some(nothing) = nothing else {
                 // SAFETY: as the caller promises; nothing here is to be dropped.
@@ -194,10 +183,9 @@ unsafe fn throw(torch: &Torch) {
 unsafe fn call_inner(
     torch: &'static Torch,
     operator: &'static Operator,
+    records: Result<bool, CallError>,
     stack: *mut Value,
 ) -> Result<(), CallError> {
-    // SAFETY: as the caller promises.
-    let records = unsafe { records(torch, operator, stack) };
     let records = records.and_then(|records| match records {
         true if !operator.has_python.load(Ordering::Acquire) => Err(missing_gradient(operator)),
         records => Ok(records),
@@ -230,7 +218,8 @@ unsafe fn call_inner(
     torch.check(status, operator.name)
 }
 
-/// Whether a gradient is recorded for one of the arguments.
+/// Whether a gradient is recorded for one of the arguments. An operator that is called must not get a tangent, because `PyTorch` would
+/// say nothing, or something else. A function checks that itself.
 ///
 /// # Safety
 ///
@@ -239,26 +228,30 @@ unsafe fn records(
     torch: &'static Torch,
     operator: &Operator,
     stack: *const Value,
+    runs: bool,
 ) -> Result<bool, CallError> {
     // SAFETY: the function has no preconditions.
     if !unsafe { (torch.grad_mode)() } {
         return Ok(false);
     }
-    for (at, parameter) in operator.signature().parameters.iter().enumerate() {
-        // SAFETY: as the caller promises.
-        let value = unsafe { stack.wrapping_add(at).read() };
-        let needs_gradient = |handle| {
-            // SAFETY: a live tensor.
-            unsafe { torch.check_tangent(handle) }?;
-            // SAFETY: a live tensor.
-            unsafe { torch.needs_gradient(handle) }
-        };
-        // SAFETY: as the caller promises.
-        if unsafe { any_tensor(torch, parameter.kind, value, &needs_gradient) }? {
-            return Ok(true);
+    let any = |test: &dyn Fn(TensorHandle) -> Result<bool, CallError>| -> Result<bool, CallError> {
+        for (at, parameter) in operator.signature().parameters.iter().enumerate() {
+            // SAFETY: as the caller promises.
+            let value = unsafe { stack.wrapping_add(at).read() };
+            // SAFETY: as the caller promises.
+            if unsafe { any_tensor(torch, parameter.kind, value, test) }? {
+                return Ok(true);
+            }
         }
+        Ok(false)
+    };
+    // SAFETY: a live tensor.
+    let records = any(&|handle| unsafe { torch.needs_gradient(handle) })?;
+    if records || !runs {
+        // SAFETY: a live tensor.
+        any(&|handle| unsafe { torch.check_tangent(handle) }.map(|()| false))?;
     }
-    Ok(false)
+    Ok(records)
 }
 
 #[cold]

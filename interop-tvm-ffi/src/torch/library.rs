@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "calls functions of a library that is found at run time")]
 
 use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::AtomicI32;
 use std::sync::OnceLock;
 
 use interop_core::{DType, Device, DeviceType, StreamHandle};
@@ -35,6 +36,8 @@ macro_rules! functions {
             pub(crate) direct: Option<Direct>,
             /// `c10::TensorImpl::_fw_grad(uint64_t, at::TensorBase const&) const`, of C++ too: without it tangents are lost.
             pub(crate) tangent: Option<unsafe extern "C" fn(*const c_void, u64, TensorHandle) -> TensorHandle>,
+            /// What the library writes to stderr.
+            pub(crate) log_level: Option<&'static AtomicI32>,
             get_stream: Option<unsafe extern "C" fn(i32, *mut *mut c_void) -> Status>,
             pub(crate) cpu: i32,
             pub(crate) cuda: i32,
@@ -49,6 +52,7 @@ macro_rules! functions {
                     check: function(library, c"aoti_torch_check")?,
                     direct: Direct::find(library),
                     tangent: function(library, c"_ZNK3c1010TensorImpl8_fw_gradEmRKN2at10TensorBaseE"),
+                    log_level: function(library, c"FLAGS_caffe2_log_level"),
                     get_stream: loaded("torch_cuda", c"aoti_torch_get_current_cuda_stream")
                         .and_then(|cuda| function(&cuda, c"aoti_torch_get_current_cuda_stream")),
                     cpu: number(library, c"aoti_torch_device_type_cpu")?,

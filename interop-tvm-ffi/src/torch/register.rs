@@ -3,6 +3,7 @@
 
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
+use core::sync::atomic::Ordering;
 use std::ffi::CString;
 
 use crate::error::CallError;
@@ -18,17 +19,31 @@ use crate::torch::library::{ABI, Kernel, Torch};
 /// If an operator of this name exists, or the library refuses a schema.
 pub(crate) fn register(torch: &Torch, list: &'static OperatorList) -> Result<(), CallError> {
     crate::runtime::stay_loaded();
-    let namespace = Namespace::new(torch, list.namespace())?;
+    // The functions of the library before 2.13 write each exception that they catch to stderr.
+    let level = torch.log_level.map(|level| (level, level.swap(FATAL, Ordering::Relaxed)));
+    let outcome = register_all(torch, list);
+    if let Some((level, before)) = level {
+        level.store(before, Ordering::Relaxed);
+    }
+    outcome
+}
+
+/// `c10::GLOG_FATAL`.
+const FATAL: i32 = 3;
+
+fn register_all(torch: &Torch, list: &'static OperatorList) -> Result<(), CallError> {
+    let refused = |name: &str, error: CallError| {
+        let why = torch.what.map_or(String::new(), |_| format!(": {}", error.text));
+        let namespace = list.namespace();
+        let text = format!(
+            "operators: `{namespace}{name}` was not registered; a library with this name may be loaded already{why}"
+        );
+        CallError::new(c"RuntimeError", text)
+    };
+    let namespace = Namespace::new(torch, list.namespace()).map_err(|error| refused("", error))?;
     for operator in list.operators() {
         operator.set_namespace(list.namespace());
-        namespace.register(operator).map_err(|error| {
-            let text = format!(
-                "operators: `{}::{}` was not registered; a library with this name may be loaded already. {error}",
-                list.namespace(),
-                operator.name
-            );
-            CallError::new(c"RuntimeError", text)
-        })?;
+        namespace.register(operator).map_err(|error| refused(&format!("::{}", operator.name), error))?;
     }
     Ok(())
 }
@@ -41,6 +56,21 @@ const REFUSED: [&CStr; 4] =
 /// The keys of tensors with a lazy conjugate or sign. `PyTorch` passes a copy of these, writes back what the operator returns, and reads
 /// beyond its stack for one that returns nothing.
 const LAZY: [&CStr; 2] = [c"Conjugate", c"Negative"];
+
+/// The keys at which an operator with gradients calls one of two others. `Autograd` stands for all devices; for the CPU and CUDA
+/// `torch_operators.py` removes it, so that a call without a gradient is one step of the dispatcher. So all keys are here that come
+/// between the gradient and the kernel of a device: a mode or a transform sees the operators that are called.
+const CHOOSES: [&CStr; 7] = [
+    c"Autograd",
+    c"FuncTorchDynamicLayerBackMode",
+    c"Python",
+    c"Functionalize",
+    c"Conjugate",
+    c"Negative",
+    c"ZeroTensor",
+];
+
+const DEVICES: [&CStr; 2] = [c"CPU", c"CUDA"];
 
 /// A namespace of `PyTorch`, with its library for schemas. Libraries stay.
 struct Namespace<'a> {
@@ -72,15 +102,22 @@ impl<'a> Namespace<'a> {
             self.define(&signature.schema(&inner))?;
             self.implement_all(operator, &c_string(&inner))?;
         }
-        self.implement(c"CompositeImplicitAutograd", &name, operator.composite)
+        self.implement_each(&CHOOSES, &name, operator.composite)?;
+        self.implement_each(&REFUSED, &name, operator.composite)?;
+        self.implement_each(&DEVICES, &name, operator.direct)
     }
 
     /// The kernels of an operator with tensors.
     fn implement_all(&self, operator: &Operator, name: &CStr) -> Result<(), CallError> {
-        let lazy = LAZY.iter().filter(|_| operator.signature().writes());
-        REFUSED.iter().chain(lazy).try_for_each(|key| self.implement(key, name, operator.refuse))?;
-        self.implement(c"CPU", name, operator.kernel)?;
-        self.implement(c"CUDA", name, operator.kernel)
+        self.implement_each(&REFUSED, name, operator.refuse)?;
+        if operator.signature().writes() {
+            self.implement_each(&LAZY, name, operator.refuse)?;
+        }
+        self.implement_each(&DEVICES, name, operator.kernel)
+    }
+
+    fn implement_each(&self, keys: &[&CStr], name: &CStr, kernel: Kernel) -> Result<(), CallError> {
+        keys.iter().try_for_each(|key| self.implement(key, name, kernel))
     }
 
     fn define(&self, schema: &str) -> Result<(), CallError> {

@@ -16,13 +16,11 @@ use crate::torch::tensor::{NOTHING, to_pointer, to_value};
 /// The arguments of a call. It owns all that the dispatcher has given away.
 pub(crate) struct Taken {
     torch: &'static Torch,
+    /// Tensors, strings and lists are indices in the fields below, until nothing there moves any more.
     values: Vec<TVMFFIAny>,
-    /// The values point to them.
-    #[expect(clippy::vec_box, reason = "the tensors must not move")]
-    tensors: Vec<Box<TakenTensor>>,
+    tensors: Vec<TakenTensor>,
     strings: Vec<OwnedString>,
-    /// The items, which the objects point to. A `Box`, because the objects must not move.
-    lists: Vec<(Box<Object<TVMFFISeqCell>>, Vec<TVMFFIAny>)>,
+    lists: Vec<(Vec<TVMFFIAny>, Object<TVMFFISeqCell>)>,
     /// Whether all items of all lists were taken.
     outcome: Result<(), CallError>,
 }
@@ -47,17 +45,13 @@ impl<T> Object<T> {
         let header = TVMFFIObject { combined_ref_count: 0, type_index: 0, padding: 0, deleter: null() };
         Self { header, payload }
     }
-
-    fn any(&self, type_index: i32) -> TVMFFIAny {
-        TVMFFIAny::new(type_index, (&raw const *self).expose_provenance() as u64)
-    }
 }
 
 /// A string of the library, with the object that lends its bytes.
 struct OwnedString {
     torch: &'static Torch,
     handle: *mut c_void,
-    _object: Box<Object<TVMFFIByteArray>>,
+    object: Object<TVMFFIByteArray>,
 }
 
 impl Drop for OwnedString {
@@ -109,9 +103,7 @@ impl Taken {
         operator: &str,
     ) -> Result<&[TVMFFIAny], CallError> {
         core::mem::replace(&mut self.outcome, Ok(()))?;
-        for TakenTensor { tensor, described, is_written, .. } in
-            self.tensors.iter_mut().map(|taken| &mut **taken)
-        {
+        for TakenTensor { tensor, described, is_written, .. } in &mut self.tensors {
             // SAFETY: a live tensor.
             unsafe { self.torch.check_tangent(tensor.object) }?;
             // SAFETY: a live tensor.
@@ -122,7 +114,29 @@ impl Taken {
             // SAFETY: a live tensor. As the caller promises.
             unsafe { self.torch.note_write(taken.tensor.object, place, operator) }?;
         }
+        self.link();
         Ok(&self.values)
+    }
+
+    /// Replaces indices by pointers.
+    fn link(&mut self) {
+        let Self { values, tensors, strings, lists, .. } = self;
+        let link = |value: &mut TVMFFIAny| {
+            let at = usize::try_from(value.value).unwrap_or(usize::MAX);
+            match value.type_index {
+                index::DL_TENSOR_PTR => value.value = address(&tensors[at].described),
+                index::STR => value.value = address(&strings[at].object),
+                _ => {}
+            }
+        };
+        values.iter_mut().for_each(link);
+        for (items, object) in lists.iter_mut() {
+            items.iter_mut().for_each(link);
+            object.payload.data = items.as_ptr();
+        }
+        for value in values.iter_mut().filter(|value| value.type_index == index::ARRAY) {
+            value.value = address(&lists[usize::try_from(value.value).unwrap_or(usize::MAX)].1);
+        }
     }
 
     /// Takes a value of the parameter at a position.
@@ -135,10 +149,8 @@ impl Taken {
             Kind::Tensor { is_written } => {
                 // SAFETY: as the caller promises.
                 let tensor = unsafe { OwnedObject::new(to_pointer(value), self.torch.delete_tensor) };
-                let taken = Box::new(TakenTensor { tensor, described: NOTHING, parameter, is_written });
-                let place = &raw const taken.described;
-                self.tensors.push(taken);
-                TVMFFIAny::new(index::DL_TENSOR_PTR, place.expose_provenance() as u64)
+                self.tensors.push(TakenTensor { tensor, described: NOTHING, parameter, is_written });
+                TVMFFIAny::new(index::DL_TENSOR_PTR, self.tensors.len() as u64 - 1)
             }
             Kind::Int => TVMFFIAny::new(index::INT, value),
             Kind::Float => TVMFFIAny::new(index::FLOAT, value),
@@ -171,7 +183,7 @@ impl Taken {
             }
             // SAFETY: as the caller promises.
             Kind::List(kind) => unsafe { self.take_list(*kind, to_pointer(value), parameter) },
-            Kind::Call => TVMFFIAny::NONE,
+            Kind::None => TVMFFIAny::NONE,
         }
     }
 
@@ -184,10 +196,9 @@ impl Taken {
         unsafe { (self.torch.string_length)(handle, &raw mut size) };
         // SAFETY: as above.
         unsafe { (self.torch.string_data)(handle, &raw mut data) };
-        let object = Box::new(Object::new(TVMFFIByteArray { data, size }));
-        let any = object.any(index::STR);
-        self.strings.push(OwnedString { torch: self.torch, handle, _object: object });
-        any
+        let object = Object::new(TVMFFIByteArray { data, size });
+        self.strings.push(OwnedString { torch: self.torch, handle, object });
+        TVMFFIAny::new(index::STR, self.strings.len() as u64 - 1)
     }
 
     /// # Safety
@@ -206,12 +217,15 @@ impl Taken {
         // It does not release its items.
         // SAFETY: as the caller promises.
         unsafe { (torch.list_delete)(handle) };
-        let cell = TVMFFISeqCell { data: items.as_ptr(), size: i64::try_from(items.len()).unwrap_or(0) };
-        let object = Box::new(Object::new(cell));
-        let any = object.any(index::ARRAY);
-        self.lists.push((object, items));
-        any
+        let size = i64::try_from(items.len()).unwrap_or(0);
+        self.lists.push((items, Object::new(TVMFFISeqCell { data: null(), size })));
+        TVMFFIAny::new(index::ARRAY, self.lists.len() as u64 - 1)
     }
+}
+
+/// The address of what a value points to.
+fn address<T>(of: &T) -> u64 {
+    (&raw const *of).expose_provenance() as u64
 }
 
 /// The lower and the upper half of a value.
