@@ -31,7 +31,7 @@ const ORDER: [Row; 7] = [
     ("offset in a block", offsets),
 ];
 
-const OTHERS: [Row; 25] = [
+const OTHERS: [Row; 26] = [
     ("dora#978: a stacked tensor", known_faults::dora_978),
     ("Mooncake#1622: tensors of one block", known_faults::mooncake_1622),
     ("contexts that are not current", |_| contexts()),
@@ -40,6 +40,7 @@ const OTHERS: [Row; 25] = [
     ("memory of a pool", ways::of_pool),
     ("memory of a pool, opened twice", |_| ways::opened_twice()),
     ("memory of a pool, allocated again", ways::allocated_again),
+    ("memory of a pool, refused by the driver", |_| ways::refused_by_the_driver()),
     ("host and GPU at once", |_| ways::host_and_gpu()),
     ("a copy of what cannot be shared", ways::copies),
     ("a copy of other layouts and memory", |_| ways::copies_of_others()),

@@ -8,7 +8,7 @@ use interop_ipc::{Parcel, copy_import, give_import, share_import, zeroed};
 #[allow(clippy::wildcard_imports, reason = "the functions of the driver")]
 use crate::driver::*;
 use crate::memory::{Count, Gate, LONG, OfPool, Pieces, Pinned, array, array_on, handle, share, soon};
-use crate::other::{Other, hex};
+use crate::other::{NOT_SUPPORTED, Other, hex};
 use crate::rows::{BYTES, Block, LateWrites, SEEN, hold, set, told, value};
 
 /// An array over three pieces that are mapped one behind the other.
@@ -86,6 +86,32 @@ pub(crate) fn allocated_again(rounds: usize) -> Result<String, String> {
     let reports = other.reports();
     let text = format!("{wrong} wrong of {rounds}, {again} at the address before{}", told(reports));
     hold(wrong + reports == 0 && count.is_zero(), text)
+}
+
+/// Each call of the driver for memory of a pool fails once, on either side: the array stays on offer.
+pub(crate) fn refused_by_the_driver() -> Result<String, String> {
+    if !is_simulated() {
+        return Ok("skipped: no call of this driver fails".to_owned());
+    }
+    let (stream, mut other, count) = (stream(), Other::start(), Count::default());
+    let memory = OfPool::new(1 << 20, stream);
+    set(memory.address, 6, BYTES, stream);
+    let parcel = share(memory.address, BYTES, Some(stream), &count);
+    let mut answers = Vec::new();
+    for function in ["cuMemPoolExportToShareableHandle", "cuMemPoolExportPointer"] {
+        fail(function, NOT_SUPPORTED);
+        answers.push(other.open("open", &parcel));
+    }
+    for function in ["cuMemPoolImportFromShareableHandle", "cuMemPoolImportPointer"] {
+        other.tell(&format!("fail {function}"));
+        answers.push(other.open("open", &parcel));
+    }
+    let kinds = ["Gone: ", "Gone: ", "Driver: ", "Driver: "];
+    let are_told = answers.iter().zip(kinds).all(|(answer, kind)| answer.starts_with(kind));
+    let is_right = other.open("copy", &parcel) == "ok" && other.ask("check 6") == "true";
+    other.tell("drop");
+    parcel.take_back_on(handle(stream), LONG).map_err(|refused| refused.to_string())?;
+    hold(are_told && is_right && soon(|| count.is_zero()), format!("{} refused, then opened", answers.len()))
 }
 
 /// The blocks of the host have other numbers than those of the GPU.
