@@ -385,12 +385,20 @@ fn scopes_on_the_default_streams_of_two_contexts() {
 fn a_scope_on_a_stream_of_another_context() {
     let (scene, other) = (Scene::new(), Place::foreign(0));
     let stream = other.non_blocking();
-    for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Managed, MemoryKind::Pinned] {
+    let kinds = [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Managed, MemoryKind::Pinned];
+    for (kind, is_current) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
         let [mut one, two] = two_of(kind);
         let on = stream.handle();
-        let scope = LaunchScope::on(&on);
-        queue(&scope, &mut one).unwrap();
-        scope.finish().unwrap();
+        let mut run = || {
+            let scope = LaunchScope::on(&on);
+            queue(&scope, &mut one).unwrap();
+            scope.finish().unwrap();
+        };
+        if is_current {
+            other.with(run);
+        } else {
+            run();
+        }
         let named = LaunchScope::on(&scene.on[1]);
         queue(&named, &mut one).unwrap();
         named.finish().unwrap();

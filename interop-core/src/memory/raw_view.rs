@@ -49,7 +49,7 @@ impl<const N: usize> RawView<N> {
     /// The memory is live for the lifetime of the result.
     #[inline(always)]
     pub(crate) unsafe fn new<T: Element>(info: &ArrayInfo) -> Result<Self> {
-        // SAFETY: the owner of the memory keeps the record, which it never replaces.
+        // SAFETY: whoever has the owner of the memory keeps the record, and never replaces it.
         let uses = info.state.uses.as_ref().map(|uses| unsafe { &*Arc::as_ptr(uses) });
         if info.has_scalar_type(&T::TYPE) {
             return Self::over(info, info.layout(), uses);

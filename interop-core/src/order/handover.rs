@@ -72,13 +72,28 @@ impl<'a> ArrayWork<'a> {
     /// # Errors
     ///
     /// As [`stream_wait`](crate::cuda::stream_wait()).
+    #[inline]
     pub(crate) fn misses(self, stream: Stream) -> Result<bool> {
+        if matches!(self.state.placement, Placement::Unknown) { self.is_elsewhere(stream) } else { Ok(false) }
+    }
+
+    #[cold]
+    fn is_elsewhere(self, stream: Stream) -> Result<bool> {
         let is_followed = || self.state.uses.as_deref().is_some_and(|uses| uses.can_follow(stream));
-        if !matches!(self.state.placement, Placement::Unknown) || is_followed() || unordered().unknown_work {
+        if unordered().unknown_work || is_followed() {
             return Ok(false);
         }
-        let Some(MemoryUse { reach, .. }) = memory_use(self.address, self.device)? else { return Ok(false) };
-        Ok(!reach.contains(stream.for_device(self.device).context(driver()?)?))
+        let Some(MemoryUse { context, reach }) = memory_use(self.address, self.device)? else {
+            return Ok(false);
+        };
+        let work = stream.for_device(self.device).context(driver()?)?;
+        // Memory without a context, such as that of a pool, is waited for in the one that is current then.
+        let is_waited_for = match work.primary_ordinal() {
+            _ if context.is_some() => reach.contains(work),
+            Some(of) => self.device.device_type != DeviceType::CUDA || self.device.device_id == of,
+            None => false,
+        };
+        Ok(!is_waited_for)
     }
 
     /// Records events behind the work.
