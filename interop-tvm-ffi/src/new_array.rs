@@ -42,8 +42,8 @@ pub struct NewArray<A> {
 }
 
 impl Call<'_> {
-    /// A new array with the shape, the element type and the device of another one, in C order. It contains zeros on the host,
-    /// and anything on a device, so write all elements.
+    /// A new array with the shape, the element type and the device of another one, in C order. Write all elements: on a device it
+    /// contains anything. On the host it contains zeros, because safe code can read an element before it writes it.
     ///
     /// # Errors
     ///

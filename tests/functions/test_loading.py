@@ -91,6 +91,11 @@ while thread.is_alive():
     assert in_a_process(program)[0] == "[2.0, 4.0]\n"
 
 
+def test_the_same_file_twice():
+    load = "torch.ops.load_library(library)\nctypes.CDLL(library)\nctypes.PyDLL(library).interop_load_operators()\n"
+    assert in_a_process("import torch\n" + 2 * load + USE) == (USED, "")
+
+
 def test_two_copies(tmp_path):
     copy = shutil.copy(LIBRARY, tmp_path / "libcopy.so")
     program = f"""
