@@ -7,37 +7,6 @@ use core::mem::size_of;
 
 use crate::element::KernelElement;
 
-/// Runs code for the numbers that two arrays have for each axis.
-#[cfg(target_arch = "nvptx64")]
-macro_rules! for_each_axis {
-    (($one:ident, $other:ident) in ($ones:expr, $others:expr); $axes:ident => $body:expr) => {
-        for ($one, $other) in $ones.iter().zip(&$others) {
-            $body
-        }
-    };
-}
-
-/// As on a device, but there is no loop over the first axes: the compiler looks for the loop along a row before it unrolls loops inside of it.
-#[cfg(not(target_arch = "nvptx64"))]
-macro_rules! for_each_axis {
-    (($one:ident, $other:ident) in ($ones:expr, $others:expr); $axes:ident => $body:expr) => {
-        for_each_axis!(@ $one $other, $ones, $others, $axes, $body; 0 1 2 3)
-    };
-    (@ $one:ident $other:ident, $ones:expr, $others:expr, $axes:ident, $body:expr; $($axis:literal)*) => {
-        $(
-            if $axis < $axes {
-                let ($one, $other) = (&$ones[$axis], &$others[$axis]);
-                $body;
-            }
-        )*
-        for axis in 4..$axes {
-            let ($one, $other) = (&$ones[axis], &$others[axis]);
-            $body;
-        }
-    };
-}
-pub(crate) use for_each_axis;
-
 /// The bytes of every view: a pointer, the extents, and the strides in elements.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
@@ -81,14 +50,7 @@ impl<const N: usize> Fields<N> {
     /// Returns the offset of an element, in elements.
     #[inline(always)]
     pub(crate) fn offset(&self, at: [usize; N]) -> isize {
-        #[cfg(target_arch = "nvptx64")]
-        return at.iter().zip(&self.strides).map(|(at, stride)| *at as i64 * stride).sum::<i64>() as isize;
-        #[cfg(not(target_arch = "nvptx64"))]
-        {
-            let mut offset = 0;
-            for_each_axis!((at, stride) in (at, self.strides); N => offset += *at as i64 * stride);
-            offset as isize
-        }
+        at.iter().zip(&self.strides).map(|(at, stride)| *at as i64 * stride).sum::<i64>() as isize
     }
 
     /// Returns the lowest and the highest offset, in elements. The array has elements.

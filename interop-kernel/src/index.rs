@@ -4,7 +4,6 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::fail::{Mistake, fail};
-use crate::fields::for_each_axis;
 use crate::mapping::{Elements, Tiles};
 
 /// Invariant in the lifetime, and of one thread.
@@ -105,9 +104,11 @@ impl<const N: usize> position::Inside<N> for [usize; N] {
     #[inline(always)]
     #[track_caller]
     fn inside(self, shape: [usize; N]) -> [usize; N] {
-        for_each_axis!((at, extent) in (self, shape); N => if at >= extent {
-            outside(self, shape);
-        });
+        for (at, extent) in self.iter().zip(&shape) {
+            if at >= extent {
+                outside(self, shape);
+            }
+        }
         self
     }
 }
@@ -134,9 +135,11 @@ impl<const N: usize, M> position::Inside<N> for Index<'_, N, M> {
     #[inline(always)]
     #[track_caller]
     fn inside(self, shape: [usize; N]) -> [usize; N] {
-        for_each_axis!((made, own) in (self.shape, shape); N => if made != own {
-            other_shape(self.shape, shape);
-        });
+        for (made, own) in self.shape.iter().zip(&shape) {
+            if made != own {
+                other_shape(self.shape, shape);
+            }
+        }
         self.at
     }
 }
