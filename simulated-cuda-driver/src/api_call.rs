@@ -2,52 +2,16 @@
 
 #![expect(unsafe_code, reason = "results go where the caller of a C function says")]
 
-use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 
 use crate::report::Mistake;
+use crate::rules::end_of_process;
 use crate::state::{Sim, lock};
 use crate::status::{Answer, Status};
+use crate::this_thread::{in_callback, in_function};
 
 /// A `CUresult`, as returned to the program.
 pub(crate) type Code = i32;
-
-thread_local! {
-    /// Whether this thread is running a kernel or host function of the program, which must not call the driver.
-    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
-    /// The driver function that this thread has called.
-    static CALLING: Cell<&'static str> = const { Cell::new("the test") };
-    /// How many guards on this thread forbid it to wait for a device.
-    static WAITS_FORBIDDEN: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Whether this thread is running a kernel or host function of the program.
-pub(crate) fn in_callback() -> bool {
-    IN_CALLBACK.get()
-}
-
-/// The driver function that this thread has called.
-pub(crate) fn calling() -> &'static str {
-    CALLING.get()
-}
-
-/// The driver function that this thread has called, if the thread must not wait.
-pub(crate) fn host_waits() -> Option<&'static str> {
-    (WAITS_FORBIDDEN.get() != 0).then(calling)
-}
-
-/// Forbids this thread to wait for a device, or undoes one such call.
-pub(crate) fn forbid_waits(forbid: bool) {
-    let count = WAITS_FORBIDDEN.get();
-    WAITS_FORBIDDEN.set(if forbid { count + 1 } else { count.saturating_sub(1) });
-}
-
-/// Runs a kernel or host function of the program.
-pub(crate) fn as_callback(callback: impl FnOnce()) {
-    IN_CALLBACK.set(true);
-    callback();
-    IN_CALLBACK.set(false);
-}
 
 /// Runs the body of the driver function `name`. The function requires `cuInit`.
 pub(crate) fn call(name: &'static str, body: impl FnOnce(&mut Sim) -> Answer) -> Code {
@@ -60,23 +24,27 @@ pub(crate) fn call(name: &'static str, body: impl FnOnce(&mut Sim) -> Answer) ->
 
 /// Runs the body of a driver function that may be called before `cuInit`.
 pub(crate) fn call_early(name: &'static str, body: impl FnOnce(&mut Sim) -> Answer) -> Code {
-    let mut sim = lock();
-    let before = CALLING.replace(name);
-    // Registers the thread before the body runs, so that it does not inherit knowledge that other threads gain later.
-    sim.agents.host();
-    *sim.calls.entry(name).or_default() += 1;
-    let injected = sim.take_fault(name);
-    let answer = match injected {
-        Some(status) => Err(status),
-        None if IN_CALLBACK.get() => {
-            sim.report(Mistake::CallInside, format!("{name} was called from a host function or a kernel"));
-            Err(Status::NOT_PERMITTED)
-        }
-        None => body(&mut sim),
-    };
-    sim.settle();
-    CALLING.set(before);
-    answer.err().map_or(0, |status| status.0)
+    end_of_process::register();
+    in_function(name, || {
+        let mut sim = lock();
+        // Registers the thread before the body runs, so that it does not inherit knowledge that other threads gain later.
+        sim.agents.host();
+        *sim.calls.entry(name).or_default() += 1;
+        let injected = sim.take_fault(name);
+        let answer = match injected {
+            Some(status) => Err(status),
+            None if in_callback() => {
+                sim.report(
+                    Mistake::CallInside,
+                    format!("{name} was called from a host function or a kernel"),
+                );
+                Err(Status::NOT_PERMITTED)
+            }
+            None => body(&mut sim),
+        };
+        sim.settle();
+        answer.err().map_or(0, |status| status.0)
+    })
 }
 
 /// A pointer argument through which a driver function returns a result.

@@ -7,7 +7,8 @@ use std::ffi::c_void;
 
 use interop_kernel::copy::{CopyPart, SIZES, Unit, copy};
 
-use crate::kernels::{Kernel, translate};
+use crate::kernels::Kernel;
+use crate::rules::kernels::translate;
 
 /// Returns the kernels by name.
 pub(crate) fn all() -> BTreeMap<String, Kernel> {

@@ -5,11 +5,10 @@
 //! another exactly if the other's clock contains it. The order in which the scheduler ran them does not matter.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-use crate::queue::OpId;
-use crate::state::{Handle, State, lock};
+use crate::handle::{Handle, OpId};
 
 /// A stream, a host thread or a graph node, by its index in [`Agents`].
 pub(crate) type Agent = u32;
@@ -151,6 +150,9 @@ impl Agents {
         if !self.hosts.apart {
             return &mut self.hosts.one;
         }
+        for thread in ended().drain(..) {
+            self.end(thread);
+        }
         let thread = thread::current().id();
         if !self.hosts.threads.contains_key(&thread) {
             LEAVING.with(|_| ());
@@ -195,7 +197,7 @@ impl Agents {
     }
 
     /// Clears all clocks. The caller knows that everything so far comes before everything from now on.
-    fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         let Hosts { one, threads, ended, .. } = &mut self.hosts;
         (one.1, *ended) = (Clock::default(), Clock::default());
         for (_, known) in threads.values_mut() {
@@ -213,61 +215,19 @@ impl Agents {
 /// A thread-local value whose destructor reports that the thread has ended.
 struct Leaving(ThreadId);
 
+/// The threads that have ended, until the next look at the knowledge of a thread.
+static ENDED: Mutex<Vec<ThreadId>> = Mutex::new(Vec::new());
+
+fn ended() -> MutexGuard<'static, Vec<ThreadId>> {
+    ENDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 thread_local! {
     static LEAVING: Leaving = Leaving(thread::current().id());
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        lock().agents.end(self.0);
-    }
-}
-
-impl State {
-    /// Returns the number of an action that the program requests now.
-    fn request_number(&mut self) -> OpId {
-        let number = self.queue.number();
-        self.reports.note_request(number);
-        number
-    }
-
-    /// Creates an action of this thread that happens now.
-    pub(crate) fn host_step(&mut self) -> Step {
-        let number = self.request_number();
-        let (agent, clock) = self.agents.host();
-        let moment = Moment { agent: *agent, number };
-        clock.advance(moment);
-        let clock = Arc::new(clock.clone());
-        Step { moment, clock, name: crate::api_call::calling() }
-    }
-
-    /// Adds finished work that this thread has waited for to its clock.
-    pub(crate) fn host_learns(&mut self, clock: &Clock) {
-        self.agents.host().1.join(clock);
-    }
-
-    /// Creates an action of `agent` that comes after `before` and after everything that this thread knows.
-    pub(crate) fn step_after(&mut self, agent: Agent, name: &'static str, mut before: Clock) -> Step {
-        let moment = Moment { agent, number: self.request_number() };
-        before.join(&self.agents.host().1);
-        before.advance(moment);
-        Step { moment, clock: Arc::new(before), name }
-    }
-
-    /// Clears all history if nothing is queued, because then everything so far comes before everything from now on. What
-    /// other processes may know or compare is kept.
-    pub(crate) fn forget_the_past(&mut self) {
-        if self.queue.len() != 0 || self.others.is_in_use() {
-            return;
-        }
-        self.agents.forget();
-        for stream in self.streams.values_mut() {
-            stream.clock = Clock::default();
-        }
-        for event in self.events.values_mut() {
-            event.clock = Clock::default();
-        }
-        self.memory.forget_the_past();
-        self.told.clear();
+        ended().push(self.0);
     }
 }

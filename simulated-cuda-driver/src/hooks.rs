@@ -4,11 +4,13 @@
 
 use std::ffi::c_char;
 
-use crate::api_call::{In, Out, forbid_waits};
-use crate::kernels::{Kernel, KernelFunction, host_access, translate};
+use crate::api_call::{In, Out};
+use crate::kernels::{Kernel, KernelFunction};
 use crate::queue::Work;
+use crate::rules::kernels::{host_access, translate};
 use crate::state::{Policy, lock, wake};
 use crate::status::Status;
+use crate::this_thread::forbid_waits;
 
 /// The result for invalid arguments.
 const REFUSED: u64 = u64::MAX;

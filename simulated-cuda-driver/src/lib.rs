@@ -4,8 +4,8 @@
 //! functions. Streams are queues; a scheduler runs only what it must, in any order that the program's synchronization
 //! allows. The page "Test without a GPU" of the guide describes what is simulated, what is not, and how a test uses it.
 //!
-//! All state is one `State` (`state.rs`) behind one lock. The functions of the driver in `api/` are a few lines each;
-//! the other modules implement the rules.
+//! All state is one `State` (`state.rs`) behind one lock. The modules of this folder are its parts, and know nothing of it;
+//! `rules/` has what happens to it. The functions of the driver in `api/` are a few lines each.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -22,8 +22,8 @@ mod api_call;
 mod capture;
 mod context;
 mod copy_kernels;
-mod exec;
 mod graph;
+mod handle;
 mod happens_before;
 mod hooks;
 mod kernels;
@@ -32,9 +32,11 @@ mod other_processes;
 mod pools;
 mod queue;
 mod report;
+mod rules;
 mod shared_memory;
 mod state;
 mod status;
 mod stream;
+mod this_thread;
 mod unsupported;
 mod virtual_memory;

@@ -9,10 +9,9 @@ use std::sync::Arc;
 
 use crate::access::History;
 use crate::address_space::{Reserve, Window, map};
-use crate::queue::OpId;
+use crate::handle::{Handle, OpId};
 use crate::report::{Mistake, Report};
 use crate::shared_memory::SharedMemory;
-use crate::state::Handle;
 use crate::status::{Answer, Status};
 use crate::virtual_memory::{GRANULARITY, Mapped};
 

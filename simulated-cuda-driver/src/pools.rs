@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::handle::Handle;
 use crate::shared_memory::SharedMemory;
-use crate::state::Handle;
 
 /// A pool of device memory that other processes can use, or one of another process.
 #[derive(Debug)]

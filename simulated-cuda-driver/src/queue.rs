@@ -3,12 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::handle::{Handle, OpId};
 use crate::happens_before::Step;
 use crate::kernels::Launch;
-use crate::state::Handle;
-
-/// The number of an operation, in the order of queueing. Never reused.
-pub(crate) type OpId = u64;
 
 /// What a copy reads or writes.
 #[derive(Clone, Debug)]
@@ -77,6 +74,19 @@ pub(crate) enum Comparison {
     Equal,
     And,
     Nor,
+}
+
+impl Comparison {
+    /// Whether a wait with this number ends once `found` is in memory.
+    pub(crate) fn holds(self, found: u64, number: u64) -> bool {
+        match self {
+            // As the driver: a number that wraps around is greater.
+            Self::GreaterOrEqual => found.wrapping_sub(number) < 1 << 63,
+            Self::Equal => found == number,
+            Self::And => found & number != 0,
+            Self::Nor => !(found | number) != 0,
+        }
+    }
 }
 
 /// A queued operation.

@@ -1,18 +1,10 @@
-//! Reports of mistakes of the program, and the end of a program that did not read them.
-
-#![expect(unsafe_code, reason = "the end of the process is a callback of C")]
+//! Reports of mistakes of the program.
 
 use std::backtrace::Backtrace;
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_void};
-use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::ptr;
 use std::sync::Arc;
 
-use crate::api_call::calling;
-use crate::queue::{OpId, Work};
-use crate::state::{State, try_lock};
+use crate::handle::OpId;
 
 /// The kind of a mistake, by the number that tests see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,24 +46,18 @@ pub(crate) struct Report {
 /// The reports, and how much of them the program has seen.
 #[derive(Debug)]
 pub(crate) struct Reports {
-    all: Vec<Report>,
+    pub(crate) all: Vec<Report>,
     /// The number of reports, from the first on, that somebody has read.
     read: usize,
     /// Where each operation was requested, if `SIMULATED_CUDA_BACKTRACE` asks for it.
-    requests: Option<BTreeMap<OpId, Arc<Backtrace>>>,
+    pub(crate) requests: Option<BTreeMap<OpId, Arc<Backtrace>>>,
 }
 
 impl Reports {
-    /// No reports. Registers the end of the process, unless `SIMULATED_CUDA_REPORTS` is `off`.
+    /// No reports.
     pub(crate) fn new() -> Self {
-        let set = |name: &str| std::env::var(name).unwrap_or_default();
-        if set("SIMULATED_CUDA_REPORTS") != "off" {
-            let process = ptr::without_provenance_mut(std::process::id() as usize);
-            // SAFETY: the function is part of this library, which is never unloaded (see `build.rs`), and takes any
-            // argument.
-            unsafe { on_exit(end_of_process, process) };
-        }
-        let wanted = !matches!(set("SIMULATED_CUDA_BACKTRACE").as_str(), "" | "0");
+        let wanted =
+            std::env::var("SIMULATED_CUDA_BACKTRACE").is_ok_and(|set| !matches!(set.as_str(), "" | "0"));
         Self { all: Vec::new(), read: 0, requests: wanted.then(BTreeMap::new) }
     }
 
@@ -98,105 +84,7 @@ impl Reports {
         }
     }
 
-    fn unread(&self) -> &[Report] {
+    pub(crate) fn unread(&self) -> &[Report] {
         &self.all[self.read..]
-    }
-}
-
-/// Formats the frames of the program: those behind the function of this library that it called.
-fn frames_of_program(backtrace: &Backtrace, called: &str) -> String {
-    let text = backtrace.to_string();
-    let is_place = |line: &&str| line.trim_start().starts_with("at ");
-    let is_call = |line: &&str| line.trim_start().split_once(": ").is_some_and(|(_, name)| name == called);
-    let mut behind = text.lines().skip_while(|line| !is_call(line)).skip(1).skip_while(is_place).peekable();
-    if behind.peek().is_none() {
-        return text;
-    }
-    behind.collect::<Vec<_>>().join("\n")
-}
-
-impl State {
-    /// Adds a report about the call that the program is making.
-    pub(crate) fn report(&mut self, mistake: Mistake, text: String) {
-        let mut text = text;
-        if self.reports.requests.is_some() {
-            let frames = frames_of_program(&Backtrace::force_capture(), calling());
-            // Text grows without an error.
-            let _ = write!(text, "\n{} was called here:\n{frames}", calling());
-        }
-        self.reports.all.push(Report { mistake, text });
-    }
-
-    /// Adds a report about operations that were requested earlier, each with the name of its function.
-    pub(crate) fn report_operations(
-        &mut self,
-        mistake: Mistake,
-        text: String,
-        operations: &[(OpId, &'static str)],
-    ) {
-        let mut text = text;
-        for (number, name) in operations {
-            let request = self.reports.requests.as_ref().and_then(|requests| requests.get(number));
-            if let Some(request) = request {
-                let frames = frames_of_program(request, name);
-                // Text grows without an error.
-                let _ = write!(text, "\noperation {number}, {name}, was requested here:\n{frames}");
-            }
-        }
-        self.reports.all.push(Report { mistake, text });
-    }
-
-    /// Reports the live events that were created after `mark` and are not in `kept`.
-    pub(crate) fn report_leaked_events(&mut self, mark: u64, kept: &[u64]) {
-        let leaked = self.events.iter().filter(|(handle, event)| event.made > mark && !kept.contains(handle));
-        let words = |(handle, event): (&u64, &crate::stream::Event)| {
-            format!("event {handle:#x} of context {:#x} was neither destroyed nor kept", event.context)
-        };
-        let texts: Vec<_> = leaked.map(words).collect();
-        for text in texts {
-            self.report(Mistake::LeakedEvent, text);
-        }
-    }
-}
-
-unsafe extern "C" {
-    /// Has glibc call a function with the exit status and this argument when the process ends by `exit` or a return of
-    /// `main`. The function that was registered first runs last.
-    fn on_exit(run: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
-}
-
-/// Prints the reports that nobody has read. If there are any, a process that ends well ends with status 1.
-///
-/// `process` is the number of the process that registered this function. A forked child has inherited its reports.
-extern "C" fn end_of_process(status: c_int, process: *mut c_void) {
-    if process.addr() != std::process::id() as usize {
-        return;
-    }
-    // Another thread may hold the lock for ever: it has been stopped, or it waits for this one.
-    let Some(mut sim) = try_lock() else { return };
-    // A host function of the program may need what the program has already destroyed, and a number may never come.
-    let has_host_functions =
-        !sim.queue.select(|operation| matches!(operation.work, Work::Host(_))).is_empty();
-    if !has_host_functions && !sim.waits_for_numbers() {
-        sim.run_everything();
-    }
-    sim.others.close_clocks();
-    let reports = sim.reports.unread();
-    if reports.is_empty() {
-        return;
-    }
-    let mut text = format!("simulated CUDA driver: mistakes of this program: {}\n", reports.len());
-    for Report { mistake, text: one } in reports {
-        // Text grows without an error.
-        let _ = writeln!(text, "{mistake:?}: {one}");
-    }
-    text.push_str("simulated CUDA driver: set SIMULATED_CUDA_REPORTS=off to ignore them\n");
-    // Nothing can be done about a standard error that is closed.
-    let _ = io::stderr().write_all(text.as_bytes());
-    if status == 0 {
-        // SAFETY: a null pointer selects all streams of C.
-        unsafe { libc::fflush(ptr::null_mut()) };
-        // SAFETY: ends the process, which is ending.
-        unsafe { libc::_exit(1) };
     }
 }

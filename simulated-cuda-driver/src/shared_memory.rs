@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::access::{Use, What};
 use crate::address_space::Window;
+use crate::handle::OpId;
 use crate::happens_before::Agent;
-use crate::queue::OpId;
 use crate::status::{Answer, Status};
 
 const PAGE: usize = 4096;

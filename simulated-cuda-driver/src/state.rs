@@ -6,8 +6,9 @@ use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError, TryLockError}
 use std::thread::ThreadId;
 
 use crate::capture::Capture;
-use crate::context::{Context, Device};
+use crate::context::{Context, Device, current_handle};
 use crate::graph::Graph;
+use crate::handle::Handle;
 use crate::happens_before::{Agents, Moment};
 use crate::kernels::{Function, Kernel, Module};
 use crate::memory::Memory;
@@ -15,11 +16,8 @@ use crate::other_processes::OtherProcesses;
 use crate::pools::Pool;
 use crate::queue::Queue;
 use crate::report::Reports;
-use crate::status::Status;
+use crate::status::{Answer, Status};
 use crate::stream::{Event, Stream};
-
-/// A driver handle: an opaque number, never an address. It is never reused unless a test enables [`Reuse`].
-pub(crate) type Handle = u64;
 
 /// When an operation runs if no call waits for it yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +124,7 @@ impl State {
             lost_events: HashSet::new(),
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),
-            kernels: crate::copy_kernels::all(),
+            kernels: BTreeMap::new(),
             captures: BTreeMap::new(),
             graphs: BTreeMap::new(),
             memory: Memory::default(),
@@ -171,6 +169,32 @@ impl State {
     /// Returns the last new handle. Later new handles are greater.
     pub(crate) fn last_handle(&self) -> Handle {
         self.next_handle
+    }
+
+    /// The current context. Fails if it has been destroyed.
+    pub(crate) fn current(&self) -> Answer<Handle> {
+        self.context(current_handle()).map(|_| current_handle())
+    }
+
+    /// The current context and its device.
+    pub(crate) fn current_owner(&self) -> Answer<(Handle, usize)> {
+        let handle = self.current()?;
+        Ok((handle, self.context(handle)?.device))
+    }
+
+    /// Returns a context by its handle.
+    pub(crate) fn context(&self, handle: Handle) -> Answer<&Context> {
+        match self.contexts.get(&handle) {
+            Some(context) => Ok(context),
+            None if handle == 0 => Err(Status::INVALID_CONTEXT),
+            None => Err(Status::CONTEXT_IS_DESTROYED),
+        }
+    }
+
+    /// Returns a device by its ordinal.
+    pub(crate) fn device(&mut self, ordinal: i32) -> Answer<(usize, &mut Device)> {
+        let index = usize::try_from(ordinal).map_err(|_| Status::INVALID_DEVICE)?;
+        self.devices.get_mut(index).map(|device| (index, device)).ok_or(Status::INVALID_DEVICE)
     }
 
     /// Whether this call of a function is the one that a test chose to do nothing.

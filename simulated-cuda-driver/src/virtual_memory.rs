@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::handle::Handle;
 use crate::shared_memory::{Label, SharedMemory};
-use crate::state::Handle;
 use crate::status::{Answer, Status};
 
 /// The granularity of memory sizes, the same on every CUDA device.

@@ -3,11 +3,13 @@
 #![allow(unsafe_code, reason = "the names are exported")]
 
 use crate::access::What;
-use crate::api_call::{Code, Out, call, calling};
+use crate::api_call::{Code, Out, call};
+use crate::handle::Handle;
 use crate::memory::{Kind, Memory};
 use crate::report::Mistake;
-use crate::state::{Handle, Sim};
+use crate::state::Sim;
 use crate::status::{Answer, Status};
+use crate::this_thread::calling;
 
 /// Allocates memory for the current context.
 fn allocate(sim: &mut Sim, kind: Kind, bytes: usize, flags: u32) -> Answer<u64> {

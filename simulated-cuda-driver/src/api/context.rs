@@ -4,7 +4,8 @@
 
 use crate::api_call::{Code, Out, call};
 use crate::context::{PUSHED_DEAD, current_handle, with_stack};
-use crate::state::{Handle, Sim};
+use crate::handle::Handle;
+use crate::state::Sim;
 use crate::status::{Answer, Status};
 use crate::stream::die;
 

@@ -5,9 +5,10 @@
 use std::slice;
 
 use crate::api_call::{Code, call};
+use crate::handle::Handle;
 use crate::memory::Life;
 use crate::queue::{Place, Work};
-use crate::state::{Handle, Sim, State};
+use crate::state::{Sim, State};
 use crate::status::{Answer, Status};
 
 /// Returns the memory at an address: known to the driver, or other host memory.

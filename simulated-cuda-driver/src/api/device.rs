@@ -3,8 +3,8 @@
 #![allow(unsafe_code, reason = "the names are exported")]
 
 use crate::api_call::{Code, Out, call};
+use crate::handle::Handle;
 use crate::memory::Memory;
-use crate::state::Handle;
 use crate::status::Status;
 
 /// The name of every device.

@@ -3,9 +3,10 @@
 #![allow(unsafe_code, reason = "the names are exported")]
 
 use crate::api_call::{Code, Out, call};
+use crate::handle::Handle;
 use crate::happens_before::Before;
 use crate::queue::{Operation, Work};
-use crate::state::{Handle, Sim, Thing};
+use crate::state::{Sim, Thing};
 use crate::status::{Answer, Status};
 use crate::stream::{DISABLE_TIMING, Event};
 

@@ -4,7 +4,8 @@
 
 use crate::api_call::{Code, Out, call};
 use crate::capture::{RELAXED, exchange_mode};
-use crate::state::{Handle, State};
+use crate::handle::Handle;
+use crate::state::State;
 use crate::status::{Answer, Status};
 
 #[unsafe(no_mangle)]

@@ -6,10 +6,11 @@ use std::ffi::c_char;
 use std::fs;
 
 use crate::api_call::{Code, In, Out, call};
+use crate::handle::Handle;
 use crate::kernels::{self, Function, Module};
 use crate::queue::Work;
 use crate::report::Mistake;
-use crate::state::{Handle, Sim};
+use crate::state::Sim;
 use crate::status::{Answer, Status};
 
 /// The maximum number of threads per block.

@@ -6,6 +6,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 
 use crate::api_call::{Code, In, Out, call, call_early};
+use crate::copy_kernels;
 use crate::status::{Answer, Status, describe};
 
 /// The version of the driver: that of `SIMULATED_CUDA_VERSION`, or else CUDA 12.2.
@@ -21,6 +22,9 @@ extern "C" fn cuInit(flags: u32) -> Code {
         }
         if sim.devices.is_empty() {
             return Err(Status::NO_DEVICE);
+        }
+        for (name, kernel) in copy_kernels::all() {
+            sim.kernels.entry(name).or_insert(kernel);
         }
         sim.initialized = true;
         Ok(())

@@ -5,11 +5,12 @@
 use std::os::fd::IntoRawFd;
 
 use crate::api_call::{Code, In, Out, call};
+use crate::handle::Handle;
 use crate::memory::{Kind, Life};
 use crate::pools::Pool;
 use crate::queue::Work;
 use crate::shared_memory::{Label, SharedMemory};
-use crate::state::{Handle, Sim};
+use crate::state::Sim;
 use crate::status::{Answer, Status};
 use crate::virtual_memory::DESCRIPTOR;
 

@@ -3,8 +3,9 @@
 #![allow(unsafe_code, reason = "the names are exported")]
 
 use crate::api_call::{Code, Out, call};
+use crate::handle::Handle;
 use crate::queue::{Callback, Work};
-use crate::state::{Handle, Thing};
+use crate::state::Thing;
 use crate::status::{Answer, Status};
 use crate::stream::{NON_BLOCKING, Sort, Stream};
 

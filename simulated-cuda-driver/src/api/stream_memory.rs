@@ -3,8 +3,9 @@
 #![allow(unsafe_code, reason = "the names are exported")]
 
 use crate::api_call::{Code, call};
+use crate::handle::Handle;
 use crate::queue::{Comparison, Work};
-use crate::state::{Handle, Sim};
+use crate::state::Sim;
 use crate::status::{Answer, Status};
 
 /// Returns the stream, and the host's address of a number, which must be in memory that the host and devices use.

@@ -5,8 +5,8 @@
 use std::os::fd::IntoRawFd;
 
 use crate::api_call::{Code, In, Out, call};
+use crate::handle::Handle;
 use crate::memory::{Allocation, Kind};
-use crate::state::Handle;
 use crate::status::Status;
 use crate::virtual_memory::{DESCRIPTOR, GRANULARITY};
 

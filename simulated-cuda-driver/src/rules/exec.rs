@@ -5,13 +5,14 @@
 use std::ptr;
 
 use crate::access::What;
-use crate::api_call::{as_callback, host_waits};
+use crate::handle::{Handle, OpId};
 use crate::happens_before::{Before, Step};
 use crate::kernels;
-use crate::queue::{Callback, OpId, Place, Work};
+use crate::queue::{Callback, Place, Work};
 use crate::report::Mistake;
-use crate::state::{Handle, Policy, Sim, State, wake};
+use crate::state::{Policy, Sim, State, wake};
 use crate::stream::Sort;
+use crate::this_thread::{as_callback, host_waits};
 
 /// The number of unsuccessful polls after which an operation runs.
 const PATIENCE: u64 = 4;
@@ -250,22 +251,6 @@ impl State {
             Place::Staged(staged) => Some(staged.as_ptr().cast_mut()),
             Place::Cuda(address) => self.touch(step, *address, bytes, what),
         }
-    }
-
-    /// As [`locate`](Self::locate), for memory that the driver knows.
-    pub(crate) fn touch(&mut self, step: &Step, address: u64, bytes: u64, what: What) -> Option<*mut u8> {
-        let told = self.note(step, what, address, bytes);
-        let why = match self.memory.translate(address, bytes) {
-            Ok(found) => return Some(found),
-            // The conflicting pair of uses has already been reported.
-            Err(why) if told && why.mistake != Mistake::OutOfBounds => return None,
-            Err(why) => why,
-        };
-        let Step { moment, name, .. } = step;
-        let who = self.agents.who(moment.agent);
-        let text = format!("{name} (operation {} of {who}) was not performed: {}", moment.number, why.text);
-        self.report_operations(why.mistake, text, &[(moment.number, name)]);
-        None
     }
 
     /// Returns the work that a synchronization of a stream waits for.
